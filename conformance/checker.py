@@ -1,0 +1,380 @@
+"""Is a schedule document right?  A checker small enough to be believed.
+
+It shares no code with any scheduler and trusts no conclusion that a document draws: hazards are
+derived from what each kernel reads and writes, lifetimes from where in the order that happens,
+the lower bound on memory from these.  What it answers is a list of findings, each with the rule
+that is broken; no findings, nothing wrong.
+
+    kernel 0 writes a@1 ----RAW----> kernel 1 reads a@1 ----WAR----> kernel 2 writes a@2
+                 \\_______________________WAW________________________/
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from conformance import protocol
+from conformance.protocol import Document
+
+RULES = {"RAW": "dependencies.raw.order", "WAR": "dependencies.war.order",
+         "WAW": "dependencies.waw.order"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong, and the rule that says so."""
+
+    rule: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Access:
+    """A kernel reads or writes the bytes start <= byte < stop of one version of a buffer."""
+
+    kernel: int
+    buffer: int
+    version: int
+    start: int
+    stop: int
+
+    def overlaps(self, other: Access) -> bool:
+        return (self.buffer == other.buffer
+                and max(self.start, other.start) < min(self.stop, other.stop))
+
+
+@dataclass(frozen=True)
+class Hazard:
+    """Kernel `before` has to run before kernel `after`, or a value is lost."""
+
+    kind: str
+    before: int
+    after: int
+    buffer: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} on buffer {self.buffer}: kernel {self.before} before {self.after}"
+
+
+def check(document: Document) -> list[Finding]:
+    """Everything that is wrong with a schedule document."""
+    try:
+        protocol.check("schedule", document)
+    except protocol.ProtocolError as error:
+        return [Finding("schedule.document.schema", str(error))]
+    findings = list(_references(document))
+    if findings:
+        # Nothing below makes sense for a document that speaks of what is not in it.
+        return findings
+    return [*check_order(document, document["order"]), *_versions(document),
+            *_dependencies(document), *_initialised(document), *_boundaries(document),
+            *check_memory(document)]
+
+
+def check_order(document: Document, order: Sequence[int]) -> list[Finding]:
+    """Whether the kernels may run in this order, whatever dependencies the document lists."""
+    ids = sorted(kernel["id"] for kernel in document["kernels"])
+    if sorted(order) != ids:
+        return [Finding("ordering.legal.permutation",
+                        f"the order {list(order)} is no permutation of the kernels {ids}")]
+    position = {kernel: step for step, kernel in enumerate(order)}
+    return [Finding(RULES[hazard.kind], f"{hazard}, but the order is {list(order)}")
+            for hazard in hazards(document) if position[hazard.before] > position[hazard.after]]
+
+
+def hazards(document: Document) -> list[Hazard]:
+    """Every pair of kernels whose order decides a value, derived from reads and writes."""
+    reads, writes = by_buffer(document, "reads"), by_buffer(document, "writes")
+    found: dict[Hazard, None] = {}
+    for buffer, written in writes.items():
+        for write in written:
+            for read in reads[buffer]:
+                if read.overlaps(write) and read.kernel != write.kernel:
+                    found[_read_hazard(read, write)] = None
+        for one, other in combinations(sorted(written, key=lambda each: each.version), 2):
+            if one.overlaps(other) and one.kernel != other.kernel:
+                found[Hazard("WAW", one.kernel, other.kernel, buffer)] = None
+    return list(found)
+
+
+def _read_hazard(read: Access, write: Access) -> Hazard:
+    # A reader of version v sees what the writes up to v left in its bytes.
+    if write.version <= read.version:
+        return Hazard("RAW", write.kernel, read.kernel, read.buffer)
+    return Hazard("WAR", read.kernel, write.kernel, read.buffer)
+
+
+def by_buffer(document: Document, field: str) -> defaultdict[int, list[Access]]:
+    """The reads or the writes of all kernels, by buffer."""
+    found: defaultdict[int, list[Access]] = defaultdict(list)
+    for kernel in document["kernels"]:
+        for each in kernel[field]:
+            found[each["buffer"]].append(Access(kernel["id"], each["buffer"], each["version"],
+                                                each["start"], each["stop"]))
+    return found
+
+
+# What a document speaks of -----------------------------------------------------------------
+
+
+def _references(document: Document) -> Iterator[Finding]:
+    rule = "schedule.document.schema"
+    buffers = {buffer["id"]: buffer for buffer in document["buffers"]}
+    kernels = {kernel["id"] for kernel in document["kernels"]}
+    if len(buffers) != len(document["buffers"]) or len(kernels) != len(document["kernels"]):
+        yield Finding(rule, "two buffers or two kernels have the same id")
+    for field in ("reads", "writes"):
+        for access in (each for found in by_buffer(document, field).values() for each in found):
+            if access.buffer not in buffers:
+                yield Finding(rule, f"kernel {access.kernel} {field} an unknown buffer "
+                                    f"{access.buffer}")
+            elif not access.start <= access.stop <= buffers[access.buffer]["bytes"]:
+                yield Finding(rule, f"kernel {access.kernel} {field} bytes {access.start} to "
+                                    f"{access.stop} of buffer {access.buffer}, which has "
+                                    f"{buffers[access.buffer]['bytes']}")
+    for each in document["dependencies"]:
+        if not {each["before"], each["after"]} <= kernels:
+            yield Finding(rule, f"the dependency {each} names an unknown kernel")
+    for output in document["outputs"]:
+        if output not in buffers or buffers[output]["kind"] == "temporary":
+            yield Finding(rule, f"the output {output} is no buffer that outlives the schedule")
+
+
+def _versions(document: Document) -> Iterator[Finding]:
+    """Versions 1, 2, 3, ... of a buffer have one writer each, and only they are read."""
+    rule = "effects.version.single-writer"
+    reads, writes = by_buffer(document, "reads"), by_buffer(document, "writes")
+    for buffer, written in writes.items():
+        makers: defaultdict[int, set[int]] = defaultdict(set)
+        for write in written:
+            makers[write.version].add(write.kernel)
+        for version, kernels in makers.items():
+            if len(kernels) > 1:
+                yield Finding(rule, f"kernels {sorted(kernels)} all make version {version} of "
+                                    f"buffer {buffer}")
+        if sorted(makers) != list(range(1, len(makers) + 1)):
+            yield Finding(rule, f"the versions made of buffer {buffer} are {sorted(makers)}")
+    for buffer, found in reads.items():
+        made = {write.version for write in writes[buffer]} | {0}
+        for read in found:
+            if read.version not in made:
+                yield Finding(rule, f"kernel {read.kernel} reads version {read.version} of "
+                                    f"buffer {buffer}, which nothing makes")
+
+
+def _dependencies(document: Document) -> Iterator[Finding]:
+    """The listed dependencies imply every hazard, and list nothing that is none."""
+    after: defaultdict[int, set[int]] = defaultdict(set)
+    for each in document["dependencies"]:
+        after[each["before"]].add(each["after"])
+    reached = _reachable(document, after)
+    found = hazards(document)
+    for hazard in found:
+        if hazard.after not in reached[hazard.before]:
+            yield Finding(RULES[hazard.kind], f"{hazard}, but no listed dependency says so")
+    real = {(hazard.before, hazard.after, hazard.buffer) for hazard in found}
+    for each in document["dependencies"]:
+        if "buffer" in each and (each["before"], each["after"], each["buffer"]) not in real:
+            yield Finding("dependencies.ranges.disjoint",
+                          f"{each} is listed, but these kernels touch no byte in common there, "
+                          "or only read it")
+
+
+def _reachable(document: Document, after: dict[int, set[int]]) -> dict[int, set[int]]:
+    """For every kernel, those that the listed dependencies put after it."""
+    reached: dict[int, set[int]] = {}
+    for kernel in (each["id"] for each in document["kernels"]):
+        seen: set[int] = set()
+        pending = list(after.get(kernel, ()))
+        while pending:
+            current = pending.pop()
+            if current not in seen:
+                seen.add(current)
+                pending.extend(after.get(current, ()))
+        reached[kernel] = seen
+    return reached
+
+
+def _initialised(document: Document) -> Iterator[Finding]:
+    """What is read of a temporary was written: it has no content before the schedule."""
+    reads, writes = by_buffer(document, "reads"), by_buffer(document, "writes")
+    for buffer in (each["id"] for each in document["buffers"] if each["kind"] == "temporary"):
+        for read in reads[buffer]:
+            spans = [(write.start, write.stop) for write in writes[buffer]
+                     if write.version <= read.version and write.kernel != read.kernel]
+            missing = _first_gap(read.start, read.stop, spans)
+            if missing is not None:
+                yield Finding("dependencies.raw.order",
+                              f"kernel {read.kernel} reads byte {missing} of temporary {buffer}, "
+                              f"which no write up to version {read.version} makes")
+
+
+def _first_gap(start: int, stop: int, spans: Sequence[tuple[int, int]]) -> int | None:
+    """The first position of start <= position < stop that no span covers."""
+    for first, last in sorted(spans):
+        if first > start:
+            break
+        start = max(start, last)
+    return start if start < stop else None
+
+
+def _boundaries(document: Document) -> Iterator[Finding]:
+    """A value that crosses memory between two kernels has a reason for it."""
+    if "boundaries" not in document:
+        return
+    temporary = {each["id"] for each in document["buffers"] if each["kind"] == "temporary"}
+    reasons = {(each["before"], each["after"], each["buffer"])
+               for each in document["boundaries"] if each["reason"].strip()}
+    for hazard in hazards(document):
+        crossing = (hazard.before, hazard.after, hazard.buffer)
+        if hazard.kind == "RAW" and hazard.buffer in temporary and crossing not in reasons:
+            yield Finding("fusion.boundary.reason",
+                          f"buffer {hazard.buffer} passes from kernel {hazard.before} to kernel "
+                          f"{hazard.after} for no stated reason")
+
+
+# Memory ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """The steps of the order from the first to the last use of a temporary, both included."""
+
+    first: int
+    last: int
+
+
+def lifetimes(document: Document) -> dict[int, Lifetime]:
+    """When each temporary is in use, by where in the order its kernels stand."""
+    position = {kernel: step for step, kernel in enumerate(document["order"])}
+    steps: defaultdict[int, list[int]] = defaultdict(list)
+    for field in ("reads", "writes"):
+        for buffer, found in by_buffer(document, field).items():
+            steps[buffer] += [position[access.kernel] for access in found]
+    temporary = {each["id"] for each in document["buffers"] if each["kind"] == "temporary"}
+    return {buffer: Lifetime(min(used), max(used)) for buffer, used in sorted(steps.items())
+            if buffer in temporary}
+
+
+def check_memory(document: Document) -> list[Finding]:
+    """Everything that is wrong with the memory plan of a document, if it has one."""
+    if "memory" not in document or sorted(document["order"]) != sorted(
+            kernel["id"] for kernel in document["kernels"]):
+        return []
+    return [*_placed(document), *_lifetimes_covered(document), *_aligned(document),
+            *_disjoint(document), *_bounds(document)]
+
+
+def _placed(document: Document) -> Iterator[Finding]:
+    """Every temporary in use has one place."""
+    places = [each["buffer"] for each in document["memory"]["placements"]]
+    sizes = {each["id"]: each["bytes"] for each in document["buffers"]}
+    needed = [buffer for buffer in lifetimes(document) if sizes[buffer] > 0]
+    for buffer in needed:
+        if places.count(buffer) != 1:
+            yield Finding("memory.lifetime.covers",
+                          f"temporary {buffer} has {places.count(buffer)} places")
+    for each in document["memory"]["placements"]:
+        if each["bytes"] < sizes.get(each["buffer"], 0):
+            yield Finding("memory.reuse.disjoint",
+                          f"buffer {each['buffer']} of {sizes[each['buffer']]} bytes was given "
+                          f"{each['bytes']}")
+
+
+def _lifetimes_covered(document: Document) -> Iterator[Finding]:
+    used = lifetimes(document)
+    for each in document["memory"]["placements"]:
+        life = used.get(each["buffer"])
+        if life and (each["first"] > life.first or each["last"] < life.last):
+            yield Finding("memory.lifetime.covers",
+                          f"buffer {each['buffer']} is used in steps {life.first} to {life.last} "
+                          f"but has memory from {each['first']} to {each['last']}")
+
+
+def _aligned(document: Document) -> Iterator[Finding]:
+    memory = document["memory"]
+    arenas = {arena["id"]: arena for arena in memory["arenas"]}
+    devices = {each["id"]: each["device"] for each in document["buffers"]}
+    rule = "memory.alignment.arena"
+    for each in memory["placements"]:
+        where = f"buffer {each['buffer']} at offset {each['offset']}"
+        if each["arena"] not in arenas:
+            yield Finding(rule, f"{where} lies in an unknown arena {each['arena']}")
+            continue
+        arena = arenas[each["arena"]]
+        if each["offset"] % memory["alignment"]:
+            yield Finding(rule, f"{where} is not aligned to {memory['alignment']}")
+        if each["offset"] + each["bytes"] > arena["bytes"]:
+            yield Finding(rule, f"{where} ends outside its arena of {arena['bytes']} bytes")
+        if arena.get("device", devices.get(each["buffer"])) != devices.get(each["buffer"]):
+            yield Finding(rule, f"{where} lies in an arena of another device")
+
+
+def _disjoint(document: Document) -> Iterator[Finding]:
+    """Two temporaries that are alive together share no byte, except handed over in place."""
+    for one, other in combinations(document["memory"]["placements"], 2):
+        together = max(one["first"], other["first"]) <= min(one["last"], other["last"])
+        overlap = (one["arena"] == other["arena"]
+                   and max(one["offset"], other["offset"])
+                   < min(one["offset"] + one["bytes"], other["offset"] + other["bytes"]))
+        if together and overlap and not _handed_over(document, one, other):
+            yield Finding("memory.reuse.disjoint",
+                          f"buffers {one['buffer']} and {other['buffer']} are alive together and "
+                          f"share bytes of arena {one['arena']}")
+
+
+def _handed_over(document: Document, one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether one placement declares to take the other's place, in the step that permits it."""
+    if other.get("in_place_of") == one["buffer"]:
+        one, other = other, one
+    if one.get("in_place_of") != other["buffer"]:
+        return False
+    if one["first"] != other["last"] or one["offset"] != other["offset"]:
+        return False
+    kernels = {kernel["id"]: kernel for kernel in document["kernels"]}
+    shared = kernels[document["order"][one["first"]]]
+    return (other["buffer"] in {each["buffer"] for each in shared["reads"]}
+            and one["buffer"] in {each["buffer"] for each in shared["writes"]})
+
+
+def _bounds(document: Document) -> Iterator[Finding]:
+    """lower bound <= planned <= unplanned, and each is what it says it is."""
+    memory, rule = document["memory"], "memory.planned.bounds"
+    planned, unplanned = memory["planned"], memory["unplanned"]
+    if not memory["lower_bound"] <= planned <= unplanned:
+        yield Finding(rule, f"lower bound {memory['lower_bound']}, planned {planned} and "
+                            f"unplanned {unplanned} are not in this order")
+    arenas = sum(arena["bytes"] for arena in memory["arenas"])
+    if planned != arenas:
+        yield Finding(rule, f"{planned} bytes are planned, but the arenas have {arenas}")
+    least, most = lower_bounds(document)
+    if not least <= memory["lower_bound"] <= most:
+        yield Finding(rule, f"the lower bound {memory['lower_bound']} is not the {least} to "
+                            f"{most} bytes that are alive together")
+
+
+def lower_bounds(document: Document) -> tuple[int, int]:
+    """The most bytes of temporaries alive in one step, counted sparingly and generously.
+
+    Sparingly: as they are, a buffer handed over in place counted once.  Generously: rounded up
+    to the alignment, both counted.
+    """
+    memory = document["memory"]
+    sizes = {each["id"]: each["bytes"] for each in document["buffers"]}
+    heirs = {each["buffer"]: each.get("in_place_of") for each in memory["placements"]}
+    alignment = memory["alignment"]
+    used = lifetimes(document)
+    least = most = 0
+    for step in range(len(document["order"])):
+        alive = {buffer for buffer, life in used.items() if life.first <= step <= life.last}
+        replaced = {heirs.get(buffer) for buffer in alive}
+        least = max(least, sum(sizes[buffer] for buffer in alive if buffer not in replaced))
+        most = max(most, sum(-(-sizes[buffer] // alignment) * alignment for buffer in alive))
+    return least, most

@@ -1,0 +1,46 @@
+"""pytest options and the `subject` fixture: which implementation the checks are run on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from conformance.subject import NotClaimed, Subject
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("conformance")
+    group.addoption("--impl", default="impl.adapter:Adapter", help="package.module:Adapter")
+    group.addoption("--impl-cmd", default="", help="an executable that speaks JSON lines")
+    group.addoption("--profile", default="ci", choices=("ci", "long"))
+    group.addoption("--seed", type=int, default=0)
+
+
+@pytest.fixture(scope="session")
+def implementation(request: pytest.FixtureRequest) -> Iterator[Subject]:
+    """The implementation under test, started once."""
+    options = request.config.option
+    subject = Subject.of(options.impl, options.impl_cmd, options.profile, options.seed)
+    yield subject
+    subject.close()
+
+
+@pytest.fixture
+def subject(request: pytest.FixtureRequest, implementation: Subject) -> Subject:
+    """The implementation, with nothing kept from an earlier check."""
+    tiers = [mark.args[1] for mark in request.node.iter_markers("verifies") if len(mark.args) > 1]
+    for tier in tiers:
+        if tier not in implementation.info.observes:
+            pytest.skip(f"the tier {tier} is not claimed")
+    implementation.adapter.reset()
+    return implementation
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> object:
+    """What an implementation does not claim is skipped, with what it said."""
+    try:
+        return (yield)
+    except NotClaimed as reason:
+        pytest.skip(str(reason))

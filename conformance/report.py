@@ -1,0 +1,122 @@
+"""Reports: a line for each test between a header and a footer, and a summary for people.
+
+A report that has no footer is not one: the run that wrote it did not end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+import json
+
+from conformance import protocol
+from conformance.protocol import Info, Program, ProtocolError
+
+VERDICTS = ("pass", "fail", "error", "unsupported", "xfail", "xpass", "not-run")
+BAD = ("fail", "error", "xpass")
+
+
+@dataclass
+class Result:
+    """The verdict on one test."""
+
+    test: str
+    rules: list[str]
+    tier: str
+    verdict: str
+    message: str = ""
+    examples: int = 0
+    seed: int = 0
+    witness: Program | None = None
+    repro: str = ""
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "test", **vars(self)}
+
+
+@dataclass
+class Report:
+    """The results of one run of the suite, in the order of execution."""
+
+    info: Info
+    tiers: list[str]
+    profile: str
+    seed: int
+    results: list[Result] = field(default_factory=list)
+    harness: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not self.harness and not any(each.verdict in BAD for each in self.results)
+
+    def counts(self) -> dict[str, int]:
+        """How many tests got each verdict."""
+        return dict(Counter(each.verdict for each in self.results))
+
+    def lines(self) -> Iterable[dict[str, Any]]:
+        yield {"type": "header", "format": protocol.REPORT_FORMAT,
+               "implementation": self.info.to_json(), "tiers": self.tiers,
+               "profile": self.profile, "seed": self.seed}
+        yield from (each.to_json() for each in self.results)
+        yield {"type": "footer", "verdicts": self.counts(), "ok": self.ok,
+               **({"harness": self.harness} if self.harness else {})}
+
+    def write(self, path: Path) -> None:
+        text = "".join(json.dumps(line) + "\n" for line in self.lines())
+        path.write_text(text, encoding="utf-8")
+
+    def table(self) -> str:
+        """A line for each chapter, and below it what is wrong and why."""
+        if self.harness:
+            return f"the harness is broken, nothing was tested: {self.harness}\n"
+        chapters: dict[str, Counter[str]] = {}
+        for each in self.results:
+            chapters.setdefault(chapter(each.test), Counter())[each.verdict] += 1
+        shown = [verdict for verdict in VERDICTS if verdict in self.counts()]
+        lines = [" ".join([f"{'chapter':<14}", *(f"{verdict:>12}" for verdict in shown)])]
+        for name, counts in chapters.items():
+            lines.append(" ".join([f"{name:<14}", *(f"{counts[v] or '':>12}" for v in shown)]))
+        for each in self.results:
+            if each.verdict in BAD:
+                lines += ["", f"{each.verdict.upper()} {each.test} ({', '.join(each.rules)})",
+                          *(f"    {line}" for line in each.message.splitlines()[:12])]
+                if each.witness:
+                    lines += [f"    {line}" for line in protocol.paste(each.witness).splitlines()]
+                if each.repro:
+                    lines.append(f"    {each.repro}")
+        return "\n".join(lines) + "\n"
+
+
+def chapter(test: str) -> str:
+    """The chapter of a test: `test_memory.test_reuse` belongs to memory."""
+    return test.split(".")[0].removeprefix("test_")
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The lines of a report.  Raises ProtocolError for a damaged or unfinished one."""
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for line in lines:
+        protocol.check("report", line)
+    if not lines or lines[0]["type"] != "header" or lines[-1]["type"] != "footer":
+        raise ProtocolError(f"{path} is not a whole report")
+    return lines
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """A failure that is known: which test, why, and where it is being dealt with."""
+
+    test: str
+    rule: str
+    reason: str
+    issue: str = ""
+
+    @staticmethod
+    def read(path: Path) -> list[Expectation]:
+        entries: list[Mapping[str, str]] = json.loads(path.read_text(encoding="utf-8"))
+        return [Expectation(each["test"], each["rule"], each["reason"], each.get("issue", ""))
+                for each in entries]

@@ -1,0 +1,159 @@
+"""Runs the checks of the suite against one implementation and reports what came of each.
+
+The checks are the functions `test_...(subject)` of the chapters' test files: those that ask for
+nothing but a subject.  They run from the ground floor of the specification up; a check that
+needs a rule which has failed is `not-run`, blocked by that rule, so that one mistake is
+reported once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+from time import perf_counter
+import traceback
+
+from conformance import oracle, protocol
+from conformance.protocol import Program
+from conformance.report import Expectation, Report, Result
+from conformance.subject import Failure, NotClaimed, Subject
+
+CHAPTERS = ("conventions", "dtypes", "tensor", "effects", "fusion", "dependencies", "ordering",
+            "memory", "caching", "schedule", "replay")
+
+SMOKE: Program = protocol.program([
+    {"do": "input", "to": "t0", "dtype": "float32", "shape": [2], "data": "0000803f00000040"},
+    {"do": "add", "to": "t1", "from": ["t0", "t0"]},
+    {"do": "observe", "names": ["t1"]}])
+
+Function = Callable[[Subject], None]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One test of the suite, the rules it verifies and what it needs."""
+
+    name: str
+    function: Function
+    rules: tuple[str, ...]
+    tier: str
+    after: tuple[str, ...]
+
+    @property
+    def chapter(self) -> str:
+        return self.name.split(".")[0].removeprefix("test_")
+
+
+def after(*rules: str) -> Callable[[Function], Function]:
+    """Say that a check means nothing while one of these rules is broken."""
+    def mark(function: Function) -> Function:
+        setattr(function, "__after__", rules)  # noqa: B010 (a function has no such attribute)
+        return function
+    return mark
+
+
+def collect(chapters: Iterable[str] = CHAPTERS) -> list[Check]:
+    """The checks of these chapters, in the order in which they run."""
+    found: list[Check] = []
+    for chapter in chapters:
+        if not (Path(__file__).parent / f"test_{chapter}.py").is_file():
+            continue
+        module = import_module(f"conformance.test_{chapter}")
+        for name, function in vars(module).items():
+            if name.startswith("test_") and hasattr(function, "__rules__"):
+                if list(signature(function).parameters) == ["subject"]:
+                    found.append(_check_of(chapter, name, function))
+    return found
+
+
+def _check_of(chapter: str, name: str, function: Function) -> Check:
+    marks = [mark for mark in getattr(function, "pytestmark", ()) if mark.name == "verifies"]
+    tier = next((mark.args[1] for mark in marks if len(mark.args) > 1), "values")
+    rules = [rule.partition("+")[0] for rule in getattr(function, "__rules__", ())]
+    return Check(f"test_{chapter}.{name}", function, tuple(rules), tier,
+                 getattr(function, "__after__", ()))
+
+
+def run_suite(subject: Subject, checks: Sequence[Check], *, tiers: Collection[str] = (),
+              rules: Collection[str] = (), expected: Sequence[Expectation] = (),
+              tell: Callable[[Result], None] = lambda result: None) -> Report:
+    """Run the checks of these tiers and rules (all when none are given)."""
+    problem = smoke(subject)
+    if problem:
+        info = protocol.Info("unknown", "unknown", observes=())
+        return Report(info, list(tiers), subject.profile, subject.seed, harness=problem)
+    report = Report(subject.info, list(tiers or subject.info.observes), subject.profile,
+                    subject.seed)
+    broken: set[str] = set()
+    for check in checks:
+        if rules and not set(rules) & set(check.rules):
+            continue
+        result = judge(run_check(subject, check, report.tiers, broken), check, expected)
+        if result.verdict in ("fail", "error", "xfail"):
+            broken.update(check.rules)
+        report.results.append(result)
+        tell(result)
+    report.results += _stale(expected, report.results, bool(rules))
+    return report
+
+
+def smoke(subject: Subject) -> str:
+    """What keeps the simplest program from running, or "": if it fails, no verdict means
+    anything."""
+    try:
+        subject.info
+        wrong = oracle.differences(SMOKE, subject.adapter.run(SMOKE, {"values"}, {}).values)
+        return "; ".join(wrong)
+    except Exception as error:  # any: nothing has been established about the other side yet
+        return f"{type(error).__name__}: {error}"
+
+
+def run_check(subject: Subject, check: Check, tiers: Collection[str],
+              broken: Collection[str]) -> Result:
+    """Run one check, whatever it does."""
+    blocking = sorted(set(check.after) & set(broken))
+    result = Result(check.name, list(check.rules), check.tier, "pass", seed=subject.seed)
+    if blocking:
+        return replace(result, verdict="not-run", message=f"blocked by rule {blocking[0]}")
+    if check.tier not in tiers:
+        return replace(result, verdict="not-run", message=f"the tier {check.tier} is not claimed")
+    start, subject.examples = perf_counter(), 0
+    try:
+        subject.adapter.reset()
+        check.function(subject)
+        if not subject.examples:
+            result = replace(result, verdict="fail", message="nothing was executed")
+    except NotClaimed as reason:
+        result = replace(result, verdict="unsupported", message=str(reason))
+    except Failure as failure:
+        result = replace(result, verdict="fail", message=failure.message,
+                         witness=failure.witness, repro=failure.repro)
+    except AssertionError as failure:
+        result = replace(result, verdict="fail", message=str(failure))
+    except Exception as error:  # any: one check never ends the run of the others
+        text = f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-3)}"
+        result = replace(result, verdict="error", message=text)
+    return replace(result, examples=subject.examples, seconds=round(perf_counter() - start, 3))
+
+
+def judge(result: Result, check: Check, expected: Sequence[Expectation]) -> Result:
+    """The verdict in the light of what is expected to fail."""
+    known = [each for each in expected if each.test == check.name]
+    if not known or result.verdict not in ("pass", "fail", "error"):
+        return result
+    note = f"expected: {known[0].reason} {known[0].issue}".strip()
+    if result.verdict == "pass":
+        return replace(result, verdict="xpass", message=f"passes, but is {note}")
+    return replace(result, verdict="xfail", message=f"{note}\n{result.message}")
+
+
+def _stale(expected: Sequence[Expectation], results: Sequence[Result],
+           partial: bool) -> list[Result]:
+    """An expected failure of a test that does not exist is an error."""
+    names = {each.test for each in results}
+    return [] if partial else [
+        Result(each.test, [each.rule], "values", "error", f"stale: no test {each.test} was run")
+        for each in expected if each.test not in names]

@@ -1,0 +1,225 @@
+"""What a check of the suite is given: an implementation, and the ways to put questions to it.
+
+A check is a function `test_...(subject)`; pytest and the runner both call it.  It fails by an
+assertion, most often a `Failure`, which carries a shrunk witness program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count as counting
+from typing import Any
+import shlex
+import sys
+
+from conformance import checker, oracle, programs, protocol, shapes
+from conformance.protocol import (Adapter, Document, Info, Observation, Program, ProtocolError,
+                                  Unsupported)
+from conformance.serve import load
+from conformance.subprocess_adapter import SubprocessAdapter
+
+
+class Failure(AssertionError):
+    """A check failed.  `witness` is a program that shows it, `repro` a command to paste."""
+
+    def __init__(self, message: str, witness: Program | None = None, repro: str = "") -> None:
+        shown = f"\n{protocol.paste(witness)}" if witness else ""
+        super().__init__(message + (f"\n{repro}" if repro else "") + shown)
+        self.message, self.witness, self.repro = message, witness, repro
+
+
+class NotClaimed(Exception):
+    """The implementation does not claim a tier, or declares that it lacks something."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How many generated programs a check tries, and how large they are."""
+
+    examples: int
+    size: int
+
+
+PROFILES = {"ci": Profile(examples=12, size=10), "long": Profile(examples=1000, size=16)}
+
+
+@dataclass
+class Subject:
+    """An implementation under test.  `spec` is what was asked for on the command line."""
+
+    adapter: Adapter
+    spec: str
+    command: list[str]
+    profile: str = "ci"
+    seed: int = 0
+    examples: int = 0
+
+    @staticmethod
+    def of(implementation: str = "", command: str = "", profile: str = "ci",
+           seed: int = 0) -> Subject:
+        """The implementation that `--impl` or `--impl-cmd` names."""
+        if command:
+            words = shlex.split(command)
+            return Subject(SubprocessAdapter(words), f"--impl-cmd {shlex.quote(command)}", words,
+                           profile, seed)
+        served = [sys.executable, "-m", "conformance.serve", implementation]
+        return Subject(load(implementation), f"--impl {implementation}", served, profile, seed)
+
+    @property
+    def info(self) -> Info:
+        return self.adapter.info()
+
+    def elsewhere(self, **environment: str) -> Subject:
+        """The same implementation in a process of its own; close its adapter after use."""
+        return replace(self, adapter=SubprocessAdapter(self.command, environment=environment))
+
+    def close(self) -> None:
+        if isinstance(self.adapter, SubprocessAdapter):
+            self.adapter.close()
+
+    # Conditions ----------------------------------------------------------------------------
+
+    def require(self, *tiers: str, setting: str = "", dtypes: Collection[str] = ()) -> None:
+        """Leave a check that needs what the implementation does not claim."""
+        for tier in tiers:
+            if tier not in self.info.observes:
+                raise NotClaimed(f"the tier {tier} is not claimed")
+        if setting and setting not in self.info.settings:
+            raise NotClaimed(f"the setting {setting} is not declared")
+        for dtype in dtypes:
+            if dtype not in self.info.dtypes:
+                raise NotClaimed(f"the dtype {dtype} is not declared")
+
+    def supports(self, program: Program) -> bool:
+        """Whether everything that a program uses by name is declared."""
+        statements, dtypes = protocol.needs(program)
+        return (statements <= set(self.info.statements)
+                and dtypes <= set(self.info.dtypes))
+
+    # Questions -----------------------------------------------------------------------------
+
+    def run(self, program: Program, *tiers: str, **options: Any) -> Observation:
+        """Run a program.  What was declared and is answered `unsupported` is a failure."""
+        self.examples += 1
+        try:
+            return self.adapter.run(program, {"values", *tiers}, options)
+        except Unsupported as reason:
+            if self.supports(program):
+                raise Failure(f"declared, but answered as unsupported: {reason}",
+                              program) from reason
+            raise NotClaimed(str(reason)) from reason
+
+    def check_values(self, program: Program, *tiers: str, **options: Any) -> Observation:
+        """Run a program and compare its values with the oracle's."""
+        observation = self.run(program, *tiers, **options)
+        wrong = oracle.differences(program, observation.values)
+        if wrong:
+            raise Failure("; ".join(wrong[:4]), program)
+        return observation
+
+    def documents(self, program: Program, **options: Any) -> list[Document]:
+        """The schedule documents of a program, of which there is at least the form."""
+        documents = self.run(program, "schedule", **options).schedule
+        for document in documents:
+            protocol.check("schedule", document)
+        return documents
+
+    def findings(self, program: Program, *prefixes: str, **options: Any) -> list[str]:
+        """What the checker finds in the documents of a program, under rules that begin so."""
+        return [str(finding) for document in self.documents(program, **options)
+                for finding in checker.check(document) if finding.rule.startswith(prefixes)]
+
+    # Many programs -------------------------------------------------------------------------
+
+    def for_programs(self, check: Callable[[Program], None], *, rule: str = "",
+                     share: float = 1.0) -> None:
+        """Apply a check to the witnesses of a rule (all without one) and to generated programs.
+
+        `share` says which part of the profile's number of programs is enough for this check.
+        A program that fails is shrunk; the failure raised has it as its witness.
+        """
+        tried = 0
+        for name, program in programs.witnesses().items():
+            if rule and rule not in program["rules"] or not self.supports(program):
+                continue
+            tried += 1
+            failure = self._outcome(check, program)
+            if failure:
+                raise self._explained(failure, program, f"--witness {name}")
+        wanted = max(1, int(PROFILES[self.profile].examples * share))
+        for number, program in self._generated(wanted):
+            tried += 1
+            failure = self._outcome(check, program)
+            if failure:
+                smallest = programs.shrink(program, lambda each: bool(self._outcome(check, each)))
+                failure = self._outcome(check, smallest) or failure
+                raise self._explained(failure, smallest, f"program {number}")
+        if not tried:
+            raise NotClaimed("no program of this check uses only what is declared")
+
+    def _generated(self, wanted: int) -> Iterator[tuple[int, Program]]:
+        """The first generated programs that use only what is declared."""
+        size = PROFILES[self.profile].size
+        for number in counting(self.seed * 1_000_000):
+            if not wanted or number > (self.seed + 1) * 1_000_000:
+                return
+            program = programs.random_program(number, size)
+            if program["statements"] and self.supports(program):
+                wanted -= 1
+                yield number, program
+
+    def _outcome(self, check: Callable[[Program], None], program: Program) -> Exception | None:
+        """The failure of a check on a program, whatever sort of exception it is."""
+        try:
+            check(program)
+        except NotClaimed:
+            return None
+        except (AssertionError, ProtocolError) as failure:
+            return failure
+        except Exception as error:  # the implementation's own: it is the finding
+            return Failure(f"{type(error).__name__}: {error}")
+        return None
+
+    def _explained(self, failure: Exception, program: Program, origin: str) -> Failure:
+        text = failure.message if isinstance(failure, Failure) else str(failure)
+        repro = f"python -m conformance run witness.json {self.spec}"
+        return Failure(f"{text}\n({origin})", program, repro)
+
+
+def same_values(one: Observation, other: Observation, *,
+                order: Sequence[int] | None = None) -> list[str]:
+    """The names of values that differ in any bit between two runs (NaN equals NaN)."""
+    if len(one.values) != len(other.values):
+        return [f"{len(one.values)} values against {len(other.values)}"]
+    return [left.name for left, right in zip(one.values, other.values)
+            if (left.dtype, left.shape) != (right.dtype, right.shape)
+            or not _same_array(left, right)]
+
+
+def _same_array(left: protocol.Value, right: protocol.Value) -> bool:
+    if left.data == right.data:
+        return True
+    one, other = left.array(), right.array()
+    both_nan = (one != one) & (other != other)
+    return bool(((one == other) | both_nan).all())
+
+
+def fails(subject: Subject, program: Program) -> str:
+    """What is wrong with the values, schedules and orders of one program; "" if nothing is.
+
+    This is the question that `fuzz` asks.
+    """
+    tiers = [tier for tier in ("schedule",) if tier in subject.info.observes]
+    try:
+        shapes.check_program(program)
+        observation = subject.check_values(program, *tiers)
+        found = [str(finding) for document in observation.schedule
+                 for finding in checker.check(document)]
+        return "; ".join(found[:4])
+    except NotClaimed:
+        return ""
+    except Failure as failure:
+        return failure.message
+    except Exception as error:  # the implementation's own: it is the finding
+        return f"{type(error).__name__}: {error}"

@@ -1,0 +1,158 @@
+"""Values are versions: what is written later is not seen earlier.  Chapter: spec/effects.md."""
+
+from __future__ import annotations
+
+from conformance import oracle, programs, protocol, shapes
+from conformance.checker import check
+from conformance.programs import Draft
+from conformance.protocol import Program
+from conformance.runner import after
+from conformance.shapes import Kind
+from conformance.subject import Failure, NotClaimed, Subject, same_values
+from conformance.trace import verifies
+
+
+@verifies("effects.value.eager")
+def test_every_value_is_the_one_an_eager_interpreter_shows(subject: Subject) -> None:
+    subject.for_programs(lambda program: _check(subject, program))
+
+
+def _check(subject: Subject, program: Program) -> None:
+    subject.check_values(program)
+
+
+@verifies("effects.value.eager")
+def test_laziness_is_not_observable(subject: Subject) -> None:
+    """The same values with no `realize` at all, and with one after every statement."""
+    def same(program: Program) -> None:
+        subject.check_values(programs.without(program, "realize"))
+        subject.check_values(_realizing_each(program))
+
+    subject.for_programs(same, rule="effects.value.eager", share=0.5)
+
+
+def _realizing_each(program: Program) -> Program:
+    statements = []
+    for statement in program["statements"]:
+        statements.append(statement)
+        name = statement.get("to", statement.get("target"))
+        if name:
+            statements.append({"do": "realize", "names": [name]})
+    return {**program, "statements": statements}
+
+
+@verifies("effects.view-write.region")
+def test_a_write_through_a_view_changes_exactly_its_region(subject: Subject) -> None:
+    for shape in ((6,), (2, 3), (3, 2, 2), (4, 4), (1,), (0,), ()):
+        for choice in range(48):
+            subject.check_values(_write(shape, choice, realized=choice % 3 > 0))
+
+
+def _write(shape: tuple[int, ...], choice: int, realized: bool) -> Program:
+    """A tensor, a reader, a write to the region number `choice`, another reader."""
+    draft = Draft()
+    array = programs.pattern("int32", shape, 4)
+    target = draft.add("input", dtype="int32", shape=list(shape), data=protocol.encode(array))
+    if realized:
+        draft.append({"do": "realize", "names": [target]})
+    draft.add("add", target, target)
+    view = list(programs.region_view(shape, choice))
+    region = Kind("int32", shapes.view_shape(shape, view))
+    array = programs.pattern("int32", region.shape, 9) + 100
+    value = draft.add("input", dtype="int32", shape=list(region.shape),
+                      data=protocol.encode(array))
+    draft.append({"do": "store", "target": target, "view": view, "from": [value]})
+    draft.add("neg", target)
+    draft.append({"do": "observe", "names": list(draft.kinds)})
+    return protocol.program(draft.statements)
+
+
+@verifies("effects.view-write.region")
+def test_overlapping_moves_within_one_buffer(subject: Subject) -> None:
+    """t[i:i+n] = t[j:j+n], for every pair of overlapping regions, as it is and reversed."""
+    size, length = 6, 4
+    for start in range(size - length + 1):
+        for origin in range(size - length + 1):
+            for turned in (False, True):
+                draft = Draft()
+                array = programs.pattern("float32", (size,), 0)
+                target = draft.add("input", dtype="float32", shape=[size],
+                                   data=protocol.encode(array))
+                draft.append({"do": "realize", "names": [target]})
+                value = draft.add("shrink", target, bounds=[[origin, origin + length]])
+                if turned:
+                    value = draft.add("flip", value, axes=[0])
+                region = {"do": "shrink", "bounds": [[start, start + length]]}
+                draft.append({"do": "store", "target": target, "view": [region],
+                              "from": [value]})
+                draft.append({"do": "observe", "names": [target, value]})
+                subject.check_values(protocol.program(draft.statements))
+
+
+@verifies("effects.variable.isolated")
+def test_a_write_changes_no_other_variable(subject: Subject) -> None:
+    subject.for_programs(lambda program: _check(subject, program),
+                         rule="effects.variable.isolated", share=0.25)
+    for do, fields in (("reshape", {"shape": [4]}), ("permute", {"order": [1, 0]}),
+                       ("flip", {"axes": [0]}), ("contiguous", {}), ("copy", {}),
+                       ("shrink", {"bounds": [[0, 2], [0, 2]]})):
+        for written in (0, 1):
+            draft = Draft()
+            draft.add("input", dtype="uint8", shape=[2, 2], data="01020304")
+            draft.add(do, "t0", **fields)
+            zero = draft.constant(draft.kinds[f"t{written}"], 0)
+            draft.append({"do": "store", "target": f"t{written}", "view": [], "from": [zero]})
+            draft.append({"do": "observe", "names": ["t0", "t1"]})
+            subject.check_values(protocol.program(draft.statements))
+
+
+@verifies("effects.realize.order-independent")
+@after("effects.value.eager")
+def test_the_order_within_a_realize_does_not_matter(subject: Subject) -> None:
+    def same(program: Program) -> None:
+        one = subject.check_values(program)
+        other = subject.check_values(programs.realizing_reversed(program))
+        different = same_values(one, other)
+        if different:
+            raise Failure(f"{different} depend on the order of names in a realize", program)
+
+    subject.for_programs(same, rule="effects.realize.order-independent", share=0.5)
+
+
+@verifies("effects.version.single-writer", observe="schedule")
+def test_each_version_has_one_writer(subject: Subject) -> None:
+    def single(program: Program) -> None:
+        wrong = subject.findings(program, "effects.version.single-writer")
+        if wrong:
+            raise Failure("; ".join(wrong), program)
+
+    subject.for_programs(single)
+
+
+@verifies("effects.value.eager")
+def test_hypothesis_finds_nothing(subject: Subject) -> None:
+    """The same law under hypothesis, which looks for many hazards."""
+    try:
+        import hypothesis
+    except ImportError as reason:
+        raise NotClaimed("hypothesis is not installed") from reason
+    profile = subject.profile
+
+    @hypothesis.settings(max_examples=15 if profile == "ci" else 10_000, deadline=None,
+                         derandomize=profile == "ci", database=None,
+                         suppress_health_check=list(hypothesis.HealthCheck))
+    @hypothesis.given(programs.strategy())
+    def explore(program: Program) -> None:
+        hypothesis.assume(program["statements"] and subject.supports(program))
+        kinds = [statement["do"] for statement in program["statements"]]
+        for do in set(kinds) & set(protocol.EFFECTS):
+            hypothesis.event(do)
+        observation = subject.run(program, *(["schedule"] if "schedule" in subject.info.observes
+                                             else []))
+        hypothesis.target(sum(len(each["dependencies"]) for each in observation.schedule)
+                          or float(kinds.count("store")), label="hazards")
+        wrong = oracle.differences(program, observation.values)
+        assert not wrong, protocol.paste(program)
+        assert not [finding for document in observation.schedule for finding in check(document)]
+
+    explore()

@@ -1,0 +1,75 @@
+"""Memory is shared only by what is never alive together.  Chapter: spec/memory.md."""
+
+from __future__ import annotations
+
+from conformance import checker
+from conformance.protocol import Program
+from conformance.runner import after
+from conformance.subject import Failure, Subject, same_values
+from conformance.test_fusion import unfused
+from conformance.trace import verifies
+
+WITHOUT_PLANNER = {"NO_MEMORY_PLANNER": 1}
+
+
+def _no_findings(subject: Subject, rule: str) -> None:
+    """No memory plan breaks the rule; and there was something to plan."""
+    placements = 0
+
+    def check(program: Program) -> None:
+        nonlocal placements
+        for document in subject.documents(unfused(program)):
+            placements += len(document.get("memory", {}).get("placements", ()))
+            wrong = [str(finding) for finding in checker.check_memory(document)
+                     if finding.rule == rule]
+            if wrong:
+                raise Failure("; ".join(wrong), program)
+
+    subject.for_programs(check, rule="memory.reuse.disjoint", share=2.0)
+    assert placements, "no program needed a temporary: nothing was verified"
+
+
+@verifies("memory.reuse.disjoint", observe="memory")
+def test_what_is_alive_together_shares_no_byte(subject: Subject) -> None:
+    _no_findings(subject, "memory.reuse.disjoint")
+
+
+@verifies("memory.lifetime.covers", observe="memory")
+def test_a_buffer_has_memory_from_its_first_use_to_its_last(subject: Subject) -> None:
+    _no_findings(subject, "memory.lifetime.covers")
+
+
+@verifies("memory.alignment.arena", observe="memory")
+def test_places_are_aligned_and_inside_their_arena(subject: Subject) -> None:
+    _no_findings(subject, "memory.alignment.arena")
+
+
+@verifies("memory.planned.bounds", observe="memory")
+def test_planned_memory_lies_between_its_bounds(subject: Subject) -> None:
+    _no_findings(subject, "memory.planned.bounds")
+
+
+@verifies("memory.off.equal")
+@after("effects.value.eager")
+def test_values_are_the_same_without_a_plan(subject: Subject) -> None:
+    subject.require(setting="NO_MEMORY_PLANNER")
+
+    def same(program: Program) -> None:
+        for variant in (program, unfused(program)):
+            planned = subject.check_values(variant)
+            unplanned = subject.check_values(variant, settings=WITHOUT_PLANNER)
+            different = same_values(planned, unplanned)
+            if different:
+                raise Failure(f"{different} differ without the memory planner", variant)
+
+    subject.for_programs(same, rule="memory.off.equal")
+
+
+@verifies("memory.poison.unseen")
+@after("effects.value.eager")
+def test_nothing_reads_memory_that_was_freed(subject: Subject) -> None:
+    def same(program: Program) -> None:
+        subject.check_values(program, poison=True)
+        subject.check_values(unfused(program), poison=True)
+
+    subject.for_programs(same, rule="memory.reuse.disjoint", share=0.5)

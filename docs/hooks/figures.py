@@ -1,0 +1,136 @@
+"""Figures that the running implementation draws while the site is built.
+
+A figure is a function without arguments that answers HTML. The drawings are SVG with classes
+instead of colours, so that they follow the light and the dark palette.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import escape
+from typing import Any
+
+from impl import memory
+
+WIDTH, LEFT, TOP = 720, 64, 30
+LOWEST, HIGHEST, PIXELS_PER_BYTE = 60.0, 340.0, 0.3
+#: Colours by turns, defined in docs/assets/site.css.
+TONES = 6
+
+
+def bytes_text(count: int) -> str:
+    """A number of bytes as a person reads it."""
+    for unit, size in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.4g} {unit}"
+    return f"{count} B"
+
+
+def figure(svg: str, caption: str) -> str:
+    return f"<figure class='drawing'>{svg}<figcaption>{caption}</figcaption></figure>"
+
+
+def text(x: float, y: float, content: str, css: str = "", anchor: str = "middle") -> str:
+    return (f"<text x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}' class='{css}'>"
+            f"{escape(content)}</text>")
+
+
+def box(x: float, y: float, width: float, height: float, css: str, hint: str) -> str:
+    size = f"width='{max(width, 1):.1f}' height='{max(height, 1):.1f}'"
+    return (f"<rect x='{x:.1f}' y='{y:.1f}' {size} rx='3' class='{css}'>"
+            f"<title>{escape(hint)}</title></rect>")
+
+
+def memory_map(document: dict[str, Any], label: str = "memory map") -> str:
+    """The temporaries of a schedule document: steps to the right, addresses downwards.
+
+    A box is one buffer: as wide as its life, as high as its size, at its offset in the arena.
+    """
+    memory = document["memory"]
+    steps = max(len(document["order"]), 1)
+    names = {buffer["id"]: buffer["name"] for buffer in document["buffers"]}
+    step_width = (WIDTH - LEFT - 8) / steps
+    parts, top = [], float(TOP)
+    for arena in memory["arenas"]:
+        placed = [p for p in memory["placements"] if p["arena"] == arena["id"]]
+        # Little arenas keep one scale, so that two maps side by side can be compared.
+        height = min(HIGHEST, max(LOWEST, arena["bytes"] * PIXELS_PER_BYTE))
+        scale = height / max(arena["bytes"], 1)
+        parts.append(grid(steps, step_width, top, height, arena["bytes"]))
+        for place in sorted(placed, key=lambda p: (p["first"], p["offset"])):
+            parts.append(placement(place, names, step_width, top, scale))
+        top += height + 44
+    svg = "".join(parts)
+    return (f"<svg viewBox='0 0 {WIDTH} {top - 38:.0f}' role='img' "
+            f"aria-label='{escape(label, quote=True)}'>{svg}</svg>")
+
+
+def grid(steps: int, step_width: float, top: float, height: float, size: int) -> str:
+    """The frame of one arena with its steps and its first and last address."""
+    right = LEFT + steps * step_width
+    lines = [f"<path class='frame' d='M{LEFT} {top}H{right:.1f}V{top + height}H{LEFT}Z'/>"]
+    every = 1 + steps // 24
+    for step in range(steps):
+        x = LEFT + step * step_width
+        if step:
+            lines.append(f"<path class='grid' d='M{x:.1f} {top}v{height}'/>")
+        if step % every == 0:
+            lines.append(text(x + step_width / 2, top - 8, str(step), "axis"))
+    lines.append(text(LEFT - 8, top + 10, "0", "axis", "end"))
+    lines.append(text(LEFT - 8, top + height, bytes_text(size), "axis", "end"))
+    lines.append(text(LEFT - 8, top - 8, "step", "axis", "end"))
+    return "".join(lines)
+
+
+def placement(place: dict[str, Any], names: dict[int, str], step_width: float, top: float,
+              scale: float) -> str:
+    """One buffer of the map, with its name if that fits and a hint when the mouse is over it."""
+    x = LEFT + place["first"] * step_width + 1.5
+    width = (place["last"] - place["first"] + 1) * step_width - 3
+    y, height = top + place["offset"] * scale + 1, place["bytes"] * scale - 2
+    name = names[place["buffer"]]
+    hint = (f"{name}: {bytes_text(place['bytes'])} at {place['offset']}, "
+            f"steps {place['first']} to {place['last']}")
+    drawn = box(x, y, width, height, f"tone tone-{place['buffer'] % TONES}", hint)
+    if height >= 13 and width >= 8 * len(name):
+        drawn += text(x + width / 2, y + height / 2 + 4, name, "name")
+    return drawn
+
+
+def caption(document: dict[str, Any]) -> str:
+    """The numbers of a plan in one sentence."""
+    memory = document["memory"]
+    return (f"{len(memory['placements'])} temporaries in {len(document['order'])} steps: "
+            f"{bytes_text(memory['planned'])} planned, {bytes_text(memory['unplanned'])} without "
+            f"reuse; no plan can do with less than {bytes_text(memory['lower_bound'])}.")
+
+
+# The lesson on memory: the five temporaries of its text, planned by the implementation.
+
+LESSON = (("a", 128, 0, 1), ("b", 64, 1, 4), ("c", 192, 2, 3), ("d", 256, 3, 5), ("e", 256, 4, 5))
+
+
+def lesson_document(reuse: bool) -> dict[str, Any]:
+    """A schedule document of the lesson's temporaries, with the offsets of `impl.memory`."""
+    spans = [memory.Lifetime(i, size, first, last)
+             for i, (_, size, first, last) in enumerate(LESSON)]
+    plan = memory.plan(spans, reuse)
+    placements = [{"buffer": span.storage, "arena": 0, "offset": plan.offsets[span.storage],
+                   "bytes": span.nbytes, "first": span.first, "last": span.last} for span in spans]
+    return {
+        "buffers": [{"id": i, "name": name} for i, (name, *_) in enumerate(LESSON)],
+        "order": list(range(1 + max(span.last for span in spans))),
+        "memory": {"arenas": [{"id": 0, "bytes": plan.planned}], "placements": placements,
+                   "planned": plan.planned, "unplanned": plan.unplanned,
+                   "lower_bound": plan.lower_bound},
+    }
+
+
+def lesson_figure(reuse: bool, words: str) -> str:
+    document = lesson_document(reuse)
+    return figure(memory_map(document, words), f"{words} {caption(document)}")
+
+
+FIGURES: dict[str, Callable[[], str]] = {
+    "memory-unshared": lambda: lesson_figure(False, "Nothing shared."),
+    "memory-planned": lambda: lesson_figure(True, "Planned."),
+}

@@ -1,0 +1,192 @@
+"""What the site computes while it is built: links to rules, the rule matrix, reports, figures.
+
+A page asks for a computed part with a comment: `<!-- rule-matrix -->`, `<!-- compatibility -->`,
+`<!-- rule-matrix: memory -->`, `<!-- figure: NAME -->`. An unknown name fails the build.
+"""
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from functools import cache
+from html import escape
+from typing import Any
+
+import figures
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import Files
+from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
+
+from conformance import markdown_rules, trace
+
+ASKED = re.compile(r"<!--\s*(rule-matrix|compatibility|figure)(?::\s*([\w-]+))?\s*-->")
+LINK = re.compile(r'href="(rule|matrix):([^"]+)"')
+REPORTS = trace.ROOT / "conformance" / "reports"
+
+# Worst first: a rule is as good as the worst verdict of its tests.
+VERDICTS = ("fail", "error", "xpass", "unsupported", "xfail", "not-run", "pass")
+
+
+def on_pre_build(config: MkDocsConfig) -> None:
+    """Forget what the last build read: texts change while `mkdocs serve` runs."""
+    rows.cache_clear()
+    reports.cache_clear()
+    markdown_rules.known_rules.cache_clear()
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Put the computed tables where a page asks for them, as Markdown with headings."""
+
+    def computed(asked: re.Match[str]) -> str:
+        kind, name = asked.groups()
+        if kind == "compatibility":
+            return compatibility()
+        if kind == "rule-matrix":
+            return matrix_slice(name) if name else whole_matrix()
+        return asked[0]
+
+    return ASKED.sub(computed, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Draw the figures, and give the links to rules their addresses."""
+
+    def figure(asked: re.Match[str]) -> str:
+        draw = figures.FIGURES.get(asked[2] or "")
+        if draw is None:
+            raise PluginError(f"{page.file.src_uri}: there is no figure {asked[2]!r}")
+        return draw()
+
+    def link(found: re.Match[str]) -> str:
+        kind, name = found.groups()
+        target = f"spec/{name.split('.')[0]}/" if kind == "rule" else "conformance/matrix/"
+        return f'href="{get_relative_url(target, page.url)}#{kind[0]}-{name}"'
+
+    return LINK.sub(link, ASKED.sub(figure, html))
+
+
+@cache
+def rows() -> list[dict[str, Any]]:
+    """The rule matrix of this checkout."""
+    return trace.matrix()
+
+
+@cache
+def reports() -> list[dict[str, Any]]:
+    """The committed reports: header, tests and footer of each. One with no footer is no report."""
+    found = []
+    for path in sorted(REPORTS.glob("*.jsonl")):
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+        if not lines or lines[-1].get("type") != "footer":
+            raise PluginError(f"{path}: a report with no footer is not one; write it anew")
+        tests = [line for line in lines if line["type"] == "test"]
+        found.append({"header": lines[0], "tests": tests, "footer": lines[-1]})
+    return found
+
+
+def title(report: dict[str, Any]) -> str:
+    implementation = report["header"]["implementation"]
+    return f"{implementation['name']} {implementation['version']}"
+
+
+def whole_matrix() -> str:
+    """All chapters, a heading and a table each."""
+    chapters = trace.read_chapters(trace.ROOT)
+    counts = Counter(row["level"] for row in rows())
+    summary = ", ".join(f"{counts[level]} {level}" for level in trace.LEVELS if counts[level])
+    parts = [f"{len(rows())} rules: {summary}."]
+    for chapter in chapters:
+        if any(row["chapter"] == chapter.slug for row in rows()):
+            parts.append(f"## {chapter.slug}\n\n{matrix_slice(chapter.slug, anchors=True)}")
+    return "\n\n".join(parts)
+
+
+def matrix_slice(slug: str, anchors: bool = False) -> str:
+    """The rows of one chapter as a table; only the matrix page carries the anchors."""
+    chosen = [row for row in rows() if row["chapter"] == slug]
+    if not chosen:
+        return "This chapter states no rules."
+    names = ["rule", "level", "code", "tests", "saboteurs", *map(title, reports())]
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    body = "".join(matrix_row(row, anchors) for row in chosen)
+    table = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return f'<div class="matrix"><table class="rules">{table}</table></div>'
+
+
+def matrix_row(row: dict[str, Any], anchors: bool) -> str:
+    name = row["id"]
+    anchor = f' id="m-{name}"' if anchors else ""
+    short = "<wbr>.".join(name.split(".")[1:])
+    code = [f'<a href="{place_link(place)}">{place_name(place)}</a>' for place in row["code"]]
+    tests = [escape(place["name"].split(".")[-1]) for place in row["tests"]]
+    saboteurs = [
+        f'<span title="{escape(place["note"], quote=True)}">{escape(place["name"])}</span>'
+        for place in row["saboteurs"]
+    ]
+    level = row["level"]
+    cells = [
+        f'<a href="rule:{name}" title="{escape(row["text"], quote=True)}">{short}</a>',
+        f'<span class="level level-{level.split()[0].lower()}">{level}</span>',
+        *(several(part) for part in (code, tests, saboteurs)),
+        *(verdict_cell(row, report) for report in reports()),
+    ]
+    return f"<tr{anchor}>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+
+
+def several(items: list[str]) -> str:
+    """A short list as it is, a long one folded."""
+    unique = list(dict.fromkeys(items))
+    if len(unique) <= 4:
+        return "<br>".join(unique) or "–"
+    return f"<details><summary>{len(unique)}</summary>{'<br>'.join(unique)}</details>"
+
+
+def place_name(place: dict[str, Any]) -> str:
+    return escape(f"{place['file'].removeprefix('impl/')}:{place['line']}")
+
+
+def place_link(place: dict[str, Any]) -> str:
+    """The API page of the module; both pages that hold matrices are two folders deep."""
+    return f"../../api/{place['file'].split('/')[1].removesuffix('.py')}/"
+
+
+def verdict_cell(row: dict[str, Any], report: dict[str, Any]) -> str:
+    cited = [t["verdict"] for t in report["tests"] if row["id"] in bare(t["rules"])]
+    worst = min(cited, key=VERDICTS.index, default="")
+    return f'<span class="verdict verdict-{worst}">{worst}</span>' if worst else "–"
+
+
+def bare(identifiers: list[str]) -> set[str]:
+    return {trace.split_revision(identifier)[0] for identifier in identifiers}
+
+
+def compatibility() -> str:
+    """What each implementation answered, a table of counts and the failures one by one."""
+    if not reports():
+        return (
+            "No report is stored in `conformance/reports/` yet. A report that is put there appears "
+            "on this page, and as a column in the [rule matrix](matrix.md), with the next build."
+        )
+    lines = ["| implementation | tiers | " + " | ".join(reversed(VERDICTS)) + " |",
+             "|---" * (len(VERDICTS) + 2) + "|"]
+    for report in reports():
+        counts = Counter(test["verdict"] for test in report["tests"])
+        tiers = ", ".join(report["header"]["implementation"].get("observes", []))
+        numbers = " | ".join(str(counts[verdict]) for verdict in reversed(VERDICTS))
+        lines.append(f"| {title(report)} | {tiers} | {numbers} |")
+    return "\n".join([*lines, "", *(failures(report) for report in reports())])
+
+
+def failures(report: dict[str, Any]) -> str:
+    """The red cells of one report, each with the shortest way to see it again."""
+    red = [test for test in report["tests"] if test["verdict"] not in ("pass", "not-run")]
+    parts = [f"\n## {title(report)}\n"] if red else []
+    for test in red:
+        rules = ", ".join(f"`{rule}`" for rule in test["rules"])
+        message = f"{test['verdict']}: {test['test']}"
+        details = test.get("repro") or json.dumps(test.get("witness") or test.get("message", ""))
+        block = "\n".join("    " + line for line in ["```text", *details.splitlines(), "```"])
+        parts.append(f'??? failure "{message}"\n\n    {rules}\n\n{block}\n')
+    return "\n".join(parts)

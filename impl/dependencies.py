@@ -1,0 +1,317 @@
+"""RAW, WAR and WAW: what must happen before what. Chapter: spec/dependencies.md.
+
+First, for stages: `place_writes` decides which assign may overwrite memory in place, and which
+needs a temporary or memory of its own because somebody still has to read what was there. Then, for
+kernels: `find` lists every dependence, on versions and byte ranges of storages.
+"""
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from impl import symbolic
+from impl.errors import GraphError
+from impl.fusion import Group
+from impl.ir import Ops, UOp
+from impl.ranges import Access, Stage, StageGraph, Value, flatten, load, output_ranges
+
+
+# ---------------------------------------------------------------- stages
+
+@dataclass
+class Placement:
+    """Where every value lives, and the stages in an order that respects all hazards.
+
+    `storage[value]` and `version[value]`; `copies` tells for what reason values were moved.
+    """
+
+    stages: list[Stage]
+    storage: list[int]
+    version: list[int]
+    copies: list[str] = field(default_factory=list)
+
+
+class _Placer:
+    """Starts from 'every assign is in place' and gives way where that breaks a hazard."""
+
+    def __init__(self, graph: StageGraph, held: set[int]) -> None:
+        self.graph, self.values, self.held = graph, graph.values, held
+        self.stages = list(graph.stages)
+        self.in_place: dict[int, bool] = {}
+        self.notes: list[str] = []
+
+    # --8<-- [start:place]
+    def run(self) -> Placement:
+        """Find an order; as long as there is none, take the hazard away by a copy."""
+        for stage in list(self.stages):
+            if stage.overwrites is not None:
+                self._choose(stage)
+        while True:
+            order, stuck = self._sort()
+            if not stuck:
+                return self._placement(order)
+            self._resolve(stuck)
+    # --8<-- [end:place]
+
+    def _choose(self, stage: Stage) -> None:
+        """In place unless the old version is held, or the stage would read what it has written."""
+        assert stage.overwrites is not None
+        if stage.overwrites in self.held:
+            self._move(stage, "the old version stays observable")
+        elif self._reads_own_target(stage):
+            if stage.whole:
+                self._move(stage, "it reads elements that it has overwritten")
+            else:
+                self._bounce(stage, "it reads elements that it has overwritten")
+        self.in_place.setdefault(stage.number, True)
+
+    def _reads_own_target(self, stage: Stage) -> bool:
+        """Whether some iteration may read an element that another one writes."""
+        return any(read.storage == stage.overwrites and not _same_element(read, stage.write)
+                   and not _disjoint(read, stage.write) for read in stage.reads)
+
+    def _move(self, stage: Stage, why: str) -> None:
+        """Give the new version memory of its own; the rest of the old one is copied there."""
+        self.notes.append(f"copy: assign of {stage.node.shape} is not in place: {why}")
+        self.in_place[stage.number] = False
+        if stage.whole:
+            stage.overwrites = None
+            return
+        assert stage.overwrites is not None
+        old = self.values[stage.overwrites]
+        copied = self._copy_stage(old, stage)
+        stage.overwrites = copied.write.storage
+        self.in_place[stage.number] = True
+
+    def _copy_stage(self, old: Value, stage: Stage) -> Stage:
+        shape = stage.write.shape
+        value = self._new_value(old.node, old.device, shape)
+        index = output_ranges(shape)
+        read = Access(old.number, shape, index)
+        copy = Stage(len(self.stages), value.node, [i for i in index if i.op is Ops.RANGE],
+                     load(old.node.dtype, old.number, shape, index, read.valid),
+                     Access(value.number, shape, index), [read], "assign: the old version is kept")
+        self.stages.append(copy)
+        return copy
+
+    def _bounce(self, stage: Stage, why: str) -> None:
+        """Compute what is to be written into a temporary first."""
+        self.notes.append(f"copy: the value of a view write goes through a temporary: {why}")
+        shape = tuple(_extent(loop) for loop in stage.loops)
+        value = self._new_value(stage.node, self.values[stage.write.storage].device, shape)
+        index = tuple(stage.loops)
+        first = replace(stage, number=len(self.stages), node=value.node,
+                        write=Access(value.number, shape, index), overwrites=None, whole=True,
+                        reason="assign: read before it is overwritten")
+        self.stages.append(first)
+        stage.loops = [i for i in output_ranges(shape)]
+        renamed = dict(zip(index, stage.loops, strict=True))
+        stage.write = replace(stage.write, index=tuple(
+            i.substitute(renamed) for i in stage.write.index))
+        read = Access(value.number, shape, tuple(stage.loops))
+        stage.value = load(stage.node.dtype, value.number, shape, read.index, read.valid)
+        stage.reads, stage.operations = [read], 0
+
+    def _new_value(self, node: UOp, device: str, shape: tuple[int, ...]) -> Value:
+        stand_in = UOp(Ops.EXPAND, node.dtype, (node,), shape, len(self.values))
+        value = Value(len(self.values), stand_in, device)
+        self.values.append(value)
+        return value
+
+    def _edges(self) -> list[set[int]]:
+        """For every stage the stages that must come before it."""
+        producer = {s.write.storage: s.number for s in self.stages}
+        readers: dict[int, list[int]] = {}
+        for stage in self.stages:
+            for access in stage.reads:
+                readers.setdefault(access.storage, []).append(stage.number)
+        before: list[set[int]] = [set() for _ in self.stages]
+        for stage in self.stages:
+            mine = before[stage.number]
+            mine.update(producer[a.storage] for a in stage.reads if a.storage in producer)
+            if stage.overwrites is not None and self.in_place[stage.number]:
+                if stage.overwrites in producer:  # r[impl dependencies.waw.order]
+                    mine.add(producer[stage.overwrites])
+                # r[impl dependencies.war.order]
+                mine.update(readers.get(stage.overwrites, ()))
+                mine.discard(stage.number)
+        return before
+
+    def _sort(self) -> tuple[list[Stage], list[Stage]]:
+        """The stages in order of number as far as the hazards allow, and those left over."""
+        before = self._edges()
+        after: list[list[int]] = [[] for _ in self.stages]
+        for number, mine in enumerate(before):
+            for other in sorted(mine):
+                after[other].append(number)
+        missing = [len(mine) for mine in before]
+        ready = [number for number, count in enumerate(missing) if count == 0]
+        heapq.heapify(ready)
+        order: list[Stage] = []
+        while ready:
+            number = heapq.heappop(ready)
+            order.append(self.stages[number])
+            for other in after[number]:
+                missing[other] -= 1
+                if missing[other] == 0:
+                    heapq.heappush(ready, other)
+        done = {s.number for s in order}
+        return order, [s for s in self.stages if s.number not in done]
+
+    def _resolve(self, stuck: list[Stage]) -> None:
+        """Take one hazard out of a cycle.
+
+        A stuck view write that reads a version about to be overwritten reads it into a temporary;
+        where that has been done, the version is overwritten elsewhere.
+        """
+        targets = {s.overwrites for s in stuck if s.overwrites is not None
+                   and self.in_place[s.number]}
+        for stage in stuck:
+            early = any(a.storage in targets and a.storage != stage.overwrites
+                        for a in stage.reads)
+            if stage.overwrites is not None and early and not _is_plain_copy(stage):
+                return self._bounce(stage, "a later version is written before it is read")
+        read = {a.storage for s in stuck for a in s.reads}
+        for stage in stuck:
+            if stage.overwrites in read and self.in_place[stage.number]:
+                return self._move(stage, "a reader of the old version comes later")
+        names = ", ".join(str(s.number) for s in stuck)
+        raise GraphError("dependencies", f"stages {names} wait for each other",
+                         "report this: a cycle without a write cannot arise")
+
+    def _placement(self, order: list[Stage]) -> Placement:
+        storage = list(range(len(self.values)))
+        version = [0 if v.leaf else 1 for v in self.values]
+        for stage in order:
+            if stage.overwrites is not None and self.in_place[stage.number]:
+                value, old = stage.write.storage, stage.overwrites
+                storage[value], version[value] = storage[old], version[old] + 1
+        return Placement(order, storage, version, self.notes)
+
+
+def _extent(loop: UOp) -> int:
+    return int(loop.src[0].arg)
+
+
+def _is_plain_copy(stage: Stage) -> bool:
+    return stage.operations == 0 and len(stage.reads) == 1 and all(
+        i.op is Ops.RANGE for i in stage.reads[0].index) and stage.reads[0].index == tuple(
+        stage.loops) and stage.reason == "assign: read before it is overwritten"
+
+
+def _same_element(read: Access, write: Access) -> bool:
+    return read.shape == write.shape and read.index == write.index
+
+
+def _disjoint(first: Access, second: Access) -> bool:
+    """Whether the flat index ranges do not meet."""
+    low_1, high_1 = _flat_bounds(first)
+    low_2, high_2 = _flat_bounds(second)
+    return high_1 < low_2 or high_2 < low_1
+
+
+def _flat_bounds(access: Access) -> tuple[int, int]:
+    """The least and greatest element that an access can touch, clipped to the storage."""
+    low, high = symbolic.bounds(flatten(access.index, access.shape))
+    return max(0, low), min(high, math.prod(access.shape) - 1)
+
+
+def place_writes(graph: StageGraph, held: set[int]) -> Placement:
+    """Decide where every version lives (r[dependencies.war.order], r[dependencies.in-place.safe]).
+
+    `held` are the values that somebody can observe after the schedule.
+    """
+    return _Placer(graph, held).run()
+
+
+# ---------------------------------------------------------------- kernels
+
+@dataclass(frozen=True)
+class Touch:
+    """Bytes `start` to `stop` of a storage, read at a version or written as a new one."""
+
+    storage: int
+    version: int
+    start: int
+    stop: int
+
+    def overlaps(self, other: Touch) -> bool:
+        """Whether the two have a byte in common."""
+        return self.start < other.stop and other.start < self.stop
+
+
+@dataclass(frozen=True)
+class Dependency:
+    """Kernel `after` must not start before kernel `before` has finished."""
+
+    before: int
+    after: int
+    kind: str
+    storage: int
+    version: int
+
+
+def touches(group: Group, placement: Placement, values: Sequence[Value],
+            private: set[int]) -> tuple[list[Touch], list[Touch]]:
+    """What a kernel reads and writes, without what is private to it."""
+    reads: dict[Touch, None] = {}
+    writes: dict[Touch, None] = {}
+    for member in group.members:
+        for access in member.stage.reads:
+            reads[_touch(access, placement, values)] = None
+        writes[_touch(member.stage.write, placement, values)] = None
+    own = set(writes)
+    fed = {(t.storage, t.version) for t in own}
+    return ([t for t in reads if t.storage not in private and (t.storage, t.version) not in fed],
+            [t for t in own_order(writes) if t.storage not in private])
+
+
+def own_order(writes: dict[Touch, None]) -> list[Touch]:
+    """The writes in the order of the stages."""
+    return list(writes)
+
+
+def _touch(access: Access, placement: Placement, values: Sequence[Value]) -> Touch:
+    low, high = _flat_bounds(access)
+    size = values[access.storage].node.dtype.itemsize
+    return Touch(placement.storage[access.storage], placement.version[access.storage],
+                 low * size, (high + 1) * size)
+
+
+# --8<-- [start:find]
+def find(accesses: Sequence[tuple[list[Touch], list[Touch]]]) -> list[Dependency]:
+    """All dependences between kernels that are given in a legal order.
+
+    RAW: a read after the writes of what it reads. WAR: a write after the reads of what it
+    replaces. WAW: a write after the writes it replaces. Bytes that do not meet do not count.
+    """
+    found: dict[tuple[int, int, str, int], Dependency] = {}
+    writers: dict[int, list[tuple[int, Touch]]] = {}
+    readers: dict[int, list[tuple[int, Touch]]] = {}
+
+    def note(kind: str, earlier: list[tuple[int, Touch]], kernel: int, touch: Touch) -> None:
+        for other, past in earlier:
+            if other != kernel and past.overlaps(touch):
+                key = (other, kernel, kind, touch.storage)
+                found.setdefault(key, Dependency(other, kernel, kind, touch.storage,
+                                                 touch.version))
+
+    for kernel, (reads, writes) in enumerate(accesses):
+        for read in reads:  # r[impl dependencies.raw.order]
+            note("RAW", writers.get(read.storage, []), kernel, read)
+        for write in writes:
+            note("WAR", readers.get(write.storage, []), kernel, write)
+            note("WAW", writers.get(write.storage, []), kernel, write)
+        for read in reads:
+            readers.setdefault(read.storage, []).append((kernel, read))
+        for write in writes:
+            covered = [(k, t) for k, t in writers.get(write.storage, [])
+                       if not (write.start <= t.start and t.stop <= write.stop)]
+            writers[write.storage] = [*covered, (kernel, write)]
+            kept = [(k, t) for k, t in readers.get(write.storage, []) if k == kernel
+                    or not (write.start <= t.start and t.stop <= write.stop)]
+            readers[write.storage] = kept
+    return list(found.values())
+# --8<-- [end:find]

@@ -1,0 +1,354 @@
+"""Devices: memory, programs, launches and what is counted. Chapter: spec/device.md.
+
+A backend derives from `DeviceBackend` and registers itself under a name. Everything above talks to
+a device through this class alone.
+"""
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from impl import settings
+from impl.dtypes import DType
+from impl.errors import DeviceError, VariableError
+from impl.ir import UOp
+from impl.kernel import Analysis, Estimate, Limits, estimate
+
+
+# --8<-- [start:counters]
+class GlobalCounters:
+    """Exact counts of what all devices did since the last `reset()`."""
+
+    kernels: int = 0        # launches of programs
+    operations: int = 0     # arithmetic operations in them
+    bytes: int = 0          # distinct bytes that they touched
+    copies: int = 0         # copies from, to and between devices
+    copied_bytes: int = 0
+    compiled: int = 0       # kernels that a compiler had to translate
+    cache_hits: int = 0     # kernels found compiled, in memory or on disk
+    allocated: int = 0      # bytes in use now; not reset
+    peak: int = 0           # most bytes in use at once since the reset
+
+    @classmethod
+    def reset(cls) -> None:
+        """Set all counts to zero, and the peak to what is in use."""
+        cls.kernels = cls.operations = cls.bytes = cls.copies = cls.copied_bytes = 0
+        cls.compiled = cls.cache_hits = 0
+        cls.peak = cls.allocated
+
+    @classmethod
+    def launched(cls, cost: Estimate, times: int = 1) -> None:
+        """Count one kernel that ran."""
+        cls.kernels += times
+        cls.operations += cost.operations * times
+        cls.bytes += cost.bytes * times
+
+    @classmethod
+    def copied(cls, size: int) -> None:
+        """Count one copy."""
+        cls.copies += 1
+        cls.copied_bytes += size
+
+    @classmethod
+    def grown(cls, size: int) -> None:
+        """Count memory taken (or given back, if negative)."""
+        cls.allocated += size
+        cls.peak = max(cls.peak, cls.allocated)
+# --8<-- [end:counters]
+
+
+# --8<-- [start:memory]
+ALIGNMENT = 64
+
+
+class Memory:
+    """A block of a device's memory. `array` are its bytes where the host can see them.
+
+    `part` gives a block inside this one that shares its bytes and keeps it alive.
+    """
+
+    __slots__ = ("device", "nbytes", "array", "address", "owner", "__weakref__")
+
+    def __init__(self, device: DeviceBackend, array: np.ndarray, owner: Any = None) -> None:
+        self.device, self.array, self.owner = device, array, owner
+        self.nbytes: int = array.nbytes
+        self.address: int = array.ctypes.data
+
+    def view(self, dtype: DType, count: int | None = None, offset: int = 0) -> np.ndarray:
+        """The elements from byte `offset` as a one-dimensional NumPy array without a copy."""
+        stop = self.nbytes if count is None else offset + count * dtype.itemsize
+        usable = offset + (stop - offset) // dtype.itemsize * dtype.itemsize
+        return self.array[offset:usable].view(dtype.numpy)
+
+    def part(self, offset: int, nbytes: int) -> Memory:
+        """The `nbytes` from byte `offset`, sharing this memory.
+
+        Raises:
+            DeviceError: the part does not lie inside.
+        """
+        if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
+            raise DeviceError("memory", f"bytes {offset} to {offset + nbytes} of a block of "
+                              f"{self.nbytes}", "ask for a part inside the block")
+        return Memory(self.device, self.array[offset:offset + nbytes], self)
+# --8<-- [end:memory]
+
+
+# --8<-- [start:program]
+class Program:
+    """One compiled kernel. Call it with memories for PARAM 0, 1, ... and values of variables."""
+
+    def __init__(self, device: DeviceBackend, ast: UOp, optimized: UOp | None = None) -> None:
+        self.device, self.ast, self.optimized = device, ast, optimized or ast
+        known = Analysis(ast)
+        self.name: str = ast.arg.name
+        self.arguments = known.params
+        self.variables: tuple[UOp, ...] = ast.arg.variables
+        self.source: str | None = None
+        self._cost: Estimate | None = None
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The optimisation steps that were applied, in order."""
+        steps: tuple[str, ...] = self.optimized.arg.steps
+        return steps
+
+    def cost(self, values: Sequence[int] = ()) -> Estimate:
+        """Operations and bytes of one run with these values of the variables."""
+        if self.variables:
+            return estimate(self.ast, dict(zip(self.variables, values, strict=True)))
+        if self._cost is None:
+            self._cost = estimate(self.ast)
+        return self._cost
+
+    def check(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
+        """Raise DeviceError or VariableError unless the arguments fit."""
+        if len(memories) < self.arguments:
+            raise DeviceError(self.name, f"{len(memories)} memories for {self.arguments} arguments",
+                              "give one memory for every argument")
+        if len(values) != len(self.variables):
+            raise VariableError(self.name, f"{len(values)} values for {len(self.variables)} "
+                                "variables", "bind every variable once")
+        for variable, value in zip(self.variables, values, strict=True):
+            name, least, most = variable.arg
+            if not least <= value <= most:  # r[impl device.launch.variables]
+                raise VariableError(name, f"{value} is not from {least} to {most}",
+                                    "bind a value inside the variable's bounds")
+
+    def __call__(self, memories: Sequence[Memory], values: Sequence[int] = ()) -> None:
+        """Run once."""
+        self.check(memories, values)
+        self.run(memories, values)
+        GlobalCounters.launched(self.cost(values))  # r[impl device.counters.exact]
+
+    def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
+        """Run without checks or counting; each backend has its own."""
+        raise NotImplementedError
+# --8<-- [end:program]
+
+
+Launch = tuple[Program, Sequence[Memory], Sequence[int]]
+
+
+# --8<-- [start:table]
+class Table:
+    """Launches that are replayed together, in order. A backend may replay them in one call."""
+
+    def __init__(self, launches: Sequence[Launch]) -> None:
+        self.launches = [(program, list(memories), list(values))
+                         for program, memories, values in launches]
+        for program, memories, values in self.launches:
+            program.check(memories, values)
+        self._cost: list[Estimate] | None = None
+
+    def set_memory(self, launch: int, argument: int, memory: Memory) -> None:
+        """Give one launch another memory for one argument."""
+        self.launches[launch][1][argument] = memory
+
+    def set_value(self, launch: int, variable: int, value: int) -> None:
+        """Give one launch another value of one variable."""
+        program, memories, values = self.launches[launch]
+        program.check(memories, [*values[:variable], value, *values[variable + 1:]])
+        values[variable] = value
+        self._cost = None
+
+    def run(self) -> None:
+        """Run all launches in order, and count them."""
+        self.replay()
+        if self._cost is None:
+            self._cost = [program.cost(values) for program, _, values in self.launches]
+            self._total = Estimate(sum(c.operations for c in self._cost),
+                                   sum(c.bytes for c in self._cost))
+        GlobalCounters.kernels += len(self.launches)
+        GlobalCounters.operations += self._total.operations
+        GlobalCounters.bytes += self._total.bytes
+
+    def replay(self) -> None:
+        """Run all launches in order; each backend may have a faster way."""
+        for program, memories, values in self.launches:
+            program.run(memories, values)
+# --8<-- [end:table]
+
+
+# --8<-- [start:backend]
+class DeviceBackend:
+    """One device. Override `load` (and, where memory is not the host's, the copies)."""
+
+    kind = ""                 # "CPU" in "CPU:1"
+    maximum_arguments = 1 << 16
+    host_memory = True        # whether `Memory.array` may be read and written directly
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alignment = ALIGNMENT
+        self.lock = threading.RLock()
+        self.programs: dict[tuple[UOp, tuple[Any, ...]], Program] = {}
+
+    @property
+    def limits(self) -> Limits:
+        """What the optimisation steps may use."""
+        return Limits(name=self.kind)
+
+    def plan_key(self) -> tuple[Any, ...]:
+        """Everything about this device that can change a plan or a kernel."""
+        return (self.kind, self.alignment, self.maximum_arguments, self.limits)
+
+    def allocate(self, nbytes: int) -> Memory:
+        """Uninitialised memory, aligned to `alignment`; it is freed when nothing refers to it.
+
+        Raises:
+            DeviceError: there is not enough memory.
+        """
+        try:
+            block = np.empty(nbytes + self.alignment, np.uint8)
+        except MemoryError:
+            raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
+                              "use smaller tensors or free some") from None
+        start = -block.ctypes.data % self.alignment  # r[impl device.memory.aligned]
+        GlobalCounters.grown(nbytes)
+        return _Owned(self, block[start:start + nbytes], block)
+
+    def copy_in(self, memory: Memory, values: np.ndarray) -> None:
+        """Fill the start of a block with a NumPy array's bytes."""
+        flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+        memory.array[:flat.nbytes] = flat
+        GlobalCounters.copied(flat.nbytes)
+
+    def copy_out(self, memory: Memory, dtype: DType, count: int, offset: int = 0) -> np.ndarray:
+        """A new NumPy array with `count` elements from byte `offset`."""
+        self.synchronize()
+        GlobalCounters.copied(count * dtype.itemsize)
+        return memory.view(dtype, count, offset).copy()
+
+    def copy(self, target: Memory, source: Memory, nbytes: int | None = None) -> None:
+        """Copy bytes between two blocks; the source may be another device's."""
+        size = min(target.nbytes, source.nbytes) if nbytes is None else nbytes
+        source.device.synchronize()
+        target.array[:size] = source.array[:size]
+        GlobalCounters.copied(size)
+
+    def compile(self, asts: Sequence[UOp]) -> list[Program]:
+        """Programs for kernels, in the same order; equal kernels get one program.
+
+        Raises:
+            CompileError: no compiler, or it refused a kernel.
+            DeviceError: a kernel has more arguments than the device takes.
+        """
+        with self.lock:
+            key = settings.plan_key()
+            missing = list(dict.fromkeys(a for a in asts if (a, key) not in self.programs))
+            if missing:
+                for ast, program in zip(missing, self.load(missing), strict=True):
+                    if program.arguments > self.maximum_arguments:
+                        raise DeviceError(
+                            program.name, f"{program.arguments} arguments; {self.name} takes "
+                            f"{self.maximum_arguments}", "cut the kernel")
+                    self.programs[ast, key] = program
+            GlobalCounters.cache_hits += len(asts) - len(missing)
+            return [self.programs[ast, key] for ast in asts]
+
+    def load(self, asts: Sequence[UOp]) -> list[Program]:
+        """Make programs; every backend has its own way."""
+        raise NotImplementedError
+
+    def table(self, launches: Sequence[Launch]) -> Table:
+        """Launches to be replayed together."""
+        return Table(launches)
+
+    def synchronize(self) -> None:
+        """Wait until everything launched is done."""
+# --8<-- [end:backend]
+
+
+class _Owned(Memory):
+    """Memory that is counted until nothing refers to it."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        GlobalCounters.grown(-self.nbytes)
+
+
+# --8<-- [start:registry]
+class Registry:
+    """All devices by name. `Device["CPU"]`, `Device["CPU:1"]`, `Device.DEFAULT`."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[str, tuple[type[DeviceBackend], Callable[[], str]]] = {}
+        self.opened: dict[str, DeviceBackend] = {}
+        self.lock = threading.RLock()
+        self.announced = False
+
+    def register(self, backend: type[DeviceBackend], problem: Callable[[], str]) -> None:
+        """Make a kind of device known; `problem()` says why it cannot be used, or is empty."""
+        self.kinds[backend.kind] = (backend, problem)
+
+    def canonical(self, name: str) -> str:
+        """The one spelling of a device's name: "cpu:0" is "CPU".
+
+        Raises:
+            DeviceError: there is no such device.
+        """
+        kind, _, number = name.upper().partition(":")
+        if kind not in self.kinds or (":" in name and not number.isdecimal()):
+            names = ", ".join(sorted(self.kinds))
+            raise DeviceError("device", f"{name!r} is not a device",
+                              f"use one of {names}, or NAME:NUMBER")  # r[impl device.name.unknown]
+        return kind if not number or int(number) == 0 else f"{kind}:{int(number)}"
+
+    def __getitem__(self, name: str) -> DeviceBackend:
+        """The device of that name, opened at the first use."""
+        found = self.opened.get(name)
+        if found is not None:
+            return found
+        full = self.canonical(name)  # r[impl device.name.canonical]
+        with self.lock:
+            if full not in self.opened:
+                backend, problem = self.kinds[full.partition(":")[0]]
+                if reason := problem():
+                    raise DeviceError("device", f"{full} cannot be used: {reason}",
+                                      "set DEVICE=REFERENCE, or install what is missing")
+                self.opened[full] = backend(full)
+            return self.opened[full]
+
+    @property
+    def DEFAULT(self) -> str:  # noqa: N802  (the field writes Device.DEFAULT)
+        """The setting DEVICE; else CPU if it can compile; else REFERENCE, said once on stderr."""
+        chosen = settings.get("DEVICE")
+        if chosen:
+            return self.canonical(chosen)
+        problem = self.kinds["CPU"][1]() if "CPU" in self.kinds else "it is not installed"
+        if not problem:
+            return "CPU"
+        if not self.announced:  # r[impl device.default.line]
+            self.announced = True
+            print(f"tensor-schedule: using the REFERENCE device, which is slow: {problem}",
+                  file=sys.stderr)
+        return "REFERENCE"
+
+
+Device = Registry()
+# --8<-- [end:registry]

@@ -1,0 +1,207 @@
+"""Element types, their limits and how they promote. Chapter: spec/dtypes.md."""
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import Any
+
+import numpy as np
+
+from impl.errors import DTypeError
+
+Scalar = bool | int | float
+
+
+# --8<-- [start:dtype]
+class DType:
+    """One element type. There is one object per type, so identity is equality.
+
+    `kind` is 'b' (bool), 'i' (signed), 'u' (unsigned) or 'f' (floating). `itemsize` is in bytes.
+    """
+
+    __slots__ = ("name", "kind", "itemsize", "rank", "numpy")
+
+    def __init__(self, name: str, kind: str, itemsize: int, rank: int, numpy: Any) -> None:
+        self.name, self.kind, self.itemsize, self.rank = name, kind, itemsize, rank
+        self.numpy = np.dtype(numpy)
+
+    def __repr__(self) -> str:
+        return f"dtypes.{self.name}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _by_name, (self.name,)
+
+    @property
+    def min(self) -> Scalar:
+        """The least value; minus infinity for floating types."""
+        if self.kind == "f":
+            return -math.inf
+        if self.kind == "i":
+            return -(1 << (8 * self.itemsize - 1))
+        return False if self.kind == "b" else 0
+
+    @property
+    def max(self) -> Scalar:
+        """The greatest value; infinity for floating types."""
+        if self.kind == "f":
+            return math.inf
+        if self.kind == "b":
+            return True
+        return (1 << (8 * self.itemsize - (1 if self.kind == "i" else 0))) - 1
+# --8<-- [end:dtype]
+
+
+def _by_name(name: str) -> DType:
+    found: DType = getattr(dtypes, name)
+    return found
+
+
+class dtypes:  # noqa: N801  (the field writes dtypes.float32)
+    """The element types, as attributes; and the questions one asks about them."""
+
+    bool = DType("bool", "b", 1, 0, np.bool_)
+    int8 = DType("int8", "i", 1, 1, np.int8)
+    uint8 = DType("uint8", "u", 1, 2, np.uint8)
+    int16 = DType("int16", "i", 2, 3, np.int16)
+    uint16 = DType("uint16", "u", 2, 4, np.uint16)
+    int32 = DType("int32", "i", 4, 5, np.int32)
+    uint32 = DType("uint32", "u", 4, 6, np.uint32)
+    int64 = DType("int64", "i", 8, 7, np.int64)
+    uint64 = DType("uint64", "u", 8, 8, np.uint64)
+    float16 = DType("float16", "f", 2, 9, np.float16)
+    # NumPy has no bfloat16: on the host its bits are kept in a uint16.
+    bfloat16 = DType("bfloat16", "f", 2, 10, np.uint16)
+    float32 = DType("float32", "f", 4, 11, np.float32)
+    float64 = DType("float64", "f", 8, 12, np.float64)
+    #: Index arithmetic inside kernels: 64 bits, so that no shape overflows it.
+    index = DType("index", "i", 8, 7, np.int64)
+
+    half, float, double = float16, float32, float64
+    char, uchar, short, ushort = int8, uint8, int16, uint16
+    int, uint, long, ulong = int32, uint32, int64, uint64
+    default_float, default_int = float32, int32
+
+
+#: Every type that a tensor can have, in order of promotion rank.
+ALL: tuple[DType, ...] = tuple(sorted(
+    {d for d in vars(dtypes).values() if isinstance(d, DType) and d is not dtypes.index},
+    key=lambda d: d.rank))
+_FROM_NUMPY = {d.numpy: d for d in ALL if d is not dtypes.bfloat16}
+
+
+# --8<-- [start:lattice]
+# Each type points to the next wider types. The promotion of two types is the least type that both
+# reach. It is JAX's lattice, without its weak types: no two integers ever promote to a float.
+_WIDER: dict[DType, tuple[DType, ...]] = {
+    dtypes.bool: (dtypes.int8, dtypes.uint8),
+    dtypes.int8: (dtypes.int16,), dtypes.int16: (dtypes.int32,), dtypes.int32: (dtypes.int64,),
+    dtypes.uint8: (dtypes.int16, dtypes.uint16), dtypes.uint16: (dtypes.int32, dtypes.uint32),
+    dtypes.uint32: (dtypes.int64, dtypes.uint64),
+    dtypes.int64: (dtypes.float16, dtypes.bfloat16), dtypes.uint64: (dtypes.float16, dtypes.bfloat16),
+    dtypes.float16: (dtypes.float32,), dtypes.bfloat16: (dtypes.float32,),
+    dtypes.float32: (dtypes.float64,), dtypes.float64: (),
+}
+# --8<-- [end:lattice]
+
+
+def _reachable(dtype: DType) -> frozenset[DType]:
+    found, todo = {dtype}, [dtype]
+    while todo:
+        for wider in _WIDER[todo.pop()]:
+            if wider not in found:
+                found.add(wider)
+                todo.append(wider)
+    return frozenset(found)
+
+
+_REACHES = {d: _reachable(d) for d in ALL}
+
+
+# --8<-- [start:promote]
+def least_upper_dtype(*given: DType) -> DType:
+    """The least type to which all the given types convert without an upward surprise.
+
+    r[dtypes.promote.least]: the least common element of the lattice.
+    """
+    if len(given) == 1 or all(d is given[0] for d in given):
+        return given[0]
+    common = frozenset.intersection(*(_REACHES[d] for d in given))
+    # uint64 with a signed integer has no integer above both: the default float is meant.
+    least = min(common, key=lambda d: d.rank)  # r[impl dtypes.promote.least]
+    if least in (dtypes.float16, dtypes.bfloat16) and not any(d.kind == "f" for d in given):
+        return dtypes.default_float
+    return least
+# --8<-- [end:promote]
+
+
+def sum_accumulator(dtype: DType) -> DType:
+    """The type in which a sum or product of `dtype` is accumulated: half types use float32."""
+    return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else dtype
+
+
+def sum_result(dtype: DType) -> DType:
+    """The type of `Tensor.sum`: small integers and bool widen, as in PyTorch and tinygrad."""
+    if dtype.kind == "f":
+        return dtype
+    if dtype.kind == "u":
+        return least_upper_dtype(dtype, dtypes.uint32)
+    return least_upper_dtype(dtype, dtypes.int32)
+
+
+def as_dtype(value: Any) -> DType:
+    """Turn a DType, its name, a NumPy dtype or a Python type into a DType.
+
+    Raises:
+        DTypeError: there is no such type.
+    """
+    if isinstance(value, DType):
+        return value
+    if value in (bool, int, float):
+        return {bool: dtypes.bool, int: dtypes.default_int, float: dtypes.default_float}[value]
+    named = getattr(dtypes, value, None) if isinstance(value, str) else None
+    if isinstance(named, DType):
+        return named
+    try:
+        return _FROM_NUMPY[np.dtype(value)]
+    except (KeyError, TypeError):
+        names = ", ".join(d.name for d in ALL)
+        raise DTypeError("dtype", f"{value!r} is not an element type",
+                         f"use one of {names}") from None
+
+
+# --8<-- [start:wrap]
+def wrap(value: Scalar, dtype: DType) -> Scalar:
+    """Convert a Python number to one that `dtype` can hold, as a cast at run time would."""
+    if dtype.kind == "b":
+        return bool(value)
+    if dtype.kind == "f":
+        return _round_float(float(value), dtype)
+    bits = 8 * dtype.itemsize
+    if isinstance(value, float) and not math.isfinite(value):
+        return 0  # unspecified by the chapter; a fixed value keeps it deterministic
+    whole = int(value) & ((1 << bits) - 1)  # r[impl dtypes.wraparound.integer]
+    return whole - (1 << bits) if dtype.kind == "i" and whole >> (bits - 1) else whole
+# --8<-- [end:wrap]
+
+
+def _round_float(value: float, dtype: DType) -> float:
+    if dtype is dtypes.bfloat16:
+        return float(from_bfloat16(to_bfloat16(np.array([value], np.float32)))[0])
+    if dtype is dtypes.float32:
+        return ctypes.c_float(value).value  # 20 times as fast as NumPy, and it rounds the same
+    if dtype is dtypes.float64:
+        return value
+    with np.errstate(over="ignore"):
+        return float(dtype.numpy.type(value))
+
+
+def to_bfloat16(values: np.ndarray) -> np.ndarray:
+    """Round float32 to nearest-even bfloat16; the bits come back as uint16, same shape."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    rounded = (bits + (0x7FFF + ((bits >> 16) & 1))) >> 16
+    return np.where(np.isnan(values), 0x7FC0, rounded).astype(np.uint16)
+
+
+def from_bfloat16(bits: np.ndarray) -> np.ndarray:
+    """The float32 values of bfloat16 bits held as uint16, same shape."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)

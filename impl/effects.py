@@ -1,0 +1,242 @@
+"""Buffers, their versions, and what it takes to overwrite one. Chapter: spec/effects.md.
+
+A UOp denotes a value and a value never changes. Memory does: an assign or a view write gives a
+buffer a new version. The eager law says that every value that anybody can still observe is the one
+that was meant where its expression was written. This module owns what the law needs to know:
+which version a leaf names, and who still waits to read it.
+"""
+from __future__ import annotations
+
+import itertools
+import math
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from impl.dtypes import DType
+from impl.errors import GraphError, ShapeError
+from impl.ir import MOVEMENT, Ops, Shape, UOp, toposort
+
+_numbers = itertools.count()
+_BITS = 192  # width of the bit set that tells quickly which buffers a graph may read
+
+
+# --8<-- [start:buffer]
+class Buffer:
+    """Memory of `size` elements on one device, and the version of its content.
+
+    `host` holds data that has not been copied to the device yet; `memory` what the device
+    allocated. `nodes` are the expressions whose value was computed into this buffer.
+    """
+
+    __slots__ = ("number", "bit", "device", "dtype", "size", "host", "memory", "version", "nodes",
+                 "__weakref__")
+
+    def __init__(self, device: str, dtype: DType, size: int,
+                 host: np.ndarray | None = None) -> None:
+        self.number = next(_numbers)
+        self.bit = 1 << (self.number % _BITS)
+        self.device, self.dtype, self.size, self.host = device, dtype, size, host
+        self.memory: Any = None
+        self.version = 0
+        self.nodes: list[weakref.ref[UOp]] = []
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self.size * self.dtype.itemsize
+
+    def leaf(self, shape: Shape) -> UOp:
+        """The node that denotes the present content, seen with this shape."""
+        return UOp(Ops.BUFFER, self.dtype, (), (self, self.version, shape))
+
+    def __repr__(self) -> str:
+        return f"<Buffer {self.number} {self.dtype.name}[{self.size}] on {self.device}>"
+# --8<-- [end:buffer]
+
+
+def new_buffer_node(device: str, dtype: DType, shape: Shape,
+                    host: np.ndarray | None = None) -> UOp:
+    """A leaf for fresh memory; `host` data (C order, dtype.numpy) is copied on first use."""
+    return Buffer(device, dtype, math.prod(shape), host).leaf(shape)
+
+
+def leaf_of(node: UOp) -> UOp | None:
+    """The leaf that holds the node's value, if it has been computed; checks its version.
+
+    Raises:
+        GraphError: the leaf names a version that has been overwritten (r[effects.version.current]).
+    """
+    leaf = node if node.op is Ops.BUFFER else node.realized
+    if leaf is not None and leaf.arg[1] != leaf.arg[0].version:
+        # r[impl effects.version.current]
+        raise GraphError("read", f"version {leaf.arg[1]} of {leaf.arg[0]} was overwritten by "
+                         f"version {leaf.arg[0].version}", "report this: a hazard was missed")
+    return leaf
+
+
+def mark_realized(node: UOp, leaf: UOp) -> None:
+    """Remember that the value of `node` is in `leaf` now."""
+    node.realized = leaf
+    buffer: Buffer = leaf.arg[0]
+    buffer.nodes = [r for r in buffer.nodes if r() is not None] + [weakref.ref(node)]
+
+
+# --8<-- [start:live]
+class Holder(Protocol):
+    """Whatever holds a value for the user: a Tensor."""
+
+    uop: UOp
+
+
+class _Live(weakref.ref[Any]):
+    __slots__ = ("key",)
+    key: int
+
+
+_live: dict[int, _Live] = {}
+
+
+def _died(reference: _Live) -> None:
+    _live.pop(reference.key, None)
+
+
+def register(holder: Holder) -> None:
+    """Note a living tensor: its value is observable until it dies."""
+    reference = _Live(holder, _died)
+    reference.key = id(holder)
+    _live[reference.key] = reference
+
+
+def living() -> list[Holder]:
+    """All living tensors, oldest first."""
+    return [h for h in [r() for r in list(_live.values())] if h is not None]
+# --8<-- [end:live]
+
+
+def view_base(view: UOp) -> UOp:
+    """The node under a chain of movement operations."""
+    while view.op in MOVEMENT:
+        view = view.src[0]
+    return view
+
+
+# --8<-- [start:assign]
+def write(base: UOp, view: UOp, value: UOp) -> UOp:
+    """The next version of `base`: the same value, with the region `view` replaced by `value`.
+
+    `view` is a chain of movement operations over `base`; `value` has the shape of `view`.
+
+    Raises:
+        ShapeError: the view repeats elements (EXPAND), so that one element would be written
+            several times (r[effects.view-write.expanded]), or shapes differ.
+    """
+    walk = view
+    while walk is not base:
+        windows = walk.op is Ops.UNFOLD and walk.arg[2] != 1  # size 1 is a stride
+        if walk.op in (Ops.EXPAND, Ops.PAD) or windows:  # r[impl effects.view-write.expanded]
+            raise ShapeError("assign", f"the view of shape {view.shape} repeats or adds elements "
+                             "of the tensor it looks at, so one element would be written twice",
+                             "write to the unexpanded tensor, or to a copy (`.contiguous()`)")
+        walk = walk.src[0]
+    if value.shape != view.shape:
+        raise ShapeError("assign", f"a value of shape {value.shape} does not fit the region of "
+                         f"shape {view.shape}", "expand or reshape the value first")
+    return UOp(Ops.AFTER, base.dtype, (base, UOp(Ops.STORE, base.dtype, (view, value))))
+# --8<-- [end:assign]
+
+
+@dataclass
+class Effects:
+    """What a set of roots does to memory, and what must be kept for others.
+
+    `roots`: the values to compute, those of the caller first, then those that others wait for.
+    `nodes`: everything below, sources first. `held`: leaves that stay observable as they are.
+    `rescued`: how many roots were added for waiting readers.
+    """
+
+    roots: list[UOp]
+    nodes: list[UOp]
+    held: set[UOp] = field(default_factory=set)
+    rescued: int = 0
+
+
+def _open(node: UOp) -> bool:
+    """Whether a walk goes on below this node: its value is not in memory yet."""
+    return node.op is not Ops.BUFFER and node.realized is None
+
+
+def origin_of_chain(after: UOp) -> UOp:
+    """The value that a chain of AFTERs started from."""
+    while after.op is Ops.AFTER and after.realized is None:
+        after = after.src[0]
+    return after
+
+
+# --8<-- [start:collect]
+def collect(roots: Sequence[UOp]) -> Effects:
+    """Find all nodes of a schedule, and protect what others still read (r[effects.war.rescue]).
+
+    A write to a buffer may come before a living, unrealized tensor has read the old version. Such
+    a tensor is computed first, in the same schedule. A tensor that is nothing but the old version
+    keeps its memory, and the write goes elsewhere.
+    """
+    effects = Effects(list(roots), toposort(roots, _open))
+    while True:
+        written = _overwritten(effects.nodes)
+        if not written:
+            return effects
+        found = _waiting(written, effects)
+        if not found:
+            return effects
+        effects.roots += found  # r[impl effects.war.rescue]
+        effects.rescued += len(found)
+        effects.nodes = toposort(effects.roots, _open)
+# --8<-- [end:collect]
+
+
+def _overwritten(nodes: Iterable[UOp]) -> set[Buffer]:
+    """The buffers that the AFTERs among the nodes would like to overwrite."""
+    found: set[Buffer] = set()
+    for node in nodes:
+        if node.op is Ops.AFTER and node.realized is None:
+            leaf = leaf_of(origin_of_chain(node))
+            if leaf is not None:
+                found.add(leaf.arg[0])
+    return found
+
+
+def _waiting(written: set[Buffer], effects: Effects) -> list[UOp]:
+    """Values of living tensors outside the schedule that read a buffer about to be written."""
+    mask = 0
+    for buffer in written:
+        mask |= buffer.bit
+    # A node computed into the buffer may stand deep in a graph whose bits do not show it.
+    hidden = any(r() is not None for b in written for r in b.nodes)
+    roots = set(effects.roots)
+    reads: dict[UOp, bool] = {}
+    found: dict[UOp, None] = {}
+    for holder in living():
+        value = holder.uop
+        if value in roots or value in found or not (hidden or value.reads & mask):
+            continue
+        leaf = value if value.op is Ops.BUFFER else value.realized
+        if leaf is not None:
+            if leaf.arg[0] in written:
+                effects.held.add(leaf)
+        elif _reaches(value, written, reads):
+            found[value] = None
+    return list(found)
+
+
+def _reaches(root: UOp, written: set[Buffer], reads: dict[UOp, bool]) -> bool:
+    """Whether the graph below reads one of the buffers; remembers the answer for every node."""
+    for node in toposort((root,), lambda u: u not in reads and _open(u)):
+        if node not in reads:
+            leaf = node if node.op is Ops.BUFFER else node.realized
+            reads[node] = (leaf.arg[0] in written if leaf is not None
+                           else any(reads[s] for s in node.src))
+    return reads[root]

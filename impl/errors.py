@@ -1,0 +1,86 @@
+"""Errors that say what happened, where in the user's code, and what to do. Chapter: spec/errors.md.
+
+Every error of the runtime is a `TensorScheduleError`. It names the operation, the shapes or the
+setting concerned, the line of the caller, and a remedy. Each one is also the Python built-in that
+a user would expect (`ShapeError` is a `ValueError`), so that old `except` clauses keep working.
+"""
+from __future__ import annotations
+
+import os
+import sys
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+# --8<-- [start:user_line]
+def user_line() -> str:
+    """The innermost line outside this package, as `file:line`; `<unknown>` if there is none."""
+    frame = sys._getframe(1)
+    while frame is not None:  # r[impl errors.message.line]
+        filename = frame.f_code.co_filename
+        if not filename.startswith(_PACKAGE) or filename.startswith(_PACKAGE + "nn" + os.sep):
+            return f"{filename}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return "<unknown>"
+# --8<-- [end:user_line]
+
+
+# --8<-- [start:base]
+class TensorScheduleError(Exception):
+    """The base of all errors.
+
+    Args:
+        operation: the name of what was called, as the user wrote it ("matmul", "DEVICE").
+        detail: what is wrong, with the shapes, dtypes or values.
+        remedy: what the user can do about it.
+    """
+
+    def __init__(self, operation: str, detail: str, remedy: str, line: str | None = None) -> None:
+        self.operation, self.detail, self.remedy = operation, detail, remedy
+        self.line = line or user_line()
+        super().__init__(f"{operation}: {detail}; at {self.line}. Remedy: {remedy}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Keep the parts when the error crosses a process boundary."""
+        return type(self), (self.operation, self.detail, self.remedy, self.line)
+# --8<-- [end:base]
+
+
+class ShapeError(TensorScheduleError, ValueError):
+    """Shapes do not fit the operation."""
+
+
+class DTypeError(TensorScheduleError, TypeError):
+    """A dtype does not fit the operation, or a value does not fit the dtype."""
+
+
+class AxisError(TensorScheduleError, IndexError):
+    """An axis or an index is out of range."""
+
+
+class VariableError(TensorScheduleError, ValueError):
+    """A symbolic variable is out of its bounds, or bound to two values."""
+
+
+class SettingError(TensorScheduleError, ValueError):
+    """A setting is unknown or has a value that it cannot have."""
+
+
+class DeviceError(TensorScheduleError, RuntimeError):
+    """A device is unknown, unavailable, or failed."""
+
+
+class CompileError(TensorScheduleError, RuntimeError):
+    """A compiler is missing or refused a kernel; its message and the source are kept."""
+
+
+class CacheError(TensorScheduleError, RuntimeError):
+    """The cache folder cannot be used."""
+
+
+class ReplayError(TensorScheduleError, RuntimeError):
+    """A captured function was called with arguments that do not match."""
+
+
+class GraphError(TensorScheduleError, RuntimeError):
+    """A graph breaks a rule of its stage. Users should never see one: it is our mistake."""

@@ -1,0 +1,16 @@
+"""Where a kernel begins and ends, and why. Chapter: spec/fusion.md.
+
+Two decisions. `choose_cuts` says which values get a loop nest (a stage) of their own and leaves
+all others to be computed inside their users. `group` puts stages that share a prefix of loops into
+one kernel: what passes between them then stays private to one iteration of the prefix. Both weigh
+bytes through memory against work done twice, and both write their reasons down.
+"""
+from __future__ import annotations
+
+from impl.fusion.assemble import Kernel, assemble
+from impl.fusion.cuts import Cuts, choose_cuts
+from impl.fusion.groups import Group, Member, group_stages
+from impl.fusion.limits import Limits
+
+__all__ = ["Cuts", "Group", "Kernel", "Limits", "Member", "assemble", "choose_cuts",
+           "group_stages"]

@@ -1,0 +1,131 @@
+"""A group of stages becomes one kernel. Chapter: spec/fusion.md."""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from impl.dtypes import DType
+from impl.fusion.groups import Group, Member
+from impl.ir import KernelInfo, Ops, RangeKind, UOp, new_range
+from impl.ranges import Access, flatten
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel in its final form, and what its arguments are.
+
+    `arguments[i]` is the storage behind PARAM i, `variables[i]` the run-time integer behind the
+    i-th variable. Equal kernels have the same `ast`, whatever they work on.
+    """
+
+    ast: UOp
+    arguments: tuple[int, ...]
+    variables: tuple[UOp, ...]
+    device: str
+    copy: bool = False
+
+
+# --8<-- [start:assemble]
+class _Assembler:
+    """Renames loops and memory of all stages into the terms of their common kernel."""
+
+    def __init__(self, group: Group, storage_of: Sequence[int], private: set[int]) -> None:
+        self.group, self.storage_of, self.private = group, storage_of, private
+        self.prefix = [new_range(size, RangeKind.GLOBAL, number)
+                       for number, size in enumerate(group.sizes)]
+        self.next_range = len(self.prefix)
+        self.arguments: dict[int, int] = {}
+        self.locals: dict[int, tuple[UOp, tuple[int, ...]]] = {}
+        self.variables: dict[UOp, UOp] = {}
+
+    def run(self) -> Kernel:
+        """Build the SINK."""
+        stores = [self._store(member) for member in self.group.members]
+        info = KernelInfo(self._name(), tuple(self.prefix), tuple(self.variables.values()))
+        ast = UOp(Ops.SINK, stores[0].dtype, tuple(stores), info)
+        return Kernel(ast, tuple(self.arguments), tuple(self.variables), self.group.device,
+                      self.group.members[0].stage.copy)
+    # --8<-- [end:assemble]
+
+    def _name(self) -> str:
+        """What a profile shows: `reduce` or `map`, and the extents of the loops."""
+        reduces = any(u.op is Ops.REDUCE for m in self.group.members
+                      for u in m.stage.value.toposort())
+        sizes = list(self.group.sizes)
+        for member in self.group.members:
+            sizes += [int(r.src[0].arg) for r in member.stage.loops if r not in member.prefix]
+        label = "_".join(str(size) for size in sizes[:6])
+        return f"{'reduce' if reduces else 'map'}_{label}" if label else "scalar"
+
+    def _store(self, member: Member) -> UOp:
+        stage = member.stage
+        renamed: dict[UOp, UOp] = dict(zip(member.prefix, self.prefix, strict=True))
+        own = [loop for loop in stage.loops if loop not in renamed]
+        for loop in own:
+            renamed[loop] = self._range(loop, RangeKind.LOOP)
+        index = tuple(self._rename(member, i, renamed) for i in stage.write.index)
+        target = self._index(member, replace(stage.write, index=index), stage.value.dtype)
+        value = self._rename(member, stage.value, renamed)
+        return UOp(Ops.STORE, value.dtype, (target, value, *(renamed[loop] for loop in own)))
+
+    def _range(self, loop: UOp, kind: RangeKind) -> UOp:
+        self.next_range += 1
+        return new_range(loop.src[0], kind, self.next_range - 1)
+
+    def _rename(self, member: Member, root: UOp, renamed: dict[UOp, UOp]) -> UOp:
+        """The expression in the kernel's terms; no recursion."""
+        for node in root.toposort():
+            if node in renamed:
+                continue
+            if node.op is Ops.RANGE:
+                renamed[node] = self._range(node, RangeKind.REDUCE)
+            elif node.op is Ops.DEFINE_VAR:
+                renamed[node] = self._variable(node)
+            elif node.op is Ops.INDEX:
+                number = node.src[0].arg
+                access = Access(number, node.arg, tuple(renamed[i] for i in node.src[2:]),
+                                renamed[node.src[1]])
+                renamed[node] = self._index(member, access, node.dtype)
+            else:
+                sources = tuple(renamed[s] for s in node.src)
+                renamed[node] = node if sources == node.src else node.replace(src=sources)
+        return renamed[root]
+
+    def _variable(self, node: UOp) -> UOp:
+        """Variables are numbered by appearance, so that equal kernels do not differ by a name."""
+        if node not in self.variables:
+            name = f"variable{len(self.variables)}"
+            self.variables[node] = UOp(Ops.DEFINE_VAR, node.dtype, (), (name, *node.arg[1:]))
+        return self.variables[node]
+
+    def _index(self, member: Member, access: Access, dtype: DType) -> UOp:
+        """The flat address of an access whose index is in the kernel's terms already."""
+        storage = self.storage_of[access.storage]
+        if storage in self.private:
+            pointer, kept = self._local(storage, access, dtype)
+            flat = flatten(tuple(access.index[d] for d in kept),
+                           tuple(access.shape[d] for d in kept))
+        else:
+            position = self.arguments.setdefault(storage, len(self.arguments))
+            pointer = UOp(Ops.PARAM, dtype, (), position)
+            flat = flatten(access.index, access.shape)
+        return UOp(Ops.INDEX, dtype, (pointer, flat, access.valid))
+
+    def _local(self, storage: int, access: Access, dtype: DType) -> tuple[UOp, tuple[int, ...]]:
+        """A buffer between stages, and the axes that it keeps: those outside the prefix.
+
+        The first access is the write of the first stage that uses the storage.
+        """
+        if storage not in self.locals:
+            kept = tuple(d for d, i in enumerate(access.index) if i not in self.prefix)
+            size = math.prod(access.shape[d] for d in kept)
+            pointer = UOp(Ops.LOCAL, dtype, (), (len(self.locals), size))
+            self.locals[storage] = pointer, kept
+        return self.locals[storage]
+
+
+def assemble(group: Group, storage_of: Sequence[int], private: set[int]) -> Kernel:
+    """The kernel of a group; storages in `private` become local buffers."""
+    return _Assembler(group, storage_of, private).run()
+

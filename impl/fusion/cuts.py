@@ -1,0 +1,217 @@
+"""Which values get a loop nest of their own. Chapter: spec/fusion.md."""
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from impl.effects import leaf_of
+from impl.fusion.limits import Limits
+from impl.ir import DEAR, ELEMENTWISE, MOVEMENT, Ops, UOp
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a value is needed: in which stage, at which index (a token), and how.
+
+    `repeated`: more often than it has elements. `reduced`: inside a reduction.
+    """
+
+    stage: UOp
+    token: int
+    repeated: bool = False
+    reduced: bool = False
+
+
+@dataclass
+class Cuts:
+    """The values that get storage, sources first, each with the reason; and pure aliases.
+
+    `alias` maps a reshape of a stored value to that value: the same memory, seen with another
+    shape. `blocked` says for values that were kept apart why they could not be computed inside.
+    """
+
+    reasons: dict[UOp, str]
+    alias: dict[UOp, UOp]
+
+
+_REDUCTIONS = (Ops.REDUCE, Ops.FOLD)
+_WORST = 1 << 20
+
+
+def _costs(nodes: Sequence[UOp]) -> dict[UOp, int]:
+    """What it costs to compute each value again, down to memory or the next reduction."""
+    cost: dict[UOp, int] = {}
+    for node in nodes:
+        if leaf_of(node) is not None or node.op in _REDUCTIONS:
+            cost[node] = 1
+        elif node.op in (Ops.CONTIGUOUS, Ops.COPY, Ops.AFTER):
+            cost[node] = 1
+        else:
+            own = DEAR.get(node.op, 1) if node.op in ELEMENTWISE else 0
+            cost[node] = min(_WORST, own + sum(cost[s] for s in node.src))
+    return cost
+
+
+# --8<-- [start:cuts]
+class _Cutter:
+    """Walks from the roots to the leaves; when a node is reached, all its users are known."""
+
+    def __init__(self, roots: Sequence[UOp], nodes: Sequence[UOp], limits: Limits,
+                 fuse: bool) -> None:
+        self.roots, self.nodes, self.limits, self.fuse = roots, nodes, limits, fuse
+        self.cost = _costs(nodes)
+        self.forced: dict[UOp, str] = {}
+        self.inputs = self._input_sets()
+        self.places: dict[UOp, dict[tuple[UOp, int], _Place]] = {}
+        self.operations: dict[UOp, int] = {}
+        self.reasons: dict[UOp, str] = {}
+        self.alias: dict[UOp, UOp] = {}
+        self.tokens = itertools.count(1)
+
+    def run(self) -> Cuts:
+        """Decide for every node that is needed."""
+        for root in self.roots:
+            self.forced.setdefault(root, "output: its value was asked for")
+        for node in reversed(self.nodes):
+            if (node in self.forced or node in self.places) and leaf_of(node) is None:
+                self._decide(node)
+        ordered = {n: self.reasons[n] for n in self.nodes if n in self.reasons}
+        return Cuts(ordered, self.alias)
+
+    def _decide(self, node: UOp) -> None:
+        places = list(self.places.pop(node, {}).values())
+        reason = self._reason(node, places)
+        if reason is not None and node.op is Ops.RESHAPE:
+            # The same elements in the same order: store the source, and look at it differently.
+            self.alias[node] = node.src[0]
+            self.forced.setdefault(node.src[0], reason)
+            return
+        if reason is not None:
+            self.reasons[node] = reason  # r[impl fusion.boundary.reason]
+            self.operations[node] = 0
+            places = [_Place(node, 0)]
+        for place in places:
+            self.operations[place.stage] += 1
+        self._pass_on(node, places)
+    # --8<-- [end:cuts]
+
+    # --8<-- [start:reason]
+    def _reason(self, node: UOp, places: list[_Place]) -> str | None:
+        """Why the node gets storage of its own, or None: it is computed inside its users."""
+        if node in self.forced:
+            return self.forced[node]
+        if node.op is Ops.CONTIGUOUS:
+            return "contiguous: asked for"
+        if node.op is Ops.COPY:
+            return f"device: copied to {node.arg}"
+        if node.op is Ops.AFTER:
+            return "assign: it writes to memory"
+        if not node.src or node.shape == () and self.cost[node] == 0:
+            return None
+        if not self.fuse and node.op not in MOVEMENT:
+            return "FUSE=0: every operation has a kernel of its own"
+        repeated = any(p.repeated for p in places)
+        if node.op in _REDUCTIONS:
+            return self._reduction_reason(node, places, repeated)
+        if node.op in MOVEMENT:
+            return None
+        if len(places) > 1 and self.cost[node] > self.limits.recompute:
+            return f"recompute too dear: {len(places)} users, cost {self.cost[node]} each"
+        if repeated and self.cost[node] > self.limits.repeat:
+            return f"recompute too dear: repeated along an axis, cost {self.cost[node]} each time"
+        if self.operations[places[0].stage] > self.limits.stage_operations:
+            return f"length: the stage has {self.limits.stage_operations} operations already"
+        return None
+    # --8<-- [end:reason]
+
+    def _reduction_reason(self, node: UOp, places: list[_Place], repeated: bool) -> str | None:
+        if len(places) > 1:
+            return f"reduce: {len(places)} users, and a reduction is not done twice"
+        if repeated:
+            return "reduce: its value is repeated along an axis, and it is not done twice"
+        place = places[0]
+        inside_fold = place.reduced and (node.op is Ops.FOLD or place.stage.op is Ops.FOLD)
+        if place.reduced and not inside_fold:
+            return "reduce: feeds another reduction"
+        together = self.inputs[node.src[0]] | self.inputs[place.stage]
+        if together.bit_count() >= self.limits.arguments:
+            return "argument limit: with its inputs the kernel would have too many"
+        return None
+
+    def _pass_on(self, node: UOp, places: list[_Place]) -> None:
+        """Tell the sources where they are needed."""
+        op = node.op
+        if op in ELEMENTWISE:
+            for source in node.src:
+                self._need(source, places)
+        elif op is Ops.AFTER:
+            self._pass_on_write(node, places)
+        elif op is Ops.GATHER:
+            self._need(node.src[1], self._moved(places, False, False))
+            self._need(node.src[0], self._moved(places, True, False))
+        elif op is Ops.COPY:
+            self.forced.setdefault(node.src[0], "device: read by a copy to another device")
+        elif op in _REDUCTIONS:
+            self._need(node.src[0], self._moved(places, False, True))
+        elif op in MOVEMENT:
+            self._need(node.src[0], self._moved(places, _repeats(node), False))
+        elif op is Ops.CONTIGUOUS:
+            self._need(node.src[0], places)
+
+    def _pass_on_write(self, node: UOp, places: list[_Place]) -> None:
+        base, (view, value) = node.src[0], node.src[1].src
+        if view is not base:
+            self.forced.setdefault(base, "assign: part of its memory is written")
+        # A whole assign needs nothing of the old value, so that is not computed for its sake.
+        self._need(value, places)
+
+    def _need(self, source: UOp, places: list[_Place]) -> None:
+        known = self.places.setdefault(source, {})
+        for place in places:
+            key = (place.stage, place.token)
+            old = known.get(key)
+            if old is None or (place.repeated and not old.repeated):
+                known[key] = place
+
+    def _moved(self, places: list[_Place], repeats: bool, reduces: bool) -> list[_Place]:
+        """The places of a node's source: another index, so another token."""
+        return [_Place(p.stage, next(self.tokens), p.repeated or repeats, p.reduced or reduces)
+                for p in places]
+
+    def _input_sets(self) -> dict[UOp, int]:
+        """For every node the buffers that computing it would read, as bits.
+
+        Where too many meet, the source with the most gets storage of its own: then it is one.
+        """
+        sets: dict[UOp, int] = {}
+        bits = itertools.count()
+        limit = self.limits.arguments - 1  # one is the output
+        for node in self.nodes:
+            stored = leaf_of(node) is not None or node.op in _REDUCTIONS
+            if stored or node.op in (Ops.CONTIGUOUS, Ops.COPY, Ops.AFTER):
+                sets[node] = 1 << next(bits)
+            if stored and leaf_of(node) is not None:
+                continue
+            together = 0
+            for source in sorted(node.src, key=lambda s: sets[s].bit_count()):
+                if (together | sets[source]).bit_count() > limit and source.op not in MOVEMENT:
+                    self.forced[source] = f"argument limit: the device allows {limit + 1}"
+                    sets[source] = 1 << next(bits)
+                together |= sets[source]
+            sets.setdefault(node, together)
+        return sets
+
+
+def _repeats(node: UOp) -> bool:
+    """Whether a movement operation shows an element of its source more than once."""
+    if node.op is Ops.EXPAND:
+        return True
+    if node.op is Ops.UNFOLD:
+        _, count, size, step, dilation = node.arg
+        return bool(count > 1 and size > 1 and step < size * dilation)
+    return False
+
+
+def choose_cuts(roots: Sequence[UOp], nodes: Sequence[UOp], limits: Limits, fuse: bool) -> Cuts:
+    """Which values get a stage of their own (r[fusion.cut.once], r[fusion.boundary.reason])."""
+    return _Cutter(roots, nodes, limits, fuse).run()

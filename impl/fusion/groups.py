@@ -1,0 +1,278 @@
+"""Which stages become one kernel. Chapter: spec/fusion.md."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from impl.fusion.limits import Limits
+from impl.ir import Ops, UOp
+from impl.ranges import Access, Stage
+
+@dataclass
+class Member:
+    """A stage inside a kernel: which of its loops is which loop of the prefix."""
+
+    stage: Stage
+    prefix: list[UOp]
+
+
+@dataclass
+class Group:
+    """Stages that become one kernel. `sizes` are the extents of the prefix, outermost first."""
+
+    number: int
+    device: str
+    members: list[Member]
+    sizes: list[int]
+    operations: int
+    arguments: set[int] = field(default_factory=set)
+    reasons: list[str] = field(default_factory=list)
+    reads: dict[int, list[_Touch]] = field(default_factory=dict)
+
+
+_Touch = tuple[Group, Member, Access]  # an earlier access: whose, by which stage, and what
+Pairs = list[tuple[int, UOp]]  # position in the prefix, loop of the new stage
+
+
+def _loop_at(access: Access, dimension: int, loops: Sequence[UOp]) -> UOp | None:
+    """The loop that alone is the index in this dimension, if there is one."""
+    index = access.index[dimension]
+    return index if index.op is Ops.RANGE and index in loops else None
+
+
+def _size(loop: UOp) -> int:
+    return int(loop.src[0].arg)
+
+
+def _match(member: Member, theirs: Access, stage: Stage, mine: Access) -> Pairs:
+    """Positions of the prefix at which both accesses use one loop of the same extent."""
+    pairs: Pairs = []
+    if theirs.shape != mine.shape:
+        return pairs
+    for dimension in range(len(mine.shape)):
+        old = _loop_at(theirs, dimension, member.prefix)
+        new = _loop_at(mine, dimension, stage.loops)
+        if old is not None and new is not None and _size(old) == _size(new):
+            pairs.append((member.prefix.index(old), new))
+    return pairs
+
+
+# --8<-- [start:grouper]
+class _Grouper:
+    """Puts each stage, in order, into the latest kernel that can take it, or into a new one.
+
+    Kernels are numbered in order of creation and a stage only joins a kernel numbered no lower
+    than those it depends on. So no cycle can arise, whatever is fused (r[fusion.group.acyclic]).
+    """
+
+    def __init__(self, limits: Limits, storage_of: Sequence[int], fuse: bool,
+                 device_of: dict[int, str], itemsize_of: dict[int, int]) -> None:
+        self.limits, self.storage_of, self.fuse = limits, storage_of, fuse
+        self.device_of, self.itemsize_of = device_of, itemsize_of
+        self.groups: list[Group] = []
+        self.readers: dict[int, list[_Touch]] = {}
+        self.writers: dict[int, list[_Touch]] = {}
+        self.blocked: list[tuple[int, int, str]] = []
+
+    def add(self, stage: Stage) -> None:
+        """Find the stage its kernel."""
+        group = self._find(stage)
+        self._note(group, group.members[-1])
+    # --8<-- [end:grouper]
+
+    def _find(self, stage: Stage) -> Group:
+        if self.fuse and not stage.copy:
+            conflicts = self._conflicts(stage)
+            for group in self._candidates(stage, conflicts):
+                ours = [(touch, mine) for touch, mine in conflicts if touch[0] is group]
+                problem = self._try(group, stage, ours)
+                if problem is None:
+                    return group
+                self.blocked.append((group.number, stage.number, problem))
+        return self._alone(stage)
+
+    def _alone(self, stage: Stage) -> Group:
+        group = Group(len(self.groups), self.device_of[self._storage(stage.write)],
+                      [Member(stage, list(stage.loops))], [_size(r) for r in stage.loops],
+                      stage.operations, self._arguments(stage))
+        self.groups.append(group)
+        return group
+
+    def _storage(self, access: Access) -> int:
+        return self.storage_of[access.storage]
+
+    def _arguments(self, stage: Stage) -> set[int]:
+        return {self._storage(a) for a in (*stage.reads, stage.write)}
+
+    def _note(self, group: Group, member: Member) -> None:
+        for access in member.stage.reads:
+            touch = (group, member, access)
+            self.readers.setdefault(self._storage(access), []).append(touch)
+            group.reads.setdefault(self._storage(access), []).append(touch)
+        write = member.stage.write
+        self.writers.setdefault(self._storage(write), []).append((group, member, write))
+
+    def _conflicts(self, stage: Stage) -> list[tuple[_Touch, Access]]:
+        """Earlier accesses to the same storage of which at least one writes, with ours."""
+        written = self._storage(stage.write)
+        found = [(touch, mine) for mine in stage.reads
+                 for touch in self.writers.get(self._storage(mine), ())]
+        found += [(touch, stage.write) for touch in self.writers.get(written, ())]
+        found += [(touch, stage.write) for touch in self.readers.get(written, ())]
+        return found
+
+    def _candidates(self, stage: Stage, conflicts: list[tuple[_Touch, Access]]) -> list[Group]:
+        """The kernel of the latest dependency, then later ones that read the same inputs."""
+        earliest = max((touch[0].number for touch, _ in conflicts), default=-1)
+        found: dict[int, Group] = {}
+        if earliest >= 0:
+            found[earliest] = self.groups[earliest]
+        for access in stage.reads:
+            for group, *_ in self.readers.get(self._storage(access), [])[-1:]:
+                if group.number >= earliest:
+                    found.setdefault(group.number, group)
+        device = self.device_of[self._storage(stage.write)]
+        return [g for g in found.values() if g.device == device and not g.members[0].stage.copy
+                and len(g.members) < self.limits.stages]
+
+    # --8<-- [start:try]
+    def _try(self, group: Group, stage: Stage,
+             conflicts: list[tuple[_Touch, Access]]) -> str | None:
+        """Join the group if that is legal and pays; else say why not.
+
+        Legal: whatever passes between the stages stays inside one iteration of the common prefix
+        (r[fusion.group.private]).
+        """
+        pairs = self._common_prefix(group, stage, conflicts)
+        sizes = [group.sizes[position] for position, _ in pairs]
+        arguments = group.arguments | self._arguments(stage)
+        if len(arguments) > self.limits.arguments:  # r[impl fusion.limit.arguments]
+            return f"argument limit: {len(arguments)} buffers, the device allows " \
+                   f"{self.limits.arguments}"
+        if group.operations + stage.operations > self.limits.kernel_operations:
+            return f"length: more than {self.limits.kernel_operations} operations"
+        if not conflicts and not pairs:
+            return "no common loops: they share an input, but not the way they walk over it"
+        problem = self._parallelism(group, stage, pairs, sizes)
+        problem = problem or self._memory(group, stage, pairs)
+        if problem is None:
+            self._join(group, stage, pairs, sizes, arguments)
+        return problem
+    # --8<-- [end:try]
+
+    def _common_prefix(self, group: Group, stage: Stage,
+                       conflicts: list[tuple[_Touch, Access]]) -> Pairs:
+        """The loops that all dependences between group and stage share, as a prefix."""
+        if not conflicts:
+            return self._shared_reads(group, stage)
+        pairs: Pairs | None = None
+        for (_, member, theirs), mine in conflicts:
+            found = _match(member, theirs, stage, mine)
+            pairs = found if pairs is None else [p for p in pairs if p in found]
+        return _one_to_one(sorted(pairs or [], key=lambda p: p[0]))
+
+    def _shared_reads(self, group: Group, stage: Stage) -> Pairs:
+        """Without a dependence any pairing of loops is legal: take that of a common input.
+
+        It pays only if both keep all their loops in the prefix.
+        """
+        for mine in stage.reads:
+            for _, member, theirs in group.reads.get(self._storage(mine), ()):
+                pairs = _one_to_one(sorted(_match(member, theirs, stage, mine),
+                                           key=lambda p: p[0]))
+                if len(pairs) == len(group.sizes) == len(stage.loops):
+                    return pairs
+        return []
+
+    def _parallelism(self, group: Group, stage: Stage, pairs: Pairs,
+                     sizes: list[int]) -> str | None:
+        independent = _product(sizes)
+        if independent >= min(self.limits.parallel, _product(group.sizes)) and pairs:
+            return None
+        work = sum(_iterations(m.stage) for m in group.members) + _iterations(stage)
+        if work <= self.limits.small_kernel:
+            return None
+        return f"reduce: only {independent} independent iterations would be left, with " \
+               f"{work} in all"
+
+    def _memory(self, group: Group, stage: Stage, pairs: Pairs) -> str | None:
+        """Whether what one iteration of the prefix keeps and reads again stays in fast memory."""
+        kept = [position for position, _ in pairs]
+        local = 0
+        everyone = [(m.stage, [m.prefix[i] for i in kept]) for m in group.members]
+        everyone.append((stage, [loop for _, loop in pairs]))
+        for one, prefix in everyone:
+            inner = _product([_size(r) for r in one.loops if r not in prefix])
+            local += inner * self.itemsize_of[self._storage(one.write)]
+            again = self._read_again(one, prefix)
+            if again > self.limits.resident_bytes:
+                return f"cache: {again} bytes would be read again in every iteration"
+        if local > self.limits.local_bytes:  # r[impl fusion.limit.local]
+            return f"local memory: {local} bytes between stages, {self.limits.local_bytes} allowed"
+        return None
+
+    def _read_again(self, stage: Stage, prefix: list[UOp]) -> int:
+        """The most bytes of one input that do not change with the innermost prefix loop."""
+        if len(prefix) == len(stage.loops):
+            return 0  # nothing is serialised: every loop of the stage is in the prefix
+        most = 0
+        for access in stage.reads:
+            used = access.ranges
+            if prefix and prefix[-1] in used:
+                continue
+            bytes_read = _product([_size(r) for r in used if r not in prefix])
+            most = max(most, bytes_read * self.itemsize_of[self._storage(access)])
+        return most
+
+    def _join(self, group: Group, stage: Stage, pairs: Pairs, sizes: list[int],
+              arguments: set[int]) -> None:
+        kept = [position for position, _ in pairs]
+        for member in group.members:
+            member.prefix = [member.prefix[i] for i in kept]
+        group.members.append(Member(stage, [loop for _, loop in pairs]))
+        group.sizes, group.arguments = sizes, arguments
+        group.operations += stage.operations
+        group.reasons.append(f"fused: stage {stage.number} shares the loops {tuple(sizes)}")
+
+
+def _one_to_one(pairs: Pairs) -> Pairs:
+    """Each position and each loop at most once, the first come first."""
+    seen_positions: set[int] = set()
+    seen_loops: set[UOp] = set()
+    kept: Pairs = []
+    for position, loop in pairs:
+        if position not in seen_positions and loop not in seen_loops:
+            seen_positions.add(position)
+            seen_loops.add(loop)
+            kept.append((position, loop))
+    return kept
+
+
+def _product(sizes: Sequence[int]) -> int:
+    result = 1
+    for size in sizes:
+        result *= size
+    return result
+
+
+def _iterations(stage: Stage) -> int:
+    """How often the body of the stage runs, reductions included."""
+    total = _product([_size(r) for r in stage.loops])
+    inner = [_size(u) for u in stage.value.toposort() if u.op is Ops.RANGE
+             and u not in stage.loops]
+    return total * _product(inner)
+
+
+def group_stages(stages: Sequence[Stage], storage_of: Sequence[int], limits: Limits, fuse: bool,
+                 device_of: dict[int, str], itemsize_of: dict[int, int],
+                 ) -> tuple[list[Group], list[tuple[int, int, str]]]:
+    """Cut the stages, given in a legal order, into kernels.
+
+    `storage_of[value]` is the memory that holds a value. Returns the kernels, in a legal order,
+    and for every fusion that was tried in vain (kernel, stage, why).
+    """
+    grouper = _Grouper(limits, storage_of, fuse, device_of, itemsize_of)
+    for stage in stages:
+        grouper.add(stage)
+    return grouper.groups, grouper.blocked
+

@@ -1,0 +1,20 @@
+"""What a device allows in one kernel. Chapter: spec/fusion.md."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a device allows in one kernel, and the prices that fusion reckons with."""
+
+    arguments: int = 30
+    local_bytes: int = 256 * 1024      # buffers between stages, for one iteration of the prefix
+    resident_bytes: int = 256 * 1024   # what one iteration may read again in the next one
+    stage_operations: int = 400
+    kernel_operations: int = 800
+    stages: int = 32
+    recompute: int = 12                # cost up to which a value is computed again for each user
+    repeat: int = 6                    # the same if the value is repeated along an expanded axis
+    small_kernel: int = 1 << 14        # iterations below which parallelism does not matter
+    parallel: int = 16                 # iterations of the prefix that a larger kernel must offer

@@ -1,0 +1,330 @@
+"""Making tensor-level nodes, simplified where they are made. Chapter: spec/gradient.md.
+
+Every function takes and returns nodes. It makes no node where an operand has the same value:
+`add(x, -0.0)` is `x`, and so is `reshape(x, x.shape)`. All of it is exact, bit for bit: `x + 0.0`
+stays, because it turns -0.0 into 0.0, and `x * 0.0` stays, because of NaN. No function looks past
+its operand (two reshapes are not joined): somebody may want the gradient of what lies between.
+
+A number has the shape `()`. Elementwise operations take it as it is next to any shape, so that no
+node is spent on spreading it. A tensor full of one number is EXPAND(RESHAPE(CONST)); elementwise
+operations see through that.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from impl.dtypes import DType, Scalar, dtypes, sum_accumulator
+from impl.ir import COMPARISONS, Ops, Shape, UOp
+
+# Looking up a member of an enumeration costs more than a global name; this code is hot.
+_CONST, _RESHAPE, _EXPAND, _CAST = Ops.CONST, Ops.RESHAPE, Ops.EXPAND, Ops.CAST
+
+
+def shape_of(node: UOp) -> Shape:
+    """The shape of a tensor-level node."""
+    shape = node.shape
+    assert shape is not None, f"{node} has no shape"
+    return shape
+
+
+def constant(node: UOp) -> UOp | None:
+    """The CONST of which the node is made up, if it is one number everywhere."""
+    if node.op is _CONST:
+        return node
+    if node.op is _EXPAND:
+        node = node.src[0]
+    if node.op is _RESHAPE and node.src[0].op is _CONST:
+        return node.src[0]
+    return None
+
+
+def full(number: UOp, shape: Shape) -> UOp:
+    """A node of this shape that has the value of a `()`-shaped node everywhere."""
+    if not shape:
+        return number
+    ones = (1,) * len(shape)
+    node = UOp(_RESHAPE, number.dtype, (number,), ones)
+    return node if shape == ones else UOp(_EXPAND, number.dtype, (node,), shape)
+
+
+def full_like(node: UOp, value: Scalar) -> UOp:
+    """One number in the shape and dtype of another node."""
+    return full(UOp.const(node.dtype, value), shape_of(node))
+
+
+# --8<-- [start:fold]
+def _is_plus_zero(number: Scalar) -> bool:
+    return number == 0 and math.copysign(1.0, number) > 0
+
+
+def _is_minus_zero(number: Scalar) -> bool:
+    return number == 0 and (isinstance(number, int) or math.copysign(1.0, number) < 0)
+
+
+#: x + a is x for these a; and so on. -0.0 + 0.0 is 0.0, so 0.0 is not neutral in an addition.
+_NEUTRAL_RIGHT: dict[Ops, Callable[[Scalar], bool]] = {
+    Ops.ADD: _is_minus_zero,
+    Ops.SUB: _is_plus_zero,
+    Ops.MUL: lambda number: number == 1,
+    Ops.DIV: lambda number: number == 1,
+    Ops.FLOORDIV: lambda number: number == 1,
+    Ops.OR: lambda number: number is False or number == 0,
+    Ops.XOR: lambda number: number is False or number == 0,
+    Ops.AND: lambda number: number is True,
+    Ops.SHL: lambda number: number == 0,
+    Ops.SHR: lambda number: number == 0,
+}
+_NEUTRAL_LEFT = {op: _NEUTRAL_RIGHT[op] for op in (Ops.ADD, Ops.MUL, Ops.OR, Ops.XOR, Ops.AND)}
+
+#: Arithmetic whose result Python computes exactly as the device does, after rounding to the dtype:
+#: a float64 holds more than twice the digits of every narrower type.
+_ARITHMETIC: dict[Ops, Callable[..., Scalar]] = {
+    Ops.ADD: lambda a, b: a + b,
+    Ops.SUB: lambda a, b: a - b,
+    Ops.MUL: lambda a, b: a * b,
+    Ops.XOR: lambda a, b: a ^ b,
+    Ops.AND: lambda a, b: a & b,
+    Ops.OR: lambda a, b: a | b,
+}
+# --8<-- [end:fold]
+
+
+def binary(op: Ops, a: UOp, b: UOp) -> UOp:
+    """A binary elementwise operation on two nodes of one dtype, of one shape or shape `()`."""
+    number_a, number_b = constant(a), constant(b)
+    if number_a is not None or number_b is not None:
+        shape = a.shape or b.shape or ()
+        folded = _fold(op, a, b, number_a, number_b)
+        if folded is not None:  # r[impl gradient.nodes.exact]
+            return folded if folded.shape == shape else full(folded, shape)
+        if number_b is not None and a.shape == shape:
+            b = number_b
+        elif number_a is not None and b.shape == shape:
+            a = number_a
+    return UOp(op, dtypes.bool if op in COMPARISONS else a.dtype, (a, b))
+
+
+def _fold(op: Ops, a: UOp, b: UOp, number_a: UOp | None, number_b: UOp | None) -> UOp | None:
+    """One of the operands, or a number, if the operation has its value."""
+    if number_b is not None:
+        neutral = _NEUTRAL_RIGHT.get(op)
+        if neutral is not None and neutral(number_b.arg):
+            return a
+    if number_a is not None:
+        neutral = _NEUTRAL_LEFT.get(op)
+        if neutral is not None and neutral(number_a.arg):
+            return b
+        if number_b is not None and op in _ARITHMETIC and a.dtype.kind != "b":
+            return UOp.const(a.dtype, _ARITHMETIC[op](number_a.arg, number_b.arg))
+    return None
+
+
+def unary(op: Ops, x: UOp) -> UOp:
+    """A unary elementwise operation."""
+    return UOp(op, x.dtype, (x,))
+
+
+def add(a: UOp, b: UOp) -> UOp:
+    """a + b"""
+    return binary(Ops.ADD, a, b)
+
+
+def sub(a: UOp, b: UOp) -> UOp:
+    """a - b"""
+    return binary(Ops.SUB, a, b)
+
+
+def mul(a: UOp, b: UOp) -> UOp:
+    """a * b"""
+    return binary(Ops.MUL, a, b)
+
+
+def div(a: UOp, b: UOp) -> UOp:
+    """a / b for floats"""
+    return binary(Ops.DIV, a, b)
+
+
+def neg(x: UOp) -> UOp:
+    """-x, which changes the sign of zero too."""
+    if x.op is _CONST:
+        return UOp.const(x.dtype, -x.arg)
+    return UOp(Ops.NEG, x.dtype, (x,))
+
+
+def scale(x: UOp, factor: float) -> UOp:
+    """x times a number."""
+    return binary(Ops.MUL, x, UOp.const(x.dtype, factor))
+
+
+def where(condition: UOp, a: UOp, b: UOp) -> UOp:
+    """a where the condition holds, b elsewhere."""
+    shape = condition.shape or a.shape or b.shape or ()
+    number = constant(condition)
+    if number is not None or a is b:
+        chosen = a if a is b or (number is not None and number.arg) else b
+        if chosen.shape == shape:
+            return chosen
+        return full(chosen, shape) if chosen.shape == () else chosen
+    number_a, number_b = constant(a), constant(b)
+    if condition.shape == shape:
+        a = a if number_a is None else number_a
+        b = b if number_b is None else number_b
+    elif number_a is not None and b.shape == shape:
+        a = number_a
+    elif number_b is not None and a.shape == shape:
+        b = number_b
+    return UOp(Ops.WHERE, a.dtype, (condition, a, b))
+
+
+def cast(x: UOp, dtype: DType) -> UOp:
+    """x converted to a dtype."""
+    if x.dtype is dtype:
+        return x
+    number = constant(x)
+    if number is not None:
+        return full(UOp.const(dtype, number.arg), shape_of(x))
+    return UOp(_CAST, dtype, (x,))
+
+
+def detach(x: UOp) -> UOp:
+    """x, through which no gradient flows."""
+    if x.op is _CONST or x.op is Ops.DETACH or x.dtype.kind != "f":
+        return x
+    return UOp(Ops.DETACH, x.dtype, (x,))
+
+
+# --8<-- [start:movement]
+def reshape(x: UOp, shape: Shape) -> UOp:
+    """The same elements in another shape."""
+    if x.shape == shape:
+        return x
+    if x.op is _EXPAND:
+        number = constant(x)
+        if number is not None:
+            return full(number, shape)
+    return UOp(_RESHAPE, x.dtype, (x,), shape)
+
+
+def expand(x: UOp, shape: Shape) -> UOp:
+    """Axes of size 1 repeated to the sizes of `shape`, of the same rank."""
+    if x.shape == shape:
+        return x
+    return UOp(_EXPAND, x.dtype, (x,), shape)
+
+
+def permute(x: UOp, order: tuple[int, ...]) -> UOp:
+    """Axes in another order."""
+    if order == tuple(range(len(order))):
+        return x
+    return UOp(Ops.PERMUTE, x.dtype, (x,), order)
+
+
+def pad(x: UOp, widths: tuple[tuple[int, int], ...]) -> UOp:
+    """Zeros before and after, for each axis."""
+    if not any(before or after for before, after in widths):
+        return x
+    return UOp(Ops.PAD, x.dtype, (x,), widths)
+
+
+def shrink(x: UOp, bounds: tuple[tuple[int, int], ...]) -> UOp:
+    """The part from start to stop, for each axis."""
+    if all(start == 0 and stop == size
+           for (start, stop), size in zip(bounds, shape_of(x), strict=True)):
+        return x
+    return UOp(Ops.SHRINK, x.dtype, (x,), bounds)
+
+
+def flip(x: UOp, axes: tuple[int, ...]) -> UOp:
+    """The given axes reversed; axes in increasing order."""
+    return UOp(Ops.FLIP, x.dtype, (x,), axes) if axes else x
+
+
+def unfold(x: UOp, axis: int, count: int, size: int, step: int, dilation: int = 1) -> UOp:
+    """Sliding windows: the axis becomes two, `count` windows of `size` elements."""
+    return UOp(Ops.UNFOLD, x.dtype, (x,), (axis, count, size, step, dilation))
+
+
+_MOVES: dict[Ops, Callable[[UOp, tuple], UOp]] = {
+    Ops.RESHAPE: reshape, Ops.EXPAND: expand, Ops.PERMUTE: permute, Ops.PAD: pad,
+    Ops.SHRINK: shrink, Ops.FLIP: flip, Ops.UNFOLD: lambda x, arg: unfold(x, *arg),
+}
+
+
+def move(x: UOp, op: Ops, arg: tuple) -> UOp:
+    """The movement operation `op` with its argument."""
+    return _MOVES[op](x, arg)
+# --8<-- [end:movement]
+
+
+def broadcast(x: UOp, shape: Shape) -> UOp:
+    """x spread to a shape as NumPy does it: missing axes in front, axes of size 1 repeated."""
+    own = shape_of(x)
+    if own == shape:
+        return x
+    if not own:
+        return full(x, shape)
+    if len(own) != len(shape):
+        x = reshape(x, (1,) * (len(shape) - len(own)) + own)
+    return expand(x, shape)
+
+
+def reduce(op: Ops, x: UOp, axes: Sequence[int]) -> UOp:
+    """The axes combined by ADD, MUL, MAXIMUM or MINIMUM; they stay, with size 1.
+
+    Sums and products of half-width floats are accumulated in float32.
+    """
+    shape = shape_of(x)
+    kept = tuple(axis for axis in axes if shape[axis] != 1)
+    if not kept:
+        return x
+    if 0 in shape:
+        rest = tuple(1 if axis in kept else size for axis, size in enumerate(shape))
+        return full(UOp.const(x.dtype, _IDENTITY[op](x.dtype)), rest)
+    wide = sum_accumulator(x.dtype)
+    if wide is x.dtype or op not in (Ops.ADD, Ops.MUL):
+        return UOp(Ops.REDUCE, x.dtype, (x,), (op, kept))
+    total = UOp(Ops.REDUCE, wide, (cast(x, wide),), (op, kept))  # r[impl tensor.sum.half]
+    return cast(total, x.dtype)
+
+
+_IDENTITY: dict[Ops, Callable[[DType], Scalar]] = {
+    Ops.ADD: lambda dtype: 0, Ops.MUL: lambda dtype: 1,
+    Ops.MAXIMUM: lambda dtype: dtype.min, Ops.MINIMUM: lambda dtype: dtype.max,
+}
+
+
+def total(x: UOp) -> UOp:
+    """The sum of all elements, of shape `()`."""
+    shape = shape_of(x)
+    return reshape(reduce(Ops.ADD, x, range(len(shape))), ()) if shape else x
+
+
+def iota(count: int) -> UOp:
+    """0, 1, ..., count-1 as int32, or int64 if it has to be."""
+    dtype = dtypes.int32 if count <= dtypes.int32.max else dtypes.int64
+    return UOp(Ops.IOTA, dtype, (), count)
+
+
+def iota_along(count: int, axis: int, rank: int) -> UOp:
+    """0, 1, ..., count-1 along one of `rank` axes, the others of size 1."""
+    return reshape(iota(count), tuple(count if a == axis else 1 for a in range(rank)))
+
+
+
+
+def device_of(node: UOp) -> str | None:
+    """The device on which a node's value is computed; None if it reads no memory."""
+    stack, seen = [node], {node}
+    while stack:
+        node = stack.pop()
+        if node.op is Ops.COPY:
+            return str(node.arg)
+        leaf = node if node.op is Ops.BUFFER else node.realized
+        if leaf is not None:
+            return str(leaf.arg[0].device)
+        for source in node.src:
+            if source not in seen:
+                seen.add(source)
+                stack.append(source)
+    return None

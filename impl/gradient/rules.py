@@ -1,0 +1,269 @@
+"""One rule for each operation: what a change of the result means for each source.
+
+A rule takes the node, the gradient of its result, and the set of nodes that lead to a target. It
+yields pairs of a source and a part of that source's gradient, for sources in the set only.
+Chapter: spec/gradient.md.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Set
+
+from impl.dtypes import dtypes
+from impl.gradient import nodes
+from impl.gradient.nodes import add, div, mul, neg, scale, shape_of, sub, unary, where
+from impl.ir import MOVEMENT, Ops, Shape, UOp
+
+Parts = Iterator[tuple[UOp, UOp]]
+Rule = Callable[[UOp, UOp, Set[UOp]], Parts]
+
+
+def zero(node: UOp) -> UOp:
+    """0 in a node's dtype, of shape `()`."""
+    return UOp.const(node.dtype, 0)
+
+
+def fit(part: UOp, source: UOp) -> UOp:
+    """Bring a part to its source's shape: a number that was spread collects a sum."""
+    if part.shape == source.shape:
+        return part
+    if source.shape == ():  # r[impl gradient.broadcast.sum]
+        return nodes.total(part)
+    return nodes.full(part, shape_of(source))
+
+
+# --8<-- [start:unary]
+#: source and result -> what to multiply the gradient with.
+_SLOPES: dict[Ops, Callable[[UOp, UOp], UOp]] = {
+    Ops.EXP: lambda x, y: y,
+    Ops.EXP2: lambda x, y: scale(y, math.log(2)),
+    Ops.LOG: lambda x, y: unary(Ops.RECIPROCAL, x),
+    Ops.LOG2: lambda x, y: unary(Ops.RECIPROCAL, scale(x, math.log(2))),
+    Ops.SQRT: lambda x, y: div(UOp.const(x.dtype, 0.5), y),
+    Ops.RECIPROCAL: lambda x, y: neg(mul(y, y)),
+    Ops.SIN: lambda x, y: unary(Ops.COS, x),
+    Ops.COS: lambda x, y: neg(unary(Ops.SIN, x)),
+    Ops.TANH: lambda x, y: sub(UOp.const(x.dtype, 1), mul(y, y)),
+    Ops.ERF: lambda x, y: scale(unary(Ops.EXP, neg(mul(x, x))), 2 / math.sqrt(math.pi)),
+}
+
+
+def _unary(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    source = node.src[0]
+    yield source, mul(gradient, _SLOPES[node.op](source, node))
+# --8<-- [end:unary]
+
+
+def _neg(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    yield node.src[0], neg(gradient)
+
+
+def _same(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    yield node.src[0], gradient
+
+
+def _cast(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    yield node.src[0], nodes.cast(gradient, node.src[0].dtype)
+
+
+# --8<-- [start:binary]
+def _add(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    for source in node.src:
+        if source in leads:
+            yield source, fit(gradient, source)
+
+
+def _sub(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    a, b = node.src
+    if a in leads:
+        yield a, fit(gradient, a)
+    if b in leads:
+        yield b, neg(fit(gradient, b))
+
+
+def _mul(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    a, b = node.src
+    if a in leads:
+        yield a, fit(mul(gradient, b), a)
+    if b in leads:
+        yield b, fit(mul(gradient, a), b)
+
+
+def _div(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    a, b = node.src
+    share = div(gradient, b)
+    if a in leads:
+        yield a, fit(share, a)
+    if b in leads:
+        yield b, fit(neg(mul(share, node)), b)
+
+
+def _pow(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    base, exponent = node.src
+    if base in leads:
+        lower = UOp(Ops.POW, node.dtype, (base, sub(exponent, UOp.const(node.dtype, 1))))
+        # x to the power 0 is 1 everywhere, also where x to the power -1 is infinite.
+        slope = where(UOp(Ops.CMPEQ, dtypes.bool, (exponent, zero(node))), zero(node),
+                      mul(exponent, lower))
+        yield base, fit(mul(gradient, slope), base)
+    if exponent in leads:
+        # Where the base is 0 the power is 0 for every positive exponent: its slope is 0.
+        logarithm = where(UOp(Ops.CMPEQ, dtypes.bool, (base, zero(node))), zero(node),
+                          unary(Ops.LOG, base))
+        yield exponent, fit(mul(gradient, mul(node, logarithm)), exponent)
+# --8<-- [end:binary]
+
+
+# --8<-- [start:choice]
+def _larger(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    """MAXIMUM and MINIMUM: the winner takes all; of two equals the second wins."""
+    a, b = node.src
+    order = (b, a) if node.op is Ops.MAXIMUM else (a, b)
+    first_wins = UOp(Ops.CMPLT, dtypes.bool, order)  # r[impl gradient.maximum.tie]
+    if a in leads:
+        yield a, fit(where(first_wins, gradient, zero(node)), a)
+    if b in leads:
+        yield b, fit(where(first_wins, zero(node), gradient), b)
+
+
+def _where(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    condition, a, b = node.src
+    if a in leads:
+        yield a, fit(where(condition, gradient, zero(node)), a)
+    if b in leads:
+        yield b, fit(where(condition, zero(node), gradient), b)
+# --8<-- [end:choice]
+
+
+# --8<-- [start:reduce]
+def _reduce(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    source, (op, axes) = node.src[0], node.arg
+    shape = shape_of(source)
+    spread = nodes.expand(gradient, shape)
+    if op is Ops.ADD:
+        yield source, spread
+    elif op is Ops.MUL:
+        yield source, mul(spread, _others_product(source, axes))
+    else:
+        # r[impl gradient.max.tie]
+        chosen = UOp(Ops.CMPEQ, dtypes.bool, (source, nodes.expand(node, shape)))
+        weight = nodes.cast(chosen, node.dtype)
+        share = div(gradient, nodes.reduce(Ops.ADD, weight, axes))
+        yield source, mul(weight, nodes.expand(share, shape))
+
+
+def _others_product(x: UOp, axes: tuple[int, ...]) -> UOp:
+    """For each element the product of all others along the axes, right beside zeros too."""
+    shape = shape_of(x)
+    is_zero = UOp(Ops.CMPEQ, dtypes.bool, (x, zero(x)))
+    without = where(is_zero, UOp.const(x.dtype, 1), x)
+    product = nodes.expand(nodes.reduce(Ops.MUL, without, axes), shape)
+    zeros = nodes.expand(nodes.reduce(Ops.ADD, nodes.cast(is_zero, x.dtype), axes), shape)
+    # The other zeros: all of them, less one where the element itself is one.
+    others = sub(zeros, nodes.cast(is_zero, x.dtype))
+    none = UOp(Ops.CMPEQ, dtypes.bool, (others, zero(x)))
+    return where(none, div(product, without), zero(x))  # r[impl gradient.product.zero]
+# --8<-- [end:reduce]
+
+
+# --8<-- [start:movement]
+def adjoint(op: Ops, arg: tuple, source: Shape, gradient: UOp) -> UOp:
+    """The gradient of a movement operation's source, given its shape.
+
+    What moved there moves back; what was repeated is summed; what was cut off gets zero.
+    """
+    if op is Ops.RESHAPE:
+        return nodes.reshape(gradient, source)
+    if op is Ops.EXPAND:
+        grown = [axis for axis, size in enumerate(source) if size != arg[axis]]
+        return nodes.reduce(Ops.ADD, gradient, grown)
+    if op is Ops.PERMUTE:
+        return nodes.permute(gradient, tuple(arg.index(axis) for axis in range(len(arg))))
+    if op is Ops.PAD:
+        return nodes.shrink(gradient, tuple(
+            (before, before + size) for size, (before, _) in zip(source, arg, strict=True)))
+    if op is Ops.SHRINK:
+        return nodes.pad(gradient, tuple(
+            (start, size - stop) for size, (start, stop) in zip(source, arg, strict=True)))
+    if op is Ops.FLIP:
+        return nodes.flip(gradient, arg)
+    axis, _, _, step, dilation = arg
+    return UOp(Ops.FOLD, gradient.dtype, (gradient,), (axis, source[axis], step, dilation))
+
+
+def _movement(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    source = node.src[0]
+    yield source, adjoint(node.op, node.arg, shape_of(source), gradient)
+
+
+def _fold(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    source, (axis, _, step, dilation) = node.src[0], node.arg
+    count, size = shape_of(source)[axis:axis + 2]
+    yield source, nodes.unfold(gradient, axis, count, size, step, dilation)
+# --8<-- [end:movement]
+
+
+# --8<-- [start:gather]
+def _gather(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    """Row n collects the gradients of all places that read it: a sum over a one-hot choice."""
+    values, index = node.src
+    shape, count = shape_of(values), math.prod(shape_of(index))
+    rest = math.prod(shape[1:])
+    place = nodes.reshape(index, (1, count, 1))
+    row = nodes.cast(nodes.iota_along(shape[0], 0, 3), index.dtype)
+    every = (shape[0], count, rest)
+    reads = UOp(Ops.CMPEQ, dtypes.bool,
+                (nodes.expand(row, every), nodes.expand(place, every)))
+    spread = nodes.expand(nodes.reshape(gradient, (1, count, rest)), every)
+    chosen = where(reads, spread, zero(node))
+    yield values, nodes.reshape(nodes.reduce(Ops.ADD, chosen, (1,)), shape)
+# --8<-- [end:gather]
+
+
+# --8<-- [start:write]
+def _after(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    """A write: the region's gradient belongs to the value, the rest to the old version."""
+    base, (view, value) = node.src[0], node.src[1].src
+    path = movement_path(view, base)
+    if value in leads:
+        part = gradient
+        for step in path:
+            part = nodes.move(part, step.op, step.arg)
+        yield value, nodes.cast(part, value.dtype)
+    if base in leads and path:
+        yield base, where(region(view, path), zero(node), gradient)
+
+
+def movement_path(view: UOp, base: UOp) -> list[UOp]:
+    """The movement operations from `base` up to `view`."""
+    path = []
+    while view is not base:
+        assert view.op in MOVEMENT, f"{view} is no view of {base}"
+        path.append(view)
+        view = view.src[0]
+    return path[::-1]
+
+
+def region(view: UOp, path: list[UOp]) -> UOp:
+    """Which elements of the base the view shows, as a bool node of the base's shape."""
+    mark = nodes.full(UOp.const(dtypes.int32, 1), shape_of(view))
+    for step in reversed(path):
+        mark = adjoint(step.op, step.arg, shape_of(step.src[0]), mark)
+    return UOp(Ops.CMPNE, dtypes.bool, (mark, UOp.const(dtypes.int32, 0)))
+# --8<-- [end:write]
+
+
+def _copy(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    source = node.src[0]
+    home = nodes.device_of(source)
+    yield source, gradient if home is None else UOp(Ops.COPY, gradient.dtype, (gradient,), home)
+
+
+RULES: dict[Ops, Rule] = {
+    **{op: _unary for op in _SLOPES},
+    **{Ops(op): _movement for op in MOVEMENT},
+    Ops.NEG: _neg, Ops.CAST: _cast, Ops.CONTIGUOUS: _same, Ops.COPY: _copy,
+    Ops.ADD: _add, Ops.SUB: _sub, Ops.MUL: _mul, Ops.DIV: _div, Ops.POW: _pow,
+    Ops.MAXIMUM: _larger, Ops.MINIMUM: _larger, Ops.WHERE: _where,
+    Ops.REDUCE: _reduce, Ops.FOLD: _fold, Ops.GATHER: _gather, Ops.AFTER: _after,
+}

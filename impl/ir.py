@@ -1,0 +1,398 @@
+"""The one intermediate representation: interned, immutable UOps. Chapter: spec/ir.md.
+
+A tensor expression, a kernel and an index calculation are all graphs of `UOp`s. Building the same
+node twice gives the same object, so equality is identity, and a pass can use a node as a key.
+"""
+from __future__ import annotations
+
+import itertools
+import math
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import IntEnum, auto
+from typing import Any
+
+from impl.dtypes import DType, Scalar, dtypes, wrap
+from impl.errors import GraphError
+
+Shape = tuple[int, ...]
+
+
+# --8<-- [start:ops]
+class Ops(IntEnum):
+    """What a node does. The groups below say which stage each belongs to."""
+
+    # leaves
+    BUFFER = auto()      # tensor: the value of a buffer at a version; arg = (Buffer, version, shape)
+    CONST = auto()       # both: one number; arg = the number, in the node's dtype
+    IOTA = auto()        # tensor: 0, 1, ..., n-1; arg = n
+    BIND = auto()        # tensor: a variable with its value; src = (DEFINE_VAR, CONST)
+    DEFINE_VAR = auto()  # both: an integer known only at run time; arg = (name, least, greatest)
+    # elementwise, one source
+    NEG = auto()
+    RECIPROCAL = auto()
+    SQRT = auto()
+    EXP = auto()
+    EXP2 = auto()
+    LOG = auto()
+    LOG2 = auto()
+    SIN = auto()
+    COS = auto()
+    TANH = auto()
+    ERF = auto()
+    TRUNC = auto()
+    FLOOR = auto()
+    CAST = auto()
+    BITCAST = auto()
+    DETACH = auto()      # tensor: the same value, through which no gradient flows
+    # elementwise, two sources
+    ADD = auto()
+    SUB = auto()
+    MUL = auto()
+    DIV = auto()         # floating division
+    FLOORDIV = auto()    # integers; rounds down; x // 0 is 0
+    FLOORMOD = auto()    # integers; sign of the divisor; x % 0 is 0
+    MAXIMUM = auto()     # NaN wins
+    MINIMUM = auto()     # NaN wins
+    POW = auto()
+    AND = auto()
+    OR = auto()
+    XOR = auto()
+    SHL = auto()         # a shift by the width or more gives 0
+    SHR = auto()         # arithmetic for signed types
+    CMPLT = auto()
+    CMPLE = auto()
+    CMPEQ = auto()
+    CMPNE = auto()
+    # elementwise, three sources
+    WHERE = auto()       # (condition, value if true, value if false)
+    # movement
+    RESHAPE = auto()     # arg = new shape
+    EXPAND = auto()      # arg = new shape; axes of size 1 grow
+    PERMUTE = auto()     # arg = order of the old axes
+    PAD = auto()         # arg = ((before, after), ...), filled with zero
+    SHRINK = auto()      # arg = ((start, stop), ...)
+    FLIP = auto()        # arg = axes
+    UNFOLD = auto()      # arg = (axis, count, size, step, dilation): sliding windows
+    # not elementwise
+    FOLD = auto()        # arg = (axis, extent, step, dilation): sums windows back, UNFOLD's adjoint
+    REDUCE = auto()      # tensor: arg = (op, axes), axes stay with size 1; kernel: arg = op
+    GATHER = auto()      # src = (values, index): values[index] along the first axis
+    # boundaries and effects
+    CONTIGUOUS = auto()  # the value has a buffer of its own
+    COPY = auto()        # arg = device
+    STORE = auto()       # tensor: (view, value); kernel: (INDEX, value, ranges...)
+    AFTER = auto()       # (base, STORE): base with the stored region replaced
+    SINK = auto()        # tensor: roots; kernel: stores, arg = KernelInfo
+    # kernel
+    PARAM = auto()       # pointer to the kernel's argument; arg = its position
+    LOCAL = auto()       # memory private to one iteration of the prefix; arg = (number, size)
+    RANGE = auto()       # a loop variable from 0; src = (size,), arg = (number, RangeKind)
+    INDEX = auto()       # (PARAM or LOCAL, flat index, validity)
+    LOAD = auto()        # (INDEX,): zero where not valid, without touching memory
+# --8<-- [end:ops]
+
+
+UNARY = frozenset(range(Ops.NEG, Ops.ADD))
+BINARY = frozenset(range(Ops.ADD, Ops.WHERE))
+COMPARISONS = frozenset((Ops.CMPLT, Ops.CMPLE, Ops.CMPEQ, Ops.CMPNE))
+ELEMENTWISE = UNARY | BINARY | {Ops.WHERE}
+MOVEMENT = frozenset(range(Ops.RESHAPE, Ops.FOLD))
+#: Operations that are dear to compute again, in units of an addition.
+DEAR = {Ops.EXP: 20, Ops.EXP2: 20, Ops.LOG: 20, Ops.LOG2: 20, Ops.SIN: 20, Ops.COS: 20,
+        Ops.TANH: 20, Ops.ERF: 20, Ops.POW: 30, Ops.SQRT: 8, Ops.DIV: 6, Ops.RECIPROCAL: 6,
+        Ops.FLOORDIV: 8, Ops.FLOORMOD: 8}
+
+
+class RangeKind(IntEnum):
+    """What a loop becomes on the device."""
+
+    GLOBAL = 0   # a loop of the kernel's prefix: its iterations are independent
+    LOOP = 1     # a loop of one stage over its outputs
+    REDUCE = 2   # a loop of a reduction
+    UPCAST = 3   # a short loop that sinks below every reduction: register tile or vector lane
+    UNROLL = 4   # a short loop of a reduction, written out
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """What a kernel's SINK knows besides its stores.
+
+    `prefix` are the loops around all stages, outermost first; `variables` the run-time integers,
+    in the order in which their values follow the pointers; `steps` the optimisations applied.
+    """
+
+    name: str
+    prefix: tuple[UOp, ...] = ()
+    variables: tuple[UOp, ...] = ()
+    steps: tuple[str, ...] = ()
+
+
+_interned: dict[tuple[Any, ...], _Reference] = {}
+
+
+class _Reference(weakref.ref["UOp"]):
+    """A weak reference that takes its node out of the table when the node dies."""
+
+    __slots__ = ("key",)
+    key: tuple[Any, ...]
+
+
+def _forget(reference: _Reference) -> None:
+    if _interned.get(reference.key) is reference:
+        del _interned[reference.key]
+
+
+# --8<-- [start:uop]
+class UOp:
+    """One node: an operation, its element type, its sources, an argument, and an optional tag.
+
+    Nodes are immutable and interned: `UOp(...)` with equal parts returns the same object
+    (r[ir.intern.identity]). `shape` is the shape of a tensor-level node, `None` in kernels.
+    Slots that are no part of the identity: `origin` (the user's line), `realized` (the leaf that
+    holds the value once it was computed), `reads` (a bit set of buffers below) and `bounds`.
+    """
+
+    __slots__ = ("op", "dtype", "src", "arg", "tag", "shape", "origin", "realized", "reads",
+                 "bounds", "__weakref__")
+    op: Ops
+    dtype: DType
+    src: tuple[UOp, ...]
+    arg: Any
+    tag: Any
+    shape: Shape | None
+    origin: Any
+    realized: UOp | None
+    reads: int
+    bounds: tuple[int, int] | None
+
+    def __new__(cls, op: Ops, dtype: DType, src: tuple[UOp, ...] = (), arg: Any = None,
+                tag: Any = None) -> UOp:
+        """Find or make the node."""
+        return _intern((op, dtype, src, arg, tag), arg)
+
+    @staticmethod
+    def const(dtype: DType, value: Scalar) -> UOp:
+        """A number of the given type. NaN is one node, 0.0 and -0.0 are two."""
+        number = wrap(value, dtype)
+        if dtype.kind != "f":
+            return _intern((Ops.CONST, dtype, (), number, None), number)
+        # r[impl ir.const.identity]: equal floats are not always the same number.
+        sign = "nan" if math.isnan(number) else math.copysign(1.0, number)
+        key = (Ops.CONST, dtype, (), 0.0 if sign == "nan" else number, None, sign)
+        return _intern(key, number)
+
+    def replace(self, **parts: Any) -> UOp:
+        """The node with some of op, dtype, src, arg, tag replaced."""
+        if self.op is Ops.CONST and not parts:
+            return self
+        return UOp(parts.get("op", self.op), parts.get("dtype", self.dtype),
+                   parts.get("src", self.src), parts.get("arg", self.arg),
+                   parts.get("tag", self.tag))
+
+    def rtag(self, tag: Any = True) -> UOp:
+        """The node with another tag."""
+        return self.replace(tag=tag)
+
+    def toposort(self, gate: Callable[[UOp], bool] | None = None) -> list[UOp]:
+        """All nodes below and this one, sources first; below a node that fails `gate`, none."""
+        return toposort((self,), gate)
+
+    def variables(self) -> list[UOp]:
+        """The DEFINE_VARs below, sorted by name."""
+        found = [u for u in self.toposort() if u.op is Ops.DEFINE_VAR]
+        return sorted(found, key=lambda u: u.arg)
+
+    def unbind(self) -> tuple[UOp, int]:
+        """The variable and the value of a BIND."""
+        if self.op is not Ops.BIND:
+            raise GraphError("unbind", f"{self.op.name} is not a BIND", "bind a Variable first")
+        return self.src[0], self.src[1].arg
+
+    def substitute(self, replacements: dict[UOp, UOp]) -> UOp:
+        """The graph with nodes replaced, each by what the mapping says."""
+        done = dict(replacements)
+        for node in self.toposort(lambda u: u not in replacements):
+            if node not in done:
+                sources = tuple(done[s] for s in node.src)
+                done[node] = node if sources == node.src else node.replace(src=sources)
+        return done[self]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        nodes = self.toposort()
+        place = {node: i for i, node in enumerate(nodes)}
+        rows = [(int(u.op), u.dtype, tuple(place[s] for s in u.src), u.arg, u.tag) for u in nodes]
+        return _from_rows, (rows,)
+
+    def __repr__(self) -> str:
+        detail = "" if self.arg is None else f", arg={self.arg!r}"
+        shape = "" if self.shape is None else f", shape={self.shape}"
+        sources = ", ".join(s.op.name for s in self.src)
+        return f"UOp({self.op.name}, {self.dtype.name}, src=({sources}){detail}{shape})"
+# --8<-- [end:uop]
+
+
+def _from_rows(rows: list[tuple[Any, ...]]) -> UOp:
+    """Rebuild a pickled graph without recursion."""
+    nodes: list[UOp] = []
+    for op, dtype, sources, arg, tag in rows:
+        if op == Ops.CONST:
+            nodes.append(UOp.const(dtype, arg))
+        else:
+            nodes.append(UOp(Ops(op), dtype, tuple(nodes[i] for i in sources), arg, tag))
+    return nodes[-1]
+
+
+# --8<-- [start:intern]
+def _intern(key: tuple[Any, ...], arg: Any) -> UOp:
+    """The node with this key: the living one, or a new one."""
+    reference = _interned.get(key)
+    if reference is not None:
+        found = reference()
+        if found is not None:
+            return found  # r[impl ir.intern.identity]
+    node: UOp = object.__new__(UOp)
+    op, src = key[0], key[2]
+    node.op, node.dtype, node.src, node.arg, node.tag = op, key[1], src, arg, key[4]
+    node.origin = node.realized = node.bounds = None
+    rule = _shape_rules.get(op)
+    node.shape = rule(src, arg) if rule is not None else None
+    reads = arg[0].bit if op is Ops.BUFFER else 0
+    for source in src:
+        reads |= source.reads
+    node.reads = reads
+    reference = _Reference(node, _forget)
+    reference.key = key
+    _interned[key] = reference
+    return node
+# --8<-- [end:intern]
+
+
+def interned_count() -> int:
+    """How many nodes are alive."""
+    return len(_interned)
+
+
+# --8<-- [start:toposort]
+def toposort(roots: Iterable[UOp], gate: Callable[[UOp], bool] | None = None) -> list[UOp]:
+    """All nodes reachable from the roots, sources before users, each once, without recursion.
+
+    The order depends on the graph alone. Below a node for which `gate` is false nothing is visited.
+    """
+    order: list[UOp] = []
+    seen: set[UOp] = set()
+    # A node stands on the stack twice: first to open it, then, in a list, to close it.
+    stack: list[Any] = list(roots)[::-1]
+    while stack:
+        node = stack.pop()
+        if node.__class__ is list:
+            order.append(node[0])
+        elif node not in seen:
+            seen.add(node)
+            if node.src and (gate is None or gate(node)):
+                stack.append([node])
+                stack.extend(node.src[::-1])
+            else:
+                order.append(node)
+    return order
+# --8<-- [end:toposort]
+
+
+# --8<-- [start:shapes]
+def _elementwise_shape(src: tuple[UOp, ...], arg: Any) -> Shape | None:
+    shape: Shape | None = None
+    for source in src:
+        other = source.shape
+        if other is None:
+            return None  # kernel level
+        if other != ():
+            if shape is not None and shape != other:  # r[impl ir.shape.elementwise]
+                raise GraphError("elementwise", f"sources have shapes {shape} and {other}",
+                                 "expand them to one shape first")
+            shape = other
+    return () if shape is None else shape
+
+
+def _reduce_shape(src: tuple[UOp, ...], arg: Any) -> Shape | None:
+    if src[0].shape is None:
+        return None
+    axes = arg[1]
+    return tuple(1 if axis in axes else size for axis, size in enumerate(src[0].shape))
+
+
+def _unfold_shape(src: tuple[UOp, ...], arg: Any) -> Shape:
+    axis, count, size, _, _ = arg
+    shape = _shape(src[0])
+    return shape[:axis] + (count, size) + shape[axis + 1:]
+
+
+def _fold_shape(src: tuple[UOp, ...], arg: Any) -> Shape:
+    axis, extent, _, _ = arg
+    shape = _shape(src[0])
+    return shape[:axis] + (extent,) + shape[axis + 2:]
+
+
+def _pad_shape(src: tuple[UOp, ...], arg: Any) -> Shape:
+    return tuple(size + before + after
+                 for size, (before, after) in zip(_shape(src[0]), arg, strict=True))
+
+
+def _reshape_shape(src: tuple[UOp, ...], arg: Any) -> Shape:
+    if math.prod(arg) != math.prod(_shape(src[0])):
+        raise GraphError("reshape", f"{_shape(src[0])} does not have as many elements as {arg}",
+                         "give a shape with the same number of elements")
+    return tuple(arg)
+
+
+def _shape(node: UOp) -> Shape:
+    if node.shape is None:
+        raise GraphError(node.op.name, "a kernel-level node has no shape",
+                         "use it inside kernels only")
+    return node.shape
+
+
+def _first_shape(src: tuple[UOp, ...], arg: Any) -> Shape | None:
+    return src[0].shape
+
+
+def _const_shape(src: tuple[UOp, ...], arg: Any) -> Shape:
+    return ()
+
+
+_shape_rules: dict[Ops, Callable[[tuple[UOp, ...], Any], Shape | None]] = {
+    **{Ops(op): _elementwise_shape for op in ELEMENTWISE},
+    Ops.CONST: _const_shape,
+    Ops.BIND: _const_shape,
+    Ops.DEFINE_VAR: _const_shape,
+    Ops.BUFFER: lambda src, arg: arg[2],
+    Ops.IOTA: lambda src, arg: (arg,),
+    Ops.RESHAPE: _reshape_shape,
+    Ops.EXPAND: lambda src, arg: arg,
+    Ops.PERMUTE: lambda src, arg: tuple(_shape(src[0])[axis] for axis in arg),
+    Ops.PAD: _pad_shape,
+    Ops.SHRINK: lambda src, arg: tuple(stop - start for start, stop in arg),
+    Ops.FLIP: _first_shape,
+    Ops.UNFOLD: _unfold_shape,
+    Ops.FOLD: _fold_shape,
+    Ops.REDUCE: _reduce_shape,
+    Ops.GATHER: lambda src, arg: _shape(src[1]) + _shape(src[0])[1:],
+    Ops.CONTIGUOUS: _first_shape,
+    Ops.COPY: _first_shape,
+    Ops.AFTER: _first_shape,
+}
+# --8<-- [end:shapes]
+
+
+_range_numbers = itertools.count()
+
+
+def new_range(size: int | UOp, kind: RangeKind, number: int | None = None) -> UOp:
+    """A loop variable counting from 0; numbered, so that two loops of one size differ."""
+    extent = UOp.const(dtypes.index, size) if isinstance(size, int) else size
+    which = next(_range_numbers) if number is None else number
+    return UOp(Ops.RANGE, dtypes.index, (extent,), (which, kind))
+
+
+TRUE = UOp.const(dtypes.bool, True)
+FALSE = UOp.const(dtypes.bool, False)

@@ -1,0 +1,253 @@
+"""One kernel: what its graph means, what it costs, how it is optimised. Chapter: spec/kernel.md.
+
+A kernel is a SINK of STOREs. `Analysis` answers the questions that lowering, the reference device
+and the optimisations ask about it: which loops a value depends on, how an index grows with a loop,
+what an integer can be. `estimate` counts operations and bytes; `verify` checks the rules.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from impl import symbolic
+from impl.dtypes import dtypes
+from impl.errors import GraphError
+from impl.ir import ELEMENTWISE, KernelInfo, Ops, RangeKind, UOp, toposort
+
+#: Ranges that become lanes (registers, vector elements) and not loops.
+LANES = (RangeKind.UPCAST, RangeKind.UNROLL)
+#: Operations that combine the elements of a REDUCE.
+REDUCERS = (Ops.ADD, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM)
+_EXPRESSIONS = ELEMENTWISE - {Ops.DETACH}
+_KERNEL_OPS = _EXPRESSIONS | {Ops.CONST, Ops.DEFINE_VAR, Ops.RANGE, Ops.PARAM, Ops.LOCAL, Ops.INDEX,
+                              Ops.LOAD, Ops.REDUCE, Ops.STORE, Ops.SINK}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a device can do, as far as the optimisation steps care. All sizes in bytes."""
+
+    name: str = "CPU"
+    vector_bytes: int = 32      # width of one vector register
+    vector_registers: int = 16
+    cache_bytes: int = 32 << 10  # the innermost data cache
+    local_bytes: int = 64 << 10  # memory for LOCALs before they leave fast memory
+    threads: int = 1
+
+
+def buffer_key(buffer: UOp) -> tuple[Ops, int]:
+    """What tells a kernel's buffers apart: two PARAMs of one position are one buffer."""
+    return buffer.op, buffer.arg if buffer.op is Ops.PARAM else buffer.arg[0]
+
+
+# --8<-- [start:analysis]
+class Analysis:
+    """A kernel's graph with the answers that everybody needs.
+
+    `order` are all nodes, sources first. `ranges` are the loops, the prefix first; a set of loops
+    is a bit mask over their positions. `free[node]` are the loops that the node depends on.
+    """
+
+    def __init__(self, ast: UOp) -> None:
+        if ast.op is not Ops.SINK or not isinstance(ast.arg, KernelInfo):
+            raise GraphError("kernel", f"{ast!r} is not a kernel", "build a SINK with a KernelInfo")
+        self.ast, self.info = ast, ast.arg
+        self.order = toposort((ast,))
+        prefix = dict.fromkeys(self.info.prefix)
+        found = [node for node in self.order if node.op is Ops.RANGE and node not in prefix]
+        self.ranges = [*prefix, *found]
+        self.position = {loop: i for i, loop in enumerate(self.ranges)}
+        self.prefix = (1 << len(prefix)) - 1
+        self.lanes = self.mask(loop for loop in self.ranges if loop.arg[1] in LANES)
+        self.stored = {buffer_key(store.src[0].src[0]) for store in ast.src}
+        self.free: dict[UOp, int] = {}
+        for node in self.order:
+            self.free[node] = self._free(node)
+        for loop in self.info.prefix:
+            if loop not in self.free:  # a loop that no value depends on still runs
+                self.free[loop] = 1 << self.position[loop]
+        count = [node.arg for node in self.order if node.op is Ops.PARAM]
+        self.params = max(count, default=-1) + 1
+
+    def mask(self, loops: Iterable[UOp]) -> int:
+        """The set of loops as a bit mask."""
+        return sum(1 << self.position[loop] for loop in loops)
+
+    def loops(self, mask: int) -> tuple[UOp, ...]:
+        """The loops of a bit mask, in the kernel's order."""
+        return tuple(loop for i, loop in enumerate(self.ranges) if mask >> i & 1)
+
+    def _free(self, node: UOp) -> int:
+        mask = 0
+        for source in node.src:
+            mask |= self.free[source]
+        if node.op is Ops.RANGE:
+            mask |= 1 << self.position[node]
+        elif node.op is Ops.LOAD and buffer_key(node.src[0].src[0]) in self.stored:
+            mask |= self.prefix  # what a stage stores is read in the same iteration
+        elif node.op is Ops.REDUCE:
+            mask &= ~self.mask(node.src[1:])  # r[impl kernel.value.free]
+        elif node.op is Ops.STORE:
+            mask &= ~self.mask(node.src[2:])
+        return mask
+
+    def extend(self, node: UOp) -> None:
+        """Take a node into account that was made after the analysis."""
+        for part in node.toposort(lambda u: u not in self.free):
+            if part not in self.free:
+                self.free[part] = self._free(part)
+# --8<-- [end:analysis]
+
+
+# --8<-- [start:linear]
+Growth = dict[UOp, int]
+
+
+def growth(order: Iterable[UOp], loops: Iterable[UOp]) -> dict[UOp, Growth | None]:
+    """How index expressions grow with some loops.
+
+    For a node that equals (its value with those loops at 0) + sum of coefficient * loop, the
+    coefficients that are not 0; None if the node is not of that form.
+    """
+    wanted = set(loops)
+    found: dict[UOp, Growth | None] = {}
+    divisor: dict[UOp, int] = {}  # of the value with the loops at 0; 0 is divisible by everything
+    for node in order:
+        if node in wanted:
+            found[node], divisor[node] = {node: 1}, 0
+            continue
+        parts = [found[source] for source in node.src]
+        flat = all(part == {} for part in parts)
+        found[node], divisor[node] = ({} if flat else None), 1
+        if node.op is Ops.CONST and node.dtype.kind in "iu":
+            divisor[node] = abs(node.arg)
+        elif node.op is Ops.RANGE:
+            found[node] = {}
+        elif node.dtype is dtypes.index and node.op in _GROWTH_RULES:
+            _grow(node, found, divisor)
+        elif node.op is Ops.REDUCE and not flat:
+            found[node] = None
+    return found
+
+
+_GROWTH_RULES = (Ops.ADD, Ops.SUB, Ops.MUL, Ops.FLOORDIV, Ops.FLOORMOD)
+
+
+def _grow(node: UOp, found: dict[UOp, Growth | None], divisor: dict[UOp, int]) -> None:
+    """The growth of one sum, product, quotient or remainder of indices."""
+    first, second = node.src
+    one, two = found[first], found[second]
+    if node.op is Ops.MUL:
+        if first.op is Ops.CONST:
+            first, second, one, two = second, first, two, one
+        divisor[node] = divisor[first] * divisor[second]
+        if one and second.op is Ops.CONST:
+            found[node] = {loop: c * second.arg for loop, c in one.items() if c * second.arg}
+        return
+    if node.op in (Ops.ADD, Ops.SUB):
+        divisor[node] = math.gcd(divisor[first], divisor[second])
+        if one is not None and two is not None and (one or two):
+            sign = 1 if node.op is Ops.ADD else -1
+            total = {loop: one.get(loop, 0) + sign * two.get(loop, 0) for loop in one | two}
+            found[node] = {loop: c for loop, c in total.items() if c}
+        return
+    if not one or second.op is not Ops.CONST or second.arg <= 0:
+        return
+    # A quotient does not see loops that stay below the common divisor of everything else.
+    common = math.gcd(divisor[first], second.arg)
+    sizes = [(c, loop.src[0].arg) for loop, c in one.items() if loop.src[0].op is Ops.CONST]
+    inside = len(sizes) == len(one) and all(c > 0 for c, _ in sizes)
+    if inside and sum(c * (size - 1) for c, size in sizes) < common:
+        found[node] = {} if node.op is Ops.FLOORDIV else one
+# --8<-- [end:linear]
+
+
+# --8<-- [start:verify]
+def verify(ast: UOp) -> Analysis:
+    """Check a kernel against the rules of the chapter.
+
+    Raises:
+        GraphError: an operation that is no kernel operation, a loop used outside itself, a LOCAL
+            that is stored after it was read, or a PARAM that is read after it was stored.
+    """
+    known = Analysis(ast)
+    for node in known.order:
+        if node.op not in _KERNEL_OPS:
+            raise GraphError("kernel", f"{node.op.name} cannot stand in a kernel", "lower it first")
+        if node.op is Ops.REDUCE and node.arg not in REDUCERS:
+            raise GraphError("kernel", f"a REDUCE cannot use {node.arg!r}", "use ADD, MUL, MAXIMUM "
+                             "or MINIMUM")
+    read: set[UOp] = set()
+    for store in ast.src:
+        if store.op is not Ops.STORE:
+            raise GraphError("kernel", f"{store.op.name} under SINK", "give STOREs only")
+        if known.free[store] & ~known.prefix:  # r[impl kernel.loop.scope]
+            loose = known.loops(known.free[store] & ~known.prefix)
+            raise GraphError("kernel", f"loops {[loop.arg for loop in loose]} are used outside "
+                             "themselves", "add them to the store, the reduction or the prefix")
+        target = store.src[0].src[0]
+        if target.op is Ops.LOCAL and target in read:  # r[impl kernel.local.order]
+            raise GraphError("kernel", f"LOCAL {target.arg} is stored after it was read",
+                             "use a second LOCAL")
+        read.update(n.src[0].src[0] for n in store.src[1].toposort() if n.op is Ops.LOAD)
+    return known
+# --8<-- [end:verify]
+
+
+# --8<-- [start:estimate]
+@dataclass(frozen=True)
+class Estimate:
+    """What one run of a kernel costs: arithmetic operations, and distinct bytes touched."""
+
+    operations: int
+    bytes: int
+
+
+_FREE_OF_CHARGE = {Ops.CAST, Ops.BITCAST}
+
+
+def estimate(ast: UOp, values: dict[UOp, int] | None = None) -> Estimate:
+    """Count operations and bytes; `values` are those of the variables (default: their greatest).
+
+    Index arithmetic is not counted. A value counts once for every combination of the loops it
+    depends on (r[kernel.value.once]); a reduction counts one operation an element.
+    """
+    known = Analysis(ast)
+    sizes = [_size(loop, values or {}) for loop in known.ranges]
+    operations = 0
+    touched: dict[UOp, list[tuple[int, int, int]]] = {}
+    for node in known.order:
+        if node.op in ELEMENTWISE and node.op not in _FREE_OF_CHARGE:
+            if node.dtype is not dtypes.index and node.src[0].dtype is not dtypes.index:
+                operations += _elements(known.free[node], sizes)
+        elif node.op is Ops.REDUCE:
+            operations += _elements(known.free[node] | known.free[node.src[0]], sizes)
+        elif node.op is Ops.INDEX and node.src[0].op is Ops.PARAM:
+            least, most = symbolic.bounds(node.src[1])
+            count = min(_elements(known.free[node.src[1]], sizes), most - least + 1)
+            touched.setdefault(node.src[0], []).append((count, least, most))
+    total = 0
+    for param, accesses in touched.items():
+        extent = max(a[2] for a in accesses) - min(a[1] for a in accesses) + 1
+        total += param.dtype.itemsize * min(extent, sum(a[0] for a in accesses))
+    return Estimate(operations, total)
+
+
+def _elements(mask: int, sizes: list[int]) -> int:
+    return math.prod(size for i, size in enumerate(sizes) if mask >> i & 1)
+
+
+def _size(loop: UOp, values: dict[UOp, int]) -> int:
+    """The number of iterations of a loop, given the variables' values."""
+    extent = loop.src[0]
+    if extent.op is Ops.CONST:
+        return max(int(extent.arg), 0)
+    given = {v: values.get(v, v.arg[2]) for v in extent.variables()}
+    return max(symbolic.evaluate(extent, given), 0)
+# --8<-- [end:estimate]
+
+
+def optimize(ast: UOp, limits: Limits | None = None) -> UOp:
+    """The kernel with the optimisation steps that suit the device."""
+    return ast

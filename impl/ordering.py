@@ -1,0 +1,155 @@
+"""One legal linear order of the kernels. Chapter: spec/ordering.md.
+
+Every order that respects the dependences computes the same values. This module picks the one in
+which little memory is alive at a time, and picks the same one in every process.
+"""
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Sequence
+
+from impl.dependencies import Dependency
+from impl.errors import GraphError
+
+
+class Uses:
+    """Which kernels touch each temporary, and its size in bytes."""
+
+    def __init__(self, nbytes: dict[int, int], touched: Sequence[Sequence[int]]) -> None:
+        self.nbytes = nbytes
+        self.touched = [sorted({s for s in one if s in nbytes}) for one in touched]
+        self.users: dict[int, list[int]] = {}
+        for kernel, storages in enumerate(self.touched):
+            for storage in storages:
+                self.users.setdefault(storage, []).append(kernel)
+
+
+# --8<-- [start:peak]
+def peak_bytes(order: Sequence[int], uses: Uses) -> int:
+    """The most bytes of temporaries that are alive at one step of the order."""
+    remaining = {s: len(users) for s, users in uses.users.items()}
+    live = peak = 0
+    for kernel in order:
+        for storage in uses.touched[kernel]:
+            if remaining[storage] == len(uses.users[storage]):
+                live += uses.nbytes[storage]
+        peak = max(peak, live)
+        for storage in uses.touched[kernel]:
+            remaining[storage] -= 1
+            if remaining[storage] == 0:
+                live -= uses.nbytes[storage]
+    return peak
+# --8<-- [end:peak]
+
+
+class _Graph:
+    """Successors and counts of predecessors, each dependence once."""
+
+    def __init__(self, count: int, dependencies: Sequence[Dependency]) -> None:
+        pairs = sorted({(d.before, d.after) for d in dependencies})
+        self.after: list[list[int]] = [[] for _ in range(count)]
+        self.missing = [0] * count
+        for before, after in pairs:
+            self.after[before].append(after)
+            self.missing[after] += 1
+
+    def cycle(self, done: set[int]) -> list[int]:
+        """A cycle among the kernels that could not be ordered."""
+        before: dict[int, int] = {}
+        for number, successors in enumerate(self.after):
+            for other in successors:
+                if number not in done and other not in done:
+                    before[other] = number
+        walk, seen = next(iter(before)), []
+        while walk not in seen:
+            seen.append(walk)
+            walk = before[walk]
+        return [*seen[seen.index(walk):], walk][::-1]
+
+
+def linearize(count: int, dependencies: Sequence[Dependency], uses: Uses,
+              seed: int | None = None) -> list[int]:
+    """The kernel numbers in an order in which they may run.
+
+    With a seed, a random legal order (r[ordering.any-legal.equal]). Otherwise the order of lower
+    peak memory of two: as the kernels were made, and always the one that frees most.
+
+    Raises:
+        GraphError: the dependences form a cycle; the message has its path (r[ordering.cycle.error])
+    """
+    if seed is not None:
+        return _random_order(_Graph(count, dependencies), seed)
+    plain = list(range(count))
+    greedy = _greedy_order(_Graph(count, dependencies), uses)
+    # r[impl ordering.peak.not-worse]
+    legal = all(d.before < d.after for d in dependencies)
+    if legal and peak_bytes(plain, uses) <= peak_bytes(greedy, uses):
+        return plain
+    return greedy
+
+
+# --8<-- [start:greedy]
+def _greedy_order(graph: _Graph, uses: Uses) -> list[int]:
+    """Kahn's algorithm; among the ready kernels the one that adds least to live memory."""
+    remaining = {s: len(users) for s, users in uses.users.items()}
+    started: set[int] = set()
+    done: set[int] = set()
+
+    def growth(kernel: int) -> int:
+        added = sum(uses.nbytes[s] for s in uses.touched[kernel] if s not in started)
+        freed = sum(uses.nbytes[s] for s in uses.touched[kernel] if remaining[s] == 1)
+        return added - freed
+
+    ready = [(growth(k), k) for k, count in enumerate(graph.missing) if count == 0]
+    heapq.heapify(ready)
+    order: list[int] = []
+    while ready:
+        _, kernel = heapq.heappop(ready)
+        if kernel in done:
+            continue  # an entry with an old price
+        done.add(kernel)
+        order.append(kernel)
+        started.update(uses.touched[kernel])
+        for storage in uses.touched[kernel]:
+            remaining[storage] -= 1
+        for other in _repriced(kernel, graph, uses, remaining, done):
+            heapq.heappush(ready, (growth(other), other))
+    if len(order) < len(graph.after):  # r[impl ordering.cycle.error]
+        raise GraphError("ordering", f"the kernels {graph.cycle(done)} wait for each other",
+                         "report this: dependences between kernels must not form a cycle")
+    return order
+# --8<-- [end:greedy]
+
+
+def _repriced(kernel: int, graph: _Graph, uses: Uses, remaining: dict[int, int],
+              done: set[int]) -> list[int]:
+    """Kernels that have become ready, or ready ones that would now free a storage."""
+    found: list[int] = []
+    for other in graph.after[kernel]:
+        graph.missing[other] -= 1
+        if graph.missing[other] == 0:
+            found.append(other)
+    for storage in uses.touched[kernel]:
+        if remaining[storage] == 1:
+            last = next(k for k in uses.users[storage] if k not in done)
+            if graph.missing[last] == 0:
+                found.append(last)
+    return found
+
+
+def _random_order(graph: _Graph, seed: int) -> list[int]:
+    chooser = random.Random(seed)
+    ready = [k for k, count in enumerate(graph.missing) if count == 0]
+    order: list[int] = []
+    while ready:
+        kernel = ready.pop(chooser.randrange(len(ready)))
+        order.append(kernel)
+        for other in graph.after[kernel]:
+            graph.missing[other] -= 1
+            if graph.missing[other] == 0:
+                ready.append(other)
+    if len(order) < len(graph.after):
+        raise GraphError("ordering", f"the kernels {graph.cycle(set(order))} wait for each other",
+                         "report this: dependences between kernels must not form a cycle")
+    return order

@@ -1,0 +1,333 @@
+"""From a plan to values: bind slots to buffers, compile, run, commit. Chapter: spec/realize.md."""
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from impl import settings
+from impl.caching import Canonical
+from impl.device import Device, GlobalCounters, Memory, Program
+from impl.effects import Buffer, Effects, Holder, collect, leaf_of, living, mark_realized
+from impl.errors import user_line
+from impl.fusion import Limits
+from impl.ir import UOp
+from impl.schedule import Environment, Plan, document, plan_for
+
+_lock = threading.RLock()  # one schedule is made, run and committed at a time
+
+
+# --8<-- [start:item]
+@dataclass
+class ExecItem:
+    """One kernel, ready to run: its graph, its buffers, and what a person wants to know of it.
+
+    `run()` runs it once; items must be run in the order of their list.
+    """
+
+    ast: UOp
+    bufs: list[Buffer]
+    metadata: dict[str, Any]
+    values: list[int] = field(default_factory=list)
+    program: Program | None = None
+    done: bool = False
+
+    def run(self) -> float:
+        """Run the kernel; the time in seconds."""
+        start = time.perf_counter()
+        memories = [ensure_memory(buffer) for buffer in self.bufs]
+        if self.program is None:
+            memories[0].device.copy(memories[0], memories[1], self.bufs[0].nbytes)
+        else:
+            self.program(memories, self.values)
+        self.done = True
+        return time.perf_counter() - start
+# --8<-- [end:item]
+
+
+def ensure_memory(buffer: Buffer) -> Memory:
+    """The memory of a buffer, allocated and filled from the host at the first use."""
+    if buffer.memory is None:
+        device = Device[buffer.device]
+        buffer.memory = device.allocate(max(1, buffer.nbytes))
+        if buffer.host is not None:
+            device.copy_in(buffer.memory, buffer.host)
+            buffer.host = None
+        elif settings.get("POISON"):
+            _poison(buffer.memory)
+    memory: Memory = buffer.memory
+    return memory
+
+
+def _poison(memory: Memory) -> None:
+    """Fill memory with a pattern that is wrong in every type, so that stale reads show."""
+    memory.device.copy_in(memory, np.full(memory.nbytes, 0xA7, np.uint8))
+
+
+# --8<-- [start:bind]
+class Run:
+    """A plan bound to the buffers and values of one call."""
+
+    def __init__(self, plan: Plan, canonical: Canonical, own_arena: bool = False) -> None:
+        self.plan, self.values = plan, canonical.values
+        self.buffers: dict[int, Buffer] = {}
+        self.outputs: list[Buffer] = []
+        for number, storage in plan.storages.items():
+            if storage.kind == "input":
+                self.buffers[number] = canonical.buffers[storage.slot]
+            elif storage.kind == "output":
+                self.buffers[number] = Buffer(storage.device, storage.dtype, storage.size)
+                self.outputs.append(self.buffers[number])
+        for device, planned in plan.memories.items():
+            arena = _arena(device, planned.planned, own_arena)
+            for number, offset in planned.offsets.items():
+                storage = plan.storages[number]
+                buffer = Buffer(device, storage.dtype, storage.size)
+                buffer.memory = arena.part(offset, storage.nbytes)
+                self.buffers[number] = buffer
+
+    def items(self) -> list[ExecItem]:
+        """The kernels in order, each with its buffers."""
+        programs = programs_of(self.plan)
+        found = []
+        for number in self.plan.order:
+            kernel = self.plan.kernels[number]
+            found.append(ExecItem(
+                kernel.ast, [self.buffers[s] for s in kernel.arguments],
+                {"label": self.plan.labels[number], "kernel": number},
+                [self.values[v] for v in self.plan.variables[number]], programs[number]))
+        return found
+    # --8<-- [end:bind]
+
+    # --8<-- [start:commit]
+    def commit(self, roots: Sequence[UOp]) -> list[UOp]:
+        """Advance the versions of overwritten buffers; the leaf that holds each root."""
+        for number, gained in self.plan.written.items():
+            self.buffers[number].version += gained  # r[impl realize.commit.version]
+        leaves = []
+        for root, result in zip(roots, self.plan.results, strict=True):
+            leaf = self.buffers[result.storage].leaf(result.shape)
+            mark_realized(root, leaf)
+            leaves.append(leaf)
+        return leaves
+    # --8<-- [end:commit]
+
+
+_arenas: dict[str, Memory] = {}
+
+
+def _arena(device: str, nbytes: int, own: bool) -> Memory:
+    """Memory for the temporaries of one run; the same block serves run after run."""
+    if own:
+        return Device[device].allocate(nbytes)
+    known = _arenas.get(device)
+    if known is None or known.nbytes < nbytes:
+        known = _arenas[device] = Device[device].allocate(nbytes)
+    if settings.get("POISON"):
+        _poison(known)
+    return known
+
+
+def programs_of(plan: Plan) -> list[Program | None]:
+    """The compiled kernels of a plan; compiled together at the first call. Copies have none."""
+    if plan.programs is None:
+        programs: list[Program | None] = [None] * len(plan.kernels)
+        devices = dict.fromkeys(k.device for k in plan.kernels)
+        for device in devices:
+            mine = [i for i, k in enumerate(plan.kernels) if k.device == device and not k.copy]
+            for i, program in zip(mine, Device[device].compile([plan.kernels[i].ast for i in mine]),
+                                  strict=True):
+                programs[i] = program
+        plan.programs = programs
+    found: list[Program | None] = plan.programs
+    return found
+
+
+def environment() -> Environment:
+    """What the present device and settings ask of a plan."""
+    name = Device.DEFAULT
+    device = Device[name]
+    seed = settings.get("ORDER_SEED")
+    return Environment(name, Limits(arguments=min(60, device.maximum_arguments)),
+                       bool(settings.get("FUSE")), not settings.get("NO_MEMORY_PLANNER"),
+                       None if seed < 0 else seed, (name, *device.plan_key()))
+
+
+def prepare(values: Sequence[UOp]) -> tuple[Effects, Plan, Canonical]:
+    """Everything up to the plan for some values."""
+    start = time.perf_counter()
+    roots = list(dict.fromkeys(values))
+    effects = collect(roots)
+    plan, canonical, hit = plan_for(effects, environment(), bool(settings.get("SCACHE")))
+    level = settings.get("DEBUG")
+    if level >= 1:
+        print(f"scheduled {len(plan.kernels):5d} kernels in "
+              f"{(time.perf_counter() - start) * 1e3:8.2f} ms | "
+              f"{'cache hit ' if hit else 'CACHE MISS'} | {user_line()}")
+    if level >= 3:
+        _print_decisions(plan)
+    return effects, plan, canonical
+
+
+def _print_decisions(plan: Plan) -> None:
+    for kernel, reason in plan.fusions:
+        print(f"  kernel {kernel}: {reason}")
+    for before, after, storage, reason in plan.boundaries:
+        print(f"  kernel {before} -> kernel {after}: not fused: b{storage}: {reason}")
+    for note in plan.notes:
+        print(f"  {note}")
+    for d in plan.dependencies:
+        print(f"  {d.kind}: kernel {d.before} before kernel {d.after} (b{d.storage} "
+              f"version {d.version})")
+    for device, planned in plan.memories.items():
+        for span in planned.lifetimes:
+            print(f"  alloc b{span.storage}: {span.nbytes} bytes at {device} arena + "
+                  f"{planned.offsets[span.storage]}, steps {span.first} to {span.last}")
+
+
+def waiting_values(values: Sequence[UOp]) -> list[UOp]:
+    """Those that are not in memory yet, each once."""
+    return [u for u in dict.fromkeys(values) if leaf_of(u) is None]
+
+
+# --8<-- [start:realize]
+def realize(holders: Sequence[Holder]) -> None:
+    """Compute the values of all holders, in one schedule, and let them hold the results."""
+    with _lock:
+        _run_scheduled()
+        waiting = waiting_values([h.uop for h in holders])
+        if waiting:
+            effects, plan, canonical = prepare(waiting)
+            run = Run(plan, canonical)
+            _execute(run)
+            run.commit(effects.roots)
+            if effects.rescued:
+                _let_go()
+            _recorded(run, effects)
+        for holder in holders:
+            leaf = leaf_of(holder.uop)
+            assert leaf is not None
+            holder.uop = leaf
+# --8<-- [end:realize]
+
+
+def _let_go() -> None:
+    """Let tensors whose value was computed for them hold it, and not its expression."""
+    for holder in living():
+        if holder.uop.realized is not None:
+            holder.uop = holder.uop.realized
+
+
+#: Called after every run, by a capture that is under way.
+observers: list[Any] = []
+
+
+def _recorded(run: Run, effects: Effects) -> None:
+    for observer in observers:
+        observer(run, effects)
+
+
+def _execute(run: Run) -> None:
+    """Run the kernels in order; print and poison if that is asked for."""
+    level, poison = settings.get("DEBUG"), settings.get("POISON")
+    for step, item in enumerate(run.items()):
+        before = GlobalCounters.operations, GlobalCounters.bytes
+        seconds = item.run()
+        if level >= 2:
+            operations = GlobalCounters.operations - before[0]
+            moved = GlobalCounters.bytes - before[1]
+            print(f"*** {item.bufs[0].device:10s} {item.metadata['kernel']:4d} "
+                  f"{item.ast.arg.name:28s} {seconds * 1e6:10.1f} us {operations:12d} operations "
+                  f"{moved:12d} bytes | {item.metadata['label']}")
+            if level >= 4 and item.program is not None:
+                print(item.program.source)
+        if poison:
+            _poison_dead(run, step)
+
+
+def _poison_dead(run: Run, step: int) -> None:
+    """Fill what died at this step, so that a later read of it shows."""
+    for planned in run.plan.memories.values():
+        for span in planned.lifetimes:
+            if span.last == step and run.buffers[span.storage].nbytes:
+                _poison(ensure_memory(run.buffers[span.storage]))
+
+
+def read(holder: Holder) -> np.ndarray:
+    """A tensor's value as a new one-dimensional NumPy array (bfloat16 as its bits)."""
+    with _lock:
+        realize([holder])
+        buffer: Buffer = holder.uop.arg[0]
+        if buffer.nbytes == 0:
+            return np.empty(0, buffer.dtype.numpy)
+        memory = ensure_memory(buffer)
+        return memory.device.copy_out(memory, buffer.dtype, buffer.size)
+
+
+_scheduled: list[ExecItem] = []
+
+
+def _run_scheduled() -> None:
+    """Run what was scheduled and not run, before anything can observe that it was not."""
+    while _scheduled:
+        item = _scheduled.pop(0)
+        if not item.done:
+            item.run()
+
+
+# --8<-- [start:schedule]
+def schedule(holders: Sequence[Holder]) -> list[ExecItem]:
+    """The kernels that compute the values, to be run by the caller in order (`run_schedule`).
+
+    The tensors hold their buffers from now on. What the caller does not run is run before the next
+    value is read or realized, so that nothing can see an empty buffer.
+    """
+    with _lock:
+        _run_scheduled()
+        waiting = waiting_values([h.uop for h in holders])
+        items: list[ExecItem] = []
+        if waiting:
+            effects, plan, canonical = prepare(waiting)
+            run = Run(plan, canonical, own_arena=True)
+            items = run.items()
+            run.commit(effects.roots)
+            _scheduled.extend(items)
+        for holder in holders:
+            leaf = leaf_of(holder.uop)
+            assert leaf is not None
+            holder.uop = leaf
+        return items
+
+
+def run_schedule(items: Sequence[ExecItem]) -> None:
+    """Run scheduled kernels in order, each once."""
+    with _lock:
+        for item in items:
+            if not item.done:
+                item.run()
+# --8<-- [end:schedule]
+
+
+def schedule_document(holders: Sequence[Holder], programs: bool = False) -> dict[str, Any]:
+    """The schedule that `realize` would run, as plain data; nothing runs.
+
+    With `programs`, the kernels are compiled and the document has their source, steps and cost.
+    """
+    with _lock:
+        _run_scheduled()
+        waiting = waiting_values([h.uop for h in holders])
+        effects = collect(waiting)
+        plan, canonical, hit = plan_for(effects, environment(), bool(settings.get("SCACHE")))
+        rows = document(plan, hit)
+        if programs:
+            for row, program in zip(rows["kernels"], programs_of(plan), strict=True):
+                if program is not None:
+                    values = [canonical.values[v] for v in plan.variables[row["id"]]]
+                    cost = program.cost(values)
+                    row.update(source=program.source or "", operations=cost.operations,
+                               bytes=cost.bytes, optimizations=list(program.steps))
+        return rows

@@ -1,0 +1,12 @@
+"""From a kernel's graph to source text. Chapter: spec/render.md.
+
+`lower` places every value in a loop nest; a `Dialect` says how a language writes operations, types
+and loops; `render` prints the one with the other. The text depends on the kernel alone.
+"""
+from __future__ import annotations
+
+from impl.render.c import C
+from impl.render.lower import Lowered, lower
+from impl.render.printer import Dialect, Source, render
+
+__all__ = ["C", "Dialect", "Lowered", "Source", "lower", "render"]

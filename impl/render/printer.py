@@ -1,0 +1,513 @@
+"""Prints a lowered kernel in a dialect. Chapter: spec/render.md."""
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from impl import symbolic
+from impl.dtypes import DType, Scalar, dtypes
+from impl.ir import TRUE, Ops, RangeKind, UOp
+from impl.render.lower import (
+    Access,
+    Begin,
+    Block,
+    Define,
+    Finish,
+    Loop,
+    Lowered,
+    Step,
+    Write,
+    lower,
+)
+
+
+# --8<-- [start:source]
+@dataclass(frozen=True)
+class Source:
+    """A kernel's text: `body` is the function without its name, `prelude` what it refers to."""
+
+    name: str
+    body: str
+    prelude: str
+    signature: str
+
+    @property
+    def text(self) -> str:
+        """The complete text of a compilation unit with this kernel alone."""
+        return f"{self.prelude}\n{self.signature.format(name=self.name)} {self.body}"
+# --8<-- [end:source]
+
+
+# --8<-- [start:dialect]
+class Dialect(Protocol):
+    """How a language writes a kernel. One class per language; the printer does the rest."""
+
+    name: str
+    signature: str        # of a kernel, with {name}
+    widest_inline: int    # longest expression that gets no variable of its own
+
+    def begin(self) -> None:
+        """Forget the declarations that the last kernel needed."""
+
+    def prelude(self) -> str:
+        """The declarations that the printed kernel needs, in an order that depends on it alone."""
+
+    def type_of(self, dtype: DType) -> str:
+        """The type of a variable with a value of this dtype."""
+
+    def vector_type(self, dtype: DType, count: int) -> str:
+        """The type of a variable with `count` such values."""
+
+    def literal(self, value: Scalar, dtype: DType) -> str:
+        """A number."""
+
+    def operation(self, node: UOp, given: Sequence[str], plain: bool) -> str:
+        """An operation on values; `plain`: no operand is negative and no divisor is 0."""
+
+    def combine(self, op: Ops, dtype: DType, first: str, second: str) -> str:
+        """One step of a reduction, in the accumulator's precision."""
+
+    def fused(self, dtype: DType, first: str, second: str, third: str) -> str:
+        """first * second + third; the product may stay unrounded."""
+
+    def finish(self, dtype: DType, value: str) -> str:
+        """An accumulator rounded to the dtype of its reduction."""
+
+    def argument(self, name: str, param: UOp, written: bool) -> str:
+        """Declare a pointer argument."""
+
+    def variable(self, name: str, position: int) -> str:
+        """Declare a run-time integer; `position` counts pointers and variables together."""
+
+    def local(self, name: str, dtype: DType, size: int, total: int) -> str:
+        """Declare a stage buffer; `total` are the bytes of all of them."""
+
+    def load(self, pointer: str, index: str, dtype: DType) -> str:
+        """The value in memory."""
+
+    def load_vector(self, pointer: str, index: str, dtype: DType, count: int) -> str | None:
+        """Neighbouring values in memory as a vector, if the language can."""
+
+    def store(self, pointer: str, index: str, dtype: DType, value: str) -> str:
+        """A statement that writes a value to memory."""
+
+    def store_vector(self, pointer: str, index: str, dtype: DType, count: int,
+                     value: str) -> str | None:
+        """A statement that writes a vector to neighbouring places, if the language can."""
+
+    def loop(self, name: str, extent: str, independent: bool) -> list[str]:
+        """The lines that open a loop."""
+# --8<-- [end:dialect]
+
+
+_LANE = "l"
+Texts = list[str]
+
+
+def identifier(name: str) -> str:
+    """A name that every C-like language accepts."""
+    plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return plain if plain and not plain[0].isdigit() else f"k_{plain}"
+
+
+def render(ast: UOp, dialect: Dialect) -> Source:
+    """The text of a kernel. Equal kernels give equal text (r[render.text.deterministic]).
+
+    Raises:
+        GraphError: the graph is no kernel.
+    """
+    return _Printer(lower(ast), dialect).run()
+
+
+class _Printer:
+    """Names values in order of appearance and writes one line for each."""
+
+    def __init__(self, low: Lowered, dialect: Dialect) -> None:
+        self.low, self.known, self.dialect = low, low.known, dialect
+        self.lines: list[str] = []
+        self.indent = 1
+        self.names: dict[UOp, str] = {}     # loops, pointers, variables
+        self.texts: dict[UOp, Texts] = {}   # values: one text for each combination of lanes
+        self.factors: dict[UOp, tuple[UOp, UOp]] = {}
+        self.sums: dict[UOp, Texts] = {}
+        self.numbers = itertools.count()    # of values
+        self.loops = itertools.count()
+        self.places: dict[tuple[int, int], list[int]] = {}
+
+    # --8<-- [start:run]
+    def run(self) -> Source:
+        """Print the whole kernel."""
+        self.dialect.begin()
+        self._declare()
+        stack = [iter(self.low.root.items)]
+        while stack:
+            item = next(stack[-1], None)
+            if item is None:
+                stack.pop()
+                if stack:
+                    self.indent -= 1
+                    self._line("}")
+            elif isinstance(item, Loop):
+                self._open(item.block)
+                stack.append(iter(item.block.items))
+            else:
+                self._item(item)
+        body = "{\n" + "\n".join(self.lines) + "\n}\n"
+        return Source(identifier(self.known.info.name), body, self.dialect.prelude(),
+                      self.dialect.signature)
+    # --8<-- [end:run]
+
+    def _line(self, text: str) -> None:
+        self.lines.append("  " * self.indent + text)
+
+    def _item(self, item: Define | Begin | Step | Finish | Write | Loop) -> None:
+        if isinstance(item, Define):
+            self._define(item.node)
+        elif isinstance(item, Begin):
+            for node in item.nodes:
+                self._begin(node)
+        elif isinstance(item, Step):
+            for node in item.nodes:
+                self._step(node)
+        elif isinstance(item, Finish):
+            for node in item.nodes:
+                self._finish(node)
+        elif isinstance(item, Write):
+            self._write(item.store)
+
+    def _declare(self) -> None:
+        """Pointers, variables and stage buffers, at the top of the function."""
+        params = sorted((n for n in self.known.order if n.op is Ops.PARAM),
+                        key=lambda n: (n.arg, n.dtype.rank))
+        seen: set[int] = set()
+        for param in params:
+            name = f"p{param.arg}" + (f"_{param.dtype.name}" if param.arg in seen else "")
+            seen.add(param.arg)
+            self.names[param] = name
+            written = (Ops.PARAM, param.arg) in self.known.stored
+            self._line(self.dialect.argument(name, param, written))
+        for place, variable in enumerate(self.known.info.variables):
+            self.names[variable] = f"n{place}"
+            self._line(self.dialect.variable(f"n{place}", self.known.params + place))
+        buffers = [n for n in self.known.order if n.op is Ops.LOCAL]
+        total = sum(n.arg[1] * n.dtype.itemsize for n in buffers)
+        for place, buffer in enumerate(buffers):
+            self.names[buffer] = f"m{place}"
+            self._line(self.dialect.local(f"m{place}", buffer.dtype, buffer.arg[1], total))
+
+    def _open(self, block: Block) -> None:
+        loop = block.loop
+        assert loop is not None
+        name = f"i{next(self.loops)}"
+        self.names[loop] = name
+        innermost = not any(isinstance(item, Loop) for item in block.items)
+        parallel = loop.arg[1] in (RangeKind.GLOBAL, RangeKind.LOOP)
+        shares = any(buffer[0] is Ops.LOCAL for buffer in self.known.stored)
+        independent = parallel and innermost and not (shares and loop in self.known.info.prefix)
+        extent = self._text(loop.src[0], (), [])[0]
+        for line in self.dialect.loop(name, extent, independent):
+            self._line(line)
+        self.indent += 1
+
+    # --8<-- [start:lanes]
+    def _wide(self, node: UOp) -> tuple[UOp, ...]:
+        """The lanes of a value that are written out, one variable each."""
+        vector = self.low.vector.get(node)
+        return tuple(lane for lane in self.low.lanes(node) if lane is not vector)
+
+    def _combinations(self, lanes: tuple[UOp, ...]) -> list[tuple[int, ...]]:
+        return list(itertools.product(*(range(lane.src[0].arg) for lane in lanes)))
+
+    def _text(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
+              vector: UOp | None = None) -> Texts:
+        """The value's text for each combination `at` of the lanes `wide`.
+
+        If `vector` is a lane of the value, its element number `l` is taken.
+        """
+        count = max(len(at), 1)
+        if node.op is Ops.CONST:
+            return [self.dialect.literal(node.arg, node.dtype)] * count
+        if node.op is Ops.RANGE and node.arg[1] in (RangeKind.UPCAST, RangeKind.UNROLL):
+            if node is vector:
+                return [_LANE] * count
+            place = wide.index(node)
+            return [str(values[place]) for values in at]
+        if node in self.names:
+            return [self.names[node]] * count
+        texts = self.texts[node]
+        own = self._wide(node)
+        if own and own != wide:
+            texts = [texts[i] for i in self._project(own, wide, at)]
+        elif not own and count > 1:
+            texts = texts * count
+        if self.low.vector.get(node) is not None and node not in self.low.inline:
+            return [f"{text}[{_LANE}]" for text in texts]
+        return texts
+
+    def _project(self, own: tuple[UOp, ...], wide: tuple[UOp, ...],
+                 at: list[tuple[int, ...]]) -> list[int]:
+        """For each combination of `wide`, the number of the combination of `own` in it."""
+        key = (self.known.mask(own), self.known.mask(wide))
+        found = self.places.get(key)
+        if found is None or len(found) != len(at):
+            where = [wide.index(lane) for lane in own]
+            sizes = [lane.src[0].arg for lane in own]
+            found = []
+            for values in at:
+                place = 0
+                for position, size in zip(where, sizes, strict=True):
+                    place = place * size + values[position]
+                found.append(place)
+            self.places[key] = found
+        return found
+    # --8<-- [end:lanes]
+
+    # --8<-- [start:define]
+    def _define(self, node: UOp) -> None:
+        """A variable (one for each combination of lanes) with the value; or remember its text."""
+        wide = self._wide(node)
+        at = self._combinations(wide)
+        vector = self.low.vector.get(node)
+        if node.op is Ops.LOAD:
+            self._load(node, wide, at, vector)
+            return
+        if node.op is Ops.REDUCE:
+            self._reduce_lanes(node, wide, at, vector)
+            return
+        if self._is_fused_product(node):
+            self.factors[node] = (node.src[0], node.src[1])
+            return
+        given = [self._text(source, wide, at, vector) for source in node.src]
+        plain = node.op in (Ops.FLOORDIV, Ops.FLOORMOD) and _plain(node)
+        texts = [self.dialect.operation(node, operands, plain)
+                 for operands in zip(*given, strict=True)]
+        if node in self.low.inline and len(texts[0]) <= self.dialect.widest_inline:
+            self.texts[node] = texts
+            return
+        self.low.inline.discard(node)
+        self._assign(node, node.dtype, texts, vector)
+
+    def _assign(self, node: UOp, dtype: DType, texts: Texts, vector: UOp | None) -> None:
+        """Declare variables with these values, and remember their names."""
+        self.texts[node] = names = self._fresh("v", len(texts))
+        for name, text in zip(names, texts, strict=True):
+            if vector is None:
+                self._line(f"const {self.dialect.type_of(dtype)} {name} = {text};")
+            else:
+                size = vector.src[0].arg
+                self._line(f"{self.dialect.vector_type(dtype, size)} {name};")
+                self._line(f"{self._lanes(size)} {name}[{_LANE}] = {text};")
+
+    def _lanes(self, size: int) -> str:
+        return f"for (long {_LANE} = 0; {_LANE} < {size}; {_LANE}++)"
+
+    def _fresh(self, letter: str, count: int) -> Texts:
+        number = next(self.numbers)
+        if count == 1:
+            return [f"{letter}{number}"]
+        return [f"{letter}{number}_{i}" for i in range(count)]
+    # --8<-- [end:define]
+
+    def _is_fused_product(self, node: UOp) -> bool:
+        """Whether the product goes into nothing but one sum: it is multiplied and added at once."""
+        low = self.low
+        if node.op is not Ops.MUL or node not in low.inline:
+            return False  # r[impl render.reduce.contract]
+        user = low.single[node]
+        return (user.op is Ops.REDUCE and user.arg is Ops.ADD and bool(user.src[1:])
+                and node.dtype in (dtypes.float32, dtypes.float64)
+                and any(loop.arg[1] not in (RangeKind.UPCAST, RangeKind.UNROLL)
+                        for loop in user.src[1:]))
+
+    # --8<-- [start:memory]
+    def _index(self, access: Access, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
+               vector: UOp | None) -> tuple[Texts, int | None]:
+        """The address for each combination without the vector lane, and its step along that.
+
+        The step is None if the address contains the lane `l` already.
+        """
+        bases = self._text(access.base, wide, at, vector)
+        steps = [(wide.index(lane), step) for lane, step in access.steps.items()
+                 if lane is not vector]
+        texts = []
+        for base, values in zip(bases, at, strict=True):
+            offset = sum(step * values[place] for place, step in steps)
+            texts.append(f"{base} + {offset}" if offset else base)
+        inside = vector is not None and self.low.vector.get(access.base) is vector
+        return texts, None if inside else access.steps.get(vector, 0) if vector else 0
+
+    def _load(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
+              vector: UOp | None) -> None:
+        index = node.src[0]
+        pointer, dtype = self.names[index.src[0]], index.src[0].dtype
+        access, valid = self.low.access[index], index.src[2]
+        addresses, step = self._index(access, wide, at, vector)
+        guards = self._text(valid, wide, at, vector) if valid is not TRUE else None
+        if vector is not None and step == 1 and guards is None:
+            size = vector.src[0].arg
+            whole = [self.dialect.load_vector(pointer, a, dtype, size) for a in addresses]
+            if whole[0] is not None:
+                self.texts[node] = names = self._fresh("v", len(whole))
+                kind = self.dialect.vector_type(dtype, size)
+                for name, text in zip(names, whole, strict=True):
+                    self._line(f"const {kind} {name} = {text};")
+                return
+        addresses = [_stepped(a, step) for a in addresses]
+        texts = [self.dialect.load(pointer, a, dtype) for a in addresses]
+        if guards is not None:  # r[impl render.load.gated]
+            nothing = self.dialect.literal(dtype.numpy.type(0).item() if dtype.kind != "f" else 0.0,
+                                           dtype)
+            texts = [f"({g} ? {t} : {nothing})" for g, t in zip(guards, texts, strict=True)]
+        self._assign(node, node.dtype, texts, vector)
+
+    def _write(self, store: UOp) -> None:
+        index, value = store.src[0], store.src[1]
+        lanes = self.low.lanes(store)
+        vector = self.low.vector.get(store)
+        wide = tuple(lane for lane in lanes if lane is not vector)
+        at = self._combinations(wide)
+        pointer, dtype = self.names[index.src[0]], index.src[0].dtype
+        addresses, step = self._index(self.low.access[index], wide, at, vector)
+        guards = self._text(index.src[2], wide, at, vector) if index.src[2] is not TRUE else None
+        whole = self._whole(value, wide, at, vector) if step == 1 and guards is None else None
+        values = self._text(value, wide, at, vector)
+        for place, address in enumerate(addresses):
+            if whole is not None and vector is not None:
+                line = self.dialect.store_vector(pointer, address, dtype, vector.src[0].arg,
+                                                 whole[place])
+                if line is not None:
+                    self._line(line)
+                    continue
+            line = self.dialect.store(pointer, _stepped(address, step), dtype, values[place])
+            guard = f"if ({guards[place]}) " if guards is not None else ""
+            around = f"{self._lanes(vector.src[0].arg)} " if vector is not None else ""
+            self._line(around + guard + line)
+
+    def _whole(self, value: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
+               vector: UOp | None) -> Texts | None:
+        """The value's vector variables, if it has that vector lane and variables of its own."""
+        if vector is None or self.low.vector.get(value) is not vector or value in self.low.inline:
+            return None
+        if value.op is Ops.RANGE:
+            return None
+        own = self._wide(value)
+        return [self.texts[value][i] for i in self._project(own, wide, at)]
+    # --8<-- [end:memory]
+
+    # --8<-- [start:reduce]
+    def _begin(self, node: UOp) -> None:
+        """Accumulators, one for each combination of the reduction's own lanes."""
+        dtype, vector = _accumulator(node.dtype), self.low.vector.get(node)
+        names = self._fresh("a", len(self._combinations(self._wide(node))))
+        start = self.dialect.literal(_identity(node.arg, node.dtype), dtype)
+        self.sums[node] = names
+        for name in names:
+            if vector is None:
+                self._line(f"{self.dialect.type_of(dtype)} {name} = {start};")
+            else:
+                size = vector.src[0].arg
+                self._line(f"{self.dialect.vector_type(dtype, size)} {name};")
+                self._line(f"{self._lanes(size)} {name}[{_LANE}] = {start};")
+
+    def _step(self, node: UOp) -> None:
+        """Take in the elements of one iteration, in increasing order of the reduced lanes."""
+        value = node.src[0]
+        dtype, vector = _accumulator(node.dtype), self.low.vector.get(node)
+        reduced = [r for r in node.src[1:] if r.arg[1] in (RangeKind.UPCAST, RangeKind.UNROLL)]
+        kept = self._wide(node)
+        inner = tuple(reduced)
+        wide = kept + inner
+        at = [a + b for b in self._combinations(inner) for a in self._combinations(kept)]
+        names = self.sums[node] * max(1, len(self._combinations(inner)))
+        given = [self._elements(part, wide, at, vector)
+                 for part in self.factors.get(value, (value,))]
+        for name, *operands in zip(names, *given, strict=True):
+            target = f"{name}[{_LANE}]" if vector is not None else name
+            if len(operands) == 2:
+                text = self.dialect.fused(dtype, operands[0], operands[1], target)
+            else:
+                text = self.dialect.combine(node.arg, dtype, operands[0], target)
+            around = f"{self._lanes(vector.src[0].arg)} " if vector is not None else ""
+            self._line(f"{around}{target} = {text};")
+
+    def _elements(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
+                  vector: UOp | None) -> Texts:
+        """Like `_text`, where the value's vector lane may be one of the written out lanes."""
+        own = self.low.vector.get(node)
+        if own is None or own is vector or node.op is Ops.RANGE:
+            return self._text(node, wide, at, vector)
+        place = wide.index(own)
+        texts = [text.replace(f"[{_LANE}]", "") for text in self._text(node, wide, at, own)]
+        return [f"{text}[{values[place]}]" for text, values in zip(texts, at, strict=True)]
+
+    def _finish(self, node: UOp) -> None:
+        """The accumulators become the values, rounded if they were wider."""
+        dtype, vector = node.dtype, self.low.vector.get(node)
+        if _accumulator(dtype) is dtype:
+            self.texts[node] = self.sums[node]
+            return
+        suffix = f"[{_LANE}]" if vector is not None else ""
+        texts = [self.dialect.finish(dtype, name + suffix) for name in self.sums[node]]
+        self._assign(node, dtype, texts, vector)
+
+    def _reduce_lanes(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
+                      vector: UOp | None) -> None:
+        """A reduction over lanes alone: a tree of operations, no loop."""
+        dtype = _accumulator(node.dtype)
+        inner = node.src[1:]
+        lanes = wide + inner
+        inside = self._combinations(inner)
+        both = [a + b for a in at for b in inside]
+        elements = self._elements(node.src[0], lanes, both, vector)
+        texts = []
+        for start in range(0, len(elements), len(inside)):
+            parts = elements[start:start + len(inside)]
+            while len(parts) > 1:
+                half = len(parts) // 2
+                rest = parts[2 * half:]
+                parts = [self._temporary(self.dialect.combine(node.arg, dtype, a, b), dtype, vector)
+                         for a, b in zip(parts[:half], parts[half:2 * half], strict=True)] + rest
+            texts.append(self.dialect.finish(node.dtype, parts[0]))
+        self._assign(node, node.dtype, texts, vector)
+
+    def _temporary(self, text: str, dtype: DType, vector: UOp | None) -> str:
+        name = self._fresh("t", 1)[0]
+        if vector is None:
+            self._line(f"const {self.dialect.type_of(dtype)} {name} = {text};")
+            return name
+        size = vector.src[0].arg
+        self._line(f"{self.dialect.vector_type(dtype, size)} {name};")
+        self._line(f"{self._lanes(size)} {name}[{_LANE}] = {text};")
+        return f"{name}[{_LANE}]"
+    # --8<-- [end:reduce]
+
+
+def _stepped(address: str, step: int | None) -> str:
+    """The address of element `l` of a vector."""
+    if not step:
+        return address
+    return f"{address} + {_LANE}" if step == 1 else f"{address} + {step}*{_LANE}"
+
+
+def _plain(node: UOp) -> bool:
+    """Whether a quotient or remainder is C's: nothing negative, no zero divisor."""
+    return symbolic.bounds(node.src[0])[0] >= 0 and symbolic.bounds(node.src[1])[0] > 0
+
+
+def _accumulator(dtype: DType) -> DType:
+    """Half types are accumulated in float32 and rounded once (r[kernel.reduce.half])."""
+    return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else dtype
+
+
+def _identity(op: Ops, dtype: DType) -> Scalar:
+    """What a reduction of nothing gives."""
+    if op is Ops.ADD:
+        return 0.0 if dtype.kind == "f" else 0
+    if op is Ops.MUL:
+        return 1.0 if dtype.kind == "f" else 1
+    found = dtype.min if op is Ops.MAXIMUM else dtype.max
+    return -math.inf if dtype.kind == "f" and op is Ops.MAXIMUM else found

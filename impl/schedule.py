@@ -1,0 +1,312 @@
+"""The pipeline: from values that are asked for to a plan that can run. Chapter: spec/schedule.md.
+
+    values -> cuts -> stages -> writes -> kernels -> dependencies -> order -> memory -> plan
+
+Reading `make_plan` is reading this diagram; each pass is a function of its own module.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from impl import memory
+from impl.caching import Canonical, PlanCache, canonicalize, stable_name
+from impl.dependencies import Dependency, Placement, Touch, find, place_writes, touches
+from impl.dtypes import DType
+from impl.effects import Buffer, Effects
+from impl.fusion import Cuts, Group, Kernel, Limits, assemble, choose_cuts, group_stages
+from impl.ir import Ops, Shape, UOp
+from impl.ordering import Uses, linearize
+from impl.ranges import StageGraph
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Memory that a plan uses.
+
+    `kind` is 'input' (slot `slot` of the call's buffers), 'output' (a new buffer), or 'temporary'
+    (a place in the arena of `device`).
+    """
+
+    number: int
+    kind: str
+    dtype: DType
+    size: int
+    device: str
+    slot: int = -1
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self.size * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class Result:
+    """Where a root's value is after the run, and its shape."""
+
+    storage: int
+    shape: Shape
+
+
+@dataclass
+class Plan:
+    """Everything that a run needs, with buffers and variables as slots. Immutable once made."""
+
+    kernels: list[Kernel]
+    storages: dict[int, Storage]
+    order: list[int]
+    results: list[Result]
+    dependencies: list[Dependency]
+    accesses: list[tuple[list[Touch], list[Touch]]]
+    memories: dict[str, memory.MemoryPlan]
+    written: dict[int, int]                       # input storage -> how many versions it gains
+    variables: list[tuple[int, ...]]              # per kernel: slots of the call's values
+    labels: list[str]
+    boundaries: list[tuple[int, int, int, str]]   # kernel, kernel, storage, reason
+    fusions: list[tuple[int, str]]
+    notes: list[str]
+    key: tuple[Any, ...]
+    stages: list[int]
+    programs: Any = field(default=None)           # filled by whoever runs the plan
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What the devices and the settings ask of a plan."""
+
+    default_device: str
+    limits: Limits
+    fuse: bool = True
+    reuse: bool = True
+    order_seed: int | None = None
+    device_key: tuple[Any, ...] = ()
+
+
+schedule_cache: PlanCache[Plan] = PlanCache()
+
+
+# --8<-- [start:pipeline]
+def make_plan(effects: Effects, canonical: Canonical, environment: Environment) -> Plan:
+    """Run all passes."""
+    limits, fuse = environment.limits, environment.fuse
+    cuts = choose_cuts(effects.roots, effects.nodes, limits, fuse)
+    graph = StageGraph(cuts.reasons, cuts.alias, environment.default_device).build()
+    results = [graph.stored(root) for root in effects.roots]
+    placement = place_writes(graph, _held(effects, graph))
+    storages = _storages(graph, placement, results, canonical)
+    groups, blocked = group_stages(placement.stages, placement.storage, limits, fuse,
+                                   {n: s.device for n, s in storages.items()},
+                                   {n: s.dtype.itemsize for n, s in storages.items()})
+    private = _private(groups, placement, storages)
+    kernels = [assemble(group, placement.storage, private) for group in groups]
+    accesses = [touches(group, placement, graph.values, private) for group in groups]
+    dependencies = find(accesses)
+    nbytes = {n: s.nbytes for n, s in storages.items()
+              if s.kind == "temporary" and n not in private}
+    touched = [[t.storage for t in (*reads, *writes)] for reads, writes in accesses]
+    order = linearize(len(kernels), dependencies, Uses(nbytes, touched), environment.order_seed)
+    memories = _plan_memory(order, touched, nbytes, storages, environment.reuse)
+    return Plan(kernels, storages, order, [_result(r, placement) for r in results], dependencies,
+                accesses, memories, _written(placement, storages), _variables(kernels, canonical),
+                [_label(group) for group in groups],
+                _boundaries(groups, placement, cuts, dependencies, blocked),
+                [(g.number, reason) for g in groups for reason in g.reasons],
+                placement.copies, canonical.key, [len(g.members) for g in groups])
+# --8<-- [end:pipeline]
+
+
+# --8<-- [start:cached]
+def plan_for(effects: Effects, environment: Environment,
+             use_cache: bool = True) -> tuple[Plan, Canonical, bool]:
+    """The plan for some effects, from the cache if it is there; and whether it was."""
+    canonical = canonicalize(effects, environment.device_key)
+    found = schedule_cache.get(canonical.key) if use_cache else None
+    if found is not None:
+        return found, canonical, True
+    plan = make_plan(effects, canonical, environment)
+    if use_cache:
+        schedule_cache.put(canonical.key, plan)
+    return plan, canonical, False
+# --8<-- [end:cached]
+
+
+def _held(effects: Effects, graph: StageGraph) -> set[int]:
+    """The values that stay observable: of living tensors, and of the roots themselves."""
+    held: set[int] = set()
+    for node in (*effects.held, *effects.roots):
+        place = graph.stored(node)
+        if place is not None:
+            held.add(place[0])
+    return held
+
+
+def _storages(graph: StageGraph, placement: Placement, results: Sequence[Any],
+              canonical: Canonical) -> dict[int, Storage]:
+    """What kind of memory each storage is."""
+    kept = {placement.storage[number] for number, _ in results}
+    slot_of = {buffer: slot for slot, buffer in enumerate(canonical.buffers)}
+    storages: dict[int, Storage] = {}
+    for value in graph.values:
+        number = placement.storage[value.number]
+        if number != value.number:
+            continue  # a later version of another value's memory
+        kind = "input" if value.leaf else "output" if number in kept else "temporary"
+        slot = slot_of[value.node.arg[0]] if value.leaf else -1
+        size = value.node.arg[0].size if value.leaf else math.prod(value.shape)
+        storages[number] = Storage(number, kind, value.node.dtype, size, value.device, slot)
+    return storages
+
+
+def _private(groups: Sequence[Group], placement: Placement,
+             storages: dict[int, Storage]) -> set[int]:
+    """The temporaries that only one kernel touches: they become its local buffers."""
+    users: dict[int, set[int]] = {}
+    for group in groups:
+        for member in group.members:
+            for access in (*member.stage.reads, member.stage.write):
+                users.setdefault(placement.storage[access.storage], set()).add(group.number)
+    return {n for n, kernels in users.items()
+            if len(kernels) == 1 and storages[n].kind == "temporary"}
+
+
+def _plan_memory(order: Sequence[int], touched: Sequence[Sequence[int]], nbytes: dict[int, int],
+                 storages: dict[int, Storage], reuse: bool) -> dict[str, memory.MemoryPlan]:
+    """One arena per device."""
+    devices = dict.fromkeys(storages[n].device for n in nbytes)
+    return {device: memory.plan(memory.lifetimes(order, touched, {
+        n: size for n, size in nbytes.items() if storages[n].device == device}), reuse)
+        for device in devices}
+
+
+def _result(place: tuple[int, Shape] | None, placement: Placement) -> Result:
+    assert place is not None
+    return Result(placement.storage[place[0]], place[1])
+
+
+def _written(placement: Placement, storages: dict[int, Storage]) -> dict[int, int]:
+    gains: dict[int, int] = {}
+    for value, storage in enumerate(placement.storage):
+        if storages[storage].kind == "input" and placement.version[value] > 0:
+            gains[storage] = max(gains.get(storage, 0), placement.version[value])
+    return gains
+
+
+def _variables(kernels: Sequence[Kernel], canonical: Canonical) -> list[tuple[int, ...]]:
+    """Which value of the call each kernel's variables take."""
+    slot_of = {bind.src[0]: slot for slot, bind in enumerate(canonical.variables)}
+    return [tuple(slot_of[v] for v in kernel.variables) for kernel in kernels]
+
+
+def _label(group: Group) -> str:
+    """The user's operations in a kernel, and the line of the last one."""
+    names: dict[str, None] = {}
+    line = ""
+    for member in group.members:
+        origin = _origin(member.stage.node)
+        if origin is not None:
+            names[str(origin[0])] = None
+            line = str(origin[1])
+        else:
+            names[member.stage.node.op.name.lower()] = None
+    shown = ", ".join(list(names)[:6])
+    return f"{shown} ({line})" if line else shown
+
+
+def _origin(node: UOp) -> Any:
+    """Where the user made a node, or one that it was made from a few steps before."""
+    for _ in range(8):
+        if node.origin is not None or not node.src:
+            break
+        node = node.src[1].src[1] if node.op is Ops.AFTER else node.src[0]
+    return node.origin
+
+
+def _boundaries(groups: Sequence[Group], placement: Placement, cuts: Cuts,
+                dependencies: Sequence[Dependency],
+                blocked: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, int, str]]:
+    """Why each value that crosses memory does."""
+    group_of = {m.stage.number: g.number for g in groups for m in g.members}
+    refused = {(kernel, group_of[stage]): why for kernel, stage, why in blocked}
+    writer: dict[tuple[int, int], str] = {}
+    for group in groups:
+        for member in group.members:
+            storage = placement.storage[member.stage.write.storage]
+            writer[group.number, storage] = member.stage.reason
+    rows = []
+    for d in dependencies:
+        if d.kind == "RAW":
+            reason = refused.get((d.before, d.after)) or writer.get((d.before, d.storage), "")
+            rows.append((d.before, d.after, d.storage, reason))
+    return rows
+
+
+# --8<-- [start:document]
+def document(plan: Plan, hit: bool, buffers: Sequence[Buffer] = ()) -> dict[str, Any]:
+    """The schedule as plain data: see r[schedule.document.complete]."""
+    private = {n for n in plan.storages if n not in _visible(plan)}
+    names = {n: i for i, n in enumerate(n for n in plan.storages if n not in private)}
+    outputs = [names[r.storage] for r in plan.results if r.storage in names]
+    return {
+        "format": "tensor-schedule/1", "implementation": "impl",
+        "buffers": [_buffer_row(plan, n, i) for n, i in names.items()],
+        "kernels": [_kernel_row(plan, k, names) for k in range(len(plan.kernels))],
+        "dependencies": [{"before": d.before, "after": d.after, "kind": d.kind,
+                          "buffer": names[d.storage], "version": d.version}
+                         for d in plan.dependencies],
+        "order": list(plan.order),
+        "boundaries": [{"before": b, "after": a, "buffer": names[s], "reason": why}
+                       for b, a, s, why in plan.boundaries],
+        "fusions": [{"kernel": k, "reason": why} for k, why in plan.fusions],
+        "notes": list(plan.notes),
+        "memory": _memory_rows(plan, names),
+        "outputs": outputs,
+        "cache": {"hit": hit, "key": stable_name(plan.key)},
+    }
+# --8<-- [end:document]
+
+
+def _visible(plan: Plan) -> set[int]:
+    """The storages that some kernel touches in global memory, and those of the results."""
+    seen = {t.storage for reads, writes in plan.accesses for t in (*reads, *writes)}
+    return seen | {r.storage for r in plan.results}
+
+
+def _buffer_row(plan: Plan, number: int, name: int) -> dict[str, Any]:
+    storage = plan.storages[number]
+    kind = "state" if number in plan.written else storage.kind
+    return {"id": name, "name": f"b{name}", "kind": kind, "dtype": storage.dtype.name,
+            "shape": [storage.size], "bytes": storage.nbytes, "device": storage.device}
+
+
+def _kernel_row(plan: Plan, number: int, names: dict[int, int]) -> dict[str, Any]:
+    kernel, (reads, writes) = plan.kernels[number], plan.accesses[number]
+    return {"id": number, "name": kernel.ast.arg.name, "kind": "copy" if kernel.copy else "kernel",
+            "device": kernel.device, "reads": [_touch_row(t, names) for t in reads],
+            "writes": [_touch_row(t, names) for t in writes],
+            "bytes": sum(t.stop - t.start for t in (*reads, *writes)),
+            "stages": plan.stages[number], "label": plan.labels[number]}
+
+
+def _touch_row(touch: Touch, names: dict[int, int]) -> dict[str, int]:
+    return {"buffer": names[touch.storage], "version": touch.version, "start": touch.start,
+            "stop": touch.stop}
+
+
+def _memory_rows(plan: Plan, names: dict[int, int]) -> dict[str, Any]:
+    arenas, placements = [], []
+    for number, (device, one) in enumerate(plan.memories.items()):
+        arenas.append({"id": number, "device": device, "bytes": one.planned})
+        placements += [{"buffer": names[s.storage], "arena": number,
+                        "offset": one.offsets[s.storage], "bytes": s.nbytes, "first": s.first,
+                        "last": s.last, "in_place_of": None} for s in one.lifetimes]
+    total = plan.memories.values()
+    return {"alignment": memory.ALIGNMENT, "arenas": arenas, "placements": placements,
+            "planned": sum(m.planned for m in total), "unplanned": sum(m.unplanned for m in total),
+            "lower_bound": sum(m.lower_bound for m in total)}
+
+
+__all__ = ["Environment", "Plan", "Result", "Storage", "document", "make_plan",
+           "plan_for", "schedule_cache"]

@@ -1,0 +1,141 @@
+"""Every switch of the runtime, in one registry. Chapter: spec/settings.md.
+
+A setting is read from the environment once, typed, documented, and scoped by `Context`. Each one
+says what it can change: `plan` (the schedule or the code of kernels) or nothing but output and
+caching. The plan cache takes all `plan` settings into its key, so that none can be forgotten.
+"""
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from impl.errors import SettingError
+
+Value = int | str
+
+
+# --8<-- [start:registry]
+@dataclass(frozen=True)
+class Setting:
+    """One switch: its default, what it may be, what it does, and whether it changes plans."""
+
+    name: str
+    default: Value
+    meaning: str
+    plan: bool = False
+    choices: tuple[Value, ...] = ()
+    minimum: int = 0
+    maximum: int = 1 << 30
+
+
+REGISTRY: dict[str, Setting] = {s.name: s for s in (
+    Setting("DEBUG", 0, "how much is printed: 1 schedules, 2 kernels, 3 fusion and memory, 4 source",
+            maximum=7),
+    Setting("DEVICE", "", "the default device: CPU or REFERENCE; empty picks CPU if it can compile",
+            plan=True),
+    Setting("NOOPT", 0, "1: kernels are rendered as written, without optimisation steps", plan=True,
+            maximum=1),
+    Setting("FUSE", 1, "0: every operation gets a kernel of its own", plan=True, maximum=1),
+    Setting("SPEC", 0, "1: verify every stage; 2: check each schedule document too", maximum=2),
+    Setting("SCACHE", 1, "0: schedule anew at every realize", maximum=1),
+    Setting("NO_MEMORY_PLANNER", 0, "1: every temporary gets memory of its own", plan=True,
+            maximum=1),
+    Setting("POISON", 0, "1: fill memory with a pattern before it is reused", plan=True, maximum=1),
+    Setting("ORDER_SEED", -1, "run kernels in a random legal order drawn from this seed", plan=True,
+            minimum=-1),
+    Setting("JIT", 1, "0: TinyJit runs the function every time", maximum=1),
+    Setting("BEAM", 0, "width of the search over kernel optimisations", plan=True, maximum=64),
+    Setting("IGNORE_BEAM_CACHE", 0, "1: search again although a result is cached", maximum=1),
+    Setting("CACHELEVEL", 1, "0: nothing is read from or written to disk", maximum=2),
+    Setting("CACHE_FOLDER", "", "where compiled kernels are kept; empty: the user's cache folder"),
+    Setting("CC", "", "the C compiler; empty: cc, gcc or clang from PATH", plan=True),
+    Setting("THREADS", 0, "threads of the CPU device; 0: as many as there are cores", plan=True),
+    Setting("VIZ", 0, "1: write an HTML report of every schedule", maximum=1),
+    Setting("CAPTURE_PROCESS_REPLAY", 0, "1: record schedules to compare them later", maximum=1),
+    Setting("TRACK_MATCH_STATS", 0, "1: count the matches of every rewrite rule", maximum=3),
+    Setting("CUDA_PTX", 0, "1: generate PTX instead of CUDA C", plan=True, maximum=1),
+    Setting("NOLOCALS", 0, "1: no local memory in GPU kernels", plan=True, maximum=1),
+)}
+# --8<-- [end:registry]
+
+
+def _checked(name: str, value: Any) -> Value:
+    """The value in the setting's type.
+
+    Raises:
+        SettingError: unknown name (r[settings.unknown.error]) or a value it cannot have
+            (r[settings.value.error]).
+    """
+    setting = REGISTRY.get(name)
+    if setting is None:  # r[impl settings.unknown.error]
+        raise SettingError(name, "is not a setting", "use one of " + ", ".join(sorted(REGISTRY)))
+    if isinstance(setting.default, str):
+        return str(value)
+    try:
+        number = int(value)
+    except (TypeError, ValueError):  # r[impl settings.value.error]
+        raise SettingError(name, f"{value!r} is not a whole number",
+                           f"{setting.meaning}; default {setting.default}") from None
+    if not setting.minimum <= number <= setting.maximum:
+        raise SettingError(name, f"{number} is not from {setting.minimum} to {setting.maximum}",
+                           setting.meaning)
+    return number
+
+
+class _Values(threading.local):
+    """The values in force in this thread: environment first, then `Context` over it."""
+
+    def __init__(self) -> None:
+        self.scoped: dict[str, Value] = {}
+        self.plan: tuple[Value, ...] | None = None
+
+
+_values = _Values()
+_environment: dict[str, Value] = {}
+
+
+def get(name: str) -> Any:
+    """The value in force: of the innermost `Context`, else of the environment, else the default."""
+    scoped = _values.scoped
+    if name in scoped:
+        return scoped[name]
+    if name not in _environment:
+        _environment[name] = _checked(name, os.environ.get(name) or REGISTRY[name].default)
+    return _environment[name]
+
+
+def plan_key() -> tuple[Value, ...]:
+    """The values of all settings that can change a plan, in a fixed order (r[settings.plan.key])."""
+    if _values.plan is None:
+        # r[impl settings.plan.key]
+        _values.plan = tuple(get(s.name) for s in REGISTRY.values() if s.plan)
+    return _values.plan
+
+
+# --8<-- [start:context]
+class Context:
+    """Settings for a block of code: `with Context(DEBUG=2): ...`. Nests, and restores on leaving."""
+
+    def __init__(self, **values: Any) -> None:
+        self.values = {name: _checked(name, value) for name, value in values.items()}
+        self.outer: list[dict[str, Value]] = []
+
+    def __enter__(self) -> Context:
+        self.outer.append(_values.scoped)
+        _values.scoped = {**_values.scoped, **self.values}
+        _values.plan = None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _values.scoped = self.outer.pop()  # r[impl settings.context.restore]
+        _values.plan = None
+# --8<-- [end:context]
+
+
+def describe() -> Iterator[tuple[str, Value, Value, str]]:
+    """Name, value in force, default and meaning of every setting, in alphabetical order."""
+    for name, setting in sorted(REGISTRY.items()):
+        yield name, get(name), setting.default, setting.meaning

@@ -1,0 +1,623 @@
+"""What a tensor is: a Python variable that holds a node. Chapter: spec/tensor.md.
+
+A node denotes a value for ever. A `Tensor` is a variable: operations make new tensors, `assign`
+gives this one another node. Nothing is computed before somebody asks for values.
+"""
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import weakref
+from collections.abc import Iterator
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+
+from impl.dtypes import DType, Scalar, as_dtype, dtypes, least_upper_dtype, to_bfloat16
+from impl.effects import new_buffer_node, register, write
+from impl.errors import AxisError, DeviceError, DTypeError, ShapeError, VariableError
+from impl.gradient import nodes
+from impl.ir import Ops, Shape, UOp
+
+Path = tuple[tuple[Ops, tuple], ...]
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LAYERS = _PACKAGE + "nn" + os.sep
+
+
+# --8<-- [start:runtime]
+class Runtime(Protocol):
+    """What a tensor needs from the floors above it; `impl/__init__.py` sets it."""
+
+    @property
+    def default_device(self) -> str:
+        """The device of tensors for which none was named."""
+
+    def realize(self, tensors: list[Any]) -> None:
+        """Compute the tensors' values into memory."""
+
+    def read(self, tensor: Any) -> np.ndarray:
+        """The elements of a realized tensor; bfloat16 as its bits."""
+
+    def schedule(self, tensors: list[Any]) -> list[Any]:
+        """The kernels that would run, in order."""
+
+    def document(self, tensors: list[Any]) -> dict[str, Any]:
+        """The schedule as a document."""
+
+    def explain(self, tensors: list[Any]) -> str:
+        """Why the schedule is as it is, for a person."""
+# --8<-- [end:runtime]
+
+
+# --8<-- [start:origin]
+@functools.cache
+def _inside(filename: str) -> bool:
+    """Whether a file belongs to this package; layers count as the user's code."""
+    return filename.startswith(_PACKAGE) and not filename.startswith(_LAYERS)
+
+
+def note_origin(node: UOp) -> None:
+    """Remember the user's call and line that made a node."""
+    frame: Any = sys._getframe(1)
+    name = ""
+    while frame is not None:
+        code = frame.f_code
+        if not _inside(code.co_filename):
+            node.origin = (name.strip("_"), f"{code.co_filename}:{frame.f_lineno}")
+            return
+        name = code.co_name
+        frame = frame.f_back
+# --8<-- [end:origin]
+
+
+@functools.cache
+def promoted(a: DType, b: DType) -> DType:
+    """`least_upper_dtype` of two, remembered."""
+    return least_upper_dtype(a, b)
+
+
+@functools.cache
+def broadcast_shape(a: Shape, b: Shape, operation: str) -> Shape:
+    """The shape to which both spread: axes align at the right, and size 1 repeats.
+
+    Raises:
+        ShapeError: two sizes differ and neither is 1 (r[tensor.broadcast.mismatch]).
+    """
+    rank = max(len(a), len(b))
+    left = (1,) * (rank - len(a)) + a
+    right = (1,) * (rank - len(b)) + b
+    for first, second in zip(left, right, strict=True):
+        if first != second and 1 not in (first, second):  # r[impl tensor.broadcast.mismatch]
+            raise ShapeError(operation, f"shapes {a} and {b} do not broadcast: {first} against "
+                             f"{second}", "make the sizes equal, or one of them 1 (.unsqueeze)")
+    # r[impl tensor.broadcast.rule]
+    return tuple(y if x == 1 else x for x, y in zip(left, right, strict=True))
+
+
+def weak_dtype(dtype: DType, value: Scalar) -> DType:
+    """The dtype in which a Python number meets a tensor of `dtype` (r[dtypes.scalar.weak])."""
+    # r[impl dtypes.scalar.weak]
+    if dtype.kind == "f" or isinstance(value, bool):
+        return dtype
+    if isinstance(value, float):
+        return dtypes.default_float
+    return dtypes.default_int if dtype.kind == "b" else dtype
+
+
+class TensorBase:
+    """The variable itself: creation from data, the values, devices, assignment."""
+
+    __slots__ = ("uop", "device", "grad", "_ancestors", "_parameter", "__weakref__")
+    # Let `array + tensor` come to our reflected operators.
+    __array_ufunc__ = None
+
+    runtime: ClassVar[Runtime]
+    uop: UOp
+    device: str
+    grad: Self | None
+    #: Living tensors of which this one is a view, each with the way from there to here.
+    _ancestors: tuple[tuple[weakref.ref[Any], Path], ...]
+    _parameter: bool
+
+    def __init__(self, data: Any, device: str | None = None, dtype: Any = None,
+                 requires_grad: bool = False) -> None:
+        """A tensor from a number, nested lists, a NumPy array, another tensor or a node.
+
+        Raises:
+            DTypeError: the data are of no supported dtype, or do not fit the one that is chosen.
+        """
+        wanted = None if dtype is None else as_dtype(dtype)
+        if isinstance(data, TensorBase):
+            self.uop, self.device = data.uop, data.device
+        elif isinstance(data, UOp):
+            self.uop = data
+            self.device = nodes.device_of(data) or self._device(device)
+        else:
+            self.device = self._device(device)
+            self.uop = self._from_host(data, wanted)
+        if wanted is not None:
+            self.uop = nodes.cast(self.uop, wanted)
+        self._ancestors, self._parameter, self.grad = (), False, None
+        if device is not None and self._device(device) != self.device:
+            self.device = self._device(device)
+            self.uop = UOp(Ops.COPY, self.uop.dtype, (self.uop,), self.device)
+        register(self)
+        if requires_grad:
+            self.requires_grad = True
+
+    @classmethod
+    def _device(cls, device: str | None) -> str:
+        return cls.runtime.default_device if device is None else device.upper()
+
+    def _from_host(self, data: Any, dtype: DType | None) -> UOp:
+        if isinstance(data, (bool, int, float)):
+            chosen = dtype or _dtype_of_number(data)
+            return UOp.const(chosen, data)
+        array = _as_array(data, dtype)
+        if dtype is not None:
+            stored = array.astype(np.float32) if dtype is dtypes.bfloat16 else array
+            with np.errstate(invalid="ignore", over="ignore"):
+                array = to_bfloat16(stored) if dtype is dtypes.bfloat16 \
+                    else stored.astype(dtype.numpy)
+        chosen = dtype or as_dtype(array.dtype)
+        # The caller may write to the array later; this tensor keeps its value.
+        host = np.array(array, order="C", copy=True)  # r[impl tensor.create.copy]
+        return new_buffer_node(self.device, chosen, host.shape, host)
+
+    def _wrap(self, node: UOp) -> Self:
+        """The tensor that an operation on this one returns."""
+        result: Self = object.__new__(self.__class__)
+        result.uop, result.device = node, self.device
+        result._ancestors, result._parameter, result.grad = (), False, None
+        if node.origin is None:
+            note_origin(node)
+        register(result)
+        return result
+
+    @classmethod
+    def _made(cls, node: UOp, device: str | None = None, requires_grad: bool = False) -> Self:
+        """The tensor that a creation function returns."""
+        result: Self = object.__new__(cls)
+        result.uop, result.device = node, cls._device(device)
+        result._ancestors, result._parameter, result.grad = (), False, None
+        if node.origin is None:
+            note_origin(node)
+        register(result)
+        if requires_grad:
+            result.requires_grad = True
+        return result
+
+    # Form
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes of the axes."""
+        return self.uop.shape  # type: ignore[return-value]
+
+    @property
+    def dtype(self) -> DType:
+        """The type of the elements."""
+        return self.uop.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    def dim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    def size(self, axis: int | None = None) -> Any:
+        """The shape, or the size of one axis."""
+        return self.shape if axis is None else self.shape[self._axis(axis, "size")]
+
+    def numel(self) -> int:
+        """The number of elements."""
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.numel() * self.dtype.itemsize
+
+    def is_floating_point(self) -> bool:
+        """Whether the dtype is a floating type."""
+        return self.dtype.kind == "f"
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise AxisError("len", "the tensor has no axes", "use .item() for its one value")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        known = self.uop.op in (Ops.BUFFER, Ops.CONST) or self.uop.realized is not None
+        state = "" if known else ", lazy"
+        return f"<Tensor {self.dtype.name} {self.shape} on {self.device}{state}>"
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def _axis(self, axis: int, operation: str, extra: int = 0) -> int:
+        """The axis counted from the front; `extra` more are allowed."""
+        rank = len(self.shape) + extra
+        if not isinstance(axis, int) or isinstance(axis, bool):
+            raise AxisError(operation, f"{axis!r} is not an axis", "give an int")
+        if not -rank <= axis < rank:  # r[impl tensor.axis.range]
+            raise AxisError(operation, f"axis {axis} is out of range for shape {self.shape}",
+                            f"use -{rank} to {rank - 1}" if rank else "the tensor has no axes")
+        return axis + rank if axis < 0 else axis
+
+    def _axes(self, axis: Any, operation: str) -> tuple[int, ...]:
+        """Axes in increasing order; None means all."""
+        if axis is None:
+            return tuple(range(len(self.shape)))
+        given = axis if isinstance(axis, (tuple, list)) else (axis,)
+        axes = tuple(sorted(self._axis(one, operation) for one in given))
+        if len(set(axes)) != len(axes):
+            raise AxisError(operation, f"axes {tuple(given)} name one axis twice",
+                            "name each axis once")
+        return axes
+
+    # Operands
+
+    def _operand(self, other: Any) -> UOp | None:
+        """The node of the other operand; None if it is nothing that a tensor works with."""
+        if isinstance(other, TensorBase):
+            if other.device != self.device:
+                raise DeviceError("operation", f"one tensor is on {self.device}, the other on "
+                                  f"{other.device}", f"move one with .to({self.device!r})")
+            return other.uop
+        if isinstance(other, np.generic):
+            other = other.item()
+        if isinstance(other, (bool, int, float)):
+            return UOp.const(weak_dtype(self.uop.dtype, other), other)
+        if isinstance(other, np.ndarray):
+            return self.__class__(other, self.device).uop
+        if isinstance(other, UOp):
+            return self._bound(other)
+        return None
+
+    def _bound(self, variable: UOp) -> UOp:
+        """A bound variable as a number in this tensor's dtype."""
+        if variable.shape != ():
+            raise VariableError("operand", f"{variable} has no value", "bind it: v.bind(3)")
+        dtype = self.uop.dtype
+        return nodes.cast(variable, dtype if dtype.kind != "b" else dtypes.default_int)
+
+    def _pair(self, other: UOp, operation: str) -> tuple[UOp, UOp]:
+        """Both operands in one dtype and one shape (or `()`)."""
+        a, b = self.uop, other
+        if a.dtype is not b.dtype:
+            common = promoted(a.dtype, b.dtype)
+            a, b = nodes.cast(a, common), nodes.cast(b, common)
+        return broadcast_pair(a, b, operation)
+
+    # Values
+
+    def realize(self, *others: Self) -> Self:
+        """Compute the values of this tensor (and others, in one schedule) into memory."""
+        self.runtime.realize([self, *others])
+        return self
+
+    def schedule(self, *others: Self) -> list[Any]:
+        """The kernels that compute this tensor and the others, in the order they would run."""
+        return self.runtime.schedule([self, *others])
+
+    def schedule_document(self, *others: Self) -> dict[str, Any]:
+        """The schedule of this tensor and the others as a document."""
+        return self.runtime.document([self, *others])
+
+    def explain(self, *others: Self) -> str:
+        """What is fused, what crosses memory and why, for a person to read."""
+        return self.runtime.explain([self, *others])
+
+    def numpy(self) -> np.ndarray:
+        """The elements as a NumPy array; bfloat16 becomes float32."""
+        if self.dtype is dtypes.bfloat16:
+            return self._wrap(nodes.cast(self.uop, dtypes.float32)).numpy()
+        self.runtime.realize([self])
+        return self.runtime.read(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype)
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers."""
+        return self.numpy().tolist()
+
+    def data(self) -> memoryview:
+        """The elements as a memoryview of the tensor's shape."""
+        return memoryview(np.ascontiguousarray(self.numpy()))
+
+    def item(self) -> Any:
+        """The only element as a Python number.
+
+        Raises:
+            ShapeError: there is not exactly one element (r[tensor.item.single]).
+        """
+        if self.numel() != 1:  # r[impl tensor.item.single]
+            raise ShapeError("item", f"a tensor of shape {self.shape} has {self.numel()} elements",
+                             "reduce it first, or use .tolist()")
+        return self.numpy().reshape(-1)[0].item()
+
+    def __bool__(self) -> bool:
+        if self.numel() != 1:
+            raise ShapeError("bool", f"the truth of a tensor of shape {self.shape} is ambiguous",
+                             "use .any() or .all(), or compare with `is` when you mean identity")
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.kind == "f":
+            raise DTypeError("index", f"a {self.dtype.name} is not an index", "use .int()")
+        return int(self.item())
+
+    def __iter__(self) -> Iterator[Self]:
+        for row in range(len(self)):
+            yield self[row]  # type: ignore[index]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        result = self._wrap(self.uop)
+        result._parameter = False
+        if self._parameter:
+            result._own_memory()
+            result.requires_grad = True
+        memo[id(self)] = result
+        return result
+
+    # Dtypes and devices
+
+    def cast(self, dtype: Any) -> Self:
+        """The elements converted to another dtype (chapter dtypes)."""
+        wanted = as_dtype(dtype)
+        return self if wanted is self.uop.dtype else self._wrap(nodes.cast(self.uop, wanted))
+
+    def bitcast(self, dtype: Any) -> Self:
+        """The same bits read as another dtype of the same size.
+
+        Raises:
+            DTypeError: the sizes of the elements differ.
+        """
+        wanted = as_dtype(dtype)
+        if wanted.itemsize != self.dtype.itemsize:  # r[impl dtypes.bitcast.size]
+            raise DTypeError("bitcast", f"{self.dtype.name} has {self.dtype.itemsize} bytes, "
+                             f"{wanted.name} has {wanted.itemsize}", "use .cast to convert values")
+        return self._wrap(UOp(Ops.BITCAST, wanted, (self.uop,)))
+
+    def to(self, target: Any) -> Self:
+        """The tensor on another device, or in another dtype."""
+        if isinstance(target, str) and not isinstance(getattr(dtypes, target, None), DType):
+            device = target.upper()
+            if device == self.device:
+                return self
+            result = self._wrap(UOp(Ops.COPY, self.uop.dtype, (self.uop,), device))
+            result.device = device
+            return result
+        return self if target is None else self.cast(target)
+
+    def cpu(self) -> Self:
+        """The tensor on the CPU device."""
+        return self.to("CPU")
+
+    # Boundaries
+
+    def contiguous(self) -> Self:
+        """The same values in memory of their own: a boundary that no fusion crosses."""
+        if self.uop.op in (Ops.BUFFER, Ops.CONTIGUOUS):
+            return self._wrap(self.uop)
+        return self._wrap(UOp(Ops.CONTIGUOUS, self.uop.dtype, (self.uop,)))
+
+    def clone(self) -> Self:
+        """A copy: a tensor of its own with the same value."""
+        return self._wrap(UOp(Ops.CONTIGUOUS, self.uop.dtype, (self.uop,)))
+
+    def detach(self) -> Self:
+        """The same value, through which no gradient flows."""
+        return self._wrap(nodes.detach(self.uop))
+
+    # Assignment
+
+    # --8<-- [start:assign]
+    def assign(self, value: Any) -> Self:
+        """Give this tensor a new value of the same shape and dtype.
+
+        Tensors computed from the old value keep it. If this tensor is a view (`t[1:3]`), the
+        tensor it was taken from gets a new value too, with that region replaced.
+
+        Raises:
+            ShapeError: the shapes differ (r[tensor.assign.shape]), or the view repeats elements.
+            DTypeError: the dtypes differ (r[tensor.assign.dtype]).
+        """
+        node = self._operand(value)
+        if node is None:
+            node = self.__class__(value, self.device, self.dtype).uop
+        if node.dtype is not self.dtype:  # r[impl tensor.assign.dtype]
+            raise DTypeError("assign", f"a {node.dtype.name} value does not fit a tensor of "
+                             f"{self.dtype.name}", f"convert it: .cast({self.dtype!r})")
+        if node.shape == () and self.shape != ():
+            node = nodes.full(node, self.shape)
+        if node.shape != self.shape:  # r[impl tensor.assign.shape]
+            raise ShapeError("assign", f"a value of shape {node.shape} does not fit a tensor of "
+                             f"shape {self.shape}", "expand or reshape the value first")
+        self._store(node)
+        return self
+
+    def _store(self, value: UOp) -> None:
+        """The new value, for this tensor and for every living tensor it is a view of."""
+        living = [(tensor, path) for tensor, path in
+                  ((reference(), path) for reference, path in self._ancestors)
+                  if tensor is not None]
+        if not living:
+            self._replace(value)
+            return
+        root, path = living[-1]  # r[impl tensor.assign.view]
+        before = root.uop
+        root.uop = write(before, follow(before, path), value)
+        self.uop = follow(root.uop, path)
+        for between, rest in living[:-1]:
+            way = next(way for reference, way in between._ancestors if reference() is root)
+            if between.uop is follow(before, way):
+                between.uop = follow(root.uop, way)
+            else:  # the root was given another value since this view was taken
+                between.uop = write(between.uop, follow(between.uop, rest), value)
+
+    def _replace(self, value: UOp) -> None:
+        """The new value, of a tensor that is no view: in place where there is memory."""
+        # r[impl tensor.assign.value]
+        self.uop = write(self.uop, self.uop, value) if has_memory(self.uop) else value
+    # --8<-- [end:assign]
+
+    def replace(self, other: Self) -> Self:
+        """Let this variable denote what `other` denotes, without writing to memory."""
+        if other.shape != self.shape or other.dtype is not self.dtype:
+            raise ShapeError("replace", f"{other!r} does not fit {self!r}",
+                             "give a tensor of the same shape and dtype")
+        self.uop, self.device = other.uop, other.device
+        return self
+
+    # --8<-- [start:own]
+    @property
+    def requires_grad(self) -> Any:
+        """Whether `backward` computes a gradient for this tensor.
+
+        Setting it to True makes the tensor a variable of its own: its memory is shared with no
+        other tensor, even where another one has the same value (r[tensor.parameter.own]).
+        """
+        return self._parameter
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: Any) -> None:
+        if not wanted:
+            self._parameter = False
+            return
+        if self.dtype.kind != "f":
+            raise DTypeError("requires_grad", f"a tensor of {self.dtype.name} has no gradient",
+                             "use a floating dtype: .float()")
+        if not self._parameter:
+            if self.uop.op is not Ops.BUFFER or _held_twice(self):
+                self._own_memory()
+            self._parameter = True
+            _parameters[id(self)] = weakref.ref(self, functools.partial(_forget, id(self)))
+
+    def requires_grad_(self, wanted: Any = True) -> Self:
+        """Set `requires_grad`, and return the tensor."""
+        self.requires_grad = wanted
+        return self
+
+    def _own_memory(self) -> Self:
+        """Let the value be stored in memory of this tensor's own."""
+        leaf = new_buffer_node(self.device, self.dtype, self.shape)
+        self.uop = write(leaf, leaf, self.uop)  # r[impl tensor.parameter.own]
+        self._ancestors = ()
+        return self
+    # --8<-- [end:own]
+
+
+_parameters: dict[int, weakref.ref[Any]] = {}
+
+
+def _forget(key: int, reference: weakref.ref[Any]) -> None:
+    if _parameters.get(key) is reference:
+        del _parameters[key]
+
+
+def parameters() -> list[Any]:
+    """All living tensors that want a gradient, oldest first."""
+    living = [reference() for reference in list(_parameters.values())]
+    return [tensor for tensor in living if tensor is not None and tensor._parameter]
+
+
+def _held_twice(tensor: TensorBase) -> bool:
+    return any(other is not tensor and other.uop is tensor.uop for other in parameters())
+
+
+def has_memory(node: UOp) -> bool:
+    """Whether a node is a version of some buffer, so that assigning writes to that buffer."""
+    while node.op is Ops.AFTER:
+        node = node.src[0]
+    return node.op in (Ops.BUFFER, Ops.CONTIGUOUS, Ops.COPY) or node.realized is not None
+
+
+def follow(node: UOp, path: Path) -> UOp:
+    """The view of a node that a chain of movement operations shows."""
+    for op, arg in path:
+        node = nodes.move(node, op, arg)
+    return node
+
+
+def broadcast_pair(a: UOp, b: UOp, operation: str) -> tuple[UOp, UOp]:
+    """Both nodes in one shape; a node of shape `()` stays as it is."""
+    if a.shape != b.shape and a.shape and b.shape:
+        shape = broadcast_shape(a.shape, b.shape, operation)
+        return nodes.broadcast(a, shape), nodes.broadcast(b, shape)
+    return a, b
+
+
+def _dtype_of_number(value: Scalar) -> DType:
+    if isinstance(value, bool):
+        return dtypes.bool
+    if isinstance(value, float):
+        return dtypes.default_float
+    return _smallest_int(value, value)
+
+
+def _smallest_int(least: Scalar, greatest: Scalar) -> DType:
+    """The default integer type if it holds both numbers, else int64.
+
+    Raises:
+        DTypeError: int64 is too small.
+    """
+    for dtype in (dtypes.default_int, dtypes.int64):
+        if dtype.min <= least and greatest <= dtype.max:
+            return dtype
+    raise DTypeError("Tensor", f"{greatest if greatest > 0 else least} does not fit int64",
+                     "give dtype=dtypes.uint64, or a float")
+
+
+def _as_array(data: Any, dtype: DType | None) -> np.ndarray:
+    """The data as an array of a supported dtype."""
+    if isinstance(data, (list, tuple)):
+        array = _array_of_lists(data)
+        if dtype is None and array.dtype.kind == "f":
+            array = array.astype(dtypes.default_float.numpy)
+        elif dtype is None and array.dtype.kind in "iu" and array.size:
+            array = array.astype(_smallest_int(array.min().item(), array.max().item()).numpy)
+    else:
+        array = np.asarray(data)
+    if array.dtype.kind not in "biuf":
+        raise DTypeError("Tensor", f"data of type {type(data).__name__} and dtype {array.dtype} "
+                         "are no numbers", "give numbers, nested lists or a NumPy array")
+    if dtype is None:
+        as_dtype(array.dtype)
+    return array
+
+
+def _array_of_lists(data: Any) -> np.ndarray:
+    if _holds_tensors(data):
+        raise DTypeError("Tensor", "the list holds tensors", "join them: Tensor.stack(*tensors)")
+    try:
+        return np.array(data)
+    except ValueError as error:
+        raise ShapeError("Tensor", f"the nested lists are ragged ({error})",
+                         "make all lists of one level equally long") from None
+
+
+def _holds_tensors(data: Any) -> bool:
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    return isinstance(data, TensorBase)

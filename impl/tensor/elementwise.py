@@ -1,0 +1,712 @@
+"""Element by element: operators, functions, comparisons. Chapter: spec/tensor.md."""
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+from impl.dtypes import DType, dtypes, sum_accumulator
+from impl.errors import DTypeError
+from impl.gradient import nodes
+from impl.gradient.nodes import binary, cast, scale, unary, where
+from impl.ir import Ops, UOp
+from impl.tensor.base import TensorBase, broadcast_pair, broadcast_shape, promoted, weak_dtype
+
+
+def number(like: UOp, value: float) -> UOp:
+    """A Python number in a node's dtype."""
+    return UOp.const(like.dtype, value)
+
+
+def compare(op: Ops, a: UOp, b: UOp) -> UOp:
+    """A comparison."""
+    return binary(op, a, b)
+
+
+def absolute(x: UOp) -> UOp:
+    """|x|; of -0.0 it is 0.0, and the gradient at 0 is 0."""
+    if x.dtype.kind in "bu":
+        return x
+    zero = number(x, 0)
+    if x.dtype.kind == "i":
+        return where(compare(Ops.CMPLT, x, zero), nodes.neg(x), x)
+    positive = where(compare(Ops.CMPEQ, x, zero), zero, x)
+    return where(compare(Ops.CMPLT, x, zero), nodes.neg(x), positive)
+
+
+# --8<-- [start:sigmoid]
+def sigmoid(x: UOp) -> UOp:
+    """1 / (1 + exp(-x)) for a float node.
+
+    Below `least` the exponential would overflow, and the gradient would be 0 times infinity.
+    """
+    least = -700.0 if x.dtype is dtypes.float64 else -87.0
+    bounded = binary(Ops.MAXIMUM, x, number(x, least))
+    return unary(Ops.RECIPROCAL, nodes.add(unary(Ops.EXP, nodes.neg(bounded)), number(x, 1)))
+
+
+def softplus(x: UOp) -> UOp:
+    """log(1 + exp(x)), which overflows nowhere and whose gradient is right at 0."""
+    top = nodes.detach(binary(Ops.MAXIMUM, x, number(x, 0)))
+    grown = nodes.add(unary(Ops.EXP, nodes.sub(x, top)), unary(Ops.EXP, nodes.neg(top)))
+    return nodes.add(unary(Ops.LOG, grown), top)
+# --8<-- [end:sigmoid]
+
+
+def round_even(x: UOp) -> UOp:
+    """The nearest whole number; halves go to the even one."""
+    whole = unary(Ops.TRUNC, x)
+    rest = absolute(nodes.sub(x, whole))
+    half = number(x, 0.5)
+    halved = scale(whole, 0.5)
+    odd = compare(Ops.CMPNE, halved, unary(Ops.TRUNC, halved))
+    tie = binary(Ops.AND, compare(Ops.CMPEQ, rest, half), odd)
+    away = binary(Ops.OR, compare(Ops.CMPLT, half, rest), tie)
+    sign = where(compare(Ops.CMPLT, x, number(x, 0)), number(x, -1), number(x, 1))
+    return where(away, nodes.add(whole, sign), whole)
+
+
+class Elementwise(TensorBase):
+    """Operators and functions that work on each element alone."""
+
+    __slots__ = ()
+
+    # How two operands meet
+
+    def _binary(self, other: Any, op: Ops, name: str, reflected: bool = False) -> Self:
+        """self op other, or other op self, in the promoted dtype."""
+        b = self._operand(other)
+        if b is None:
+            return NotImplemented
+        x, y = self._pair(b, name)
+        return self._wrap(binary(op, y, x) if reflected else binary(op, x, y))
+
+    def _compare(self, other: Any, op: Ops, name: str, swapped: bool = False) -> Self:
+        """A comparison; an integer that the dtype cannot hold is above or below every element."""
+        b = self._operand(other)
+        if b is None:
+            return NotImplemented
+        a = self.uop
+        if type(other) is int and a.dtype.kind in "iu" and b.arg != other:
+            # r[impl dtypes.scalar.compare]
+            above = op is Ops.CMPNE or (op is not Ops.CMPEQ and (other > 0) is not swapped)
+            return self._wrap(nodes.full(UOp.const(dtypes.bool, above), self.shape))
+        x, y = self._pair(b, name)
+        return self._wrap(compare(op, y, x) if swapped else compare(op, x, y))
+
+    def _float(self, name: str) -> UOp:
+        """The node as a float; integers and bools become the default float."""
+        x = self.uop
+        return x if x.dtype.kind == "f" else cast(x, dtypes.default_float)
+
+    def _unary(self, op: Ops, name: str) -> Self:
+        return self._wrap(unary(op, self._float(name)))
+
+    # Arithmetic
+
+    def __add__(self, other: Any) -> Self:
+        return self._binary(other, Ops.OR if self._both_bool(other) else Ops.ADD, "add")
+
+    def __radd__(self, other: Any) -> Self:
+        return self._binary(other, Ops.OR if self._both_bool(other) else Ops.ADD, "add", True)
+
+    def __sub__(self, other: Any) -> Self:
+        return self._binary(other, self._no_bool(other, Ops.SUB), "sub")
+
+    def __rsub__(self, other: Any) -> Self:
+        return self._binary(other, self._no_bool(other, Ops.SUB), "sub", True)
+
+    def __mul__(self, other: Any) -> Self:
+        return self._binary(other, Ops.AND if self._both_bool(other) else Ops.MUL, "mul")
+
+    def __rmul__(self, other: Any) -> Self:
+        return self._binary(other, Ops.AND if self._both_bool(other) else Ops.MUL, "mul", True)
+
+    def __truediv__(self, other: Any) -> Self:
+        return self._divide(other, "div", False)
+
+    def __rtruediv__(self, other: Any) -> Self:
+        return self._divide(other, "div", True)
+
+    def __floordiv__(self, other: Any) -> Self:
+        return self._whole(other, Ops.FLOORDIV, "floordiv", False)
+
+    def __rfloordiv__(self, other: Any) -> Self:
+        return self._whole(other, Ops.FLOORDIV, "floordiv", True)
+
+    def __mod__(self, other: Any) -> Self:
+        return self._whole(other, Ops.FLOORMOD, "mod", False)
+
+    def __rmod__(self, other: Any) -> Self:
+        return self._whole(other, Ops.FLOORMOD, "mod", True)
+
+    def __pow__(self, other: Any) -> Self:
+        return self.pow(other)
+
+    def __rpow__(self, other: Any) -> Self:
+        return self.pow(other, True)
+
+    def __neg__(self) -> Self:
+        if self.dtype.kind == "b":
+            raise DTypeError("neg", "a bool has no negative", "use ~ for the other truth value")
+        return self._wrap(nodes.neg(self.uop))
+
+    def __pos__(self) -> Self:
+        return self
+
+    def __abs__(self) -> Self:
+        return self.abs()
+
+    def _both_bool(self, other: Any) -> bool:
+        """Whether both operands are truth values: + is then "or", and * is "and"."""
+        if self.uop.dtype.kind != "b":
+            return False
+        return isinstance(other, bool) or getattr(other, "dtype", None) in (dtypes.bool, bool)
+
+    def _no_bool(self, other: Any, op: Ops) -> Ops:
+        if self.uop.dtype.kind == "b" and self._both_bool(other):
+            raise DTypeError("sub", "bools cannot be subtracted",
+                             "use ^ for 'one but not both', or convert with .int()")
+        return op
+
+    def _divide(self, other: Any, name: str, reflected: bool) -> Self:
+        b = self._operand(other)
+        if b is None:
+            return NotImplemented
+        x, y = self._pair(b, name)
+        if x.dtype.kind != "f":  # r[impl tensor.division.true]
+            x, y = cast(x, dtypes.default_float), cast(y, dtypes.default_float)
+        return self._wrap(nodes.div(y, x) if reflected else nodes.div(x, y))
+
+    def _whole(self, other: Any, op: Ops, name: str, reflected: bool) -> Self:
+        """Division rounded down, or its remainder; of floats too."""
+        b = self._operand(other)
+        if b is None:
+            return NotImplemented
+        x, y = self._pair(b, name)
+        if reflected:
+            x, y = y, x
+        if x.dtype.kind == "b":
+            x, y = cast(x, dtypes.int8), cast(y, dtypes.int8)
+        if x.dtype.kind != "f":  # r[impl tensor.division.floor]
+            return self._wrap(binary(op, x, y))
+        quotient = unary(Ops.FLOOR, nodes.div(x, y))
+        return self._wrap(quotient if op is Ops.FLOORDIV else
+                          nodes.sub(x, nodes.mul(quotient, y)))
+
+    def __iadd__(self, other: Any) -> Self:
+        return self._inplace(self + other)
+
+    def __isub__(self, other: Any) -> Self:
+        return self._inplace(self - other)
+
+    def __imul__(self, other: Any) -> Self:
+        return self._inplace(self * other)
+
+    def __itruediv__(self, other: Any) -> Self:
+        return self._inplace(self / other)
+
+    def __ifloordiv__(self, other: Any) -> Self:
+        return self._inplace(self // other)
+
+    def __imod__(self, other: Any) -> Self:
+        return self._inplace(self % other)
+
+    def __ipow__(self, other: Any) -> Self:
+        return self._inplace(self ** other)
+
+    def __iand__(self, other: Any) -> Self:
+        return self._inplace(self & other)
+
+    def __ior__(self, other: Any) -> Self:
+        return self._inplace(self | other)
+
+    def __ixor__(self, other: Any) -> Self:
+        return self._inplace(self ^ other)
+
+    def _inplace(self, value: Self) -> Self:
+        if value is NotImplemented:
+            return value
+        return self.assign(value)  # r[impl tensor.assign.operator]
+
+    def add(self, other: Any) -> Self:
+        """self + other"""
+        return self + other
+
+    def sub(self, other: Any) -> Self:
+        """self - other"""
+        return self - other
+
+    def mul(self, other: Any) -> Self:
+        """self * other"""
+        return self * other
+
+    def div(self, other: Any, rounding_mode: str | None = None) -> Self:
+        """self / other, exactly, or rounded: "floor" or "trunc"."""
+        if rounding_mode == "floor":
+            return self // other
+        if rounding_mode == "trunc":
+            return (self / other).trunc().cast(self.dtype)
+        return self / other
+
+    def idiv(self, other: Any) -> Self:
+        """self // other"""
+        return self // other
+
+    def mod(self, other: Any) -> Self:
+        """self % other: the remainder, with the sign of the divisor"""
+        return self % other
+
+    def neg(self) -> Self:
+        """-self"""
+        return -self
+
+    def pow(self, other: Any, reflected: bool = False) -> Self:
+        """self to the power of other (the other way round if `reflected`).
+
+        Small whole exponents and 0.5 become products and roots. A whole number to a negative
+        power raises DTypeError, since no integer is the result.
+        """
+        if not reflected and isinstance(other, (int, float)) and not isinstance(other, bool):
+            special = self._power(other)
+            if special is not None:
+                return special
+        result = self._binary(other, Ops.POW, "pow", reflected)
+        if result is not NotImplemented and result.dtype.kind == "b":
+            raise DTypeError("pow", "bools have no powers", "convert them first: .int()")
+        return result
+
+    def _power(self, exponent: float) -> Self | None:
+        """x to the power of a Python number, where simpler operations do it."""
+        x = self.uop
+        if x.dtype.kind == "f":
+            if exponent == 0.5:
+                return self._wrap(unary(Ops.SQRT, x))
+            if exponent == -0.5:
+                return self._wrap(unary(Ops.RECIPROCAL, unary(Ops.SQRT, x)))
+            if exponent == -1:
+                return self._wrap(unary(Ops.RECIPROCAL, x))
+        elif isinstance(exponent, int) and exponent < 0:
+            raise DTypeError("pow", f"an integer to the power {exponent} is no integer",
+                             "convert it first: .float()")
+        if exponent == 0:
+            return self._wrap(nodes.full_like(x, 1))
+        if exponent not in (1, 2, 3, 4) or x.dtype.kind == "b":
+            return None
+        if isinstance(exponent, float) and x.dtype.kind != "f":
+            x = cast(x, dtypes.default_float)
+        square = nodes.mul(x, x)
+        return self._wrap({1: lambda: x, 2: lambda: square, 3: lambda: nodes.mul(square, x),
+                           4: lambda: nodes.mul(square, square)}[int(exponent)]())
+
+    def reciprocal(self) -> Self:
+        """1 / self"""
+        return self._unary(Ops.RECIPROCAL, "reciprocal")
+
+    def square(self) -> Self:
+        """self * self"""
+        return self._wrap(nodes.mul(self.uop, self.uop))
+
+    # Comparisons
+
+    def __lt__(self, other: Any) -> Self:
+        return self._compare(other, Ops.CMPLT, "lt")
+
+    def __gt__(self, other: Any) -> Self:
+        return self._compare(other, Ops.CMPLT, "gt", True)
+
+    def __le__(self, other: Any) -> Self:
+        return self._compare(other, Ops.CMPLE, "le")
+
+    def __ge__(self, other: Any) -> Self:
+        return self._compare(other, Ops.CMPLE, "ge", True)
+
+    def __eq__(self, other: Any) -> Self:  # type: ignore[override]
+        return self._compare(other, Ops.CMPEQ, "eq")
+
+    def __ne__(self, other: Any) -> Self:  # type: ignore[override]
+        return self._compare(other, Ops.CMPNE, "ne")
+
+    __hash__ = TensorBase.__hash__
+
+    def eq(self, other: Any) -> Self:
+        """self == other"""
+        return self == other
+
+    def ne(self, other: Any) -> Self:
+        """self != other"""
+        return self != other
+
+    def lt(self, other: Any) -> Self:
+        """self < other"""
+        return self < other
+
+    def le(self, other: Any) -> Self:
+        """self <= other"""
+        return self <= other
+
+    def gt(self, other: Any) -> Self:
+        """self > other"""
+        return self > other
+
+    def ge(self, other: Any) -> Self:
+        """self >= other"""
+        return self >= other
+
+    # Bits and truth
+
+    def _bits(self, other: Any, op: Ops, name: str) -> Self:
+        self._refuse_float(name, self.uop.dtype)
+        b = self._operand(other)
+        if b is None:
+            return NotImplemented
+        self._refuse_float(name, b.dtype)
+        x, y = self._pair(b, name)
+        return self._wrap(binary(op, x, y))
+
+    def _refuse_float(self, name: str, dtype: DType) -> None:
+        if dtype.kind == "f":  # r[impl tensor.bits.integer]
+            raise DTypeError(name, f"a {dtype.name} has no bits to work on",
+                             "convert it with .int(), or compare it first")
+
+    def __and__(self, other: Any) -> Self:
+        return self._bits(other, Ops.AND, "and")
+
+    def __or__(self, other: Any) -> Self:
+        return self._bits(other, Ops.OR, "or")
+
+    def __xor__(self, other: Any) -> Self:
+        return self._bits(other, Ops.XOR, "xor")
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __invert__(self) -> Self:
+        self._refuse_float("invert", self.dtype)
+        ones = True if self.dtype.kind == "b" else -1
+        return self._wrap(binary(Ops.XOR, self.uop, number(self.uop, ones)))
+
+    def __lshift__(self, other: Any) -> Self:
+        return self._bits(other, Ops.SHL, "lshift")
+
+    def __rshift__(self, other: Any) -> Self:
+        return self._bits(other, Ops.SHR, "rshift")
+
+    def bitwise_and(self, other: Any) -> Self:
+        """self & other"""
+        return self & other
+
+    def bitwise_or(self, other: Any) -> Self:
+        """self | other"""
+        return self | other
+
+    def bitwise_xor(self, other: Any) -> Self:
+        """self ^ other"""
+        return self ^ other
+
+    def bitwise_not(self) -> Self:
+        """~self"""
+        return ~self
+
+    def lshift(self, other: Any) -> Self:
+        """self << other; a shift by the width or more gives 0"""
+        return self << other
+
+    def rshift(self, other: Any) -> Self:
+        """self >> other; arithmetic for signed dtypes"""
+        return self >> other
+
+    def logical_not(self) -> Self:
+        """Whether an element is zero."""
+        return self._wrap(compare(Ops.CMPEQ, self.uop, number(self.uop, 0)))
+
+    def logical_and(self, other: Any) -> Self:
+        """Whether neither element is zero."""
+        return self.cast(dtypes.bool) & self._truth(other)
+
+    def logical_or(self, other: Any) -> Self:
+        """Whether not both elements are zero."""
+        return self.cast(dtypes.bool) | self._truth(other)
+
+    def logical_xor(self, other: Any) -> Self:
+        """Whether exactly one element is zero."""
+        return self.cast(dtypes.bool) ^ self._truth(other)
+
+    def _truth(self, other: Any) -> Any:
+        return other.cast(dtypes.bool) if isinstance(other, TensorBase) else bool(other)
+
+    # Choice
+
+    def where(self, a: Any, b: Any) -> Self:
+        """`condition.where(a, b)`: a where this bool tensor holds, else b; shapes broadcast.
+
+        Raises:
+            DTypeError: this tensor is not bool (r[tensor.where.bool]).
+        """
+        if self.dtype is not dtypes.bool:  # r[impl tensor.where.bool]
+            raise DTypeError("where", f"the condition is {self.dtype.name}, not bool",
+                             "compare it first: (t != 0).where(a, b)")
+        x, y = self._branches(a, b)
+        shape = broadcast_shape(x.shape or (), y.shape or (), "where")
+        shape = broadcast_shape(shape, self.shape, "where")
+        spread = [node if node.shape == () and shape else nodes.broadcast(node, shape)
+                  for node in (self.uop, x, y)]
+        return self._wrap(where(*spread))
+
+    def _branches(self, a: Any, b: Any) -> tuple[UOp, UOp]:
+        """Two values, one of which may be a Python number that takes the other's dtype."""
+        x, y = self._value(a), self._value(b)
+        if isinstance(x, UOp) and isinstance(y, UOp):
+            common = promoted(x.dtype, y.dtype)
+            return cast(x, common), cast(y, common)
+        if isinstance(x, UOp):
+            dtype = weak_dtype(x.dtype, y)
+            return cast(x, promoted(x.dtype, dtype)), UOp.const(dtype, y)
+        if isinstance(y, UOp):
+            dtype = weak_dtype(y.dtype, x)
+            return UOp.const(dtype, x), cast(y, promoted(y.dtype, dtype))
+        first, second = self.__class__(x).uop, self.__class__(y).uop
+        common = promoted(first.dtype, second.dtype)
+        return cast(first, common), cast(second, common)
+
+    def _value(self, value: Any) -> Any:
+        """A node, or a Python number as it is."""
+        if isinstance(value, (bool, int, float)):
+            return value
+        if isinstance(value, TensorBase):
+            return value.uop
+        return self.__class__(value, self.device).uop
+
+    def masked_fill(self, mask: Self, value: Any) -> Self:
+        """`value` where the mask holds, this tensor elsewhere."""
+        return mask.where(value, self)
+
+    def maximum(self, other: Any) -> Self:
+        """The larger element; NaN if either is NaN. Of a tie the second operand gets the
+        gradient."""
+        return self._binary(other, Ops.MAXIMUM, "maximum")
+
+    def minimum(self, other: Any) -> Self:
+        """The smaller element; NaN if either is NaN. Of a tie the second operand gets the
+        gradient."""
+        return self._binary(other, Ops.MINIMUM, "minimum")
+
+    def clip(self, min: Any = None, max: Any = None) -> Self:  # noqa: A002
+        """The elements moved into the interval from `min` to `max`, each of which may be None."""
+        result = self if min is None else self.maximum(min)
+        return result if max is None else result.minimum(max)
+
+    def clamp(self, min: Any = None, max: Any = None) -> Self:  # noqa: A002
+        """The elements moved into the interval from `min` to `max`, each of which may be None."""
+        return self.clip(min, max)
+
+    # Functions
+
+    def exp(self) -> Self:
+        """e to the power of self"""
+        return self._unary(Ops.EXP, "exp")
+
+    def exp2(self) -> Self:
+        """2 to the power of self"""
+        return self._unary(Ops.EXP2, "exp2")
+
+    def log(self) -> Self:
+        """Natural logarithm."""
+        return self._unary(Ops.LOG, "log")
+
+    def log2(self) -> Self:
+        """Logarithm to the base 2."""
+        return self._unary(Ops.LOG2, "log2")
+
+    def log10(self) -> Self:
+        """Logarithm to the base 10."""
+        return self._wrap(scale(unary(Ops.LOG, self._float("log10")), 1 / math.log(10)))
+
+    def sqrt(self) -> Self:
+        """Square root; NaN of negative numbers."""
+        return self._unary(Ops.SQRT, "sqrt")
+
+    def rsqrt(self) -> Self:
+        """1 / sqrt(self)"""
+        return self._wrap(unary(Ops.RECIPROCAL, unary(Ops.SQRT, self._float("rsqrt"))))
+
+    def sin(self) -> Self:
+        """Sine of radians."""
+        return self._unary(Ops.SIN, "sin")
+
+    def cos(self) -> Self:
+        """Cosine of radians."""
+        return self._unary(Ops.COS, "cos")
+
+    def tan(self) -> Self:
+        """Tangent of radians."""
+        x = self._float("tan")
+        return self._wrap(nodes.div(unary(Ops.SIN, x), unary(Ops.COS, x)))
+
+    def tanh(self) -> Self:
+        """Hyperbolic tangent."""
+        return self._unary(Ops.TANH, "tanh")
+
+    def sinh(self) -> Self:
+        """Hyperbolic sine."""
+        x = self._float("sinh")
+        grown = nodes.sub(unary(Ops.EXP, x), unary(Ops.EXP, nodes.neg(x)))
+        return self._wrap(scale(grown, 0.5))
+
+    def cosh(self) -> Self:
+        """Hyperbolic cosine."""
+        x = self._float("cosh")
+        grown = nodes.add(unary(Ops.EXP, x), unary(Ops.EXP, nodes.neg(x)))
+        return self._wrap(scale(grown, 0.5))
+
+    def erf(self) -> Self:
+        """The error function."""
+        return self._unary(Ops.ERF, "erf")
+
+    def abs(self) -> Self:
+        """The absolute value. Its gradient at 0 is 0."""
+        return self._wrap(absolute(self.uop))
+
+    def sign(self) -> Self:
+        """-1, 0 or 1; NaN of NaN."""
+        x = nodes.detach(self.uop)
+        if x.dtype.kind in "bu":
+            return self._wrap(cast(compare(Ops.CMPNE, x, number(x, 0)), x.dtype))
+        zero = number(x, 0)
+        positive = where(compare(Ops.CMPLT, zero, x), number(x, 1), x)
+        return self._wrap(where(compare(Ops.CMPLT, x, zero), number(x, -1), positive))
+
+    def _rounding(self, round_float: Any) -> Self:
+        """Integers are whole already."""
+        return self._wrap(round_float(self.uop)) if self.dtype.kind == "f" else self
+
+    def floor(self) -> Self:
+        """The greatest whole number that is not greater."""
+        return self._rounding(lambda x: unary(Ops.FLOOR, x))
+
+    def ceil(self) -> Self:
+        """The least whole number that is not less."""
+        return self._rounding(lambda x: nodes.neg(unary(Ops.FLOOR, nodes.neg(x))))
+
+    def trunc(self) -> Self:
+        """The whole part: rounded toward zero."""
+        return self._rounding(lambda x: unary(Ops.TRUNC, x))
+
+    def round(self) -> Self:
+        """The nearest whole number; halves go to the even one."""
+        return self._rounding(round_even)
+
+    def isnan(self) -> Self:
+        """Whether an element is not a number."""
+        return self._wrap(compare(Ops.CMPNE, self.uop, self.uop))
+
+    def isinf(self) -> Self:
+        """Whether an element is infinite."""
+        if self.dtype.kind != "f":
+            return self._wrap(nodes.full(UOp.const(dtypes.bool, False), self.shape))
+        return self._wrap(compare(Ops.CMPEQ, absolute(self.uop), number(self.uop, math.inf)))
+
+    def isfinite(self) -> Self:
+        """Whether an element is neither infinite nor NaN."""
+        if self.dtype.kind != "f":
+            return self._wrap(nodes.full(UOp.const(dtypes.bool, True), self.shape))
+        return self._wrap(compare(Ops.CMPLT, absolute(self.uop), number(self.uop, math.inf)))
+
+    def lerp(self, end: Any, weight: Any) -> Self:
+        """self + (end - self) * weight"""
+        return self + (end - self) * weight
+
+    # Activations
+
+    def _widened(self, name: str, build: Any) -> Self:
+        """A function of a float node, computed in float32 where the dtype is half as wide."""
+        x = self._float(name)
+        # r[impl tensor.activation.half]
+        return self._wrap(cast(build(cast(x, sum_accumulator(x.dtype))), x.dtype))
+
+    def relu(self) -> Self:
+        """max(x, 0), NaN of NaN; its gradient at 0 is 0."""
+        return self._wrap(binary(Ops.MAXIMUM, self.uop, number(self.uop, 0)))
+
+    def relu6(self) -> Self:
+        """min(max(x, 0), 6)"""
+        return self.clip(0, 6)
+
+    def leaky_relu(self, negative_slope: float = 0.01) -> Self:
+        """x where it is positive, else x * negative_slope"""
+        x = self._float("leaky_relu")
+        return self._wrap(where(compare(Ops.CMPLT, number(x, 0), x), x, scale(x, negative_slope)))
+
+    def elu(self, alpha: float = 1.0) -> Self:
+        """x where it is positive, else alpha * (exp(x) - 1)"""
+        x = self._float("elu")
+        # The exponential of a large x would be infinite, and its gradient 0 times infinity.
+        bounded = binary(Ops.MINIMUM, x, number(x, 0))
+        curved = scale(nodes.sub(unary(Ops.EXP, bounded), number(x, 1)), alpha)
+        return self._wrap(where(compare(Ops.CMPLT, number(x, 0), x), x, curved))
+
+    def sigmoid(self) -> Self:
+        """1 / (1 + exp(-x))"""
+        return self._widened("sigmoid", sigmoid)
+
+    def silu(self) -> Self:
+        """x * sigmoid(x)"""
+        return self._widened("silu", lambda x: nodes.mul(x, sigmoid(x)))
+
+    def swish(self) -> Self:
+        """x * sigmoid(x)"""
+        return self.silu()
+
+    def softplus(self, beta: float = 1.0) -> Self:
+        """log(1 + exp(beta * x)) / beta"""
+        return self._widened("softplus", lambda x: scale(softplus(scale(x, beta)), 1 / beta))
+
+    def logsigmoid(self) -> Self:
+        """log(sigmoid(x))"""
+        return self._widened("logsigmoid", lambda x: nodes.neg(softplus(nodes.neg(x))))
+
+    def softsign(self) -> Self:
+        """x / (1 + |x|)"""
+        x = self._float("softsign")
+        return self._wrap(nodes.div(x, nodes.add(absolute(x), number(x, 1))))
+
+    def mish(self) -> Self:
+        """x * tanh(softplus(x))"""
+        return self._widened("mish", lambda x: nodes.mul(x, unary(Ops.TANH, softplus(x))))
+
+    def hardtanh(self, min_val: float = -1.0, max_val: float = 1.0) -> Self:
+        """The elements moved into the interval from `min_val` to `max_val`."""
+        return self.clip(min_val, max_val)
+
+    def hardsigmoid(self) -> Self:
+        """min(max(x + 3, 0), 6) / 6"""
+        return (self + 3).clip(0, 6) / 6
+
+    def hardswish(self) -> Self:
+        """x * hardsigmoid(x)"""
+        return self * self.hardsigmoid()
+
+    def gelu(self, approximate: str = "none") -> Self:
+        """x times the normal distribution function of x; "tanh" approximates it."""
+        return self._widened("gelu", gelu_tanh if approximate == "tanh" else gelu)
+
+    def quick_gelu(self) -> Self:
+        """x * sigmoid(1.702 x)"""
+        return self._widened("quick_gelu", lambda x: nodes.mul(x, sigmoid(scale(x, 1.702))))
+
+
+def gelu(x: UOp) -> UOp:
+    """x (1 + erf(x / sqrt 2)) / 2"""
+    cumulated = nodes.add(unary(Ops.ERF, scale(x, math.sqrt(0.5))), number(x, 1))
+    return nodes.mul(scale(x, 0.5), cumulated)
+
+
+def gelu_tanh(x: UOp) -> UOp:
+    """x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2"""
+    cubic = nodes.add(scale(nodes.mul(x, nodes.mul(x, x)), 0.044715), x)
+    cumulated = nodes.add(unary(Ops.TANH, scale(cubic, math.sqrt(2 / math.pi))), number(x, 1))
+    return nodes.mul(scale(x, 0.5), cumulated)
+
+
+def broadcast_nodes(a: UOp, b: UOp, operation: str) -> tuple[UOp, UOp]:
+    """Both nodes in one dtype and one shape."""
+    common = promoted(a.dtype, b.dtype)
+    return broadcast_pair(cast(a, common), cast(b, common), operation)

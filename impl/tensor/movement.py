@@ -1,0 +1,477 @@
+"""Where elements stand: reshaping, reordering, padding, joining. Chapter: spec/tensor.md."""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Self
+
+from impl.dtypes import Scalar, dtypes
+from impl.errors import DTypeError, ShapeError
+from impl.gradient import nodes
+from impl.ir import Ops, Shape, UOp
+from impl.tensor.base import Path, broadcast_shape, promoted
+from impl.tensor.elementwise import Elementwise
+
+
+def flat_arguments(given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """`f(2, 3)` and `f((2, 3))` mean the same."""
+    if len(given) == 1 and isinstance(given[0], (tuple, list)):
+        return tuple(given[0])
+    return given
+
+
+def strided(x: UOp, axis: int, step: int) -> UOp:
+    """Every `step`-th element along an axis, starting with the first."""
+    shape = nodes.shape_of(x)
+    count = -(-shape[axis] // step)
+    windows = nodes.unfold(x, axis, count, 1, step)
+    return nodes.reshape(windows, shape[:axis] + (count,) + shape[axis + 1:])
+
+
+def pad_with(x: UOp, widths: tuple[tuple[int, int], ...], value: Scalar) -> UOp:
+    """Padding with a number other than zero."""
+    padded = nodes.pad(x, widths)
+    if padded is x or (value == 0 and math.copysign(1, value) > 0):
+        return padded
+    inside = nodes.full(UOp.const(dtypes.bool, True), nodes.shape_of(x))
+    return nodes.where(nodes.pad(inside, widths), padded, UOp.const(x.dtype, value))
+
+
+class Movement(Elementwise):
+    """Methods that move, repeat and join elements without changing them."""
+
+    __slots__ = ()
+
+    # --8<-- [start:view]
+    def _view(self, node: UOp, path: Path) -> Self:
+        """The tensor of a view, which remembers where it was taken from."""
+        if node is self.uop:
+            return self._wrap(node) if self._ancestors else self._viewed(node, ())
+        return self._viewed(node, path)
+
+    def _viewed(self, node: UOp, path: Path) -> Self:
+        result = self._wrap(node)
+        step = ((_weak(self), path),)
+        # r[impl tensor.view.value]
+        result._ancestors = step + tuple((tensor, before + path)
+                                         for tensor, before in self._ancestors)
+        return result
+
+    def _moved(self, op: Ops, arg: tuple) -> Self:
+        """One movement operation, as a view."""
+        node = nodes.move(self.uop, op, arg)
+        return self._viewed(node, () if node is self.uop else ((op, arg),))
+    # --8<-- [end:view]
+
+    # Shape
+
+    def reshape(self, *shape: Any) -> Self:
+        """The elements in row-major order in another shape; one size may be -1.
+
+        Raises:
+            ShapeError: the new shape has another number of elements (r[tensor.reshape.count]).
+        """
+        wanted = flat_arguments(shape)
+        wanted = tuple(self.shape[axis] if size is None else size
+                       for axis, size in enumerate(wanted))
+        return self._moved(Ops.RESHAPE, self._inferred(wanted, self.numel(), "reshape"))
+
+    def _inferred(self, wanted: Shape, count: int, operation: str) -> Shape:
+        """The shape with its -1 replaced."""
+        known = math.prod(size for size in wanted if size != -1)
+        if wanted.count(-1) == 1 and known and count % known == 0:
+            wanted = tuple(count // known if size == -1 else size for size in wanted)
+        if -1 in wanted or any(size < 0 for size in wanted) or math.prod(wanted) != count:
+            raise ShapeError(  # r[impl tensor.reshape.count]
+                operation, f"{self.shape} has {count} elements, {wanted} does not",
+                "give sizes whose product is the same; one of them may be -1")
+        return wanted
+
+    def view(self, *shape: Any) -> Self:
+        """reshape"""
+        return self.reshape(*shape)
+
+    def reshape_as(self, other: Self) -> Self:
+        """reshape to the shape of another tensor"""
+        return self.reshape(other.shape)
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
+        """The axes from `start_dim` to `end_dim`, both included, joined to one."""
+        if not self.shape:
+            return self.reshape(1)
+        first, last = self._axis(start_dim, "flatten"), self._axis(end_dim, "flatten")
+        if first > last:
+            raise ShapeError("flatten", f"axis {start_dim} stands after axis {end_dim}",
+                             "give the axes in order")
+        joined = math.prod(self.shape[first:last + 1])
+        return self.reshape(self.shape[:first] + (joined,) + self.shape[last + 1:])
+
+    def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
+        """One axis split into several, with the given sizes; one may be -1."""
+        axis = self._axis(dim, "unflatten")
+        parts = self._inferred(tuple(sizes), self.shape[axis], "unflatten")
+        return self.reshape(self.shape[:axis] + parts + self.shape[axis + 1:])
+
+    def squeeze(self, dim: Any = None) -> Self:
+        """Without the axes of size 1, or without the given ones if they have size 1."""
+        axes = self._axes(dim, "squeeze")
+        return self.reshape(tuple(size for axis, size in enumerate(self.shape)
+                                  if size != 1 or axis not in axes))
+
+    def unsqueeze(self, dim: int) -> Self:
+        """With a new axis of size 1 at this place."""
+        axis = self._axis(dim, "unsqueeze", extra=1)
+        return self.reshape(self.shape[:axis] + (1,) + self.shape[axis:])
+
+    def expand(self, *shape: Any) -> Self:
+        """Axes of size 1 repeated, and new axes in front; -1 keeps a size.
+
+        Raises:
+            ShapeError: an axis of another size than 1 would change (r[tensor.expand.one]).
+        """
+        wanted = flat_arguments(shape)
+        front = len(wanted) - len(self.shape)
+        if front < 0:
+            raise ShapeError("expand", f"{self.shape} has more axes than {wanted}",
+                             "give a size for every axis")
+        own = (1,) * front + self.shape
+        wanted = tuple(old if new in (-1, None) else new
+                       for new, old in zip(wanted, own, strict=True))
+        for old, new in zip(own, wanted, strict=True):
+            if old not in (new, 1):  # r[impl tensor.expand.one]
+                raise ShapeError("expand", f"{self.shape} does not expand to {wanted}: only axes "
+                                 "of size 1 grow", "use .repeat to repeat longer axes")
+        node = nodes.broadcast(self.uop, wanted)
+        return self._viewed(node, ((Ops.RESHAPE, own), (Ops.EXPAND, wanted)))
+
+    def broadcast_to(self, *shape: Any) -> Self:
+        """expand"""
+        return self.expand(*shape)
+
+    def expand_as(self, other: Self) -> Self:
+        """expand to the shape of another tensor"""
+        return self.expand(other.shape)
+
+    # Order
+
+    def permute(self, *order: Any) -> Self:
+        """The axes in the given order, each named once."""
+        given = flat_arguments(order)
+        axes = tuple(self._axis(axis, "permute") for axis in given)
+        if sorted(axes) != list(range(len(self.shape))):
+            raise ShapeError("permute", f"{given} is no order of the axes of {self.shape}",
+                             "name each axis once")
+        return self._moved(Ops.PERMUTE, axes)
+
+    def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
+        """Two axes exchanged."""
+        first, second = self._axis(dim0, "transpose"), self._axis(dim1, "transpose")
+        order = list(range(len(self.shape)))
+        order[first], order[second] = order[second], order[first]
+        return self._moved(Ops.PERMUTE, tuple(order))
+
+    @property
+    def T(self) -> Self:  # noqa: N802
+        """The axes in reverse order."""
+        return self._moved(Ops.PERMUTE, tuple(range(len(self.shape)))[::-1])
+
+    @property
+    def mT(self) -> Self:  # noqa: N802
+        """The last two axes exchanged."""
+        return self.transpose(-1, -2)
+
+    def movedim(self, source: int, destination: int) -> Self:
+        """One axis moved to another place, the others in their order."""
+        start, stop = self._axis(source, "movedim"), self._axis(destination, "movedim")
+        order = [axis for axis in range(len(self.shape)) if axis != start]
+        order.insert(stop, start)
+        return self._moved(Ops.PERMUTE, tuple(order))
+
+    def flip(self, *axes: Any) -> Self:
+        """The given axes reversed."""
+        given = flat_arguments(axes)
+        return self._moved(Ops.FLIP, self._axes(given, "flip"))
+
+    def roll(self, shifts: Any, dims: Any = None) -> Self:
+        """Elements moved along axes, those pushed out coming in on the other side."""
+        if dims is None:
+            return self.flatten().roll(shifts, 0).reshape(self.shape)
+        if isinstance(dims, int):
+            shifts, dims = (shifts,), (dims,)
+        result = self
+        for shift, dim in zip(shifts, dims, strict=True):
+            axis = self._axis(dim, "roll")
+            size = self.shape[axis]
+            shift = shift % size if size else 0
+            if shift:
+                parts = result.split([size - shift, shift], axis)
+                result = parts[1].cat(parts[0], dim=axis)
+        return result
+
+    # Parts
+
+    def shrink(self, bounds: Sequence[Any]) -> Self:
+        """For each axis the part from start to stop; None keeps all of it."""
+        if len(bounds) != len(self.shape):
+            raise ShapeError("shrink", f"{len(bounds)} bounds for shape {self.shape}",
+                             "give (start, stop) or None for each axis")
+        arg = tuple((0, size) if bound is None else (bound[0], bound[1])
+                    for bound, size in zip(bounds, self.shape, strict=True))
+        for (start, stop), size in zip(arg, self.shape, strict=True):
+            if not 0 <= start <= stop <= size:
+                raise ShapeError("shrink", f"bounds {arg} do not lie within shape {self.shape}",
+                                 "use 0 <= start <= stop <= size")
+        return self._moved(Ops.SHRINK, arg)
+
+    def narrow(self, dim: int, start: int, length: int) -> Self:
+        """`length` elements from `start` on along an axis."""
+        axis = self._axis(dim, "narrow")
+        return self.shrink([(start, start + length) if a == axis else None
+                            for a in range(len(self.shape))])
+
+    def split(self, split_size: int | Sequence[int], dim: int = 0) -> tuple[Self, ...]:
+        """Parts along an axis: of this size (the last may be smaller), or of these sizes."""
+        axis = self._axis(dim, "split")
+        size = self.shape[axis]
+        if isinstance(split_size, int):
+            if split_size <= 0:
+                raise ShapeError("split", f"{split_size} is no size", "give a positive size")
+            sizes = [min(split_size, size - start) for start in range(0, size, split_size)]
+        else:
+            sizes = list(split_size)
+        if sum(sizes) != size and size:
+            raise ShapeError("split", f"sizes {sizes} do not add up to {size}",
+                             f"make them add up to axis {axis} of {self.shape}")
+        starts = [sum(sizes[:place]) for place in range(len(sizes))]
+        return tuple(self.narrow(axis, start, length)
+                     for start, length in zip(starts, sizes, strict=True)) or (self,)
+
+    def chunk(self, chunks: int, dim: int = 0) -> tuple[Self, ...]:
+        """At most `chunks` parts along an axis, of equal size except the last."""
+        size = self.shape[self._axis(dim, "chunk")]
+        return self.split(max(1, -(-size // chunks)), dim)
+
+    def unbind(self, dim: int = 0) -> tuple[Self, ...]:
+        """One tensor for each place along an axis, without that axis."""
+        axis = self._axis(dim, "unbind")
+        rest = self.shape[:axis] + self.shape[axis + 1:]
+        return tuple(self.narrow(axis, place, 1).reshape(rest)
+                     for place in range(self.shape[axis]))
+
+    def unfold(self, dim: int, size: int, step: int = 1, dilation: int = 1) -> Self:
+        """Windows of `size` elements along an axis, each `step` after the one before.
+
+        The axis becomes the number of windows; their elements are a new last axis.
+        """
+        axis = self._axis(dim, "unfold")
+        count = self._windows(axis, size, step, dilation, "unfold")
+        node = nodes.unfold(self.uop, axis, count, size, step, dilation)
+        rank = len(self.shape)
+        order = [a for a in range(rank + 1) if a != axis + 1] + [axis + 1]
+        return self._wrap(nodes.permute(node, tuple(order)))
+
+    def _windows(self, axis: int, size: int, step: int, dilation: int, operation: str) -> int:
+        reach = (size - 1) * dilation + 1
+        if size < 1 or step < 1 or dilation < 1 or reach > self.shape[axis]:
+            raise ShapeError(operation, f"windows of {size} elements with dilation {dilation} do "
+                             f"not fit axis {axis} of shape {self.shape}", "make them smaller")
+        return (self.shape[axis] - reach) // step + 1
+
+    def diagonal(self) -> Self:
+        """The elements [i, i] of a square matrix."""
+        if len(self.shape) != 2 or self.shape[0] != self.shape[1]:
+            raise ShapeError("diagonal", f"{self.shape} is no square matrix", "slice it first")
+        size = self.shape[0]
+        line = nodes.pad(nodes.reshape(self.uop, (size * size,)), ((0, size),))
+        return self._wrap(nodes.reshape(nodes.shrink(nodes.reshape(line, (size, size + 1)),
+                                                     ((0, size), (0, 1))), (size,)))
+
+    # More
+
+    def pad(self, padding: Sequence[Any], mode: str = "constant", value: Scalar = 0) -> Self:
+        """More elements before and after.
+
+        `padding` has one (before, after) or None for each axis, or it is a flat list in PyTorch's
+        order: before and after of the last axis, then of the one before it. Negative numbers cut
+        off. Modes: "constant" with `value`, "reflect", "replicate", "circular".
+        """
+        widths = self._widths(padding)
+        if mode != "constant":
+            return self._pad_from_within(widths, mode)
+        kept = tuple((max(0, -before), size - max(0, -after))
+                     for (before, after), size in zip(widths, self.shape, strict=True))
+        grown = tuple((max(0, before), max(0, after)) for before, after in widths)
+        return self._wrap(pad_with(nodes.shrink(self.uop, kept), grown, value))
+
+    def _widths(self, padding: Sequence[Any]) -> tuple[tuple[int, int], ...]:
+        rank = len(self.shape)
+        if all(isinstance(one, int) for one in padding):
+            if len(padding) % 2 or len(padding) > 2 * rank:
+                raise ShapeError("pad", f"{tuple(padding)} does not fit shape {self.shape}",
+                                 "give two numbers for each axis, the last axis first")
+            pairs = [(padding[i], padding[i + 1]) for i in range(0, len(padding), 2)]
+            return ((0, 0),) * (rank - len(pairs)) + tuple(pairs[::-1])
+        if len(padding) != rank:
+            raise ShapeError("pad", f"{len(padding)} pairs for shape {self.shape}",
+                             "give (before, after) or None for each axis")
+        return tuple((0, 0) if one is None else (one[0], one[1]) for one in padding)
+
+    def _pad_from_within(self, widths: tuple[tuple[int, int], ...], mode: str) -> Self:
+        """Padding whose values come from the tensor itself, axis after axis."""
+        result = self
+        for axis, (before, after) in enumerate(widths):
+            size = self.shape[axis]
+            if not (before or after):
+                continue
+            if mode == "circular" and max(before, after) <= size:
+                left, right = result.narrow(axis, size - before, before), \
+                    result.narrow(axis, 0, after)
+            elif mode == "reflect" and max(before, after) < size:
+                left = result.narrow(axis, 1, before).flip(axis)
+                right = result.narrow(axis, size - 1 - after, after).flip(axis)
+            elif mode == "replicate" and size:
+                edge = list(result.shape)
+                edge[axis] = before
+                left = result.narrow(axis, 0, 1).expand(edge)
+                edge[axis] = after
+                right = result.narrow(axis, size - 1, 1).expand(edge)
+            else:
+                raise ShapeError("pad", f"mode {mode!r} cannot add {(before, after)} to axis "
+                                 f"{axis} of shape {self.shape}",
+                                 "use constant, reflect, replicate or circular, and smaller widths")
+            result = left.cat(result, right, dim=axis)
+        return result
+
+    def repeat(self, *repeats: Any) -> Self:
+        """The tensor repeated along each axis, as tiles; more numbers than axes add axes."""
+        counts = flat_arguments(repeats)
+        front = len(counts) - len(self.shape)
+        if front < 0:
+            raise ShapeError("repeat", f"{counts} has too few numbers for shape {self.shape}",
+                             "give one for each axis")
+        shape = (1,) * front + self.shape
+        between = tuple(size for own in shape for size in (1, own))
+        grown = tuple(size for count, own in zip(counts, shape, strict=True)
+                      for size in (count, own))
+        joined = tuple(count * own for count, own in zip(counts, shape, strict=True))
+        node = nodes.expand(nodes.reshape(self.uop, between), grown)
+        return self._wrap(nodes.reshape(node, joined))
+
+    def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
+        """Each element (along an axis) repeated in place."""
+        if dim is None:
+            return self.flatten().repeat_interleave(repeats, 0)
+        axis = self._axis(dim, "repeat_interleave")
+        front, rest = self.shape[:axis + 1], self.shape[axis + 1:]
+        node = nodes.expand(nodes.reshape(self.uop, front + (1,) + rest), front + (repeats,) + rest)
+        return self._wrap(nodes.reshape(node, front[:-1] + (front[-1] * repeats,) + rest))
+
+    # --8<-- [start:cat]
+    def cat(self, *others: Any, dim: int = 0) -> Self:
+        """This tensor and the others, one after the other along an axis.
+
+        `Tensor.cat(a, b, dim=1)` and `Tensor.cat([a, b], dim=1)` do the same.
+
+        Raises:
+            ShapeError: another axis differs in size (r[tensor.cat.shape]).
+        """
+        tensors = [self, *flat_arguments(others)]
+        axis = self._axis(dim, "cat")
+        common = self.dtype
+        for tensor in tensors:
+            common = promoted(common, tensor.dtype)
+            other = tensor.shape[:axis] + self.shape[axis:axis + 1] + tensor.shape[axis + 1:]
+            if other != self.shape:  # r[impl tensor.cat.shape]
+                raise ShapeError("cat", f"shapes {self.shape} and {tensor.shape} differ beside "
+                                 f"axis {axis}", "make the other axes equal")
+        parts = [nodes.cast(self._require(tensor), common) for tensor in tensors]
+        return self._wrap(joined(parts, axis))
+    # --8<-- [end:cat]
+
+    def _require(self, tensor: Any) -> UOp:
+        node = self._operand(tensor)
+        if node is None:
+            raise DTypeError("operand", f"{type(tensor).__name__} is no tensor", "use Tensor(...)")
+        return node
+
+    def stack(self, *others: Any, dim: int = 0) -> Self:
+        """This tensor and the others, of one shape, along a new axis."""
+        tensors = [self, *flat_arguments(others)]
+        for tensor in tensors:
+            if tensor.shape != self.shape:
+                raise ShapeError("stack", f"shapes {self.shape} and {tensor.shape} differ",
+                                 "make them equal, or use .cat")
+        first, *rest = [tensor.unsqueeze(dim) for tensor in tensors]
+        axis = self._axis(dim, "stack", extra=1)
+        return first.cat(*rest, dim=axis) if rest else first
+
+    def meshgrid(self, *others: Self) -> tuple[Self, ...]:
+        """Coordinates of a grid made by these one-dimensional tensors ("ij" order)."""
+        tensors = (self, *others)
+        shape = tuple(tensor.numel() for tensor in tensors)
+        return tuple(tensor.reshape(tuple(size if a == axis else 1
+                                          for a, size in enumerate(shape))).expand(shape)
+                     for axis, tensor in enumerate(tensors))
+
+    def triu(self, diagonal: int = 0) -> Self:
+        """The part on and above a diagonal of the last two axes, zero below."""
+        return self._triangle(diagonal, upper=True)
+
+    def tril(self, diagonal: int = 0) -> Self:
+        """The part on and below a diagonal of the last two axes, zero above."""
+        return self._triangle(diagonal, upper=False)
+
+    def _triangle(self, diagonal: int, upper: bool) -> Self:
+        if len(self.shape) < 2:
+            raise ShapeError("triangle", f"{self.shape} is no matrix", "give two axes or more")
+        rows, columns = self.shape[-2:]
+        inside = nodes.broadcast(triangle(rows, columns, diagonal, upper), self.shape)
+        return self._wrap(nodes.where(inside, self.uop, UOp.const(self.dtype, 0)))
+
+
+def triangle(rows: int, columns: int, diagonal: int, upper: bool) -> UOp:
+    """Which elements of a matrix stand on or above (below) a diagonal."""
+    row = nodes.broadcast(nodes.iota_along(rows, 0, 2), (rows, columns))
+    column = nodes.broadcast(nodes.iota_along(columns, 1, 2), (rows, columns))
+    shifted = nodes.add(row, UOp.const(row.dtype, diagonal))
+    order = (shifted, column) if upper else (column, shifted)
+    return UOp(Ops.CMPLE, dtypes.bool, order)
+
+
+def joined(parts: list[UOp], axis: int) -> UOp:
+    """Nodes of one dtype one after the other along an axis.
+
+    Each is padded to the whole length. `where` chooses between them rather than a sum, so that
+    NaN, infinity and -0.0 pass unchanged. Halves are joined first: the choices stay shallow.
+    """
+    while len(parts) > 1:
+        pairs = [two(*parts[i:i + 2], axis) for i in range(0, len(parts) - 1, 2)]
+        parts = pairs + parts[len(pairs) * 2:]
+    return parts[0]
+
+
+def two(first: UOp, second: UOp, axis: int) -> UOp:
+    """Two nodes one after the other along an axis."""
+    one, other = nodes.shape_of(first), nodes.shape_of(second)
+    if not one[axis] or not other[axis]:
+        return first if one[axis] else second
+    length = one[axis] + other[axis]
+    none = ((0, 0),) * len(one)
+    left = nodes.pad(first, none[:axis] + ((0, other[axis]),) + none[axis + 1:])
+    right = nodes.pad(second, none[:axis] + ((one[axis], 0),) + none[axis + 1:])
+    place = nodes.iota_along(length, axis, len(one))
+    before = UOp(Ops.CMPLT, dtypes.bool, (place, UOp.const(place.dtype, one[axis])))
+    return nodes.where(nodes.expand(before, nodes.shape_of(left)), left, right)
+
+
+def _weak(tensor: Any) -> Any:
+    import weakref
+    return weakref.ref(tensor)
+
+
+def spread(shapes: Sequence[Shape], operation: str) -> Shape:
+    """The shape to which all the shapes broadcast."""
+    result: Shape = ()
+    for shape in shapes:
+        result = broadcast_shape(result, shape, operation)
+    return result
