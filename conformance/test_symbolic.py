@@ -1,4 +1,4 @@
-"""Index arithmetic against plain evaluation: random expressions, all signs. See spec/symbolic.md."""
+"""Index arithmetic against plain evaluation: random expressions, any sign. See spec/symbolic.md."""
 from __future__ import annotations
 
 import itertools

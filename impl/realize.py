@@ -13,7 +13,7 @@ from impl import settings
 from impl.caching import Canonical
 from impl.device import Device, GlobalCounters, Memory, Program
 from impl.effects import Buffer, Effects, Holder, collect, leaf_of, living, mark_realized
-from impl.errors import user_line
+from impl.errors import ReplayError, user_line
 from impl.fusion import Limits
 from impl.ir import UOp
 from impl.schedule import Environment, Plan, document, plan_for
@@ -73,7 +73,7 @@ class Run:
     """A plan bound to the buffers and values of one call."""
 
     def __init__(self, plan: Plan, canonical: Canonical, own_arena: bool = False) -> None:
-        self.plan, self.values = plan, canonical.values
+        self.plan, self.canonical, self.values = plan, canonical, canonical.values
         self.buffers: dict[int, Buffer] = {}
         self.outputs: list[Buffer] = []
         for number, storage in plan.storages.items():
@@ -259,6 +259,10 @@ def _poison_dead(run: Run, step: int) -> None:
 
 def read(holder: Holder) -> np.ndarray:
     """A tensor's value as a new one-dimensional NumPy array (bfloat16 as its bits)."""
+    if observers:  # r[impl replay.read.error]
+        raise ReplayError("read", "a value is read inside a captured function; a replay would not "
+                          "run the Python code that uses it", "return the tensor, or read it "
+                          "outside the function")
     with _lock:
         realize([holder])
         buffer: Buffer = holder.uop.arg[0]

@@ -120,7 +120,7 @@ def matrix_row(row: dict[str, Any], anchors: bool) -> str:
     anchor = f' id="m-{name}"' if anchors else ""
     short = "<wbr>.".join(name.split(".")[1:])
     code = [f'<a href="{place_link(place)}">{place_name(place)}</a>' for place in row["code"]]
-    tests = [escape(place["name"].split(".")[-1]) for place in row["tests"]]
+    tests = [test_name(place["name"]) for place in row["tests"]]
     saboteurs = [
         f'<span title="{escape(place["note"], quote=True)}">{escape(place["name"])}</span>'
         for place in row["saboteurs"]
@@ -141,6 +141,12 @@ def several(items: list[str]) -> str:
     if len(unique) <= 4:
         return "<br>".join(unique) or "–"
     return f"<details><summary>{len(unique)}</summary>{'<br>'.join(unique)}</details>"
+
+
+def test_name(name: str) -> str:
+    """`test_memory.test_nothing_overlaps` as "nothing overlaps", with the full name as a hint."""
+    words = name.split(".")[-1].removeprefix("test_").replace("_", " ")
+    return f'<span title="{escape(name, quote=True)}">{escape(words)}</span>'
 
 
 def place_name(place: dict[str, Any]) -> str:

@@ -37,11 +37,13 @@ class _Assembler:
         self.next_range = len(self.prefix)
         self.arguments: dict[int, int] = {}
         self.locals: dict[int, tuple[UOp, tuple[int, ...]]] = {}
+        # Outputs that a later stage of the kernel reads: they pass through a local buffer too.
+        self.handed_on = self._handed_on()
         self.variables: dict[UOp, UOp] = {}
 
     def run(self) -> Kernel:
         """Build the SINK."""
-        stores = [self._store(member) for member in self.group.members]
+        stores = [store for member in self.group.members for store in self._stores(member)]
         info = KernelInfo(self._name(), tuple(self.prefix), tuple(self.variables.values()))
         ast = UOp(Ops.SINK, stores[0].dtype, tuple(stores), info)
         return Kernel(ast, tuple(self.arguments), tuple(self.variables), self.group.device,
@@ -58,16 +60,35 @@ class _Assembler:
         label = "_".join(str(size) for size in sizes[:6])
         return f"{'reduce' if reduces else 'map'}_{label}" if label else "scalar"
 
-    def _store(self, member: Member) -> UOp:
+    def _handed_on(self) -> set[int]:
+        """Values that are written to memory and read again inside the kernel."""
+        made = {m.stage.write.storage for m in self.group.members}
+        read = {a.storage for m in self.group.members for a in m.stage.reads}
+        return {v for v in made & read if self.storage_of[v] not in self.private}
+
+    def _stores(self, member: Member) -> list[UOp]:
+        """The STORE of a stage; and a second one if its value is handed on."""
         stage = member.stage
         renamed: dict[UOp, UOp] = dict(zip(member.prefix, self.prefix, strict=True))
         own = [loop for loop in stage.loops if loop not in renamed]
         for loop in own:
             renamed[loop] = self._range(loop, RangeKind.LOOP)
         index = tuple(self._rename(member, i, renamed) for i in stage.write.index)
-        target = self._index(member, replace(stage.write, index=index), stage.value.dtype)
         value = self._rename(member, stage.value, renamed)
-        return UOp(Ops.STORE, value.dtype, (target, value, *(renamed[loop] for loop in own)))
+        write = replace(stage.write, index=index)
+        stores = []
+        if write.storage in self.handed_on:
+            target = self._address(write, value.dtype, True)
+            stores.append(UOp(Ops.STORE, value.dtype, (target, value,
+                                                       *(renamed[loop] for loop in own))))
+            again = {renamed[loop]: self._range(loop, RangeKind.LOOP) for loop in own}
+            value = UOp(Ops.LOAD, value.dtype, (target,)).substitute(again)
+            write = replace(write, index=tuple(i.substitute(again) for i in index))
+            own = list(again.values())
+        else:
+            own = [renamed[loop] for loop in own]
+        target = self._address(write, value.dtype, write.storage not in self.handed_on)
+        return [*stores, UOp(Ops.STORE, value.dtype, (target, value, *own))]
 
     def _range(self, loop: UOp, kind: RangeKind) -> UOp:
         self.next_range += 1
@@ -86,7 +107,7 @@ class _Assembler:
                 number = node.src[0].arg
                 access = Access(number, node.arg, tuple(renamed[i] for i in node.src[2:]),
                                 renamed[node.src[1]])
-                renamed[node] = self._index(member, access, node.dtype)
+                renamed[node] = self._address(access, node.dtype)
             else:
                 sources = tuple(renamed[s] for s in node.src)
                 renamed[node] = node if sources == node.src else node.replace(src=sources)
@@ -99,11 +120,11 @@ class _Assembler:
             self.variables[node] = UOp(Ops.DEFINE_VAR, node.dtype, (), (name, *node.arg[1:]))
         return self.variables[node]
 
-    def _index(self, member: Member, access: Access, dtype: DType) -> UOp:
+    def _address(self, access: Access, dtype: DType, local: bool = True) -> UOp:
         """The flat address of an access whose index is in the kernel's terms already."""
         storage = self.storage_of[access.storage]
-        if storage in self.private:
-            pointer, kept = self._local(storage, access, dtype)
+        if local and (storage in self.private or access.storage in self.handed_on):
+            pointer, kept = self._local(access, dtype)
             flat = flatten(tuple(access.index[d] for d in kept),
                            tuple(access.shape[d] for d in kept))
         else:
@@ -112,11 +133,12 @@ class _Assembler:
             flat = flatten(access.index, access.shape)
         return UOp(Ops.INDEX, dtype, (pointer, flat, access.valid))
 
-    def _local(self, storage: int, access: Access, dtype: DType) -> tuple[UOp, tuple[int, ...]]:
+    def _local(self, access: Access, dtype: DType) -> tuple[UOp, tuple[int, ...]]:
         """A buffer between stages, and the axes that it keeps: those outside the prefix.
 
-        The first access is the write of the first stage that uses the storage.
+        The first access is the write of the stage that makes the value.
         """
+        storage = access.storage
         if storage not in self.locals:
             kept = tuple(d for d, i in enumerate(access.index) if i not in self.prefix)
             size = math.prod(access.shape[d] for d in kept)

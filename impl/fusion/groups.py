@@ -151,6 +151,9 @@ class _Grouper:
                    f"{self.limits.arguments}"
         if group.operations + stage.operations > self.limits.kernel_operations:
             return f"length: more than {self.limits.kernel_operations} operations"
+        overwritten = _overwritten_inside(stage, conflicts)
+        if overwritten is not None:
+            return overwritten
         if not conflicts and not pairs:
             return "no common loops: they share an input, but not the way they walk over it"
         problem = self._parallelism(group, stage, pairs, sizes)
@@ -233,6 +236,21 @@ class _Grouper:
         group.sizes, group.arguments = sizes, arguments
         group.operations += stage.operations
         group.reasons.append(f"fused: stage {stage.number} shares the loops {tuple(sizes)}")
+
+
+def _overwritten_inside(stage: Stage, conflicts: list[tuple[_Touch, Access]]) -> str | None:
+    """Whether one kernel would have to see two contents of the same memory (r[fusion.group.memory]).
+
+    A kernel reads memory as it was before the kernel. What one stage hands to another goes through
+    a local buffer; that cannot hold the rest of a memory of which only a part was written.
+    """
+    for (_, member, theirs), mine in conflicts:
+        if theirs is member.stage.write:  # r[impl fusion.group.memory]
+            if mine is stage.write:
+                return "memory: written twice"
+            if not member.stage.whole:
+                return "memory: read after only a part of it was written"
+    return None
 
 
 def _one_to_one(pairs: Pairs) -> Pairs:

@@ -328,3 +328,9 @@ def device_of(node: UOp) -> str | None:
                 seen.add(source)
                 stack.append(source)
     return None
+
+
+def movedim_last(x: UOp, axis: int) -> UOp:
+    """One axis moved behind all others."""
+    rank = len(shape_of(x))
+    return permute(x, (*(a for a in range(rank) if a != axis), axis))

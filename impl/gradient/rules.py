@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Set
 
 from impl.dtypes import dtypes
 from impl.gradient import nodes
-from impl.gradient.nodes import add, div, mul, neg, scale, shape_of, sub, unary, where
+from impl.gradient.nodes import div, mul, neg, scale, shape_of, sub, unary, where
 from impl.ir import MOVEMENT, Ops, Shape, UOp
 
 Parts = Iterator[tuple[UOp, UOp]]

@@ -6,7 +6,7 @@ inlined, free of branches where possible, and exact about NaN, wraparound and di
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from impl.dtypes import DType, Scalar, dtypes
 from impl.ir import COMPARISONS, Ops, UOp
@@ -39,9 +39,9 @@ class C:
         """Forget the declarations that the last kernel needed."""
         self.needed = {}
 
-    def prelude(self) -> str:
+    def definitions(self) -> tuple[str, ...]:
         """The functions and vector types that the printed kernel needs."""
-        return prelude(self.needed)
+        return definitions(self.needed)
 
     def _call(self, function: str, *given: str) -> str:
         self.needed.setdefault(function)
@@ -497,7 +497,7 @@ def _needs(name: str) -> tuple[str, ...]:
     return _NEEDS.get(name, ())
 
 
-def prelude(names: Sequence[str] | dict[str, None]) -> str:
+def definitions(names: Iterable[str]) -> tuple[str, ...]:
     """The definitions of functions and types, each after those that it needs."""
     ordered: dict[str, None] = {}
     stack = list(names)[::-1]
@@ -508,5 +508,4 @@ def prelude(names: Sequence[str] | dict[str, None]) -> str:
             stack.extend(waiting[::-1])
         else:
             ordered.setdefault(stack.pop())
-    texts = [_definition(name) for name in ordered]
-    return "\n".join(text for text in texts if text) + ("\n" if ordered else "")
+    return tuple(text for text in map(_definition, ordered) if text)

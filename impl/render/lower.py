@@ -438,6 +438,8 @@ class _Placement:
         if user.op is Ops.REDUCE:
             mask |= low.lane_mask(user.src[0])
         for source in low.inputs[user]:
+            if user.op is Ops.REDUCE and low.vector.get(source) in user.src[1:]:
+                continue  # its elements are taken one by one
             if low.users[source] == 1 and source.op not in (Ops.LOAD, Ops.REDUCE) \
                     and source in block.ready and low.lane_mask(source) == mask:
                 low.inline.add(source)

@@ -28,12 +28,17 @@ from impl.render.lower import (
 # --8<-- [start:source]
 @dataclass(frozen=True)
 class Source:
-    """A kernel's text: `body` is the function without its name, `prelude` what it refers to."""
+    """A kernel's text: `body` is the function without its name, `definitions` what it needs."""
 
     name: str
     body: str
-    prelude: str
+    definitions: tuple[str, ...]
     signature: str
+
+    @property
+    def prelude(self) -> str:
+        """The definitions that the body refers to, each after those that it needs."""
+        return "".join(definition + "\n" for definition in self.definitions)
 
     @property
     def text(self) -> str:
@@ -53,7 +58,7 @@ class Dialect(Protocol):
     def begin(self) -> None:
         """Forget the declarations that the last kernel needed."""
 
-    def prelude(self) -> str:
+    def definitions(self) -> tuple[str, ...]:
         """The declarations that the printed kernel needs, in an order that depends on it alone."""
 
     def type_of(self, dtype: DType) -> str:
@@ -157,7 +162,7 @@ class _Printer:
             else:
                 self._item(item)
         body = "{\n" + "\n".join(self.lines) + "\n}\n"
-        return Source(identifier(self.known.info.name), body, self.dialect.prelude(),
+        return Source(identifier(self.known.info.name), body, self.dialect.definitions(),
                       self.dialect.signature)
     # --8<-- [end:run]
 

@@ -337,7 +337,7 @@ class TensorBase:
 
     def data(self) -> memoryview:
         """The elements as a memoryview of the tensor's shape."""
-        return memoryview(np.ascontiguousarray(self.numpy()))
+        return np.ascontiguousarray(self.numpy()).data
 
     def item(self) -> Any:
         """The only element as a Python number.

@@ -9,7 +9,7 @@ from impl.errors import DTypeError
 from impl.gradient import nodes
 from impl.gradient.nodes import binary, cast, scale, unary, where
 from impl.ir import Ops, UOp
-from impl.tensor.base import TensorBase, broadcast_pair, broadcast_shape, promoted, weak_dtype
+from impl.tensor.base import TensorBase, broadcast_shape, promoted, weak_dtype
 
 
 def number(like: UOp, value: float) -> UOp:
@@ -704,9 +704,3 @@ def gelu_tanh(x: UOp) -> UOp:
     cubic = nodes.add(scale(nodes.mul(x, nodes.mul(x, x)), 0.044715), x)
     cumulated = nodes.add(unary(Ops.TANH, scale(cubic, math.sqrt(2 / math.pi))), number(x, 1))
     return nodes.mul(scale(x, 0.5), cumulated)
-
-
-def broadcast_nodes(a: UOp, b: UOp, operation: str) -> tuple[UOp, UOp]:
-    """Both nodes in one dtype and one shape."""
-    common = promoted(a.dtype, b.dtype)
-    return broadcast_pair(cast(a, common), cast(b, common), operation)

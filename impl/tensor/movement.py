@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -43,15 +44,10 @@ class Movement(Elementwise):
     __slots__ = ()
 
     # --8<-- [start:view]
-    def _view(self, node: UOp, path: Path) -> Self:
-        """The tensor of a view, which remembers where it was taken from."""
-        if node is self.uop:
-            return self._wrap(node) if self._ancestors else self._viewed(node, ())
-        return self._viewed(node, path)
-
     def _viewed(self, node: UOp, path: Path) -> Self:
+        """The tensor of a view, which remembers where it was taken from."""
         result = self._wrap(node)
-        step = ((_weak(self), path),)
+        step = ((weakref.ref(self), path),)
         # r[impl tensor.view.value]
         result._ancestors = step + tuple((tensor, before + path)
                                          for tensor, before in self._ancestors)
@@ -375,6 +371,8 @@ class Movement(Elementwise):
         Raises:
             ShapeError: another axis differs in size (r[tensor.cat.shape]).
         """
+        if isinstance(self, (list, tuple)):
+            return self[0].cat(*self[1:], dim=dim)
         tensors = [self, *flat_arguments(others)]
         axis = self._axis(dim, "cat")
         common = self.dtype
@@ -396,6 +394,8 @@ class Movement(Elementwise):
 
     def stack(self, *others: Any, dim: int = 0) -> Self:
         """This tensor and the others, of one shape, along a new axis."""
+        if isinstance(self, (list, tuple)):
+            return self[0].stack(*self[1:], dim=dim)
         tensors = [self, *flat_arguments(others)]
         for tensor in tensors:
             if tensor.shape != self.shape:
@@ -445,7 +445,7 @@ def joined(parts: list[UOp], axis: int) -> UOp:
     NaN, infinity and -0.0 pass unchanged. Halves are joined first: the choices stay shallow.
     """
     while len(parts) > 1:
-        pairs = [two(*parts[i:i + 2], axis) for i in range(0, len(parts) - 1, 2)]
+        pairs = [two(parts[i], parts[i + 1], axis) for i in range(0, len(parts) - 1, 2)]
         parts = pairs + parts[len(pairs) * 2:]
     return parts[0]
 
@@ -462,11 +462,6 @@ def two(first: UOp, second: UOp, axis: int) -> UOp:
     place = nodes.iota_along(length, axis, len(one))
     before = UOp(Ops.CMPLT, dtypes.bool, (place, UOp.const(place.dtype, one[axis])))
     return nodes.where(nodes.expand(before, nodes.shape_of(left)), left, right)
-
-
-def _weak(tensor: Any) -> Any:
-    import weakref
-    return weakref.ref(tensor)
 
 
 def spread(shapes: Sequence[Shape], operation: str) -> Shape:

@@ -1,0 +1,305 @@
+"""The node: identity, walks, and what each stage refuses. See spec/ir.md."""
+from __future__ import annotations
+
+import copy
+import gc
+import math
+import pickle
+from typing import Any
+
+import pytest
+
+from conformance.trace import verifies
+from impl.dtypes import DType, dtypes
+from impl.errors import GraphError
+from impl.ir import TRUE, KernelInfo, Ops, RangeKind, UOp, interned_count, new_range, toposort
+from impl.rewrite import STAGES, verify
+
+
+def iota(size: int, dtype: DType = dtypes.int32) -> UOp:
+    return UOp(Ops.IOTA, dtype, (), size)
+
+
+def number(value: Any, dtype: DType = dtypes.int32) -> UOp:
+    return UOp.const(dtype, value)
+
+
+def reshape(node: UOp, *shape: int) -> UOp:
+    return UOp(Ops.RESHAPE, node.dtype, (node,), shape)
+
+
+def chain(length: int) -> UOp:
+    node = iota(4)
+    for _ in range(length):
+        node = UOp(Ops.NEG, node.dtype, (node,))
+    return node
+
+
+# Identity
+
+
+@verifies("ir.intern.identity")
+def test_equal_parts_are_one_object() -> None:
+    first = UOp(Ops.ADD, dtypes.int32, (iota(5), number(1)))
+    assert UOp(Ops.ADD, dtypes.int32, (iota(5), number(1))) is first
+    others = [UOp(Ops.SUB, dtypes.int32, first.src), UOp(Ops.ADD, dtypes.int64, first.src),
+              UOp(Ops.ADD, dtypes.int32, first.src[::-1]), first.rtag("seen")]
+    assert len({first, *others}) == 5
+    assert first.rtag("seen").rtag(None) is first
+    assert first.replace() is first
+    assert copy.copy(first) is first and copy.deepcopy(first) is first
+
+
+@verifies("ir.intern.identity")
+def test_dead_nodes_leave_the_table() -> None:
+    gc.collect()
+    before = interned_count()
+    node = chain(100)
+    assert interned_count() >= before + 100
+    del node
+    gc.collect()
+    assert interned_count() <= before + 1
+
+
+@verifies("ir.const.identity")
+@pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.float32, dtypes.float64])
+def test_numbers_that_look_alike(dtype: DType) -> None:
+    zero, minus = number(0.0, dtype), number(-0.0, dtype)
+    assert zero is not minus and math.copysign(1, minus.arg) == -1
+    assert number(math.nan, dtype) is number(-math.nan, dtype)
+    assert number(float("inf") - float("inf"), dtype) is number(math.nan, dtype)
+    assert number(1, dtype) is number(1.0, dtype) is number(True, dtype)
+    assert number(math.inf, dtype) is not number(-math.inf, dtype)
+
+
+@verifies("ir.const.identity")
+def test_numbers_of_different_types_differ() -> None:
+    nodes = {number(1, d) for d in (dtypes.bool, dtypes.int8, dtypes.int64, dtypes.index,
+                                    dtypes.float32)}
+    assert len(nodes) == 5
+    assert number(True, dtypes.bool).arg is True
+    assert type(number(True, dtypes.int8).arg) is int
+    assert number(-1, dtypes.uint8) is number(255, dtypes.uint8)
+
+
+@verifies("ir.pickle.identity")
+def test_pickle_gives_the_same_object() -> None:
+    graph = UOp(Ops.MUL, dtypes.float32, (UOp(Ops.CAST, dtypes.float32, (iota(6),)),
+                                          number(-0.0, dtypes.float32)), None, "tag")
+    again = pickle.loads(pickle.dumps(graph))
+    assert again is graph
+    assert math.copysign(1, again.src[1].arg) == -1
+
+
+# Walks
+
+
+@verifies("ir.walk.order")
+def test_sources_come_first_and_once() -> None:
+    a, b = iota(3), number(2)
+    shared = UOp(Ops.ADD, dtypes.int32, (a, b))
+    root = UOp(Ops.MUL, dtypes.int32, (shared, UOp(Ops.SUB, dtypes.int32, (shared, a))))
+    order = root.toposort()
+    assert [u.op.name for u in order] == ["IOTA", "CONST", "ADD", "SUB", "MUL"]
+    assert toposort((root, shared, b)) == order
+    assert toposort((b, root)) == [b, a, shared, root.src[1], root]
+    gated = root.toposort(lambda u: u is not shared)
+    assert gated == [shared, a, root.src[1], root]
+
+
+@verifies("ir.walk.order")
+def test_substitute_replaces_everywhere() -> None:
+    a, b, c = iota(3), number(2), number(7)
+    root = UOp(Ops.MUL, dtypes.int32, (UOp(Ops.ADD, dtypes.int32, (a, b)), b))
+    changed = root.substitute({b: c})
+    assert changed is UOp(Ops.MUL, dtypes.int32, (UOp(Ops.ADD, dtypes.int32, (a, c)), c))
+    assert root.substitute({}) is root
+    assert root.substitute({root: c}) is c
+
+
+@verifies("ir.walk.depth")
+def test_a_chain_of_100_000() -> None:
+    deep = chain(100_000)
+    assert len(deep.toposort()) == 100_001
+    moved = deep.substitute({iota(4): iota(5)})
+    assert moved.shape == (5,)
+    assert pickle.loads(pickle.dumps(moved)) is moved
+    verify(moved, "tensor")
+
+
+# Shapes
+
+
+@verifies("ir.shape.elementwise")
+def test_shapes_of_elementwise_nodes() -> None:
+    assert UOp(Ops.ADD, dtypes.int32, (iota(3), number(1))).shape == (3,)
+    assert UOp(Ops.ADD, dtypes.int32, (number(2), number(1))).shape == ()
+    with pytest.raises(GraphError, match=r"\(3,\) and \(4,\)"):
+        UOp(Ops.ADD, dtypes.int32, (iota(3), iota(4)))
+    with pytest.raises(GraphError, match="as many elements"):
+        reshape(iota(6), 4, 2)
+
+
+@verifies("ir.shape.known")
+@pytest.mark.parametrize("op, arg, shape", [
+    (Ops.RESHAPE, (3, 2), (3, 2)), (Ops.EXPAND, (2, 3), (2, 3)), (Ops.PERMUTE, (1, 0), (3, 2)),
+    (Ops.PAD, ((1, 0), (2, 2)), (3, 7)), (Ops.SHRINK, ((0, 1), (1, 3)), (1, 2)),
+    (Ops.FLIP, (0,), (2, 3)), (Ops.UNFOLD, (1, 2, 2, 1, 1), (2, 2, 2)),
+    (Ops.FOLD, (0, 4, 1, 1), (4,)), (Ops.REDUCE, (Ops.ADD, (1,)), (2, 1)),
+    (Ops.CONTIGUOUS, None, (2, 3)), (Ops.COPY, "CPU", (2, 3)), (Ops.CAST, None, (2, 3))])
+def test_shapes_of_other_nodes(op: Ops, arg: Any, shape: tuple[int, ...]) -> None:
+    node = UOp(op, dtypes.int32, (reshape(iota(6), 2, 3),), arg)
+    assert node.shape == shape
+    verify(node, "tensor")
+
+
+# What verifiers refuse
+
+A, F = reshape(iota(6), 2, 3), reshape(iota(6, dtypes.float32), 2, 3)
+B = UOp(Ops.CMPLT, dtypes.bool, (A, number(1)))
+LOOP = new_range(6, RangeKind.LOOP, 0)
+OUTER = new_range(6, RangeKind.GLOBAL, 1)
+POINTER = UOp(Ops.PARAM, dtypes.int32, (), 0)
+PLACE = UOp(Ops.INDEX, dtypes.int32, (POINTER, LOOP, TRUE))
+LOAD = UOp(Ops.LOAD, dtypes.int32, (PLACE,))
+STORE = UOp(Ops.STORE, dtypes.int32, (PLACE, LOAD, LOOP))
+KERNEL = UOp(Ops.SINK, dtypes.int32, (STORE,), KernelInfo("copy", (OUTER,)))
+
+
+def movement(op: Ops, arg: Any) -> UOp:
+    """The node, even where its shape could not be computed."""
+    return UOp(op, dtypes.int32, (A,), arg)
+
+
+def after(view: UOp, value: UOp, base: UOp = A) -> UOp:
+    return UOp(Ops.AFTER, base.dtype, (base, UOp(Ops.STORE, view.dtype, (view, value))))
+
+
+def stored(*sources: UOp) -> UOp:
+    return UOp(Ops.STORE, dtypes.int32, sources)
+
+
+TENSOR_FAULTS: dict[str, list[UOp]] = {
+    "ir.stage.tensor": [LOOP, POINTER, UOp(Ops.LOCAL, dtypes.int32, (), (0, 4))],
+    "ir.source.count": [UOp(Ops.ADD, dtypes.int32, (A,)), UOp(Ops.NEG, dtypes.int32, (A, A))],
+    "ir.const.fits": [UOp(Ops.CONST, dtypes.uint8, (), 256), UOp(Ops.CONST, dtypes.int8, (), 1.5),
+                      UOp(Ops.CONST, dtypes.float32, (), 0.1)],
+    "ir.dtype.equal": [UOp(Ops.ADD, dtypes.int32, (A, number(1.0, dtypes.float32))),
+                       UOp(Ops.NEG, dtypes.float32, (A,))],
+    "ir.dtype.comparison": [UOp(Ops.CMPLT, dtypes.int32, (A, A)),
+                            UOp(Ops.CMPEQ, dtypes.bool, (A, number(1, dtypes.int8)))],
+    "ir.dtype.where": [UOp(Ops.WHERE, dtypes.int32, (A, A, A)),
+                       UOp(Ops.WHERE, dtypes.int32, (B, A, F))],
+    "ir.dtype.float": [UOp(Ops.EXP, dtypes.int32, (A,)), UOp(Ops.DIV, dtypes.int32, (A, A))],
+    "ir.dtype.integer": [UOp(Ops.FLOORDIV, dtypes.float32, (F, F)),
+                         UOp(Ops.SHL, dtypes.bool, (B, B))],
+    "ir.dtype.bits": [UOp(Ops.XOR, dtypes.float32, (F, F))],
+    "ir.dtype.bitcast": [UOp(Ops.BITCAST, dtypes.int64, (A,))],
+    "ir.movement.expand": [movement(Ops.EXPAND, (4, 3)), movement(Ops.EXPAND, (1, 2, 3))],
+    "ir.movement.permute": [movement(Ops.PERMUTE, (0, 0)), movement(Ops.PERMUTE, (0,))],
+    "ir.movement.pad": [movement(Ops.PAD, ((0, -1), (0, 0)))],
+    "ir.movement.shrink": [movement(Ops.SHRINK, ((0, 3), (0, 3))),
+                           movement(Ops.SHRINK, ((1, 0), (0, 3))),
+                           movement(Ops.SHRINK, ((-1, 1), (0, 3)))],
+    "ir.movement.flip": [movement(Ops.FLIP, (2,)), movement(Ops.FLIP, (0, 0))],
+    "ir.movement.unfold": [movement(Ops.UNFOLD, (1, 3, 2, 1, 1)),
+                           movement(Ops.UNFOLD, (1, 2, 2, 0, 1))],
+    "ir.movement.fold": [movement(Ops.FOLD, (0, 3, 1, 1)), movement(Ops.FOLD, (1, 9, 1, 1))],
+    "ir.reduce.axes": [movement(Ops.REDUCE, (Ops.SUB, (0,))), movement(Ops.REDUCE, (Ops.ADD, (2,))),
+                       movement(Ops.REDUCE, (Ops.ADD, (0, 0)))],
+    "ir.gather.index": [UOp(Ops.GATHER, dtypes.int32, (A, F))],
+    "ir.store.value": [after(A, F), after(A, iota(3))],
+    "ir.after.chain": [after(F, F), after(movement(Ops.EXPAND, (2, 3)), A),
+                       UOp(Ops.AFTER, dtypes.int32, (A, A))],
+    "ir.shape.known": [UOp(Ops.NEG, dtypes.int32, (STORE,))],
+}
+KERNEL_FAULTS: dict[str, list[UOp]] = {
+    "ir.stage.kernel": [A, UOp(Ops.DETACH, dtypes.int32, (LOAD,))],
+    "ir.kernel.sink": [UOp(Ops.SINK, dtypes.int32, (STORE,)), KERNEL.replace(src=(LOAD,)),
+                       KERNEL.replace(src=()), KERNEL.replace(arg=KernelInfo("copy", (LOOP,)))],
+    "ir.kernel.range": [UOp(Ops.RANGE, dtypes.int32, (number(3),), (0, RangeKind.LOOP)),
+                        UOp(Ops.RANGE, dtypes.index, (number(3),), (0, RangeKind.LOOP))],
+    "ir.kernel.index": [UOp(Ops.INDEX, dtypes.int32, (LOAD, LOOP, TRUE)),
+                        UOp(Ops.INDEX, dtypes.int32, (POINTER, number(0), TRUE)),
+                        UOp(Ops.INDEX, dtypes.int32, (POINTER, LOOP, LOOP)),
+                        UOp(Ops.INDEX, dtypes.int8, (POINTER, LOOP, TRUE))],
+    "ir.kernel.load": [UOp(Ops.LOAD, dtypes.int32, (POINTER,)),
+                       UOp(Ops.LOAD, dtypes.int8, (PLACE,))],
+    "ir.kernel.store": [stored(POINTER, LOAD), stored(PLACE, number(1, dtypes.int8)),
+                        stored(PLACE, LOAD, LOAD), stored(PLACE, LOAD, LOOP, LOOP), stored(PLACE)],
+    "ir.kernel.reduce": [UOp(Ops.REDUCE, dtypes.int32, (LOAD,), Ops.ADD),
+                         UOp(Ops.REDUCE, dtypes.int32, (LOAD, LOOP), Ops.SUB),
+                         UOp(Ops.REDUCE, dtypes.int64, (LOAD, LOOP), Ops.ADD),
+                         UOp(Ops.REDUCE, dtypes.int32, (LOAD, LOOP, LOOP), Ops.ADD)],
+}
+
+
+@verifies("ir.verify.names")
+def test_legal_graphs_pass() -> None:
+    verify(KERNEL, "kernel")
+    view = UOp(Ops.SHRINK, dtypes.int32, (A,), ((0, 1), (0, 3)))
+    verify(UOp(Ops.SINK, dtypes.int32, (after(view, number(3)), B)), "tensor")
+    reduced = UOp(Ops.REDUCE, dtypes.int32, (LOAD, LOOP), Ops.ADD)
+    verify(KERNEL.replace(src=(stored(PLACE, reduced, LOOP),)), "kernel")
+
+
+@verifies("ir.verify.names")
+def test_message_names_node_rule_and_line() -> None:
+    bad = UOp(Ops.EXP, dtypes.int8, (iota(9, dtypes.int8),))
+    bad.origin = "model.py:7"
+    with pytest.raises(GraphError) as caught:
+        verify(UOp(Ops.NEG, dtypes.int8, (bad,)), "tensor")
+    for part in ("EXP", "int8", "r[ir.dtype.float]", "at model.py:7"):
+        assert part in str(caught.value)
+
+
+@verifies("ir.verify.names")
+def test_every_requirement_has_faults() -> None:
+    for stage, faults in (("tensor", TENSOR_FAULTS), ("kernel", KERNEL_FAULTS)):
+        shared = set(TENSOR_FAULTS) | {"ir.stage.kernel"}
+        assert {r.rule for r in STAGES[stage]} <= set(faults) | shared
+
+
+@verifies("ir.stage.tensor")
+@verifies("ir.source.count")
+@verifies("ir.const.fits")
+@verifies("ir.dtype.equal")
+@verifies("ir.dtype.comparison")
+@verifies("ir.dtype.where")
+@verifies("ir.dtype.float")
+@verifies("ir.dtype.integer")
+@verifies("ir.dtype.bits")
+@verifies("ir.dtype.bitcast")
+@verifies("ir.movement.expand")
+@verifies("ir.movement.permute")
+@verifies("ir.movement.pad")
+@verifies("ir.movement.shrink")
+@verifies("ir.movement.flip")
+@verifies("ir.movement.unfold")
+@verifies("ir.movement.fold")
+@verifies("ir.reduce.axes")
+@verifies("ir.gather.index")
+@verifies("ir.store.value")
+@verifies("ir.after.chain")
+@verifies("ir.shape.known")
+@pytest.mark.parametrize("rule", TENSOR_FAULTS)
+def test_malformed_tensor_graphs(rule: str) -> None:
+    for node in TENSOR_FAULTS[rule]:
+        with pytest.raises(GraphError, match="breaks") as caught:
+            verify(node, "tensor")
+        assert f"r[{rule}]" in str(caught.value) or rule == "ir.shape.known", node
+
+
+@verifies("ir.stage.kernel")
+@verifies("ir.kernel.sink")
+@verifies("ir.kernel.range")
+@verifies("ir.kernel.index")
+@verifies("ir.kernel.load")
+@verifies("ir.kernel.store")
+@verifies("ir.kernel.reduce")
+@pytest.mark.parametrize("rule", KERNEL_FAULTS)
+def test_malformed_kernels(rule: str) -> None:
+    for node in KERNEL_FAULTS[rule]:
+        with pytest.raises(GraphError, match="breaks") as caught:
+            verify(node, "kernel")
+        assert f"r[{rule}]" in str(caught.value), node

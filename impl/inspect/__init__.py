@@ -1,0 +1,18 @@
+"""What a person sees of a schedule. Chapter: spec/inspect.md.
+
+Everything here reads a schedule document, which is plain data, and nothing else. So it also shows
+the schedules of other implementations, and those of yesterday.
+"""
+from impl.inspect.report import html_report, report_html
+from impl.inspect.text import (
+    Machine,
+    boundaries,
+    bytes_text,
+    explain,
+    kernel_table,
+    memory_summary,
+    time_text,
+)
+
+__all__ = ["Machine", "boundaries", "bytes_text", "explain", "html_report", "kernel_table",
+           "memory_summary", "report_html", "time_text"]

@@ -1,0 +1,420 @@
+"""Capture once, replay many times: `TinyJit`. Chapter: spec/replay.md.
+
+The first call of a captured function runs as it is, the second is recorded, and from the third on
+the recorded kernels run again, on the buffers of the new arguments. What the function did to other
+tensors (parameters, statistics, attributes) it does again at each replay, whether it returned them
+or not. A replay is guarded: arguments that do not match raise, and say what changed.
+"""
+from __future__ import annotations
+
+import functools
+import gc
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from impl import realize, settings
+from impl.device import Device, Table
+from impl.effects import Buffer, leaf_of, living
+from impl.errors import ReplayError
+from impl.ir import Ops, Shape, UOp, toposort
+from impl.tensor import Tensor
+from impl.tensor import random as random_numbers
+
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
+_capturing: list[_Capture] = []
+
+
+# ---------------------------------------------------------------- arguments
+
+@dataclass
+class Arguments:
+    """The arguments of a call, taken apart: tensors, bound variables, and all the rest."""
+
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    variables: dict[str, UOp] = field(default_factory=dict)
+    signature: dict[str, Any] = field(default_factory=dict)
+    leaves: dict[str, UOp] = field(default_factory=dict)  # of the tensors, when the call began
+
+
+# --8<-- [start:arguments]
+def take_apart(given: Any) -> Arguments:
+    """Find every tensor in nested lists, tuples and dicts; describe everything else.
+
+    The signature maps the path of each part ("args[0]['x']") to what must stay the same.
+    """
+    found = Arguments()
+    stack: list[tuple[str, Any]] = [("", given)]
+    while stack:
+        path, value = stack.pop()
+        if isinstance(value, Tensor):
+            found.tensors[path] = value
+            found.signature[path] = ("Tensor", value.shape, value.dtype.name, value.device)
+        elif isinstance(value, UOp) and value.op is Ops.BIND:
+            found.variables[path] = value
+            found.signature[path] = ("Variable", value.src[0].arg)
+        elif isinstance(value, (list, tuple)):
+            found.signature[path] = (type(value).__name__, len(value))
+            stack += [(f"{path}[{i}]", part) for i, part in enumerate(value)]
+        elif isinstance(value, dict):
+            found.signature[path] = ("dict", tuple(value))
+            stack += [(f"{path}[{key!r}]", part) for key, part in value.items()]
+        else:
+            found.signature[path] = _described(value)
+    return found
+# --8<-- [end:arguments]
+
+
+def _described(value: Any) -> Any:
+    """A Python value that is frozen into the capture; objects are compared by identity."""
+    if value is None or isinstance(value, (bool, int, float, str, bytes)):
+        return (type(value).__name__, value)
+    return (type(value).__name__, f"object {id(value):#x}")
+
+
+def _compare(name: str, old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Raise if a call does not fit the capture (r[replay.guard.mismatch])."""
+    for path in [*old, *[p for p in new if p not in old]]:
+        was, now = old.get(path, "absent"), new.get(path, "absent")
+        if was != now:  # r[impl replay.guard.mismatch]
+            where = path.replace("[0]", "args", 1) if path.startswith("[0]") \
+                else path.replace("[1]", "kwargs", 1)
+            raise ReplayError(name, f"argument {where or 'list'} was {was} when the function was "
+                              f"captured, and is {now} now",
+                              "make another TinyJit for it, pass the number as a Tensor or a bound "
+                              "Variable, or call .reset()")
+
+
+# ---------------------------------------------------------------- capture
+
+@dataclass
+class _Source:
+    """Where a replay finds a buffer that the capture read but did not make.
+
+    `path` is an argument; otherwise `owners` are the living tensors that held the buffer.
+    """
+
+    path: str | None
+    owners: list[weakref.ref[Tensor]]
+    written: int = 0  # versions that it gains at each call
+
+
+@dataclass
+class _Change:
+    """A tensor that a call gives a new value: an argument (by path), or any other."""
+
+    holder: weakref.ref[Tensor] | str
+    buffer: Buffer
+    shape: Shape
+
+
+# --8<-- [start:capture]
+class _Capture:
+    """What one call did: its runs, in order, and which tensors it changed."""
+
+    def __init__(self, name: str, arguments: Arguments) -> None:
+        self.name, self.arguments = name, arguments
+        self.runs: list[realize.Run] = []
+        gc.collect()
+        self.before = [(h, h.uop) for h in living() if isinstance(h, Tensor)]
+        self.random_start = random_numbers.counter()
+
+    def __call__(self, run: realize.Run, effects: Any) -> None:
+        """Note a run that happened during the capture."""
+        self.runs.append(run)
+
+    def finish(self, result: Any) -> _Recording:
+        """Realize what the call returned or left pending, and make the recording."""
+        returned = take_apart(result).tensors
+        gc.collect()  # tensors that only a cycle keeps alive are no effect of the call
+        known = {id(h): node for h, node in self.before}
+        touched = [h for h in living() if isinstance(h, Tensor) and known.get(id(h)) is not h.uop]
+        realize.realize([*returned.values(), *touched])  # r[impl replay.effects.all]
+        mine = {id(t) for t in returned.values() if id(t) not in known}
+        paths = {id(t): path for path, t in self.arguments.tensors.items()}
+        changes = [_Change(paths.get(id(h)) or weakref.ref(h), h.uop.arg[0], h.uop.arg[2])
+                   for h in touched if id(h) not in mine]
+        return _Recording(self, result, changes)
+# --8<-- [end:capture]
+
+    def sources(self) -> dict[Buffer, _Source]:
+        """Every buffer that was read but not made during the call."""
+        owners: dict[Buffer, list[weakref.ref[Tensor]]] = {}
+        for holder, node in self.before:
+            if node.op is Ops.BUFFER:
+                owners.setdefault(node.arg[0], []).append(weakref.ref(holder))
+        paths = {node.arg[0]: path for path, node in self.arguments.leaves.items()}
+        made: set[Buffer] = set()
+        found: dict[Buffer, _Source] = {}
+        for run in self.runs:
+            for number, buffer in run.buffers.items():
+                if run.plan.storages[number].kind == "input" and buffer not in made:
+                    source = found.setdefault(buffer, _Source(paths.get(buffer),
+                                                              owners.get(buffer, [])))
+                    source.written += run.plan.written.get(number, 0)
+            made.update(run.outputs)
+        return found
+
+
+class _Recording:
+    """The kernels of a captured call, ready to run again on other buffers."""
+
+    def __init__(self, capture: _Capture, result: Any, changes: list[_Change]) -> None:
+        self.name, self.signature = capture.name, capture.arguments.signature
+        self.aliases = _aliases(capture.arguments.leaves)
+        self.result, self.changes = _template(result), changes
+        self.sources = capture.sources()
+        kept = {c.buffer for c in changes} | {leaf.buffer for leaf in _leaves(self.result)}
+        made = [b for run in capture.runs for b in run.outputs]
+        self.fresh = [b for b in made if b in kept]
+        self.random_start = capture.random_start
+        self.random_used = random_numbers.counter() - capture.random_start
+        self._build(capture)
+
+    # --8<-- [start:build]
+    def _build(self, capture: _Capture) -> None:
+        """Lay all kernels of all runs into tables; note which arguments change from call to call.
+
+        Between two tables stand the copies from device to device.
+        """
+        paths = {bind: path for path, bind in capture.arguments.variables.items()}
+        changing = set(self.sources) | set(self.fresh)
+        self.segments: list[Table | realize.ExecItem] = []
+        self.slots: list[tuple[Table, int, int, Buffer]] = []
+        self.values: list[tuple[Table, int, int, str | int]] = []
+        launches: list[tuple[realize.ExecItem, list[UOp]]] = []
+        for run in capture.runs:
+            binds = run.canonical.variables
+            for item in run.items():
+                if item.program is None:
+                    self._close(launches, changing, paths)
+                    self.segments.append(item)
+                else:
+                    slots = run.plan.variables[item.metadata["kernel"]]
+                    launches.append((item, [binds[slot] for slot in slots]))
+        self._close(launches, changing, paths)
+    # --8<-- [end:build]
+
+    def _close(self, launches: list[tuple[realize.ExecItem, list[UOp]]], changing: set[Buffer],
+               paths: dict[UOp, str]) -> None:
+        """Make a table of the launches so far."""
+        if not launches:
+            return
+        device = Device[launches[0][0].bufs[0].device]
+        table = device.table([(item.program, [realize.ensure_memory(b) for b in item.bufs],
+                               item.values) for item, _ in launches if item.program is not None])
+        for launch, (item, binds) in enumerate(launches):
+            for argument, buffer in enumerate(item.bufs):
+                if buffer in changing:
+                    self.slots.append((table, launch, argument, buffer))
+            for position, bind in enumerate(binds):
+                if bind.src[0].arg[0].startswith("random#"):
+                    offset = bind.src[1].arg - self.random_start
+                    self.values.append((table, launch, position, offset))
+                elif bind in paths:
+                    self.values.append((table, launch, position, paths[bind]))
+        self.segments.append(table)
+        launches.clear()
+
+    # --8<-- [start:run]
+    def run(self, arguments: Arguments) -> Any:
+        """Replay on new arguments."""
+        _compare(self.name, self.signature, arguments.signature)
+        realize.realize(list(arguments.tensors.values()))
+        now = {buffer: self._find(buffer, source, arguments)
+               for buffer, source in self.sources.items()}
+        self._check_aliases(arguments)
+        self._protect(now, arguments)
+        for buffer in self.fresh:  # r[impl replay.output.fresh]
+            now[buffer] = Buffer(buffer.device, buffer.dtype, buffer.size)
+        self._launch(now, arguments)
+        for buffer, source in self.sources.items():
+            now[buffer].version += source.written
+        for change in self.changes:
+            holder = arguments.tensors[change.holder] if isinstance(change.holder, str) \
+                else change.holder()
+            if holder is not None:
+                holder.uop = now.get(change.buffer, change.buffer).leaf(change.shape)
+        return _filled(self.result, now)
+    # --8<-- [end:run]
+
+    def _launch(self, now: dict[Buffer, Buffer], arguments: Arguments) -> None:
+        for table, launch, argument, buffer in self.slots:
+            table.set_memory(launch, argument, realize.ensure_memory(now[buffer]))
+        start = random_numbers.counter()
+        for table, launch, position, what in self.values:
+            value = start + what if isinstance(what, int) \
+                else arguments.variables[what].src[1].arg
+            table.set_value(launch, position, value)
+        random_numbers.advance(self.random_used)  # r[impl replay.random.advances]
+        for segment in self.segments:
+            if isinstance(segment, realize.ExecItem):
+                target, source = (realize.ensure_memory(now.get(b, b)) for b in segment.bufs)
+                target.device.copy(target, source, segment.bufs[0].nbytes)
+            else:
+                segment.run()
+
+    def _find(self, buffer: Buffer, source: _Source, arguments: Arguments) -> Buffer:
+        """The buffer that stands now where `buffer` stood in the capture."""
+        if source.path is not None:
+            found: Buffer = arguments.tensors[source.path].uop.arg[0]
+            return found
+        for reference in source.owners:
+            owner = reference()
+            if owner is not None:
+                realize.realize([owner])
+                found = owner.uop.arg[0]
+                if found.size != buffer.size or found.dtype is not buffer.dtype:
+                    raise ReplayError(self.name, f"a tensor that the function uses had "
+                                      f"{buffer.size} elements of {buffer.dtype.name}, and has "
+                                      f"{found.size} of {found.dtype.name} now", "call .reset()")
+                return found
+        return buffer
+
+    def _check_aliases(self, arguments: Arguments) -> None:
+        """Two arguments that shared memory must still do so, and the other way round."""
+        now = _aliases({p: t.uop for p, t in arguments.tensors.items()})
+        if now != self.aliases:  # r[impl replay.guard.alias]
+            raise ReplayError(self.name, "which arguments are the same tensor has changed: was "
+                              f"{self.aliases or 'none'}, is {now or 'none'}",
+                              "make another TinyJit for it, or pass a copy (.contiguous())")
+
+    def _protect(self, now: dict[Buffer, Buffer], arguments: Arguments) -> None:
+        """Before memory is overwritten: whoever still means the old value gets it."""
+        written = {now[b] for b, source in self.sources.items() if source.written}
+        if not written:
+            return
+        mine = {id(arguments.tensors[c.holder] if isinstance(c.holder, str) else c.holder())
+                for c in self.changes}
+        pending: list[Tensor] = []
+        kept: set[Buffer] = set()
+        for holder in living():
+            if id(holder) in mine or not isinstance(holder, Tensor):
+                continue
+            leaf = leaf_of(holder.uop)
+            if leaf is not None:
+                kept |= {leaf.arg[0]} & written
+            elif any(leaf_of(u) is not None and leaf_of(u).arg[0] in written  # type: ignore
+                     for u in toposort((holder.uop,), lambda u: leaf_of(u) is None)):
+                pending.append(holder)
+        realize.realize(pending)
+        for buffer in kept:
+            for captured, current in now.items():
+                if current is buffer:
+                    now[captured] = _copied(current)
+
+
+def _copied(buffer: Buffer) -> Buffer:
+    copy = Buffer(buffer.device, buffer.dtype, buffer.size)
+    source, target = realize.ensure_memory(buffer), realize.ensure_memory(copy)
+    target.device.copy(target, source, buffer.nbytes)
+    return copy
+
+
+def _aliases(leaves: dict[str, UOp]) -> list[tuple[str, ...]]:
+    """Groups of argument paths that are one buffer."""
+    groups: dict[Buffer, list[str]] = {}
+    for path, leaf in leaves.items():
+        groups.setdefault(leaf.arg[0], []).append(path)
+    return sorted(tuple(sorted(paths)) for paths in groups.values() if len(paths) > 1)
+
+
+# ---------------------------------------------------------------- results
+
+@dataclass
+class _Leaf:
+    """A tensor in a result: the buffer that held it in the capture."""
+
+    buffer: Buffer
+    shape: Shape
+
+
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A copy of nested containers with the parts changed; the depth is that of the user's data."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_mapped(v, change) for v in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(_mapped(v, change) for v in value)
+    if isinstance(value, dict):
+        return {key: _mapped(v, change) for key, v in value.items()}
+    return change(value)
+
+
+def _template(result: Any) -> Any:
+    return _mapped(result, lambda v: _Leaf(v.uop.arg[0], v.uop.arg[2])
+                   if isinstance(v, Tensor) else v)
+
+
+def _leaves(template: Any) -> list[_Leaf]:
+    found: list[_Leaf] = []
+    _mapped(template, lambda v: found.append(v) if isinstance(v, _Leaf) else None)
+    return found
+
+
+def _filled(template: Any, now: dict[Buffer, Buffer]) -> Any:
+    return _mapped(template, lambda v: Tensor(now.get(v.buffer, v.buffer).leaf(v.shape))
+                   if isinstance(v, _Leaf) else v)
+
+
+# ---------------------------------------------------------------- the wrapper
+
+# --8<-- [start:jit]
+class TinyJit(Generic[Parameters, Returned]):
+    """Capture a function of tensors on its second call and replay it from the third on.
+
+    Works on functions and methods; tensors may stand in nested lists, tuples and dicts. Python
+    numbers and other objects are frozen: a call with others raises.
+
+    Raises:
+        ReplayError: arguments that do not match the capture (r[replay.guard.mismatch]); a value
+            that is read inside the function while it is captured (r[replay.read.error]).
+    """
+
+    def __init__(self, function: Callable[Parameters, Returned]) -> None:
+        self.function = function
+        self.calls = 0
+        self.recording: _Recording | None = None
+        functools.update_wrapper(self, function)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """Bound to an object, there is one capture for each object."""
+        if instance is None:
+            return self
+        name = f"_captured_{self.function.__name__}"
+        if name not in instance.__dict__:
+            instance.__dict__[name] = TinyJit(self.function.__get__(instance, owner))
+        return instance.__dict__[name]
+
+    def reset(self) -> None:
+        """Forget the capture; the next call runs as it is, the one after is captured."""
+        self.calls, self.recording = 0, None
+
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
+        """Run, capture or replay."""
+        if _capturing or not settings.get("JIT"):  # an inner capture is a part of the outer one
+            return self.function(*args, **kwargs)
+        self.calls += 1
+        if self.calls == 1:
+            return self.function(*args, **kwargs)
+        arguments = take_apart((args, kwargs))
+        if self.recording is None:
+            return self._capture(arguments, args, kwargs)
+        returned: Returned = self.recording.run(arguments)
+        return returned
+
+    def _capture(self, arguments: Arguments, args: Sequence[Any], kwargs: Any) -> Returned:
+        realize.realize(list(arguments.tensors.values()))
+        arguments.leaves = {p: t.uop for p, t in arguments.tensors.items()}
+        capture = _Capture(getattr(self.function, "__name__", "function"), arguments)
+        _capturing.append(capture)
+        realize.observers.append(capture)
+        try:
+            result = self.function(*args, **kwargs)
+            self.recording = capture.finish(result)
+        finally:
+            _capturing.remove(capture)
+            realize.observers.remove(capture)
+        return result
+# --8<-- [end:jit]

@@ -1,0 +1,51 @@
+"""The lazy tensor. Chapter: spec/tensor.md.
+
+`Tensor` is one class in several modules, each of which adds methods to the one before:
+
+    base         the variable: data, values, devices, assignment
+    elementwise  operators, functions, comparisons, activations
+    movement     reshaping, reordering, padding, joining
+    reduce       sums, extremes, statistics, running sums, order, softmax
+    indexing     slices, index tensors, gather, scatter
+    products     matrix products, einsum, convolution, pooling
+    conversion   methods named after dtypes
+    functional   normalisation, losses, dropout, attention
+    creation     constants, ranges, random numbers
+    autograd     backward, gradient
+"""
+from __future__ import annotations
+
+from typing import Any
+
+from impl.tensor.autograd import Autograd
+from impl.tensor.base import Runtime
+from impl.tensor.random import reserve
+
+__all__ = ["Runtime", "Tensor", "reserve"]
+
+
+class Tensor(Autograd):
+    """A variable that holds a lazy, typed, n-dimensional value.
+
+    Nothing is computed before values are asked for: `numpy()`, `tolist()`, `item()`, `realize()`.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def train(cls, mode: bool = True) -> _Training:
+        """A block in which dropout drops and batch norm learns: `with Tensor.train(): ...`."""
+        return _Training(cls, mode)
+
+
+class _Training:
+    """Sets `training` of a tensor class for a block."""
+
+    def __init__(self, tensors: type[Tensor], mode: bool) -> None:
+        self.tensors, self.mode, self.before = tensors, mode, False
+
+    def __enter__(self) -> None:
+        self.before, self.tensors.training = self.tensors.training, self.mode
+
+    def __exit__(self, *_: Any) -> None:
+        self.tensors.training = self.before

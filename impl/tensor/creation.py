@@ -1,0 +1,242 @@
+"""Tensors from nothing: constants, ranges, random numbers. Chapter: spec/tensor.md."""
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+from impl.dtypes import DType, Scalar, as_dtype, dtypes
+from impl.effects import new_buffer_node
+from impl.errors import DTypeError, ShapeError
+from impl.gradient import nodes
+from impl.gradient.nodes import cast
+from impl.ir import Ops, Shape, UOp
+from impl.tensor.base import _dtype_of_number
+from impl.tensor.functional import Functional
+from impl.tensor.movement import flat_arguments
+from impl.tensor.random import generator, integer_node, normal_node, uniform_node
+
+
+def _shape(given: tuple[Any, ...], name: str) -> Shape:
+    """Sizes given one by one or as one sequence."""
+    shape = flat_arguments(given)
+    for size in shape:
+        if not hasattr(size, "__index__") or size.__index__() < 0:
+            raise ShapeError(name, f"{shape} is no shape", "give whole numbers from 0 on")
+    return tuple(size.__index__() for size in shape)
+
+
+def _float(dtype: Any, name: str) -> DType:
+    wanted = dtypes.default_float if dtype is None else as_dtype(dtype)
+    if wanted.kind != "f":
+        raise DTypeError(name, f"{wanted.name} is no floating dtype", "use a floating dtype")
+    return wanted
+
+
+class Creation(Functional):
+    """Class methods that make tensors. All take `device`, and `requires_grad` where it fits."""
+
+    __slots__ = ()
+
+    @classmethod
+    def full(cls, shape: Any, fill_value: Scalar, dtype: Any = None, device: str | None = None,
+             requires_grad: bool = False) -> Self:
+        """One number everywhere; its dtype follows the number unless one is given."""
+        wanted = _dtype_of_number(fill_value) if dtype is None else as_dtype(dtype)
+        sizes = _shape((shape,), "full")
+        return cls._made(nodes.full(UOp.const(wanted, fill_value), sizes), device, requires_grad)
+
+    @classmethod
+    def zeros(cls, *shape: Any, dtype: Any = None, device: str | None = None,
+              requires_grad: bool = False) -> Self:
+        """Zeros, as the default float unless a dtype is given."""
+        wanted = dtypes.default_float if dtype is None else dtype
+        return cls.full(flat_arguments(shape), 0, wanted, device, requires_grad)
+
+    @classmethod
+    def ones(cls, *shape: Any, dtype: Any = None, device: str | None = None,
+             requires_grad: bool = False) -> Self:
+        """Ones, as the default float unless a dtype is given."""
+        wanted = dtypes.default_float if dtype is None else dtype
+        return cls.full(flat_arguments(shape), 1, wanted, device, requires_grad)
+
+    @classmethod
+    def empty(cls, *shape: Any, dtype: Any = None, device: str | None = None,
+              requires_grad: bool = False) -> Self:
+        """Memory of its own, whose values are not specified until something is assigned."""
+        wanted = dtypes.default_float if dtype is None else as_dtype(dtype)
+        sizes = _shape(shape, "empty")
+        node = new_buffer_node(cls._device(device), wanted, sizes)
+        return cls._made(node, device, requires_grad)
+
+    def full_like(self, fill_value: Scalar, dtype: Any = None) -> Self:
+        """One number in this tensor's shape and dtype."""
+        wanted = self.dtype if dtype is None else as_dtype(dtype)
+        return self._wrap(nodes.full(UOp.const(wanted, fill_value), self.shape))
+
+    def zeros_like(self, dtype: Any = None) -> Self:
+        """Zeros in this tensor's shape and dtype."""
+        return self.full_like(0, dtype)
+
+    def ones_like(self, dtype: Any = None) -> Self:
+        """Ones in this tensor's shape and dtype."""
+        return self.full_like(1, dtype)
+
+    def empty_like(self, dtype: Any = None) -> Self:
+        """Memory of its own in this tensor's shape and dtype."""
+        return self.empty(self.shape, dtype=self.dtype if dtype is None else dtype,
+                          device=self.device)
+
+    @classmethod
+    def arange(cls, start: float, stop: float | None = None, step: float = 1, dtype: Any = None,
+               device: str | None = None) -> Self:
+        """start, start + step, ... below stop (above it for a negative step)."""
+        if stop is None:
+            start, stop = 0, start
+        if step == 0:
+            raise ShapeError("arange", "the step is 0", "use another step")
+        whole = all(isinstance(one, int) for one in (start, stop, step))
+        natural = dtypes.default_int if whole else dtypes.default_float
+        wanted = natural if dtype is None else as_dtype(dtype)
+        count = max(0, math.ceil((stop - start) / step))
+        if not count:
+            return cls._made(nodes.full(UOp.const(wanted, 0), (0,)), device)
+        # In the wider type, so that 300 steps of a small integer type wrap only at the end.
+        between = natural if wanted.kind in "biu" else wanted
+        line = cast(nodes.iota(count), between)
+        scaled = nodes.mul(line, UOp.const(between, step))
+        return cls._made(cast(nodes.add(scaled, UOp.const(between, start)) if start else scaled,
+                              wanted), device)
+
+    @classmethod
+    def linspace(cls, start: float, stop: float, steps: int, dtype: Any = None,
+                 device: str | None = None) -> Self:
+        """`steps` floats from start to stop, both included, equally far apart."""
+        wanted = _float(dtype, "linspace")
+        if steps < 2:
+            return cls.full((max(0, steps),), float(start), wanted, device)
+        line = cast(nodes.iota(steps), wanted)
+        # From the nearer end, so that both ends are exact.
+        distance = (stop - start) / (steps - 1)
+        up = nodes.add(nodes.scale(line, distance), UOp.const(wanted, start))
+        left = nodes.sub(UOp.const(wanted, steps - 1), line)
+        down = nodes.sub(UOp.const(wanted, stop), nodes.scale(left, distance))
+        first_half = UOp(Ops.CMPLT, dtypes.bool, (line, UOp.const(wanted, steps / 2)))
+        return cls._made(nodes.where(first_half, up, down), device)
+
+    @classmethod
+    def eye(cls, rows: int, columns: int | None = None, dtype: Any = None,
+            device: str | None = None, requires_grad: bool = False) -> Self:
+        """Ones on the diagonal, zeros elsewhere."""
+        wanted = dtypes.default_float if dtype is None else as_dtype(dtype)
+        shape = (rows, rows if columns is None else columns)
+        row = nodes.expand(nodes.iota_along(shape[0], 0, 2), shape)
+        column = nodes.expand(nodes.iota_along(shape[1], 1, 2), shape)
+        node = cast(UOp(Ops.CMPEQ, dtypes.bool, (row, column)), wanted)
+        return cls._made(node, device, requires_grad)
+
+    # Random numbers
+
+    @staticmethod
+    def manual_seed(seed: int = 0) -> None:
+        """Start the random numbers again: the same seed gives the same numbers."""
+        generator.seed(seed)  # r[impl tensor.random.seed]
+
+    @classmethod
+    def rand(cls, *shape: Any, dtype: Any = None, device: str | None = None,
+             requires_grad: bool = False) -> Self:
+        """Floats spread evenly over [0, 1)."""
+        node = uniform_node(_shape(shape, "rand"), _float(dtype, "rand"))
+        return cls._made(node, device, requires_grad)
+
+    @classmethod
+    def randn(cls, *shape: Any, dtype: Any = None, device: str | None = None,
+              requires_grad: bool = False) -> Self:
+        """Floats of the normal distribution with mean 0 and variance 1."""
+        node = normal_node(_shape(shape, "randn"), _float(dtype, "randn"))
+        return cls._made(node, device, requires_grad)
+
+    @classmethod
+    def randint(cls, *shape: Any, low: int = 0, high: int = 10, dtype: Any = None,
+                device: str | None = None) -> Self:
+        """Whole numbers from `low` to `high - 1`, int32 unless another dtype is given."""
+        wanted = dtypes.default_int if dtype is None else as_dtype(dtype)
+        if high <= low or high - low > 1 << 32:
+            raise ShapeError("randint", f"there are no numbers from {low} to {high} - 1 to choose",
+                             "use low < high, at most 2**32 apart")
+        return cls._made(integer_node(_shape(shape, "randint"), low, high, wanted), device)
+
+    @classmethod
+    def uniform(cls, *shape: Any, low: float = 0.0, high: float = 1.0, dtype: Any = None,
+                device: str | None = None, requires_grad: bool = False) -> Self:
+        """Floats spread evenly over [low, high)."""
+        wanted = _float(dtype, "uniform")
+        node = nodes.scale(uniform_node(_shape(shape, "uniform"), wanted), high - low)
+        node = nodes.add(node, UOp.const(wanted, low)) if low else node
+        return cls._made(node, device, requires_grad)
+
+    @classmethod
+    def normal(cls, *shape: Any, mean: float = 0.0, std: float = 1.0, dtype: Any = None,
+               device: str | None = None, requires_grad: bool = False) -> Self:
+        """Floats of the normal distribution."""
+        wanted = _float(dtype, "normal")
+        node = nodes.scale(normal_node(_shape(shape, "normal"), wanted), std)
+        node = nodes.add(node, UOp.const(wanted, mean)) if mean else node
+        return cls._made(node, device, requires_grad)
+
+    @classmethod
+    def scaled_uniform(cls, *shape: Any, dtype: Any = None, device: str | None = None,
+                       requires_grad: bool = False) -> Self:
+        """uniform over (-1, 1), divided by the square root of the number of elements."""
+        bound = math.prod(_shape(shape, "scaled_uniform")) ** -0.5
+        return cls.uniform(*shape, low=-bound, high=bound, dtype=dtype, device=device,
+                           requires_grad=requires_grad)
+
+    @classmethod
+    def glorot_uniform(cls, *shape: Any, dtype: Any = None, device: str | None = None,
+                       requires_grad: bool = False) -> Self:
+        """uniform, with the bound of Glorot and Bengio (2010)."""
+        sizes = _shape(shape, "glorot_uniform")
+        bound = (6 / (sizes[0] + math.prod(sizes[1:]))) ** 0.5
+        return cls.uniform(sizes, low=-bound, high=bound, dtype=dtype, device=device,
+                           requires_grad=requires_grad)
+
+    @classmethod
+    def kaiming_uniform(cls, *shape: Any, a: float = 0.01, dtype: Any = None,
+                        device: str | None = None, requires_grad: bool = False) -> Self:
+        """uniform, with the bound of He and others (2015) for leaky ReLU of slope `a`."""
+        sizes = _shape(shape, "kaiming_uniform")
+        bound = (6 / (1 + a ** 2) / math.prod(sizes[1:])) ** 0.5
+        return cls.uniform(sizes, low=-bound, high=bound, dtype=dtype, device=device,
+                           requires_grad=requires_grad)
+
+    @classmethod
+    def kaiming_normal(cls, *shape: Any, a: float = 0.01, dtype: Any = None,
+                       device: str | None = None, requires_grad: bool = False) -> Self:
+        """normal, with the deviation of He and others (2015) for leaky ReLU of slope `a`."""
+        sizes = _shape(shape, "kaiming_normal")
+        return cls.normal(sizes, std=(2 / (1 + a ** 2) / math.prod(sizes[1:])) ** 0.5, dtype=dtype,
+                          device=device, requires_grad=requires_grad)
+
+    def rand_like(self) -> Self:
+        """rand in this tensor's shape and dtype."""
+        return self.rand(self.shape, dtype=self.dtype, device=self.device)
+
+    def randn_like(self) -> Self:
+        """randn in this tensor's shape and dtype."""
+        return self.randn(self.shape, dtype=self.dtype, device=self.device)
+
+    @classmethod
+    def randperm(cls, count: int, device: str | None = None) -> Self:
+        """0, ..., count-1 in random order."""
+        return cls.rand(count, device=device).argsort()
+
+    def multinomial(self, num_samples: int = 1, replacement: bool = False) -> Self:
+        """Places along the last axis, drawn with probabilities proportional to the elements."""
+        if num_samples != 1 and not replacement:
+            raise ShapeError("multinomial", "several samples without replacement",
+                             "use replacement=True")
+        weights = self.unsqueeze(0) if len(self.shape) == 1 else self
+        bounds = (weights.cumsum(1) / weights.sum(1, keepdim=True)).unsqueeze(1)
+        chance = self.rand(weights.shape[0], num_samples, 1, device=self.device)
+        place = (chance >= bounds).sum(2).minimum(weights.shape[1] - 1)
+        return place.squeeze(0) if len(self.shape) == 1 else place

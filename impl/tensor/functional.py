@@ -1,0 +1,236 @@
+"""Functions of neural networks: normalisation, losses, dropout, attention. Chapter: spec/tensor.md.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Self
+
+from impl.dtypes import dtypes, sum_accumulator
+from impl.errors import ShapeError
+from impl.gradient import nodes
+from impl.gradient.nodes import cast, unary, where
+from impl.ir import Ops, UOp
+from impl.tensor.conversion import Conversion
+from impl.tensor.elementwise import compare
+from impl.tensor.movement import triangle
+from impl.tensor.random import uniform_node
+
+
+class Functional(Conversion):
+    """What layers are made of."""
+
+    __slots__ = ()
+    #: Whether dropout drops and batch norm learns; `Tensor.train()` sets it for a block.
+    training: ClassVar[bool] = False
+
+    # Normalisation
+
+    # --8<-- [start:layernorm]
+    def layernorm(self, axis: Any = -1, eps: float = 1e-5) -> Self:
+        """(x - mean) / sqrt(variance + eps) along axes; halves are computed in float32."""
+        axes = self._axes(axis, "layernorm")
+        variance, mean = self._var_nodes(axes, 0)
+        x = cast(self._float("layernorm"), mean.dtype)
+        centered = nodes.sub(x, nodes.expand(mean, self.shape))
+        return self._wrap(cast(nodes.mul(centered, self._scale(variance, eps)),
+                               self._result_float()))
+    # --8<-- [end:layernorm]
+
+    def _scale(self, square: UOp, eps: float) -> UOp:
+        """1 / sqrt(square + eps), spread over this tensor's shape."""
+        root = unary(Ops.SQRT, nodes.add(square, UOp.const(square.dtype, eps)))
+        return nodes.expand(unary(Ops.RECIPROCAL, root), self.shape)
+
+    def layer_norm(self, normalized_shape: Any, weight: Self | None = None,
+                   bias: Self | None = None, eps: float = 1e-5) -> Self:
+        """layernorm over the last axes, of this shape, then weight and bias."""
+        count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
+        result = self.layernorm(tuple(range(-count, 0)), eps)
+        result = result if weight is None else result * weight
+        return result if bias is None else result + bias
+
+    def rms_norm(self, axis: Any = -1, eps: float = 1e-6) -> Self:
+        """x / sqrt(mean(x * x) + eps) along axes; halves are computed in float32."""
+        x = self._float("rms_norm")
+        x = cast(x, sum_accumulator(x.dtype))
+        square = self._mean_node(nodes.mul(x, x), self._axes(axis, "rms_norm"))
+        return self._wrap(cast(nodes.mul(x, self._scale(square, eps)), self._result_float()))
+
+    def group_norm(self, num_groups: int, weight: Self | None = None, bias: Self | None = None,
+                   eps: float = 1e-5) -> Self:
+        """layernorm over groups of channels (axis 1) and all axes after it."""
+        if len(self.shape) < 2 or self.shape[1] % num_groups:
+            raise ShapeError("group_norm", f"{num_groups} groups of the channels of {self.shape}",
+                             "the number of groups must divide axis 1")
+        grouped = self.reshape(self.shape[0], num_groups, -1).layernorm(-1, eps)
+        return grouped.reshape(self.shape)._affine(weight, bias)
+
+    def batchnorm(self, weight: Self | None, bias: Self | None, mean: Self, invstd: Self) -> Self:
+        """(x - mean) * invstd for each channel (axis 1), then weight and bias."""
+        per_channel = (1, -1) + (1,) * (len(self.shape) - 2)
+        centered = self - mean.reshape(per_channel)
+        return (centered * invstd.reshape(per_channel))._affine(weight, bias)
+
+    def _affine(self, weight: Self | None, bias: Self | None) -> Self:
+        """times weight plus bias, for each channel (axis 1)"""
+        per_channel = (1, -1) + (1,) * (len(self.shape) - 2)
+        result = self if weight is None else self * weight.reshape(per_channel)
+        return result if bias is None else result + bias.reshape(per_channel)
+
+    def normalize(self, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Self:
+        """x divided by its p-norm along an axis."""
+        return self / self.norm(p, dim, keepdim=True).maximum(eps)
+
+    # --8<-- [start:dropout]
+    def dropout(self, p: float = 0.5, training: bool | None = None) -> Self:
+        """Each element zero with probability p, the others divided by 1 - p, while training."""
+        active = self.training if training is None else training
+        if not 0 <= p <= 1:
+            raise ShapeError("dropout", f"{p} is no probability", "use a number from 0 to 1")
+        if not active or p == 0:
+            return self
+        if p == 1:
+            return self._wrap(nodes.full_like(self.uop, 0))
+        chance = uniform_node(self.shape)
+        kept = compare(Ops.CMPLE, UOp.const(chance.dtype, p), chance)
+        scaled = nodes.div(self._float("dropout"), UOp.const(self._result_float(), 1 - p))
+        return self._wrap(where(kept, scaled, UOp.const(scaled.dtype, 0)))
+    # --8<-- [end:dropout]
+
+    # Losses
+
+    def _reduced(self, reduction: str) -> Self:
+        if reduction == "mean":
+            return self.mean()
+        if reduction == "sum":
+            return self.sum()
+        if reduction == "none":
+            return self
+        raise ShapeError("loss", f"reduction {reduction!r} is unknown", "use mean, sum or none")
+
+    def mse_loss(self, target: Any, reduction: str = "mean") -> Self:
+        """The squares of the differences."""
+        return (self - target).square()._reduced(reduction)
+
+    def l1_loss(self, target: Any, reduction: str = "mean") -> Self:
+        """The absolute differences."""
+        return (self - target).abs()._reduced(reduction)
+
+    def huber_loss(self, target: Any, reduction: str = "mean", delta: float = 1.0) -> Self:
+        """Half the square of small differences, and a line beyond `delta`."""
+        difference = self - target
+        size = difference.abs()
+        line = delta * (size - 0.5 * delta)
+        return (size <= delta).where(0.5 * difference.square(), line)._reduced(reduction)
+
+    def binary_crossentropy(self, target: Any, reduction: str = "mean") -> Self:
+        """-(y log p + (1 - y) log(1 - p)), for probabilities."""
+        loss = -(target * self.log() + (1 - target) * (1 - self).log())
+        return loss._reduced(reduction)
+
+    def binary_crossentropy_logits(self, target: Any, reduction: str = "mean") -> Self:
+        """binary_crossentropy of sigmoid(x), without overflow."""
+        return (self.softplus() - self * target)._reduced(reduction)
+
+    # --8<-- [start:crossentropy]
+    def cross_entropy(self, target: Self, reduction: str = "mean", label_smoothing: float = 0.0,
+                      ignore_index: int | None = None) -> Self:
+        """-log of the softmax over classes, at the target's class.
+
+        Args:
+            target: class numbers (an integer dtype), or probabilities of this tensor's shape.
+                Classes stand on axis 1, or on axis 0 where there is no other.
+
+        Raises:
+            ShapeError: the target has neither shape (r[tensor.loss.shape]).
+        """
+        axis = 1 if len(self.shape) > 1 else 0
+        log_probability = self.log_softmax(axis)
+        if target.dtype.kind == "f":
+            if target.shape != self.shape:
+                raise ShapeError("cross_entropy", f"target {target.shape} for input {self.shape}",
+                                 "give probabilities in the input's shape, or class numbers")
+            weights = target * (1 - label_smoothing) + label_smoothing / self.shape[axis]
+            loss = -(weights * log_probability).sum(axis)
+            return loss._reduced(reduction)
+        loss = log_probability._at_class(target, axis)
+        if label_smoothing:
+            even = -log_probability.mean(axis)
+            loss = loss * (1 - label_smoothing) + even * label_smoothing
+        return loss._loss_of_classes(target, reduction, ignore_index)
+
+    def _at_class(self, target: Self, axis: int) -> Self:
+        """Minus the element at each target's class; the axis of the classes disappears.
+
+        A sum over a choice, not a gather: its gradient is a choice too, and costs no more.
+        """
+        rest = self.shape[:axis] + self.shape[axis + 1:]
+        if target.shape != rest or target.dtype.kind not in "iu":
+            # r[impl tensor.loss.shape]
+            raise ShapeError("cross_entropy", f"target {target.dtype.name} {target.shape} for "
+                             f"input {self.shape}", f"give class numbers of shape {rest}")
+        place = nodes.iota_along(self.shape[axis], axis, len(self.shape))
+        number = cast(target.uop, place.dtype)
+        number = nodes.reshape(number, self.shape[:axis] + (1,) + self.shape[axis + 1:])
+        hit = compare(Ops.CMPEQ, nodes.expand(place, self.shape), nodes.expand(number, self.shape))
+        chosen = where(hit, self.uop, UOp.const(self.dtype, 0))
+        total = nodes.reshape(nodes.reduce(Ops.ADD, chosen, (axis,)), rest)
+        return self._wrap(nodes.neg(total))
+
+    def _loss_of_classes(self, target: Self, reduction: str, ignore: int | None) -> Self:
+        if ignore is None:
+            return self._reduced(reduction)
+        counted = target.ne(ignore)
+        loss = counted.where(self, 0)
+        return loss.sum() / counted.sum() if reduction == "mean" else loss._reduced(reduction)
+    # --8<-- [end:crossentropy]
+
+    def nll_loss(self, target: Self, reduction: str = "mean",
+                 ignore_index: int | None = None) -> Self:
+        """Minus the log probability at the target's class; classes on axis 1 (0 if alone)."""
+        axis = 1 if len(self.shape) > 1 else 0
+        return self._at_class(target, axis)._loss_of_classes(target, reduction, ignore_index)
+
+    def sparse_categorical_crossentropy(self, target: Self, ignore_index: int = -1,
+                                        label_smoothing: float = 0.0,
+                                        reduction: str = "mean") -> Self:
+        """cross_entropy with class numbers, and the classes on the last axis."""
+        log_probability = self.log_softmax(-1)
+        loss = log_probability._at_class(target, len(self.shape) - 1)
+        if label_smoothing:
+            loss = loss * (1 - label_smoothing) - log_probability.mean(-1) * label_smoothing
+        return loss._loss_of_classes(target, reduction, ignore_index)
+
+    # Attention
+
+    # --8<-- [start:attention]
+    def scaled_dot_product_attention(self, key: Self, value: Self, attn_mask: Self | None = None,
+                                     dropout_p: float = 0.0, is_causal: bool = False,
+                                     scale: float | None = None) -> Self:
+        """softmax(query @ key.T / sqrt(width) + mask) @ value; this tensor is the query.
+
+        Args:
+            attn_mask: bool (False: not seen) or a float that is added; broadcasts to
+                (..., queries, keys).
+            is_causal: a query sees the keys up to its own place only.
+        """
+        if attn_mask is not None and is_causal:
+            raise ShapeError("attention", "attn_mask and is_causal are both given", "give one")
+        factor = 1 / math.sqrt(self.shape[-1]) if scale is None else scale
+        scores = self.matmul(key.transpose(-2, -1)) * factor
+        if is_causal:
+            seen = nodes.broadcast(triangle(self.shape[-2], key.shape[-2], 0, False), scores.shape)
+            scores = self._wrap(where(seen, scores.uop, UOp.const(scores.dtype, -math.inf)))
+        elif attn_mask is not None and attn_mask.dtype is dtypes.bool:
+            scores = attn_mask.where(scores, -math.inf)
+        elif attn_mask is not None:
+            scores = scores + attn_mask
+        return scores.softmax(-1).dropout(dropout_p).matmul(value)
+    # --8<-- [end:attention]
+
+    def sequential(self, layers: Any) -> Self:
+        """Each layer applied to what the one before returned."""
+        result = self
+        for layer in layers:
+            result = layer(result)
+        return result

@@ -1,0 +1,433 @@
+"""Choosing elements: slices, integer tensors, gather and scatter. Chapter: spec/tensor.md."""
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+
+from impl.dtypes import dtypes
+from impl.errors import AxisError, DTypeError, ShapeError
+from impl.gradient import nodes
+from impl.gradient.nodes import binary, cast, shape_of, where
+from impl.ir import Ops, Shape, UOp
+from impl.tensor.base import Path, TensorBase, follow
+from impl.tensor.elementwise import compare
+from impl.tensor.movement import spread
+from impl.tensor.reduce import Reduce
+
+_WHOLE = slice(None)
+
+
+# --8<-- [start:slice]
+def slice_path(shape: Shape, items: list[Any]) -> Path:
+    """The movement operations of a basic index: ints, slices and None, one item for each axis."""
+    bounds, flips, steps, kept = [], [], [], []
+    axis = 0
+    for item in items:
+        if item is None:
+            kept.append(1)
+            continue
+        size = shape[axis]
+        if isinstance(item, slice):
+            start, stop, step = item.indices(size)
+            count = len(range(start, stop, step))
+            last = start + (count - 1) * step
+            low, high = min(start, last), max(start, last) + 1
+            bounds.append((low, high) if count else (0, 0))
+            if step < 0:
+                flips.append(axis)
+            if abs(step) != 1 and count > 1:
+                steps.append((axis, count, abs(step)))
+            kept.append(count)
+        else:
+            bounds.append((item, item + 1))
+        axis += 1
+    path: list[tuple[Ops, tuple]] = []
+    if any(bound != (0, size) for bound, size in zip(bounds, shape, strict=True)):
+        path.append((Ops.SHRINK, tuple(bounds)))
+    if flips:
+        path.append((Ops.FLIP, tuple(flips)))
+    # From the last axis to the first, so that the numbers of the axes before stay right.
+    path += [(Ops.UNFOLD, (axis, count, 1, step, 1)) for axis, count, step in reversed(steps)]
+    return (*path, (Ops.RESHAPE, tuple(kept)))
+# --8<-- [end:slice]
+
+
+class Indexing(Reduce):
+    """`t[...]`, `t[...] = value`, gather, scatter."""
+
+    __slots__ = ()
+
+    # Reading
+
+    def __getitem__(self, index: Any) -> Self:
+        """The chosen elements: ints, slices (steps of any sign), None, ..., integer tensors.
+
+        Raises:
+            AxisError: an int is out of range, or there are more items than axes.
+            DTypeError: an index tensor is not of an integer dtype.
+        """
+        items = self._items(index)
+        if not any(_is_advanced(item) for item in items):
+            path = slice_path(self.shape, items)
+            return self._viewed(follow(self.uop, path), path)
+        view, axes, indices, place = self._advanced(items)
+        node = self._gathered(view, axes, indices)
+        new_axes = len(spread([shape_of(each) for each in indices], "index"))
+        return self._wrap(_placed(node, place, new_axes))
+
+    def _items(self, index: Any) -> list[Any]:
+        """One item for each axis, besides None; checked, and with ints counted from the front."""
+        items = list(index) if isinstance(index, tuple) else [index]
+        items = [part for item in items for part in _unmasked(item)]
+        used = sum(item is not None and item is not Ellipsis for item in items)
+        missing = len(self.shape) - used
+        if missing < 0:  # r[impl tensor.index.count]
+            raise AxisError("index", f"{used} indices for a tensor of shape {self.shape}",
+                            f"use at most {len(self.shape)}")
+        if sum(item is Ellipsis for item in items) > 1:
+            raise AxisError("index", "... stands twice", "use it once")
+        place = next((i for i, item in enumerate(items) if item is Ellipsis), len(items))
+        items[place:place + 1] = [_WHOLE] * missing
+        axis, checked = 0, []
+        for item in items:
+            checked.append(item if item is None else self._checked(item, axis))
+            axis += item is not None
+        return checked
+
+    def _checked(self, item: Any, axis: int) -> Any:
+        """An index of one axis as an int from the front, a slice, or a node."""
+        size = self.shape[axis]
+        if isinstance(item, slice):
+            return _checked_slice(item)
+        if isinstance(item, TensorBase) and item.uop.op is Ops.CONST and item.dtype.kind in "iu":
+            item = item.uop.arg
+        if isinstance(item, (int, np.integer)):
+            place = int(item)
+            if not -size <= place < size:  # r[impl tensor.index.range]
+                raise AxisError("index", f"{place} is out of range for axis {axis} of shape "
+                                f"{self.shape}", f"use -{size} to {size - 1}" if size else
+                                "the axis has no elements")
+            return place % size
+        if isinstance(item, UOp):
+            return cast(self._bound(item) if item.shape != () else item, dtypes.int32)
+        if isinstance(item, TensorBase):
+            return _index_node(self._operand(item), size)
+        if isinstance(item, (list, np.ndarray)):
+            return self._host_index(item, axis)
+        raise AxisError("index", f"{item!r} is no index",
+                        "use ints, slices, None, ... or integer tensors")
+
+    def _host_index(self, item: Any, axis: int) -> UOp:
+        """Indices whose values are known now, so that they can be checked now."""
+        array, size = np.asarray(item), self.shape[axis]
+        array = array.astype(np.int64) if array.size == 0 else array
+        if array.dtype.kind not in "iu":
+            raise DTypeError("index", f"indices of dtype {array.dtype}", "use whole numbers")
+        if array.size and not -size <= array.min() <= array.max() < size:
+            raise AxisError("index", f"indices from {array.min()} to {array.max()} are out of "
+                            f"range for axis {axis} of shape {self.shape}",
+                            f"use -{size} to {size - 1}")
+        wrapped = np.where(array < 0, array + size, array)
+        kind = np.int32 if size <= dtypes.int32.max else np.int64
+        return self.__class__(wrapped.astype(kind), self.device).uop
+
+    def _advanced(self, items: list[Any]) -> tuple[UOp, list[int], list[UOp], int]:
+        """Split an index: the basic part done, then axes, their indices, and the result's place."""
+        basic = [_WHOLE if isinstance(item, UOp) else item for item in items]
+        view = follow(self.uop, slice_path(self.shape, basic))
+        axes, indices, axis = [], [], 0
+        for item in items:
+            if isinstance(item, UOp):
+                axes.append(axis)
+                indices.append(item)
+            axis += not isinstance(item, int)
+        # As in NumPy, ints count as index tensors here: tensors next to each other put the new
+        # axes in their place, tensors apart from each other put them in front.
+        special = [i for i, item in enumerate(items) if isinstance(item, (UOp, int))]
+        together = special[-1] - special[0] + 1 == len(special)
+        place = sum(not isinstance(item, int) for item in items[:special[0]]) if together else 0
+        return view, axes, indices, place
+
+    def _gathered(self, view: UOp, axes: list[int], indices: list[UOp]) -> UOp:
+        """The rows of the joined axes that the indices name; the indices' axes come first."""
+        shape = shape_of(view)
+        rest = [axis for axis in range(len(shape)) if axis not in axes]
+        rows = nodes.permute(view, (*axes, *rest))
+        sizes = [shape[axis] for axis in axes]
+        rows = nodes.reshape(rows, (math.prod(sizes), *(shape[axis] for axis in rest)))
+        index = flat_index(indices, sizes)
+        return UOp(Ops.GATHER, rows.dtype, (rows, index))
+
+    # Writing
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Give the tensor a new value, in which the chosen region is replaced.
+
+        The value is converted to the tensor's dtype and spread to the region's shape.
+
+        Raises:
+            ShapeError: the value does not spread to the region (r[tensor.setitem.shape]).
+        """
+        mask = _mask(index)
+        if mask is not None and mask.shape == self.shape[:len(mask.shape)]:
+            self._set_masked(mask, value)
+            return
+        items = self._items(index)
+        if any(_is_advanced(item) for item in items):
+            self._set_advanced(items, value)
+            return
+        path = slice_path(self.shape, items)
+        view = follow(self.uop, path)
+        node = self._value_for(value, shape_of(view))
+        if node is not view:  # `t[a] += b` has assigned already; Python sets the item once more
+            self._viewed(view, path)._store(node)
+
+    def _value_for(self, value: Any, shape: Shape) -> UOp:
+        """A value in this tensor's dtype, spread to a shape."""
+        node = self._operand(value)
+        if node is None:
+            node = self.__class__(value, self.device).uop
+        node = cast(node, self.dtype)  # r[impl tensor.setitem.cast]
+        own = shape_of(node)
+        while len(own) > len(shape) and own[0] == 1:
+            own = own[1:]
+        if len(own) > len(shape) or any(
+                a not in (1, b) for a, b in zip(own[::-1], shape[::-1], strict=False)):
+            raise ShapeError("setitem", f"a value of shape {node.shape} does not fit a region of "
+                             f"shape {shape}", "give a value that broadcasts to the region")
+        return nodes.broadcast(nodes.reshape(node, own), shape)  # r[impl tensor.setitem.shape]
+
+    def _set_masked(self, mask: Self, value: Any) -> None:
+        """`t[mask] = number`: the shape does not depend on the mask's values."""
+        node = self._operand(value)
+        if node is None or node.shape != ():
+            raise ShapeError("setitem", "a mask chooses a number of elements that is not known "
+                             "before it is computed", "assign one number, or use mask.where(a, t)")
+        front = mask.shape + (1,) * (len(self.shape) - len(mask.shape))
+        spread_mask = nodes.expand(nodes.reshape(mask.uop, front), self.shape)
+        self._store(where(spread_mask, cast(node, self.dtype), self.uop))
+
+    def _set_advanced(self, items: list[Any], value: Any) -> None:
+        """Rows named by index tensors; of several values for one row the last one stays."""
+        if any(not isinstance(item, UOp) and item != _WHOLE for item in items):
+            raise AxisError("setitem", "an index tensor is mixed with slices, ints or None",
+                            "take the view first: `v = t[1:3]`, then `v[index] = value`")
+        _, axes, indices, place = self._advanced(items)
+        rest = [axis for axis in range(len(self.shape)) if axis not in axes]
+        order = (*axes, *rest)
+        sizes = [self.shape[axis] for axis in axes]
+        rows_shape = (math.prod(sizes), *(self.shape[axis] for axis in rest))
+        rows = nodes.reshape(nodes.permute(self.uop, order), rows_shape)
+        index = flat_index(indices, sizes)
+        new_axes = len(shape_of(index))
+        placed = list(rows_shape[1:])
+        placed[place:place] = shape_of(index)
+        node = self._value_for(value, tuple(placed))
+        node = nodes.permute(node, (*range(place, place + new_axes), *range(place),
+                                    *range(place + new_axes, len(placed))))
+        count = math.prod(shape_of(index))
+        flat = nodes.reshape(node, (count, *rows_shape[1:]))
+        written = write_rows(rows, nodes.reshape(index, (count,)), flat)
+        back = nodes.reshape(written, tuple(self.shape[axis] for axis in order))
+        self._store(nodes.permute(back, tuple(order.index(a) for a in range(len(order)))))
+
+    # By index tensor
+
+    def gather(self, dim: int, index: Self) -> Self:
+        """out[i][j] = self[index[i][j]][j] for dim 0, and alike for the other axes."""
+        axis, x, place = self._along(dim, index, "gather")
+        shape = shape_of(place)
+        kept = tuple((0, size if a == axis else shape[a]) for a, size in enumerate(self.shape))
+        x = nodes.movedim_last(nodes.shrink(x, kept), axis)
+        wide = (*shape, self.shape[axis])
+        spread_x = nodes.expand(nodes.reshape(x, tuple(
+            1 if a == axis else size for a, size in enumerate(wide))), wide)
+        hit = compare(Ops.CMPEQ, nodes.expand(nodes.reshape(place, (*shape, 1)), wide),
+                      cast(nodes.expand(nodes.iota_along(wide[-1], len(shape), len(wide)), wide),
+                           place.dtype))
+        return self._wrap(self._chosen(hit, spread_x, len(shape), shape))
+
+    def _along(self, dim: int, index: Self, name: str) -> tuple[int, UOp, UOp]:
+        axis = self._axis(dim, name)
+        if index.dtype.kind not in "iu":
+            raise DTypeError(name, f"the index is {index.dtype.name}", "use an integer dtype")
+        if len(index.shape) != len(self.shape) or any(
+                a != axis and size > self.shape[a] for a, size in enumerate(index.shape)):
+            raise ShapeError(name, f"an index of shape {index.shape} does not fit shape "
+                             f"{self.shape}", "beside the axis it must not be larger")
+        return axis, self.uop, _index_node(self._operand(index), self.shape[axis])
+
+    def scatter(self, dim: int, index: Self, src: Any, reduce: str | None = None) -> Self:
+        """out[index[i][j]][j] = src[i][j] for dim 0, and alike; elsewhere this tensor.
+
+        Of several values for one place the last one stays; with reduce="add" or "multiply" all
+        are combined with this tensor.
+        """
+        axis, x, place = self._along(dim, index, "scatter")
+        shape = index.shape
+        values = self._value_for(src, shape) if not isinstance(src, TensorBase) else nodes.shrink(
+            cast(src.uop, self.dtype), tuple((0, size) for size in shape))
+        # [.., j, .., k]: whether source j along the axis goes to place k.
+        wide = (*shape, self.shape[axis])
+        hit = compare(Ops.CMPEQ, nodes.expand(nodes.reshape(place, (*shape, 1)), wide),
+                      cast(nodes.expand(nodes.iota_along(wide[-1], len(shape), len(wide)), wide),
+                           place.dtype))
+        spread_values = nodes.expand(nodes.reshape(values, (*shape, 1)), wide)
+        if reduce is None:
+            hit, spread_values, x = self._last_hit(hit, spread_values, axis, x)
+        number = 1 if reduce == "multiply" else 0
+        parts = where(hit, spread_values, UOp.const(self.dtype, number))
+        op = Ops.MUL if reduce == "multiply" else \
+            Ops.MAXIMUM if self.dtype is dtypes.bool else Ops.ADD
+        combined = self._back(nodes.reduce(op, parts, (axis,)), axis, number)
+        if reduce is None:
+            touched = self._back(nodes.reduce(Ops.MAXIMUM, hit, (axis,)), axis, 0)
+            return self._wrap(where(touched, combined, x))
+        return self._wrap(binary(Ops.MUL if reduce == "multiply" else Ops.ADD, x, combined))
+
+    def _last_hit(self, hit: UOp, values: UOp, axis: int, x: UOp) -> tuple[UOp, UOp, UOp]:
+        """Only the last of several sources that go to one place."""
+        wide = shape_of(hit)
+        number = nodes.expand(nodes.iota_along(wide[axis], axis, len(wide)), wide)
+        ranked = where(hit, number, UOp.const(number.dtype, -1))
+        last = nodes.expand(nodes.reduce(Ops.MAXIMUM, ranked, (axis,)), wide)
+        return binary(Ops.AND, hit, compare(Ops.CMPEQ, number, last)), values, x
+
+    def _back(self, node: UOp, axis: int, number: int) -> UOp:
+        """The last axis put in the place of the reduced one, padded to this tensor's shape."""
+        shape = shape_of(node)
+        order = [a for a in range(len(shape) - 1)]
+        order[axis] = len(shape) - 1
+        moved = nodes.permute(node, (*order, axis))
+        sizes = tuple(shape[a] for a in order)
+        widths = tuple((0, want - size) for want, size in
+                       zip(self.shape, sizes, strict=True))
+        padded = nodes.pad(nodes.reshape(moved, sizes), widths)
+        if padded.shape == sizes or not number or node.dtype is dtypes.bool:
+            return padded
+        inside = nodes.pad(nodes.full(UOp.const(dtypes.bool, True), sizes), widths)
+        return where(inside, padded, UOp.const(node.dtype, number))
+
+    def scatter_add(self, dim: int, index: Self, src: Self) -> Self:
+        """scatter with reduce="add" """
+        return self.scatter(dim, index, src, reduce="add")
+
+    def index_select(self, dim: int, index: Any) -> Self:
+        """The places named by a one-dimensional index along an axis."""
+        axis = self._axis(dim, "index_select")
+        return self[(_WHOLE,) * axis + (index,)]
+
+    def take(self, index: Any) -> Self:
+        """Elements of the flattened tensor."""
+        return self.flatten()[index]
+
+    def masked_select(self, mask: Self) -> Self:
+        """Not available: how many elements there are would depend on values."""
+        return self[mask]
+
+    def one_hot(self, num_classes: int) -> Self:
+        """A new last axis that is 1 at the place each element names and 0 elsewhere, int32."""
+        if self.dtype.kind not in "iu":
+            raise DTypeError("one_hot", f"classes of dtype {self.dtype.name}", "use integers")
+        wide = (*self.shape, num_classes)
+        mine = nodes.expand(nodes.reshape(self.uop, (*self.shape, 1)), wide)
+        classes = nodes.expand(nodes.iota_along(num_classes, len(self.shape), len(wide)), wide)
+        return self._wrap(cast(compare(Ops.CMPEQ, mine, cast(classes, self.dtype)), dtypes.int32))
+
+
+def _checked_slice(item: slice) -> slice:
+    parts = []
+    for part in (item.start, item.stop, item.step):
+        if isinstance(part, UOp):
+            raise AxisError("slice", "a variable in a slice gives a shape that is not fixed",
+                            "index with an integer tensor: t[Tensor.arange(n) + v]")
+        if part is not None and not hasattr(part, "__index__"):
+            raise AxisError("slice", f"{part!r} is no whole number", "use ints")
+        parts.append(None if part is None else part.__index__())
+    if parts[2] == 0:
+        raise AxisError("slice", "the step is 0", "use another step")
+    return slice(*parts)
+
+
+def _is_advanced(item: Any) -> bool:
+    return isinstance(item, UOp)
+
+
+def _mask(index: Any) -> Any:
+    """The index, if it is one bool tensor."""
+    if isinstance(index, TensorBase) and index.dtype is dtypes.bool:
+        return index
+    return None
+
+
+def _unmasked(item: Any) -> tuple[Any, ...]:
+    """A mask known now becomes indices; a mask still to be computed is refused."""
+    if isinstance(item, TensorBase) and item.dtype is dtypes.bool or isinstance(item, bool):
+        # r[impl tensor.index.mask]
+        raise DTypeError("index", "a mask chooses a number of elements that is not known before "
+                         "it is computed", "use mask.where(t, 0), .masked_fill, or a NumPy mask")
+    if isinstance(item, (list, np.ndarray)):
+        array = np.asarray(item)
+        if array.dtype.kind == "b":
+            return tuple(np.nonzero(array))
+    return (item,)
+
+
+def _index_node(node: UOp | None, size: int) -> UOp:
+    """An index tensor, with negative numbers counted from the end."""
+    assert node is not None
+    if node.dtype.kind not in "iu":
+        raise DTypeError("index", f"an index of dtype {node.dtype.name}", "use an integer dtype")
+    if node.dtype.kind == "u":
+        return node
+    if node.dtype.itemsize < 4:
+        node = cast(node, dtypes.int32)
+    # r[impl tensor.index.negative]
+    negative = compare(Ops.CMPLT, node, UOp.const(node.dtype, 0))
+    return where(negative, nodes.add(node, UOp.const(node.dtype, size)), node)
+
+
+def flat_index(indices: list[UOp], sizes: list[int]) -> UOp:
+    """Indices of several axes as one index of these axes joined; -1 where one is out of range."""
+    if len(indices) == 1:
+        return indices[0]
+    shape = spread([shape_of(index) for index in indices], "index")
+    wide = dtypes.int32 if math.prod(sizes) <= dtypes.int32.max else dtypes.int64
+    total: UOp | None = None
+    inside: UOp | None = None
+    for index, size in zip(indices, sizes, strict=True):
+        index = nodes.broadcast(cast(index, wide), shape)
+        fits = binary(Ops.AND, compare(Ops.CMPLE, UOp.const(wide, 0), index),
+                      compare(Ops.CMPLT, index, UOp.const(wide, size)))
+        inside = fits if inside is None else binary(Ops.AND, inside, fits)
+        total = index if total is None else nodes.add(
+            nodes.mul(total, UOp.const(wide, size)), index)
+    assert total is not None and inside is not None
+    return where(inside, total, UOp.const(wide, -1))
+
+
+def _placed(node: UOp, place: int, count: int) -> UOp:
+    """The first `count` axes moved to `place`."""
+    rank = len(shape_of(node))
+    rest = list(range(count, rank))
+    return nodes.permute(node, (*rest[:place], *range(count), *rest[place:]))
+
+
+def write_rows(rows: UOp, index: UOp, values: UOp) -> UOp:
+    """`rows` with row index[j] replaced by values[j]; of several the last one stays."""
+    shape, (count,) = shape_of(rows), shape_of(index)
+    if not count:
+        return rows
+    wide = (shape[0], count)
+    row = nodes.expand(nodes.iota_along(shape[0], 0, 2), wide)
+    hit = compare(Ops.CMPEQ, cast(row, index.dtype),
+                  nodes.expand(nodes.reshape(index, (1, count)), wide))
+    number = nodes.expand(nodes.iota_along(count, 1, 2), wide)
+    last = nodes.reduce(Ops.MAXIMUM, where(hit, number, UOp.const(number.dtype, -1)), (1,))
+    last = nodes.reshape(last, (shape[0],))
+    chosen = UOp(Ops.GATHER, values.dtype, (values, last))
+    touched = compare(Ops.CMPLE, UOp.const(last.dtype, 0), last)
+    ones = (shape[0],) + (1,) * (len(shape) - 1)
+    return where(nodes.expand(nodes.reshape(touched, ones), shape), chosen, rows)

@@ -1,0 +1,345 @@
+"""Sums of products: matrix products, einsum, convolution; and pooling. Chapter: spec/tensor.md."""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Self
+
+from impl.dtypes import as_dtype, sum_accumulator
+from impl.errors import ShapeError
+from impl.gradient import nodes
+from impl.gradient.nodes import cast, shape_of
+from impl.ir import Ops, Shape, UOp
+from impl.tensor.base import broadcast_shape, promoted
+from impl.tensor.indexing import Indexing
+from impl.tensor.movement import pad_with
+
+
+def sum_of_products(a: UOp, b: UOp, axes: Sequence[int]) -> UOp:
+    """The sum of a * b along axes, which stay with size 1; halves are multiplied in float32."""
+    dtype = a.dtype
+    wide = sum_accumulator(dtype)
+    shape = tuple(max(x, y) if x and y else 0
+                  for x, y in zip(shape_of(a), shape_of(b), strict=True))
+    # r[impl tensor.matmul.half]
+    product = nodes.mul(nodes.expand(cast(a, wide), shape), nodes.expand(cast(b, wide), shape))
+    return cast(nodes.reduce(Ops.ADD, product, axes), dtype)
+
+
+def pair(value: int | Sequence[int], count: int) -> tuple[int, ...]:
+    """One number for each spatial axis."""
+    return (value,) * count if isinstance(value, int) else tuple(value)
+
+
+class Products(Indexing):
+    """Matrix products, convolutions and pooling."""
+
+    __slots__ = ()
+
+    # --8<-- [start:matmul]
+    def matmul(self, other: Any, dtype: Any = None) -> Self:
+        """The matrix product of the last two axes; the axes before them broadcast.
+
+        A one-dimensional operand is a row on the left and a column on the right.
+
+        Raises:
+            ShapeError: the inner sizes differ (r[tensor.matmul.inner]).
+        """
+        a, b = self.uop, self._require(other)
+        common = promoted(a.dtype, b.dtype) if dtype is None else as_dtype(dtype)
+        a, b = cast(a, common), cast(b, common)
+        left, right = shape_of(a), shape_of(b)
+        if not left or not right or left[-1] != right[-2 if len(right) > 1 else 0]:
+            # r[impl tensor.matmul.inner]
+            raise ShapeError("matmul", f"shapes {left} and {right} do not fit",
+                             "the last size of the left must be the last but one of the right")
+        rows = left[-2:-1]  # empty for a vector
+        columns = right[-1:] if len(right) > 1 else ()
+        batch = broadcast_shape(left[:-2], right[:-2], "matmul")
+        inner = left[-1]
+        a = nodes.reshape(a, (1,) * (len(batch) - len(left[:-2])) + left[:-2]
+                          + (*(rows or (1,)), inner, 1))
+        b = nodes.reshape(b, (1,) * (len(batch) - len(right[:-2])) + right[:-2]
+                          + (1, inner, *(columns or (1,))))
+        total = sum_of_products(a, b, (len(batch) + 1,))
+        return self._wrap(nodes.reshape(total, batch + rows + columns))
+    # --8<-- [end:matmul]
+
+    def dot(self, other: Any, dtype: Any = None) -> Self:
+        """matmul"""
+        return self.matmul(other, dtype)
+
+    def mm(self, other: Any) -> Self:
+        """matmul"""
+        return self.matmul(other)
+
+    def bmm(self, other: Any) -> Self:
+        """matmul"""
+        return self.matmul(other)
+
+    def outer(self, other: Self) -> Self:
+        """All products of an element of this vector and one of the other."""
+        return self.reshape(-1, 1) * other.reshape(1, -1)
+
+    def __matmul__(self, other: Any) -> Self:
+        return self.matmul(other)
+
+    def __rmatmul__(self, other: Any) -> Self:
+        return self.__class__(other, self.device).matmul(self)
+
+    def __imatmul__(self, other: Any) -> Self:
+        return self.assign(self.matmul(other))
+
+    # --8<-- [start:linear]
+    def linear(self, weight: Self, bias: Self | None = None) -> Self:
+        """x @ weight.T + bias, for a weight of shape (outputs, inputs).
+
+        Raises:
+            ShapeError: the last size of x is not the weight's.
+        """
+        x, w = self.uop, self._require(weight)
+        common = promoted(x.dtype, w.dtype)
+        shape, (outputs, inputs) = self.shape, shape_of(w)
+        if not shape or shape[-1] != inputs:
+            raise ShapeError("linear", f"x of shape {shape} does not fit a weight of shape "
+                             f"{w.shape}", "the last sizes must be equal")
+        x = nodes.reshape(cast(x, common), (*shape[:-1], 1, inputs))
+        w = nodes.reshape(cast(w, common), (1,) * len(shape[:-1]) + (outputs, inputs))
+        total = nodes.reshape(sum_of_products(x, w, (len(shape),)), (*shape[:-1], outputs))
+        if bias is None:
+            return self._wrap(total)
+        added = cast(self._require(bias), common)
+        return self._wrap(nodes.add(total, nodes.broadcast(added, (*shape[:-1], outputs))))
+    # --8<-- [end:linear]
+
+    # --8<-- [start:einsum]
+    @classmethod
+    def einsum(cls, formula: str, *operands: Any) -> Self:
+        """A sum of products in index notation: `Tensor.einsum("ij,jk->ik", a, b)`.
+
+        Raises:
+            ShapeError: the formula does not fit the operands, or a letter has two sizes.
+        """
+        tensors = list(operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple))
+                       else operands)
+        inputs, output = _parse(formula.replace(" ", ""), [len(t.shape) for t in tensors])
+        sizes: dict[str, int] = {}
+        for letters, tensor in zip(inputs, tensors, strict=True):
+            for letter, size in zip(letters, tensor.shape, strict=True):
+                known = sizes.setdefault(letter, size)
+                if known not in (size, 1) and size != 1:
+                    raise ShapeError("einsum", f"{letter!r} is {known} and {size} in {formula!r}",
+                                     "use another letter")
+                sizes[letter] = max(known, size)
+        common = tensors[0].dtype
+        for tensor in tensors:
+            common = promoted(common, tensor.dtype)
+        letters_all = [*output, *sorted(set(sizes) - set(output))]
+        shape = tuple(sizes[letter] for letter in letters_all)
+        wide = sum_accumulator(common)
+        product: UOp | None = None
+        for letters, tensor in zip(inputs, tensors, strict=True):
+            order = tuple(sorted(range(len(letters)), key=lambda i: letters_all.index(letters[i])))
+            node = nodes.permute(cast(tensors[0]._require(tensor), wide), order)
+            node = nodes.reshape(node, tuple(
+                tensor.shape[letters.index(letter)] if letter in letters else 1
+                for letter in letters_all))
+            node = nodes.expand(node, shape)
+            product = node if product is None else nodes.mul(product, node)
+        assert product is not None
+        total = nodes.reduce(Ops.ADD, product, range(len(output), len(letters_all)))
+        result = nodes.reshape(total, shape[:len(output)])
+        return tensors[0]._wrap(cast(result, common))
+    # --8<-- [end:einsum]
+
+    # Convolution
+
+    # --8<-- [start:conv]
+    def conv2d(self, weight: Self, bias: Self | None = None, groups: int = 1,
+               stride: int | Sequence[int] = 1, dilation: int | Sequence[int] = 1,
+               padding: int | Sequence[int] = 0) -> Self:
+        """Convolution (without flipping the kernel) over all axes after the first two.
+
+        Args:
+            weight: (output channels, input channels / groups, *kernel).
+            padding: one number, one for each axis, or (before, after) of each axis, last first.
+
+        Raises:
+            ShapeError: ranks, channels or groups do not fit, or the kernel is larger than the
+                padded input.
+        """
+        w = self._require(weight)
+        kernel = shape_of(w)[2:]
+        count = len(kernel)
+        channels, outputs = self.shape[1] if len(self.shape) > 1 else 0, shape_of(w)[0]
+        if len(self.shape) != count + 2 or channels != shape_of(w)[1] * groups or outputs % groups:
+            raise ShapeError("conv2d", f"input {self.shape}, weight {w.shape} and {groups} groups "
+                             "do not fit", "input: (batch, channels, ...), weight: (outputs, "
+                             "channels / groups, ...)")
+        common = promoted(self.dtype, w.dtype)
+        windows, places = self._all_windows(cast(self.uop, common), kernel, pair(stride, count),
+                                            pair(dilation, count), _pads(padding, count), 0)
+        batch = self.shape[0]
+        between = tuple(size for both in zip(places, kernel, strict=True) for size in both)
+        x = nodes.reshape(windows, (batch, groups, 1, channels // groups, *between))
+        spread_kernel = tuple(size for one in kernel for size in (1, one))
+        w = nodes.reshape(cast(w, common),
+                          (1, groups, outputs // groups, channels // groups, *spread_kernel))
+        summed = (3, *range(5, 4 + 2 * count, 2))
+        result = nodes.reshape(sum_of_products(x, w, summed), (batch, outputs, *places))
+        if bias is not None:
+            ones = (1, outputs) + (1,) * count
+            added = nodes.reshape(cast(self._require(bias), common), ones)
+            result = nodes.add(result, nodes.expand(added, shape_of(result)))
+        return self._wrap(result)
+
+    def _all_windows(self, x: UOp, kernel: Shape, stride: Shape, dilation: Shape,
+                     pads: tuple[tuple[int, int], ...], value: float) -> tuple[UOp, Shape]:
+        """Windows over the axes after the first two: (n, c, places, taps, places, taps, ...)."""
+        x = pad_with(x, ((0, 0), (0, 0), *pads), value)
+        places = []
+        for number, size in enumerate(shape_of(x)[2:]):
+            reach = (kernel[number] - 1) * dilation[number] + 1
+            if reach > size:
+                raise ShapeError("conv", f"a kernel of {kernel} with dilation {dilation} does not "
+                                 f"fit input {self.shape} with padding {pads}",
+                                 "use a smaller kernel or more padding")
+            places.append((size - reach) // stride[number] + 1)
+        for number in reversed(range(len(kernel))):
+            x = nodes.unfold(x, 2 + number, places[number], kernel[number], stride[number],
+                             dilation[number])
+        return x, tuple(places)
+    # --8<-- [end:conv]
+
+    def conv1d(self, weight: Self, bias: Self | None = None, groups: int = 1, stride: int = 1,
+               dilation: int = 1, padding: int | Sequence[int] = 0) -> Self:
+        """Convolution over one axis (see `conv2d`)."""
+        return self.conv2d(weight, bias, groups, stride, dilation, padding)
+
+    def conv_transpose2d(self, weight: Self, bias: Self | None = None, groups: int = 1,
+                         stride: int | Sequence[int] = 1, dilation: int | Sequence[int] = 1,
+                         padding: int | Sequence[int] = 0,
+                         output_padding: int | Sequence[int] = 0) -> Self:
+        """The adjoint of `conv2d` with respect to its input.
+
+        Args:
+            weight: (input channels, output channels / groups, *kernel).
+        """
+        w = self._require(weight)
+        channels, outputs, kernel = shape_of(w)[0], shape_of(w)[1], shape_of(w)[2:]
+        count = len(kernel)
+        if len(self.shape) != count + 2 or self.shape[1] != channels or channels % groups:
+            raise ShapeError("conv_transpose2d", f"input {self.shape} does not fit a weight of "
+                             f"shape {w.shape}", "weight: (input channels, outputs / groups, ...)")
+        steps, gaps = pair(stride, count), pair(dilation, count)
+        cut, more = pair(padding, count), pair(output_padding, count)
+        batch, places = self.shape[0], self.shape[2:]
+        common = promoted(self.dtype, w.dtype)
+        per_group = channels // groups
+        # (n, groups, inputs, outputs, places, taps, ...), summed over the inputs
+        x = nodes.reshape(cast(self.uop, common), (batch, groups, per_group, 1, *(
+            size for place in places for size in (place, 1))))
+        w = nodes.reshape(cast(w, common), (1, groups, per_group, outputs, *(
+            size for one in kernel for size in (1, one))))
+        taps = nodes.reshape(sum_of_products(x, w, (2,)), (batch, groups * outputs, *(
+            size for both in zip(places, kernel, strict=True) for size in both)))
+        for axis in range(count):
+            reach = (places[axis] - 1) * steps[axis] + (kernel[axis] - 1) * gaps[axis] + 1
+            taps = UOp(Ops.FOLD, common, (taps,), (2 + axis, reach, steps[axis], gaps[axis]))
+        result = self._wrap(taps).pad([None, None, *((-one, extra - one) for one, extra in
+                                                     zip(cut, more, strict=True))])
+        if bias is None:
+            return result
+        return result + bias.reshape((1, -1) + (1,) * count)
+
+    # Pooling
+
+    def max_pool2d(self, kernel_size: int | Sequence[int] = 2,
+                   stride: int | Sequence[int] | None = None, dilation: int | Sequence[int] = 1,
+                   padding: int | Sequence[int] = 0) -> Self:
+        """The greatest element of each window over the axes after the first two."""
+        windows, places, taps = self._pool(kernel_size, stride, dilation, padding, self.dtype.min)
+        best = nodes.reduce(Ops.MAXIMUM, windows, taps)
+        return self._wrap(nodes.reshape(best, self.shape[:2] + places))
+
+    def avg_pool2d(self, kernel_size: int | Sequence[int] = 2,
+                   stride: int | Sequence[int] | None = None, dilation: int | Sequence[int] = 1,
+                   padding: int | Sequence[int] = 0, count_include_pad: bool = True) -> Self:
+        """The mean of each window over the axes after the first two."""
+        windows, places, taps = self._pool(kernel_size, stride, dilation, padding, 0)
+        total = nodes.reduce(Ops.ADD, windows, taps)
+        number = UOp.const(total.dtype, math.prod(shape_of(windows)[axis] for axis in taps))
+        if not count_include_pad and any(pair(padding, 1)):
+            ones = self._wrap(nodes.full_like(self.uop, 1))
+            inside = ones._pool(kernel_size, stride, dilation, padding, 0)[0]
+            number = nodes.reduce(Ops.ADD, inside, taps)
+        return self._wrap(nodes.reshape(nodes.div(total, number), self.shape[:2] + places))
+
+    def _pool(self, kernel_size: Any, stride: Any, dilation: Any, padding: Any,
+              value: float) -> tuple[UOp, Shape, tuple[int, ...]]:
+        """Windows, the number of places on each axis, and the axes of the taps."""
+        count = len(self.shape) - 2
+        if count < 1:
+            raise ShapeError("pool", f"shape {self.shape} has no axes to pool",
+                             "give (batch, channels, ...)")
+        kernel = pair(kernel_size, min(count, 2) if isinstance(kernel_size, int) else 0)
+        if len(kernel) != count:
+            raise ShapeError("pool", f"a window of {kernel} does not fit shape {self.shape}",
+                             "give one size for each axis after the first two")
+        steps = kernel if stride is None else pair(stride, count)
+        windows, places = self._all_windows(self.uop, kernel, steps, pair(dilation, count),
+                                            _pads(padding, count), value)
+        return windows, places, tuple(range(3, 3 + 2 * count, 2))
+
+    def interpolate(self, size: Sequence[int], mode: str = "nearest") -> Self:
+        """The last axes resized, each element taken from the nearest place before it."""
+        if mode != "nearest":
+            raise ShapeError("interpolate", f"mode {mode!r} is not available", "use 'nearest'")
+        result = self
+        for axis, wanted in zip(range(-len(size), 0), size, strict=True):
+            own = result.shape[axis]
+            places = [place * own // wanted for place in range(wanted)]
+            result = result.index_select(axis, places)
+        return result
+
+
+def _pads(padding: int | Sequence[int], count: int) -> tuple[tuple[int, int], ...]:
+    """(before, after) for each spatial axis, in the order of the axes."""
+    if isinstance(padding, int):
+        return ((padding, padding),) * count
+    given = tuple(padding)
+    if len(given) == 2 * count and count:
+        return tuple((given[i], given[i + 1]) for i in range(0, 2 * count, 2))[::-1]
+    if len(given) != count:
+        raise ShapeError("conv", f"padding {given} does not fit {count} axes",
+                         "give one number, one for each axis, or two for each axis")
+    return tuple((one, one) for one in given)
+
+
+def _parse(formula: str, ranks: list[int]) -> tuple[list[str], str]:
+    """The letters of each operand and of the result; `...` becomes capital letters' own names."""
+    left, arrow, output = formula.partition("->")
+    inputs = left.split(",")
+    if len(inputs) != len(ranks):
+        raise ShapeError("einsum", f"{formula!r} names {len(inputs)} operands, {len(ranks)} are "
+                         "given", "write one group of letters for each operand")
+    most = max([rank - len(letters.replace("...", "")) for letters, rank
+                in zip(inputs, ranks, strict=True) if "..." in letters], default=0)
+    spare = [chr(0x3B1 + i) for i in range(most)]  # Greek letters stand for the axes of `...`
+    full = []
+    for letters, rank in zip(inputs, ranks, strict=True):
+        hidden = rank - len(letters.replace("...", ""))
+        full.append(letters.replace("...", "".join(spare[most - hidden:]) if hidden > 0 else ""))
+        if len(full[-1]) != rank or len(set(full[-1])) != rank:
+            raise ShapeError("einsum", f"{letters!r} does not name {rank} different axes",
+                             "name each axis once; take a diagonal with .diagonal()")
+    if not arrow:
+        every = "".join(full)
+        output = ("..." if most else "") + "".join(
+            sorted(letter for letter in set(every) - set(spare) if every.count(letter) == 1))
+    output = output.replace("...", "".join(spare))
+    unknown = set(output) - set("".join(full))
+    if unknown or len(set(output)) != len(output):
+        raise ShapeError("einsum", f"the result {output!r} does not fit {left!r}",
+                         "name letters of the operands, each once")
+    return full, output

@@ -1,0 +1,384 @@
+"""Many elements to one: sums, extremes, statistics, running sums. Chapter: spec/tensor.md."""
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+from impl.dtypes import DType, as_dtype, dtypes, sum_accumulator, sum_result
+from impl.errors import ShapeError
+from impl.gradient import nodes
+from impl.gradient.nodes import binary, cast, shape_of, unary, where
+from impl.ir import Ops, UOp
+from impl.tensor.elementwise import compare
+from impl.tensor.movement import Movement, pad_with
+
+
+class Reduce(Movement):
+    """Methods that combine elements along axes. `axis=None` means all axes."""
+
+    __slots__ = ()
+
+    def _squeezed(self, node: UOp, axes: tuple[int, ...], keepdim: bool) -> UOp:
+        """A reduced node without the reduced axes, unless they are kept."""
+        if keepdim:
+            return node
+        return nodes.reshape(node, tuple(size for axis, size in enumerate(self.shape)
+                                         if axis not in axes))
+
+    def _reduce(self, op: Ops, x: UOp, axis: Any, keepdim: bool, name: str) -> Self:
+        axes = self._axes(axis, name)
+        return self._wrap(self._squeezed(nodes.reduce(op, x, axes), axes, keepdim))
+
+    # --8<-- [start:sum]
+    def sum(self, axis: Any = None, keepdim: bool = False, dtype: Any = None,
+            dim: Any = None) -> Self:
+        """The sum along axes. Bools and small integers become 32 bits wide, unless `dtype` says
+        otherwise; halves are added up in float32 and rounded once."""
+        wanted = as_dtype(dtype) if dtype is not None else sum_result(self.dtype)
+        # r[impl tensor.sum.dtype]
+        return self._reduce(Ops.ADD, cast(self.uop, wanted), _either(axis, dim), keepdim, "sum")
+
+    def prod(self, axis: Any = None, keepdim: bool = False, dtype: Any = None,
+             dim: Any = None) -> Self:
+        """The product along axes, in the dtypes of `sum`."""
+        wanted = as_dtype(dtype) if dtype is not None else sum_result(self.dtype)
+        return self._reduce(Ops.MUL, cast(self.uop, wanted), _either(axis, dim), keepdim, "prod")
+    # --8<-- [end:sum]
+
+    def max(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
+        """The greatest element along axes; NaN if there is one."""
+        return self._extreme(Ops.MAXIMUM, _either(axis, dim), keepdim, "max")
+
+    def min(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
+        """The least element along axes; NaN if there is one."""
+        return self._extreme(Ops.MINIMUM, _either(axis, dim), keepdim, "min")
+
+    def amax(self, axis: Any = None, keepdim: bool = False) -> Self:
+        """max"""
+        return self.max(axis, keepdim)
+
+    def amin(self, axis: Any = None, keepdim: bool = False) -> Self:
+        """min"""
+        return self.min(axis, keepdim)
+
+    def _extreme(self, op: Ops, axis: Any, keepdim: bool, name: str) -> Self:
+        self._refuse_empty(self._axes(axis, name), name)
+        return self._reduce(op, self.uop, axis, keepdim, name)
+
+    def _refuse_empty(self, axes: tuple[int, ...], name: str) -> None:
+        if any(self.shape[axis] == 0 for axis in axes):  # r[impl tensor.max.empty]
+            raise ShapeError(name, f"axis of size 0 in shape {self.shape}: no element to choose",
+                             "check .numel() first")
+
+    def all(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
+        """Whether all elements along axes are other than zero."""
+        truth = cast(self.uop, dtypes.bool)
+        return self._reduce(Ops.MINIMUM, truth, _either(axis, dim), keepdim, "all")
+
+    def any(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
+        """Whether any element along axes is other than zero."""
+        truth = cast(self.uop, dtypes.bool)
+        return self._reduce(Ops.MAXIMUM, truth, _either(axis, dim), keepdim, "any")
+
+    def count_nonzero(self, axis: Any = None) -> Self:
+        """How many elements along axes are other than zero."""
+        return self.cast(dtypes.bool).sum(axis)
+
+    # Statistics
+
+    def _mean_node(self, x: UOp, axes: tuple[int, ...]) -> UOp:
+        """The mean of a float node, with the axes kept."""
+        count = math.prod(self.shape[axis] for axis in axes)
+        wide = sum_accumulator(x.dtype)
+        total = nodes.reduce(Ops.ADD, cast(x, wide), axes)
+        return cast(nodes.div(total, UOp.const(wide, count)), x.dtype)
+
+    def mean(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
+        """The mean along axes, of integers as the default float; NaN of no elements."""
+        axes = self._axes(_either(axis, dim), "mean")
+        node = self._mean_node(self._float("mean"), axes)
+        return self._wrap(self._squeezed(node, axes, keepdim))
+
+    def _var_nodes(self, axes: tuple[int, ...], correction: float) -> tuple[UOp, UOp]:
+        """Variance and mean, with the axes kept, in the accumulator's dtype."""
+        x = self._float("var")
+        wide = cast(x, sum_accumulator(x.dtype))
+        mean = self._mean_node(wide, axes)
+        deviation = nodes.sub(wide, nodes.expand(mean, self.shape))
+        total = nodes.reduce(Ops.ADD, nodes.mul(deviation, deviation), axes)
+        count = math.prod(self.shape[axis] for axis in axes)
+        divisor = UOp.const(wide.dtype, max(0.0, count - correction))
+        return nodes.div(total, divisor), mean
+
+    def var(self, axis: Any = None, keepdim: bool = False, correction: float = 1,
+            dim: Any = None) -> Self:
+        """The variance along axes: squared deviations divided by (count - correction)."""
+        axes = self._axes(_either(axis, dim), "var")
+        variance, _ = self._var_nodes(axes, correction)
+        return self._wrap(self._squeezed(cast(variance, self._result_float()), axes, keepdim))
+
+    def std(self, axis: Any = None, keepdim: bool = False, correction: float = 1,
+            dim: Any = None) -> Self:
+        """The square root of the variance."""
+        axes = self._axes(_either(axis, dim), "std")
+        root = unary(Ops.SQRT, self._var_nodes(axes, correction)[0])
+        return self._wrap(self._squeezed(cast(root, self._result_float()), axes, keepdim))
+
+    def var_mean(self, axis: Any = None, keepdim: bool = False,
+                 correction: float = 1) -> tuple[Self, Self]:
+        """Variance and mean, which share their work."""
+        axes = self._axes(axis, "var_mean")
+        variance, mean = (self._squeezed(cast(node, self._result_float()), axes, keepdim)
+                          for node in self._var_nodes(axes, correction))
+        return self._wrap(variance), self._wrap(mean)
+
+    def std_mean(self, axis: Any = None, keepdim: bool = False,
+                 correction: float = 1) -> tuple[Self, Self]:
+        """Standard deviation and mean, which share their work."""
+        variance, mean = self.var_mean(axis, keepdim, correction)
+        return variance.sqrt(), mean
+
+    def _result_float(self) -> DType:
+        return self.dtype if self.dtype.kind == "f" else dtypes.default_float
+
+    def norm(self, p: float = 2, axis: Any = None, keepdim: bool = False) -> Self:
+        """The p-norm along axes."""
+        if p == math.inf:
+            return self.abs().max(axis, keepdim)
+        if p == 2:
+            return self.square().sum(axis, keepdim).sqrt()
+        return self.abs().pow(p).sum(axis, keepdim).pow(1 / p)
+
+    # --8<-- [start:argmax]
+    def argmax(self, axis: int | None = None, keepdim: bool = False,
+               dim: int | None = None) -> Self:
+        """Where the greatest element stands, as int32: the first, or the first NaN."""
+        return self._place(Ops.MAXIMUM, _either(axis, dim), keepdim, "argmax")
+
+    def argmin(self, axis: int | None = None, keepdim: bool = False,
+               dim: int | None = None) -> Self:
+        """Where the least element stands, as int32: the first, or the first NaN."""
+        return self._place(Ops.MINIMUM, _either(axis, dim), keepdim, "argmin")
+
+    def _place(self, op: Ops, axis: int | None, keepdim: bool, name: str) -> Self:
+        if axis is None:
+            flat = self.flatten()._place(op, 0, False, name)
+            return flat.reshape((1,) * len(self.shape)) if keepdim else flat
+        axis = self._axis(axis, name)
+        self._refuse_empty((axis,), name)
+        x, size = nodes.detach(self.uop), self.shape[axis]
+        best = nodes.expand(nodes.reduce(op, x, (axis,)), self.shape)
+        chosen = compare(Ops.CMPEQ, x, best)
+        if x.dtype.kind == "f":  # where the best is NaN, it equals nothing
+            chosen = binary(Ops.OR, chosen, compare(Ops.CMPNE, x, x))
+        place = nodes.expand(nodes.iota_along(size, axis, len(self.shape)), self.shape)
+        # r[impl tensor.argmax.first]
+        first = where(chosen, place, UOp.const(place.dtype, size))
+        node = nodes.reduce(Ops.MINIMUM, first, (axis,))
+        return self._wrap(self._squeezed(node, (axis,), keepdim))
+    # --8<-- [end:argmax]
+
+    # Running
+
+    def cumsum(self, axis: int = 0) -> Self:
+        """Running sums along an axis, in the dtypes of `sum`."""
+        return self._running(Ops.ADD, axis, sum_result(self.dtype), "cumsum")
+
+    def cumprod(self, axis: int = 0) -> Self:
+        """Running products along an axis, in the dtypes of `sum`."""
+        return self._running(Ops.MUL, axis, sum_result(self.dtype), "cumprod")
+
+    def cummax(self, axis: int = 0) -> Self:
+        """The greatest element so far along an axis."""
+        return self._running(Ops.MAXIMUM, axis, self.dtype, "cummax")
+
+    def cummin(self, axis: int = 0) -> Self:
+        """The least element so far along an axis."""
+        return self._running(Ops.MINIMUM, axis, self.dtype, "cummin")
+
+    def _running(self, op: Ops, axis: int, dtype: DType, name: str) -> Self:
+        if not self.shape:
+            return self._wrap(cast(self.uop, dtype))
+        axis = self._axis(axis, name)
+        if self.shape[axis] < 2 or 0 in self.shape:
+            return self._wrap(cast(self.uop, dtype))
+        wide = sum_accumulator(dtype) if op in (Ops.ADD, Ops.MUL) else dtype
+        return self._wrap(cast(running(op, cast(self.uop, wide), axis), dtype))
+
+    # Order
+
+    def sort(self, dim: int = -1, descending: bool = False) -> tuple[Self, Self]:
+        """The elements of an axis in order, and where each came from, as int32.
+
+        Equal elements keep their order, and NaN counts as greater than every number. The work
+        grows with the square of the axis: meant for axes of up to some thousand elements.
+        """
+        axis = self._axis(dim, "sort")
+        values = self.movedim(axis, -1)
+        rank = sort_rank(values.uop, descending)
+        size = self.shape[axis]
+        shape = shape_of(rank)
+        wide = (*shape, size)
+        # [.., i, k]: whether element i comes at place k.
+        comes = compare(Ops.CMPEQ, nodes.expand(nodes.reshape(rank, (*shape, 1)), wide),
+                        nodes.expand(nodes.iota_along(size, len(shape), len(wide)), wide))
+        source = len(shape) - 1
+        place = nodes.expand(nodes.iota_along(size, source, len(wide)), wide)
+        origin = self._chosen(comes, place, source, shape)
+        spread = nodes.expand(nodes.reshape(values.uop, (*shape, 1)), wide)
+        ordered = self._chosen(comes, spread, source, shape)
+        return (self._wrap(ordered).movedim(-1, axis), self._wrap(origin).movedim(-1, axis))
+
+    def _chosen(self, mask: UOp, values: UOp, axis: int, shape: tuple[int, ...]) -> UOp:
+        """The one value along an axis that a mask marks."""
+        only = where(mask, values, UOp.const(values.dtype, 0))
+        op = Ops.MAXIMUM if values.dtype is dtypes.bool else Ops.ADD
+        return nodes.reshape(nodes.reduce(op, only, (axis,)), shape)
+
+    def argsort(self, dim: int = -1, descending: bool = False) -> Self:
+        """Where the elements of an axis in order come from, as int32."""
+        return self.sort(dim, descending)[1]
+
+    def topk(self, k: int, dim: int = -1, largest: bool = True) -> tuple[Self, Self]:
+        """The k greatest (least) elements of an axis in order, and where they come from."""
+        axis = self._axis(dim, "topk")
+        if not 0 <= k <= self.shape[axis]:
+            raise ShapeError("topk", f"{k} of {self.shape[axis]} elements",
+                             f"use at most the size of axis {axis}")
+        values, places = self.sort(axis, descending=largest)
+        return values.narrow(axis, 0, k), places.narrow(axis, 0, k)
+
+    # Softmax
+
+    # --8<-- [start:softmax]
+    def _shifted(self, axis: int, name: str) -> tuple[UOp, UOp]:
+        """x - max(x) along an axis, and the maximum: exponentials of it do not overflow."""
+        x = self._float(name)
+        x = cast(x, sum_accumulator(x.dtype))
+        top = nodes.detach(nodes.reduce(Ops.MAXIMUM, x, (axis,)))
+        return nodes.sub(x, nodes.expand(top, self.shape)), top
+
+    def softmax(self, axis: int = -1, dtype: Any = None, dim: int | None = None) -> Self:
+        """exp(x) / sum(exp(x)) along an axis, computed without overflow."""
+        if dtype is not None:
+            return self.cast(dtype).softmax(_either(axis, dim))
+        if self.numel() == 0 or not self.shape:
+            return self.cast(self._result_float()) * 0 + 1
+        axis = self._axis(_either(axis, dim), "softmax")
+        grown = unary(Ops.EXP, self._shifted(axis, "softmax")[0])
+        total = nodes.reduce(Ops.ADD, grown, (axis,))
+        return self._wrap(cast(nodes.div(grown, nodes.expand(total, self.shape)),
+                               self._result_float()))
+
+    def log_softmax(self, axis: int = -1, dim: int | None = None) -> Self:
+        """log(softmax(x)), computed without overflow."""
+        if self.numel() == 0 or not self.shape:
+            return self.cast(self._result_float()) * 0
+        axis = self._axis(_either(axis, dim), "log_softmax")
+        shifted, _ = self._shifted(axis, "log_softmax")
+        total = nodes.reduce(Ops.ADD, unary(Ops.EXP, shifted), (axis,))
+        return self._wrap(cast(nodes.sub(shifted, nodes.expand(unary(Ops.LOG, total), self.shape)),
+                               self._result_float()))
+    # --8<-- [end:softmax]
+
+    def logsumexp(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
+        """log(sum(exp(x))) along axes, computed without overflow."""
+        axes = self._axes(_either(axis, dim), "logsumexp")
+        x = self._float("logsumexp")
+        x = cast(x, sum_accumulator(x.dtype))
+        top = nodes.detach(nodes.reduce(Ops.MAXIMUM, x, axes))
+        # Infinity minus infinity would be NaN.
+        finite = compare(Ops.CMPLT, where(compare(Ops.CMPLT, top, UOp.const(top.dtype, 0)),
+                                          nodes.neg(top), top), UOp.const(top.dtype, math.inf))
+        top = where(finite, top, UOp.const(top.dtype, 0))
+        total = nodes.reduce(
+            Ops.ADD, unary(Ops.EXP, nodes.sub(x, nodes.expand(top, self.shape))), axes)
+        node = cast(nodes.add(unary(Ops.LOG, total), top), self._result_float())
+        return self._wrap(self._squeezed(node, axes, keepdim))
+
+
+def _either(axis: Any, dim: Any) -> Any:
+    """`dim` is PyTorch's name for `axis`."""
+    return axis if dim is None else dim
+
+
+# --8<-- [start:running]
+BLOCK = 64
+
+
+def running(op: Ops, x: UOp, axis: int) -> UOp:
+    """Each element combined with all before it along an axis of at least one element.
+
+    One window per element would cost the square of the length. So a long axis is cut into blocks:
+    running results within each block, then over the blocks' totals, and the two are combined.
+    """
+    shape = shape_of(x)
+    size = shape[axis]
+    if size <= 2 * BLOCK:
+        return _windows(op, x, axis)
+    count = -(-size // BLOCK)
+    widths = [(0, 0)] * len(shape)
+    widths[axis] = (0, count * BLOCK - size)
+    padded = pad_with(x, tuple(widths), _neutral(op, x.dtype))
+    front, rest = shape[:axis], shape[axis + 1:]
+    blocks = nodes.reshape(padded, (*front, count, BLOCK, *rest))
+    inside = _windows(op, blocks, axis + 1)
+    last = [(0, length) for length in shape_of(inside)]
+    last[axis + 1] = (BLOCK - 1, BLOCK)
+    totals = running(op, nodes.reshape(nodes.shrink(inside, tuple(last)), (*front, count, *rest)),
+                     axis)
+    widths[axis] = (1, 0)
+    before = pad_with(totals, tuple(widths), _neutral(op, x.dtype))
+    before = nodes.shrink(before, tuple((0, count if a == axis else length)
+                                        for a, length in enumerate(shape)))
+    spread = nodes.expand(nodes.reshape(before, (*front, count, 1, *rest)), shape_of(inside))
+    combined = nodes.reshape(binary(op, spread, inside), (*front, count * BLOCK, *rest))
+    return nodes.shrink(combined, tuple((0, length) for length in shape))
+# --8<-- [end:running]
+
+
+def _windows(op: Ops, x: UOp, axis: int) -> UOp:
+    """One window per element, of all elements up to it."""
+    shape = shape_of(x)
+    size = shape[axis]
+    widths = [(0, 0)] * len(shape)
+    widths[axis] = (size - 1, 0)
+    padded = pad_with(x, tuple(widths), _neutral(op, x.dtype))
+    windows = nodes.unfold(padded, axis, size, size, 1)
+    return nodes.reshape(nodes.reduce(op, windows, (axis + 1,)), shape)
+
+
+def _neutral(op: Ops, dtype: DType) -> Any:
+    """What changes nothing when it is combined with an element."""
+    return {Ops.ADD: 0, Ops.MUL: 1, Ops.MAXIMUM: dtype.min, Ops.MINIMUM: dtype.max}[op]
+
+
+def sort_rank(x: UOp, descending: bool) -> UOp:
+    """For each element of the last axis: how many others come before it, as int32."""
+    shape = shape_of(nodes.detach(x))
+    size, rank = shape[-1], len(shape)
+    wide = (*shape, size)
+    x = nodes.detach(x)
+    mine = nodes.expand(nodes.reshape(x, (*shape, 1)), wide)
+    other = nodes.expand(nodes.reshape(x, (*shape[:-1], 1, size)), wide)
+    lesser, greater = (mine, other) if descending else (other, mine)
+    before = less_with_nan(lesser, greater)
+    tie = binary(Ops.AND, compare(Ops.CMPEQ, _truth_number(less_with_nan(greater, lesser)),
+                                  _truth_number(before)),
+                 compare(Ops.CMPLT, nodes.expand(nodes.iota_along(size, rank, rank + 1), wide),
+                         nodes.expand(nodes.iota_along(size, rank - 1, rank + 1), wide)))
+    comes = cast(binary(Ops.OR, before, tie), dtypes.int32)
+    return nodes.reshape(nodes.reduce(Ops.ADD, comes, (rank,)), shape)
+
+
+def _truth_number(x: UOp) -> UOp:
+    return cast(x, dtypes.int32)
+
+
+def less_with_nan(a: UOp, b: UOp) -> UOp:
+    """a < b, where NaN is greater than every number."""
+    less = compare(Ops.CMPLT, a, b)
+    if a.dtype.kind != "f":
+        return less
+    only_b = binary(Ops.AND, compare(Ops.CMPEQ, a, a), compare(Ops.CMPNE, b, b))
+    return binary(Ops.OR, less, only_b)
