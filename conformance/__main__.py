@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
-from multiprocessing import get_context
 from pathlib import Path
 import json
 import sys
 
-from conformance import oracle, programs, protocol, shapes
+from conformance import oracle, protocol, shapes
+from conformance.fuzz import Job
+from conformance.fuzz import run as fuzzing
 from conformance.protocol import Program, ProtocolError
 from conformance.report import Expectation, Result
 from conformance.runner import CHAPTERS, collect, run_suite
@@ -134,48 +135,12 @@ def run_one(options: Namespace) -> int:
     return 0
 
 
-# Fuzzing -----------------------------------------------------------------------------------
-
-
 def fuzz(options: Namespace) -> int:
     """Run generated programs, shrink the first that fails and print it."""
-    jobs = [(options, start) for start in range(max(1, options.processes))]
-    if len(jobs) == 1:
-        found = [_fuzz_part(jobs[0])]
-    else:
-        # Fresh processes: a runtime with threads does not survive being forked.
-        with get_context("spawn").Pool(len(jobs)) as pool:
-            found = pool.map(_fuzz_part, jobs)
-    failures = [each for each in found if each]
+    job = Job(options.impl, options.impl_cmd, options.seed, options.count, options.size)
+    failures = fuzzing(job, options.processes)
     print("\n".join(failures) or f"{options.count} programs, nothing wrong")
     return 1 if failures else 0
-
-
-def _fuzz_part(job: tuple[Namespace, int]) -> str:
-    """One process's share of the programs; the text about the first failure, or ""."""
-    options, start = job
-    subject = _subject(options)
-    try:
-        for number in range(options.seed + start, options.seed + options.count,
-                            max(1, options.processes)):
-            program = programs.random_program(number, options.size)
-            if not program["statements"] or not subject.supports(program):
-                continue
-            wrong = fails(subject, program)
-            if wrong:
-                return _failure(subject, program, number, wrong)
-            if number % 500 == 499:
-                print(f"{number + 1} programs", file=sys.stderr)
-        return ""
-    finally:
-        subject.close()
-
-
-def _failure(subject: Subject, program: Program, number: int, wrong: str) -> str:
-    smallest = programs.shrink(program, lambda each: bool(fails(subject, each)))
-    return (f"program {number}: {wrong}\n\nshrunk: {fails(subject, smallest) or wrong}\n"
-            f"cat > witness.json <<'END'\n{protocol.paste(smallest)}END\n"
-            f"python -m conformance run witness.json {subject.spec}\n")
 
 
 if __name__ == "__main__":

@@ -622,12 +622,14 @@ def _softmax(x: Approximate, axis: int) -> Approximate:
     value = (weights / weights.sum(axis=axis, keepdims=True)).astype(dtype)
     spread = np.max(x.error, axis=axis, keepdims=True)
     reach = np.abs(_wide(wide - wide.max(axis=axis, keepdims=True)))
+    reach = np.where(np.isfinite(reach), reach, 0.0)
     unit = _unit(dtype)
     relative = np.expm1(2 * spread + (size + 4 * FUNCTION_ULPS + 2 * reach) * unit)
     nan = np.any(_given_nan(x) & np.ones(x.value.shape, bool), axis=axis, keepdims=True)
     settled = np.all(x.error == 0, axis=axis, keepdims=True)
     special = np.any(np.isinf(x.value), axis=axis, keepdims=True)
-    certain = nan | (settled & special)
+    # An infinity makes each weight of its line NaN or zero, or leaves it as it is.
+    certain = nan | (settled & special & (np.isnan(value) | (value == 0)))
     return _bounded(value, np.abs(_wide(value)) * relative, certain)
 
 

@@ -58,4 +58,9 @@ def serve(adapter: Adapter, source: TextIO, target: TextIO) -> None:
 
 
 if __name__ == "__main__":
-    serve(load(sys.argv[1]), sys.stdin, sys.stdout)
+    if len(sys.argv) > 2:  # python -m conformance.serve SPEC SABOTEUR
+        from conformance.saboteurs import by_name
+        with by_name(sys.argv[2]).installed():
+            serve(load(sys.argv[1]), sys.stdin, sys.stdout)
+    else:
+        serve(load(sys.argv[1]), sys.stdin, sys.stdout)

@@ -54,6 +54,7 @@ class Subject:
     profile: str = "ci"
     seed: int = 0
     examples: int = 0
+    wrap: Callable[[Adapter], Adapter] = lambda adapter: adapter
 
     @staticmethod
     def of(implementation: str = "", command: str = "", profile: str = "ci",
@@ -72,11 +73,13 @@ class Subject:
 
     def elsewhere(self, **environment: str) -> Subject:
         """The same implementation in a process of its own; close its adapter after use."""
-        return replace(self, adapter=SubprocessAdapter(self.command, environment=environment))
+        adapter = SubprocessAdapter(self.command, environment=environment)
+        return replace(self, adapter=self.wrap(adapter))
 
     def close(self) -> None:
-        if isinstance(self.adapter, SubprocessAdapter):
-            self.adapter.close()
+        close = getattr(self.adapter, "close", None)
+        if close is not None:
+            close()
 
     # Conditions ----------------------------------------------------------------------------
 

@@ -1,0 +1,56 @@
+"""Tensor Schedule: a tensor runtime whose scheduler is specified, explained and checked.
+
+`from impl import Tensor, TinyJit, nn` is all that a program needs. Every module implements the
+chapter of `spec/` that has its name.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from impl import cpu, realize, reference
+from impl.device import Device, GlobalCounters
+from impl.dtypes import dtypes
+from impl.ir import Ops, UOp
+from impl.realize import ExecItem, run_schedule
+from impl.settings import Context
+from impl.symbolic import Variable
+from impl.tensor import Tensor
+
+
+class _Runtime:
+    """What `Tensor` asks of the floors above it."""
+
+    @property
+    def default_device(self) -> str:
+        return Device.DEFAULT
+
+    def canonical_device(self, name: str) -> str:
+        return Device.canonical(name)
+
+    def realize(self, tensors: list[Any]) -> None:
+        realize.realize(tensors)
+
+    def read(self, tensor: Any) -> np.ndarray:
+        return realize.read(tensor)
+
+    def schedule(self, tensors: list[Any]) -> list[ExecItem]:
+        return realize.schedule(tensors)
+
+    def document(self, tensors: list[Any], programs: bool = False) -> dict[str, Any]:
+        return realize.schedule_document(tensors, programs)
+
+    def explain(self, tensors: list[Any]) -> str:
+        from impl import inspect
+        return inspect.explain(realize.schedule_document(tensors))
+
+
+Tensor.runtime = _Runtime()
+
+# NN
+from impl.replay import TinyJit  # noqa: E402
+
+__version__ = "0.1.0"
+__all__ = ["Context", "Device", "ExecItem", "GlobalCounters", "Ops", "Tensor", "TinyJit", "UOp",
+           "Variable", "cpu", "dtypes", "reference", "run_schedule"]

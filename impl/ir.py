@@ -85,6 +85,8 @@ class Ops(IntEnum):
     STORE = auto()       # tensor: (view, value); kernel: (INDEX, value, ranges...)
     AFTER = auto()       # (base, STORE): base with the stored region replaced
     SINK = auto()        # tensor: roots; kernel: stores, arg = KernelInfo
+    CALL = auto()        # (kernel, buffers...); arg = names of the variables
+    LINEAR = auto()      # CALLs in the order in which they run
     # kernel
     PARAM = auto()       # pointer to the kernel's argument; arg = its position
     LOCAL = auto()       # memory private to one iteration of the prefix; arg = (number, size)

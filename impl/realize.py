@@ -72,7 +72,8 @@ def _poison(memory: Memory) -> None:
 class Run:
     """A plan bound to the buffers and values of one call."""
 
-    def __init__(self, plan: Plan, canonical: Canonical, own_arena: bool = False) -> None:
+    def __init__(self, plan: Plan, canonical: Canonical, own_arena: bool = False,
+                 planned: bool = True) -> None:
         self.plan, self.canonical, self.values = plan, canonical, canonical.values
         self.buffers: dict[int, Buffer] = {}
         self.outputs: list[Buffer] = []
@@ -82,19 +83,24 @@ class Run:
             elif storage.kind == "output":
                 self.buffers[number] = Buffer(storage.device, storage.dtype, storage.size)
                 self.outputs.append(self.buffers[number])
-        for device, planned in plan.memories.items():
+            elif storage.kind == "temporary":
+                self.buffers[number] = Buffer(storage.device, storage.dtype, storage.size)
+        if planned:
+            self._place_temporaries(own_arena)
+
+    def _place_temporaries(self, own_arena: bool) -> None:
+        """Give the temporaries their places in the arenas."""
+        for device, planned in self.plan.memories.items():
             arena = _arena(device, planned.planned, own_arena)
             for number, offset in planned.offsets.items():
-                storage = plan.storages[number]
-                buffer = Buffer(device, storage.dtype, storage.size)
-                buffer.memory = arena.part(offset, storage.nbytes)
-                self.buffers[number] = buffer
+                buffer = self.buffers[number]
+                buffer.memory = arena.part(offset, buffer.nbytes)
 
-    def items(self) -> list[ExecItem]:
-        """The kernels in order, each with its buffers."""
+    def items(self, ordered: bool = True) -> list[ExecItem]:
+        """The kernels, each with its buffers, in the plan's order or in that of their numbers."""
         programs = programs_of(self.plan)
         found = []
-        for number in self.plan.order:
+        for number in self.plan.order if ordered else range(len(self.plan.kernels)):
             kernel = self.plan.kernels[number]
             found.append(ExecItem(
                 kernel.ast, [self.buffers[s] for s in kernel.arguments],

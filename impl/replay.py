@@ -20,11 +20,12 @@ from impl.effects import Buffer, leaf_of, living
 from impl.errors import ReplayError
 from impl.ir import Ops, Shape, UOp, toposort
 from impl.tensor import Tensor
-from impl.tensor import random as random_numbers
+from impl.tensor.random import generator
 
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
 _capturing: list[_Capture] = []
+_RANDOM_KEY = "the key of the random numbers"
 
 
 # ---------------------------------------------------------------- arguments
@@ -119,7 +120,7 @@ class _Capture:
         self.runs: list[realize.Run] = []
         gc.collect()
         self.before = [(h, h.uop) for h in living() if isinstance(h, Tensor)]
-        self.random_start = random_numbers.counter()
+        self.random_start = generator.counter
 
     def __call__(self, run: realize.Run, effects: Any) -> None:
         """Note a run that happened during the capture."""
@@ -170,7 +171,7 @@ class _Recording:
         made = [b for run in capture.runs for b in run.outputs]
         self.fresh = [b for b in made if b in kept]
         self.random_start = capture.random_start
-        self.random_used = random_numbers.counter() - capture.random_start
+        self.random_used = generator.counter - capture.random_start
         self._build(capture)
 
     # --8<-- [start:build]
@@ -210,13 +211,20 @@ class _Recording:
                 if buffer in changing:
                     self.slots.append((table, launch, argument, buffer))
             for position, bind in enumerate(binds):
-                if bind.src[0].arg[0].startswith("random#"):
-                    offset = bind.src[1].arg - self.random_start
-                    self.values.append((table, launch, position, offset))
-                elif bind in paths:
-                    self.values.append((table, launch, position, paths[bind]))
+                what = self._follows(bind, paths)
+                if what is not None:
+                    self.values.append((table, launch, position, what))
         self.segments.append(table)
         launches.clear()
+
+    def _follows(self, bind: UOp, paths: dict[UOp, str]) -> str | int | None:
+        """What a bound value follows at a replay: an argument, the random counter (the distance
+        from its start) or the random key; None if it stays.
+        """
+        name = bind.src[0].arg[0]
+        if name.startswith("random#"):
+            return int(bind.src[1].arg) - self.random_start
+        return _RANDOM_KEY if name.startswith("random-key#") else paths.get(bind)
 
     # --8<-- [start:run]
     def run(self, arguments: Arguments) -> Any:
@@ -243,12 +251,16 @@ class _Recording:
     def _launch(self, now: dict[Buffer, Buffer], arguments: Arguments) -> None:
         for table, launch, argument, buffer in self.slots:
             table.set_memory(launch, argument, realize.ensure_memory(now[buffer]))
-        start = random_numbers.counter()
+        start = generator.counter
         for table, launch, position, what in self.values:
-            value = start + what if isinstance(what, int) \
-                else arguments.variables[what].src[1].arg
+            if isinstance(what, int):
+                value = start + what
+            else:
+                bound = generator.key if what is _RANDOM_KEY else arguments.variables[what]
+                assert bound is not None
+                value = bound.src[1].arg
             table.set_value(launch, position, value)
-        random_numbers.advance(self.random_used)  # r[impl replay.random.advances]
+        generator.reserve(self.random_used)  # r[impl replay.random.advances]
         for segment in self.segments:
             if isinstance(segment, realize.ExecItem):
                 target, source = (realize.ensure_memory(now.get(b, b)) for b in segment.bufs)

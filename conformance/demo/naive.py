@@ -130,8 +130,10 @@ class Run:
         for kernel in order:
             kernel.run()
         if kernels:
+            settings = self.options.get("settings", {})
             document = describe(kernels, number, planned)
-            key = sha256(json.dumps([skeleton(document, kernels), self.options.get("settings")],
+            document["memory"] = plan(document, not settings.get("NO_MEMORY_PLANNER"))
+            key = sha256(json.dumps([skeleton(document, kernels), settings],
                                     sort_keys=True).encode()).hexdigest()
             document["cache"] = {"hit": key in self.cache, "key": key}
             self.cache.add(key)
@@ -201,11 +203,10 @@ def describe(kernels: list[Kernel], number: dict[Kernel, int],
                        for step in dependencies if step["kind"] == "RAW"],
         "fusions": [], "outputs": [index for buffer, index in buffers.items()
                                    if kinds[buffer] == "output"]}
-    document["memory"] = plan(document)
     return document
 
 
-def plan(document: dict[str, Any]) -> dict[str, Any]:
+def plan(document: dict[str, Any], reuse: bool) -> dict[str, Any]:
     """First fit: each temporary at the lowest offset that is free during its life."""
     life: dict[int, list[int]] = {}
     for step, kernel in enumerate(document["order"]):
@@ -217,7 +218,7 @@ def plan(document: dict[str, Any]) -> dict[str, Any]:
     for buffer, size in sizes.items():
         first, last = min(life[buffer]), max(life[buffer])
         busy = sorted((p["offset"], p["bytes"]) for p in places
-                      if p["first"] <= last and first <= p["last"])
+                      if not reuse or p["first"] <= last and first <= p["last"])
         offset = 0
         for start, length in busy:
             if offset + size <= start:
@@ -248,7 +249,7 @@ def answer(message: dict[str, Any], cache: set[str]) -> dict[str, Any]:
         return {"type": "started", "info": {
             "name": "naive", "version": "1", "language": "Python without NumPy",
             "observes": ["values", "schedule", "order", "memory", "cache", "replay"],
-            "statements": STATEMENTS + EFFECTS, "settings": []}}
+            "statements": STATEMENTS + EFFECTS, "settings": ["NO_MEMORY_PLANNER"]}}
     if message["type"] == "reset":
         cache.clear()
         return {"type": "ok", "seq": message["seq"], "observation": {"values": []}}

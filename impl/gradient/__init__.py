@@ -15,7 +15,7 @@ from impl.gradient import nodes
 from impl.gradient.rules import RULES, Rule
 from impl.ir import Ops, UOp, toposort
 
-__all__ = ["compute_gradient", "nodes", "RULES", "Rule"]
+__all__ = ["compute_gradient", "expression_of", "nodes", "RULES", "Rule"]
 
 
 # --8<-- [start:compute]
@@ -28,17 +28,18 @@ def compute_gradient(root: UOp, root_gradient: UOp, targets: Iterable[UOp]) -> d
         targets: nodes below `root`. Those on which `root` does not depend are left out.
 
     Raises:
-        GraphError: an operation on the way has no gradient rule.
+        GraphError: an operation on the way has no gradient rule, or memory that a gradient needs
+            was overwritten since (r[gradient.realized.overwritten]).
     """
     wanted = set(targets)
-    order = toposort((root,))
+    order = _order(root)
     leads = _leading_to(order, wanted)  # r[impl gradient.walk.needed]
     gradients: dict[UOp, UOp] = {root: root_gradient}
     for node in reversed(order):  # r[impl gradient.walk.once]
         gradient = gradients.get(node) if node in wanted else gradients.pop(node, None)
         if gradient is None or node not in leads:
             continue
-        if not any(source in leads for source in node.src):
+        if not any(source in leads for source in _sources(node)):
             continue
         rule = RULES.get(node.op)
         if rule is None:
@@ -50,8 +51,56 @@ def compute_gradient(root: UOp, root_gradient: UOp, targets: Iterable[UOp]) -> d
             known = gradients.get(source)
             # r[impl gradient.walk.sum]
             gradients[source] = part if known is None else nodes.add(known, part)
-    return {target: gradients[target] for target in wanted if target in gradients}
+    found = {node: gradients[node] for node in order if node in wanted and node in gradients}
+    _refuse_overwritten(order, found)
+    return found
 # --8<-- [end:compute]
+
+
+# --8<-- [start:realized]
+def expression_of(node: UOp) -> UOp:
+    """The expression whose value a leaf holds, if a tensor still keeps it; else the node."""
+    if node.op is Ops.BUFFER:
+        for reference in node.arg[0].nodes:
+            computed = reference()
+            if computed is not None and computed.realized is node:
+                return computed  # r[impl gradient.realized.keeps]
+    return node
+
+
+def _sources(node: UOp) -> tuple[UOp, ...]:
+    """What a node was computed from; a leaf is the same value as the expression it came from."""
+    if node.op is Ops.BUFFER:
+        expression = expression_of(node)
+        return () if expression is node else (expression,)
+    return node.src
+# --8<-- [end:realized]
+
+
+def _order(root: UOp) -> list[UOp]:
+    """All nodes below the root, through realized tensors too, sources first."""
+    order: list[UOp] = []
+    seen: set[UOp] = set()
+    stack: list[Any] = [root]
+    while stack:
+        node = stack.pop()
+        if node.__class__ is list:
+            order.append(node[0])
+        elif node not in seen:
+            seen.add(node)
+            stack.append([node])
+            stack.extend(_sources(node)[::-1])
+    return order
+
+
+def _refuse_overwritten(order: Sequence[UOp], found: dict[UOp, UOp]) -> None:
+    """An old expression may name memory that has been written since."""
+    stale = {node for node in order
+             if node.op is Ops.BUFFER and node.arg[1] != node.arg[0].version}
+    if stale and not stale.isdisjoint(toposort(found.values())):
+        # r[impl gradient.realized.overwritten]
+        raise GraphError("backward", "a value that the gradient needs was overwritten after it was "
+                         "used", "call backward before assigning to the tensor")
 
 
 def _leading_to(order: Sequence[UOp], targets: set[UOp]) -> set[UOp]:
@@ -64,7 +113,7 @@ def _leading_to(order: Sequence[UOp], targets: set[UOp]) -> set[UOp]:
     for node in order:
         if node in targets:
             leads.add(node)
-        elif node.src and node.dtype.kind == "f" and node.op not in _BLIND:
+        elif node.dtype.kind == "f" and node.op not in _BLIND:
             if any(source in leads for source in _differentiable(node)):
                 leads.add(node)
     return leads
@@ -82,4 +131,4 @@ def _differentiable(node: UOp) -> tuple[UOp, ...]:
         return node.src[1:]
     if node.op is Ops.GATHER:
         return node.src[:1]
-    return node.src
+    return _sources(node)

@@ -259,10 +259,18 @@ def _copy(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     yield source, gradient if home is None else UOp(Ops.COPY, gradient.dtype, (gradient,), home)
 
 
+def _realized(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    """A leaf: the gradient belongs to the expression that was computed into it."""
+    for reference in node.arg[0].nodes:
+        expression = reference()
+        if expression is not None and expression.realized is node and expression in leads:
+            yield expression, gradient
+
+
 RULES: dict[Ops, Rule] = {
     **{op: _unary for op in _SLOPES},
     **{Ops(op): _movement for op in MOVEMENT},
-    Ops.NEG: _neg, Ops.CAST: _cast, Ops.CONTIGUOUS: _same, Ops.COPY: _copy,
+    Ops.BUFFER: _realized, Ops.NEG: _neg, Ops.CAST: _cast, Ops.CONTIGUOUS: _same, Ops.COPY: _copy,
     Ops.ADD: _add, Ops.SUB: _sub, Ops.MUL: _mul, Ops.DIV: _div, Ops.POW: _pow,
     Ops.MAXIMUM: _larger, Ops.MINIMUM: _larger, Ops.WHERE: _where,
     Ops.REDUCE: _reduce, Ops.FOLD: _fold, Ops.GATHER: _gather, Ops.AFTER: _after,

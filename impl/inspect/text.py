@@ -57,7 +57,7 @@ def bytes_text(count: float) -> str:
     """A number of bytes with a binary prefix: 4096 is 4 KiB."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count >= size:
-            return f"{count / size:.3g} {unit}" if count < 1000 * size else f"{count // size} {unit}"
+            return f"{count / size:.{3 if count < 1000 * size else 4}g} {unit}"
     return f"{count:g} B"
 
 

@@ -4,18 +4,10 @@ from __future__ import annotations
 from typing import Any, Self
 
 from impl.errors import DTypeError, ShapeError
-from impl.gradient import compute_gradient, nodes
-from impl.ir import Ops, UOp
+from impl.gradient import compute_gradient, expression_of, nodes
+from impl.ir import UOp
 from impl.tensor.base import parameters
 from impl.tensor.creation import Creation
-
-
-def _names(node: UOp) -> list[UOp]:
-    """The nodes by which a graph may know a tensor: its own, and those that became its leaf."""
-    if node.op is not Ops.BUFFER:
-        return [node] if node.realized is None else [node, node.realized]
-    computed = [reference() for reference in node.arg[0].nodes]
-    return [node, *(one for one in computed if one is not None and one.realized is node)]
 
 
 class Autograd(Creation):
@@ -68,10 +60,9 @@ class Autograd(Creation):
         if self.dtype.kind != "f":
             raise DTypeError("gradient", f"a tensor of {self.dtype.name} has no gradient",
                              "use a floating dtype")
-        names = [_names(target.uop) for target in targets]
-        known = compute_gradient(self.uop, self._seed(gradient),
-                                 [node for each in names for node in each])
-        return [_sum([known[node] for node in each if node in known]) for each in names]
+        places = [expression_of(target.uop) for target in targets]
+        known = compute_gradient(expression_of(self.uop), self._seed(gradient), places)
+        return [known.get(place) for place in places]
 
     def _seed(self, gradient: Self | None) -> UOp:
         if gradient is None:
@@ -83,10 +74,3 @@ class Autograd(Creation):
             raise ShapeError("backward", f"a gradient of shape {gradient.shape} for a tensor of "
                              f"shape {self.shape}", "give it in the tensor's shape")
         return nodes.cast(gradient.uop, self.dtype)
-
-
-def _sum(parts: list[UOp]) -> UOp | None:
-    total: UOp | None = None
-    for part in parts:
-        total = part if total is None else nodes.add(total, part)
-    return total

@@ -34,6 +34,9 @@ class Runtime(Protocol):
     def default_device(self) -> str:
         """The device of tensors for which none was named."""
 
+    def canonical_device(self, name: str) -> str:
+        """The full name of a device; raises DeviceError if there is none of that name."""
+
     def realize(self, tensors: list[Any]) -> None:
         """Compute the tensors' values into memory."""
 
@@ -109,7 +112,7 @@ def weak_dtype(dtype: DType, value: Scalar) -> DType:
 class TensorBase:
     """The variable itself: creation from data, the values, devices, assignment."""
 
-    __slots__ = ("uop", "device", "grad", "_ancestors", "_parameter", "__weakref__")
+    __slots__ = ("uop", "device", "grad", "_ancestors", "_history", "_parameter", "__weakref__")
     # Let `array + tensor` come to our reflected operators.
     __array_ufunc__ = None
 
@@ -119,6 +122,8 @@ class TensorBase:
     grad: Self | None
     #: Living tensors of which this one is a view, each with the way from there to here.
     _ancestors: tuple[tuple[weakref.ref[Any], Path], ...]
+    #: The expression that was realized, kept so that gradients still flow through it.
+    _history: UOp | None
     _parameter: bool
 
     def __init__(self, data: Any, device: str | None = None, dtype: Any = None,
@@ -139,7 +144,7 @@ class TensorBase:
             self.uop = self._from_host(data, wanted)
         if wanted is not None:
             self.uop = nodes.cast(self.uop, wanted)
-        self._ancestors, self._parameter, self.grad = (), False, None
+        self._ancestors, self._parameter, self.grad, self._history = (), False, None, None
         if device is not None and self._device(device) != self.device:
             self.device = self._device(device)
             self.uop = UOp(Ops.COPY, self.uop.dtype, (self.uop,), self.device)
@@ -149,7 +154,8 @@ class TensorBase:
 
     @classmethod
     def _device(cls, device: str | None) -> str:
-        return cls.runtime.default_device if device is None else device.upper()
+        runtime = cls.runtime
+        return runtime.default_device if device is None else runtime.canonical_device(device)
 
     def _from_host(self, data: Any, dtype: DType | None) -> UOp:
         if isinstance(data, (bool, int, float)):
@@ -170,7 +176,7 @@ class TensorBase:
         """The tensor that an operation on this one returns."""
         result: Self = object.__new__(self.__class__)
         result.uop, result.device = node, self.device
-        result._ancestors, result._parameter, result.grad = (), False, None
+        result._ancestors, result._parameter, result.grad, result._history = (), False, None, None
         if node.origin is None:
             note_origin(node)
         register(result)
@@ -181,7 +187,7 @@ class TensorBase:
         """The tensor that a creation function returns."""
         result: Self = object.__new__(cls)
         result.uop, result.device = node, cls._device(device)
-        result._ancestors, result._parameter, result.grad = (), False, None
+        result._ancestors, result._parameter, result.grad, result._history = (), False, None, None
         if node.origin is None:
             note_origin(node)
         register(result)
@@ -305,8 +311,17 @@ class TensorBase:
 
     def realize(self, *others: Self) -> Self:
         """Compute the values of this tensor (and others, in one schedule) into memory."""
+        for tensor in (self, *others):
+            tensor._remember()
         self.runtime.realize([self, *others])
         return self
+
+    def _remember(self) -> None:
+        """Keep the expression, if its value may depend on a parameter."""
+        node = self.uop
+        if node.op is not Ops.BUFFER and node.dtype.kind == "f" and not self._parameter \
+                and node.reads & _parameter_bits[0]:
+            self._history = node  # r[impl gradient.realized.keeps]
 
     def schedule(self, *others: Self) -> list[Any]:
         """The kernels that compute this tensor and the others, in the order they would run."""
@@ -324,8 +339,8 @@ class TensorBase:
         """The elements as a NumPy array; bfloat16 becomes float32."""
         if self.dtype is dtypes.bfloat16:
             return self._wrap(nodes.cast(self.uop, dtypes.float32)).numpy()
-        self.runtime.realize([self])
-        return self.runtime.read(self)
+        self.realize()
+        return self.runtime.read(self).reshape(self.shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self.numpy()
@@ -402,7 +417,7 @@ class TensorBase:
     def to(self, target: Any) -> Self:
         """The tensor on another device, or in another dtype."""
         if isinstance(target, str) and not isinstance(getattr(dtypes, target, None), DType):
-            device = target.upper()
+            device = self._device(target)
             if device == self.device:
                 return self
             result = self._wrap(UOp(Ops.COPY, self.uop.dtype, (self.uop,), device))
@@ -512,6 +527,7 @@ class TensorBase:
             if self.uop.op is not Ops.BUFFER or _held_twice(self):
                 self._own_memory()
             self._parameter = True
+            _parameter_bits[0] |= self.uop.reads
             _parameters[id(self)] = weakref.ref(self, functools.partial(_forget, id(self)))
 
     def requires_grad_(self, wanted: Any = True) -> Self:
@@ -529,6 +545,8 @@ class TensorBase:
 
 
 _parameters: dict[int, weakref.ref[Any]] = {}
+#: Which buffers parameters were ever made of, as the bit set that nodes carry.
+_parameter_bits = [0]
 
 
 def _forget(key: int, reference: weakref.ref[Any]) -> None:

@@ -1,4 +1,4 @@
-"""One kernel: what its graph means, what it costs, how it is optimised. Chapter: spec/kernel.md.
+"""What a kernel's graph means and what it costs. Chapter: spec/kernel.md.
 
 A kernel is a SINK of STOREs. `Analysis` answers the questions that lowering, the reference device
 and the optimisations ask about it: which loops a value depends on, how an index grows with a loop,
@@ -246,8 +246,3 @@ def _size(loop: UOp, values: dict[UOp, int]) -> int:
     given = {v: values.get(v, v.arg[2]) for v in extent.variables()}
     return max(symbolic.evaluate(extent, given), 0)
 # --8<-- [end:estimate]
-
-
-def optimize(ast: UOp, limits: Limits | None = None) -> UOp:
-    """The kernel with the optimisation steps that suit the device."""
-    return ast

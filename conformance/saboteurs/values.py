@@ -1,0 +1,359 @@
+"""Mistakes in what is computed: writes that come too early, lost NaN, widened integers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from conformance import protocol, shapes
+from conformance.protocol import Observation, Options, Program, Statement, Value
+from conformance.saboteurs import AdapterSaboteur
+from conformance.shapes import Kind, Kinds
+
+
+class Rewriting(AdapterSaboteur):
+    """Replaces statements, each by a few others that end with a result of the same name."""
+
+    def rewrite(self, statement: Statement, kinds: Kinds) -> list[Statement]:
+        raise NotImplementedError
+
+    def program(self, program: Program, options: Options) -> Program:
+        kinds: Kinds = {}
+        changed: list[Statement] = []
+        for statement in program["statements"]:
+            new = [statement] if statement["do"] == "repeat" else self.rewrite(statement, kinds)
+            for each in new:
+                shapes.step(each, kinds)
+            changed += new
+        return {**program, "statements": changed}
+
+
+def _chain(statement: Statement, *steps: tuple[Any, ...]) -> list[Statement]:
+    """Statements (do, sources, fields): "" is the one before, "0" and "1" are the operands."""
+    made: list[Statement] = []
+    for position, (do, sources, fields) in enumerate(steps):
+        operands = {"0": statement["from"][0], "1": statement["from"][-1]}
+        names = [operands.get(each, f"{statement['to']}_{each}") for each in sources]
+        last = position == len(steps) - 1
+        name = statement["to"] if last else f"{statement['to']}_{chr(97 + position)}"
+        made.append({"do": do, "to": name, **({"from": names} if names else {}), **fields})
+    return made
+
+
+def _full(kind: Kind, value: Any) -> dict[str, Any]:
+    return {"dtype": kind.dtype, "shape": list(kind.shape), "value": value}
+
+
+# Effects -----------------------------------------------------------------------------------
+
+
+class ReaderSeesLaterWrite(AdapterSaboteur):
+    rule = "effects.value.eager"
+    description = "a lazy reader is evaluated after a write that follows it"
+
+    def program(self, program: Program, options: Options) -> Program:
+        statements = list(program["statements"])
+        for index in reversed(range(len(statements))):
+            later = self._next_write(statements, index)
+            if later:
+                statements.insert(later, statements.pop(index))
+        return {**program, "statements": statements}
+
+    def _next_write(self, statements: list[Statement], index: int) -> int:
+        """Where the first write to a source of this reader stands, if the reader can wait."""
+        reader = statements[index]
+        if not {"from", "to"} <= set(reader):
+            return 0
+        for place in range(index + 1, len(statements)):
+            other = statements[place]
+            used = (*other.get("from", ()), *other.get("names", ()), other.get("target"))
+            if reader["to"] in used or other["do"] == "repeat":
+                return 0
+            if other.get("target") in reader["from"]:
+                return place
+        return 0
+
+
+class EagerLawBroken(ReaderSeesLaterWrite):
+    rule = "conventions.value.eager"
+    description = "a reader sees the write that follows it"
+
+
+class WriteHitsTheStart(Rewriting):
+    rule = "effects.view-write.region"
+    description = "a write through a part of an axis begins one element too early"
+
+    def rewrite(self, statement: Statement, kinds: Kinds) -> list[Statement]:
+        if statement["do"] != "store":
+            return [statement]
+        view = [{**step, "bounds": [[max(start - 1, 0), stop - min(start, 1)]
+                                    for start, stop in step["bounds"]]}
+                if step["do"] == "shrink" else step for step in statement["view"]]
+        return [{**statement, "view": view}]
+
+
+class ViewsAreAliases(Rewriting):
+    rule = "effects.variable.isolated"
+    description = "a write to a tensor changes the reshaped views of it"
+
+    def __init__(self) -> None:
+        self.views: dict[str, str] = {}
+
+    def program(self, program: Program, options: Options) -> Program:
+        self.views = {}
+        return super().program(program, options)
+
+    def rewrite(self, statement: Statement, kinds: Kinds) -> list[Statement]:
+        if statement["do"] in ("reshape", "contiguous"):
+            self.views[statement["to"]] = statement["from"][0]
+        changed = [statement]
+        for view, source in self.views.items():
+            if statement.get("target") == source and {view, source} <= set(kinds):
+                shape = list(kinds[view].shape)
+                changed += [{"do": "reshape", "to": "seen", "from": [source], "shape": shape},
+                            {"do": "assign", "target": view, "from": ["seen"]},
+                            {"do": "drop", "names": ["seen"]}]
+        return changed
+
+
+class LastRealizedIsStale(AdapterSaboteur):
+    rule = "effects.realize.order-independent"
+    description = "which version is computed depends on the order of the names in a realize"
+
+    def observation(self, seen: Observation, program: Program, options: Options) -> Observation:
+        for statement in protocol.walk(program["statements"]):
+            if statement["do"] == "realize" and statement["names"] != sorted(statement["names"]):
+                return _spoiled(seen)
+        return seen
+
+
+def _spoiled(seen: Observation) -> Observation:
+    """The observation with the first element of each value changed."""
+    def spoil(value: Value) -> Value:
+        array = value.array().copy()
+        if array.size:
+            first = array.reshape(-1)[:1]
+            array.reshape(-1)[:1] = first ^ True if array.dtype == bool else \
+                np.where(first == 1, 2, 1).astype(array.dtype)
+        return Value.of(value.name, array)
+
+    return replace(seen, values=[spoil(value) for value in seen.values])
+
+
+# Options that must not matter --------------------------------------------------------------
+
+
+class OtherOrderOtherValues(AdapterSaboteur):
+    rule = "ordering.any-legal.equal"
+    description = "the values depend on the order in which kernels run"
+
+    def observation(self, seen: Observation, program: Program, options: Options) -> Observation:
+        return _spoiled(seen) if options.get("order_seed") else seen
+
+
+class PlannerChangesValues(AdapterSaboteur):
+    rule = "memory.off.equal"
+    description = "without the memory planner the values are others"
+
+    def observation(self, seen: Observation, program: Program, options: Options) -> Observation:
+        off = options.get("settings", {}).get("NO_MEMORY_PLANNER")
+        return _spoiled(seen) if off else seen
+
+
+class FreedMemoryIsRead(AdapterSaboteur):
+    rule = "memory.poison.unseen"
+    description = "something is read from memory that was freed"
+
+    def observation(self, seen: Observation, program: Program, options: Options) -> Observation:
+        return _spoiled(seen) if options.get("poison") else seen
+
+
+class HitReturnsOldValues(AdapterSaboteur):
+    rule = "caching.hit.equal"
+    description = "a plan that is found again keeps the inputs of the run that made it"
+
+    def __init__(self) -> None:
+        self.seen: dict[str, Observation] = {}
+
+    def observation(self, seen: Observation, program: Program, options: Options) -> Observation:
+        shape = str([{key: value for key, value in statement.items() if key != "data"}
+                     for statement in program["statements"]])
+        old = self.seen.setdefault(shape, seen)
+        return replace(seen, values=old.values)
+
+
+class ResultsShareMemory(AdapterSaboteur):
+    rule = "caching.result.independent"
+    description = "a later run of the same plan overwrites the earlier result"
+
+    def observation(self, seen: Observation, program: Program, options: Options) -> Observation:
+        last = {(value.dtype, value.shape): value for value in seen.values}
+        return replace(seen, values=[replace(last[value.dtype, value.shape], name=value.name)
+                                     for value in seen.values])
+
+
+class ReplayedOutputsShareMemory(ResultsShareMemory):
+    rule = "replay.outputs.distinct"
+    description = "the outputs of two replays are one buffer"
+
+
+class AssignIsNotReplayed(AdapterSaboteur):
+    rule = "replay.state.eager"
+    description = "an assign that is not returned happens only while the function is captured"
+
+    def program(self, program: Program, options: Options) -> Program:
+        changed: list[Statement] = []
+        for statement in program["statements"]:
+            if statement["do"] != "repeat":
+                changed.append(statement)
+                continue
+            replayed = [each for each in statement["statements"]
+                        if each["do"] not in ("assign", "store")]
+            changed += [{**statement, "count": min(2, statement["count"])},
+                        {**statement, "count": max(0, statement["count"] - 2),
+                         "statements": replayed}]
+        return {**program, "statements": changed}
+
+
+# Operations --------------------------------------------------------------------------------
+
+
+class PaddingAfterTheFunction(Rewriting):
+    rule = "fusion.value.equal"
+    description = "padding moves past exp, so that exp of it is 0 and not 1"
+
+    def __init__(self) -> None:
+        self.padded: dict[str, Statement] = {}
+
+    def rewrite(self, statement: Statement, kinds: Kinds) -> list[Statement]:
+        if statement["do"] == "pad":
+            self.padded[statement["to"]] = statement
+        source = self.padded.get(statement.get("from", [""])[0])
+        if statement["do"] != "exp" or source is None or source["from"][0] not in kinds:
+            return [statement]
+        return [{"do": "exp", "to": statement["to"] + "_a", "from": source["from"]},
+                {**source, "to": statement["to"], "from": [statement["to"] + "_a"]}]
+
+
+class PaddingIsNotZero(PaddingAfterTheFunction):
+    rule = "tensor.pad.zeros"
+    description = "what is computed from padding does not see zeros"
+
+
+class MaximumLosesNan(Rewriting):
+    rule = "tensor.nan.maximum"
+    description = "maximum(a, b) is a < b ? b : a"
+
+    def rewrite(self, statement: Statement, kinds: Kinds) -> list[Statement]:
+        if statement["do"] != "maximum":
+            return [statement]
+        return _chain(statement, ("less", ["0", "1"], {}), ("where", ["a", "1", "0"], {}))
+
+
+class NanIsLost(MaximumLosesNan):
+    rule = "conventions.nan.propagate"
+    description = "a comparison decides a maximum, and NaN loses every comparison"
+
+
+class Saturating(Rewriting):
+    rule = "dtypes.wraparound.integer"
+    description = "sums of small integers stop at the limit"
+
+    def rewrite(self, statement: Statement, kinds: Kinds) -> list[Statement]:
+        kind = kinds.get(statement.get("from", [""])[0])
+        if statement["do"] != "add" or kind is None or kind.dtype not in ("int8", "uint8"):
+            return [statement]
+        limits, wide = np.iinfo(kind.dtype), Kind("int32", kind.shape)
+        return _chain(
+            statement, ("cast", ["0"], {"dtype": "int32"}), ("cast", ["1"], {"dtype": "int32"}),
+            ("add", ["a", "b"], {}), ("constant", [], _full(wide, int(limits.max))),
+            ("minimum", ["c", "d"], {}), ("constant", [], _full(wide, int(limits.min))),
+            ("maximum", ["e", "f"], {}), ("cast", ["g"], {"dtype": kind.dtype}))
+
+
+class IntegersAreInexact(Saturating):
+    rule = "conventions.integers.exact"
+    description = "sums of small integers saturate"
+
+
+class DivisionCutsOff(Rewriting):
+    rule = "dtypes.division.floor"
+    description = "integer division rounds toward zero, as C does it"
+
+    def rewrite(self, statement: Statement, kinds: Kinds) -> list[Statement]:
+        kind = kinds.get(statement.get("from", [""])[0])
+        if statement["do"] != "floordiv" or kind is None or kind.dtype != "int32":
+            return [statement]
+        return _chain(
+            statement, ("cast", ["0"], {"dtype": "float64"}),
+            ("cast", ["1"], {"dtype": "float64"}), ("div", ["a", "b"], {}),
+            ("cast", ["c"], {"dtype": "int32"}))
+
+
+class CancelledSum(Rewriting):
+    rule = "conventions.reassociation.elementwise"
+    description = "(x + y) - y is simplified to x"
+
+    def __init__(self) -> None:
+        self.sums: dict[str, list[str]] = {}
+
+    def rewrite(self, statement: Statement, kinds: Kinds) -> list[Statement]:
+        if statement["do"] == "add":
+            self.sums[statement["to"]] = statement["from"]
+        terms = self.sums.get(statement.get("from", [""])[0])
+        if statement["do"] == "sub" and terms and statement["from"][1] in terms:
+            rest = terms[1 - terms.index(statement["from"][1])]
+            return [{"do": "copy", "to": statement["to"], "from": [rest]}]
+        return [statement]
+
+
+class SumKeptWider(CancelledSum):
+    rule = "conventions.rounding.point"
+    description = "a sum is kept in a wider register until it is stored"
+
+
+class NegationBySubtraction(Rewriting):
+    rule = "conventions.zero.sign"
+    description = "-x is computed as 0 - x"
+
+    def rewrite(self, statement: Statement, kinds: Kinds) -> list[Statement]:
+        if statement["do"] != "neg":
+            return [statement]
+        return _chain(statement, ("constant", [], _full(kinds[statement["from"][0]], 0)),
+                      ("sub", ["a", "0"], {}))
+
+
+class FlipIsForgotten(Rewriting):
+    rule = "tensor.movement.elements"
+    description = "a flip of several axes turns only the first of them"
+
+    def rewrite(self, statement: Statement, kinds: Kinds) -> list[Statement]:
+        if statement["do"] == "flip" and len(statement["axes"]) > 1:
+            return [{**statement, "axes": statement["axes"][:1]}]
+        return [statement]
+
+
+class MeanOfNothingIsZero(AdapterSaboteur):
+    rule = "tensor.reduce.empty"
+    description = "a mean over no elements is 0"
+
+    def observation(self, seen: Observation, program: Program, options: Options) -> Observation:
+        return replace(seen, values=[
+            Value.of(value.name, np.nan_to_num(value.array())) for value in seen.values])
+
+
+class HalvesInHalves(Rewriting):
+    rule = "dtypes.float16.accumulate"
+    description = "a sum of float16 is the last of running sums that are rounded each time"
+
+    def rewrite(self, statement: Statement, kinds: Kinds) -> list[Statement]:
+        kind = kinds.get(statement.get("from", [""])[0])
+        if statement["do"] != "mean" or kind is None or kind.dtype != "float16":
+            return [statement]
+        axes = {"axes": statement["axes"], "keepdims": statement["keepdims"]}
+        size = int(np.prod([kind.shape[axis] for axis in statement["axes"]]))
+        shape = shapes.result({**statement, "do": "sum"}, kinds)
+        return _chain(statement, ("sum", ["0"], axes), ("constant", [], _full(shape, size)),
+                      ("div", ["a", "b"], {}))

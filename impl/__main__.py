@@ -1,0 +1,140 @@
+"""The main job: train on handwritten digits, then show what the scheduler did.
+
+    python -m impl [--epochs N] [--report FILE]
+
+The data are scikit-learn's `load_digits`: 1,797 pictures of 8 x 8, real handwriting. A fifth of
+them is held out for the test. The rest of the file uses nothing but the public API.
+"""
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from impl import Device, GlobalCounters, Tensor, TinyJit, inspect, nn
+from impl.schedule import schedule_cache
+
+BATCH = 128
+
+
+# --8<-- [start:model]
+class Classifier:
+    """Two convolutions and a linear layer: (batch, 1, 8, 8) to (batch, 10) scores."""
+
+    def __init__(self) -> None:
+        self.first = nn.Conv2d(1, 16, 3, padding=1)
+        self.second = nn.Conv2d(16, 32, 3, padding=1)
+        self.last = nn.Linear(32 * 4 * 4, 10)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        x = self.first(x).relu()
+        x = self.second(x).relu().max_pool2d(2)
+        return self.last(x.flatten(1))
+# --8<-- [end:model]
+
+
+class Trainer:
+    """The model, its optimiser, and one captured training step."""
+
+    def __init__(self) -> None:
+        Tensor.manual_seed(3)
+        self.model = Classifier()
+        self.optimizer = nn.optim.Adam(nn.state.get_parameters(self.model), lr=0.004)
+        self.step = TinyJit(self.train_step)
+        self.predict = TinyJit(lambda x: self.model(x).argmax(1))
+
+    def loss(self, x: Tensor, y: Tensor) -> Tensor:
+        """The loss of a batch, its gradients left with the parameters."""
+        self.optimizer.zero_grad()
+        loss = self.model(x).sparse_categorical_crossentropy(y)
+        loss.backward()
+        return loss
+
+    def train_step(self, x: Tensor, y: Tensor) -> Tensor:
+        """One step; the loss before it."""
+        with Tensor.train():
+            loss = self.loss(x, y)
+            self.optimizer.step(loss)
+            self.optimizer.zero_grad()
+            return loss
+
+    def document(self, x: Tensor, y: Tensor) -> dict[str, Any]:
+        """The schedule of one training step; nothing runs."""
+        with Tensor.train():
+            loss = self.loss(x, y)
+            updated = self.optimizer.schedule_step()
+            self.optimizer.zero_grad()
+            return Tensor.runtime.document([loss, *updated], programs=True)
+
+
+def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Pictures and labels for training, and for the test."""
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        sys.exit('python -m impl: the data come with scikit-learn. Remedy: '
+                 'pip install -e ".[demo]"')
+    pictures, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(labels))
+    pictures = (pictures[order] / 16).astype(np.float32).reshape(-1, 1, 8, 8)
+    labels, held_out = labels[order].astype(np.int32), len(labels) // 5
+    return pictures[held_out:], labels[held_out:], pictures[:held_out], labels[:held_out]
+
+
+def accuracy(trainer: Trainer, x: np.ndarray, y: np.ndarray) -> float:
+    """The share of pictures that are recognised."""
+    return float((trainer.model(Tensor(x)).argmax(1).numpy() == y).mean())
+
+
+def train(trainer: Trainer, x: np.ndarray, y: np.ndarray, epochs: int) -> None:
+    """Train with a progress bar on the terminal."""
+    chooser, steps = np.random.default_rng(1), len(y) // BATCH
+    started = time.perf_counter()
+    for epoch in range(epochs):
+        order = chooser.permutation(len(y))
+        losses = [trainer.step(Tensor(x[rows]), Tensor(y[rows])) for rows in
+                  (order[i * BATCH:(i + 1) * BATCH] for i in range(steps))]
+        loss = float(np.mean([one.item() for one in losses]))
+        done = (epoch + 1) * 30 // epochs
+        ending = "\n" if epoch + 1 == epochs else "" if sys.stdout.isatty() else None
+        if ending is not None:
+            print(f"\rtraining  [{'#' * done}{'.' * (30 - done)}] epoch {epoch + 1}/{epochs}  "
+                  f"loss {loss:.4f}  {time.perf_counter() - started:5.1f} s", end=ending,
+                  flush=True)
+
+
+def main() -> None:
+    """Train, test, explain."""
+    parser = argparse.ArgumentParser(prog="python -m impl", description=__doc__.split("\n")[0])
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--report", type=Path, help="where to write the HTML report")
+    given = parser.parse_args()
+    x, y, test_x, test_y = digits()
+    print(f"device    {Device.DEFAULT}, {len(y)} pictures to train on, {len(test_y)} held out")
+    trainer = Trainer()
+    train(trainer, x, y, given.epochs)
+    print(f"accuracy  {accuracy(trainer, test_x, test_y):.4f} on the held-out pictures\n")
+    show(trainer, Tensor(x[:BATCH]).realize(), Tensor(y[:BATCH]).realize(), given.report)
+
+
+def show(trainer: Trainer, x: Tensor, y: Tensor, report: Path | None) -> None:
+    """What the scheduler made of one training step."""
+    document = trainer.document(x, y)
+    timings = inspect.measure(lambda: trainer.train_step(x, y).realize(), document)
+    document["counters"] = {"plans cached": len(schedule_cache), "cache hits": schedule_cache.hits,
+                            "cache misses": schedule_cache.misses,
+                            "replays": trainer.step.replays,
+                            "kernels run": GlobalCounters.kernels}
+    print(inspect.explain(document, timings))
+    path = report or Path(tempfile.mkdtemp(prefix="tensor-schedule-")) / "report.html"
+    inspect.html_report(document, path, timings)
+    print(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""This implementation as the conformance suite drives it: `--impl impl.adapter:Adapter`.
+
+A program's variables become tensors and its statements become calls of the public API; nothing
+here knows how a schedule is made. Programs have value semantics: a variable is no view of another
+one, so each is held in a tensor of its own.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import impl
+from conformance.protocol import Info, Observation, Value, decode, number
+from impl import Context, Tensor, TinyJit
+from impl.schedule import schedule_cache
+
+Statement = Mapping[str, Any]
+Variables = dict[str, Tensor]
+
+TIERS = ("values", "schedule", "order", "memory", "cache", "replay")
+SETTINGS = ("FUSE", "NOOPT", "NO_MEMORY_PLANNER", "POISON", "SCACHE", "SPEC")
+
+UNARY: dict[str, Callable[[Tensor], Tensor]] = {
+    "neg": lambda x: -x, "abs": Tensor.abs, "relu": Tensor.relu, "not": lambda x: ~x,
+    "exp": Tensor.exp, "log": Tensor.log, "sqrt": Tensor.sqrt, "sin": Tensor.sin,
+    "tanh": Tensor.tanh, "reciprocal": Tensor.reciprocal, "contiguous": Tensor.contiguous,
+    "copy": Tensor.clone,
+}
+BINARY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b, "floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b,
+    "pow": lambda a, b: a ** b, "maximum": Tensor.maximum, "minimum": Tensor.minimum,
+    "less": lambda a, b: a < b, "less_equal": lambda a, b: a <= b, "equal": lambda a, b: a == b,
+    "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
+    "matmul": lambda a, b: a @ b, "gather": lambda a, b: a[b],
+}
+REDUCTIONS = {"sum": Tensor.sum, "prod": Tensor.prod, "max": Tensor.max, "min": Tensor.min,
+              "mean": Tensor.mean}
+#: Operations whose result this API may give in a wider dtype than a program asks for.
+WIDENING = ("sum", "prod", "mean", "cumsum", "matmul", "softmax")
+
+
+class Adapter:
+    """Runs programs; see `conformance.protocol.Adapter` for what its methods promise."""
+
+    def info(self) -> Info:
+        return Info("tensor-schedule", impl.__version__, observes=TIERS, settings=SETTINGS,
+                    devices=(impl.Device.DEFAULT,))
+
+    def run(self, program: Mapping[str, Any], observe: Collection[str],
+            options: Mapping[str, Any] | None = None) -> Observation:
+        """Execute a program.
+
+        Raises:
+            TensorScheduleError: what the public API raises.
+        """
+        options = options or {}
+        settings = dict(options.get("settings", {}))
+        if "order_seed" in options:
+            settings["ORDER_SEED"] = options["order_seed"]
+        if options.get("poison"):
+            settings["POISON"] = 1
+        with Context(**settings):
+            return _Run(set(observe)).all(program["statements"])
+
+    def reset(self) -> None:
+        schedule_cache.clear()
+
+
+class _Run:
+    """One run of one program: its variables and what has been observed."""
+
+    def __init__(self, observe: set[str]) -> None:
+        self.tiers = observe
+        self.variables: Variables = {}
+        self.seen = Observation()
+
+    def all(self, statements: Iterable[Statement]) -> Observation:
+        for statement in statements:
+            self.execute(statement)
+        return self.seen
+
+    def execute(self, statement: Statement) -> None:
+        do = statement["do"]
+        if do == "repeat":
+            self.repeat(statement)
+        elif do == "realize":
+            self.realize(statement["names"])
+        elif do == "observe":
+            self.realize(statement["names"])
+            self.report((name, self.variables[name]) for name in statement["names"])
+        elif do == "drop":
+            for name in statement["names"]:
+                del self.variables[name]
+        else:
+            perform(statement, self.variables)
+
+    def realize(self, names: Sequence[str]) -> None:
+        """Compute variables in one schedule, and keep its document if that is asked for."""
+        tensors = [self.variables[name] for name in names]
+        if not tensors:
+            return
+        if self.tiers - {"values", "replay"}:
+            document = Tensor.schedule_document(*tensors)
+            if document["kernels"]:
+                self.seen.schedule.append(document)
+                self.seen.order.append(list(document["order"]))
+        Tensor.realize(*tensors)
+
+    def report(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
+        for name, tensor in tensors:
+            array = np.asarray(tensor.numpy()).reshape(tensor.shape)
+            self.seen.values.append(Value.of(name, array))
+
+    # Repetition
+
+    def repeat(self, statement: Statement) -> None:
+        """Execute the body several times: as it is, or captured once and replayed."""
+        if "replay" not in self.tiers:
+            for _ in range(statement["count"]):
+                self.all(statement["statements"])
+            return
+        body = statement["statements"]
+        carried = [name for name in self.variables if name in {each.get("to") for each in body}]
+        step = TinyJit(lambda given: self.body(body, given))
+        held: list[tuple[str, Tensor]] = []
+        for _ in range(statement["count"]):
+            made, observed = step({name: self.variables[name] for name in carried})
+            self.variables.update(made)
+            held += [(name, tensor) for name, tensor in observed]
+        self.report(held)  # after the last call: outputs stay what they were
+
+    def body(self, body: Sequence[Statement], given: Variables) -> tuple[Variables, list[Any]]:
+        """The body as a function: from the variables that it redefines to what it makes.
+
+        States that it assigns or stores to are not returned: it changes them in place.
+        """
+        variables = {**self.variables, **given}
+        observed: list[Any] = []
+        for statement in body:
+            if statement["do"] == "observe":
+                # An observed value is handed out: what is stored later must not change it.
+                observed += [[name, Tensor(variables[name]).clone()]
+                             for name in statement["names"]]
+            elif statement["do"] == "realize":
+                Tensor.realize(*(variables[name] for name in statement["names"]))
+            else:
+                perform(statement, variables)
+        made = {each["to"]: variables[each["to"]] for each in body if "to" in each}
+        return made, observed
+
+
+def perform(statement: Statement, variables: Variables) -> None:
+    """Execute an expression, an assignment or a store."""
+    if statement["do"] in ("assign", "store"):
+        target = variables[statement["target"]]
+        view = target
+        for step in statement.get("view", ()):
+            view = move(step, view)
+        view.assign(variables[statement["from"][0]])
+    else:
+        # A tensor of its own: not a view, through which a store would reach its source.
+        variables[statement["to"]] = Tensor(evaluate(statement, variables))
+
+
+def evaluate(statement: Statement, variables: Variables) -> Tensor:
+    """The tensor that an expression statement denotes."""
+    do = statement["do"]
+    if do == "input":
+        return Tensor(decode(statement["dtype"], statement["shape"], statement["data"]))
+    if do == "constant":
+        return Tensor.full(tuple(statement["shape"]), number(statement["value"]),
+                           dtype=statement["dtype"])
+    sources = [variables[name] for name in statement["from"]]
+    result = _operation(statement, sources)
+    return result.cast(sources[0].dtype) if do in WIDENING else result
+
+
+def _operation(statement: Statement, sources: Sequence[Tensor]) -> Tensor:
+    do, first = statement["do"], sources[0]
+    if do in UNARY:
+        return UNARY[do](first)
+    if do in BINARY:
+        return BINARY[do](*sources)
+    if do in REDUCTIONS:
+        return REDUCTIONS[do](first, axis=tuple(statement["axes"]), keepdim=statement["keepdims"])
+    if do == "where":
+        return first.where(*sources[1:])
+    if do == "cast":
+        return first.cast(statement["dtype"])
+    if do in ("softmax", "cumsum"):
+        return getattr(first, do)(statement["axis"])
+    return move(statement, first)
+
+
+def move(step: Statement, tensor: Tensor) -> Tensor:
+    """One movement, as a view."""
+    do = step["do"]
+    if do == "stride":
+        return tensor[tuple(slice(None, None, each) for each in step["steps"])]
+    argument = {"reshape": "shape", "expand": "shape", "permute": "order", "pad": "widths",
+                "shrink": "bounds", "flip": "axes"}[do]
+    return getattr(tensor, do)(tuple(map(_plain, step[argument])))
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

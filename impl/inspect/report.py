@@ -1,0 +1,234 @@
+"""One HTML file that shows a schedule: nothing to install, nothing loaded from elsewhere."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+from impl.inspect.drawing import MOST_DRAWN, kernel_hint, memory_chart, schedule_graph, tag
+from impl.inspect.page import INTRODUCTION, LEGEND, SCRIPT, STYLE, highlighted
+from impl.inspect.text import (
+    Document,
+    Machine,
+    Timings,
+    buffer_names,
+    buffer_sizes,
+    bytes_text,
+    checked,
+    count_text,
+    ordered_kernels,
+    plural,
+    shortened,
+    summary,
+    time_text,
+    touched,
+)
+
+#: Further numbers for the top of the page: {"replays": 12, "cache hits": 3}.
+Counters = Mapping[str, int]
+
+
+# --8<-- [start:report]
+def html_report(document: Document, path: str | Path, timings: Timings | None = None,
+                machine: Machine | None = None, counters: Counters | None = None) -> Path:
+    """Write a page that shows a schedule: graph, reasons, memory, source.
+
+    Args:
+        document: what `Tensor.schedule_document` returns.
+        path: the file to write; folders above it are made.
+        timings: seconds per kernel id, if they were measured.
+        machine: limits of the device, to compare times with.
+        counters: further numbers to show, such as cache hits and replays.
+
+    Returns:
+        The path.
+
+    Raises:
+        GraphError: the document has another format (r[inspect.format.refused]).
+    """
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(report_html(document, timings, machine, counters), encoding="utf-8")
+    return file
+
+
+def report_html(document: Document, timings: Timings | None = None,
+                machine: Machine | None = None, counters: Counters | None = None) -> str:
+    """The text of the page that `html_report` writes."""
+    checked(document)
+    sections = [
+        _header(document, timings, counters),
+        _section("read", "How to read this", INTRODUCTION),
+        _section("graph", "The schedule", _graph(document, timings, machine)),
+        _section("kernels", "Kernels", _kernels(document, timings, machine)),
+        _section("reasons", "Why it was cut and joined like this", _reasons(document)),
+        _section("memory", "Memory of temporaries", _memory(document)),
+        _section("source", "Source", _sources(document)),
+        _footer(document)]
+    # r[impl inspect.report.alone]
+    return ("<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
+            "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+            f"<title>Schedule: {escape(plural(len(document['kernels']), 'kernel'))}</title>"
+            f"<style>{STYLE}</style></head><body><main>{''.join(sections)}</main>"
+            f"<div id='hint' role='status'></div><script>{SCRIPT}</script></body></html>\n")
+# --8<-- [end:report]
+
+
+def _section(name: str, title: str, content: str) -> str:
+    return tag("section", tag("h2", escape(title)) + content, id=name)
+
+
+def _header(document: Document, timings: Timings | None, counters: Counters | None) -> str:
+    links = [("read", "How to read this"), ("graph", "Schedule"), ("kernels", "Kernels"),
+             ("reasons", "Reasons"), ("memory", "Memory"), ("source", "Source")]
+    nav = "".join(tag("a", title, href=f"#{name}") for name, title in links)
+    tiles = "".join(tag("div", tag("b", escape(value)) + tag("span", escape(name)), class_="tile")
+                    for name, value in _facts(document, timings, counters))
+    title = tag("div", tag("h1", "Schedule report")
+                + tag("p", escape(summary(document, timings)) + ".", class_="soft"))
+    return (tag("header", title + tag("button", "Light / dark", id="theme", type="button"))
+            + tag("nav", nav) + tag("div", tiles, class_="tiles"))
+
+
+def _facts(document: Document, timings: Timings | None,
+           counters: Counters | None) -> list[tuple[str, str]]:
+    """The numbers at the top of the page."""
+    kernels = document["kernels"]
+    copies = sum(kernel["kind"] == "copy" for kernel in kernels)
+    facts = [_counted(len(kernels) - copies, "kernel")]
+    if copies:
+        facts.append(_counted(copies, "copy"))
+    if timings:
+        facts.append(("measured, all kernels", time_text(sum(timings.values()))))
+    facts.append(("read or written", bytes_text(sum(k.get("bytes", 0) for k in kernels))))
+    operations = sum(kernel.get("operations", 0) for kernel in kernels)
+    if operations:
+        facts.append(("operations", count_text(operations)))
+    memory = document.get("memory")
+    if memory and memory["placements"]:
+        facts.append(("for temporaries", bytes_text(memory["planned"])))
+    if "cache" in document:
+        facts.append(("plan cache", "hit" if document["cache"]["hit"] else "miss"))
+    return facts + [(name, f"{count:,}") for name, count in (counters or {}).items()]
+
+
+def _counted(count: int, noun: str) -> tuple[str, str]:
+    return plural(count, noun).split(" ", 1)[1], f"{count:,}"
+
+
+def _graph(document: Document, timings: Timings | None, machine: Machine | None) -> str:
+    if not document["kernels"]:
+        return tag("p", "Nothing has to run: every value is in memory already.", class_="soft")
+    text = tag("p", "Each box is a kernel; the bar in it is its share of "
+               + ("the time." if timings else "the bytes moved.")
+               + " Point at a box or a line for details. A click leads to the source.",
+               class_="soft")
+    text = tag("button", "Whole / full size", id="fit", type="button", class_="tools") + text
+    if len(document["kernels"]) > MOST_DRAWN:
+        text += tag("p", f"Drawn are the first {MOST_DRAWN} of {len(document['kernels'])} kernels; "
+                    "the table below has all of them.")
+    drawing = schedule_graph(document, timings, machine)
+    return text + LEGEND + tag("div", drawing, class_="scroll")
+
+
+def _kernels(document: Document, timings: Timings | None, machine: Machine | None) -> str:
+    """The table, in the order in which the kernels run."""
+    kernels, names = ordered_kernels(document), buffer_names(document)
+    heads = ["step", "kernel", "computes", "reads", "writes", "bytes", "operations"]
+    heads += (["time"] if timings else []) + (["predicted"] if machine else [])
+    right = {"step", "bytes", "operations", "time", "predicted"}
+    most = max((k.get("bytes", 0) for k in kernels), default=0)
+    rows = []
+    for step, kernel in enumerate(kernels):
+        share = kernel.get("bytes", 0) / most if most else 0
+        link = tag("a", escape(f"{kernel['id']} {kernel.get('name') or kernel['kind']}"),
+                   href=f"#kernel-{kernel['id']}")
+        cells = {"step": str(step), "kernel": link,
+                 "computes": escape(kernel.get("label", "")),
+                 "reads": escape(shortened(touched(kernel["reads"], names), 28)),
+                 "writes": escape(shortened(touched(kernel["writes"], names), 28)),
+                 "bytes": (tag("span", escape(bytes_text(kernel.get("bytes", 0)))
+                               + f"<i style='width:{100 * share:.0f}%'></i>")),
+                 "operations": escape(count_text(kernel.get("operations", 0))),
+                 "time": escape(time_text((timings or {}).get(kernel["id"]))),
+                 "predicted": escape(time_text(machine.predict(kernel) if machine else None))}
+        rows.append(tag("tr", "".join(_cell(head, cells[head], right) for head in heads)))
+    head = "".join(tag("th", name, class_="right" if name in right else None) for name in heads)
+    body = tag("thead", tag("tr", head)) + tag("tbody", "".join(rows))
+    return tag("div", tag("table", body, class_="cards"), class_="wide")
+
+
+def _cell(head: str, content: str, right: set[str]) -> str:
+    css = "right" if head in right else "name" if head == "kernel" else None
+    return tag("td", content, class_=css, data_head=head)
+
+
+def _reasons(document: Document) -> str:
+    """Boundaries, fusions and notes."""
+    names, sizes = buffer_names(document), buffer_sizes(document)
+    apart = []
+    for row in document.get("boundaries", []):
+        who = f"kernel {row['before']} → kernel {row['after']}"
+        if row.get("buffer") is not None:
+            who += f", {names[row['buffer']]}, {bytes_text(sizes[row['buffer']])}"
+        apart.append((who, row["reason"] or "no reason was given"))
+    together = [(f"kernel {row['kernel']}", row["reason"]) for row in document.get("fusions", [])]
+    notes = [("", note) for note in document.get("notes", [])]
+    parts = [_reason_list("Values that go through memory from one kernel to another:", apart),
+             _reason_list("Operations that share a kernel:", together),
+             _reason_list("Notes:", notes)]
+    return "".join(parts) or tag("p", "There was nothing to decide.", class_="soft")
+
+
+def _reason_list(title: str, rows: Sequence[tuple[str, str]]) -> str:
+    if not rows:
+        return ""
+    items = [tag("li", (tag("b", escape(who)) + ": " if who else "") + escape(why))
+             for who, why in rows]
+    return tag("p", title, class_="soft") + tag("ul", "".join(items), class_="reasons")
+
+
+def _memory(document: Document) -> str:
+    memory = document.get("memory")
+    if not memory or not memory["placements"]:
+        return tag("p", "This schedule has no temporaries.", class_="soft")
+    most = max(memory["unplanned"], memory["planned"], 1)
+    bars = "".join(_bar(name, memory[key], most, css) for name, key, css in (
+        ("each in memory of its own", "unplanned", "alone"),
+        ("as planned", "planned", "planned"),
+        ("lower bound", "lower_bound", "least")))
+    text = tag("p", "Each block is a temporary: as wide as the steps for which it is needed, as "
+               "high as its size, at its address. The dashed line is the lower bound.",
+               class_="soft")
+    return (bars + text
+            + tag("div", memory_chart(document), class_="wide"))
+
+
+def _bar(name: str, count: int, most: int, css: str) -> str:
+    line = f"<i class='{css}' style='width:{100 * count / most:.1f}%'></i>"
+    return tag("div", tag("span", name) + line + tag("span", bytes_text(count)), class_="bar")
+
+
+def _sources(document: Document) -> str:
+    """What each kernel runs, folded; a kernel with no source has its facts."""
+    names, parts = buffer_names(document), []
+    for kernel in ordered_kernels(document):
+        steps = "".join(tag("span", escape(step), class_="chip")
+                        for step in kernel.get("optimizations", []))
+        title = tag("b", escape(f"kernel {kernel['id']}: {kernel.get('name') or kernel['kind']}"))
+        if kernel.get("label"):
+            title += f" <span class='soft'>{escape(kernel['label'])}</span>"
+        body = tag("p", steps) if steps else ""
+        facts = "; ".join(kernel_hint(names, kernel).split("\n")[1:]) + "."
+        body += tag("p", escape(facts), class_="soft")
+        if kernel.get("source"):
+            body += tag("pre", highlighted(kernel["source"]))
+        parts.append(tag("details", tag("summary", title) + body, id=f"kernel-{kernel['id']}"))
+    return "".join(parts) or tag("p", "There are no kernels.", class_="soft")
+
+
+def _footer(document: Document) -> str:
+    words = [document["format"], document.get("implementation", "")]
+    if document.get("cache"):
+        words.append(f"plan {document['cache']['key']}")
+    return tag("footer", escape(" · ".join(word for word in words if word)))

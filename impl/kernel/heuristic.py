@@ -1,0 +1,237 @@
+"""Which steps suit a kernel, by rule and with a reason for each. Chapter: spec/kernel.md.
+
+Reductions decide. A sum of products gets a register tile, so that what is loaded is used several
+times; any other reduction gets several accumulators. One loop becomes a vector: the one along
+which memory is contiguous. What has no reduction is left to the compiler's vectoriser, after its
+innermost loop was made the contiguous one.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from impl.ir import Ops, RangeKind, UOp
+from impl.kernel.analysis import LANES, Analysis, Growth, Limits, buffer_key, growth
+from impl.kernel.steps import Own, Split, Step, Swap, Upcast
+
+Reasoned = list[tuple[Step, str]]
+#: Register tiles are cut to these sizes: the first that divides the extent, else the first.
+_TILES = (8, 6, 5, 4, 7, 3, 2)
+#: A reduction with fewer elements is left as it is.
+_LEAST_WORK = 64
+
+
+def hand_steps(ast: UOp, limits: Limits) -> Reasoned:
+    """Steps for a kernel, in the order in which they apply, each with its reason."""
+    planner = _Planner(ast, limits)
+    planner.run()
+    return planner.steps
+
+
+@dataclass(frozen=True)
+class _Use:
+    """How the elements that a reduction reads lie along one loop."""
+
+    contiguous: int  # loads of neighbouring elements
+    constant: int    # loads of one element again and again
+    scattered: int
+
+    @property
+    def vector(self) -> bool:
+        """Whether all loads are vectors or a number for the whole vector."""
+        return self.contiguous > 0 and self.scattered == 0
+
+
+class _Planner:
+    """Looks at a kernel, takes a step, and looks at what became of it."""
+
+    def __init__(self, ast: UOp, limits: Limits) -> None:
+        self.limits = limits
+        self.steps: Reasoned = []
+        self.cut: set[int] = set()  # numbers of loops that a step made, or that were looked at
+        self._look(ast)
+
+    def _look(self, ast: UOp) -> None:
+        self.known = Analysis(ast)
+        self.growth = growth(self.known.order, self.known.ranges)
+        self.numbered = {loop.arg[0]: loop for loop in self.known.ranges}
+
+    def run(self) -> None:
+        """Choose all steps; the reduction with the most work first, as loops are shared."""
+        self._order_loops()
+        while (node := self._next()) is not None:
+            self.cut.update(loop.arg[0] for loop in node.src[1:])
+            self._reduction(node)
+
+    def _next(self) -> UOp | None:
+        """The reduction with the most work among those not looked at yet."""
+        found = [n for n in self.known.order if n.op is Ops.REDUCE and self._work(n) >= _LEAST_WORK
+                 and not any(loop.arg[0] in self.cut for loop in n.src[1:])]
+        return max(found, key=self._work, default=None)
+
+    # --8<-- [start:take]
+    def _take(self, step: Step, reason: str) -> UOp | None:
+        """Apply a step; the answer is the loop that is left of the one it cut, if any is."""
+        before = set(self.known.ranges)
+        self._look(step.apply(self.known))
+        self.steps.append((step, reason))
+        made = [r for r in self.known.ranges if r not in before]
+        lanes = [r for r in made if r.arg[1] in LANES]
+        self.cut.update(r.arg[0] for r in lanes)
+        for loop in made:
+            if loop in lanes:
+                continue
+            if loop in self.known.info.prefix or loop.arg[1] is RangeKind.REDUCE:
+                return loop
+            if any(loop in s.src and lanes and lanes[0] in s.src for s in self.known.ast.src):
+                return loop
+        return None
+    # --8<-- [end:take]
+
+    def _extent(self, loop: UOp) -> int:
+        """The number of iterations; 0 if it is known at run time only."""
+        return int(loop.src[0].arg) if loop.src[0].op is Ops.CONST else 0
+
+    def _work(self, node: UOp) -> int:
+        total = 1
+        for loop in self.known.loops(self.known.free[node] | self.known.free[node.src[0]]):
+            total *= max(self._extent(loop), 1)
+        return total
+
+    # --8<-- [start:use]
+    def _loads(self, node: UOp) -> list[UOp]:
+        """What a reduction reads in each iteration, without what inner reductions read."""
+        return [n for n in node.src[0].toposort(lambda u: u.op is not Ops.REDUCE)
+                if n.op is Ops.LOAD and self.known.free[n] & self.known.mask(node.src[1:])]
+
+    def _use(self, loads: list[UOp], loop: UOp) -> _Use:
+        counts = [0, 0, 0]
+        bit = 1 << self.known.position[loop]
+        for load in loads:
+            index = load.src[0]
+            grows: Growth | None = self.growth[index.src[1]]
+            if not self.known.free[load] & bit:
+                counts[1] += 1
+            elif grows is not None and grows.get(loop, 0) == 1:
+                counts[0] += 1
+            elif grows is not None and grows.get(loop, 0) == 0:
+                counts[1] += 1  # only its validity depends on the loop
+            else:
+                counts[2] += 1
+        return _Use(*counts)
+    # --8<-- [end:use]
+
+    # --8<-- [start:reduction]
+    def _reduction(self, node: UOp) -> None:
+        """Steps for one reduction: which loop is the vector, and which share what is loaded."""
+        loads = self._loads(node)
+        width = self.limits.vector_bytes // max(node.dtype.itemsize, 4)
+        outputs = [loop for loop in self.known.loops(self.known.free[node] & ~self.known.lanes)
+                   if loop.arg[0] not in self.cut and self._extent(loop) > 1]
+        along = [loop for loop in outputs if self._extent(loop) >= min(width, 8)
+                 and self._use(loads, loop).vector]
+        across = [loop for loop in node.src[1:] if self._extent(loop) >= width
+                  and self._use(loads, loop).vector]
+        product = node.arg is Ops.ADD and len(loads) > 1
+        shared = [loop for loop in outputs if product and self._use(loads, loop).constant]
+        if along:
+            vector = max(along, key=lambda loop: (self._extent(loop) >= width, along.index(loop)))
+            self._columns(vector, [loop for loop in shared if loop is not vector][-1:], width)
+        elif across:
+            self._rows(across[-1], shared[-2:], width)
+    # --8<-- [end:reduction]
+
+    # --8<-- [start:columns]
+    def _columns(self, vector: UOp, rows: list[UOp], width: int) -> None:
+        """One output loop becomes a vector; neighbouring rows share what is loaded."""
+        many = self.limits.vector_registers >= 32
+        amounts = {vector.arg[0]: _power(min(width, self._extent(vector)))}
+        amounts |= {loop.arg[0]: self._tile(loop, 8 if many else 4) for loop in rows}
+        self._settle(amounts)
+        left = self._upcast(vector.arg[0], amounts, "vector along the contiguous output loop")
+        again = 2 if rows else 4
+        if left is not None and self._extent(left) % again == 0:
+            self._upcast(left.arg[0], {left.arg[0]: again}, "more vectors share what is loaded")
+        for loop in rows:
+            self._upcast(loop.arg[0], amounts, "register tile: rows share what is loaded")
+    # --8<-- [end:columns]
+
+    # --8<-- [start:rows]
+    def _rows(self, loop: UOp, tile: list[UOp], width: int) -> None:
+        """The reduction becomes a vector of partial results; a tile of outputs shares loads."""
+        amounts = {r.arg[0]: self._tile(r, 4 if len(tile) == 2 else 8) for r in tile}
+        self._settle(amounts)
+        for r in tile:
+            self._upcast(r.arg[0], amounts, "register tile: outputs share what is loaded")
+        left = self._split(loop, width, "vector of partial results along the contiguous loop")
+        if left is not None and self._extent(left) >= 8 and max(amounts.values(), default=1) == 1:
+            self._split(left, 4, "several accumulators hide the latency of one")
+    # --8<-- [end:rows]
+
+    def _tile(self, loop: UOp, most: int) -> int:
+        """How many iterations of an output loop to hold in registers."""
+        extent = self._extent(loop)
+        for size in _TILES:
+            if size <= most and extent % size == 0:
+                return size if size >= 4 or extent < 8 or not self._may_own(loop) else most
+        return min(most, extent)
+
+    # --8<-- [start:settle]
+    def _settle(self, amounts: dict[int, int]) -> None:
+        """Loops of the prefix cannot leave a rest: make them the stages' own, or cut less off."""
+        prefix = self.known.info.prefix
+        places = [i for i, loop in enumerate(prefix) if self._extent(loop)
+                  and self._extent(loop) % amounts.get(loop.arg[0], 1)]
+        if places and self._may_own(prefix[-1]):
+            for _ in range(len(prefix) - places[0]):
+                last = self.known.info.prefix[-1]
+                self._take(Own(self.known.position[last]), "its extent leaves a rest")
+        elif places:
+            for place in places:
+                loop = prefix[place]
+                divisors = [d for d in range(1, amounts[loop.arg[0]] + 1)
+                            if self._extent(loop) % d == 0]
+                amounts[loop.arg[0]] = _power(divisors[-1]) if len(divisors) > 1 else 1
+                if self._extent(loop) % amounts[loop.arg[0]]:
+                    amounts[loop.arg[0]] = divisors[-1]
+    # --8<-- [end:settle]
+
+    def _may_own(self, loop: UOp) -> bool:
+        """Whether the loop may leave a rest: it is, or can become, a loop of the stages."""
+        if loop.arg[1] is RangeKind.LOOP:
+            return True
+        loaded = {buffer_key(n.src[0].src[0]) for n in self.known.order if n.op is Ops.LOAD}
+        return not any(key[0] is Ops.LOCAL for key in self.known.stored) and (
+            len(self.known.ast.src) == 1 or not loaded & self.known.stored)
+
+    def _upcast(self, number: int, amounts: dict[int, int], reason: str) -> UOp | None:
+        loop, amount = self.numbered.get(number), amounts[number]
+        if loop is None or amount < 2 or (loop in self.known.info.prefix
+                                          and self._extent(loop) % amount):
+            return None
+        return self._take(Upcast(self.known.position[loop], amount), reason)
+
+    def _split(self, loop: UOp, amount: int, reason: str) -> UOp | None:
+        return self._take(Split(self.known.position[loop], amount), reason)
+
+    # --8<-- [start:order]
+    def _order_loops(self) -> None:
+        """Make the loop along which a stage stores contiguously its innermost one."""
+        if any(n.op is Ops.REDUCE for n in self.known.order):
+            return
+        for store in self.known.ast.src:
+            own = [r for r in store.src[2:] if r.arg[1] not in LANES]
+            loops = own or list(self.known.info.prefix)
+            grows = self.growth[store.src[0].src[1]]
+            if len(loops) < 2 or grows is None or grows.get(loops[-1]) == 1:
+                continue
+            better = [r for r in loops if grows.get(r) == 1 and self._extent(r) >= 8]
+            if better:
+                self._take(Swap(self.known.position[better[0]], self.known.position[loops[-1]]),
+                           "contiguous stores innermost")
+                return
+    # --8<-- [end:order]
+
+
+def _power(value: int) -> int:
+    """The greatest power of two that is at most `value`."""
+    return 1 << (value.bit_length() - 1)

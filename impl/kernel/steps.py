@@ -1,0 +1,338 @@
+"""Optimisation steps: named changes of a kernel's loops. Chapter: spec/kernel.md.
+
+A step takes a kernel and gives a kernel with the same values. It names the loop it works on by its
+position in `Analysis.ranges`, says when it is legal, and raises `StepError` otherwise.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from impl import symbolic
+from impl.dtypes import DType, dtypes
+from impl.errors import GraphError
+from impl.ir import Ops, RangeKind, UOp, new_range
+from impl.kernel.analysis import Analysis, buffer_key
+
+_HALF = (dtypes.float16, dtypes.bfloat16)
+
+
+class StepError(GraphError):
+    """A step is not legal for a kernel."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One change. `axis` is a position in `Analysis.ranges`."""
+
+    axis: int
+
+    @property
+    def name(self) -> str:
+        """How the step is written: UPCAST(1,16)."""
+        given = ",".join(str(value) for value in vars(self).values())
+        return f"{type(self).__name__.upper()}({given})"
+
+    def apply(self, known: Analysis) -> UOp:
+        """The kernel after the step.
+
+        Raises:
+            StepError: the step is not legal here.
+        """
+        raise NotImplementedError
+
+    def _loop(self, known: Analysis, kinds: Sequence[RangeKind]) -> UOp:
+        """The loop that the step works on."""
+        if not 0 <= self.axis < len(known.ranges):
+            raise StepError(self.name, f"the kernel has {len(known.ranges)} loops",
+                            "name one of them")
+        loop = known.ranges[self.axis]
+        if loop.arg[1] not in kinds:
+            raise StepError(self.name, f"loop {self.axis} is a {loop.arg[1].name} loop",
+                            "name one of kind " + " or ".join(kind.name for kind in kinds))
+        return loop
+
+    def _size(self, loop: UOp) -> int:
+        if loop.src[0].op is not Ops.CONST:
+            raise StepError(self.name, "the number of iterations is known at run time only",
+                            "name a loop of fixed extent")
+        size: int = loop.src[0].arg
+        return size
+
+
+# --8<-- [start:upcast]
+@dataclass(frozen=True)
+class Upcast(Step):
+    """Cut `amount` iterations off an output loop: they become lanes, inside of all reductions.
+
+    Legal for a loop of the prefix or of a stage with a fixed extent of at least `amount`. The
+    prefix is one for all stages, so there the extent has to be a multiple of `amount`; the
+    buffers between stages gain a dimension. A stage's loop may leave a rest: it is stored by a
+    second STORE.
+    """
+
+    amount: int
+
+    def apply(self, known: Analysis) -> UOp:
+        """r[impl kernel.upcast.order]: any order of output iterations is legal."""
+        loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP))
+        size = self._size(loop)
+        if not 1 < self.amount <= size:
+            raise StepError(self.name, f"the loop has {size} iterations", "ask for 2 to that many")
+        whole, rest = divmod(size, self.amount)
+        in_prefix = loop in known.info.prefix
+        if in_prefix and rest:
+            raise StepError(self.name, f"{size} prefix iterations are no multiple of "
+                            f"{self.amount}", "choose a divisor, or make the loop the stage's OWN")
+        inner = new_range(self.amount, RangeKind.UPCAST)
+        outer = (new_range(whole, loop.arg[1]),) if whole > 1 else ()
+        place = symbolic.add(symbolic.mul(outer[0], self.amount), inner) if outer else inner
+        main = _Rewriter(known, {loop: place}, {loop: outer})
+        main.inner = inner
+        if in_prefix:
+            main.private = (inner, self.amount)
+            prefix = tuple(new for old in known.info.prefix
+                           for new in (outer if old is loop else (old,)))
+            return _sink(known, [main.store(s, True) for s in known.ast.src], self.name, prefix)
+        parts = [main]
+        if rest:
+            left = new_range(rest, RangeKind.LOOP)
+            parts.append(_Rewriter(known, {loop: symbolic.add(left, whole * self.amount)},
+                                   {loop: (left,)}))
+        stores: list[UOp] = []
+        for run in _runs(known, loop):
+            if loop in run[0].src[2:]:
+                stores += [part.store(store, part is main) for part in parts for store in run]
+            else:
+                stores += run
+        return _sink(known, stores, self.name)
+# --8<-- [end:upcast]
+
+
+def _runs(known: Analysis, loop: UOp) -> list[list[UOp]]:
+    """The stores in order; neighbours that share a loop nest and need nothing of each other."""
+    runs: list[list[UOp]] = []
+    for store in known.ast.src:
+        last = runs[-1][-1] if runs else None
+        loads = {buffer_key(n.src[0].src[0]) for n in store.src[1].toposort()
+                 if n.op is Ops.LOAD} if loop in store.src[2:] else set()
+        if last is not None and last.src[2:] == store.src[2:] and not loads & known.stored:
+            runs[-1].append(store)
+        else:
+            runs.append([store])
+    return runs
+
+
+# --8<-- [start:split]
+@dataclass(frozen=True)
+class Split(Step):
+    """Give a reduction `amount` accumulators, combined at the end; `grouped` 0: only unroll it.
+
+    Legal for a reduction's loop with a fixed extent of at least `amount`. Grouping combines the
+    elements of a float sum in another order, which r[conventions.reassociation.reduction] allows.
+    A rest is reduced apart and combined last.
+    """
+
+    amount: int
+    grouped: int = 1
+
+    def apply(self, known: Analysis) -> UOp:
+        """r[impl kernel.split.partial]"""
+        loop = self._loop(known, (RangeKind.REDUCE,))
+        size = self._size(loop)
+        if not 1 < self.amount <= size:
+            raise StepError(self.name, f"the loop has {size} iterations", "ask for 2 to that many")
+        whole, rest = divmod(size, self.amount)
+        inner = new_range(self.amount, RangeKind.UNROLL)
+        outer = (new_range(whole, RangeKind.REDUCE),) if whole > 1 else ()
+        place = symbolic.add(symbolic.mul(outer[0], self.amount), inner) if outer else inner
+        rewriter = _Reducer(known, loop, place, outer, inner, bool(self.grouped))
+        if rest:
+            left = new_range(rest, RangeKind.REDUCE)
+            rewriter.rest = (symbolic.add(left, whole * self.amount), left)
+        return _sink(known, [rewriter.value(store) for store in known.ast.src], self.name)
+# --8<-- [end:split]
+
+
+# --8<-- [start:swap]
+@dataclass(frozen=True)
+class Swap(Step):
+    """Exchange two loops of the prefix, or two loops of the stages that have both.
+
+    Legal for output loops of one kind; if one extent depends on nothing but variables, as here,
+    their order is free.
+    """
+
+    other: int
+
+    def apply(self, known: Analysis) -> UOp:
+        """r[impl kernel.swap.order]"""
+        one = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP))
+        two = Step._loop(replace(self, axis=self.other), known, (one.arg[1],))
+        exchange = {one: two, two: one}
+        info = known.info
+        if one in info.prefix and two in info.prefix:
+            prefix = tuple(exchange.get(loop, loop) for loop in info.prefix)
+            return _sink(known, known.ast.src, self.name, prefix)
+        found = [store for store in known.ast.src if one in store.src and two in store.src]
+        if not found:
+            raise StepError(self.name, "no stage has both loops", "name two loops of one stage")
+        stores = [store if store not in found else
+                  store.replace(src=store.src[:2] + tuple(exchange.get(r, r) for r in store.src[2:]))
+                  for store in known.ast.src]
+        return _sink(known, stores, self.name)
+# --8<-- [end:swap]
+
+
+# --8<-- [start:own]
+@dataclass(frozen=True)
+class Own(Step):
+    """Make the last loop of the prefix a loop of the stages, the outermost of each.
+
+    Legal if no memory passes between stages: it is private to one iteration of the prefix.
+    """
+
+    def apply(self, known: Analysis) -> UOp:
+        """r[impl kernel.own.private]"""
+        loop = self._loop(known, (RangeKind.GLOBAL,))
+        if not known.info.prefix or loop is not known.info.prefix[-1]:
+            raise StepError(self.name, "it is not the last loop of the prefix", "name that one")
+        if any(key[0] is Ops.LOCAL for key in known.stored):
+            raise StepError(self.name, "memory passes between the stages", "leave the loop there")
+        loaded = {buffer_key(n.src[0].src[0]) for n in known.order if n.op is Ops.LOAD}
+        if len(known.ast.src) > 1 and loaded & known.stored:
+            raise StepError(self.name, "one stage reads what another one stores", "leave it there")
+        own = UOp(Ops.RANGE, loop.dtype, loop.src, (loop.arg[0], RangeKind.LOOP))
+        rewriter = _Rewriter(known, {loop: own}, {loop: (own,)})
+        stores = []
+        for store in known.ast.src:
+            done = rewriter.store(store, False)
+            stores.append(done.replace(src=(*done.src[:2], own, *done.src[2:])))
+        return _sink(known, stores, self.name, known.info.prefix[:-1])
+# --8<-- [end:own]
+
+
+def _sink(known: Analysis, stores: Sequence[UOp], name: str,
+          prefix: tuple[UOp, ...] | None = None) -> UOp:
+    """The kernel with other stores, and the step's name noted."""
+    info = known.info
+    changed = replace(info, prefix=info.prefix if prefix is None else prefix,
+                      steps=(*info.steps, name))
+    return UOp(Ops.SINK, known.ast.dtype, tuple(stores), changed)
+
+
+# --8<-- [start:rewriter]
+class _Rewriter:
+    """Puts expressions in the place of loops, and new loops into the stores and reductions."""
+
+    def __init__(self, known: Analysis, places: dict[UOp, UOp],
+                 loops: dict[UOp, tuple[UOp, ...]]) -> None:
+        self.known, self.loops = known, loops
+        self.done: dict[UOp, UOp] = dict(places)
+        self.touched = known.mask(places)
+        self.inner: UOp | None = None
+        self.private: tuple[UOp, int] | None = None  # the lane that stage buffers gain
+
+    def value(self, root: UOp) -> UOp:
+        """The rewritten graph below a node."""
+        done = self.done
+        if root in done:
+            return done[root]
+        for node in root.toposort(lambda u: u not in done):
+            if node not in done:
+                done[node] = self._node(node)
+        return done[root]
+
+    def _node(self, node: UOp) -> UOp:
+        if node.op is Ops.LOCAL and self.private:
+            return node.replace(arg=(node.arg[0], node.arg[1] * self.private[1]))
+        sources = {s: self.done[s] for s in node.src}
+        if node.op is Ops.INDEX and node.src[0].op is Ops.LOCAL and self.private:
+            buffer, index, valid = (sources[s] for s in node.src)
+            moved = symbolic.add(index, symbolic.mul(self.private[0], node.src[0].arg[1]))
+            return node.replace(src=(buffer, moved, valid))
+        if all(old is new for old, new in sources.items()):
+            return node
+        return symbolic.rebuild(node, sources)
+
+    def store(self, store: UOp, lane: bool) -> UOp:
+        """A store with its loops replaced, and the new lane if it gets one."""
+        loops = [new for old in store.src[2:] for new in self.loops.get(old, (old,))]
+        if lane and self.inner is not None:
+            loops.append(self.inner)
+        return store.replace(src=(self.value(store.src[0]), self.value(store.src[1]), *loops))
+# --8<-- [end:rewriter]
+
+
+class _Reducer:
+    """Rewrites the reductions over one loop; `main` and `rest` are the two parts of its range."""
+
+    def __init__(self, known: Analysis, loop: UOp, place: UOp, outer: tuple[UOp, ...], inner: UOp,
+                 grouped: bool) -> None:
+        self.known, self.loop, self.outer, self.inner = known, loop, outer, inner
+        self.grouped = grouped
+        self.main: dict[UOp, UOp] = {loop: place}
+        self.left: dict[UOp, UOp] = {}
+        self.rest: tuple[UOp, UOp] | None = None
+
+    def value(self, root: UOp) -> UOp:
+        """The rewritten graph below a node."""
+        if self.rest is not None:
+            self.left.setdefault(self.loop, self.rest[0])
+        parts = [self.main, self.left] if self.rest is not None else [self.main]
+        for node in root.toposort(lambda u: u not in self.main):
+            if node in self.main:
+                continue
+            if node.op is Ops.REDUCE and self.loop in node.src[1:]:
+                found = self._reduction(node)
+                for part in parts:
+                    part[node] = found
+                continue
+            for part in parts:
+                part[node] = self._node(node, part)
+        return self.main[root]
+
+    def _node(self, node: UOp, part: dict[UOp, UOp]) -> UOp:
+        sources = {s: part[s] for s in node.src}
+        if all(old is new for old, new in sources.items()):
+            return node
+        return symbolic.rebuild(node, sources)
+
+    def _reduction(self, node: UOp) -> UOp:
+        """The reduction over the whole blocks, lane by lane, combined with that of the rest."""
+        kept = node.src[1:]
+        blocks = tuple(new for old in kept for new in (self.outer if old is self.loop else (old,)))
+        dtype = dtypes.float32 if node.dtype in _HALF else node.dtype
+        value = _as(self.main[node.src[0]], dtype)
+        if self.grouped:
+            found = _reduce(node.arg, value, blocks)
+            found = _reduce(node.arg, found, (self.inner,))
+        else:
+            place = kept.index(self.loop) + len(self.outer)
+            found = _reduce(node.arg, value, (*blocks[:place], self.inner, *blocks[place:]))
+        if self.rest is not None:
+            loops = tuple(self.rest[1] if loop is self.loop else loop for loop in kept)
+            last = _reduce(node.arg, _as(self.left[node.src[0]], dtype), loops)
+            found = UOp(node.arg, dtype, (found, last))
+        return _as(found, node.dtype)
+
+
+def _as(value: UOp, dtype: DType) -> UOp:
+    """The value as another type: half types are accumulated in float32 and rounded once."""
+    return value if value.dtype is dtype else UOp(Ops.CAST, dtype, (value,))
+
+
+def _reduce(op: Ops, value: UOp, loops: Iterable[UOp]) -> UOp:
+    given = tuple(loops)
+    return UOp(Ops.REDUCE, value.dtype, (value, *given), op) if given else value
+
+
+def apply_steps(ast: UOp, steps: Iterable[Step]) -> UOp:
+    """The kernel after some steps, in order.
+
+    Raises:
+        StepError: one of them is not legal.
+    """
+    for step in steps:
+        ast = step.apply(Analysis(ast))
+    return ast

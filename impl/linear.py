@@ -1,0 +1,146 @@
+"""A schedule as one node, and its entry points step by step. Chapter: spec/linear.md.
+
+`realize` does everything at once. The functions here do the same in steps that one can look at:
+
+    SINK of values -> get_kernel_graph -> SINK of CALLs -> create_schedule -> LINEAR
+    LINEAR -> linear_to_schedule -> ExecItems -> memory_planner -> run_schedule
+
+A CALL has the kernel and its buffers as sources, and as argument the names of its variables.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from impl import memory
+from impl.dependencies import Touch, find
+from impl.device import Device
+from impl.dtypes import dtypes
+from impl.effects import Buffer
+from impl.errors import GraphError, VariableError
+from impl.ir import KernelInfo, Ops, UOp
+from impl.ordering import Uses, linearize
+from impl.realize import ExecItem, Run, prepare, waiting_values
+
+
+# --8<-- [start:kernel_graph]
+def get_kernel_graph(sink: UOp) -> UOp:
+    """The kernels that compute the sources of a SINK: a SINK of CALLs, in no particular order.
+
+    The values hold their buffers from now on; run the kernels before anything reads them.
+    """
+    values = waiting_values(sink.src)
+    if not values:
+        return UOp(Ops.SINK, dtypes.index)
+    effects, plan, canonical = prepare(values)
+    run = Run(plan, canonical, planned=False)
+    calls = [UOp(Ops.CALL, dtypes.index,
+                 (item.ast, *(buffer.leaf((buffer.size,)) for buffer in item.bufs)),
+                 tuple(_name(canonical.variables[v]) for v in plan.variables[number]))
+             for number, item in enumerate(run.items(ordered=False))]
+    run.commit(effects.roots)
+    return UOp(Ops.SINK, dtypes.index, tuple(calls))
+# --8<-- [end:kernel_graph]
+
+
+def _name(bind: UOp) -> str:
+    return str(bind.src[0].arg[0])
+
+
+# --8<-- [start:create_schedule]
+def create_schedule(kernel_graph: UOp) -> UOp:
+    """The CALLs of a kernel graph in a legal order: a LINEAR (r[linear.order.legal])."""
+    calls = kernel_graph.src
+    buffers = list(dict.fromkeys(b.arg[0] for call in calls for b in call.src[1:]))
+    number = {buffer: i for i, buffer in enumerate(buffers)}
+    accesses = [_touches(call, number) for call in calls]
+    touched = [[t.storage for t in (*reads, *writes)] for reads, writes in accesses]
+    nbytes = {number[b]: b.nbytes for b in buffers if b.memory is None and b.host is None}
+    # r[impl linear.order.legal]
+    order = linearize(len(calls), find(accesses), Uses(nbytes, touched))
+    return UOp(Ops.LINEAR, dtypes.index, tuple(calls[i] for i in order))
+# --8<-- [end:create_schedule]
+
+
+def _touches(call: UOp, number: dict[Buffer, int]) -> tuple[list[Touch], list[Touch]]:
+    """What a kernel reads and writes, taken from its graph; whole buffers."""
+    written = {store.src[0].src[0].arg for store in call.src[0].src
+               if store.src[0].src[0].op is Ops.PARAM}
+    read = {u.src[0].src[0].arg for u in call.src[0].toposort()
+            if u.op is Ops.LOAD and u.src[0].src[0].op is Ops.PARAM}
+    buffers: list[Buffer] = [b.arg[0] for b in call.src[1:]]
+    touch = [Touch(number[b], 0, 0, max(1, b.nbytes)) for b in buffers]
+    return [touch[i] for i in sorted(read)], [touch[i] for i in sorted(written)]
+
+
+def lower_sink_to_linear(function: UOp) -> UOp | None:
+    """The LINEAR for a SINK of values; None for a SINK that is a kernel already."""
+    if isinstance(function.arg, KernelInfo):  # r[impl linear.kernel.none]
+        return None
+    return create_schedule(get_kernel_graph(function))
+
+
+# --8<-- [start:variables]
+def create_linear_with_vars(big_sink: UOp) -> tuple[UOp, dict[str, int]]:
+    """The LINEAR for a SINK of values, and the value of every variable that a kernel uses.
+
+    Raises:
+        VariableError: one name is bound to two values (r[linear.variables.one-value]).
+    """
+    binds = [u for u in big_sink.toposort() if u.op is Ops.BIND]
+    linear = lower_sink_to_linear(big_sink)
+    if linear is None:
+        raise GraphError("create_linear_with_vars", "the SINK is a kernel already",
+                         "give a SINK of tensor values")
+    used = {name for call in linear.src for name in call.arg}
+    values: dict[str, int] = {}
+    for bind in binds:
+        name, value = _name(bind), bind.src[1].arg
+        if name in used and values.setdefault(name, value) != value:
+            # r[impl linear.variables.one-value]
+            raise VariableError(name, f"is bound to {values[name]} and to {value} in one schedule",
+                                "bind each variable once, or use two names")
+    return linear, values
+# --8<-- [end:variables]
+
+
+def linear_to_schedule(linear: UOp, var_vals: dict[str, int] | None = None) -> list[ExecItem]:
+    """The kernels of a LINEAR as items that can run; a LINEAR inside a LINEAR is flattened."""
+    items: list[ExecItem] = []
+    stack = list(linear.src[::-1])
+    while stack:
+        call = stack.pop()
+        if call.op is Ops.LINEAR:  # r[impl linear.nested.flat]
+            stack += call.src[::-1]
+            continue
+        ast, buffers = call.src[0], [b.arg[0] for b in call.src[1:]]
+        device = Device[buffers[0].device]
+        crosses = any(b.device != buffers[0].device for b in buffers)
+        program = None if crosses else device.compile([ast])[0]
+        items.append(ExecItem(ast, buffers, {"label": ast.arg.name, "kernel": len(items)},
+                              [(var_vals or {})[name] for name in call.arg], program))
+    return items
+
+
+# --8<-- [start:planner]
+def memory_planner(schedule: Sequence[ExecItem], keep: Sequence[Buffer] = ()) -> list[ExecItem]:
+    """Give buffers that nothing outside the schedule can observe places in one arena per device.
+
+    These are the buffers without memory that are not in `keep` and that a kernel of the schedule
+    writes before any reads them.
+    """
+    kept = set(keep)
+    numbers: dict[Buffer, int] = {}
+    touched: list[list[int]] = []
+    for item in schedule:
+        # r[impl linear.memory.kept]
+        mine = [b for b in item.bufs if b.memory is None and b.host is None and b not in kept]
+        touched.append([numbers.setdefault(b, len(numbers)) for b in mine])
+    for device in dict.fromkeys(b.device for b in numbers):
+        nbytes = {n: b.nbytes for b, n in numbers.items() if b.device == device}
+        planned = memory.plan(memory.lifetimes(range(len(schedule)), touched, nbytes))
+        arena = Device[device].allocate(max(1, planned.planned))
+        for buffer, number in numbers.items():
+            if number in planned.offsets:
+                buffer.memory = arena.part(planned.offsets[number], buffer.nbytes)
+    return list(schedule)
+# --8<-- [end:planner]
