@@ -5,14 +5,16 @@
     SINK of values -> get_kernel_graph -> SINK of CALLs -> create_schedule -> LINEAR
     LINEAR -> linear_to_schedule -> ExecItems -> memory_planner -> run_schedule
 
-A CALL has the kernel and its buffers as sources, and as argument the names of its variables.
+A CALL has the kernel and its buffers as sources, and as argument a `CallInfo`: the names of its
+variables, and which versions of its buffers it reads and writes.
 """
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from impl import memory
-from impl.dependencies import Touch, find
+from impl.dependencies import Dependency
 from impl.device import Device
 from impl.dtypes import dtypes
 from impl.effects import Buffer
@@ -20,6 +22,18 @@ from impl.errors import GraphError, VariableError
 from impl.ir import KernelInfo, Ops, UOp
 from impl.ordering import Uses, linearize
 from impl.realize import ExecItem, Run, prepare, waiting_values
+
+
+@dataclass(frozen=True)
+class CallInfo:
+    """What a CALL says besides its kernel and buffers.
+
+    `reads` and `writes` are pairs of a buffer's place among the CALL's buffers and a version.
+    """
+
+    variables: tuple[str, ...] = ()
+    reads: tuple[tuple[int, int], ...] = ()
+    writes: tuple[tuple[int, int], ...] = ()
 
 
 # --8<-- [start:kernel_graph]
@@ -33,10 +47,13 @@ def get_kernel_graph(sink: UOp) -> UOp:
         return UOp(Ops.SINK, dtypes.index)
     effects, plan, canonical = prepare(values)
     run = Run(plan, canonical, planned=False)
-    calls = [UOp(Ops.CALL, dtypes.index,
-                 (item.ast, *(buffer.leaf((buffer.size,)) for buffer in item.bufs)),
-                 tuple(_name(canonical.variables[v]) for v in plan.variables[number]))
-             for number, item in enumerate(run.items(ordered=False))]
+    calls = []
+    for number, item in enumerate(run.items(ordered=False)):
+        leaves = tuple(buffer.leaf((buffer.size,)) for buffer in item.bufs)
+        info = CallInfo(tuple(_name(canonical.variables[v]) for v in plan.variables[number]),
+                        *(tuple((plan.kernels[number].arguments.index(t.storage), t.version)
+                                for t in side) for side in plan.accesses[number]))
+        calls.append(UOp(Ops.CALL, dtypes.index, (item.ast, *leaves), info))
     run.commit(effects.roots)
     return UOp(Ops.SINK, dtypes.index, tuple(calls))
 # --8<-- [end:kernel_graph]
@@ -50,26 +67,38 @@ def _name(bind: UOp) -> str:
 def create_schedule(kernel_graph: UOp) -> UOp:
     """The CALLs of a kernel graph in a legal order: a LINEAR (r[linear.order.legal])."""
     calls = kernel_graph.src
-    buffers = list(dict.fromkeys(b.arg[0] for call in calls for b in call.src[1:]))
-    number = {buffer: i for i, buffer in enumerate(buffers)}
-    accesses = [_touches(call, number) for call in calls]
-    touched = [[t.storage for t in (*reads, *writes)] for reads, writes in accesses]
-    nbytes = {number[b]: b.nbytes for b in buffers if b.memory is None and b.host is None}
+    number = {b: i for i, b in enumerate(dict.fromkeys(_buffers(calls)))}
+    readers: dict[tuple[int, int], list[int]] = {}
+    writers: dict[tuple[int, int], list[int]] = {}
+    for at, call in enumerate(calls):
+        for side, versions in ((readers, call.arg.reads), (writers, call.arg.writes)):
+            for place, version in versions:
+                key = number[call.src[1 + place].arg[0]], version
+                side.setdefault(key, []).append(at)
+    touched = [[number[b] for b in _buffers([call])] for call in calls]
+    nbytes = {n: b.nbytes for b, n in number.items() if b.memory is None and b.host is None}
     # r[impl linear.order.legal]
-    order = linearize(len(calls), find(accesses), Uses(nbytes, touched))
+    order = linearize(len(calls), _dependencies(readers, writers), Uses(nbytes, touched))
     return UOp(Ops.LINEAR, dtypes.index, tuple(calls[i] for i in order))
 # --8<-- [end:create_schedule]
 
 
-def _touches(call: UOp, number: dict[Buffer, int]) -> tuple[list[Touch], list[Touch]]:
-    """What a kernel reads and writes, taken from its graph; whole buffers."""
-    written = {store.src[0].src[0].arg for store in call.src[0].src
-               if store.src[0].src[0].op is Ops.PARAM}
-    read = {u.src[0].src[0].arg for u in call.src[0].toposort()
-            if u.op is Ops.LOAD and u.src[0].src[0].op is Ops.PARAM}
-    buffers: list[Buffer] = [b.arg[0] for b in call.src[1:]]
-    touch = [Touch(number[b], 0, 0, max(1, b.nbytes)) for b in buffers]
-    return [touch[i] for i in sorted(read)], [touch[i] for i in sorted(written)]
+def _buffers(calls: Sequence[UOp]) -> list[Buffer]:
+    return [leaf.arg[0] for call in calls for leaf in call.src[1:]]
+
+
+def _dependencies(readers: dict[tuple[int, int], list[int]],
+                  writers: dict[tuple[int, int], list[int]]) -> list[Dependency]:
+    """RAW within a version; WAR and WAW from each version to the next."""
+    found = [Dependency(w, r, "RAW", *key) for key, after in readers.items()
+             for r in after for w in writers.get(key, ()) if r != w]
+    for (buffer, version), after in writers.items():
+        old = buffer, version - 1
+        found += [Dependency(r, w, "WAR", buffer, version) for w in after
+                  for r in readers.get(old, ()) if r != w]
+        found += [Dependency(o, w, "WAW", buffer, version) for w in after
+                  for o in writers.get(old, ()) if o != w]
+    return found
 
 
 def lower_sink_to_linear(function: UOp) -> UOp | None:
@@ -91,7 +120,7 @@ def create_linear_with_vars(big_sink: UOp) -> tuple[UOp, dict[str, int]]:
     if linear is None:
         raise GraphError("create_linear_with_vars", "the SINK is a kernel already",
                          "give a SINK of tensor values")
-    used = {name for call in linear.src for name in call.arg}
+    used = {name for call in linear.src for name in call.arg.variables}
     values: dict[str, int] = {}
     for bind in binds:
         name, value = _name(bind), bind.src[1].arg
@@ -117,7 +146,7 @@ def linear_to_schedule(linear: UOp, var_vals: dict[str, int] | None = None) -> l
         crosses = any(b.device != buffers[0].device for b in buffers)
         program = None if crosses else device.compile([ast])[0]
         items.append(ExecItem(ast, buffers, {"label": ast.arg.name, "kernel": len(items)},
-                              [(var_vals or {})[name] for name in call.arg], program))
+                              [(var_vals or {})[name] for name in call.arg.variables], program))
     return items
 
 

@@ -12,10 +12,11 @@ from typing import Any
 
 from impl.errors import GraphError
 from impl.gradient import nodes
+from impl.gradient.nodes import expression_of
 from impl.gradient.rules import RULES, Rule
 from impl.ir import Ops, UOp, toposort
 
-__all__ = ["compute_gradient", "expression_of", "nodes", "RULES", "Rule"]
+__all__ = ["RULES", "Rule", "compute_gradient", "expression_of", "nodes"]
 
 
 # --8<-- [start:compute]
@@ -58,16 +59,6 @@ def compute_gradient(root: UOp, root_gradient: UOp, targets: Iterable[UOp]) -> d
 
 
 # --8<-- [start:realized]
-def expression_of(node: UOp) -> UOp:
-    """The expression whose value a leaf holds, if a tensor still keeps it; else the node."""
-    if node.op is Ops.BUFFER:
-        for reference in node.arg[0].nodes:
-            computed = reference()
-            if computed is not None and computed.realized is node:
-                return computed  # r[impl gradient.realized.keeps]
-    return node
-
-
 def _sources(node: UOp) -> tuple[UOp, ...]:
     """What a node was computed from; a leaf is the same value as the expression it came from."""
     if node.op is Ops.BUFFER:

@@ -330,6 +330,16 @@ def device_of(node: UOp) -> str | None:
     return None
 
 
+def expression_of(node: UOp) -> UOp:
+    """The expression whose value a leaf holds, if a tensor still keeps it; else the node."""
+    if node.op is Ops.BUFFER:
+        for reference in node.arg[0].nodes:
+            computed: UOp | None = reference()
+            if computed is not None and computed.realized is node:
+                return computed  # r[impl gradient.realized.keeps]
+    return node
+
+
 def movedim_last(x: UOp, axis: int) -> UOp:
     """One axis moved behind all others."""
     rank = len(shape_of(x))

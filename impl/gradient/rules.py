@@ -261,10 +261,7 @@ def _copy(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
 
 def _realized(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     """A leaf: the gradient belongs to the expression that was computed into it."""
-    for reference in node.arg[0].nodes:
-        expression = reference()
-        if expression is not None and expression.realized is node and expression in leads:
-            yield expression, gradient
+    yield nodes.expression_of(node), gradient
 
 
 RULES: dict[Ops, Rule] = {

@@ -177,9 +177,8 @@ class Swap(Step):
         found = [store for store in known.ast.src if one in store.src and two in store.src]
         if not found:
             raise StepError(self.name, "no stage has both loops", "name two loops of one stage")
-        stores = [store if store not in found else
-                  store.replace(src=store.src[:2] + tuple(exchange.get(r, r) for r in store.src[2:]))
-                  for store in known.ast.src]
+        stores = [store.replace(src=tuple(exchange.get(s, s) for s in store.src))
+                  if store in found else store for store in known.ast.src]
         return _sink(known, stores, self.name)
 # --8<-- [end:swap]
 

@@ -110,6 +110,7 @@ class Dialect(Protocol):
 
 
 _LANE = "l"
+_NEW = "t"
 Texts = list[str]
 
 
@@ -436,8 +437,13 @@ class _Printer:
                 text = self.dialect.fused(dtype, operands[0], operands[1], target)
             else:
                 text = self.dialect.combine(node.arg, dtype, operands[0], target)
-            around = f"{self._lanes(vector.src[0].arg)} " if vector is not None else ""
-            self._line(f"{around}{target} = {text};")
+            if vector is None:
+                self._line(f"{name} = {text};")
+            else:  # through a new variable: gcc keeps a vector that is written whole in a register
+                size = vector.src[0].arg
+                kind = self.dialect.vector_type(dtype, size)
+                self._line(f"{{ {kind} {_NEW}; {self._lanes(size)} {_NEW}[{_LANE}] = {text}; "
+                           f"{name} = {_NEW}; }}")
 
     def _elements(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
                   vector: UOp | None) -> Texts:

@@ -314,6 +314,9 @@ class TensorBase:
         for tensor in (self, *others):
             tensor._remember()
         self.runtime.realize([self, *others])
+        for tensor in (self, *others):
+            if tensor._history is not None:
+                _parameter_bits[0] |= tensor.uop.reads
         return self
 
     def _remember(self) -> None:
@@ -321,7 +324,7 @@ class TensorBase:
         node = self.uop
         if node.op is not Ops.BUFFER and node.dtype.kind == "f" and not self._parameter \
                 and node.reads & _parameter_bits[0]:
-            self._history = node  # r[impl gradient.realized.keeps]
+            self._history = node
 
     def schedule(self, *others: Self) -> list[Any]:
         """The kernels that compute this tensor and the others, in the order they would run."""
@@ -545,7 +548,7 @@ class TensorBase:
 
 
 _parameters: dict[int, weakref.ref[Any]] = {}
-#: Which buffers parameters were ever made of, as the bit set that nodes carry.
+#: Which buffers hold parameters, or values that depend on them, as the bit set of `UOp.reads`.
 _parameter_bits = [0]
 
 

@@ -319,6 +319,13 @@ class Indexing(Reduce):
         axis = self._axis(dim, "index_select")
         return self[(_WHOLE,) * axis + (index,)]
 
+    def embedding(self, index: Any) -> Self:
+        """Rows of this matrix, one for each number of an index tensor; zeros out of range."""
+        node = self._operand(index)
+        if node is None or node.dtype.kind not in "iu":
+            raise DTypeError("embedding", "the index is no integer tensor", "use an integer dtype")
+        return self._wrap(UOp(Ops.GATHER, self.dtype, (self.uop, node)))
+
     def take(self, index: Any) -> Self:
         """Elements of the flattened tensor."""
         return self.flatten()[index]

@@ -1,0 +1,149 @@
+"""Optimisers: they turn gradients into new values of the parameters.
+
+`step()` computes the new values; `schedule_step()` only writes them down, and returns the tensors
+to realize, so that a step can share a schedule with the loss.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from impl.dtypes import dtypes
+from impl.errors import DTypeError
+from impl.tensor import Tensor
+
+__all__ = ["Adam", "AdamW", "LAMB", "Optimizer", "SGD"]
+
+
+def _number(value: float) -> Tensor:
+    """One number with memory of its own: changing it compiles nothing anew."""
+    return Tensor.empty(()).assign(value)
+
+
+def _wide(dtype: object) -> object:
+    """The dtype of an optimiser's state: float32 for half-width parameters."""
+    return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else dtype
+
+
+def _memory(parameter: Tensor) -> Tensor:
+    """Zeros for a parameter's state."""
+    return Tensor.empty(parameter.shape, dtype=_wide(parameter.dtype),
+                        device=parameter.device).assign(0)
+
+
+class Optimizer:
+    """What all optimisers share. Subclasses say how one parameter changes."""
+
+    def __init__(self, params: Sequence[Tensor], lr: float) -> None:
+        wanted = [p for p in params if p.requires_grad]
+        if not wanted:
+            raise DTypeError("optim", "no parameter requires a gradient",
+                             "set requires_grad = True on the tensors to be changed")
+        self.params = list({id(p): p for p in wanted}.values())
+        self.lr = _number(lr)
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        for parameter in self.params:
+            parameter.grad = None
+
+    def step(self) -> None:
+        """Change the parameters, in memory."""
+        Tensor.realize(*self.schedule_step())
+
+    def schedule_step(self) -> list[Tensor]:
+        """Give the parameters their new values, and return all tensors that changed."""
+        changed = self.before_step()
+        for place, parameter in enumerate(self.params):
+            if parameter.grad is not None:
+                gradient = parameter.grad.detach().cast(_wide(parameter.dtype))
+                changed += self.change(place, parameter, gradient)
+        return [*self.params, *changed]
+
+    def before_step(self) -> list[Tensor]:
+        """Change what the parameters share; return what changed."""
+        return []
+
+    def change(self, place: int, parameter: Tensor, gradient: Tensor) -> list[Tensor]:
+        """Change one parameter; return what else changed."""
+        raise NotImplementedError
+
+    def move(self, parameter: Tensor, update: Tensor) -> None:
+        """Subtract lr * update."""
+        value = parameter.detach()
+        parameter.assign((value - self.lr * update).cast(parameter.dtype))
+
+
+class SGD(Optimizer):
+    """Gradient descent with momentum, as PyTorch defines it."""
+
+    def __init__(self, params: Sequence[Tensor], lr: float = 0.001, momentum: float = 0.0,
+                 weight_decay: float = 0.0, nesterov: bool = False) -> None:
+        super().__init__(params, lr)
+        self.momentum, self.weight_decay, self.nesterov = momentum, weight_decay, nesterov
+        self.velocity = [_memory(p) for p in self.params] if momentum else []
+
+    def change(self, place: int, parameter: Tensor, gradient: Tensor) -> list[Tensor]:
+        if self.weight_decay:
+            gradient = gradient + parameter.detach() * self.weight_decay
+        if not self.momentum:
+            self.move(parameter, gradient)
+            return []
+        velocity = self.velocity[place]
+        velocity.assign(velocity * self.momentum + gradient)
+        self.move(parameter, gradient + velocity * self.momentum if self.nesterov else velocity)
+        return [velocity]
+
+
+class Adam(Optimizer):
+    """Adam (Kingma and Ba, 2014); `decoupled` weight decay makes it AdamW, `layerwise` LAMB."""
+
+    decoupled = False
+    layerwise = False
+
+    def __init__(self, params: Sequence[Tensor], lr: float = 0.001, b1: float = 0.9,
+                 b2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0.0) -> None:
+        super().__init__(params, lr)
+        self.b1, self.b2, self.eps, self.weight_decay = b1, b2, eps, weight_decay
+        self.first = [_memory(p) for p in self.params]
+        self.second = [_memory(p) for p in self.params]
+        # b1 and b2 to the power of the number of steps.
+        self.b1_power, self.b2_power = _number(1.0), _number(1.0)
+
+    def before_step(self) -> list[Tensor]:
+        self.b1_power.assign(self.b1_power * self.b1)
+        self.b2_power.assign(self.b2_power * self.b2)
+        return [self.b1_power, self.b2_power]
+
+    def change(self, place: int, parameter: Tensor, gradient: Tensor) -> list[Tensor]:
+        value = parameter.detach()
+        if self.weight_decay and not self.decoupled:
+            gradient = gradient + value * self.weight_decay
+        first, second = self.first[place], self.second[place]
+        first.assign(first * self.b1 + gradient * (1 - self.b1))
+        second.assign(second * self.b2 + gradient * gradient * (1 - self.b2))
+        update = (first / (1 - self.b1_power)) / (
+            (second / (1 - self.b2_power)).sqrt() + self.eps)
+        if self.weight_decay and self.decoupled:
+            update = update + value * self.weight_decay
+        if self.layerwise:
+            size, length = value.norm(), update.norm()
+            ratio = ((size > 0) & (length > 0)).where(size / length, 1.0)
+            update = update * ratio
+        self.move(parameter, update)
+        return [first, second]
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter, 2017)."""
+
+    decoupled = True
+
+    def __init__(self, params: Sequence[Tensor], lr: float = 0.001, b1: float = 0.9,
+                 b2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0.01) -> None:
+        super().__init__(params, lr, b1, b2, eps, weight_decay)
+
+
+class LAMB(AdamW):
+    """AdamW whose steps are as long as the parameter is large (You and others, 2019)."""
+
+    layerwise = True

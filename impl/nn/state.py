@@ -1,0 +1,117 @@
+"""The tensors of a model by name, and files of them."""
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from impl.dtypes import DType, dtypes, from_bfloat16
+from impl.errors import ShapeError
+from impl.tensor import Tensor
+
+
+def get_state_dict(model: Any, prefix: str = "") -> dict[str, Tensor]:
+    """All tensors of a model, found through attributes, lists and dicts: name -> tensor.
+
+    Names are paths, as in PyTorch: "layers.0.weight".
+    """
+    found: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    stack: list[tuple[str, Any]] = [(prefix, model)]
+    while stack:
+        name, value = stack.pop()
+        if isinstance(value, Tensor):
+            found[name.strip(".")] = value
+        elif not isinstance(value, (str, bytes, int, float, type(None))) and id(value) not in seen:
+            seen.add(id(value))
+            inner = [(f"{name}.{key}", one) for key, one in _parts(value)]
+            stack.extend(reversed(inner))
+    return found
+
+
+def _parts(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, Mapping):
+        return value.items()
+    if isinstance(value, (list, tuple)):
+        return enumerate(value)
+    return vars(value).items() if hasattr(value, "__dict__") and not callable(
+        getattr(value, "__code__", None)) else ()
+
+
+def get_parameters(model: Any) -> list[Tensor]:
+    """All tensors of a model, each once."""
+    return list({id(tensor): tensor for tensor in get_state_dict(model).values()}.values())
+
+
+def load_state_dict(model: Any, state: Mapping[str, Tensor], strict: bool = True) -> None:
+    """Assign saved tensors to a model's, by name, converted to their dtypes and devices.
+
+    Raises:
+        ShapeError: a name is missing or left over (if `strict`), or a shape differs.
+    """
+    own = get_state_dict(model)
+    missing, extra = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+    if strict and (missing or extra):
+        raise ShapeError("load_state_dict", f"names differ: missing {missing}, left over {extra}",
+                         "load a file saved from the same model, or use strict=False")
+    changed = []
+    for name, tensor in own.items():
+        if name in state:
+            given = state[name]
+            if given.shape != tensor.shape:
+                raise ShapeError("load_state_dict", f"{name} has shape {tensor.shape}, the saved "
+                                 f"one {given.shape}", "load a file saved from the same model")
+            changed.append(tensor.assign(given.to(tensor.device).cast(tensor.dtype)))
+    if changed:
+        Tensor.realize(*changed)
+
+
+# The safetensors format: the length of a header, the header as JSON, then all bytes.
+
+_NAMES: dict[str, DType] = {
+    "BOOL": dtypes.bool, "I8": dtypes.int8, "U8": dtypes.uint8, "I16": dtypes.int16,
+    "U16": dtypes.uint16, "I32": dtypes.int32, "U32": dtypes.uint32, "I64": dtypes.int64,
+    "U64": dtypes.uint64, "F16": dtypes.float16, "BF16": dtypes.bfloat16, "F32": dtypes.float32,
+    "F64": dtypes.float64,
+}
+
+
+def safe_save(tensors: Mapping[str, Tensor], path: str | os.PathLike[str]) -> None:
+    """Write tensors to a safetensors file."""
+    names = {dtype: name for name, dtype in _NAMES.items()}
+    header: dict[str, Any] = {}
+    parts, offset = [], 0
+    for name, tensor in tensors.items():
+        bits = tensor.bitcast(dtypes.uint16) if tensor.dtype is dtypes.bfloat16 else tensor
+        parts.append(np.ascontiguousarray(bits.numpy()).tobytes())
+        header[name] = {"dtype": names[tensor.dtype], "shape": list(tensor.shape),
+                        "data_offsets": [offset, offset + len(parts[-1])]}
+        offset += len(parts[-1])
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.writelines(parts)
+
+
+def safe_load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+    """Read the tensors of a safetensors file."""
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        length = int.from_bytes(content[:8], "little")
+        header = json.loads(content[8:8 + length])
+        header.pop("__metadata__", None)
+        return {name: _read(content, 8 + length, entry) for name, entry in header.items()}
+
+
+def _read(content: mmap.mmap, start: int, entry: dict[str, Any]) -> Tensor:
+    dtype = _NAMES[entry["dtype"]]
+    first, last = entry["data_offsets"]
+    array = np.frombuffer(content[start + first:start + last], dtype.numpy)
+    shaped = array.reshape(entry["shape"])
+    if dtype is dtypes.bfloat16:
+        return Tensor(from_bfloat16(shaped), dtype=dtype)
+    return Tensor(shaped)
