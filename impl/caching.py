@@ -1,8 +1,8 @@
 """Finished plans, found again by the shape of the question. Chapter: spec/caching.md.
 
 The key of a plan is the canonical graph: buffers and variables are numbered by appearance, so that
-`x + y` on other buffers hits, and `x + x` does not hit `x + y`. To it belong all settings and device
-properties that can change a plan. Bound values are not in the key.
+`x + y` on other buffers hits, and `x + x` does not hit `x + y`. All settings and device
+properties that can change a plan belong to it. Bound values are not in the key.
 """
 from __future__ import annotations
 

@@ -17,7 +17,6 @@ from impl.fusion import Group
 from impl.ir import Ops, UOp
 from impl.ranges import Access, Stage, StageGraph, Value, flatten, load, output_ranges
 
-
 # ---------------------------------------------------------------- stages
 
 @dataclass

@@ -97,7 +97,8 @@ _WIDER: dict[DType, tuple[DType, ...]] = {
     dtypes.int8: (dtypes.int16,), dtypes.int16: (dtypes.int32,), dtypes.int32: (dtypes.int64,),
     dtypes.uint8: (dtypes.int16, dtypes.uint16), dtypes.uint16: (dtypes.int32, dtypes.uint32),
     dtypes.uint32: (dtypes.int64, dtypes.uint64),
-    dtypes.int64: (dtypes.float16, dtypes.bfloat16), dtypes.uint64: (dtypes.float16, dtypes.bfloat16),
+    dtypes.int64: (dtypes.float16, dtypes.bfloat16),
+    dtypes.uint64: (dtypes.float16, dtypes.bfloat16),
     dtypes.float16: (dtypes.float32,), dtypes.bfloat16: (dtypes.float32,),
     dtypes.float32: (dtypes.float64,), dtypes.float64: (),
 }

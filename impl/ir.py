@@ -24,7 +24,7 @@ class Ops(IntEnum):
     """What a node does. The groups below say which stage each belongs to."""
 
     # leaves
-    BUFFER = auto()      # tensor: the value of a buffer at a version; arg = (Buffer, version, shape)
+    BUFFER = auto()      # tensor: a buffer at a version; arg = (Buffer, version, shape)
     CONST = auto()       # both: one number; arg = the number, in the node's dtype
     IOTA = auto()        # tensor: 0, 1, ..., n-1; arg = n
     BIND = auto()        # tensor: a variable with its value; src = (DEFINE_VAR, CONST)

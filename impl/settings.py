@@ -32,7 +32,7 @@ class Setting:
 
 
 REGISTRY: dict[str, Setting] = {s.name: s for s in (
-    Setting("DEBUG", 0, "how much is printed: 1 schedules, 2 kernels, 3 fusion and memory, 4 source",
+    Setting("DEBUG", 0, "how much is printed: 1 schedules, 2 kernels, 3 decisions, 4 source",
             maximum=7),
     Setting("DEVICE", "", "the default device: CPU or REFERENCE; empty picks CPU if it can compile",
             plan=True),
@@ -108,7 +108,10 @@ def get(name: str) -> Any:
 
 
 def plan_key() -> tuple[Value, ...]:
-    """The values of all settings that can change a plan, in a fixed order (r[settings.plan.key])."""
+    """The values of all settings that can change a plan, in a fixed order.
+
+    r[settings.plan.key]
+    """
     if _values.plan is None:
         # r[impl settings.plan.key]
         _values.plan = tuple(get(s.name) for s in REGISTRY.values() if s.plan)
@@ -117,7 +120,7 @@ def plan_key() -> tuple[Value, ...]:
 
 # --8<-- [start:context]
 class Context:
-    """Settings for a block of code: `with Context(DEBUG=2): ...`. Nests, and restores on leaving."""
+    """Settings for a block of code: `with Context(DEBUG=2): ...`. Nests; restores on leaving."""
 
     def __init__(self, **values: Any) -> None:
         self.values = {name: _checked(name, value) for name, value in values.items()}

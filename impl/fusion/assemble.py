@@ -124,7 +124,8 @@ class _Assembler:
         """The flat address of an access whose index is in the kernel's terms already."""
         storage = self.storage_of[access.storage]
         if local and (storage in self.private or access.storage in self.handed_on):
-            pointer, kept = self._local(access, dtype)
+            pointer, dropped = self._local(access, dtype)
+            kept = [d for d in range(len(access.shape)) if d not in dropped]
             flat = flatten(tuple(access.index[d] for d in kept),
                            tuple(access.shape[d] for d in kept))
         else:
@@ -134,16 +135,17 @@ class _Assembler:
         return UOp(Ops.INDEX, dtype, (pointer, flat, access.valid))
 
     def _local(self, access: Access, dtype: DType) -> tuple[UOp, tuple[int, ...]]:
-        """A buffer between stages, and the axes that it keeps: those outside the prefix.
+        """A buffer between stages, and the axes that it drops: those of the prefix.
 
-        The first access is the write of the stage that makes the value.
+        The first access is the write of the stage that makes the value. If an axis is dropped,
+        all other accesses have the same shape, or the stages would not share a kernel.
         """
         storage = access.storage
         if storage not in self.locals:
-            kept = tuple(d for d, i in enumerate(access.index) if i not in self.prefix)
-            size = math.prod(access.shape[d] for d in kept)
+            dropped = tuple(d for d, i in enumerate(access.index) if i in self.prefix)
+            size = math.prod(s for d, s in enumerate(access.shape) if d not in dropped)
             pointer = UOp(Ops.LOCAL, dtype, (), (len(self.locals), size))
-            self.locals[storage] = pointer, kept
+            self.locals[storage] = pointer, dropped
         return self.locals[storage]
 
 

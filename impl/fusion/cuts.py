@@ -9,6 +9,7 @@ from impl.effects import leaf_of
 from impl.fusion.limits import Limits
 from impl.ir import DEAR, ELEMENTWISE, MOVEMENT, Ops, UOp
 
+
 @dataclass(frozen=True)
 class _Place:
     """Where a value is needed: in which stage, at which index (a token), and how.

@@ -8,6 +8,7 @@ from impl.fusion.limits import Limits
 from impl.ir import Ops, UOp
 from impl.ranges import Access, Stage
 
+
 @dataclass
 class Member:
     """A stage inside a kernel: which of its loops is which loop of the prefix."""
@@ -31,6 +32,7 @@ class Group:
 
 
 _Touch = tuple[Group, Member, Access]  # an earlier access: whose, by which stage, and what
+Conflicts = list[tuple[_Touch, Access]]  # with the access of the new stage that it meets
 Pairs = list[tuple[int, UOp]]  # position in the prefix, loop of the new stage
 
 
@@ -112,7 +114,7 @@ class _Grouper:
         write = member.stage.write
         self.writers.setdefault(self._storage(write), []).append((group, member, write))
 
-    def _conflicts(self, stage: Stage) -> list[tuple[_Touch, Access]]:
+    def _conflicts(self, stage: Stage) -> Conflicts:
         """Earlier accesses to the same storage of which at least one writes, with ours."""
         written = self._storage(stage.write)
         found = [(touch, mine) for mine in stage.reads
@@ -121,7 +123,7 @@ class _Grouper:
         found += [(touch, stage.write) for touch in self.readers.get(written, ())]
         return found
 
-    def _candidates(self, stage: Stage, conflicts: list[tuple[_Touch, Access]]) -> list[Group]:
+    def _candidates(self, stage: Stage, conflicts: Conflicts) -> list[Group]:
         """The kernel of the latest dependency, then later ones that read the same inputs."""
         earliest = max((touch[0].number for touch, _ in conflicts), default=-1)
         found: dict[int, Group] = {}
@@ -137,7 +139,7 @@ class _Grouper:
 
     # --8<-- [start:try]
     def _try(self, group: Group, stage: Stage,
-             conflicts: list[tuple[_Touch, Access]]) -> str | None:
+             conflicts: Conflicts) -> str | None:
         """Join the group if that is legal and pays; else say why not.
 
         Legal: whatever passes between the stages stays inside one iteration of the common prefix
@@ -164,7 +166,7 @@ class _Grouper:
     # --8<-- [end:try]
 
     def _common_prefix(self, group: Group, stage: Stage,
-                       conflicts: list[tuple[_Touch, Access]]) -> Pairs:
+                       conflicts: Conflicts) -> Pairs:
         """The loops that all dependences between group and stage share, as a prefix."""
         if not conflicts:
             return self._shared_reads(group, stage)
@@ -238,8 +240,8 @@ class _Grouper:
         group.reasons.append(f"fused: stage {stage.number} shares the loops {tuple(sizes)}")
 
 
-def _overwritten_inside(stage: Stage, conflicts: list[tuple[_Touch, Access]]) -> str | None:
-    """Whether one kernel would have to see two contents of the same memory (r[fusion.group.memory]).
+def _overwritten_inside(stage: Stage, conflicts: Conflicts) -> str | None:
+    """Whether one kernel would have to see two contents of a memory (r[fusion.group.memory]).
 
     A kernel reads memory as it was before the kernel. What one stage hands to another goes through
     a local buffer; that cannot hold the rest of a memory of which only a part was written.

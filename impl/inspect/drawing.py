@@ -33,7 +33,10 @@ Point = tuple[float, float]
 
 
 def tag(name: str, content: str = "", **attributes: Any) -> str:
-    """One element; `class_` is written class, and underscores become hyphens."""
+    """One element; `class_` is written class, and underscores become hyphens.
+
+    `content` is markup; attributes are text.
+    """
     parts = [f' {key.rstrip("_").replace("_", "-")}="{escape(_number(value), quote=True)}"'
              for key, value in attributes.items() if value is not None]
     return f"<{name}{''.join(parts)}>{content}</{name}>"
@@ -46,6 +49,7 @@ def _number(value: Any) -> str:
 def label(x: float, y: float, words: str, css: str, anchor: str = "start",
           **attributes: Any) -> str:
     """Text in a drawing."""
+    # r[impl inspect.text.escaped]
     return tag("text", escape(words), x=x, y=y, class_=css, text_anchor=anchor, **attributes)
 
 
@@ -130,6 +134,8 @@ class _Schedule:
             self.pills[pill] = buffers
             self.layer[pill] = self.layer[number] + 1
             self.pill_edges.append((number, pill))
+        top = min(self.layer.values(), default=0)
+        self.layer = {node: layer - top for node, layer in self.layer.items()}
 
     def links(self) -> dict[tuple[int, int], dict[str, list[int]]]:
         """For every two kernels that depend on each other: kind -> buffers."""
@@ -301,7 +307,7 @@ def memory_chart(document: Document) -> str:
     largest = max((arena["bytes"] for arena in memory["arenas"]), default=0)
     for arena in memory["arenas"]:
         placed = [p for p in memory["placements"] if p["arena"] == arena["id"]]
-        if placed:
+        if placed:  # r[impl inspect.memory.chart]
             height = max(70.0, CHART_HEIGHT * arena["bytes"] / max(largest, 1))
             parts.append(_arena(document, arena, placed, top, step, height))
             top += height + 138

@@ -177,6 +177,7 @@ def memory_summary(document: Document) -> str:
     if not memory or not memory["placements"]:
         return "no temporaries: nothing has to be placed"
     names = buffer_names(document)
+    # r[impl inspect.memory.summary]
     planned, unplanned, least = memory["planned"], memory["unplanned"], memory["lower_bound"]
     lines = [f"{plural(len(memory['placements']), 'temporary')} in {bytes_text(planned)}; "
              f"each in memory of its own would take {bytes_text(unplanned)}",
@@ -221,8 +222,9 @@ def summary(document: Document, timings: Timings | None = None) -> str:
     kernels = document["kernels"]
     copies = sum(kernel["kind"] == "copy" for kernel in kernels)
     moved = sum(kernel.get("bytes", 0) for kernel in kernels)
-    text = f"{plural(len(kernels) - copies, 'kernel')}, {plural(copies, 'copy')}; "
-    text += f"{bytes_text(moved)} read or written"
+    text = plural(len(kernels) - copies, "kernel")
+    text += f", {plural(copies, 'copy')}" if copies else ""
+    text += f"; {bytes_text(moved)} read or written"
     operations = sum(kernel.get("operations", 0) for kernel in kernels)
     if operations:
         text += f"; {count_text(operations)} operations"
