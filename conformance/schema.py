@@ -97,7 +97,7 @@ def _discriminates(value: Any, option: Schema, root: Schema, load: Loader) -> in
         return 0
     for name in ("do", "type", "kind"):
         rule = option.get("properties", {}).get(name, {})
-        if value.get(name) in [rule.get("const"), *rule.get("enum", ())]:
+        if name in value and value[name] in [rule.get("const"), *rule.get("enum", ())]:
             return 1
     return 0
 

@@ -39,6 +39,7 @@ class _Placer:
         self.graph, self.values, self.held = graph, graph.values, held
         self.stages = list(graph.stages)
         self.in_place: dict[int, bool] = {}
+        self.taken: set[int] = set()  # values that some assign overwrites in place
         self.notes: list[str] = []
 
     # --8<-- [start:place]
@@ -59,12 +60,15 @@ class _Placer:
         assert stage.overwrites is not None
         if stage.overwrites in self.held:
             self._move(stage, "the old version stays observable")
+        elif stage.overwrites in self.taken:  # r[impl dependencies.version.one-successor]
+            self._move(stage, "the old version has another successor")
         elif self._reads_own_target(stage):
             if stage.whole:
                 self._move(stage, "it reads elements that it has overwritten")
             else:
                 self._bounce(stage, "it reads elements that it has overwritten")
-        self.in_place.setdefault(stage.number, True)
+        if self.in_place.setdefault(stage.number, True) and stage.overwrites is not None:
+            self.taken.add(stage.overwrites)
 
     def _reads_own_target(self, stage: Stage) -> bool:
         """Whether some iteration may read an element that another one writes."""

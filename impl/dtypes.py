@@ -157,7 +157,7 @@ def as_dtype(value: Any) -> DType:
     """
     if isinstance(value, DType):
         return value
-    if value in (bool, int, float):
+    if isinstance(value, type) and value in (bool, int, float):  # np.dtype("int64") == int
         return {bool: dtypes.bool, int: dtypes.default_int, float: dtypes.default_float}[value]
     named = getattr(dtypes, value, None) if isinstance(value, str) else None
     if isinstance(named, DType):

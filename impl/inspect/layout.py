@@ -92,9 +92,9 @@ class _Graph:
             neighbours = self.above if down else self.below
             layers = self.layers if down else self.layers[::-1]
             for fixed, moving in zip(layers, layers[1:], strict=False):
-                at = {node: i / max(len(fixed) - 1, 1) for i, node in enumerate(fixed)}
-                own = {node: i / max(len(moving) - 1, 1) for i, node in enumerate(moving)}
-                moving.sort(key=lambda n: _mean([at[m] for m in neighbours[n]], own[n]))  # noqa: B023
+                at, own = _fractions(fixed), _fractions(moving)
+                mean = {n: _mean([at[m] for m in neighbours[n]], own[n]) for n in moving}
+                moving.sort(key=mean.__getitem__)
 
     def place(self, gap: float, row: float) -> Layout:
         centre: dict[Node, float] = {}
@@ -132,6 +132,11 @@ class _Graph:
         flat = [value for value, count in pools for _ in range(count)]
         return {node: base + offset
                 for node, base, offset in zip(layer, flat, offsets, strict=True)}
+
+
+def _fractions(layer: Sequence[Node]) -> dict[Node, float]:
+    """Where each node of a layer stands, from 0 at the left end to 1 at the right end."""
+    return {node: i / max(len(layer) - 1, 1) for i, node in enumerate(layer)}
 
 
 def _mean(values: Sequence[float], otherwise: float) -> float:

@@ -172,7 +172,8 @@ def _reasons(document: Document) -> str:
         if row.get("buffer") is not None:
             who += f", {names[row['buffer']]}, {bytes_text(sizes[row['buffer']])}"
         apart.append((who, row["reason"] or "no reason was given"))
-    together = [(f"kernel {row['kernel']}", row["reason"]) for row in document.get("fusions", [])]
+    together = [(f"kernel {row['kernel']}", row["reason"].removeprefix("fused: "))
+                for row in document.get("fusions", [])]
     notes = [("", note) for note in document.get("notes", [])]
     parts = [_reason_list("Values that go through memory from one kernel to another:", apart),
              _reason_list("Operations that share a kernel:", together),

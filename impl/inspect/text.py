@@ -204,7 +204,7 @@ def explain(document: Document, timings: Timings | None = None) -> str:
     names = buffer_names(checked(document))
     fused: dict[int, list[str]] = {}
     for row in document.get("fusions", []):
-        fused.setdefault(row["kernel"], []).append(row["reason"])
+        fused.setdefault(row["kernel"], []).append(row["reason"].removeprefix("fused: "))
     apart: dict[int, list[str]] = {}
     for row in document.get("boundaries", []):
         through = "" if row.get("buffer") is None else f" through {names[row['buffer']]}"

@@ -61,6 +61,48 @@ class C:
         self.needed.setdefault(name)
         return name
 
+    # --8<-- [start:vector]
+    def vector_of(self, dtype: DType, count: int, element: str) -> str:
+        """A loop over the elements; gcc makes vector instructions of it.
+
+        The vector is written as a whole only: one that is written element by element would be
+        taken apart into scalars.
+        """
+        kind = self.vector_type(dtype, count)
+        return f"({{ {kind} t; for (long l = 0; l < {count}; l++) t[l] = {element}; t; }})"
+
+    def broadcast(self, dtype: DType, count: int, value: str) -> str:
+        """x - 0 is x for every x, also for -0 and NaN."""
+        return f"({value} - ({self.vector_type(dtype, count)}){{0}})"
+
+    def vector_operation(self, op: Ops, dtype: DType, count: int,
+                         given: Sequence[tuple[str, bool]]) -> str | None:
+        """Arithmetic that C has for vectors; maxima by a function."""
+        if dtype in _HALF or dtype.kind == "b" or not any(vector for _, vector in given):
+            return None
+        texts = [text for text, _ in given]
+        if op in _INFIX and (op is not Ops.DIV or dtype.kind == "f"):
+            return f"({texts[0]} {_INFIX[op]} {texts[1]})"
+        if op is Ops.NEG:
+            return f"(-{texts[0]})"
+        if op is Ops.RECIPROCAL:
+            return f"({self.literal(1.0, dtype)} / {texts[0]})"
+        if op in (Ops.MAXIMUM, Ops.MINIMUM):
+            return self._vector_call(_FUNCTIONS[op], dtype, count, given)
+        return None
+
+    def vector_fused(self, dtype: DType, count: int,
+                     given: Sequence[tuple[str, bool]]) -> str | None:
+        """A product added to a sum."""
+        return self._vector_call("fma", dtype, count, given)
+
+    def _vector_call(self, function: str, dtype: DType, count: int,
+                     given: Sequence[tuple[str, bool]]) -> str:
+        texts = [text if vector else self.broadcast(dtype, count, text) for text, vector in given]
+        self.needed.setdefault(f"{function}_{_SHORT[dtype.name]}")
+        return self._call(f"{function}_{self.vector_type(dtype, count)}", *texts)
+    # --8<-- [end:vector]
+
     # --8<-- [start:literal]
     def literal(self, value: Scalar, dtype: DType) -> str:
         """A number that the compiler reads back exactly."""
@@ -478,12 +520,25 @@ def _vector(name: str) -> str:
             f"__attribute__((vector_size({size}), aligned({_SIZES[short]}), may_alias));")
 
 
+def _vector_function(base: str, kind: str) -> str:
+    """A function of one element, applied to each."""
+    scalar, count = kind.split("x")
+    names = "abc"[:3 if base == "fma" else 2]
+    parameters = ", ".join(f"{kind} {v}" for v in names)
+    given = ", ".join(f"{v}[l]" for v in names)
+    return (f"{kind} {base}_{kind}({parameters}) {{\n"
+            f"  {kind} r; for (long l = 0; l < {count}; l++) r[l] = {base}_{scalar}({given}); "
+            "return r;\n}")
+
+
 def _definition(name: str) -> str:
     if name in _FIXED:
         return _FIXED[name]
     if name.startswith("bitcast_"):
         return _INLINE + _bitcast_function(name)
     base, _, short = name.rpartition("_")
+    if base and "x" in short:
+        return _INLINE + _vector_function(base, short)
     if base in _MADE:
         return _INLINE + _MADE[base](short)
     if base == "pow" and short[0] != "f":
@@ -494,6 +549,9 @@ def _definition(name: str) -> str:
 def _needs(name: str) -> tuple[str, ...]:
     if name.startswith("bitcast_") and "bfloat16" in name:
         return "to_bfloat16", "from_bfloat16"
+    base, _, short = name.rpartition("_")
+    if base and "x" in short and short[0] in "fiu":
+        return short, f"{base}_{short.split('x')[0]}"
     return _NEEDS.get(name, ())
 
 

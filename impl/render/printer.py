@@ -47,6 +47,10 @@ class Source:
 # --8<-- [end:source]
 
 
+#: A text, and whether it is a whole vector (or one number for all of its elements).
+Operand = tuple[str, bool]
+
+
 # --8<-- [start:dialect]
 class Dialect(Protocol):
     """How a language writes a kernel. One class per language; the printer does the rest."""
@@ -66,6 +70,19 @@ class Dialect(Protocol):
 
     def vector_type(self, dtype: DType, count: int) -> str:
         """The type of a variable with `count` such values."""
+
+    def vector_of(self, dtype: DType, count: int, element: str) -> str:
+        """A vector whose element number `l` is given by an expression in `l`."""
+
+    def vector_operation(self, op: Ops, dtype: DType, count: int,
+                         given: Sequence[Operand]) -> str | None:
+        """An operation on whole vectors (and numbers), if the language has it for them."""
+
+    def vector_fused(self, dtype: DType, count: int, given: Sequence[Operand]) -> str | None:
+        """first * second + third on whole vectors; the product may stay unrounded."""
+
+    def broadcast(self, dtype: DType, count: int, value: str) -> str:
+        """A vector with one number in all elements."""
 
     def literal(self, value: Scalar, dtype: DType) -> str:
         """A number."""
@@ -110,7 +127,6 @@ class Dialect(Protocol):
 
 
 _LANE = "l"
-_NEW = "t"
 Texts = list[str]
 
 
@@ -138,6 +154,7 @@ class _Printer:
         self.indent = 1
         self.names: dict[UOp, str] = {}     # loops, pointers, variables
         self.texts: dict[UOp, Texts] = {}   # values: one text for each combination of lanes
+        self.wholes: dict[UOp, Texts] = {}  # the same for whole vectors, where that is known
         self.factors: dict[UOp, tuple[UOp, UOp]] = {}
         self.sums: dict[UOp, Texts] = {}
         self.numbers = itertools.count()    # of values
@@ -244,15 +261,26 @@ class _Printer:
             return [str(values[place]) for values in at]
         if node in self.names:
             return [self.names[node]] * count
-        texts = self.texts[node]
+        return self._spread(self.texts[node], node, wide, at)
+
+    def _spread(self, texts: Texts, node: UOp, wide: tuple[UOp, ...],
+                at: list[tuple[int, ...]]) -> Texts:
+        """A value's texts, each where its combination of lanes occurs in `at`."""
         own = self._wide(node)
         if own and own != wide:
-            texts = [texts[i] for i in self._project(own, wide, at)]
-        elif not own and count > 1:
-            texts = texts * count
-        if self.low.vector.get(node) is not None and node not in self.low.inline:
-            return [f"{text}[{_LANE}]" for text in texts]
-        return texts
+            return [texts[i] for i in self._project(own, wide, at)]
+        return texts * len(at) if not own and len(at) > 1 else texts
+
+    def _operands(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
+                  vector: UOp) -> list[Operand] | None:
+        """Like `_text`, but whole vectors; None if the value is known by its elements only."""
+        if node is vector:
+            return None
+        if self.low.vector.get(node) is not vector:
+            return [(text, False) for text in self._text(node, wide, at)]
+        if node not in self.wholes:
+            return None
+        return [(text, True) for text in self._spread(self.wholes[node], node, wide, at)]
 
     def _project(self, own: tuple[UOp, ...], wide: tuple[UOp, ...],
                  at: list[tuple[int, ...]]) -> list[int]:
@@ -291,22 +319,45 @@ class _Printer:
         plain = node.op in (Ops.FLOORDIV, Ops.FLOORMOD) and _plain(node)
         texts = [self.dialect.operation(node, operands, plain)
                  for operands in zip(*given, strict=True)]
+        wholes = self._whole_operation(node, wide, at, vector) if vector is not None else None
         if node in self.low.inline and len(texts[0]) <= self.dialect.widest_inline:
             self.texts[node] = texts
+            if wholes is not None:
+                self.wholes[node] = wholes
             return
         self.low.inline.discard(node)
-        self._assign(node, node.dtype, texts, vector)
+        self._assign(node, node.dtype, texts, vector, wholes)
 
-    def _assign(self, node: UOp, dtype: DType, texts: Texts, vector: UOp | None) -> None:
+    def _whole_operation(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
+                         vector: UOp) -> Texts | None:
+        """The operation on whole vectors, if all its operands and the language allow that."""
+        given = [self._operands(source, wide, at, vector) for source in node.src]
+        found: list[str | None] = []
+        if not any(operands is None for operands in given):
+            found = [self.dialect.vector_operation(node.op, node.dtype, _extent(vector), operands)
+                     for operands in zip(*(g for g in given if g is not None), strict=True)]
+        texts = [text for text in found if text is not None]
+        return texts if texts and len(texts) == len(found) else None
+
+    def _assign(self, node: UOp, dtype: DType, texts: Texts, vector: UOp | None,
+                wholes: Texts | None = None) -> None:
         """Declare variables with these values, and remember their names."""
-        self.texts[node] = names = self._fresh("v", len(texts))
-        for name, text in zip(names, texts, strict=True):
+        names = self._fresh("v", len(texts))
+        for place, name in enumerate(names):
             if vector is None:
-                self._line(f"const {self.dialect.type_of(dtype)} {name} = {text};")
+                self._line(f"const {self.dialect.type_of(dtype)} {name} = {texts[place]};")
             else:
-                size = vector.src[0].arg
-                self._line(f"{self.dialect.vector_type(dtype, size)} {name};")
-                self._line(f"{self._lanes(size)} {name}[{_LANE}] = {text};")
+                whole = wholes[place] if wholes is not None else \
+                    self.dialect.vector_of(dtype, _extent(vector), texts[place])
+                kind = self.dialect.vector_type(dtype, _extent(vector))
+                self._line(f"const {kind} {name} = {whole};")
+        self._remember(node, names, vector)
+
+    def _remember(self, node: UOp, names: Texts, vector: UOp | None) -> None:
+        """Variables hold the value from now on."""
+        self.texts[node] = names if vector is None else [f"{name}[{_LANE}]" for name in names]
+        if vector is not None:
+            self.wholes[node] = names
 
     def _lanes(self, size: int) -> str:
         return f"for (long {_LANE} = 0; {_LANE} < {size}; {_LANE}++)"
@@ -353,22 +404,18 @@ class _Printer:
         access, valid = self.low.access[index], index.src[2]
         addresses, step = self._index(access, wide, at, vector)
         guards = self._text(valid, wide, at, vector) if valid is not TRUE else None
+        wholes: Texts = []
         if vector is not None and step == 1 and guards is None:
-            size = vector.src[0].arg
-            whole = [self.dialect.load_vector(pointer, a, dtype, size) for a in addresses]
-            if whole[0] is not None:
-                self.texts[node] = names = self._fresh("v", len(whole))
-                kind = self.dialect.vector_type(dtype, size)
-                for name, text in zip(names, whole, strict=True):
-                    self._line(f"const {kind} {name} = {text};")
-                return
+            found = [self.dialect.load_vector(pointer, a, dtype, _extent(vector))
+                     for a in addresses]
+            wholes = [text for text in found if text is not None]
         addresses = [_stepped(a, step) for a in addresses]
         texts = [self.dialect.load(pointer, a, dtype) for a in addresses]
         if guards is not None:  # r[impl render.load.gated]
             nothing = self.dialect.literal(dtype.numpy.type(0).item() if dtype.kind != "f" else 0.0,
                                            dtype)
             texts = [f"({g} ? {t} : {nothing})" for g, t in zip(guards, texts, strict=True)]
-        self._assign(node, node.dtype, texts, vector)
+        self._assign(node, node.dtype, texts, vector, wholes or None)
 
     def _write(self, store: UOp) -> None:
         index, value = store.src[0], store.src[1]
@@ -379,29 +426,23 @@ class _Printer:
         pointer, dtype = self.names[index.src[0]], index.src[0].dtype
         addresses, step = self._index(self.low.access[index], wide, at, vector)
         guards = self._text(index.src[2], wide, at, vector) if index.src[2] is not TRUE else None
-        whole = self._whole(value, wide, at, vector) if step == 1 and guards is None else None
+        whole = None
+        if vector is not None and step == 1 and guards is None:
+            whole = self._operands(value, wide, at, vector)
         values = self._text(value, wide, at, vector)
         for place, address in enumerate(addresses):
             if whole is not None and vector is not None:
-                line = self.dialect.store_vector(pointer, address, dtype, vector.src[0].arg,
-                                                 whole[place])
+                text, is_vector = whole[place]
+                if not is_vector:
+                    text = self.dialect.broadcast(dtype, _extent(vector), text)
+                line = self.dialect.store_vector(pointer, address, dtype, _extent(vector), text)
                 if line is not None:
                     self._line(line)
                     continue
             line = self.dialect.store(pointer, _stepped(address, step), dtype, values[place])
             guard = f"if ({guards[place]}) " if guards is not None else ""
-            around = f"{self._lanes(vector.src[0].arg)} " if vector is not None else ""
+            around = f"{self._lanes(_extent(vector))} " if vector is not None else ""
             self._line(around + guard + line)
-
-    def _whole(self, value: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
-               vector: UOp | None) -> Texts | None:
-        """The value's vector variables, if it has that vector lane and variables of its own."""
-        if vector is None or self.low.vector.get(value) is not vector or value in self.low.inline:
-            return None
-        if value.op is Ops.RANGE:
-            return None
-        own = self._wide(value)
-        return [self.texts[value][i] for i in self._project(own, wide, at)]
     # --8<-- [end:memory]
 
     # --8<-- [start:reduce]
@@ -415,9 +456,9 @@ class _Printer:
             if vector is None:
                 self._line(f"{self.dialect.type_of(dtype)} {name} = {start};")
             else:
-                size = vector.src[0].arg
-                self._line(f"{self.dialect.vector_type(dtype, size)} {name};")
-                self._line(f"{self._lanes(size)} {name}[{_LANE}] = {start};")
+                kind = self.dialect.vector_type(dtype, _extent(vector))
+                whole = self.dialect.broadcast(dtype, _extent(vector), start)
+                self._line(f"{kind} {name} = {whole};")
 
     def _step(self, node: UOp) -> None:
         """Take in the elements of one iteration, in increasing order of the reduced lanes."""
@@ -429,21 +470,37 @@ class _Printer:
         wide = kept + inner
         at = [a + b for b in self._combinations(inner) for a in self._combinations(kept)]
         names = self.sums[node] * max(1, len(self._combinations(inner)))
-        given = [self._elements(part, wide, at, vector)
-                 for part in self.factors.get(value, (value,))]
+        parts = self.factors.get(value, (value,))
+        if vector is not None and self._step_whole(node, parts, names, wide, at, vector):
+            return
+        given = [self._elements(part, wide, at, vector) for part in parts]
         for name, *operands in zip(names, *given, strict=True):
             target = f"{name}[{_LANE}]" if vector is not None else name
             if len(operands) == 2:
                 text = self.dialect.fused(dtype, operands[0], operands[1], target)
             else:
                 text = self.dialect.combine(node.arg, dtype, operands[0], target)
-            if vector is None:
-                self._line(f"{name} = {text};")
-            else:  # through a new variable: gcc keeps a vector that is written whole in a register
-                size = vector.src[0].arg
-                kind = self.dialect.vector_type(dtype, size)
-                self._line(f"{{ {kind} {_NEW}; {self._lanes(size)} {_NEW}[{_LANE}] = {text}; "
-                           f"{name} = {_NEW}; }}")
+            if vector is not None:
+                text = self.dialect.vector_of(dtype, _extent(vector), text)
+            self._line(f"{name} = {text};")
+
+    def _step_whole(self, node: UOp, parts: Sequence[UOp], names: Texts, wide: tuple[UOp, ...],
+                    at: list[tuple[int, ...]], vector: UOp) -> bool:
+        """The step on whole vectors, if all operands are known as such; else False."""
+        given = [self._operands(part, wide, at, vector) for part in parts]
+        dtype, lines = _accumulator(node.dtype), []
+        if any(operands is None for operands in given) or node.dtype is not dtype:
+            return False
+        for name, *operands in zip(names, *(g for g in given if g is not None), strict=True):
+            three = [*operands, (name, True)]
+            text = self.dialect.vector_fused(dtype, _extent(vector), three) if len(three) == 3 \
+                else self.dialect.vector_operation(node.arg, dtype, _extent(vector), three)
+            if text is None:
+                return False
+            lines.append(f"{name} = {text};")
+        for line in lines:
+            self._line(line)
+        return True
 
     def _elements(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
                   vector: UOp | None) -> Texts:
@@ -452,14 +509,14 @@ class _Printer:
         if own is None or own is vector or node.op is Ops.RANGE:
             return self._text(node, wide, at, vector)
         place = wide.index(own)
-        texts = [text.replace(f"[{_LANE}]", "") for text in self._text(node, wide, at, own)]
-        return [f"{text}[{values[place]}]" for text, values in zip(texts, at, strict=True)]
+        names = self._spread(self.wholes[node], node, wide, at)
+        return [f"{name}[{values[place]}]" for name, values in zip(names, at, strict=True)]
 
     def _finish(self, node: UOp) -> None:
         """The accumulators become the values, rounded if they were wider."""
         dtype, vector = node.dtype, self.low.vector.get(node)
         if _accumulator(dtype) is dtype:
-            self.texts[node] = self.sums[node]
+            self._remember(node, self.sums[node], vector)
             return
         suffix = f"[{_LANE}]" if vector is not None else ""
         texts = [self.dialect.finish(dtype, name + suffix) for name in self.sums[node]]
@@ -473,28 +530,49 @@ class _Printer:
         lanes = wide + inner
         inside = self._combinations(inner)
         both = [a + b for a in at for b in inside]
-        elements = self._elements(node.src[0], lanes, both, vector)
+        whole = self._operands(node.src[0], lanes, both, vector) if vector is not None else None
+        elements = self._elements(node.src[0], lanes, both, vector) if whole is None \
+            else [text for text, _ in whole]
         texts = []
         for start in range(0, len(elements), len(inside)):
             parts = elements[start:start + len(inside)]
             while len(parts) > 1:
                 half = len(parts) // 2
                 rest = parts[2 * half:]
-                parts = [self._temporary(self.dialect.combine(node.arg, dtype, a, b), dtype, vector)
-                         for a, b in zip(parts[:half], parts[half:2 * half], strict=True)] + rest
-            texts.append(self.dialect.finish(node.dtype, parts[0]))
-        self._assign(node, node.dtype, texts, vector)
+                parts = [self._pair(node.arg, dtype, pair, vector, whole is not None)
+                         for pair in zip(parts[:half], parts[half:2 * half], strict=True)] + rest
+            texts.append(parts[0] if whole is not None else
+                         self.dialect.finish(node.dtype, parts[0]))
+        if whole is not None and node.dtype is dtype:
+            self._remember(node, texts, vector)
+        elif whole is not None:
+            self._assign(node, node.dtype, [self.dialect.finish(node.dtype, f"{text}[{_LANE}]")
+                                            for text in texts], vector)
+        else:
+            self._assign(node, node.dtype, texts, vector)
 
-    def _temporary(self, text: str, dtype: DType, vector: UOp | None) -> str:
+    def _pair(self, op: Ops, dtype: DType, pair: tuple[str, str], vector: UOp | None,
+              whole: bool) -> str:
+        """Combine two partial results in a variable; the answer is its text."""
         name = self._fresh("t", 1)[0]
         if vector is None:
+            text = self.dialect.combine(op, dtype, *pair)
             self._line(f"const {self.dialect.type_of(dtype)} {name} = {text};")
             return name
-        size = vector.src[0].arg
-        self._line(f"{self.dialect.vector_type(dtype, size)} {name};")
-        self._line(f"{self._lanes(size)} {name}[{_LANE}] = {text};")
-        return f"{name}[{_LANE}]"
+        one, two = pair if not whole else (f"{text}[{_LANE}]" for text in pair)
+        found = self.dialect.vector_operation(op, dtype, _extent(vector),
+                                              [(text, True) for text in pair]) if whole else None
+        found = found or self.dialect.vector_of(dtype, _extent(vector),
+                                                self.dialect.combine(op, dtype, one, two))
+        self._line(f"const {self.dialect.vector_type(dtype, _extent(vector))} {name} = {found};")
+        return name if whole else f"{name}[{_LANE}]"
     # --8<-- [end:reduce]
+
+
+def _extent(vector: UOp) -> int:
+    """The number of elements of a vector lane."""
+    size: int = vector.src[0].arg
+    return size
 
 
 def _stepped(address: str, step: int | None) -> str:
