@@ -48,9 +48,9 @@ class _Runtime:
 
 Tensor.runtime = _Runtime()
 
-# NN
+from impl import nn  # noqa: E402  (layers are written with the public API only)
 from impl.replay import TinyJit  # noqa: E402
 
 __version__ = "0.1.0"
 __all__ = ["Context", "Device", "ExecItem", "GlobalCounters", "Ops", "Tensor", "TinyJit", "UOp",
-           "Variable", "cpu", "dtypes", "reference", "run_schedule"]
+           "Variable", "cpu", "dtypes", "nn", "reference", "run_schedule"]

@@ -8,15 +8,15 @@ them is held out for the test. The rest of the file uses nothing but the public 
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from impl import Device, GlobalCounters, Tensor, TinyJit, inspect, nn
+from impl import Device, ExecItem, GlobalCounters, Tensor, TinyJit, inspect, nn
 from impl.schedule import schedule_cache
 
 BATCH = 128
@@ -58,18 +58,15 @@ class Trainer:
     def train_step(self, x: Tensor, y: Tensor) -> Tensor:
         """One step; the loss before it."""
         with Tensor.train():
-            loss = self.loss(x, y)
-            self.optimizer.step(loss)
-            self.optimizer.zero_grad()
-            return loss
+            tensors = self.pending_step(x, y)
+            return tensors[0].realize(*tensors[1:])
 
-    def document(self, x: Tensor, y: Tensor) -> dict[str, Any]:
-        """The schedule of one training step; nothing runs."""
-        with Tensor.train():
-            loss = self.loss(x, y)
-            updated = self.optimizer.schedule_step()
-            self.optimizer.zero_grad()
-            return Tensor.runtime.document([loss, *updated], programs=True)
+    def pending_step(self, x: Tensor, y: Tensor) -> list[Tensor]:
+        """One step as expressions: the loss, and all that the optimiser changes."""
+        loss = self.loss(x, y)
+        updated = self.optimizer.schedule_step()
+        self.optimizer.zero_grad()  # nobody will look at the gradients, so they need no memory
+        return [loss, *updated]
 
 
 def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -122,17 +119,28 @@ def main() -> None:
     show(trainer, Tensor(x[:BATCH]).realize(), Tensor(y[:BATCH]).realize(), given.report)
 
 
+def measure(items: list[ExecItem], repeats: int = 9) -> dict[int, float]:
+    """The median time of each kernel in seconds, by its number."""
+    times: dict[int, list[float]] = {}
+    for _ in range(repeats):
+        for item in items:
+            times.setdefault(item.metadata["kernel"], []).append(item.run())
+    return {number: statistics.median(found) for number, found in times.items()}
+
+
 def show(trainer: Trainer, x: Tensor, y: Tensor, report: Path | None) -> None:
     """What the scheduler made of one training step."""
-    document = trainer.document(x, y)
-    timings = inspect.measure(lambda: trainer.train_step(x, y).realize(), document)
-    document["counters"] = {"plans cached": len(schedule_cache), "cache hits": schedule_cache.hits,
+    with Tensor.train():
+        tensors = trainer.pending_step(x, y)
+    document = Tensor.runtime.document(tensors, programs=True)
+    timings = measure(Tensor.schedule(*tensors))
+    counters = {"plans cached": len(schedule_cache), "cache hits": schedule_cache.hits,
                             "cache misses": schedule_cache.misses,
                             "replays": trainer.step.replays,
                             "kernels run": GlobalCounters.kernels}
     print(inspect.explain(document, timings))
     path = report or Path(tempfile.mkdtemp(prefix="tensor-schedule-")) / "report.html"
-    inspect.html_report(document, path, timings)
+    inspect.html_report(document, path, timings, counters=counters)
     print(path)
 
 

@@ -386,7 +386,7 @@ class TinyJit(Generic[Parameters, Returned]):
 
     def __init__(self, function: Callable[Parameters, Returned]) -> None:
         self.function = function
-        self.calls = 0
+        self.calls = self.replays = 0
         self.recording: _Recording | None = None
         functools.update_wrapper(self, function)
 
@@ -401,7 +401,7 @@ class TinyJit(Generic[Parameters, Returned]):
 
     def reset(self) -> None:
         """Forget the capture; the next call runs as it is, the one after is captured."""
-        self.calls, self.recording = 0, None
+        self.calls, self.replays, self.recording = 0, 0, None
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         """Run, capture or replay."""
@@ -414,6 +414,7 @@ class TinyJit(Generic[Parameters, Returned]):
         if self.recording is None:
             return self._capture(arguments, args, kwargs)
         returned: Returned = self.recording.run(arguments)
+        self.replays += 1
         return returned
 
     def _capture(self, arguments: Arguments, args: Sequence[Any], kwargs: Any) -> Returned:

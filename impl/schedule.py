@@ -229,7 +229,9 @@ def _boundaries(groups: Sequence[Group], placement: Placement, cuts: Cuts,
                 blocked: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, int, str]]:
     """Why each value that crosses memory does."""
     group_of = {m.stage.number: g.number for g in groups for m in g.members}
-    refused = {(kernel, group_of[stage]): why for kernel, stage, why in blocked}
+    refused: dict[tuple[int, int], str] = {}
+    for kernel, stage, why in blocked:
+        refused.setdefault((kernel, group_of[stage]), why)
     writer: dict[tuple[int, int], str] = {}
     for group in groups:
         for member in group.members:

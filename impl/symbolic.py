@@ -788,10 +788,11 @@ def text(node: UOp) -> str:
 
 def _operand(node: UOp, source: UOp, written: str) -> str:
     """A source in brackets, where it needs them."""
-    if source.op not in _SIGNS or node.op in COMPARISONS or node.op is source.op is _ADD:
+    if source.op not in _SIGNS or node.op in COMPARISONS:
         return written
-    tight = node.op in (_ADD, _AND) and source.op is not _ADD
-    return written if tight and source.op is not _AND else f"({written})"
+    if node.op is _AND or (node.op is _ADD and source.op is not _AND):
+        return written
+    return f"({written})"
 # --8<-- [end:text]
 
 

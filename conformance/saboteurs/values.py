@@ -68,8 +68,10 @@ class ReaderSeesLaterWrite(AdapterSaboteur):
             return 0
         for place in range(index + 1, len(statements)):
             other = statements[place]
-            used = (*other.get("from", ()), *other.get("names", ()), other.get("target"))
-            if reader["to"] in used or other["do"] == "repeat":
+            used = {*other.get("from", ()), *other.get("names", ()), other.get("target")}
+            dropped = other.get("names", ()) if other["do"] == "drop" else ()
+            gone = {*dropped, other.get("to")} & {reader["to"], *reader["from"]}
+            if reader["to"] in used or gone or other["do"] == "repeat":
                 return 0
             if other.get("target") in reader["from"]:
                 return place

@@ -90,7 +90,8 @@ class _Grouper:
                 problem = self._try(group, stage, ours)
                 if problem is None:
                     return group
-                self.blocked.append((group.number, stage.number, problem))
+                if ours:
+                    self.blocked.append((group.number, stage.number, problem))
         return self._alone(stage)
 
     def _alone(self, stage: Stage) -> Group:

@@ -313,6 +313,7 @@ def memory_chart(document: Document) -> str:
             top += height + 138
     return tag("svg", "".join(parts), class_="memory", width=width, height=top - 14,
                viewBox=f"0 0 {width:.0f} {top - 14:.0f}", role="img",
+               style=f"min-width:{min(width, 560):.0f}px",
                aria_label="memory of temporaries over time")
 # --8<-- [end:memory]
 

@@ -51,7 +51,7 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 .wide { overflow-x: auto; margin: 12px -8px 0; padding: 0 8px; }
 svg { display: block; margin: 0 auto; font-family: inherit; }
 svg.graph.fit { width: 100%; height: auto; }
-svg.memory { max-width: 100%; height: auto; min-width: 560px; }
+svg.memory { max-width: 100%; height: auto; }
 .tools { float: right; margin-left: 12px; }
 svg text { fill: var(--text); font-size: 12.5px; }
 svg .small { font-size: 12px; } svg .faint, svg .axis { fill: var(--soft); }

@@ -134,7 +134,8 @@ def _graph(document: Document, timings: Timings | None, machine: Machine | None)
 def _kernels(document: Document, timings: Timings | None, machine: Machine | None) -> str:
     """The table, in the order in which the kernels run."""
     kernels, names = ordered_kernels(document), buffer_names(document)
-    heads = ["step", "kernel", "computes", "reads", "writes", "bytes", "operations"]
+    heads = ["step", "kernel", "computes", "reads", "writes", "bytes"]
+    heads += ["operations"] if any("operations" in k for k in kernels) else []
     heads += (["time"] if timings else []) + (["predicted"] if machine else [])
     right = {"step", "bytes", "operations", "time", "predicted"}
     most = max((k.get("bytes", 0) for k in kernels), default=0)

@@ -5,6 +5,7 @@ depends on, once, before the loops that use it. Nothing here depends on a langua
 """
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from impl import symbolic
@@ -13,6 +14,8 @@ from impl.errors import GraphError
 from impl.ir import Ops, UOp
 from impl.kernel import Analysis, Growth, buffer_key, growth, verify
 
+#: What a loop whose extent is known at run time only is reckoned with.
+_UNKNOWN_EXTENT = 64
 _LEAVES = frozenset((Ops.CONST, Ops.PARAM, Ops.LOCAL, Ops.DEFINE_VAR, Ops.RANGE))
 
 
@@ -174,14 +177,14 @@ def _inputs(low: Lowered, node: UOp) -> tuple[UOp, ...]:
 def _choose_vectors(low: Lowered) -> None:
     """Decide which lanes become vector elements: at most one in every value.
 
-    A lane is worth a vector if memory is contiguous along it; a store counts more than a load.
+    A lane is worth a vector if memory is contiguous along it, by the number of such accesses.
     """
     known, score = low.known, dict[UOp, int]()
     for node in low.inputs:
         if node.op in (Ops.LOAD, Ops.STORE):
             for lane, step in low.access[node.src[0]].steps.items():
                 if step == 1:
-                    score[lane] = score.get(lane, 0) + (100 if node.op is Ops.STORE else 1)
+                    score[lane] = score.get(lane, 0) + _iterations(known, node)
     good = [lane for lane in known.ranges if lane in score and _power_of_two(lane)]
     good.sort(key=lambda lane: -score[lane])
     taken = 0
@@ -200,6 +203,16 @@ def _choose_vectors(low: Lowered) -> None:
     for node in low.inputs:
         for lane in known.loops(low.lane_mask(node) & taken):
             low.vector[node] = lane
+
+
+def _iterations(known: Analysis, node: UOp) -> int:
+    """How often an access happens, lanes apart; of equals, a store counts a little more."""
+    mask = known.free[node]
+    if node.op is Ops.STORE:
+        mask |= known.prefix | known.mask(node.src[2:])
+    sizes = [loop.src[0] for loop in known.loops(mask & ~known.lanes)]
+    total = math.prod(s.arg if s.op is Ops.CONST else _UNKNOWN_EXTENT for s in sizes)
+    return 2 * total + (node.op is Ops.STORE)
 
 
 def _power_of_two(lane: UOp) -> bool:

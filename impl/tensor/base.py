@@ -46,7 +46,7 @@ class Runtime(Protocol):
     def schedule(self, tensors: list[Any]) -> list[Any]:
         """The kernels that would run, in order."""
 
-    def document(self, tensors: list[Any]) -> dict[str, Any]:
+    def document(self, tensors: list[Any], programs: bool = False) -> dict[str, Any]:
         """The schedule as a document."""
 
     def explain(self, tensors: list[Any]) -> str:
@@ -158,9 +158,10 @@ class TensorBase:
         return runtime.default_device if device is None else runtime.canonical_device(device)
 
     def _from_host(self, data: Any, dtype: DType | None) -> UOp:
+        if isinstance(data, np.generic) and data.dtype.kind in "biuf":
+            return UOp.const(dtype or as_dtype(data.dtype), data.item())
         if isinstance(data, (bool, int, float)):
-            chosen = dtype or _dtype_of_number(data)
-            return UOp.const(chosen, data)
+            return UOp.const(dtype or _dtype_of_number(data), data)
         array = _as_array(data, dtype)
         if dtype is not None:
             stored = array.astype(np.float32) if dtype is dtypes.bfloat16 else array

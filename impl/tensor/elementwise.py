@@ -639,9 +639,10 @@ class Elementwise(TensorBase):
         """x where it is positive, else alpha * (exp(x) - 1)"""
         x = self._float("elu")
         # The exponential of a large x would be infinite, and its gradient 0 times infinity.
-        bounded = binary(Ops.MINIMUM, x, number(x, 0))
+        positive = compare(Ops.CMPLT, number(x, 0), x)
+        bounded = where(positive, number(x, 0), x)
         curved = scale(nodes.sub(unary(Ops.EXP, bounded), number(x, 1)), alpha)
-        return self._wrap(where(compare(Ops.CMPLT, number(x, 0), x), x, curved))
+        return self._wrap(where(positive, x, curved))
 
     def sigmoid(self) -> Self:
         """1 / (1 + exp(-x))"""

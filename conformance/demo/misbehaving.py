@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""An executable that breaks the protocol in the way that its argument says."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+INFO = {"name": "misbehaving", "version": "1", "observes": ["values"]}
+
+
+def misbehave(manner: str, message: dict) -> None:
+    """Answer a request wrongly, or not at all."""
+    right = {"type": "ok", "seq": message["seq"], "observation": {"values": []}}
+    if manner == "crash":
+        print("about to crash", file=sys.stderr, flush=True)
+        os._exit(3)
+    if manner == "hang":
+        time.sleep(60)
+    if manner == "garbage":
+        print("hello, world", flush=True)
+    if manner == "half":
+        sys.stdout.write(json.dumps(right)[:20])
+        sys.stdout.flush()
+        os._exit(0)
+    if manner == "sequence":
+        print(json.dumps({**right, "seq": 99}), flush=True)
+    if manner == "endless":
+        while True:
+            sys.stdout.write("x" * 65536)
+    if manner == "form":
+        print(json.dumps({**right, "observation": {}}), flush=True)
+    if manner == "unsupported":
+        print(json.dumps({"type": "unsupported", "seq": message["seq"], "what": "add"}),
+              flush=True)
+    if manner == "error":
+        print(json.dumps({"type": "error", "seq": message["seq"], "message": "no",
+                          "traceback": "line 1"}), flush=True)
+    if manner == "noisy":
+        print("x" * 200_000, file=sys.stderr, flush=True)
+        print(json.dumps(right), flush=True)
+
+
+for line in sys.stdin:
+    request = json.loads(line)
+    if request["type"] == "start":
+        print(json.dumps({"type": "started", "info": INFO}), flush=True)
+    elif request["type"] == "stop":
+        break
+    else:
+        misbehave(sys.argv[1], request)

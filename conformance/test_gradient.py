@@ -1,0 +1,358 @@
+"""Gradients equal differences, and go where they should. Chapter: spec/gradient.md.
+
+The oracle is the difference quotient in float64: for a loss L, a point x and a direction v, the
+gradient's product with v is (L(x + hv) - L(x - hv)) / 2h up to terms in h squared.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.trace import verifies
+from impl import Tensor, dtypes
+from impl.errors import DTypeError, GraphError, ShapeError
+from impl.gradient import compute_gradient, nodes
+from impl.ir import Ops, UOp, toposort
+
+Function = Callable[..., Tensor]
+
+STEP = 1e-5
+
+
+def numbers(*shape: int, seed: int = 0) -> np.ndarray:
+    """Float64 between 0.3 and 1.7: no kinks, poles or ties nearby for what is tested."""
+    return np.asarray(np.random.default_rng(seed + len(shape)).uniform(0.3, 1.7, shape))
+
+
+def signed(*shape: int, seed: int = 1) -> np.ndarray:
+    """Float64 of both signs, at least 0.1 away from 0."""
+    random = np.random.default_rng(seed + len(shape))
+    return random.uniform(0.1, 2.0, shape) * random.choice([-1.0, 1.0], shape)
+
+
+def weights(shape: tuple[int, ...]) -> np.ndarray:
+    """What the outputs are multiplied with, so that no two of them cancel."""
+    return np.random.default_rng(7).uniform(0.5, 1.5, shape)
+
+
+def loss(function: Function, arrays: list[np.ndarray]) -> Tensor:
+    result = function(*(Tensor(array) for array in arrays))
+    return (result * Tensor(weights(result.shape))).sum()
+
+
+def check(function: Function, *arrays: np.ndarray) -> None:
+    """Compare the gradients with respect to all arrays with a difference quotient."""
+    tensors = [Tensor(array) for array in arrays]
+    result = function(*tensors)
+    total = (result * Tensor(weights(result.shape))).sum()
+    gradients = total.gradient(*tensors)
+    Tensor.realize(*gradients)
+    random = np.random.default_rng(3)
+    directions = [random.normal(size=array.shape) for array in arrays]
+    expected = 0.0
+    for sign in (1, -1):
+        moved = [array + sign * STEP * d for array, d in zip(arrays, directions, strict=True)]
+        expected += sign * loss(function, moved).item() / (2 * STEP)
+    found = 0.0
+    for tensor, gradient, direction in zip(tensors, gradients, directions, strict=True):
+        assert gradient.shape == tensor.shape and gradient.dtype is tensor.dtype
+        found += float((gradient.numpy() * direction).sum())
+    assert found == pytest.approx(expected, rel=2e-6, abs=2e-6)
+
+
+UNARY: dict[str, Function] = {
+    "neg": lambda x: -x, "exp": Tensor.exp, "exp2": Tensor.exp2, "log": Tensor.log,
+    "log2": Tensor.log2, "log10": Tensor.log10, "sqrt": Tensor.sqrt, "rsqrt": Tensor.rsqrt,
+    "sin": Tensor.sin, "cos": Tensor.cos, "tan": lambda x: (x * 0.5).tan(), "tanh": Tensor.tanh,
+    "sinh": Tensor.sinh, "cosh": Tensor.cosh, "erf": Tensor.erf, "reciprocal": Tensor.reciprocal,
+    "square": Tensor.square, "cube": lambda x: x ** 3, "fourth": lambda x: x ** 4,
+    "power": lambda x: x ** 2.7, "exponent": lambda x: 3.0 ** x, "contiguous": Tensor.contiguous,
+}
+
+SIGNED: dict[str, Function] = {
+    "abs": Tensor.abs, "relu": Tensor.relu, "leaky_relu": Tensor.leaky_relu, "elu": Tensor.elu,
+    "sigmoid": Tensor.sigmoid, "silu": Tensor.silu, "softplus": Tensor.softplus,
+    "logsigmoid": Tensor.logsigmoid, "mish": Tensor.mish, "gelu": Tensor.gelu,
+    "gelu_tanh": lambda x: x.gelu("tanh"), "softsign": Tensor.softsign,
+    "hardswish": Tensor.hardswish, "clip": lambda x: x.clip(-0.9, 0.9),
+    "where": lambda x: (x > 0).where(x * x, -x), "masked": lambda x: x.masked_fill(x > 1, 3.0),
+}
+
+REDUCTIONS: dict[str, Function] = {
+    "sum": lambda x: x.sum((0, 2)), "mean": lambda x: x.mean(1), "prod": lambda x: x.prod(1),
+    "max": lambda x: x.max(1), "min": lambda x: x.min((0, 2)), "var": lambda x: x.var(2),
+    "std": lambda x: x.std(keepdim=True), "norm": lambda x: x.norm(),
+    "cumsum": lambda x: x.cumsum(1), "cumprod": lambda x: x.cumprod(2),
+    "cummax": lambda x: x.cummax(2), "softmax": lambda x: x.softmax(1),
+    "log_softmax": lambda x: x.log_softmax(-1), "logsumexp": lambda x: x.logsumexp((0, 1)),
+    "layernorm": lambda x: x.layernorm((1, 2)), "rms_norm": lambda x: x.rms_norm(),
+    "sort": lambda x: x.sort(2)[0], "long cumsum": lambda x: x.reshape(-1).repeat(7).cumsum(),
+}
+
+MOVEMENT: dict[str, Function] = {
+    "reshape": lambda x: x.reshape(4, 6) * x.reshape(4, 6), "expand": lambda x: x[:, :1].expand(
+        2, 3, 4), "permute": lambda x: x.permute(2, 0, 1), "pad": lambda x: x.pad((1, 2, 0, 1)),
+    "pad value": lambda x: x.pad((1, 2), value=3.0), "shrink": lambda x: x[:, 1:, 1:3],
+    "flip": lambda x: x.flip(0, 2), "strided": lambda x: x[:, ::2, ::3],
+    "backward strided": lambda x: x[:, ::-2, 3:0:-2], "unfold": lambda x: x.unfold(2, 3, 1),
+    "dilated": lambda x: x.unfold(2, 2, 1, dilation=2), "roll": lambda x: x.roll(1, 1),
+    "cat": lambda x: x.cat(x * x, dim=1), "stack": lambda x: x.stack(-x), "repeat": lambda x:
+    x.repeat(2, 1, 2), "tril": lambda x: x.tril(), "reflect": lambda x: x.pad((2, 1), "reflect"),
+    "rows": lambda x: x[Tensor([1, 0, 1, 1])], "pairs": lambda x: x[:, [0, 2], [3, 3]],
+    "gather": lambda x: x.gather(2, Tensor([[[0, 0, 3]] * 3] * 2)),
+    "scatter": lambda x: Tensor(weights((2, 3, 4))).scatter(2, Tensor([[[0, 0, 3]] * 3] * 2), x),
+    "scatter_add": lambda x: x.scatter_add(2, Tensor([[[0, 0, 3]] * 3] * 2), x * x),
+}
+
+PAIRS: dict[str, Function] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b, "pow": lambda a, b: a ** b, "maximum": Tensor.maximum,
+    "minimum": Tensor.minimum, "lerp": lambda a, b: a.lerp(b, 0.3), "self": lambda a, b: a * a * b,
+    "outer": lambda a, b: a.outer(b[0]), "einsum": lambda a, b: Tensor.einsum("ij,j->i", a, b[0]),
+    "mse": lambda a, b: a.mse_loss(b), "huber": lambda a, b: (a * 3).huber_loss(b),
+    "write": lambda a, b: written(a, b), "bce": lambda a, b: a.binary_crossentropy_logits(b),
+}
+
+
+def written(a: Tensor, b: Tensor) -> Tensor:
+    """Writes to regions of a copy: whole rows, strided and reversed views."""
+    result = a * 1.5
+    result[0] = b[0] * 2
+    result[:, ::2] = b[0, 0] * result[:, ::2]
+    result[1, ::-1] += b[0]
+    return result * result
+
+
+def all_of(cases: dict[str, Function]) -> Iterator[Any]:
+    for name, function in cases.items():
+        yield pytest.param(function, id=name)
+
+
+@verifies("gradient.value.derivative")
+@pytest.mark.parametrize("function", all_of(UNARY))
+def test_functions_of_one_number(function: Function) -> None:
+    check(function, numbers(2, 3))
+
+
+@verifies("gradient.value.derivative")
+@pytest.mark.parametrize("function", all_of(SIGNED))
+def test_functions_with_two_branches(function: Function) -> None:
+    check(function, signed(3, 4))
+
+
+@verifies("gradient.value.derivative")
+@pytest.mark.parametrize("function", all_of(REDUCTIONS))
+def test_reductions(function: Function) -> None:
+    check(function, numbers(2, 3, 4))
+
+
+@verifies("gradient.value.derivative")
+@verifies("gradient.broadcast.sum")
+@pytest.mark.parametrize("function", all_of(PAIRS))
+def test_functions_of_two_tensors(function: Function) -> None:
+    check(function, numbers(2, 3), numbers(1, 3, seed=5))
+    if function is PAIRS["div"]:
+        check(function, numbers(3), numbers(seed=2))  # a number next to a vector
+
+
+@verifies("gradient.value.derivative")
+@pytest.mark.parametrize("function", all_of(MOVEMENT))
+def test_movements(function: Function) -> None:
+    check(function, signed(2, 3, 4))
+
+
+@verifies("gradient.value.derivative")
+def test_products() -> None:
+    check(lambda a, b: a @ b, numbers(2, 3, 4), numbers(4, 5))
+    check(lambda a, b: a @ b, numbers(4), numbers(4, seed=2))
+    check(lambda x, w, b: x.linear(w, b), numbers(2, 3), numbers(5, 3), numbers(5))
+    check(lambda x, w, b: x.conv2d(w, b, groups=2, stride=2, padding=1),
+          signed(1, 4, 5, 5), signed(2, 2, 3, 3), numbers(2))
+    check(lambda x, w: x.conv_transpose2d(w, stride=2, padding=1), signed(1, 2, 3, 3),
+          signed(2, 3, 3, 3))
+    check(lambda x: x.max_pool2d(2, 1, padding=1), signed(1, 1, 3, 4))
+    check(lambda x: x.avg_pool2d(2, 2), signed(1, 1, 4, 4))
+
+
+@verifies("gradient.value.derivative")
+def test_layers() -> None:
+    classes = Tensor([1, 0, 2])
+    check(lambda x: x.cross_entropy(classes), signed(3, 4))
+    check(lambda x: x.sparse_categorical_crossentropy(classes, label_smoothing=0.1), signed(3, 4))
+    check(lambda q, k, v: q.scaled_dot_product_attention(k, v, is_causal=True),
+          signed(2, 3, 4), signed(2, 3, 4, seed=2), signed(2, 3, 4, seed=3))
+    check(lambda x, w: x.group_norm(2, w), signed(2, 4, 3), numbers(4))
+    check(lambda w: w.embedding(Tensor([[1, 0], [1, 1]])), signed(3, 2))
+
+
+@verifies("gradient.product.zero")
+def test_a_product_with_zeros() -> None:
+    x = Tensor(np.array([[2.0, 3.0, 4.0], [2.0, 0.0, 4.0], [0.0, 0.0, 4.0]]))
+    gradient = x.prod(1).sum().gradient(x)[0].tolist()
+    assert gradient == [[12, 8, 6], [0, 8, 0], [0, 0, 0]]
+
+
+@verifies("gradient.maximum.tie")
+def test_a_tie_goes_to_the_second_operand() -> None:
+    a, b = Tensor([1.0, 2.0, 3.0]), Tensor([3.0, 2.0, 1.0])
+    left, right = a.maximum(b).sum().gradient(a, b)
+    assert (left.tolist(), right.tolist()) == ([0, 0, 1], [1, 1, 0])
+    left, right = a.minimum(b).sum().gradient(a, b)
+    assert (left.tolist(), right.tolist()) == ([1, 0, 0], [0, 1, 1])
+    zero = Tensor([0.0])
+    assert zero.relu().sum().gradient(zero)[0].tolist() == [0]
+    assert zero.abs().sum().gradient(zero)[0].tolist() == [0]
+
+
+@verifies("gradient.max.tie")
+def test_equal_maxima_share() -> None:
+    x = Tensor([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]])
+    gradient = x.max(1).sum().gradient(x)[0].numpy()
+    assert np.allclose(gradient, [[0, 0.5, 0.5], [1 / 3] * 3])
+
+
+@verifies("gradient.detach.stops")
+def test_detached_values_are_constants() -> None:
+    x = Tensor([2.0, 3.0])
+    assert (x * x.detach()).sum().gradient(x)[0].tolist() == [2, 3]
+    leaf = Tensor([2.0, 3.0], requires_grad=True)
+    (leaf * leaf.detach()).sum().backward()
+    assert leaf.grad is not None and leaf.grad.tolist() == [2, 3]
+
+
+@verifies("gradient.value.derivative")
+def test_a_cast_passes_the_gradient_on_in_the_dtype_of_its_source() -> None:
+    x = Tensor(np.array([2.0, 3.0]))
+    gradient = (x.float() * 3).half().sum().gradient(x)[0]
+    assert (gradient.dtype, gradient.tolist()) == (dtypes.float64, [3, 3])
+
+
+@verifies("gradient.broadcast.sum")
+def test_a_number_collects_a_sum() -> None:
+    number, many = Tensor(np.float32(2.0)[None]).reshape(()), Tensor([1.0, 2.0, 4.0])
+    left, right = (number * many).sum().gradient(number, many)
+    assert (left.tolist(), right.tolist()) == (7, [2, 2, 2])
+
+
+@verifies("gradient.walk.sum")
+def test_several_uses_add_up() -> None:
+    x = Tensor([3.0])
+    y = x * x
+    assert (y + y * x + x).sum().gradient(x)[0].tolist() == [2 * 3 + 3 * 9 + 1]
+
+
+@verifies("gradient.walk.needed")
+def test_only_what_leads_to_a_target_is_differentiated() -> None:
+    x, other = Tensor([1.0]), Tensor([2.0])
+    costly = other.sin().exp().log()
+    (gradient,) = (x * costly).sum().gradient(x)
+    assert not any(node.op is Ops.COS for node in toposort([gradient.uop]))
+    index = Tensor([0, 0])
+    assert (x[index] * index).sum().gradient(x)[0].tolist() == [0]
+
+
+@verifies("gradient.walk.once")
+def test_depth_and_width_cost_no_more_than_the_graph() -> None:
+    x = Tensor([1.0])
+    y = x
+    for _ in range(3000):  # 2 ** 3000 paths, and deeper than any recursion limit
+        y = y * 0.5 + y * 0.5
+    found = compute_gradient(y.uop, nodes.full_like(y.uop, 1), [x.uop])
+    assert len(toposort(found.values())) < 20_000
+
+
+@verifies("gradient.nodes.exact")
+def test_simplification_keeps_every_bit() -> None:
+    x = UOp(Ops.IOTA, dtypes.int32, (), 3)
+    y = nodes.cast(x, dtypes.float32)
+
+    def number(value: float) -> UOp:
+        return UOp.const(dtypes.float32, value)
+
+    assert nodes.add(y, number(-0.0)) is y and nodes.sub(y, number(0.0)) is y
+    assert nodes.mul(y, number(1)) is y and nodes.add(x, UOp.const(dtypes.int32, 0)) is x
+    assert nodes.add(y, number(0.0)) is not y and nodes.sub(y, number(-0.0)) is not y
+    assert nodes.constant(nodes.mul(y, number(0))) is None
+    minus = Tensor([-0.0, 1.0])
+    assert np.signbit((minus + 0.0).numpy()).tolist() == [False, False]
+    assert np.signbit((minus * 1.0 - 0.0).numpy()).tolist() == [True, False]
+    assert nodes.add(number(0.1), number(0.2)).arg == float(np.float32(0.1) + np.float32(0.2))
+
+
+@verifies("gradient.backward.accumulate")
+def test_backward_adds_to_what_is_there() -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    (x * x).sum().backward()
+    (x * 10).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [12, 14]
+
+
+@verifies("gradient.backward.accumulate")
+def test_parameters_of_equal_value_are_different_variables() -> None:
+    a, b = Tensor.zeros(2, requires_grad=True), Tensor.zeros(2, requires_grad=True)
+    (a * 2 + b * 3).sum().backward()
+    assert a.grad is not None and b.grad is not None
+    assert (a.grad.tolist(), b.grad.tolist()) == ([2, 2], [3, 3])
+
+
+@verifies("gradient.backward.nothing")
+def test_backward_of_nothing_is_refused() -> None:
+    with pytest.raises(DTypeError, match="requires_grad = True"):
+        Tensor([1.0]).sum().backward()
+
+
+@verifies("gradient.seed.scalar")
+def test_only_one_number_has_a_gradient_of_its_own() -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    with pytest.raises(ShapeError, match="gradient="):
+        (x * x).backward()
+    (x * x).backward(gradient=Tensor([1.0, 10.0]))
+    assert x.grad is not None and x.grad.tolist() == [2, 40]
+
+
+@verifies("gradient.target.unused")
+def test_a_target_that_is_not_used_is_named() -> None:
+    x, unused = Tensor([1.0]), Tensor([2.0])
+    with pytest.raises(DTypeError, match="target 1"):
+        (x * x).sum().gradient(x, unused)
+
+
+@verifies("gradient.realized.keeps")
+def test_a_value_that_was_looked_at_still_has_a_gradient() -> None:
+    w = Tensor([2.0, 3.0], requires_grad=True)
+    hidden = (w * w).realize()
+    result = (hidden * 5).sum()
+    assert result.item() == 65
+    result.backward()
+    assert w.grad is not None and w.grad.tolist() == [20, 30]
+
+
+@verifies("gradient.realized.overwritten")
+def test_a_gradient_that_needs_overwritten_memory_is_refused() -> None:
+    w, state = Tensor([2.0, 3.0], requires_grad=True), Tensor([1.0, 2.0]).realize()
+    result = (w * state).sum().realize()
+    state.assign(state * 2).realize()
+    with pytest.raises(GraphError, match="overwritten"):
+        result.backward()
+
+
+@verifies("gradient.value.derivative")
+def test_gradients_have_gradients() -> None:
+    x = Tensor(np.array([2.0, 3.0]))
+    first = (x ** 3).sum().gradient(x)[0]
+    second = first.sum().gradient(x)[0]
+    assert np.allclose(second.numpy(), 6 * x.numpy())
+
+
+@verifies("gradient.value.derivative")
+def test_extreme_arguments_give_finite_gradients() -> None:
+    x = Tensor([-200.0, -90.0, 0.0, 90.0, 200.0])
+    for function, ends in ((Tensor.sigmoid, (0, 0.25, 0)), (Tensor.softplus, (0, 0.5, 1)),
+                           (Tensor.silu, (0, 0.5, 1)), (Tensor.logsigmoid, (1, 0.5, 0)),
+                           (Tensor.elu, (0, 1, 1))):
+        gradient = function(x).sum().gradient(x)[0].numpy()
+        assert np.isfinite(gradient).all()
+        assert np.allclose(gradient[[0, 2, 4]], ends, atol=1e-6)

@@ -1,0 +1,100 @@
+"""Whatever an executable does, the suite gets an answer and goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+import sys
+
+import pytest
+
+from conformance import oracle, programs
+from conformance.protocol import ImplementationError, ProtocolError, Unsupported
+from conformance.runner import SMOKE, collect, run_check, run_suite, smoke
+from conformance.subject import Subject
+from conformance.subprocess_adapter import SubprocessAdapter
+
+DEMO = Path(__file__).parent / "demo"
+
+
+def misbehaving(manner: str) -> SubprocessAdapter:
+    return SubprocessAdapter([sys.executable, str(DEMO / "misbehaving.py"), manner], timeout=5.0,
+                             longest_line=1_000_000)
+
+
+@pytest.fixture
+def naive() -> Iterator[SubprocessAdapter]:
+    adapter = SubprocessAdapter([sys.executable, str(DEMO / "naive.py")])
+    yield adapter
+    adapter.close()
+
+
+@pytest.mark.parametrize(("manner", "message"), [
+    ("crash", "ended with status 3"), ("half", "half a line"), ("garbage", "not an answer"),
+    ("sequence", "answered with 99"), ("endless", "too long"), ("form", "'values' is missing")])
+def test_each_breach_is_named_and_the_process_replaced(manner: str, message: str) -> None:
+    adapter = misbehaving(manner)
+    for _ in range(2):  # a fresh process takes the place of the broken one, to the same end
+        with pytest.raises(ProtocolError, match=message):
+            adapter.run(SMOKE, {"values"})
+    adapter.close()
+
+
+def test_a_request_that_is_not_answered_ends() -> None:
+    adapter = misbehaving("hang")
+    adapter.timeout = 0.3
+    adapter.info()
+    with pytest.raises(ProtocolError, match="no answer within 0.3 seconds"):
+        adapter.run(SMOKE, {"values"})
+    adapter.close()
+
+
+def test_what_a_crash_left_on_standard_error_is_shown() -> None:
+    with pytest.raises(ProtocolError, match="about to crash"):
+        misbehaving("crash").run(SMOKE, {"values"})
+
+
+def test_noise_on_standard_error_means_nothing() -> None:
+    adapter = misbehaving("noisy")
+    assert adapter.run(SMOKE, {"values"}).values == []
+    adapter.close()
+
+
+def test_answers_that_are_no_results() -> None:
+    with pytest.raises(Unsupported, match="add"):
+        misbehaving("unsupported").run(SMOKE, {"values"})
+    with pytest.raises(ImplementationError, match="no"):
+        misbehaving("error").run(SMOKE, {"values"})
+
+
+def test_what_cannot_be_started_breaks_the_harness_only() -> None:
+    subject = Subject.of(command="./there-is-no-such-executable")
+    assert "cannot be started" in smoke(subject)
+    report = run_suite(subject, collect())
+    assert not report.ok and not report.results and "cannot be started" in report.harness
+
+
+def test_unsupported_that_was_not_declared_is_a_failure() -> None:
+    subject = Subject(misbehaving("unsupported"), "", [])
+    check = next(each for each in collect() if "effects.value.eager" in each.rules)
+    assert run_check(subject, check, ["values"], ()).verdict == "fail"
+
+
+@pytest.mark.parametrize("manner", ["crash", "garbage", "half", "sequence", "form", "error"])
+def test_each_breach_has_a_verdict(manner: str) -> None:
+    subject = Subject(misbehaving(manner), "", [])
+    check = next(each for each in collect(["conventions"]) if "zero" in each.rules[0])
+    assert run_check(subject, check, ["values"], ()).verdict == "error"
+
+
+def test_the_demo_agrees_with_the_oracle(naive: SubprocessAdapter) -> None:
+    chosen = [*programs.witnesses().values(), *map(programs.random_program, range(60))]
+    for program in chosen:
+        assert not oracle.differences(program, naive.run(program, {"values"}).values)
+
+
+def test_the_demo_passes_the_suite(naive: SubprocessAdapter) -> None:
+    subject = Subject(naive, "", naive.command)
+    report = run_suite(subject, collect())
+    assert report.ok, report.table()
+    assert report.counts()["pass"] > 40
