@@ -10,11 +10,11 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
-import json
-import sys
 
 from conformance import oracle, protocol, shapes
 from conformance.fuzz import Job

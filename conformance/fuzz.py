@@ -5,10 +5,10 @@ This is the same question that the checks ask of a few programs, without their b
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
-import sys
 
 from conformance import programs, protocol
 from conformance.protocol import Program

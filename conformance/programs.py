@@ -8,13 +8,13 @@ program shrink well: leaving out a choice leaves a program.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from math import prod
 from pathlib import Path
 from random import Random
 from typing import Any
-import json
 
 import numpy as np
 

@@ -17,12 +17,12 @@ output, and `SubprocessAdapter` makes an `Adapter` of it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
-import json
 
 import numpy as np
 

@@ -5,12 +5,12 @@ A report that has no footer is not one: the run that wrote it did not end.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-import json
 
 from conformance import protocol
 from conformance.protocol import Info, Program, ProtocolError

@@ -8,13 +8,13 @@ reported once.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from time import perf_counter
-import traceback
 
 from conformance import oracle, protocol
 from conformance.protocol import Program

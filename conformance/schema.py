@@ -7,9 +7,9 @@ error names the place: `$.statements[3].shape[0]: -1 is less than 0`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
-import re
 
 Schema = dict[str, Any]
 Loader = Callable[[str], Schema]

@@ -5,13 +5,13 @@ This is the loop that an implementation in another language writes for itself.
 
 from __future__ import annotations
 
+import json
+import sys
+import traceback
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from importlib import import_module
 from typing import Any, TextIO
-import json
-import sys
-import traceback
 
 from conformance.protocol import Adapter, Unsupported
 

@@ -6,16 +6,23 @@ assertion, most often a `Failure`, which carries a shrunk witness program.
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count as counting
 from typing import Any
-import shlex
-import sys
 
 from conformance import checker, oracle, programs, protocol, shapes
-from conformance.protocol import (Adapter, Document, Info, Observation, Program, ProtocolError,
-                                  Unsupported)
+from conformance.protocol import (
+    Adapter,
+    Document,
+    Info,
+    Observation,
+    Program,
+    ProtocolError,
+    Unsupported,
+)
 from conformance.serve import load
 from conformance.subprocess_adapter import SubprocessAdapter
 

@@ -8,19 +8,26 @@ standard error is kept, for the message, and means nothing otherwise.
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from queue import Empty, Queue
 from threading import Thread
 from time import monotonic
 from typing import IO, Any
-import json
-import os
-import signal
-import subprocess
 
 from conformance import protocol
-from conformance.protocol import (ImplementationError, Info, Observation, Options, Program,
-                                  ProtocolError, Unsupported)
+from conformance.protocol import (
+    ImplementationError,
+    Info,
+    Observation,
+    Options,
+    Program,
+    ProtocolError,
+    Unsupported,
+)
 
 LONGEST_LINE = 64 * 1024 * 1024
 KEPT_ERRORS = 4000

@@ -6,6 +6,7 @@ one, so each is held in a tensor of its own.
 """
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -66,6 +67,7 @@ class Adapter:
             return _Run(set(observe)).all(program["statements"])
 
     def reset(self) -> None:
+        gc.collect()  # tensors of earlier programs that only cycles keep alive
         schedule_cache.clear()
 
 

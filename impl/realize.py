@@ -12,10 +12,12 @@ import numpy as np
 from impl import settings
 from impl.caching import Canonical
 from impl.device import Device, GlobalCounters, Memory, Program
+from impl.dtypes import dtypes
 from impl.effects import Buffer, Effects, Holder, collect, leaf_of, living, mark_realized
 from impl.errors import ReplayError, user_line
 from impl.fusion import Limits
-from impl.ir import UOp
+from impl.ir import Ops, UOp
+from impl.rewrite import verify
 from impl.schedule import Environment, Plan, document, plan_for
 
 _lock = threading.RLock()  # one schedule is made, run and committed at a time
@@ -168,7 +170,7 @@ def prepare(values: Sequence[UOp]) -> tuple[Effects, Plan, Canonical]:
     start = time.perf_counter()
     roots = list(dict.fromkeys(values))
     effects = collect(roots)
-    plan, canonical, hit = plan_for(effects, environment(), bool(settings.get("SCACHE")))
+    plan, canonical, hit = _checked_plan(effects)
     level = settings.get("DEBUG")
     if level >= 1:
         print(f"scheduled {len(plan.kernels):5d} kernels in "
@@ -177,6 +179,18 @@ def prepare(values: Sequence[UOp]) -> tuple[Effects, Plan, Canonical]:
     if level >= 3:
         _print_decisions(plan)
     return effects, plan, canonical
+
+
+def _checked_plan(effects: Effects) -> tuple[Plan, Canonical, bool]:
+    """The plan; with SPEC=1 the graph before it and every kernel after it are verified."""
+    checked = settings.get("SPEC")
+    if checked:
+        verify(UOp(Ops.SINK, dtypes.index, tuple(effects.roots)), "tensor")
+    plan, canonical, hit = plan_for(effects, environment(), bool(settings.get("SCACHE")))
+    if checked and not hit:
+        for kernel in plan.kernels:
+            verify(kernel.ast, "kernel")
+    return plan, canonical, hit
 
 
 def _print_decisions(plan: Plan) -> None:
@@ -331,7 +345,7 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False) -> dict
         _run_scheduled()
         waiting = waiting_values([h.uop for h in holders])
         effects = collect(waiting)
-        plan, canonical, hit = plan_for(effects, environment(), bool(settings.get("SCACHE")))
+        plan, canonical, hit = _checked_plan(effects)
         rows = document(plan, hit)
         if programs:
             for row, program in zip(rows["kernels"], programs_of(plan), strict=True):

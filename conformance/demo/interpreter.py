@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
-from math import copysign, exp, floor, inf, isinf, isnan, log, nan, prod, sin, sqrt, tanh
+from math import copysign, exp, inf, isinf, isnan, log, nan, prod, sin, sqrt, tanh
 from typing import Any
-import struct
 
 CODES = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint8": "B",
          "uint16": "H", "uint32": "I", "uint64": "Q", "float16": "e", "float32": "f",

@@ -47,6 +47,9 @@ for line in sys.stdin:
     request = json.loads(line)
     if request["type"] == "start":
         print(json.dumps({"type": "started", "info": INFO}), flush=True)
+    elif request["type"] == "reset":
+        print(json.dumps({"type": "ok", "seq": request["seq"], "observation": {"values": []}}),
+              flush=True)
     elif request["type"] == "stop":
         break
     else:

@@ -8,13 +8,13 @@ makes a new version of its target's buffer.
 
 from __future__ import annotations
 
+import json
+import sys
+import traceback
 from dataclasses import dataclass, field
 from hashlib import sha256
 from random import Random
 from typing import Any
-import json
-import sys
-import traceback
 
 from interpreter import STATEMENTS, Tensor, encode, evaluate, region
 

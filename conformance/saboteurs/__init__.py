@@ -20,13 +20,13 @@ find it; if they do not, they verify nothing.  There are two sorts:
 
 from __future__ import annotations
 
+import pkgutil
+import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from importlib import import_module
 from typing import Any, ClassVar
-import pkgutil
-import sys
 
 from conformance.protocol import Adapter, Document, Info, Observation, Options, Program
 

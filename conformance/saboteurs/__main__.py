@@ -6,10 +6,10 @@ are made to `impl`.
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
-import sys
 
 from conformance.runner import Check, collect, run_check
 from conformance.saboteurs import AdapterSaboteur, Saboteur, all_saboteurs

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from hashlib import sha256
 from itertools import count
 from typing import Any
-import json
 
 from conformance.protocol import Document, Observation, Options, Program
 from conformance.saboteurs import AdapterSaboteur

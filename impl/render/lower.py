@@ -180,11 +180,13 @@ def _choose_vectors(low: Lowered) -> None:
     A lane is worth a vector if memory is contiguous along it, by the number of such accesses.
     """
     known, score = low.known, dict[UOp, int]()
+    around = _loops_around(known)
     for node in low.inputs:
         if node.op in (Ops.LOAD, Ops.STORE):
             for lane, step in low.access[node.src[0]].steps.items():
                 if step == 1:
-                    score[lane] = score.get(lane, 0) + _iterations(known, node)
+                    weight = _iterations(known, around[node]) * _size(lane)
+                    score[lane] = score.get(lane, 0) + weight + (node.op is Ops.STORE)
     good = [lane for lane in known.ranges if lane in score and _power_of_two(lane)]
     good.sort(key=lambda lane: -score[lane])
     taken = 0
@@ -205,19 +207,32 @@ def _choose_vectors(low: Lowered) -> None:
             low.vector[node] = lane
 
 
-def _iterations(known: Analysis, node: UOp) -> int:
-    """How often an access happens, lanes apart; of equals, a store counts a little more."""
-    mask = known.free[node]
-    if node.op is Ops.STORE:
-        mask |= known.prefix | known.mask(node.src[2:])
-    sizes = [loop.src[0] for loop in known.loops(mask & ~known.lanes)]
-    total = math.prod(s.arg if s.op is Ops.CONST else _UNKNOWN_EXTENT for s in sizes)
-    return 2 * total + (node.op is Ops.STORE)
+def _loops_around(known: Analysis) -> dict[UOp, int]:
+    """For each node, the loops that are open where it is used."""
+    around = dict.fromkeys(known.order, 0)
+    for node in reversed(known.order):
+        inside = around[node]
+        if node.op is Ops.STORE:
+            around[node] = inside = known.prefix | known.mask(node.src[2:])
+        elif node.op is Ops.REDUCE:
+            inside |= known.mask(node.src[1:])
+        for source in node.src:
+            around[source] |= inside
+    return around
+
+
+def _iterations(known: Analysis, around: int) -> int:
+    """How often something inside these loops happens, lanes apart."""
+    sizes = [loop.src[0] for loop in known.loops(around & ~known.lanes)]
+    return math.prod(s.arg if s.op is Ops.CONST else _UNKNOWN_EXTENT for s in sizes)
+
+
+def _size(lane: UOp) -> int:
+    return int(lane.src[0].arg) if lane.src[0].op is Ops.CONST else 0
 
 
 def _power_of_two(lane: UOp) -> bool:
-    size = lane.src[0].arg if lane.src[0].op is Ops.CONST else 0
-    return size in (2, 4, 8, 16, 32, 64)
+    return _size(lane) in (2, 4, 8, 16, 32, 64)
 # --8<-- [end:vectors]
 
 
