@@ -74,7 +74,11 @@ def _subject(options: Namespace) -> Subject:
 
 def suite(options: Namespace) -> int:
     """Run the checks, print a table, write the report."""
-    subject = _subject(options)
+    try:
+        subject = _subject(options)
+    except (ImportError, AttributeError, ValueError) as error:
+        print(f"the harness is broken, nothing was tested: {type(error).__name__}: {error}")
+        return 1
     tiers = [tier for tier in options.tier.split(",") if tier]
     expected = Expectation.read(options.expected) if options.expected else []
     try:

@@ -189,7 +189,7 @@ def _wide(array: Array) -> Array:
 
 def _unit(dtype: np.dtype[np.generic]) -> float:
     """How much rounding once to a dtype may change a value, relative to it."""
-    return float(np.finfo(dtype).eps)
+    return float(np.finfo(dtype.name).eps)
 
 
 def _on_grid(array: Array, grid: float = GRID) -> bool:
@@ -471,7 +471,7 @@ def _to_integer(x: Approximate, dtype: np.dtype[np.generic]) -> Approximate:
     """Integers wrap around; floats are cut off toward zero, and left open out of range."""
     if not _is_float(x.value):
         return _discrete(x.value.astype(dtype), x)
-    wide, limits = np.trunc(_wide(x.value)), np.iinfo(dtype)
+    wide, limits = np.trunc(_wide(x.value)), np.iinfo(dtype.name)
     inside = (wide >= float(limits.min)) & (wide < float(limits.max) + 1.0)
     same = np.trunc(_wide(x.value) - x.error) == np.trunc(_wide(x.value) + x.error)
     safe = np.where(inside, x.value, np.zeros_like(x.value))
@@ -690,7 +690,7 @@ def differences(program: Program, values: Sequence[Value]) -> list[str]:
     expected = run(program)
     if len(values) != len(expected):
         return [f"{len(values)} values were reported where {len(expected)} are observed"]
-    found = [difference(each, value) for each, value in zip(expected, values)]
+    found = [difference(each, value) for each, value in zip(expected, values, strict=False)]
     return [each for each in found if each]
 
 

@@ -123,7 +123,7 @@ class Info:
     @staticmethod
     def from_json(message: Mapping[str, Any]) -> Info:
         check("message", {"type": "started", "info": message})
-        known = {name: tuple(value) if isinstance(value, list) else value
+        known: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value
                  for name, value in message.items() if name in Info.__dataclass_fields__}
         return Info(**known)
 

@@ -104,7 +104,7 @@ def smoke(subject: Subject) -> str:
     """What keeps the simplest program from running, or "": if it fails, no verdict means
     anything."""
     try:
-        subject.info
+        protocol.check("message", {"type": "started", "info": subject.info.to_json()})
         wrong = oracle.differences(SMOKE, subject.adapter.run(SMOKE, {"values"}, {}).values)
         return "; ".join(wrong)
     except Exception as error:  # any: nothing has been established about the other side yet

@@ -142,7 +142,7 @@ def moved(move: Statement, shape: Shape) -> Shape:
     if do == "permute":
         _require(sorted(argument) == list(range(len(shape))), f"{argument} is no permutation")
         return tuple(shape[axis] for axis in argument)
-    return tuple(_extent(do, size, each) for size, each in zip(shape, argument))
+    return tuple(_extent(do, size, each) for size, each in zip(shape, argument, strict=False))
 
 
 def _extent(do: str, size: int, argument: int | list[int]) -> int:

@@ -202,7 +202,7 @@ def same_values(one: Observation, other: Observation, *,
     """The names of values that differ in any bit between two runs (NaN equals NaN)."""
     if len(one.values) != len(other.values):
         return [f"{len(one.values)} values against {len(other.values)}"]
-    return [left.name for left, right in zip(one.values, other.values)
+    return [left.name for left, right in zip(one.values, other.values, strict=False)
             if (left.dtype, left.shape) != (right.dtype, right.shape)
             or not _same_array(left, right)]
 

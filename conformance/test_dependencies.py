@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from conformance import checker
 from conformance.protocol import Program
+from conformance.runner import after
 from conformance.subject import Failure, Subject
 from conformance.trace import verifies
 
@@ -29,20 +30,24 @@ def _no_findings(subject: Subject, rule: str, kind: str) -> None:
 
 
 @verifies("dependencies.raw.order", observe="schedule")
+@after("effects.value.eager")
 def test_a_reader_runs_after_the_writer_of_what_it_reads(subject: Subject) -> None:
     _no_findings(subject, "dependencies.raw.order", "RAW")
 
 
 @verifies("dependencies.war.order", observe="schedule")
+@after("effects.value.eager")
 def test_a_writer_runs_after_the_readers_of_what_it_overwrites(subject: Subject) -> None:
     _no_findings(subject, "dependencies.war.order", "WAR")
 
 
 @verifies("dependencies.waw.order", observe="schedule")
+@after("effects.value.eager")
 def test_writers_run_in_the_order_of_their_versions(subject: Subject) -> None:
     _no_findings(subject, "dependencies.waw.order", "WAW")
 
 
 @verifies("dependencies.ranges.disjoint", observe="schedule")
+@after("effects.value.eager")
 def test_accesses_to_disjoint_bytes_do_not_wait_for_each_other(subject: Subject) -> None:
     _no_findings(subject, "dependencies.ranges.disjoint", "RAW")

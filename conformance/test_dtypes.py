@@ -89,7 +89,7 @@ def test_casts_of_floats_cut_off_toward_zero(subject: Subject) -> None:
         _check(subject, draft)
 
 
-@verifies("dtypes.float16.accumulate")
+@verifies("dtypes.half.accumulate")
 def test_halves_are_accumulated_in_singles(subject: Subject) -> None:
     subject.require(dtypes=["float16"])
     draft = Draft()

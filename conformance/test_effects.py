@@ -120,6 +120,7 @@ def test_the_order_within_a_realize_does_not_matter(subject: Subject) -> None:
 
 
 @verifies("effects.version.single-writer", observe="schedule")
+@after("effects.value.eager")
 def test_each_version_has_one_writer(subject: Subject) -> None:
     def single(program: Program) -> None:
         wrong = subject.findings(program, "effects.version.single-writer")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from conformance import checker, protocol
 from conformance.protocol import Program
+from conformance.runner import after
 from conformance.subject import Failure, Subject
 from conformance.trace import verifies
 
 
 @verifies("schedule.document.schema", observe="schedule")
+@after("effects.value.eager")
 def test_documents_follow_the_schema_and_speak_of_what_is_in_them(subject: Subject) -> None:
     kernels = 0
 

@@ -37,8 +37,10 @@ BINARY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
     "matmul": lambda a, b: a @ b, "gather": lambda a, b: a[b],
 }
-REDUCTIONS = {"sum": Tensor.sum, "prod": Tensor.prod, "max": Tensor.max, "min": Tensor.min,
-              "mean": Tensor.mean}
+REDUCTIONS: dict[str, Callable[..., Tensor]] = {
+    "sum": Tensor.sum, "prod": Tensor.prod, "max": Tensor.max,
+    "min": Tensor.min, "mean": Tensor.mean,
+}
 #: Operations whose result this API may give in a wider dtype than a program asks for.
 WIDENING = ("sum", "prod", "mean", "cumsum", "matmul", "softmax")
 

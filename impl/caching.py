@@ -51,6 +51,7 @@ def canonicalize(effects: Effects, device_key: Iterable[Any]) -> Canonical:
         if leaf is not None:  # r[impl caching.key.alias]
             buffer = leaf.arg[0]
             slot = slots.setdefault(buffer, len(slots))
+            # r[impl caching.key.renaming, caching.key.held]
             rows.append((slot, buffer.device, buffer.size, node.dtype.name, node.shape,
                          leaf in effects.held))
         elif node.op is Ops.BIND:  # r[impl caching.key.values]
@@ -62,10 +63,10 @@ def canonicalize(effects: Effects, device_key: Iterable[Any]) -> Canonical:
             rows.append((Ops.CONST, node.dtype.name, _exact(node.arg)))
         elif node.op is Ops.DEFINE_VAR:
             rows.append((Ops.DEFINE_VAR,))  # its bounds are in the row of the BIND
-        else:
+        else:  # r[impl caching.key.program]
             rows.append((node.op, node.dtype.name, node.arg, *[place[s] for s in node.src]))
     roots = tuple(place[root] for root in effects.roots)
-    # r[impl caching.key.settings]
+    # r[impl caching.key.settings, caching.key.device]
     key = (tuple(rows), roots, settings.plan_key(), tuple(device_key))
     return Canonical(key, list(slots), list(variables), values)
 # --8<-- [end:canonical]
@@ -94,7 +95,7 @@ class PlanCache(Generic[PlanType]):
     def get(self, key: tuple[Any, ...]) -> PlanType | None:
         """The plan, if it is there; counts a hit or a miss."""
         with self.lock:
-            plan = self.plans.get(key)
+            plan = self.plans.get(key)  # r[impl caching.hit.equal]
             if plan is None:
                 self.misses += 1
             else:

@@ -6,6 +6,7 @@ before it is loaded. Kernels are called through one table that C runs in one cal
 """
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import hashlib
@@ -28,7 +29,7 @@ import numpy as np
 
 from impl import settings
 from impl.device import Device, DeviceBackend, GlobalCounters, Launch, Memory, Program, Table
-from impl.errors import CompileError, DeviceError
+from impl.errors import CompileError, DeviceError, user_line
 from impl.ir import UOp
 from impl.kernel import Limits, optimize
 from impl.render import C, Source, render
@@ -37,7 +38,9 @@ from impl.render import C, Source, render
 #: No flag changes what an operation means. Products are contracted only where the renderer says.
 FLAGS = ("-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-fwrapv",
          "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fno-strict-aliasing",
-         "-w")
+         # GCC 12 makes masked loads of conditional ones and then loses stores to a local array:
+         # conformance/test_cpu.py has the witness. Vectors of ours need no such conversion.
+         "-fno-tree-loop-if-convert", "-w")
 # --8<-- [end:flags]
 _FORMAT = "tensor-schedule-object/1"
 #: Kernels in one compilation unit, at most, when there are several.
@@ -121,7 +124,7 @@ class _Folder:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.known: dict[str, Path] = {}
-        self.temporary: tempfile.TemporaryDirectory[str] | None = None
+        self.temporary: Path | None = None
 
     def path(self) -> Path:
         """The folder in force; made if it is not there. Never fails for lack of rights."""
@@ -139,8 +142,9 @@ class _Folder:
 
     def _private(self) -> Path:
         if self.temporary is None:
-            self.temporary = tempfile.TemporaryDirectory(prefix="tensor-schedule-")
-        return Path(self.temporary.name)
+            self.temporary = Path(tempfile.mkdtemp(prefix="tensor-schedule-"))
+            atexit.register(shutil.rmtree, self.temporary, ignore_errors=True)
+        return self.temporary
 
 
 def _default_folder() -> str:
@@ -217,8 +221,10 @@ def _checksum(path: Path) -> str:
 
 
 # --8<-- [start:compile]
-def _compile_unit(command: list[str], sources: list[tuple[str, Source]]) -> bytes:
+def _compile_unit(command: list[str], sources: list[tuple[str, Source]], line: str) -> bytes:
     """The shared object for some kernels; their functions are named by their keys.
+
+    `line` is the user's line, as compilers are run in threads of their own.
 
     Raises:
         CompileError: the compiler is missing, or refused the text; the text is kept.
@@ -239,7 +245,8 @@ def _compile_unit(command: list[str], sources: list[tuple[str, Source]]) -> byte
     names = ", ".join(source.name for _, source in sources[:4])
     raise CompileError(  # r[impl cpu.compile.refused]
         "compile", f"{' '.join(command)} refused {names}: {message}; the source is in {kept}",
-        "set CC to a working compiler, NOOPT=1 to avoid an optimisation, or DEVICE=REFERENCE")
+        "set CC to a working compiler, NOOPT=1 to avoid an optimisation, or DEVICE=REFERENCE",
+        line)
 
 
 def _keep_failed(text: str) -> str:
@@ -297,12 +304,12 @@ class _Objects:
         if not command:  # r[impl cpu.compile.missing]
             raise CompileError("compile", compiler_problem(), "install gcc or clang, set CC to a "
                                "compiler, pip install ziglang, or set DEVICE=REFERENCE")
-        pairs = list(missing.items())
+        pairs, line = list(missing.items()), user_line()
         workers = max(1, min(os.cpu_count() or 1, len(pairs) // 4))
         size = min(_UNIT, -(-len(pairs) // workers))
         units = [pairs[i:i + size] for i in range(0, len(pairs), size)]
         with ThreadPoolExecutor(workers) as pool:
-            made = list(pool.map(lambda unit: _compile_unit(command, unit), units))
+            made = list(pool.map(lambda unit: _compile_unit(command, unit, line), units))
         GlobalCounters.compiled += len(pairs)
         for unit, content in zip(units, made, strict=True):
             self._store(folder, unit, content)
@@ -348,7 +355,6 @@ class _Objects:
 
 
 _objects = _Objects()
-_Arguments = ctypes.c_void_p * 1
 
 
 # --8<-- [start:program]
@@ -356,11 +362,21 @@ class CPUProgram(Program):
     """A kernel as a C function `void kernel(void **arguments)`."""
 
     function: int = 0
+    _call: Any = None
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Call the function with the memories' addresses and the addresses of the values."""
-        table = _Arranged([(self, memories, values)])
-        _objects.run(table.address, 1)
+        if self._call is None:
+            self._call = _PROTOTYPE(self.function)
+        addresses = [memory.address for memory in memories[:self.arguments]]
+        if values:
+            numbers = (ctypes.c_int64 * len(values))(*values)
+            start = ctypes.addressof(numbers)
+            addresses += range(start, start + 8 * len(values), 8)
+        self._call((ctypes.c_void_p * len(addresses))(*addresses))
+
+
+_PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class _Arranged:

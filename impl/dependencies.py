@@ -58,11 +58,11 @@ class _Placer:
     def _choose(self, stage: Stage) -> None:
         """In place unless the old version is held, or the stage would read what it has written."""
         assert stage.overwrites is not None
-        if stage.overwrites in self.held:
+        if stage.overwrites in self.held:  # r[impl dependencies.held.kept]
             self._move(stage, "the old version stays observable")
         elif stage.overwrites in self.taken:  # r[impl dependencies.version.one-successor]
             self._move(stage, "the old version has another successor")
-        elif self._reads_own_target(stage):
+        elif self._reads_own_target(stage):  # r[impl dependencies.in-place.safe]
             if stage.whole:
                 self._move(stage, "it reads elements that it has overwritten")
             else:
@@ -123,6 +123,7 @@ class _Placer:
         self.values.append(value)
         return value
 
+    # --8<-- [start:edges]
     def _edges(self) -> list[set[int]]:
         """For every stage the stages that must come before it."""
         producer = {s.write.storage: s.number for s in self.stages}
@@ -141,6 +142,7 @@ class _Placer:
                 mine.update(readers.get(stage.overwrites, ()))
                 mine.discard(stage.number)
         return before
+    # --8<-- [end:edges]
 
     def _sort(self) -> tuple[list[Stage], list[Stage]]:
         """The stages in order of number as far as the hazards allow, and those left over."""
@@ -163,12 +165,14 @@ class _Placer:
         done = {s.number for s in order}
         return order, [s for s in self.stages if s.number not in done]
 
+    # --8<-- [start:resolve]
     def _resolve(self, stuck: list[Stage]) -> None:
         """Take one hazard out of a cycle.
 
         A stuck view write that reads a version about to be overwritten reads it into a temporary;
         where that has been done, the version is overwritten elsewhere.
         """
+        # r[impl dependencies.cycle.copied]
         targets = {s.overwrites for s in stuck if s.overwrites is not None
                    and self.in_place[s.number]}
         for stage in stuck:
@@ -183,6 +187,7 @@ class _Placer:
         names = ", ".join(str(s.number) for s in stuck)
         raise GraphError("dependencies", f"stages {names} wait for each other",
                          "report this: a cycle without a write cannot arise")
+    # --8<-- [end:resolve]
 
     def _placement(self, order: list[Stage]) -> Placement:
         storage = list(range(len(self.values)))
@@ -296,7 +301,7 @@ def find(accesses: Sequence[tuple[list[Touch], list[Touch]]]) -> list[Dependency
 
     def note(kind: str, earlier: list[tuple[int, Touch]], kernel: int, touch: Touch) -> None:
         for other, past in earlier:
-            if other != kernel and past.overlaps(touch):
+            if other != kernel and past.overlaps(touch):  # r[impl dependencies.ranges.disjoint]
                 key = (other, kernel, kind, touch.storage)
                 found.setdefault(key, Dependency(other, kernel, kind, touch.storage,
                                                  touch.version))
@@ -304,7 +309,7 @@ def find(accesses: Sequence[tuple[list[Touch], list[Touch]]]) -> list[Dependency
     for kernel, (reads, writes) in enumerate(accesses):
         for read in reads:  # r[impl dependencies.raw.order]
             note("RAW", writers.get(read.storage, []), kernel, read)
-        for write in writes:
+        for write in writes:  # r[impl dependencies.war.order, dependencies.waw.order]
             note("WAR", readers.get(write.storage, []), kernel, write)
             note("WAW", writers.get(write.storage, []), kernel, write)
         for read in reads:

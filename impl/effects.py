@@ -145,6 +145,8 @@ def write(base: UOp, view: UOp, value: UOp) -> UOp:
     if value.shape != view.shape:
         raise ShapeError("assign", f"a value of shape {value.shape} does not fit the region of "
                          f"shape {view.shape}", "expand or reshape the value first")
+    if 0 in value.shape:
+        return base  # r[impl effects.view-write.empty]
     return UOp(Ops.AFTER, base.dtype, (base, UOp(Ops.STORE, base.dtype, (view, value))))
 # --8<-- [end:assign]
 
@@ -170,8 +172,8 @@ def _open(node: UOp) -> bool:
 
 
 def origin_of_chain(after: UOp) -> UOp:
-    """The value that a chain of AFTERs started from."""
-    while after.op is Ops.AFTER and after.realized is None:
+    """The value whose memory a chain of AFTERs would like to use; a reshape has the same memory."""
+    while after.op in (Ops.AFTER, Ops.RESHAPE) and after.realized is None:
         after = after.src[0]
     return after
 

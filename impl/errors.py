@@ -38,14 +38,18 @@ class TensorScheduleError(Exception):
     def __init__(self, operation: str, detail: str, remedy: str, line: str | None = None) -> None:
         self.operation, self.detail, self.remedy = operation, detail, remedy
         self.line = line or user_line()
+        # r[impl errors.message.parts]
         super().__init__(f"{operation}: {detail}; at {self.line}. Remedy: {remedy}")
 
+    # r[impl errors.pickle.parts]
     def __reduce__(self) -> tuple[object, ...]:
         """Keep the parts when the error crosses a process boundary."""
         return type(self), (self.operation, self.detail, self.remedy, self.line)
 # --8<-- [end:base]
 
 
+# r[impl errors.type.base]
+# r[impl errors.type.builtin]
 class ShapeError(TensorScheduleError, ValueError):
     """Shapes do not fit the operation."""
 

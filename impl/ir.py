@@ -221,7 +221,7 @@ class UOp:
                 done[node] = node if sources == node.src else node.replace(src=sources)
         return done[self]
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Any, ...]:  # r[impl ir.pickle.identity]
         nodes = self.toposort()
         place = {node: i for i, node in enumerate(nodes)}
         rows = [(int(u.op), u.dtype, tuple(place[s] for s in u.src), u.arg, u.tag) for u in nodes]
@@ -282,7 +282,7 @@ def toposort(roots: Iterable[UOp], gate: Callable[[UOp], bool] | None = None) ->
 
     The order depends on the graph alone. Below a node for which `gate` is false nothing is visited.
     """
-    order: list[UOp] = []
+    order: list[UOp] = []  # r[impl ir.walk.order, ir.walk.depth]
     seen: set[UOp] = set()
     # A node stands on the stack twice: first to open it, then, in a list, to close it.
     stack: list[Any] = list(roots)[::-1]

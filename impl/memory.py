@@ -38,7 +38,7 @@ def lifetimes(order: Sequence[int], touched: Sequence[Sequence[int]],
     for step, kernel in enumerate(order):
         for storage in touched[kernel]:
             if storage in nbytes:
-                first.setdefault(storage, step)
+                first.setdefault(storage, step)  # r[impl memory.poison.unseen]
                 last[storage] = step  # r[impl memory.lifetime.covers]
     return [Lifetime(s, aligned(nbytes[s]), first[s], last[s]) for s in first]
 # --8<-- [end:lifetime]
@@ -91,6 +91,7 @@ def plan(spans: Sequence[Lifetime], reuse: bool = True) -> MemoryPlan:
         for key in (_by_size, _by_area, _by_length):
             candidate = _first_fit(sorted(spans, key=key))
             best = min(best, candidate, key=lambda offsets: _height(offsets, spans))
+    # r[impl memory.planned.bounds]
     return MemoryPlan(best, list(spans), _height(best, spans), total, bound)
 # --8<-- [end:plan]
 

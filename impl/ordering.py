@@ -47,6 +47,7 @@ class _Graph:
     """Successors and counts of predecessors, each dependence once."""
 
     def __init__(self, count: int, dependencies: Sequence[Dependency]) -> None:
+        # r[impl ordering.deterministic.same]
         pairs = sorted({(d.before, d.after) for d in dependencies})
         self.after: list[list[int]] = [[] for _ in range(count)]
         self.missing = [0] * count
@@ -68,6 +69,7 @@ class _Graph:
         return [*seen[seen.index(walk):], walk][::-1]
 
 
+# --8<-- [start:linearize]
 def linearize(count: int, dependencies: Sequence[Dependency], uses: Uses,
               seed: int | None = None) -> list[int]:
     """The kernel numbers in an order in which they may run.
@@ -87,6 +89,7 @@ def linearize(count: int, dependencies: Sequence[Dependency], uses: Uses,
     if legal and peak_bytes(plain, uses) <= peak_bytes(greedy, uses):
         return plain
     return greedy
+# --8<-- [end:linearize]
 
 
 # --8<-- [start:greedy]
@@ -109,7 +112,7 @@ def _greedy_order(graph: _Graph, uses: Uses) -> list[int]:
         if kernel in done:
             continue  # an entry with an old price
         done.add(kernel)
-        order.append(kernel)
+        order.append(kernel)  # r[impl ordering.legal.permutation]
         started.update(uses.touched[kernel])
         for storage in uses.touched[kernel]:
             remaining[storage] -= 1
@@ -138,12 +141,13 @@ def _repriced(kernel: int, graph: _Graph, uses: Uses, remaining: dict[int, int],
     return found
 
 
+# --8<-- [start:random]
 def _random_order(graph: _Graph, seed: int) -> list[int]:
     chooser = random.Random(seed)
     ready = [k for k, count in enumerate(graph.missing) if count == 0]
     order: list[int] = []
     while ready:
-        kernel = ready.pop(chooser.randrange(len(ready)))
+        kernel = ready.pop(chooser.randrange(len(ready)))  # r[impl ordering.any-legal.equal]
         order.append(kernel)
         for other in graph.after[kernel]:
             graph.missing[other] -= 1
@@ -153,3 +157,4 @@ def _random_order(graph: _Graph, seed: int) -> list[int]:
         raise GraphError("ordering", f"the kernels {graph.cycle(set(order))} wait for each other",
                          "report this: dependences between kernels must not form a cycle")
     return order
+# --8<-- [end:random]

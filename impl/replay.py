@@ -119,6 +119,8 @@ class _Capture:
         self.name, self.arguments = name, arguments
         self.runs: list[realize.Run] = []
         gc.collect()
+        # What is pending is no part of this call; and state must be in memory to advance.
+        realize.realize([h for h in living() if isinstance(h, Tensor)])
         self.before = [(h, h.uop) for h in living() if isinstance(h, Tensor)]
         self.random_start = generator.counter
 

@@ -103,7 +103,8 @@ def get(name: str) -> Any:
     if name in scoped:
         return scoped[name]
     if name not in _environment:
-        _environment[name] = _checked(name, os.environ.get(name) or REGISTRY[name].default)
+        default = REGISTRY[name].default if name in REGISTRY else None
+        _environment[name] = _checked(name, os.environ.get(name) or default)
     return _environment[name]
 
 

@@ -123,37 +123,50 @@ def indices(shape: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def offset(shape: Sequence[int], index: Sequence[int]) -> int:
-    return reduce(lambda total, pair: total * pair[0] + pair[1], zip(shape, index), 0)
+    return reduce(lambda total, pair: total * pair[0] + pair[1], zip(shape, index, strict=False), 0)
 
 
 def moved(step: dict[str, Any], shape: tuple[int, ...]) -> tuple[tuple[int, ...], list[int]]:
     """The shape that a movement makes, and for each of its elements the number of the source
     element, -1 where there is none."""
-    do, rank = step["do"], len(shape)
-    if do == "reshape":
+    if step["do"] == "reshape":
         return tuple(step["shape"]), list(range(prod(shape)))
+    new = moved_shape(step, shape)
+    places = [source_place(step, shape, at) for at in indices(new)]
+    return new, [offset(shape, at) if all(0 <= i < n for i, n in zip(at, shape, strict=True))
+                 else -1 for at in places]
+
+
+def moved_shape(step: dict[str, Any], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that a movement other than reshape makes."""
+    do, axes = step["do"], range(len(shape))
     if do == "expand":
-        new = tuple(step["shape"])
-        place = lambda at: [min(i, n - 1) if n else 0 for i, n in zip(at, shape)]  # noqa: E731
-    elif do == "permute":
-        new = tuple(shape[axis] for axis in step["order"])
-        place = lambda at: [at[step["order"].index(axis)] for axis in range(rank)]  # noqa: E731
-    elif do == "flip":
-        new = shape
-        place = lambda at: [shape[a] - 1 - i if a in step["axes"] else i  # noqa: E731
-                            for a, i in enumerate(at)]
-    elif do == "stride":
-        new = tuple(-(-size // each) for size, each in zip(shape, step["steps"]))
-        place = lambda at: [i * each for i, each in zip(at, step["steps"])]  # noqa: E731
-    elif do == "shrink":
-        new = tuple(stop - start for start, stop in step["bounds"])
-        place = lambda at: [i + start for i, (start, _) in zip(at, step["bounds"])]  # noqa: E731
-    else:
-        new = tuple(before + size + after for size, (before, after) in zip(shape, step["widths"]))
-        place = lambda at: [i - before for i, (before, _) in zip(at, step["widths"])]  # noqa: E731
-    places = [place(at) for at in indices(new)]
-    return new, [offset(shape, at) if all(0 <= i < n for i, n in zip(at, shape)) else -1
-                 for at in places]
+        return tuple(step["shape"])
+    if do == "permute":
+        return tuple(shape[axis] for axis in step["order"])
+    if do == "stride":
+        return tuple(-(-shape[axis] // step["steps"][axis]) for axis in axes)
+    if do == "shrink":
+        return tuple(stop - start for start, stop in step["bounds"])
+    if do == "pad":
+        return tuple(shape[axis] + sum(step["widths"][axis]) for axis in axes)
+    return shape
+
+
+def source_place(step: dict[str, Any], shape: tuple[int, ...], at: Sequence[int]) -> list[int]:
+    """Where the element at a place of the moved tensor comes from; outside where from nowhere."""
+    do, axes = step["do"], range(len(shape))
+    if do == "expand":
+        return [min(at[axis], shape[axis] - 1) for axis in axes]
+    if do == "permute":
+        return [at[step["order"].index(axis)] for axis in axes]
+    if do == "flip":
+        return [shape[axis] - 1 - at[axis] if axis in step["axes"] else at[axis] for axis in axes]
+    if do == "stride":
+        return [at[axis] * step["steps"][axis] for axis in axes]
+    if do == "shrink":
+        return [at[axis] + step["bounds"][axis][0] for axis in axes]
+    return [at[axis] - step["widths"][axis][0] for axis in axes]
 
 
 def region(view: Sequence[dict[str, Any]], shape: tuple[int, ...]) -> list[int]:
@@ -183,10 +196,10 @@ def evaluate(statement: dict[str, Any], sources: Sequence[Tensor]) -> Tensor:
         return build(first.dtype, first.shape, [UNARY[do](x) for x in first.items])
     if do in BINARY:
         dtype = "bool" if do in ("less", "less_equal", "equal") else first.dtype
-        pairs = zip(first.items, sources[1].items)
+        pairs = zip(first.items, sources[1].items, strict=False)
         return build(dtype, first.shape, [BINARY[do](a, b) for a, b in pairs])
     if do == "where":
-        chosen = zip(first.items, sources[1].items, sources[2].items)
+        chosen = zip(first.items, sources[1].items, sources[2].items, strict=False)
         return build(sources[1].dtype, first.shape, [a if c else b for c, a, b in chosen])
     if do == "cast":
         return build(statement["dtype"], first.shape, first.items)
@@ -213,7 +226,7 @@ def reduced(statement: dict[str, Any], x: Tensor) -> Tensor:
     axes = statement["axes"]
     kept = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
     groups: dict[tuple[int, ...], list[Number]] = {at: [] for at in indices(kept)}
-    for at, item in zip(indices(x.shape), x.items):
+    for at, item in zip(indices(x.shape), x.items, strict=False):
         groups[tuple(0 if axis in axes else i for axis, i in enumerate(at))].append(item)
     shape = kept if statement["keepdims"] else tuple(
         size for axis, size in enumerate(x.shape) if axis not in axes)
@@ -234,7 +247,7 @@ def softmax(statement: dict[str, Any], sources: Sequence[Tensor]) -> Tensor:
         row = [x.items[place] for place in line]
         highest = reduce(larger, row) if row else 0
         weights = [UNARY["exp"](item - highest) for item in row]
-        for place, weight in zip(line, weights):
+        for place, weight in zip(line, weights, strict=False):
             items[place] = divide(weight, sum(weights))
     return build(x.dtype, x.shape, items)
 
@@ -254,8 +267,8 @@ def matmul(statement: dict[str, Any], sources: Sequence[Tensor]) -> Tensor:
     rows, inner, columns = a.shape[-2], a.shape[-1], b.shape[-1]
     items = []
     for batch, i, j in product(range(prod(a.shape[:-2])), range(rows), range(columns)):
-        terms = [a.items[(batch * rows + i) * inner + k] * b.items[(batch * inner + k) * columns + j]
-                 for k in range(inner)]
+        row, column = (batch * rows + i) * inner, batch * inner * columns + j
+        terms = [a.items[row + k] * b.items[column + k * columns] for k in range(inner)]
         items.append(combine("sum", a.dtype, terms))
     return build(a.dtype, (*a.shape[:-1], columns), items)
 

@@ -48,7 +48,8 @@ class Kernel:
             return
         old, new = self.target.value, values[0]
         items = list(old.items)
-        for place, item in zip(region(self.statement.get("view", ()), old.shape), new.items):
+        places = region(self.statement.get("view", ()), old.shape)
+        for place, item in zip(places, new.items, strict=True):
             items[place] = item
         self.target.value = Tensor(old.dtype, old.shape, items)
 
@@ -104,10 +105,10 @@ class Run:
     def linked(self, kernel: Kernel) -> Kernel:
         """Read after write, write after read, write after write."""
         for other in self.waiting:
-            for buffer, version in kernel.reads:
+            for buffer, _ in kernel.reads:
                 if other.target is buffer:
                     kernel.dependencies.append((other, "RAW", buffer, other.version))
-            for buffer, version in other.reads:
+            for buffer, _ in other.reads:
                 if buffer is kernel.target:
                     kernel.dependencies.append((other, "WAR", buffer, kernel.version))
             if other.target is kernel.target:

@@ -47,7 +47,7 @@ class EverythingWaits(AdapterSaboteur):
 
     def document(self, document: Document) -> None:
         order = document["order"]
-        for before, after in zip(order, order[1:]):
+        for before, after in zip(order, order[1:], strict=False):
             for buffer in document["buffers"]:
                 document["dependencies"].append({"before": before, "after": after, "kind": "RAW",
                                                  "buffer": buffer["id"], "version": 1})

@@ -347,7 +347,7 @@ class MeanOfNothingIsZero(AdapterSaboteur):
 
 
 class HalvesInHalves(Rewriting):
-    rule = "dtypes.float16.accumulate"
+    rule = "dtypes.half.accumulate"
     description = "a sum of float16 is the last of running sums that are rounded each time"
 
     def rewrite(self, statement: Statement, kinds: Kinds) -> list[Statement]:

@@ -28,7 +28,7 @@ class Group:
     operations: int
     arguments: set[int] = field(default_factory=set)
     reasons: list[str] = field(default_factory=list)
-    reads: dict[int, list[_Touch]] = field(default_factory=dict)
+    reads: dict[int, list[tuple[Member, Access]]] = field(default_factory=dict)
 
 
 _Touch = tuple[Group, Member, Access]  # an earlier access: whose, by which stage, and what
@@ -111,7 +111,7 @@ class _Grouper:
         for access in member.stage.reads:
             touch = (group, member, access)
             self.readers.setdefault(self._storage(access), []).append(touch)
-            group.reads.setdefault(self._storage(access), []).append(touch)
+            group.reads.setdefault(self._storage(access), []).append((member, access))
         write = member.stage.write
         self.writers.setdefault(self._storage(write), []).append((group, member, write))
 
@@ -183,7 +183,7 @@ class _Grouper:
         It pays only if both keep all their loops in the prefix.
         """
         for mine in stage.reads:
-            for _, member, theirs in group.reads.get(self._storage(mine), ()):
+            for member, theirs in group.reads.get(self._storage(mine), ()):
                 pairs = _one_to_one(sorted(_match(member, theirs, stage, mine),
                                            key=lambda p: p[0]))
                 if len(pairs) == len(group.sizes) == len(stage.loops):

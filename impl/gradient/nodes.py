@@ -184,6 +184,8 @@ def cast(x: UOp, dtype: DType) -> UOp:
     number = constant(x)
     if number is not None:
         return full(UOp.const(dtype, number.arg), shape_of(x))
+    # r[impl dtypes.cast.integer]
+    # r[impl dtypes.cast.float]
     return UOp(_CAST, dtype, (x,))
 
 
@@ -191,10 +193,12 @@ def detach(x: UOp) -> UOp:
     """x, through which no gradient flows."""
     if x.op is _CONST or x.op is Ops.DETACH or x.dtype.kind != "f":
         return x
+    # r[impl gradient.detach.stops]
     return UOp(Ops.DETACH, x.dtype, (x,))
 
 
 # --8<-- [start:movement]
+# r[impl tensor.movement.elements]: a movement node names elements, and computes nothing.
 def reshape(x: UOp, shape: Shape) -> UOp:
     """The same elements in another shape."""
     if x.shape == shape:
@@ -221,7 +225,8 @@ def permute(x: UOp, order: tuple[int, ...]) -> UOp:
 
 
 def pad(x: UOp, widths: tuple[tuple[int, int], ...]) -> UOp:
-    """Zeros before and after, for each axis."""
+    """Zeros before and after, for each axis; a node of its own, so that nothing moves into it."""
+    # r[impl tensor.pad.zeros]
     if not any(before or after for before, after in widths):
         return x
     return UOp(Ops.PAD, x.dtype, (x,), widths)
@@ -278,14 +283,33 @@ def reduce(op: Ops, x: UOp, axes: Sequence[int]) -> UOp:
     kept = tuple(axis for axis in axes if shape[axis] != 1)
     if not kept:
         return x
-    if 0 in shape:
+    if 0 in shape:  # r[impl tensor.reduce.empty]
         rest = tuple(1 if axis in kept else size for axis, size in enumerate(shape))
         return full(UOp.const(x.dtype, _IDENTITY[op](x.dtype)), rest)
+    number = constant(x)
+    if number is not None:
+        rest = tuple(1 if axis in kept else size for axis, size in enumerate(shape))
+        count = math.prod(shape[axis] for axis in kept)
+        return full(UOp.const(x.dtype, _repeated(op, number.arg, count)), rest)
     wide = sum_accumulator(x.dtype)
     if wide is x.dtype or op not in (Ops.ADD, Ops.MUL):
-        return UOp(Ops.REDUCE, x.dtype, (x,), (op, kept))
-    total = UOp(Ops.REDUCE, wide, (cast(x, wide),), (op, kept))  # r[impl tensor.sum.half]
+        return UOp(Ops.REDUCE, x.dtype, (x,), (op, kept))  # r[impl tensor.reduce.axes]
+    total = UOp(Ops.REDUCE, wide, (cast(x, wide),), (op, kept))  # r[impl dtypes.half.accumulate]
     return cast(total, x.dtype)
+
+
+def _repeated(op: Ops, number: Scalar, count: int) -> Scalar:
+    """A number combined with itself, `count` times in all."""
+    if op is Ops.ADD:
+        return number * count
+    if op is not Ops.MUL:
+        return number
+    if not isinstance(number, float):
+        return pow(int(number), count, 1 << 64)
+    try:
+        return number ** count
+    except OverflowError:
+        return math.inf if number > 0 or count % 2 == 0 else -math.inf
 
 
 _IDENTITY: dict[Ops, Callable[[DType], Scalar]] = {

@@ -264,6 +264,7 @@ def _realized(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     yield nodes.expression_of(node), gradient
 
 
+# r[impl gradient.value.derivative]
 RULES: dict[Ops, Rule] = {
     **{op: _unary for op in _SLOPES},
     **{Ops(op): _movement for op in MOVEMENT},

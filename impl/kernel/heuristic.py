@@ -16,6 +16,10 @@ from impl.kernel.steps import Own, Split, Step, Swap, Upcast
 Reasoned = list[tuple[Step, str]]
 #: Register tiles are cut to these sizes: the first that divides the extent, else the first.
 _TILES = (8, 6, 5, 4, 7, 3, 2)
+#: A reduction that computes more values side by side already is not tiled again.
+_MOST_TILED = 8
+#: A kernel with more nodes is not tiled for a transposition: its text would get long.
+_TRANSPOSE_NODES = 60
 #: A reduction with fewer elements is left as it is.
 _LEAST_WORK = 64
 
@@ -48,6 +52,7 @@ class _Planner:
         self.limits = limits
         self.steps: Reasoned = []
         self.cut: set[int] = set()  # numbers of loops that a step made, or that were looked at
+        self.made: set[int] = set()
         self._look(ast)
 
     def _look(self, ast: UOp) -> None:
@@ -58,9 +63,11 @@ class _Planner:
     def run(self) -> None:
         """Choose all steps; the reduction with the most work first, as loops are shared."""
         self._order_loops()
+        self._transpose()
         while (node := self._next()) is not None:
             self.cut.update(loop.arg[0] for loop in node.src[1:])
             self._reduction(node)
+            self.cut |= self.made  # what this reduction cut, others leave alone
 
     def _next(self) -> UOp | None:
         """The reduction with the most work among those not looked at yet."""
@@ -77,6 +84,7 @@ class _Planner:
         made = [r for r in self.known.ranges if r not in before]
         lanes = [r for r in made if r.arg[1] in LANES]
         self.cut.update(r.arg[0] for r in lanes)
+        self.made.update(r.arg[0] for r in made)
         for loop in made:
             if loop in lanes:
                 continue
@@ -90,6 +98,13 @@ class _Planner:
     def _extent(self, loop: UOp) -> int:
         """The number of iterations; 0 if it is known at run time only."""
         return int(loop.src[0].arg) if loop.src[0].op is Ops.CONST else 0
+
+    def _lanes_of(self, node: UOp) -> int:
+        """How many values a reduction computes side by side already."""
+        total = 1
+        for lane in self.known.loops(self.known.free[node] & self.known.lanes):
+            total *= self._extent(lane)
+        return total
 
     def _work(self, node: UOp) -> int:
         total = 1
@@ -133,22 +148,24 @@ class _Planner:
                   and self._use(loads, loop).vector]
         product = node.arg is Ops.ADD and len(loads) > 1
         shared = [loop for loop in outputs if product and self._use(loads, loop).constant]
-        if along:
+        tiled = self._lanes_of(node)
+        if along and tiled <= _MOST_TILED:
             vector = max(along, key=lambda loop: (self._extent(loop) >= width, along.index(loop)))
-            self._columns(vector, [loop for loop in shared if loop is not vector][-1:], width)
-        elif across:
-            self._rows(across[-1], shared[-2:], width)
+            rows = [loop for loop in shared if loop is not vector][-1:] if tiled == 1 else []
+            self._columns(vector, rows, width, tiled)
+        elif across and tiled <= _MOST_TILED:
+            self._rows(across[-1], shared[-2:] if tiled == 1 else shared[-1:], width, tiled)
     # --8<-- [end:reduction]
 
     # --8<-- [start:columns]
-    def _columns(self, vector: UOp, rows: list[UOp], width: int) -> None:
+    def _columns(self, vector: UOp, rows: list[UOp], width: int, tiled: int) -> None:
         """One output loop becomes a vector; neighbouring rows share what is loaded."""
         many = self.limits.vector_registers >= 32
         amounts = {vector.arg[0]: _power(min(width, self._extent(vector)))}
         amounts |= {loop.arg[0]: self._tile(loop, 8 if many else 4) for loop in rows}
         self._settle(amounts)
         left = self._upcast(vector.arg[0], amounts, "vector along the contiguous output loop")
-        again = 2 if rows else 4
+        again = 2 if rows or tiled > 1 else 4
         if left is not None and self._extent(left) % again == 0:
             self._upcast(left.arg[0], {left.arg[0]: again}, "more vectors share what is loaded")
         for loop in rows:
@@ -156,14 +173,16 @@ class _Planner:
     # --8<-- [end:columns]
 
     # --8<-- [start:rows]
-    def _rows(self, loop: UOp, tile: list[UOp], width: int) -> None:
+    def _rows(self, loop: UOp, tile: list[UOp], width: int, tiled: int) -> None:
         """The reduction becomes a vector of partial results; a tile of outputs shares loads."""
-        amounts = {r.arg[0]: self._tile(r, 4 if len(tile) == 2 else 8) for r in tile}
+        most = 8 if len(tile) * tiled == 1 else 4
+        amounts = {r.arg[0]: self._tile(r, most) for r in tile}
         self._settle(amounts)
         for r in tile:
             self._upcast(r.arg[0], amounts, "register tile: outputs share what is loaded")
         left = self._split(loop, width, "vector of partial results along the contiguous loop")
-        if left is not None and self._extent(left) >= 8 and max(amounts.values(), default=1) == 1:
+        alone = tiled * max(amounts.values(), default=1) == 1
+        if left is not None and self._extent(left) >= 8 and alone:
             self._split(left, 4, "several accumulators hide the latency of one")
     # --8<-- [end:rows]
 
@@ -230,6 +249,33 @@ class _Planner:
                            "contiguous stores innermost")
                 return
     # --8<-- [end:order]
+
+
+    # --8<-- [start:transpose]
+    def _transpose(self) -> None:
+        """Where a stage reads along one loop and stores along another, cut a square tile.
+
+        Then every line of memory that is touched is used whole while it is in the cache.
+        """
+        reduces = any(n.op is Ops.REDUCE for n in self.known.order)
+        if reduces or len(self.known.order) > _TRANSPOSE_NODES or len(self.known.ast.src) > 1:
+            return
+        store = self.known.ast.src[0]
+        grows = self.growth[store.src[0].src[1]] or {}
+        loads = [self.growth[n.src[0].src[1]] or {} for n in self.known.order
+                 if n.op is Ops.LOAD]
+        across = [r for r in self.known.ranges if self._extent(r) >= 8 and grows.get(r, 0) != 1
+                  and any(load.get(r) == 1 for load in loads)]
+        along = [r for r in self.known.ranges if self._extent(r) >= 8 and grows.get(r) == 1
+                 and any(load.get(r, 0) > 1 for load in loads)]
+        if not across or not along:
+            return
+        width = self.limits.vector_bytes // 4
+        amounts = {along[0].arg[0]: _power(min(width, self._extent(along[0]))), across[0].arg[0]: 8}
+        self._settle(amounts)
+        self._upcast(along[0].arg[0], amounts, "tile of a transposition: stores along it")
+        self._upcast(across[0].arg[0], amounts, "tile of a transposition: reads along it")
+    # --8<-- [end:transpose]
 
 
 def _power(value: int) -> int:

@@ -96,10 +96,15 @@ class C:
         """A product added to a sum."""
         return self._vector_call("fma", dtype, count, given)
 
+    def vector_fold(self, op: Ops, dtype: DType, count: int, value: str) -> str | None:
+        """Halve the vector until one element is left."""
+        if dtype in _HALF or dtype.kind == "b":
+            return None
+        return self._call(f"fold_{_FOLDS[op]}_{self.vector_type(dtype, count)}", value)
+
     def _vector_call(self, function: str, dtype: DType, count: int,
                      given: Sequence[tuple[str, bool]]) -> str:
         texts = [text if vector else self.broadcast(dtype, count, text) for text, vector in given]
-        self.needed.setdefault(f"{function}_{_SHORT[dtype.name]}")
         return self._call(f"{function}_{self.vector_type(dtype, count)}", *texts)
     # --8<-- [end:vector]
 
@@ -300,6 +305,7 @@ _FUNCTIONS = {Ops.SQRT: "sqrt", Ops.EXP: "exp", Ops.EXP2: "exp2", Ops.LOG: "log"
               Ops.TRUNC: "trunc", Ops.FLOOR: "floor", Ops.FLOORDIV: "floordiv",
               Ops.FLOORMOD: "floormod", Ops.MAXIMUM: "max", Ops.MINIMUM: "min", Ops.POW: "pow",
               Ops.SHL: "shl", Ops.SHR: "shr"}
+_FOLDS = {Ops.ADD: "add", Ops.MUL: "mul", Ops.MAXIMUM: "max", Ops.MINIMUM: "min"}
 #: Operations whose result in a half type needs no rounding.
 _EXACT = {Ops.NEG, Ops.MAXIMUM, Ops.MINIMUM, Ops.TRUNC, Ops.FLOOR}
 
@@ -309,6 +315,11 @@ _INLINE = "static inline __attribute__((always_inline)) "
 
 _FIXED = {
     "half": "",
+    "shuffle": """#ifdef __clang__
+#define shuffle(v, mask, ...) __builtin_shufflevector(v, v, __VA_ARGS__)
+#else
+#define shuffle(v, mask, ...) __builtin_shuffle(v, (mask){__VA_ARGS__})
+#endif""",
     "round_float16": _INLINE + "float round_float16(float x) { return (float)(_Float16)x; }",
     "bits": "typedef union { float f; int i; unsigned int u; } bits_f32;",
     "to_bfloat16": _INLINE + """unsigned short to_bfloat16(float x) {
@@ -520,15 +531,65 @@ def _vector(name: str) -> str:
             f"__attribute__((vector_size({size}), aligned({_SIZES[short]}), may_alias));")
 
 
+#: gcc's names for a fused multiply-add of a whole vector; without them it may take vectors apart.
+_VECTOR_FMA = {"f32x16": ("__AVX512F__", "vfmaddps512_mask(a, b, c, -1, 4)"),
+               "f64x8": ("__AVX512F__", "vfmaddpd512_mask(a, b, c, -1, 4)"),
+               "f32x8": ("__FMA__", "vfmaddps256(a, b, c)"),
+               "f64x4": ("__FMA__", "vfmaddpd256(a, b, c)"),
+               "f32x4": ("__FMA__", "vfmaddps(a, b, c)"),
+               "f64x2": ("__FMA__", "vfmaddpd(a, b, c)")}
+
+
 def _vector_function(base: str, kind: str) -> str:
     """A function of one element, applied to each."""
     scalar, count = kind.split("x")
+    if base != "fma":
+        return _vector_extreme(base, kind, _mask_type(kind))
     names = "abc"[:3 if base == "fma" else 2]
     parameters = ", ".join(f"{kind} {v}" for v in names)
     given = ", ".join(f"{v}[l]" for v in names)
-    return (f"{kind} {base}_{kind}({parameters}) {{\n"
-            f"  {kind} r; for (long l = 0; l < {count}; l++) r[l] = {base}_{scalar}({given}); "
-            "return r;\n}")
+    loop = (f"{kind} r; for (long l = 0; l < {count}; l++) r[l] = {base}_{scalar}({given}); "
+            "return r;")
+    if base == "fma" and kind in _VECTOR_FMA:
+        feature, call = _VECTOR_FMA[kind]
+        loop = (f"\n#if defined({feature}) && defined(__GNUC__) && !defined(__clang__)\n"
+                f"  return __builtin_ia32_{call};\n#else\n  {loop}\n#endif\n")
+    return f"{kind} {base}_{kind}({parameters}) {{ {loop} }}"
+
+
+def _mask_type(kind: str) -> str:
+    """What comparing two vectors gives: integers of the same size, 0 or -1."""
+    scalar, count = kind.split("x")
+    return f"i{8 * _SIZES[scalar]}x{count}"
+
+
+def _vector_extreme(base: str, kind: str, mask: str) -> str:
+    """Maximum or minimum by masks: C has no conditional for vectors. NaN wins."""
+    chosen = f"a {'>' if base == 'max' else '<'} b"
+    if kind[0] == "f":
+        chosen = f"({chosen}) | (a != a)"
+    return (f"{kind} {base}_{kind}({kind} a, {kind} b) {{ {mask} m = {chosen}; "
+            f"return ({kind})((m & ({mask})a) | (~m & ({mask})b)); }}")
+
+
+def _fold_needs(op: str, kind: str) -> tuple[str, ...]:
+    function = () if op in ("add", "mul") else (f"{op}_{kind}",)
+    return (kind, _mask_type(kind), *function, "shuffle")
+
+
+def _fold_function(base: str, kind: str) -> str:
+    """Combine a vector with itself, turned by half, then by a quarter, ...: all elements agree."""
+    op, (scalar, count) = base.removeprefix("fold_"), kind.split("x")
+    size, mask, lines = int(count), _mask_type(kind), list[str]()
+    step = size // 2
+    while step:
+        places = ", ".join(str(i ^ step) for i in range(size))
+        turned = f"shuffle(v, {mask}, {places})"
+        lines.append("v = " + {"add": f"v + {turned}", "mul": f"v * {turned}"}.get(
+            op, f"{op}_{kind}(v, {turned})") + ";")
+        step //= 2
+    body = "\n  ".join(lines)
+    return f"{_TYPES[scalar]} {base}_{kind}({kind} v) {{\n  {body}\n  return v[0];\n}}"
 
 
 def _definition(name: str) -> str:
@@ -537,6 +598,8 @@ def _definition(name: str) -> str:
     if name.startswith("bitcast_"):
         return _INLINE + _bitcast_function(name)
     base, _, short = name.rpartition("_")
+    if base.startswith("fold_"):
+        return _INLINE + _fold_function(base, short)
     if base and "x" in short:
         return _INLINE + _vector_function(base, short)
     if base in _MADE:
@@ -550,8 +613,11 @@ def _needs(name: str) -> tuple[str, ...]:
     if name.startswith("bitcast_") and "bfloat16" in name:
         return "to_bfloat16", "from_bfloat16"
     base, _, short = name.rpartition("_")
+    if base.startswith("fold_"):
+        return _fold_needs(base.removeprefix("fold_"), short)
     if base and "x" in short and short[0] in "fiu":
-        return short, f"{base}_{short.split('x')[0]}"
+        scalar = f"{base}_{short.split('x')[0]}"
+        return (short, scalar) if base == "fma" else (short, _mask_type(short))
     return _NEEDS.get(name, ())
 
 

@@ -177,18 +177,22 @@ def _inputs(low: Lowered, node: UOp) -> tuple[UOp, ...]:
 def _choose_vectors(low: Lowered) -> None:
     """Decide which lanes become vector elements: at most one in every value.
 
-    A lane is worth a vector if memory is contiguous along it, by the number of such accesses.
+    A lane is worth a vector if memory is contiguous along it, by the number of such accesses. One
+    along which results are stored is worth half as much again.
     """
     known, score = low.known, dict[UOp, int]()
     around = _loops_around(known)
+    stored: set[UOp] = set()
     for node in low.inputs:
         if node.op in (Ops.LOAD, Ops.STORE):
             for lane, step in low.access[node.src[0]].steps.items():
                 if step == 1:
                     weight = _iterations(known, around[node]) * _size(lane)
-                    score[lane] = score.get(lane, 0) + weight + (node.op is Ops.STORE)
+                    score[lane] = score.get(lane, 0) + weight
+                    if node.op is Ops.STORE:
+                        stored.add(lane)
     good = [lane for lane in known.ranges if lane in score and _power_of_two(lane)]
-    good.sort(key=lambda lane: -score[lane])
+    good.sort(key=lambda lane: -score[lane] * (3 if lane in stored else 2))
     taken = 0
     for lane in good:
         bit = 1 << known.position[lane]

@@ -81,6 +81,9 @@ class Dialect(Protocol):
     def vector_fused(self, dtype: DType, count: int, given: Sequence[Operand]) -> str | None:
         """first * second + third on whole vectors; the product may stay unrounded."""
 
+    def vector_fold(self, op: Ops, dtype: DType, count: int, value: str) -> str | None:
+        """All elements of a vector combined, if the language has it for this type."""
+
     def broadcast(self, dtype: DType, count: int, value: str) -> str:
         """A vector with one number in all elements."""
 
@@ -527,6 +530,8 @@ class _Printer:
         """A reduction over lanes alone: a tree of operations, no loop."""
         dtype = _accumulator(node.dtype)
         inner = node.src[1:]
+        if self._fold(node, wide, at, inner):
+            return
         lanes = wide + inner
         inside = self._combinations(inner)
         both = [a + b for a in at for b in inside]
@@ -550,6 +555,21 @@ class _Printer:
                                             for text in texts], vector)
         else:
             self._assign(node, node.dtype, texts, vector)
+
+    def _fold(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
+              inner: tuple[UOp, ...]) -> bool:
+        """Combine the elements of vectors with each other, if that is all there is to do."""
+        if len(inner) != 1 or self.low.vector.get(node.src[0]) is not inner[0]:
+            return False
+        given = self._operands(node.src[0], wide, at, inner[0])
+        if given is None or _accumulator(node.dtype) is not node.dtype:
+            return False
+        found = [self.dialect.vector_fold(node.arg, node.dtype, _extent(inner[0]), text)
+                 for text, _ in given]
+        texts = [text for text in found if text is not None]
+        if len(texts) == len(at):
+            self._assign(node, node.dtype, texts, None)
+        return len(texts) == len(at)
 
     def _pair(self, op: Ops, dtype: DType, pair: tuple[str, str], vector: UOp | None,
               whole: bool) -> str:

@@ -279,7 +279,7 @@ class TensorBase:
     def _operand(self, other: Any) -> UOp | None:
         """The node of the other operand; None if it is nothing that a tensor works with."""
         if isinstance(other, TensorBase):
-            if other.device != self.device:
+            if other.device != self.device:  # r[impl tensor.device.mismatch]
                 raise DeviceError("operation", f"one tensor is on {self.device}, the other on "
                                   f"{other.device}", f"move one with .to({self.device!r})")
             return other.uop
@@ -310,6 +310,7 @@ class TensorBase:
 
     # Values
 
+    # r[impl tensor.lazy.nothing]: these four, and what calls them, are all that computes.
     def realize(self, *others: Self) -> Self:
         """Compute the values of this tensor (and others, in one schedule) into memory."""
         for tensor in (self, *others):

@@ -187,7 +187,7 @@ class Elementwise(TensorBase):
             x, y = y, x
         if x.dtype.kind == "b":
             x, y = cast(x, dtypes.int8), cast(y, dtypes.int8)
-        if x.dtype.kind != "f":  # r[impl tensor.division.floor]
+        if x.dtype.kind != "f":  # r[impl dtypes.division.floor]
             return self._wrap(binary(op, x, y))
         quotient = unary(Ops.FLOOR, nodes.div(x, y))
         return self._wrap(quotient if op is Ops.FLOORDIV else
@@ -482,6 +482,7 @@ class Elementwise(TensorBase):
     def maximum(self, other: Any) -> Self:
         """The larger element; NaN if either is NaN. Of a tie the second operand gets the
         gradient."""
+        # r[impl tensor.nan.maximum]
         return self._binary(other, Ops.MAXIMUM, "maximum")
 
     def minimum(self, other: Any) -> Self:
@@ -571,7 +572,8 @@ class Elementwise(TensorBase):
         if x.dtype.kind in "bu":
             return self._wrap(cast(compare(Ops.CMPNE, x, number(x, 0)), x.dtype))
         zero = number(x, 0)
-        positive = where(compare(Ops.CMPLT, zero, x), number(x, 1), x)
+        # x + 0 rather than 0: NaN stays NaN, and -0.0 becomes 0.0.
+        positive = where(compare(Ops.CMPLT, zero, x), number(x, 1), nodes.add(x, zero))
         return self._wrap(where(compare(Ops.CMPLT, x, zero), number(x, -1), positive))
 
     def _rounding(self, round_float: Any) -> Self:

@@ -158,6 +158,8 @@ class Indexing(Reduce):
         sizes = [shape[axis] for axis in axes]
         rows = nodes.reshape(rows, (math.prod(sizes), *(shape[axis] for axis in rest)))
         index = flat_index(indices, sizes)
+        # r[impl tensor.gather.rows]
+        # r[impl tensor.gather.outside]
         return UOp(Ops.GATHER, rows.dtype, (rows, index))
 
     # Writing

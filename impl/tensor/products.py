@@ -61,7 +61,7 @@ class Products(Indexing):
                           + (*(rows or (1,)), inner, 1))
         b = nodes.reshape(b, (1,) * (len(batch) - len(right[:-2])) + right[:-2]
                           + (1, inner, *(columns or (1,))))
-        total = sum_of_products(a, b, (len(batch) + 1,))
+        total = sum_of_products(a, b, (len(batch) + 1,))  # r[impl tensor.matmul.value]
         return self._wrap(nodes.reshape(total, batch + rows + columns))
     # --8<-- [end:matmul]
 

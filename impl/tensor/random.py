@@ -45,6 +45,8 @@ class Slots:
         return bound
 
     def _release(self, number: int) -> None:
+        if heapq is None:  # the interpreter is shutting down
+            return
         del self.watched[number]
         heapq.heappush(self.free, number)
 # --8<-- [end:variables]

@@ -1,0 +1,179 @@
+"""Mistakes in keys and in what is done with a cached plan, made inside `impl`."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from conformance.saboteurs.impl_patches import ImplPatch
+
+Function = Callable[..., Any]
+Row = tuple[Any, ...]
+
+
+def is_leaf(row: Row) -> bool:
+    """Rows of buffers begin with a slot, all others with an operation."""
+    return type(row[0]) is int
+
+
+class _Key(ImplPatch):
+    target = "impl.caching:canonicalize"
+
+    def replacement(self, original: Function) -> Function:
+        def canonicalize(effects: Any, device_key: Any) -> Any:
+            found = original(effects, device_key)
+            rows, roots, plan, device = found.key
+            return replace(found, key=self.changed(rows, roots, plan, device, found))
+        return canonicalize
+
+    def changed(self, rows: tuple[Row, ...], roots: Row, plan: Row, device: Row,
+                found: Any) -> Row:
+        """The spoiled key."""
+        rows = tuple(self.row(each) for each in rows)
+        return rows, roots, plan, device
+
+    def row(self, row: Row) -> Row:
+        """The spoiled row of a node."""
+        return row
+
+
+class AliasesForgotten(_Key):
+    rule = "caching.key.alias"
+    description = "the key does not say which leaves are the same buffer"
+
+    def row(self, row: Row) -> Row:
+        return (0, *row[1:]) if is_leaf(row) else row
+
+
+class DtypesForgotten(_Key):
+    rule = "caching.key.program"
+    description = "the key does not say of what dtype a buffer is"
+
+    def row(self, row: Row) -> Row:
+        return (*row[:3], "", *row[4:]) if is_leaf(row) else row
+
+
+class ConstantsForgotten(_Key):
+    rule = "caching.key.program"
+    description = "the key does not have the values of constants"
+
+    def row(self, row: Row) -> Row:
+        return row[:2] if not is_leaf(row) and row[0].name == "CONST" else row
+
+
+class ZerosAreOne(_Key):
+    rule = "caching.key.program"
+    description = "0.0 and -0.0 are one constant to the key"
+
+    def row(self, row: Row) -> Row:
+        return (*row[:2], row[2].lstrip("-")) if row[-1] == "-0x0.0p+0" else row
+
+
+class ViewsForgotten(_Key):
+    rule = "caching.key.program"
+    description = "the key does not say which part of a tensor a view shows"
+
+    def row(self, row: Row) -> Row:
+        return (*row[:2], None, *row[3:]) if not is_leaf(row) and row[0].name == "SHRINK" else row
+
+
+class HeldForgotten(_Key):
+    rule = "caching.key.held"
+    description = "the key does not say which versions stay observable"
+
+    def row(self, row: Row) -> Row:
+        return (*row[:-1], False) if is_leaf(row) else row
+
+
+class SettingsForgotten(_Key):
+    rule = "caching.key.settings"
+    description = "the key has no settings"
+
+    def changed(self, rows: tuple[Row, ...], roots: Row, plan: Row, device: Row,
+                found: Any) -> Row:
+        return rows, roots, device
+
+
+class DeviceForgotten(_Key):
+    rule = "caching.key.device"
+    description = "the key does not say for which device the plan is"
+
+    def changed(self, rows: tuple[Row, ...], roots: Row, plan: Row, device: Row,
+                found: Any) -> Row:
+        return rows, roots, plan
+
+
+class BuffersByNumber(_Key):
+    rule = "caching.key.renaming"
+    description = "the key has the numbers of the buffers"
+
+    def changed(self, rows: tuple[Row, ...], roots: Row, plan: Row, device: Row,
+                found: Any) -> Row:
+        return rows, roots, plan, device, tuple(buffer.number for buffer in found.buffers)
+
+
+class ValuesInTheKey(_Key):
+    rule = "caching.key.values"
+    description = "each value of a variable gets a plan of its own"
+
+    def changed(self, rows: tuple[Row, ...], roots: Row, plan: Row, device: Row,
+                found: Any) -> Row:
+        return rows, roots, plan, device, tuple(found.values)
+
+
+class VariablesMixedUp(ImplPatch):
+    rule = "caching.values.each"
+    description = "every variable gets the value of the first one"
+    target = "impl.caching:canonicalize"
+
+    def replacement(self, original: Function) -> Function:
+        def canonicalize(effects: Any, device_key: Any) -> Any:
+            found = original(effects, device_key)
+            return replace(found, values=found.values[:1] * len(found.values))
+        return canonicalize
+
+
+class NamesOfOneProcess(ImplPatch):
+    rule = "caching.key.stable"
+    description = "keys are named by Python's hash, which differs from process to process"
+    target = "impl.caching:stable_name"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda key: f"{hash(repr(key)) & (1 << 64) - 1:x}"
+
+
+class CacheWithoutBound(ImplPatch):
+    rule = "caching.bounded.capacity"
+    description = "no plan is ever dropped"
+    target = "impl.caching:PlanCache.put"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda cache, key, plan: cache.plans.update({key: plan})
+
+
+class AnyPlanWillDo(ImplPatch):
+    rule = "caching.hit.equal"
+    description = "a plan is found by the number of nodes"
+    target = "impl.caching:PlanCache.get"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda cache, key: next((plan for known, plan in cache.plans.items()
+                                        if len(known[0]) == len(key[0])), None)
+
+
+class OutputsStayWithThePlan(ImplPatch):
+    rule = "caching.result.independent"
+    description = "every run of a plan puts its outputs into the same memory"
+    target = "impl.realize:Run.__init__"
+
+    def replacement(self, original: Function) -> Function:
+        memory: dict[tuple[int, int], Any] = {}
+
+        def start(run: Any, plan: Any, *given: Any, **named: Any) -> None:
+            from impl.realize import ensure_memory
+            original(run, plan, *given, **named)
+            for number, storage in plan.storages.items():
+                if storage.kind == "output":
+                    buffer = run.buffers[number]
+                    buffer.memory = memory.setdefault((id(plan), number), ensure_memory(buffer))
+        return start

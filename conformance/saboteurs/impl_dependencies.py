@@ -1,0 +1,110 @@
+"""Mistakes in what has to wait for what, made inside `impl.dependencies`."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from conformance.saboteurs.impl_patches import ImplPatch
+
+Function = Callable[..., Any]
+
+
+class _Without(ImplPatch):
+    target = "impl.dependencies:find"
+    kind = ""
+
+    def replacement(self, original: Function) -> Function:
+        return lambda accesses: [d for d in original(accesses) if d.kind != self.kind]
+
+
+class FindsNoReadsAfterWrites(_Without):
+    rule = "dependencies.raw.order"
+    description = "no kernel waits for what it reads"
+    kind = "RAW"
+
+
+class FindsNoWritesAfterReads(_Without):
+    rule = "dependencies.war.order"
+    description = "no kernel waits for the readers of what it overwrites"
+    kind = "WAR"
+
+
+class FindsNoWritesAfterWrites(_Without):
+    rule = "dependencies.waw.order"
+    description = "no kernel waits for the writers of what it overwrites"
+    kind = "WAW"
+
+
+class WritesIgnoreReadingStages(ImplPatch):
+    rule = "dependencies.war.order"
+    description = "stages are sorted as if nobody read what is overwritten in place"
+    target = "impl.dependencies:_Placer._edges"
+
+    def replacement(self, original: Function) -> Function:
+        def edges(placer: Any) -> Any:
+            before = original(placer)
+            producer = {stage.write.storage: stage.number for stage in placer.stages}
+            for stage in placer.stages:
+                needed = {producer.get(each.storage) for each in stage.reads}
+                before[stage.number] &= needed | {producer.get(stage.overwrites)}
+            return before
+        return edges
+
+
+class BytesAlwaysMeet(ImplPatch):
+    rule = "dependencies.ranges.disjoint"
+    description = "accesses of one storage are taken to meet, whatever bytes they touch"
+    target = "impl.dependencies:Touch.overlaps"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda touch, other: True
+
+
+class OverwritesWhatItReads(ImplPatch):
+    rule = "dependencies.in-place.safe"
+    description = "a flip in place is taken to be as harmless as an addition in place"
+    target = "impl.dependencies:_Placer._reads_own_target"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda placer, stage: False
+
+
+class NobodyHoldsAnything(ImplPatch):
+    rule = "dependencies.held.kept"
+    description = "versions that tensors hold are overwritten"
+    target = "impl.dependencies:place_writes"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda graph, held: original(graph, set())
+
+
+class TwoSuccessors(ImplPatch):
+    rule = "dependencies.version.one-successor"
+    description = "two writes to one version both take its memory"
+    target = "impl.dependencies:_Placer._move"
+
+    def replacement(self, original: Function) -> Function:
+        def move(placer: Any, stage: Any, why: str) -> None:
+            chosen = stage.number in placer.in_place  # then a cycle asks for it
+            if chosen or stage.overwrites in placer.held or placer._reads_own_target(stage):
+                original(placer, stage, why)
+        return move
+
+
+class CycleIsCutWithoutCopy(ImplPatch):
+    rule = "dependencies.cycle.copied"
+    description = "of writes that wait for each other, one no longer waits"
+    target = "impl.dependencies:_Placer._edges"
+
+    def replacement(self, original: Function) -> Function:
+        def edges(placer: Any) -> Any:
+            before = original(placer)
+            left = {stage.number for stage in placer.stages}
+            while True:
+                ready = {number for number in left if not before[number] & left}
+                if not left:
+                    return before
+                if not ready:
+                    before[min(left)] -= left
+                left -= ready
+        return edges

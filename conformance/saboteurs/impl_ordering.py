@@ -1,0 +1,66 @@
+"""Mistakes in the order of kernels, made inside `impl.ordering`."""
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from conformance.saboteurs.impl_patches import ImplPatch
+
+Function = Callable[..., Any]
+
+
+class _Order(ImplPatch):
+    target = "impl.ordering:linearize"
+
+
+class LastKernelIsForgotten(_Order):
+    rule = "ordering.legal.permutation"
+    description = "the last kernel does not run"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda *given, **named: original(*given, **named)[:-1]
+
+
+class SomeOrdersBreakReaders(ImplPatch):
+    rule = "ordering.any-legal.equal"
+    description = "a write may pass its readers, which shows in some orders only"
+    target = "impl.dependencies:find"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda accesses: [d for d in original(accesses) if d.kind != "WAR"]
+
+
+class OrderIsDrawn(_Order):
+    rule = "ordering.deterministic.same"
+    description = "among legal orders one is drawn at random"
+
+    def replacement(self, original: Function) -> Function:
+        def linearize(count: int, dependencies: Any, uses: Any, seed: int | None = None) -> Any:
+            drawn = random.SystemRandom().randrange(1 << 30)
+            return original(count, dependencies, uses, drawn if seed is None else seed)
+        return linearize
+
+
+class CyclesRun(_Order):
+    rule = "ordering.cycle.error"
+    description = "kernels that wait for each other run in some order"
+
+    def replacement(self, original: Function) -> Function:
+        def linearize(count: int, *given: Any, **named: Any) -> Any:
+            try:
+                return original(count, *given, **named)
+            except Exception:
+                return list(range(count))
+        return linearize
+
+
+class AlwaysGreedy(_Order):
+    rule = "ordering.peak.not-worse"
+    description = "the greedy order is taken even where the plain one needs less memory"
+
+    def replacement(self, original: Function) -> Function:
+        def linearize(count: int, dependencies: Any, uses: Any, seed: int | None = None) -> Any:
+            from impl import ordering
+            return ordering._greedy_order(ordering._Graph(count, dependencies), uses)
+        return linearize

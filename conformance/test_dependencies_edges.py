@@ -1,0 +1,320 @@
+"""The dependences themselves, and the writes that may be in place. See spec/dependencies.md."""
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from conformance.saboteurs.impl_patches import ImplPatch, all_patches, killer
+from conformance.trace import verifies
+from impl import Context, Tensor, dependencies
+from impl.dependencies import Dependency, Touch
+
+Accesses = list[tuple[list[Touch], list[Touch]]]
+Edges = set[tuple[int, int]]
+
+
+def edges(found: list[Dependency], kind: str) -> Edges:
+    return {(each.before, each.after) for each in found if each.kind == kind}
+
+
+# Between kernels ---------------------------------------------------------------------------
+
+
+@verifies("dependencies.raw.order", observe="schedule")
+@verifies("dependencies.war.order", observe="schedule")
+@verifies("dependencies.waw.order", observe="schedule")
+def test_write_read_write() -> None:
+    found = dependencies.find([([], [Touch(0, 1, 0, 16)]), ([Touch(0, 1, 0, 16)], []),
+                  ([], [Touch(0, 2, 0, 16)])])
+    assert edges(found, "RAW") == {(0, 1)}
+    assert edges(found, "WAR") == {(1, 2)}
+    assert edges(found, "WAW") == {(0, 2)}
+
+
+@verifies("dependencies.raw.order", observe="schedule")
+def test_a_reader_waits_for_every_write_that_it_sees() -> None:
+    """The two halves were written by two kernels, the whole of them before by a third one."""
+    found = dependencies.find([([], [Touch(0, 1, 0, 16)]), ([], [Touch(0, 2, 0, 8)]),
+                  ([], [Touch(0, 3, 8, 16)]), ([Touch(0, 3, 0, 16)], [])])
+    assert {(1, 3), (2, 3)} <= edges(found, "RAW")
+
+
+@verifies("dependencies.war.order", observe="schedule")
+def test_a_write_waits_for_readers_of_parts() -> None:
+    found = dependencies.find([([Touch(0, 0, 0, 4)], []), ([Touch(0, 0, 12, 16)], []),
+                  ([], [Touch(0, 1, 0, 16)])])
+    assert edges(found, "WAR") == {(0, 2), (1, 2)}
+
+
+@verifies("dependencies.war.order", observe="schedule")
+def test_a_kernel_does_not_wait_for_itself() -> None:
+    found = dependencies.find([([Touch(0, 0, 0, 16)], [Touch(0, 1, 0, 16)]),
+                  ([Touch(0, 1, 0, 16)], [Touch(0, 2, 0, 16)])])
+    assert all(each.before < each.after for each in found)
+    assert {"RAW", "WAW"} <= {each.kind for each in found}
+
+
+@verifies("dependencies.ranges.disjoint", observe="schedule")
+def test_other_bytes_and_other_storages_do_not_wait() -> None:
+    assert not dependencies.find([([], [Touch(0, 1, 0, 8)]), ([], [Touch(0, 2, 8, 16)]),
+                     ([Touch(1, 0, 0, 16)], [])])
+
+
+@verifies("dependencies.ranges.disjoint", observe="schedule")
+def test_readers_do_not_wait_for_each_other() -> None:
+    assert not dependencies.find([([Touch(0, 0, 0, 16)], []), ([Touch(0, 0, 0, 16)], [])])
+
+
+def random_accesses(seed: int) -> Accesses:
+    """Kernels that read and write parts of three storages, in the order of the versions."""
+    chooser = random.Random(seed)
+    version = [0, 0, 0]
+
+    def touch(storage: int, version: int) -> Touch:
+        start = chooser.randrange(0, 15)
+        return Touch(storage, version, start, chooser.randrange(start + 1, 17))
+
+    accesses: Accesses = []
+    for _ in range(chooser.randrange(2, 14)):
+        reads = [touch(s, version[s]) for s in range(3) if chooser.random() < 0.5]
+        writes = []
+        for storage in range(3):
+            if chooser.random() < 0.35:
+                version[storage] += 1
+                writes.append(touch(storage, version[storage]))
+        accesses.append((reads, writes))
+    return accesses
+
+
+def hazards(accesses: Accesses, kind: str) -> Edges:
+    """By definition: every pair that touches a common byte, of which one writes."""
+    first, second = {"RAW": (1, 0), "WAR": (0, 1), "WAW": (1, 1)}[kind]
+    return {(i, j) for j in range(len(accesses)) for i in range(j)
+            if any(a.storage == b.storage and max(a.start, b.start) < min(a.stop, b.stop)
+                   for a in accesses[i][first] for b in accesses[j][second])}
+
+
+def closure(pairs: Edges, count: int) -> Edges:
+    reached: list[set[int]] = [set() for _ in range(count)]
+    for after in range(count):
+        for before in range(after):
+            if (before, after) in pairs:
+                reached[after] |= {before} | reached[before]
+    return {(before, after) for after in range(count) for before in reached[after]}
+
+
+@verifies("dependencies.raw.order", observe="schedule")
+@verifies("dependencies.war.order", observe="schedule")
+@verifies("dependencies.waw.order", observe="schedule")
+@verifies("dependencies.ranges.disjoint", observe="schedule")
+def test_what_is_found_implies_every_hazard_and_nothing_else() -> None:
+    for seed in range(300):
+        accesses = random_accesses(seed)
+        found = dependencies.find(accesses)
+        implied = closure({(d.before, d.after) for d in found}, len(accesses))
+        for kind in ("RAW", "WAR", "WAW"):
+            assert hazards(accesses, kind) <= implied, (seed, kind)
+            assert edges(found, kind) <= hazards(accesses, kind), (seed, kind)
+
+
+def realized(values: list[int]) -> Tensor:
+    return Tensor(np.array(values, np.int32)).realize()
+
+
+@verifies("dependencies.raw.order", observe="schedule")
+@verifies("dependencies.ranges.disjoint", observe="schedule")
+def test_a_range_of_bytes_is_never_negative() -> None:
+    """The part that a shifted padding reads outside of its source is empty."""
+    x = realized([1, 2, 3, 4, 5, 6])
+    turned = Tensor.cat(x[1:], x[:1])
+    document = Tensor.cat((turned + x)[1:], (turned + x)[:1]).schedule_document()
+    for kernel in document["kernels"]:
+        for access in (*kernel["reads"], *kernel["writes"]):
+            assert 0 <= access["start"] <= access["stop"] <= 24, access
+
+
+# Between stages: values --------------------------------------------------------------------
+
+
+def in_every_order(program: Callable[[], list[list[int]]], expected: list[list[int]]) -> None:
+    """The program's values, fused and not, in the usual and in random orders.
+
+    The default device is tried too: it stores element by element, where the reference reads all
+    that a kernel reads before it stores.
+    """
+    for fuse in (1, 0):
+        with Context(FUSE=fuse):
+            assert program() == expected, f"FUSE={fuse}"
+        for seed in (-1, *range(6)):
+            with Context(DEVICE="REFERENCE", FUSE=fuse, ORDER_SEED=seed, POISON=1):
+                assert program() == expected, f"FUSE={fuse} ORDER_SEED={seed}"
+
+
+@verifies("dependencies.war.order", observe="order")
+def test_a_reader_that_was_written_first_sees_the_old_value() -> None:
+    def program() -> list[list[int]]:
+        x, other = realized([1, 2, 3, 4]), realized([5, 6, 7, 8])
+        total = (x.flip(0) * other).sum() + other
+        x[1:3] = other[0:2]
+        x.realize(total)
+        return [total.tolist(), x.tolist()]
+
+    in_every_order(program, [[65, 66, 67, 68], [1, 5, 6, 4]])
+
+
+@verifies("dependencies.waw.order", observe="order")
+def test_of_two_writes_the_later_one_stays() -> None:
+    def program() -> list[list[int]]:
+        x = realized([0, 0, 0, 0])
+        x[0:3] = realized([1, 2, 3]).cumsum(0)
+        x[1:4] = realized([4, 5, 6]).cumsum(0)
+        return [x.tolist()]
+
+    in_every_order(program, [[1, 4, 9, 15]])
+
+
+@verifies("dependencies.in-place.safe")
+def test_moves_within_one_tensor() -> None:
+    def program() -> list[list[int]]:
+        flipped, down, up = (realized([1, 2, 3, 4, 5, 6]) for _ in range(3))
+        flipped.assign(flipped.flip(0))
+        down[1:6] = down[0:5]
+        up[0:5] = up[1:6]
+        turned = realized([1, 2, 3, 4]).reshape(2, 2).realize()
+        turned.assign(turned.T)
+        Tensor.realize(flipped, down, up, turned)
+        return [each.flatten().tolist() for each in (flipped, down, up, turned)]
+
+    in_every_order(program, [[6, 5, 4, 3, 2, 1], [1, 1, 2, 3, 4, 5], [2, 3, 4, 5, 6, 6],
+                             [1, 3, 2, 4]])
+
+
+@verifies("dependencies.in-place.safe")
+def test_an_assign_of_its_own_reduction() -> None:
+    def program() -> list[list[int]]:
+        x = realized([1, 2, 3, 4])
+        x.assign(x + x.sum())
+        return [x.tolist()]
+
+    in_every_order(program, [[11, 12, 13, 14]])
+
+
+@verifies("dependencies.in-place.safe", observe="memory")
+def test_an_addition_needs_no_memory() -> None:
+    """Reading the element that is written is safe, and costs nothing."""
+    x = realized([1, 2, 3, 4])
+    document = x.assign(x + 1).schedule_document()
+    assert [buffer["kind"] for buffer in document["buffers"]] == ["state"]
+    assert document["notes"] == []
+
+
+@verifies("dependencies.held.kept")
+def test_a_version_that_a_tensor_holds_is_not_overwritten() -> None:
+    def program() -> list[list[int]]:
+        x = realized([1, 2, 3, 4])
+        old = Tensor(x.uop)
+        x[0:2] = 9
+        x.realize()
+        return [old.tolist(), x.tolist()]
+
+    in_every_order(program, [[1, 2, 3, 4], [9, 9, 3, 4]])
+
+
+@verifies("dependencies.held.kept")
+def test_a_value_that_is_asked_for_is_not_overwritten() -> None:
+    def program() -> list[list[int]]:
+        x = realized([1, 2, 3, 4])
+        doubled = (x * 2).contiguous()
+        old = Tensor(doubled.uop)
+        doubled[0:2] = 9
+        old.realize(doubled)
+        return [old.tolist(), doubled.tolist()]
+
+    in_every_order(program, [[2, 4, 6, 8], [9, 9, 6, 8]])
+
+
+@verifies("dependencies.version.one-successor")
+def test_two_writes_to_one_version() -> None:
+    """Equal expressions are one value; each of the two tensors goes its own way from there."""
+    def program() -> list[list[int]]:
+        x = realized([0, 1, 2, 3])
+        left, right = x * 2, x * 2
+        left[0:2] = 7
+        right[2:4] = 9
+        left.realize(right)
+        return [left.tolist(), right.tolist()]
+
+    in_every_order(program, [[7, 7, 4, 6], [0, 2, 9, 9]])
+
+
+@verifies("dependencies.version.one-successor")
+def test_two_writes_to_one_leaf() -> None:
+    def program() -> list[list[int]]:
+        x = realized([0, 1, 2, 3])
+        other = Tensor(x.uop)
+        other[0:2] = 7
+        x[2:4] = 9
+        other.realize(x)
+        return [other.tolist(), x.tolist()]
+
+    in_every_order(program, [[7, 7, 2, 3], [0, 1, 9, 9]])
+
+
+@verifies("dependencies.cycle.copied")
+def test_two_tensors_are_swapped() -> None:
+    """Each write has to come after the other one, since each reads what the other overwrites."""
+    def program() -> list[list[int]]:
+        x, y = realized([1, 2, 3]), realized([4, 5, 6])
+        first, second = y.flip(0) + 0, x.flip(0) + 0
+        x.assign(first)
+        y.assign(second)
+        del first, second  # nobody else waits for them, so they need not be stored
+        x.realize(y)
+        return [x.tolist(), y.tolist()]
+
+    in_every_order(program, [[6, 5, 4], [3, 2, 1]])
+
+
+@verifies("dependencies.cycle.copied")
+def test_two_halves_are_swapped() -> None:
+    def program() -> list[list[int]]:
+        x = realized([1, 2, 3, 4])
+        first = x[0:2] + 0
+        x[0:2] = x[2:4]
+        x[2:4] = first
+        del first
+        return [x.tolist()]
+
+    in_every_order(program, [[3, 4, 1, 2]])
+
+
+@verifies("dependencies.cycle.copied")
+def test_three_tensors_are_rotated() -> None:
+    def program() -> list[list[int]]:
+        x, y, z = realized([1, 2]), realized([3, 4]), realized([5, 6])
+        kept = x.flip(0) + 0
+        x.assign(y.flip(0))
+        y.assign(z.flip(0))
+        z.assign(kept)
+        del kept
+        z.realize(x, y)
+        return [x.tolist(), y.tolist(), z.tolist()]
+
+    in_every_order(program, [[4, 3], [6, 5], [2, 1]])
+
+
+@verifies("dependencies.copies.noted", observe="schedule")
+def test_a_copy_is_noted() -> None:
+    x = realized([1, 2, 3, 4])
+    assert "overwritten" in "".join(x.assign(x.flip(0)).schedule_document()["notes"])
+
+
+# The tests themselves ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("saboteur", all_patches("dependencies"), ids=lambda s: type(s).__name__)
+def test_a_mistake_is_found(saboteur: ImplPatch) -> None:
+    assert killer(saboteur), saboteur.description

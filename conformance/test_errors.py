@@ -1,0 +1,131 @@
+"""Errors say what, where and what to do. Chapter: spec/errors.md."""
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from conformance.trace import verifies
+from impl import Context, Tensor, dtypes, errors, nn
+from impl.errors import TensorScheduleError
+
+BUILT_IN = {
+    "ShapeError": ValueError, "DTypeError": TypeError, "AxisError": IndexError,
+    "VariableError": ValueError, "SettingError": ValueError, "DeviceError": RuntimeError,
+    "CompileError": RuntimeError, "CacheError": RuntimeError, "ReplayError": RuntimeError,
+    "GraphError": RuntimeError,
+}
+
+CLASSES = [each for each in vars(errors).values()
+           if inspect.isclass(each) and issubclass(each, TensorScheduleError)]
+
+COLUMN = Tensor([[1], [2]])
+
+#: What a user does wrong, and words that the message has to have.
+MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
+    "add": (lambda: Tensor([1, 2]) + Tensor([1, 2, 3]), ValueError, ["(2,)", "(3,)"]),
+    "matmul": (lambda: Tensor.ones(2, 3) @ Tensor.ones(4, 5), ValueError, ["(2, 3)", "(4, 5)"]),
+    "reshape": (lambda: Tensor.ones(2, 3).reshape(4, -1), ValueError, ["(2, 3)", "(4, -1)"]),
+    "expand": (lambda: Tensor.ones(2).expand(3), ValueError, ["(2,)", "(3,)"]),
+    "permute": (lambda: Tensor.ones(2, 3).permute(0, 0), ValueError, ["(0, 0)"]),
+    "shrink": (lambda: Tensor.ones(2).shrink(((0, 3),)), ValueError, ["(2,)"]),
+    "cat": (lambda: Tensor.ones(2, 3).cat(Tensor.ones(2, 4)), ValueError, ["(2, 3)", "(2, 4)"]),
+    "index": (lambda: Tensor.ones(2)[2], IndexError, ["2", "(2,)"]),
+    "many indices": (lambda: Tensor.ones(2)[0, 0], IndexError, ["(2,)"]),
+    "index list": (lambda: Tensor.ones(2)[[0, 5]], IndexError, ["5"]),
+    "mask": (lambda: Tensor.ones(2)[Tensor([True, False])], TypeError, ["where"]),
+    "float index": (lambda: Tensor.ones(2)[Tensor([0.0])], TypeError, ["float32"]),
+    "axis": (lambda: Tensor.ones(2).sum(1), IndexError, ["1", "(2,)"]),
+    "empty max": (lambda: Tensor.zeros(0).max(), ValueError, ["size 0"]),
+    "assign shape": (lambda: Tensor([1, 2]).assign(Tensor([1])), ValueError, ["(1,)", "(2,)"]),
+    "assign dtype": (lambda: Tensor([1, 2]).assign(Tensor([1.0, 2.0])), TypeError, [".cast("]),
+    "item": (lambda: Tensor([1, 2]).item(), ValueError, ["(2,)"]),
+    "truth": (lambda: bool(Tensor([1, 2])), ValueError, [".any()"]),
+    "bits": (lambda: Tensor([1.0]) & 1, TypeError, ["float32"]),
+    "condition": (lambda: Tensor([1]).where(1, 2), TypeError, ["int32", "bool"]),
+    "dtype": (lambda: Tensor([1], dtype="float33"), TypeError, ["float33", "float32"]),
+    "ragged": (lambda: Tensor([[1, 2], [3]]), ValueError, ["ragged"]),
+    "words": (lambda: Tensor(["a"]), TypeError, ["numbers"]),
+    "tensors": (lambda: Tensor([Tensor([1])]), TypeError, ["stack"]),
+    "large": (lambda: Tensor([2 ** 70]), TypeError, []),
+    "conv": (lambda: Tensor.ones(1, 2, 3, 3).conv2d(Tensor.ones(1, 3, 1, 1)), ValueError,
+             ["(1, 2, 3, 3)", "(1, 3, 1, 1)"]),
+    "kernel": (lambda: Tensor.ones(1, 1, 2, 2).conv2d(Tensor.ones(1, 1, 3, 3)), ValueError,
+               ["(3, 3)"]),
+    "loss": (lambda: Tensor.ones(2, 3).cross_entropy(Tensor([1])), ValueError, ["(1,)", "(2, 3)"]),
+    "einsum": (lambda: Tensor.einsum("ij,jk", Tensor.ones(2, 3), Tensor.ones(4, 5)), ValueError,
+               ["'j'"]),
+    "integer power": (lambda: Tensor([2]) ** -1, TypeError, [".float()"]),
+    "gradient of ints": (lambda: Tensor([2]).requires_grad_(), TypeError, ["int32"]),
+    "setting": (lambda: Context(NOOPTS=1), ValueError, ["NOOPT"]),
+    "state": (lambda: nn.state.load_state_dict(nn.Linear(2, 2), {}), ValueError, ["weight"]),
+    "write twice": (lambda: COLUMN.expand(2, 2).assign(1), ValueError, [".contiguous()"]),
+}
+
+
+@verifies("errors.message.parts")
+@verifies("errors.type.base")
+@verifies("errors.message.line")
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_explained(name: str) -> None:
+    mistake, built_in, words = MISTAKES[name]
+    with pytest.raises(built_in) as caught:
+        mistake()
+    error = caught.value
+    if name == "large" and not isinstance(error, TensorScheduleError):
+        pytest.skip("NumPy refused the number first")
+    assert isinstance(error, TensorScheduleError)
+    text = str(error)
+    assert text == f"{error.operation}: {error.detail}; at {error.line}. Remedy: {error.remedy}"
+    assert error.operation and error.detail and error.remedy
+    file, line = error.line.rsplit(":", 1)
+    assert file == __file__ or name == "state"  # nn counts as user code
+    assert int(line) > 0
+    for word in words:
+        assert word in text, f"{word} is missing in: {text}"
+
+
+@verifies("errors.message.line")
+def test_the_line_is_the_innermost_of_the_user() -> None:
+    def inner() -> None:
+        Tensor.ones(2).reshape(3)
+
+    expected = inspect.getsourcelines(inner)[1] + 1
+    with pytest.raises(errors.ShapeError) as caught:
+        inner()
+    assert caught.value.line == f"{__file__}:{expected}"
+    with pytest.raises(errors.ShapeError) as caught:
+        nn.Linear(2, 3)(Tensor.ones(2, 5))
+    assert "nn" in caught.value.line.rsplit(":", 1)[0]
+
+
+@verifies("errors.type.builtin")
+def test_each_error_is_the_built_in_one() -> None:
+    found = {each.__name__: each for each in CLASSES if each is not TensorScheduleError}
+    assert found.keys() == BUILT_IN.keys()
+    for name, built_in in BUILT_IN.items():
+        assert issubclass(found[name], built_in)
+
+
+@verifies("errors.pickle.parts")
+@pytest.mark.parametrize("kind", CLASSES)
+def test_errors_survive_pickling(kind: type[TensorScheduleError]) -> None:
+    error = kind("operation", "detail", "remedy")
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind and str(again) == str(error)
+    assert (again.operation, again.detail, again.remedy, again.line) == (
+        "operation", "detail", "remedy", error.line)
+
+
+@verifies("errors.type.base")
+def test_the_public_functions_raise_nothing_else() -> None:
+    for wrong in (lambda: Tensor.zeros(-1), lambda: Tensor.arange(3, step=0),
+                  lambda: Tensor([1]).cast("int33"), lambda: Tensor.eye(2)[::0],
+                  lambda: Tensor.ones(2, 2).sum((0, 0)), lambda: Tensor.randint(2, low=3, high=3),
+                  lambda: Tensor.rand(2, dtype=dtypes.int32), lambda: Tensor.ones(3).split([1, 1]),
+                  lambda: Tensor.ones(2).dropout(2.0, training=True)):
+        with pytest.raises(TensorScheduleError):
+            wrong()

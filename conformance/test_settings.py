@@ -1,0 +1,108 @@
+"""Settings are typed, scoped, and part of the key of plans. Chapter: spec/settings.md."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from conformance.trace import ROOT, verifies
+from impl import Context, Tensor, settings
+from impl.errors import SettingError
+from impl.settings import REGISTRY
+
+
+@verifies("settings.context.restore")
+def test_contexts_nest_and_restore() -> None:
+    before = settings.get("DEBUG"), settings.plan_key()
+    with Context(DEBUG=0, NOOPT=1):
+        assert settings.get("NOOPT") == 1
+        with Context(NOOPT=0):
+            assert settings.get("NOOPT") == 0
+        assert settings.get("NOOPT") == 1
+    assert (settings.get("DEBUG"), settings.plan_key()) == before
+
+
+@verifies("settings.context.restore")
+def test_an_exception_restores_too() -> None:
+    before = settings.get("FUSE")
+    with pytest.raises(ZeroDivisionError), Context(FUSE=1 - before):
+        1 / 0  # noqa: B018
+    assert settings.get("FUSE") == before
+
+
+@verifies("settings.context.restore")
+def test_one_context_can_be_entered_twice() -> None:
+    context = Context(NOOPT=1)
+    with context, context:
+        assert settings.get("NOOPT") == 1
+    assert settings.get("NOOPT") == REGISTRY["NOOPT"].default
+
+
+@verifies("settings.context.restore")
+def test_another_thread_does_not_see_it() -> None:
+    seen = []
+    with Context(NOOPT=1):
+        thread = threading.Thread(target=lambda: seen.append(settings.get("NOOPT")))
+        thread.start()
+        thread.join()
+    assert seen == [REGISTRY["NOOPT"].default]
+
+
+@verifies("settings.unknown.error")
+def test_unknown_names_are_refused() -> None:
+    for wrong in (lambda: Context(NOOPTS=1), lambda: settings.get("noopt")):
+        with pytest.raises(SettingError, match="NOOPT"):
+            wrong()
+
+
+@verifies("settings.value.error")
+@pytest.mark.parametrize("value", [-1, 2, "x", None, 1.5j])
+def test_impossible_values_are_refused(value: object) -> None:
+    with pytest.raises(SettingError, match="NOOPT"):
+        Context(NOOPT=value)
+
+
+@verifies("settings.value.error")
+def test_the_environment_is_checked_too() -> None:
+    code = "from impl import settings; print(settings.get('BEAM'))"
+    for text, expected in (("3", "3"), ("", "0"), ("many", "SettingError")):
+        environment = {**os.environ, "BEAM": text, "PYTHONPATH": str(ROOT)}
+        result = subprocess.run([sys.executable, "-c", code], env=environment, text=True,
+                                capture_output=True, check=False)
+        assert expected in result.stdout + result.stderr
+
+
+@verifies("settings.plan.key")
+def test_every_setting_that_changes_plans_is_in_the_key() -> None:
+    for setting in REGISTRY.values():
+        other: settings.Value = "other" if isinstance(setting.default, str) else \
+            setting.minimum if setting.default == setting.maximum else int(setting.default) + 1
+        before = settings.plan_key()
+        with Context(**{setting.name: other}):
+            assert (settings.plan_key() != before) is setting.plan, setting.name
+        assert settings.plan_key() == before
+
+
+@verifies("settings.plan.key")
+@pytest.mark.parametrize("setting", ["NOOPT", "FUSE", "NO_MEMORY_PLANNER", "POISON"])
+def test_toggling_a_setting_gives_no_stale_plan(setting: str) -> None:
+    def documents() -> int:
+        x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+        return len((x.sum(1, keepdim=True) + x.contiguous().exp()).schedule_document()["kernels"])
+
+    with Context(**{setting: REGISTRY[setting].default}):
+        default = documents()
+        with Context(**{setting: 1 - int(REGISTRY[setting].default)}):
+            toggled = documents()
+        assert documents() == default
+    assert (toggled > default) is (setting == "FUSE")
+
+
+@verifies("settings.unknown.error")
+def test_every_setting_is_described() -> None:
+    rows = list(settings.describe())
+    assert [name for name, *_ in rows] == sorted(REGISTRY)
+    assert all(meaning for *_, meaning in rows)
