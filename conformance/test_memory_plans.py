@@ -152,7 +152,7 @@ def test_the_plan_of_a_program_saves_memory() -> None:
             x = x.cumsum(0) * 0.5
         found = x.schedule_document()["memory"]
     assert found["planned"] == sum(arena["bytes"] for arena in found["arenas"])
-    assert found["planned"] == found["lower_bound"] < found["unplanned"] / 3
+    assert found["lower_bound"] <= found["planned"] < found["unplanned"] / 3
 
 
 def test_places_of_an_empty_tensor() -> None:

@@ -52,7 +52,8 @@ def test_every_kernel_runs_once_and_after_what_it_needs() -> None:
 
 @verifies("ordering.legal.permutation", observe="schedule")
 def test_numbers_need_not_follow_the_dependences() -> None:
-    assert ordering.linearize(3, [depends(2, 1), depends(1, 0)], Uses({}, [[], [], []])) == [2, 1, 0]
+    backwards = [depends(2, 1), depends(1, 0)]
+    assert ordering.linearize(3, backwards, Uses({}, [[], [], []])) == [2, 1, 0]
     assert ordering.linearize(0, [], Uses({}, [])) == []
 
 

@@ -28,6 +28,9 @@ S = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, 2.5, -0.5, -1.5, 0.499999
 P = np.abs(A)
 IMAGE = C.reshape(1, 2, 3, 4)
 
+PARTS: Any = [Tensor(S[:3]), Tensor(S[3:])]
+PAIR: Any = [Tensor(A), Tensor(A)]
+
 Case = tuple[Callable[..., Any], Callable[..., Any]]
 
 
@@ -148,8 +151,8 @@ MOVEMENT: dict[str, Case] = {
     "roll all": (lambda: Tensor(A).roll(5), lambda: np.roll(A, 5)),
     "cat": (lambda: Tensor.cat(Tensor(A), Tensor(I), Tensor(A), dim=1),
             lambda: np.concatenate([A, I.astype(np.float32), A], 1)),
-    "cat of a list": (lambda: Tensor.cat([Tensor(S[:3]), Tensor(S[3:])]), lambda: S),
-    "stack": (lambda: Tensor.stack([Tensor(A), Tensor(A)], dim=1), lambda: np.stack([A, A], 1)),
+    "cat of a list": (lambda: Tensor.cat(PARTS), lambda: S),
+    "stack": (lambda: Tensor.stack(PAIR, dim=1), lambda: np.stack([A, A], 1)),
     "split": (lambda: Tensor(C).split([1, 3], 2)[1], lambda: C[:, :, 1:]),
     "chunk": (lambda: Tensor(C).chunk(3, 2)[1], lambda: C[:, :, 2:]),
     "unbind": (lambda: Tensor(C).unbind(1)[2], lambda: C[:, 2]),
@@ -229,7 +232,7 @@ INDEXING: dict[str, Case] = {
 
 CREATION: dict[str, Case] = {
     "arange": (lambda: Tensor.arange(2, 11, 3), lambda: np.arange(2, 11, 3, dtype=np.int32)),
-    "floats": (lambda: Tensor.arange(0, 1, 0.25), lambda: np.arange(0, 1, 0.25, np.float32)),
+    "floats": (lambda: Tensor.arange(0, 1, 0.25), lambda: np.arange(4, dtype=np.float32) / 4),
     "down": (lambda: Tensor.arange(5, 0, -2), lambda: np.arange(5, 0, -2, dtype=np.int32)),
     "linspace": (lambda: Tensor.linspace(0, 1, 7), lambda: np.linspace(0, 1, 7, dtype=np.float32)),
     "eye": (lambda: Tensor.eye(3, 4), lambda: np.eye(3, 4, dtype=np.float32)),
@@ -349,8 +352,10 @@ def test_a_condition_is_bool() -> None:
 
 @verifies("tensor.bits.integer")
 def test_floats_have_no_bits() -> None:
-    for wrong in (lambda: Tensor([1.0]) & 1, lambda: Tensor([1]) | Tensor([1.0]),
-                  lambda: ~Tensor([1.0]), lambda: Tensor([1.0]) << 1):
+    mistakes: list[Callable[[], Any]] = [
+        lambda: Tensor([1.0]) & 1, lambda: Tensor([1]) | Tensor([1.0]), lambda: ~Tensor([1.0]),
+        lambda: Tensor([1.0]) << 1]
+    for wrong in mistakes:
         with pytest.raises(DTypeError):
             wrong()
 
@@ -385,12 +390,13 @@ def test_shapes_that_do_not_fit() -> None:
     def set_item() -> None:
         three[:2] = Tensor([1.0, 2.0, 3.0])
 
-    for wrong in (lambda: two + three, lambda: three.reshape(2, -1), lambda: two.expand(4),
-                  lambda: Tensor(A).cat(Tensor(B[None, :3])), lambda: Tensor(A) @ three,
-                  lambda: Tensor.zeros(2, 0).max(1), lambda: Tensor.zeros(0).argmin(),
-                  lambda: two.item(), lambda: two.assign(three), set_item,
-                  lambda: Tensor(A).cross_entropy(Tensor([0, 1])),
-                  lambda: Tensor(A).cross_entropy(two)):
+    mistakes: list[Callable[[], Any]] = [
+        lambda: two + three, lambda: three.reshape(2, -1), lambda: two.expand(4),
+        lambda: Tensor(A).cat(Tensor(B[None, :3])), lambda: Tensor(A) @ three,
+        lambda: Tensor.zeros(2, 0).max(1), lambda: Tensor.zeros(0).argmin(), lambda: two.item(),
+        lambda: two.assign(three), set_item, lambda: Tensor(A).cross_entropy(Tensor([0, 1])),
+        lambda: Tensor(A).cross_entropy(two)]
+    for wrong in mistakes:
         with pytest.raises(ShapeError):
             wrong()
 
@@ -605,10 +611,6 @@ def test_promotion_is_the_least_common_type() -> None:
                 assert least is dtypes.default_float and all(c.kind == "f" for c in common)
             else:
                 assert least in common and all(above(least, c) for c in common)
-            for c in ALL:
-                if "f" in (a.kind, b.kind, c.kind):
-                    continue
-                assert least_upper_dtype(least, c).kind != "f" or True
     x, y = Tensor([1], dtype=dtypes.int8), Tensor([1.5], dtype=dtypes.float16)
     for result in (x + y, x * y, x.maximum(y), (x > 0).where(x, y), x.cat(y), x.dot(y)):
         assert result.dtype is dtypes.float16
@@ -695,7 +697,7 @@ def test_two_devices_draw_the_same_numbers() -> None:
     for device in ("CPU", "REFERENCE"):
         Tensor.manual_seed(11)
         found.append(Tensor.rand(50, device=device).numpy())
-    assert np.array_equal(*found)
+    assert np.array_equal(found[0], found[1])
 
 
 @verifies("tensor.random.counter")
@@ -740,10 +742,11 @@ def test_a_step_written_again_has_the_same_variables() -> None:
 def test_tensors_behave_like_python_values() -> None:
     x = Tensor([[1, 2], [3, 4]])
     assert {x: 1}[x] == 1 and [row.tolist() for row in x] == [[1, 2], [3, 4]]
-    assert np.array_equal(np.asarray(x), [[1, 2], [3, 4]])
+    assert np.array_equal(np.asarray(x), np.array([[1, 2], [3, 4]]))
     assert float(Tensor([1.5])) == 1.5 and int(Tensor(3)) == 3 and bool(Tensor([0])) is False
-    assert [10, 20][Tensor(1)] == 20 and x.data().tolist() == [[1, 2], [3, 4]]
-    assert (x == None) is False and (x != None) is True  # noqa: E711
+    assert [10, 20][Tensor(1)] == 20 and np.array_equal(x.data(), x.numpy())
+    nothing: Any = None
+    assert str(x == nothing) == "False" and str(x != nothing) == "True"
     assert repr(x).startswith("<Tensor int32 (2, 2) on ")
     assert (x.ndim, x.numel(), x.nbytes(), x.element_size(), x.size(-1)) == (2, 4, 16, 4, 2)
 

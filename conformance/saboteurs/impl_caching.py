@@ -45,6 +45,14 @@ class AliasesForgotten(_Key):
         return (0, *row[1:]) if is_leaf(row) else row
 
 
+class SourcesForgotten(_Key):
+    rule = "caching.key.alias"
+    description = "the key does not say which nodes an operation reads"
+
+    def row(self, row: Row) -> Row:
+        return row if is_leaf(row) or len(row) < 4 else row[:3]
+
+
 class DtypesForgotten(_Key):
     rule = "caching.key.program"
     description = "the key does not say of what dtype a buffer is"

@@ -74,7 +74,9 @@ def killer(saboteur: ImplPatch) -> str:
         with saboteur.installed():
             try:
                 test()
-            except Exception:  # any: a crash is a way to be found out
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException:  # any: a crash finds it too, and pytest's own are no Exception
                 return name
     return ""
 
@@ -91,4 +93,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # Run as a program, this module is not the one that the saboteurs import.
+    sys.exit(import_module("conformance.saboteurs.impl_patches").main())

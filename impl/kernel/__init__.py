@@ -19,7 +19,16 @@ from impl.kernel.analysis import (
     verify,
 )
 from impl.kernel.heuristic import hand_steps
-from impl.kernel.steps import Own, Split, Step, StepError, Swap, Upcast, apply_steps
+from impl.kernel.steps import (
+    Own,
+    Split,
+    Step,
+    StepError,
+    Swap,
+    Upcast,
+    apply_steps,
+    fold_gates,
+)
 
 
 def optimize(ast: UOp, limits: Limits | None = None) -> UOp:
@@ -27,9 +36,10 @@ def optimize(ast: UOp, limits: Limits | None = None) -> UOp:
 
     r[kernel.step.equal]; `KernelInfo.steps` names the steps.
     """
-    return apply_steps(ast, [step for step, _ in hand_steps(ast, limits or Limits())])
+    simple = fold_gates(ast)
+    return apply_steps(simple, [step for step, _ in hand_steps(simple, limits or Limits())])
 
 
 __all__ = ["LANES", "REDUCERS", "Analysis", "Estimate", "Growth", "Limits", "Own", "Split", "Step",
-           "StepError", "Swap", "Upcast", "apply_steps", "buffer_key", "estimate", "growth",
-           "hand_steps", "optimize", "verify"]
+           "StepError", "Swap", "Upcast", "apply_steps", "buffer_key", "estimate", "fold_gates",
+           "growth", "hand_steps", "optimize", "verify"]

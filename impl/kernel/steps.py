@@ -5,6 +5,7 @@ position in `Analysis.ranges`, says when it is legal, and raises `StepError` oth
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -335,3 +336,17 @@ def apply_steps(ast: UOp, steps: Iterable[Step]) -> UOp:
     for step in steps:
         ast = step.apply(Analysis(ast))
     return ast
+
+
+# --8<-- [start:gates]
+def fold_gates(ast: UOp) -> UOp:
+    """A load is zero where it is not valid: WHERE(valid, load, 0) is the load."""
+    folded: dict[UOp, UOp] = {}
+    for node in ast.toposort():
+        if node.op is Ops.WHERE and node.src[1].op is Ops.LOAD and node.src[2].op is Ops.CONST:
+            condition, load, other = node.src
+            zero = other.arg == 0 and math.copysign(1, other.arg) > 0
+            if zero and load.src[0].src[2] is condition:  # r[impl kernel.gate.fold]
+                folded[node] = load
+    return ast.substitute(folded) if folded else ast
+# --8<-- [end:gates]

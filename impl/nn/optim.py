@@ -106,13 +106,13 @@ class Adam(Optimizer):
         self.b1, self.b2, self.eps, self.weight_decay = b1, b2, eps, weight_decay
         self.first = [_memory(p) for p in self.params]
         self.second = [_memory(p) for p in self.params]
-        # b1 and b2 to the power of the number of steps.
-        self.b1_power, self.b2_power = _number(1.0), _number(1.0)
+        # 1 - b1**t and 1 - b2**t after t steps, kept in a form that loses no digits.
+        self.b1_weight, self.b2_weight = _number(0.0), _number(0.0)
 
     def before_step(self) -> list[Tensor]:
-        self.b1_power.assign(self.b1_power * self.b1)
-        self.b2_power.assign(self.b2_power * self.b2)
-        return [self.b1_power, self.b2_power]
+        self.b1_weight.assign(self.b1_weight * self.b1 + (1 - self.b1))
+        self.b2_weight.assign(self.b2_weight * self.b2 + (1 - self.b2))
+        return [self.b1_weight, self.b2_weight]
 
     def change(self, place: int, parameter: Tensor, gradient: Tensor) -> list[Tensor]:
         value = parameter.detach()
@@ -121,8 +121,7 @@ class Adam(Optimizer):
         first, second = self.first[place], self.second[place]
         first.assign(first * self.b1 + gradient * (1 - self.b1))
         second.assign(second * self.b2 + gradient * gradient * (1 - self.b2))
-        update = (first / (1 - self.b1_power)) / (
-            (second / (1 - self.b2_power)).sqrt() + self.eps)
+        update = (first / self.b1_weight) / ((second / self.b2_weight).sqrt() + self.eps)
         if self.weight_decay and self.decoupled:
             update = update + value * self.weight_decay
         if self.layerwise:

@@ -58,6 +58,7 @@ class Dialect(Protocol):
     name: str
     signature: str        # of a kernel, with {name}
     widest_inline: int    # longest expression that gets no variable of its own
+    widest_again: int     # the same for conditions and indices that differ between vector lanes
 
     def begin(self) -> None:
         """Forget the declarations that the last kernel needed."""
@@ -323,8 +324,10 @@ class _Printer:
         texts = [self.dialect.operation(node, operands, plain)
                  for operands in zip(*given, strict=True)]
         wholes = self._whole_operation(node, wide, at, vector) if vector is not None else None
-        if node in self.low.inline and len(texts[0]) <= self.dialect.widest_inline:
-            self.texts[node] = texts
+        again = vector is not None and node.dtype in (dtypes.bool, dtypes.index)
+        limit = self.dialect.widest_again if again else self.dialect.widest_inline
+        if (again or node in self.low.inline) and len(texts[0]) <= limit:
+            self.texts[node] = texts  # a vector of bools has another width than what it selects
             if wholes is not None:
                 self.wholes[node] = wholes
             return

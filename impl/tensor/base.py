@@ -487,14 +487,16 @@ class TensorBase:
             return
         root, path = living[-1]  # r[impl tensor.assign.view]
         before = root.uop
-        root.uop = write(before, follow(before, path), value)
+        memory = _as_memory(before)
+        root.uop = write(memory, follow(memory, path), value)
         self.uop = follow(root.uop, path)
         for between, rest in living[:-1]:
             way = next(way for reference, way in between._ancestors if reference() is root)
             if between.uop is follow(before, way):
                 between.uop = follow(root.uop, way)
             else:  # the root was given another value since this view was taken
-                between.uop = write(between.uop, follow(between.uop, rest), value)
+                memory = _as_memory(between.uop)
+                between.uop = write(memory, follow(memory, rest), value)
 
     def _replace(self, value: UOp) -> None:
         """The new value, of a tensor that is no view: in place where there is memory."""
@@ -574,6 +576,16 @@ def has_memory(node: UOp) -> bool:
     while node.op is Ops.AFTER:
         node = node.src[0]
     return node.op in (Ops.BUFFER, Ops.CONTIGUOUS, Ops.COPY) or node.realized is not None
+
+
+def _as_memory(node: UOp) -> UOp:
+    """The node, or one of the same value through which no view of it can be simplified.
+
+    A part of a value can only be replaced where the value is in memory.
+    """
+    if node.op in (Ops.BUFFER, Ops.AFTER, Ops.CONTIGUOUS, Ops.COPY):
+        return node
+    return node.realized or UOp(Ops.CONTIGUOUS, node.dtype, (node,))
 
 
 def follow(node: UOp, path: Path) -> UOp:
