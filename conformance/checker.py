@@ -232,12 +232,18 @@ def _boundaries(document: Document) -> Iterator[Finding]:
     temporary = {each["id"] for each in document["buffers"] if each["kind"] == "temporary"}
     reasons = {(each["before"], each["after"], each["buffer"])
                for each in document["boundaries"] if each["reason"].strip()}
-    for hazard in hazards(document):
-        crossing = (hazard.before, hazard.after, hazard.buffer)
-        if hazard.kind == "RAW" and hazard.buffer in temporary and crossing not in reasons:
-            yield Finding("fusion.boundary.reason",
-                          f"buffer {hazard.buffer} passes from kernel {hazard.before} to kernel "
-                          f"{hazard.after} for no stated reason")
+    reads, writes = by_buffer(document, "reads"), by_buffer(document, "writes")
+    for buffer in sorted(temporary):
+        for read in reads[buffer]:
+            made = [w for w in writes[buffer] if w.overlaps(read) and w.version <= read.version]
+            # Earlier writes may have been replaced altogether; the last one surely passes bytes on.
+            write = max(made, key=lambda each: each.version, default=None)
+            if write is None or write.kernel == read.kernel:
+                continue
+            if (write.kernel, read.kernel, buffer) not in reasons:
+                yield Finding("fusion.boundary.reason",
+                              f"buffer {buffer} passes from kernel {write.kernel} to kernel "
+                              f"{read.kernel} for no stated reason")
 
 
 # Memory ------------------------------------------------------------------------------------

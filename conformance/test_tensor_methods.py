@@ -406,9 +406,10 @@ def test_shapes_that_do_not_fit() -> None:
 @verifies("tensor.index.count")
 def test_axes_and_indices_out_of_range() -> None:
     x = Tensor(A)
-    for wrong in (lambda: x.sum(2), lambda: x.softmax(-3), lambda: x.transpose(0, 2),
-                  lambda: x[3], lambda: x[-4], lambda: x[0, 0, 0], lambda: x[[0, 3]],
-                  lambda: x.unsqueeze(4)):
+    mistakes: list[Callable[[], Any]] = [
+        lambda: x.sum(2), lambda: x.softmax(-3), lambda: x.transpose(0, 2), lambda: x[3],
+        lambda: x[-4], lambda: x[0, 0, 0], lambda: x[[0, 3]], lambda: x.unsqueeze(4)]
+    for wrong in mistakes:
         with pytest.raises(AxisError):
             wrong()
 

@@ -56,7 +56,7 @@ def canonicalize(effects: Effects, device_key: Iterable[Any]) -> Canonical:
                          leaf in effects.held))
         elif node.op is Ops.BIND:  # r[impl caching.key.values]
             slot = variables.setdefault(node, len(variables))
-            if slot == len(values):
+            if slot == len(values):  # r[impl caching.values.each]
                 values.append(node.src[1].arg)
             rows.append((Ops.BIND, slot, node.dtype.name, node.src[0].arg[1:]))
         elif node.op is Ops.CONST:
@@ -68,6 +68,7 @@ def canonicalize(effects: Effects, device_key: Iterable[Any]) -> Canonical:
     roots = tuple(place[root] for root in effects.roots)
     # r[impl caching.key.settings, caching.key.device]
     key = (tuple(rows), roots, settings.plan_key(), tuple(device_key))
+    # A plan names slots only, so no run can leave a buffer in it: r[impl caching.result.independent]
     return Canonical(key, list(slots), list(variables), values)
 # --8<-- [end:canonical]
 

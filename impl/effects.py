@@ -85,6 +85,20 @@ def mark_realized(node: UOp, leaf: UOp) -> None:
     buffer.nodes = [r for r in buffer.nodes if r() is not None] + [weakref.ref(node)]
 
 
+def advance(buffer: Buffer, versions: int) -> None:
+    """The content was overwritten, so many times; nodes that it held are not in memory any more.
+
+    r[effects.version.forgotten]: such a node may live on unobserved and be found again by interning.
+    """
+    if versions:
+        buffer.version += versions
+        for reference in buffer.nodes:
+            node = reference()
+            if node is not None and node.realized is not None and node.realized.arg[0] is buffer:
+                node.realized = None  # r[impl effects.version.forgotten]
+        buffer.nodes = []
+
+
 # --8<-- [start:live]
 class Holder(Protocol):
     """Whatever holds a value for the user: a Tensor."""

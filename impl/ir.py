@@ -317,8 +317,8 @@ def _elementwise_shape(src: tuple[UOp, ...], arg: Any) -> Shape | None:
 
 
 def _reduce_shape(src: tuple[UOp, ...], arg: Any) -> Shape | None:
-    if src[0].shape is None:
-        return None
+    if src[0].shape is None or not isinstance(arg, tuple):
+        return None  # kernel level
     axes = arg[1]
     return tuple(1 if axis in axes else size for axis, size in enumerate(src[0].shape))
 

@@ -13,7 +13,7 @@ from impl import settings
 from impl.caching import Canonical
 from impl.device import Device, GlobalCounters, Memory, Program
 from impl.dtypes import dtypes
-from impl.effects import Buffer, Effects, Holder, collect, leaf_of, living, mark_realized
+from impl.effects import Buffer, Effects, Holder, advance, collect, leaf_of, living, mark_realized
 from impl.errors import ReplayError, user_line
 from impl.fusion import Limits
 from impl.ir import Ops, UOp
@@ -115,7 +115,7 @@ class Run:
     def commit(self, roots: Sequence[UOp]) -> list[UOp]:
         """Advance the versions of overwritten buffers; the leaf that holds each root."""
         for number, gained in self.plan.written.items():
-            self.buffers[number].version += gained  # r[impl realize.commit.version]
+            advance(self.buffers[number], gained)  # r[impl realize.commit.version]
         leaves = []
         for root, result in zip(roots, self.plan.results, strict=True):
             leaf = self.buffers[result.storage].leaf(result.shape)

@@ -16,7 +16,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from impl import realize, settings
 from impl.device import Device, Table
-from impl.effects import Buffer, leaf_of, living
+from impl.effects import Buffer, advance, leaf_of, living
 from impl.errors import ReplayError
 from impl.ir import Ops, Shape, UOp, toposort
 from impl.tensor import Tensor
@@ -119,6 +119,7 @@ class _Capture:
         self.name, self.arguments = name, arguments
         self.runs: list[realize.Run] = []
         gc.collect()
+        # r[impl replay.pending.before]
         # What is pending is no part of this call; and state must be in memory to advance.
         realize.realize([h for h in living() if isinstance(h, Tensor)])
         self.before = [(h, h.uop) for h in living() if isinstance(h, Tensor)]
@@ -237,15 +238,16 @@ class _Recording:
                for buffer, source in self.sources.items()}
         self._check_aliases(arguments)
         self._protect(now, arguments)
-        for buffer in self.fresh:  # r[impl replay.output.fresh]
+        # r[impl replay.output.fresh, replay.outputs.distinct]
+        for buffer in self.fresh:
             now[buffer] = Buffer(buffer.device, buffer.dtype, buffer.size)
         self._launch(now, arguments)
         for buffer, source in self.sources.items():
-            now[buffer].version += source.written
+            advance(now[buffer], source.written)
         for change in self.changes:
             holder = arguments.tensors[change.holder] if isinstance(change.holder, str) \
                 else change.holder()
-            if holder is not None:
+            if holder is not None:  # r[impl replay.state.eager]
                 holder.uop = now.get(change.buffer, change.buffer).leaf(change.shape)
         return _filled(self.result, now)
     # --8<-- [end:run]
@@ -261,7 +263,7 @@ class _Recording:
                 bound = generator.key if what is _RANDOM_KEY else arguments.variables[what]
                 assert bound is not None
                 value = bound.src[1].arg
-            table.set_value(launch, position, value)
+            table.set_value(launch, position, value)  # r[impl replay.values.bound]
         generator.reserve(self.random_used)  # r[impl replay.random.advances]
         for segment in self.segments:
             if isinstance(segment, realize.ExecItem):
@@ -295,6 +297,7 @@ class _Recording:
                               f"{self.aliases or 'none'}, is {now or 'none'}",
                               "make another TinyJit for it, or pass a copy (.contiguous())")
 
+    # --8<-- [start:protect]
     def _protect(self, now: dict[Buffer, Buffer], arguments: Arguments) -> None:
         """Before memory is overwritten: whoever still means the old value gets it."""
         written = {now[b] for b, source in self.sources.items() if source.written}
@@ -313,11 +316,12 @@ class _Recording:
             elif any(leaf_of(u) is not None and leaf_of(u).arg[0] in written  # type: ignore
                      for u in toposort((holder.uop,), lambda u: leaf_of(u) is None)):
                 pending.append(holder)
-        realize.realize(pending)
+        realize.realize(pending)  # r[impl replay.readers.kept]
         for buffer in kept:
             for captured, current in now.items():
                 if current is buffer:
                     now[captured] = _copied(current)
+    # --8<-- [end:protect]
 
 
 def _copied(buffer: Buffer) -> Buffer:
@@ -407,6 +411,7 @@ class TinyJit(Generic[Parameters, Returned]):
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         """Run, capture or replay."""
+        # r[impl replay.nested.inlined]
         if _capturing or not settings.get("JIT"):  # an inner capture is a part of the outer one
             return self.function(*args, **kwargs)
         self.calls += 1
@@ -427,7 +432,7 @@ class TinyJit(Generic[Parameters, Returned]):
         realize.observers.append(capture)
         try:
             result = self.function(*args, **kwargs)
-            self.recording = capture.finish(result)
+            self.recording = capture.finish(result)  # r[impl replay.failure.none]
         finally:
             _capturing.remove(capture)
             realize.observers.remove(capture)

@@ -1,0 +1,201 @@
+"""Layers, optimisers and state, compared with NumPy. They are user code on top of the tensor."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from impl import Tensor, dtypes, nn
+from impl.errors import DTypeError, ShapeError
+
+random = np.random.default_rng(1)
+X = random.standard_normal((4, 6)).astype(np.float32)
+IMAGE = random.standard_normal((2, 4, 5, 5)).astype(np.float32)
+
+
+def normal(x: np.ndarray, axes: Any, eps: float = 1e-5) -> np.ndarray:
+    return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
+
+
+def test_linear() -> None:
+    layer = nn.Linear(6, 3)
+    assert layer.bias is not None
+    wanted = X @ layer.weight.numpy().T + layer.bias.numpy()
+    assert np.allclose(layer(Tensor(X)).numpy(), wanted, atol=1e-5)
+    assert np.abs(layer.weight.numpy()).max() <= 6 ** -0.5
+
+
+def test_normalisation() -> None:
+    x = Tensor(IMAGE)
+    assert np.allclose(nn.LayerNorm(5)(x).numpy(), normal(IMAGE, -1), atol=1e-4)
+    assert np.allclose(nn.LayerNorm((5, 5))(x).numpy(), normal(IMAGE, (2, 3)), atol=1e-4)
+    assert np.allclose(nn.LayerNorm2d(4)(x).numpy(), normal(IMAGE, 1), atol=1e-4)
+    assert np.allclose(nn.InstanceNorm(4)(x).numpy(), normal(IMAGE, (2, 3)), atol=1e-4)
+    grouped = normal(IMAGE.reshape(2, 2, -1), -1).reshape(IMAGE.shape)
+    assert np.allclose(nn.GroupNorm(2, 4)(x).numpy(), grouped, atol=1e-4)
+    rms = X / np.sqrt((X ** 2).mean(-1, keepdims=True) + 1e-6)
+    assert np.allclose(nn.RMSNorm(6)(Tensor(X)).numpy(), rms, atol=1e-5)
+
+
+def test_batch_norm_follows_the_statistics_while_training() -> None:
+    layer = nn.BatchNorm(4)
+    mean, var = np.zeros(4, np.float32), np.ones(4, np.float32)
+    for step in range(3):
+        batch = IMAGE * (step + 1)
+        with Tensor.train():
+            found = layer(Tensor(batch)).numpy()
+        assert np.allclose(found, normal(batch, (0, 2, 3)), atol=1e-4)
+        mean = 0.9 * mean + 0.1 * batch.mean((0, 2, 3))
+        var = 0.9 * var + 0.1 * batch.var((0, 2, 3), ddof=1)
+        assert np.allclose(layer.running_mean.numpy(), mean, atol=1e-5)
+        assert np.allclose(layer.running_var.numpy(), var, atol=1e-4)
+    found = layer(Tensor(IMAGE)).numpy()
+    shape = (1, 4, 1, 1)
+    wanted = (IMAGE - mean.reshape(shape)) / np.sqrt(var.reshape(shape) + 1e-5)
+    assert np.allclose(found, wanted, atol=1e-4)
+
+
+def test_convolutions() -> None:
+    layer = nn.Conv2d(4, 6, 3, padding="same", groups=2)
+    assert layer(Tensor(IMAGE)).shape == (2, 6, 5, 5)
+    assert nn.Conv1d(6, 2, 3, stride=2)(Tensor(X[None].transpose(0, 2, 1))).shape == (1, 2, 1)
+    up = nn.ConvTranspose2d(4, 3, 2, stride=2, bias=False)
+    found, weight = up(Tensor(IMAGE)).numpy(), up.weight.numpy()
+    wanted = np.einsum("nchw,cokl->nohkwl", IMAGE, weight).reshape(2, 3, 10, 10)
+    assert np.allclose(found, wanted, atol=1e-5)
+
+
+def test_embedding_and_lstm() -> None:
+    layer = nn.Embedding(10, 3)
+    rows = np.array([[1, 9], [0, 1]])
+    assert np.array_equal(layer(Tensor(rows)).numpy(), layer.weight.numpy()[rows])
+    cell = nn.LSTMCell(6, 5)
+    hidden, state = cell(Tensor(X))
+    hidden, state = cell(Tensor(X), (hidden, state))
+    assert hidden.shape == state.shape == (4, 5) and np.abs(hidden.numpy()).max() < 1
+
+
+# Optimisers, each against the formulas of its paper, in float64.
+
+
+def sgd(p: np.ndarray, g: np.ndarray, memory: dict[str, Any], nesterov: bool) -> np.ndarray:
+    g = g + 0.1 * p
+    memory["v"] = 0.9 * memory.get("v", 0) + g
+    return p - 0.05 * (g + 0.9 * memory["v"] if nesterov else memory["v"])
+
+
+def adam(p: np.ndarray, g: np.ndarray, memory: dict[str, Any], decoupled: bool) -> np.ndarray:
+    memory["t"] = memory.get("t", 0) + 1
+    g = g if decoupled else g + 0.1 * p
+    memory["m"] = 0.9 * memory.get("m", 0) + 0.1 * g
+    memory["v"] = 0.999 * memory.get("v", 0) + 0.001 * g * g
+    m, v = memory["m"] / (1 - 0.9 ** memory["t"]), memory["v"] / (1 - 0.999 ** memory["t"])
+    return p - 0.05 * (m / (np.sqrt(v) + 1e-8) + (0.1 * p if decoupled else 0))
+
+
+Make = Callable[[list[Tensor]], nn.optim.Optimizer]
+OPTIMISERS: dict[str, tuple[Make, Callable[..., np.ndarray], bool]] = {
+    "momentum": (lambda p: nn.optim.SGD(p, 0.05, 0.9, 0.1), sgd, False),
+    "nesterov": (lambda p: nn.optim.SGD(p, 0.05, 0.9, 0.1, True), sgd, True),
+    "adam": (lambda p: nn.optim.Adam(p, 0.05, weight_decay=0.1), adam, False),
+    "adamw": (lambda p: nn.optim.AdamW(p, 0.05, weight_decay=0.1), adam, True),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_optimisers(name: str) -> None:
+    make, change, variant = OPTIMISERS[name]
+    start = np.array([1.0, -2.0, 3.0])
+    parameter = Tensor(start, requires_grad=True)
+    optimizer = make([parameter])
+    wanted, memory = start, dict[str, Any]()
+    for _ in range(4):
+        optimizer.zero_grad()
+        (parameter ** 2).sum().backward()
+        optimizer.step()
+        wanted = change(wanted, 2 * wanted, memory, variant)
+        assert np.allclose(parameter.numpy(), wanted, rtol=1e-6)
+    assert parameter.requires_grad and parameter.dtype is dtypes.float64
+
+
+def test_the_learning_rate_can_change() -> None:
+    parameter = Tensor([1.0], requires_grad=True)
+    optimizer = nn.optim.SGD([parameter], lr=0.5)
+    for rate, wanted in ((0.5, 0.5), (0.25, 0.25)):
+        optimizer.lr.assign(rate)
+        optimizer.zero_grad()
+        parameter.sum().backward()
+        optimizer.step()
+        assert parameter.item() == (wanted if rate == 0.5 else 0.25)
+
+
+def test_a_step_can_be_scheduled_with_the_loss() -> None:
+    layer = nn.Linear(6, 1)
+    optimizer = nn.optim.Adam(nn.state.get_parameters(layer), lr=0.1)
+    losses = []
+    for _ in range(10):
+        optimizer.zero_grad()
+        loss = layer(Tensor(X)).square().mean().backward()
+        Tensor.realize(loss, *optimizer.schedule_step())
+        losses.append(loss.item())
+    assert losses[-1] < 0.3 * losses[0] and all(np.isfinite(losses))
+
+
+def test_half_parameters_have_wide_state() -> None:
+    parameter = Tensor([1.0, 2.0], dtype=dtypes.float16, requires_grad=True)
+    optimizer = nn.optim.Adam([parameter])
+    parameter.square().sum().backward()
+    optimizer.step()
+    assert parameter.dtype is dtypes.float16 and optimizer.second[0].dtype is dtypes.float32
+
+
+def test_an_optimiser_needs_parameters() -> None:
+    with pytest.raises(DTypeError):
+        nn.optim.SGD([Tensor([1.0])])
+
+
+# State
+
+
+class Model:
+    def __init__(self) -> None:
+        self.layers = [nn.Linear(2, 3), nn.Linear(3, 1, bias=False)]
+        self.norms = {"first": nn.BatchNorm(3)}
+        self.name = "model"
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.layers[1](self.layers[0](x).relu())
+
+
+def test_state_has_names_and_is_loaded() -> None:
+    model, other = Model(), Model()
+    state = nn.state.get_state_dict(model)
+    assert list(state) == [
+        "layers.0.weight", "layers.0.bias", "layers.1.weight", "norms.first.weight",
+        "norms.first.bias", "norms.first.running_mean", "norms.first.running_var"]
+    assert len(nn.state.get_parameters(model)) == 7
+    nn.state.load_state_dict(other, state)
+    x = Tensor([[1.0, 2.0]])
+    assert model(x).item() == other(x).item()
+    state.pop("layers.0.bias")
+    with pytest.raises(ShapeError, match=r"layers\.0\.bias"):
+        nn.state.load_state_dict(other, state)
+    nn.state.load_state_dict(other, state, strict=False)
+    state["layers.1.weight"] = Tensor([1.0])
+    with pytest.raises(ShapeError, match="shape"):
+        nn.state.load_state_dict(other, state, strict=False)
+
+
+def test_files(tmp_path: Path) -> None:
+    tensors = {
+        "a": Tensor(X), "b": Tensor([1, 2, 3], dtype=dtypes.int64), "c": Tensor([True, False]),
+        "d": Tensor([0.1, 3.0]).bfloat16(), "e": Tensor(X[:0]), "f": Tensor(2.5).half()}
+    nn.state.safe_save(tensors, tmp_path / "model.safetensors")
+    loaded = nn.state.safe_load(tmp_path / "model.safetensors")
+    assert list(loaded) == list(tensors)
+    for name, tensor in tensors.items():
+        assert loaded[name].dtype is tensor.dtype and loaded[name].shape == tensor.shape
+        assert np.array_equal(loaded[name].numpy(), tensor.numpy())

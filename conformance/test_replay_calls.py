@@ -1,0 +1,392 @@
+"""What a captured function does at each call. See spec/replay.md."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.trace import verifies
+from impl import Context, Tensor, TinyJit, Variable
+from impl.errors import ReplayError
+
+
+def numbers(value: float, count: int = 2) -> Tensor:
+    return Tensor(np.full(count, value, np.float32)).realize()
+
+
+def assign(target: Tensor, value: Tensor) -> None:
+    """A statement: what `assign` returns is not a result of the function."""
+    target.assign(value)
+
+
+def first(tensor: Tensor) -> float:
+    return float(tensor.numpy().reshape(-1)[0])
+
+
+def same_as_eager(program: Callable[[Callable[..., Any]], Any]) -> Any:
+    """What a program computes with its function captured, after comparing it with eager calls."""
+    eager = program(lambda function: function)
+    assert program(TinyJit) == eager
+    return eager
+
+
+# Values ------------------------------------------------------------------------------------
+
+
+@verifies("replay.state.eager", observe="replay")
+def test_results_follow_the_arguments() -> None:
+    def program(captured: Callable[..., Any]) -> list[float]:
+        step = captured(lambda x, y: (x - y).cumsum(0) * 2)
+        a, b = numbers(5), numbers(3)
+        pairs = [(a, b), (a, b), (b, a), (a, b), (numbers(9), numbers(1))]
+        return [first(step(*pair)) for pair in pairs]
+
+    assert same_as_eager(program) == [4, 4, -4, 4, 16]
+
+
+@verifies("replay.state.eager", observe="replay")
+def test_lazy_arguments_and_views_of_arguments() -> None:
+    def program(captured: Callable[..., Any]) -> list[float]:
+        step = captured(lambda x: x + 1)
+        base = Tensor(np.arange(10, dtype=np.float32)).realize()
+        return [first(step(base[2 * i:2 * i + 2] * 3)) for i in range(5)]
+
+    assert same_as_eager(program) == [1, 7, 13, 19, 25]
+
+
+@verifies("replay.state.eager", observe="replay")
+@verifies("replay.effects.all", observe="replay")
+def test_a_state_that_is_not_returned_advances() -> None:
+    def program(captured: Callable[..., Any]) -> list[float]:
+        state, statistics = numbers(0), numbers(100)
+
+        def body(x: Tensor) -> Tensor:
+            statistics.assign(statistics * 0.5)
+            state[0:1] = state[0:1] + x[0:1]
+            return x * 2
+
+        step = captured(body)
+        found = [first(step(numbers(i))) for i in range(5)]
+        return [*found, *state.tolist(), *statistics.tolist()]
+
+    assert same_as_eager(program) == [0, 2, 4, 6, 8, 10, 0, 3.125, 3.125]
+
+
+@verifies("replay.effects.all", observe="replay")
+def test_an_argument_that_is_assigned() -> None:
+    def program(captured: Callable[..., Any]) -> list[float]:
+        step = captured(lambda x, y: assign(x, y + 1))
+        found = []
+        for i in range(5):
+            x = numbers(0)
+            step(x, numbers(i))
+            found.append(first(x))
+        return found
+
+    assert same_as_eager(program) == [1, 2, 3, 4, 5]
+
+
+@verifies("replay.effects.all", observe="replay")
+def test_values_that_are_realized_inside() -> None:
+    def program(captured: Callable[..., Any]) -> list[float]:
+        state = numbers(0)
+
+        def body(x: Tensor) -> Tensor:
+            middle = (x * 3).realize()
+            state.assign(state + middle).realize()
+            return state * 10
+
+        step = captured(body)
+        return [first(step(numbers(i))) for i in range(5)]
+
+    assert same_as_eager(program) == [0, 30, 90, 180, 300]
+
+
+@verifies("replay.pending.before", observe="replay")
+def test_what_was_pending_is_no_part_of_the_call() -> None:
+    def program(captured: Callable[..., Any]) -> list[float]:
+        state = numbers(1)
+        step = captured(lambda: assign(state, state * 2))
+        readers = []
+        for _ in range(5):
+            readers.append(state + 0.5)  # stays pending while the function is captured
+            step()
+        return [*(first(each) for each in readers), first(state)]
+
+    assert same_as_eager(program) == [1.5, 2.5, 4.5, 8.5, 16.5, 32]
+
+
+@verifies("replay.readers.kept", observe="replay")
+def test_a_reader_from_before_a_replay() -> None:
+    state = numbers(0)
+    step = TinyJit(lambda: assign(state, state + 1))
+    for _ in range(3):
+        step()
+    lazy, held = state + 0.5, Tensor(state.uop)
+    view = state.reshape(1, 2).realize()
+    step()
+    step()
+    assert [first(each) for each in (lazy, held, view, state)] == [3.5, 3, 3, 5]
+
+
+@verifies("replay.outputs.distinct", observe="replay")
+@verifies("replay.output.fresh", observe="replay")
+def test_outputs_of_all_calls_are_held() -> None:
+    step = TinyJit(lambda x: (x * 2, [x.sum(), {"again": x + 1}]))
+    held = [step(numbers(i)) for i in range(6)]
+    assert [first(pair[0]) for pair in held] == [0, 2, 4, 6, 8, 10]
+    assert [first(pair[1][0]) for pair in held] == [0, 2, 4, 6, 8, 10]
+    assert [first(pair[1][1]["again"]) for pair in held] == [1, 2, 3, 4, 5, 6]
+
+
+@verifies("replay.output.fresh", observe="replay")
+def test_every_replay_has_outputs_of_its_own() -> None:
+    step = TinyJit(lambda x: x * 2)
+    held = [step(numbers(i)).realize() for i in range(6)]
+    assert len({id(each.uop.arg[0].memory) for each in held}) == 6
+
+
+@verifies("replay.outputs.distinct", observe="replay")
+def test_an_output_that_is_an_argument_or_a_state() -> None:
+    def program(captured: Callable[..., Any]) -> list[float]:
+        state = numbers(0)
+
+        def body(x: Tensor) -> tuple[Tensor, Tensor]:
+            state.assign(state + x)
+            return x, state + 0
+
+        step = captured(body)
+        held = [step(numbers(i)) for i in range(5)]
+        return [first(each) for pair in held for each in pair]
+
+    assert same_as_eager(program) == [0, 0, 1, 1, 2, 3, 3, 6, 4, 10]
+
+
+@verifies("replay.random.advances", observe="replay")
+def test_random_numbers_are_new_in_each_call() -> None:
+    def program(captured: Callable[..., Any]) -> list[float]:
+        Tensor.manual_seed(3)
+        step = captured(lambda x: x + Tensor.rand(2))
+        return [first(step(numbers(0))) for _ in range(5)] + [first(Tensor.rand(2))]
+
+    found = same_as_eager(program)
+    assert len(set(found)) == 6
+
+
+@verifies("replay.values.bound", observe="replay")
+def test_variables_are_read_in_each_call() -> None:
+    def program(captured: Callable[..., Any]) -> list[float]:
+        n, m = Variable("n", 0, 9), Variable("m", 0, 9)
+        step = captured(lambda x, i, j: x * i + x * 10 * j)
+        return [first(step(numbers(1), n.bind(k), m.bind(9 - k))) for k in range(6)]
+
+    assert same_as_eager(program) == [90, 81, 72, 63, 54, 45]
+
+
+# Guards ------------------------------------------------------------------------------------
+
+
+def captured_add() -> Callable[..., Any]:
+    """A captured function, called three times with a pair of two numbers and the integer 2."""
+    step = TinyJit(lambda x, y, k: x["a"][0] + y * k)
+    for value in range(3):
+        step({"a": [numbers(value)]}, numbers(10), 2)
+    return step
+
+
+@verifies("replay.guard.mismatch", observe="replay")
+def test_what_has_changed_is_named() -> None:
+    n = Variable("n", 0, 9)
+    good = {"a": [numbers(1)]}
+    for place, arguments in (
+            ("args[0]['a'][0]", ({"a": [numbers(1, 3)]}, numbers(10), 2)),
+            ("args[0]['a'][0]", ({"a": [numbers(1).cast("int32")]}, numbers(10), 2)),
+            ("args[0]['a']", ({"a": (numbers(1),)}, numbers(10), 2)),
+            ("args[0]['a']", ({"a": [numbers(1), numbers(1)]}, numbers(10), 2)),
+            ("args[0]", ({"b": [numbers(1)]}, numbers(10), 2)),
+            ("args[2]", (good, numbers(10), 3)), ("args[2]", (good, numbers(10), 2.0)),
+            ("args[2]", (good, numbers(10), True)), ("args[1]", (good, 10, 2)),
+            ("args[2]", (good, numbers(10), numbers(2))),
+            ("args[2]", (good, numbers(10), n.bind(2))), ("args", (good, numbers(10)))):
+        step = captured_add()
+        with pytest.raises(ReplayError) as caught:
+            step(*arguments)
+        assert place in str(caught.value) and caught.value.remedy
+        assert first(step(good, numbers(10), 2)) == 21  # and nothing is lost
+
+
+@verifies("replay.guard.mismatch", observe="replay")
+def test_keywords_are_part_of_a_call() -> None:
+    step = TinyJit(lambda x, scale=1: x * scale)
+    for value in range(3):
+        step(numbers(value), scale=2)
+    assert first(step(numbers(4), scale=2)) == 8
+    for arguments, named in (((numbers(1),), {}), ((numbers(1), 2), {}),
+                             ((numbers(1),), {"scale": 3})):
+        with pytest.raises(ReplayError):
+            step(*arguments, **named)
+
+
+class Scale:
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+
+@verifies("replay.guard.mismatch", observe="replay")
+def test_another_object_is_refused() -> None:
+    """Also one that was made where the captured one was, after that one was dropped."""
+    step = TinyJit(lambda x, scale: x * scale.factor)
+    x = numbers(1)
+    for _ in range(2):
+        step(x, Scale(2))
+    taken = []
+    for scale in [Scale(factor) for factor in range(3, 2000)]:
+        try:
+            taken.append((scale.factor, step(x, scale)))
+        except ReplayError:
+            continue
+    assert not taken, "a scale that was never captured was taken for the captured one"
+
+
+@verifies("replay.guard.alias", observe="replay")
+def test_arguments_that_have_become_one_tensor() -> None:
+    def body(x: Tensor, y: Tensor) -> Tensor:
+        x.assign(x + 1)
+        return x + y * 10
+
+    step = TinyJit(body)
+    for value in range(3):
+        step(numbers(value), numbers(1))
+    one = numbers(5)
+    with pytest.raises(ReplayError, match="same tensor"):
+        step(one, one)
+    assert first(one) == 5
+    other = TinyJit(body)
+    for _ in range(3):
+        other(one, one)
+    with pytest.raises(ReplayError, match="same tensor"):
+        other(numbers(1), numbers(2))
+
+
+@verifies("replay.read.error", observe="replay")
+def test_a_value_that_is_read_inside() -> None:
+    for read in (Tensor.item, Tensor.tolist, Tensor.numpy):
+        step = TinyJit(lambda x, read=read: x * float(np.sum(read(x.sum()))))
+        assert first(step(numbers(2))) == 8
+        with pytest.raises(ReplayError, match="read"):
+            step(numbers(2))
+
+
+@verifies("replay.failure.none", observe="replay")
+def test_a_call_that_raised_is_not_replayed() -> None:
+    calls = []
+
+    def body(x: Tensor) -> Tensor:
+        calls.append(0)
+        if len(calls) == 2:
+            raise KeyError("the user's own")
+        return x + 1
+
+    step = TinyJit(body)
+    assert first(step(numbers(0))) == 1
+    with pytest.raises(KeyError):
+        step(numbers(1))
+    assert [first(step(numbers(i))) for i in range(2, 6)] == [3, 4, 5, 6]
+    assert len(calls) == 3
+
+
+@verifies("replay.rebound.error", observe="replay")
+def test_a_tensor_that_is_replaced() -> None:
+    """Right or refused: a replay cannot put another tensor where the function would."""
+    class Model:
+        state = numbers(0)
+
+    model = Model()
+
+    def body(x: Tensor) -> Tensor:
+        model.state = model.state + x
+        return model.state * 1
+
+    step = TinyJit(body)
+    found = []
+    try:
+        for _ in range(5):
+            found.append(first(step(numbers(1))))
+    except ReplayError as error:
+        assert error.remedy
+    assert found == [1.0, 2.0, 3.0, 4.0, 5.0][:len(found)]
+
+
+@verifies("replay.outputs.distinct", observe="replay")
+def test_a_tensor_that_is_kept_aside() -> None:
+    """A replay appends nothing; but it does not change what was appended."""
+    kept: list[Tensor] = []
+
+    def body(x: Tensor) -> Tensor:
+        y = x * 2
+        kept.append(y)
+        return y + 1
+
+    step = TinyJit(body)
+    try:
+        for value in range(5):
+            step(numbers(value))
+    except ReplayError as error:
+        assert error.remedy
+    assert [first(each) for each in kept] == [0, 2][:len(kept)]
+
+
+# The wrapper -------------------------------------------------------------------------------
+
+
+@verifies("replay.nested.inlined", observe="replay")
+def test_a_captured_function_in_a_captured_function() -> None:
+    def program(captured: Callable[..., Any]) -> list[float]:
+        state = numbers(0)
+
+        def inner(x: Tensor) -> Tensor:
+            state.assign(state + x)
+            return x + 1
+
+        inside = captured(inner)
+        step = captured(lambda x: inside(inside(x)) * 2)
+        return [*(first(step(numbers(i))) for i in range(5)), first(state)]
+
+    assert same_as_eager(program) == [4, 6, 8, 10, 12, 25]
+
+
+def test_a_method_has_a_capture_for_each_object() -> None:
+    class Counter:
+        def __init__(self) -> None:
+            self.total = numbers(0)
+
+        @TinyJit
+        def add(self, x: Tensor) -> Tensor:
+            self.total.assign(self.total + x)
+            return self.total + 0
+
+    one, other = Counter(), Counter()
+    found = [(first(one.add(numbers(1))), first(other.add(numbers(10)))) for _ in range(5)]
+    assert found == [(1, 10), (2, 20), (3, 30), (4, 40), (5, 50)]
+
+
+def test_python_runs_twice_only() -> None:
+    calls = []
+
+    def body(x: Tensor) -> Tensor:
+        calls.append(0)
+        return x + 1
+
+    step = TinyJit(body)
+    for value in range(5):
+        assert first(step(numbers(value))) == value + 1
+    assert len(calls) == 2
+    step.reset()
+    for value in range(5):
+        assert first(step(numbers(value, 3))) == value + 1
+    assert len(calls) == 4
+    with Context(JIT=0):
+        step(numbers(0, 3))
+    assert len(calls) == 5
