@@ -24,17 +24,14 @@ BATCH = 128
 
 # --8<-- [start:model]
 class Classifier:
-    """Two convolutions and a linear layer: (batch, 1, 8, 8) to (batch, 10) scores."""
+    """Two linear layers: pictures (batch, 64) to scores (batch, 10)."""
 
     def __init__(self) -> None:
-        self.first = nn.Conv2d(1, 16, 3, padding=1)
-        self.second = nn.Conv2d(16, 32, 3, padding=1)
-        self.last = nn.Linear(32 * 4 * 4, 10)
+        self.hidden = nn.Linear(64, 256)
+        self.scores = nn.Linear(256, 10)
 
     def __call__(self, x: Tensor) -> Tensor:
-        x = self.first(x).relu()
-        x = self.second(x).relu().max_pool2d(2)
-        return self.last(x.flatten(1))
+        return self.scores(self.hidden(x).relu())
 # --8<-- [end:model]
 
 
@@ -46,7 +43,6 @@ class Trainer:
         self.model = Classifier()
         self.optimizer = nn.optim.Adam(nn.state.get_parameters(self.model), lr=0.004)
         self.step = TinyJit(self.train_step)
-        self.predict = TinyJit(lambda x: self.model(x).argmax(1))
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
         """The loss of a batch, its gradients left with the parameters."""
@@ -78,7 +74,7 @@ def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
                  'pip install -e ".[demo]"')
     pictures, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(labels))
-    pictures = (pictures[order] / 16).astype(np.float32).reshape(-1, 1, 8, 8)
+    pictures = (pictures[order] / 16).astype(np.float32)
     labels, held_out = labels[order].astype(np.int32), len(labels) // 5
     return pictures[held_out:], labels[held_out:], pictures[:held_out], labels[:held_out]
 

@@ -68,7 +68,7 @@ def canonicalize(effects: Effects, device_key: Iterable[Any]) -> Canonical:
     roots = tuple(place[root] for root in effects.roots)
     # r[impl caching.key.settings, caching.key.device]
     key = (tuple(rows), roots, settings.plan_key(), tuple(device_key))
-    # A plan names slots only, so no run can leave a buffer in it: r[impl caching.result.independent]
+    # A plan names slots only; no run leaves a buffer in it. r[impl caching.result.independent]
     return Canonical(key, list(slots), list(variables), values)
 # --8<-- [end:canonical]
 

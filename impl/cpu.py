@@ -38,9 +38,12 @@ from impl.render import C, Source, render
 #: No flag changes what an operation means. Products are contracted only where the renderer says.
 FLAGS = ("-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-fwrapv",
          "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fno-strict-aliasing",
-         # GCC 12 makes masked loads of conditional ones and then loses stores to a local array:
-         # conformance/test_cpu.py has the witness. Vectors of ours need no such conversion.
-         "-fno-tree-loop-if-convert", "-w")
+         "-w")
+#: GCC 12 gives all vectors of a group of neighbouring conditional loads the mask of the first one.
+#: The renderer keeps such loads apart (`C.guarded`). These keep GCC from making others
+#: conditional, and from copying a loop's body into the body of another iteration.
+#: conformance/test_cpu.py has the witness.
+GCC_FLAGS = ("-fno-tree-sink", "-fno-loop-unroll-and-jam")
 # --8<-- [end:flags]
 _FORMAT = "tensor-schedule-object/1"
 #: Kernels in one compilation unit, at most, when there are several.
@@ -70,6 +73,11 @@ def find_compiler() -> list[str]:
     return []
 
 
+def flags_for(command: list[str]) -> tuple[str, ...]:
+    """The flags for this compiler: some are gcc's alone."""
+    return FLAGS if "clang" in _compiler_identity(tuple(command)) else FLAGS + GCC_FLAGS
+
+
 def compiler_problem() -> str:
     """Why kernels cannot be compiled here; empty if they can."""
     if find_compiler():
@@ -84,14 +92,10 @@ def compiler_problem() -> str:
 def _compiler_identity(command: tuple[str, ...]) -> str:
     """The compiler's version and the processor: objects for others are not for us."""
     try:
-        run = subprocess.run([*command, "-dumpfullversion", "-dumpmachine", "-dumpversion"],
-                             capture_output=True, text=True, check=False)
+        run = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
         version = run.stdout
     except OSError:
         version = ""
-    if not version.strip():
-        run = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
-        version = run.stdout
     return "\n".join([*command, shutil.which(command[0]) or "", version, processor()])
 # --8<-- [end:compiler]
 
@@ -234,7 +238,8 @@ def _compile_unit(command: list[str], sources: list[tuple[str, Source]], line: s
         source, target = Path(folder, "unit.c"), Path(folder, "unit.so")
         source.write_text(text, encoding="utf-8")
         try:
-            run = subprocess.run([*command, *FLAGS, "-o", str(target), str(source), "-lm"],
+            arguments = [*flags_for(command), "-o", str(target), str(source), "-lm"]
+            run = subprocess.run([*command, *arguments],
                                  capture_output=True, text=True, check=False)
             if run.returncode == 0:
                 return target.read_bytes()
@@ -537,7 +542,7 @@ class CPU(DeviceBackend):
         if not command:
             raise CompileError("compile", compiler_problem(), "install gcc or clang, set CC to a "
                                "compiler, pip install ziglang, or set DEVICE=REFERENCE")
-        return _digest(_FORMAT, _RUNTIME, *FLAGS, _compiler_identity(tuple(command)))
+        return _digest(_FORMAT, _RUNTIME, *flags_for(command), _compiler_identity(tuple(command)))
 
     def table(self, launches: Sequence[Launch]) -> Table:
         """Launches to be replayed in one call of C."""

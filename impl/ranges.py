@@ -71,6 +71,8 @@ def reshape_index(index: Index, outer: Shape, inner: Shape) -> Index:
     The two shapes are cut into the shortest runs with equal products, so that a reshape which
     splits or merges some axes leaves the index of all others as it is.
     """
+    if 0 in outer:
+        return (ZERO,) * len(inner)  # no element, so any index will do
     result: list[UOp] = []
     i = j = 0
     while i < len(outer) or j < len(inner):

@@ -42,8 +42,9 @@ class ExecItem:
         """Run the kernel; the time in seconds."""
         start = time.perf_counter()
         memories = [ensure_memory(buffer) for buffer in self.bufs]
-        if self.program is None:
-            memories[0].device.copy(memories[0], memories[1], self.bufs[0].nbytes)
+        if self.program is None:  # a copy between devices: what it reads comes first
+            source, target = memories
+            target.device.copy(target, source, self.bufs[1].nbytes)
         else:
             self.program(memories, self.values)
         self.done = True

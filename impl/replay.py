@@ -267,8 +267,8 @@ class _Recording:
         generator.reserve(self.random_used)  # r[impl replay.random.advances]
         for segment in self.segments:
             if isinstance(segment, realize.ExecItem):
-                target, source = (realize.ensure_memory(now.get(b, b)) for b in segment.bufs)
-                target.device.copy(target, source, segment.bufs[0].nbytes)
+                source, target = (realize.ensure_memory(now.get(b, b)) for b in segment.bufs)
+                target.device.copy(target, source, segment.bufs[1].nbytes)
             else:
                 segment.run()
 

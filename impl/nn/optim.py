@@ -41,6 +41,10 @@ class Optimizer:
         self.params = list({id(p): p for p in wanted}.values())
         self.lr = _number(lr)
 
+    def begin(self, state: Sequence[Tensor]) -> None:
+        """Put parameters and state into memory, so that the first step has the plan of all."""
+        Tensor.realize(*self.params, self.lr, *state)
+
     def zero_grad(self) -> None:
         """Forget all gradients."""
         for parameter in self.params:
@@ -81,6 +85,7 @@ class SGD(Optimizer):
         super().__init__(params, lr)
         self.momentum, self.weight_decay, self.nesterov = momentum, weight_decay, nesterov
         self.velocity = [_memory(p) for p in self.params] if momentum else []
+        self.begin(self.velocity)
 
     def change(self, place: int, parameter: Tensor, gradient: Tensor) -> list[Tensor]:
         if self.weight_decay:
@@ -108,6 +113,7 @@ class Adam(Optimizer):
         self.second = [_memory(p) for p in self.params]
         # 1 - b1**t and 1 - b2**t after t steps, kept in a form that loses no digits.
         self.b1_weight, self.b2_weight = _number(0.0), _number(0.0)
+        self.begin([*self.first, *self.second, self.b1_weight, self.b2_weight])
 
     def before_step(self) -> list[Tensor]:
         self.b1_weight.assign(self.b1_weight * self.b1 + (1 - self.b1))

@@ -271,6 +271,15 @@ class C:
             return f"((float){text})"
         return self._call("from_bfloat16", text) if dtype is dtypes.bfloat16 else text
 
+    def guarded(self, pointer: str, name: str, dtype: DType) -> str:
+        """A copy of a pointer of which the compiler does not know what it points to.
+
+        Each conditional load reads through one of its own. GCC 12 would else put neighbouring ones
+        into one group and give all its vectors the same mask.
+        """
+        kind = self.storage_of(dtype)
+        return f'const {kind} *{name} = {pointer}; __asm__("" : "+r"({name}) : : "memory");'
+
     def load_vector(self, pointer: str, index: str, dtype: DType, count: int) -> str | None:
         """Neighbouring elements; unaligned, as tensors may start anywhere."""
         if dtype in _HALF:
@@ -293,10 +302,15 @@ class C:
         return f"*({self.vector_type(dtype, count)}u *)({pointer} + {index}) = {value};"
     # --8<-- [end:memory]
 
-    def loop(self, name: str, extent: str, independent: bool) -> list[str]:
-        """A counted loop. Its iterations are independent unless a reduction says otherwise."""
-        head = f"for (long {name} = 0; {name} < {extent}; {name}++) {{"
-        return ["#pragma GCC ivdep", head] if independent else [head]
+    def loop(self, name: str, extent: str, independent: bool, guarded: bool) -> list[str]:
+        """A counted loop. Its iterations are independent unless a reduction says otherwise.
+
+        One with conditional loads is not unrolled (see `guarded`).
+        """
+        lines = [f"for (long {name} = 0; {name} < {extent}; {name}++) {{"]
+        if guarded:
+            lines.insert(0, "#pragma GCC unroll 1")
+        return ["#pragma GCC ivdep", *lines] if independent else lines
 
 
 _COMPARISONS = {Ops.CMPLT: "<", Ops.CMPLE: "<=", Ops.CMPEQ: "==", Ops.CMPNE: "!="}

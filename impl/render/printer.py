@@ -125,8 +125,11 @@ class Dialect(Protocol):
                      value: str) -> str | None:
         """A statement that writes a vector to neighbouring places, if the language can."""
 
-    def loop(self, name: str, extent: str, independent: bool) -> list[str]:
-        """The lines that open a loop."""
+    def guarded(self, pointer: str, name: str, dtype: DType) -> str:
+        """Declare the pointer through which one conditional load reads."""
+
+    def loop(self, name: str, extent: str, independent: bool, guarded: bool) -> list[str]:
+        """The lines that open a loop; `guarded`: it has conditional loads."""
 # --8<-- [end:dialect]
 
 
@@ -162,6 +165,7 @@ class _Printer:
         self.factors: dict[UOp, tuple[UOp, UOp]] = {}
         self.sums: dict[UOp, Texts] = {}
         self.numbers = itertools.count()    # of values
+        self.top: Texts = []                # declarations of pointers for conditional loads
         self.loops = itertools.count()
         self.places: dict[tuple[int, int], list[int]] = {}
 
@@ -170,6 +174,7 @@ class _Printer:
         """Print the whole kernel."""
         self.dialect.begin()
         self._declare()
+        below = len(self.lines)
         stack = [iter(self.low.root.items)]
         while stack:
             item = next(stack[-1], None)
@@ -183,6 +188,7 @@ class _Printer:
                 stack.append(iter(item.block.items))
             else:
                 self._item(item)
+        self.lines[below:below] = self.top
         body = "{\n" + "\n".join(self.lines) + "\n}\n"
         return Source(identifier(self.known.info.name), body, self.dialect.definitions(),
                       self.dialect.signature)
@@ -236,7 +242,9 @@ class _Printer:
         shares = any(buffer[0] is Ops.LOCAL for buffer in self.known.stored)
         independent = parallel and innermost and not (shares and loop in self.known.info.prefix)
         extent = self._text(loop.src[0], (), [])[0]
-        for line in self.dialect.loop(name, extent, independent):
+        guarded = any(isinstance(item, Define) and item.node.op is Ops.LOAD
+                      and item.node.src[0].src[2] is not TRUE for item in block.items)
+        for line in self.dialect.loop(name, extent, independent, guarded):
             self._line(line)
         self.indent += 1
 
@@ -416,12 +424,21 @@ class _Printer:
                      for a in addresses]
             wholes = [text for text in found if text is not None]
         addresses = [_stepped(a, step) for a in addresses]
-        texts = [self.dialect.load(pointer, a, dtype) for a in addresses]
+        pointers = [pointer] * len(addresses)
+        if guards is not None and vector is None:
+            pointers = [self._guarded(pointer, dtype) for _ in addresses]
+        texts = [self.dialect.load(p, a, dtype) for p, a in zip(pointers, addresses, strict=True)]
         if guards is not None:  # r[impl render.load.gated]
             nothing = self.dialect.literal(dtype.numpy.type(0).item() if dtype.kind != "f" else 0.0,
                                            dtype)
             texts = [f"({g} ? {t} : {nothing})" for g, t in zip(guards, texts, strict=True)]
         self._assign(node, node.dtype, texts, vector, wholes or None)
+
+    def _guarded(self, pointer: str, dtype: DType) -> str:
+        """The pointer for one conditional load, declared at the top of the function."""
+        name = f"q{len(self.top)}"
+        self.top.append("  " + self.dialect.guarded(pointer, name, dtype))
+        return name
 
     def _write(self, store: UOp) -> None:
         index, value = store.src[0], store.src[1]
