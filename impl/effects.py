@@ -88,7 +88,7 @@ def mark_realized(node: UOp, leaf: UOp) -> None:
 def advance(buffer: Buffer, versions: int) -> None:
     """The content was overwritten, so many times; nodes that it held are not in memory any more.
 
-    r[effects.version.forgotten]: such a node may live on unobserved and be found again by interning.
+    r[effects.version.forgotten]: such a node may live on unobserved, and interning finds it again.
     """
     if versions:
         buffer.version += versions

@@ -6,10 +6,19 @@ a user would expect (`ShapeError` is a `ValueError`), so that old `except` claus
 """
 from __future__ import annotations
 
+import functools
 import os
 import sys
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+#: Files of this package that use the public API as a user does.
+_PROGRAMS = (_PACKAGE + "__main__.py",)
+
+
+@functools.cache
+def is_library(filename: str) -> bool:
+    """Whether a line of this file is ours, and not the user's whom an error or a label names."""
+    return filename.startswith(_PACKAGE) and filename not in _PROGRAMS
 
 
 # --8<-- [start:user_line]
@@ -17,9 +26,8 @@ def user_line() -> str:
     """The innermost line outside this package, as `file:line`; `<unknown>` if there is none."""
     frame = sys._getframe(1)
     while frame is not None:  # r[impl errors.message.line]
-        filename = frame.f_code.co_filename
-        if not filename.startswith(_PACKAGE) or filename.startswith(_PACKAGE + "nn" + os.sep):
-            return f"{filename}:{frame.f_lineno}"
+        if not is_library(frame.f_code.co_filename):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]
     return "<unknown>"
 # --8<-- [end:user_line]

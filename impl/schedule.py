@@ -7,6 +7,7 @@ Reading `make_plan` is reading this diagram; each pass is a function of its own 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -208,11 +209,16 @@ def _label(group: Group) -> str:
         origin = _origin(member.stage.node)
         if origin is not None:
             names[str(origin[0])] = None
-            line = str(origin[1])
+            line = _near(str(origin[1]))
         else:
             names[member.stage.node.op.name.lower()] = None
     shown = ", ".join(list(names)[:6])
     return f"{shown} ({line})" if line else shown
+
+
+def _near(line: str) -> str:
+    """A `file:line` as one reads it: from the working folder, if the file is below it."""
+    return line.removeprefix(os.getcwd() + os.sep)
 
 
 def _origin(node: UOp) -> Any:

@@ -6,7 +6,6 @@ gives this one another node. Nothing is computed before somebody asks for values
 from __future__ import annotations
 
 import functools
-import os
 import sys
 import weakref
 from collections.abc import Iterator
@@ -16,14 +15,13 @@ import numpy as np
 
 from impl.dtypes import DType, Scalar, as_dtype, dtypes, least_upper_dtype, to_bfloat16
 from impl.effects import new_buffer_node, register, write
-from impl.errors import AxisError, DeviceError, DTypeError, ShapeError, VariableError
+from impl.errors import AxisError, DeviceError, DTypeError, ShapeError, VariableError, is_library
 from impl.gradient import nodes
 from impl.ir import Ops, Shape, UOp
 
+_FOLDER = __file__.removesuffix("base.py")
 Path = tuple[tuple[Ops, tuple], ...]
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_LAYERS = _PACKAGE + "nn" + os.sep
 
 
 # --8<-- [start:runtime]
@@ -55,22 +53,17 @@ class Runtime(Protocol):
 
 
 # --8<-- [start:origin]
-@functools.cache
-def _inside(filename: str) -> bool:
-    """Whether a file belongs to this package; layers count as the user's code."""
-    return filename.startswith(_PACKAGE) and not filename.startswith(_LAYERS)
-
-
 def note_origin(node: UOp) -> None:
     """Remember the user's call and line that made a node."""
     frame: Any = sys._getframe(1)
     name = ""
     while frame is not None:
         code = frame.f_code
-        if not _inside(code.co_filename):
+        if not is_library(code.co_filename):
             node.origin = (name.strip("_"), f"{code.co_filename}:{frame.f_lineno}")
             return
-        name = code.co_name
+        if code.co_filename.startswith(_FOLDER):  # a method of Tensor, not of a layer
+            name = code.co_name
         frame = frame.f_back
 # --8<-- [end:origin]
 

@@ -1,0 +1,304 @@
+"""Running a schedule, and who may notice that it ran.  Chapter: spec/realize.md."""
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.trace import verifies
+from impl import Context, Device, GlobalCounters, Tensor, run_schedule
+from impl.device import Program
+from impl.effects import collect
+from impl.errors import CompileError, DeviceError
+from impl.ir import Ops, UOp
+from impl.schedule import schedule_cache
+
+
+@pytest.fixture(autouse=True)
+def on_the_reference_device() -> Iterator[None]:
+    gc.collect()
+    with Context(DEVICE="REFERENCE"):
+        yield
+
+
+def vector(*values: float) -> Tensor:
+    return Tensor(list(values), dtype="float32").realize()
+
+
+@verifies("realize.value.once")
+def test_what_is_in_memory_is_not_computed_again() -> None:
+    x = vector(1, 2, 3)
+    y = x.exp() * 2
+    y.realize()
+    GlobalCounters.reset()
+    y.realize()
+    assert y.numpy() is not None
+    assert GlobalCounters.kernels == 0
+    again = x.exp() * 2 + 1
+    (kernel,) = again.schedule_document()["kernels"]
+    assert kernel["label"].startswith("add")
+    assert len(kernel["reads"]) == 1
+    both = Tensor.schedule_document(x.exp(), x.exp(), x.exp())
+    assert len(both["kernels"]) == 1
+    assert len(set(both["outputs"])) == 1
+
+
+@verifies("realize.commit.version")
+def test_versions_grow_with_the_run() -> None:
+    x = vector(1, 2, 3, 4)
+    buffer = x.uop.arg[0]
+    for start in range(3):
+        x[start:start + 1] = Tensor([9.0])
+    assert buffer.version == 0
+    x.realize()
+    assert buffer.version == 3
+    assert x.uop.arg[:2] == (buffer, 3)
+    (x * 2).realize()
+    assert buffer.version == 3
+    items = x.assign(x + 1).schedule()
+    assert x.uop.arg[:2] == (buffer, 4)
+    run_schedule(items)
+    assert x.tolist() == [10, 10, 10, 5]
+
+
+@verifies("realize.commit.version")
+def test_a_cached_plan_commits_too() -> None:
+    for _ in range(3):
+        x = vector(1, 2)
+        x.assign(x + 1)
+        x.realize()
+        assert x.uop.arg[0].version == 1
+        assert x.tolist() == [2, 3]
+
+
+@verifies("realize.rescue.held")
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_rescued_values_are_held(by_hand: bool) -> None:
+    x = vector(1, 2, 3)
+    reader = x + 100
+    x.assign(x * 0)
+    if by_hand:
+        run_schedule(x.schedule())
+    else:
+        x.realize()
+    x.assign(x + 5).realize()
+    GlobalCounters.reset()
+    assert reader.tolist() == [101, 102, 103]
+    assert (reader * 2).tolist() == [202, 204, 206]
+    assert GlobalCounters.kernels == 1
+    x.assign(x + 1)
+    assert collect([x.uop]).rescued == 0
+
+
+def refuse(*_: Any, **__: Any) -> Any:
+    raise CompileError("test", "no", "none")
+
+
+@verifies("realize.failure.unchanged")
+@pytest.mark.parametrize("start", [
+    lambda *tensors: Tensor.realize(*tensors), lambda *tensors: Tensor.schedule(*tensors)])
+def test_a_compiler_that_fails_changes_nothing(start: Any,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule_cache.clear()
+    x = vector(1, 2, 3)
+    reader = x * 3
+    x.assign(x + 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(Device["REFERENCE"]), "compile", refuse)
+        with pytest.raises(CompileError):
+            start(x)
+        with pytest.raises(CompileError):
+            start(reader, x)
+    assert x.tolist() == [2, 3, 4]
+    assert reader.tolist() == [3, 6, 9]
+    assert x.uop.arg[0].version == 1
+
+
+@verifies("realize.failure.unchanged")
+@pytest.mark.parametrize("turned", [False, True])
+def test_too_little_memory_changes_nothing(turned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = vector(1, 2, 3)
+    reader = x * 3
+    x.assign(x + 1)
+    large = Tensor.arange(1 << 12).contiguous() + 1
+    device = type(Device["REFERENCE"])
+    allocate = device.allocate
+
+    def little(self: Any, nbytes: int) -> Any:
+        if nbytes > 1 << 12:
+            raise DeviceError("allocate", "no", "none")
+        return allocate(self, nbytes)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(device, "allocate", little)
+        for _ in range(2):
+            with pytest.raises(DeviceError):
+                Tensor.realize(*((large, x) if turned else (x, large)))
+    del large
+    assert x.tolist() == [2, 3, 4]
+    assert reader.tolist() == [3, 6, 9]
+
+
+@verifies("realize.read.fresh")
+def test_a_reading_is_the_callers_own() -> None:
+    x = vector(1, 2, 3)
+    first = x.numpy()
+    first[:] = 99
+    assert x.tolist() == [1, 2, 3]
+    second = x.numpy()
+    x.assign(x + 1).realize()
+    assert second.tolist() == [1, 2, 3]
+    given = np.array([1.0, 2.0], np.float32)
+    y = Tensor(given)
+    given[:] = 7
+    assert y.tolist() == [1, 2]
+
+
+# Running by hand
+
+
+def observers() -> list[Any]:
+    """All ways to look at a tensor or at something computed from it."""
+    return [lambda t: t.tolist(), lambda t: (t + 0).tolist(), lambda t: t.numpy().tolist(),
+            lambda t: [t[i].item() for i in range(3)], lambda t: Tensor(t).tolist(),
+            lambda t: (run_schedule((t + 0).contiguous().schedule()), t.tolist())[1],
+            lambda t: t.clone().realize().tolist(), lambda t: np.asarray(t).tolist()]
+
+
+@verifies("realize.schedule.observed")
+@pytest.mark.parametrize("observe", observers())
+def test_scheduled_kernels_ran_before_anybody_looks(observe: Any) -> None:
+    x = vector(1, 2, 3)
+    y = (x * 2).contiguous().exp().log()
+    y.schedule()
+    np.testing.assert_allclose(observe(y), [2, 4, 6], rtol=1e-6)
+    state = vector(1, 2, 3)
+    state.assign(state + 1).schedule()
+    assert observe(state) == [2, 3, 4]
+
+
+@verifies("realize.schedule.observed")
+def test_schedules_that_nobody_runs_run_in_order() -> None:
+    x = vector(1, 2, 3)
+    reader = x * 10
+    for _ in range(3):
+        x.assign(x + 1).schedule()
+    other = x * 1
+    other.schedule()
+    assert other.tolist() == [4, 5, 6]
+    assert reader.tolist() == [10, 20, 30]
+    x.schedule_document()
+    assert x.tolist() == [4, 5, 6]
+
+
+@verifies("realize.schedule.observed")
+def test_temporaries_of_two_schedules_do_not_mix() -> None:
+    with Context(FUSE=0):
+        x, y = vector(1, 2, 3), vector(4, 5, 6)
+        first = (x + 1) * 2 - 3
+        second = (y + 1) * 2 - 3
+        one = first.schedule()
+        run_schedule(one[:1])
+        two = second.schedule()
+        run_schedule(two)
+        run_schedule(one)
+        assert first.tolist() == [1, 3, 5]
+        assert second.tolist() == [7, 9, 11]
+
+
+@verifies("realize.item.once")
+def test_an_item_runs_once() -> None:
+    x = vector(1, 2, 3)
+    items = x.assign(x + 1).schedule()
+    assert [item.done for item in items] == [False]
+    run_schedule(items)
+    assert [item.done for item in items] == [True]
+    run_schedule(items)
+    assert x.tolist() == [2, 3, 4]
+    assert (x + 0).tolist() == [2, 3, 4]
+    items = x.assign(x + 1).schedule()
+    items[0].run()
+    assert x.tolist() == [3, 4, 5]
+    run_schedule(items)
+    assert x.tolist() == [3, 4, 5]
+
+
+@verifies("realize.item.once")
+def test_what_the_caller_left_runs_once() -> None:
+    with Context(FUSE=0):
+        x = vector(1, 2, 3)
+        total = ((x + 1) * 2).sum()
+        items = total.schedule()
+        assert len(items) == 3
+        run_schedule(items[:2])
+        GlobalCounters.reset()
+        assert total.item() == 18
+        assert GlobalCounters.kernels == 1
+        run_schedule(items)
+        assert GlobalCounters.kernels == 1
+
+
+# Threads
+
+
+@verifies("realize.thread.serial")
+def test_threads_do_not_meet() -> None:
+    """Each thread has its own values; blocks for temporaries, plans and versions are shared."""
+    shared = vector(*range(64))
+    wrong: list[str] = []
+
+    def work(number: int) -> None:
+        state = Tensor(np.full(64, number, np.float32))
+        with Context(DEVICE="REFERENCE", FUSE=0):
+            for step in range(12):
+                state.assign(state + 1)
+                value = ((shared * 2 + state).flip(0) - shared.flip(0)).sum()
+                expected = sum(range(64)) + 64 * (number + step + 1)
+                if value.item() != expected:
+                    wrong.append(f"thread {number}, step {step}: {value.item()}, not {expected}")
+
+    run_all([threading.Thread(target=work, args=(number,)) for number in range(4)])
+    assert not wrong
+
+
+@verifies("realize.thread.serial")
+def test_threads_that_write_one_state() -> None:
+    counter = vector(0)
+
+    class Slow(Program):
+        """The kernel that adds one, which lets the other threads come in between."""
+
+    lock = threading.Lock()
+
+    def work() -> None:
+        for _ in range(10):
+            with lock:  # reading and giving the variable a new value is Python, and the user's
+                counter.assign(counter + 1)
+            counter.realize()
+
+    run_all([threading.Thread(target=work) for _ in range(4)])
+    assert counter.tolist() == [40]
+    assert Slow is not Program
+
+
+def run_all(threads: Sequence[threading.Thread]) -> None:
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+@verifies("realize.value.once")
+def test_a_node_is_found_wherever_it_was_computed() -> None:
+    """The mark is on the expression, not on the tensor that was asked."""
+    x = vector(1, 2, 3)
+    node = UOp(Ops.EXP, x.dtype, (x.uop,))
+    one, other = Tensor(node), Tensor(node)
+    one.realize()
+    GlobalCounters.reset()
+    assert other.tolist() == one.tolist()
+    assert GlobalCounters.kernels == 0

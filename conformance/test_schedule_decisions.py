@@ -1,0 +1,147 @@
+"""What the documents and plans of this implementation promise beyond the form.  See spec/schedule.md."""
+from __future__ import annotations
+
+import gc
+import itertools
+import weakref
+from typing import Any
+
+import numpy as np
+
+from conformance import checker
+from conformance.footprint import events
+from conformance.trace import verifies
+from impl import Context, GlobalCounters, Tensor, Variable, realize
+from impl.effects import collect
+from impl.ir import Ops
+from impl.schedule import Plan, document, plan_for, schedule_cache
+
+
+def numbers(*shape: int) -> Tensor:
+    count = int(np.prod(shape))
+    return Tensor(np.arange(count, dtype=np.float32).reshape(shape)).realize()
+
+
+def samples() -> list[tuple[Tensor, ...]]:
+    """Values whose schedules have all sorts of kernels; made anew at each call."""
+    x, y, state, grid = numbers(4, 6), numbers(6, 4), numbers(8), numbers(4, 4)
+    reader = state * 2
+    state[2:5] = state[:3] + 1
+    grid.assign(grid @ grid)
+    return [(x[1:3] + 1,), (x.softmax(1), x.sum(0)), (x @ y @ x,), (state, reader),
+            (state[::2] * 3, state), (grid, grid.exp().sum(0)), (x.flip(1).pad((1, 1)).max(1),),
+            ((x + 1).contiguous().permute(1, 0) + y,), (x.sum(), x / x.sum())]
+
+
+@verifies("schedule.document.complete", observe="schedule")
+def test_documents_list_every_byte_that_is_touched() -> None:
+    """Each kernel is run by hand, element by element, and held against its row."""
+    for fuse, tensors in itertools.product((0, 1), samples()):
+        with Context(DEVICE="REFERENCE", FUSE=fuse):
+            rows, plan = documented(tensors)
+        sizes = {buffer["id"]: buffer["bytes"] // np.prod(buffer["shape"], dtype=int)
+                 for buffer in rows["buffers"]}
+        assert len(rows["kernels"]) == len(plan.kernels)
+        for row, kernel in zip(rows["kernels"], plan.kernels, strict=True):
+            names = [row_of(rows, plan, storage) for storage in kernel.arguments]
+            for event in events(kernel.ast):
+                if event.buffer[0] is Ops.PARAM:
+                    buffer = names[event.buffer[1]]
+                    byte = event.place * sizes[buffer]
+                    touched = row["writes" if event.writes else "reads"]
+                    assert any(t["buffer"] == buffer and t["start"] <= byte
+                               and byte + sizes[buffer] <= t["stop"] for t in touched), event
+        assert checker.check(rows) == []
+
+
+def documented(tensors: tuple[Tensor, ...]) -> tuple[dict[str, Any], Plan]:
+    effects = collect([tensor.uop for tensor in tensors])
+    plan = plan_for(effects, realize.environment(), False)[0]
+    return document(plan, False), plan
+
+
+def row_of(rows: dict[str, Any], plan: Plan, storage: int) -> int:
+    """The id under which a document lists a storage: ids follow the order of the storages."""
+    visible = {t.storage for reads, writes in plan.accesses for t in (*reads, *writes)}
+    visible |= {result.storage for result in plan.results}
+    return [n for n in plan.storages if n in visible].index(storage)
+
+
+@verifies("schedule.document.complete", observe="schedule")
+def test_documents_list_every_kernel_that_runs() -> None:
+    for number in range(len(samples())):
+        tensors = samples()[number]
+        rows = Tensor.schedule_document(*tensors)
+        GlobalCounters.reset()
+        Tensor.realize(*tensors)
+        assert GlobalCounters.kernels == len(rows["kernels"])
+        assert sorted(rows["order"]) == [row["id"] for row in rows["kernels"]]
+
+
+@verifies("schedule.document.outputs", observe="schedule")
+def test_outputs_hold_what_was_asked_for() -> None:
+    x, state = numbers(4), numbers(4)
+    state.assign(state + x)
+    rows = Tensor.schedule_document(x * 2, state, (x * 2).reshape(2, 2))
+    kinds = {buffer["id"]: buffer["kind"] for buffer in rows["buffers"]}
+    outputs = [kinds[number] for number in rows["outputs"]]
+    assert sorted(outputs) == ["output", "output", "state"]
+    written = {touch["buffer"] for row in rows["kernels"] for touch in row["writes"]}
+    assert set(rows["outputs"]) <= written
+
+
+@verifies("schedule.document.nothing-runs")
+def test_a_document_changes_nothing() -> None:
+    x = numbers(4)
+    waiting = x * 5
+    x.assign(x + 1)
+    leaf = waiting.uop
+    GlobalCounters.reset()
+    first, second = x.schedule_document(), x.schedule_document()
+    assert GlobalCounters.kernels == 0
+    assert waiting.uop is leaf
+    assert leaf.realized is None
+    assert {**first, "cache": None} == {**second, "cache": None}
+    assert waiting.tolist() == [0, 5, 10, 15]
+    assert x.tolist() == [1, 2, 3, 4]
+
+
+@verifies("schedule.passes.pure")
+def test_scheduling_leaves_the_graph_as_it_was() -> None:
+    """The same graph gives the same plan, as often as it is scheduled."""
+    for tensors in samples():
+        effects = collect([tensor.uop for tensor in tensors])
+        before = [(node, node.realized, node.tag) for node in effects.nodes]
+        plans = [plan_for(effects, realize.environment(), False)[0] for _ in range(3)]
+        assert [(node, node.realized, node.tag) for node in effects.nodes] == before
+        first = document(plans[0], False)
+        assert all(document(plan, False) == first for plan in plans[1:])
+        asts = [[kernel.ast for kernel in plan.kernels] for plan in plans]
+        assert asts[0] == asts[1] == asts[2]
+
+
+@verifies("schedule.plan.slots")
+def test_a_plan_keeps_nothing_of_its_call_alive() -> None:
+    schedule_cache.clear()
+    gc.collect()
+    size = Variable("size", 1, 8)
+    x = Tensor(np.ones(1 << 16, np.float32)).realize()
+    value = (x * size.bind(3)).sum() + x
+    buffer, node = weakref.ref(x.uop.arg[0]), weakref.ref(value.uop)
+    value.realize()
+    result = weakref.ref(value.uop.arg[0])
+    assert len(schedule_cache) == 2
+    del x, value
+    assert buffer() is None
+    assert node() is None
+    assert result() is None
+
+
+@verifies("schedule.plan.slots")
+def test_a_plan_serves_other_buffers_and_values() -> None:
+    schedule_cache.clear()
+    size = Variable("size", 1, 8)
+    for number in (2, 5):
+        x = Tensor(np.full(4, number, np.float32)).realize()
+        assert (x * size.bind(number)).tolist() == [number ** 2] * 4
+    assert (schedule_cache.hits, len(schedule_cache)) == (1, 1)
