@@ -134,7 +134,10 @@ def show(trainer: Trainer, x: Tensor, y: Tensor, report: Path | None) -> None:
                             "cache misses": schedule_cache.misses,
                             "replays": trainer.step.replays,
                             "kernels run": GlobalCounters.kernels}
-    print(inspect.explain(document, timings))
+    for part in (inspect.kernel_table(document, timings), inspect.boundaries(document),
+                 inspect.memory_summary(document)):
+        print(part + "\n")
+    print(", ".join(f"{name}: {count}" for name, count in counters.items()))
     path = report or Path(tempfile.mkdtemp(prefix="tensor-schedule-")) / "report.html"
     inspect.html_report(document, path, timings, counters=counters)
     print(path)

@@ -22,6 +22,8 @@ _SIZES = {"u8": 1, "i8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "i64": 8, "u
           "f32": 4, "f64": 8}
 #: Stage buffers together up to this many bytes stand on the stack.
 _STACK_BYTES = 64 << 10
+#: No stage buffer has fewer bytes.
+_LEAST_LOCAL = 256
 _HALF = (dtypes.float16, dtypes.bfloat16)
 
 
@@ -259,9 +261,14 @@ class C:
         return f"const long {name} = *(const long *)args[{position}];"
 
     def local(self, name: str, dtype: DType, size: int, total: int) -> str:
-        """An array on the stack, or one for each thread if it is large."""
+        """An array on the stack, or one for each thread if it is large.
+
+        None is smaller than a vector: GCC 12 believes that a masked load of a vector cannot read
+        from a smaller array, and drops what was stored there.
+        """
         where = "" if total <= _STACK_BYTES else "static _Thread_local "
-        return f"{where}{self.storage_of(dtype)} {name}[{size}] __attribute__((aligned(64)));"
+        count = max(size, _LEAST_LOCAL // dtype.itemsize)
+        return f"{where}{self.storage_of(dtype)} {name}[{count}] __attribute__((aligned(64)));"
 
     # --8<-- [start:memory]
     def load(self, pointer: str, index: str, dtype: DType) -> str:
