@@ -114,7 +114,7 @@ def make_plan(effects: Effects, canonical: Canonical, environment: Environment) 
                 accesses, memories, _written(placement, storages), _variables(kernels, canonical),
                 [_label(group) for group in groups],
                 _boundaries(groups, placement, cuts, dependencies, blocked),
-                [(g.number, reason) for g in groups for reason in g.reasons],
+                [(g.number, _fusion(g)) for g in groups if len(g.members) > 1],
                 placement.copies, canonical.key, [len(g.members) for g in groups])
 # --8<-- [end:pipeline]
 
@@ -214,6 +214,15 @@ def _label(group: Group) -> str:
             names[member.stage.node.op.name.lower()] = None
     shown = ", ".join(list(names)[:6])
     return f"{shown} ({line})" if line else shown
+
+
+def _fusion(group: Group) -> str:
+    """What the stages of a kernel have in common."""
+    shared = " x ".join(str(size) for size in group.sizes)
+    if not shared:
+        return f"fused: {len(group.members)} small stages, one after the other"
+    return (f"fused: {len(group.members)} stages share the loops {shared}; what they hand on "
+            "stays in local memory")
 
 
 def _near(line: str) -> str:

@@ -27,7 +27,6 @@ class Group:
     sizes: list[int]
     operations: int
     arguments: set[int] = field(default_factory=set)
-    reasons: list[str] = field(default_factory=list)
     reads: dict[int, list[tuple[Member, Access]]] = field(default_factory=dict)
 
 
@@ -238,7 +237,6 @@ class _Grouper:
         group.members.append(Member(stage, [loop for _, loop in pairs]))
         group.sizes, group.arguments = sizes, arguments
         group.operations += stage.operations
-        group.reasons.append(f"fused: stage {stage.number} shares the loops {tuple(sizes)}")
 
 
 def _overwritten_inside(stage: Stage, conflicts: Conflicts) -> str | None:
