@@ -239,6 +239,12 @@ def test_a_scalar_costs_nothing() -> None:
 # Groups
 
 
+OPERATIONS: list[Callable[[Tensor, Tensor], Tensor]] = [
+    lambda a, b: a + b, lambda a, b: a @ b, lambda a, b: a.softmax(1) - b,
+    lambda a, b: a.permute(1, 0).exp() * b, lambda a, b: a.sum(0, keepdim=True) + b,
+    lambda a, b: (a + b).contiguous()]
+
+
 @verifies("fusion.group.acyclic")
 def test_random_graphs_have_no_circle() -> None:
     """Kernels come in a legal order: every dependence goes forward."""
@@ -247,11 +253,7 @@ def test_random_graphs_have_no_circle() -> None:
         pool = [numbers(4, 4), numbers(4, 4) + 1]
         for _ in range(12):
             a, b = chosen.choice(pool), chosen.choice(pool)
-            pool.append(chosen.choice([
-                lambda a=a, b=b: a + b, lambda a=a, b=b: a @ b, lambda a=a, b=b: a.softmax(1) - b,
-                lambda a=a, b=b: a.permute(1, 0).exp() * b,
-                lambda a=a, b=b: a.sum(0, keepdim=True) + b,
-                lambda a=a, b=b: (a + b).contiguous()])())
+            pool.append(chosen.choice(OPERATIONS)(a, b))
         plan = plan_of(*chosen.sample(pool, 3), limits=Limits(stages=chosen.choice([2, 3, 32]),
                                                               small_kernel=0, parallel=2))
         assert all(d.before < d.after for d in plan.dependencies)

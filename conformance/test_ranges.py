@@ -4,6 +4,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -217,9 +218,11 @@ def test_padding_is_zero_over_any_function() -> None:
     x = np.array([[-1.0, 0.0], [2.0, np.inf]], np.float32)
     widths = ((1, 0), (2, 1))
     with np.errstate(all="ignore"):
-        for ours, theirs in [(lambda t: t.exp(), np.exp), (lambda t: t + 5, lambda a: a + 5),
-                             (lambda t: t.reciprocal(), lambda a: 1 / a), (lambda t: t, lambda a: a),
-                             (lambda t: t.log(), np.log)]:
+        functions: list[tuple[Any, Any]] = [
+            (lambda t: t.exp(), np.exp), (lambda t: t + 5, lambda a: a + 5),
+            (lambda t: t.reciprocal(), lambda a: 1 / a), (lambda t: t, lambda a: a),
+            (lambda t: t.log(), np.log)]
+        for ours, theirs in functions:
             got = ours(Tensor(x)).pad((2, 1, 1, 0)).numpy()
             np.testing.assert_allclose(got, np.pad(theirs(x), widths), rtol=1e-6)
             got = ours(Tensor(x).pad((2, 1, 1, 0))).numpy()
@@ -233,11 +236,10 @@ def test_padding_is_zero_over_any_function() -> None:
 def test_a_gather_of_no_row_gives_zero(fuse: int) -> None:
     rows = Tensor(np.arange(1, 7, dtype=np.float32).reshape(3, 2)).realize()
     index = Tensor([0, 3, -1, 2, 1 << 30, -(1 << 31)]).realize()
-    expected = [[1, 2], [0, 0], [0, 0], [5, 6], [0, 0], [0, 0]]
+    found = np.array([[1, 2], [0, 0], [0, 0], [5, 6], [0, 0], [0, 0]])
     with Context(FUSE=fuse):
-        for values, wanted in [(rows, np.array(expected)),
-                               (rows + 10, np.where(np.array(expected), np.array(expected) + 10, 0)),
-                               (rows.exp(), np.where(expected, np.exp(expected), 0))]:
+        for values, wanted in [(rows, found), (rows + 10, np.where(found, found + 10, 0)),
+                               (rows.exp(), np.where(found, np.exp(found), 0))]:
             got = Tensor(UOp(Ops.GATHER, rows.dtype, (values.uop, index.uop)))
             np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-6)
 

@@ -164,6 +164,21 @@ def test_an_output_that_is_an_argument_or_a_state() -> None:
     assert same_as_eager(program) == [0, 0, 1, 1, 2, 3, 3, 6, 4, 10]
 
 
+@verifies("replay.state.eager", observe="replay")
+def test_a_result_that_no_kernel_touches() -> None:
+    """An argument and a state are returned as they are; the state changes outside."""
+    def program(captured: Callable[..., Any]) -> list[float]:
+        state = numbers(0)
+        step = captured(lambda x: (x, state, state.reshape(1, 2)))
+        found = []
+        for i in range(5):
+            found += [first(each) for each in step(numbers(i + 1))]
+            state.assign(state + 10)
+        return found
+
+    assert same_as_eager(program) == [1, 0, 0, 2, 10, 10, 3, 20, 20, 4, 30, 30, 5, 40, 40]
+
+
 @verifies("replay.random.advances", observe="replay")
 def test_random_numbers_are_new_in_each_call() -> None:
     def program(captured: Callable[..., Any]) -> list[float]:
@@ -336,6 +351,39 @@ def test_a_tensor_that_is_kept_aside() -> None:
     except ReplayError as error:
         assert error.remedy
     assert [first(each) for each in kept] == [0, 2][:len(kept)]
+
+
+@verifies("replay.rebound.error", observe="replay")
+def test_a_closure_that_names_another_tensor() -> None:
+    other = numbers(3)
+    step = TinyJit(lambda: other * 2)
+    assert [first(step()) for _ in range(3)] == [6, 6, 6]
+    other = numbers(4)
+    try:
+        assert first(step()) == 8
+    except ReplayError as error:
+        assert error.remedy
+
+
+@verifies("replay.outputs.distinct", observe="replay")
+@verifies("replay.effects.all", observe="replay")
+def test_gradients_are_new_in_each_call() -> None:
+    def program(captured: Callable[..., Any]) -> list[float]:
+        weight = Tensor(np.ones((2, 2), np.float32)).requires_grad_()
+
+        def body(x: Tensor) -> Tensor:
+            weight.grad = None
+            loss = ((x @ weight) ** 2).sum()
+            loss.backward()
+            return loss
+
+        step, held = captured(body), []
+        for value in range(5):
+            step(numbers(value).reshape(1, 2))
+            held.append(weight.grad)
+        return [first(each) for each in held]
+
+    assert same_as_eager(program) == [0, 4, 16, 36, 64]
 
 
 # The wrapper -------------------------------------------------------------------------------

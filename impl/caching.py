@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from impl import settings
 from impl.effects import Buffer, Effects, leaf_of
+from impl.errors import VariableError
 from impl.ir import Ops, UOp
 
 PlanType = TypeVar("PlanType")
@@ -44,7 +45,9 @@ def canonicalize(effects: Effects, device_key: Iterable[Any]) -> Canonical:
     slots: dict[Buffer, int] = {}
     variables: dict[UOp, int] = {}
     values: list[int] = []
+    binds: list[UOp] = []
     rows: list[tuple[Any, ...]] = []
+    held = {leaf.arg[0] for leaf in effects.held}
     for node in effects.nodes:
         place[node] = len(place)
         leaf = leaf_of(node)
@@ -53,23 +56,26 @@ def canonicalize(effects: Effects, device_key: Iterable[Any]) -> Canonical:
             slot = slots.setdefault(buffer, len(slots))
             # r[impl caching.key.renaming, caching.key.held]
             rows.append((slot, buffer.device, buffer.size, node.dtype.name, node.shape,
-                         leaf in effects.held))
+                         buffer in held))
         elif node.op is Ops.BIND:  # r[impl caching.key.values]
-            slot = variables.setdefault(node, len(variables))
+            variable, value = node.unbind()
+            slot = variables.setdefault(variable, len(variables))
             if slot == len(values):  # r[impl caching.values.each]
-                values.append(node.src[1].arg)
-            rows.append((Ops.BIND, slot, node.dtype.name, node.src[0].arg[1:]))
+                values.append(value)
+                binds.append(node)
+            elif values[slot] != value:
+                raise VariableError(variable.arg[0], f"is bound to {values[slot]} and to {value} "
+                                    "in one schedule", "bind it once, or use two variables")
+            rows.append((Ops.BIND, slot, node.dtype.name, variable.arg[1:]))
         elif node.op is Ops.CONST:
             rows.append((Ops.CONST, node.dtype.name, _exact(node.arg)))
-        elif node.op is Ops.DEFINE_VAR:
-            rows.append((Ops.DEFINE_VAR,))  # its bounds are in the row of the BIND
         else:  # r[impl caching.key.program]
             rows.append((node.op, node.dtype.name, node.arg, *[place[s] for s in node.src]))
     roots = tuple(place[root] for root in effects.roots)
     # r[impl caching.key.settings, caching.key.device]
     key = (tuple(rows), roots, settings.plan_key(), tuple(device_key))
     # A plan names slots only; no run leaves a buffer in it. r[impl caching.result.independent]
-    return Canonical(key, list(slots), list(variables), values)
+    return Canonical(key, list(slots), binds, values)
 # --8<-- [end:canonical]
 
 

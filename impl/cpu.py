@@ -131,7 +131,10 @@ class _Folder:
         self.temporary: Path | None = None
 
     def path(self) -> Path:
-        """The folder in force; made if it is not there. Never fails for lack of rights."""
+        """The folder in force; made if it is not there.
+
+        r[impl cpu.cache.unwritable], r[impl cpu.cache.off]
+        """
         chosen = settings.get("CACHE_FOLDER") or _default_folder()
         if settings.get("CACHELEVEL") == 0:
             return self._private()
@@ -262,7 +265,7 @@ def _keep_failed(text: str) -> str:
 
 
 def _unit_text(sources: list[tuple[str, Source]]) -> str:
-    """One C file: every definition once, then the kernels."""
+    """One C file: every definition once, then the kernels. r[impl cpu.compile.together]"""
     seen: dict[str, None] = {}
     for _, source in sources:
         for definition in source.definitions:
@@ -430,7 +433,7 @@ class CPUTable(Table):
         self.arranged.values[self.arranged.first_value[launch] + variable] = value
 
     def replay(self) -> None:
-        """Run all launches in order."""
+        """Run all launches in order. r[impl cpu.table.call]"""
         if self.launches:
             _objects.run(self.arranged.address, len(self.launches))
 # --8<-- [end:table]
@@ -526,7 +529,7 @@ class CPU(DeviceBackend):
             program = CPUProgram(self, ast, ast if noopt else optimize(ast, self.limits))
             source = render(program.optimized, C())
             program.source = source.text
-            # The name is not part of the key: equal kernels are compiled once.
+            # The name is not part of the key: r[impl cpu.compile.once]
             key = _digest(identity, source.prelude, source.body)  # r[impl cpu.cache.key]
             sources.setdefault(key, source)
             keys.append(key)

@@ -284,8 +284,8 @@ def own_order(writes: dict[Touch, None]) -> list[Touch]:
 def _touch(access: Access, placement: Placement, values: Sequence[Value]) -> Touch:
     low, high = _flat_bounds(access)
     size = values[access.storage].node.dtype.itemsize
-    return Touch(placement.storage[access.storage], placement.version[access.storage],
-                 low * size, (high + 1) * size)
+    start, stop = (low * size, (high + 1) * size) if low <= high else (0, 0)
+    return Touch(placement.storage[access.storage], placement.version[access.storage], start, stop)
 
 
 # --8<-- [start:find]

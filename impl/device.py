@@ -126,7 +126,7 @@ class Program:
 
     def check(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Raise DeviceError or VariableError unless the arguments fit."""
-        if len(memories) < self.arguments:
+        if len(memories) < self.arguments:  # r[impl device.launch.memories]
             raise DeviceError(self.name, f"{len(memories)} memories for {self.arguments} arguments",
                               "give one memory for every argument")
         if len(values) != len(self.variables):
@@ -176,7 +176,7 @@ class Table:
         self._cost = None
 
     def run(self) -> None:
-        """Run all launches in order, and count them."""
+        """Run all launches in order, and count them. r[impl device.table.equal]"""
         self.replay()
         if self._cost is None:
             self._cost = [program.cost(values) for program, _, values in self.launches]
@@ -251,7 +251,7 @@ class DeviceBackend:
         GlobalCounters.copied(size)
 
     def compile(self, asts: Sequence[UOp]) -> list[Program]:
-        """Programs for kernels, in the same order; equal kernels get one program.
+        """Programs for kernels, in the same order. r[impl device.compile.once]
 
         Raises:
             CompileError: no compiler, or it refused a kernel.

@@ -127,6 +127,7 @@ def register(holder: Holder) -> None:
 
 def living() -> list[Holder]:
     """All living tensors, oldest first."""
+    # r[impl effects.rescue.dead]
     return [h for h in [r() for r in list(_live.values())] if h is not None]
 # --8<-- [end:live]
 
@@ -159,8 +160,9 @@ def write(base: UOp, view: UOp, value: UOp) -> UOp:
     if value.shape != view.shape:
         raise ShapeError("assign", f"a value of shape {value.shape} does not fit the region of "
                          f"shape {view.shape}", "expand or reshape the value first")
-    if 0 in value.shape:
+    if 0 in (value.shape or ()):
         return base  # r[impl effects.view-write.empty]
+    # r[impl effects.value.eager, effects.variable.isolated]
     return UOp(Ops.AFTER, base.dtype, (base, UOp(Ops.STORE, base.dtype, (view, value))))
 # --8<-- [end:assign]
 
@@ -181,8 +183,8 @@ class Effects:
 
 
 def _open(node: UOp) -> bool:
-    """Whether a walk goes on below this node: its value is not in memory yet."""
-    return node.op is not Ops.BUFFER and node.realized is None
+    """Whether a walk goes on below this node: its value has to be computed."""
+    return node.op is not Ops.BUFFER and node.op is not Ops.BIND and node.realized is None
 
 
 def origin_of_chain(after: UOp) -> UOp:
@@ -242,7 +244,7 @@ def _waiting(written: set[Buffer], effects: Effects) -> list[UOp]:
         leaf = value if value.op is Ops.BUFFER else value.realized
         if leaf is not None:
             if leaf.arg[0] in written:
-                effects.held.add(leaf)
+                effects.held.add(leaf)  # r[impl effects.version.held]
         elif _reaches(value, written, reads):
             found[value] = None
     return list(found)

@@ -181,7 +181,8 @@ class _FreeList:
 
 def _by_time(spans: Sequence[Lifetime]) -> dict[int, int]:
     """Walk through the steps; give back what died before, then take what is born."""
-    free, offsets = _FreeList(), {}
+    free = _FreeList()
+    offsets: dict[int, int] = {}
     dying = sorted(spans, key=lambda s: (s.last, s.storage))
     gone = 0
     for span in sorted(spans, key=lambda s: (s.first, -s.nbytes, s.storage)):

@@ -93,7 +93,7 @@ def reshape_index(index: Index, outer: Shape, inner: Shape) -> Index:
 
 def _regroup(index: Index, outer: Shape, inner: Shape) -> list[UOp]:
     """Flatten one run of axes and split it again."""
-    if outer == inner:
+    if outer == inner:  # r[impl ranges.reshape.local]
         return list(index)
     flat = flatten(index, outer)
     result: list[UOp] = []
@@ -121,7 +121,7 @@ def source_index(node: UOp, index: Index) -> tuple[Index, UOp]:
     Returns the index into the source, and the condition under which there is such an element
     (only PAD makes one).
     """
-    op, arg, source = node.op, node.arg, node.src[0].shape
+    op, arg, source = node.op, node.arg, node.src[0].shape  # r[impl ranges.index.exact]
     assert source is not None and node.shape is not None
     if op is Ops.RESHAPE:
         return reshape_index(index, node.shape, source), TRUE
@@ -182,10 +182,10 @@ class Tracer:
         With `inside`, the root itself is computed even if it has a storage of its own.
         """
         start: Place = (root, index, TRUE)
-        stack: list[tuple[Place, bool]] = [(start, inside)]
+        stack: list[tuple[Place, bool]] = [(start, inside)]  # r[impl ranges.trace.depth]
         while stack:
             place, forced = stack[-1]
-            if place in self.done:
+            if place in self.done:  # r[impl ranges.value.shared]
                 stack.pop()
                 continue
             storage = None if forced else self.storage_of(place[0])
@@ -205,7 +205,7 @@ class Tracer:
         node, index, valid = place
         if 0 in shape:
             return UOp.const(node.dtype, 0)  # no iteration gets here: there is nothing to read
-        self.reads.append(Access(storage, shape, index, valid))
+        self.reads.append(Access(storage, shape, index, valid))  # r[impl ranges.access.inside]
         return load(node.dtype, storage, shape, index, valid)
 
     def _needs(self, place: Place) -> list[Place]:
@@ -237,22 +237,23 @@ class Tracer:
         if selector not in self.done:
             return [selector]
         picked = cast(self.done[selector], dtypes.index)
-        inside = symbolic.logical_and(symbolic.less_equal(0, picked),
-                                      symbolic.less_than(picked, node.src[0].shape[0]))
-        return [selector, (node.src[0], (picked, *index[rank:]),
-                           symbolic.logical_and(valid, inside))]
+        inside = symbolic.logical_and(valid, _picks(node, picked))
+        return [selector, (node.src[0], (picked, *index[rank:]), inside)]
 
+    # --8<-- [start:reduce]
     def _reduce_index(self, place: Place) -> Index:
         """The index of a reduction's source: its reduced axes get ranges of their own."""
         node, index, _ = place
         axes, shape = node.arg[1], node.src[0].shape
         assert shape is not None
-        if place not in self.loops_of:
+        if place not in self.loops_of:  # r[impl ranges.reduce.own]
             self.loops_of[place] = tuple(new_range(shape[a], RangeKind.REDUCE) for a in axes
                                          if shape[a] != 1)
         loops = iter(self.loops_of[place])
         return tuple((next(loops) if size != 1 else ZERO) if axis in axes else index[axis]
                      for axis, size in enumerate(shape))
+
+    # --8<-- [end:reduce]
 
     def _fold_index(self, place: Place) -> tuple[Index, UOp]:
         """Where the windows that cover one element are, and whether the tap hits one."""
@@ -283,19 +284,19 @@ class Tracer:
             return UOp(op, node.dtype, tuple(sources))
         if op is Ops.CONST:
             return node
-        if op is Ops.PAD:
+        if op is Ops.PAD:  # r[impl ranges.pad.zero]
             return _where(source_index(node, index)[1], sources[0], node.dtype)
         if op is Ops.REDUCE:
             return self._reduce(node.arg[0], sources[0], self.loops_of[place])
-        if op is Ops.FOLD:
+        if op is Ops.FOLD:  # r[impl ranges.fold.sum]
             value = _where(self._fold_index(place)[1], sources[0], node.dtype)
             return self._reduce(Ops.ADD, value, self.loops_of[place])
         if op is Ops.IOTA:
             return cast(index[0], node.dtype)
         if op is Ops.BIND:
             return node.src[0]
-        if op is Ops.GATHER:
-            return sources[1]
+        if op is Ops.GATHER:  # r[impl ranges.gather.outside]
+            return _where(_picks(node, cast(sources[0], dtypes.index)), sources[1], node.dtype)
         return self._pass(node, sources)
 
     def _pass(self, node: UOp, sources: list[UOp]) -> UOp:
@@ -309,6 +310,13 @@ class Tracer:
             return value
         self.operations += 1
         return UOp(Ops.REDUCE, value.dtype, (value, *loops), op)
+
+
+def _picks(node: UOp, picked: UOp) -> UOp:
+    """Whether a GATHER's index names a row; where it does not, the value is 0."""
+    assert node.src[0].shape is not None
+    return symbolic.logical_and(symbolic.less_equal(0, picked),
+                                symbolic.less_than(picked, node.src[0].shape[0]))
 
 
 def load(dtype: DType, storage: int, shape: Shape, index: Index, valid: UOp) -> UOp:
@@ -332,7 +340,7 @@ def _where(condition: UOp, value: UOp, dtype: DType) -> UOp:
 def write_access(view: UOp, base: UOp, storage: int, index: Index) -> Access:
     """Where a view write puts the element `index` of the view, as an index into its base."""
     while view is not base:
-        index, _ = source_index(view, index)
+        index, _ = source_index(view, index)  # r[impl effects.view-write.region]
         view = view.src[0]
     assert base.shape is not None
     return Access(storage, base.shape, index)
@@ -377,8 +385,10 @@ class StageGraph:
     # --8<-- [start:build]
     def build(self) -> StageGraph:
         """Make the stage of every value, sources first (r[ranges.stage.one-value])."""
+        # r[impl ranges.stage.one-value, effects.version.single-writer]
         for node, reason in self.cuts.items():
             if 0 in (node.shape or ()):
+                # r[impl ranges.stage.empty]
                 self._new_value(node, node, False)  # nothing to compute
             elif node.op is Ops.AFTER:
                 self._write_stage(node, reason)

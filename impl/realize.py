@@ -20,6 +20,7 @@ from impl.ir import Ops, UOp
 from impl.rewrite import verify
 from impl.schedule import Environment, Plan, document, plan_for
 
+# r[impl realize.thread.serial]
 _lock = threading.RLock()  # one schedule is made, run and committed at a time
 
 
@@ -101,7 +102,7 @@ class Run:
 
     def items(self, ordered: bool = True) -> list[ExecItem]:
         """The kernels, each with its buffers, in the plan's order or in that of their numbers."""
-        programs = programs_of(self.plan)
+        programs = programs_of(self.plan)  # r[impl realize.failure.unchanged]
         found = []
         for number in self.plan.order if ordered else range(len(self.plan.kernels)):
             kernel = self.plan.kernels[number]
@@ -212,7 +213,7 @@ def _print_decisions(plan: Plan) -> None:
 
 def waiting_values(values: Sequence[UOp]) -> list[UOp]:
     """Those that are not in memory yet, each once."""
-    return [u for u in dict.fromkeys(values) if leaf_of(u) is None]
+    return [u for u in dict.fromkeys(values) if leaf_of(u) is None]  # r[impl realize.value.once]
 
 
 # --8<-- [start:realize]
@@ -220,7 +221,8 @@ def realize(holders: Sequence[Holder]) -> None:
     """Compute the values of all holders, in one schedule, and let them hold the results."""
     with _lock:
         _run_scheduled()
-        waiting = waiting_values([h.uop for h in holders])
+        nodes = [h.uop for h in holders]
+        waiting = waiting_values(nodes)
         if waiting:
             effects, plan, canonical = prepare(waiting)
             run = Run(plan, canonical)
@@ -229,18 +231,23 @@ def realize(holders: Sequence[Holder]) -> None:
             if effects.rescued:
                 _let_go()
             _recorded(run, effects)
-        for holder in holders:
-            leaf = leaf_of(holder.uop)
-            assert leaf is not None
-            holder.uop = leaf
+        _hold(holders, nodes)
 # --8<-- [end:realize]
+
+
+def _hold(holders: Sequence[Holder], nodes: Sequence[UOp]) -> None:
+    """Let the holders hold the leaves of their values, unless they were given others meanwhile."""
+    for holder, node in zip(holders, nodes, strict=True):
+        leaf = leaf_of(node)
+        if holder.uop is node and leaf is not None:
+            holder.uop = leaf
 
 
 def _let_go() -> None:
     """Let tensors whose value was computed for them hold it, and not its expression."""
     for holder in living():
         if holder.uop.realized is not None:
-            holder.uop = holder.uop.realized
+            holder.uop = holder.uop.realized  # r[impl realize.rescue.held]
 
 
 #: Called after every run, by a capture that is under way.
@@ -255,7 +262,11 @@ def _recorded(run: Run, effects: Effects) -> None:
 def _execute(run: Run) -> None:
     """Run the kernels in order; print and poison if that is asked for."""
     level, poison = settings.get("DEBUG"), settings.get("POISON")
-    for step, item in enumerate(run.items()):
+    items = run.items()
+    for item in items:  # r[impl realize.memory.first]: a run that does not fit changes nothing
+        for buffer in item.bufs:
+            ensure_memory(buffer)
+    for step, item in enumerate(items):
         before = GlobalCounters.operations, GlobalCounters.bytes
         seconds = item.run()
         if level >= 2:
@@ -286,10 +297,13 @@ def read(holder: Holder) -> np.ndarray:
                           "outside the function")
     with _lock:
         realize([holder])
-        buffer: Buffer = holder.uop.arg[0]
+        leaf = leaf_of(holder.uop)
+        assert leaf is not None
+        buffer: Buffer = leaf.arg[0]
         if buffer.nbytes == 0:
             return np.empty(0, buffer.dtype.numpy)
         memory = ensure_memory(buffer)
+        # r[impl realize.read.fresh]
         return memory.device.copy_out(memory, buffer.dtype, buffer.size)
 
 
@@ -299,8 +313,8 @@ _scheduled: list[ExecItem] = []
 def _run_scheduled() -> None:
     """Run what was scheduled and not run, before anything can observe that it was not."""
     while _scheduled:
-        item = _scheduled.pop(0)
-        if not item.done:
+        item = _scheduled.pop(0)  # r[impl realize.schedule.observed]
+        if not item.done:  # r[impl realize.item.once]
             item.run()
 
 
@@ -313,7 +327,8 @@ def schedule(holders: Sequence[Holder]) -> list[ExecItem]:
     """
     with _lock:
         _run_scheduled()
-        waiting = waiting_values([h.uop for h in holders])
+        nodes = [h.uop for h in holders]
+        waiting = waiting_values(nodes)
         items: list[ExecItem] = []
         if waiting:
             effects, plan, canonical = prepare(waiting)
@@ -321,10 +336,7 @@ def schedule(holders: Sequence[Holder]) -> list[ExecItem]:
             items = run.items()
             run.commit(effects.roots)
             _scheduled.extend(items)
-        for holder in holders:
-            leaf = leaf_of(holder.uop)
-            assert leaf is not None
-            holder.uop = leaf
+        _hold(holders, nodes)
         return items
 
 
@@ -347,7 +359,7 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False) -> dict
         waiting = waiting_values([h.uop for h in holders])
         effects = collect(waiting)
         plan, canonical, hit = _checked_plan(effects)
-        rows = document(plan, hit)
+        rows = document(plan, hit)  # r[impl schedule.document.nothing-runs]
         if programs:
             for row, program in zip(rows["kernels"], programs_of(plan), strict=True):
                 if program is not None:

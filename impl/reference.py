@@ -61,7 +61,7 @@ def _integer(op: Ops, dtype: DType, given: Sequence[Array]) -> Any:
 
 
 def _integer_power(base: Array, exponent: Array) -> Array:
-    """Wraparound powers; a negative exponent gives the quotient 1 / base**n, rounded to zero."""
+    """Wraparound powers; r[impl kernel.power.integer] for negative exponents."""
     found = np.power(base, np.where(exponent < 0, 0, exponent).astype(base.dtype))
     odd = np.where(exponent & 1, base, 1).astype(base.dtype)
     inverse = np.where(base == 1, 1, np.where(base == -1, odd, 0)).astype(base.dtype)
@@ -76,7 +76,7 @@ def _logical(op: Ops, given: Sequence[Array]) -> Any:
 
 
 def round_to(values: Array, dtype: DType) -> Array:
-    """Values as the dtype has them; bfloat16 is computed with as float32."""
+    """Values as the dtype has them. r[impl kernel.half.round]"""
     if dtype is dtypes.bfloat16:
         return from_bfloat16(to_bfloat16(values.astype(np.float32, copy=False)))
     return values.astype(dtype.numpy, copy=False)
@@ -108,12 +108,14 @@ _FUNCTIONS: dict[Ops, Callable[..., Any]] = {
 _ARITHMETIC: dict[Ops, Callable[..., Any]] = {
     Ops.NEG: np.negative, Ops.SQRT: np.sqrt, Ops.TRUNC: np.trunc, Ops.FLOOR: np.floor,
     Ops.ADD: np.add, Ops.SUB: np.subtract, Ops.MUL: np.multiply, Ops.DIV: np.true_divide,
+    # NumPy's own: r[impl kernel.divide.zero], r[impl kernel.divide.floor],
+    # r[impl kernel.shift.width]
     Ops.FLOORDIV: np.floor_divide, Ops.FLOORMOD: np.remainder, Ops.MAXIMUM: np.maximum,
     Ops.MINIMUM: np.minimum, Ops.AND: np.bitwise_and, Ops.OR: np.bitwise_or,
     Ops.XOR: np.bitwise_xor, Ops.SHL: np.left_shift, Ops.SHR: np.right_shift}
 _COMPARISONS: dict[Ops, Callable[..., Any]] = {
     Ops.CMPLT: np.less, Ops.CMPLE: np.less_equal, Ops.CMPEQ: np.equal, Ops.CMPNE: np.not_equal}
-#: Arithmetic of bools: true where the result as an integer is not 0.
+#: r[impl kernel.bool.arithmetic]: true where the result as an integer is not 0.
 _LOGICAL: dict[Ops, Callable[..., Any]] = {
     Ops.SUB: np.bitwise_xor, Ops.FLOORDIV: np.bitwise_and,
     Ops.FLOORMOD: lambda a, b: np.zeros(np.broadcast_shapes(a.shape, b.shape), np.bool_),
@@ -187,7 +189,7 @@ class _Run:
         self.locals: dict[UOp, Array] = {}
 
     def run(self) -> None:
-        """Execute the kernel."""
+        """Execute the kernel. r[impl kernel.order.stores], r[impl kernel.local.private]"""
         prefix = self.known.info.prefix
         outermost = _Frame(None, 0)
         for _ in self._over(prefix):
@@ -211,7 +213,10 @@ class _Run:
 
     # --8<-- [start:blocks]
     def _block_sizes(self) -> list[int]:
-        """How many steps of each loop are taken at once: outer loops are cut first."""
+        """How many steps of each loop are taken at once: outer loops are cut first.
+
+        r[impl reference.block.size]
+        """
         blocks = list(self.sizes)
         for position in range(len(blocks)):
             masks = [m for m in self.shape.masks if m >> position & 1]
@@ -356,7 +361,7 @@ class _Run:
             addresses = self._addresses(index, free, frame)
             if index.src[2] is TRUE:
                 found = memory[addresses]
-            else:  # r[impl reference.load.gated]: what is not valid is not touched
+            else:  # r[impl kernel.load.gated]: what is not valid is not touched
                 valid = self._aligned(index.src[2], free, frame, full=True)
                 found = np.zeros(valid.shape, memory.dtype)
                 found[valid] = memory[addresses[valid]]
@@ -378,6 +383,7 @@ class _Run:
             memory[addresses] = value
         else:
             valid = self._aligned(index.src[2], free, frame, full=True)
+            # r[impl kernel.store.gated]
             memory[addresses[valid]] = value[valid]
     # --8<-- [end:memory]
 
@@ -386,6 +392,7 @@ class _Run:
         """Combine blocks of elements, in increasing order of the blocks."""
         loops, free = node.src[1:], self.known.free[node]
         own = self.known.mask(loops)
+        # r[impl kernel.reduce.half]
         wide = dtypes.float32 if node.dtype in _HALF else node.dtype
         total: Array | None = None
         saved = list(self.now)
@@ -436,7 +443,7 @@ class _Run:
 
 
 def _identity(op: Ops, dtype: DType) -> Any:
-    """What a reduction of nothing gives, as a number that NumPy takes."""
+    """What a reduction of nothing gives, for NumPy. r[impl kernel.reduce.empty]"""
     if op in (Ops.ADD, Ops.MUL):
         return dtype.numpy.type(op is Ops.MUL)
     return dtype.numpy.type(dtype.min if op is Ops.MAXIMUM else dtype.max)
@@ -451,7 +458,7 @@ class ReferenceProgram(Program):
         self.shape = _Shape(ast)
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
-        """Interpret the kernel."""
+        """Interpret the kernel. r[impl reference.warning.none]"""
         with np.errstate(all="ignore"):
             _Run(self.shape, memories, values).run()
 
@@ -462,7 +469,7 @@ class Reference(DeviceBackend):
     kind = "REFERENCE"
 
     def load(self, asts: Sequence[UOp]) -> list[Program]:
-        """Kernels are interpreted as they are."""
+        """Kernels are interpreted as they are. r[impl reference.kernel.plain]"""
         return [ReferenceProgram(self, ast) for ast in asts]
 # --8<-- [end:device]
 

@@ -72,7 +72,23 @@ def _described(value: Any) -> Any:
     """A Python value that is frozen into the capture; objects are compared by identity."""
     if value is None or isinstance(value, (bool, int, float, str, bytes)):
         return (type(value).__name__, value)
-    return (type(value).__name__, f"object {id(value):#x}")
+    return _Same(value)
+
+
+class _Same:
+    """An object that equals itself only. It is kept alive, so that no other takes its identity."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __repr__(self) -> str:
+        return f"the {type(self.value).__name__} object at {id(self.value):#x}"
 
 
 def _compare(name: str, old: dict[str, Any], new: dict[str, Any]) -> None:
@@ -104,11 +120,15 @@ class _Source:
 
 @dataclass
 class _Change:
-    """A tensor that a call gives a new value: an argument (by path), or any other."""
+    """A tensor that a call gives a new value: an argument (by path), or any other.
+
+    With `gradient`, not the tensor itself but its `.grad` is given a value.
+    """
 
     holder: weakref.ref[Tensor] | str
     buffer: Buffer
     shape: Shape
+    gradient: bool = False
 
 
 # --8<-- [start:capture]
@@ -136,15 +156,27 @@ class _Capture:
         known = {id(h): node for h, node in self.before}
         touched = [h for h in living() if isinstance(h, Tensor) and known.get(id(h)) is not h.uop]
         realize.realize([*returned.values(), *touched])  # r[impl replay.effects.all]
-        mine = {id(t) for t in returned.values() if id(t) not in known}
         paths = {id(t): path for path, t in self.arguments.tensors.items()}
-        changes = [_Change(paths.get(id(h)) or weakref.ref(h), h.uop.arg[0], h.uop.arg[2])
-                   for h in touched if id(h) not in mine]
-        return _Recording(self, result, changes)
+        changes = [_Change(paths.get(id(h)) or weakref.ref(h), *_place(h))
+                   for h in touched if id(h) in known]
+        gradients = [h for h in living() if isinstance(h, Tensor) and h.grad is not None
+                     and id(h.grad) not in known]
+        changes += [_Change(weakref.ref(h), *_place(h.grad), True) for h in gradients]
+        accounted = {id(t) for t in returned.values()} | {id(h.grad) for h in gradients}
+        strays = [h for h in touched if id(h) not in known and id(h) not in accounted]
+        if strays:  # r[impl replay.rebound.error]
+            raise ReplayError(self.name, f"a tensor of shape {strays[0].shape} that was made "
+                              "inside is kept outside, where no replay could put the next one",
+                              "return it, or .assign it to a tensor that exists before the call")
+        recording = _Recording(self, result, changes)
+        del known, touched, gradients
+        self.before = []
+        recording.check_owners()
+        return recording
 # --8<-- [end:capture]
 
-    def sources(self) -> dict[Buffer, _Source]:
-        """Every buffer that was read but not made during the call."""
+    def sources(self, kept: set[Buffer]) -> dict[Buffer, _Source]:
+        """Every buffer that was read, or is among the `kept`, but was not made during the call."""
         owners: dict[Buffer, list[weakref.ref[Tensor]]] = {}
         for holder, node in self.before:
             if node.op is Ops.BUFFER:
@@ -159,6 +191,8 @@ class _Capture:
                                                               owners.get(buffer, [])))
                     source.written += run.plan.written.get(number, 0)
             made.update(run.outputs)
+        for buffer in kept - made:
+            found.setdefault(buffer, _Source(paths.get(buffer), owners.get(buffer, [])))
         return found
 
 
@@ -169,8 +203,8 @@ class _Recording:
         self.name, self.signature = capture.name, capture.arguments.signature
         self.aliases = _aliases(capture.arguments.leaves)
         self.result, self.changes = _template(result), changes
-        self.sources = capture.sources()
         kept = {c.buffer for c in changes} | {leaf.buffer for leaf in _leaves(self.result)}
+        self.sources = capture.sources(kept)
         made = [b for run in capture.runs for b in run.outputs]
         self.fresh = [b for b in made if b in kept]
         self.random_start = capture.random_start
@@ -247,8 +281,11 @@ class _Recording:
         for change in self.changes:
             holder = arguments.tensors[change.holder] if isinstance(change.holder, str) \
                 else change.holder()
-            if holder is not None:  # r[impl replay.state.eager]
-                holder.uop = now.get(change.buffer, change.buffer).leaf(change.shape)
+            leaf = now.get(change.buffer, change.buffer).leaf(change.shape)
+            if holder is not None and change.gradient:
+                holder.grad = Tensor(leaf)
+            elif holder is not None:  # r[impl replay.state.eager]
+                holder.uop = leaf
         return _filled(self.result, now)
     # --8<-- [end:run]
 
@@ -287,7 +324,20 @@ class _Recording:
                                       f"{buffer.size} elements of {buffer.dtype.name}, and has "
                                       f"{found.size} of {found.dtype.name} now", "call .reset()")
                 return found
+        if source.owners:  # r[impl replay.rebound.error]
+            raise ReplayError(self.name, "a tensor that the function used does not exist any more, "
+                              "so the function would use another one now", "call .reset()")
         return buffer
+
+    def check_owners(self) -> None:
+        """Refuse a capture whose function replaced a tensor that it reads by another one."""
+        gc.collect()
+        for source in self.sources.values():
+            if source.owners and source.path is None and all(o() is None for o in source.owners):
+                raise ReplayError(  # r[impl replay.rebound.error]
+                    self.name, "a tensor that the function reads was replaced by another one "
+                    "during the call; a replay would read the old one for ever",
+                    "change it with .assign instead of rebinding the name")
 
     def _check_aliases(self, arguments: Arguments) -> None:
         """Two arguments that shared memory must still do so, and the other way round."""
@@ -322,6 +372,14 @@ class _Recording:
                 if current is buffer:
                     now[captured] = _copied(current)
     # --8<-- [end:protect]
+
+
+def _place(tensor: Tensor | None) -> tuple[Buffer, Shape]:
+    """The buffer and the shape of a realized tensor."""
+    assert tensor is not None
+    leaf = leaf_of(tensor.uop)
+    assert leaf is not None
+    return leaf.arg[0], leaf.arg[2]
 
 
 def _copied(buffer: Buffer) -> Buffer:

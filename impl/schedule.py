@@ -94,6 +94,7 @@ def make_plan(effects: Effects, canonical: Canonical, environment: Environment) 
     """Run all passes."""
     limits, fuse = environment.limits, environment.fuse
     cuts = choose_cuts(effects.roots, effects.nodes, limits, fuse)
+    # r[impl schedule.passes.pure]
     graph = StageGraph(cuts.reasons, cuts.alias, environment.default_device).build()
     results = [graph.stored(root) for root in effects.roots]
     placement = place_writes(graph, _held(effects, graph))
@@ -137,7 +138,7 @@ def plan_for(effects: Effects, environment: Environment,
 def _held(effects: Effects, graph: StageGraph) -> set[int]:
     """The values that stay observable: of living tensors, and of the roots themselves."""
     held: set[int] = set()
-    for node in (*effects.held, *effects.roots):
+    for node in (*effects.held, *effects.roots):  # r[impl effects.realize.order-independent]
         place = graph.stored(node)
         if place is not None:
             held.add(place[0])
@@ -155,7 +156,7 @@ def _storages(graph: StageGraph, placement: Placement, results: Sequence[Any],
         if number != value.number:
             continue  # a later version of another value's memory
         kind = "input" if value.leaf else "output" if number in kept else "temporary"
-        slot = slot_of[value.node.arg[0]] if value.leaf else -1
+        slot = slot_of[value.node.arg[0]] if value.leaf else -1  # r[impl schedule.plan.slots]
         size = value.node.arg[0].size if value.leaf else math.prod(value.shape)
         storages[number] = Storage(number, kind, value.node.dtype, size, value.device, slot)
     return storages
@@ -265,10 +266,12 @@ def document(plan: Plan, hit: bool, buffers: Sequence[Buffer] = ()) -> dict[str,
     """The schedule as plain data: see r[schedule.document.complete]."""
     private = {n for n in plan.storages if n not in _visible(plan)}
     names = {n: i for i, n in enumerate(n for n in plan.storages if n not in private)}
+    # r[impl schedule.document.outputs]
     outputs = [names[r.storage] for r in plan.results if r.storage in names]
     return {
-        "format": "tensor-schedule/1", "implementation": "impl",
+        "format": "tensor-schedule/1", "implementation": "impl",  # r[impl schedule.document.schema]
         "buffers": [_buffer_row(plan, n, i) for n, i in names.items()],
+        # r[impl schedule.document.complete]
         "kernels": [_kernel_row(plan, k, names) for k in range(len(plan.kernels))],
         "dependencies": [{"before": d.before, "after": d.after, "kind": d.kind,
                           "buffer": names[d.storage], "version": d.version}

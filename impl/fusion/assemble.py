@@ -129,6 +129,7 @@ class _Assembler:
             flat = flatten(tuple(access.index[d] for d in kept),
                            tuple(access.shape[d] for d in kept))
         else:
+            # r[impl fusion.kernel.canonical]
             position = self.arguments.setdefault(storage, len(self.arguments))
             pointer = UOp(Ops.PARAM, dtype, (), position)
             flat = flatten(access.index, access.shape)

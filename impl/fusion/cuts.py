@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from impl.effects import leaf_of
@@ -35,6 +35,7 @@ class Cuts:
     alias: dict[UOp, UOp]
 
 
+_SCALAR = -1  # the token of a single number: it has one index, whoever uses it
 _REDUCTIONS = (Ops.REDUCE, Ops.FOLD)
 _WORST = 1 << 20
 
@@ -47,6 +48,8 @@ def _costs(nodes: Sequence[UOp]) -> dict[UOp, int]:
             cost[node] = 1
         elif node.op in (Ops.CONTIGUOUS, Ops.COPY, Ops.AFTER):
             cost[node] = 1
+        elif node.op is Ops.BIND:
+            cost[node] = 0
         else:
             own = DEAR.get(node.op, 1) if node.op in ELEMENTWISE else 0
             cost[node] = min(_WORST, own + sum(cost[s] for s in node.src))
@@ -67,6 +70,7 @@ class _Cutter:
         self.operations: dict[UOp, int] = {}
         self.reasons: dict[UOp, str] = {}
         self.alias: dict[UOp, UOp] = {}
+        self.taken: dict[UOp, int] = {}  # inputs of a stage, with those of reductions inside it
         self.tokens = itertools.count(1)
 
     def run(self) -> Cuts:
@@ -102,23 +106,23 @@ class _Cutter:
         if node in self.forced:
             return self.forced[node]
         if node.op is Ops.CONTIGUOUS:
-            return "contiguous: asked for"
+            return "contiguous: asked for"  # r[impl fusion.cut.contiguous]
         if node.op is Ops.COPY:
-            return f"device: copied to {node.arg}"
+            return f"device: copied to {node.arg}"  # r[impl fusion.cut.device]
         if node.op is Ops.AFTER:
             return "assign: it writes to memory"
         if not node.src or node.shape == () and self.cost[node] == 0:
             return None
         if not self.fuse and node.op not in MOVEMENT:
-            return "FUSE=0: every operation has a kernel of its own"
+            return "FUSE=0: every operation has a kernel of its own"  # r[impl fusion.off.single]
         repeated = any(p.repeated for p in places)
         if node.op in _REDUCTIONS:
-            return self._reduction_reason(node, places, repeated)
+            return self._reduction_reason(node, places, repeated)  # r[impl fusion.cut.once]
         if node.op in MOVEMENT:
             return None
-        if len(places) > 1 and self.cost[node] > self.limits.recompute:
+        if len(places) > 1 and self.cost[node] > self.limits.recompute:  # r[impl fusion.cut.dear]
             return f"recompute too dear: {len(places)} users, cost {self.cost[node]} each"
-        if repeated and self.cost[node] > self.limits.repeat:
+        if repeated and node.shape != () and self.cost[node] > self.limits.repeat:
             return f"recompute too dear: repeated along an axis, cost {self.cost[node]} each time"
         if self.operations[places[0].stage] > self.limits.stage_operations:
             return f"length: the stage has {self.limits.stage_operations} operations already"
@@ -134,9 +138,10 @@ class _Cutter:
         inside_fold = place.reduced and (node.op is Ops.FOLD or place.stage.op is Ops.FOLD)
         if place.reduced and not inside_fold:
             return "reduce: feeds another reduction"
-        together = self.inputs[node.src[0]] | self.inputs[place.stage]
+        together = self.inputs[node.src[0]] | self.taken.get(place.stage, self.inputs[place.stage])
         if together.bit_count() >= self.limits.arguments:
             return "argument limit: with its inputs the kernel would have too many"
+        self.taken[place.stage] = together
         return None
 
     def _pass_on(self, node: UOp, places: list[_Place]) -> None:
@@ -144,7 +149,11 @@ class _Cutter:
         op = node.op
         if op in ELEMENTWISE:
             for source in node.src:
-                self._need(source, places)
+                if source.shape == () != node.shape:  # one number for all elements
+                    self._need(source, [_Place(p.stage, _SCALAR, True, p.reduced)
+                                        for p in places])
+                else:
+                    self._need(source, places)
         elif op is Ops.AFTER:
             self._pass_on_write(node, places)
         elif op is Ops.GATHER:
@@ -186,6 +195,7 @@ class _Cutter:
         """
         sets: dict[UOp, int] = {}
         bits = itertools.count()
+        shared = self._perhaps_stored()
         limit = self.limits.arguments - 1  # one is the output
         for node in self.nodes:
             stored = leaf_of(node) is not None or node.op in _REDUCTIONS
@@ -193,14 +203,37 @@ class _Cutter:
                 sets[node] = 1 << next(bits)
             if stored and leaf_of(node) is not None:
                 continue
-            together = 0
-            for source in sorted(node.src, key=lambda s: sets[s].bit_count()):
-                if (together | sets[source]).bit_count() > limit and source.op not in MOVEMENT:
-                    self.forced[source] = f"argument limit: the device allows {limit + 1}"
-                    sets[source] = 1 << next(bits)
-                together |= sets[source]
-            sets.setdefault(node, together)
+            sources = () if node.op is Ops.BIND else node.src
+            sets.setdefault(node, self._fitting(sources, sets, bits, limit))
+            if node in shared:  # it may be stored, or computed inside: reckon with both
+                sets[node] |= 1 << next(bits)
         return sets
+
+
+    def _perhaps_stored(self) -> set[UOp]:
+        """Dear values with several users, or with one that repeats them."""
+        users: dict[UOp, int] = {}
+        for node in self.nodes:
+            weight = 2 if node.op is Ops.GATHER or node.op in MOVEMENT and _repeats(node) else 1
+            for source in node.src:
+                users[source] = users.get(source, 0) + weight
+        return {node for node, count in users.items()
+                if count > 1 and node.op in ELEMENTWISE and self.cost[node] > self.limits.repeat}
+
+    def _fitting(self, sources: Sequence[UOp], sets: dict[UOp, int], bits: Iterator[int],
+                 limit: int) -> int:
+        """All inputs of some sources together; as long as they are too many, the source with the
+        most gets storage of its own.
+        """
+        while True:
+            together = 0
+            for source in sources:
+                together |= sets[source]
+            crowd = max(sources, key=lambda s: sets[s].bit_count(), default=None)
+            if together.bit_count() <= limit or crowd is None or sets[crowd].bit_count() == 1:
+                return together
+            self.forced[crowd] = f"argument limit: the device allows {limit + 1}"
+            sets[crowd] = 1 << next(bits)
 
 
 def _repeats(node: UOp) -> bool:

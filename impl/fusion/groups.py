@@ -54,7 +54,7 @@ def _match(member: Member, theirs: Access, stage: Stage, mine: Access) -> Pairs:
         old = _loop_at(theirs, dimension, member.prefix)
         new = _loop_at(mine, dimension, stage.loops)
         if old is not None and new is not None and _size(old) == _size(new):
-            pairs.append((member.prefix.index(old), new))
+            pairs.append((member.prefix.index(old), new))  # r[impl fusion.value.equal]
     return pairs
 
 
@@ -82,7 +82,7 @@ class _Grouper:
     # --8<-- [end:grouper]
 
     def _find(self, stage: Stage) -> Group:
-        if self.fuse and not stage.copy:
+        if self.fuse and not stage.copy:  # r[impl fusion.stages.together]
             conflicts = self._conflicts(stage)
             for group in self._candidates(stage, conflicts):
                 ours = [(touch, mine) for touch, mine in conflicts if touch[0] is group]
@@ -125,6 +125,7 @@ class _Grouper:
 
     def _candidates(self, stage: Stage, conflicts: Conflicts) -> list[Group]:
         """The kernel of the latest dependency, then later ones that read the same inputs."""
+        # r[impl fusion.group.acyclic]
         earliest = max((touch[0].number for touch, _ in conflicts), default=-1)
         found: dict[int, Group] = {}
         if earliest >= 0:
@@ -145,7 +146,7 @@ class _Grouper:
         Legal: whatever passes between the stages stays inside one iteration of the common prefix
         (r[fusion.group.private]).
         """
-        pairs = self._common_prefix(group, stage, conflicts)
+        pairs = self._common_prefix(group, stage, conflicts)  # r[impl fusion.group.private]
         sizes = [group.sizes[position] for position, _ in pairs]
         arguments = group.arguments | self._arguments(stage)
         if len(arguments) > self.limits.arguments:  # r[impl fusion.limit.arguments]
@@ -191,7 +192,7 @@ class _Grouper:
 
     def _parallelism(self, group: Group, stage: Stage, pairs: Pairs,
                      sizes: list[int]) -> str | None:
-        independent = _product(sizes)
+        independent = _product(sizes)  # r[impl fusion.limit.parallel]
         if independent >= min(self.limits.parallel, _product(group.sizes)) and pairs:
             return None
         work = sum(_iterations(m.stage) for m in group.members) + _iterations(stage)

@@ -34,7 +34,7 @@ from impl.kernel.steps import (
 def optimize(ast: UOp, limits: Limits | None = None) -> UOp:
     """The kernel after the steps that suit the device. Its values stay what they are.
 
-    r[kernel.step.equal]; `KernelInfo.steps` names the steps.
+    `KernelInfo.steps` names the steps.
     """
     simple = fold_gates(ast)
     return apply_steps(simple, [step for step, _ in hand_steps(simple, limits or Limits())])

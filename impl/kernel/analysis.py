@@ -174,6 +174,7 @@ def verify(ast: UOp) -> Analysis:
     known = Analysis(ast)
     for node in known.order:
         if node.op not in _KERNEL_OPS:
+            # r[impl kernel.node.known]
             raise GraphError("kernel", f"{node.op.name} cannot stand in a kernel", "lower it first")
         if node.op is Ops.REDUCE and node.arg not in REDUCERS:
             raise GraphError("kernel", f"a REDUCE cannot use {node.arg!r}", "use ADD, MUL, MAXIMUM "
@@ -211,8 +212,9 @@ def estimate(ast: UOp, values: dict[UOp, int] | None = None) -> Estimate:
     """Count operations and bytes; `values` are those of the variables (default: their greatest).
 
     Index arithmetic is not counted. A value counts once for every combination of the loops it
-    depends on (r[kernel.value.once]); a reduction counts one operation an element.
+    depends on; a reduction counts one operation an element.
     """
+    # r[impl kernel.estimate.operations]
     known = Analysis(ast)
     sizes = [_size(loop, values or {}) for loop in known.ranges]
     operations = 0

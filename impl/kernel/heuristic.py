@@ -141,7 +141,8 @@ class _Planner:
         loads = self._loads(node)
         width = self.limits.vector_bytes // max(node.dtype.itemsize, 4)
         outputs = [loop for loop in self.known.loops(self.known.free[node] & ~self.known.lanes)
-                   if loop.arg[0] not in self.cut and self._extent(loop) > 1]
+                   if loop.arg[1] in (RangeKind.GLOBAL, RangeKind.LOOP)
+                   and loop.arg[0] not in self.cut and self._extent(loop) > 1]
         along = [loop for loop in outputs if self._extent(loop) >= min(width, 8)
                  and self._use(loads, loop).vector]
         across = [loop for loop in node.src[1:] if self._extent(loop) >= width

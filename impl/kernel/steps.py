@@ -43,7 +43,7 @@ class Step:
         raise NotImplementedError
 
     def _loop(self, known: Analysis, kinds: Sequence[RangeKind]) -> UOp:
-        """The loop that the step works on."""
+        """The loop that the step works on. r[impl kernel.step.refused]"""
         if not 0 <= self.axis < len(known.ranges):
             raise StepError(self.name, f"the kernel has {len(known.ranges)} loops",
                             "name one of them")
@@ -75,7 +75,7 @@ class Upcast(Step):
     amount: int
 
     def apply(self, known: Analysis) -> UOp:
-        """r[impl kernel.upcast.order]: any order of output iterations is legal."""
+        """r[impl kernel.step.equal]: any order of output iterations is legal."""
         loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP))
         size = self._size(loop)
         if not 1 < self.amount <= size:
@@ -138,7 +138,7 @@ class Split(Step):
     grouped: int = 1
 
     def apply(self, known: Analysis) -> UOp:
-        """r[impl kernel.split.partial]"""
+        """r[impl kernel.step.equal]: every element is combined once."""
         loop = self._loop(known, (RangeKind.REDUCE,))
         size = self._size(loop)
         if not 1 < self.amount <= size:
@@ -167,7 +167,7 @@ class Swap(Step):
     other: int
 
     def apply(self, known: Analysis) -> UOp:
-        """r[impl kernel.swap.order]"""
+        """r[impl kernel.step.equal]: any order of output iterations is legal."""
         one = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP))
         two = Step._loop(replace(self, axis=self.other), known, (one.arg[1],))
         exchange = {one: two, two: one}
@@ -193,7 +193,7 @@ class Own(Step):
     """
 
     def apply(self, known: Analysis) -> UOp:
-        """r[impl kernel.own.private]"""
+        """r[impl kernel.step.equal]: nothing private is shared by the stages."""
         loop = self._loop(known, (RangeKind.GLOBAL,))
         if not known.info.prefix or loop is not known.info.prefix[-1]:
             raise StepError(self.name, "it is not the last loop of the prefix", "name that one")
@@ -214,7 +214,7 @@ class Own(Step):
 
 def _sink(known: Analysis, stores: Sequence[UOp], name: str,
           prefix: tuple[UOp, ...] | None = None) -> UOp:
-    """The kernel with other stores, and the step's name noted."""
+    """The kernel with other stores, and the step's name noted. r[impl kernel.step.recorded]"""
     info = known.info
     changed = replace(info, prefix=info.prefix if prefix is None else prefix,
                       steps=(*info.steps, name))
@@ -346,7 +346,7 @@ def fold_gates(ast: UOp) -> UOp:
         if node.op is Ops.WHERE and node.src[1].op is Ops.LOAD and node.src[2].op is Ops.CONST:
             condition, load, other = node.src
             zero = other.arg == 0 and math.copysign(1, other.arg) > 0
-            if zero and load.src[0].src[2] is condition:  # r[impl kernel.gate.fold]
+            if zero and load.src[0].src[2] is condition:
                 folded[node] = load
     return ast.substitute(folded) if folded else ast
 # --8<-- [end:gates]

@@ -159,7 +159,7 @@ class C:
         return self._integer(op, dtype, given, plain)
 
     def _round(self, text: str, op: Ops, dtype: DType) -> str:
-        """r[impl render.half.round]: half types are rounded after every operation."""
+        """r[impl kernel.half.round]: half types are rounded after every operation."""
         if dtype not in _HALF or op in _EXACT:
             return text
         return self.finish(dtype, text)
@@ -175,7 +175,7 @@ class C:
         return self._call(f"{_FUNCTIONS[op]}_{short}", *given)
 
     def _logical(self, op: Ops, given: Sequence[str]) -> str:
-        """r[impl render.bool.arithmetic]: a result is true if the integer result is not 0."""
+        """r[impl kernel.bool.arithmetic]: a result is true if the integer result is not 0."""
         if op in (Ops.ADD, Ops.OR, Ops.MAXIMUM):
             return f"({given[0]} | {given[1]})"
         if op in (Ops.MUL, Ops.AND, Ops.MINIMUM, Ops.POW):
@@ -204,7 +204,7 @@ class C:
         return self._call(f"{_FUNCTIONS[op]}_{short}", *given)
 
     def _narrow(self, text: str, dtype: DType) -> str:
-        """r[impl render.integer.wrap]: C computes small integers as int; cut them back."""
+        """r[impl conventions.integers.exact]: C computes small integers as int; cut them back."""
         if dtype.itemsize >= 4:
             return text
         return f"(({self.type_of(dtype)}){text})"
@@ -467,6 +467,7 @@ def _unsigned(short: str) -> str:
 
 
 def _floordiv(short: str) -> str:
+    """r[impl kernel.divide.zero], r[impl kernel.divide.floor]"""
     kind = _TYPES[short]
     if short[0] == "u":
         return f"{kind} floordiv_{short}({kind} a, {kind} b) {{ return b ? a / b : 0; }}"
@@ -479,6 +480,7 @@ def _floordiv(short: str) -> str:
 
 
 def _floormod(short: str) -> str:
+    """r[impl kernel.divide.zero], r[impl kernel.divide.floor]"""
     kind = _TYPES[short]
     if short[0] == "u":
         return f"{kind} floormod_{short}({kind} a, {kind} b) {{ return b ? a % b : 0; }}"
@@ -490,6 +492,7 @@ def _floormod(short: str) -> str:
 
 
 def _shift(name: str, short: str) -> str:
+    """r[impl kernel.shift.width]"""
     kind, bits = _TYPES[short], 8 * _SIZES[short]
     fill = f"(a < 0 ? ({kind})-1 : 0)" if name == "shr" and short[0] == "i" else "0"
     value = f"({_unsigned(short)})a << (b & {bits - 1})" if name == "shl" \
@@ -500,13 +503,14 @@ def _shift(name: str, short: str) -> str:
 
 def _extreme(name: str, short: str) -> str:
     kind, sign = _TYPES[short], ">" if name == "max" else "<"
-    if short[0] == "f":  # NaN: the comparison is false and gives b; then a is looked at
+    if short[0] == "f":  # r[impl conventions.nan.propagate]
         return (f"{kind} {name}_{short}({kind} a, {kind} b) {{ "
                 f"{kind} m = a {sign} b ? a : b; return a != a ? a : m; }}")
     return f"{kind} {name}_{short}({kind} a, {kind} b) {{ return a {sign} b ? a : b; }}"
 
 
 def _power(short: str) -> str:
+    """r[impl kernel.power.integer]"""
     kind, wide = _TYPES[short], _unsigned(short)
     negative = "" if short[0] == "u" else \
         "  if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;\n"

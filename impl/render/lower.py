@@ -135,7 +135,7 @@ def _prepare(low: Lowered) -> None:
     for node in known.order:
         if node.op is Ops.INDEX:
             steps = grows.get(node.src[1]) or {}
-            # r[impl render.lane.offset]: lanes only add a constant to an address
+            # lanes only add a constant to an address
             base = symbolic.rebuild(node.src[1], dict.fromkeys(steps, nothing)) if steps \
                 else node.src[1]
             known.extend(base)
@@ -350,7 +350,7 @@ class _Placement:
         for loop in loops:
             block = self._open(block, loop, base)
             block.scope = reductions
-        for store in group.stores:
+        for store in group.stores:  # r[impl kernel.order.stores]
             self._demand([(source, block) for source in self.low.inputs[store]])
             self._mark_inline(store, block)
             block.items.append(Write(store))
@@ -409,7 +409,10 @@ class _Placement:
     # --8<-- [start:merge]
     def _open_reduction(self, node: UOp, target: Block, loops: tuple[UOp, ...],
                         stack: list[tuple[UOp, Block, _Opened | bool]]) -> None:
-        """Open the loops of a reduction, and of all that can share them: one read, many results."""
+        """Open the loops of a reduction, and of all that can share them: one read, many results.
+
+        r[impl render.reduce.merge]
+        """
         members = tuple(sorted(
             (other for other in target.scope if self._shares(other, node, target)),
             key=lambda n: self.low.number[n]))

@@ -144,7 +144,7 @@ def identifier(name: str) -> str:
 
 
 def render(ast: UOp, dialect: Dialect) -> Source:
-    """The text of a kernel. Equal kernels give equal text (r[render.text.deterministic]).
+    """The text of a kernel. Equal kernels give equal text. r[impl render.text.deterministic]
 
     Raises:
         GraphError: the graph is no kernel.
@@ -175,7 +175,7 @@ class _Printer:
         self.dialect.begin()
         self._declare()
         below = len(self.lines)
-        stack = [iter(self.low.root.items)]
+        stack = [iter(self.low.root.items)]  # r[impl render.depth.unlimited]
         while stack:
             item = next(stack[-1], None)
             if item is None:
@@ -428,7 +428,7 @@ class _Printer:
         if guards is not None and vector is None:
             pointers = [self._guarded(pointer, dtype) for _ in addresses]
         texts = [self.dialect.load(p, a, dtype) for p, a in zip(pointers, addresses, strict=True)]
-        if guards is not None:  # r[impl render.load.gated]
+        if guards is not None:  # r[impl kernel.load.gated]
             nothing = self.dialect.literal(dtype.numpy.type(0).item() if dtype.kind != "f" else 0.0,
                                            dtype)
             texts = [f"({g} ? {t} : {nothing})" for g, t in zip(guards, texts, strict=True)]
@@ -463,6 +463,7 @@ class _Printer:
                     self._line(line)
                     continue
             line = self.dialect.store(pointer, _stepped(address, step), dtype, values[place])
+            # r[impl kernel.store.gated]
             guard = f"if ({guards[place]}) " if guards is not None else ""
             around = f"{self._lanes(_extent(vector))} " if vector is not None else ""
             self._line(around + guard + line)
@@ -491,8 +492,9 @@ class _Printer:
         kept = self._wide(node)
         inner = tuple(reduced)
         wide = kept + inner
-        at = [a + b for b in self._combinations(inner) for a in self._combinations(kept)]
-        names = self.sums[node] * max(1, len(self._combinations(inner)))
+        inside = self._combinations(inner)
+        at = [a + b for a in self._combinations(kept) for b in inside]
+        names = [name for name in self.sums[node] for _ in inside]
         parts = self.factors.get(value, (value,))
         if vector is not None and self._step_whole(node, parts, names, wide, at, vector):
             return
@@ -628,12 +630,12 @@ def _plain(node: UOp) -> bool:
 
 
 def _accumulator(dtype: DType) -> DType:
-    """Half types are accumulated in float32 and rounded once (r[kernel.reduce.half])."""
+    """Half types are accumulated in float32 and rounded once. r[impl kernel.reduce.half]."""
     return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else dtype
 
 
 def _identity(op: Ops, dtype: DType) -> Scalar:
-    """What a reduction of nothing gives."""
+    """What a reduction of nothing gives. r[impl kernel.reduce.empty]"""
     if op is Ops.ADD:
         return 0.0 if dtype.kind == "f" else 0
     if op is Ops.MUL:
