@@ -12,7 +12,7 @@ import pytest
 
 from conformance.footprint import Buffer, events, reductions
 from conformance.trace import verifies
-from impl import Context, Tensor, run_schedule
+from impl import Context, Tensor, Variable, run_schedule
 from impl.caching import canonicalize
 from impl.effects import collect
 from impl.fusion import Limits, choose_cuts
@@ -65,6 +65,19 @@ def moments(x: Tensor) -> tuple[Tensor, ...]:
     return x.mean(1), x.var(1)
 
 
+def assigned_twice(x: Tensor) -> Tensor:
+    x.assign(x + 1)
+    return x.assign(x * 2)
+
+
+def scaled(x: Tensor) -> Tensor:
+    """Each call uses a variable of another name."""
+    return x * Variable(f"size{next(_numbers)}", 1, 9).bind(3)
+
+
+_numbers = itertools.count()
+
+
 def shifted(x: Tensor) -> Tensor:
     x[1:, ::2] = x[:-1, ::2]
     return x
@@ -89,6 +102,8 @@ PROGRAMS: dict[str, Callable[[], tuple[Tensor, ...]]] = {
     "reshaped": lambda: (numbers(4, 6).sum(1), numbers(4, 6).sum(1).reshape(2, 2) * 2),
     "assign": lambda: (shifted(numbers(4, 6)),),
     "in place": lambda: (numbers(4, 6).assign(numbers(4, 6).softmax(1)),),
+    "assign twice": lambda: (assigned_twice(numbers(4, 6)),),
+    "variable": lambda: (scaled(numbers(4, 6)).sum(1),),
     "sum of sums": lambda: ((numbers(4, 6).sum(1).exp() * 3).sum(),),
 }
 each_program = pytest.mark.parametrize("make", PROGRAMS.values(), ids=PROGRAMS)
@@ -266,7 +281,7 @@ def test_three_stages_in_a_circle() -> None:
     x = numbers(64, 64)
     first = x.exp()
     middle = first.sum((0, 1), keepdim=True)
-    last = first + middle.expand(64, 64)
+    last = x * 3 + middle.expand(64, 64)  # reads what the first kernel reads
     limits = Limits(small_kernel=0, parallel=16)
     plan = plan_of(first, middle, last, limits=limits)
     assert len(plan.kernels) == 3

@@ -86,6 +86,7 @@ def test_rescued_values_are_held(by_hand: bool) -> None:
         run_schedule(x.schedule())
     else:
         x.realize()
+    assert reader.uop.op is Ops.BUFFER
     x.assign(x + 5).realize()
     GlobalCounters.reset()
     assert reader.tolist() == [101, 102, 103]
@@ -120,6 +121,7 @@ def test_a_compiler_that_fails_changes_nothing(start: Any,
 
 
 @verifies("realize.failure.unchanged")
+@verifies("realize.memory.first")
 @pytest.mark.parametrize("seed", range(6))
 def test_too_little_memory_changes_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever kernel comes first: what it has done cannot be taken back."""

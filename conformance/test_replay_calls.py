@@ -380,6 +380,7 @@ def test_gradients_are_new_in_each_call() -> None:
         step, held = captured(body), []
         for value in range(5):
             step(numbers(value).reshape(1, 2))
+            assert weight.grad is not None
             held.append(weight.grad)
         return [first(each) for each in held]
 

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, ParamSpec, TypeVar
 
+import numpy as np
+
 from impl import realize, settings
 from impl.device import Device, Table
 from impl.effects import Buffer, advance, leaf_of, living
@@ -56,6 +58,10 @@ def take_apart(given: Any) -> Arguments:
         elif isinstance(value, UOp) and value.op is Ops.BIND:
             found.variables[path] = value
             found.signature[path] = ("Variable", value.src[0].arg)
+        elif isinstance(value, np.ndarray):  # r[impl replay.guard.mismatch]
+            raise ReplayError("TinyJit", f"argument {path} is a NumPy array of shape "
+                              f"{value.shape}, whose content no guard can see",
+                              "pass Tensor(array)")
         elif isinstance(value, (list, tuple)):
             found.signature[path] = (type(value).__name__, len(value))
             stack += [(f"{path}[{i}]", part) for i, part in enumerate(value)]
@@ -191,7 +197,7 @@ class _Capture:
                                                               owners.get(buffer, [])))
                     source.written += run.plan.written.get(number, 0)
             made.update(run.outputs)
-        for buffer in kept - made:
+        for buffer in sorted(kept - made, key=lambda b: b.number):
             found.setdefault(buffer, _Source(paths.get(buffer), owners.get(buffer, [])))
         return found
 
@@ -367,7 +373,7 @@ class _Recording:
                      for u in toposort((holder.uop,), lambda u: leaf_of(u) is None)):
                 pending.append(holder)
         realize.realize(pending)  # r[impl replay.readers.kept]
-        for buffer in kept:
+        for buffer in sorted(kept, key=lambda b: b.number):
             for captured, current in now.items():
                 if current is buffer:
                     now[captured] = _copied(current)

@@ -217,8 +217,8 @@ class _Cutter:
             weight = 2 if node.op is Ops.GATHER or node.op in MOVEMENT and _repeats(node) else 1
             for source in node.src:
                 users[source] = users.get(source, 0) + weight
-        return {node for node, count in users.items()
-                if count > 1 and node.op in ELEMENTWISE and self.cost[node] > self.limits.repeat}
+        return {node for node in self.nodes if users.get(node, 0) > 1 and node.op in ELEMENTWISE
+                and self.cost[node] > self.limits.repeat}
 
     def _fitting(self, sources: Sequence[UOp], sets: dict[UOp, int], bits: Iterator[int],
                  limit: int) -> int:

@@ -1,0 +1,344 @@
+"""Compiling, the cache of compiled kernels, the table of launches. Chapter: spec/cpu.md."""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conformance import kernel_builder as kb
+from conformance.kernel_builder import FLOAT, INT, flat, load, param, reduce, store
+from conformance.trace import verifies
+from impl import Context, GlobalCounters, cpu, symbolic
+from impl.device import Device
+from impl.dtypes import dtypes
+from impl.errors import CompileError
+from impl.ir import Ops, RangeKind, UOp, new_range
+
+_counter = iter(range(1 << 30))
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A process that knows no kernel yet, with a cache folder of its own."""
+    monkeypatch.setattr(cpu, "_objects", cpu._Objects())
+    monkeypatch.setattr(cpu, "_folder", cpu._Folder())
+    with Context(CACHE_FOLDER=str(tmp_path / "cache")):
+        yield tmp_path / "cache"
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a new process would know."""
+    monkeypatch.setattr(cpu, "_objects", cpu._Objects())
+    monkeypatch.setattr(cpu, "_folder", cpu._Folder())
+    Device["CPU"].programs.clear()
+    GlobalCounters.reset()
+
+
+def scaled(count: int, factor: float, name: str = "scaled") -> UOp:
+    i = new_range(count, RangeKind.GLOBAL)
+    value = kb.apply(Ops.MUL, load(param(1), i), kb.number(FLOAT, factor))
+    return kb.kernel(store(param(0), i, value), prefix=(i,), name=name)
+
+
+def check(ast: UOp, factor: float, count: int = 10) -> None:
+    out = np.zeros(count, np.float32)
+    kb.run(ast, out, np.arange(count, dtype=np.float32))
+    assert (out == np.arange(count, dtype=np.float32) * np.float32(factor)).all()
+
+
+# Compiling
+
+
+@verifies("cpu.compile.together")
+def test_all_kernels_of_a_call_share_compiler_runs(fresh: Path,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = 0
+    plain = cpu._compile_unit
+
+    def counted(*given: object) -> bytes:
+        nonlocal runs
+        runs += 1
+        return plain(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(cpu, "_compile_unit", counted)
+    asts = [scaled(10, 1 + n / 7) for n in range(20)]
+    Device["CPU"].compile(asts)
+    assert runs <= (os.cpu_count() or 1)
+    for n, ast in enumerate(asts):
+        check(ast, 1 + n / 7)
+
+
+@verifies("cpu.compile.once")
+def test_kernels_that_differ_in_names_only_are_compiled_once(fresh: Path) -> None:
+    GlobalCounters.reset()
+    one, two = Device["CPU"].compile([scaled(10, 3, "one"), scaled(10, 3, "two")])
+    assert GlobalCounters.compiled == 1
+    assert (one.name, two.name) == ("one", "two")
+    assert one.function == two.function  # type: ignore[attr-defined]
+
+
+@verifies("cpu.compile.missing")
+def test_a_missing_compiler_is_named(fresh: Path) -> None:
+    with Context(CC="no-such-compiler"), pytest.raises(CompileError) as caught:
+        Device["CPU"].compile([scaled(10, 1.25)])
+    for part in ("CC=no-such-compiler", "DEVICE=REFERENCE", "test_cpu.py"):
+        assert part in str(caught.value)
+
+
+@verifies("cpu.compile.refused")
+def test_a_refused_kernel_is_kept(fresh: Path, tmp_path: Path) -> None:
+    compiler = tmp_path / "broken-cc"
+    compiler.write_text("#!/bin/sh\ntest \"$1\" = --version && echo 1 && exit 0\n"
+                        "echo 'error: no more registers' >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    with Context(CC=str(compiler)), pytest.raises(CompileError) as caught:
+        Device["CPU"].compile([scaled(10, 1.5, "unlucky")])
+    message = str(caught.value)
+    for part in ("no more registers", "unlucky", "NOOPT=1", "test_cpu.py"):
+        assert part in message
+    kept = Path(message.split("the source is in ")[1].split(";")[0])
+    assert "void kernel_" in kept.read_text()
+    kept.unlink()
+
+
+# The cache
+
+
+@verifies("cpu.cache.key")
+def test_a_second_process_compiles_nothing(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asts = [scaled(10, 2.5), kb.softmax(4, 20)]
+    Device["CPU"].compile(asts)
+    forget(monkeypatch)
+    Device["CPU"].compile(asts)
+    assert (GlobalCounters.compiled, GlobalCounters.cache_hits) == (0, 2)
+    check(asts[0], 2.5)
+
+
+@verifies("cpu.cache.key")
+def test_the_key_has_all_that_matters(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another kernel, other flags, another compiler, another processor: compiled again."""
+    def compiled(factor: float = 2.5) -> int:
+        forget(monkeypatch)
+        Device["CPU"].compile([scaled(10, factor)])
+        return GlobalCounters.compiled
+
+    assert (compiled(), compiled()) == (1, 0)
+    assert compiled(2.75) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(cpu, "FLAGS", (*cpu.FLAGS, "-DOTHER"))
+        assert compiled() == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(cpu, "_compiler_identity", lambda command: "another compiler")
+        assert compiled() == 1
+    cpu._compiler_identity.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(cpu, "processor", lambda: "another processor")
+        assert compiled() == 1
+    cpu._compiler_identity.cache_clear()
+    assert compiled() == 0
+
+
+@verifies("cpu.cache.checked")
+@pytest.mark.parametrize("damage", ["empty", "garbage", "cut", "swapped", "entry", "gone", "path"])
+def test_a_damaged_object_is_built_again(fresh: Path, damage: str,
+                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is never loaded: most of these would crash the process, or give other numbers."""
+    Device["CPU"].compile([scaled(10, 3.5)])
+    entry, unit = next(fresh.glob("*.json")), next(fresh.glob("*.so"))
+    content = unit.read_bytes()
+    unit.unlink()  # a library that is in use must not change under its user
+    written = {"empty": b"", "garbage": b"\x7fELF" + os.urandom(5000), "cut": content[:2000],
+               "swapped": content, "entry": content, "path": content}
+    if damage in written:
+        unit.write_bytes(written[damage])
+    if damage == "swapped":  # the object of another kernel
+        other = fresh / "other"
+        with Context(CACHE_FOLDER=str(other)):
+            Device["CPU"].compile([scaled(10, 4.5)])
+        unit.unlink()
+        unit.write_bytes(next(other.glob("*.so")).read_bytes())
+    if damage == "entry":
+        entry.write_text('{"format": 1')
+    if damage == "path":
+        entry.write_text(json.dumps({**json.loads(entry.read_text()), "unit": "../x.so"}))
+    cpu._checked.clear()
+    forget(monkeypatch)
+    check(scaled(10, 3.5), 3.5)
+    assert GlobalCounters.compiled == 1
+
+
+@verifies("cpu.cache.private")
+def test_the_folder_belongs_to_its_owner(fresh: Path, monkeypatch: pytest.MonkeyPatch,
+                                         capsys: pytest.CaptureFixture[str]) -> None:
+    Device["CPU"].compile([scaled(10, 5.5)])
+    assert fresh.stat().st_mode & 0o077 == 0
+    fresh.chmod(0o777)
+    forget(monkeypatch)
+    check(scaled(10, 5.5), 5.5)
+    assert GlobalCounters.compiled == 1, "an object that others may have written was loaded"
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1 and str(fresh) in error and "chmod" in error
+
+
+@verifies("cpu.cache.unwritable")
+def test_an_unusable_folder_stops_nobody(fresh: Path, tmp_path: Path,
+                                         capsys: pytest.CaptureFixture[str]) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with Context(CACHE_FOLDER=str(blocked / "cache")):
+        check(scaled(10, 6.5), 6.5)
+        check(scaled(10, 6.75), 6.75)
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1 and str(blocked) in error
+
+
+@verifies("cpu.cache.off")
+def test_level_zero_leaves_the_folder_alone(fresh: Path) -> None:
+    with Context(CACHELEVEL=0):
+        check(scaled(10, 7.5), 7.5)
+    assert not fresh.exists()
+
+
+@verifies("cpu.cache.atomic")
+def test_processes_share_a_folder(tmp_path: Path) -> None:
+    """Several at once, all with the same kernels: each gets right ones, and no rest is left."""
+    code = ("from conformance import test_cpu as t\n"
+            "for n in range(6): t.check(t.scaled(10, 1 + n), 1 + n)\n")
+    environment = {**os.environ, "CACHE_FOLDER": str(tmp_path / "cache"), "CACHELEVEL": "1"}
+    running = [subprocess.Popen([sys.executable, "-c", code], env=environment,
+                                stderr=subprocess.PIPE, cwd=Path(__file__).parent.parent)
+               for _ in range(3)]
+    for process in running:
+        assert process.communicate()[1] == b"" and process.returncode == 0
+    assert not list((tmp_path / "cache").glob(".new-*"))
+
+
+@verifies("cpu.thread.safe")
+def test_threads_compile_and_run_at_once(fresh: Path) -> None:
+    failures: list[BaseException] = []
+
+    def work(thread: int) -> None:
+        try:
+            with Context(CACHE_FOLDER=str(fresh)):
+                for n in range(4):
+                    check(scaled(10, 1 + (n + thread) % 5), 1 + (n + thread) % 5)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+# Launches and memory
+
+
+@verifies("cpu.table.call")
+def test_a_table_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Device["CPU"].compile([scaled(4, 1)])[0]
+    memories = [Device["CPU"].allocate(16) for _ in range(2)]
+    table = Device["CPU"].table([(program, memories, ())] * 1000)
+    calls = 0
+    run = cpu._objects.run
+
+    def counted(*given: object) -> None:
+        nonlocal calls
+        calls += 1
+        run(*given)
+
+    monkeypatch.setattr(cpu._objects, "run", counted)
+    table.run()
+    assert calls == 1
+
+
+def test_freed_memory_is_used_again() -> None:
+    block = Device["CPU"].allocate(12_345)
+    address = block.address
+    del block
+    assert Device["CPU"].allocate(12_345).address == address
+
+
+# Witnesses of compiler faults
+
+
+@verifies("cpu.compiler.fault")
+@pytest.mark.parametrize("noopt", [0, 1])
+def test_conditional_loads_that_stand_together(noopt: int) -> None:
+    """GCC 12 gives all vectors of a group of conditional loads the mask of the first.
+
+    Here an inner loop of four is written out, and the loop around it becomes a vector loop.
+    """
+    n, r, j, j2, j3 = (new_range(size, kind) for size, kind in (
+        (4, RangeKind.GLOBAL), (3, RangeKind.GLOBAL), (4, RangeKind.LOOP), (4, RangeKind.LOOP),
+        (2, RangeKind.LOOP)))
+    valid = symbolic.logical_and(symbolic.less_than(0, n), symbolic.less_than(n, 3))
+    address = symbolic.add(flat((n, 12), (r, 4), (j, 1)), -12)
+    row = kb.local(0, 4, INT)
+    ast = kb.kernel(store(row, j, load(param(2, INT), address, valid), j),
+                    store(param(0, INT), flat((n, 12), (r, 4), (j2, 1)), load(row, j2), j2),
+                    store(param(1, INT), flat((n, 6), (r, 2), (j3, 1)),
+                          load(row, symbolic.mul(j3, 3)), j3), prefix=(n, r))
+    given = np.arange(-2, 22, dtype=np.int32).reshape(2, 3, 4)
+    whole, strided = np.full((4, 3, 4), 7, np.int32), np.full((4, 3, 2), 7, np.int32)
+    with Context(NOOPT=noopt):
+        kb.run(ast, whole, strided, given)
+    wanted = np.pad(given, ((1, 1), (0, 0), (0, 0)))
+    assert (whole == wanted).all() and (strided == wanted[:, :, ::3]).all()
+
+
+@verifies("cpu.compiler.fault")
+@pytest.mark.parametrize("noopt", [0, 1])
+def test_conditional_loads_from_small_stage_buffers(noopt: int) -> None:
+    """GCC 12 thinks that a masked load of a vector cannot read from a smaller array."""
+    n, r, j, j2, j3 = (new_range(size, kind) for size, kind in (
+        (4, RangeKind.GLOBAL), (3, RangeKind.GLOBAL), (2, RangeKind.LOOP), (2, RangeKind.LOOP),
+        (5, RangeKind.LOOP)))
+    row = kb.local(0, 2, INT)
+    valid = symbolic.logical_and(symbolic.less_than(1, j3), symbolic.less_than(j3, 4))
+    ast = kb.kernel(
+        store(row, j, load(param(2, INT), flat((n, 1), (r, 4), (j, 12))), j),
+        store(param(0, INT), flat((n, 6), (r, 2), (j2, 1)), load(row, j2), j2),
+        store(param(1, INT), flat((n, 15), (r, 5), (j3, 1)),
+              load(row, symbolic.add(j3, -2), valid), j3), prefix=(n, r))
+    given = np.arange(-2, 22, dtype=np.int32).reshape(2, 3, 4)
+    turned, padded = np.full((4, 3, 2), 7, np.int32), np.full((4, 3, 5), 7, np.int32)
+    with Context(NOOPT=noopt):
+        kb.run(ast, turned, padded, given)
+    assert (turned == given.transpose(2, 1, 0)).all()
+    assert (padded == np.pad(given.transpose(2, 1, 0), ((0, 0), (0, 0), (2, 1)))).all()
+
+
+@verifies("cpu.compiler.fault")
+@pytest.mark.parametrize("dtype", [dtypes.int8, dtypes.int32, dtypes.int64], ids=lambda d: d.name)
+def test_windows_with_padding(dtype: object) -> None:
+    """Convolutions with gates, in types that need several vectors for one loop."""
+    kind = next(d for d in (dtypes.int8, dtypes.int32, dtypes.int64) if d is dtype)
+    for width, taps in ((5, 3), (16, 3), (33, 5)):
+        row, x, k = (new_range(size, loop) for size, loop in (
+            (6, RangeKind.GLOBAL), (width, RangeKind.GLOBAL), (taps, RangeKind.REDUCE)))
+        place = symbolic.sub(symbolic.add(x, k), taps // 2)
+        valid = symbolic.logical_and(symbolic.less_equal(0, place),
+                                     symbolic.less_than(place, width))
+        value = load(param(1, kind), symbolic.add(flat((row, width)), place), valid)
+        total = reduce(Ops.ADD, kb.apply(Ops.MUL, value, load(param(2, kind), k)), k)
+        ast = kb.kernel(store(param(0, kind), flat((row, width), (x, 1)), total), prefix=(row, x))
+        generator = np.random.default_rng(0)
+        image = generator.integers(-3, 4, (6, width)).astype(kind.numpy)
+        weight = generator.integers(-3, 4, taps).astype(kind.numpy)
+        wide = np.pad(image, ((0, 0), (taps // 2, taps // 2)))
+        wanted = sum(wide[:, n:n + width] * weight[n] for n in range(taps))
+        for noopt in (0, 1):
+            out = np.zeros_like(image)
+            with Context(NOOPT=noopt):
+                kb.run(ast, out, image, weight)
+            assert (out == wanted).all()

@@ -1,0 +1,202 @@
+"""Names, memory, launches, replay and counts, on every device. Chapter: spec/device.md."""
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from conformance import kernel_builder as kb
+from conformance.kernel_builder import FLOAT, INT, load, param, store
+from conformance.trace import verifies
+from impl import Context, GlobalCounters, symbolic
+from impl.device import Device
+from impl.errors import DeviceError, VariableError
+from impl.ir import Ops, RangeKind, UOp, new_range
+
+each_device = pytest.mark.parametrize("device", ["CPU", "REFERENCE"])
+
+
+def add_one(count: int, name: str = "add_one") -> UOp:
+    i = new_range(count, RangeKind.GLOBAL)
+    value = kb.apply(Ops.ADD, load(param(1), i), kb.number(FLOAT, 1.0))
+    return kb.kernel(store(param(0), i, value), prefix=(i,), name=name)
+
+
+@verifies("device.name.canonical")
+def test_a_device_has_one_name() -> None:
+    for name, wanted in (("CPU", "CPU"), ("cpu", "CPU"), ("CPU:0", "CPU"), ("cpu:1", "CPU:1"),
+                         ("Reference", "REFERENCE"), ("CPU:01", "CPU:1")):
+        assert Device.canonical(name) == wanted
+        assert Device[name] is Device[wanted] and Device[name].name == wanted
+    assert Device["CPU:1"] is not Device["CPU"]
+
+
+@verifies("device.name.unknown")
+def test_an_unknown_device_is_refused_with_the_names() -> None:
+    for name in ("TPU", "", "CPU:", "CPU:x", "CPU:-1"):
+        with pytest.raises(DeviceError, match="CPU, .*REFERENCE") as caught:
+            Device[name]
+        assert "test_device.py" in str(caught.value)
+
+
+def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    settings = {**os.environ, **environment}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          env=settings, check=True)
+
+
+@verifies("device.default.line")
+def test_without_a_compiler_there_is_one_line(tmp_path: object) -> None:
+    code = "from impl import Device; print(Device.DEFAULT); print(Device.DEFAULT)"
+    run = python(code, CC="no-such-compiler", DEVICE="")
+    assert run.stdout.split() == ["REFERENCE", "REFERENCE"]
+    assert len(run.stderr.strip().splitlines()) == 1 and "no-such-compiler" in run.stderr
+    run = python(code, DEVICE="reference")
+    assert run.stdout.split() == ["REFERENCE"] * 2 and run.stderr == ""
+
+
+@each_device
+@verifies("device.memory.aligned")
+def test_memory_is_aligned(device: str) -> None:
+    blocks = [Device[device].allocate(size) for size in (0, 1, 7, 64, 65, 1000, 1 << 21)]
+    assert [b.nbytes for b in blocks] == [0, 1, 7, 64, 65, 1000, 1 << 21]
+    for block in blocks:
+        assert block.address % 64 == 0
+        block.array[:] = 1
+
+
+@each_device
+@verifies("device.memory.part")
+def test_parts_share_memory_and_keep_it_alive(device: str) -> None:
+    whole = Device[device].allocate(256)
+    whole.array[:] = 0
+    part = whole.part(64, 32)
+    part.array[:] = 5
+    assert whole.array.sum() == 5 * 32
+    address = whole.address
+    del whole
+    gc.collect()
+    other = Device[device].allocate(256)
+    assert other.address != address
+    assert part.array.tolist() == [5] * 32
+    with pytest.raises(DeviceError):
+        part.part(0, 33)
+
+
+@each_device
+@verifies("device.copy.exact")
+def test_copies(device: str) -> None:
+    given = np.arange(10, dtype=np.float32)
+    one, two = Device[device].allocate(40), Device["REFERENCE"].allocate(40)
+    one.device.copy_in(one, given[::-1])
+    two.device.copy(two, one)
+    assert two.device.copy_out(two, FLOAT, 10).tolist() == given[::-1].tolist()
+    assert two.device.copy_out(two, FLOAT, 2, offset=4).tolist() == [8.0, 7.0]
+
+
+@each_device
+@verifies("device.launch.variables")
+@verifies("device.launch.memories")
+def test_arguments_are_checked(device: str) -> None:
+    variable = symbolic.Variable("n", 2, 5).uop
+    i = new_range(variable, RangeKind.GLOBAL)
+    ast = kb.kernel(store(param(0, INT), i, kb.number(INT, 1)), prefix=(i,),
+                    variables=(variable,))
+    program = Device[device].compile([ast])[0]
+    memory = Device[device].allocate(20)
+    for values in ((1,), (6,), (), (2, 3)):
+        with pytest.raises(VariableError):
+            program([memory], values)
+    with pytest.raises(DeviceError):
+        program([], (3,))
+    program([memory], (5,))
+
+
+@each_device
+@verifies("device.compile.once")
+def test_equal_kernels_share_a_program(device: str) -> None:
+    ast = add_one(11)
+    one, two = Device[device].compile([ast, ast])
+    assert one is two is Device[device].compile([ast])[0]
+    with Context(NOOPT=1):
+        assert Device[device].compile([ast])[0] is not one
+
+
+@each_device
+@verifies("device.counters.exact")
+def test_launches_and_copies_are_counted(device: str) -> None:
+    program = Device[device].compile([add_one(100)])[0]
+    memories = [Device[device].allocate(400) for _ in range(2)]
+    GlobalCounters.reset()
+    Device[device].copy_in(memories[1], np.zeros(100, np.float32))
+    for _ in range(3):
+        program(memories)
+    table = Device[device].table([(program, memories, ())] * 5)
+    table.run()
+    assert (GlobalCounters.kernels, GlobalCounters.operations) == (8, 800)
+    assert GlobalCounters.bytes == 8 * 800
+    assert (GlobalCounters.copies, GlobalCounters.copied_bytes) == (1, 400)
+
+
+@each_device
+@verifies("device.counters.exact")
+def test_memory_in_use_is_counted(device: str) -> None:
+    gc.collect()
+    GlobalCounters.reset()
+    before = GlobalCounters.allocated
+    block = Device[device].allocate(1000)
+    assert GlobalCounters.allocated == before + 1000 == GlobalCounters.peak
+    part = block.part(0, 10)
+    assert GlobalCounters.allocated == before + 1000
+    del block, part
+    gc.collect()
+    assert GlobalCounters.allocated == before and GlobalCounters.peak == before + 1000
+
+
+@each_device
+@verifies("device.table.equal")
+def test_a_table_runs_its_launches_in_order(device: str) -> None:
+    program = Device[device].compile([add_one(16)])[0]
+    a, b = (Device[device].allocate(64) for _ in range(2))
+    a.array[:] = 0
+    table = Device[device].table([(program, [b, a], ()), (program, [a, b], ())] * 10)
+    table.run()
+    table.run()
+    assert a.view(FLOAT).tolist() == [40.0] * 16
+
+
+@each_device
+@verifies("device.table.equal")
+def test_memories_and_values_of_a_table_can_be_exchanged(device: str) -> None:
+    variable = symbolic.Variable("n", 1, 8).uop
+    i = new_range(variable, RangeKind.GLOBAL)
+    value = kb.apply(Ops.CAST, variable, dtype=INT)
+    ast = kb.kernel(store(param(0, INT), i, value), prefix=(i,), variables=(variable,))
+    program = Device[device].compile([ast])[0]
+    one, two = (Device[device].allocate(32) for _ in range(2))
+    one.array[:] = 0
+    two.array[:] = 0
+    table = Device[device].table([(program, [one], [2]), (program, [one], [3])])
+    table.run()
+    assert one.view(INT).tolist() == [3, 3, 3, 0, 0, 0, 0, 0]
+    table.set_memory(1, 0, two)
+    table.set_value(1, 0, 5)
+    table.set_value(0, 0, 1)
+    table.run()
+    assert one.view(INT).tolist() == [1, 3, 3, 0, 0, 0, 0, 0]
+    assert two.view(INT).tolist() == [5, 5, 5, 5, 5, 0, 0, 0]
+    with pytest.raises(VariableError):
+        table.set_value(0, 0, 9)
+    Device[device].table([]).run()
+
+
+@each_device
+@verifies("device.plan.key")
+def test_the_key_names_what_changes_plans(device: str) -> None:
+    key = Device[device].plan_key()
+    assert key == Device[f"{device}:1"].plan_key() and hash(key) == hash(Device[device].plan_key())
+    assert Device["CPU"].plan_key() != Device["REFERENCE"].plan_key()
