@@ -397,6 +397,12 @@ class StageGraph:
         return self
     # --8<-- [end:build]
 
+    def read_from(self, node: UOp) -> tuple[int, Shape] | None:
+        """What a loop nest loads for a node. A reshape of a stored value is computed instead, by
+        its index: so all stages see a value in one shape, and find the loops that they share.
+        """
+        return None if node in self.alias else self.stored(node)
+
     def stored(self, node: UOp) -> tuple[int, Shape] | None:
         """The number of the value that holds a node, and the shape in which the node sees it."""
         shape = node.shape
@@ -422,7 +428,7 @@ class StageGraph:
 
     def _value_stage(self, node: UOp, reason: str) -> None:
         assert node.shape is not None
-        tracer = Tracer(self.stored)
+        tracer = Tracer(self.read_from)
         index = output_ranges(node.shape)
         expression = tracer.trace(node, index)
         device = self._device_of_reads(node, tracer)
@@ -442,7 +448,7 @@ class StageGraph:
         """The stage of an AFTER: it computes the region and writes it into the base's memory."""
         base, (view, given) = node.src[0], node.src[1].src
         assert view.shape is not None
-        tracer = Tracer(self.stored)
+        tracer = Tracer(self.read_from)
         index = output_ranges(view.shape)
         expression = tracer.trace(given, index, inside=False)
         overwrites = self._memory_of(base)

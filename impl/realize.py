@@ -335,6 +335,8 @@ def schedule(holders: Sequence[Holder]) -> list[ExecItem]:
             run = Run(plan, canonical, own_arena=True)
             items = run.items()
             run.commit(effects.roots)
+            if effects.rescued:
+                _let_go()
             _scheduled.extend(items)
         _hold(holders, nodes)
         return items

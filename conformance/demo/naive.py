@@ -26,7 +26,7 @@ EFFECTS = ["assign", "store", "realize", "drop", "observe", "repeat"]
 class Buffer:
     """Memory, and how many versions of its content were asked for."""
 
-    value: Tensor | None = None
+    value: Any = None  # a Tensor, once it is computed
     version: int = 0
     alive: bool = True
 
@@ -144,7 +144,8 @@ class Run:
 
 def ordered(kernels: list[Kernel], number: dict[Kernel, int], seed: int | None) -> list[Kernel]:
     """A legal order: the first kernel that is ready, or a random one of those."""
-    random, done, order = Random(seed), set(), []
+    random, done = Random(seed), set()
+    order: list[Kernel] = []
     while len(order) < len(kernels):
         ready = [kernel for kernel in kernels if kernel not in done and all(
             other in done or other not in number for other, *_ in kernel.dependencies)]
