@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -274,10 +275,11 @@ def test_shifts_by_the_width_and_more(device: str, dtype: DType) -> None:
 @verifies("kernel.bool.arithmetic")
 def test_arithmetic_of_bools(device: str) -> None:
     one, two = np.array([0, 0, 1, 1], np.bool_), np.array([0, 1, 0, 1], np.bool_)
-    for op, rule in ((Ops.ADD, lambda a, b: a + b), (Ops.SUB, lambda a, b: a - b),
-                     (Ops.MUL, lambda a, b: a * b), (Ops.MAXIMUM, max), (Ops.MINIMUM, min),
-                     (Ops.FLOORDIV, lambda a, b: a // b if b else 0),
-                     (Ops.FLOORMOD, lambda a, b: a % b if b else 0)):
+    rules: dict[Ops, Callable[[int, int], int]] = {
+        Ops.ADD: lambda a, b: a + b, Ops.SUB: lambda a, b: a - b, Ops.MUL: lambda a, b: a * b,
+        Ops.MAXIMUM: max, Ops.MINIMUM: min, Ops.FLOORDIV: lambda a, b: a // b if b else 0,
+        Ops.FLOORMOD: lambda a, b: a % b if b else 0}
+    for op, rule in rules.items():
         wanted = [rule(int(a), int(b)) != 0 for a, b in zip(one, two, strict=True)]
         assert computed(op, dtypes.bool, device, one, two).tolist() == wanted, op.name
 

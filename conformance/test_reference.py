@@ -120,7 +120,8 @@ def test_casts_agree(target: DType) -> None:
                 kb.run(kb.kernel(store(param(0, target), i, value), prefix=(i,)), out, given,
                        device=device)
                 results.append(kb.to_host(out, target))
-            assert np.array_equal(*results[-2:], equal_nan=target.kind == "f"), (source, op)
+            one, two = results[-2:]
+            assert np.array_equal(one, two, equal_nan=target.kind == "f"), (source, op)
 
 
 @verifies("reference.kernel.plain")

@@ -516,7 +516,7 @@ class CPU(DeviceBackend):
                 raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
                                   "use smaller tensors or free some") from None
         GlobalCounters.grown(nbytes)
-        return _Pooled(self, block[:nbytes], block)
+        return _Pooled(self, block, 0, nbytes, block)
 
     def load(self, asts: Sequence[UOp]) -> list[Program]:
         """Optimise, render, and compile what is not compiled yet."""
@@ -526,6 +526,7 @@ class CPU(DeviceBackend):
         keys: list[str] = []
         identity = self._identity()
         for ast in asts:
+            # r[impl kernel.noopt.plain]
             program = CPUProgram(self, ast, ast if noopt else optimize(ast, self.limits))
             source = render(program.optimized, C())
             program.source = source.text
@@ -534,7 +535,7 @@ class CPU(DeviceBackend):
             sources.setdefault(key, source)
             keys.append(key)
             programs.append(program)
-        with _build_lock:
+        with _build_lock:  # r[impl cpu.thread.safe]
             _objects.get(sources)
         for program, key in zip(programs, keys, strict=True):
             program.function = _objects.functions[key]

@@ -73,10 +73,11 @@ class Memory:
 
     __slots__ = ("device", "nbytes", "array", "address", "owner", "__weakref__")
 
-    def __init__(self, device: DeviceBackend, array: np.ndarray, owner: Any = None) -> None:
-        self.device, self.array, self.owner = device, array, owner
-        self.nbytes: int = array.nbytes
-        self.address: int = array.ctypes.data
+    def __init__(self, device: DeviceBackend, block: np.ndarray, start: int, nbytes: int,
+                 owner: Any = None) -> None:
+        self.device, self.owner, self.nbytes = device, owner, nbytes
+        self.array = block[start:start + nbytes]
+        self.address: int = block.__array_interface__["data"][0] + start
 
     def view(self, dtype: DType, count: int | None = None, offset: int = 0) -> np.ndarray:
         """The elements from byte `offset` as a one-dimensional NumPy array without a copy."""
@@ -85,7 +86,7 @@ class Memory:
         return self.array[offset:usable].view(dtype.numpy)
 
     def part(self, offset: int, nbytes: int) -> Memory:
-        """The `nbytes` from byte `offset`, sharing this memory.
+        """The `nbytes` from byte `offset`, sharing this memory. r[impl device.memory.part]
 
         Raises:
             DeviceError: the part does not lie inside.
@@ -93,7 +94,7 @@ class Memory:
         if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
             raise DeviceError("memory", f"bytes {offset} to {offset + nbytes} of a block of "
                               f"{self.nbytes}", "ask for a part inside the block")
-        return Memory(self.device, self.array[offset:offset + nbytes], self)
+        return Memory(self.device, self.array, offset, nbytes, self)
 # --8<-- [end:memory]
 
 
@@ -213,7 +214,10 @@ class DeviceBackend:
         return Limits(name=self.kind)
 
     def plan_key(self) -> tuple[Any, ...]:
-        """Everything about this device that can change a plan or a kernel."""
+        """Everything about this device that can change a plan or a kernel.
+
+        r[impl device.plan.key]
+        """
         return (self.kind, self.alignment, self.maximum_arguments, self.limits)
 
     def allocate(self, nbytes: int) -> Memory:
@@ -229,7 +233,7 @@ class DeviceBackend:
                               "use smaller tensors or free some") from None
         start = -block.ctypes.data % self.alignment  # r[impl device.memory.aligned]
         GlobalCounters.grown(nbytes)
-        return _Owned(self, block[start:start + nbytes], block)
+        return _Owned(self, block, start, nbytes, block)
 
     def copy_in(self, memory: Memory, values: np.ndarray) -> None:
         """Fill the start of a block with a NumPy array's bytes."""
@@ -244,7 +248,10 @@ class DeviceBackend:
         return memory.view(dtype, count, offset).copy()
 
     def copy(self, target: Memory, source: Memory, nbytes: int | None = None) -> None:
-        """Copy bytes between two blocks; the source may be another device's."""
+        """Copy bytes between two blocks; the source may be another device's.
+
+        r[impl device.copy.exact]
+        """
         size = min(target.nbytes, source.nbytes) if nbytes is None else nbytes
         source.device.synchronize()
         target.array[:size] = source.array[:size]

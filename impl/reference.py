@@ -27,7 +27,7 @@ _HALF = (dtypes.float16, dtypes.bfloat16)
 
 # --8<-- [start:operations]
 def apply(node: UOp, given: Sequence[Array]) -> Array:
-    """One operation on arrays, exact in the node's dtype."""
+    """One operation on arrays, exact in the node's dtype. r[impl reference.operation.exact]"""
     op, dtype = node.op, node.dtype
     if op in COMPARISONS:
         return np.asarray(_COMPARISONS[op](given[0], given[1]))
@@ -83,7 +83,10 @@ def round_to(values: Array, dtype: DType) -> Array:
 
 
 def cast(values: Array, source: DType, target: DType) -> Array:
-    """Convert elements; a float that an integer type cannot hold gives an unspecified integer."""
+    """Convert elements; a float that an integer type cannot hold gives an unspecified integer.
+
+    r[impl reference.cast.equal]
+    """
     if target.kind == "f":
         return round_to(values, target)
     if target.kind == "b":
@@ -146,6 +149,7 @@ class _Shape:
     def __init__(self, ast: UOp) -> None:
         self.known = known = verify(ast)
         self.growth = growth(known.order, known.ranges)
+        self._forget_locals()
         nothing = dict.fromkeys(known.ranges, UOp.const(dtypes.index, 0))
         self.base: dict[UOp, UOp] = {}
         for node in known.order:
@@ -163,6 +167,15 @@ class _Shape:
         self.products = {n for n in known.order if n.op is Ops.REDUCE and self._is_product(n)}
         hidden = {n.src[0] for n in self.products}
         self.masks = {known.free[n] for n in known.order if n not in hidden}
+
+    def _forget_locals(self) -> None:
+        """What a LOCAL holds differs from iteration to iteration, so no index with it is linear."""
+        changing: set[UOp] = set()
+        for node in self.known.order:
+            local = node.op is Ops.LOAD and node.src[0].src[0].op is Ops.LOCAL
+            if local or any(source in changing for source in node.src):
+                changing.add(node)
+                self.growth[node] = None
 
     def _is_product(self, node: UOp) -> bool:
         """A sum of products of two factors that both have all reduced loops."""

@@ -114,7 +114,7 @@ class C:
 
     # --8<-- [start:literal]
     def literal(self, value: Scalar, dtype: DType) -> str:
-        """A number that the compiler reads back exactly."""
+        """A number that the compiler reads back exactly. r[impl render.literal.exact]"""
         if dtype.kind != "f":
             return self._whole(int(value), dtype)
         suffix = "" if dtype is dtypes.float64 else "f"
@@ -282,7 +282,7 @@ class C:
         """A copy of a pointer of which the compiler does not know what it points to.
 
         Each conditional load reads through one of its own. GCC 12 would else put neighbouring ones
-        into one group and give all its vectors the same mask.
+        into one group and give all its vectors the same mask. r[impl cpu.compiler.fault]
         """
         kind = self.storage_of(dtype)
         return f'const {kind} *{name} = {pointer}; __asm__("" : "+r"({name}) : : "memory");'

@@ -138,7 +138,7 @@ Texts = list[str]
 
 
 def identifier(name: str) -> str:
-    """A name that every C-like language accepts."""
+    """A name that every C-like language accepts. r[impl render.name.plain]"""
     plain = re.sub(r"\W", "_", name, flags=re.ASCII)
     return plain if plain and not plain[0].isdigit() else f"k_{plain}"
 
