@@ -206,7 +206,7 @@ def test_nothing_is_touched_outside_its_storage() -> None:
             for place in itertools.product(*(range(int(u.src[0].arg)) for u in loops)):
                 point = dict(zip(loops, place, strict=True))
                 for access in (*stage.reads, stage.write):
-                    node = graph.values[access.storage].node
+                    node = graph.values[access.value].node
                     assert node.shape is not None
                     inside(access, point, math.prod(node.shape))
                     count += 1
@@ -264,15 +264,15 @@ def test_fold_adds_the_windows(count: int, taps: int, step: int, dilation: int,
 def test_each_value_has_one_stage() -> None:
     for tensors in samples():
         graph, found = stages(*tensors)
-        made = [stage.write.storage for stage in found]
+        made = [stage.write.value for stage in found]
         assert len(set(made)) == len(made)
         needed = {value.number for value in graph.values
                   if not value.leaf and 0 not in value.shape}
         assert set(made) == needed
         earlier: set[int] = set()
         for stage in found:  # sources first
-            assert all(a.storage in earlier or graph.values[a.storage].leaf for a in stage.reads)
-            earlier.add(stage.write.storage)
+            assert all(a.value in earlier or graph.values[a.value].leaf for a in stage.reads)
+            earlier.add(stage.write.value)
 
 
 @verifies("ranges.stage.empty")

@@ -72,7 +72,7 @@ class _Placer:
 
     def _reads_own_target(self, stage: Stage) -> bool:
         """Whether some iteration may read an element that another one writes."""
-        return any(read.storage == stage.overwrites and not _same_element(read, stage.write)
+        return any(read.value == stage.overwrites and not _same_element(read, stage.write)
                    and not _disjoint(read, stage.write) for read in stage.reads)
 
     def _move(self, stage: Stage, why: str) -> None:
@@ -85,7 +85,7 @@ class _Placer:
         assert stage.overwrites is not None
         old = self.values[stage.overwrites]
         copied = self._copy_stage(old, stage)
-        stage.overwrites = copied.write.storage
+        stage.overwrites = copied.write.value
         self.in_place[stage.number] = True
 
     def _copy_stage(self, old: Value, stage: Stage) -> Stage:
@@ -103,7 +103,7 @@ class _Placer:
         """Compute what is to be written into a temporary first."""
         self.notes.append(f"copy: the value of a view write goes through a temporary: {why}")
         shape = tuple(_extent(loop) for loop in stage.loops)
-        value = self._new_value(stage.node, self.values[stage.write.storage].device, shape)
+        value = self._new_value(stage.node, self.values[stage.write.value].device, shape)
         index = tuple(stage.loops)
         first = replace(stage, number=len(self.stages), node=value.node,
                         write=Access(value.number, shape, index), overwrites=None, whole=True,
@@ -126,15 +126,15 @@ class _Placer:
     # --8<-- [start:edges]
     def _edges(self) -> list[set[int]]:
         """For every stage the stages that must come before it."""
-        producer = {s.write.storage: s.number for s in self.stages}
+        producer = {s.write.value: s.number for s in self.stages}
         readers: dict[int, list[int]] = {}
         for stage in self.stages:
             for access in stage.reads:
-                readers.setdefault(access.storage, []).append(stage.number)
+                readers.setdefault(access.value, []).append(stage.number)
         before: list[set[int]] = [set() for _ in self.stages]
         for stage in self.stages:
             mine = before[stage.number]
-            mine.update(producer[a.storage] for a in stage.reads if a.storage in producer)
+            mine.update(producer[a.value] for a in stage.reads if a.value in producer)
             if stage.overwrites is not None and self.in_place[stage.number]:
                 if stage.overwrites in producer:  # r[impl dependencies.waw.order]
                     mine.add(producer[stage.overwrites])
@@ -176,11 +176,11 @@ class _Placer:
         targets = {s.overwrites for s in stuck if s.overwrites is not None
                    and self.in_place[s.number]}
         for stage in stuck:
-            early = any(a.storage in targets and a.storage != stage.overwrites
+            early = any(a.value in targets and a.value != stage.overwrites
                         for a in stage.reads)
             if stage.overwrites is not None and early and not _is_plain_copy(stage):
                 return self._bounce(stage, "a later version is written before it is read")
-        read = {a.storage for s in stuck for a in s.reads}
+        read = {a.value for s in stuck for a in s.reads}
         for stage in stuck:
             if stage.overwrites in read and self.in_place[stage.number]:
                 return self._move(stage, "a reader of the old version comes later")
@@ -194,7 +194,7 @@ class _Placer:
         version = [0 if v.leaf else 1 for v in self.values]
         for stage in order:
             if stage.overwrites is not None and self.in_place[stage.number]:
-                value, old = stage.write.storage, stage.overwrites
+                value, old = stage.write.value, stage.overwrites
                 storage[value], version[value] = storage[old], version[old] + 1
         return Placement(order, storage, version, self.notes)
 
@@ -283,9 +283,9 @@ def own_order(writes: dict[Touch, None]) -> list[Touch]:
 
 def _touch(access: Access, placement: Placement, values: Sequence[Value]) -> Touch:
     low, high = _flat_bounds(access)
-    size = values[access.storage].node.dtype.itemsize
+    size = values[access.value].node.dtype.itemsize
     start, stop = (low * size, (high + 1) * size) if low <= high else (0, 0)
-    return Touch(placement.storage[access.storage], placement.version[access.storage], start, stop)
+    return Touch(placement.storage[access.value], placement.version[access.value], start, stop)
 
 
 # --8<-- [start:find]

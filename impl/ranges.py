@@ -24,9 +24,9 @@ ZERO = UOp.const(dtypes.index, 0)
 # --8<-- [start:stage]
 @dataclass
 class Access:
-    """A read or write of a storage: which one, its shape, and the index in each dimension."""
+    """A read or write of a value: its number, its shape, and the index in each dimension."""
 
-    storage: int
+    value: int
     shape: Shape
     index: Index
     valid: UOp = TRUE
@@ -441,7 +441,7 @@ class StageGraph:
         if node.op is Ops.COPY:
             return str(node.arg)
         for access in tracer.reads:
-            return self.values[access.storage].device
+            return self.values[access.value].device
         return self.default_device
 
     def _write_stage(self, node: UOp, reason: str) -> None:

@@ -169,7 +169,7 @@ def _private(groups: Sequence[Group], placement: Placement,
     for group in groups:
         for member in group.members:
             for access in (*member.stage.reads, member.stage.write):
-                users.setdefault(placement.storage[access.storage], set()).add(group.number)
+                users.setdefault(placement.storage[access.value], set()).add(group.number)
     return {n for n, kernels in users.items()
             if len(kernels) == 1 and storages[n].kind == "temporary"}
 
@@ -251,7 +251,7 @@ def _boundaries(groups: Sequence[Group], placement: Placement, cuts: Cuts,
     writer: dict[tuple[int, int], str] = {}
     for group in groups:
         for member in group.members:
-            storage = placement.storage[member.stage.write.storage]
+            storage = placement.storage[member.stage.write.value]
             writer[group.number, storage] = member.stage.reason
     rows = []
     for d in dependencies:

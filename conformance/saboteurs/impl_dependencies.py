@@ -43,9 +43,9 @@ class WritesIgnoreReadingStages(ImplPatch):
     def replacement(self, original: Function) -> Function:
         def edges(placer: Any) -> Any:
             before = original(placer)
-            producer = {stage.write.storage: stage.number for stage in placer.stages}
+            producer = {stage.write.value: stage.number for stage in placer.stages}
             for stage in placer.stages:
-                needed = {producer.get(each.storage) for each in stage.reads}
+                needed = {producer.get(each.value) for each in stage.reads}
                 before[stage.number] &= needed | {producer.get(stage.overwrites)}
             return before
         return edges

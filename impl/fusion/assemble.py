@@ -62,8 +62,8 @@ class _Assembler:
 
     def _handed_on(self) -> set[int]:
         """Values that are written to memory and read again inside the kernel."""
-        made = {m.stage.write.storage for m in self.group.members}
-        read = {a.storage for m in self.group.members for a in m.stage.reads}
+        made = {m.stage.write.value for m in self.group.members}
+        read = {a.value for m in self.group.members for a in m.stage.reads}
         return {v for v in made & read if self.storage_of[v] not in self.private}
 
     def _stores(self, member: Member) -> list[UOp]:
@@ -77,7 +77,7 @@ class _Assembler:
         value = self._rename(member, stage.value, renamed)
         write = replace(stage.write, index=index)
         stores = []
-        if write.storage in self.handed_on:
+        if write.value in self.handed_on:
             target = self._address(write, value.dtype, True)
             stores.append(UOp(Ops.STORE, value.dtype, (target, value,
                                                        *(renamed[loop] for loop in own))))
@@ -87,7 +87,7 @@ class _Assembler:
             own = list(again.values())
         else:
             own = [renamed[loop] for loop in own]
-        target = self._address(write, value.dtype, write.storage not in self.handed_on)
+        target = self._address(write, value.dtype, write.value not in self.handed_on)
         return [*stores, UOp(Ops.STORE, value.dtype, (target, value, *own))]
 
     def _range(self, loop: UOp, kind: RangeKind) -> UOp:
@@ -122,8 +122,8 @@ class _Assembler:
 
     def _address(self, access: Access, dtype: DType, local: bool = True) -> UOp:
         """The flat address of an access whose index is in the kernel's terms already."""
-        storage = self.storage_of[access.storage]
-        if local and (storage in self.private or access.storage in self.handed_on):
+        storage = self.storage_of[access.value]
+        if local and (storage in self.private or access.value in self.handed_on):
             pointer, dropped = self._local(access, dtype)
             kept = [d for d in range(len(access.shape)) if d not in dropped]
             flat = flatten(tuple(access.index[d] for d in kept),
@@ -141,7 +141,7 @@ class _Assembler:
         The first access is the write of the stage that makes the value. If an axis is dropped,
         all other accesses have the same shape, or the stages would not share a kernel.
         """
-        storage = access.storage
+        storage = access.value
         if storage not in self.locals:
             dropped = tuple(d for d, i in enumerate(access.index) if i in self.prefix)
             size = math.prod(s for d, s in enumerate(access.shape) if d not in dropped)

@@ -101,7 +101,7 @@ class _Grouper:
         return group
 
     def _storage(self, access: Access) -> int:
-        return self.storage_of[access.storage]
+        return self.storage_of[access.value]
 
     def _arguments(self, stage: Stage) -> set[int]:
         return {self._storage(a) for a in (*stage.reads, stage.write)}
