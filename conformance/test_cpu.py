@@ -261,6 +261,7 @@ def test_a_table_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls == 1
 
 
+@verifies("cpu.memory.reuse")
 def test_freed_memory_is_used_again() -> None:
     block = Device["CPU"].allocate(12_345)
     address = block.address

@@ -180,6 +180,7 @@ def test_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "")
 
 
+@verifies("reference.operation.exact")
 def test_products_of_matrices_in_every_layout() -> None:
     """Sums of products take a faster way; it must not matter where the loops stand."""
     generator = np.random.default_rng(0)

@@ -156,8 +156,9 @@ def test_any_name_is_made_an_identifier() -> None:
         assert f"void {source.name}(void **args)" in source.text
 
 
+@verifies("render.argument.order")
 def test_variables_follow_the_pointers() -> None:
-    """r[kernel.order.stores] is not all: a loop may have an extent known at run time only."""
+    """A loop may have an extent that is known at run time only."""
     variable = symbolic.Variable("n", 1, 100).uop
     i = new_range(variable, RangeKind.GLOBAL)
     value = kb.apply(Ops.CAST, symbolic.mul(variable, i), dtype=dtypes.int32)
@@ -170,6 +171,7 @@ def test_variables_follow_the_pointers() -> None:
             assert out.tolist() == [n * count for n in range(count)] + [-1] * (100 - count)
 
 
+@verifies("render.lower.language")
 def test_lowering_is_independent_of_the_language() -> None:
     low = lower(optimize(kb.matmul(64, 64, 64), WIDE))
     assert [type(item).__name__ for item in low.root.items] == ["Loop"]

@@ -312,6 +312,18 @@ def test_a_call_that_raised_is_not_replayed() -> None:
     assert len(calls) == 3
 
 
+@verifies("replay.capture.whole", observe="replay")
+def test_what_was_computed_before_the_capture_is_captured() -> None:
+    def program(captured: Callable[..., Any]) -> list[float]:
+        state = numbers(1)
+        step = captured(lambda: (state * 2, state.assign(state + 1))[0])
+        kept = state * 2  # the expression of the first call, in memory during the capture
+        kept.realize()
+        return [first(step()) for _ in range(5)] + [first(kept)]
+
+    assert same_as_eager(program) == [2, 4, 6, 8, 10, 2]
+
+
 @verifies("replay.rebound.error", observe="replay")
 def test_a_tensor_that_is_replaced() -> None:
     """Right or refused: a replay cannot put another tensor where the function would."""

@@ -131,10 +131,9 @@ class _Folder:
         self.temporary: Path | None = None
 
     def path(self) -> Path:
-        """The folder in force; made if it is not there.
-
-        r[impl cpu.cache.unwritable], r[impl cpu.cache.off]
-        """
+        """The folder in force; made if it is not there."""
+        # r[impl cpu.cache.unwritable]
+        # r[impl cpu.cache.off]
         chosen = settings.get("CACHE_FOLDER") or _default_folder()
         if settings.get("CACHELEVEL") == 0:
             return self._private()
@@ -160,7 +159,8 @@ def _default_folder() -> str:
 
 
 def _usable(folder: Path) -> str:
-    """Why the folder cannot be used; empty if it can. r[impl cpu.cache.private]"""
+    """Why the folder cannot be used; empty if it can."""
+    # r[impl cpu.cache.private]
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
@@ -185,7 +185,8 @@ def _digest(*parts: str) -> str:
 
 
 def _keep(folder: Path, name: str, content: bytes) -> None:
-    """Write a file so that others see all of it or nothing. r[impl cpu.cache.atomic]"""
+    """Write a file so that others see all of it or nothing."""
+    # r[impl cpu.cache.atomic]
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -199,8 +200,9 @@ def _keep(folder: Path, name: str, content: bytes) -> None:
 def _find(folder: Path, key: str) -> tuple[Path, str] | None:
     """The object that holds a kernel, if there is one and it is what was written.
 
-    r[impl cpu.cache.checked]: the entry names the object and its checksum.
+    The entry names the object and its checksum.
     """
+    # r[impl cpu.cache.checked]
     try:
         entry = json.loads((folder / f"{key}.json").read_bytes())
         unit, checksum = entry["unit"], entry["sha256"]
@@ -265,7 +267,8 @@ def _keep_failed(text: str) -> str:
 
 
 def _unit_text(sources: list[tuple[str, Source]]) -> str:
-    """One C file: every definition once, then the kernels. r[impl cpu.compile.together]"""
+    """One C file: every definition once, then the kernels."""
+    # r[impl cpu.compile.together]
     seen: dict[str, None] = {}
     for _, source in sources:
         for definition in source.definitions:
@@ -433,7 +436,8 @@ class CPUTable(Table):
         self.arranged.values[self.arranged.first_value[launch] + variable] = value
 
     def replay(self) -> None:
-        """Run all launches in order. r[impl cpu.table.call]"""
+        """Run all launches in order."""
+        # r[impl cpu.table.call]
         if self.launches:
             _objects.run(self.arranged.address, len(self.launches))
 # --8<-- [end:table]
@@ -508,7 +512,7 @@ class CPU(DeviceBackend):
             DeviceError: there is not enough memory.
         """
         size = -(-max(nbytes, 1) // self.alignment) * self.alignment
-        block = self.pool.take(size)
+        block = self.pool.take(size)  # r[impl cpu.memory.reuse]
         if block is None:
             try:
                 block = _fresh(size, self.alignment)

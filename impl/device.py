@@ -86,11 +86,12 @@ class Memory:
         return self.array[offset:usable].view(dtype.numpy)
 
     def part(self, offset: int, nbytes: int) -> Memory:
-        """The `nbytes` from byte `offset`, sharing this memory. r[impl device.memory.part]
+        """The `nbytes` from byte `offset`, sharing this memory.
 
         Raises:
             DeviceError: the part does not lie inside.
         """
+        # r[impl device.memory.part]
         if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
             raise DeviceError("memory", f"bytes {offset} to {offset + nbytes} of a block of "
                               f"{self.nbytes}", "ask for a part inside the block")
@@ -177,7 +178,8 @@ class Table:
         self._cost = None
 
     def run(self) -> None:
-        """Run all launches in order, and count them. r[impl device.table.equal]"""
+        """Run all launches in order, and count them."""
+        # r[impl device.table.equal]
         self.replay()
         if self._cost is None:
             self._cost = [program.cost(values) for program, _, values in self.launches]
@@ -214,10 +216,8 @@ class DeviceBackend:
         return Limits(name=self.kind)
 
     def plan_key(self) -> tuple[Any, ...]:
-        """Everything about this device that can change a plan or a kernel.
-
-        r[impl device.plan.key]
-        """
+        """Everything about this device that can change a plan or a kernel."""
+        # r[impl device.plan.key]
         return (self.kind, self.alignment, self.maximum_arguments, self.limits)
 
     def allocate(self, nbytes: int) -> Memory:
@@ -248,22 +248,21 @@ class DeviceBackend:
         return memory.view(dtype, count, offset).copy()
 
     def copy(self, target: Memory, source: Memory, nbytes: int | None = None) -> None:
-        """Copy bytes between two blocks; the source may be another device's.
-
-        r[impl device.copy.exact]
-        """
+        """Copy bytes between two blocks; the source may be another device's."""
+        # r[impl device.copy.exact]
         size = min(target.nbytes, source.nbytes) if nbytes is None else nbytes
         source.device.synchronize()
         target.array[:size] = source.array[:size]
         GlobalCounters.copied(size)
 
     def compile(self, asts: Sequence[UOp]) -> list[Program]:
-        """Programs for kernels, in the same order. r[impl device.compile.once]
+        """Programs for kernels, in the same order.
 
         Raises:
             CompileError: no compiler, or it refused a kernel.
             DeviceError: a kernel has more arguments than the device takes.
         """
+        # r[impl device.compile.once]
         with self.lock:
             key = settings.plan_key()
             missing = list(dict.fromkeys(a for a in asts if (a, key) not in self.programs))

@@ -78,11 +78,26 @@ def leaf_of(node: UOp) -> UOp | None:
     return leaf
 
 
+_computed: weakref.WeakSet[UOp] = weakref.WeakSet()
+
+
 def mark_realized(node: UOp, leaf: UOp) -> None:
     """Remember that the value of `node` is in `leaf` now."""
     node.realized = leaf
+    _computed.add(node)
     buffer: Buffer = leaf.arg[0]
     buffer.nodes = [r for r in buffer.nodes if r() is not None] + [weakref.ref(node)]
+
+
+def forget_realized() -> None:
+    """Forget which expressions have been computed.
+
+    A capture begins with it: what its function writes down has to be computed by it, even where an
+    equal expression happens to be in memory (r[replay.capture.whole]).
+    """
+    for node in list(_computed):
+        node.realized = None
+    _computed.clear()
 
 
 def advance(buffer: Buffer, versions: int) -> None:
@@ -256,5 +271,5 @@ def _reaches(root: UOp, written: set[Buffer], reads: dict[UOp, bool]) -> bool:
         if node not in reads:
             leaf = node if node.op is Ops.BUFFER else node.realized
             reads[node] = (leaf.arg[0] in written if leaf is not None
-                           else any(reads[s] for s in node.src))
+                           else _open(node) and any(reads[s] for s in node.src))
     return reads[root]

@@ -27,7 +27,8 @@ _HALF = (dtypes.float16, dtypes.bfloat16)
 
 # --8<-- [start:operations]
 def apply(node: UOp, given: Sequence[Array]) -> Array:
-    """One operation on arrays, exact in the node's dtype. r[impl reference.operation.exact]"""
+    """One operation on arrays, exact in the node's dtype."""
+    # r[impl reference.operation.exact]
     op, dtype = node.op, node.dtype
     if op in COMPARISONS:
         return np.asarray(_COMPARISONS[op](given[0], given[1]))
@@ -61,7 +62,8 @@ def _integer(op: Ops, dtype: DType, given: Sequence[Array]) -> Any:
 
 
 def _integer_power(base: Array, exponent: Array) -> Array:
-    """Wraparound powers; r[impl kernel.power.integer] for negative exponents."""
+    """Wraparound powers; with a negative exponent the reciprocal, rounded to zero."""
+    # r[impl kernel.power.integer]
     found = np.power(base, np.where(exponent < 0, 0, exponent).astype(base.dtype))
     odd = np.where(exponent & 1, base, 1).astype(base.dtype)
     inverse = np.where(base == 1, 1, np.where(base == -1, odd, 0)).astype(base.dtype)
@@ -76,17 +78,16 @@ def _logical(op: Ops, given: Sequence[Array]) -> Any:
 
 
 def round_to(values: Array, dtype: DType) -> Array:
-    """Values as the dtype has them. r[impl kernel.half.round]"""
+    """Values as the dtype has them."""
+    # r[impl kernel.half.round]
     if dtype is dtypes.bfloat16:
         return from_bfloat16(to_bfloat16(values.astype(np.float32, copy=False)))
     return values.astype(dtype.numpy, copy=False)
 
 
 def cast(values: Array, source: DType, target: DType) -> Array:
-    """Convert elements; a float that an integer type cannot hold gives an unspecified integer.
-
-    r[impl reference.cast.equal]
-    """
+    """Convert elements; a float that an integer type cannot hold gives an unspecified integer."""
+    # r[impl reference.cast.equal]
     if target.kind == "f":
         return round_to(values, target)
     if target.kind == "b":
@@ -202,7 +203,9 @@ class _Run:
         self.locals: dict[UOp, Array] = {}
 
     def run(self) -> None:
-        """Execute the kernel. r[impl kernel.order.stores], r[impl kernel.local.private]"""
+        """Execute the kernel."""
+        # r[impl kernel.order.stores]
+        # r[impl kernel.local.private]
         prefix = self.known.info.prefix
         outermost = _Frame(None, 0)
         for _ in self._over(prefix):
@@ -226,10 +229,8 @@ class _Run:
 
     # --8<-- [start:blocks]
     def _block_sizes(self) -> list[int]:
-        """How many steps of each loop are taken at once: outer loops are cut first.
-
-        r[impl reference.block.size]
-        """
+        """How many steps of each loop are taken at once: outer loops are cut first."""
+        # r[impl reference.block.size]
         blocks = list(self.sizes)
         for position in range(len(blocks)):
             masks = [m for m in self.shape.masks if m >> position & 1]
@@ -456,7 +457,8 @@ class _Run:
 
 
 def _identity(op: Ops, dtype: DType) -> Any:
-    """What a reduction of nothing gives, for NumPy. r[impl kernel.reduce.empty]"""
+    """What a reduction of nothing gives, for NumPy."""
+    # r[impl kernel.reduce.empty]
     if op in (Ops.ADD, Ops.MUL):
         return dtype.numpy.type(op is Ops.MUL)
     return dtype.numpy.type(dtype.min if op is Ops.MAXIMUM else dtype.max)
@@ -471,7 +473,8 @@ class ReferenceProgram(Program):
         self.shape = _Shape(ast)
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
-        """Interpret the kernel. r[impl reference.warning.none]"""
+        """Interpret the kernel."""
+        # r[impl reference.warning.none]
         with np.errstate(all="ignore"):
             _Run(self.shape, memories, values).run()
 
@@ -482,7 +485,8 @@ class Reference(DeviceBackend):
     kind = "REFERENCE"
 
     def load(self, asts: Sequence[UOp]) -> list[Program]:
-        """Kernels are interpreted as they are. r[impl reference.kernel.plain]"""
+        """Kernels are interpreted as they are."""
+        # r[impl reference.kernel.plain]
         return [ReferenceProgram(self, ast) for ast in asts]
 # --8<-- [end:device]
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from impl import realize, settings
 from impl.device import Device, Table
-from impl.effects import Buffer, advance, leaf_of, living
+from impl.effects import Buffer, advance, forget_realized, leaf_of, living
 from impl.errors import ReplayError
 from impl.ir import Ops, Shape, UOp, toposort
 from impl.tensor import Tensor
@@ -148,6 +148,7 @@ class _Capture:
         # r[impl replay.pending.before]
         # What is pending is no part of this call; and state must be in memory to advance.
         realize.realize([h for h in living() if isinstance(h, Tensor)])
+        forget_realized()  # r[impl replay.capture.whole]
         self.before = [(h, h.uop) for h in living() if isinstance(h, Tensor)]
         self.random_start = generator.counter
 

@@ -43,7 +43,8 @@ class Step:
         raise NotImplementedError
 
     def _loop(self, known: Analysis, kinds: Sequence[RangeKind]) -> UOp:
-        """The loop that the step works on. r[impl kernel.step.refused]"""
+        """The loop that the step works on."""
+        # r[impl kernel.step.refused]
         if not 0 <= self.axis < len(known.ranges):
             raise StepError(self.name, f"the kernel has {len(known.ranges)} loops",
                             "name one of them")
@@ -75,7 +76,8 @@ class Upcast(Step):
     amount: int
 
     def apply(self, known: Analysis) -> UOp:
-        """r[impl kernel.step.equal]: any order of output iterations is legal."""
+        """Any order of output iterations is legal."""
+        # r[impl kernel.step.equal]
         loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP))
         size = self._size(loop)
         if not 1 < self.amount <= size:
@@ -138,7 +140,8 @@ class Split(Step):
     grouped: int = 1
 
     def apply(self, known: Analysis) -> UOp:
-        """r[impl kernel.step.equal]: every element is combined once."""
+        """Every element is combined once."""
+        # r[impl kernel.step.equal]
         loop = self._loop(known, (RangeKind.REDUCE,))
         size = self._size(loop)
         if not 1 < self.amount <= size:
@@ -167,7 +170,8 @@ class Swap(Step):
     other: int
 
     def apply(self, known: Analysis) -> UOp:
-        """r[impl kernel.step.equal]: any order of output iterations is legal."""
+        """Any order of output iterations is legal."""
+        # r[impl kernel.step.equal]
         one = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP))
         two = Step._loop(replace(self, axis=self.other), known, (one.arg[1],))
         exchange = {one: two, two: one}
@@ -193,7 +197,8 @@ class Own(Step):
     """
 
     def apply(self, known: Analysis) -> UOp:
-        """r[impl kernel.step.equal]: nothing private is shared by the stages."""
+        """Nothing private is shared by the stages."""
+        # r[impl kernel.step.equal]
         loop = self._loop(known, (RangeKind.GLOBAL,))
         if not known.info.prefix or loop is not known.info.prefix[-1]:
             raise StepError(self.name, "it is not the last loop of the prefix", "name that one")
@@ -214,7 +219,8 @@ class Own(Step):
 
 def _sink(known: Analysis, stores: Sequence[UOp], name: str,
           prefix: tuple[UOp, ...] | None = None) -> UOp:
-    """The kernel with other stores, and the step's name noted. r[impl kernel.step.recorded]"""
+    """The kernel with other stores, and the step's name noted."""
+    # r[impl kernel.step.recorded]
     info = known.info
     changed = replace(info, prefix=info.prefix if prefix is None else prefix,
                       steps=(*info.steps, name))

@@ -114,7 +114,8 @@ class C:
 
     # --8<-- [start:literal]
     def literal(self, value: Scalar, dtype: DType) -> str:
-        """A number that the compiler reads back exactly. r[impl render.literal.exact]"""
+        """A number that the compiler reads back exactly."""
+        # r[impl render.literal.exact]
         if dtype.kind != "f":
             return self._whole(int(value), dtype)
         suffix = "" if dtype is dtypes.float64 else "f"
@@ -159,7 +160,8 @@ class C:
         return self._integer(op, dtype, given, plain)
 
     def _round(self, text: str, op: Ops, dtype: DType) -> str:
-        """r[impl kernel.half.round]: half types are rounded after every operation."""
+        """Half types are rounded after every operation."""
+        # r[impl kernel.half.round]
         if dtype not in _HALF or op in _EXACT:
             return text
         return self.finish(dtype, text)
@@ -175,7 +177,8 @@ class C:
         return self._call(f"{_FUNCTIONS[op]}_{short}", *given)
 
     def _logical(self, op: Ops, given: Sequence[str]) -> str:
-        """r[impl kernel.bool.arithmetic]: a result is true if the integer result is not 0."""
+        """A result is true if the integer result is not 0."""
+        # r[impl kernel.bool.arithmetic]
         if op in (Ops.ADD, Ops.OR, Ops.MAXIMUM):
             return f"({given[0]} | {given[1]})"
         if op in (Ops.MUL, Ops.AND, Ops.MINIMUM, Ops.POW):
@@ -204,7 +207,8 @@ class C:
         return self._call(f"{_FUNCTIONS[op]}_{short}", *given)
 
     def _narrow(self, text: str, dtype: DType) -> str:
-        """r[impl conventions.integers.exact]: C computes small integers as int; cut them back."""
+        """C computes small integers as int; cut them back."""
+        # r[impl conventions.integers.exact]
         if dtype.itemsize >= 4:
             return text
         return f"(({self.type_of(dtype)}){text})"
@@ -222,9 +226,11 @@ class C:
                 self.needed.setdefault("half")
                 return f"((float)(_Float16){text})"
             return text if source is target else self.finish(target, f"((float){text})")
-        if source.kind == "f" and target.kind != "f" and target.itemsize < 8:
-            wide = "long" if target is dtypes.uint32 else "int"
-            text = f"(({wide}){text})"  # so that values that do not fit wrap around, as elsewhere
+        if source.kind == "f" and target.kind != "f":
+            # By way of a wider type, so that values that do not fit wrap around, as elsewhere.
+            wide = _SHORT[target.name] if target.itemsize == 8 else \
+                "i64" if target is dtypes.uint32 else "i32"
+            text = self._call(f"whole_{_SHORT[source.name]}_{wide}", text)
         return f"(({self.type_of(target)}){text})"
 
     def _bitcast(self, text: str, source: DType, target: DType) -> str:
@@ -282,8 +288,9 @@ class C:
         """A copy of a pointer of which the compiler does not know what it points to.
 
         Each conditional load reads through one of its own. GCC 12 would else put neighbouring ones
-        into one group and give all its vectors the same mask. r[impl cpu.compiler.fault]
+        into one group and give all its vectors the same mask.
         """
+        # r[impl cpu.compiler.fault]
         kind = self.storage_of(dtype)
         return f'const {kind} *{name} = {pointer}; __asm__("" : "+r"({name}) : : "memory");'
 
@@ -355,6 +362,10 @@ _FIXED = {
 }""",
     "round_bfloat16": _INLINE
     + "float round_bfloat16(float x) { return from_bfloat16(to_bfloat16(x)); }",
+    # Nothing, but the compiler does not know it. `const`: it is called once, outside of loops.
+    "opaque_zero": """static __attribute__((noinline, const)) int opaque_zero(void) {
+  int zero = 0; __asm__("" : "+r"(zero)); return zero;
+}""",
     "fma_f32": """#ifdef __FP_FAST_FMAF
 #define fma_f32(a, b, c) __builtin_fmaf(a, b, c)
 #else
@@ -467,7 +478,8 @@ def _unsigned(short: str) -> str:
 
 
 def _floordiv(short: str) -> str:
-    """r[impl kernel.divide.zero], r[impl kernel.divide.floor]"""
+    # r[impl kernel.divide.zero]
+    # r[impl kernel.divide.floor]
     kind = _TYPES[short]
     if short[0] == "u":
         return f"{kind} floordiv_{short}({kind} a, {kind} b) {{ return b ? a / b : 0; }}"
@@ -480,7 +492,8 @@ def _floordiv(short: str) -> str:
 
 
 def _floormod(short: str) -> str:
-    """r[impl kernel.divide.zero], r[impl kernel.divide.floor]"""
+    # r[impl kernel.divide.zero]
+    # r[impl kernel.divide.floor]
     kind = _TYPES[short]
     if short[0] == "u":
         return f"{kind} floormod_{short}({kind} a, {kind} b) {{ return b ? a % b : 0; }}"
@@ -492,7 +505,7 @@ def _floormod(short: str) -> str:
 
 
 def _shift(name: str, short: str) -> str:
-    """r[impl kernel.shift.width]"""
+    # r[impl kernel.shift.width]
     kind, bits = _TYPES[short], 8 * _SIZES[short]
     fill = f"(a < 0 ? ({kind})-1 : 0)" if name == "shr" and short[0] == "i" else "0"
     value = f"({_unsigned(short)})a << (b & {bits - 1})" if name == "shl" \
@@ -510,7 +523,7 @@ def _extreme(name: str, short: str) -> str:
 
 
 def _power(short: str) -> str:
-    """r[impl kernel.power.integer]"""
+    # r[impl kernel.power.integer]
     kind, wide = _TYPES[short], _unsigned(short)
     negative = "" if short[0] == "u" else \
         "  if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;\n"
@@ -518,6 +531,25 @@ def _power(short: str) -> str:
 {negative}  {wide} r = 1, x = ({wide})a, n = ({wide})b;
   for (; n; n >>= 1) {{ if (n & 1) r = ({wide})(r * x); x = ({wide})(x * x); }}
   return ({kind})r;
+}}"""
+
+
+def _whole(name: str) -> str:
+    """A float as an integer, cut off toward zero: r[impl dtypes.cast.float].
+
+    C leaves open what becomes of NaN and of a number that does not fit. Here it is the nearest
+    that fits. `opaque_zero` keeps GCC from making a truncation of the cast and the cast back to
+    float: that would give -0 for -0.5, and NaN for NaN.
+    """
+    source, target = name.removeprefix("whole_").split("_")
+    kind, bits, digits = _TYPES[source], 8 * _SIZES[target], 24 if source == "f32" else 53
+    least, bits = (0.0, bits) if target[0] == "u" else (-2.0 ** (bits - 1), bits - 1)
+    most = float((1 << bits) - (1 << max(bits - digits, 0)))
+    suffix = "f" if source == "f32" else ""
+    low, high = f"{least.hex()}{suffix}", f"{most.hex()}{suffix}"
+    return f"""{_TYPES[target]} {name}({kind} x) {{
+  {kind} c = x > {low} ? x : {low}; c = c < {high} ? c : {high};
+  return ({_TYPES[target]})c | opaque_zero();
 }}"""
 
 
@@ -624,6 +656,8 @@ def _definition(name: str) -> str:
         return _FIXED[name]
     if name.startswith("bitcast_"):
         return _INLINE + _bitcast_function(name)
+    if name.startswith("whole_"):
+        return _INLINE + _whole(name)
     base, _, short = name.rpartition("_")
     if base.startswith("fold_"):
         return _INLINE + _fold_function(base, short)
@@ -639,6 +673,8 @@ def _definition(name: str) -> str:
 def _needs(name: str) -> tuple[str, ...]:
     if name.startswith("bitcast_") and "bfloat16" in name:
         return "to_bfloat16", "from_bfloat16"
+    if name.startswith("whole_"):
+        return ("opaque_zero",)
     base, _, short = name.rpartition("_")
     if base.startswith("fold_"):
         return _fold_needs(base.removeprefix("fold_"), short)

@@ -122,6 +122,7 @@ def lower(ast: UOp) -> Lowered:
     Raises:
         GraphError: the graph is no kernel (see `kernel.verify`).
     """
+    # r[impl render.lower.language]
     return Lowered(ast)
 
 
@@ -409,10 +410,8 @@ class _Placement:
     # --8<-- [start:merge]
     def _open_reduction(self, node: UOp, target: Block, loops: tuple[UOp, ...],
                         stack: list[tuple[UOp, Block, _Opened | bool]]) -> None:
-        """Open the loops of a reduction, and of all that can share them: one read, many results.
-
-        r[impl render.reduce.merge]
-        """
+        """Open the loops of a reduction, and of all that can share them: one read, many results."""
+        # r[impl render.reduce.merge]
         members = tuple(sorted(
             (other for other in target.scope if self._shares(other, node, target)),
             key=lambda n: self.low.number[n]))

@@ -138,17 +138,19 @@ Texts = list[str]
 
 
 def identifier(name: str) -> str:
-    """A name that every C-like language accepts. r[impl render.name.plain]"""
+    """A name that every C-like language accepts."""
+    # r[impl render.name.plain]
     plain = re.sub(r"\W", "_", name, flags=re.ASCII)
     return plain if plain and not plain[0].isdigit() else f"k_{plain}"
 
 
 def render(ast: UOp, dialect: Dialect) -> Source:
-    """The text of a kernel. Equal kernels give equal text. r[impl render.text.deterministic]
+    """The text of a kernel. Equal kernels give equal text.
 
     Raises:
         GraphError: the graph is no kernel.
     """
+    # r[impl render.text.deterministic]
     return _Printer(lower(ast), dialect).run()
 
 
@@ -223,6 +225,7 @@ class _Printer:
             self.names[param] = name
             written = (Ops.PARAM, param.arg) in self.known.stored
             self._line(self.dialect.argument(name, param, written))
+        # r[impl render.argument.order]
         for place, variable in enumerate(self.known.info.variables):
             self.names[variable] = f"n{place}"
             self._line(self.dialect.variable(f"n{place}", self.known.params + place))
@@ -630,12 +633,14 @@ def _plain(node: UOp) -> bool:
 
 
 def _accumulator(dtype: DType) -> DType:
-    """Half types are accumulated in float32 and rounded once. r[impl kernel.reduce.half]."""
+    """Half types are accumulated in float32 and rounded once."""
+    # r[impl kernel.reduce.half]
     return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else dtype
 
 
 def _identity(op: Ops, dtype: DType) -> Scalar:
-    """What a reduction of nothing gives. r[impl kernel.reduce.empty]"""
+    """What a reduction of nothing gives."""
+    # r[impl kernel.reduce.empty]
     if op is Ops.ADD:
         return 0.0 if dtype.kind == "f" else 0
     if op is Ops.MUL:
