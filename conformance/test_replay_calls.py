@@ -318,9 +318,12 @@ def test_what_was_computed_before_the_capture_is_captured() -> None:
         state, found = numbers(1), []
         step = captured(lambda: state * 2)
         for _ in range(5):
-            kept = (state * 2).realize()  # the same expression, in memory during the capture
+            kept = state * 2
+            node = kept.uop  # the same expression, in memory and alive during the capture
+            kept.realize()
+            assert node.realized is not None
             found += [first(step()), first(kept)]
-            state.assign(state + 1)
+            state.assign(state + 1).realize()
         return found
 
     assert same_as_eager(program) == [2, 2, 4, 4, 6, 6, 8, 8, 10, 10]
