@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +17,13 @@ import pytest
 from conformance import kernel_builder as kb
 from conformance.kernel_builder import FLOAT, INT, flat, load, param, reduce, store
 from conformance.trace import verifies
-from impl import Context, GlobalCounters, cpu, symbolic
+from impl import Context, GlobalCounters, Tensor, cpu, symbolic
 from impl.device import Device
-from impl.dtypes import dtypes
+from impl.dtypes import DType, dtypes
 from impl.errors import CompileError
-from impl.ir import Ops, RangeKind, UOp, new_range
+from impl.ir import COMPARISONS, Ops, RangeKind, UOp, new_range
 
-_counter = iter(range(1 << 30))
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture
@@ -106,6 +108,105 @@ def test_a_refused_kernel_is_kept(fresh: Path, tmp_path: Path) -> None:
     kept = Path(message.split("the source is in ")[1].split(";")[0])
     assert "void kernel_" in kept.read_text()
     kept.unlink()
+
+
+# Values
+
+
+@verifies("cpu.values.reference")
+@pytest.mark.parametrize("noopt", [0, 1])
+def test_random_kernels_store_what_the_reference_stores(noopt: int) -> None:
+    kernels = [kb.random_kernel(1000 + seed) for seed in range(40)]
+    with Context(NOOPT=noopt):
+        Device["CPU"].compile([made.ast for made in kernels])
+        for seed, made in enumerate(kernels):
+            found = made.result(made.ast, "CPU", seed)
+            assert (found == made.result(made.ast, "REFERENCE", seed)).all(), seed
+
+
+def expressions(dtype: DType) -> list[UOp]:
+    """Kernels out[i] = f(a[i], b[i]) that a compiler may be tempted to simplify."""
+    i = new_range(64, RangeKind.GLOBAL)
+    a, b = load(param(1, dtype), i), load(param(2, dtype), i)
+    one, nothing = kb.number(dtype, 1), kb.number(dtype, 0)
+    pairs = [Ops.ADD, Ops.SUB, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM, Ops.CMPLT, Ops.CMPLE, Ops.CMPEQ,
+             Ops.CMPNE]
+    values = [kb.apply(op, a, b) for op in pairs]
+    values += [kb.apply(op, a, a) for op in (Ops.SUB, Ops.CMPEQ, Ops.CMPNE, Ops.MAXIMUM)]
+    values += [kb.apply(Ops.SUB, kb.apply(Ops.ADD, a, b), a), kb.apply(Ops.ADD, a, nothing),
+               kb.apply(Ops.MUL, a, nothing), kb.apply(Ops.SUB, nothing, a),
+               kb.apply(Ops.CMPLT, a, kb.apply(Ops.ADD, a, one)),
+               kb.apply(Ops.MUL, kb.apply(Ops.MUL, a, b), b)]
+    if dtype.kind == "f":
+        values += [kb.apply(op, a) for op in (Ops.SQRT, Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2,
+                                              Ops.SIN, Ops.TANH, Ops.ERF, Ops.FLOOR, Ops.TRUNC,
+                                              Ops.RECIPROCAL)]
+        values += [kb.apply(Ops.DIV, a, b), kb.apply(Ops.DIV, a, a),
+                   kb.apply(Ops.DIV, a, kb.number(dtype, 3)),
+                   kb.apply(Ops.MUL, kb.apply(Ops.SQRT, a), kb.apply(Ops.SQRT, a))]
+    else:
+        values += [kb.apply(op, a, b) for op in (Ops.FLOORDIV, Ops.FLOORMOD, Ops.SHL, Ops.SHR)]
+    wide = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
+    values += [kb.apply(Ops.CAST, kb.apply(Ops.CAST, a, dtype=other), dtype=dtype)
+               for other in wide]
+    # Comparisons are stored as numbers, so that all outputs have one type.
+    values = [kb.apply(Ops.CAST, v, dtype=dtype) if v.op in COMPARISONS else v for v in values]
+    return [kb.kernel(store(param(0, dtype), i, value), prefix=(i,)) for value in values]
+
+
+def results(asts: Sequence[UOp], dtype: DType) -> list[bytes]:
+    """What each kernel stores, NaN as one pattern."""
+    found = []
+    for ast in asts:
+        out = np.zeros(64, dtype.numpy)
+        given = [kb.special(dtype), kb.special(dtype, seed=1)]
+        kb.run(ast, out, *given[:Device["CPU"].compile([ast])[0].arguments - 1])
+        seen = kb.to_host(out, dtype)
+        found.append(np.where(seen != seen, np.float32("nan"), seen).tobytes())
+    return found
+
+
+@verifies("cpu.flags.meaning")
+@pytest.mark.parametrize("dtype", [dtypes.int32, dtypes.uint8, dtypes.float32, dtypes.float64],
+                         ids=lambda d: d.name)
+def test_flags_change_no_value(fresh: Path, monkeypatch: pytest.MonkeyPatch,
+                               dtype: DType) -> None:
+    """With all flags, kernels give the bits that they give without any optimisation."""
+    asts = expressions(dtype)
+    Device["CPU"].compile(asts)
+    fast = results(asts, dtype)
+    forget(monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(cpu, "GCC_FLAGS", ())
+        patch.setattr(cpu, "FLAGS", ("-O0", "-march=native", "-std=gnu11", "-shared", "-fPIC",
+                                     "-fwrapv", "-ffp-contract=off", "-w"))
+        Device["CPU"].compile(asts)
+        assert GlobalCounters.compiled > len(asts) // 2
+        plain = results(asts, dtype)
+    forget(monkeypatch)
+    different = [ast.src[0].src[1] for ast, one, two in zip(asts, fast, plain, strict=True)
+                 if one != two]
+    assert not different, [(value.op.name, [s.op.name for s in value.src]) for value in different]
+
+
+@verifies("cpu.flags.meaning")
+@verifies("dtypes.cast.float")
+@pytest.mark.parametrize("whole", [dtypes.int32, dtypes.int64, dtypes.uint64],
+                         ids=lambda d: d.name)
+@pytest.mark.parametrize("kind", [dtypes.float16, dtypes.float32, dtypes.float64],
+                         ids=lambda d: d.name)
+def test_a_float_that_was_an_integer_is_one(kind: DType, whole: DType) -> None:
+    """GCC 12 makes a truncation of two casts, which would leave -0 and NaN as they are."""
+    values = [np.nan, np.inf, -0.5, -0.0, 2.7, 300.0, 1e30, -1e30]
+    with np.errstate(over="ignore"):
+        given = np.array(values).astype(kind.numpy)
+    with Context(DEVICE="CPU"):
+        back = Tensor(given).realize().cast(whole).cast(kind)
+        seen, bounded = back.numpy(), back.tanh().numpy()
+    assert seen[2:6].tolist() == [0.0, 0.0, 2.0, 300.0] and not np.signbit(seen[2:4]).any()
+    assert not np.isnan(seen).any() and not np.isnan(bounded).any()
+    if kind is not dtypes.float16:  # the largest integers are infinite as float16
+        assert np.isfinite(seen).all() and (seen == np.trunc(seen)).all()
 
 
 # The cache
@@ -213,11 +314,72 @@ def test_processes_share_a_folder(tmp_path: Path) -> None:
             "for n in range(6): t.check(t.scaled(10, 1 + n), 1 + n)\n")
     environment = {**os.environ, "CACHE_FOLDER": str(tmp_path / "cache"), "CACHELEVEL": "1"}
     running = [subprocess.Popen([sys.executable, "-c", code], env=environment,
-                                stderr=subprocess.PIPE, cwd=Path(__file__).parent.parent)
+                                stderr=subprocess.PIPE, cwd=ROOT)
                for _ in range(3)]
     for process in running:
         assert process.communicate()[1] == b"" and process.returncode == 0
     assert not list((tmp_path / "cache").glob(".new-*"))
+
+
+KILLED = """
+import os, signal, sys, threading, time
+from conformance import test_cpu as t
+moment = float(sys.argv[1])
+if moment < 0:    # between writing the file and giving it its name
+    left, plain = int(-moment), os.replace
+    def replace(*given):
+        global left
+        left -= 1
+        os.kill(os.getpid(), signal.SIGKILL) if left == 0 else plain(*given)
+    os.replace = replace
+else:
+    threading.Timer(moment, os.kill, (os.getpid(), signal.SIGKILL)).start()
+for n in range(50):
+    t.Device["CPU"].compile([t.scaled(10, n + 0.5), t.scaled(10, n + 0.75)])
+"""
+
+
+@verifies("cpu.cache.crash")
+@pytest.mark.parametrize("moment", [-1, -2, -3, 0.05, 0.12, 0.3])
+def test_a_killed_process_leaves_nothing_wrong(fresh: Path, monkeypatch: pytest.MonkeyPatch,
+                                               moment: float) -> None:
+    environment = {**os.environ, "CACHE_FOLDER": str(fresh), "CACHELEVEL": "1"}
+    run = subprocess.run([sys.executable, "-c", KILLED, str(moment)], env=environment, cwd=ROOT,
+                         check=False, capture_output=True)
+    assert run.returncode == -signal.SIGKILL, run.stderr
+    for entry in fresh.glob("*.json"):
+        assert (fresh / json.loads(entry.read_bytes())["unit"]).exists()
+    forget(monkeypatch)
+    for n in range(3):
+        check(scaled(10, n + 0.5), n + 0.5)
+    forget(monkeypatch)
+    check(scaled(10, 0.5), 0.5)
+    assert GlobalCounters.compiled == 0
+
+
+@verifies("cpu.cache.crash")
+def test_a_process_killed_while_the_compiler_runs(fresh: Path, tmp_path: Path,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler is slow, and outlives the process that started it."""
+    plain, begun = cpu.find_compiler()[0], tmp_path / "begun"
+    compiler = tmp_path / "slow-cc"
+    compiler.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec {plain} --version\n'
+                        f'touch {begun}\nsleep 0.3\nexec {plain} "$@"\n')
+    compiler.chmod(0o755)
+    environment = {**os.environ, "CACHE_FOLDER": str(fresh), "CACHELEVEL": "1",
+                   "CC": str(compiler)}
+    process = subprocess.Popen([sys.executable, "-c", KILLED, "60"], env=environment, cwd=ROOT,
+                               stderr=subprocess.DEVNULL)
+    for _ in range(1000):
+        if begun.exists():
+            break
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL and begun.exists()
+    forget(monkeypatch)
+    with Context(CC=str(compiler)):
+        check(scaled(10, 0.5), 0.5)
+    assert GlobalCounters.compiled == 1
 
 
 @verifies("cpu.thread.safe")
@@ -295,6 +457,21 @@ def test_conditional_loads_that_stand_together(noopt: int) -> None:
         kb.run(ast, whole, strided, given)
     wanted = np.pad(given, ((1, 1), (0, 0), (0, 0)))
     assert (whole == wanted).all() and (strided == wanted[:, :, ::3]).all()
+
+
+@verifies("cpu.compiler.fault")
+@pytest.mark.parametrize("noopt", [0, 1])
+@pytest.mark.parametrize("device", ["CPU", "REFERENCE"])
+def test_padding_with_its_own_slice(device: str, noopt: int) -> None:
+    """The same, as a user writes it: a padded tensor, and every third of its last axis."""
+    given = np.arange(-2, 22, dtype=np.int32).reshape(2, 3, 4)
+    with Context(DEVICE=device, NOOPT=noopt):
+        x = Tensor(given).realize()
+        whole = x.pad(((1, 1), (0, 0), (0, 0)))
+        strided = whole[:, :, ::3]
+        Tensor.realize(whole, strided)
+        wanted = np.pad(given, ((1, 1), (0, 0), (0, 0)))
+        assert (whole.numpy() == wanted).all() and (strided.numpy() == wanted[:, :, ::3]).all()
 
 
 @verifies("cpu.compiler.fault")

@@ -59,6 +59,30 @@ def test_without_a_compiler_there_is_one_line(tmp_path: object) -> None:
     assert run.stdout.split() == ["REFERENCE"] * 2 and run.stderr == ""
 
 
+@verifies("device.default.line")
+def test_the_main_job_runs_without_a_compiler() -> None:
+    """A machine with Python and NumPy alone: no program can be found, ziglang is not installed."""
+    pytest.importorskip("sklearn")
+    code = ("import runpy, sys; sys.modules['ziglang'] = None\n"
+            "sys.argv[1:] = ['--epochs', '1', '--report', sys.argv[1]]\n"
+            "runpy.run_module('impl', run_name='__main__')")
+    run = subprocess.run([sys.executable, "-c", code, os.devnull], capture_output=True, text=True,
+                         env={**os.environ, "PATH": "", "CC": "", "DEVICE": ""}, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith("device    REFERENCE") and "accuracy" in run.stdout
+    assert len(run.stderr.splitlines()) == 1 and "no C compiler found" in run.stderr
+
+
+@each_device
+@verifies("device.memory.exhausted")
+@pytest.mark.parametrize("size", [1 << 60, (1 << 63) - 1, 1 << 70])
+def test_memory_that_cannot_be_had_is_refused(device: str, size: int) -> None:
+    before = GlobalCounters.allocated
+    with pytest.raises(DeviceError, match="bytes left") as caught:
+        Device[device].allocate(size)
+    assert "test_device.py" in str(caught.value) and GlobalCounters.allocated == before
+
+
 @each_device
 @verifies("device.memory.aligned")
 def test_memory_is_aligned(device: str) -> None:
@@ -124,6 +148,52 @@ def test_equal_kernels_share_a_program(device: str) -> None:
     assert one is two is Device[device].compile([ast])[0]
     with Context(NOOPT=1):
         assert Device[device].compile([ast])[0] is not one
+
+
+@each_device
+@verifies("device.arguments.limit")
+def test_a_kernel_with_too_many_arguments_is_refused(
+        device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    i = new_range(13, RangeKind.GLOBAL)
+    value = kb.apply(Ops.ADD, load(param(1), i), load(param(2), i))
+    ast = kb.kernel(store(param(0), i, value), prefix=(i,), name="three")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(Device[device]), "maximum_arguments", 2)
+        for _ in range(2):
+            with pytest.raises(DeviceError, match="three: 3 arguments"):
+                Device[device].compile([ast])
+    assert Device[device].compile([ast])[0].arguments == 3
+
+
+@each_device
+@verifies("device.counters.exact")
+def test_a_launch_that_is_refused_is_not_counted(device: str) -> None:
+    program = Device[device].compile([add_one(100)])[0]
+    GlobalCounters.reset()
+    with pytest.raises(DeviceError):
+        program([Device[device].allocate(400)])
+    assert (GlobalCounters.kernels, GlobalCounters.operations, GlobalCounters.bytes) == (0, 0, 0)
+
+
+@each_device
+@verifies("device.counters.exact")
+def test_counts_follow_the_values_of_variables(device: str) -> None:
+    """A kernel over n elements costs n, also after a table's value was exchanged."""
+    variable = symbolic.Variable("n", 0, 50).uop
+    i = new_range(variable, RangeKind.GLOBAL)
+    value = kb.apply(Ops.MUL, load(param(1), i), kb.number(FLOAT, 2.0))
+    ast = kb.kernel(store(param(0), i, value), prefix=(i,), variables=(variable,))
+    program = Device[device].compile([ast])[0]
+    memories = [Device[device].allocate(200) for _ in range(2)]
+    table = Device[device].table([(program, memories, [7])])
+    found = []
+    for n in (7, 50, 0):
+        table.set_value(0, 0, n)
+        GlobalCounters.reset()
+        table.run()
+        program(memories, [n])
+        found.append((GlobalCounters.kernels, GlobalCounters.operations, GlobalCounters.bytes))
+    assert found == [(2, 14, 112), (2, 100, 800), (2, 0, 0)]
 
 
 @each_device

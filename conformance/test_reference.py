@@ -1,6 +1,9 @@
 """The device that interprets kernels. Chapter: spec/reference.md."""
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -162,6 +165,31 @@ def test_a_long_sum_is_taken_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     out = np.zeros(1, np.int32)
     kb.run(ast, out, np.ones(100_000, np.int32), device="REFERENCE")
     assert out[0] == 200_000 and largest <= 1 << 10
+
+
+@verifies("reference.device.always")
+def test_it_needs_no_program_of_the_machine() -> None:
+    code = ("import sys; sys.modules['ziglang'] = None\n"
+            "from impl import Tensor\n"
+            "a = Tensor([[1.0, 2.0], [3.0, 4.0]])\n"
+            "print((a @ a).exp().log().sum().item())")
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                         env={**os.environ, "PATH": "", "CC": "", "DEVICE": "REFERENCE"})
+    assert abs(float(run.stdout) - 54) < 1e-3 and run.stderr == ""
+
+
+@verifies("reference.block.size")
+def test_a_long_stage_is_computed_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a softmax are blocks of the prefix, each with stage buffers of its own."""
+    ast, given = kb.softmax(50, 33), np.random.default_rng(0).standard_normal((50, 33))
+    inputs = given.astype(np.float32)
+    wanted, found = np.zeros((50, 33), np.float32), np.zeros((50, 33), np.float32)
+    kb.run(ast, wanted, inputs, device="REFERENCE")
+    monkeypatch.setattr(impl.reference, "BLOCK_ELEMENTS", 7 * 33)
+    kb.run(ast, found, inputs, device="REFERENCE")
+    exact = np.exp(given - given.max(1, keepdims=True))
+    np.testing.assert_allclose(wanted, exact / exact.sum(1, keepdims=True), rtol=1e-5)
+    assert (found == wanted).all()
 
 
 @verifies("reference.warning.none")

@@ -35,7 +35,8 @@ from impl.kernel import Limits, optimize
 from impl.render import C, Source, render
 
 # --8<-- [start:flags]
-#: No flag changes what an operation means. Products are contracted only where the renderer says.
+#: No flag changes what an operation means (r[impl cpu.flags.meaning]). Products are contracted only
+#: where the renderer says, and `C._cast` knows what GCC makes of casts without trapping math.
 FLAGS = ("-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-fwrapv",
          "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fno-strict-aliasing",
          "-w")
@@ -186,7 +187,7 @@ def _digest(*parts: str) -> str:
 
 def _keep(folder: Path, name: str, content: bytes) -> None:
     """Write a file so that others see all of it or nothing."""
-    # r[impl cpu.cache.atomic]
+    # r[impl cpu.cache.atomic, cpu.cache.crash]
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -516,7 +517,7 @@ class CPU(DeviceBackend):
         if block is None:
             try:
                 block = _fresh(size, self.alignment)
-            except (MemoryError, OSError, ValueError):
+            except (MemoryError, OSError, OverflowError, ValueError):
                 raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
                                   "use smaller tensors or free some") from None
         GlobalCounters.grown(nbytes)
@@ -531,6 +532,7 @@ class CPU(DeviceBackend):
         identity = self._identity()
         for ast in asts:
             # r[impl kernel.noopt.plain]
+            # r[impl cpu.values.reference]
             program = CPUProgram(self, ast, ast if noopt else optimize(ast, self.limits))
             source = render(program.optimized, C())
             program.source = source.text

@@ -228,7 +228,7 @@ class DeviceBackend:
         """
         try:
             block = np.empty(nbytes + self.alignment, np.uint8)
-        except MemoryError:
+        except (MemoryError, ValueError):  # r[impl device.memory.exhausted]
             raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
                               "use smaller tensors or free some") from None
         start = -block.ctypes.data % self.alignment  # r[impl device.memory.aligned]
@@ -268,6 +268,7 @@ class DeviceBackend:
             missing = list(dict.fromkeys(a for a in asts if (a, key) not in self.programs))
             if missing:
                 for ast, program in zip(missing, self.load(missing), strict=True):
+                    # r[impl device.arguments.limit]
                     if program.arguments > self.maximum_arguments:
                         raise DeviceError(
                             program.name, f"{program.arguments} arguments; {self.name} takes "

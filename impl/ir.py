@@ -60,7 +60,7 @@ class Ops(IntEnum):
     OR = auto()
     XOR = auto()
     SHL = auto()         # a shift by the width or more gives 0
-    SHR = auto()         # arithmetic for signed types
+    SHR = auto()         # arithmetic for signed types: by the width or more it gives 0 or -1
     CMPLT = auto()
     CMPLE = auto()
     CMPEQ = auto()

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -237,13 +238,23 @@ class _Cutter:
 
 
 def _repeats(node: UOp) -> bool:
-    """Whether a movement operation shows an element of its source more than once."""
+    """Whether computing the result needs the source's elements more often than there are any.
+
+    An expansion shows an element several times; so do windows that overlap. Around a padded value
+    the loops run over the padding too.
+    """
     if node.op is Ops.EXPAND:
         return True
+    if node.op is Ops.PAD:
+        return _elements(node) > 1.25 * _elements(node.src[0])
     if node.op is Ops.UNFOLD:
         _, count, size, step, dilation = node.arg
         return bool(count > 1 and size > 1 and step < size * dilation)
     return False
+
+
+def _elements(node: UOp) -> int:
+    return math.prod(node.shape or ())
 
 
 def choose_cuts(roots: Sequence[UOp], nodes: Sequence[UOp], limits: Limits, fuse: bool) -> Cuts:
