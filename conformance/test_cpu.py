@@ -307,6 +307,16 @@ def test_level_zero_leaves_the_folder_alone(fresh: Path) -> None:
     assert not fresh.exists()
 
 
+@verifies("cpu.cache.off")
+def test_level_zero_reads_nothing(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(scaled(10, 7.25), 7.25)
+    before = sorted(fresh.iterdir())
+    forget(monkeypatch)
+    with Context(CACHELEVEL=0):
+        check(scaled(10, 7.25), 7.25)
+    assert GlobalCounters.compiled == 1 and sorted(fresh.iterdir()) == before
+
+
 @verifies("cpu.cache.atomic")
 def test_processes_share_a_folder(tmp_path: Path) -> None:
     """Several at once, all with the same kernels: each gets right ones, and no rest is left."""

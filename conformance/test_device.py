@@ -5,6 +5,7 @@ import gc
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +13,13 @@ import pytest
 from conformance import kernel_builder as kb
 from conformance.kernel_builder import FLOAT, INT, load, param, store
 from conformance.trace import verifies
-from impl import Context, GlobalCounters, symbolic
+from impl import Context, GlobalCounters, cpu, symbolic
 from impl.device import Device
 from impl.errors import DeviceError, VariableError
 from impl.ir import Ops, RangeKind, UOp, new_range
+from impl.kernel import Limits
 
+ROOT = Path(__file__).parent.parent
 each_device = pytest.mark.parametrize("device", ["CPU", "REFERENCE"])
 
 
@@ -46,11 +49,11 @@ def test_an_unknown_device_is_refused_with_the_names() -> None:
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     settings = {**os.environ, **environment}
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                          env=settings, check=True)
+                          env=settings, check=True, cwd=ROOT)
 
 
 @verifies("device.default.line")
-def test_without_a_compiler_there_is_one_line(tmp_path: object) -> None:
+def test_without_a_compiler_there_is_one_line() -> None:
     code = "from impl import Device; print(Device.DEFAULT); print(Device.DEFAULT)"
     run = python(code, CC="no-such-compiler", DEVICE="")
     assert run.stdout.split() == ["REFERENCE", "REFERENCE"]
@@ -60,13 +63,14 @@ def test_without_a_compiler_there_is_one_line(tmp_path: object) -> None:
 
 
 @verifies("device.default.line")
-def test_the_main_job_runs_without_a_compiler() -> None:
+def test_the_main_job_runs_without_a_compiler(tmp_path: Path) -> None:
     """A machine with Python and NumPy alone: no program can be found, ziglang is not installed."""
     pytest.importorskip("sklearn")
     code = ("import runpy, sys; sys.modules['ziglang'] = None\n"
             "sys.argv[1:] = ['--epochs', '1', '--report', sys.argv[1]]\n"
             "runpy.run_module('impl', run_name='__main__')")
-    run = subprocess.run([sys.executable, "-c", code, os.devnull], capture_output=True, text=True,
+    run = subprocess.run([sys.executable, "-c", code, str(tmp_path / "report.html")],
+                         capture_output=True, text=True, cwd=ROOT,
                          env={**os.environ, "PATH": "", "CC": "", "DEVICE": ""}, check=False)
     assert run.returncode == 0, run.stderr
     assert run.stdout.startswith("device    REFERENCE") and "accuracy" in run.stdout
@@ -120,6 +124,11 @@ def test_copies(device: str) -> None:
     two.device.copy(two, one)
     assert two.device.copy_out(two, FLOAT, 10).tolist() == given[::-1].tolist()
     assert two.device.copy_out(two, FLOAT, 2, offset=4).tolist() == [8.0, 7.0]
+    bits = np.array([0x7f800001, 0xffc12345, 0x80000000, 1], np.uint32)  # NaNs, -0, subnormal
+    one.device.copy_in(one, bits.view(np.float32))
+    two.device.copy(two, one, 16)
+    assert (two.device.copy_out(two, FLOAT, 4).view(np.uint32) == bits).all()
+    assert two.device.copy_out(two, FLOAT, 1, offset=16).tolist() == [5.0]  # left as it was
 
 
 @each_device
@@ -270,3 +279,25 @@ def test_the_key_names_what_changes_plans(device: str) -> None:
     key = Device[device].plan_key()
     assert key == Device[f"{device}:1"].plan_key() and hash(key) == hash(Device[device].plan_key())
     assert Device["CPU"].plan_key() != Device["REFERENCE"].plan_key()
+
+
+@each_device
+@verifies("device.plan.key")
+def test_every_property_that_matters_changes_the_key(
+        device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = Device[device]
+    keys = [backend.plan_key()]
+    with monkeypatch.context() as patch:
+        patch.setattr(backend, "alignment", 128)
+        keys.append(backend.plan_key())
+    with monkeypatch.context() as patch:
+        patch.setattr(type(backend), "maximum_arguments", 7)
+        keys.append(backend.plan_key())
+    with monkeypatch.context() as patch:
+        patch.setattr(type(backend), "limits", Limits(name=device, vector_bytes=8))
+        keys.append(backend.plan_key())
+    if device == "CPU":
+        with monkeypatch.context() as patch:
+            patch.setattr(cpu, "_compiler_identity", lambda command: "another compiler")
+            keys.append(backend.plan_key())
+    assert len(set(keys)) == len(keys)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -174,7 +175,8 @@ def test_it_needs_no_program_of_the_machine() -> None:
             "a = Tensor([[1.0, 2.0], [3.0, 4.0]])\n"
             "print((a @ a).exp().log().sum().item())")
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
-                         env={**os.environ, "PATH": "", "CC": "", "DEVICE": "REFERENCE"})
+                         env={**os.environ, "PATH": "", "CC": "", "DEVICE": "REFERENCE"},
+                         cwd=Path(__file__).parent.parent)
     assert abs(float(run.stdout) - 54) < 1e-3 and run.stderr == ""
 
 

@@ -56,8 +56,8 @@ def test_documents_list_every_byte_that_is_touched() -> None:
 
 def documented(tensors: tuple[Tensor, ...]) -> tuple[dict[str, Any], Plan]:
     effects = collect([tensor.uop for tensor in tensors])
-    plan = plan_for(effects, realize.environment(), False)[0]
-    return document(plan, False), plan
+    plan = plan_for(effects, realize.environment(effects), False)[0]
+    return document(plan, False, effects.nodes), plan
 
 
 def row_of(rows: dict[str, Any], plan: Plan, storage: int) -> int:
@@ -112,9 +112,9 @@ def test_scheduling_leaves_the_graph_as_it_was() -> None:
     for tensors in samples():
         effects = collect([tensor.uop for tensor in tensors])
         before = [(node, node.realized, node.tag) for node in effects.nodes]
-        plans = [plan_for(effects, realize.environment(), False)[0] for _ in range(3)]
+        plans = [plan_for(effects, realize.environment(effects), False)[0] for _ in range(3)]
         assert [(node, node.realized, node.tag) for node in effects.nodes] == before
-        first = document(plans[0], False)
+        first = document(plans[0], False, effects.nodes)
         assert all(document(plan, False) == first for plan in plans[1:])
         asts = [[kernel.ast for kernel in plan.kernels] for plan in plans]
         assert asts[0] == asts[1] == asts[2]

@@ -68,7 +68,7 @@ def canonicalize(effects: Effects, device_key: Iterable[Any]) -> Canonical:
                                     "in one schedule", "bind it once, or use two variables")
             rows.append((Ops.BIND, slot, node.dtype.name, variable.arg[1:]))
         elif node.op is Ops.CONST:
-            rows.append((Ops.CONST, node.dtype.name, _exact(node.arg)))
+            rows.append((Ops.CONST, node.dtype.name, exact(node.arg)))
         else:  # r[impl caching.key.program]
             rows.append((node.op, node.dtype.name, node.arg, *[place[s] for s in node.src]))
     roots = tuple(place[root] for root in effects.roots)
@@ -79,7 +79,7 @@ def canonicalize(effects: Effects, device_key: Iterable[Any]) -> Canonical:
 # --8<-- [end:canonical]
 
 
-def _exact(value: Any) -> Any:
+def exact(value: Any) -> Any:
     """A constant such that unequal constants compare unequal: 0.0 and -0.0, and NaN is itself."""
     return value.hex() if isinstance(value, float) else value
 

@@ -38,7 +38,6 @@ class _Placer:
     def __init__(self, graph: StageGraph, held: set[int]) -> None:
         self.graph, self.values, self.held = graph, graph.values, held
         self.stages = list(graph.stages)
-        self.in_place: dict[int, bool] = {}
         self.taken: set[int] = set()  # values that some assign overwrites in place
         self.notes: list[str] = []
 
@@ -67,7 +66,7 @@ class _Placer:
                 self._move(stage, "it reads elements that it has overwritten")
             else:
                 self._bounce(stage, "it reads elements that it has overwritten")
-        if self.in_place.setdefault(stage.number, True) and stage.overwrites is not None:
+        if stage.overwrites is not None:
             self.taken.add(stage.overwrites)
 
     def _reads_own_target(self, stage: Stage) -> bool:
@@ -78,7 +77,6 @@ class _Placer:
     def _move(self, stage: Stage, why: str) -> None:
         """Give the new version memory of its own; the rest of the old one is copied there."""
         self.notes.append(f"copy: assign of {stage.node.shape} is not in place: {why}")
-        self.in_place[stage.number] = False
         if stage.whole:
             stage.overwrites = None
             return
@@ -86,7 +84,6 @@ class _Placer:
         old = self.values[stage.overwrites]
         copied = self._copy_stage(old, stage)
         stage.overwrites = copied.write.value
-        self.in_place[stage.number] = True
 
     def _copy_stage(self, old: Value, stage: Stage) -> Stage:
         shape = stage.write.shape
@@ -135,7 +132,7 @@ class _Placer:
         for stage in self.stages:
             mine = before[stage.number]
             mine.update(producer[a.value] for a in stage.reads if a.value in producer)
-            if stage.overwrites is not None and self.in_place[stage.number]:
+            if stage.overwrites is not None:
                 if stage.overwrites in producer:  # r[impl dependencies.waw.order]
                     mine.add(producer[stage.overwrites])
                 # r[impl dependencies.war.order]
@@ -173,16 +170,15 @@ class _Placer:
         where that has been done, the version is overwritten elsewhere.
         """
         # r[impl dependencies.cycle.copied]
-        targets = {s.overwrites for s in stuck if s.overwrites is not None
-                   and self.in_place[s.number]}
+        targets = {s.overwrites for s in stuck if s.overwrites is not None}
         for stage in stuck:
             early = any(a.value in targets and a.value != stage.overwrites
                         for a in stage.reads)
-            if stage.overwrites is not None and early and not _is_plain_copy(stage):
+            if stage.overwrites is not None and early:
                 return self._bounce(stage, "a later version is written before it is read")
         read = {a.value for s in stuck for a in s.reads}
         for stage in stuck:
-            if stage.overwrites in read and self.in_place[stage.number]:
+            if stage.overwrites in read:
                 return self._move(stage, "a reader of the old version comes later")
         names = ", ".join(str(s.number) for s in stuck)
         raise GraphError("dependencies", f"stages {names} wait for each other",
@@ -193,7 +189,7 @@ class _Placer:
         storage = list(range(len(self.values)))
         version = [0 if v.leaf else 1 for v in self.values]
         for stage in order:
-            if stage.overwrites is not None and self.in_place[stage.number]:
+            if stage.overwrites is not None:
                 value, old = stage.write.value, stage.overwrites
                 storage[value], version[value] = storage[old], version[old] + 1
         return Placement(order, storage, version, self.notes)
@@ -201,12 +197,6 @@ class _Placer:
 
 def _extent(loop: UOp) -> int:
     return int(loop.src[0].arg)
-
-
-def _is_plain_copy(stage: Stage) -> bool:
-    return stage.operations == 0 and len(stage.reads) == 1 and all(
-        i.op is Ops.RANGE for i in stage.reads[0].index) and stage.reads[0].index == tuple(
-        stage.loops) and stage.reason == "assign: read before it is overwritten"
 
 
 def _same_element(read: Access, write: Access) -> bool:
@@ -270,15 +260,9 @@ def touches(group: Group, placement: Placement, values: Sequence[Value],
         for access in member.stage.reads:
             reads[_touch(access, placement, values)] = None
         writes[_touch(member.stage.write, placement, values)] = None
-    own = set(writes)
-    fed = {(t.storage, t.version) for t in own}
+    fed = {(t.storage, t.version) for t in writes}
     return ([t for t in reads if t.storage not in private and (t.storage, t.version) not in fed],
-            [t for t in own_order(writes) if t.storage not in private])
-
-
-def own_order(writes: dict[Touch, None]) -> list[Touch]:
-    """The writes in the order of the stages."""
-    return list(writes)
+            [t for t in writes if t.storage not in private])
 
 
 def _touch(access: Access, placement: Placement, values: Sequence[Value]) -> Touch:
@@ -315,9 +299,9 @@ def find(accesses: Sequence[tuple[list[Touch], list[Touch]]]) -> list[Dependency
         for read in reads:
             readers.setdefault(read.storage, []).append((kernel, read))
         for write in writes:
-            covered = [(k, t) for k, t in writers.get(write.storage, [])
+            still_seen = [(k, t) for k, t in writers.get(write.storage, [])
                        if not (write.start <= t.start and t.stop <= write.stop)]
-            writers[write.storage] = [*covered, (kernel, write)]
+            writers[write.storage] = [*still_seen, (kernel, write)]
             kept = [(k, t) for k, t in readers.get(write.storage, []) if k == kernel
                     or not (write.start <= t.start and t.stop <= write.stop)]
             readers[write.storage] = kept

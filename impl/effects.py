@@ -18,7 +18,7 @@ import numpy as np
 
 from impl.dtypes import DType
 from impl.errors import GraphError, ShapeError
-from impl.ir import MOVEMENT, Ops, Shape, UOp, toposort
+from impl.ir import Ops, Shape, UOp, toposort
 
 _numbers = itertools.count()
 _BITS = 192  # width of the bit set that tells quickly which buffers a graph may read
@@ -147,13 +147,6 @@ def living() -> list[Holder]:
 # --8<-- [end:live]
 
 
-def view_base(view: UOp) -> UOp:
-    """The node under a chain of movement operations."""
-    while view.op in MOVEMENT:
-        view = view.src[0]
-    return view
-
-
 # --8<-- [start:assign]
 def write(base: UOp, view: UOp, value: UOp) -> UOp:
     """The next version of `base`: the same value, with the region `view` replaced by `value`.
@@ -202,13 +195,6 @@ def _open(node: UOp) -> bool:
     return node.op is not Ops.BUFFER and node.op is not Ops.BIND and node.realized is None
 
 
-def origin_of_chain(after: UOp) -> UOp:
-    """The value whose memory a chain of AFTERs would like to use; a reshape has the same memory."""
-    while after.op in (Ops.AFTER, Ops.RESHAPE) and after.realized is None:
-        after = after.src[0]
-    return after
-
-
 # --8<-- [start:collect]
 def collect(roots: Sequence[UOp]) -> Effects:
     """Find all nodes of a schedule, and protect what others still read (r[effects.war.rescue]).
@@ -234,11 +220,14 @@ def collect(roots: Sequence[UOp]) -> Effects:
 def _overwritten(nodes: Iterable[UOp]) -> set[Buffer]:
     """The buffers that the AFTERs among the nodes would like to overwrite."""
     found: set[Buffer] = set()
+    memory: dict[UOp, UOp | None] = {}  # the leaf under a chain of AFTERs; nodes come sources first
     for node in nodes:
-        if node.op is Ops.AFTER and node.realized is None:
-            leaf = leaf_of(origin_of_chain(node))
-            if leaf is not None:
+        leaf = leaf_of(node)
+        if leaf is None and node.op in (Ops.AFTER, Ops.RESHAPE):
+            leaf = memory[node.src[0]]  # a reshape has the same memory
+            if leaf is not None and node.op is Ops.AFTER:
                 found.add(leaf.arg[0])
+        memory[node] = leaf
     return found
 
 

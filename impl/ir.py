@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import threading
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -254,6 +255,16 @@ def _intern(key: tuple[Any, ...], arg: Any) -> UOp:
         found = reference()
         if found is not None:
             return found  # r[impl ir.intern.identity]
+    with _making:
+        reference = _interned.get(key)
+        found = reference() if reference is not None else None
+        return found if found is not None else _make(key, arg)  # another thread may have been first
+
+
+_making = threading.RLock()  # a node that dies meanwhile enters it again, through `_forget`
+
+
+def _make(key: tuple[Any, ...], arg: Any) -> UOp:
     node: UOp = object.__new__(UOp)
     op, src = key[0], key[2]
     node.op, node.dtype, node.src, node.arg, node.tag = op, key[1], src, arg, key[4]

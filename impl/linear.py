@@ -17,11 +17,11 @@ from impl import memory
 from impl.dependencies import Dependency
 from impl.device import Device
 from impl.dtypes import dtypes
-from impl.effects import Buffer
+from impl.effects import Buffer, leaf_of, living
 from impl.errors import GraphError, VariableError
 from impl.ir import KernelInfo, Ops, UOp
 from impl.ordering import Uses, linearize
-from impl.realize import ExecItem, Run, prepare, waiting_values
+from impl.realize import ExecItem, Run, commit, lock, planned_run, refuse_capture
 
 
 @dataclass(frozen=True)
@@ -42,21 +42,29 @@ def get_kernel_graph(sink: UOp) -> UOp:
 
     The values hold their buffers from now on; run the kernels before anything reads them.
     """
-    values = waiting_values(sink.src)
-    if not values:
-        return UOp(Ops.SINK, dtypes.index)
-    effects, plan, canonical = prepare(values)
-    run = Run(plan, canonical, planned=False)
+    refuse_capture("get_kernel_graph", "kernels are made that a replay would not know of",
+                   "do it outside the function")
+    with lock:
+        run = planned_run(sink.src, planned=False)
+        if run is None:
+            return UOp(Ops.SINK, dtypes.index)
+        calls = _calls(run)
+        commit(run)
+        return UOp(Ops.SINK, dtypes.index, tuple(calls))
+# --8<-- [end:kernel_graph]
+
+
+def _calls(run: Run) -> list[UOp]:
+    """A CALL for every kernel, in the order of their numbers."""
+    plan, binds = run.plan, run.canonical.variables
     calls = []
     for number, item in enumerate(run.items(ordered=False)):
         leaves = tuple(buffer.leaf((buffer.size,)) for buffer in item.bufs)
-        info = CallInfo(tuple(_name(canonical.variables[v]) for v in plan.variables[number]),
+        info = CallInfo(tuple(_name(binds[v]) for v in plan.variables[number]),
                         *(tuple((plan.kernels[number].arguments.index(t.storage), t.version)
                                 for t in side) for side in plan.accesses[number]))
         calls.append(UOp(Ops.CALL, dtypes.index, (item.ast, *leaves), info))
-    run.commit(effects.roots)
-    return UOp(Ops.SINK, dtypes.index, tuple(calls))
-# --8<-- [end:kernel_graph]
+    return calls
 
 
 def _name(bind: UOp) -> str:
@@ -154,10 +162,11 @@ def linear_to_schedule(linear: UOp, var_vals: dict[str, int] | None = None) -> l
 def memory_planner(schedule: Sequence[ExecItem], keep: Sequence[Buffer] = ()) -> list[ExecItem]:
     """Give buffers that nothing outside the schedule can observe places in one arena per device.
 
-    These are the buffers without memory that are not in `keep` and that a kernel of the schedule
-    writes before any reads them.
+    These are the buffers without memory that no living tensor holds, that are not in `keep`, and
+    that a kernel of the schedule writes before any reads them.
     """
-    kept = set(keep)
+    held = {leaf.arg[0] for leaf in (leaf_of(h.uop) for h in living()) if leaf is not None}
+    kept = {*keep, *held, *_read_first(schedule)}
     numbers: dict[Buffer, int] = {}
     touched: list[list[int]] = []
     for item in schedule:
@@ -173,3 +182,15 @@ def memory_planner(schedule: Sequence[ExecItem], keep: Sequence[Buffer] = ()) ->
                 buffer.memory = arena.part(planned.offsets[number], buffer.nbytes)
     return list(schedule)
 # --8<-- [end:planner]
+
+
+def _read_first(schedule: Sequence[ExecItem]) -> list[Buffer]:
+    """The buffers whose content comes from before the schedule."""
+    written: set[Buffer] = set()
+    found: list[Buffer] = []
+    for item in schedule:
+        stores = [store.src[0].src[0] for store in item.ast.src]
+        targets = {item.bufs[pointer.arg] for pointer in stores if pointer.op is Ops.PARAM}
+        found += [b for b in item.bufs if b not in written and b not in targets]
+        written |= targets
+    return found

@@ -18,10 +18,13 @@ from impl.errors import ReplayError, user_line
 from impl.fusion import Limits
 from impl.ir import Ops, UOp
 from impl.rewrite import verify
-from impl.schedule import Environment, Plan, document, plan_for
+from impl.schedule import Environment, Plan, document, label, plan_for
 
 # r[impl realize.thread.serial]
-_lock = threading.RLock()  # one schedule is made, run and committed at a time
+lock = threading.RLock()  # one schedule is made, run and committed at a time
+
+#: More inputs than this in one kernel gain nothing: their rows crowd each other out of the cache.
+MOST_ARGUMENTS = 60
 
 
 # --8<-- [start:item]
@@ -76,9 +79,10 @@ def _poison(memory: Memory) -> None:
 class Run:
     """A plan bound to the buffers and values of one call."""
 
-    def __init__(self, plan: Plan, canonical: Canonical, own_arena: bool = False,
-                 planned: bool = True) -> None:
+    def __init__(self, plan: Plan, canonical: Canonical, effects: Effects,
+                 own_arena: bool = False, planned: bool = True) -> None:
         self.plan, self.canonical, self.values = plan, canonical, canonical.values
+        self.effects = effects
         self.buffers: dict[int, Buffer] = {}
         self.outputs: list[Buffer] = []
         for number, storage in plan.storages.items():
@@ -108,22 +112,18 @@ class Run:
             kernel = self.plan.kernels[number]
             found.append(ExecItem(
                 kernel.ast, [self.buffers[s] for s in kernel.arguments],
-                {"label": self.plan.labels[number], "kernel": number},
+                {"kernel": number},
                 [self.values[v] for v in self.plan.variables[number]], programs[number]))
         return found
     # --8<-- [end:bind]
 
     # --8<-- [start:commit]
-    def commit(self, roots: Sequence[UOp]) -> list[UOp]:
-        """Advance the versions of overwritten buffers; the leaf that holds each root."""
+    def commit(self) -> None:
+        """Advance the versions of overwritten buffers; note which leaf holds each root."""
         for number, gained in self.plan.written.items():
             advance(self.buffers[number], gained)  # r[impl realize.commit.version]
-        leaves = []
-        for root, result in zip(roots, self.plan.results, strict=True):
-            leaf = self.buffers[result.storage].leaf(result.shape)
-            mark_realized(root, leaf)
-            leaves.append(leaf)
-        return leaves
+        for root, result in zip(self.effects.roots, self.plan.results, strict=True):
+            mark_realized(root, self.buffers[result.storage].leaf(result.shape))
     # --8<-- [end:commit]
 
 
@@ -157,14 +157,18 @@ def programs_of(plan: Plan) -> list[Program | None]:
     return found
 
 
-def environment() -> Environment:
-    """What the present device and settings ask of a plan."""
-    name = Device.DEFAULT
-    device = Device[name]
+def environment(effects: Effects) -> Environment:
+    """What the devices of the values and the present settings ask of a plan."""
+    leaves = [leaf_of(node) for node in effects.nodes]
+    names = [Device.DEFAULT, *(leaf.arg[0].device for leaf in leaves if leaf is not None),
+             *(node.arg for node in effects.nodes if node.op is Ops.COPY)]
+    devices = [(name, Device[name]) for name in dict.fromkeys(names)]
     seed = settings.get("ORDER_SEED")
-    return Environment(name, Limits(arguments=min(60, device.maximum_arguments)),
-                       bool(settings.get("FUSE")), not settings.get("NO_MEMORY_PLANNER"),
-                       None if seed < 0 else seed, (name, *device.plan_key()))
+    # r[impl fusion.limit.arguments, caching.key.device]
+    arguments = min(MOST_ARGUMENTS, *(device.maximum_arguments for _, device in devices))
+    return Environment(devices[0][0], Limits(arguments=arguments), bool(settings.get("FUSE")),
+                       not settings.get("NO_MEMORY_PLANNER"), None if seed < 0 else seed,
+                       tuple((name, *device.plan_key()) for name, device in devices))
 
 
 def prepare(values: Sequence[UOp]) -> tuple[Effects, Plan, Canonical]:
@@ -188,7 +192,7 @@ def _checked_plan(effects: Effects) -> tuple[Plan, Canonical, bool]:
     checked = settings.get("SPEC")
     if checked:
         verify(UOp(Ops.SINK, dtypes.index, tuple(effects.roots)), "tensor")
-    plan, canonical, hit = plan_for(effects, environment(), bool(settings.get("SCACHE")))
+    plan, canonical, hit = plan_for(effects, environment(effects), bool(settings.get("SCACHE")))
     if checked and not hit:
         for kernel in plan.kernels:
             verify(kernel.ast, "kernel")
@@ -219,19 +223,35 @@ def waiting_values(values: Sequence[UOp]) -> list[UOp]:
 # --8<-- [start:realize]
 def realize(holders: Sequence[Holder]) -> None:
     """Compute the values of all holders, in one schedule, and let them hold the results."""
-    with _lock:
-        _run_scheduled()
+    with lock:
         nodes = [h.uop for h in holders]
-        waiting = waiting_values(nodes)
-        if waiting:
-            effects, plan, canonical = prepare(waiting)
-            run = Run(plan, canonical)
+        run = planned_run(nodes)
+        if run is not None:
             _execute(run)
-            run.commit(effects.roots)
-            if effects.rescued:
-                _let_go()
-            _recorded(run, effects)
+            commit(run)
         _hold(holders, nodes)
+
+
+def planned_run(nodes: Sequence[UOp], **how: bool) -> Run | None:
+    """The plan for those of the values that are not in memory, bound to buffers; None for none.
+
+    Whoever calls it holds the lock, has the kernels run, and commits.
+    """
+    _run_scheduled()
+    waiting = waiting_values(nodes)
+    if not waiting:
+        return None
+    effects, plan, canonical = prepare(waiting)
+    return Run(plan, canonical, effects, **how)
+
+
+def commit(run: Run) -> None:
+    """Let nodes, tensors and a capture under way know where the values are."""
+    run.commit()
+    if run.effects.rescued:
+        _let_go()
+    for observer in capturing.observers:
+        observer(run)
 # --8<-- [end:realize]
 
 
@@ -250,15 +270,6 @@ def _let_go() -> None:
             holder.uop = holder.uop.realized  # r[impl realize.rescue.held]
 
 
-#: Called after every run, by a capture that is under way.
-observers: list[Any] = []
-
-
-def _recorded(run: Run, effects: Effects) -> None:
-    for observer in observers:
-        observer(run, effects)
-
-
 def _execute(run: Run) -> None:
     """Run the kernels in order; print and poison if that is asked for."""
     level, poison = settings.get("DEBUG"), settings.get("POISON")
@@ -272,9 +283,10 @@ def _execute(run: Run) -> None:
         if level >= 2:
             operations = GlobalCounters.operations - before[0]
             moved = GlobalCounters.bytes - before[1]
+            what = label(run.plan, item.metadata["kernel"], run.effects.nodes)
             print(f"*** {item.bufs[0].device:10s} {item.metadata['kernel']:4d} "
                   f"{item.ast.arg.name:28s} {seconds * 1e6:10.1f} us {operations:12d} operations "
-                  f"{moved:12d} bytes | {item.metadata['label']}")
+                  f"{moved:12d} bytes | {what}")
             if level >= 4 and item.program is not None:
                 print(item.program.source)
         if poison:
@@ -291,11 +303,10 @@ def _poison_dead(run: Run, step: int) -> None:
 
 def read(holder: Holder) -> np.ndarray:
     """A tensor's value as a new one-dimensional NumPy array (bfloat16 as its bits)."""
-    if observers:  # r[impl replay.read.error]
-        raise ReplayError("read", "a value is read inside a captured function; a replay would not "
-                          "run the Python code that uses it", "return the tensor, or read it "
-                          "outside the function")
-    with _lock:
+    # r[impl replay.read.error]
+    refuse_capture("read", "a value is read; a replay would not run the Python code that uses it",
+                   "return the tensor, or read it outside the function")
+    with lock:
         realize([holder])
         leaf = leaf_of(holder.uop)
         assert leaf is not None
@@ -305,6 +316,22 @@ def read(holder: Holder) -> np.ndarray:
         memory = ensure_memory(buffer)
         # r[impl realize.read.fresh]
         return memory.device.copy_out(memory, buffer.dtype, buffer.size)
+
+
+class _Capturing(threading.local):
+    """The captures under way in this thread; each is told of every run."""
+
+    def __init__(self) -> None:
+        self.observers: list[Any] = []
+
+
+capturing = _Capturing()
+
+
+def refuse_capture(operation: str, why: str, remedy: str) -> None:
+    """Raise if this thread captures a function: a replay could not do what is asked for."""
+    if capturing.observers:
+        raise ReplayError(operation, f"inside a captured function {why}", remedy)
 
 
 _scheduled: list[ExecItem] = []
@@ -325,18 +352,18 @@ def schedule(holders: Sequence[Holder]) -> list[ExecItem]:
     The tensors hold their buffers from now on. What the caller does not run is run before the next
     value is read or realized, so that nothing can see an empty buffer.
     """
-    with _lock:
-        _run_scheduled()
+    refuse_capture("schedule", "kernels are scheduled that a replay would not know of",
+                   "use .realize(), or schedule outside the function")
+    with lock:
         nodes = [h.uop for h in holders]
-        waiting = waiting_values(nodes)
+        run = planned_run(nodes, own_arena=True)
         items: list[ExecItem] = []
-        if waiting:
-            effects, plan, canonical = prepare(waiting)
-            run = Run(plan, canonical, own_arena=True)
+        if run is not None:
             items = run.items()
-            run.commit(effects.roots)
-            if effects.rescued:
-                _let_go()
+            for item in items:
+                item.metadata["label"] = label(run.plan, item.metadata["kernel"],
+                                               run.effects.nodes)
+            commit(run)
             _scheduled.extend(items)
         _hold(holders, nodes)
         return items
@@ -344,7 +371,7 @@ def schedule(holders: Sequence[Holder]) -> list[ExecItem]:
 
 def run_schedule(items: Sequence[ExecItem]) -> None:
     """Run scheduled kernels in order, each once."""
-    with _lock:
+    with lock:
         for item in items:
             if not item.done:
                 item.run()
@@ -356,12 +383,12 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False) -> dict
 
     With `programs`, the kernels are compiled and the document has their source, steps and cost.
     """
-    with _lock:
+    with lock:
         _run_scheduled()
         waiting = waiting_values([h.uop for h in holders])
         effects = collect(waiting)
         plan, canonical, hit = _checked_plan(effects)
-        rows = document(plan, hit)  # r[impl schedule.document.nothing-runs]
+        rows = document(plan, hit, effects.nodes)  # r[impl schedule.document.nothing-runs]
         if programs:
             for row, program in zip(rows["kernels"], programs_of(plan), strict=True):
                 if program is not None:

@@ -17,16 +17,16 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import numpy as np
 
 from impl import realize, settings
+from impl.caching import exact
 from impl.device import Device, Table
 from impl.effects import Buffer, advance, forget_realized, leaf_of, living
-from impl.errors import ReplayError
+from impl.errors import ReplayError, VariableError
 from impl.ir import Ops, Shape, UOp, toposort
 from impl.tensor import Tensor
 from impl.tensor.random import generator
 
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
-_capturing: list[_Capture] = []
 _RANDOM_KEY = "the key of the random numbers"
 
 
@@ -40,6 +40,14 @@ class Arguments:
     variables: dict[str, UOp] = field(default_factory=dict)
     signature: dict[str, Any] = field(default_factory=dict)
     leaves: dict[str, UOp] = field(default_factory=dict)  # of the tensors, when the call began
+
+    def bind(self, path: str, value: UOp) -> None:
+        """Note a bound variable; one variable has one value in a call."""
+        for other in self.variables.values():
+            if other.src[0] is value.src[0] and other is not value:
+                raise VariableError(value.src[0].arg[0], f"is bound to {other.src[1].arg} and to "
+                                    f"{value.src[1].arg} in one call", "use two variables")
+        self.variables[path] = value
 
 
 # --8<-- [start:arguments]
@@ -56,7 +64,7 @@ def take_apart(given: Any) -> Arguments:
             found.tensors[path] = value
             found.signature[path] = ("Tensor", value.shape, value.dtype.name, value.device)
         elif isinstance(value, UOp) and value.op is Ops.BIND:
-            found.variables[path] = value
+            found.bind(path, value)
             found.signature[path] = ("Variable", value.src[0].arg)
         elif isinstance(value, np.ndarray):  # r[impl replay.guard.mismatch]
             raise ReplayError("TinyJit", f"argument {path} is a NumPy array of shape "
@@ -77,7 +85,7 @@ def take_apart(given: Any) -> Arguments:
 def _described(value: Any) -> Any:
     """A Python value that is frozen into the capture; objects are compared by identity."""
     if value is None or isinstance(value, (bool, int, float, str, bytes)):
-        return (type(value).__name__, value)
+        return (type(value).__name__, exact(value))
     return _Same(value)
 
 
@@ -152,7 +160,7 @@ class _Capture:
         self.before = [(h, h.uop) for h in living() if isinstance(h, Tensor)]
         self.random_start = generator.counter
 
-    def __call__(self, run: realize.Run, effects: Any) -> None:
+    def __call__(self, run: realize.Run) -> None:
         """Note a run that happened during the capture."""
         self.runs.append(run)
 
@@ -168,7 +176,8 @@ class _Capture:
                    for h in touched if id(h) in known]
         gradients = [h for h in living() if isinstance(h, Tensor) and h.grad is not None
                      and id(h.grad) not in known]
-        changes += [_Change(weakref.ref(h), *_place(h.grad), True) for h in gradients]
+        changes += [_Change(paths.get(id(h)) or weakref.ref(h), *_place(h.grad), True)
+                    for h in gradients]
         accounted = {id(t) for t in returned.values()} | {id(h.grad) for h in gradients}
         strays = [h for h in touched if id(h) not in known and id(h) not in accounted]
         if strays:  # r[impl replay.rebound.error]
@@ -277,7 +286,7 @@ class _Recording:
         realize.realize(list(arguments.tensors.values()))
         now = {buffer: self._find(buffer, source, arguments)
                for buffer, source in self.sources.items()}
-        self._check_aliases(arguments)
+        self._check_aliases(arguments, now)
         self._protect(now, arguments)
         # r[impl replay.output.fresh, replay.outputs.distinct]
         for buffer in self.fresh:
@@ -319,18 +328,20 @@ class _Recording:
     def _find(self, buffer: Buffer, source: _Source, arguments: Arguments) -> Buffer:
         """The buffer that stands now where `buffer` stood in the capture."""
         if source.path is not None:
-            found: Buffer = arguments.tensors[source.path].uop.arg[0]
+            given: Buffer = arguments.tensors[source.path].uop.arg[0]
+            return given
+        owners = [owner for owner in (o() for o in source.owners) if owner is not None]
+        realize.realize(owners)
+        buffers = {owner.uop.arg[0] for owner in owners}
+        if len(buffers) > 1:
+            raise ReplayError(self.name, "tensors that were one when the function was captured are "
+                              "several now, and it may use any of them", "call .reset()")
+        for found in buffers:
+            if found.size != buffer.size or found.dtype is not buffer.dtype:
+                raise ReplayError(self.name, f"a tensor that the function uses had "
+                                  f"{buffer.size} elements of {buffer.dtype.name}, and has "
+                                  f"{found.size} of {found.dtype.name} now", "call .reset()")
             return found
-        for reference in source.owners:
-            owner = reference()
-            if owner is not None:
-                realize.realize([owner])
-                found = owner.uop.arg[0]
-                if found.size != buffer.size or found.dtype is not buffer.dtype:
-                    raise ReplayError(self.name, f"a tensor that the function uses had "
-                                      f"{buffer.size} elements of {buffer.dtype.name}, and has "
-                                      f"{found.size} of {found.dtype.name} now", "call .reset()")
-                return found
         if source.owners:  # r[impl replay.rebound.error]
             raise ReplayError(self.name, "a tensor that the function used does not exist any more, "
                               "so the function would use another one now", "call .reset()")
@@ -346,13 +357,18 @@ class _Recording:
                     "during the call; a replay would read the old one for ever",
                     "change it with .assign instead of rebinding the name")
 
-    def _check_aliases(self, arguments: Arguments) -> None:
-        """Two arguments that shared memory must still do so, and the other way round."""
+    def _check_aliases(self, arguments: Arguments, found: dict[Buffer, Buffer]) -> None:
+        """What shared memory must still do so, and nothing else, among arguments and captured
+        tensors alike.
+        """
         now = _aliases({p: t.uop for p, t in arguments.tensors.items()})
         if now != self.aliases:  # r[impl replay.guard.alias]
             raise ReplayError(self.name, "which arguments are the same tensor has changed: was "
                               f"{self.aliases or 'none'}, is {now or 'none'}",
                               "make another TinyJit for it, or pass a copy (.contiguous())")
+        if len(set(found.values())) < len(found):
+            raise ReplayError(self.name, "an argument is a tensor that the function uses besides, "
+                              "which it was not in the capture", "pass a copy (.clone())")
 
     # --8<-- [start:protect]
     def _protect(self, now: dict[Buffer, Buffer], arguments: Arguments) -> None:
@@ -379,6 +395,24 @@ class _Recording:
                 if current is buffer:
                     now[captured] = _copied(current)
     # --8<-- [end:protect]
+
+
+def _stand_ins(tensors: Sequence[Tensor]) -> dict[int, Tensor]:
+    """For each tensor one with a copy of its memory; tensors that share memory still do."""
+    copies: dict[Buffer, Buffer] = {}
+    found: dict[int, Tensor] = {}
+    for tensor in tensors:
+        leaf = leaf_of(tensor.uop)
+        assert leaf is not None
+        buffer = leaf.arg[0]
+        if buffer not in copies:
+            copies[buffer] = _copied(buffer)
+        stand_in = Tensor(copies[buffer].leaf(leaf.arg[2]))
+        stand_in.grad = tensor.grad
+        if tensor.requires_grad:
+            stand_in.requires_grad = True
+        found.setdefault(id(tensor), stand_in)
+    return found
 
 
 def _place(tensor: Tensor | None) -> tuple[Buffer, Shape]:
@@ -465,7 +499,7 @@ class TinyJit(Generic[Parameters, Returned]):
         """Bound to an object, there is one capture for each object."""
         if instance is None:
             return self
-        name = f"_captured_{self.function.__name__}"
+        name = f"_captured_{id(self):x}"  # of this function, not of another with its name
         if name not in instance.__dict__:
             instance.__dict__[name] = TinyJit(self.function.__get__(instance, owner))
         return instance.__dict__[name]
@@ -476,30 +510,46 @@ class TinyJit(Generic[Parameters, Returned]):
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         """Run, capture or replay."""
-        # r[impl replay.nested.inlined]
-        if _capturing or not settings.get("JIT"):  # an inner capture is a part of the outer one
+        observers = realize.capturing.observers
+        if observers or not settings.get("JIT"):  # r[impl replay.nested.inlined]
             return self.function(*args, **kwargs)
         self.calls += 1
         if self.calls == 1:
             return self.function(*args, **kwargs)
         arguments = take_apart((args, kwargs))
-        if self.recording is None:
-            return self._capture(arguments, args, kwargs)
-        returned: Returned = self.recording.run(arguments)
-        self.replays += 1
-        return returned
+        with realize.lock:  # runs of other threads are no part of this one
+            if self.recording is None:
+                return self._capture(arguments, args, kwargs)
+            returned: Returned = self.recording.run(arguments)
+            self.replays += 1
+            return returned
 
     def _capture(self, arguments: Arguments, args: Sequence[Any], kwargs: Any) -> Returned:
-        realize.realize(list(arguments.tensors.values()))
+        """Run the function on stand-ins of the arguments, and record what it does.
+
+        A stand-in has memory of its own. So a tensor that is an argument and that the function
+        also uses by another name is told apart from the argument.
+        """
+        given = list(arguments.tensors.values())
+        realize.realize(given)
+        stand_ins = _stand_ins(given)
+        args, kwargs = _mapped((args, kwargs), lambda v: stand_ins.get(id(v), v))
+        arguments = take_apart((args, kwargs))
         arguments.leaves = {p: t.uop for p, t in arguments.tensors.items()}
         capture = _Capture(getattr(self.function, "__name__", "function"), arguments)
-        _capturing.append(capture)
-        realize.observers.append(capture)
+        realize.capturing.observers.append(capture)
         try:
             result = self.function(*args, **kwargs)
             self.recording = capture.finish(result)  # r[impl replay.failure.none]
         finally:
-            _capturing.remove(capture)
-            realize.observers.remove(capture)
-        return result
+            realize.capturing.observers.remove(capture)
+        originals = {}
+        for tensor in given:
+            stand_in = stand_ins[id(tensor)]
+            if stand_in.uop not in arguments.leaves.values():  # the function assigned to it
+                tensor.uop = stand_in.uop
+            tensor.grad = stand_in.grad
+            originals[id(stand_in)] = tensor
+        returned: Returned = _mapped(result, lambda v: originals.get(id(v), v))
+        return returned
 # --8<-- [end:jit]

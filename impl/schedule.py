@@ -16,7 +16,7 @@ from impl import memory
 from impl.caching import Canonical, PlanCache, canonicalize, stable_name
 from impl.dependencies import Dependency, Placement, Touch, find, place_writes, touches
 from impl.dtypes import DType
-from impl.effects import Buffer, Effects
+from impl.effects import Effects
 from impl.fusion import Cuts, Group, Kernel, Limits, assemble, choose_cuts, group_stages
 from impl.ir import Ops, Shape, UOp
 from impl.ordering import Uses, linearize
@@ -65,7 +65,7 @@ class Plan:
     memories: dict[str, memory.MemoryPlan]
     written: dict[int, int]                       # input storage -> how many versions it gains
     variables: list[tuple[int, ...]]              # per kernel: slots of the call's values
-    labels: list[str]
+    origins: list[list[int]]                      # per kernel: places of its nodes in the graph
     boundaries: list[tuple[int, int, int, str]]   # kernel, kernel, storage, reason
     fusions: list[tuple[int, str]]
     notes: list[str]
@@ -113,7 +113,7 @@ def make_plan(effects: Effects, canonical: Canonical, environment: Environment) 
     memories = _plan_memory(order, touched, nbytes, storages, environment.reuse)
     return Plan(kernels, storages, order, [_result(r, placement) for r in results], dependencies,
                 accesses, memories, _written(placement, storages), _variables(kernels, canonical),
-                [_label(group) for group in groups],
+                _origins(groups, effects.nodes),
                 _boundaries(groups, placement, cuts, dependencies, blocked),
                 [(g.number, _fusion(g)) for g in groups if len(g.members) > 1],
                 placement.copies, canonical.key, [len(g.members) for g in groups])
@@ -202,17 +202,36 @@ def _variables(kernels: Sequence[Kernel], canonical: Canonical) -> list[tuple[in
     return [tuple(slot_of[v] for v in kernel.variables) for kernel in kernels]
 
 
-def _label(group: Group) -> str:
-    """The user's operations in a kernel, and the line of the last one."""
+def _origins(groups: Sequence[Group], nodes: Sequence[UOp]) -> list[list[int]]:
+    """Where the values of each kernel stand among the nodes of the schedule."""
+    place = {node: i for i, node in enumerate(nodes)}
+    return [[place[node] for node in (_value(m.stage.node, place) for m in group.members)
+             if node is not None] for group in groups]
+
+
+def _value(node: UOp, place: dict[UOp, int]) -> UOp | None:
+    """A stage's node; for a copy that the scheduler added, the node that it copies."""
+    while node not in place:
+        if not node.src:
+            return None
+        node = node.src[0]
+    return node
+
+
+def label(plan: Plan, kernel: int, nodes: Sequence[UOp]) -> str:
+    """The user's operations in a kernel, and the line of the last one.
+
+    The plan may come from the cache: `nodes` are those of this call, so that the line is its line.
+    """
     names: dict[str, None] = {}
     line = ""
-    for member in group.members:
-        origin = _origin(member.stage.node)
+    for place in plan.origins[kernel]:
+        origin = _origin(nodes[place])
         if origin is not None:
             names[str(origin[0])] = None
             line = _near(str(origin[1]))
         else:
-            names[member.stage.node.op.name.lower()] = None
+            names[nodes[place].op.name.lower()] = None
     shown = ", ".join(list(names)[:6])
     return f"{shown} ({line})" if line else shown
 
@@ -262,17 +281,18 @@ def _boundaries(groups: Sequence[Group], placement: Placement, cuts: Cuts,
 
 
 # --8<-- [start:document]
-def document(plan: Plan, hit: bool, buffers: Sequence[Buffer] = ()) -> dict[str, Any]:
+def document(plan: Plan, hit: bool, nodes: Sequence[UOp]) -> dict[str, Any]:
     """The schedule as plain data: see r[schedule.document.complete]."""
-    private = {n for n in plan.storages if n not in _visible(plan)}
-    names = {n: i for i, n in enumerate(n for n in plan.storages if n not in private)}
+    visible = _visible(plan)
+    names = {n: i for i, n in enumerate(n for n in plan.storages if n in visible)}
     # r[impl schedule.document.outputs]
     outputs = [names[r.storage] for r in plan.results if r.storage in names]
     return {
         "format": "tensor-schedule/1", "implementation": "impl",  # r[impl schedule.document.schema]
         "buffers": [_buffer_row(plan, n, i) for n, i in names.items()],
         # r[impl schedule.document.complete]
-        "kernels": [_kernel_row(plan, k, names) for k in range(len(plan.kernels))],
+        "kernels": [{**_kernel_row(plan, k, names), "label": label(plan, k, nodes)}
+                    for k in range(len(plan.kernels))],
         "dependencies": [{"before": d.before, "after": d.after, "kind": d.kind,
                           "buffer": names[d.storage], "version": d.version}
                          for d in plan.dependencies],
@@ -307,7 +327,7 @@ def _kernel_row(plan: Plan, number: int, names: dict[int, int]) -> dict[str, Any
             "device": kernel.device, "reads": [_touch_row(t, names) for t in reads],
             "writes": [_touch_row(t, names) for t in writes],
             "bytes": sum(t.stop - t.start for t in (*reads, *writes)),
-            "stages": plan.stages[number], "label": plan.labels[number]}
+            "stages": plan.stages[number]}
 
 
 def _touch_row(touch: Touch, names: dict[int, int]) -> dict[str, int]:

@@ -85,8 +85,8 @@ class TwoSuccessors(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         def move(placer: Any, stage: Any, why: str) -> None:
-            chosen = stage.number in placer.in_place  # then a cycle asks for it
-            if chosen or stage.overwrites in placer.held or placer._reads_own_target(stage):
+            old = stage.overwrites
+            if old not in placer.taken or old in placer.held or placer._reads_own_target(stage):
                 original(placer, stage, why)
         return move
 

@@ -29,7 +29,7 @@ class Cuts:
     """The values that get storage, sources first, each with the reason; and pure aliases.
 
     `alias` maps a reshape of a stored value to that value: the same memory, seen with another
-    shape. `blocked` says for values that were kept apart why they could not be computed inside.
+    shape.
     """
 
     reasons: dict[UOp, str]
