@@ -115,7 +115,7 @@ def test_scheduling_leaves_the_graph_as_it_was() -> None:
         plans = [plan_for(effects, realize.environment(effects), False)[0] for _ in range(3)]
         assert [(node, node.realized, node.tag) for node in effects.nodes] == before
         first = document(plans[0], False, effects.nodes)
-        assert all(document(plan, False) == first for plan in plans[1:])
+        assert all(document(plan, False, effects.nodes) == first for plan in plans[1:])
         asts = [[kernel.ast for kernel in plan.kernels] for plan in plans]
         assert asts[0] == asts[1] == asts[2]
 

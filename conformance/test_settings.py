@@ -67,9 +67,9 @@ def test_impossible_values_are_refused(value: object) -> None:
 
 @verifies("settings.value.error")
 def test_the_environment_is_checked_too() -> None:
-    code = "from impl import settings; print(settings.get('BEAM'))"
+    code = "from impl import settings; print(settings.get('DEBUG'))"
     for text, expected in (("3", "3"), ("", "0"), ("many", "SettingError")):
-        environment = {**os.environ, "BEAM": text, "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, "DEBUG": text, "PYTHONPATH": str(ROOT)}
         result = subprocess.run([sys.executable, "-c", code], env=environment, text=True,
                                 capture_output=True, check=False)
         assert expected in result.stdout + result.stderr

@@ -5,6 +5,9 @@ chapter of `spec/` that has its name.
 """
 from __future__ import annotations
 
+import os
+import sys
+import tempfile
 from typing import Any
 
 import numpy as np
@@ -46,7 +49,15 @@ class _Runtime:
         return inspect.explain(realize.schedule_document(tensors))
 
 
+def _view(document: dict[str, Any]) -> None:
+    """VIZ=1: write the report of a schedule, and say where."""
+    from impl import inspect
+    folder = tempfile.mkdtemp(prefix="tensor-schedule-")
+    print(inspect.html_report(document, os.path.join(folder, "report.html")), file=sys.stderr)
+
+
 Tensor.runtime = _Runtime()
+realize.viewers.append(_view)
 
 from impl import nn  # noqa: E402  (layers are written with the public API only)
 from impl.replay import TinyJit  # noqa: E402

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -184,7 +184,14 @@ def prepare(values: Sequence[UOp]) -> tuple[Effects, Plan, Canonical]:
               f"{'cache hit ' if hit else 'CACHE MISS'} | {user_line()}")
     if level >= 3:
         _print_decisions(plan)
+    if settings.get("VIZ"):
+        for viewer in viewers:
+            viewer(document(plan, hit, effects.nodes))
     return effects, plan, canonical
+
+
+#: With VIZ=1 each is given the document of every schedule.
+viewers: list[Callable[[dict[str, Any]], None]] = []
 
 
 def _checked_plan(effects: Effects) -> tuple[Plan, Canonical, bool]:

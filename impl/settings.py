@@ -39,7 +39,7 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
     Setting("NOOPT", 0, "1: kernels are rendered as written, without optimisation steps", plan=True,
             maximum=1),
     Setting("FUSE", 1, "0: every operation gets a kernel of its own", plan=True, maximum=1),
-    Setting("SPEC", 0, "1: verify every stage; 2: check each schedule document too", maximum=2),
+    Setting("SPEC", 0, "1: verify every graph and every kernel", maximum=1),
     Setting("SCACHE", 1, "0: schedule anew at every realize", maximum=1),
     Setting("NO_MEMORY_PLANNER", 0, "1: every temporary gets memory of its own", plan=True,
             maximum=1),
@@ -47,17 +47,11 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
     Setting("ORDER_SEED", -1, "run kernels in a random legal order drawn from this seed", plan=True,
             minimum=-1),
     Setting("JIT", 1, "0: TinyJit runs the function every time", maximum=1),
-    Setting("BEAM", 0, "width of the search over kernel optimisations", plan=True, maximum=64),
-    Setting("IGNORE_BEAM_CACHE", 0, "1: search again although a result is cached", maximum=1),
     Setting("CACHELEVEL", 1, "0: nothing is read from or written to disk", maximum=2),
     Setting("CACHE_FOLDER", "", "where compiled kernels are kept; empty: the user's cache folder"),
     Setting("CC", "", "the C compiler; empty: cc, gcc or clang from PATH", plan=True),
-    Setting("THREADS", 0, "threads of the CPU device; 0: as many as there are cores", plan=True),
     Setting("VIZ", 0, "1: write an HTML report of every schedule", maximum=1),
-    Setting("CAPTURE_PROCESS_REPLAY", 0, "1: record schedules to compare them later", maximum=1),
     Setting("TRACK_MATCH_STATS", 0, "1: count the matches of every rewrite rule", maximum=3),
-    Setting("CUDA_PTX", 0, "1: generate PTX instead of CUDA C", plan=True, maximum=1),
-    Setting("NOLOCALS", 0, "1: no local memory in GPU kernels", plan=True, maximum=1),
 )}
 # --8<-- [end:registry]
 
