@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from impl import symbolic
 from impl.errors import GraphError
 from impl.fusion import Group
-from impl.ir import Ops, UOp
+from impl.ir import Ops, UOp, extent
 from impl.ranges import Access, Stage, StageGraph, Value, flatten, load, output_ranges
 
 # ---------------------------------------------------------------- stages
@@ -99,7 +99,7 @@ class _Placer:
     def _bounce(self, stage: Stage, why: str) -> None:
         """Compute what is to be written into a temporary first."""
         self.notes.append(f"copy: the value of a view write goes through a temporary: {why}")
-        shape = tuple(_extent(loop) for loop in stage.loops)
+        shape = tuple(extent(loop) for loop in stage.loops)
         value = self._new_value(stage.node, self.values[stage.write.value].device, shape)
         index = tuple(stage.loops)
         first = replace(stage, number=len(self.stages), node=value.node,
@@ -193,10 +193,6 @@ class _Placer:
                 value, old = stage.write.value, stage.overwrites
                 storage[value], version[value] = storage[old], version[old] + 1
         return Placement(order, storage, version, self.notes)
-
-
-def _extent(loop: UOp) -> int:
-    return int(loop.src[0].arg)
 
 
 def _same_element(read: Access, write: Access) -> bool:

@@ -407,5 +407,10 @@ def new_range(size: int | UOp, kind: RangeKind, number: int | None = None) -> UO
     return UOp(Ops.RANGE, dtypes.index, (extent,), (which, kind))
 
 
+def extent(loop: UOp) -> int:
+    """How many iterations a loop of fixed size has."""
+    return int(loop.src[0].arg)
+
+
 TRUE = UOp.const(dtypes.bool, True)
 FALSE = UOp.const(dtypes.bool, False)

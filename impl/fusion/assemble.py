@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from impl.dtypes import DType
 from impl.fusion.groups import Group, Member
-from impl.ir import KernelInfo, Ops, RangeKind, UOp, new_range
+from impl.ir import KernelInfo, Ops, RangeKind, UOp, extent, new_range
 from impl.ranges import Access, flatten
 
 
@@ -56,7 +56,7 @@ class _Assembler:
                       for u in m.stage.value.toposort())
         sizes = list(self.group.sizes)
         for member in self.group.members:
-            sizes += [int(r.src[0].arg) for r in member.stage.loops if r not in member.prefix]
+            sizes += [extent(r) for r in member.stage.loops if r not in member.prefix]
         label = "_".join(str(size) for size in sizes[:6])
         return f"{'reduce' if reduces else 'map'}_{label}" if label else "scalar"
 

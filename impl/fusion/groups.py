@@ -1,11 +1,12 @@
 """Which stages become one kernel. Chapter: spec/fusion.md."""
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from impl.fusion.limits import Limits
-from impl.ir import Ops, UOp
+from impl.ir import Ops, UOp, extent
 from impl.ranges import Access, Stage
 
 
@@ -41,10 +42,6 @@ def _loop_at(access: Access, dimension: int, loops: Sequence[UOp]) -> UOp | None
     return index if index.op is Ops.RANGE and index in loops else None
 
 
-def _size(loop: UOp) -> int:
-    return int(loop.src[0].arg)
-
-
 def _match(member: Member, theirs: Access, stage: Stage, mine: Access) -> Pairs:
     """Positions of the prefix at which both accesses use one loop of the same extent."""
     pairs: Pairs = []
@@ -53,7 +50,7 @@ def _match(member: Member, theirs: Access, stage: Stage, mine: Access) -> Pairs:
     for dimension in range(len(mine.shape)):
         old = _loop_at(theirs, dimension, member.prefix)
         new = _loop_at(mine, dimension, stage.loops)
-        if old is not None and new is not None and _size(old) == _size(new):
+        if old is not None and new is not None and extent(old) == extent(new):
             pairs.append((member.prefix.index(old), new))  # r[impl fusion.value.equal]
     return pairs
 
@@ -95,7 +92,7 @@ class _Grouper:
 
     def _alone(self, stage: Stage) -> Group:
         group = Group(len(self.groups), self.device_of[self._storage(stage.write)],
-                      [Member(stage, list(stage.loops))], [_size(r) for r in stage.loops],
+                      [Member(stage, list(stage.loops))], [extent(r) for r in stage.loops],
                       stage.operations, self._arguments(stage))
         self.groups.append(group)
         return group
@@ -192,8 +189,8 @@ class _Grouper:
 
     def _parallelism(self, group: Group, stage: Stage, pairs: Pairs,
                      sizes: list[int]) -> str | None:
-        independent = _product(sizes)  # r[impl fusion.limit.parallel]
-        if independent >= min(self.limits.parallel, _product(group.sizes)) and pairs:
+        independent = math.prod(sizes)  # r[impl fusion.limit.parallel]
+        if independent >= min(self.limits.parallel, math.prod(group.sizes)) and pairs:
             return None
         work = sum(_iterations(m.stage) for m in group.members) + _iterations(stage)
         if work <= self.limits.small_kernel:
@@ -208,7 +205,7 @@ class _Grouper:
         everyone = [(m.stage, [m.prefix[i] for i in kept]) for m in group.members]
         everyone.append((stage, [loop for _, loop in pairs]))
         for one, prefix in everyone:
-            inner = _product([_size(r) for r in one.loops if r not in prefix])
+            inner = math.prod(extent(r) for r in one.loops if r not in prefix)
             local += inner * self.itemsize_of[self._storage(one.write)]
             again = self._read_again(one, prefix)
             if again > self.limits.resident_bytes:
@@ -226,7 +223,7 @@ class _Grouper:
             used = access.ranges
             if prefix and prefix[-1] in used:
                 continue
-            bytes_read = _product([_size(r) for r in used if r not in prefix])
+            bytes_read = math.prod(extent(r) for r in used if r not in prefix)
             most = max(most, bytes_read * self.itemsize_of[self._storage(access)])
         return most
 
@@ -268,19 +265,12 @@ def _one_to_one(pairs: Pairs) -> Pairs:
     return kept
 
 
-def _product(sizes: Sequence[int]) -> int:
-    result = 1
-    for size in sizes:
-        result *= size
-    return result
-
-
 def _iterations(stage: Stage) -> int:
     """How often the body of the stage runs, reductions included."""
-    total = _product([_size(r) for r in stage.loops])
-    inner = [_size(u) for u in stage.value.toposort() if u.op is Ops.RANGE
+    total = math.prod(extent(r) for r in stage.loops)
+    inner = [extent(u) for u in stage.value.toposort() if u.op is Ops.RANGE
              and u not in stage.loops]
-    return total * _product(inner)
+    return total * math.prod(inner)
 
 
 def group_stages(stages: Sequence[Stage], storage_of: Sequence[int], limits: Limits, fuse: bool,
