@@ -530,3 +530,17 @@ def test_windows_with_padding(dtype: object) -> None:
             with Context(NOOPT=noopt):
                 kb.run(ast, out, image, weight)
             assert (out == wanted).all()
+
+
+@verifies("cpu.flags.meaning")
+def test_a_load_that_only_a_condition_uses() -> None:
+    """GCC 12 takes `v = p[i]; c ? v : 0` for a conditional load, and mixes up such conditions."""
+    for seed in range(8):
+        choose = np.random.default_rng(seed)
+        shape = tuple(int(size) for size in choose.integers(2, 6, 3))
+        values = np.arange(1, 1 + np.prod(shape), dtype=np.float32).reshape(shape)
+        for axis in range(3):
+            index = choose.integers(0, shape[axis], shape).astype(np.int32)
+            with Context(DEVICE="CPU"):
+                found = Tensor(values).gather(axis, Tensor(index)).numpy()
+            np.testing.assert_array_equal(found, np.take_along_axis(values, index, axis))

@@ -45,6 +45,9 @@ FLAGS = ("-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-fwrapv",
 #: conditional, and from copying a loop's body into the body of another iteration.
 #: conformance/test_cpu.py has the witness.
 GCC_FLAGS = ("-fno-tree-sink", "-fno-loop-unroll-and-jam")
+#: For units of kernels with conditions: there GCC may not turn branches into masks by itself, since
+#: it also takes a load whose value is only used under a condition for a conditional one.
+GCC_CONDITIONAL = ("-fno-tree-loop-if-convert",)
 # --8<-- [end:flags]
 _FORMAT = "tensor-schedule-object/1"
 #: Kernels in one compilation unit, at most, when there are several.
@@ -74,9 +77,11 @@ def find_compiler() -> list[str]:
     return []
 
 
-def flags_for(command: list[str]) -> tuple[str, ...]:
-    """The flags for this compiler: some are gcc's alone."""
-    return FLAGS if "clang" in _compiler_identity(tuple(command)) else FLAGS + GCC_FLAGS
+def flags_for(command: list[str], conditional: bool = False) -> tuple[str, ...]:
+    """The flags for this compiler: some are gcc's alone, and some for kernels with conditions."""
+    if "clang" in _compiler_identity(tuple(command)):
+        return FLAGS
+    return FLAGS + GCC_FLAGS + (GCC_CONDITIONAL if conditional else ())
 
 
 def compiler_problem() -> str:
@@ -244,7 +249,8 @@ def _compile_unit(command: list[str], sources: list[tuple[str, Source]], line: s
         source, target = Path(folder, "unit.c"), Path(folder, "unit.so")
         source.write_text(text, encoding="utf-8")
         try:
-            arguments = [*flags_for(command), "-o", str(target), str(source), "-lm"]
+            conditional = any(source.conditional for _, source in sources)
+            arguments = [*flags_for(command, conditional), "-o", str(target), str(source), "-lm"]
             run = subprocess.run([*command, *arguments],
                                  capture_output=True, text=True, check=False)
             if run.returncode == 0:
@@ -319,7 +325,8 @@ class _Objects:
         pairs, line = list(missing.items()), user_line()
         workers = max(1, min(os.cpu_count() or 1, len(pairs) // 4))
         size = min(_UNIT, -(-len(pairs) // workers))
-        units = [pairs[i:i + size] for i in range(0, len(pairs), size)]
+        kinds = [[pair for pair in pairs if pair[1].conditional is kind] for kind in (False, True)]
+        units = [pairs[i:i + size] for pairs in kinds for i in range(0, len(pairs), size)]
         with ThreadPoolExecutor(workers) as pool:
             made = list(pool.map(lambda unit: _compile_unit(command, unit, line), units))
         GlobalCounters.compiled += len(pairs)
@@ -552,7 +559,8 @@ class CPU(DeviceBackend):
         if not command:
             raise CompileError("compile", compiler_problem(), "install gcc or clang, set CC to a "
                                "compiler, pip install ziglang, or set DEVICE=REFERENCE")
-        return _digest(_FORMAT, _RUNTIME, *flags_for(command), _compiler_identity(tuple(command)))
+        return _digest(_FORMAT, _RUNTIME, *flags_for(command, True),
+                       _compiler_identity(tuple(command)))
 
     def table(self, launches: Sequence[Launch]) -> Table:
         """Launches to be replayed in one call of C."""

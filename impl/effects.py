@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import threading
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -122,8 +123,9 @@ class Holder(Protocol):
 
 
 class _Live(weakref.ref[Any]):
-    __slots__ = ("key",)
+    __slots__ = ("key", "thread")
     key: int
+    thread: int
 
 
 _live: dict[int, _Live] = {}
@@ -137,6 +139,7 @@ def register(holder: Holder) -> None:
     """Note a living tensor: its value is observable until it dies."""
     reference = _Live(holder, _died)
     reference.key = id(holder)
+    reference.thread = threading.get_ident()
     _live[reference.key] = reference
 
 
@@ -144,6 +147,12 @@ def living() -> list[Holder]:
     """All living tensors, oldest first."""
     # r[impl effects.rescue.dead]
     return [h for h in [r() for r in list(_live.values())] if h is not None]
+
+
+def living_here() -> set[int]:
+    """The identities of the living tensors that this thread made."""
+    here = threading.get_ident()
+    return {r.key for r in list(_live.values()) if r.thread == here}
 # --8<-- [end:live]
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from impl import realize, settings
 from impl.caching import exact
 from impl.device import Device, Table
-from impl.effects import Buffer, advance, forget_realized, leaf_of, living
+from impl.effects import Buffer, advance, forget_realized, leaf_of, living, living_here
 from impl.errors import ReplayError, VariableError
 from impl.ir import Ops, Shape, UOp, toposort
 from impl.tensor import Tensor
@@ -179,12 +179,15 @@ class _Capture:
         changes += [_Change(paths.get(id(h)) or weakref.ref(h), *_place(h.grad), True)
                     for h in gradients]
         accounted = {id(t) for t in returned.values()} | {id(h.grad) for h in gradients}
-        strays = [h for h in touched if id(h) not in known and id(h) not in accounted]
+        ours = living_here()
+        strays = [h for h in touched if id(h) in ours and id(h) not in known
+                  and id(h) not in accounted]
         if strays:  # r[impl replay.rebound.error]
             raise ReplayError(self.name, f"a tensor of shape {strays[0].shape} that was made "
                               "inside is kept outside, where no replay could put the next one",
                               "return it, or .assign it to a tensor that exists before the call")
-        recording = _Recording(self, result, changes)
+        holders = {id(h): paths.get(id(h)) or weakref.ref(h) for h, _ in self.before}
+        recording = _Recording(self, result, changes, holders)
         del known, touched, gradients
         self.before = []
         recording.check_owners()
@@ -215,10 +218,11 @@ class _Capture:
 class _Recording:
     """The kernels of a captured call, ready to run again on other buffers."""
 
-    def __init__(self, capture: _Capture, result: Any, changes: list[_Change]) -> None:
+    def __init__(self, capture: _Capture, result: Any, changes: list[_Change],
+                 holders: dict[int, weakref.ref[Tensor] | str]) -> None:
         self.name, self.signature = capture.name, capture.arguments.signature
         self.aliases = _aliases(capture.arguments.leaves)
-        self.result, self.changes = _template(result), changes
+        self.result, self.changes = _template(result, holders), changes
         kept = {c.buffer for c in changes} | {leaf.buffer for leaf in _leaves(self.result)}
         self.sources = capture.sources(kept)
         made = [b for run in capture.runs for b in run.outputs]
@@ -302,7 +306,7 @@ class _Recording:
                 holder.grad = Tensor(leaf)
             elif holder is not None:  # r[impl replay.state.eager]
                 holder.uop = leaf
-        return _filled(self.result, now)
+        return _filled(self.result, now, arguments)
     # --8<-- [end:run]
 
     def _launch(self, now: dict[Buffer, Buffer], arguments: Arguments) -> None:
@@ -440,12 +444,16 @@ def _aliases(leaves: dict[str, UOp]) -> list[tuple[str, ...]]:
 
 # ---------------------------------------------------------------- results
 
-@dataclass
+@dataclass(eq=False)
 class _Leaf:
-    """A tensor in a result: the buffer that held it in the capture."""
+    """A tensor in a result: the buffer that held it in the capture.
+
+    `holder`: the function returned a tensor that exists besides, an argument (its path) or another.
+    """
 
     buffer: Buffer
     shape: Shape
+    holder: weakref.ref[Tensor] | str | None = None
 
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
@@ -459,9 +467,15 @@ def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     return change(value)
 
 
-def _template(result: Any) -> Any:
-    return _mapped(result, lambda v: _Leaf(v.uop.arg[0], v.uop.arg[2])
-                   if isinstance(v, Tensor) else v)
+def _template(result: Any, holders: dict[int, weakref.ref[Tensor] | str]) -> Any:
+    """The result with every tensor replaced by a description; one tensor by one description."""
+    made: dict[int, _Leaf] = {}
+
+    def describe(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        return made.setdefault(id(value), _Leaf(*_place(value), holders.get(id(value))))
+    return _mapped(result, describe)
 
 
 def _leaves(template: Any) -> list[_Leaf]:
@@ -470,9 +484,20 @@ def _leaves(template: Any) -> list[_Leaf]:
     return found
 
 
-def _filled(template: Any, now: dict[Buffer, Buffer]) -> Any:
-    return _mapped(template, lambda v: Tensor(now.get(v.buffer, v.buffer).leaf(v.shape))
-                   if isinstance(v, _Leaf) else v)
+def _filled(template: Any, now: dict[Buffer, Buffer], arguments: Arguments) -> Any:
+    """The result of a replay; a tensor that exists besides is returned itself."""
+    made: dict[_Leaf, Tensor] = {}
+
+    def fill(value: Any) -> Any:
+        if not isinstance(value, _Leaf):
+            return value
+        if value not in made:
+            held = arguments.tensors[value.holder] if isinstance(value.holder, str) \
+                else value.holder() if value.holder is not None else None
+            made[value] = held if held is not None else \
+                Tensor(now.get(value.buffer, value.buffer).leaf(value.shape))
+        return made[value]
+    return _mapped(template, fill)
 
 
 # ---------------------------------------------------------------- the wrapper

@@ -154,6 +154,8 @@ def _cast_bounds(node: UOp, given: list[Bounds]) -> Bounds:
     low, high = given[0]
     if node.dtype is _bool:
         return int(low > 0 or high < 0), int((low, high) != (0, 0))
+    if node.dtype.kind == "i" and (low < node.dtype.min or high > node.dtype.max):
+        return int(node.dtype.min), int(node.dtype.max)  # it wraps around: any value may come out
     return low, high
 
 

@@ -34,6 +34,7 @@ class Source:
     body: str
     definitions: tuple[str, ...]
     signature: str
+    conditional: bool = False  # whether what it loads or passes on depends on a condition
 
     @property
     def prelude(self) -> str:
@@ -192,8 +193,10 @@ class _Printer:
                 self._item(item)
         self.lines[below:below] = self.top
         body = "{\n" + "\n".join(self.lines) + "\n}\n"
+        conditional = any(node.op is Ops.WHERE or node.op is Ops.INDEX and node.src[2] is not TRUE
+                          for node in self.known.order)
         return Source(identifier(self.known.info.name), body, self.dialect.definitions(),
-                      self.dialect.signature)
+                      self.dialect.signature, conditional)
     # --8<-- [end:run]
 
     def _line(self, text: str) -> None:
