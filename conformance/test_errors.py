@@ -62,6 +62,44 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
     "gradient of ints": (lambda: Tensor([2]).requires_grad_(), TypeError, ["int32"]),
     "setting": (lambda: Context(NOOPTS=1), ValueError, ["NOOPT"]),
     "state": (lambda: nn.state.load_state_dict(nn.Linear(2, 2), {}), ValueError, ["weight"]),
+    "stride": (lambda: Tensor.ones(1, 1, 3, 3).conv2d(Tensor.ones(1, 1, 1, 1), stride=0),
+               ValueError, ["conv2d", "stride", "0"]),
+    "transposed stride": (
+        lambda: Tensor.ones(1, 1, 3, 3).conv_transpose2d(Tensor.ones(1, 1, 1, 1), stride=0),
+        ValueError, ["conv_transpose2d", "stride", "0"]),
+    "groups": (lambda: Tensor.ones(1, 1, 3, 3).conv2d(Tensor.ones(1, 1, 1, 1), groups=0),
+               ValueError, ["conv2d", "groups", "0"]),
+    "window": (lambda: Tensor.ones(1, 1, 3, 3).max_pool2d(0), ValueError, ["window", "0"]),
+    "pool stride": (lambda: Tensor.ones(1, 1, 3, 3).avg_pool2d(2, 0), ValueError, ["stride", "0"]),
+    "padding": (lambda: Tensor.ones(1, 1, 3, 3).max_pool2d(2, padding=-1), ValueError,
+                ["padding", "-1"]),
+    "strides": (lambda: Tensor.ones(1, 1, 3, 3).max_pool2d(2, (1, 1, 1)), ValueError,
+                ["(1, 1, 1)", "2 axes"]),
+    "chunk": (lambda: Tensor.ones(3).chunk(0), ValueError, ["chunk", "0"]),
+    "full": (lambda: Tensor.full((2,), "x"), TypeError, ["full", "'x'"]),  # type: ignore[arg-type]
+    "full_like": (lambda: Tensor.ones(2).full_like(None), TypeError,  # type: ignore[arg-type]
+                  ["full_like", "None"]),
+    "stack of nothing": (lambda: Tensor.stack(), ValueError, ["stack", "no tensors"]),
+    "cat of nothing": (lambda: Tensor.cat([]), ValueError, ["cat", "no tensors"]),
+    "cat of none": (lambda: Tensor.cat(), ValueError, ["cat", "no tensors"]),
+    "cat of numbers": (lambda: Tensor.cat(Tensor([1]), 2), TypeError, ["cat", "int"]),
+    "eye": (lambda: Tensor.eye(-1), ValueError, ["eye", "-1"]),
+    "linspace": (lambda: Tensor.linspace(0, 1, -1), ValueError, ["linspace", "-1"]),
+    "layer_norm": (lambda: Tensor.ones(2, 3).layer_norm(7), ValueError, ["(2, 3)", "(7,)"]),
+    "long layer_norm": (lambda: Tensor.ones(3).layer_norm((2, 3)), ValueError, ["(3,)", "(2, 3)"]),
+    "cast to None": (lambda: Tensor.ones(2).cast(None), TypeError, ["cast", "None"]),
+    "bitcast to None": (lambda: Tensor.zeros(2, dtype="float64").bitcast(None), TypeError,
+                        ["bitcast", "None"]),
+    "scatter": (lambda: Tensor.zeros(3).scatter(0, Tensor([0, 1, 2]), Tensor([1.0, 2.0])),
+                ValueError, ["scatter", "(2,)", "(3,)"]),
+    "scatter rank": (lambda: Tensor.zeros(3).scatter(0, Tensor([0]), Tensor([[1.0]])),
+                     ValueError, ["scatter", "(1, 1)", "(1,)"]),
+    "scatter index": (lambda: Tensor.zeros(2, 3).scatter(0, Tensor([0]), 1.0), ValueError,
+                      ["scatter", "(1,)", "(2, 3)"]),
+    "scatter reduce": (lambda: Tensor.zeros(3).scatter(0, Tensor([0]), 1.0, "mean"), ValueError,
+                       ["scatter", "'mean'"]),
+    "rounding": (lambda: Tensor([1]).div(2, rounding_mode="up"), ValueError, ["div", "'up'"]),
+    "fraction": (lambda: Context(NOOPT=1.7), ValueError, ["NOOPT", "1.7"]),
     "write twice": (lambda: COLUMN.expand(2, 2).assign(1), ValueError, [".contiguous()"]),
 }
 
@@ -69,6 +107,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
 @verifies("errors.message.parts")
 @verifies("errors.type.base")
 @verifies("errors.message.line")
+@verifies("tensor.arguments.refused")
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_explained(name: str) -> None:
     mistake, built_in, words = MISTAKES[name]

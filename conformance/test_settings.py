@@ -59,7 +59,7 @@ def test_unknown_names_are_refused() -> None:
 
 
 @verifies("settings.value.error")
-@pytest.mark.parametrize("value", [-1, 2, "x", None, 1.5j])
+@pytest.mark.parametrize("value", [-1, 2, "x", None, 1.5j, 0.7])
 def test_impossible_values_are_refused(value: object) -> None:
     with pytest.raises(SettingError, match="NOOPT"):
         Context(NOOPT=value)

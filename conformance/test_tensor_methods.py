@@ -337,6 +337,57 @@ def test_floor_division_of_integers() -> None:
     assert np.array_equal((Tensor(I) % -3).numpy(), I % -3)
 
 
+@verifies("tensor.division.trunc")
+@pytest.mark.parametrize("dtype", [d for d in ALL if d.kind in "iu"], ids=lambda d: d.name)
+def test_division_toward_zero_keeps_every_digit(dtype: DType) -> None:
+    edges = {int(dtype.min), int(dtype.min) + 1, int(dtype.max), int(dtype.max) - 1, 100, 7, 2, 1}
+    edges |= {-1, -2, -7, -100} if dtype.kind == "i" else set()
+    pairs = [(a, b) for a in sorted(edges) for b in sorted(edges)
+             if b and (a, b) != (dtype.min, -1)]
+    x, y = (Tensor(np.array(column, dtype.numpy)) for column in zip(*pairs, strict=True))
+    exact = [abs(a) // abs(b) * (1 if (a < 0) is (b < 0) else -1) for a, b in pairs]
+    for device in ("REFERENCE", x.device):
+        found = x.to(device).div(y.to(device), rounding_mode="trunc")
+        assert found.dtype is dtype and found.tolist() == exact
+    by_number = x.div(3, rounding_mode="trunc").tolist()
+    assert by_number == [abs(a) // 3 * (-1 if a < 0 else 1) for a, _ in pairs]
+
+
+@verifies("tensor.division.trunc")
+def test_division_toward_zero_of_mixed_operands() -> None:
+    x = Tensor([7, -7, 7])
+    assert x.div(Tensor([-2, 2, 0]), rounding_mode="trunc").tolist() == [-3, -3, 0]
+    assert x.div(Tensor([2, 2, 2], dtype=dtypes.int64), "trunc").dtype is dtypes.int64
+    halves = x.div(2.0, rounding_mode="trunc")
+    assert halves.dtype is dtypes.float32 and halves.tolist() == [3, -3, 3]
+    assert (Tensor([True]).div(Tensor([True]), "trunc").tolist()) == [1]
+
+
+@verifies("tensor.division.special")
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("device", ["REFERENCE", None])
+def test_division_of_floats_at_the_edges(dtype: Any, device: str | None) -> None:
+    values = [0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 7.0, -7.0, np.inf, -np.inf, np.nan]
+    grid = np.array(values, dtype)
+    a, b = np.meshgrid(grid, grid, indexing="ij")
+    x, y = Tensor(a, device), Tensor(b, device)
+    with np.errstate(all="ignore"):
+        assert np.array_equal((x // y).numpy(), a // b, equal_nan=True)
+        assert np.array_equal((x % y).numpy(), a % b, equal_nan=True)
+        for number in values:
+            other = dtype(number)
+            for found, wanted in ((x // number, a // other), (x % number, a % other),
+                                  (number // x, other // a), (number % x, other % a)):
+                assert np.array_equal(found.numpy(), wanted, equal_nan=True), number
+
+
+@verifies("tensor.division.special")
+def test_a_quotient_too_small_for_its_dtype_is_rounded_down() -> None:
+    x = Tensor([-1e-30, 1e-30, 0.0])
+    assert (x // 1e30).tolist() == [-1, 0, 0]
+    assert (x // -1e30).tolist() == [0, -1, 0]
+
+
 @verifies("tensor.nan.maximum")
 def test_relu_keeps_nan() -> None:
     found = Tensor(S).relu().numpy()
@@ -534,6 +585,45 @@ def test_operators_in_place_write_once() -> None:
     assert len(stores) == 1
 
 
+@verifies("tensor.assign.view")
+@pytest.mark.parametrize(("value", "wanted"), [
+    (lambda v: v, 1), (lambda v: v.sum(), 1), (lambda v: v[...], 1), (lambda v: v + 0, 1),
+    (lambda v: Tensor(v), 1)])
+def test_a_view_set_to_its_own_value_is_written(value: Callable[[Any], Any], wanted: int) -> None:
+    t = Tensor([1, 2, 3])
+    v = t[0]
+    t += 10
+    v[...] = value(v)
+    assert (t.tolist(), v.tolist()) == ([wanted, 12, 13], wanted)
+
+
+@verifies("tensor.assign.view")
+def test_an_old_view_of_a_view_is_written() -> None:
+    """What was written once is written again, after the tensor has been given another value."""
+    t = Tensor([1, 2, 3])
+    v = t[:2]
+    part = v[...]
+    part += 5
+    assert t.tolist() == [6, 7, 3]
+    t += 10
+    v[...] = part
+    assert (t.tolist(), v.tolist()) == ([6, 7, 13], [6, 7])
+    t.assign(Tensor([0, 0, 0]))
+    v[...] += 1
+    assert (t.tolist(), v.tolist()) == ([7, 8, 0], [7, 8])
+
+
+@verifies("tensor.assign.operator")
+def test_an_operator_on_an_old_view_writes_once() -> None:
+    t = Tensor([1, 2, 3])
+    v = t[:2]
+    t += 10
+    before = sum(node.op is Ops.STORE for node in toposort([t.uop]))
+    v[...] += 1
+    assert sum(node.op is Ops.STORE for node in toposort([t.uop])) == before + 1
+    assert (t.tolist(), v.tolist()) == ([2, 3, 13], [2, 3])
+
+
 @verifies("tensor.assign.dtype")
 def test_another_dtype_needs_a_cast() -> None:
     with pytest.raises(DTypeError, match="cast"):
@@ -579,6 +669,8 @@ def test_scatter() -> None:
     assert t.scatter_add(1, Tensor(index), Tensor(source)).tolist()[0] == [4, 0, 2, 4]
     ones = Tensor.ones(1, 4, dtype=dtypes.int32)
     assert ones.scatter(1, Tensor(index), Tensor(source), "multiply").tolist() == [[3, 1, 2, 4]]
+    with pytest.raises(ShapeError):
+        t.scatter(1, Tensor(index), Tensor(source[:, :3]))
     column = t.scatter(0, Tensor([[2, 0, 1]]), Tensor([[5, 6, 7]]))
     assert column.tolist() == [[0, 6, 0, 0], [0, 0, 7, 0], [5, 0, 0, 0]]
 

@@ -129,6 +129,9 @@ class _Live(weakref.ref[Any]):
 
 
 _live: dict[int, _Live] = {}
+# Held while a schedule is made, run and committed, and while a function is captured: meanwhile no
+# other thread gives a tensor a new value, which would be taken for an effect of the function.
+lock = threading.RLock()
 
 
 def _died(reference: _Live) -> None:
@@ -180,7 +183,8 @@ def write(base: UOp, view: UOp, value: UOp) -> UOp:
     if 0 in (value.shape or ()):
         return base  # r[impl effects.view-write.empty]
     # r[impl effects.value.eager, effects.variable.isolated]
-    return UOp(Ops.AFTER, base.dtype, (base, UOp(Ops.STORE, base.dtype, (view, value))))
+    with lock:
+        return UOp(Ops.AFTER, base.dtype, (base, UOp(Ops.STORE, base.dtype, (view, value))))
 # --8<-- [end:assign]
 
 

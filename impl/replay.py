@@ -17,7 +17,6 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import numpy as np
 
 from impl import realize, settings
-from impl.caching import exact
 from impl.device import Device, Table
 from impl.effects import Buffer, advance, forget_realized, leaf_of, living, living_here
 from impl.errors import ReplayError, VariableError
@@ -84,8 +83,10 @@ def take_apart(given: Any) -> Arguments:
 
 def _described(value: Any) -> Any:
     """A Python value that is frozen into the capture; objects are compared by identity."""
-    if value is None or isinstance(value, (bool, int, float, str, bytes)):
-        return (type(value).__name__, exact(value))
+    if isinstance(value, float):  # 0.0 and -0.0 are two numbers, and NaN is one
+        return (type(value).__name__, repr(value))
+    if value is None or isinstance(value, (bool, int, str, bytes)):
+        return (type(value).__name__, value)
     return _Same(value)
 
 
@@ -149,8 +150,9 @@ class _Change:
 class _Capture:
     """What one call did: its runs, in order, and which tensors it changed."""
 
-    def __init__(self, name: str, arguments: Arguments) -> None:
+    def __init__(self, name: str, arguments: Arguments, aside: Sequence[Tensor]) -> None:
         self.name, self.arguments = name, arguments
+        self.aside = {id(tensor) for tensor in aside}  # tensors that the function cannot know
         self.runs: list[realize.Run] = []
         gc.collect()
         # r[impl replay.pending.before]
@@ -169,19 +171,19 @@ class _Capture:
         returned = take_apart(result).tensors
         gc.collect()  # tensors that only a cycle keeps alive are no effect of the call
         known = {id(h): node for h, node in self.before}
-        touched = [h for h in living() if isinstance(h, Tensor) and known.get(id(h)) is not h.uop]
+        ours = living_here()  # what another thread makes meanwhile is no effect of the call
+        touched = [h for h in living() if isinstance(h, Tensor) and known.get(id(h)) is not h.uop
+                   and (id(h) in known or id(h) in ours)]
         realize.realize([*returned.values(), *touched])  # r[impl replay.effects.all]
         paths = {id(t): path for path, t in self.arguments.tensors.items()}
         changes = [_Change(paths.get(id(h)) or weakref.ref(h), *_place(h))
                    for h in touched if id(h) in known]
         gradients = [h for h in living() if isinstance(h, Tensor) and h.grad is not None
-                     and id(h.grad) not in known]
+                     and id(h.grad) not in known and id(h.grad) in ours]
         changes += [_Change(paths.get(id(h)) or weakref.ref(h), *_place(h.grad), True)
                     for h in gradients]
         accounted = {id(t) for t in returned.values()} | {id(h.grad) for h in gradients}
-        ours = living_here()
-        strays = [h for h in touched if id(h) in ours and id(h) not in known
-                  and id(h) not in accounted]
+        strays = [h for h in touched if id(h) not in known and id(h) not in accounted]
         if strays:  # r[impl replay.rebound.error]
             raise ReplayError(self.name, f"a tensor of shape {strays[0].shape} that was made "
                               "inside is kept outside, where no replay could put the next one",
@@ -198,7 +200,7 @@ class _Capture:
         """Every buffer that was read, or is among the `kept`, but was not made during the call."""
         owners: dict[Buffer, list[weakref.ref[Tensor]]] = {}
         for holder, node in self.before:
-            if node.op is Ops.BUFFER:
+            if node.op is Ops.BUFFER and id(holder) not in self.aside:
                 owners.setdefault(node.arg[0], []).append(weakref.ref(holder))
         paths = {node.arg[0]: path for path, node in self.arguments.leaves.items()}
         made: set[Buffer] = set()
@@ -291,6 +293,7 @@ class _Recording:
         now = {buffer: self._find(buffer, source, arguments)
                for buffer, source in self.sources.items()}
         self._check_aliases(arguments, now)
+        self._check_views(arguments.tensors)
         self._protect(now, arguments)
         # r[impl replay.output.fresh, replay.outputs.distinct]
         for buffer in self.fresh:
@@ -370,9 +373,40 @@ class _Recording:
             raise ReplayError(self.name, "which arguments are the same tensor has changed: was "
                               f"{self.aliases or 'none'}, is {now or 'none'}",
                               "make another TinyJit for it, or pass a copy (.contiguous())")
-        if len(set(found.values())) < len(found):
-            raise ReplayError(self.name, "an argument is a tensor that the function uses besides, "
-                              "which it was not in the capture", "pass a copy (.clone())")
+        holders = [h for h in (c.holder() for c in self.changes if not isinstance(c.holder, str))
+                   if h is not None]
+        held = {leaf.arg[0] for leaf in (leaf_of(h.uop) for h in holders) if leaf is not None}
+        own = [found[b] for b, source in self.sources.items() if source.path is None]
+        given = {path: t.uop.arg[0] for path, t in arguments.tensors.items()}
+        changed = held | {found[b] for b, source in self.sources.items() if source.written}
+        changed |= {given[c.holder] for c in self.changes if isinstance(c.holder, str)}
+        both = {*own, *held} & {*given.values()} | {b for b in own if own.count(b) > 1}
+        if both & changed:
+            raise ReplayError(self.name, "two tensors of the function, which changes one of them, "
+                              "are the same tensor now", "pass a copy (.clone())")
+
+    def _check_views(self, tensors: dict[str, Tensor]) -> None:
+        """A view that is assigned to changes another tensor too, of which a recording is unaware.
+        """
+        for change in self.changes:
+            if isinstance(change.holder, str) and not change.gradient \
+                    and any(root() is not None for root, *_ in tensors[change.holder]._ancestors):
+                raise ReplayError(self.name, "an argument that the function assigns to is a view "
+                                  "of another tensor", "pass the tensor, or a copy (.clone())")
+
+    def check_capture(self, tensors: dict[str, Tensor], before: dict[int, UOp]) -> None:
+        """Refuse a capture whose function reached an argument by another name and changed it by
+        one of the two: it was run on a stand-in of the argument, which then is another tensor.
+        """
+        self._check_views(tensors)
+        reached = {id(c.holder()) for c in self.changes if not isinstance(c.holder, str)}
+        read = {b for b, source in self.sources.items() if source.path is None}
+        changed = {c.holder for c in self.changes}
+        changed |= {source.path for source in self.sources.values() if source.written}
+        for path, tensor in tensors.items():  # r[impl replay.guard.alias]
+            if id(tensor) in reached or before[id(tensor)].arg[0] in read and path in changed:
+                raise ReplayError(self.name, "an argument is a tensor that the function uses "
+                                  "besides, and changes", "pass a copy (.clone())")
 
     # --8<-- [start:protect]
     def _protect(self, now: dict[Buffer, Buffer], arguments: Arguments) -> None:
@@ -417,6 +451,18 @@ def _stand_ins(tensors: Sequence[Tensor]) -> dict[int, Tensor]:
             stand_in.requires_grad = True
         found.setdefault(id(tensor), stand_in)
     return found
+
+
+def _write_back(given: Sequence[Tensor], stand_ins: dict[int, Tensor],
+                leaves: dict[str, UOp], gradients: Sequence[Tensor | None]) -> None:
+    """Let the arguments have what their stand-ins were given."""
+    started = set(leaves.values())
+    for tensor, gradient in zip(given, gradients, strict=True):
+        stand_in = stand_ins[id(tensor)]
+        if stand_in.uop not in started:  # the function assigned to it
+            tensor.uop = stand_in.uop
+        if stand_in.grad is not gradient:
+            tensor.grad = stand_in.grad
 
 
 def _place(tensor: Tensor | None) -> tuple[Buffer, Shape]:
@@ -525,9 +571,10 @@ class TinyJit(Generic[Parameters, Returned]):
         if instance is None:
             return self
         name = f"_captured_{id(self):x}"  # of this function, not of another with its name
-        if name not in instance.__dict__:
-            instance.__dict__[name] = TinyJit(self.function.__get__(instance, owner))
-        return instance.__dict__[name]
+        known = instance.__dict__.get(name)
+        if known is None or known.function.__self__ is not instance:  # the object is a copy
+            known = instance.__dict__[name] = TinyJit(self.function.__get__(instance, owner))
+        return known
 
     def reset(self) -> None:
         """Forget the capture; the next call runs as it is, the one after is captured."""
@@ -538,11 +585,11 @@ class TinyJit(Generic[Parameters, Returned]):
         observers = realize.capturing.observers
         if observers or not settings.get("JIT"):  # r[impl replay.nested.inlined]
             return self.function(*args, **kwargs)
-        self.calls += 1
-        if self.calls == 1:
-            return self.function(*args, **kwargs)
-        arguments = take_apart((args, kwargs))
         with realize.lock:  # runs of other threads are no part of this one
+            self.calls += 1
+            if self.calls == 1:
+                return self.function(*args, **kwargs)
+            arguments = take_apart((args, kwargs))
             if self.recording is None:
                 return self._capture(arguments, args, kwargs)
             returned: Returned = self.recording.run(arguments)
@@ -555,26 +602,33 @@ class TinyJit(Generic[Parameters, Returned]):
         A stand-in has memory of its own. So a tensor that is an argument and that the function
         also uses by another name is told apart from the argument.
         """
-        given = list(arguments.tensors.values())
+        tensors = arguments.tensors
+        given = list(tensors.values())
         realize.realize(given)
         stand_ins = _stand_ins(given)
+        # While these live, nothing overwrites the memory of the arguments.
+        kept = [Tensor(tensor.uop) for tensor in given]
+        gradients = [tensor.grad for tensor in given]
         args, kwargs = _mapped((args, kwargs), lambda v: stand_ins.get(id(v), v))
         arguments = take_apart((args, kwargs))
         arguments.leaves = {p: t.uop for p, t in arguments.tensors.items()}
-        capture = _Capture(getattr(self.function, "__name__", "function"), arguments)
+        capture = _Capture(getattr(self.function, "__name__", "function"), arguments, kept)
         realize.capturing.observers.append(capture)
         try:
             result = self.function(*args, **kwargs)
-            self.recording = capture.finish(result)  # r[impl replay.failure.none]
+            recording = capture.finish(result)
         finally:
             realize.capturing.observers.remove(capture)
-        originals = {}
-        for tensor in given:
-            stand_in = stand_ins[id(tensor)]
-            if stand_in.uop not in arguments.leaves.values():  # the function assigned to it
-                tensor.uop = stand_in.uop
-            tensor.grad = stand_in.grad
-            originals[id(stand_in)] = tensor
+            _write_back(given, stand_ins, arguments.leaves, gradients)
+        try:
+            recording.check_capture(
+                tensors, {id(t): k.uop for t, k in zip(given, kept, strict=True)})
+        except ReplayError:
+            for tensor, before, gradient in zip(given, kept, gradients, strict=True):
+                tensor.uop, tensor.grad = before.uop, gradient
+            raise
+        self.recording = recording  # r[impl replay.failure.none]
+        originals = {id(stand_ins[id(tensor)]): tensor for tensor in given}
         returned: Returned = _mapped(result, lambda v: originals.get(id(v), v))
         return returned
 # --8<-- [end:jit]

@@ -6,6 +6,7 @@ caching. The plan cache takes all `plan` settings into its key, so that none can
 """
 from __future__ import annotations
 
+import operator
 import os
 import threading
 from collections.abc import Iterator
@@ -69,7 +70,7 @@ def _checked(name: str, value: Any) -> Value:
     if isinstance(setting.default, str):
         return str(value)
     try:
-        number = int(value)
+        number = int(value) if isinstance(value, str) else operator.index(value)
     except (TypeError, ValueError):  # r[impl settings.value.error]
         raise SettingError(name, f"{value!r} is not a whole number",
                            f"{setting.meaning}; default {setting.default}") from None

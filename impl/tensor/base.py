@@ -105,7 +105,8 @@ def weak_dtype(dtype: DType, value: Scalar) -> DType:
 class TensorBase:
     """The variable itself: creation from data, the values, devices, assignment."""
 
-    __slots__ = ("uop", "device", "grad", "_ancestors", "_history", "_parameter", "__weakref__")
+    __slots__ = ("uop", "device", "grad", "_ancestors", "_history", "_parameter", "_written",
+                 "__weakref__")
     # Let `array + tensor` come to our reflected operators.
     __array_ufunc__ = None
 
@@ -118,6 +119,8 @@ class TensorBase:
     #: The expression that was realized, kept so that gradients still flow through it.
     _history: UOp | None
     _parameter: bool
+    #: What this view, and the tensors it was taken from, held after its last assignment.
+    _written: tuple[tuple[weakref.ref[Any], weakref.ref[UOp]], ...]
 
     def __init__(self, data: Any, device: str | None = None, dtype: Any = None,
                  requires_grad: bool = False) -> None:
@@ -138,6 +141,7 @@ class TensorBase:
         if wanted is not None:
             self.uop = nodes.cast(self.uop, wanted)
         self._ancestors, self._parameter, self.grad, self._history = (), False, None, None
+        self._written = ()
         if device is not None and self._device(device) != self.device:
             self.device = self._device(device)
             self.uop = UOp(Ops.COPY, self.uop.dtype, (self.uop,), self.device)
@@ -171,6 +175,7 @@ class TensorBase:
         result: Self = object.__new__(self.__class__)
         result.uop, result.device = node, self.device
         result._ancestors, result._parameter, result.grad, result._history = (), False, None, None
+        result._written = ()
         if node.origin is None:
             note_origin(node)
         register(result)
@@ -182,6 +187,7 @@ class TensorBase:
         result: Self = object.__new__(cls)
         result.uop, result.device = node, cls._device(device)
         result._ancestors, result._parameter, result.grad, result._history = (), False, None, None
+        result._written = ()
         if node.origin is None:
             note_origin(node)
         register(result)
@@ -396,9 +402,20 @@ class TensorBase:
     # Dtypes and devices
 
     def cast(self, dtype: Any) -> Self:
-        """The elements converted to another dtype (chapter dtypes)."""
-        wanted = as_dtype(dtype)
+        """The elements converted to another dtype (chapter dtypes).
+
+        Raises:
+            DTypeError: there is no such dtype.
+        """
+        wanted = self._named_dtype(dtype, "cast")
         return self if wanted is self.uop.dtype else self._wrap(nodes.cast(self.uop, wanted))
+
+    def _named_dtype(self, dtype: Any, operation: str) -> DType:
+        """A dtype that has to be given: NumPy takes None for float64."""
+        if dtype is None:  # r[impl tensor.arguments.refused]
+            raise DTypeError(operation, "None is not an element type",
+                             f"name one, such as {self.dtype!r}")
+        return as_dtype(dtype)
 
     def bitcast(self, dtype: Any) -> Self:
         """The same bits read as another dtype of the same size.
@@ -406,7 +423,7 @@ class TensorBase:
         Raises:
             DTypeError: the sizes of the elements differ.
         """
-        wanted = as_dtype(dtype)
+        wanted = self._named_dtype(dtype, "bitcast")
         if wanted.itemsize != self.dtype.itemsize:  # r[impl dtypes.bitcast.size]
             raise DTypeError("bitcast", f"{self.dtype.name} has {self.dtype.itemsize} bytes, "
                              f"{wanted.name} has {wanted.itemsize}", "use .cast to convert values")
@@ -490,6 +507,21 @@ class TensorBase:
             else:  # the root was given another value since this view was taken
                 memory = _as_memory(between.uop)
                 between.uop = write(memory, follow(memory, rest), value)
+        self._written = tuple((weakref.ref(tensor), weakref.ref(tensor.uop))
+                              for tensor in (self, *(tensor for tensor, _ in living)))
+
+    def _already_in(self, base: Any, path: Path) -> bool:
+        """Whether this tensor is `base[path]`, was assigned to, and all still is as it was then.
+
+        So it is in the second half of `base[...] += x`: Python sets the item that has been
+        assigned. In `base[...] = base` nothing has been assigned yet.
+        """
+        if not self._written or not self._ancestors:
+            return False
+        reference, way = self._ancestors[0]
+        return reference() is base and way == path and all(
+            tensor is None or tensor.uop is node()
+            for tensor, node in ((held(), node) for held, node in self._written))
 
     def _replace(self, value: UOp) -> None:
         """The new value, of a tensor that is no view: in place where there is memory."""

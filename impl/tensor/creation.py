@@ -4,6 +4,8 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
+import numpy as np
+
 from impl.dtypes import DType, Scalar, as_dtype, dtypes
 from impl.effects import new_buffer_node
 from impl.errors import DTypeError, ShapeError
@@ -21,8 +23,21 @@ def _shape(given: tuple[Any, ...], name: str) -> Shape:
     shape = flat_arguments(given)
     for size in shape:
         if not hasattr(size, "__index__") or size.__index__() < 0:
+            # r[impl tensor.arguments.refused]
             raise ShapeError(name, f"{shape} is no shape", "give whole numbers from 0 on")
     return tuple(size.__index__() for size in shape)
+
+
+def _number(value: Any, name: str) -> Scalar:
+    """A Python number, also from a NumPy one.
+
+    Raises:
+        DTypeError: it is no number.
+    """
+    plain = value.item() if isinstance(value, np.generic) else value
+    if not isinstance(plain, (bool, int, float)):  # r[impl tensor.arguments.refused]
+        raise DTypeError(name, f"{value!r} is no number", "give a bool, an int or a float")
+    return plain
 
 
 def _float(dtype: Any, name: str) -> DType:
@@ -40,10 +55,17 @@ class Creation(Functional):
     @classmethod
     def full(cls, shape: Any, fill_value: Scalar, dtype: Any = None, device: str | None = None,
              requires_grad: bool = False) -> Self:
-        """One number everywhere; its dtype follows the number unless one is given."""
-        wanted = _dtype_of_number(fill_value) if dtype is None else as_dtype(dtype)
+        """One number everywhere; its dtype follows the number unless one is given.
+
+        Raises:
+            DTypeError: `fill_value` is no number.
+            ShapeError: `shape` is no shape.
+        """
+        fill = _number(fill_value, "full")
+        natural = as_dtype(fill_value.dtype) if isinstance(fill_value, np.generic) else None
+        wanted = natural or _dtype_of_number(fill) if dtype is None else as_dtype(dtype)
         sizes = _shape((shape,), "full")
-        return cls._made(nodes.full(UOp.const(wanted, fill_value), sizes), device, requires_grad)
+        return cls._made(nodes.full(UOp.const(wanted, fill), sizes), device, requires_grad)
 
     @classmethod
     def zeros(cls, *shape: Any, dtype: Any = None, device: str | None = None,
@@ -71,7 +93,8 @@ class Creation(Functional):
     def full_like(self, fill_value: Scalar, dtype: Any = None) -> Self:
         """One number in this tensor's shape and dtype."""
         wanted = self.dtype if dtype is None else as_dtype(dtype)
-        return self._wrap(nodes.full(UOp.const(wanted, fill_value), self.shape))
+        fill = _number(fill_value, "full_like")
+        return self._wrap(nodes.full(UOp.const(wanted, fill), self.shape))
 
     def zeros_like(self, dtype: Any = None) -> Self:
         """Zeros in this tensor's shape and dtype."""
@@ -110,10 +133,15 @@ class Creation(Functional):
     @classmethod
     def linspace(cls, start: float, stop: float, steps: int, dtype: Any = None,
                  device: str | None = None) -> Self:
-        """`steps` floats from start to stop, both included, equally far apart."""
+        """`steps` floats from start to stop, both included, equally far apart.
+
+        Raises:
+            ShapeError: `steps` is no whole number from 0 on.
+        """
         wanted = _float(dtype, "linspace")
+        (steps,) = _shape((steps,), "linspace")
         if steps < 2:
-            return cls.full((max(0, steps),), float(start), wanted, device)
+            return cls.full((steps,), float(start), wanted, device)
         line = cast(nodes.iota(steps), wanted)
         # From the nearer end, so that both ends are exact.
         distance = (stop - start) / (steps - 1)
@@ -126,9 +154,13 @@ class Creation(Functional):
     @classmethod
     def eye(cls, rows: int, columns: int | None = None, dtype: Any = None,
             device: str | None = None, requires_grad: bool = False) -> Self:
-        """Ones on the diagonal, zeros elsewhere."""
+        """Ones on the diagonal, zeros elsewhere.
+
+        Raises:
+            ShapeError: a size is no whole number from 0 on.
+        """
         wanted = dtypes.default_float if dtype is None else as_dtype(dtype)
-        shape = (rows, rows if columns is None else columns)
+        shape = _shape((rows, rows if columns is None else columns), "eye")
         row = nodes.expand(nodes.iota_along(shape[0], 0, 2), shape)
         column = nodes.expand(nodes.iota_along(shape[1], 1, 2), shape)
         node = cast(UOp(Ops.CMPEQ, dtypes.bool, (row, column)), wanted)

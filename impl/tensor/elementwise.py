@@ -5,7 +5,7 @@ import math
 from typing import Any, Self
 
 from impl.dtypes import DType, dtypes, sum_accumulator
-from impl.errors import DTypeError
+from impl.errors import DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.gradient.nodes import binary, cast, scale, unary, where
 from impl.ir import Ops, UOp
@@ -63,6 +63,46 @@ def round_even(x: UOp) -> UOp:
     away = binary(Ops.OR, compare(Ops.CMPLT, half, rest), tie)
     sign = where(compare(Ops.CMPLT, x, number(x, 0)), number(x, -1), number(x, 1))
     return where(away, nodes.add(whole, sign), whole)
+
+
+def opposite(x: UOp, y: UOp) -> UOp:
+    """Whether one operand is below zero, and the other is not."""
+    return binary(Ops.XOR, compare(Ops.CMPLT, x, number(x, 0)),
+                  compare(Ops.CMPLT, y, number(y, 0)))
+
+
+# --8<-- [start:floor]
+def floor_quotient(x: UOp, y: UOp) -> UOp:
+    """x / y of floats, rounded down.
+
+    What is too small for the dtype, as -1 / infinity is, has become -0.0; rounded down it is -1.
+    An infinite x has no whole part, so it gives NaN; over zero it gives infinity, as every x does.
+    """
+    ratio, zero = nodes.div(x, y), number(x, 0)
+    lost = binary(Ops.AND, compare(Ops.CMPEQ, ratio, zero), compare(Ops.CMPNE, x, zero))
+    below = binary(Ops.AND, lost, opposite(x, y))
+    # r[impl tensor.division.special]
+    quotient = where(below, number(x, -1), unary(Ops.FLOOR, ratio))
+    endless = binary(Ops.AND, infinite(x), compare(Ops.CMPNE, y, zero))
+    return where(endless, number(x, math.nan), quotient)
+
+
+def floor_remainder(x: UOp, y: UOp) -> UOp:
+    """x - floor(x / y) * y of floats; next to an infinite y it is x, or y if the signs differ."""
+    rest = nodes.sub(x, nodes.mul(floor_quotient(x, y), y))
+    known = nodes.constant(y)
+    if known is not None and math.isfinite(known.arg):
+        return rest
+    differs = binary(Ops.AND, opposite(x, y), compare(Ops.CMPNE, x, number(x, 0)))
+    special = binary(Ops.AND, infinite(y), compare(Ops.CMPLT, absolute(x), number(x, math.inf)))
+    # r[impl tensor.division.special]
+    return where(special, where(differs, y, x), rest)
+# --8<-- [end:floor]
+
+
+def infinite(x: UOp) -> UOp:
+    """Whether an element of a float node is infinite."""
+    return compare(Ops.CMPEQ, absolute(x), number(x, math.inf))
 
 
 class Elementwise(TensorBase):
@@ -189,9 +229,23 @@ class Elementwise(TensorBase):
             x, y = cast(x, dtypes.int8), cast(y, dtypes.int8)
         if x.dtype.kind != "f":  # r[impl dtypes.division.floor]
             return self._wrap(binary(op, x, y))
-        quotient = unary(Ops.FLOOR, nodes.div(x, y))
-        return self._wrap(quotient if op is Ops.FLOORDIV else
-                          nodes.sub(x, nodes.mul(quotient, y)))
+        return self._wrap((floor_quotient if op is Ops.FLOORDIV else floor_remainder)(x, y))
+
+    def _truncated(self, other: Any) -> Self:
+        """Division rounded toward zero; of integers without a detour through floats."""
+        b = self._operand(other)
+        if b is None:
+            return NotImplemented
+        x, y = self._pair(b, "div")
+        if x.dtype.kind == "f":
+            return self._wrap(unary(Ops.TRUNC, nodes.div(x, y)))
+        down = self._whole(other, Ops.FLOORDIV, "div", False)
+        if x.dtype.kind != "i":
+            return down
+        inexact = compare(Ops.CMPNE, binary(Ops.FLOORMOD, x, y), number(x, 0))
+        negative = binary(Ops.AND, inexact, opposite(x, y))
+        # r[impl tensor.division.trunc]
+        return self._wrap(where(negative, nodes.add(down.uop, number(x, 1)), down.uop))
 
     def __iadd__(self, other: Any) -> Self:
         return self._inplace(self + other)
@@ -241,11 +295,18 @@ class Elementwise(TensorBase):
         return self * other
 
     def div(self, other: Any, rounding_mode: str | None = None) -> Self:
-        """self / other, exactly, or rounded: "floor" or "trunc"."""
+        """self / other, exactly, or rounded: "floor" or "trunc" (toward zero).
+
+        Raises:
+            ShapeError: the rounding mode is unknown.
+        """
         if rounding_mode == "floor":
             return self // other
         if rounding_mode == "trunc":
-            return (self / other).trunc().cast(self.dtype)
+            return self._truncated(other)
+        if rounding_mode is not None:
+            raise ShapeError("div", f"rounding_mode {rounding_mode!r} is unknown",
+                             "use None, 'floor' or 'trunc'")
         return self / other
 
     def idiv(self, other: Any) -> Self:
@@ -604,7 +665,7 @@ class Elementwise(TensorBase):
         """Whether an element is infinite."""
         if self.dtype.kind != "f":
             return self._wrap(nodes.full(UOp.const(dtypes.bool, False), self.shape))
-        return self._wrap(compare(Ops.CMPEQ, absolute(self.uop), number(self.uop, math.inf)))
+        return self._wrap(infinite(self.uop))
 
     def isfinite(self) -> Self:
         """Whether an element is neither infinite nor NaN."""

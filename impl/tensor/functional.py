@@ -43,9 +43,16 @@ class Functional(Conversion):
 
     def layer_norm(self, normalized_shape: Any, weight: Self | None = None,
                    bias: Self | None = None, eps: float = 1e-5) -> Self:
-        """layernorm over the last axes, of this shape, then weight and bias."""
-        count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
-        result = self.layernorm(tuple(range(-count, 0)), eps)
+        """layernorm over the last axes, of this shape, then weight and bias.
+
+        Raises:
+            ShapeError: the last axes have another shape.
+        """
+        last = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        if not last or self.shape[-len(last):] != last:  # r[impl tensor.arguments.refused]
+            raise ShapeError("layer_norm", f"the last axes of shape {self.shape} are not {last}",
+                             "give the sizes of the last axes, or use .layernorm(axis)")
+        result = self.layernorm(tuple(range(-len(last), 0)), eps)
         result = result if weight is None else result * weight
         return result if bias is None else result + bias
 

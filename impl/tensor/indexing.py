@@ -183,7 +183,9 @@ class Indexing(Reduce):
         path = slice_path(self.shape, items)
         view = follow(self.uop, path)
         node = self._value_for(value, shape_of(view))
-        if node is not view:  # `t[a] += b` has assigned already; Python sets the item once more
+        # `t[a] += b` has assigned already; Python sets the item once more.
+        # r[impl tensor.assign.operator]
+        if not (isinstance(value, TensorBase) and value._already_in(self, path)):
             self._viewed(view, path)._store(node)
 
     def _value_for(self, value: Any, shape: Shape) -> UOp:
@@ -253,6 +255,9 @@ class Indexing(Reduce):
 
     def _along(self, dim: int, index: Self, name: str) -> tuple[int, UOp, UOp]:
         axis = self._axis(dim, name)
+        if not isinstance(index, TensorBase):
+            raise DTypeError(name, f"the index is of type {type(index).__name__}",
+                             "use an integer tensor: Tensor(index)")
         if index.dtype.kind not in "iu":
             raise DTypeError(name, f"the index is {index.dtype.name}", "use an integer dtype")
         if len(index.shape) != len(self.shape) or any(
@@ -265,12 +270,20 @@ class Indexing(Reduce):
         """out[index[i][j]][j] = src[i][j] for dim 0, and alike; elsewhere this tensor.
 
         Of several values for one place the last one stays; with reduce="add" or "multiply" all
-        are combined with this tensor.
+        are combined with this tensor. A `src` that is a tensor may be larger than the index; what
+        lies beyond is not used.
+
+        Raises:
+            ShapeError: `index` or `src` has another number of axes, or `src` is smaller than
+                `index`; or `reduce` is unknown.
         """
         axis, x, place = self._along(dim, index, "scatter")
         shape = index.shape
-        values = self._value_for(src, shape) if not isinstance(src, TensorBase) else nodes.shrink(
-            cast(src.uop, self.dtype), tuple((0, size) for size in shape))
+        if reduce not in (None, "add", "multiply"):
+            raise ShapeError("scatter", f"reduce {reduce!r} is unknown",
+                             "use None, 'add' or 'multiply'")
+        values = self._sources(src, shape) if isinstance(src, TensorBase) \
+            else self._value_for(src, shape)
         # [.., j, .., k]: whether source j along the axis goes to place k.
         wide = (*shape, self.shape[axis])
         hit = compare(Ops.CMPEQ, nodes.expand(nodes.reshape(place, (*shape, 1)), wide),
@@ -288,6 +301,16 @@ class Indexing(Reduce):
             touched = self._back(nodes.reduce(Ops.MAXIMUM, hit, (axis,)), axis, 0)
             return self._wrap(where(touched, combined, x))
         return self._wrap(binary(Ops.MUL if reduce == "multiply" else Ops.ADD, x, combined))
+
+    def _sources(self, src: Any, shape: Shape) -> UOp:
+        """The part of a tensor that an index of this shape scatters, in this tensor's dtype."""
+        own = src.shape
+        if len(own) != len(shape) or any(a < b for a, b in zip(own, shape, strict=True)):
+            # r[impl tensor.arguments.refused]
+            raise ShapeError("scatter", f"a src of shape {own} does not fit an index of shape "
+                             f"{shape}", "give a source for every index: src must not be smaller")
+        return nodes.shrink(cast(self._require(src), self.dtype),
+                            tuple((0, size) for size in shape))
 
     def _last_hit(self, hit: UOp, values: UOp, axis: int, x: UOp) -> tuple[UOp, UOp, UOp]:
         """Only the last of several sources that go to one place."""

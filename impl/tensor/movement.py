@@ -244,6 +244,8 @@ class Movement(Elementwise):
 
     def chunk(self, chunks: int, dim: int = 0) -> tuple[Self, ...]:
         """At most `chunks` parts along an axis, of equal size except the last."""
+        if not isinstance(chunks, int) or chunks < 1:  # r[impl tensor.arguments.refused]
+            raise ShapeError("chunk", f"{chunks!r} is no number of parts", "give 1 or more")
         size = self.shape[self._axis(dim, "chunk")]
         return self.split(max(1, -(-size // chunks)), dim)
 
@@ -363,17 +365,17 @@ class Movement(Elementwise):
         return self._wrap(nodes.reshape(node, front[:-1] + (front[-1] * repeats,) + rest))
 
     # --8<-- [start:cat]
-    def cat(self, *others: Any, dim: int = 0) -> Self:
+    def cat(*given: Any, dim: int = 0) -> Any:
         """This tensor and the others, one after the other along an axis.
 
         `Tensor.cat(a, b, dim=1)` and `Tensor.cat([a, b], dim=1)` do the same.
 
         Raises:
-            ShapeError: another axis differs in size (r[tensor.cat.shape]).
+            ShapeError: another axis differs in size (r[tensor.cat.shape]), or there is no tensor.
+            DTypeError: something else than a tensor is given.
         """
-        if isinstance(self, (list, tuple)):
-            return self[0].cat(*self[1:], dim=dim)
-        tensors = [self, *flat_arguments(others)]
+        tensors = _tensors(given, "cat")
+        self = tensors[0]
         axis = self._axis(dim, "cat")
         common = self.dtype
         for tensor in tensors:
@@ -392,11 +394,15 @@ class Movement(Elementwise):
             raise DTypeError("operand", f"{type(tensor).__name__} is no tensor", "use Tensor(...)")
         return node
 
-    def stack(self, *others: Any, dim: int = 0) -> Self:
-        """This tensor and the others, of one shape, along a new axis."""
-        if isinstance(self, (list, tuple)):
-            return self[0].stack(*self[1:], dim=dim)
-        tensors = [self, *flat_arguments(others)]
+    def stack(*given: Any, dim: int = 0) -> Any:
+        """This tensor and the others, of one shape, along a new axis.
+
+        Raises:
+            ShapeError: the shapes differ, or there is no tensor.
+            DTypeError: something else than a tensor is given.
+        """
+        tensors = _tensors(given, "stack")
+        self = tensors[0]
         for tensor in tensors:
             if tensor.shape != self.shape:
                 raise ShapeError("stack", f"shapes {self.shape} and {tensor.shape} differ",
@@ -427,6 +433,17 @@ class Movement(Elementwise):
         rows, columns = self.shape[-2:]
         inside = nodes.broadcast(triangle(rows, columns, diagonal, upper), self.shape)
         return self._wrap(nodes.where(inside, self.uop, UOp.const(self.dtype, 0)))
+
+
+def _tensors(given: tuple[Any, ...], operation: str) -> list[Any]:
+    """The tensors of a call: one after the other, or in lists; at least one."""
+    found = [part for one in given for part in (one if isinstance(one, (list, tuple)) else (one,))]
+    if not found:  # r[impl tensor.arguments.refused]
+        raise ShapeError(operation, "no tensors are given", "give at least one")
+    for one in found:
+        if not isinstance(one, Movement):
+            raise DTypeError(operation, f"{type(one).__name__} is no tensor", "use Tensor(...)")
+    return found
 
 
 def triangle(rows: int, columns: int, diagonal: int, upper: bool) -> UOp:

@@ -26,9 +26,22 @@ def sum_of_products(a: UOp, b: UOp, axes: Sequence[int]) -> UOp:
     return cast(nodes.reduce(Ops.ADD, product, axes), dtype)
 
 
-def pair(value: int | Sequence[int], count: int) -> tuple[int, ...]:
-    """One number for each spatial axis."""
-    return (value,) * count if isinstance(value, int) else tuple(value)
+def pair(value: int | Sequence[int], count: int, operation: str, what: str,
+         least: int = 1) -> tuple[int, ...]:
+    """One number for each spatial axis.
+
+    Raises:
+        ShapeError: there are not as many as axes, or one is no whole number from `least` on.
+    """
+    numbers = (value,) * count if isinstance(value, int) else tuple(value)
+    if len(numbers) != count:
+        raise ShapeError(operation, f"{what} {numbers} does not fit {count} axes",
+                         "give one number, or one for each axis after the first two")
+    if not all(isinstance(one, int) and one >= least for one in numbers):
+        # r[impl tensor.arguments.refused]
+        raise ShapeError(operation, f"{what} {value!r} is not possible",
+                         f"use whole numbers from {least} on")
+    return numbers
 
 
 class Products(Indexing):
@@ -171,14 +184,17 @@ class Products(Indexing):
         w = self._require(weight)
         kernel = shape_of(w)[2:]
         count = len(kernel)
+        pair(groups, 1, "conv2d", "groups")
         channels, outputs = self.shape[1] if len(self.shape) > 1 else 0, shape_of(w)[0]
         if len(self.shape) != count + 2 or channels != shape_of(w)[1] * groups or outputs % groups:
             raise ShapeError("conv2d", f"input {self.shape}, weight {w.shape} and {groups} groups "
                              "do not fit", "input: (batch, channels, ...), weight: (outputs, "
                              "channels / groups, ...)")
         common = promoted(self.dtype, w.dtype)
-        windows, places = self._all_windows(cast(self.uop, common), kernel, pair(stride, count),
-                                            pair(dilation, count), _pads(padding, count), 0)
+        windows, places = self._all_windows(
+            cast(self.uop, common), pair(kernel, count, "conv2d", "kernel"),
+            pair(stride, count, "conv2d", "stride"), pair(dilation, count, "conv2d", "dilation"),
+            _pads(padding, count, "conv2d"), 0)
         batch = self.shape[0]
         between = tuple(size for both in zip(places, kernel, strict=True) for size in both)
         x = nodes.reshape(windows, (batch, groups, 1, channels // groups, *between))
@@ -227,12 +243,15 @@ class Products(Indexing):
         """
         w = self._require(weight)
         channels, outputs, kernel = shape_of(w)[0], shape_of(w)[1], shape_of(w)[2:]
-        count = len(kernel)
+        count, name = len(kernel), "conv_transpose2d"
+        pair(groups, 1, name, "groups")
         if len(self.shape) != count + 2 or self.shape[1] != channels or channels % groups:
             raise ShapeError("conv_transpose2d", f"input {self.shape} does not fit a weight of "
                              f"shape {w.shape}", "weight: (input channels, outputs / groups, ...)")
-        steps, gaps = pair(stride, count), pair(dilation, count)
-        cut, more = pair(padding, count), pair(output_padding, count)
+        steps = pair(stride, count, name, "stride")
+        gaps = pair(dilation, count, name, "dilation")
+        cut = pair(padding, count, name, "padding", 0)
+        more = pair(output_padding, count, name, "output_padding", 0)
         batch, places = self.shape[0], self.shape[2:]
         common = promoted(self.dtype, w.dtype)
         per_group = channels // groups
@@ -269,7 +288,8 @@ class Products(Indexing):
         windows, places, taps = self._pool(kernel_size, stride, dilation, padding, 0)
         total = nodes.reduce(Ops.ADD, windows, taps)
         number = UOp.const(total.dtype, math.prod(shape_of(windows)[axis] for axis in taps))
-        if not count_include_pad and any(pair(padding, 1)):
+        pads = _pads(padding, len(self.shape) - 2, "pool")
+        if not count_include_pad and any(before or after for before, after in pads):
             ones = self._wrap(nodes.full_like(self.uop, 1))
             inside = ones._pool(kernel_size, stride, dilation, padding, 0)[0]
             number = nodes.reduce(Ops.ADD, inside, taps)
@@ -282,13 +302,11 @@ class Products(Indexing):
         if count < 1:
             raise ShapeError("pool", f"shape {self.shape} has no axes to pool",
                              "give (batch, channels, ...)")
-        kernel = pair(kernel_size, min(count, 2) if isinstance(kernel_size, int) else 0)
-        if len(kernel) != count:
-            raise ShapeError("pool", f"a window of {kernel} does not fit shape {self.shape}",
-                             "give one size for each axis after the first two")
-        steps = kernel if stride is None else pair(stride, count)
-        windows, places = self._all_windows(self.uop, kernel, steps, pair(dilation, count),
-                                            _pads(padding, count), value)
+        kernel = pair(kernel_size, count, "pool", "window")
+        steps = kernel if stride is None else pair(stride, count, "pool", "stride")
+        windows, places = self._all_windows(self.uop, kernel, steps,
+                                            pair(dilation, count, "pool", "dilation"),
+                                            _pads(padding, count, "pool"), value)
         return windows, places, tuple(range(3, 3 + 2 * count, 2))
 
     def interpolate(self, size: Sequence[int], mode: str = "nearest") -> Self:
@@ -303,17 +321,13 @@ class Products(Indexing):
         return result
 
 
-def _pads(padding: int | Sequence[int], count: int) -> tuple[tuple[int, int], ...]:
+def _pads(padding: int | Sequence[int], count: int,
+          operation: str) -> tuple[tuple[int, int], ...]:
     """(before, after) for each spatial axis, in the order of the axes."""
-    if isinstance(padding, int):
-        return ((padding, padding),) * count
-    given = tuple(padding)
-    if len(given) == 2 * count and count:
+    if not isinstance(padding, int) and count and len(padding) == 2 * count:
+        given = pair(padding, 2 * count, operation, "padding", 0)
         return tuple((given[i], given[i + 1]) for i in range(0, 2 * count, 2))[::-1]
-    if len(given) != count:
-        raise ShapeError("conv", f"padding {given} does not fit {count} axes",
-                         "give one number, one for each axis, or two for each axis")
-    return tuple((one, one) for one in given)
+    return tuple((one, one) for one in pair(padding, count, operation, "padding", 0))
 
 
 def _parse(formula: str, ranks: list[int]) -> tuple[list[str], str]:
