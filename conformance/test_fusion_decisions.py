@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from conformance.footprint import Buffer, events, reductions
+from conformance.saboteurs.impl_patches import ImplPatch, all_patches, killer
 from conformance.trace import verifies
 from impl import Context, Tensor, Variable, run_schedule
 from impl.caching import canonicalize
@@ -260,6 +261,24 @@ OPERATIONS: list[Callable[[Tensor, Tensor], Tensor]] = [
     lambda a, b: (a + b).contiguous()]
 
 
+def written_by_earlier_kernels(plan: Plan) -> None:
+    """Every version that a kernel reads or replaces comes from memory or a kernel before it."""
+    writers: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for kernel, (_, writes) in enumerate(plan.accesses):
+        for touch in writes:
+            writers[touch.storage, touch.version].append(kernel)
+    for kernel, (reads, writes) in enumerate(plan.accesses):
+        needed = {(t.storage, t.version) for t in reads}
+        needed |= {(t.storage, t.version - 1) for t in writes}
+        for storage, version in needed:
+            if version > 0:
+                assert writers[storage, version], f"nobody writes version {version} of {storage}"
+                assert max(writers[storage, version]) <= kernel
+            if (storage, version) in {(t.storage, t.version) for t in reads} and version > 0:
+                assert max(writers[storage, version]) < kernel, \
+                    f"kernel {kernel} reads what kernel {writers[storage, version]} writes"
+
+
 @verifies("fusion.group.acyclic")
 def test_random_graphs_have_no_circle() -> None:
     """Kernels come in a legal order: every dependence goes forward."""
@@ -271,7 +290,7 @@ def test_random_graphs_have_no_circle() -> None:
             pool.append(chosen.choice(OPERATIONS)(a, b))
         plan = plan_of(*chosen.sample(pool, 3), limits=Limits(stages=chosen.choice([2, 3, 32]),
                                                               small_kernel=0, parallel=2))
-        assert all(d.before < d.after for d in plan.dependencies)
+        written_by_earlier_kernels(plan)
         assert sorted(plan.order) == list(range(len(plan.kernels)))
 
 
@@ -285,7 +304,7 @@ def test_three_stages_in_a_circle() -> None:
     limits = Limits(small_kernel=0, parallel=16)
     plan = plan_of(first, middle, last, limits=limits)
     assert len(plan.kernels) == 3
-    assert all(d.before < d.after for d in plan.dependencies)
+    written_by_earlier_kernels(plan)
 
 
 def written_before_read(kernel: UOp) -> None:
@@ -452,3 +471,11 @@ def test_equal_work_is_one_kernel(make: Callable[[], tuple[Tensor, ...]]) -> Non
     first = make()[0].schedule()
     run_schedule(first)
     assert all(item.ast.op is Ops.SINK for item in first if item.program is not None)
+
+
+# The tests themselves
+
+
+@pytest.mark.parametrize("saboteur", all_patches("fusion"), ids=lambda s: type(s).__name__)
+def test_mistakes_are_found(saboteur: ImplPatch) -> None:
+    assert killer(saboteur), saboteur.description

@@ -5,11 +5,15 @@ import copy
 import gc
 import math
 import pickle
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from conformance.trace import verifies
+from impl import ir
 from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
 from impl.ir import TRUE, KernelInfo, Ops, RangeKind, UOp, interned_count, new_range, toposort
@@ -59,6 +63,48 @@ def test_dead_nodes_leave_the_table() -> None:
     del node
     gc.collect()
     assert interned_count() <= before + 1
+
+
+@verifies("ir.intern.identity")
+def test_threads_get_one_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Making a node is slow here, so that all threads look for it before one has made it."""
+    rule = ir._shape_rules[Ops.IOTA]
+
+    def slow(src: tuple[UOp, ...], arg: Any) -> Any:
+        time.sleep(0.02)
+        return rule(src, arg)
+
+    monkeypatch.setitem(ir._shape_rules, Ops.IOTA, slow)
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(iota, [987654321] * 4))
+    assert len({id(node) for node in made}) == 1
+
+
+@verifies("ir.intern.identity")
+def test_a_node_that_dies_does_not_take_its_successor_along(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one thread takes a dead node out of the table, another makes an equal one."""
+    made: list[UOp] = []
+
+    class Table(dict[Any, Any]):
+        """Between the look at a dead entry and its removal, the other thread gets its turn."""
+
+        def get(self, key: Any, default: Any = None) -> Any:
+            found = super().get(key, default)
+            if found is not None and found() is None and threading.current_thread() is main \
+                    and not made and not busy:
+                busy.append(0)
+                other.start()
+                other.join(0.2)
+            return found
+
+    main, busy = threading.current_thread(), list[int]()
+    other = threading.Thread(target=lambda: made.append(iota(987654322)))
+    node = iota(987654322)
+    monkeypatch.setattr(ir, "_interned", Table(ir._interned))
+    del node
+    other.join(20)
+    assert iota(987654322) is made[0]
 
 
 @verifies("ir.const.identity")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Ops, Tensor, UOp, dtypes, run_schedule
+from impl import Context, Ops, Tensor, UOp, dtypes, run_schedule
 from impl.effects import Buffer
 from impl.errors import VariableError
 from impl.linear import (
@@ -82,3 +82,69 @@ def test_kept_buffers_get_memory_of_their_own() -> None:
     assert placed
     run_schedule(items)
     np.testing.assert_allclose(y.numpy(), expected)
+
+
+def separate(x: Tensor) -> tuple[Tensor, np.ndarray]:
+    """An expression of three kernels with temporaries between them."""
+    array = x.numpy()
+    y = ((x * 2).contiguous().flip(0).exp().contiguous().flip(0) + 1).contiguous().flip(0)
+    return (y * 1).contiguous(), (np.exp(array[::-1] * 2)[::-1] + 1)[::-1]
+
+
+@verifies("linear.memory.kept")
+@pytest.mark.parametrize("held", ["tensor", "expression"])
+def test_what_living_tensors_need_is_not_placed(held: str) -> None:
+    """Neither what a tensor is, nor what its pending expression reads."""
+    x = Tensor(np.linspace(-1, 1, 64, dtype=np.float32)).realize()
+    with Context(FUSE=0):
+        first = (x + 3).contiguous()
+        y, expected = separate(first)
+        linear = lower_sink_to_linear(sink(first, y))
+        assert linear is not None and first.uop.realized is not None
+        buffer: Buffer = first.uop.realized.arg[0]
+        needs = first if held == "tensor" else first + 10
+        del first
+        items = memory_planner(linear_to_schedule(linear))
+    assert buffer.memory is None
+    assert any(b.memory is not None for item in items for b in item.bufs if b.device == "CPU")
+    run_schedule(items)
+    np.testing.assert_allclose(needs.numpy(), np.linspace(-1, 1, 64, dtype=np.float32)
+                               + (3 if held == "tensor" else 13), rtol=1e-6)
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5)
+
+
+@verifies("linear.memory.kept")
+@pytest.mark.parametrize("part", [False, True])
+def test_what_comes_from_before_is_not_placed(part: bool) -> None:
+    """Two schedules, the second planned before the first has run."""
+    first = (Tensor(np.ones(64, np.float32)).realize() * 5).contiguous()
+    before = lower_sink_to_linear(sink(first))
+    assert before is not None and first.uop.realized is not None
+    buffer: Buffer = first.uop.realized.arg[0]
+    first.uop = first.uop.realized
+    if part:
+        first[10:20] = 7  # writes what it does not fill
+    with Context(FUSE=0):
+        y, expected = (first * 1, np.full(64, 5)) if part else (first.exp() * 2, np.exp(5) * 2)
+        after = lower_sink_to_linear(sink(y))
+    assert after is not None
+    del first
+    items = memory_planner(linear_to_schedule(after))
+    assert buffer.memory is None
+    run_schedule([*linear_to_schedule(before), *items])
+    if part:
+        expected[10:20] = 7
+    np.testing.assert_allclose(y.numpy(), np.broadcast_to(expected, 64), rtol=1e-5)
+
+
+@verifies("realize.schedule.observed")
+def test_what_was_scheduled_before_runs_before() -> None:
+    x = Tensor(np.full(8, 2, np.float32)).realize()
+    y = x * 3
+    items = y.schedule()
+    z = y + 1
+    linear = lower_sink_to_linear(sink(z))
+    assert all(item.done for item in items) and linear is not None
+    run_schedule(linear_to_schedule(linear))
+    assert z.tolist() == [7] * 8
+    assert y.tolist() == [6] * 8

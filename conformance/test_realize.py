@@ -248,6 +248,22 @@ def test_what_the_caller_left_runs_once() -> None:
         assert GlobalCounters.kernels == 1
 
 
+@verifies("fusion.limit.arguments")
+def test_the_device_of_a_tensor_limits_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the device that is the default, which takes more."""
+    monkeypatch.setattr(type(Device["REFERENCE"]), "maximum_arguments", 5)
+    inputs = [vector(i, 2 * i) for i in range(12)]
+    with Context(DEVICE="CPU"):
+        value = sum(inputs[1:], inputs[0])
+        items = value.schedule()
+        assert {item.bufs[0].device for item in items} == {"REFERENCE"}
+        assert max(len(item.bufs) for item in items) <= 5
+        run_schedule(items)
+        assert value.tolist() == [66, 132]
+        both = (sum(inputs[1:], inputs[0]) + 1).to("CPU") * 2
+        assert both.tolist() == [134, 266]
+
+
 # Threads
 
 

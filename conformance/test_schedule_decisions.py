@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import gc
 import itertools
+import sys
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,8 @@ import numpy as np
 from conformance import checker
 from conformance.footprint import events
 from conformance.trace import verifies
-from impl import Context, GlobalCounters, Tensor, Variable, realize
-from impl.effects import collect
+from impl import Context, GlobalCounters, Tensor, Variable, dependencies, realize, schedule
+from impl.effects import collect, leaf_of
 from impl.ir import Ops
 from impl.schedule import Plan, document, plan_for, schedule_cache
 
@@ -65,6 +67,69 @@ def row_of(rows: dict[str, Any], plan: Plan, storage: int) -> int:
     visible = {t.storage for reads, writes in plan.accesses for t in (*reads, *writes)}
     visible |= {result.storage for result in plan.results}
     return [n for n in plan.storages if n in visible].index(storage)
+
+
+@verifies("schedule.label.line")
+def test_a_label_has_the_line_of_its_own_call() -> None:
+    """Also where the plan is found in the cache, and another line asked for it first."""
+    schedule_cache.clear()
+    one = numbers(31).exp()
+    other = numbers(31).exp()
+    lines = [frame.lineno for frame in [sys._getframe()] for _ in range(2)]
+    lines = [lines[0] - 2, lines[0] - 1]
+    for line, value in zip(lines, (one, other), strict=True):
+        (row,) = value.schedule_document()["kernels"]
+        (item,) = value.schedule()
+        for label in (row["label"], item.metadata["label"]):
+            assert label.endswith(f"test_schedule_decisions.py:{line})"), label
+    assert schedule_cache.hits == 3 and len(schedule_cache) == 1
+
+
+def calls(work: Callable[[], Any], *functions: Callable[..., Any]) -> int:
+    """How often the functions are called while the work is done."""
+    codes = {getattr(function, "__code__", None) for function in functions}
+    count = 0
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event == "call" and frame.f_code in codes
+
+    schedule_cache.clear()
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def rows(count: int) -> Tensor:
+    """A tensor each of whose rows is written by a statement of its own."""
+    x = Tensor(np.zeros((count, 2), np.float32)).realize()
+    for i in range(count):
+        x[i] = i
+    return x
+
+
+def crowd(count: int) -> Tensor:
+    inputs = [Tensor(np.full(2, i, np.float32)).realize() for i in range(count)]
+    return sum(inputs[1:], inputs[0])
+
+
+@verifies("schedule.cost.linear")
+def test_many_writes_and_many_inputs() -> None:
+    """Four times as many are four times as much work; what is counted are the dear calls."""
+    counted = (leaf_of, schedule._visible, dependencies.Touch.overlaps)
+    for make in (rows, crowd):
+        small, large = ([make(count) for count in (250, 1000)])
+        few = calls(small.schedule_document, *counted)
+        assert 0 < calls(large.schedule_document, *counted) < 5 * few
+    many = rows(4000)
+    many.realize()
+    assert many.tolist() == [[i, i] for i in range(4000)]
+    with Context(DEVICE="REFERENCE"):
+        document = crowd(2000).schedule_document()
+    assert sum(buffer["kind"] == "input" for buffer in document["buffers"]) == 2000
 
 
 @verifies("schedule.document.complete", observe="schedule")

@@ -269,6 +269,14 @@ def test_empty_interval_is_refused() -> None:
         Variable("length", 3, 2)
 
 
+@verifies("symbolic.variable.name")
+def test_names_of_the_package_are_refused() -> None:
+    for name in ("random#0", "random-key#0", "#", "n#"):
+        with pytest.raises(VariableError, match=name) as caught:
+            Variable(name, 0, 9)
+        assert caught.value.remedy
+
+
 @verifies("symbolic.variable.bind")
 def test_binding_outside_is_refused() -> None:
     length = Variable("length", 1, 10)

@@ -7,7 +7,10 @@ kernels: `find` lists every dependence, on versions and byte ranges of storages.
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
+from bisect import bisect_left, insort
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -268,6 +271,41 @@ def _touch(access: Access, placement: Placement, values: Sequence[Value]) -> Tou
     return Touch(placement.storage[access.value], placement.version[access.value], start, stop)
 
 
+class _Past:
+    """Accesses of one storage, found by their bytes: sorted by start, those of like size together.
+
+    So the many writes of single rows are not all looked at for each of them.
+    """
+
+    def __init__(self) -> None:
+        self.count = itertools.count()
+        self.rows: dict[int, list[tuple[int, int, int, Touch]]] = {}  # start, age, kernel, touch
+
+    def add(self, kernel: int, touch: Touch) -> None:
+        """Note an access, the latest so far."""
+        rows = self.rows.setdefault((touch.stop - touch.start).bit_length(), [])
+        insort(rows, (touch.start, next(self.count), kernel, touch))
+
+    def meeting(self, touch: Touch) -> list[tuple[int, Touch]]:
+        """The kernels and accesses that have a byte in common with this one, oldest first."""
+        found = []
+        for bits, rows in self.rows.items():
+            near = rows[self._first(rows, touch.start - (1 << bits)):
+                        self._first(rows, touch.stop)]
+            found += [row for row in near if row[3].overlaps(touch)]
+        return [(kernel, past) for _, _, kernel, past in sorted(found, key=lambda row: row[1])]
+
+    def forget(self, touch: Touch, but: int = -1) -> None:
+        """Drop what lies within these bytes, except the accesses of one kernel."""
+        for rows in self.rows.values():
+            here = slice(self._first(rows, touch.start), self._first(rows, touch.stop))
+            rows[here] = [row for row in rows[here] if row[3].stop > touch.stop or row[2] == but]
+
+    @staticmethod
+    def _first(rows: list[tuple[int, int, int, Touch]], start: int) -> int:
+        return bisect_left(rows, start, key=lambda row: row[0])
+
+
 # --8<-- [start:find]
 def find(accesses: Sequence[tuple[list[Touch], list[Touch]]]) -> list[Dependency]:
     """All dependences between kernels that are given in a legal order.
@@ -276,30 +314,27 @@ def find(accesses: Sequence[tuple[list[Touch], list[Touch]]]) -> list[Dependency
     replaces. WAW: a write after the writes it replaces. Bytes that do not meet do not count.
     """
     found: dict[tuple[int, int, str, int], Dependency] = {}
-    writers: dict[int, list[tuple[int, Touch]]] = {}
-    readers: dict[int, list[tuple[int, Touch]]] = {}
+    writers: defaultdict[int, _Past] = defaultdict(_Past)
+    readers: defaultdict[int, _Past] = defaultdict(_Past)
 
-    def note(kind: str, earlier: list[tuple[int, Touch]], kernel: int, touch: Touch) -> None:
-        for other, past in earlier:
-            if other != kernel and past.overlaps(touch):  # r[impl dependencies.ranges.disjoint]
+    def note(kind: str, earlier: _Past, kernel: int, touch: Touch) -> None:
+        for other, _ in earlier.meeting(touch):  # r[impl dependencies.ranges.disjoint]
+            if other != kernel:
                 key = (other, kernel, kind, touch.storage)
                 found.setdefault(key, Dependency(other, kernel, kind, touch.storage,
                                                  touch.version))
 
     for kernel, (reads, writes) in enumerate(accesses):
         for read in reads:  # r[impl dependencies.raw.order]
-            note("RAW", writers.get(read.storage, []), kernel, read)
+            note("RAW", writers[read.storage], kernel, read)
         for write in writes:  # r[impl dependencies.war.order, dependencies.waw.order]
-            note("WAR", readers.get(write.storage, []), kernel, write)
-            note("WAW", writers.get(write.storage, []), kernel, write)
+            note("WAR", readers[write.storage], kernel, write)
+            note("WAW", writers[write.storage], kernel, write)
         for read in reads:
-            readers.setdefault(read.storage, []).append((kernel, read))
+            readers[read.storage].add(kernel, read)
         for write in writes:
-            still_seen = [(k, t) for k, t in writers.get(write.storage, [])
-                       if not (write.start <= t.start and t.stop <= write.stop)]
-            writers[write.storage] = [*still_seen, (kernel, write)]
-            kept = [(k, t) for k, t in readers.get(write.storage, []) if k == kernel
-                    or not (write.start <= t.start and t.stop <= write.stop)]
-            readers[write.storage] = kept
+            writers[write.storage].forget(write)
+            writers[write.storage].add(kernel, write)
+            readers[write.storage].forget(write, but=kernel)
     return list(found.values())
 # --8<-- [end:find]

@@ -142,9 +142,28 @@ class _Reference(weakref.ref["UOp"]):
     key: tuple[Any, ...]
 
 
+_dead: list[_Reference] = []  # of nodes that have died and may stand in the table still
+
+
 def _forget(reference: _Reference) -> None:
-    if _interned.get(reference.key) is reference:
-        del _interned[reference.key]
+    """Take a dead node out of the table; if another thread makes a node now, that one does it.
+
+    It must not wait: garbage is collected anywhere, also where another lock is held.
+    """
+    _dead.append(reference)
+    if _making.acquire(blocking=False):
+        try:
+            _sweep()
+        finally:
+            _making.release()
+
+
+def _sweep() -> None:
+    """Take the dead out of the table; whoever calls it holds the lock."""
+    while _dead:
+        dead = _dead.pop()
+        if _interned.get(dead.key) is dead:
+            del _interned[dead.key]
 
 
 # --8<-- [start:uop]
@@ -256,12 +275,14 @@ def _intern(key: tuple[Any, ...], arg: Any) -> UOp:
         if found is not None:
             return found  # r[impl ir.intern.identity]
     with _making:
+        if _dead:
+            _sweep()
         reference = _interned.get(key)
         found = reference() if reference is not None else None
         return found if found is not None else _make(key, arg)  # another thread may have been first
 
 
-_making = threading.RLock()  # a node that dies meanwhile enters it again, through `_forget`
+_making = threading.RLock()  # held by whoever changes the table
 
 
 def _make(key: tuple[Any, ...], arg: Any) -> UOp:

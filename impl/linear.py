@@ -10,6 +10,7 @@ variables, and which versions of its buffers it reads and writes.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from impl.device import Device
 from impl.dtypes import dtypes
 from impl.effects import Buffer, leaf_of, living
 from impl.errors import GraphError, VariableError
-from impl.ir import KernelInfo, Ops, UOp
+from impl.ir import TRUE, KernelInfo, Ops, UOp, toposort
 from impl.ordering import Uses, linearize
 from impl.realize import ExecItem, Run, commit, lock, planned_run, refuse_capture
 
@@ -162,10 +163,11 @@ def linear_to_schedule(linear: UOp, var_vals: dict[str, int] | None = None) -> l
 def memory_planner(schedule: Sequence[ExecItem], keep: Sequence[Buffer] = ()) -> list[ExecItem]:
     """Give buffers that nothing outside the schedule can observe places in one arena per device.
 
-    These are the buffers without memory that no living tensor holds, that are not in `keep`, and
-    that a kernel of the schedule writes before any reads them.
+    These are the buffers without memory that no living tensor needs, that are not in `keep`, and
+    that a kernel of the schedule fills before any reads them.
     """
-    held = {leaf.arg[0] for leaf in (leaf_of(h.uop) for h in living()) if leaf is not None}
+    needed = toposort([h.uop for h in living()], lambda u: leaf_of(u) is None)
+    held = {leaf.arg[0] for leaf in (leaf_of(u) for u in needed) if leaf is not None}
     kept = {*keep, *held, *_read_first(schedule)}
     numbers: dict[Buffer, int] = {}
     touched: list[list[int]] = []
@@ -189,8 +191,18 @@ def _read_first(schedule: Sequence[ExecItem]) -> list[Buffer]:
     written: set[Buffer] = set()
     found: list[Buffer] = []
     for item in schedule:
-        stores = [store.src[0].src[0] for store in item.ast.src]
-        targets = {item.bufs[pointer.arg] for pointer in stores if pointer.op is Ops.PARAM}
-        found += [b for b in item.bufs if b not in written and b not in targets]
-        written |= targets
+        loads = [u.src[0].src[0] for u in item.ast.toposort() if u.op is Ops.LOAD]
+        read = {item.bufs[pointer.arg] for pointer in loads if pointer.op is Ops.PARAM}
+        filled = {item.bufs[store.src[0].src[0].arg] for store in item.ast.src
+                  if _fills(store, item.bufs)} - read
+        found += [b for b in item.bufs if b not in written and b not in filled]
+        written |= filled
     return found
+
+
+def _fills(store: UOp, buffers: Sequence[Buffer]) -> bool:
+    """Whether a kernel's store writes every element of a buffer; no, where that is not plain."""
+    pointer, index, valid = store.src[0].src
+    loops = [u.src[0].arg for u in index.toposort() if u.op is Ops.RANGE]
+    return (pointer.op is Ops.PARAM and valid is TRUE
+            and math.prod(loops) == buffers[pointer.arg].size)

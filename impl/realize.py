@@ -13,15 +13,22 @@ from impl import settings
 from impl.caching import Canonical
 from impl.device import Device, GlobalCounters, Memory, Program
 from impl.dtypes import dtypes
-from impl.effects import Buffer, Effects, Holder, advance, collect, leaf_of, living, mark_realized
+from impl.effects import (
+    Buffer,
+    Effects,
+    Holder,
+    advance,
+    collect,
+    leaf_of,
+    living,
+    lock,
+    mark_realized,
+)
 from impl.errors import ReplayError, user_line
 from impl.fusion import Limits
 from impl.ir import Ops, UOp
 from impl.rewrite import verify
 from impl.schedule import Environment, Plan, document, label, plan_for
-
-# r[impl realize.thread.serial]
-lock = threading.RLock()  # one schedule is made, run and committed at a time
 
 #: More inputs than this in one kernel gain nothing: their rows crowd each other out of the cache.
 MOST_ARGUMENTS = 60
@@ -230,7 +237,7 @@ def waiting_values(values: Sequence[UOp]) -> list[UOp]:
 # --8<-- [start:realize]
 def realize(holders: Sequence[Holder]) -> None:
     """Compute the values of all holders, in one schedule, and let them hold the results."""
-    with lock:
+    with lock:  # r[impl realize.thread.serial]
         nodes = [h.uop for h in holders]
         run = planned_run(nodes)
         if run is not None:

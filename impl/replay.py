@@ -401,8 +401,8 @@ class _Recording:
         self._check_views(tensors)
         reached = {id(c.holder()) for c in self.changes if not isinstance(c.holder, str)}
         read = {b for b, source in self.sources.items() if source.path is None}
-        changed = {c.holder for c in self.changes}
-        changed |= {source.path for source in self.sources.values() if source.written}
+        changed = {c.holder for c in self.changes if isinstance(c.holder, str)}
+        changed |= {source.path or "" for source in self.sources.values() if source.written}
         for path, tensor in tensors.items():  # r[impl replay.guard.alias]
             if id(tensor) in reached or before[id(tensor)].arg[0] in read and path in changed:
                 raise ReplayError(self.name, "an argument is a tensor that the function uses "

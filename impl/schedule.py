@@ -225,7 +225,7 @@ def label(plan: Plan, kernel: int, nodes: Sequence[UOp]) -> str:
     """
     names: dict[str, None] = {}
     line = ""
-    for place in plan.origins[kernel]:
+    for place in plan.origins[kernel]:  # r[impl schedule.label.line]
         origin = _origin(nodes[place])
         if origin is not None:
             names[str(origin[0])] = None
@@ -283,7 +283,7 @@ def _boundaries(groups: Sequence[Group], placement: Placement, cuts: Cuts,
 # --8<-- [start:document]
 def document(plan: Plan, hit: bool, nodes: Sequence[UOp]) -> dict[str, Any]:
     """The schedule as plain data: see r[schedule.document.complete]."""
-    visible = _visible(plan)
+    visible = _visible(plan)  # once: r[impl schedule.cost.linear]
     names = {n: i for i, n in enumerate(n for n in plan.storages if n in visible)}
     # r[impl schedule.document.outputs]
     outputs = [names[r.storage] for r in plan.results if r.storage in names]

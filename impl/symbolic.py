@@ -42,7 +42,8 @@ class Variable:
     A program that uses a variable is scheduled and compiled once for all its values.
 
     Raises:
-        VariableError: the interval is empty (r[symbolic.variable.interval]).
+        VariableError: the interval is empty (r[symbolic.variable.interval]), or the name is one
+            of those that the random numbers use (r[symbolic.variable.name]).
     """
 
     __slots__ = ("name", "minimum", "maximum", "uop")
@@ -51,6 +52,9 @@ class Variable:
         if minimum > maximum:  # r[impl symbolic.variable.interval]
             raise VariableError("Variable", f"{name!r} goes from {minimum} to {maximum}",
                                 "give the smaller bound first")
+        if "#" in name:  # r[impl symbolic.variable.name]
+            raise VariableError("Variable", f"the name {name!r} has a '#', which stands in names "
+                                "of variables that this package makes", "take another name")
         self.name, self.minimum, self.maximum = name, int(minimum), int(maximum)
         self.uop = UOp(_DEFINE_VAR, _index, (), (name, self.minimum, self.maximum))
 

@@ -1,0 +1,27 @@
+"""Mistakes in what becomes one kernel, made inside `impl.fusion`."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from conformance.saboteurs.impl_patches import ImplPatch
+
+Function = Callable[..., Any]
+
+
+class JoinsTooEarly(ImplPatch):
+    rule = "fusion.group.acyclic"
+    description = "a stage may join a kernel that comes before one that the stage depends on"
+    target = "impl.fusion.groups:_Grouper._candidates"
+
+    def replacement(self, original: Function) -> Function:
+        def candidates(grouper: Any, stage: Any, conflicts: Any) -> Any:
+            """As without `earliest`: those it depends on, and all that read the same inputs."""
+            found = {touch[0].number: touch[0] for touch, _ in conflicts}
+            for access in stage.reads:
+                for group, *_ in grouper.readers.get(grouper._storage(access), [])[-1:]:
+                    found.setdefault(group.number, group)
+            device = grouper.device_of[grouper._storage(stage.write)]
+            return [g for g in found.values() if g.device == device
+                    and not g.members[0].stage.copy and len(g.members) < grouper.limits.stages]
+        return candidates
