@@ -14,7 +14,7 @@ import pytest
 from conformance.test_realize import run_in_threads
 from conformance.test_replay_calls import assign, first, numbers
 from conformance.trace import verifies
-from impl import Context, Ops, Tensor, TinyJit, UOp, Variable, dtypes, run_schedule
+from impl import Context, Device, Ops, Tensor, TinyJit, UOp, Variable, dtypes, run_schedule
 from impl.device import Table
 from impl.errors import ReplayError, VariableError
 from impl.linear import get_kernel_graph
@@ -232,8 +232,19 @@ def test_one_variable_with_two_values() -> None:
 
 @verifies("realize.thread.serial")
 @verifies("replay.state.eager", observe="replay")
-def test_replays_in_many_threads() -> None:
-    """One captured function is replayed by some threads while others realize."""
+def test_replays_in_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One captured function is replayed by some threads while others realize.
+
+    Between filling in the arguments and the launch, every other thread gets its turn.
+    """
+    kind = type(Device[Device.DEFAULT].table([]))
+    launch = kind.run
+
+    def slow(table: Table) -> None:
+        time.sleep(0.002)
+        launch(table)
+
+    monkeypatch.setattr(kind, "run", slow)
     scale = numbers(2, 64)
     step = TinyJit(lambda x: ((x * scale).flip(0) + x).sum())
     wrong: list[Any] = []
@@ -270,16 +281,21 @@ def test_a_capture_does_not_see_other_threads() -> None:
     def other() -> list[float]:
         assert inside.wait(20)
         kept.append(shared[0] * 3)
-        made.set()
         state.assign(state + 1)
         return [first(shared[0] + 5), first(state)]
 
+    def reader() -> float:
+        assert inside.wait(20)
+        made.set()
+        return first(shared[0] + 6)
+
     shared = [numbers(7)]
     step = TinyJit(body)
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(other)
+    with ThreadPoolExecutor(2) as pool:
+        future, read = pool.submit(other), pool.submit(reader)
         assert [first(step(numbers(i))) for i in range(2)] == [1, 2]
         assert future.result() == [12, 1]
+        assert read.result() == 13
     assert step.recording is not None
     assert sum(len(s.launches) for s in step.recording.segments if isinstance(s, Table)) == 1
     kept.clear()

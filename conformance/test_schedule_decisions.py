@@ -75,9 +75,8 @@ def test_a_label_has_the_line_of_its_own_call() -> None:
     schedule_cache.clear()
     one = numbers(31).exp()
     other = numbers(31).exp()
-    lines = [frame.lineno for frame in [sys._getframe()] for _ in range(2)]
-    lines = [lines[0] - 2, lines[0] - 1]
-    for line, value in zip(lines, (one, other), strict=True):
+    here = sys._getframe().f_lineno
+    for line, value in ((here - 2, one), (here - 1, other)):
         (row,) = value.schedule_document()["kernels"]
         (item,) = value.schedule()
         for label in (row["label"], item.metadata["label"]):
@@ -119,16 +118,14 @@ def crowd(count: int) -> Tensor:
 @verifies("schedule.cost.linear")
 def test_many_writes_and_many_inputs() -> None:
     """Four times as many are four times as much work; what is counted are the dear calls."""
-    counted = (leaf_of, schedule._visible, dependencies.Touch.overlaps)
+    counted = (leaf_of, dependencies.Touch.overlaps)
     for make in (rows, crowd):
         small, large = ([make(count) for count in (250, 1000)])
         few = calls(small.schedule_document, *counted)
         assert 0 < calls(large.schedule_document, *counted) < 5 * few
-    many = rows(4000)
-    many.realize()
-    assert many.tolist() == [[i, i] for i in range(4000)]
-    with Context(DEVICE="REFERENCE"):
-        document = crowd(2000).schedule_document()
+        assert calls(large.schedule_document, schedule._visible) == 1  # it looks at everything
+    assert len(rows(4000).schedule_document()["kernels"]) == 4000
+    document = crowd(2000).schedule_document()
     assert sum(buffer["kind"] == "input" for buffer in document["buffers"]) == 2000
 
 
