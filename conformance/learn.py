@@ -79,8 +79,8 @@ def check(slug: str, mine: Path) -> int:
     if any(name == "impl" or name.startswith("impl.") for name in sys.modules):
         raise RuntimeError("impl is loaded already: run this as python -m conformance.learn")
     sys.meta_path.insert(0, Overlay(slug, mine.resolve()))
-    test = ROOT / "conformance" / f"test_{slug}.py"
-    return int(pytest.main(["-q", "--tb=short", "-p", "no:cacheprovider", str(test)]))
+    tests = sorted((ROOT / "conformance").glob(f"test_{slug}*.py"))
+    return int(pytest.main(["-q", "--tb=short", "-p", "no:cacheprovider", *map(str, tests)]))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -265,7 +265,7 @@ def test_replays_in_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 @verifies("replay.capture.whole", observe="replay")
 @verifies("realize.thread.serial")
 def test_a_capture_does_not_see_other_threads() -> None:
-    """While a function is captured, another thread reads, makes, keeps and assigns tensors."""
+    """While a function is captured, other threads read, schedule, keep and assign tensors."""
     inside, made, state = threading.Event(), threading.Event(), numbers(0)
     kept: list[Tensor] = []
     calls = []
@@ -287,7 +287,9 @@ def test_a_capture_does_not_see_other_threads() -> None:
     def reader() -> float:
         assert inside.wait(20)
         made.set()
-        return first(shared[0] + 6)
+        value = shared[0] + 6
+        run_schedule(value.schedule())  # refused in a captured function, which this is not
+        return first(value)
 
     shared = [numbers(7)]
     step = TinyJit(body)

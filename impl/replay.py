@@ -53,7 +53,7 @@ class Arguments:
 def take_apart(given: Any) -> Arguments:
     """Find every tensor in nested lists, tuples and dicts; describe everything else.
 
-    The signature maps the path of each part ("args[0]['x']") to what must stay the same.
+    The signature maps the path of each part (such as `args[0]`) to what must stay the same.
     """
     found = Arguments()
     stack: list[tuple[str, Any]] = [("", given)]
