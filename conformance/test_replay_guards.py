@@ -22,7 +22,7 @@ from impl.linear import get_kernel_graph
 # Arguments that the function also knows by another name ----------------------------------------
 
 
-@verifies("replay.state.eager", observe="replay")
+@verifies("replay.guard.state", observe="replay")
 def test_an_argument_that_the_function_uses_besides() -> None:
     w, other = numbers(3), numbers(10)
     step = TinyJit(lambda x: x + w)
@@ -41,7 +41,7 @@ def refused_or(step: Callable[..., Any], *arguments: Tensor) -> bool:
     return False
 
 
-@verifies("replay.guard.alias", observe="replay")
+@verifies("replay.guard.state", observe="replay")
 def test_an_argument_that_becomes_a_state_that_is_written() -> None:
     for shared in (False, True):
         w = Tensor(np.array([1, 2], np.float32)).realize()
@@ -56,7 +56,7 @@ def test_an_argument_that_becomes_a_state_that_is_written() -> None:
         assert w.tolist()[0] in (4, 8)
 
 
-@verifies("replay.guard.alias", observe="replay")
+@verifies("replay.guard.state", observe="replay")
 @verifies("replay.failure.none", observe="replay")
 @pytest.mark.parametrize("case", range(5))
 def test_an_argument_that_is_a_state_when_captured(case: int) -> None:
@@ -94,7 +94,7 @@ def test_an_argument_that_is_a_state_when_captured(case: int) -> None:
     assert replayed == eager[:len(replayed)] and len(replayed) >= 2
 
 
-@verifies("replay.effects.all", observe="replay")
+@verifies("replay.guard.state", observe="replay")
 def test_an_argument_that_is_a_view() -> None:
     """To assign to a view changes the tensor that it was taken from, or is refused."""
     whole = Tensor(np.zeros(4, np.float32)).realize()

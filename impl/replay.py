@@ -381,7 +381,7 @@ class _Recording:
         changed = held | {found[b] for b, source in self.sources.items() if source.written}
         changed |= {given[c.holder] for c in self.changes if isinstance(c.holder, str)}
         both = {*own, *held} & {*given.values()} | {b for b in own if own.count(b) > 1}
-        if both & changed:
+        if both & changed:  # r[impl replay.guard.state]
             raise ReplayError(self.name, "two tensors of the function, which changes one of them, "
                               "are the same tensor now", "pass a copy (.clone())")
 
@@ -403,7 +403,7 @@ class _Recording:
         read = {b for b, source in self.sources.items() if source.path is None}
         changed = {c.holder for c in self.changes if isinstance(c.holder, str)}
         changed |= {source.path or "" for source in self.sources.values() if source.written}
-        for path, tensor in tensors.items():  # r[impl replay.guard.alias]
+        for path, tensor in tensors.items():  # r[impl replay.guard.state]
             if id(tensor) in reached or before[id(tensor)].arg[0] in read and path in changed:
                 raise ReplayError(self.name, "an argument is a tensor that the function uses "
                                   "besides, and changes", "pass a copy (.clone())")
