@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -37,10 +39,34 @@ def subject(request: pytest.FixtureRequest, implementation: Subject) -> Subject:
     return implementation
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test of the CPU device needs a compiler."""
+    if not _COMPILER and any(mark.args == ("CPU",) for mark in item.iter_markers("device")):
+        pytest.skip("needs a C compiler")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> object:
-    """What an implementation does not claim is skipped, with what it said."""
+    """What an implementation does not claim is skipped, with what it said.
+
+    So is, on a machine without a C compiler, a test that asked for one.
+    """
     try:
         return (yield)
     except NotClaimed as reason:
         pytest.skip(str(reason))
+    except Exception as error:
+        if _COMPILER or "no C compiler found" not in _everything_said(error):
+            raise
+        pytest.skip("needs a C compiler")
+
+
+def _everything_said(error: BaseException | None) -> str:
+    """The message of an error and of those that led to it."""
+    said = ""
+    while error is not None:
+        said, error = said + str(error), error.__cause__ or error.__context__
+    return said
+
+
+_COMPILER = os.environ.get("CC") or any(shutil.which(name) for name in ("cc", "gcc", "clang"))

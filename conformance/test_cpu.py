@@ -26,6 +26,9 @@ from impl.ir import COMPARISONS, Ops, RangeKind, UOp, new_range
 ROOT = Path(__file__).parent.parent
 
 
+pytestmark = pytest.mark.device("CPU")
+
+
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """A process that knows no kernel yet, with a cache folder of its own."""

@@ -282,6 +282,7 @@ def test_the_key_names_what_changes_plans(device: str) -> None:
 
 
 @each_device
+@pytest.mark.device("CPU")
 @verifies("device.plan.key")
 def test_every_property_that_matters_changes_the_key(
         device: str, monkeypatch: pytest.MonkeyPatch) -> None:

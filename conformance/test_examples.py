@@ -133,7 +133,9 @@ def run_text(text: str, filename: str) -> int:
     return count
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("path", [
+    pytest.param(path, marks=[pytest.mark.device("CPU")] if path.name == "cpu.md" else [])
+    for path in TEXTS], ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     count = run_text(path.read_text(encoding="utf-8"), str(path))
