@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,17 @@ from impl.caching import Canonical, PlanCache, canonicalize, stable_name
 from impl.dependencies import Dependency, Placement, Touch, find, place_writes, touches
 from impl.dtypes import DType
 from impl.effects import Effects
-from impl.fusion import Cuts, Group, Kernel, Limits, assemble, choose_cuts, group_stages
+from impl.fusion import (
+    Cuts,
+    Group,
+    Kernel,
+    Limits,
+    Memory,
+    assemble,
+    choose_cuts,
+    compute_late,
+    group_stages,
+)
 from impl.ir import Ops, Shape, UOp
 from impl.ordering import Uses, linearize
 from impl.ranges import StageGraph
@@ -102,6 +113,10 @@ def make_plan(effects: Effects, canonical: Canonical, environment: Environment) 
     groups, blocked = group_stages(placement.stages, placement.storage, limits, fuse,
                                    {n: s.device for n, s in storages.items()},
                                    {n: s.dtype.itemsize for n, s in storages.items()})
+    memory_of = Memory(graph.values, placement.storage, placement.version,
+                       _single(placement, storages))
+    compute_late(groups, memory_of, limits)
+    storages = _storages(graph, placement, results, canonical)
     private = _private(groups, placement, storages)
     kernels = [assemble(group, placement.storage, private) for group in groups]
     accesses = [touches(group, placement, graph.values, private) for group in groups]
@@ -160,6 +175,12 @@ def _storages(graph: StageGraph, placement: Placement, results: Sequence[Any],
         size = value.node.arg[0].size if value.leaf else math.prod(value.shape)
         storages[number] = Storage(number, kind, value.node.dtype, size, value.device, slot)
     return storages
+
+
+def _single(placement: Placement, storages: dict[int, Storage]) -> set[int]:
+    """The temporaries that only one value ever fills."""
+    filled = Counter(placement.storage)
+    return {n for n, s in storages.items() if s.kind == "temporary" and filled[n] == 1}
 
 
 def _private(groups: Sequence[Group], placement: Placement,

@@ -10,7 +10,8 @@ from __future__ import annotations
 from impl.fusion.assemble import Kernel, assemble
 from impl.fusion.cuts import Cuts, choose_cuts
 from impl.fusion.groups import Group, Member, group_stages
+from impl.fusion.late import Memory, compute_late
 from impl.fusion.limits import Limits
 
-__all__ = ["Cuts", "Group", "Kernel", "Limits", "Member", "assemble", "choose_cuts",
-           "group_stages"]
+__all__ = ["Cuts", "Group", "Kernel", "Limits", "Member", "Memory", "assemble", "choose_cuts",
+           "compute_late", "group_stages"]

@@ -42,7 +42,7 @@ def _loop_at(access: Access, dimension: int, loops: Sequence[UOp]) -> UOp | None
     return index if index.op is Ops.RANGE and index in loops else None
 
 
-def _match(member: Member, theirs: Access, stage: Stage, mine: Access) -> Pairs:
+def match_loops(member: Member, theirs: Access, stage: Stage, mine: Access) -> Pairs:
     """Positions of the prefix at which both accesses use one loop of the same extent."""
     pairs: Pairs = []
     if theirs.shape != mine.shape:
@@ -170,7 +170,7 @@ class _Grouper:
             return self._shared_reads(group, stage)
         pairs: Pairs | None = None
         for (_, member, theirs), mine in conflicts:
-            found = _match(member, theirs, stage, mine)
+            found = match_loops(member, theirs, stage, mine)
             pairs = found if pairs is None else [p for p in pairs if p in found]
         return _one_to_one(sorted(pairs or [], key=lambda p: p[0]))
 
@@ -181,7 +181,7 @@ class _Grouper:
         """
         for mine in stage.reads:
             for member, theirs in group.reads.get(self._storage(mine), ()):
-                pairs = _one_to_one(sorted(_match(member, theirs, stage, mine),
+                pairs = _one_to_one(sorted(match_loops(member, theirs, stage, mine),
                                            key=lambda p: p[0]))
                 if len(pairs) == len(group.sizes) == len(stage.loops):
                     return pairs
