@@ -10,12 +10,21 @@ import math
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from impl import memory
 from impl.caching import Canonical, PlanCache, canonicalize, stable_name
-from impl.dependencies import Dependency, Placement, Touch, find, place_writes, touches
+from impl.dependencies import (
+    Dependency,
+    Placement,
+    Temporary,
+    Touch,
+    find,
+    place_writes,
+    take_over,
+    touches,
+)
 from impl.dtypes import DType
 from impl.effects import Effects
 from impl.fusion import (
@@ -118,13 +127,18 @@ def make_plan(effects: Effects, canonical: Canonical, environment: Environment) 
     compute_late(groups, memory_of, limits)
     storages = _storages(graph, placement, results, canonical)
     private = _private(groups, placement, storages)
-    kernels = [assemble(group, placement.storage, private) for group in groups]
     accesses = [touches(group, placement, graph.values, private) for group in groups]
     dependencies = find(accesses)
     nbytes = {n: s.nbytes for n, s in storages.items()
               if s.kind == "temporary" and n not in private}
-    touched = [[t.storage for t in (*reads, *writes)] for reads, writes in accesses]
-    order = linearize(len(kernels), dependencies, Uses(nbytes, touched), environment.order_seed)
+    order = linearize(len(groups), dependencies, Uses(nbytes, _touched(accesses)),
+                      environment.order_seed)
+    if environment.reuse:
+        accesses = _share(groups, order, placement, storages, accesses)
+        dependencies = find(accesses, order)
+    kernels = [assemble(group, placement.storage, private) for group in groups]
+    nbytes = {n: size for n, size in nbytes.items() if n in storages}
+    touched = _touched(accesses)
     memories = _plan_memory(order, touched, nbytes, storages, environment.reuse)
     return Plan(kernels, storages, order, [_result(r, placement) for r in results], dependencies,
                 accesses, memories, _written(placement, storages), _variables(kernels, canonical),
@@ -193,6 +207,29 @@ def _private(groups: Sequence[Group], placement: Placement,
                 users.setdefault(placement.storage[access.value], set()).add(group.number)
     return {n for n, kernels in users.items()
             if len(kernels) == 1 and storages[n].kind == "temporary"}
+
+
+Accesses = list[tuple[list[Touch], list[Touch]]]
+
+
+def _touched(accesses: Accesses) -> list[list[int]]:
+    return [[t.storage for t in (*reads, *writes)] for reads, writes in accesses]
+
+
+def _share(groups: Sequence[Group], order: Sequence[int], placement: Placement,
+           storages: dict[int, Storage], accesses: Accesses) -> Accesses:
+    """Let temporaries take over the memory of others; the accesses as they are after that."""
+    temporaries = {n: Temporary(s.nbytes, s.dtype, s.device) for n, s in storages.items()
+                   if s.kind == "temporary"}
+    moved = take_over(groups, order, _touched(accesses), temporaries, placement)
+    for storage in moved:
+        del storages[storage]
+
+    def after(touches: list[Touch]) -> list[Touch]:
+        return [replace(t, storage=moved[t.storage][0], version=t.version + moved[t.storage][1])
+                if t.storage in moved else t for t in touches]
+
+    return [(after(reads), after(writes)) for reads, writes in accesses]
 
 
 def _plan_memory(order: Sequence[int], touched: Sequence[Sequence[int]], nbytes: dict[int, int],
