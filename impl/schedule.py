@@ -11,6 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from impl import memory
@@ -37,10 +38,11 @@ from impl.fusion import (
     choose_cuts,
     compute_late,
     group_stages,
+    split_at_peak,
 )
 from impl.ir import Ops, Shape, UOp
-from impl.ordering import Uses, linearize
-from impl.ranges import StageGraph
+from impl.ordering import Uses, alive_bytes, linearize
+from impl.ranges import StageGraph, Value
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,8 @@ def make_plan(effects: Effects, canonical: Canonical, environment: Environment) 
                        _single(placement, storages))
     compute_late(groups, memory_of, limits)
     storages = _storages(graph, placement, results, canonical)
+    groups, blocked = split_at_peak(groups, blocked, memory_of, limits, partial(
+        _peak, placement=placement, values=graph.values, storages=storages))
     private = _private(groups, placement, storages)
     accesses = [touches(group, placement, graph.values, private) for group in groups]
     dependencies = find(accesses)
@@ -207,6 +211,23 @@ def _private(groups: Sequence[Group], placement: Placement,
                 users.setdefault(placement.storage[access.value], set()).add(group.number)
     return {n for n, kernels in users.items()
             if len(kernels) == 1 and storages[n].kind == "temporary"}
+
+
+def _peak(groups: list[Group], placement: Placement, values: Sequence[Value],
+          storages: dict[int, Storage]) -> tuple[int, int]:
+    """How many bytes of temporaries are alive at most, and while which kernel runs."""
+    private = _private(groups, placement, storages)
+    accesses = [touches(group, placement, values, private) for group in groups]
+    uses = _uses(accesses, storages)
+    order = linearize(len(groups), find(accesses), uses)
+    alive = alive_bytes(order, uses)
+    most = max(alive, default=0)
+    return most, order[alive.index(most)] if alive else 0
+
+
+def _uses(accesses: Accesses, storages: dict[int, Storage]) -> Uses:
+    return Uses({n: s.nbytes for n, s in storages.items() if s.kind == "temporary"},
+                [[t.storage for t in (*reads, *writes)] for reads, writes in accesses])
 
 
 Accesses = list[tuple[list[Touch], list[Touch]]]

@@ -12,6 +12,7 @@ from impl.fusion.cuts import Cuts, choose_cuts
 from impl.fusion.groups import Group, Member, group_stages
 from impl.fusion.late import Memory, compute_late
 from impl.fusion.limits import Limits
+from impl.fusion.split import split_at_peak
 
 __all__ = ["Cuts", "Group", "Kernel", "Limits", "Member", "Memory", "assemble", "choose_cuts",
-           "compute_late", "group_stages"]
+           "compute_late", "group_stages", "split_at_peak"]
