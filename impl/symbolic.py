@@ -812,3 +812,18 @@ def total(values: Iterable[Index]) -> UOp:
             _accumulate(terms, atom, factor)
         constant += extra
     return _sum(terms, _recombine(terms, constant))
+
+
+def weighted_sum(weights: Iterable[tuple[UOp, int]]) -> UOp:
+    """The sum of indices, each times a number, built once."""
+    terms: Terms = {}
+    constant = 0
+    for value, weight in weights:
+        if value.op is _RANGE:
+            _accumulate(terms, value, weight)
+        else:
+            more, extra = _linear(value)
+            for atom, factor in more.items():
+                _accumulate(terms, atom, factor * weight)
+            constant += extra * weight
+    return _sum(terms, _recombine(terms, constant))
