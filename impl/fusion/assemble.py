@@ -4,11 +4,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from impl.dtypes import DType
 from impl.fusion.groups import Group, Member
-from impl.ir import KernelInfo, Ops, RangeKind, UOp, extent, new_range
-from impl.ranges import Access, flatten
+from impl.ir import KernelInfo, Ops, RangeKind, UOp, extent, new_range, toposort
+from impl.ranges import Access, Pattern, Stage, flatten
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Kernel:
 
 
 # --8<-- [start:assemble]
-class _Assembler:
+class _KernelBuilder:
     """Renames loops and memory of all stages into the terms of their common kernel."""
 
     def __init__(self, group: Group, storage_of: Sequence[int], private: set[int]) -> None:
@@ -52,8 +53,7 @@ class _Assembler:
 
     def _name(self) -> str:
         """What a profile shows: `reduce` or `map`, and the extents of the loops."""
-        reduces = any(u.op is Ops.REDUCE for m in self.group.members
-                      for u in m.stage.value.toposort())
+        reduces = any(m.stage.form.reduces for m in self.group.members)
         sizes = list(self.group.sizes)
         for member in self.group.members:
             sizes += [extent(r) for r in member.stage.loops if r not in member.prefix]
@@ -73,30 +73,30 @@ class _Assembler:
         own = [loop for loop in stage.loops if loop not in renamed]
         for loop in own:
             renamed[loop] = self._range(loop, RangeKind.LOOP)
-        index = tuple(self._rename(member, i, renamed) for i in stage.write.index)
-        value = self._rename(member, stage.value, renamed)
-        write = replace(stage.write, index=index)
-        stores = []
-        if write.value in self.handed_on:
-            target = self._address(write, value.dtype, True)
-            stores.append(UOp(Ops.STORE, value.dtype, (target, value,
-                                                       *(renamed[loop] for loop in own))))
-            again = {renamed[loop]: self._range(loop, RangeKind.LOOP) for loop in own}
-            value = UOp(Ops.LOAD, value.dtype, (target,)).substitute(again)
-            write = replace(write, index=tuple(i.substitute(again) for i in index))
-            own = list(again.values())
-        else:
-            own = [renamed[loop] for loop in own]
-        target = self._address(write, value.dtype, write.value not in self.handed_on)
-        return [*stores, UOp(Ops.STORE, value.dtype, (target, value, *own))]
+        self._rename(stage, (*stage.write.index, stage.form.value), renamed)
+        value = renamed[stage.form.value]
+        write = Access(stage.write.value, replace(
+            stage.write.pattern, index=tuple(renamed[i] for i in stage.write.index)))
+        own = [renamed[loop] for loop in own]
+        if write.value not in self.handed_on:
+            return [UOp(Ops.STORE, value.dtype, (self._address(write, value.dtype), value, *own))]
+        local = self._address(write, value.dtype)
+        first = UOp(Ops.STORE, value.dtype, (local, value, *own))
+        # r[impl fusion.group.memory]: from there to memory, in loops of its own
+        again = {loop: self._range(loop, RangeKind.LOOP) for loop in own}
+        value = UOp(Ops.LOAD, value.dtype, (local,)).substitute(again)
+        write = Access(write.value, replace(
+            write.pattern, index=tuple(i.substitute(again) for i in write.index)))
+        target = self._address(write, value.dtype, False)
+        return [first, UOp(Ops.STORE, value.dtype, (target, value, *again.values()))]
 
     def _range(self, loop: UOp, kind: RangeKind) -> UOp:
         self.next_range += 1
         return new_range(loop.src[0], kind, self.next_range - 1)
 
-    def _rename(self, member: Member, root: UOp, renamed: dict[UOp, UOp]) -> UOp:
-        """The expression in the kernel's terms; no recursion."""
-        for node in root.toposort():
+    def _rename(self, stage: Stage, roots: Sequence[UOp], renamed: dict[UOp, UOp]) -> None:
+        """Put the expressions into the kernel's terms; no recursion."""
+        for node in toposort(roots):
             if node in renamed:
                 continue
             if node.op is Ops.RANGE:
@@ -104,14 +104,13 @@ class _Assembler:
             elif node.op is Ops.DEFINE_VAR:
                 renamed[node] = self._variable(node)
             elif node.op is Ops.INDEX:
-                number = node.src[0].arg
-                access = Access(number, node.arg, tuple(renamed[i] for i in node.src[2:]),
-                                renamed[node.src[1]])
+                pattern = Pattern(node.arg, tuple(renamed[i] for i in node.src[2:]),
+                                  renamed[node.src[1]])
+                access = Access(stage.slots[node.src[0].arg], pattern)
                 renamed[node] = self._address(access, node.dtype)
             else:
                 sources = tuple(renamed[s] for s in node.src)
                 renamed[node] = node if sources == node.src else node.replace(src=sources)
-        return renamed[root]
 
     def _variable(self, node: UOp) -> UOp:
         """Variables are numbered by appearance, so that equal kernels do not differ by a name."""
@@ -150,7 +149,39 @@ class _Assembler:
         return self.locals[storage]
 
 
-def assemble(group: Group, storage_of: Sequence[int], private: set[int]) -> Kernel:
-    """The kernel of a group; storages in `private` become local buffers."""
-    return _Assembler(group, storage_of, private).run()
+# --8<-- [start:shared]
+class Assembler:
+    """Makes the kernels of a plan; those of equal groups are equal, and made once."""
 
+    def __init__(self, storage_of: Sequence[int], private: set[int]) -> None:
+        self.storage_of, self.private = storage_of, private
+        self.known: dict[tuple[Any, ...], tuple[UOp, list[int], tuple[UOp, ...]]] = {}
+
+    def kernel(self, group: Group) -> Kernel:
+        """The kernel of a group; storages in `private` become local buffers."""
+        key, storages = self._describe(group)
+        known = self.known.get(key)  # r[impl fusion.kernel.shared]
+        if known is None:
+            made = _KernelBuilder(group, self.storage_of, self.private).run()
+            place = {storage: i for i, storage in enumerate(storages)}
+            known = made.ast, [place[s] for s in made.arguments], made.variables
+            self.known[key] = known
+        ast, arguments, variables = known
+        return Kernel(ast, tuple(storages[i] for i in arguments), variables, group.device,
+                      group.members[0].stage.copy)
+
+    def _describe(self, group: Group) -> tuple[tuple[Any, ...], list[int]]:
+        """All that a kernel depends on, storages and values by appearance; and the storages."""
+        storages: dict[int, int] = {}
+        values: dict[int, int] = {}
+        rows: list[Any] = []
+        for member in group.members:
+            stage = member.stage
+            rows.append((stage.form, tuple(stage.loops.index(r) for r in member.prefix)))
+            for value in (*stage.slots, stage.write.value):
+                storage = self.storage_of[value]
+                rows.append((storages.setdefault(storage, len(storages)),
+                             values.setdefault(value, len(values)), storage in self.private))
+            rows.append(stage.write.pattern)
+        return tuple(rows), list(storages)
+# --8<-- [end:shared]

@@ -8,7 +8,7 @@ Values are whole numbers without a limit: 64 bits hold every index of a tensor t
 """
 from __future__ import annotations
 
-from impl.symbolic.arithmetic import add, as_node, floordiv, mod, mul, sub, total
+from impl.symbolic.arithmetic import add, as_node, floordiv, mod, mul, sub, total, weighted_sum
 from impl.symbolic.bounds import Bounds, Index, bounds, const
 from impl.symbolic.comparison import conjuncts, equal, less_equal, less_than, logical_and
 from impl.symbolic.evaluate import evaluate, text
@@ -17,4 +17,5 @@ from impl.symbolic.variable import Variable
 
 __all__ = ["Bounds", "Index", "Variable", "add", "as_node", "assuming", "bounds", "conjuncts",
            "const", "equal", "evaluate", "floordiv", "less_equal", "less_than", "logical_and",
-           "mod", "mul", "rebuild", "sub", "text", "total"]
+           "mod", "mul", "rebuild", "sub", "text", "total",
+           "weighted_sum"]

@@ -306,3 +306,18 @@ def total(values: Iterable[Index]) -> UOp:
             accumulate(terms, atom, factor)
         constant += extra
     return sum_of(terms, recombine(terms, constant))
+
+
+def weighted_sum(weights: Iterable[tuple[UOp, int]]) -> UOp:
+    """The sum of indices, each times a number, built once."""
+    terms: Terms = {}
+    constant = 0
+    for value, weight in weights:
+        if value.op is _RANGE:
+            accumulate(terms, value, weight)
+        else:
+            more, extra = terms_of(value)
+            for atom, factor in more.items():
+                accumulate(terms, atom, factor * weight)
+            constant += extra * weight
+    return sum_of(terms, recombine(terms, constant))
