@@ -182,7 +182,7 @@ WRITER = """
 import os, sys
 from pathlib import Path
 from impl.caching import Store
-kept, size = Store(Path(sys.argv[1])), 1 << 20
+kept, size = Store(Path(sys.argv[1])), 1 << 19
 print("ready", flush=True)
 for turn in range(1 << 30):
     kept.put("kind", "key", bytes([turn % 256]) * (size + turn % 7))
@@ -229,9 +229,10 @@ def check_whole(store: Store) -> int:
 @verifies("caching.disk.whole", observe="cache")
 def test_a_reader_sees_whole_files_whoever_writes() -> None:
     with folder() as path:
-        store, seen = Store(path), set()
+        store = Store(path)
+        seen: set[int] = set()
         with writing(path):
-            end = time.monotonic() + 1.5
+            end = time.monotonic() + 0.8
             while time.monotonic() < end or len(seen) < 2:
                 if (path / disk.entry_name("kind", "key")).exists():
                     seen.add(check_whole(store))

@@ -440,17 +440,12 @@ class CPU(DeviceBackend):
 
     def load(self, asts: Sequence[UOp]) -> list[Program]:
         """Optimise, render, and compile what is not compiled yet."""
-        noopt = settings.get("NOOPT")
         programs: list[CPUProgram] = []
         sources: dict[str, Source] = {}
         keys: list[str] = []
         identity = self._identity()
         for ast in asts:
-            # r[impl kernel.noopt.plain]
-            # r[impl cpu.values.reference]
-            program = CPUProgram(self, ast, ast if noopt else optimize(ast, self.limits))
-            source = render(program.optimized, C())
-            program.source = source.text
+            program, source = self._rendered(ast)
             # The name is not part of the key: r[impl cpu.compile.once]
             key = _digest(identity, source.prelude, source.body)  # r[impl cpu.cache.key]
             sources.setdefault(key, source)
@@ -461,6 +456,20 @@ class CPU(DeviceBackend):
         for program, key in zip(programs, keys, strict=True):
             program.function = _objects.functions[key]
         return list(programs)
+
+    def _rendered(self, ast: UOp) -> tuple[CPUProgram, Source]:
+        """A program that is optimised and has its text, and is not compiled."""
+        # r[impl kernel.noopt.plain]
+        # r[impl cpu.values.reference]
+        noopt = settings.get("NOOPT")
+        program = CPUProgram(self, ast, ast if noopt else optimize(ast, self.limits))
+        source = render(program.optimized, C())
+        program.source = source.text
+        return program, source
+
+    def source(self, ast: UOp) -> str | None:
+        """The C text of a kernel."""
+        return self._rendered(ast)[1].text
 
     def _identity(self) -> str:
         command = find_compiler()

@@ -284,6 +284,10 @@ class DeviceBackend:
         """Make programs; every backend has its own way."""
         raise NotImplementedError
 
+    def source(self, ast: UOp) -> str | None:
+        """The text that `load` would make of a kernel now; None if the device has no texts."""
+        return None
+
     def table(self, launches: Sequence[Launch]) -> Table:
         """Launches to be replayed together."""
         return Table(launches)

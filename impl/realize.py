@@ -163,6 +163,9 @@ def programs_of(plan: Plan) -> list[Program | None]:
         plan.programs = programs
         if settings.get("DEBUG") >= 2:
             _print_programs(*before)
+        if settings.get("CAPTURE_PROCESS_REPLAY"):
+            for recorder in program_recorders:
+                recorder(plan)
     found: list[Program | None] = plan.programs
     return found
 
@@ -210,6 +213,9 @@ def prepare(values: Sequence[UOp]) -> tuple[Effects, Plan, Canonical]:
     return effects, plan, canonical
 
 
+#: With CAPTURE_PROCESS_REPLAY=1 they are given each schedule, and each plan with its programs.
+schedule_recorders: list[Callable[[Effects, Plan], None]] = []
+program_recorders: list[Callable[[Plan], None]] = []
 #: With VIZ=1 each is given the document of every schedule.
 viewers: list[Callable[[dict[str, Any]], None]] = []
 
@@ -223,6 +229,9 @@ def _checked_plan(effects: Effects) -> tuple[Plan, Canonical, bool]:
     if checked and not hit:
         for kernel in plan.kernels:
             verify(kernel.ast, "kernel")
+    if settings.get("CAPTURE_PROCESS_REPLAY"):
+        for recorder in schedule_recorders:
+            recorder(effects, plan)
     return plan, canonical, hit
 
 

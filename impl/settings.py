@@ -51,6 +51,8 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
     Setting("CACHELEVEL", 1, "0: nothing is read from or written to disk", maximum=2),
     Setting("CACHE_FOLDER", "", "where compiled kernels are kept; empty: the user's cache folder"),
     Setting("CACHE_SIZE", 1024, "the most MiB in CACHE_FOLDER; 0: no bound", maximum=1 << 24),
+    Setting("CAPTURE_PROCESS_REPLAY", 0, "1: record schedules and programs for `impl.playback`",
+            maximum=1),
     Setting("CC", "", "the C compiler; empty: cc, gcc or clang from PATH", plan=True),
     Setting("VIZ", 0, "1: write an HTML report of every schedule", maximum=1),
     Setting("TRACK_MATCH_STATS", 0, "1: count the matches of every rewrite rule", maximum=3),

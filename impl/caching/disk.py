@@ -65,11 +65,16 @@ def replaceable(folder: Path) -> str:
     return ""
 
 
+def untrusted(folder: Path) -> str:
+    """Why what is in a folder cannot be believed; empty if it can."""
+    return not_private(folder.stat()) or replaceable(folder)
+
+
 def unusable(folder: Path) -> str:
     """Why nothing can be kept in a folder; empty if it can. The folder is made if it is missing."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        problem = not_private(folder.stat()) or replaceable(folder)
+        problem = untrusted(folder)
         if not problem:
             with tempfile.TemporaryFile(dir=folder):
                 pass
@@ -95,28 +100,33 @@ class Store:
 
     def get(self, kind: str, key: str) -> bytes | None:
         """What was kept under a kind and a key; None if nothing was, or not exactly that."""
-        text = self._read(self.folder / entry_name(kind, key))
-        if text is None:
-            return None
-        head, _, content = text.partition(b"\n")
+        return self.read_entry(self.folder / entry_name(kind, key), kind, _digest(key.encode()))
+
+    def read_entry(self, path: Path, kind: str, digest: str = "") -> bytes | None:
+        """What was kept in one of the files that `entries` lists; None if it is damaged."""
+        head, _, content = (self._read(path) or b"").partition(b"\n")
+        words = head.decode("ascii", "replace").split(" ")
+        named = words[2] if len(words) == 4 else ""
         # r[impl caching.disk.checked, cpu.cache.checked]
-        return content if head == _head(kind, key, content) else None
+        wanted = [FORMAT, kind, digest or named, _digest(content)]
+        return content if words == wanted and path.name == _file_name(kind, named) else None
 
     def put(self, kind: str, key: str, content: bytes) -> bool:
         """Keep something; whether that was possible."""
-        return self._write(entry_name(kind, key), _head(kind, key, content) + b"\n" + content)
+        head = " ".join((FORMAT, kind, _digest(key.encode()), _digest(content)))
+        return self._write(entry_name(kind, key), head.encode() + b"\n" + content)
 
     def find_object(self, name: str) -> Path | None:
         """The path of an object whose content is what its name says; None if there is none."""
         content = self._read(self.folder / name) if OURS.fullmatch(name) else None
         # r[impl caching.disk.checked, cpu.cache.checked]
-        if content is None or hashlib.sha256(content).hexdigest() != name.partition(".")[0]:
+        if content is None or _digest(content) != name.partition(".")[0]:
             return None
         return self.folder / name
 
     def put_object(self, content: bytes, suffix: str) -> str:
         """Keep an object, whether or not that is possible; its name."""
-        name = f"{hashlib.sha256(content).hexdigest()}.{suffix}"
+        name = f"{_digest(content)}.{suffix}"
         self._write(name, content)
         return name
 # --8<-- [end:store]
@@ -196,13 +206,15 @@ class Store:
 
 def entry_name(kind: str, key: str) -> str:
     """The name of the file of an entry, the same in every process."""
-    # r[impl caching.disk.stable]
-    return f"{kind}-{hashlib.sha256(key.encode()).hexdigest()[:40]}.entry"
+    return _file_name(kind, _digest(key.encode()))  # r[impl caching.disk.stable]
 
 
-def _head(kind: str, key: str, content: bytes) -> bytes:
-    digests = (hashlib.sha256(part).hexdigest() for part in (key.encode(), content))
-    return " ".join((FORMAT, kind, *digests)).encode()
+def _file_name(kind: str, digest: str) -> str:
+    return f"{kind}-{digest[:40]}.entry"
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 # --8<-- [start:folder]
