@@ -19,7 +19,8 @@ from conformance.saboteurs import Patch
 #: The white-box tests of each chapter.
 TESTS = {"dependencies": ("test_dependencies_edges",), "ordering": ("test_ordering_edges",),
          "memory": ("test_memory_plans",), "caching": ("test_caching_keys", "test_caching_disk"),
-         "fusion": ("test_fusion_decisions",), "playback": ("test_playback",)}
+         "fusion": ("test_fusion_decisions",), "playback": ("test_playback",),
+         "ranges": ("test_ranges",)}
 
 
 class ImplPatch:
