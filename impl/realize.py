@@ -166,10 +166,14 @@ def programs_of(plan: Plan) -> list[Program | None]:
 
 def environment(effects: Effects) -> Environment:
     """What the devices of the values and the present settings ask of a plan."""
-    leaves = [leaf_of(node) for node in effects.nodes]
-    names = [Device.DEFAULT, *(leaf.arg[0].device for leaf in leaves if leaf is not None),
-             *(node.arg for node in effects.nodes if node.op is Ops.COPY)]
-    devices = [(name, Device[name]) for name in dict.fromkeys(names)]
+    names = {Device.DEFAULT: None}
+    for node in effects.nodes:
+        leaf = leaf_of(node)
+        if leaf is not None:
+            names[leaf.arg[0].device] = None
+        elif node.op is Ops.COPY:
+            names[node.arg] = None
+    devices = [(name, Device[name]) for name in names]
     seed = settings.get("ORDER_SEED")
     # r[impl fusion.limit.arguments, caching.key.device]
     arguments = min(MOST_ARGUMENTS, *(device.maximum_arguments for _, device in devices))

@@ -17,7 +17,7 @@ from impl.caching import Canonical, PlanCache, canonicalize, stable_name
 from impl.dependencies import Dependency, Placement, Touch, find, place_writes, touches
 from impl.dtypes import DType
 from impl.effects import Effects
-from impl.fusion import Cuts, Group, Kernel, Limits, assemble, choose_cuts, group_stages
+from impl.fusion import Assembler, Cuts, Group, Kernel, Limits, choose_cuts, group_stages
 from impl.ir import Ops, Shape, UOp
 from impl.ordering import Uses, linearize
 from impl.ranges import StageGraph
@@ -103,7 +103,8 @@ def make_plan(effects: Effects, canonical: Canonical, environment: Environment) 
                                    {n: s.device for n, s in storages.items()},
                                    {n: s.dtype.itemsize for n, s in storages.items()})
     private = _private(groups, placement, storages)
-    kernels = [assemble(group, placement.storage, private) for group in groups]
+    assembler = Assembler(placement.storage, private)
+    kernels = [assembler.kernel(group) for group in groups]
     accesses = [touches(group, placement, graph.values, private) for group in groups]
     dependencies = find(accesses)
     nbytes = {n: s.nbytes for n, s in storages.items()

@@ -7,10 +7,10 @@ bytes through memory against work done twice, and both write their reasons down.
 """
 from __future__ import annotations
 
-from impl.fusion.assemble import Kernel, assemble
+from impl.fusion.assemble import Assembler, Kernel
 from impl.fusion.cuts import Cuts, choose_cuts
 from impl.fusion.groups import Group, Member, group_stages
 from impl.fusion.limits import Limits
 
-__all__ = ["Cuts", "Group", "Kernel", "Limits", "Member", "assemble", "choose_cuts",
+__all__ = ["Cuts", "Group", "Kernel", "Limits", "Member", "Assembler", "choose_cuts",
            "group_stages"]

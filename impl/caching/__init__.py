@@ -1,0 +1,7 @@
+"""Finished plans, programs and tuning results, found again. Chapter: spec/caching.md.
+
+`plans` has the table of plans and its keys, in memory; `store` what is kept on disk.
+"""
+from impl.caching.plans import Canonical, PlanCache, canonicalize, exact, stable_name
+
+__all__ = ["Canonical", "PlanCache", "canonicalize", "exact", "stable_name"]
