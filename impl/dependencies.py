@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import math
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from impl import symbolic
 from impl.dtypes import DType
 from impl.errors import GraphError
 from impl.fusion import Group, Member
-from impl.ir import Ops, UOp, extent
-from impl.ranges import Access, Stage, StageGraph, Value, flatten, load, output_ranges
+from impl.ir import Ops, Shape, UOp, extent
+from impl.ranges import Access, Form, Index, Pattern, Stage, StageGraph, Value, load, output_ranges
 
 # ---------------------------------------------------------------- stages
 
@@ -93,10 +91,9 @@ class _Placer:
         shape = stage.write.shape
         value = self._new_value(old.node, old.device, shape)
         index = output_ranges(shape)
-        read = Access(old.number, shape, index)
-        copy = Stage(len(self.stages), value.node, [i for i in index if i.op is Ops.RANGE],
-                     load(old.node.dtype, old.number, shape, index, read.valid),
-                     Access(value.number, shape, index), [read], "assign: the old version is kept")
+        form = _copy_form(old.node.dtype, shape, index, Pattern(shape, index))
+        copy = Stage(len(self.stages), value.node, form, (old.number,),
+                     Access(value.number, form.write), "assign: the old version is kept")
         self.stages.append(copy)
         return copy
 
@@ -105,18 +102,18 @@ class _Placer:
         self.notes.append(f"copy: the value of a view write goes through a temporary: {why}")
         shape = tuple(extent(loop) for loop in stage.loops)
         value = self._new_value(stage.node, self.values[stage.write.value].device, shape)
-        index = tuple(stage.loops)
-        first = replace(stage, number=len(self.stages), node=value.node,
-                        write=Access(value.number, shape, index), overwrites=None, whole=True,
-                        reason="assign: read before it is overwritten")
-        self.stages.append(first)
-        stage.loops = [i for i in output_ranges(shape)]
-        renamed = dict(zip(index, stage.loops, strict=True))
-        stage.write = replace(stage.write, index=tuple(
-            i.substitute(renamed) for i in stage.write.index))
-        read = Access(value.number, shape, tuple(stage.loops))
-        stage.value = load(stage.node.dtype, value.number, shape, read.index, read.valid)
-        stage.reads, stage.operations = [read], 0
+        target = Pattern(shape, tuple(stage.loops))
+        self.stages.append(replace(
+            stage, number=len(self.stages), node=value.node, form=replace(stage.form, write=target),
+            write=Access(value.number, target), overwrites=None, whole=True,
+            reason="assign: read before it is overwritten"))
+        index = output_ranges(shape)
+        renamed = dict(zip(stage.loops, index, strict=True))
+        write = Pattern(stage.write.shape, tuple(i.substitute(renamed) for i in stage.write.index))
+        form = _copy_form(stage.node.dtype, shape, index, write)
+        stage.form, stage.slots = form, (value.number,)
+        stage.reads = [Access(value.number, form.reads[0][1])]
+        stage.write = Access(stage.write.value, write)
 
     def _new_value(self, node: UOp, device: str, shape: tuple[int, ...]) -> Value:
         stand_in = UOp(Ops.EXPAND, node.dtype, (node,), shape, len(self.values))
@@ -199,21 +196,22 @@ class _Placer:
         return Placement(order, storage, version, self.notes)
 
 
+def _copy_form(dtype: DType, shape: Shape, index: Index, write: Pattern) -> Form:
+    """A nest that stores a value as it is."""
+    read = Pattern(shape, index)
+    loops = [i for i in index if i.op is Ops.RANGE]
+    return Form(loops, load(dtype, 0, read), write, [(0, read)])
+
+
 def _same_element(read: Access, write: Access) -> bool:
     return read.shape == write.shape and read.index == write.index
 
 
 def _disjoint(first: Access, second: Access) -> bool:
     """Whether the flat index ranges do not meet."""
-    low_1, high_1 = _flat_bounds(first)
-    low_2, high_2 = _flat_bounds(second)
+    low_1, high_1 = first.pattern.bounds
+    low_2, high_2 = second.pattern.bounds
     return high_1 < low_2 or high_2 < low_1
-
-
-def _flat_bounds(access: Access) -> tuple[int, int]:
-    """The least and greatest element that an access can touch, clipped to the storage."""
-    low, high = symbolic.bounds(flatten(access.index, access.shape))
-    return max(0, low), min(high, math.prod(access.shape) - 1)
 
 
 def place_writes(graph: StageGraph, held: set[int]) -> Placement:
@@ -266,7 +264,7 @@ def touches(group: Group, placement: Placement, values: Sequence[Value],
 
 
 def _touch(access: Access, placement: Placement, values: Sequence[Value]) -> Touch:
-    low, high = _flat_bounds(access)
+    low, high = access.pattern.bounds
     size = values[access.value].node.dtype.itemsize
     start, stop = (low * size, (high + 1) * size) if low <= high else (0, 0)
     return Touch(placement.storage[access.value], placement.version[access.value], start, stop)

@@ -7,61 +7,130 @@ needed. A movement operation changes the index and vanishes; a reduction opens n
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from impl import symbolic
 from impl.dtypes import DType, dtypes
 from impl.effects import leaf_of
 from impl.errors import GraphError
-from impl.ir import ELEMENTWISE, TRUE, Ops, RangeKind, Shape, UOp, new_range, toposort
+from impl.ir import ELEMENTWISE, TRUE, Ops, RangeKind, Shape, UOp, extent, new_range, toposort
 
 Index = tuple[UOp, ...]
 ZERO = UOp.const(dtypes.index, 0)
 
 
 # --8<-- [start:stage]
-@dataclass
-class Access:
-    """A read or write of a value: its number, its shape, and the index in each dimension."""
+class Pattern:
+    """How a loop nest walks over a value: its shape, and the index in each dimension.
 
-    value: int
-    shape: Shape
-    index: Index
-    valid: UOp = TRUE
+    `flat` is the position of the element in row-major order. Patterns are not changed once made.
+    """
 
-    @cached_property
+    __slots__ = ("shape", "index", "valid", "flat", "_ranges", "_bounds")
+
+    def __init__(self, shape: Shape, index: Index, valid: UOp = TRUE) -> None:
+        self.shape, self.index, self.valid = shape, index, valid
+        self.flat = flatten(index, shape)
+        self._ranges: list[UOp] | None = None
+        self._bounds: tuple[int, int] | None = None
+
+    @property
     def ranges(self) -> list[UOp]:
         """The loops that the index depends on."""
-        return [u for u in toposort(self.index) if u.op is Ops.RANGE]
+        if self._ranges is None:
+            simple = all(i.op is Ops.RANGE or i.op is Ops.CONST for i in self.index)
+            nodes: Sequence[UOp] = self.index if simple else toposort(self.index)
+            self._ranges = [u for u in nodes if u.op is Ops.RANGE]
+        return self._ranges
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and greatest element that it can touch, clipped to the value."""
+        if self._bounds is None:
+            low, high = symbolic.bounds(self.flat)
+            self._bounds = max(0, low), min(high, math.prod(self.shape) - 1)
+        return self._bounds
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """A read or write of a value: its number, and how the loops walk over it."""
+
+    value: int
+    pattern: Pattern
+
+    @property
+    def shape(self) -> Shape:
+        """The shape in which the value is seen."""
+        return self.pattern.shape
+
+    @property
+    def index(self) -> Index:
+        """One expression per dimension."""
+        return self.pattern.index
+
+    @property
+    def valid(self) -> UOp:
+        """When there is such an element."""
+        return self.pattern.valid
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """A loop nest without the names of its values: what equal stages have in common.
+
+    `loops` are the output ranges, outermost first (size-1 axes have none); `value` is a kernel
+    expression whose loads are `INDEX(PARAM(slot), flat index, valid)`, with the place in `reads`
+    as argument; there stand the patterns of the loads, each with its slot. `write` is how the
+    result is stored, `reduced` the loops of reductions. Loops are numbered from 0 in every nest,
+    so that equal indices are one node.
+    """
+
+    loops: list[UOp]
+    value: UOp
+    write: Pattern
+    reads: list[tuple[int, Pattern]]
+    reduced: list[UOp] = field(default_factory=list)
+    operations: int = 0
+
+    @cached_property
+    def iterations(self) -> int:
+        """How often the body runs, reductions included."""
+        return math.prod(extent(r) for r in (*self.loops, *self.reduced))
 
 
 @dataclass
 class Stage:
-    """One loop nest that stores one value.
-
-    `loops` are the output ranges, outermost first (size-1 axes have none); `value` is a kernel
-    expression whose loads are `INDEX(PARAM(storage), valid, *index)`; `write` is where it goes.
-    """
+    """One loop nest that stores one value: a form, and the values behind its slots."""
 
     number: int
     node: UOp
-    loops: list[UOp]
-    value: UOp
+    form: Form
+    slots: tuple[int, ...]
     write: Access
-    reads: list[Access] = field(default_factory=list)
     reason: str = ""
-    operations: int = 0
     copy: bool = False
     overwrites: int | None = None  # the value whose memory it would like to write into
     whole: bool = True             # it writes every element of that memory
+    reads: list[Access] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reads = [Access(self.slots[slot], pattern) for slot, pattern in self.form.reads]
+
+    @property
+    def loops(self) -> list[UOp]:
+        """The output ranges, outermost first."""
+        return self.form.loops
 # --8<-- [end:stage]
 
 
 def output_ranges(shape: Shape) -> Index:
     """One loop variable per axis; an axis of size 1 needs none."""
-    return tuple(new_range(size, RangeKind.LOOP) if size != 1 else ZERO for size in shape)
+    return tuple(new_range(size, RangeKind.LOOP, axis) if size != 1 else ZERO
+                 for axis, size in enumerate(shape))
 
 
 # --8<-- [start:reshape]
@@ -106,12 +175,12 @@ def _regroup(index: Index, outer: Shape, inner: Shape) -> list[UOp]:
 
 def flatten(index: Index, shape: Shape) -> UOp:
     """The position of an element in row-major order."""
-    flat, stride = ZERO, 1
+    weights, stride = [], 1
     for position, size in zip(reversed(index), reversed(shape), strict=True):
         if position is not ZERO:
-            flat = symbolic.add(flat, symbolic.mul(position, stride))
+            weights.append((position, stride))
         stride *= size
-    return flat
+    return symbolic.weighted_sum(weights)
 
 
 # --8<-- [start:movement]
@@ -158,21 +227,37 @@ def _pad_index(amounts: tuple[tuple[int, int], ...], source: Shape,
 # --8<-- [end:movement]
 
 
-Place = tuple[UOp, Index, UOp]  # a node, the index at which it is needed, and when
+class _Region:
+    """All nodes that are needed at one index, and under one condition."""
+
+    __slots__ = ("index", "valid", "done", "loops", "scalar")
+
+    def __init__(self, index: Index, valid: UOp) -> None:
+        self.index, self.valid = index, valid
+        self.done: dict[UOp, UOp] = {}                # tensor node -> kernel node
+        self.loops: dict[UOp, tuple[UOp, ...]] = {}   # the loops that a reduction opened
+        self.scalar: _Region | None = None            # the same condition, and no index
+
+
+Place = tuple[UOp, _Region]  # a node, and the index at which it is needed
 
 
 class Tracer:
     """Turns the expression under one stage into a kernel expression.
 
-    `storage_of` tells which storage holds a node's value, or None if the node is to be computed
-    here. Equal nodes needed at equal indices become one kernel node.
+    `storage_of` tells which value holds a node, or None if the node is to be computed here. Equal
+    nodes needed at equal indices become one kernel node. The loops of reductions are numbered from
+    `first_loop`.
     """
 
-    def __init__(self, storage_of: Callable[[UOp], tuple[int, Shape] | None]) -> None:
+    def __init__(self, storage_of: Callable[[UOp], tuple[int, Shape] | None],
+                 first_loop: int = 1 << 10) -> None:
         self.storage_of = storage_of
-        self.reads: list[Access] = []
-        self.done: dict[Place, UOp] = {}
-        self.loops_of: dict[Place, tuple[UOp, ...]] = {}
+        self.slots: dict[int, int] = {}  # value -> its slot
+        self.reads: list[tuple[int, Pattern]] = []
+        self.loads: dict[tuple[Any, ...], UOp] = {}
+        self.first_loop, self.reduced = first_loop, list[UOp]()
+        self.regions: dict[tuple[Index, UOp], _Region] = {}
         self.operations = 0
 
     # --8<-- [start:trace]
@@ -181,89 +266,121 @@ class Tracer:
 
         With `inside`, the root itself is computed even if it has a storage of its own.
         """
-        start: Place = (root, index, TRUE)
-        stack: list[tuple[Place, bool]] = [(start, inside)]  # r[impl ranges.trace.depth]
+        start = self._region(index, TRUE)
+        # A node waits on the stack, with what it needs, until that is done.
+        stack: list[tuple[UOp, _Region, list[Place]]] = []  # r[impl ranges.trace.depth]
+        self._open(root, start, inside, stack)
         while stack:
-            place, forced = stack[-1]
-            if place in self.done:  # r[impl ranges.value.shared]
+            node, region, needs = stack[-1]
+            if node.op is Ops.GATHER:
+                needs = self._gather_needs(node, region)  # more, once the index is known
+            ready = True
+            for need, where in needs:
+                if need not in where.done:  # r[impl ranges.value.shared]
+                    ready = self._open(need, where, False, stack) and ready
+            if ready and not (node.op is Ops.GATHER and len(needs) == 1):
                 stack.pop()
-                continue
-            storage = None if forced else self.storage_of(place[0])
-            if storage is not None:
-                self.done[place] = self._load(place, *storage)
-                continue
-            needs = self._needs(place)
-            missing = [need for need in needs if need not in self.done]
-            if missing:
-                stack.extend((need, False) for need in missing)
-            else:
-                self.done[place] = self._build(place, [self.done[n] for n in needs])
-        return self.done[start]
+                if node not in region.done:
+                    sources = [where.done[need] for need, where in needs]
+                    region.done[node] = self._build(node, region, sources)
+        return start.done[root]
+
+    def _open(self, node: UOp, region: _Region, inside: bool,
+              stack: list[tuple[UOp, _Region, list[Place]]]) -> bool:
+        """Load the node, if it is stored; else put it on the stack. Whether it is done."""
+        storage = None if inside else self.storage_of(node)
+        if storage is None:
+            stack.append((node, region, self._needs(node, region)))
+            return False
+        region.done[node] = self._load(node, region, *storage)
+        return True
     # --8<-- [end:trace]
 
-    def _load(self, place: Place, storage: int, shape: Shape) -> UOp:
-        node, index, valid = place
+    def _region(self, index: Index, valid: UOp) -> _Region:
+        key = index, valid
+        region = self.regions.get(key)
+        if region is None:
+            region = self.regions[key] = _Region(index, valid)
+        return region
+
+    def _scalar(self, region: _Region) -> _Region:
+        """Where a source of shape () is needed."""
+        if region.scalar is None:
+            region.scalar = self._region((), region.valid)
+        return region.scalar
+
+    def _load(self, node: UOp, region: _Region, value: int, shape: Shape) -> UOp:
         if 0 in shape:
             return UOp.const(node.dtype, 0)  # no iteration gets here: there is nothing to read
-        self.reads.append(Access(storage, shape, index, valid))  # r[impl ranges.access.inside]
-        return load(node.dtype, storage, shape, index, valid)
+        key = value, shape, region.index, region.valid
+        known = self.loads.get(key)
+        if known is None:
+            slot = self.slots.setdefault(value, len(self.slots))
+            # r[impl ranges.access.inside]
+            pattern = Pattern(shape, region.index, region.valid)
+            known = self.loads[key] = load(node.dtype, slot, pattern, len(self.reads))
+            self.reads.append((slot, pattern))
+        return known
 
-    def _needs(self, place: Place) -> list[Place]:
+    def _needs(self, node: UOp, region: _Region) -> list[Place]:
         """The sources of a node, each with the index at which it is needed."""
-        node, index, valid = place
         op = node.op
         if op in ELEMENTWISE:
-            return [(s, index if s.shape else (), valid) for s in node.src]
+            return [(s, region if s.shape else self._scalar(region)) for s in node.src]
         if op is Ops.RESHAPE or Ops.EXPAND <= op <= Ops.UNFOLD:
-            moved, inside = source_index(node, index)
-            return [(node.src[0], moved, symbolic.logical_and(valid, inside))]
+            moved, inside = source_index(node, region.index)
+            return self._elsewhere(node, region, moved, inside)
         if op is Ops.REDUCE:
-            return [(node.src[0], self._reduce_index(place), valid)]
+            return [(node.src[0], self._region(self._reduce_index(node, region), region.valid))]
         if op is Ops.FOLD:
-            moved, inside = self._fold_index(place)
-            return [(node.src[0], moved, symbolic.logical_and(valid, inside))]
-        if op is Ops.GATHER:
-            return self._gather_needs(place)
+            moved, inside = self._fold_index(node, region)
+            return self._elsewhere(node, region, moved, inside)
         if op in (Ops.CONTIGUOUS, Ops.COPY):
-            return [(node.src[0], index, valid)]
+            return [(node.src[0], region)]
         return []
 
-    def _gather_needs(self, place: Place) -> list[Place]:
+    def _elsewhere(self, node: UOp, region: _Region, moved: Index, inside: UOp) -> list[Place]:
+        """The source, at another index and under a further condition."""
+        valid = region.valid if inside is TRUE else symbolic.logical_and(region.valid, inside)
+        return [(node.src[0], self._region(moved, valid))]
+
+    def _gather_needs(self, node: UOp, region: _Region) -> list[Place]:
         """The index first; when it is known, the element that it selects."""
-        node, index, valid = place
         assert node.src[1].shape is not None and node.src[0].shape is not None
-        rank = len(node.src[1].shape)
-        selector: Place = (node.src[1], index[:rank], valid)
-        if selector not in self.done:
+        rank, index = len(node.src[1].shape), region.index
+        selector = node.src[1], self._region(index[:rank], region.valid)
+        if selector[0] not in selector[1].done:
             return [selector]
-        picked = cast(self.done[selector], dtypes.index)
-        inside = symbolic.logical_and(valid, _picks(node, picked))
-        return [selector, (node.src[0], (picked, *index[rank:]), inside)]
+        picked = cast(selector[1].done[selector[0]], dtypes.index)
+        inside = symbolic.logical_and(region.valid, _picks(node, picked))
+        return [selector, (node.src[0], self._region((picked, *index[rank:]), inside))]
 
     # --8<-- [start:reduce]
-    def _reduce_index(self, place: Place) -> Index:
+    def _reduce_index(self, node: UOp, region: _Region) -> Index:
         """The index of a reduction's source: its reduced axes get ranges of their own."""
-        node, index, _ = place
         axes, shape = node.arg[1], node.src[0].shape
         assert shape is not None
-        if place not in self.loops_of:  # r[impl ranges.reduce.own]
-            self.loops_of[place] = tuple(new_range(shape[a], RangeKind.REDUCE) for a in axes
-                                         if shape[a] != 1)
-        loops = iter(self.loops_of[place])
-        return tuple((next(loops) if size != 1 else ZERO) if axis in axes else index[axis]
+        if node not in region.loops:  # r[impl ranges.reduce.own]
+            region.loops[node] = tuple(self._loop(shape[a]) for a in axes if shape[a] != 1)
+        loops = iter(region.loops[node])
+        return tuple((next(loops) if size != 1 else ZERO) if axis in axes else region.index[axis]
                      for axis, size in enumerate(shape))
 
+    def _loop(self, size: int) -> UOp:
+        """A new loop of a reduction."""
+        number = self.first_loop + len(self.reduced)
+        self.reduced.append(new_range(size, RangeKind.REDUCE, number))
+        return self.reduced[-1]
     # --8<-- [end:reduce]
 
-    def _fold_index(self, place: Place) -> tuple[Index, UOp]:
+    def _fold_index(self, node: UOp, region: _Region) -> tuple[Index, UOp]:
         """Where the windows that cover one element are, and whether the tap hits one."""
-        node, index, _ = place
-        axis, _, step, dilation = node.arg
+        index, (axis, _, step, dilation) = region.index, node.arg
         assert node.src[0].shape is not None
         count, taps = node.src[0].shape[axis:axis + 2]
-        if place not in self.loops_of:
-            self.loops_of[place] = (new_range(taps, RangeKind.REDUCE),) if taps != 1 else ()
-        tap = self.loops_of[place][0] if taps != 1 else ZERO
+        if node not in region.loops:
+            region.loops[node] = () if taps == 1 else (self._loop(taps),)
+        tap = region.loops[node][0] if taps != 1 else ZERO
         offset = symbolic.sub(index[axis], symbolic.mul(tap, dilation))
         window = symbolic.floordiv(offset, step)
         inside = symbolic.logical_and(symbolic.less_equal(0, offset),
@@ -273,9 +390,8 @@ class Tracer:
             inside = symbolic.logical_and(inside, hit)
         return index[:axis] + (window, tap) + index[axis + 1:], inside
 
-    def _build(self, place: Place, sources: list[UOp]) -> UOp:
+    def _build(self, node: UOp, region: _Region, sources: list[UOp]) -> UOp:
         """The kernel node for a tensor node whose sources are done."""
-        node, index, valid = place
         op = node.op
         if op in ELEMENTWISE:
             if op is Ops.DETACH:
@@ -285,14 +401,14 @@ class Tracer:
         if op is Ops.CONST:
             return node
         if op is Ops.PAD:  # r[impl ranges.pad.zero]
-            return _where(source_index(node, index)[1], sources[0], node.dtype)
+            return _where(source_index(node, region.index)[1], sources[0], node.dtype)
         if op is Ops.REDUCE:
-            return self._reduce(node.arg[0], sources[0], self.loops_of[place])
+            return self._reduce(node.arg[0], sources[0], region.loops[node])
         if op is Ops.FOLD:  # r[impl ranges.fold.sum]
-            value = _where(self._fold_index(place)[1], sources[0], node.dtype)
-            return self._reduce(Ops.ADD, value, self.loops_of[place])
+            value = _where(self._fold_index(node, region)[1], sources[0], node.dtype)
+            return self._reduce(Ops.ADD, value, region.loops[node])
         if op is Ops.IOTA:
-            return cast(index[0], node.dtype)
+            return cast(region.index[0], node.dtype)
         if op is Ops.BIND:
             return node.src[0]
         if op is Ops.GATHER:  # r[impl ranges.gather.outside]
@@ -319,10 +435,11 @@ def _picks(node: UOp, picked: UOp) -> UOp:
                                 symbolic.less_than(picked, node.src[0].shape[0]))
 
 
-def load(dtype: DType, storage: int, shape: Shape, index: Index, valid: UOp) -> UOp:
-    """A read of a storage, its index still one expression per dimension."""
-    pointer = UOp(Ops.PARAM, dtype, (), storage)
-    return UOp(Ops.LOAD, dtype, (UOp(Ops.INDEX, dtype, (pointer, valid, *index), shape),))
+def load(dtype: DType, slot: int, pattern: Pattern, number: int = 0) -> UOp:
+    """The `number`-th read of a nest, of the value behind a slot."""
+    pointer = UOp(Ops.PARAM, dtype, (), slot)
+    place = UOp(Ops.INDEX, dtype, (pointer, pattern.flat, pattern.valid), number)
+    return UOp(Ops.LOAD, dtype, (place,))
 
 
 def cast(value: UOp, dtype: DType) -> UOp:
@@ -337,13 +454,13 @@ def _where(condition: UOp, value: UOp, dtype: DType) -> UOp:
 
 
 # --8<-- [start:write]
-def write_access(view: UOp, base: UOp, storage: int, index: Index) -> Access:
+def write_pattern(view: UOp, base: UOp, index: Index) -> Pattern:
     """Where a view write puts the element `index` of the view, as an index into its base."""
     while view is not base:
         index, _ = source_index(view, index)  # r[impl effects.view-write.region]
         view = view.src[0]
     assert base.shape is not None
-    return Access(storage, base.shape, index)
+    return Pattern(base.shape, index)
 # --8<-- [end:write]
 
 
@@ -381,6 +498,7 @@ class StageGraph:
         self.values: list[Value] = []
         self.stages: list[Stage] = []
         self.number_of: dict[object, int] = {}
+        self.forms: dict[tuple[Any, ...], tuple[Form, tuple[int, ...]]] = {}
 
     # --8<-- [start:build]
     def build(self) -> StageGraph:
@@ -427,38 +545,87 @@ class StageGraph:
         return value
 
     def _value_stage(self, node: UOp, reason: str) -> None:
-        assert node.shape is not None
-        tracer = Tracer(self.read_from)
-        index = output_ranges(node.shape)
-        expression = tracer.trace(node, index)
-        device = self._device_of_reads(node, tracer)
+        form, slots = self._form(node, (node,), self._value_form)
+        device = self._device_of_reads(node, slots)
         value = self._new_value(node, node, False, device)
-        write = Access(value.number, node.shape, index)
-        self.stages.append(Stage(len(self.stages), node, _loops(index), expression, write,
-                                 tracer.reads, reason, tracer.operations, node.op is Ops.COPY))
-
-    def _device_of_reads(self, node: UOp, tracer: Tracer) -> str:
-        if node.op is Ops.COPY:
-            return str(node.arg)
-        for access in tracer.reads:
-            return self.values[access.value].device
-        return self.default_device
+        self.stages.append(Stage(len(self.stages), node, form, slots,
+                                 Access(value.number, form.write), reason, node.op is Ops.COPY))
 
     def _write_stage(self, node: UOp, reason: str) -> None:
         """The stage of an AFTER: it computes the region and writes it into the base's memory."""
         base, (view, given) = node.src[0], node.src[1].src
-        assert view.shape is not None
-        tracer = Tracer(self.read_from)
-        index = output_ranges(view.shape)
-        expression = tracer.trace(given, index, inside=False)
+        form, slots = self._form(node, (given,) if view is base else (given, view),
+                                 self._write_form)
         overwrites = self._memory_of(base)
         device = (self.values[overwrites].device if overwrites is not None
-                  else self._device_of_reads(given, tracer))
+                  else self._device_of_reads(given, slots))
         value = self._new_value(node, node, False, device)
-        write = write_access(view, base, value.number, index)
-        self.stages.append(Stage(len(self.stages), node, _loops(index), expression, write,
-                                 tracer.reads, reason, tracer.operations, False, overwrites,
+        self.stages.append(Stage(len(self.stages), node, form, slots,
+                                 Access(value.number, form.write), reason, False, overwrites,
                                  view is base))
+
+    # --8<-- [start:form]
+    def _form(self, node: UOp, parts: Sequence[UOp], make: Callable[[UOp, Tracer], Form],
+              ) -> tuple[Form, tuple[int, ...]]:
+        """The loop nest of a node, and the values that it loads, by slot.
+
+        A network repeats its layers: a nest of a form that was met before is not traced again.
+        """
+        key, values = self._describe(parts, node.op is not Ops.AFTER)
+        known = self.forms.get(key)  # r[impl ranges.form.shared]
+        if known is None:
+            tracer = Tracer(self.read_from)
+            form = make(node, tracer)
+            place = {value: i for i, value in enumerate(values)}
+            known = self.forms[key] = form, tuple(place[value] for value in tracer.slots)
+        form, picked = known
+        return form, tuple(values[i] for i in picked)
+
+    def _describe(self, parts: Sequence[UOp], inside: bool) -> tuple[tuple[Any, ...], list[int]]:
+        """What a nest depends on, with its values by order of appearance; and those values."""
+        place: dict[UOp, int] = {}
+        values: dict[int, int] = {}
+        rows: list[Any] = []
+        for root in parts:
+            stack = [(root, root is parts[0] and inside)]
+            while stack:
+                node, forced = stack.pop()
+                if node in place:
+                    rows.append(place[node])
+                    continue
+                place[node] = len(place)
+                stored = None if forced else self.read_from(node)
+                if stored is not None:
+                    rows.append((values.setdefault(stored[0], len(values)), stored[1], node.dtype))
+                elif node.op is Ops.CONST:
+                    rows.append((Ops.CONST, node))
+                elif node.op is Ops.BIND:
+                    rows.append((Ops.BIND, node.src[0]))
+                else:
+                    rows.append((node.op, node.dtype, node.arg, node.shape))
+                    stack.extend((source, False) for source in node.src)
+        return tuple(rows), list(values)
+    # --8<-- [end:form]
+
+    def _value_form(self, node: UOp, tracer: Tracer) -> Form:
+        assert node.shape is not None
+        index = output_ranges(node.shape)
+        expression = tracer.trace(node, index)
+        return Form(_loops(index), expression, Pattern(node.shape, index), tracer.reads,
+                    tracer.reduced, tracer.operations)
+
+    def _write_form(self, node: UOp, tracer: Tracer) -> Form:
+        base, (view, given) = node.src[0], node.src[1].src
+        assert view.shape is not None
+        index = output_ranges(view.shape)
+        expression = tracer.trace(given, index, inside=False)
+        return Form(_loops(index), expression, write_pattern(view, base, index), tracer.reads,
+                    tracer.reduced, tracer.operations)
+
+    def _device_of_reads(self, node: UOp, slots: Sequence[int]) -> str:
+        if node.op is Ops.COPY:
+            return str(node.arg)
+        return self.values[slots[0]].device if slots else self.default_device
 
     def _memory_of(self, base: UOp) -> int | None:
         """The value whose memory an assign may write into; None if there is no such memory."""
@@ -475,5 +642,6 @@ def _loops(index: Index) -> list[UOp]:
     return [i for i in index if i.op is Ops.RANGE]
 
 
-__all__ = ["Access", "Index", "Stage", "StageGraph", "Tracer", "Value", "cast", "flatten", "load",
-           "output_ranges", "reshape_index", "source_index", "write_access"]
+__all__ = ["Access", "Form", "Index", "Pattern", "Stage", "StageGraph", "Tracer", "Value", "cast",
+           "flatten", "load",
+           "output_ranges", "reshape_index", "source_index", "write_pattern"]

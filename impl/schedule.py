@@ -6,10 +6,12 @@ Reading `make_plan` is reading this diagram; each pass is a function of its own 
 """
 from __future__ import annotations
 
+import gc
 import math
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -29,12 +31,12 @@ from impl.dependencies import (
 from impl.dtypes import DType
 from impl.effects import Effects
 from impl.fusion import (
+    Assembler,
     Cuts,
     Group,
     Kernel,
     Limits,
     Memory,
-    assemble,
     choose_cuts,
     compute_late,
     group_stages,
@@ -140,7 +142,8 @@ def make_plan(effects: Effects, canonical: Canonical, environment: Environment) 
     if environment.reuse:
         accesses = _share(groups, order, placement, storages, accesses)
         dependencies = find(accesses, order)
-    kernels = [assemble(group, placement.storage, private) for group in groups]
+    assembler = Assembler(placement.storage, private)
+    kernels = [assembler.kernel(group) for group in groups]
     nbytes = {n: size for n, size in nbytes.items() if n in storages}
     touched = _touched(accesses)
     memories = _plan_memory(order, touched, nbytes, storages, environment.reuse)
@@ -161,11 +164,24 @@ def plan_for(effects: Effects, environment: Environment,
     found = schedule_cache.get(canonical.key) if use_cache else None
     if found is not None:
         return found, canonical, True
-    plan = make_plan(effects, canonical, environment)
+    with _collector_at_rest():
+        plan = make_plan(effects, canonical, environment)
     if use_cache:
         schedule_cache.put(canonical.key, plan)
     return plan, canonical, False
 # --8<-- [end:cached]
+
+
+@contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """No search for garbage: planning makes many objects, and nearly all live until its end."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
 
 
 def _held(effects: Effects, graph: StageGraph) -> set[int]:

@@ -17,7 +17,7 @@ def is_leaf(row: Row) -> bool:
 
 
 class _Key(ImplPatch):
-    target = "impl.caching:canonicalize"
+    target = "impl.caching.plans:canonicalize"
 
     def replacement(self, original: Function) -> Function:
         def canonicalize(effects: Any, device_key: Any) -> Any:
@@ -132,7 +132,7 @@ class ValuesInTheKey(_Key):
 class VariablesMixedUp(ImplPatch):
     rule = "caching.values.each"
     description = "every variable gets the value of the first one"
-    target = "impl.caching:canonicalize"
+    target = "impl.caching.plans:canonicalize"
 
     def replacement(self, original: Function) -> Function:
         def canonicalize(effects: Any, device_key: Any) -> Any:
@@ -144,7 +144,7 @@ class VariablesMixedUp(ImplPatch):
 class NamesOfOneProcess(ImplPatch):
     rule = "caching.key.stable"
     description = "keys are named by Python's hash, which differs from process to process"
-    target = "impl.caching:stable_name"
+    target = "impl.caching.plans:stable_name"
 
     def replacement(self, original: Function) -> Function:
         return lambda key: f"{hash(repr(key)) & (1 << 64) - 1:x}"
@@ -153,7 +153,7 @@ class NamesOfOneProcess(ImplPatch):
 class CacheWithoutBound(ImplPatch):
     rule = "caching.bounded.capacity"
     description = "no plan is ever dropped"
-    target = "impl.caching:PlanCache.put"
+    target = "impl.caching.plans:PlanCache.put"
 
     def replacement(self, original: Function) -> Function:
         return lambda cache, key, plan: cache.plans.update({key: plan})
@@ -162,7 +162,7 @@ class CacheWithoutBound(ImplPatch):
 class AnyPlanWillDo(ImplPatch):
     rule = "caching.hit.equal"
     description = "a plan is found by the number of nodes"
-    target = "impl.caching:PlanCache.get"
+    target = "impl.caching.plans:PlanCache.get"
 
     def replacement(self, original: Function) -> Function:
         return lambda cache, key: next((plan for known, plan in cache.plans.items()

@@ -27,6 +27,9 @@ class Group:
     members: list[Member]
     sizes: list[int]
     operations: int
+    work: int = 0         # iterations of all stages, reductions included
+    local_bytes: int = 0  # what one iteration of the prefix hands from stage to stage
+    again_bytes: int = 0  # the most that one stage reads again in each iteration
     arguments: set[int] = field(default_factory=set)
     reads: dict[int, list[tuple[Member, Access]]] = field(default_factory=dict)
 
@@ -93,7 +96,8 @@ class _Grouper:
     def _alone(self, stage: Stage) -> Group:
         group = Group(len(self.groups), self.device_of[self._storage(stage.write)],
                       [Member(stage, list(stage.loops))], [extent(r) for r in stage.loops],
-                      stage.operations, self._arguments(stage))
+                      stage.form.operations, stage.form.iterations, *self._fast_bytes(stage, None),
+                      self._arguments(stage))
         self.groups.append(group)
         return group
 
@@ -149,7 +153,7 @@ class _Grouper:
         if len(arguments) > self.limits.arguments:  # r[impl fusion.limit.arguments]
             return f"argument limit: {len(arguments)} buffers, the device allows " \
                    f"{self.limits.arguments}"
-        if group.operations + stage.operations > self.limits.kernel_operations:
+        if group.operations + stage.form.operations > self.limits.kernel_operations:
             return f"length: more than {self.limits.kernel_operations} operations"
         overwritten = _overwritten_inside(stage, conflicts)
         if overwritten is not None:
@@ -192,7 +196,7 @@ class _Grouper:
         independent = math.prod(sizes)  # r[impl fusion.limit.parallel]
         if independent >= min(self.limits.parallel, math.prod(group.sizes)) and pairs:
             return None
-        work = sum(_iterations(m.stage) for m in group.members) + _iterations(stage)
+        work = group.work + stage.form.iterations
         if work <= self.limits.small_kernel:
             return None
         return f"reduce: only {independent} independent iterations would be left, with " \
@@ -200,27 +204,36 @@ class _Grouper:
 
     def _memory(self, group: Group, stage: Stage, pairs: Pairs) -> str | None:
         """Whether what one iteration of the prefix keeps and reads again stays in fast memory."""
-        kept = [position for position, _ in pairs]
-        local = 0
-        everyone = [(m.stage, [m.prefix[i] for i in kept]) for m in group.members]
-        everyone.append((stage, [loop for _, loop in pairs]))
-        for one, prefix in everyone:
-            inner = math.prod(extent(r) for r in one.loops if r not in prefix)
-            local += inner * self.itemsize_of[self._storage(one.write)]
-            again = self._read_again(one, prefix)
-            if again > self.limits.resident_bytes:
-                return f"cache: {again} bytes would be read again in every iteration"
+        local, again = self._together(group, stage, pairs)
+        if again > self.limits.resident_bytes:
+            return f"cache: {again} bytes would be read again in every iteration"
         if local > self.limits.local_bytes:  # r[impl fusion.limit.local]
             return f"local memory: {local} bytes between stages, {self.limits.local_bytes} allowed"
         return None
 
+    def _together(self, group: Group, stage: Stage, pairs: Pairs) -> tuple[int, int]:
+        """Bytes between the stages, and the most that are read again, with the stage joined."""
+        local, again = self._fast_bytes(stage, [loop for _, loop in pairs])
+        if len(pairs) == len(group.sizes):  # nothing changes for the others
+            return local + group.local_bytes, max(again, group.again_bytes)
+        kept = [position for position, _ in pairs]
+        for member in group.members:
+            more = self._fast_bytes(member.stage, [member.prefix[i] for i in kept])
+            local, again = local + more[0], max(again, more[1])
+        return local, again
+
+    def _fast_bytes(self, stage: Stage, prefix: list[UOp] | None) -> tuple[int, int]:
+        """Bytes that one iteration of the prefix makes, and the most that it reads again."""
+        if prefix is None or len(prefix) == len(stage.loops):
+            return self.itemsize_of[self._storage(stage.write)], 0
+        inner = math.prod(extent(r) for r in stage.loops if r not in prefix)
+        return inner * self.itemsize_of[self._storage(stage.write)], self._read_again(stage, prefix)
+
     def _read_again(self, stage: Stage, prefix: list[UOp]) -> int:
         """The most bytes of one input that do not change with the innermost prefix loop."""
-        if len(prefix) == len(stage.loops):
-            return 0  # nothing is serialised: every loop of the stage is in the prefix
         most = 0
         for access in stage.reads:
-            used = access.ranges
+            used = access.pattern.ranges
             if prefix and prefix[-1] in used:
                 continue
             bytes_read = math.prod(extent(r) for r in used if r not in prefix)
@@ -229,12 +242,14 @@ class _Grouper:
 
     def _join(self, group: Group, stage: Stage, pairs: Pairs, sizes: list[int],
               arguments: set[int]) -> None:
+        group.local_bytes, group.again_bytes = self._together(group, stage, pairs)
         kept = [position for position, _ in pairs]
         for member in group.members:
             member.prefix = [member.prefix[i] for i in kept]
         group.members.append(Member(stage, [loop for _, loop in pairs]))
         group.sizes, group.arguments = sizes, arguments
-        group.operations += stage.operations
+        group.operations += stage.form.operations
+        group.work += stage.form.iterations
 
 
 def _overwritten_inside(stage: Stage, conflicts: Conflicts) -> str | None:
@@ -263,14 +278,6 @@ def _one_to_one(pairs: Pairs) -> Pairs:
             seen_loops.add(loop)
             kept.append((position, loop))
     return kept
-
-
-def _iterations(stage: Stage) -> int:
-    """How often the body of the stage runs, reductions included."""
-    total = math.prod(extent(r) for r in stage.loops)
-    inner = [extent(u) for u in stage.value.toposort() if u.op is Ops.RANGE
-             and u not in stage.loops]
-    return total * math.prod(inner)
 
 
 def group_stages(stages: Sequence[Stage], storage_of: Sequence[int], limits: Limits, fuse: bool,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from impl.fusion.groups import Group, Member, Pairs, match_loops
 from impl.fusion.limits import Limits
-from impl.ir import DEAR, ELEMENTWISE, Ops, RangeKind, UOp, extent, new_range
+from impl.ir import DEAR, ELEMENTWISE, Ops, UOp, extent
 from impl.ranges import Access, Stage, Value
 
 NEVER = 1 << 60
@@ -161,9 +161,9 @@ class _Keeper:
     def _cost(self, value: int) -> int:
         """The operations for one element."""
         if value not in self.costs:
-            nodes = self.life[value].stage.value.toposort()
-            self.costs[value] = NEVER if any(n.op is Ops.REDUCE for n in nodes) else sum(
-                DEAR.get(n.op, 1) for n in nodes if n.op in ELEMENTWISE)
+            form = self.life[value].stage.form
+            self.costs[value] = NEVER if form.reduced else sum(
+                DEAR.get(n.op, 1) for n in form.value.toposort() if n.op in ELEMENTWISE)
         return self.costs[value]
 
     # --8<-- [start:plan]
@@ -304,7 +304,7 @@ class _Keeper:
         return (len(group.arguments | storages) + len(stages) <= self.limits.arguments
                 and local <= self.limits.local_bytes
                 and len(group.members) + len(stages) <= self.limits.stages
-                and group.operations + sum(s.operations for s in stages)
+                and group.operations + sum(s.form.operations for s in stages)
                 <= self.limits.kernel_operations)
 
     # --8<-- [start:make]
@@ -316,31 +316,29 @@ class _Keeper:
         for source in plan.again:
             named[source] = self._twin_stage(source, plan, named)
         for number, member, access in self.life[value].give_up(early):
-            _read_instead(member, {value: named[value]}, self.memory)
-            self.life[named[value]].read(number, member, replace(access, value=named[value]))
+            member.stage = replace(member.stage, slots=tuple(
+                named[value] if source == value else source for source in member.stage.slots))
+            self.life[named[value]].read(number, member, Access(named[value], access.pattern))
             self.groups[number].arguments.add(named[value])
         group.arguments |= {self.memory.storage_of[access.value] for access in plan.base}
     # --8<-- [end:make]
 
     def _twin_stage(self, value: int, plan: _Plan, named: dict[int, int]) -> int:
-        """One twin: a stage with loops of its own, in the group of the plan."""
+        """One twin: the same form, on what is there in the group of the plan."""
         group, old = self.groups[plan.late], self.life[value].stage
         twin = self.memory.new_twin(value)
-        fresh = {loop: new_range(extent(loop), RangeKind.LOOP) for loop in old.loops}
-        stage = replace(
-            old, node=self.memory.values[twin].node, loops=[fresh[loop] for loop in old.loops],
-            value=old.value.substitute(fresh), reads=[_moved(a, fresh) for a in old.reads],
-            write=replace(_moved(old.write, fresh), value=twin),
-            reason=f"late: computed again, not kept ({old.reason})")
-        member = Member(stage, [fresh[loop] for loop in plan.loops[value]])
-        _read_instead(member, named, self.memory)
+        stage = replace(old, node=self.memory.values[twin].node,
+                        slots=tuple(named.get(source, source) for source in old.slots),
+                        write=Access(twin, old.write.pattern),
+                        reason=f"late: computed again, not kept ({old.reason})")
+        member = Member(stage, plan.loops[value])
         self.life[twin] = _Life(plan.late, member, {}, plan.late)
         self.twins.setdefault(value, []).append(twin)
         for access in member.stage.reads:
             self.life[access.value].read(plan.late, member, access)
         rows = self.places.setdefault(plan.late, [])
         rows.append((self._before(value, group), len(rows), member))
-        group.operations += old.operations
+        group.operations += old.form.operations
         group.arguments.add(twin)
         return twin
 
@@ -373,22 +371,6 @@ def _inner_bytes(memory: Memory, stage: Stage, prefix: Sequence[UOp]) -> int:
     """What one iteration of the prefix keeps of a stage's value."""
     inner = math.prod(extent(loop) for loop in stage.loops if loop not in prefix)
     return inner * memory.values[stage.write.value].node.dtype.itemsize
-
-
-def _moved(access: Access, fresh: dict[UOp, UOp]) -> Access:
-    """The same access by other loops."""
-    return replace(access, index=tuple(i.substitute(fresh) for i in access.index),
-                   valid=access.valid.substitute(fresh))
-
-
-def _read_instead(member: Member, named: dict[int, int], memory: Memory) -> None:
-    """Let a stage read other values in the place of some."""
-    stage = member.stage
-    pointers = {UOp(Ops.PARAM, memory.values[old].node.dtype, (), old):
-                UOp(Ops.PARAM, memory.values[old].node.dtype, (), new)
-                for old, new in named.items()}
-    member.stage = replace(stage, value=stage.value.substitute(pointers), reads=[
-        replace(a, value=named.get(a.value, a.value)) for a in stage.reads])
 
 
 def _insert(group: Group, rows: list[tuple[int, int, Member]]) -> None:

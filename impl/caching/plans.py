@@ -1,4 +1,4 @@
-"""Finished plans, found again by the shape of the question. Chapter: spec/caching.md.
+"""Finished plans, found again by the shape of the question.
 
 The key of a plan is the canonical graph: buffers and variables are numbered by appearance, so that
 `x + y` on other buffers hits, and `x + x` does not hit `x + y`. All settings and device

@@ -1,0 +1,11 @@
+"""Capture once, replay many times: `TinyJit`. Chapter: spec/replay.md.
+
+The first call of a captured function runs as it is, the second is recorded, and from the third on
+the recorded kernels run again, on the buffers of the new arguments. What the function did to other
+tensors (parameters, statistics, attributes) it does again at each replay, whether it returned them
+or not. A replay is guarded: arguments that do not match raise, and say what changed.
+"""
+from impl.replay.arguments import Arguments, take_apart
+from impl.replay.jit import TinyJit
+
+__all__ = ["Arguments", "TinyJit", "take_apart"]

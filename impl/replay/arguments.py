@@ -1,0 +1,108 @@
+"""The arguments of a captured call, taken apart, and compared with those of the capture."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from impl.effects import Buffer
+from impl.errors import ReplayError, VariableError
+from impl.ir import Ops, UOp
+from impl.tensor import Tensor
+
+
+@dataclass
+class Arguments:
+    """The arguments of a call, taken apart: tensors, bound variables, and all the rest."""
+
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    variables: dict[str, UOp] = field(default_factory=dict)
+    signature: dict[str, Any] = field(default_factory=dict)
+    leaves: dict[str, UOp] = field(default_factory=dict)  # of the tensors, when the call began
+
+    def bind(self, path: str, value: UOp) -> None:
+        """Note a bound variable; one variable has one value in a call."""
+        for other in self.variables.values():
+            if other.src[0] is value.src[0] and other is not value:
+                raise VariableError(value.src[0].arg[0], f"is bound to {other.src[1].arg} and to "
+                                    f"{value.src[1].arg} in one call", "use two variables")
+        self.variables[path] = value
+
+
+# --8<-- [start:arguments]
+def take_apart(given: Any) -> Arguments:
+    """Find every tensor in nested lists, tuples and dicts; describe everything else.
+
+    The signature maps the path of each part (such as `args[0]`) to what must stay the same.
+    """
+    found = Arguments()
+    stack: list[tuple[str, Any]] = [("", given)]
+    while stack:
+        path, value = stack.pop()
+        if isinstance(value, Tensor):
+            found.tensors[path] = value
+            found.signature[path] = ("Tensor", value.shape, value.dtype.name, value.device)
+        elif isinstance(value, UOp) and value.op is Ops.BIND:
+            found.bind(path, value)
+            found.signature[path] = ("Variable", value.src[0].arg)
+        elif isinstance(value, np.ndarray):  # r[impl replay.guard.mismatch]
+            raise ReplayError("TinyJit", f"argument {path} is a NumPy array of shape "
+                              f"{value.shape}, whose content no guard can see",
+                              "pass Tensor(array)")
+        elif isinstance(value, (list, tuple)):
+            found.signature[path] = (type(value).__name__, len(value))
+            stack += [(f"{path}[{i}]", part) for i, part in enumerate(value)]
+        elif isinstance(value, dict):
+            found.signature[path] = ("dict", tuple(value))
+            stack += [(f"{path}[{key!r}]", part) for key, part in value.items()]
+        else:
+            found.signature[path] = _described(value)
+    return found
+# --8<-- [end:arguments]
+
+
+def _described(value: Any) -> Any:
+    """A Python value that is frozen into the capture; objects are compared by identity."""
+    if isinstance(value, float):  # 0.0 and -0.0 are two numbers, and NaN is one
+        return (type(value).__name__, repr(value))
+    if value is None or isinstance(value, (bool, int, str, bytes)):
+        return (type(value).__name__, value)
+    return _Same(value)
+
+
+class _Same:
+    """An object that equals itself only. It is kept alive, so that no other takes its identity."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __repr__(self) -> str:
+        return f"the {type(self.value).__name__} object at {id(self.value):#x}"
+
+
+def compare(name: str, old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Raise if a call does not fit the capture (r[replay.guard.mismatch])."""
+    for path in [*old, *[p for p in new if p not in old]]:
+        was, now = old.get(path, "absent"), new.get(path, "absent")
+        if was != now:  # r[impl replay.guard.mismatch]
+            where = path.replace("[0]", "args", 1) if path.startswith("[0]") \
+                else path.replace("[1]", "kwargs", 1)
+            raise ReplayError(name, f"argument {where or 'list'} was {was} when the function was "
+                              f"captured, and is {now} now",
+                              "make another TinyJit for it, pass the number as a Tensor or a bound "
+                              "Variable, or call .reset()")
+
+
+def aliases_of(leaves: dict[str, UOp]) -> list[tuple[str, ...]]:
+    """Groups of argument paths that are one buffer."""
+    groups: dict[Buffer, list[str]] = {}
+    for path, leaf in leaves.items():
+        groups.setdefault(leaf.arg[0], []).append(path)
+    return sorted(tuple(sorted(paths)) for paths in groups.values() if len(paths) > 1)

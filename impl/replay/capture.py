@@ -1,0 +1,118 @@
+"""What one call of a function does: its runs, in order, and the tensors that it changes."""
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from impl import realize
+from impl.effects import Buffer, forget_realized, leaf_of, living, living_here
+from impl.errors import ReplayError
+from impl.ir import Ops, UOp
+from impl.replay.arguments import Arguments, take_apart
+from impl.replay.recording import Change, Recording, Source, copied
+from impl.replay.results import place
+from impl.tensor import Tensor
+from impl.tensor.random import generator
+
+
+# --8<-- [start:capture]
+class Capture:
+    """What one call did: its runs, in order, and which tensors it changed."""
+
+    def __init__(self, name: str, arguments: Arguments, aside: Sequence[Tensor]) -> None:
+        self.name, self.arguments = name, arguments
+        self.aside = {id(tensor) for tensor in aside}  # tensors that the function cannot know
+        self.runs: list[realize.Run] = []
+        gc.collect()
+        # r[impl replay.pending.before]
+        # What is pending is no part of this call; and state must be in memory to advance.
+        realize.realize([h for h in living() if isinstance(h, Tensor)])
+        forget_realized()  # r[impl replay.capture.whole]
+        self.before = [(h, h.uop) for h in living() if isinstance(h, Tensor)]
+        self.random_start = generator.counter
+
+    def __call__(self, run: realize.Run) -> None:
+        """Note a run that happened during the capture."""
+        self.runs.append(run)
+
+    def finish(self, result: Any) -> Recording:
+        """Realize what the call returned or left pending, and make the recording."""
+        returned = take_apart(result).tensors
+        gc.collect()  # tensors that only a cycle keeps alive are no effect of the call
+        known = {id(h): node for h, node in self.before}
+        ours = living_here()  # what another thread makes meanwhile is no effect of the call
+        touched = [h for h in living() if isinstance(h, Tensor) and known.get(id(h)) is not h.uop
+                   and (id(h) in known or id(h) in ours)]
+        realize.realize([*returned.values(), *touched])  # r[impl replay.effects.all]
+        paths = {id(t): path for path, t in self.arguments.tensors.items()}
+        changes = [Change(paths.get(id(h)) or weakref.ref(h), *place(h))
+                   for h in touched if id(h) in known]
+        gradients = [h for h in living() if isinstance(h, Tensor) and h.grad is not None
+                     and id(h.grad) not in known and id(h.grad) in ours]
+        changes += [Change(paths.get(id(h)) or weakref.ref(h), *place(h.grad), True)
+                    for h in gradients]
+        accounted = {id(t) for t in returned.values()} | {id(h.grad) for h in gradients}
+        strays = [h for h in touched if id(h) not in known and id(h) not in accounted]
+        if strays:  # r[impl replay.rebound.error]
+            raise ReplayError(self.name, f"a tensor of shape {strays[0].shape} that was made "
+                              "inside is kept outside, where no replay could put the next one",
+                              "return it, or .assign it to a tensor that exists before the call")
+        holders = {id(h): paths.get(id(h)) or weakref.ref(h) for h, _ in self.before}
+        recording = Recording(self, result, changes, holders)
+        del known, touched, gradients
+        self.before = []
+        recording.check_owners()
+        return recording
+# --8<-- [end:capture]
+
+    def sources(self, kept: set[Buffer]) -> dict[Buffer, Source]:
+        """Every buffer that was read, or is among the `kept`, but was not made during the call."""
+        owners: dict[Buffer, list[weakref.ref[Tensor]]] = {}
+        for holder, node in self.before:
+            if node.op is Ops.BUFFER and id(holder) not in self.aside:
+                owners.setdefault(node.arg[0], []).append(weakref.ref(holder))
+        paths = {node.arg[0]: path for path, node in self.arguments.leaves.items()}
+        made: set[Buffer] = set()
+        found: dict[Buffer, Source] = {}
+        for run in self.runs:
+            for number, buffer in run.buffers.items():
+                if run.plan.storages[number].kind == "input" and buffer not in made:
+                    source = found.setdefault(buffer, Source(paths.get(buffer),
+                                                              owners.get(buffer, [])))
+                    source.written += run.plan.written.get(number, 0)
+            made.update(run.outputs)
+        for buffer in sorted(kept - made, key=lambda b: b.number):
+            found.setdefault(buffer, Source(paths.get(buffer), owners.get(buffer, [])))
+        return found
+
+
+def stand_ins_of(tensors: Sequence[Tensor]) -> dict[int, Tensor]:
+    """For each tensor one with a copy of its memory; tensors that share memory still do."""
+    copies: dict[Buffer, Buffer] = {}
+    found: dict[int, Tensor] = {}
+    for tensor in tensors:
+        leaf = leaf_of(tensor.uop)
+        assert leaf is not None
+        buffer = leaf.arg[0]
+        if buffer not in copies:
+            copies[buffer] = copied(buffer)
+        stand_in = Tensor(copies[buffer].leaf(leaf.arg[2]))
+        stand_in.grad = tensor.grad
+        if tensor.requires_grad:
+            stand_in.requires_grad = True
+        found.setdefault(id(tensor), stand_in)
+    return found
+
+
+def write_back(given: Sequence[Tensor], stand_ins: dict[int, Tensor],
+                leaves: dict[str, UOp], gradients: Sequence[Tensor | None]) -> None:
+    """Let the arguments have what their stand-ins were given."""
+    started = set(leaves.values())
+    for tensor, gradient in zip(given, gradients, strict=True):
+        stand_in = stand_ins[id(tensor)]
+        if stand_in.uop not in started:  # the function assigned to it
+            tensor.uop = stand_in.uop
+        if stand_in.grad is not gradient:
+            tensor.grad = stand_in.grad

@@ -1,0 +1,272 @@
+"""The kernels of a captured call, and running them again on other buffers."""
+from __future__ import annotations
+
+import gc
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from impl import realize
+from impl.device import Device, Table
+from impl.effects import Buffer, advance, leaf_of, living
+from impl.errors import ReplayError
+from impl.ir import Shape, UOp, toposort
+from impl.replay.arguments import Arguments, aliases_of, compare
+from impl.replay.results import filled, leaves_of, template_of
+from impl.tensor import Tensor
+from impl.tensor.random import generator
+
+if TYPE_CHECKING:
+    from impl.replay.capture import Capture
+
+_RANDOM_KEY = "the key of the random numbers"
+
+
+@dataclass
+class Source:
+    """Where a replay finds a buffer that the capture read but did not make.
+
+    `path` is an argument; otherwise `owners` are the living tensors that held the buffer.
+    """
+
+    path: str | None
+    owners: list[weakref.ref[Tensor]]
+    written: int = 0  # versions that it gains at each call
+
+
+@dataclass
+class Change:
+    """A tensor that a call gives a new value: an argument (by path), or any other.
+
+    With `gradient`, not the tensor itself but its `.grad` is given a value.
+    """
+
+    holder: weakref.ref[Tensor] | str
+    buffer: Buffer
+    shape: Shape
+    gradient: bool = False
+
+
+class Recording:
+    """The kernels of a captured call, ready to run again on other buffers."""
+
+    def __init__(self, capture: Capture, result: Any, changes: list[Change],
+                 holders: dict[int, weakref.ref[Tensor] | str]) -> None:
+        self.name, self.signature = capture.name, capture.arguments.signature
+        self.aliases = aliases_of(capture.arguments.leaves)
+        self.result, self.changes = template_of(result, holders), changes
+        kept = {c.buffer for c in changes} | {leaf.buffer for leaf in leaves_of(self.result)}
+        self.sources = capture.sources(kept)
+        made = [b for run in capture.runs for b in run.outputs]
+        self.fresh = [b for b in made if b in kept]
+        self.random_start = capture.random_start
+        self.random_used = generator.counter - capture.random_start
+        self._build(capture)
+
+    # --8<-- [start:build]
+    def _build(self, capture: Capture) -> None:
+        """Lay all kernels of all runs into tables; note which arguments change from call to call.
+
+        Between two tables stand the copies from device to device.
+        """
+        paths = {bind: path for path, bind in capture.arguments.variables.items()}
+        changing = set(self.sources) | set(self.fresh)
+        self.segments: list[Table | realize.ExecItem] = []
+        self.slots: list[tuple[Table, int, int, Buffer]] = []
+        self.values: list[tuple[Table, int, int, str | int]] = []
+        launches: list[tuple[realize.ExecItem, list[UOp]]] = []
+        for run in capture.runs:
+            binds = run.canonical.variables
+            for item in run.items():
+                if item.program is None:
+                    self._close(launches, changing, paths)
+                    self.segments.append(item)
+                else:
+                    slots = run.plan.variables[item.metadata["kernel"]]
+                    launches.append((item, [binds[slot] for slot in slots]))
+        self._close(launches, changing, paths)
+    # --8<-- [end:build]
+
+    def _close(self, launches: list[tuple[realize.ExecItem, list[UOp]]], changing: set[Buffer],
+               paths: dict[UOp, str]) -> None:
+        """Make a table of the launches so far."""
+        if not launches:
+            return
+        device = Device[launches[0][0].bufs[0].device]
+        table = device.table([(item.program, [realize.ensure_memory(b) for b in item.bufs],
+                               item.values) for item, _ in launches if item.program is not None])
+        for launch, (item, binds) in enumerate(launches):
+            for argument, buffer in enumerate(item.bufs):
+                if buffer in changing:
+                    self.slots.append((table, launch, argument, buffer))
+            for position, bind in enumerate(binds):
+                what = self._follows(bind, paths)
+                if what is not None:
+                    self.values.append((table, launch, position, what))
+        self.segments.append(table)
+        launches.clear()
+
+    def _follows(self, bind: UOp, paths: dict[UOp, str]) -> str | int | None:
+        """What a bound value follows at a replay: an argument, the random counter (the distance
+        from its start) or the random key; None if it stays.
+        """
+        name = bind.src[0].arg[0]
+        if name.startswith("random#"):
+            return int(bind.src[1].arg) - self.random_start
+        return _RANDOM_KEY if name.startswith("random-key#") else paths.get(bind)
+
+    # --8<-- [start:run]
+    def run(self, arguments: Arguments) -> Any:
+        """Replay on new arguments."""
+        compare(self.name, self.signature, arguments.signature)
+        realize.realize(list(arguments.tensors.values()))
+        now = {buffer: self._find(buffer, source, arguments)
+               for buffer, source in self.sources.items()}
+        self._check_aliases(arguments, now)
+        self._check_views(arguments.tensors)
+        self._protect(now, arguments)
+        # r[impl replay.output.fresh, replay.outputs.distinct]
+        for buffer in self.fresh:
+            now[buffer] = Buffer(buffer.device, buffer.dtype, buffer.size)
+        self._launch(now, arguments)
+        for buffer, source in self.sources.items():
+            advance(now[buffer], source.written)
+        for change in self.changes:
+            holder = arguments.tensors[change.holder] if isinstance(change.holder, str) \
+                else change.holder()
+            leaf = now.get(change.buffer, change.buffer).leaf(change.shape)
+            if holder is not None and change.gradient:
+                holder.grad = Tensor(leaf)
+            elif holder is not None:  # r[impl replay.state.eager]
+                holder.uop = leaf
+        return filled(self.result, now, arguments)
+    # --8<-- [end:run]
+
+    def _launch(self, now: dict[Buffer, Buffer], arguments: Arguments) -> None:
+        for table, launch, argument, buffer in self.slots:
+            table.set_memory(launch, argument, realize.ensure_memory(now[buffer]))
+        start = generator.counter
+        for table, launch, position, what in self.values:
+            if isinstance(what, int):
+                value = start + what
+            else:
+                bound = generator.key if what is _RANDOM_KEY else arguments.variables[what]
+                assert bound is not None
+                value = bound.src[1].arg
+            table.set_value(launch, position, value)  # r[impl replay.values.bound]
+        generator.reserve(self.random_used)  # r[impl replay.random.advances]
+        for segment in self.segments:
+            if isinstance(segment, realize.ExecItem):
+                source, target = (realize.ensure_memory(now.get(b, b)) for b in segment.bufs)
+                target.device.copy(target, source, segment.bufs[1].nbytes)
+            else:
+                segment.run()
+
+    def _find(self, buffer: Buffer, source: Source, arguments: Arguments) -> Buffer:
+        """The buffer that stands now where `buffer` stood in the capture."""
+        if source.path is not None:
+            given: Buffer = arguments.tensors[source.path].uop.arg[0]
+            return given
+        owners = [owner for owner in (o() for o in source.owners) if owner is not None]
+        realize.realize(owners)
+        buffers = {owner.uop.arg[0] for owner in owners}
+        if len(buffers) > 1:
+            raise ReplayError(self.name, "tensors that were one when the function was captured are "
+                              "several now, and it may use any of them", "call .reset()")
+        for found in buffers:
+            if found.size != buffer.size or found.dtype is not buffer.dtype:
+                raise ReplayError(self.name, f"a tensor that the function uses had "
+                                  f"{buffer.size} elements of {buffer.dtype.name}, and has "
+                                  f"{found.size} of {found.dtype.name} now", "call .reset()")
+            return found
+        if source.owners:  # r[impl replay.rebound.error]
+            raise ReplayError(self.name, "a tensor that the function used does not exist any more, "
+                              "so the function would use another one now", "call .reset()")
+        return buffer
+
+    def check_owners(self) -> None:
+        """Refuse a capture whose function replaced a tensor that it reads by another one."""
+        gc.collect()
+        for source in self.sources.values():
+            if source.owners and source.path is None and all(o() is None for o in source.owners):
+                raise ReplayError(  # r[impl replay.rebound.error]
+                    self.name, "a tensor that the function reads was replaced by another one "
+                    "during the call; a replay would read the old one for ever",
+                    "change it with .assign instead of rebinding the name")
+
+    def _check_aliases(self, arguments: Arguments, found: dict[Buffer, Buffer]) -> None:
+        """What shared memory must still do so, and nothing else, among arguments and captured
+        tensors alike.
+        """
+        now = aliases_of({p: t.uop for p, t in arguments.tensors.items()})
+        if now != self.aliases:  # r[impl replay.guard.alias]
+            raise ReplayError(self.name, "which arguments are the same tensor has changed: was "
+                              f"{self.aliases or 'none'}, is {now or 'none'}",
+                              "make another TinyJit for it, or pass a copy (.contiguous())")
+        holders = [h for h in (c.holder() for c in self.changes if not isinstance(c.holder, str))
+                   if h is not None]
+        held = {leaf.arg[0] for leaf in (leaf_of(h.uop) for h in holders) if leaf is not None}
+        own = [found[b] for b, source in self.sources.items() if source.path is None]
+        given = {path: t.uop.arg[0] for path, t in arguments.tensors.items()}
+        changed = held | {found[b] for b, source in self.sources.items() if source.written}
+        changed |= {given[c.holder] for c in self.changes if isinstance(c.holder, str)}
+        both = {*own, *held} & {*given.values()} | {b for b in own if own.count(b) > 1}
+        if both & changed:  # r[impl replay.guard.state]
+            raise ReplayError(self.name, "two tensors of the function, which changes one of them, "
+                              "are the same tensor now", "pass a copy (.clone())")
+
+    def _check_views(self, tensors: dict[str, Tensor]) -> None:
+        """A view that is assigned to changes another tensor too, of which a recording is unaware.
+        """
+        for change in self.changes:
+            if isinstance(change.holder, str) and not change.gradient \
+                    and any(root() is not None for root, *_ in tensors[change.holder]._ancestors):
+                raise ReplayError(self.name, "an argument that the function assigns to is a view "
+                                  "of another tensor", "pass the tensor, or a copy (.clone())")
+
+    def check_capture(self, tensors: dict[str, Tensor], before: dict[int, UOp]) -> None:
+        """Refuse a capture whose function reached an argument by another name and changed it by
+        one of the two: it was run on a stand-in of the argument, which then is another tensor.
+        """
+        self._check_views(tensors)
+        reached = {id(c.holder()) for c in self.changes if not isinstance(c.holder, str)}
+        read = {b for b, source in self.sources.items() if source.path is None}
+        changed = {c.holder for c in self.changes if isinstance(c.holder, str)}
+        changed |= {source.path or "" for source in self.sources.values() if source.written}
+        for path, tensor in tensors.items():  # r[impl replay.guard.state]
+            if id(tensor) in reached or before[id(tensor)].arg[0] in read and path in changed:
+                raise ReplayError(self.name, "an argument is a tensor that the function uses "
+                                  "besides, and changes", "pass a copy (.clone())")
+
+    # --8<-- [start:protect]
+    def _protect(self, now: dict[Buffer, Buffer], arguments: Arguments) -> None:
+        """Before memory is overwritten: whoever still means the old value gets it."""
+        written = {now[b] for b, source in self.sources.items() if source.written}
+        if not written:
+            return
+        mine = {id(arguments.tensors[c.holder] if isinstance(c.holder, str) else c.holder())
+                for c in self.changes}
+        pending: list[Tensor] = []
+        kept: set[Buffer] = set()
+        for holder in living():
+            if id(holder) in mine or not isinstance(holder, Tensor):
+                continue
+            leaf = leaf_of(holder.uop)
+            if leaf is not None:
+                kept |= {leaf.arg[0]} & written
+            elif any(leaf_of(u) is not None and leaf_of(u).arg[0] in written  # type: ignore
+                     for u in toposort((holder.uop,), lambda u: leaf_of(u) is None)):
+                pending.append(holder)
+        realize.realize(pending)  # r[impl replay.readers.kept]
+        for buffer in sorted(kept, key=lambda b: b.number):
+            for captured, current in now.items():
+                if current is buffer:
+                    now[captured] = copied(current)
+    # --8<-- [end:protect]
+
+
+def copied(buffer: Buffer) -> Buffer:
+    copy = Buffer(buffer.device, buffer.dtype, buffer.size)
+    source, target = realize.ensure_memory(buffer), realize.ensure_memory(copy)
+    target.device.copy(target, source, buffer.nbytes)
+    return copy

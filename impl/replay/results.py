@@ -1,0 +1,76 @@
+"""What a captured function returned, as a template that each replay fills."""
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from impl.effects import Buffer, leaf_of
+from impl.ir import Shape
+from impl.replay.arguments import Arguments
+from impl.tensor import Tensor
+
+
+@dataclass(eq=False)
+class Leaf:
+    """A tensor in a result: the buffer that held it in the capture.
+
+    `holder`: the function returned a tensor that exists besides, an argument (its path) or another.
+    """
+
+    buffer: Buffer
+    shape: Shape
+    holder: weakref.ref[Tensor] | str | None = None
+
+
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A copy of nested containers with the parts changed; the depth is that of the user's data."""
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(mapped(v, change) for v in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(mapped(v, change) for v in value)
+    if isinstance(value, dict):
+        return {key: mapped(v, change) for key, v in value.items()}
+    return change(value)
+
+
+def template_of(result: Any, holders: dict[int, weakref.ref[Tensor] | str]) -> Any:
+    """The result with every tensor replaced by a description; one tensor by one description."""
+    made: dict[int, Leaf] = {}
+
+    def describe(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        return made.setdefault(id(value), Leaf(*place(value), holders.get(id(value))))
+    return mapped(result, describe)
+
+
+def leaves_of(template: Any) -> list[Leaf]:
+    found: list[Leaf] = []
+    mapped(template, lambda v: found.append(v) if isinstance(v, Leaf) else None)
+    return found
+
+
+def filled(template: Any, now: dict[Buffer, Buffer], arguments: Arguments) -> Any:
+    """The result of a replay; a tensor that exists besides is returned itself."""
+    made: dict[Leaf, Tensor] = {}
+
+    def fill(value: Any) -> Any:
+        if not isinstance(value, Leaf):
+            return value
+        if value not in made:
+            held = arguments.tensors[value.holder] if isinstance(value.holder, str) \
+                else value.holder() if value.holder is not None else None
+            made[value] = held if held is not None else \
+                Tensor(now.get(value.buffer, value.buffer).leaf(value.shape))
+        return made[value]
+    return mapped(template, fill)
+
+
+def place(tensor: Tensor | None) -> tuple[Buffer, Shape]:
+    """The buffer and the shape of a realized tensor."""
+    assert tensor is not None
+    leaf = leaf_of(tensor.uop)
+    assert leaf is not None
+    return leaf.arg[0], leaf.arg[2]

@@ -1,0 +1,21 @@
+"""Index arithmetic that simplifies when a node is made. Chapter: spec/symbolic.md.
+
+An index is a `UOp` of type `dtypes.index`, built from loop variables, run-time variables, loads and
+numbers. The functions below build one in a canonical form: a sum of *terms* (a number times an
+*atom*) and a constant. An atom is whatever is not a sum: a RANGE, a DEFINE_VAR, a cast, a product
+of atoms, a quotient or a remainder. Division and remainder round down (r[symbolic.floor.exact]).
+Values are whole numbers without a limit: 64 bits hold every index of a tensor that fits memory.
+"""
+from __future__ import annotations
+
+from impl.symbolic.arithmetic import add, as_node, floordiv, mod, mul, sub, total, weighted_sum
+from impl.symbolic.bounds import Bounds, Index, bounds, const
+from impl.symbolic.comparison import conjuncts, equal, less_equal, less_than, logical_and
+from impl.symbolic.evaluate import evaluate, text
+from impl.symbolic.rebuild import assuming, rebuild
+from impl.symbolic.variable import Variable
+
+__all__ = ["Bounds", "Index", "Variable", "add", "as_node", "assuming", "bounds", "conjuncts",
+           "const", "equal", "evaluate", "floordiv", "less_equal", "less_than", "logical_and",
+           "mod", "mul", "rebuild", "sub", "text", "total",
+           "weighted_sum"]

@@ -1,0 +1,70 @@
+"""The same index on other nodes, simplified again. Chapter: spec/symbolic.md."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from impl.dtypes import dtypes
+from impl.ir import Ops, UOp, toposort
+from impl.symbolic.arithmetic import add, floordiv, mod, mul, sub
+from impl.symbolic.bounds import bounds
+from impl.symbolic.comparison import (
+    conjuncts,
+    equal,
+    less_equal,
+    less_than,
+    limit_of,
+    logical_and,
+)
+
+_ADD, _MUL, _AND, _DEFINE_VAR = Ops.ADD, Ops.MUL, Ops.AND, Ops.DEFINE_VAR
+_index, _bool = dtypes.index, dtypes.bool
+
+
+# --8<-- [start:rebuild]
+_BUILDERS: dict[Ops, Callable[..., UOp]] = {
+    Ops.ADD: add, Ops.SUB: sub, Ops.MUL: mul, Ops.FLOORDIV: floordiv, Ops.FLOORMOD: mod,
+    Ops.CMPLT: less_than, Ops.CMPLE: less_equal, Ops.CMPEQ: equal}
+
+
+def rebuild(node: UOp, replacements: Mapping[UOp, UOp] | None = None) -> UOp:
+    """The graph with nodes replaced, built again with the functions above, so simplified again.
+
+    Use it to put `outer * 16 + inner` in the place of a loop variable. Nodes that are not index
+    arithmetic stay as they are, on new sources (r[symbolic.rebuild.equal]).
+    """
+    done: dict[UOp, UOp] = dict(replacements or {})  # r[impl symbolic.rebuild.equal]
+    for part in toposort((node,), lambda u: u not in done):
+        if part not in done:
+            done[part] = _rebuilt(part, tuple(done[s] for s in part.src))
+    return done[node]
+
+
+def _rebuilt(node: UOp, sources: tuple[UOp, ...]) -> UOp:
+    if sources and sources[0].dtype is _index and node.op in _BUILDERS:
+        return _BUILDERS[node.op](*sources)
+    if node.op is _AND and node.dtype is _bool:
+        return logical_and(*sources)
+    return node if sources == node.src else node.replace(src=sources)
+
+
+def assuming(node: UOp, condition: UOp) -> UOp:
+    """An index that equals `node` wherever the condition holds, and may differ elsewhere.
+
+    A padded tensor is read under a condition. Inside it a remainder can often be dropped.
+    """
+    forth: dict[UOp, UOp] = {}
+    for part in conjuncts(condition):
+        limit = limit_of(part)
+        if limit is not None and limit[0].op is not _ADD and limit[0].op is not _MUL:
+            atom, below, value = limit
+            low, high = bounds(forth.get(atom, atom))
+            low, high = (max(low, value), high) if below else (low, min(high, value))
+            if low > high:
+                return node  # it holds nowhere
+            place = f"\0assumed {len(forth)}" if atom not in forth else forth[atom].arg[0]
+            forth[atom] = UOp(_DEFINE_VAR, _index, (), (place, low, high))
+    if not forth:
+        return node
+    back = {narrow: atom for atom, narrow in forth.items()}
+    return rebuild(rebuild(node, forth), back)  # r[impl symbolic.assuming.equal]
+# --8<-- [end:rebuild]

@@ -1,0 +1,54 @@
+"""Whole numbers that are known only at run time. Chapter: spec/symbolic.md."""
+from __future__ import annotations
+
+from impl.dtypes import dtypes
+from impl.errors import VariableError
+from impl.ir import Ops, UOp
+from impl.symbolic.bounds import const
+
+_DEFINE_VAR, _index = Ops.DEFINE_VAR, dtypes.index
+
+
+# --8<-- [start:variable]
+class Variable:
+    """A whole number known only at run time, from `minimum` to `maximum`, both included.
+
+    A program that uses a variable is scheduled and compiled once for all its values.
+
+    Raises:
+        VariableError: the interval is empty (r[symbolic.variable.interval]), or the name is one
+            of those that the random numbers use (r[symbolic.variable.name]).
+    """
+
+    __slots__ = ("name", "minimum", "maximum", "uop")
+
+    def __init__(self, name: str, minimum: int, maximum: int) -> None:
+        if minimum > maximum:  # r[impl symbolic.variable.interval]
+            raise VariableError("Variable", f"{name!r} goes from {minimum} to {maximum}",
+                                "give the smaller bound first")
+        if "#" in name:  # r[impl symbolic.variable.name]
+            raise VariableError("Variable", f"the name {name!r} has a '#', which stands in names "
+                                "of variables that this package makes", "take another name")
+        self.name, self.minimum, self.maximum = name, int(minimum), int(maximum)
+        self.uop = UOp(_DEFINE_VAR, _index, (), (name, self.minimum, self.maximum))
+
+    def bind(self, value: int) -> UOp:
+        """The variable with its value, as a node that tensor expressions accept.
+
+        Raises:
+            VariableError: the value is outside the interval (r[symbolic.variable.bind]).
+        """
+        if not self.minimum <= value <= self.maximum:  # r[impl symbolic.variable.bind]
+            raise VariableError("bind", f"{self.name} = {value} is not from {self.minimum} "
+                                f"to {self.maximum}", "bind a value in the interval, or widen it")
+        return UOp(Ops.BIND, _index, (self.uop, const(int(value))))
+
+    @staticmethod
+    def unbind(node: UOp) -> tuple[Variable, int]:
+        """The variable and the value that `bind` put together."""
+        variable, value = node.unbind()
+        return Variable(*variable.arg), value
+
+    def __repr__(self) -> str:
+        return f"Variable({self.name!r}, {self.minimum}, {self.maximum})"
+# --8<-- [end:variable]
