@@ -14,7 +14,7 @@ class _Without(ImplPatch):
     kind = ""
 
     def replacement(self, original: Function) -> Function:
-        return lambda accesses: [d for d in original(accesses) if d.kind != self.kind]
+        return lambda *given: [d for d in original(*given) if d.kind != self.kind]
 
 
 class FindsNoReadsAfterWrites(_Without):
