@@ -5,6 +5,8 @@ import itertools
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,10 +19,10 @@ from impl import Context, Tensor, Variable, run_schedule
 from impl.caching import canonicalize
 from impl.dependencies import Touch
 from impl.effects import collect
-from impl.fusion import Limits, choose_cuts
+from impl.fusion import Limits, choose_cuts, groups
 from impl.ir import Ops, UOp
 from impl.ranges import StageGraph
-from impl.schedule import Environment, Plan, make_plan
+from impl.schedule import Environment, Plan, make_plan, schedule_cache
 
 
 @pytest.fixture(autouse=True)
@@ -482,6 +484,137 @@ def test_equal_work_is_one_kernel(make: Callable[[], tuple[Tensor, ...]]) -> Non
 
 
 # The tests themselves
+
+
+# What is kept in memory
+
+
+TIGHT = Limits(memory_worth=0, small_kernel=0, parallel=1)
+
+
+def forward_and_back(rows: int = 6, width: int = 8) -> tuple[Tensor, ...]:
+    """Two layers and what their gradients need: values of the first half, read in the second."""
+    x = numbers(rows, width)
+    weights = [numbers(width, width) + i for i in range(2)]
+    for weight in weights:
+        weight.realize()
+    hidden = [normalised(x)]
+    for weight in weights:
+        hidden.append((hidden[-1] @ weight).sigmoid() * 0.5)
+    back = hidden[-1] * hidden[-1].sum(1, keepdim=True)
+    found = []
+    for weight, before, after in zip(weights[::-1], hidden[-2::-1], hidden[:0:-1], strict=True):
+        slope = back * after * (1 - after)
+        found.append(weight.assign(weight - before.T @ slope))
+        back = slope @ weight.T
+    return *found, back
+
+
+def crossing_bytes(plan: Plan) -> int:
+    return sum(memory.lower_bound for memory in plan.memories.values())
+
+
+@verifies("fusion.late.peak")
+def test_what_follows_from_others_is_not_kept() -> None:
+    kept = crossing_bytes(plan_of(*forward_and_back()))
+    assert crossing_bytes(plan_of(*forward_and_back(), limits=TIGHT)) < kept
+
+
+@verifies("fusion.late.cheap")
+def test_reductions_are_not_computed_again() -> None:
+    for limits in (TIGHT, Limits(memory_worth=0)):
+        plan = plan_of(*forward_and_back(), limits=limits)
+        plain = plan_of(*forward_and_back())
+        assert sum(sum(reductions(k.ast).values()) for k in plan.kernels) == \
+            sum(sum(reductions(k.ast).values()) for k in plain.kernels)
+    dear = Limits(memory_worth=0, late=0)
+    assert crossing_bytes(plan_of(*forward_and_back(), limits=dear)) >= \
+        crossing_bytes(plan_of(*forward_and_back(), limits=Limits(memory_worth=0)))
+
+
+def updated_between() -> tuple[Tensor, ...]:
+    """A value of `scale` is read before and after `scale` has changed; it means the old one."""
+    x, scale = numbers(32, 16), numbers(16)
+    product = numbers(16, 16)
+    scaled = ((x @ product) * 2).contiguous()
+    shifted = (scaled * scale).exp()
+    total = (shifted @ product).sum(0)
+    changed = scale.assign(scale + total)
+    late = (shifted * changed).flip(0) @ product
+    later = (late.flip(0) * scaled) @ (product + shifted.sum())
+    return late + shifted.flip(1), later, changed
+
+
+@verifies("fusion.late.versions")
+def test_what_is_computed_again_has_its_value() -> None:
+    """With every value that can be made again made again, and every kernel cut that can be."""
+    for make in (updated_between, forward_and_back):
+        expected = [each.numpy() for each in make()]
+        with tight_limits():
+            for seed in (-1, 0, 1, 2):
+                with Context(ORDER_SEED=seed, POISON=1):
+                    found = make()
+                    Tensor.realize(*found)
+                    for one, other in zip(found, expected, strict=True):
+                        np.testing.assert_allclose(one.numpy(), other, rtol=2e-5, atol=1e-5)
+
+
+@contextmanager
+def tight_limits() -> Iterator[None]:
+    """Let memory count as scarce for programs of every size."""
+    from impl import realize
+    before = realize.Limits
+    realize.Limits = partial(Limits, memory_worth=0, small_kernel=0)
+    schedule_cache.clear()
+    try:
+        yield
+    finally:
+        realize.Limits = before
+        schedule_cache.clear()
+
+
+@verifies("fusion.split.pays")
+def test_a_kernel_is_cut_where_it_needs_too_much_memory_at_once() -> None:
+    x = numbers(64, 64).contiguous()
+
+    def chain() -> Tensor:
+        """Each row is used up by a product before the next is needed, but all share loops."""
+        start = (x.exp() + 1).contiguous()
+        total = x.sum(0)
+        for number in range(6):
+            total = total + (start * (number + 2)).contiguous().T @ total
+        return total
+
+    wide, cut = (plan_of(chain(), limits=limits) for limits in (Limits(), Limits(memory_worth=1)))
+    assert crossing_bytes(cut) < crossing_bytes(wide)
+    never = plan_of(chain(), limits=Limits(memory_worth=1, memory_rounds=0))
+    assert len(never.kernels) < len(cut.kernels)
+
+
+@verifies("schedule.cost.linear")
+def test_many_writes_of_one_buffer_are_looked_at_once_each() -> None:
+    def looks(rows: int) -> int:
+        seen = 0
+
+        def counted(past: groups._Past, group: Any) -> list[Any]:
+            nonlocal seen
+            found = original(past, group)
+            seen += 1 + len(found)
+            return found
+
+        state = numbers(rows, 4)
+        for row in range(rows):
+            state[row] = float(row)
+        original = groups._Past.of
+        groups._Past.of = counted
+        try:
+            plan_of(state, state.sum())
+        finally:
+            groups._Past.of = original
+        return seen
+
+    few, many = looks(20), looks(200)
+    assert 0 < few and many <= 12 * few
 
 
 @pytest.mark.parametrize("saboteur", all_patches("fusion"), ids=lambda s: type(s).__name__)
