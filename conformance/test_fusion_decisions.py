@@ -6,6 +6,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -489,24 +490,24 @@ def test_equal_work_is_one_kernel(make: Callable[[], tuple[Tensor, ...]]) -> Non
 # What is kept in memory
 
 
-TIGHT = Limits(memory_worth=0, small_kernel=0, parallel=1)
+PLENTY, SCARCE = (Limits(small_kernel=0, memory_worth=worth) for worth in (1 << 60, 0))
 
 
-def forward_and_back(rows: int = 6, width: int = 8) -> tuple[Tensor, ...]:
-    """Two layers and what their gradients need: values of the first half, read in the second."""
-    x = numbers(rows, width)
-    weights = [numbers(width, width) + i for i in range(2)]
+def forward_and_back(size: int = 24, layers: int = 3) -> tuple[Tensor, ...]:
+    """Layers that mix all rows, and what gradients of them need in the opposite order."""
+    hidden = numbers(size, size)
+    weights = [(numbers(size, size) * 0.1 + i).realize() for i in range(layers)]
+    kept = []
     for weight in weights:
-        weight.realize()
-    hidden = [normalised(x)]
-    for weight in weights:
-        hidden.append((hidden[-1] @ weight).sigmoid() * 0.5)
-    back = hidden[-1] * hidden[-1].sum(1, keepdim=True)
-    found = []
-    for weight, before, after in zip(weights[::-1], hidden[-2::-1], hidden[:0:-1], strict=True):
-        slope = back * after * (1 - after)
-        found.append(weight.assign(weight - before.T @ slope))
-        back = slope @ weight.T
+        mixed = weight @ hidden
+        gate = mixed.sigmoid()
+        kept.append((hidden, mixed, gate))
+        hidden = (mixed * gate).T  # the next layer walks over it in another direction
+    back, found = hidden, []
+    for weight, (before, mixed, gate) in zip(weights[::-1], kept[::-1], strict=True):
+        slope = back.T * (gate + mixed * (gate - gate * gate))
+        back = weight.T @ slope
+        found.append(weight.assign(weight - slope @ before.T))
     return *found, back
 
 
@@ -516,20 +517,22 @@ def crossing_bytes(plan: Plan) -> int:
 
 @verifies("fusion.late.peak")
 def test_what_follows_from_others_is_not_kept() -> None:
-    kept = crossing_bytes(plan_of(*forward_and_back()))
-    assert crossing_bytes(plan_of(*forward_and_back(), limits=TIGHT)) < kept
+    kept = crossing_bytes(plan_of(*forward_and_back(), limits=PLENTY))
+    assert crossing_bytes(plan_of(*forward_and_back(), limits=SCARCE)) < kept
+
+
+def reduces(plan: Plan) -> int:
+    """How many reductions the kernels of a plan have."""
+    return sum(len(reductions(kernel.ast)) for kernel in plan.kernels)
 
 
 @verifies("fusion.late.cheap")
-def test_reductions_are_not_computed_again() -> None:
-    for limits in (TIGHT, Limits(memory_worth=0)):
-        plan = plan_of(*forward_and_back(), limits=limits)
-        plain = plan_of(*forward_and_back())
-        assert sum(sum(reductions(k.ast).values()) for k in plan.kernels) == \
-            sum(sum(reductions(k.ast).values()) for k in plain.kernels)
-    dear = Limits(memory_worth=0, late=0)
-    assert crossing_bytes(plan_of(*forward_and_back(), limits=dear)) >= \
-        crossing_bytes(plan_of(*forward_and_back(), limits=Limits(memory_worth=0)))
+def test_only_what_is_cheap_is_computed_again() -> None:
+    plenty, scarce = (plan_of(*forward_and_back(), limits=each) for each in (PLENTY, SCARCE))
+    assert sum(scarce.stages) > sum(plenty.stages)
+    assert reduces(scarce) == reduces(plenty)  # none is done twice
+    dear = plan_of(*forward_and_back(), limits=replace(SCARCE, late=0))
+    assert sum(dear.stages) == sum(plenty.stages)
 
 
 def updated_between() -> tuple[Tensor, ...]:
@@ -575,20 +578,15 @@ def tight_limits() -> Iterator[None]:
 
 @verifies("fusion.split.pays")
 def test_a_kernel_is_cut_where_it_needs_too_much_memory_at_once() -> None:
-    x = numbers(64, 64).contiguous()
+    def branches() -> list[Tensor]:
+        """Six values from one input, made in one kernel; each is used up by a product."""
+        x = numbers(24, 24)
+        return [(x * (i + 2)).contiguous().T @ (x + i).contiguous() for i in range(6)]
 
-    def chain() -> Tensor:
-        """Each row is used up by a product before the next is needed, but all share loops."""
-        start = (x.exp() + 1).contiguous()
-        total = x.sum(0)
-        for number in range(6):
-            total = total + (start * (number + 2)).contiguous().T @ total
-        return total
-
-    wide, cut = (plan_of(chain(), limits=limits) for limits in (Limits(), Limits(memory_worth=1)))
-    assert crossing_bytes(cut) < crossing_bytes(wide)
-    never = plan_of(chain(), limits=Limits(memory_worth=1, memory_rounds=0))
-    assert len(never.kernels) < len(cut.kernels)
+    whole = plan_of(*branches(), limits=replace(SCARCE, memory_rounds=0))
+    cut = plan_of(*branches(), limits=SCARCE)
+    assert crossing_bytes(cut) < crossing_bytes(whole)
+    assert len(cut.kernels) > len(whole.kernels)
 
 
 @verifies("schedule.cost.linear")

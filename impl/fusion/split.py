@@ -29,7 +29,7 @@ def split_at_peak(groups: list[Group], blocked: list[Blocked], memory: Memory, l
         return groups, blocked
     most, where = peak_of(groups)
     for _ in range(min(16, limits.memory_rounds // max(1, len(groups)))):
-        seam = _seam(groups, where, memory, limits)
+        seam = _seam(groups, where, memory)
         if most < limits.memory_worth or seam is None:
             break
         tried = _cut(groups, where, seam)
@@ -45,7 +45,7 @@ def split_at_peak(groups: list[Group], blocked: list[Blocked], memory: Memory, l
 
 
 # --8<-- [start:seam]
-def _seam(groups: Sequence[Group], where: int, memory: Memory, limits: Limits) -> int | None:
+def _seam(groups: Sequence[Group], where: int, memory: Memory) -> int | None:
     """Where to cut a group: before which member, so that both parts write about as much.
 
     What passes there goes through memory in any case, apart from little things.
@@ -61,7 +61,7 @@ def _seam(groups: Sequence[Group], where: int, memory: Memory, limits: Limits) -
     for seam in range(1, len(made)):
         passing = [size for v, size in zip(made[:seam], sizes, strict=False)
                    if v not in outside and last.get(v, -1) >= seam]
-        if sum(passing) * 16 <= limits.memory_worth:  # r[impl fusion.split.seam]
+        if sum(passing) * 16 <= sum(leaving):  # r[impl fusion.split.seam]
             larger = max(sum(leaving[:seam]), sum(leaving[seam:]))
             best = min(best or (larger, seam), (larger, seam))
     return best[1] if best and best[0] < sum(leaving) else None
