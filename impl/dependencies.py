@@ -370,6 +370,7 @@ def take_over(groups: Sequence[Group], order: Sequence[int], touched: Sequence[S
     moved: dict[int, tuple[int, int]] = {}
     for step, number in enumerate(order):
         mine = {moved[s][0] if s in moved else s for s in touched[number]}
+        # r[impl dependencies.take-over.dead]
         dying = sorted(s for s in mine if s in temporaries and last[s] == step > first[s])
         for member in groups[number].members if dying else ():
             new = member.stage.write.value

@@ -29,3 +29,27 @@ class JoinsTooEarly(ImplPatch):
             return [g for g in found.values() if g.device == device
                     and not g.members[0].stage.copy and len(g.members) < grouper.limits.stages]
         return candidates
+
+
+class ComputesAgainFromLaterVersions(ImplPatch):
+    rule = "fusion.late.versions"
+    description = "what is computed again may read what has been overwritten meanwhile"
+    target = "impl.fusion.late:_Keeper._there"
+
+    def replacement(self, original: Function) -> Function:
+        def there(keeper: Any, source: int, value: int, late: int) -> bool:
+            kept, keeper.replaced = keeper.replaced, {}
+            try:
+                return bool(original(keeper, source, value, late))
+            finally:
+                keeper.replaced = kept
+        return there
+
+
+class ComputesReductionsAgain(ImplPatch):
+    rule = "fusion.late.cheap"
+    description = "any price is paid for computing a value again"
+    target = "impl.fusion.late:_Keeper._cost"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda keeper, value: 1
