@@ -235,7 +235,7 @@ class _Keeper:
         if life.maker is None or self._twin_of(source, late) is not None:
             return True
         if life.group < late <= life.last:
-            return True  # r[impl fusion.late.kept-inputs]
+            return True
         small = memory.values[source].nbytes * 16 <= memory.values[value].nbytes
         return small and source in memory.temporary
 
