@@ -16,9 +16,6 @@ from dataclasses import dataclass, field
 
 from impl.memory import greedy, search
 
-__all__ = ["ALIGNMENT", "SEARCH_BUDGET", "Lifetime", "MemoryPlan", "aligned", "assign",
-           "height", "lifetimes", "lower_bound", "parts", "plan"]
-
 #: Every offset is a multiple of this many bytes: a cache line, and the widest vector.
 ALIGNMENT = 64
 
