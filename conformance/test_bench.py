@@ -173,6 +173,17 @@ def test_a_table_shows_goals_ratios_and_what_is_missing() -> None:
     assert "| softmax | us | 30 | **20** | 50, 2.5x | not a stage |" in table.markdown(result)
 
 
+def test_what_is_behind_is_said() -> None:
+    def made(title: str, ours: float, peer: float, goal: float | None) -> dict[str, Any]:
+        figure = figures.Figure("k", "G", title, "us", figures.number("seconds", 1e6), goal)
+        return schedule.row(figure, {"impl": [{"seconds": ours}], "jax": [{"seconds": peer}]})
+    rows = [made("ahead", 2e-6, 3e-6, 4), made("slower than JAX", 2e-6, 1e-6, 4),
+            made("over the goal", 5e-6, 6e-6, 4), made("ahead without a goal", 2e-6, 3e-6, None)]
+    assert table.behind({"rows": rows}).splitlines()[2:] == [
+        "| G: slower than JAX | **2** us | 4 | JAX 0.5x |", "| G: over the goal | 5 us | 4 |  |"]
+    assert table.behind({"rows": rows[:1]}) == "In no row: every goal is reached."
+
+
 def test_lazy_libraries_share_one_text() -> None:
     assert set(lazy.VALUES) == set(workloads.MAKERS)
 

@@ -32,6 +32,27 @@ def markdown(result: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
+def behind(result: dict[str, Any]) -> str:
+    """The rows where we miss the goal, or where a peer needs less than we do, as a table."""
+    rows = ["| | ours | goal | peers that need less |", "|---|--:|--:|---|"]
+    for row in result["rows"]:
+        said = row["results"].get("impl", {})
+        ahead = [f"{TITLES.get(name, name)} {significant(ratio, 2)}x"
+                 for name, ratio in row["ratios"].items() if ratio < 1]
+        goal = row["goal"]
+        missed = "median" not in said or goal is not None and said["median"] > goal
+        if missed and anything(row) or ahead and compared(row):
+            ours = f"{cell(row, 'impl')} {row['unit']}"
+            rows.append(f"| {row['group']}: {row['title']} | {ours} | "
+                        f"{'' if goal is None else significant(goal)} | {', '.join(ahead)} |")
+    return "\n".join(rows) if len(rows) > 2 else "In no row: every goal is reached."
+
+
+def compared(row: dict[str, Any]) -> bool:
+    """Whether libraries can be compared by a row: each has nodes and kernels of its own kind."""
+    return not row["key"].startswith(("node.", "kernel."))
+
+
 def measured(result: dict[str, Any]) -> str:
     """The machine, the threads and the versions, in a sentence."""
     machine, versions = result["machine"], result["versions"]
