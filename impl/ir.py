@@ -421,9 +421,8 @@ _shape_rules: dict[Ops, Callable[[tuple[UOp, ...], Any], Shape | None]] = {
 # --8<-- [end:shapes]
 
 
-# Far above the numbers that kernels give their own loops: a step's new loop is none of those, and
-# comes after all of them in a sum, in whichever process and however often the step is applied.
-_range_numbers = itertools.count(1 << 30)
+# Above every number that a stage or a kernel gives its own loops, which count from 0.
+_range_numbers = itertools.count(1 << 20)
 
 
 def new_range(size: int | UOp, kind: RangeKind, number: int | None = None) -> UOp:
