@@ -111,13 +111,13 @@ def test_what_is_timed_is_checked_first() -> None:
     with pytest.raises(workloads.WrongAnswer, match="mlp_step: off"):
         workloads.check(one, [answers[0] * 1.01, *answers[1:]])
     idle = [answers[0], *(one.inputs[name] for name in one.parameters)]
-    with pytest.raises(workloads.WrongAnswer, match="the gradient of mlp_step to first"):
+    with pytest.raises(workloads.WrongAnswer, match="the gradients of mlp_step"):
         workloads.check(one, idle)
     for place in range(1, len(answers)):  # each parameter, its gradient taken twice
         before = one.inputs[one.parameters[place - 1]]
         wrong = list(answers)
         wrong[place] = 2 * answers[place] - before
-        with pytest.raises(workloads.WrongAnswer, match=one.parameters[place - 1]):
+        with pytest.raises(workloads.WrongAnswer, match="the gradients"):
             workloads.check(one, wrong)
 
 
