@@ -6,7 +6,6 @@ before it is loaded. Kernels are called through one table that C runs in one cal
 """
 from __future__ import annotations
 
-import atexit
 import ctypes
 import functools
 import hashlib
@@ -28,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from impl import settings
+from impl.caching.disk import Store, store
 from impl.device import Device, DeviceBackend, GlobalCounters, Launch, Memory, Program, Table
 from impl.errors import CompileError, DeviceError, user_line
 from impl.ir import UOp
@@ -69,12 +69,17 @@ void ts_run(ts_launch *launches, long count) {
 # --8<-- [start:compiler]
 def find_compiler() -> list[str]:
     """The command of the C compiler: setting CC, else cc, gcc, clang, else `ziglang`; or []."""
-    chosen = settings.get("CC")
+    return list(_find_compiler(str(settings.get("CC") or ""), os.environ.get("PATH", "")))
+
+
+@functools.lru_cache(maxsize=8)
+def _find_compiler(chosen: str, path: str) -> list[str]:
+    """The same, looked for once: every schedule asks, and files are slow to look for."""
     if chosen:
-        words = str(chosen).split()
-        return words if shutil.which(words[0]) else []
+        words = chosen.split()
+        return words if shutil.which(words[0], path=path) else []
     for name in ("cc", "gcc", "clang"):
-        if shutil.which(name):
+        if shutil.which(name, path=path):
             return [name]
     if importlib.util.find_spec("ziglang") is not None:
         return [sys.executable, "-m", "ziglang", "cc"]
@@ -133,112 +138,8 @@ def vector_bytes() -> int:
     return 32 if "avx2" in found else 16
 
 
-# --8<-- [start:folder]
-class _Folder:
-    """The folder with compiled kernels; a private temporary one if that cannot be used."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.known: dict[str, Path] = {}
-        self.temporary: Path | None = None
-
-    def path(self) -> Path:
-        """The folder in force; made if it is not there."""
-        # r[impl cpu.cache.unwritable]
-        # r[impl cpu.cache.off]
-        chosen = settings.get("CACHE_FOLDER") or _default_folder()
-        if settings.get("CACHELEVEL") == 0:
-            return self._private()
-        with self.lock:
-            if chosen not in self.known:
-                problem = _usable(Path(chosen))
-                if problem:
-                    print(f"tensor-schedule: compiled kernels are not kept: {chosen} {problem}",
-                          file=sys.stderr)
-                self.known[chosen] = Path(chosen) if not problem else self._private()
-            return self.known[chosen]
-
-    def _private(self) -> Path:
-        if self.temporary is None:
-            self.temporary = Path(tempfile.mkdtemp(prefix="tensor-schedule-"))
-            atexit.register(shutil.rmtree, self.temporary, ignore_errors=True)
-        return self.temporary
-
-
-def _default_folder() -> str:
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(base, "tensor-schedule")
-
-
-def _usable(folder: Path) -> str:
-    """Why the folder cannot be used; empty if it can."""
-    # r[impl cpu.cache.private]
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.stat()
-        if hasattr(os, "getuid"):
-            if status.st_uid != os.getuid():
-                return "belongs to another user"
-            if status.st_mode & 0o022:
-                return "can be written by other users; take that right away (chmod go-w)"
-        with tempfile.TemporaryFile(dir=folder):
-            return ""
-    except OSError as error:
-        return f"cannot be used: {error.strerror or error}"
-
-
-_folder = _Folder()
-# --8<-- [end:folder]
-
-
-# --8<-- [start:cache]
 def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def _keep(folder: Path, name: str, content: bytes) -> None:
-    """Write a file so that others see all of it or nothing."""
-    # r[impl cpu.cache.atomic, cpu.cache.crash]
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(temporary, folder / name)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _find(folder: Path, key: str) -> tuple[Path, str] | None:
-    """The object that holds a kernel, if there is one and it is what was written.
-
-    The entry names the object and its checksum.
-    """
-    # r[impl cpu.cache.checked]
-    try:
-        entry = json.loads((folder / f"{key}.json").read_bytes())
-        unit, checksum = entry["unit"], entry["sha256"]
-        if entry["format"] != _FORMAT or entry["kernel"] != key or os.path.basename(unit) != unit:
-            return None
-        path = folder / unit
-        if _checksum(path) != checksum:
-            return None
-        return path, entry["symbol"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-_checked: dict[tuple[str, int, int], str] = {}
-
-
-def _checksum(path: Path) -> str:
-    """The SHA-256 of a file; remembered as long as the file does not change."""
-    status = path.stat()
-    key = (str(path), status.st_mtime_ns, status.st_size)
-    if key not in _checked:
-        _checked[key] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return _checked[key]
-# --8<-- [end:cache]
 
 
 # --8<-- [start:compile]
@@ -300,7 +201,7 @@ def _symbol(key: str) -> str:
 
 
 class _Objects:
-    """All kernels of this process that are loaded, by key."""
+    """All kernels of this process that are loaded, by key; and the objects that hold them."""
 
     def __init__(self) -> None:
         self.functions: dict[str, int] = {}
@@ -310,22 +211,32 @@ class _Objects:
     # --8<-- [start:load]
     def get(self, sources: dict[str, Source]) -> None:
         """Have every kernel loaded: from this process, from disk, or from the compiler."""
-        folder = _folder.path()
+        kept = store()
         missing = {}
         for key, source in sources.items():
             if key in self.functions:
                 GlobalCounters.cache_hits += 1
-                continue
-            found = _find(folder, key)
-            if found is not None and self._load(found[0], {key: found[1]}):
+            elif self._found(kept, key):
                 GlobalCounters.cache_hits += 1
+                GlobalCounters.disk_hits += 1
             else:
                 missing[key] = source
         if missing:
-            self._build(folder, missing)
+            self._build(kept, missing)
+
+    def _found(self, kept: Store, key: str) -> bool:
+        """Load a kernel from disk: its entry names an object, and its symbol there."""
+        try:
+            entry = json.loads(kept.get("kernel", key) or b"")
+            name, symbols = entry["object"], {key: entry["symbol"]}
+        except (ValueError, KeyError, TypeError):
+            return False
+        # What is loaded is not read again: nothing changes the content that a name stands for.
+        path = kept.folder / name if name in self.libraries else kept.find_object(name)
+        return path is not None and self._load(path, symbols)
     # --8<-- [end:load]
 
-    def _build(self, folder: Path, missing: dict[str, Source]) -> None:
+    def _build(self, kept: Store, missing: dict[str, Source]) -> None:
         command = find_compiler()
         if not command:  # r[impl cpu.compile.missing]
             raise CompileError("compile", compiler_problem(), "install gcc or clang, set CC to a "
@@ -342,32 +253,34 @@ class _Objects:
             made = list(pool.map(lambda unit: _compile_unit(command, unit, line), units))
         GlobalCounters.compiled += len(pairs)
         for unit, content in zip(units, made, strict=True):
-            self._store(folder, unit, content)
+            self._keep(kept, unit, content)
 
-    def _store(self, folder: Path, unit: list[tuple[str, Source]], content: bytes) -> None:
-        """Write an object and its entries, and load it."""
-        checksum = hashlib.sha256(content).hexdigest()
-        name = f"{checksum[:32]}.so"
+    # --8<-- [start:keep]
+    def _keep(self, kept: Store, unit: list[tuple[str, Source]], content: bytes) -> None:
+        """Load an object, and keep it and then its entries on disk."""
         symbols = {key: _symbol(key) for key, _ in unit}
-        try:
-            _keep(folder, name, content)
-            for key, symbol in symbols.items():
-                entry = {"format": _FORMAT, "kernel": key, "unit": name, "sha256": checksum,
-                         "symbol": symbol}
-                _keep(folder, f"{key}.json", json.dumps(entry).encode())
-        except OSError:  # a full disk must not stop the program
-            with tempfile.TemporaryDirectory(prefix="tensor-schedule-") as private:
-                _keep(Path(private), name, content)
-                self._load(Path(private, name), symbols, required=True)
+        name = kept.put_object(content, "so")
+        path = kept.find_object(name)
+        if path is None or not self._load(path, symbols):
+            self._load_aside(content, name, symbols)  # a full disk must not stop the program
             return
-        self._load(folder / name, symbols, required=True)
+        for key, symbol in symbols.items():
+            kept.put("kernel", key, json.dumps({"object": name, "symbol": symbol}).encode())
+    # --8<-- [end:keep]
+
+    def _load_aside(self, content: bytes, name: str, symbols: dict[str, str]) -> None:
+        """Load an object from a file that is gone afterwards."""
+        with tempfile.TemporaryDirectory(prefix="tensor-schedule-") as folder:
+            path = Path(folder, name)
+            path.write_bytes(content)
+            self._load(path, symbols, required=True)
 
     def _load(self, path: Path, symbols: dict[str, str], required: bool = False) -> bool:
         """Load an object and look up its kernels; False if it cannot be loaded."""
         try:
-            library = self.libraries.get(str(path))
+            library = self.libraries.get(path.name)
             if library is None:
-                library = self.libraries[str(path)] = ctypes.CDLL(str(path))
+                library = self.libraries[path.name] = ctypes.CDLL(str(path))
             for key, symbol in symbols.items():
                 pointer = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
                 assert pointer is not None
@@ -379,8 +292,8 @@ class _Objects:
         except (OSError, AttributeError) as error:
             if required:
                 raise CompileError("compile", f"{path} cannot be loaded: {error}",
-                                   "set CACHE_FOLDER to a folder from which programs may be "
-                                   "run") from error
+                                   "set TMPDIR or CACHE_FOLDER to a folder from which programs "
+                                   "may be run") from error
             return False
 
 
@@ -543,17 +456,12 @@ class CPU(DeviceBackend):
 
     def load(self, asts: Sequence[UOp]) -> list[Program]:
         """Optimise, render, and compile what is not compiled yet."""
-        noopt = settings.get("NOOPT")
         programs: list[CPUProgram] = []
         sources: dict[str, Source] = {}
         keys: list[str] = []
         identity = self._identity()
         for ast in asts:
-            # r[impl kernel.noopt.plain]
-            # r[impl cpu.values.reference]
-            program = CPUProgram(self, ast, ast if noopt else optimize(ast, self.limits))
-            source = render(program.optimized, C())
-            program.source = source.text
+            program, source = self._rendered(ast)
             # The name is not part of the key: r[impl cpu.compile.once]
             key = _digest(identity, source.prelude, source.body)  # r[impl cpu.cache.key]
             sources.setdefault(key, source)
@@ -564,6 +472,20 @@ class CPU(DeviceBackend):
         for program, key in zip(programs, keys, strict=True):
             program.function = _objects.functions[key]
         return list(programs)
+
+    def _rendered(self, ast: UOp) -> tuple[CPUProgram, Source]:
+        """A program that is optimised and has its text, and is not compiled."""
+        # r[impl kernel.noopt.plain]
+        # r[impl cpu.values.reference]
+        noopt = settings.get("NOOPT")
+        program = CPUProgram(self, ast, ast if noopt else optimize(ast, self.limits))
+        source = render(program.optimized, C())
+        program.source = source.text
+        return program, source
+
+    def source(self, ast: UOp) -> str | None:
+        """The C text of a kernel."""
+        return self._rendered(ast)[1].text
 
     def _identity(self) -> str:
         command = find_compiler()

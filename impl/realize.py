@@ -161,6 +161,7 @@ def _arena(device: str, nbytes: int, own: bool) -> Memory:
 def programs_of(plan: Plan) -> list[Program | None]:
     """The compiled kernels of a plan; compiled together at the first call. Copies have none."""
     if plan.programs is None:
+        before = GlobalCounters.compiled, GlobalCounters.cache_hits, GlobalCounters.disk_hits
         programs: list[Program | None] = [None] * len(plan.kernels)
         devices = dict.fromkeys(k.device for k in plan.kernels)
         for device in devices:
@@ -169,8 +170,20 @@ def programs_of(plan: Plan) -> list[Program | None]:
                                   strict=True):
                 programs[i] = program
         plan.programs = programs
+        if settings.get("DEBUG") >= 2:
+            _print_programs(*before)
+        if settings.get("CAPTURE_PROCESS_REPLAY"):
+            for recorder in program_recorders:
+                recorder(plan)
     found: list[Program | None] = plan.programs
     return found
+
+
+def _print_programs(compiled: int, hits: int, disk_hits: int) -> None:
+    """Where the kernels of a plan came from, given the counts from before."""
+    from_disk = GlobalCounters.disk_hits - disk_hits
+    print(f"programs: {GlobalCounters.compiled - compiled} compiled, {from_disk} found on disk, "
+          f"{GlobalCounters.cache_hits - hits - from_disk} found in memory")
 
 
 def environment(effects: Effects) -> Environment:
@@ -197,6 +210,9 @@ def prepare(values: Sequence[UOp]) -> tuple[Effects, Plan, Canonical]:
     roots = list(dict.fromkeys(values))
     effects = collect(roots)
     plan, canonical, hit = _checked_plan(effects)
+    # r[impl caching.count.exact]
+    GlobalCounters.plan_hits, GlobalCounters.plan_misses = (
+        GlobalCounters.plan_hits + hit, GlobalCounters.plan_misses + (not hit))
     level = settings.get("DEBUG")
     if level >= 1:
         print(f"scheduled {len(plan.kernels):5d} kernels in "
@@ -210,6 +226,9 @@ def prepare(values: Sequence[UOp]) -> tuple[Effects, Plan, Canonical]:
     return effects, plan, canonical
 
 
+#: With CAPTURE_PROCESS_REPLAY=1 they are given each schedule, and each plan with its programs.
+schedule_recorders: list[Callable[[Effects, Plan], None]] = []
+program_recorders: list[Callable[[Plan], None]] = []
 #: With VIZ=1 each is given the document of every schedule.
 viewers: list[Callable[[dict[str, Any]], None]] = []
 
@@ -223,6 +242,9 @@ def _checked_plan(effects: Effects) -> tuple[Plan, Canonical, bool]:
     if checked and not hit:
         for kernel in plan.kernels:
             verify(kernel.ast, "kernel")
+    if settings.get("CAPTURE_PROCESS_REPLAY"):
+        for recorder in schedule_recorders:
+            recorder(effects, plan)
     return plan, canonical, hit
 
 
