@@ -545,6 +545,24 @@ def test_windows_with_padding(dtype: object) -> None:
             assert (out == wanted).all()
 
 
+@verifies("cpu.compiler.fault")
+@pytest.mark.parametrize("rows", [4, 5, 9])
+@pytest.mark.parametrize("dtype", ["int8", "int32", "float32", "float64"])
+def test_rows_that_move_in_place(dtype: str, rows: int) -> None:
+    """GCC 12 makes a block copy of each row, and copies a row that has been overwritten.
+
+    The source of the kernel is right: each iteration reads all rows before it writes one.
+    """
+    with Context(DEVICE="CPU"):
+        given = np.arange(4 * rows).astype(dtype).reshape(rows, 4)
+        x = Tensor(given.copy()).realize()
+        kept = Tensor(x[:-1])
+        x[1:] = kept
+        kept.assign(kept - kept)
+        assert (x.numpy() == np.concatenate([given[:1], given[:-1]])).all()
+        assert (kept.numpy() == 0).all()
+
+
 @verifies("cpu.flags.meaning")
 def test_a_load_that_only_a_condition_uses() -> None:
     """GCC 12 takes `v = p[i]; c ? v : 0` for a conditional load, and mixes up such conditions."""
