@@ -2,6 +2,9 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -9,7 +12,7 @@ import pytest
 
 from conformance import kernel_builder as kb
 from conformance.kernel_builder import FLOAT, INT, flat, load, param, reduce, store
-from conformance.trace import verifies
+from conformance.trace import ROOT, verifies
 from impl import Context, symbolic
 from impl.device import Device
 from impl.dtypes import ALL, DType, dtypes
@@ -449,3 +452,23 @@ def test_a_gate_around_a_gated_load_is_dropped() -> None:
     other = kb.apply(Ops.WHERE, valid, load(param(1), i, TRUE), kb.number(FLOAT, 0.0))
     found = optimize(kb.kernel(store(param(0), i, other), prefix=(i,)))
     assert any(node.op is Ops.WHERE for node in found.toposort())
+
+
+FIRST_KERNELS = """
+import numpy as np
+from impl import Tensor
+for rows, columns in ((300, 300), (64, 96), (33, 70), (18, 18)):
+    x = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns) % 7
+    a = Tensor(x).realize()
+    assert np.array_equal((a.T @ a).contiguous().sum(0).numpy(), (x.T @ x).sum(0)), rows
+    assert np.array_equal((a @ a.T).contiguous().max(1).numpy(), (x @ x.T).max(1)), rows
+"""
+
+
+@verifies("kernel.step.equal")
+@pytest.mark.device("CPU")
+def test_steps_make_loops_of_their_own_in_the_first_kernels_of_a_process() -> None:
+    """Numbers of loops that a step makes are not those that a kernel's loops have already."""
+    ran = subprocess.run([sys.executable, "-c", FIRST_KERNELS], cwd=ROOT, text=True, check=False,
+                         capture_output=True, env={**os.environ, "DEVICE": "CPU"})
+    assert ran.returncode == 0, ran.stderr[-600:]

@@ -421,7 +421,9 @@ _shape_rules: dict[Ops, Callable[[tuple[UOp, ...], Any], Shape | None]] = {
 # --8<-- [end:shapes]
 
 
-_range_numbers = itertools.count()
+#: Loops that are numbered by whoever makes them have smaller numbers: two loops are never one node
+#: because both are the second of something.
+_range_numbers = itertools.count(1 << 20)
 
 
 def new_range(size: int | UOp, kind: RangeKind, number: int | None = None) -> UOp:
