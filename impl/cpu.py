@@ -69,12 +69,17 @@ void ts_run(ts_launch *launches, long count) {
 # --8<-- [start:compiler]
 def find_compiler() -> list[str]:
     """The command of the C compiler: setting CC, else cc, gcc, clang, else `ziglang`; or []."""
-    chosen = settings.get("CC")
+    return list(_find_compiler(str(settings.get("CC") or ""), os.environ.get("PATH", "")))
+
+
+@functools.lru_cache(maxsize=8)
+def _find_compiler(chosen: str, path: str) -> list[str]:
+    """The same, looked for once: every schedule asks, and files are slow to look for."""
     if chosen:
-        words = str(chosen).split()
-        return words if shutil.which(words[0]) else []
+        words = chosen.split()
+        return words if shutil.which(words[0], path=path) else []
     for name in ("cc", "gcc", "clang"):
-        if shutil.which(name):
+        if shutil.which(name, path=path):
             return [name]
     if importlib.util.find_spec("ziglang") is not None:
         return [sys.executable, "-m", "ziglang", "cc"]

@@ -421,8 +421,7 @@ _shape_rules: dict[Ops, Callable[[tuple[UOp, ...], Any], Shape | None]] = {
 # --8<-- [end:shapes]
 
 
-#: Loops that are numbered by whoever makes them have smaller numbers: two loops are never one node
-#: because both are the second of something.
+# Above every number that a stage or a kernel gives its own loops, which count from 0.
 _range_numbers = itertools.count(1 << 20)
 
 
