@@ -89,10 +89,11 @@ class TinyJit(Generic[Parameters, Returned]):
         args, kwargs = mapped((args, kwargs), lambda v: stand_ins.get(id(v), v))
         arguments = take_apart((args, kwargs))
         arguments.leaves = {p: t.uop for p, t in arguments.tensors.items()}
-        capture = Capture(self.name, arguments, kept)
+        capture = Capture(self.name, self.function, arguments, kept)
         realize.capturing.observers.append(capture)
         try:
             result = self.function(*args, **kwargs)
+            capture.check_containers((args, kwargs))
             recording = None if realize.lock.disturbed else capture.finish(result)
         finally:
             realize.capturing.observers.remove(capture)
