@@ -12,6 +12,7 @@ from impl.effects import Buffer, advance, is_lost, leaf_of, living, spoil
 from impl.errors import ReplayError
 from impl.ir import Shape, UOp, toposort
 from impl.replay.arguments import Arguments, aliases_of, compare
+from impl.replay.names import Name
 from impl.replay.results import filled, leaves_of, template_of
 from impl.tensor import Tensor
 from impl.tensor.random import generator
@@ -61,6 +62,7 @@ class Recording:
         self.fresh = [b for b in made if b in kept]
         self.random_start = capture.random_start
         self.random_used = generator.counter - capture.random_start
+        self.names: list[tuple[Name, weakref.ref[Tensor]]] = []
         self._build(capture)
 
     # --8<-- [start:build]
@@ -121,6 +123,7 @@ class Recording:
     def run(self, arguments: Arguments) -> Any:
         """Replay on new arguments."""
         compare(self.name, self.signature, arguments.signature)
+        self._check_names()
         realize.realize(list(arguments.tensors.values()))
         now = {buffer: self._find(buffer, source, arguments)
                for buffer, source in self.sources.items()}
@@ -193,6 +196,22 @@ class Recording:
             raise ReplayError(self.name, "a tensor that the function used does not exist any more, "
                               "so the function would use another one now", "call .reset()")
         return buffer
+
+    def watch(self, names: dict[tuple[int, Any], tuple[Name, Tensor]]) -> None:
+        """From now on, see to it that names of tensors that are read or changed keep them."""
+        mine = {id(o()) for source in self.sources.values() if source.path is None
+                for o in source.owners}
+        mine |= {id(c.holder()) for c in self.changes if not isinstance(c.holder, str)}
+        self.names = [(name, weakref.ref(tensor)) for name, tensor in names.values()
+                      if id(tensor) in mine]
+
+    def _check_names(self) -> None:
+        for name, tensor in self.names:
+            now = name.value()
+            if now is not tensor() and isinstance(now, Tensor):  # r[impl replay.rebound.error]
+                raise ReplayError(self.name, f"{name.path} is another tensor than when the "
+                                  "function was captured, and a replay would use the old one",
+                                  "change it with .assign, or call .reset()")
 
     def check_owners(self) -> None:
         """Refuse a capture whose function replaced a tensor that it reads by another one."""
