@@ -378,8 +378,7 @@ def _boundaries(groups: Sequence[Group], placement: Placement, cuts: Cuts,
 # --8<-- [start:document]
 def document(plan: Plan, hit: bool, nodes: Sequence[UOp]) -> dict[str, Any]:
     """The schedule as plain data: see r[schedule.document.complete]."""
-    visible = _visible(plan)  # once: r[impl schedule.cost.linear]
-    names = {n: i for i, n in enumerate(n for n in plan.storages if n in visible)}
+    names = shown_numbers(plan)
     # r[impl schedule.document.outputs]
     outputs = [names[r.storage] for r in plan.results if r.storage in names]
     return {
@@ -401,6 +400,12 @@ def document(plan: Plan, hit: bool, nodes: Sequence[UOp]) -> dict[str, Any]:
         "cache": {"hit": hit, "key": stable_name(plan.key)},
     }
 # --8<-- [end:document]
+
+
+def shown_numbers(plan: Plan) -> dict[int, int]:
+    """The storages that are shown to people, numbered without gaps."""
+    visible = _visible(plan)  # once: r[impl schedule.cost.linear]
+    return {n: i for i, n in enumerate(n for n in plan.storages if n in visible)}
 
 
 def _visible(plan: Plan) -> set[int]:
