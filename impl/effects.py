@@ -37,7 +37,7 @@ class Buffer:
     """
 
     __slots__ = ("number", "bit", "device", "dtype", "size", "host", "memory", "version", "nodes",
-                 "__weakref__")
+                 "spoiled", "__weakref__")
 
     def __init__(self, device: str, dtype: DType, size: int,
                  host: np.ndarray | None = None) -> None:
@@ -46,6 +46,7 @@ class Buffer:
         self.device, self.dtype, self.size, self.host = device, dtype, size, host
         self.memory: Any = None
         self.version = 0
+        self.spoiled = False  # whether a run that did not end may have left anything in it
         self.nodes: list[weakref.ref[UOp]] = []
 
     @property
@@ -76,6 +77,10 @@ def leaf_of(node: UOp) -> UOp | None:
     """
     leaf = node if node.op is Ops.BUFFER else node.realized
     if leaf is not None and leaf.arg[1] != leaf.arg[0].version:
+        if leaf.arg[0].spoiled:  # r[impl realize.interrupted.error]
+            raise GraphError("read", f"a run was interrupted, or failed, while it overwrote "
+                             f"{leaf.arg[0]}: what is there is neither the old value nor the new",
+                             "make the tensor anew, or give it another value with .replace()")
         # r[impl effects.version.current]
         raise GraphError("read", f"version {leaf.arg[1]} of {leaf.arg[0]} was overwritten by "
                          f"version {leaf.arg[0].version}", "report this: a hazard was missed")
@@ -116,6 +121,27 @@ def advance(buffer: Buffer, versions: int) -> None:
             if node is not None and node.realized is not None and node.realized.arg[0] is buffer:
                 node.realized = None  # r[impl effects.version.forgotten]
         buffer.nodes = []
+
+
+def spoil(buffers: Iterable[Buffer]) -> None:
+    """A run that did not end may have overwritten these: from now on, reading them is an error."""
+    for buffer in buffers:
+        buffer.spoiled = True
+        _spoiled.add(buffer)
+        advance(buffer, 1)
+
+
+def is_lost(value: UOp) -> bool:
+    """Whether computing a value would read what such a run left behind."""
+    if not _spoiled:
+        return False
+    leaves = (node if node.op is Ops.BUFFER else node.realized
+              for node in toposort((value,), _open))
+    return any(leaf is not None and leaf.arg[0].spoiled and leaf.arg[1] != leaf.arg[0].version
+               for leaf in leaves)
+
+
+_spoiled: weakref.WeakSet[Buffer] = weakref.WeakSet()
 
 
 # --8<-- [start:turns]

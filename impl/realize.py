@@ -23,6 +23,7 @@ from impl.effects import (
     living,
     lock,
     mark_realized,
+    spoil,
 )
 from impl.errors import ReplayError, user_line
 from impl.fusion import Kernel, Limits
@@ -92,6 +93,7 @@ class Run:
         self.effects = effects
         self.buffers: dict[int, Buffer] = {}
         self.outputs: list[Buffer] = []
+        self.begun = 0  # how many kernels, in the plan's order, have been started
         for number, storage in plan.storages.items():
             if storage.kind == "input":
                 self.buffers[number] = canonical.buffers[storage.slot]
@@ -132,6 +134,13 @@ class Run:
         for root, result in zip(self.effects.roots, self.plan.results, strict=True):
             mark_realized(root, self.buffers[result.storage].leaf(result.shape))
     # --8<-- [end:commit]
+
+
+    def touched(self) -> list[Buffer]:
+        """Memory from before the run that the kernels started so far may have overwritten."""
+        numbers = {touch.storage for kernel in self.plan.order[:self.begun]
+                   for touch in self.plan.accesses[kernel][1] if touch.storage in self.plan.written}
+        return [self.buffers[number] for number in sorted(numbers)]
 
 
 _arenas: dict[str, Memory] = {}
@@ -300,8 +309,12 @@ def realize(holders: Sequence[Holder]) -> None:
         nodes = [h.uop for h in holders]
         run = planned_run(nodes)
         if run is not None:
-            _execute(run)
-            commit(run)
+            try:
+                _execute(run)
+                commit(run)
+            except BaseException:
+                spoil(run.touched())
+                raise
         _hold(holders, nodes)
 
 
@@ -351,6 +364,7 @@ def _execute(run: Run) -> None:
         for buffer in item.bufs:
             ensure_memory(buffer)
     for step, item in enumerate(items):
+        run.begun = step + 1
         before = GlobalCounters.operations, GlobalCounters.bytes
         seconds = item.run()
         if level >= 2:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from impl import realize
-from impl.effects import Buffer, forget_realized, leaf_of, living, living_here
+from impl.effects import Buffer, forget_realized, is_lost, leaf_of, living, living_here
 from impl.errors import ReplayError
 from impl.ir import Ops, UOp
 from impl.replay.arguments import Arguments, shown, take_apart
@@ -30,7 +30,7 @@ class Capture:
         gc.collect()
         # r[impl replay.pending.before]
         # What is pending is no part of this call; and state must be in memory to advance.
-        realize.realize([h for h in living() if isinstance(h, Tensor)])
+        realize.realize([h for h in living() if isinstance(h, Tensor) and not is_lost(h.uop)])
         forget_realized()  # r[impl replay.capture.whole]
         self.before = [(h, h.uop) for h in living() if isinstance(h, Tensor)]
         self.random_start = generator.counter

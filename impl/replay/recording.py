@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from impl import realize
 from impl.device import Device, Memory, Table
-from impl.effects import Buffer, advance, leaf_of, living
+from impl.effects import Buffer, advance, is_lost, leaf_of, living, spoil
 from impl.errors import ReplayError
 from impl.ir import Shape, UOp, toposort
 from impl.replay.arguments import Arguments, aliases_of, compare
@@ -152,8 +152,6 @@ class Recording:
         for buffer in self.fresh:
             now[buffer] = Buffer(buffer.device, buffer.dtype, buffer.size)
         self._launch(now, arguments)
-        for buffer, source in self.sources.items():
-            advance(now[buffer], source.written)
         for change in self.changes:
             holder = arguments.tensors[change.holder] if isinstance(change.holder, str) \
                 else change.holder()
@@ -182,12 +180,18 @@ class Recording:
                 value = bound.src[1].arg
             table.set_value(launch, position, value)  # r[impl replay.values.bound]
         generator.reserve(self.random_used)  # r[impl replay.random.advances]
-        for segment in self.segments:
-            if isinstance(segment, realize.ExecItem):
-                source, target = (realize.ensure_memory(now.get(b, b)) for b in segment.bufs)
-                target.device.copy(target, source, segment.bufs[1].nbytes)
-            else:
-                segment.run()
+        try:
+            for segment in self.segments:
+                if isinstance(segment, realize.ExecItem):
+                    source, target = (realize.ensure_memory(now.get(b, b)) for b in segment.bufs)
+                    target.device.copy(target, source, segment.bufs[1].nbytes)
+                else:
+                    segment.run()
+            for buffer, origin in self.sources.items():
+                advance(now[buffer], origin.written)
+        except BaseException:  # r[impl realize.interrupted.error]
+            spoil(now[buffer] for buffer, origin in self.sources.items() if origin.written)
+            raise
 
     def _find(self, buffer: Buffer, source: Source, arguments: Arguments) -> Buffer:
         """The buffer that stands now where `buffer` stood in the capture."""
@@ -306,7 +310,7 @@ class Recording:
         pending: list[Tensor] = []
         kept: set[Buffer] = set()
         for holder in living():
-            if id(holder) in mine or not isinstance(holder, Tensor):
+            if id(holder) in mine or not isinstance(holder, Tensor) or is_lost(holder.uop):
                 continue
             leaf = leaf_of(holder.uop)
             if leaf is not None:
