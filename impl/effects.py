@@ -158,24 +158,30 @@ class Turns:
         self.mutex = threading.RLock()
         self.owner = 0  # the thread whose turn it is
         self.disturbed = False
-        self.entered = threading.local()
+        self.guest = 0  # how often a thread has entered in another one's turn; the mutex is its own
 
     def __enter__(self) -> None:
-        me = threading.get_ident()
         self.mutex.acquire()
+        if self.guest:
+            self.guest += 1
+        elif self.owner and self.owner != threading.get_ident():
+            self._enter_as_guest(threading.get_ident())
+
+    def __exit__(self, *_: object) -> None:
+        if self.guest:
+            self.guest -= 1
+        self.mutex.release()
+
+    def _enter_as_guest(self, me: int) -> None:
+        """Give way to the turn, or disturb it if it waits."""
         # r[impl replay.thread.isolated, replay.thread.waits]
-        while self.owner not in (0, me) and not getattr(self.entered, "depth", 0):
+        while self.owner not in (0, me):
             self.mutex.release()
             waited_for = self._wait(me)
             self.mutex.acquire()
             if waited_for and self.owner:
-                self.disturbed = True
-                break
-        self.entered.depth = getattr(self.entered, "depth", 0) + 1
-
-    def __exit__(self, *_: object) -> None:
-        self.entered.depth -= 1
-        self.mutex.release()
+                self.disturbed, self.guest = True, 1
+                return
 
     @contextmanager
     def turn(self) -> Iterator[bool]:

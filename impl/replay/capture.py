@@ -12,7 +12,7 @@ from impl.errors import ReplayError
 from impl.ir import Ops, UOp
 from impl.replay.arguments import Arguments, shown, take_apart
 from impl.replay.names import names_of, rebound
-from impl.replay.recording import Change, Recording, Source, copied
+from impl.replay.recording import Change, Owner, Recording, Source, copied
 from impl.replay.results import place
 from impl.tensor import Tensor
 from impl.tensor.random import generator
@@ -34,6 +34,10 @@ class Capture:
         forget_realized()  # r[impl replay.capture.whole]
         self.before = [(h, h.uop) for h in living() if isinstance(h, Tensor)]
         self.random_start = generator.counter
+        self.gradients: dict[int, list[weakref.ref[Tensor]]] = {}  # by identity: whose they are
+        for holder, _ in self.before:
+            if holder.grad is not None:
+                self.gradients.setdefault(id(holder.grad), []).append(weakref.ref(holder))
         self.names = names_of(function)
 
     def __call__(self, run: realize.Run) -> None:
@@ -88,10 +92,12 @@ class Capture:
 
     def sources(self, kept: set[Buffer]) -> dict[Buffer, Source]:
         """Every buffer that was read, or is among the `kept`, but was not made during the call."""
-        owners: dict[Buffer, list[weakref.ref[Tensor]]] = {}
+        owners: dict[Buffer, list[Owner]] = {}
+        gradients: dict[Buffer, list[weakref.ref[Tensor]]] = {}
         for holder, node in self.before:
             if node.op is Ops.BUFFER and id(holder) not in self.aside:
                 owners.setdefault(node.arg[0], []).append(weakref.ref(holder))
+                gradients.setdefault(node.arg[0], []).extend(self.gradients.get(id(holder), []))
         paths = {node.arg[0]: path for path, node in self.arguments.leaves.items()}
         made: set[Buffer] = set()
         found: dict[Buffer, Source] = {}
@@ -104,6 +110,8 @@ class Capture:
             made.update(run.outputs)
         for buffer in sorted(kept - made, key=lambda b: b.number):
             found.setdefault(buffer, Source(paths.get(buffer), owners.get(buffer, [])))
+        for buffer, source in found.items():
+            source.gradients = gradients.get(buffer, [])
         return found
 
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import gc
 import weakref
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from impl import realize
@@ -23,16 +24,33 @@ if TYPE_CHECKING:
 _RANDOM_KEY = "the key of the random numbers"
 
 
+#: Whoever has a buffer: a tensor, while it lives.
+Owner = Callable[[], "Tensor | None"]
+
+
+class GradientOf:
+    """The gradient that a tensor has now, as an owner: `backward` makes a new one each time."""
+
+    def __init__(self, holder: weakref.ref[Tensor]) -> None:
+        self.holder = holder
+
+    def __call__(self) -> Tensor | None:
+        found = self.holder()
+        return None if found is None else found.grad
+
+
 @dataclass
 class Source:
     """Where a replay finds a buffer that the capture read but did not make.
 
-    `path` is an argument; otherwise `owners` are the living tensors that held the buffer.
+    `path` is an argument; otherwise `owners` are the living tensors that held the buffer, and
+    `gradients` those of which it was the gradient.
     """
 
     path: str | None
-    owners: list[weakref.ref[Tensor]]
+    owners: list[Owner]
     written: int = 0  # versions that it gains at each call
+    gradients: list[weakref.ref[Tensor]] = field(default_factory=list)
 
 
 @dataclass
@@ -217,11 +235,25 @@ class Recording:
         """Refuse a capture whose function replaced a tensor that it reads by another one."""
         gc.collect()
         for source in self.sources.values():
+            if source.gradients and source.path is None:
+                self._follow_gradients(source)
             if source.owners and source.path is None and all(o() is None for o in source.owners):
                 raise ReplayError(  # r[impl replay.rebound.error]
                     self.name, "a tensor that the function reads was replaced by another one "
                     "during the call; a replay would read the old one for ever",
                     "change it with .assign instead of rebinding the name")
+
+    def _follow_gradients(self, source: Source) -> None:
+        """A gradient that was read and replaced by a new one is read from its tensor each time."""
+        kept = [o() for o in source.owners if o() is not None]
+        replaced = [g for g in source.gradients
+                    if (holder := g()) is not None and not any(holder.grad is k for k in kept)]
+        if replaced and kept:  # r[impl replay.rebound.error]
+            raise ReplayError(self.name, "a gradient that is also kept elsewhere was replaced by "
+                              "another one, and the function may use either",
+                              "keep a copy (.clone()), or the tensor itself")
+        if replaced:  # r[impl replay.state.eager]
+            source.owners = [GradientOf(g) for g in replaced]
 
     def _check_aliases(self, arguments: Arguments, found: dict[Buffer, Buffer]) -> None:
         """What shared memory must still do so, and nothing else, among arguments and captured
