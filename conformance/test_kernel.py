@@ -12,7 +12,7 @@ import pytest
 from conformance import kernel_builder as kb
 from conformance.kernel_builder import FLOAT, INT, flat, load, param, reduce, store
 from conformance.trace import ROOT, verifies
-from impl import Context, symbolic
+from impl import Context, Tensor, realize, symbolic
 from impl.device import Device
 from impl.dtypes import ALL, DType, dtypes
 from impl.errors import GraphError
@@ -475,3 +475,16 @@ print("fine")
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
                            check=False)
     assert found.stdout.strip() == "fine", found.stderr
+
+
+@verifies("kernel.step.equal")
+def test_a_new_loop_is_none_of_a_kernel_s_own_and_comes_after_them() -> None:
+    x = Tensor.empty(4, 8)
+    _, plan, _ = realize.prepare([(x.softmax() @ x.transpose(0, 1)).uop])
+    own = [node.arg[0] for kernel in plan.kernels for node in kernel.ast.toposort()
+           if node.op is Ops.RANGE]
+    # In a new process, or in one that has made few loops so far, the next number is not much more.
+    first = subprocess.run(
+        [sys.executable, "-c", "from impl.ir import RangeKind, new_range\n"
+         "print(new_range(4, RangeKind.LOOP).arg[0])"], capture_output=True, text=True, check=True)
+    assert own and max(own) + 100_000 < int(first.stdout)
