@@ -20,7 +20,7 @@ from impl.gradient import nodes
 from impl.ir import Ops, Shape, UOp
 
 _FOLDER = __file__.removesuffix("base.py")
-Path = tuple[tuple[Ops, tuple], ...]
+Path = tuple[tuple[Ops, Any], ...]
 
 
 
@@ -418,7 +418,7 @@ class TensorBase:
         return as_dtype(dtype)
 
     def bitcast(self, dtype: Any) -> Self:
-        """The same bits read as another dtype of the same size.
+        """The same bits read as another dtype of the same size, as a view.
 
         Raises:
             DTypeError: the sizes of the elements differ.
@@ -427,7 +427,9 @@ class TensorBase:
         if wanted.itemsize != self.dtype.itemsize:  # r[impl dtypes.bitcast.size]
             raise DTypeError("bitcast", f"{self.dtype.name} has {self.dtype.itemsize} bytes, "
                              f"{wanted.name} has {wanted.itemsize}", "use .cast to convert values")
-        return self._wrap(UOp(Ops.BITCAST, wanted, (self.uop,)))
+        if wanted is self.dtype:
+            return self._viewed(self.uop, ())
+        return self._viewed(UOp(Ops.BITCAST, wanted, (self.uop,)), ((Ops.BITCAST, wanted),))
 
     def to(self, target: Any) -> Self:
         """The tensor on another device, or in another dtype."""
@@ -502,7 +504,7 @@ class TensorBase:
         root, path = living[-1]  # r[impl tensor.assign.view]
         before = root.uop
         memory = _as_memory(before)
-        root.uop = write(memory, follow(memory, path), value)
+        root.uop = _written_through(memory, path, value)
         self.uop = follow(root.uop, path)
         for between, rest in living[:-1]:
             way = next(way for reference, way in between._ancestors if reference() is root)
@@ -510,7 +512,7 @@ class TensorBase:
                 between.uop = follow(root.uop, way)
             else:  # the root was given another value since this view was taken
                 memory = _as_memory(between.uop)
-                between.uop = write(memory, follow(memory, rest), value)
+                between.uop = _written_through(memory, rest, value)
         self._written = tuple((weakref.ref(tensor), weakref.ref(tensor.uop))
                               for tensor in (self, *(tensor for tensor, _ in living)))
 
@@ -620,8 +622,16 @@ def _as_memory(node: UOp) -> UOp:
 def follow(node: UOp, path: Path) -> UOp:
     """The view of a node that a chain of movement operations shows."""
     for op, arg in path:
-        node = nodes.move(node, op, arg)
+        node = UOp(op, arg, (node,)) if op is Ops.BITCAST else nodes.move(node, op, arg)
     return node
+
+
+def _written_through(memory: UOp, path: Path, value: UOp) -> UOp:
+    """The memory with the region replaced that a path shows; the value is of the path's dtype."""
+    moves = tuple(step for step in path if step[0] is not Ops.BITCAST)
+    if value.dtype is not memory.dtype:  # bits are as good before the movements as after them
+        value = UOp(Ops.BITCAST, memory.dtype, (value,))  # r[impl tensor.bitcast.view]
+    return write(memory, follow(memory, moves), value)
 
 
 def broadcast_pair(a: UOp, b: UOp, operation: str) -> tuple[UOp, UOp]:
