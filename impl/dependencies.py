@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from impl.dtypes import DType
 from impl.errors import GraphError
 from impl.fusion import Group
-from impl.ir import TRUE, Ops, Shape, UOp, extent
+from impl.ir import TRUE, Ops, Shape, UOp
 from impl.ranges import Access, Form, Index, Pattern, Stage, StageGraph, Value, load, output_ranges
+from impl.symbolic import extent
 
 # ---------------------------------------------------------------- stages
 

@@ -29,6 +29,7 @@ from impl.fusion import Limits
 from impl.ir import Ops, UOp
 from impl.rewrite import verify
 from impl.schedule import Environment, Plan, document, label, plan_for
+from impl.symbolic import actual
 
 #: More inputs than this in one kernel gain nothing: their rows crowd each other out of the cache.
 MOST_ARGUMENTS = 60
@@ -92,14 +93,16 @@ class Run:
         self.effects = effects
         self.buffers: dict[int, Buffer] = {}
         self.outputs: list[Buffer] = []
+        bound = {bind.src[0]: value
+                 for bind, value in zip(canonical.variables, canonical.values, strict=True)}
         for number, storage in plan.storages.items():
             if storage.kind == "input":
                 self.buffers[number] = canonical.buffers[storage.slot]
-            elif storage.kind == "output":
-                self.buffers[number] = Buffer(storage.device, storage.dtype, storage.size)
+            else:  # r[impl realize.size.actual]
+                size = actual(storage.size, bound)
+                self.buffers[number] = Buffer(storage.device, storage.dtype, size)
+            if storage.kind == "output":
                 self.outputs.append(self.buffers[number])
-            elif storage.kind == "temporary":
-                self.buffers[number] = Buffer(storage.device, storage.dtype, storage.size)
         if planned:
             self._place_temporaries(own_arena)
 
@@ -130,7 +133,8 @@ class Run:
         for number, gained in self.plan.written.items():
             advance(self.buffers[number], gained)  # r[impl realize.commit.version]
         for root, result in zip(self.effects.roots, self.plan.results, strict=True):
-            mark_realized(root, self.buffers[result.storage].leaf(result.shape))
+            # r[impl realize.size.symbolic]: the root's own shape, with the values of this call
+            mark_realized(root, self.buffers[result.storage].leaf(root.shape or ()))
     # --8<-- [end:commit]
 
 

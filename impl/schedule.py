@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from impl import memory
-from impl.caching import Canonical, PlanCache, canonicalize, stable_name
+from impl.caching import Canonical, PlanCache, canonicalize, stable_name, unbound
 from impl.dependencies import Dependency, Placement, Touch, find, place_writes, touches
 from impl.dtypes import DType
 from impl.effects import Effects
@@ -21,11 +21,12 @@ from impl.fusion import Assembler, Cuts, Group, Kernel, Limits, choose_cuts, gro
 from impl.ir import Ops, Shape, UOp
 from impl.ordering import Uses, linearize
 from impl.ranges import StageGraph
+from impl.symbolic import is_symbolic, plain, text
 
 
 @dataclass(frozen=True)
 class Storage:
-    """Memory that a plan uses.
+    """Memory that a plan uses. Its `size` in elements may be an Extent: other in each call.
 
     `kind` is 'input' (slot `slot` of the call's buffers), 'output' (a new buffer), or 'temporary'
     (a place in the arena of `device`).
@@ -40,8 +41,8 @@ class Storage:
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes."""
-        return self.size * self.dtype.itemsize
+        """Size in bytes; of a symbolic size the greatest that it can be."""
+        return plain(self.size) * self.dtype.itemsize  # r[impl memory.size.greatest]
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ schedule_cache: PlanCache[Plan] = PlanCache()
 # --8<-- [start:pipeline]
 def make_plan(effects: Effects, canonical: Canonical, environment: Environment) -> Plan:
     """Run all passes."""
+    effects = unbound(effects)  # r[impl caching.key.sizes]: no pass can look at a value
     limits, fuse = environment.limits, environment.fuse
     cuts = choose_cuts(effects.roots, effects.nodes, limits, fuse)
     # r[impl schedule.passes.pure]
@@ -158,7 +160,7 @@ def _storages(graph: StageGraph, placement: Placement, results: Sequence[Any],
             continue  # a later version of another value's memory
         kind = "input" if value.leaf else "output" if number in kept else "temporary"
         slot = slot_of[value.node.arg[0]] if value.leaf else -1  # r[impl schedule.plan.slots]
-        size = value.node.arg[0].size if value.leaf else math.prod(value.shape)
+        size = math.prod(value.shape)
         storages[number] = Storage(number, kind, value.node.dtype, size, value.device, slot)
     return storages
 
@@ -239,7 +241,8 @@ def label(plan: Plan, kernel: int, nodes: Sequence[UOp]) -> str:
 
 def _fusion(group: Group) -> str:
     """What the stages of a kernel have in common."""
-    shared = " x ".join(str(size) for size in group.sizes)
+    shared = " x ".join(text(size.expression) if is_symbolic(size) else str(size)
+                        for size in group.sizes)
     if not shared:
         return f"fused: {len(group.members)} small stages, one after the other"
     return (f"fused: {len(group.members)} stages share the loops {shared}; what they hand on "
@@ -319,7 +322,7 @@ def _buffer_row(plan: Plan, number: int, name: int) -> dict[str, Any]:
     storage = plan.storages[number]
     kind = "state" if number in plan.written else storage.kind
     return {"id": name, "name": f"b{name}", "kind": kind, "dtype": storage.dtype.name,
-            "shape": [storage.size], "bytes": storage.nbytes, "device": storage.device}
+            "shape": [plain(storage.size)], "bytes": storage.nbytes, "device": storage.device}
 
 
 def _kernel_row(plan: Plan, number: int, names: dict[int, int]) -> dict[str, Any]:

@@ -2,6 +2,6 @@
 
 `plans` has the table of plans and its keys, in memory; `store` what is kept on disk.
 """
-from impl.caching.plans import Canonical, PlanCache, canonicalize, exact, stable_name
+from impl.caching.plans import Canonical, PlanCache, canonicalize, exact, stable_name, unbound
 
-__all__ = ["Canonical", "PlanCache", "canonicalize", "exact", "stable_name"]
+__all__ = ["Canonical", "PlanCache", "canonicalize", "exact", "stable_name", "unbound"]

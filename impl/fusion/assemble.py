@@ -8,8 +8,9 @@ from typing import Any
 
 from impl.dtypes import DType
 from impl.fusion.groups import Group, Member
-from impl.ir import KernelInfo, Ops, RangeKind, UOp, extent, new_range, toposort
+from impl.ir import KernelInfo, Ops, RangeKind, UOp, new_range, toposort
 from impl.ranges import Access, Pattern, Stage, flatten
+from impl.symbolic import Extent, extent, extent_of, is_symbolic, plain
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,14 @@ class _KernelBuilder:
 
     def __init__(self, group: Group, storage_of: Sequence[int], private: set[int]) -> None:
         self.group, self.storage_of, self.private = group, storage_of, private
-        self.prefix = [new_range(size, RangeKind.GLOBAL, number)
+        self.variables: dict[UOp, UOp] = {}
+        self.prefix = [new_range(self._size(size), RangeKind.GLOBAL, number)
                        for number, size in enumerate(group.sizes)]
         self.next_range = len(self.prefix)
         self.arguments: dict[int, int] = {}
         self.locals: dict[int, tuple[UOp, tuple[int, ...]]] = {}
         # Outputs that a later stage of the kernel reads: they pass through a local buffer too.
         self.handed_on = self._handed_on()
-        self.variables: dict[UOp, UOp] = {}
 
     def run(self) -> Kernel:
         """Build the SINK."""
@@ -57,7 +58,7 @@ class _KernelBuilder:
         sizes = list(self.group.sizes)
         for member in self.group.members:
             sizes += [extent(r) for r in member.stage.loops if r not in member.prefix]
-        label = "_".join(str(size) for size in sizes[:6])
+        label = "_".join("n" if is_symbolic(size) else str(size) for size in sizes[:6])
         return f"{'reduce' if reduces else 'map'}_{label}" if label else "scalar"
 
     def _handed_on(self) -> set[int]:
@@ -92,7 +93,7 @@ class _KernelBuilder:
 
     def _range(self, loop: UOp, kind: RangeKind) -> UOp:
         self.next_range += 1
-        return new_range(loop.src[0], kind, self.next_range - 1)
+        return new_range(self._size(extent(loop)), kind, self.next_range - 1)
 
     def _rename(self, stage: Stage, roots: Sequence[UOp], renamed: dict[UOp, UOp]) -> None:
         """Put the expressions into the kernel's terms; no recursion."""
@@ -119,19 +120,28 @@ class _KernelBuilder:
             self.variables[node] = UOp(Ops.DEFINE_VAR, node.dtype, (), (name, *node.arg[1:]))
         return self.variables[node]
 
+    def _size(self, size: int) -> int:
+        """A size in the kernel's terms: its own names for the variables."""
+        if not isinstance(size, Extent):
+            return size
+        names = {v: self._variable(v) for v in size.expression.variables()}
+        return extent_of(size.expression.substitute(names))
+
     def _address(self, access: Access, dtype: DType, local: bool = True) -> UOp:
         """The flat address of an access whose index is in the kernel's terms already."""
+        shape = access.shape if all(size.__class__ is int for size in access.shape) \
+            else tuple(self._size(size) for size in access.shape)
         storage = self.storage_of[access.value]
         if local and (storage in self.private or access.value in self.handed_on):
             pointer, dropped = self._local(access, dtype)
             kept = [d for d in range(len(access.shape)) if d not in dropped]
             flat = flatten(tuple(access.index[d] for d in kept),
-                           tuple(access.shape[d] for d in kept))
+                           tuple(shape[d] for d in kept))
         else:
             # r[impl fusion.kernel.canonical]
             position = self.arguments.setdefault(storage, len(self.arguments))
             pointer = UOp(Ops.PARAM, dtype, (), position)
-            flat = flatten(access.index, access.shape)
+            flat = flatten(access.index, shape)
         return UOp(Ops.INDEX, dtype, (pointer, flat, access.valid))
 
     def _local(self, access: Access, dtype: DType) -> tuple[UOp, tuple[int, ...]]:
@@ -143,7 +153,8 @@ class _KernelBuilder:
         storage = access.value
         if storage not in self.locals:
             dropped = tuple(d for d, i in enumerate(access.index) if i in self.prefix)
-            size = math.prod(s for d, s in enumerate(access.shape) if d not in dropped)
+            # r[impl memory.size.greatest]: a local buffer has one size for all values
+            size = plain(math.prod(s for d, s in enumerate(access.shape) if d not in dropped))
             pointer = UOp(Ops.LOCAL, dtype, (), (len(self.locals), size))
             self.locals[storage] = pointer, dropped
         return self.locals[storage]
