@@ -226,6 +226,9 @@ class UOp:
     def __rmul__(self, other: Any) -> Any:
         return UOp.arithmetic("*", self, other, True)
 
+    def __neg__(self) -> Any:
+        return UOp.arithmetic("*", self, -1, False)
+
     def __floordiv__(self, other: Any) -> Any:
         return UOp.arithmetic("//", self, other, False)
 

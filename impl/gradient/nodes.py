@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from impl.dtypes import DType, Scalar, dtypes, sum_accumulator
 from impl.ir import COMPARISONS, Ops, Shape, UOp
-from impl.symbolic import bounds, identical, is_number, is_symbolic, node_of, present
+from impl.symbolic import greatest, identical, is_number, is_symbolic, node_of, present
 
 # Looking up a member of an enumeration costs more than a global name; this code is hot.
 _CONST, _RESHAPE, _EXPAND, _CAST = Ops.CONST, Ops.RESHAPE, Ops.EXPAND, Ops.CAST
@@ -339,8 +339,7 @@ def total(x: UOp) -> UOp:
 
 def iota(count: int) -> UOp:
     """0, 1, ..., count-1 as int32, or int64 if it has to be."""
-    most = bounds(node_of(count))[1] if is_symbolic(count) else count
-    dtype = dtypes.int32 if most <= dtypes.int32.max else dtypes.int64
+    dtype = dtypes.int32 if greatest(count) <= dtypes.int32.max else dtypes.int64
     return UOp(Ops.IOTA, dtype, (), count)
 
 

@@ -221,6 +221,11 @@ def node_of(size: Any) -> UOp:
     return size.expression if isinstance(size, Size) else const(plain(size))
 
 
+def greatest(size: int) -> int:
+    """The most that a size can be, for any values of its variables."""
+    return bounds(size.expression)[1] if isinstance(size, Size) else size
+
+
 def is_symbolic(size: Any) -> TypeGuard[Size]:
     """Whether a size depends on variables."""
     return isinstance(size, Size)

@@ -301,9 +301,10 @@ class Movement(Elementwise):
         widths = self._widths([_sized(one) for one in padding])
         if mode != "constant":
             return self._pad_from_within(widths, mode)
-        kept = tuple((_not_below_0(-before), size - _not_below_0(-after))
+        kept = tuple((0 if before >= 0 else -before, size if after >= 0 else size + after)
                      for (before, after), size in zip(widths, self.shape, strict=True))
-        grown = tuple((_not_below_0(before), _not_below_0(after)) for before, after in widths)
+        grown = tuple((before if before >= 0 else 0, after if after >= 0 else 0)
+                      for before, after in widths)
         return self._wrap(pad_with(nodes.shrink(self.uop, kept), grown, value))
 
     def _widths(self, padding: Sequence[Any]) -> tuple[tuple[int, int], ...]:
@@ -445,11 +446,6 @@ def _sized(width: Any) -> Any:
     if isinstance(width, (tuple, list)):
         return tuple(as_size(one) for one in width)
     return as_size(width)
-
-
-def _not_below_0(width: int) -> int:
-    """max(width, 0), which stays symbolic."""
-    return width if width >= 0 else 0
 
 
 def _tensors(given: tuple[Any, ...], operation: str) -> list[Any]:

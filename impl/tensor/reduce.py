@@ -9,7 +9,7 @@ from impl.errors import ShapeError
 from impl.gradient import nodes
 from impl.gradient.nodes import binary, cast, shape_of, unary, where
 from impl.ir import Ops, UOp
-from impl.symbolic import is_symbolic
+from impl.symbolic import greatest, is_number, is_symbolic
 from impl.tensor.elementwise import compare
 from impl.tensor.movement import Movement, pad_with
 
@@ -205,7 +205,7 @@ class Reduce(Movement):
         if not self.shape:
             return self._wrap(cast(self.uop, dtype))
         axis = self._axis(axis, name)
-        if self.shape[axis] < 2 or 0 in self.shape:
+        if greatest(self.shape[axis]) < 2 or any(is_number(size, 0) for size in self.shape):
             return self._wrap(cast(self.uop, dtype))
         wide = sum_accumulator(dtype) if op in (Ops.ADD, Ops.MUL) else dtype
         return self._wrap(cast(running(op, cast(self.uop, wide), axis), dtype))
@@ -319,7 +319,7 @@ def running(op: Ops, x: UOp, axis: int) -> UOp:
     """
     shape = shape_of(x)
     size = shape[axis]
-    if size <= 2 * BLOCK:
+    if greatest(size) <= 2 * BLOCK:
         return _windows(op, x, axis)
     count = -(-size // BLOCK)
     widths = [(0, 0)] * len(shape)
