@@ -170,7 +170,7 @@ def test_unfused_kernels_do_one_thing(make: Callable[[], tuple[Tensor, ...]]) ->
     effects = collect([tensor.uop for tensor in make()])
     cuts = choose_cuts(effects.roots, effects.nodes, Limits(), False)
     for stage in StageGraph(cuts.reasons, cuts.alias, "REFERENCE").build().stages:
-        assert stage.operations <= 1
+        assert stage.form.operations <= 1
     plan = plan_of(*make(), fuse=False)
     assert plan.stages == [1] * len(plan.kernels)
 
@@ -208,7 +208,7 @@ def test_contiguous_is_storage_of_its_own() -> None:
     cuts = choose_cuts(effects.roots, effects.nodes, Limits(), True)
     assert cuts.reasons[kept.uop].startswith("contiguous")
     stages = StageGraph(cuts.reasons, cuts.alias, "REFERENCE").build().stages
-    assert [stage.operations for stage in stages] == [1, 1]
+    assert [stage.form.operations for stage in stages] == [1, 1]
     flipped = (x.permute(1, 0)).contiguous()
     kernels = plan_of(flipped).kernels
     assert len(kernels) == 1

@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conformance.trace import verifies
-from impl import Context, Tensor, symbolic
+from impl import Context, Tensor, Variable, symbolic
 from impl.dtypes import dtypes
 from impl.effects import collect, new_buffer_node
 from impl.fusion import Limits, choose_cuts
 from impl.ir import Ops, RangeKind, Shape, UOp, new_range
 from impl.ranges import (
     Access,
+    Form,
     Index,
     Stage,
     StageGraph,
@@ -26,7 +27,7 @@ from impl.ranges import (
     output_ranges,
     reshape_index,
     source_index,
-    write_access,
+    write_pattern,
 )
 
 SHAPES: list[Shape] = [(6,), (2, 3), (3, 1, 4), (4, 4), (1,), (2, 2, 3)]
@@ -201,7 +202,7 @@ def test_nothing_is_touched_outside_its_storage() -> None:
     for tensors in samples():
         graph, found = stages(*tensors)
         for stage in found:
-            loops = [u for u in stage.value.toposort() if u.op is Ops.RANGE]
+            loops = [u for u in stage.form.value.toposort() if u.op is Ops.RANGE]
             loops += [u for u in stage.loops if u not in loops]
             for place in itertools.product(*(range(int(u.src[0].arg)) for u in loops)):
                 point = dict(zip(loops, place, strict=True))
@@ -275,6 +276,55 @@ def test_each_value_has_one_stage() -> None:
             earlier.add(stage.write.value)
 
 
+def forms(*tensors: Tensor) -> list[Form]:
+    """The form of each stage that computes something."""
+    return [stage.form for stage in stages(*tensors)[1]]
+
+
+def layers(count: int) -> Tensor:
+    value = numbers(8, 8)
+    for _ in range(count):
+        value = ((value @ numbers(8, 8)).relu().softmax(1) + 1).contiguous()
+    return value
+
+
+@verifies("ranges.form.shared")
+def test_a_layer_that_repeats_is_traced_once() -> None:
+    few, many = forms(layers(2)), forms(layers(12))
+    assert len(many) == 6 * len(few)
+    assert len(set(map(id, many))) == len(set(map(id, few))) < len(few)
+
+
+@verifies("ranges.form.shared")
+def test_what_a_form_depends_on() -> None:
+    x, y, wide = numbers(4, 4), numbers(4, 4), numbers(4, 6)
+    n, k = Variable("n", 1, 9).bind(3), Variable("k", 1, 9).bind(3)
+    pairs: list[tuple[Tensor, Tensor, bool]] = [
+        (x + y, y + x, True), (x.exp() + y, y.exp() + x, True), (x + x, x + y, False),
+        (x * 2, x * 3, False), (x * 0.0, x * -0.0, False), (x * 2, y * 2, True),
+        (x.sum(0), x.sum(1), False), (x.sum(0), x.max(0), False), (x[1:], x[:3], False),
+        (x + 1, wide + 1, False), (x + 1, x.int() + 1, False), (x.flip(0), x.flip(1), False),
+        (x * n, y * n, True), (x * n, x * k, False), (x.reshape(16) + 1, y.reshape(16) + 1, True),
+        (x.pad((1, 0)), x.pad((0, 1)), False), (x.permute(1, 0) + 1, x + 1, False)]
+    for one, other, same in pairs:
+        first, second = forms(one.contiguous(), other.contiguous())
+        assert (first is second) is same, (one, other)
+
+
+@verifies("ranges.form.shared")
+def test_a_write_is_a_form_of_its_own_place() -> None:
+    def written(place: Any, value: Tensor) -> Tensor:
+        state = numbers(4, 4)
+        state[place] = value
+        return state
+
+    x, y = numbers(4), numbers(4)
+    states = [written(1, x), written(1, y), written(2, x), written((slice(None), 1), x)]
+    first, again, other, column = forms(*states)
+    assert first is again
+    assert len({id(form) for form in (first, other, column)}) == 3
+
+
 @verifies("ranges.stage.empty")
 def test_nothing_is_computed_for_nothing() -> None:
     x = numbers(4, 6)
@@ -344,7 +394,7 @@ def test_a_write_names_the_element_that_a_read_names(shape: Shape,
             view, array = moved(view, array, kind, choice)
     assert view.shape is not None
     index = output_ranges(view.shape)
-    access = write_access(view, base, 0, index)
+    access = write_pattern(view, base, index)
     for place in np.ndindex(array.shape):
         point = {i: n for i, n in zip(index, place, strict=True) if i.op is Ops.RANGE}
         found = [symbolic.evaluate(i, point) for i in access.index]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from impl.dtypes import DType
 from impl.errors import GraphError
 from impl.fusion import Group
-from impl.ir import TRUE, Ops, Shape, UOp
+from impl.ir import Ops, Shape, UOp
 from impl.ranges import Access, Form, Index, Pattern, Stage, StageGraph, Value, load, output_ranges
 from impl.symbolic import extent
 
@@ -199,8 +199,9 @@ class _Placer:
 
 def _copy_form(dtype: DType, shape: Shape, index: Index, write: Pattern) -> Form:
     """A nest that stores a value as it is."""
+    read = Pattern(shape, index)
     loops = [i for i in index if i.op is Ops.RANGE]
-    return Form(loops, load(dtype, 0, shape, index, TRUE), write, [(0, Pattern(shape, index))])
+    return Form(loops, load(dtype, 0, read), write, [(0, read)])
 
 
 def _same_element(read: Access, write: Access) -> bool:

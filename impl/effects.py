@@ -217,32 +217,39 @@ def collect(roots: Sequence[UOp]) -> Effects:
     a tensor is computed first, in the same schedule. A tensor that is nothing but the old version
     keeps its memory, and the write goes elsewhere.
     """
-    effects = Effects(list(roots), toposort(roots, _open))
+    seen: set[UOp] = set()
+    effects = Effects(list(roots), toposort(roots, _open, seen))
+    fresh, memory = effects.nodes, dict[UOp, UOp | None]()
+    written: set[Buffer] = set()
     while True:
-        written = _overwritten(effects.nodes)
-        if not written:
-            return effects
-        found = _waiting(written, effects)
+        _note_overwritten(fresh, memory, written)
+        found = _waiting(written, effects) if written else []
         if not found:
             return effects
         effects.roots += found  # r[impl effects.war.rescue]
         effects.rescued += len(found)
-        effects.nodes = toposort(effects.roots, _open)
+        fresh = toposort(found, _open, seen)
+        effects.nodes += fresh
 # --8<-- [end:collect]
 
 
-def _overwritten(nodes: Iterable[UOp]) -> set[Buffer]:
-    """The buffers that the AFTERs among the nodes would like to overwrite."""
-    found: set[Buffer] = set()
-    memory: dict[UOp, UOp | None] = {}  # the leaf under a chain of AFTERs; nodes come sources first
+def _note_overwritten(nodes: Iterable[UOp], memory: dict[UOp, UOp | None],
+                      written: set[Buffer]) -> None:
+    """Add the buffers that the AFTERs among the nodes would like to overwrite.
+
+    `memory` gets the leaf under a chain of AFTERs; the nodes come sources first.
+    """
     for node in nodes:
         leaf = leaf_of(node)
-        if leaf is None and node.op in (Ops.AFTER, Ops.RESHAPE):
-            leaf = memory[node.src[0]]  # a reshape has the same memory
+        if leaf is None and node.op in _SAME_MEMORY:
+            leaf = memory.get(node.src[0])
             if leaf is not None and node.op is Ops.AFTER:
-                found.add(leaf.arg[0])
-        memory[node] = leaf
-    return found
+                written.add(leaf.arg[0])
+        if leaf is not None:
+            memory[node] = leaf
+
+
+_SAME_MEMORY = (Ops.AFTER, Ops.RESHAPE)
 
 
 def _waiting(written: set[Buffer], effects: Effects) -> list[UOp]:

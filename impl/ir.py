@@ -97,6 +97,7 @@ class Ops(IntEnum):
 # --8<-- [end:ops]
 
 
+_BUFFER = Ops.BUFFER
 UNARY = frozenset(range(Ops.NEG, Ops.ADD))
 BINARY = frozenset(range(Ops.ADD, Ops.WHERE))
 COMPARISONS = frozenset((Ops.CMPLT, Ops.CMPLE, Ops.CMPEQ, Ops.CMPNE))
@@ -331,7 +332,7 @@ def _make(key: tuple[Any, ...], arg: Any) -> UOp:
     node.origin = node.realized = node.bounds = None
     rule = _shape_rules.get(op)
     node.shape = rule(src, arg) if rule is not None else None
-    reads = arg[0].bit if op is Ops.BUFFER else 0
+    reads = arg[0].bit if op is _BUFFER else 0
     for source in src:
         reads |= source.reads
     node.reads = reads
@@ -348,13 +349,15 @@ def interned_count() -> int:
 
 
 # --8<-- [start:toposort]
-def toposort(roots: Iterable[UOp], gate: Callable[[UOp], bool] | None = None) -> list[UOp]:
+def toposort(roots: Iterable[UOp], gate: Callable[[UOp], bool] | None = None,
+             seen: set[UOp] | None = None) -> list[UOp]:
     """All nodes reachable from the roots, sources before users, each once, without recursion.
 
     The order depends on the graph alone. Below a node for which `gate` is false nothing is visited.
+    Nodes in `seen` are left out; those that are found are added to it.
     """
     order: list[UOp] = []  # r[impl ir.walk.order, ir.walk.depth]
-    seen: set[UOp] = set()
+    seen = set() if seen is None else seen
     # A node stands on the stack twice: first to open it, then, in a list, to close it.
     stack: list[Any] = list(roots)[::-1]
     while stack:

@@ -35,12 +35,19 @@ class Pattern:
     @cached_property
     def ranges(self) -> list[UOp]:
         """The loops that the index depends on."""
+        if all(i.op is Ops.RANGE or i.op is Ops.CONST for i in self.index):
+            return [i for i in self.index if i.op is Ops.RANGE]
         return [u for u in toposort(self.index) if u.op is Ops.RANGE]
+
+    @cached_property
+    def flat(self) -> UOp:
+        """The position of the element in row-major order."""
+        return flatten(self.index, self.shape)
 
     @cached_property
     def bounds(self) -> tuple[int, int]:
         """The least and greatest element that it can touch, clipped to the value."""
-        low, high = symbolic.bounds(flatten(self.index, self.shape))
+        low, high = symbolic.bounds(self.flat)
         return max(0, low), min(high, symbolic.plain(math.prod(self.shape)) - 1)
 
 
@@ -72,27 +79,23 @@ class Form:
     """A loop nest without the names of its values: what equal stages have in common.
 
     `loops` are the output ranges, outermost first (size-1 axes have none); `value` is a kernel
-    expression whose loads are `INDEX(PARAM(slot), valid, *index)`; `reads` are the patterns of
-    the loads, each with its slot; `write` is how the result is stored.
+    expression whose loads are `INDEX(PARAM(slot), flat index, valid)`, with the place in `reads`
+    as argument; there stand the patterns of the loads, each with its slot. `write` is how the
+    result is stored, `reduced` the loops of reductions. Loops are numbered from 0 in every nest,
+    so that equal indices are one node.
     """
 
     loops: list[UOp]
     value: UOp
     write: Pattern
     reads: list[tuple[int, Pattern]]
+    reduced: list[UOp] = field(default_factory=list)
     operations: int = 0
 
     @cached_property
     def iterations(self) -> int:
         """How often the body runs, reductions included."""
-        inner = [extent(u) for u in self.value.toposort() if u.op is Ops.RANGE
-                 and u not in self.loops]
-        return math.prod(extent(r) for r in self.loops) * math.prod(inner)
-
-    @cached_property
-    def reduces(self) -> bool:
-        """Whether there is a reduction in it."""
-        return any(u.op is Ops.REDUCE for u in self.value.toposort())
+        return math.prod(extent(r) for r in (*self.loops, *self.reduced))
 
 
 @dataclass
@@ -122,7 +125,8 @@ class Stage:
 
 def output_ranges(shape: Shape) -> Index:
     """One loop variable per axis; an axis of size 1 needs none."""
-    return tuple(new_range(size, RangeKind.LOOP) if size != 1 else ZERO for size in shape)
+    return tuple(new_range(size, RangeKind.LOOP, axis) if size != 1 else ZERO
+                 for axis, size in enumerate(shape))
 
 
 # --8<-- [start:reshape]
@@ -243,13 +247,17 @@ class Tracer:
     """Turns the expression under one stage into a kernel expression.
 
     `storage_of` tells which value holds a node, or None if the node is to be computed here. Equal
-    nodes needed at equal indices become one kernel node.
+    nodes needed at equal indices become one kernel node. The loops of reductions are numbered from
+    `first_loop`.
     """
 
-    def __init__(self, storage_of: Callable[[UOp], tuple[int, Shape] | None]) -> None:
+    def __init__(self, storage_of: Callable[[UOp], tuple[int, Shape] | None],
+                 first_loop: int = 1 << 10) -> None:
         self.storage_of = storage_of
         self.slots: dict[int, int] = {}  # value -> its slot
         self.reads: list[tuple[int, Pattern]] = []
+        self.loads: dict[tuple[Any, ...], UOp] = {}
+        self.first_loop, self.reduced = first_loop, list[UOp]()
         self.regions: dict[tuple[Index, UOp], _Region] = {}
         self.operations = 0
 
@@ -305,10 +313,15 @@ class Tracer:
     def _load(self, node: UOp, region: _Region, value: int, shape: Shape) -> UOp:
         if 0 in shape:
             return UOp.const(node.dtype, 0)  # no iteration gets here: there is nothing to read
-        slot = self.slots.setdefault(value, len(self.slots))
-        # r[impl ranges.access.inside]
-        self.reads.append((slot, Pattern(shape, region.index, region.valid)))
-        return load(node.dtype, slot, shape, region.index, region.valid)
+        key = value, shape, region.index, region.valid
+        known = self.loads.get(key)
+        if known is None:
+            slot = self.slots.setdefault(value, len(self.slots))
+            # r[impl ranges.access.inside]
+            pattern = Pattern(shape, region.index, region.valid)
+            known = self.loads[key] = load(node.dtype, slot, pattern, len(self.reads))
+            self.reads.append((slot, pattern))
+        return known
 
     def _needs(self, node: UOp, region: _Region) -> list[Place]:
         """The sources of a node, each with the index at which it is needed."""
@@ -349,12 +362,16 @@ class Tracer:
         axes, shape = node.arg[1], node.src[0].shape
         assert shape is not None
         if node not in region.loops:  # r[impl ranges.reduce.own]
-            region.loops[node] = tuple(new_range(shape[a], RangeKind.REDUCE) for a in axes
-                                       if shape[a] != 1)
+            region.loops[node] = tuple(self._loop(shape[a]) for a in axes if shape[a] != 1)
         loops = iter(region.loops[node])
         return tuple((next(loops) if size != 1 else ZERO) if axis in axes else region.index[axis]
                      for axis, size in enumerate(shape))
 
+    def _loop(self, size: int) -> UOp:
+        """A new loop of a reduction."""
+        number = self.first_loop + len(self.reduced)
+        self.reduced.append(new_range(size, RangeKind.REDUCE, number))
+        return self.reduced[-1]
     # --8<-- [end:reduce]
 
     def _fold_index(self, node: UOp, region: _Region) -> tuple[Index, UOp]:
@@ -363,7 +380,7 @@ class Tracer:
         assert node.src[0].shape is not None
         count, taps = node.src[0].shape[axis:axis + 2]
         if node not in region.loops:
-            region.loops[node] = (new_range(taps, RangeKind.REDUCE),) if taps != 1 else ()
+            region.loops[node] = () if taps == 1 else (self._loop(taps),)
         tap = region.loops[node][0] if taps != 1 else ZERO
         offset = symbolic.sub(index[axis], symbolic.mul(tap, dilation))
         window = symbolic.floordiv(offset, step)
@@ -419,10 +436,11 @@ def _picks(node: UOp, picked: UOp) -> UOp:
                                 symbolic.less_than(picked, node.src[0].shape[0]))
 
 
-def load(dtype: DType, slot: int, shape: Shape, index: Index, valid: UOp) -> UOp:
-    """A read of the value behind a slot, its index still one expression per dimension."""
+def load(dtype: DType, slot: int, pattern: Pattern, number: int = 0) -> UOp:
+    """The `number`-th read of a nest, of the value behind a slot."""
     pointer = UOp(Ops.PARAM, dtype, (), slot)
-    return UOp(Ops.LOAD, dtype, (UOp(Ops.INDEX, dtype, (pointer, valid, *index), shape),))
+    place = UOp(Ops.INDEX, dtype, (pointer, pattern.flat, pattern.valid), number)
+    return UOp(Ops.LOAD, dtype, (place,))
 
 
 def cast(value: UOp, dtype: DType) -> UOp:
@@ -595,7 +613,7 @@ class StageGraph:
         index = output_ranges(node.shape)
         expression = tracer.trace(node, index)
         return Form(_loops(index), expression, Pattern(node.shape, index), tracer.reads,
-                    tracer.operations)
+                    tracer.reduced, tracer.operations)
 
     def _write_form(self, node: UOp, tracer: Tracer) -> Form:
         base, (view, given) = node.src[0], node.src[1].src
@@ -603,7 +621,7 @@ class StageGraph:
         index = output_ranges(view.shape)
         expression = tracer.trace(given, index, inside=False)
         return Form(_loops(index), expression, write_pattern(view, base, index), tracer.reads,
-                    tracer.operations)
+                    tracer.reduced, tracer.operations)
 
     def _device_of_reads(self, node: UOp, slots: Sequence[int]) -> str:
         if node.op is Ops.COPY:

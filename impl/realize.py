@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from impl import settings
+from impl import settings, symbolic
 from impl.caching import Canonical
 from impl.device import Device, GlobalCounters, Memory, Program
 from impl.dtypes import dtypes
@@ -29,7 +29,6 @@ from impl.fusion import Limits
 from impl.ir import Ops, UOp
 from impl.rewrite import verify
 from impl.schedule import Environment, Plan, document, label, plan_for
-from impl.symbolic import actual
 
 #: More inputs than this in one kernel gain nothing: their rows crowd each other out of the cache.
 MOST_ARGUMENTS = 60
@@ -99,7 +98,7 @@ class Run:
             if storage.kind == "input":
                 self.buffers[number] = canonical.buffers[storage.slot]
             else:  # r[impl realize.size.actual]
-                size = actual(storage.size, bound)
+                size = symbolic.actual(storage.size, bound)
                 self.buffers[number] = Buffer(storage.device, storage.dtype, size)
             if storage.kind == "output":
                 self.outputs.append(self.buffers[number])
@@ -112,7 +111,18 @@ class Run:
             arena = _arena(device, planned.planned, own_arena)
             for number, offset in planned.offsets.items():
                 buffer = self.buffers[number]
-                buffer.memory = arena.part(offset, buffer.nbytes)
+                # For all values of the variables: a replay may have greater ones.
+                buffer.memory = arena.part(offset, self.plan.storages[number].nbytes)
+
+    def sizes(self) -> dict[Buffer, symbolic.Size]:
+        """The buffers whose size depends on variables, with their size in this call."""
+        binds = {bind.src[0]: bind for bind in self.canonical.variables}
+        found = {}
+        for number, storage in self.plan.storages.items():
+            if isinstance(storage.size, symbolic.Size):
+                found[self.buffers[number]] = symbolic.as_size(
+                    storage.size.expression.substitute(dict(binds)))
+        return found
 
     def items(self, ordered: bool = True) -> list[ExecItem]:
         """The kernels, each with its buffers, in the plan's order or in that of their numbers."""
@@ -170,10 +180,14 @@ def programs_of(plan: Plan) -> list[Program | None]:
 
 def environment(effects: Effects) -> Environment:
     """What the devices of the values and the present settings ask of a plan."""
-    leaves = [leaf_of(node) for node in effects.nodes]
-    names = [Device.DEFAULT, *(leaf.arg[0].device for leaf in leaves if leaf is not None),
-             *(node.arg for node in effects.nodes if node.op is Ops.COPY)]
-    devices = [(name, Device[name]) for name in dict.fromkeys(names)]
+    names = {Device.DEFAULT: None}
+    for node in effects.nodes:
+        leaf = leaf_of(node)
+        if leaf is not None:
+            names[leaf.arg[0].device] = None
+        elif node.op is Ops.COPY:
+            names[node.arg] = None
+    devices = [(name, Device[name]) for name in names]
     seed = settings.get("ORDER_SEED")
     # r[impl fusion.limit.arguments, caching.key.device]
     arguments = min(MOST_ARGUMENTS, *(device.maximum_arguments for _, device in devices))

@@ -19,7 +19,7 @@ from conformance.saboteurs import Patch
 #: The white-box tests of each chapter.
 TESTS = {"dependencies": "test_dependencies_edges", "ordering": "test_ordering_edges",
          "memory": "test_memory_plans", "caching": "test_caching_keys",
-         "fusion": "test_fusion_decisions"}
+         "fusion": "test_fusion_decisions", "ranges": "test_ranges"}
 
 
 class ImplPatch:

@@ -3,13 +3,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from impl.dtypes import DType
 from impl.fusion.groups import Group, Member
-from impl.ir import KernelInfo, Ops, RangeKind, UOp, new_range, toposort
-from impl.ranges import Access, Pattern, Stage, flatten
+from impl.ir import TRUE, KernelInfo, Ops, RangeKind, Shape, UOp, new_range
+from impl.ranges import Access, Index, Stage, flatten
 from impl.symbolic import Extent, extent, extent_of, is_symbolic, plain
 
 
@@ -54,7 +54,7 @@ class _KernelBuilder:
 
     def _name(self) -> str:
         """What a profile shows: `reduce` or `map`, and the extents of the loops."""
-        reduces = any(m.stage.form.reduces for m in self.group.members)
+        reduces = any(m.stage.form.reduced for m in self.group.members)
         sizes = list(self.group.sizes)
         for member in self.group.members:
             sizes += [extent(r) for r in member.stage.loops if r not in member.prefix]
@@ -71,47 +71,55 @@ class _KernelBuilder:
         """The STORE of a stage; and a second one if its value is handed on."""
         stage = member.stage
         renamed: dict[UOp, UOp] = dict(zip(member.prefix, self.prefix, strict=True))
+        renamed[TRUE] = TRUE
         own = [loop for loop in stage.loops if loop not in renamed]
         for loop in own:
             renamed[loop] = self._range(loop, RangeKind.LOOP)
-        self._rename(stage, (*stage.write.index, stage.form.value), renamed)
-        value = renamed[stage.form.value]
-        write = Access(stage.write.value, replace(
-            stage.write.pattern, index=tuple(renamed[i] for i in stage.write.index)))
+        self._rename(stage, (stage.form.value, stage.write.pattern.flat), renamed)
+        value, dtype = renamed[stage.form.value], stage.form.value.dtype
         own = [renamed[loop] for loop in own]
-        if write.value not in self.handed_on:
-            return [UOp(Ops.STORE, value.dtype, (self._address(write, value.dtype), value, *own))]
-        local = self._address(write, value.dtype)
-        first = UOp(Ops.STORE, value.dtype, (local, value, *own))
-        # r[impl fusion.group.memory]: from there to memory, in loops of its own
-        again = {loop: self._range(loop, RangeKind.LOOP) for loop in own}
-        value = UOp(Ops.LOAD, value.dtype, (local,)).substitute(again)
-        write = Access(write.value, replace(
-            write.pattern, index=tuple(i.substitute(again) for i in write.index)))
-        target = self._address(write, value.dtype, False)
-        return [first, UOp(Ops.STORE, value.dtype, (target, value, *again.values()))]
+        target = self._address(stage, stage.write, renamed, dtype)
+        first = UOp(Ops.STORE, dtype, (target, value, *own))
+        if stage.write.value not in self.handed_on:
+            return [first]
+        # From the local buffer to memory, in loops of its own.
+        again = {loop: self._numbered(loop.src[0], RangeKind.LOOP) for loop in own}
+        flat = renamed[stage.write.pattern.flat].substitute(again)
+        memory = self._argument(self.storage_of[stage.write.value], flat, TRUE, dtype)
+        value = UOp(Ops.LOAD, dtype, (target.substitute(again),))
+        return [first, UOp(Ops.STORE, dtype, (memory, value, *again.values()))]
 
     def _range(self, loop: UOp, kind: RangeKind) -> UOp:
+        """A loop of a stage in the kernel's terms."""
+        return self._numbered(self._size(extent(loop)), kind)
+
+    def _numbered(self, size: int | UOp, kind: RangeKind) -> UOp:
         self.next_range += 1
-        return new_range(self._size(extent(loop)), kind, self.next_range - 1)
+        return new_range(size, kind, self.next_range - 1)
 
     def _rename(self, stage: Stage, roots: Sequence[UOp], renamed: dict[UOp, UOp]) -> None:
         """Put the expressions into the kernel's terms; no recursion."""
-        for node in toposort(roots):
-            if node in renamed:
-                continue
-            if node.op is Ops.RANGE:
-                renamed[node] = self._range(node, RangeKind.REDUCE)
-            elif node.op is Ops.DEFINE_VAR:
-                renamed[node] = self._variable(node)
-            elif node.op is Ops.INDEX:
-                pattern = Pattern(node.arg, tuple(renamed[i] for i in node.src[2:]),
-                                  renamed[node.src[1]])
-                access = Access(stage.slots[node.src[0].arg], pattern)
-                renamed[node] = self._address(access, node.dtype)
-            else:
-                sources = tuple(renamed[s] for s in node.src)
-                renamed[node] = node if sources == node.src else node.replace(src=sources)
+        stack = list(roots[::-1])
+        while stack:
+            node = stack[-1]
+            if node not in renamed:
+                waiting = [s for s in node.src if s not in renamed]
+                if waiting:
+                    stack += waiting[::-1]
+                    continue
+                renamed[node] = self._renamed(stage, node, renamed)
+            stack.pop()
+
+    def _renamed(self, stage: Stage, node: UOp, renamed: dict[UOp, UOp]) -> UOp:
+        """One node in the kernel's terms; those of its sources are known."""
+        if node.op is Ops.RANGE:
+            return self._range(node, RangeKind.REDUCE)
+        if node.op is Ops.DEFINE_VAR:
+            return self._variable(node)
+        if node.op is Ops.INDEX:
+            return self._address(stage, stage.reads[node.arg], renamed, node.dtype)
+        sources = tuple([renamed[s] for s in node.src])
+        return node if sources == node.src else UOp(node.op, node.dtype, sources, node.arg)
 
     def _variable(self, node: UOp) -> UOp:
         """Variables are numbered by appearance, so that equal kernels do not differ by a name."""
@@ -127,37 +135,40 @@ class _KernelBuilder:
         names = {v: self._variable(v) for v in size.expression.variables()}
         return extent_of(size.expression.substitute(names))
 
-    def _address(self, access: Access, dtype: DType, local: bool = True) -> UOp:
-        """The flat address of an access whose index is in the kernel's terms already."""
-        shape = access.shape if all(size.__class__ is int for size in access.shape) \
-            else tuple(self._size(size) for size in access.shape)
-        storage = self.storage_of[access.value]
-        if local and (storage in self.private or access.value in self.handed_on):
-            pointer, dropped = self._local(access, dtype)
-            kept = [d for d in range(len(access.shape)) if d not in dropped]
-            flat = flatten(tuple(access.index[d] for d in kept),
-                           tuple(shape[d] for d in kept))
-        else:
-            # r[impl fusion.kernel.canonical]
-            position = self.arguments.setdefault(storage, len(self.arguments))
-            pointer = UOp(Ops.PARAM, dtype, (), position)
-            flat = flatten(access.index, shape)
-        return UOp(Ops.INDEX, dtype, (pointer, flat, access.valid))
+    def _address(self, stage: Stage, access: Access, renamed: dict[UOp, UOp],
+                 dtype: DType) -> UOp:
+        """Where an access goes, in the kernel's terms: to memory, or to a local buffer."""
+        pattern, storage = access.pattern, self.storage_of[access.value]
+        if storage not in self.private and access.value not in self.handed_on:
+            return self._argument(storage, renamed[pattern.flat], renamed[pattern.valid], dtype)
+        self._rename(stage, pattern.index, renamed)
+        index = tuple([renamed[i] for i in pattern.index])
+        pointer, dropped = self._local(access.value, pattern.shape, index, dtype)
+        kept = [d for d in range(len(index)) if d not in dropped]
+        flat = flatten(tuple(index[d] for d in kept),
+                       tuple(self._size(pattern.shape[d]) for d in kept))
+        return UOp(Ops.INDEX, dtype, (pointer, flat, renamed[pattern.valid]))
 
-    def _local(self, access: Access, dtype: DType) -> tuple[UOp, tuple[int, ...]]:
+    def _argument(self, storage: int, flat: UOp, valid: UOp, dtype: DType) -> UOp:
+        """An element of one of the kernel's arguments, which are numbered by appearance."""
+        # r[impl fusion.kernel.canonical]
+        position = self.arguments.setdefault(storage, len(self.arguments))
+        return UOp(Ops.INDEX, dtype, (UOp(Ops.PARAM, dtype, (), position), flat, valid))
+
+    def _local(self, value: int, shape: Shape, index: Index,
+               dtype: DType) -> tuple[UOp, tuple[int, ...]]:
         """A buffer between stages, and the axes that it drops: those of the prefix.
 
         The first access is the write of the stage that makes the value. If an axis is dropped,
         all other accesses have the same shape, or the stages would not share a kernel.
         """
-        storage = access.value
-        if storage not in self.locals:
-            dropped = tuple(d for d, i in enumerate(access.index) if i in self.prefix)
+        if value not in self.locals:
+            dropped = tuple(d for d, i in enumerate(index) if i in self.prefix)
             # r[impl memory.size.greatest]: a local buffer has one size for all values
-            size = plain(math.prod(s for d, s in enumerate(access.shape) if d not in dropped))
+            size = plain(math.prod(s for d, s in enumerate(shape) if d not in dropped))
             pointer = UOp(Ops.LOCAL, dtype, (), (len(self.locals), size))
-            self.locals[storage] = pointer, dropped
-        return self.locals[storage]
+            self.locals[value] = pointer, dropped
+        return self.locals[value]
 
 
 # --8<-- [start:shared]
@@ -171,7 +182,7 @@ class Assembler:
     def kernel(self, group: Group) -> Kernel:
         """The kernel of a group; storages in `private` become local buffers."""
         key, storages = self._describe(group)
-        known = self.known.get(key)  # r[impl fusion.kernel.shared]
+        known = self.known.get(key)  # r[impl fusion.kernel.canonical]
         if known is None:
             made = _KernelBuilder(group, self.storage_of, self.private).run()
             place = {storage: i for i, storage in enumerate(storages)}

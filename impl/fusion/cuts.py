@@ -5,14 +5,14 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from impl.effects import leaf_of
 from impl.fusion.limits import Limits
 from impl.ir import DEAR, ELEMENTWISE, MOVEMENT, Ops, UOp
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     """Where a value is needed: in which stage, at which index (a token), and how.
 
     `repeated`: more often than it has elements. `reduced`: inside a reduction.

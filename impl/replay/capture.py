@@ -8,7 +8,7 @@ from typing import Any
 
 from impl import realize
 from impl.effects import Buffer, forget_realized, leaf_of, living, living_here
-from impl.errors import ReplayError
+from impl.errors import ReplayError, VariableError
 from impl.ir import Ops, UOp
 from impl.replay.arguments import Arguments, take_apart
 from impl.replay.recording import Change, Recording, Source, copied
@@ -28,10 +28,11 @@ class Capture:
         gc.collect()
         # r[impl replay.pending.before]
         # What is pending is no part of this call; and state must be in memory to advance.
-        realize.realize([h for h in living() if isinstance(h, Tensor)])
+        _realize_all([h for h in living() if isinstance(h, Tensor)])
         forget_realized()  # r[impl replay.capture.whole]
         self.before = [(h, h.uop) for h in living() if isinstance(h, Tensor)]
         self.random_start = generator.counter
+        self.guards: dict[UOp, bool] = {}  # what was asked of symbolic sizes, and the answers
 
     def __call__(self, run: realize.Run) -> None:
         """Note a run that happened during the capture."""
@@ -116,3 +117,12 @@ def write_back(given: Sequence[Tensor], stand_ins: dict[int, Tensor],
             tensor.uop = stand_in.uop
         if stand_in.grad is not gradient:
             tensor.grad = stand_in.grad
+
+
+def _realize_all(tensors: Sequence[Tensor]) -> None:
+    """Realize tensors together; one by one if they have other values for one variable."""
+    try:
+        realize.realize(tensors)
+    except VariableError:
+        for tensor in tensors:
+            realize.realize([tensor])

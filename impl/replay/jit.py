@@ -11,6 +11,7 @@ from impl.replay.arguments import Arguments, take_apart
 from impl.replay.capture import Capture, stand_ins_of, write_back
 from impl.replay.recording import Recording
 from impl.replay.results import mapped
+from impl.symbolic import watching
 from impl.tensor import Tensor
 
 Parameters = ParamSpec("Parameters")
@@ -84,7 +85,8 @@ class TinyJit(Generic[Parameters, Returned]):
         capture = Capture(getattr(self.function, "__name__", "function"), arguments, kept)
         realize.capturing.observers.append(capture)
         try:
-            result = self.function(*args, **kwargs)
+            with watching() as capture.guards:
+                result = self.function(*args, **kwargs)
             recording = capture.finish(result)
         finally:
             realize.capturing.observers.remove(capture)

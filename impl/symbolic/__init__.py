@@ -37,9 +37,9 @@ from impl.symbolic.size import (
 )
 from impl.symbolic.variable import Variable
 
-__all__ = ["Bounds", "Extent", "Index", "Size", "Variable", "actual", "add", "as_node", "as_size",
-           "assuming", "binds_in", "bounds", "common_size", "conjuncts", "const", "equal",
-           "evaluate", "extent", "extent_of", "floordiv", "greatest", "identical", "is_number", "is_symbolic",
-           "less_equal", "less_than", "logical_and", "mapped", "mod", "mul", "node_of", "plain",
-           "present", "rebuild", "sizes_in", "sub", "text", "total", "unbound", "watching",
-           "weighted_sum", "without_values"]
+__all__ = ["Bounds", "Extent", "Index", "Size", "Variable", "actual", "add", "as_node",
+           "as_size", "assuming", "binds_in", "bounds", "common_size", "conjuncts", "const",
+           "equal", "evaluate", "extent", "extent_of", "floordiv", "greatest", "identical",
+           "is_number", "is_symbolic", "less_equal", "less_than", "logical_and", "mapped",
+           "mod", "mul", "node_of", "plain", "present", "rebuild", "sizes_in", "sub", "text",
+           "total", "unbound", "watching", "weighted_sum", "without_values"]

@@ -20,7 +20,7 @@ from impl.ir import Ops, UOp, toposort
 from impl.symbolic.arithmetic import add, floordiv, mod, sub
 from impl.symbolic.bounds import bounds, const
 from impl.symbolic.comparison import equal, less_equal, less_than
-from impl.symbolic.evaluate import evaluate
+from impl.symbolic.evaluate import evaluate, text
 from impl.symbolic.terms import Terms, accumulate, place_of, sum_of, terms_of
 
 _index = dtypes.index
@@ -198,7 +198,7 @@ class Extent(Size):
         return plain(self) / other
 
     def __repr__(self) -> str:
-        return f"Extent({plain(self)})"
+        return text(self.expression)
 
     def __reduce__(self) -> Any:
         return extent_of, (self.expression,)
@@ -423,7 +423,8 @@ def remainder(left: UOp, right: UOp) -> UOp:
 class _Watch(threading.local):
     """What this thread has asked of Sizes while a function is captured.
 
-    `guards` maps a condition to its outcome: a replay is right for values with these outcomes.
+    `guards` maps a condition over BINDs to its outcome: a replay is right for values with these
+    outcomes.
     """
 
     guards: dict[UOp, bool] | None = None
@@ -432,7 +433,7 @@ class _Watch(threading.local):
         """A comparison was made; one that always has the same outcome says nothing."""
         if self.guards is not None:
             if condition.op is not _CONST:
-                self.guards[unbound(condition)] = outcome  # r[impl symbolic.size.watched]
+                self.guards[condition] = outcome  # r[impl symbolic.size.watched]
 
     def fix(self, size: Size) -> None:
         """The value itself was used: a replay is right for this value only."""
