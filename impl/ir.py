@@ -460,7 +460,8 @@ _shape_rules: dict[Ops, Callable[[tuple[UOp, ...], Any], Shape | None]] = {
 # --8<-- [end:shapes]
 
 
-_range_numbers = itertools.count()
+# Above every number that a stage or a kernel gives its own loops, which count from 0.
+_range_numbers = itertools.count(1 << 20)
 
 
 def new_range(size: int | UOp, kind: RangeKind, number: int | None = None) -> UOp:
