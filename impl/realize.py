@@ -24,7 +24,7 @@ from impl.effects import (
     lock,
     mark_realized,
 )
-from impl.errors import ReplayError, user_line
+from impl.errors import ReplayError, VariableError, user_line
 from impl.fusion import Limits
 from impl.ir import Ops, UOp
 from impl.rewrite import verify
@@ -201,7 +201,16 @@ def prepare(values: Sequence[UOp]) -> tuple[Effects, Plan, Canonical]:
     start = time.perf_counter()
     roots = list(dict.fromkeys(values))
     effects = collect(roots)
-    plan, canonical, hit = _checked_plan(effects)
+    try:
+        plan, canonical, hit = _checked_plan(effects)
+    except VariableError:
+        if not effects.rescued:
+            raise
+        # Readers that wait for old values may have other values of a variable: they go first.
+        for waiting in effects.roots[len(roots):]:  # r[impl realize.rescue.variables]
+            _compute(waiting)
+        effects = collect(roots)
+        plan, canonical, hit = _checked_plan(effects)
     level = settings.get("DEBUG")
     if level >= 1:
         print(f"scheduled {len(plan.kernels):5d} kernels in "
@@ -262,6 +271,14 @@ def realize(holders: Sequence[Holder]) -> None:
             _execute(run)
             commit(run)
         _hold(holders, nodes)
+
+
+def _compute(node: UOp) -> None:
+    """Compute one value now, in a schedule of its own."""
+    run = planned_run([node])
+    if run is not None:
+        _execute(run)
+        commit(run)
 
 
 def planned_run(nodes: Sequence[UOp], **how: bool) -> Run | None:

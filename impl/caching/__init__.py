@@ -2,6 +2,14 @@
 
 `plans` has the table of plans and its keys, in memory; `store` what is kept on disk.
 """
-from impl.caching.plans import Canonical, PlanCache, canonicalize, exact, stable_name, unbound
+from impl.caching.plans import (
+    Canonical,
+    PlanCache,
+    canonicalize,
+    exact,
+    has_sizes,
+    stable_name,
+    unbound,
+)
 
-__all__ = ["Canonical", "PlanCache", "canonicalize", "exact", "stable_name", "unbound"]
+__all__ = ["Canonical", "PlanCache", "canonicalize", "exact", "has_sizes", "stable_name", "unbound"]

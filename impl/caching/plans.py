@@ -46,17 +46,19 @@ def canonicalize(effects: Effects, device_key: Iterable[Any]) -> Canonical:
     variables: dict[UOp, int] = {}
     values: list[int] = []
     binds: list[UOp] = []
+    names: dict[str, int] = {}
 
     def bind(node: UOp) -> int:
         """The slot of a bound variable."""
         variable, value = node.unbind()
+        known = names.setdefault(variable.arg[0], value)
+        if known != value:  # r[impl caching.values.each]
+            raise VariableError(variable.arg[0], f"is bound to {known} and to {value} "
+                                "in one schedule", "bind it once, or use two variables")
         slot = variables.setdefault(variable, len(variables))
-        if slot == len(values):  # r[impl caching.values.each]
+        if slot == len(values):
             values.append(value)
             binds.append(node)
-        elif values[slot] != value:
-            raise VariableError(variable.arg[0], f"is bound to {values[slot]} and to {value} "
-                                "in one schedule", "bind it once, or use two variables")
         return slot
 
     describe = _Describer(bind).described if symbolic.present[0] else _as_it_is
@@ -129,7 +131,7 @@ def unbound(effects: Effects) -> Effects:
 
     Node by node: the nodes stand at the same places. Without symbolic sizes it is the same object.
     """
-    if not symbolic.present[0] or not any(True for _ in _sizes(effects.nodes)):
+    if not has_sizes(effects.nodes):
         return effects
     done: dict[UOp, UOp] = {}
 
@@ -150,11 +152,11 @@ def unbound(effects: Effects) -> Effects:
                    effects.rescued)
 
 
-def _sizes(nodes: Iterable[UOp]) -> Iterator[symbolic.Size]:
-    for node in nodes:
-        yield from symbolic.sizes_in(node.shape)
-        if node.op in MOVEMENT:
-            yield from symbolic.sizes_in(node.arg)
+def has_sizes(nodes: Iterable[UOp]) -> bool:
+    """Whether a shape or a position depends on variables."""
+    return symbolic.present[0] and any(
+        True for node in nodes for part in (node.shape, node.arg if node.op in MOVEMENT else ())
+        for _ in symbolic.sizes_in(part))
 # --8<-- [end:sizes]
 
 

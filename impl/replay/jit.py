@@ -62,9 +62,21 @@ class TinyJit(Generic[Parameters, Returned]):
             arguments = take_apart((args, kwargs))
             if self.recording is None:
                 return self._capture(arguments, args, kwargs)
+            if self.recording.unsure(arguments):
+                return self._capture_again(arguments, args, kwargs)
             returned: Returned = self.recording.run(arguments)
             self.replays += 1
             return returned
+
+    def _capture_again(self, arguments: Arguments, args: Sequence[Any], kwargs: Any) -> Returned:
+        """Capture with other values; two captures that agree are trusted with all values."""
+        before = self.recording
+        assert before is not None
+        before.check(arguments)
+        returned = self._capture(arguments, args, kwargs)
+        if self.recording is not None:
+            self.recording.trusted = before.keys == self.recording.keys
+        return returned
 
     def _capture(self, arguments: Arguments, args: Sequence[Any], kwargs: Any) -> Returned:
         """Run the function on stand-ins of the arguments, and record what it does.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from impl import realize, symbolic
+from impl.caching import has_sizes
 from impl.device import Device, Table
 from impl.effects import Buffer, advance, leaf_of, living
 from impl.errors import ReplayError
@@ -62,6 +63,10 @@ class Recording:
         # r[impl replay.sizes.memory]: what has another size in each call has memory of that call
         self.fresh = [b for b in made if b in kept or b in self.sizes]
         self.guards = capture.guards
+        self.keys = [run.plan.key for run in capture.runs]
+        sized = self.guards or any(has_sizes(run.effects.nodes) for run in capture.runs)
+        self.trusted = not sized  # for other values of its variables
+        self.variables = capture.arguments.variables
         self.paths = {bind: path for path, bind in capture.arguments.variables.items()}
         self.random_start = capture.random_start
         self.random_used = generator.counter - capture.random_start
@@ -122,8 +127,7 @@ class Recording:
     # --8<-- [start:run]
     def run(self, arguments: Arguments) -> Any:
         """Replay on new arguments."""
-        compare(self.name, self.signature, arguments.signature)
-        self._check_sizes(arguments)
+        self.check(arguments)
         realize.realize(list(arguments.tensors.values()))
         now = {buffer: self._find(buffer, source, arguments)
                for buffer, source in self.sources.items()}
@@ -149,8 +153,18 @@ class Recording:
     # --8<-- [end:run]
 
     # --8<-- [start:sizes]
-    def _check_sizes(self, arguments: Arguments) -> None:
-        """Refuse values for which the function would have taken another way."""
+    def unsure(self, arguments: Arguments) -> bool:
+        """Whether nothing shows yet that the kernels are those for these values too.
+
+        A number that Python code made of a size (`range(n)`, `1.0 / n`) is in the kernels, unseen.
+        """
+        values = {path: bind.src[1] for path, bind in arguments.variables.items()}
+        mine = {path: bind.src[1] for path, bind in self.variables.items()}
+        return not self.trusted and values != mine  # r[impl replay.sizes.twice]
+
+    def check(self, arguments: Arguments) -> None:
+        """Refuse arguments for which the function would have done something else."""
+        compare(self.name, self.signature, arguments.signature)
         for condition, outcome in self.guards.items():
             now = {bind: int(arguments.now(bind, self.paths).src[1].arg)
                    for bind in symbolic.binds_in(condition)}
