@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance import oracle, protocol, shapes
-from conformance.fuzz import Job
-from conformance.fuzz import run as fuzzing
+from conformance.fuzz import Fuzzing, Job, explained
 from conformance.protocol import Program, ProtocolError
 from conformance.report import Expectation, Result
 from conformance.runner import CHAPTERS, collect, run_suite
@@ -42,6 +41,18 @@ def parser() -> ArgumentParser:
     fuzz.add_argument("--count", type=int, default=10_000)
     fuzz.add_argument("--size", type=int, default=14, help="the most choices in a program")
     fuzz.add_argument("-n", "--processes", type=int, default=1)
+    fuzz.add_argument("--styles", default="general:1 effects:4",
+                      help="the shares of the generators: about everything, about effects")
+    fuzz.add_argument("--settings", default="ordinary",
+                      help="shares of settings, such as 'ordinary:6 NOOPT=1:1 FUSE=0,POISON=1:1'")
+    fuzz.add_argument("--orders", action="store_true",
+                      help="run every program in a legal order drawn at random")
+    fuzz.add_argument("--report", dest="fuzz_report", type=Path,
+                      help="where to write what was run, after every chunk")
+    fuzz.add_argument("--resume", action="store_true", help="go on where the report ends")
+    fuzz.add_argument("--chunk", type=int, default=100, help="programs in a chunk")
+    fuzz.add_argument("--failures", type=int, default=3, help="stop after so many")
+    fuzz.add_argument("--every", type=float, default=10, help="seconds between lines of progress")
     run = commands.add_parser("run", help="run one program and compare its values")
     _common(run)
     run.add_argument("program", type=Path)
@@ -140,11 +151,19 @@ def run_one(options: Namespace) -> int:
 
 
 def fuzz(options: Namespace) -> int:
-    """Run generated programs, shrink the first that fails and print it."""
-    job = Job(options.impl, options.impl_cmd, options.seed, options.count, options.size)
-    failures = fuzzing(job, options.processes)
-    print("\n".join(failures) or f"{options.count} programs, nothing wrong")
-    return 1 if failures else 0
+    """Run generated programs, shrink those that fail and print them."""
+    job = Job(options.impl, options.impl_cmd, options.seed, options.count, options.size,
+              options.styles, options.settings, options.orders, options.chunk, options.failures)
+    try:
+        tally = Fuzzing(job, options.processes, options.fuzz_report, options.resume,
+                        every=options.every).run()
+    except ValueError as error:
+        print(error)
+        return 1
+    print("\n".join(map(explained, tally.failures))
+          or f"{tally.programs} programs, nothing wrong"
+          f", {tally.skipped} were not for this implementation, {tally.refused} were refused")
+    return 1 if tally.failures else 0
 
 
 if __name__ == "__main__":

@@ -1,62 +1,324 @@
-"""Runs thousands of generated programs and answers the first failures, shrunk and ready to paste.
+"""Runs generated programs by the hundred thousand, and reports how far it came and what it met.
 
-This is the same question that the checks ask of a few programs, without their bookkeeping.
+This is the same question that the checks ask of a few programs.  The work is cut into chunks,
+each run by a process that lives for a few of them; after every chunk the report is written anew,
+so that a run that is cut off leaves one, and `resume` goes on from there.
 """
 
 from __future__ import annotations
 
+import gc
+import json
+import os
+import platform
 import sys
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass, field
 from multiprocessing import get_context
+from pathlib import Path
+from random import Random
+from typing import Any, TextIO
 
-from conformance import programs, protocol
+import numpy as np
+
+from conformance import coverage, effect_programs, programs, protocol
 from conformance.protocol import Program
-from conformance.subject import Subject, fails
+from conformance.subject import Subject, examine, fails
+
+REPORT_FORMAT = "tensor-fuzz/1"
+STYLES: dict[str, Callable[[int, int], Program]] = {
+    "general": programs.random_program, "effects": effect_programs.random_program}
+#: Chunks that a process runs before a fresh one takes over: what it keeps must not pile up.
+CHUNKS_OF_A_PROCESS = 8
+#: Programs that may find each other's plans; keeping more makes every step slower.
+PROGRAMS_OF_A_CACHE = 25
 
 
 @dataclass(frozen=True)
 class Job:
-    """Programs `seed` to `seed + count`, of at most `size` choices; every `stride`-th of them."""
+    """Programs `seed` to `seed + count`, of at most `size` choices.
 
-    implementation: str
-    command: str
-    seed: int
-    count: int
-    size: int
-    first: int = 0
-    stride: int = 1
+    `styles` and `settings` are shares, such as "general:1 effects:4" and
+    "ordinary:6 NOOPT=1:1"; a program's number decides which of them it gets.  With `orders`
+    each program runs in a legal order drawn with its number.
+    """
+
+    implementation: str = ""
+    command: str = ""
+    seed: int = 0
+    count: int = 10_000
+    size: int = 14
+    styles: str = "general"
+    settings: str = "ordinary"
+    orders: bool = False
+    chunk: int = 100
+    most_failures: int = 3
+
+    def chunks(self) -> Iterator[tuple[int, int]]:
+        """The first program of each chunk and the first one after it."""
+        end = self.seed + self.count
+        return ((first, min(first + self.chunk, end))
+                for first in range(self.seed, end, self.chunk))
 
 
-def run(job: Job, processes: int = 1) -> list[str]:
-    """A text about the first failure that each process met; none if nothing is wrong."""
-    parts = [Job(job.implementation, job.command, job.seed, job.count, job.size, first,
-                 max(1, processes)) for first in range(max(1, processes))]
-    if len(parts) == 1:
-        return [text for text in map(_part, parts) if text]
-    # Fresh processes: a runtime with threads does not survive being forked.
-    with ProcessPoolExecutor(len(parts), mp_context=get_context("spawn")) as pool:
-        return [text for text in pool.map(_part, parts) if text]
+def shares(text: str) -> list[str]:
+    """What "a:2 b" says, every choice as often as its share.
+
+    Raises:
+        ValueError: a share is no number.
+    """
+    chosen: list[str] = []
+    for part in text.split():
+        name, _, share = part.partition(":")
+        chosen += [name] * int(share or 1)
+    if not chosen:
+        raise ValueError("no shares are given; write for example 'general:1 effects:4'")
+    return chosen
 
 
-def _part(job: Job) -> str:
-    subject = Subject.of(job.implementation, job.command)
+def options_of(job: Job, number: int) -> tuple[str, str, dict[str, Any]]:
+    """The style and the settings of a program, and the options for the implementation."""
+    random = Random(f"{number}")
+    style, setting = random.choice(shares(job.styles)), random.choice(shares(job.settings))
+    options: dict[str, Any] = {}
+    if setting != "ordinary":
+        pairs = [each.split("=") for each in setting.split(",")]
+        options["settings"] = {name: int(value) if value.lstrip("-").isdigit() else value
+                               for name, value in pairs}
+    if job.orders:
+        options["order_seed"] = number % 1_000_003
+    return style, setting, options
+
+
+# One chunk ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Tally:
+    """What was run, by kind, and what was wrong.
+
+    `skipped` programs are empty or use what is not declared; `refused` ones were answered with an
+    error that the implementation declares, by the name of its type, in its choice `refuses`.
+    """
+
+    programs: int = 0
+    skipped: int = 0
+    refused: int = 0
+    styles: Counter[str] = field(default_factory=Counter)
+    settings: Counter[str] = field(default_factory=Counter)
+    statements: Counter[str] = field(default_factory=Counter)
+    hazards: Counter[str] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
+    failures: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        """Count in what another one counted."""
+        for name, value in vars(other).items():
+            if isinstance(value, Counter):
+                getattr(self, name).update(value)
+            else:
+                setattr(self, name, getattr(self, name) + value)
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: dict(sorted(value.items())) if isinstance(value, Counter) else value
+                for name, value in vars(self).items()}
+
+    @staticmethod
+    def from_json(known: dict[str, Any]) -> Tally:
+        return Tally(**{name: Counter(known[name]) if isinstance(known[name], dict)
+                        else known[name] for name in Tally.__dataclass_fields__})
+
+
+_subjects: dict[tuple[str, str], Subject] = {}
+
+
+def _subject(job: Job) -> Subject:
+    """The implementation, started once in each process."""
+    key = (job.implementation, job.command)
+    if key not in _subjects:
+        _subjects[key] = Subject.of(job.implementation, job.command)
+    return _subjects[key]
+
+
+def run_chunk(job: Job, first: int, end: int) -> Tally:
+    """Run the programs `first` to `end`; stop early at a failure limit."""
+    subject, tally = _subject(job), Tally()
+    for number in range(first, end):
+        if (number - first) % PROGRAMS_OF_A_CACHE == 0:
+            subject.adapter.reset()
+            gc.freeze()  # an implementation that collects garbage need not look at this again
+        style, setting, options = options_of(job, number)
+        program = STYLES[style](number, job.size)
+        if not program["statements"] or not subject.supports(program):
+            tally.skipped += 1
+            continue
+        wrong, documents = examine(subject, program, **options)
+        if wrong.startswith(tuple(subject.info.choices.get("refuses", ["-"]))):
+            tally.refused += 1
+            continue
+        tally.programs += 1
+        tally.styles[style] += 1
+        tally.settings[setting] += 1
+        tally.statements.update(coverage.statements(program))
+        tally.hazards.update(coverage.hazards(program))
+        tally.events.update(coverage.events(documents))
+        if wrong:
+            tally.failures.append(_failure(subject, program, number, wrong, options))
+            if len(tally.failures) >= job.most_failures:
+                break
+    return tally
+
+
+def _failure(subject: Subject, program: Program, number: int, wrong: str,
+             options: dict[str, Any]) -> dict[str, Any]:
+    smallest = programs.shrink(program, lambda each: bool(fails(subject, each, **options)))
+    return {"program": number, "wrong": wrong, "options": options, "witness": smallest,
+            "shrunk": fails(subject, smallest, **options) or "nothing: it fails now and then",
+            "implementation": subject.spec}
+
+
+def explained(failure: dict[str, Any]) -> str:
+    """A failure as a text to read, with its witness to paste."""
+    options = f" with {failure['options']}" if failure["options"] else ""
+    if "witness" not in failure:
+        return f"program {failure['program']}: {failure['wrong']}"
+    return (f"program {failure['program']}{options}: {failure['wrong']}\n\n"
+            f"shrunk: {failure['shrunk']}\n"
+            f"cat > witness.json <<'END'\n{protocol.paste(failure['witness'])}END\n"
+            f"python -m conformance run witness.json {failure['implementation']}\n")
+
+
+# All chunks --------------------------------------------------------------------------------
+
+
+class Fuzzing:
+    """A job under way: what is done, what is left, and where it is written down."""
+
+    def __init__(self, job: Job, processes: int = 1, report: Path | None = None,
+                 resume: bool = False, tell: TextIO = sys.stderr, every: float = 10.0) -> None:
+        self.job, self.processes, self.path = job, max(1, processes), report
+        self.tell, self.every = tell, every
+        self.tally, self.done, self.seconds = Tally(), list[tuple[int, int]](), 0.0
+        self.said = self.started = time.monotonic()
+        if resume and report is not None and report.exists():
+            self._resume(json.loads(report.read_text(encoding="utf-8")))
+        self.ran_before, self.before = self.tally.programs, self.seconds
+
+    def _resume(self, known: dict[str, Any]) -> None:
+        if known.get("format") != REPORT_FORMAT or known["job"] != asdict(self.job):
+            raise ValueError(f"{self.path} is the report of another job: "
+                             f"{known.get('job')}; give its options, or another file")
+        self.tally, self.seconds = Tally.from_json(known["tally"]), known["seconds"]
+        self.done = [(first, end) for first, end in known["chunks"]]
+
+    def run(self) -> Tally:
+        """Run what is left; the tally of everything."""
+        done = set(self.done)
+        left = [chunk for chunk in self.job.chunks() if chunk not in done]
+        try:
+            if self.processes == 1:
+                for chunk in left:
+                    self._finished(chunk, run_chunk(self.job, *chunk))
+                    if self._enough():
+                        break
+            else:
+                self._in_processes(left)
+        finally:
+            self._write()
+        self._say()
+        return self.tally
+
+    def _enough(self) -> bool:
+        return len(self.tally.failures) >= self.job.most_failures
+
+    def _in_processes(self, left: Sequence[tuple[int, int]]) -> None:
+        """Give each process a few chunks; then fresh ones take over."""
+        waiting = list(reversed(left))
+        while waiting and not self._enough():
+            # Fresh processes: a runtime with threads does not survive being forked.
+            batch = [waiting.pop()
+                     for _ in range(min(len(waiting), CHUNKS_OF_A_PROCESS * self.processes))]
+            for chunk in self._together(batch, self.processes):
+                # A process died, and it is not known over which chunk: each gets one of its own.
+                for lost in self._together([chunk], 1):
+                    self._finished(lost, Tally(failures=[{
+                        "program": lost[0], "options": {}, "wrong":
+                        f"the process died that ran the programs {lost[0]} to {lost[1] - 1}"}]))
+
+    def _together(self, batch: Sequence[tuple[int, int]],
+                  processes: int) -> list[tuple[int, int]]:
+        """Run chunks in new processes; the chunks that a process died over are answered."""
+        lost: list[tuple[int, int]] = []
+        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+            under_way = {pool.submit(run_chunk, self.job, *each): each for each in batch}
+            for future in as_completed(under_way):
+                try:
+                    if not future.cancelled():
+                        self._finished(under_way[future], future.result())
+                except BrokenProcessPool:
+                    lost.append(under_way[future])
+                if self._enough():
+                    pool.shutdown(wait=False, cancel_futures=True)
+        return lost
+
+    def _finished(self, chunk: tuple[int, int], tally: Tally) -> None:
+        self.tally.add(tally)
+        self.done.append(chunk)
+        self.seconds = self.before + time.monotonic() - self.started
+        self._write()
+        if time.monotonic() - self.said >= self.every:
+            self._say()
+
+    def _say(self) -> None:
+        """One line about how far it came."""
+        self.said = time.monotonic()
+        ran = self.tally.programs - self.ran_before
+        rate = ran / max(1e-9, time.monotonic() - self.started)
+        print(f"{self.tally.programs} of {self.job.count} programs, {rate:.1f} a second, "
+              f"{len(self.tally.failures)} failures", file=self.tell, flush=True)
+
+    def _write(self) -> None:
+        """Write the report, whole or not at all."""
+        if self.path is None:
+            return
+        partial = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
+        partial.write_text(json.dumps(self.report(), indent=1) + "\n", encoding="utf-8")
+        partial.replace(self.path)
+
+    def report(self) -> dict[str, Any]:
+        """What is known by now."""
+        info = _subject(self.job).info
+        chunks = len(list(self.job.chunks()))
+        return {"format": REPORT_FORMAT, "job": asdict(self.job),
+                "implementation": {"name": info.name, "version": info.version},
+                "commit": commit(), "complete": len(self.done) == chunks,
+                "python": platform.python_version(), "numpy": np.__version__,
+                "platform": platform.platform(), "processes": self.processes,
+                "seconds": round(self.seconds, 1), "tally": self.tally.to_json(),
+                "not met": self._not_met(), "chunks": sorted(self.done)}
+
+    def _not_met(self) -> list[str]:
+        """Hazards and events that no program of the run had."""
+        met = {*self.tally.hazards, *self.tally.events}
+        return [name for name in (*coverage.HAZARDS, *coverage.EVENTS) if name not in met]
+
+
+def commit() -> str:
+    """The commit of the working copy that this file is in; empty where there is none."""
+    folder = Path(__file__).resolve().parent.parent / ".git"
     try:
-        for number in range(job.seed + job.first, job.seed + job.count, job.stride):
-            program = programs.random_program(number, job.size)
-            if program["statements"] and subject.supports(program):
-                wrong = fails(subject, program)
-                if wrong:
-                    return _failure(subject, program, number, wrong)
-            if (number - job.seed) // job.stride % 500 == 499:
-                print(f"program {number}", file=sys.stderr)
+        if folder.is_file():  # a second working copy of the same repository
+            folder = Path(folder.read_text(encoding="utf-8").partition(":")[2].strip())
+        head = (folder / "HEAD").read_text(encoding="utf-8").strip()
+        if not head.startswith("ref: "):
+            return head
+        common = folder / "commondir"
+        if common.exists():
+            folder = folder / common.read_text(encoding="utf-8").strip()
+        return (folder / head[5:]).read_text(encoding="utf-8").strip()
+    except OSError:
         return ""
-    finally:
-        subject.close()
-
-
-def _failure(subject: Subject, program: Program, number: int, wrong: str) -> str:
-    smallest = programs.shrink(program, lambda each: bool(fails(subject, each)))
-    return (f"program {number}: {wrong}\n\nshrunk: {fails(subject, smallest) or wrong}\n"
-            f"cat > witness.json <<'END'\n{protocol.paste(smallest)}END\n"
-            f"python -m conformance run witness.json {subject.spec}\n")

@@ -137,6 +137,8 @@ def _evaluate(statement: Statement, variables: Variables) -> Approximate:
         return _reduce(do, first, tuple(statement["axes"]), statement["keepdims"])
     if do == "cast":
         return _cast(first, np.dtype(statement["dtype"]))
+    if do == "bitcast":
+        return _bitcast(first, np.dtype(statement["dtype"]))
     if do == "softmax":
         return _softmax(first, statement["axis"])
     if do == "cumsum":
@@ -465,6 +467,15 @@ def _cast(x: Approximate, dtype: np.dtype[np.generic]) -> Approximate:
         value = x.value.astype(dtype)
         return _rounded(value, x.error, _given_nan(x) if _is_float(x.value) else False)
     return _to_integer(x, dtype)
+
+
+def _bitcast(x: Approximate, dtype: np.dtype[np.generic]) -> Approximate:
+    """The same bits as another dtype.  Those of inexact values, NaNs and zeros are left open."""
+    value = np.ascontiguousarray(x.value).view(dtype).reshape(x.value.shape)
+    open_bits = (x.error != 0) | np.isnan(_wide(x.value))
+    if _is_float(x.value):
+        open_bits = open_bits | (x.value == 0)  # one of two zeros
+    return Approximate(value, np.where(open_bits, np.inf, 0.0))
 
 
 def _to_integer(x: Approximate, dtype: np.dtype[np.generic]) -> Approximate:

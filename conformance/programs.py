@@ -422,9 +422,22 @@ def _smaller(program: Program) -> Iterator[Program]:
         for position in range(len(names) if len(names) > 1 else 0):
             fewer = {**statement, "names": [*names[:position], *names[position + 1:]]}
             yield from _if_well_formed(program, _replaced(statements, index, fewer))
+        for changed in _smaller_repeats(statement) if statement["do"] == "repeat" else ():
+            yield from _if_well_formed(program, statements[:index] + changed
+                                       + statements[index + 1:])
         for name in statement.get("from", ()) if "to" in statement else ():
             rest = [_substituted(each, statement["to"], name) for each in statements[index + 1:]]
             yield from _if_well_formed(program, statements[:index] + rest)
+
+
+def _smaller_repeats(statement: Statement) -> Iterator[list[Statement]]:
+    """What may stand in the place of a repetition: its body, or one with less in it."""
+    body = statement["statements"]
+    yield body
+    for index in range(len(body)):
+        yield [{**statement, "statements": body[:index] + body[index + 1:]}]
+    for count in range(2, statement["count"]):
+        yield [{**statement, "count": count}]
 
 
 def _replaced(statements: list[Statement], index: int, statement: Statement) -> list[Statement]:

@@ -55,7 +55,7 @@ MOVEMENT = ("reshape", "expand", "permute", "pad", "shrink", "flip", "stride")
 VIEW_STEPS = ("reshape", "permute", "shrink", "flip", "stride")
 REDUCTIONS = ("sum", "prod", "max", "min", "mean")
 SOURCES = ("input", "constant")
-OTHER = ("where", "cast", "matmul", "softmax", "cumsum", "gather", "contiguous", "copy")
+OTHER = ("where", "cast", "bitcast", "matmul", "softmax", "cumsum", "gather", "contiguous", "copy")
 EXPRESSIONS = (*SOURCES, *UNARY, *BINARY, *MOVEMENT, *REDUCTIONS, *OTHER)
 EFFECTS = ("assign", "store", "realize", "drop", "observe", "repeat")
 STATEMENTS = (*EXPRESSIONS, *EFFECTS)
@@ -200,6 +200,11 @@ def decode(dtype: str, shape: Sequence[int], data: str) -> Array:
 def program(statements: Iterable[Statement]) -> Program:
     """A program made of these statements."""
     return {"format": PROGRAM_FORMAT, "statements": list(statements)}
+
+
+def itemsize(dtype: str) -> int:
+    """The bytes of one element."""
+    return np.dtype(dtype).itemsize
 
 
 def number(value: Any) -> float | int | bool:

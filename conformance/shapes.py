@@ -81,6 +81,10 @@ def result(statement: Statement, kinds: Kinds) -> Kind:
         return _reduced(statement, first)
     if do == "cast":
         return Kind(statement["dtype"], first.shape)
+    if do == "bitcast":
+        _require(protocol.itemsize(first.dtype) == protocol.itemsize(statement["dtype"])
+                 and "bool" not in (first.dtype, statement["dtype"]), "elements of other sizes")
+        return Kind(statement["dtype"], first.shape)
     if do in ("softmax", "cumsum"):
         _require(statement["axis"] < len(first.shape), f"no axis {statement['axis']} in {first}")
         _require(_allows(do, first.dtype), f"not defined for {first.dtype}")

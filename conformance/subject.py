@@ -215,21 +215,29 @@ def _same_array(left: protocol.Value, right: protocol.Value) -> bool:
     return bool(((one == other) | both_nan).all())
 
 
-def fails(subject: Subject, program: Program) -> str:
-    """What is wrong with the values, schedules and orders of one program; "" if nothing is.
+def fails(subject: Subject, program: Program, **options: Any) -> str:
+    """What is wrong with the values, schedules and orders of one program; "" if nothing is."""
+    return examine(subject, program, **options)[0]
 
-    This is the question that `fuzz` asks.
+
+def examine(subject: Subject, program: Program, **options: Any) -> tuple[str, list[Document]]:
+    """What is wrong with a program, and the documents of its schedules.
+
+    This is the question that `fuzz` asks. What a program repeats is captured and replayed.
     """
-    tiers = [tier for tier in ("schedule",) if tier in subject.info.observes]
+    repeats = any(each["do"] == "repeat" for each in program["statements"])
+    tiers = [tier for tier in ("schedule", *(("replay",) if repeats else ()))
+             if tier in subject.info.observes]
+    documents: list[Document] = []
     try:
         shapes.check_program(program)
-        observation = subject.check_values(program, *tiers)
-        found = [str(finding) for document in observation.schedule
-                 for finding in checker.check(document)]
-        return "; ".join(found[:4])
+        observation = subject.check_values(program, *tiers, **options)
+        documents = observation.schedule
+        found = [str(finding) for document in documents for finding in checker.check(document)]
+        return "; ".join(found[:4]), documents
     except NotClaimed:
-        return ""
+        return "", documents
     except Failure as failure:
-        return failure.message
+        return failure.message, documents
     except Exception as error:  # the implementation's own: it is the finding
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {error}", documents

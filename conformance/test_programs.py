@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance import oracle, programs, protocol, shapes
+from conformance import effect_programs, oracle, programs, protocol, shapes
 from conformance.protocol import Program, ProtocolError
 from conformance.report import Report, Result, read
 from conformance.saboteurs.values import ReaderSeesLaterWrite
@@ -26,8 +26,9 @@ def test_the_same_seed_is_the_same_program() -> None:
 
 def test_every_statement_is_generated() -> None:
     seen = {statement["do"] for number in range(2000)
-            for statement in programs.random_program(number)["statements"]}
-    assert seen == set(protocol.STATEMENTS) - {"repeat"}
+            for generate in (programs.random_program, effect_programs.random_program)
+            for statement in generate(number)["statements"]}
+    assert seen == set(protocol.STATEMENTS)
 
 
 def planted_bug(program: Program) -> bool:

@@ -75,6 +75,39 @@ def test_the_environment_is_checked_too() -> None:
         assert expected in result.stdout + result.stderr
 
 
+@verifies("settings.environment.misspelt")
+def test_a_misspelt_variable_is_named_once() -> None:
+    code = "from impl import Tensor; (Tensor([1.0]) + 1).item(); (Tensor([1.0]) + 2).item()"
+    environment = {**os.environ, "DEVICE": "REFERENCE", "DEBUGG": "2", "NOPT": "1", "FUSES": "0",
+                   "DEBUG_LEVEL": "3", "debugg": "1", "CI": "1", "SCCACHE": "1"}
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, cwd=ROOT, text=True,
+                         capture_output=True, check=True)
+    lines = ran.stderr.splitlines()
+    assert len(lines) == 2, ran.stderr
+    assert "DEBUGG" in lines[0] and "did you mean DEBUG?" in lines[0]
+    assert "NOPT" in lines[1] and "did you mean NOOPT?" in lines[1]
+
+
+@verifies("settings.environment.misspelt")
+@pytest.mark.parametrize(("name", "found"), [
+    ("DEBUGG", True), ("DEBG", True), ("DEBUF", True), ("DEBGU", True), ("XDEBUG", True),
+    ("EDBUG", True), ("DEBUG", False), ("DEB", False), ("DEBGUU", False), ("GUBED", False),
+    ("DEBUG_X", False), ("DE_BUG", True), ("debug", False), ("CACHE_FOLDERS", True)])
+def test_what_is_one_edit_away(name: str, found: bool) -> None:
+    assert bool(settings.misspelt([name])) is found
+
+
+@verifies("settings.environment.misspelt")
+def test_variables_of_other_programs_never_warn() -> None:
+    """Names that are in many environments."""
+    names = """PATH HOME USER SHELL TERM LANG LC_ALL PWD OLDPWD SHLVL TMPDIR EDITOR PAGER DISPLAY
+        CI CC CXX CFLAGS LD CPP CACHE CCACHE SCCACHE CACHE_DIR DEVICES JIT JITS SPEC SPECS VIZ
+        VI FUSES PYTHONPATH CUDA_VISIBLE_DEVICES OMP_NUM_THREADS VIRTUAL_ENV XDG_CACHE_HOME
+        PIP_CACHE_DIR GITHUB_ACTIONS HOSTNAME LOGNAME MAIL SSH_AUTH_SOCK GPG_TTY NO_COLOR
+        DEBUGINFOD_URLS DEBUGGER DEBUG_COLORS RUST_LOG MAKEFLAGS MAKELEVEL HF_HOME""".split()
+    assert not settings.misspelt(names)
+
+
 @verifies("settings.plan.key")
 def test_every_setting_that_changes_plans_is_in_the_key() -> None:
     for setting in REGISTRY.values():

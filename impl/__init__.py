@@ -59,6 +59,10 @@ def _view(document: dict[str, Any]) -> None:
 Tensor.runtime = _Runtime()
 realize.viewers.append(_view)
 
+from impl import playback  # noqa: E402
+
+playback.capture()
+
 from impl import nn  # noqa: E402  (layers are written with the public API only)
 from impl.replay import TinyJit  # noqa: E402
 

@@ -50,7 +50,9 @@ class Adapter:
 
     def info(self) -> Info:
         return Info("tensor-schedule", impl.__version__, observes=TIERS, settings=SETTINGS,
-                    devices=(impl.Device.DEFAULT,))
+                    devices=(impl.Device.DEFAULT,),
+                    # A replay that might be wrong is refused: r[replay.rebound.error].
+                    choices={"refuses": ["ReplayError"]})
 
     def run(self, program: Mapping[str, Any], observe: Collection[str],
             options: Mapping[str, Any] | None = None) -> Observation:
@@ -192,8 +194,8 @@ def _operation(statement: Statement, sources: Sequence[Tensor]) -> Tensor:
         return REDUCTIONS[do](first, axis=tuple(statement["axes"]), keepdim=statement["keepdims"])
     if do == "where":
         return first.where(*sources[1:])
-    if do == "cast":
-        return first.cast(statement["dtype"])
+    if do in ("cast", "bitcast"):
+        return getattr(first, do)(statement["dtype"])
     if do in ("softmax", "cumsum"):
         return getattr(first, do)(statement["axis"])
     return move(statement, first)

@@ -6,7 +6,6 @@ before it is loaded. Kernels are called through one table that C runs in one cal
 """
 from __future__ import annotations
 
-import atexit
 import ctypes
 import functools
 import hashlib
@@ -28,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from impl import settings
+from impl.caching.disk import Store, store
 from impl.device import Device, DeviceBackend, GlobalCounters, Launch, Memory, Program, Table
 from impl.errors import CompileError, DeviceError, user_line
 from impl.ir import UOp
@@ -48,6 +48,10 @@ GCC_FLAGS = ("-fno-tree-sink", "-fno-loop-unroll-and-jam")
 #: For units of kernels with conditions: there GCC may not turn branches into masks by itself, since
 #: it also takes a load whose value is only used under a condition for a conditional one.
 GCC_CONDITIONAL = ("-fno-tree-loop-if-convert",)
+#: For units of kernels that load what they overwrite, at other places: GCC 12 makes block copies of
+#: such loops, in an order in which one of them copies what another one has written. Elsewhere block
+#: copies are welcome: they are half as fast again as loops.
+GCC_IN_PLACE = ("-fno-tree-loop-distribute-patterns",)
 # --8<-- [end:flags]
 _FORMAT = "tensor-schedule-object/1"
 #: Kernels in one compilation unit, at most, when there are several.
@@ -65,23 +69,30 @@ void ts_run(ts_launch *launches, long count) {
 # --8<-- [start:compiler]
 def find_compiler() -> list[str]:
     """The command of the C compiler: setting CC, else cc, gcc, clang, else `ziglang`; or []."""
-    chosen = settings.get("CC")
+    return list(_find_compiler(str(settings.get("CC") or ""), os.environ.get("PATH", "")))
+
+
+@functools.lru_cache(maxsize=8)
+def _find_compiler(chosen: str, path: str) -> list[str]:
+    """The same, looked for once: every schedule asks, and files are slow to look for."""
     if chosen:
-        words = str(chosen).split()
-        return words if shutil.which(words[0]) else []
+        words = chosen.split()
+        return words if shutil.which(words[0], path=path) else []
     for name in ("cc", "gcc", "clang"):
-        if shutil.which(name):
+        if shutil.which(name, path=path):
             return [name]
     if importlib.util.find_spec("ziglang") is not None:
         return [sys.executable, "-m", "ziglang", "cc"]
     return []
 
 
-def flags_for(command: list[str], conditional: bool = False) -> tuple[str, ...]:
-    """The flags for this compiler: some are gcc's alone, and some for kernels with conditions."""
+def flags_for(command: list[str], conditional: bool = False,
+              in_place: bool = False) -> tuple[str, ...]:
+    """The flags for this compiler: some are gcc's alone, and some for certain kernels."""
     if "clang" in _compiler_identity(tuple(command)):
         return FLAGS
-    return FLAGS + GCC_FLAGS + (GCC_CONDITIONAL if conditional else ())
+    return (FLAGS + GCC_FLAGS + (GCC_CONDITIONAL if conditional else ())
+            + (GCC_IN_PLACE if in_place else ()))
 
 
 def compiler_problem() -> str:
@@ -127,112 +138,8 @@ def vector_bytes() -> int:
     return 32 if "avx2" in found else 16
 
 
-# --8<-- [start:folder]
-class _Folder:
-    """The folder with compiled kernels; a private temporary one if that cannot be used."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.known: dict[str, Path] = {}
-        self.temporary: Path | None = None
-
-    def path(self) -> Path:
-        """The folder in force; made if it is not there."""
-        # r[impl cpu.cache.unwritable]
-        # r[impl cpu.cache.off]
-        chosen = settings.get("CACHE_FOLDER") or _default_folder()
-        if settings.get("CACHELEVEL") == 0:
-            return self._private()
-        with self.lock:
-            if chosen not in self.known:
-                problem = _usable(Path(chosen))
-                if problem:
-                    print(f"tensor-schedule: compiled kernels are not kept: {chosen} {problem}",
-                          file=sys.stderr)
-                self.known[chosen] = Path(chosen) if not problem else self._private()
-            return self.known[chosen]
-
-    def _private(self) -> Path:
-        if self.temporary is None:
-            self.temporary = Path(tempfile.mkdtemp(prefix="tensor-schedule-"))
-            atexit.register(shutil.rmtree, self.temporary, ignore_errors=True)
-        return self.temporary
-
-
-def _default_folder() -> str:
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(base, "tensor-schedule")
-
-
-def _usable(folder: Path) -> str:
-    """Why the folder cannot be used; empty if it can."""
-    # r[impl cpu.cache.private]
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.stat()
-        if hasattr(os, "getuid"):
-            if status.st_uid != os.getuid():
-                return "belongs to another user"
-            if status.st_mode & 0o022:
-                return "can be written by other users; take that right away (chmod go-w)"
-        with tempfile.TemporaryFile(dir=folder):
-            return ""
-    except OSError as error:
-        return f"cannot be used: {error.strerror or error}"
-
-
-_folder = _Folder()
-# --8<-- [end:folder]
-
-
-# --8<-- [start:cache]
 def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def _keep(folder: Path, name: str, content: bytes) -> None:
-    """Write a file so that others see all of it or nothing."""
-    # r[impl cpu.cache.atomic, cpu.cache.crash]
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(temporary, folder / name)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _find(folder: Path, key: str) -> tuple[Path, str] | None:
-    """The object that holds a kernel, if there is one and it is what was written.
-
-    The entry names the object and its checksum.
-    """
-    # r[impl cpu.cache.checked]
-    try:
-        entry = json.loads((folder / f"{key}.json").read_bytes())
-        unit, checksum = entry["unit"], entry["sha256"]
-        if entry["format"] != _FORMAT or entry["kernel"] != key or os.path.basename(unit) != unit:
-            return None
-        path = folder / unit
-        if _checksum(path) != checksum:
-            return None
-        return path, entry["symbol"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-_checked: dict[tuple[str, int, int], str] = {}
-
-
-def _checksum(path: Path) -> str:
-    """The SHA-256 of a file; remembered as long as the file does not change."""
-    status = path.stat()
-    key = (str(path), status.st_mtime_ns, status.st_size)
-    if key not in _checked:
-        _checked[key] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return _checked[key]
-# --8<-- [end:cache]
 
 
 # --8<-- [start:compile]
@@ -250,7 +157,9 @@ def _compile_unit(command: list[str], sources: list[tuple[str, Source]], line: s
         source.write_text(text, encoding="utf-8")
         try:
             conditional = any(source.conditional for _, source in sources)
-            arguments = [*flags_for(command, conditional), "-o", str(target), str(source), "-lm"]
+            in_place = any(source.moves_in_place for _, source in sources)
+            arguments = [*flags_for(command, conditional, in_place),
+                         "-o", str(target), str(source), "-lm"]
             run = subprocess.run([*command, *arguments],
                                  capture_output=True, text=True, check=False)
             if run.returncode == 0:
@@ -292,7 +201,7 @@ def _symbol(key: str) -> str:
 
 
 class _Objects:
-    """All kernels of this process that are loaded, by key."""
+    """All kernels of this process that are loaded, by key; and the objects that hold them."""
 
     def __init__(self) -> None:
         self.functions: dict[str, int] = {}
@@ -302,22 +211,32 @@ class _Objects:
     # --8<-- [start:load]
     def get(self, sources: dict[str, Source]) -> None:
         """Have every kernel loaded: from this process, from disk, or from the compiler."""
-        folder = _folder.path()
+        kept = store()
         missing = {}
         for key, source in sources.items():
             if key in self.functions:
                 GlobalCounters.cache_hits += 1
-                continue
-            found = _find(folder, key)
-            if found is not None and self._load(found[0], {key: found[1]}):
+            elif self._found(kept, key):
                 GlobalCounters.cache_hits += 1
+                GlobalCounters.disk_hits += 1
             else:
                 missing[key] = source
         if missing:
-            self._build(folder, missing)
+            self._build(kept, missing)
+
+    def _found(self, kept: Store, key: str) -> bool:
+        """Load a kernel from disk: its entry names an object, and its symbol there."""
+        try:
+            entry = json.loads(kept.get("kernel", key) or b"")
+            name, symbols = entry["object"], {key: entry["symbol"]}
+        except (ValueError, KeyError, TypeError):
+            return False
+        # What is loaded is not read again: nothing changes the content that a name stands for.
+        path = kept.folder / name if name in self.libraries else kept.find_object(name)
+        return path is not None and self._load(path, symbols)
     # --8<-- [end:load]
 
-    def _build(self, folder: Path, missing: dict[str, Source]) -> None:
+    def _build(self, kept: Store, missing: dict[str, Source]) -> None:
         command = find_compiler()
         if not command:  # r[impl cpu.compile.missing]
             raise CompileError("compile", compiler_problem(), "install gcc or clang, set CC to a "
@@ -325,38 +244,43 @@ class _Objects:
         pairs, line = list(missing.items()), user_line()
         workers = max(1, min(os.cpu_count() or 1, len(pairs) // 4))
         size = min(_UNIT, -(-len(pairs) // workers))
-        kinds = [[pair for pair in pairs if pair[1].conditional is kind] for kind in (False, True)]
-        units = [pairs[i:i + size] for pairs in kinds for i in range(0, len(pairs), size)]
+        kinds: dict[tuple[bool, bool], list[tuple[str, Source]]] = {}
+        for pair in pairs:
+            kinds.setdefault((pair[1].conditional, pair[1].moves_in_place), []).append(pair)
+        units = [alike[i:i + size] for alike in kinds.values()
+                 for i in range(0, len(alike), size)]
         with ThreadPoolExecutor(workers) as pool:
             made = list(pool.map(lambda unit: _compile_unit(command, unit, line), units))
         GlobalCounters.compiled += len(pairs)
         for unit, content in zip(units, made, strict=True):
-            self._store(folder, unit, content)
+            self._keep(kept, unit, content)
 
-    def _store(self, folder: Path, unit: list[tuple[str, Source]], content: bytes) -> None:
-        """Write an object and its entries, and load it."""
-        checksum = hashlib.sha256(content).hexdigest()
-        name = f"{checksum[:32]}.so"
+    # --8<-- [start:keep]
+    def _keep(self, kept: Store, unit: list[tuple[str, Source]], content: bytes) -> None:
+        """Load an object, and keep it and then its entries on disk."""
         symbols = {key: _symbol(key) for key, _ in unit}
-        try:
-            _keep(folder, name, content)
-            for key, symbol in symbols.items():
-                entry = {"format": _FORMAT, "kernel": key, "unit": name, "sha256": checksum,
-                         "symbol": symbol}
-                _keep(folder, f"{key}.json", json.dumps(entry).encode())
-        except OSError:  # a full disk must not stop the program
-            with tempfile.TemporaryDirectory(prefix="tensor-schedule-") as private:
-                _keep(Path(private), name, content)
-                self._load(Path(private, name), symbols, required=True)
+        name = kept.put_object(content, "so")
+        path = kept.find_object(name)
+        if path is None or not self._load(path, symbols):
+            self._load_aside(content, name, symbols)  # a full disk must not stop the program
             return
-        self._load(folder / name, symbols, required=True)
+        for key, symbol in symbols.items():
+            kept.put("kernel", key, json.dumps({"object": name, "symbol": symbol}).encode())
+    # --8<-- [end:keep]
+
+    def _load_aside(self, content: bytes, name: str, symbols: dict[str, str]) -> None:
+        """Load an object from a file that is gone afterwards."""
+        with tempfile.TemporaryDirectory(prefix="tensor-schedule-") as folder:
+            path = Path(folder, name)
+            path.write_bytes(content)
+            self._load(path, symbols, required=True)
 
     def _load(self, path: Path, symbols: dict[str, str], required: bool = False) -> bool:
         """Load an object and look up its kernels; False if it cannot be loaded."""
         try:
-            library = self.libraries.get(str(path))
+            library = self.libraries.get(path.name)
             if library is None:
-                library = self.libraries[str(path)] = ctypes.CDLL(str(path))
+                library = self.libraries[path.name] = ctypes.CDLL(str(path))
             for key, symbol in symbols.items():
                 pointer = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
                 assert pointer is not None
@@ -368,8 +292,8 @@ class _Objects:
         except (OSError, AttributeError) as error:
             if required:
                 raise CompileError("compile", f"{path} cannot be loaded: {error}",
-                                   "set CACHE_FOLDER to a folder from which programs may be "
-                                   "run") from error
+                                   "set TMPDIR or CACHE_FOLDER to a folder from which programs "
+                                   "may be run") from error
             return False
 
 
@@ -532,17 +456,12 @@ class CPU(DeviceBackend):
 
     def load(self, asts: Sequence[UOp]) -> list[Program]:
         """Optimise, render, and compile what is not compiled yet."""
-        noopt = settings.get("NOOPT")
         programs: list[CPUProgram] = []
         sources: dict[str, Source] = {}
         keys: list[str] = []
         identity = self._identity()
         for ast in asts:
-            # r[impl kernel.noopt.plain]
-            # r[impl cpu.values.reference]
-            program = CPUProgram(self, ast, ast if noopt else optimize(ast, self.limits))
-            source = render(program.optimized, C())
-            program.source = source.text
+            program, source = self._rendered(ast)
             # The name is not part of the key: r[impl cpu.compile.once]
             key = _digest(identity, source.prelude, source.body)  # r[impl cpu.cache.key]
             sources.setdefault(key, source)
@@ -554,12 +473,26 @@ class CPU(DeviceBackend):
             program.function = _objects.functions[key]
         return list(programs)
 
+    def _rendered(self, ast: UOp) -> tuple[CPUProgram, Source]:
+        """A program that is optimised and has its text, and is not compiled."""
+        # r[impl kernel.noopt.plain]
+        # r[impl cpu.values.reference]
+        noopt = settings.get("NOOPT")
+        program = CPUProgram(self, ast, ast if noopt else optimize(ast, self.limits))
+        source = render(program.optimized, C())
+        program.source = source.text
+        return program, source
+
+    def source(self, ast: UOp) -> str | None:
+        """The C text of a kernel."""
+        return self._rendered(ast)[1].text
+
     def _identity(self) -> str:
         command = find_compiler()
         if not command:
             raise CompileError("compile", compiler_problem(), "install gcc or clang, set CC to a "
                                "compiler, pip install ziglang, or set DEVICE=REFERENCE")
-        return _digest(_FORMAT, _RUNTIME, *flags_for(command, True),
+        return _digest(_FORMAT, _RUNTIME, *flags_for(command, True, True),
                        _compiler_identity(tuple(command)))
 
     def table(self, launches: Sequence[Launch]) -> Table:

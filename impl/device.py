@@ -30,6 +30,9 @@ class GlobalCounters:
     copied_bytes: int = 0
     compiled: int = 0       # kernels that a compiler had to translate
     cache_hits: int = 0     # kernels found compiled, in memory or on disk
+    disk_hits: int = 0      # those of them that were found on disk
+    plan_hits: int = 0      # schedules whose plan was found
+    plan_misses: int = 0    # schedules that were planned
     allocated: int = 0      # bytes in use now; not reset
     peak: int = 0           # most bytes in use at once since the reset
 
@@ -37,7 +40,7 @@ class GlobalCounters:
     def reset(cls) -> None:
         """Set all counts to zero, and the peak to what is in use."""
         cls.kernels = cls.operations = cls.bytes = cls.copies = cls.copied_bytes = 0
-        cls.compiled = cls.cache_hits = 0
+        cls.compiled = cls.cache_hits = cls.disk_hits = cls.plan_hits = cls.plan_misses = 0
         cls.peak = cls.allocated
 
     @classmethod
@@ -280,6 +283,10 @@ class DeviceBackend:
     def load(self, asts: Sequence[UOp]) -> list[Program]:
         """Make programs; every backend has its own way."""
         raise NotImplementedError
+
+    def source(self, ast: UOp) -> str | None:
+        """The text that `load` would make of a kernel now; None if the device has no texts."""
+        return None
 
     def table(self, launches: Sequence[Launch]) -> Table:
         """Launches to be replayed together."""

@@ -24,31 +24,37 @@ ZERO = UOp.const(dtypes.index, 0)
 
 
 # --8<-- [start:stage]
-@dataclass(frozen=True, eq=False)
 class Pattern:
-    """How a loop nest walks over a value: its shape, and the index in each dimension."""
+    """How a loop nest walks over a value: its shape, and the index in each dimension.
 
-    shape: Shape
-    index: Index
-    valid: UOp = TRUE
+    `flat` is the position of the element in row-major order. Patterns are not changed once made.
+    """
 
-    @cached_property
+    __slots__ = ("shape", "index", "valid", "flat", "_ranges", "_bounds")
+
+    def __init__(self, shape: Shape, index: Index, valid: UOp = TRUE) -> None:
+        self.shape, self.index, self.valid = shape, index, valid
+        self.flat = flatten(index, shape)
+        self._ranges: list[UOp] | None = None
+        self._bounds: tuple[int, int] | None = None
+
+    @property
     def ranges(self) -> list[UOp]:
         """The loops that the index depends on."""
-        if all(i.op is Ops.RANGE or i.op is Ops.CONST for i in self.index):
-            return [i for i in self.index if i.op is Ops.RANGE]
-        return [u for u in toposort(self.index) if u.op is Ops.RANGE]
+        if self._ranges is None:
+            simple = all(i.op is Ops.RANGE or i.op is Ops.CONST for i in self.index)
+            nodes: Sequence[UOp] = self.index if simple else toposort(self.index)
+            self._ranges = [u for u in nodes if u.op is Ops.RANGE]
+        return self._ranges
 
-    @cached_property
-    def flat(self) -> UOp:
-        """The position of the element in row-major order."""
-        return flatten(self.index, self.shape)
-
-    @cached_property
+    @property
     def bounds(self) -> tuple[int, int]:
         """The least and greatest element that it can touch, clipped to the value."""
-        low, high = symbolic.bounds(self.flat)
-        return max(0, low), min(high, symbolic.plain(math.prod(self.shape)) - 1)
+        if self._bounds is None:
+            low, high = symbolic.bounds(self.flat)
+            self._bounds = max(0, low), min(
+                high, symbolic.plain(math.prod(self.shape)) - 1)
+        return self._bounds
 
 
 @dataclass(frozen=True, eq=False)

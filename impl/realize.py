@@ -166,6 +166,7 @@ def _arena(device: str, nbytes: int, own: bool) -> Memory:
 def programs_of(plan: Plan) -> list[Program | None]:
     """The compiled kernels of a plan; compiled together at the first call. Copies have none."""
     if plan.programs is None:
+        before = GlobalCounters.compiled, GlobalCounters.cache_hits, GlobalCounters.disk_hits
         programs: list[Program | None] = [None] * len(plan.kernels)
         devices = dict.fromkeys(k.device for k in plan.kernels)
         for device in devices:
@@ -174,8 +175,20 @@ def programs_of(plan: Plan) -> list[Program | None]:
                                   strict=True):
                 programs[i] = program
         plan.programs = programs
+        if settings.get("DEBUG") >= 2:
+            _print_programs(*before)
+        if settings.get("CAPTURE_PROCESS_REPLAY"):
+            for recorder in program_recorders:
+                recorder(plan)
     found: list[Program | None] = plan.programs
     return found
+
+
+def _print_programs(compiled: int, hits: int, disk_hits: int) -> None:
+    """Where the kernels of a plan came from, given the counts from before."""
+    from_disk = GlobalCounters.disk_hits - disk_hits
+    print(f"programs: {GlobalCounters.compiled - compiled} compiled, {from_disk} found on disk, "
+          f"{GlobalCounters.cache_hits - hits - from_disk} found in memory")
 
 
 def environment(effects: Effects) -> Environment:
@@ -204,13 +217,11 @@ def prepare(values: Sequence[UOp]) -> tuple[Effects, Plan, Canonical]:
     try:
         plan, canonical, hit = _checked_plan(effects)
     except VariableError:
-        if not effects.rescued:
-            raise
-        # Readers that wait for old values may have other values of a variable: they go first.
-        for waiting in effects.roots[len(roots):]:  # r[impl realize.rescue.variables]
-            _compute(waiting)
-        effects = collect(roots)
+        effects = _readers_first(effects, roots)
         plan, canonical, hit = _checked_plan(effects)
+    # r[impl caching.count.exact]
+    GlobalCounters.plan_hits, GlobalCounters.plan_misses = (
+        GlobalCounters.plan_hits + hit, GlobalCounters.plan_misses + (not hit))
     level = settings.get("DEBUG")
     if level >= 1:
         print(f"scheduled {len(plan.kernels):5d} kernels in "
@@ -222,6 +233,22 @@ def prepare(values: Sequence[UOp]) -> tuple[Effects, Plan, Canonical]:
         for viewer in viewers:
             viewer(document(plan, hit, effects.nodes))
     return effects, plan, canonical
+
+
+#: With CAPTURE_PROCESS_REPLAY=1 they are given each schedule, and each plan with its programs.
+schedule_recorders: list[Callable[[Effects, Plan], None]] = []
+program_recorders: list[Callable[[Plan], None]] = []
+def _readers_first(effects: Effects, roots: Sequence[UOp]) -> Effects:
+    """What is left to do once those who wait for old values are done, each by itself.
+
+    They may have other values of a variable than the roots: then one schedule cannot do both.
+    """
+    for waiting in effects.roots[len(roots):]:  # r[impl realize.rescue.variables]
+        run = planned_run([waiting])
+        if run is not None:
+            _execute(run)
+            commit(run)
+    return collect(roots)
 
 
 #: With VIZ=1 each is given the document of every schedule.
@@ -237,6 +264,9 @@ def _checked_plan(effects: Effects) -> tuple[Plan, Canonical, bool]:
     if checked and not hit:
         for kernel in plan.kernels:
             verify(kernel.ast, "kernel")
+    if settings.get("CAPTURE_PROCESS_REPLAY"):
+        for recorder in schedule_recorders:
+            recorder(effects, plan)
     return plan, canonical, hit
 
 
@@ -271,14 +301,6 @@ def realize(holders: Sequence[Holder]) -> None:
             _execute(run)
             commit(run)
         _hold(holders, nodes)
-
-
-def _compute(node: UOp) -> None:
-    """Compute one value now, in a schedule of its own."""
-    run = planned_run([node])
-    if run is not None:
-        _execute(run)
-        commit(run)
 
 
 def planned_run(nodes: Sequence[UOp], **how: bool) -> Run | None:

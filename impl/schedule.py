@@ -6,9 +6,11 @@ Reading `make_plan` is reading this diagram; each pass is a function of its own 
 """
 from __future__ import annotations
 
+import gc
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -131,11 +133,24 @@ def plan_for(effects: Effects, environment: Environment,
     found = schedule_cache.get(canonical.key) if use_cache else None
     if found is not None:
         return found, canonical, True
-    plan = make_plan(effects, canonical, environment)
+    with _collector_at_rest():
+        plan = make_plan(effects, canonical, environment)
     if use_cache:
         schedule_cache.put(canonical.key, plan)
     return plan, canonical, False
 # --8<-- [end:cached]
+
+
+@contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """No search for garbage: planning makes many objects, and nearly all live until its end."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
 
 
 def _held(effects: Effects, graph: StageGraph) -> set[int]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import operator
 import os
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,9 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
     Setting("JIT", 1, "0: TinyJit runs the function every time", maximum=1),
     Setting("CACHELEVEL", 1, "0: nothing is read from or written to disk", maximum=2),
     Setting("CACHE_FOLDER", "", "where compiled kernels are kept; empty: the user's cache folder"),
+    Setting("CACHE_SIZE", 1024, "the most MiB in CACHE_FOLDER; 0: no bound", maximum=1 << 24),
+    Setting("CAPTURE_PROCESS_REPLAY", 0, "1: record schedules and programs for `impl.playback`",
+            maximum=1),
     Setting("CC", "", "the C compiler; empty: cc, gcc or clang from PATH", plan=True),
     Setting("VIZ", 0, "1: write an HTML report of every schedule", maximum=1),
     Setting("TRACK_MATCH_STATS", 0, "1: count the matches of every rewrite rule", maximum=3),
@@ -92,12 +96,49 @@ _values = _Values()
 _environment: dict[str, Value] = {}
 
 
+# --8<-- [start:near]
+#: Variables of other programs that look like one of ours, misspelt.
+FOREIGN = frozenset(("CACHE", "CCACHE", "DEVICES", "SCCACHE", "XCACHE"))
+_SHORT = 5  # names below this length are a letter away from too many words
+
+
+def one_edit_apart(one: str, other: str) -> bool:
+    """Whether a letter added, left out, replaced, or swapped with its neighbour makes the other."""
+    if one == other or abs(len(one) - len(other)) > 1:
+        return False
+    short, long = sorted((one, other), key=len)
+    start = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b),
+                 len(short))
+    if len(short) < len(long):
+        return short[start:] == long[start + 1:]
+    return short[start + 1:] == long[start + 1:] or \
+        (short[start:start + 2] == long[start:start + 2][::-1]
+         and short[start + 2:] == long[start + 2:])
+
+
+def misspelt(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Those names that are no setting but one edit away from one, each with the setting."""
+    return [(name, setting) for name in sorted(names)
+            if name not in REGISTRY and name not in FOREIGN and name.isupper()
+            for setting in REGISTRY if len(setting) >= _SHORT and one_edit_apart(name, setting)]
+
+
+def _read_environment() -> None:
+    """Before the first value is read: name the variables that are probably meant to be ours."""
+    for name, setting in misspelt(os.environ):  # r[impl settings.environment.misspelt]
+        print(f"tensor-schedule: the environment variable {name} is no setting; did you mean "
+              f"{setting}?", file=sys.stderr)
+# --8<-- [end:near]
+
+
 def get(name: str) -> Any:
     """The value in force: of the innermost `Context`, else of the environment, else the default."""
     scoped = _values.scoped
     if name in scoped:
         return scoped[name]
     if name not in _environment:
+        if not _environment:
+            _read_environment()
         default = REGISTRY[name].default if name in REGISTRY else None
         _environment[name] = _checked(name, os.environ.get(name) or default)
     return _environment[name]

@@ -203,12 +203,19 @@ def evaluate(statement: dict[str, Any], sources: Sequence[Tensor]) -> Tensor:
         return build(sources[1].dtype, first.shape, [a if c else b for c, a, b in chosen])
     if do == "cast":
         return build(statement["dtype"], first.shape, first.items)
+    if do == "bitcast":
+        return bitcast(statement, first)
     if do in REDUCTIONS:
         return reduced(statement, first)
     if do in ALONG:
         return ALONG[do](statement, sources)
     shape, places = moved(statement, first.shape)
     return build(first.dtype, shape, [first.items[p] if p >= 0 else 0 for p in places])
+
+
+def bitcast(statement: dict[str, Any], x: Tensor) -> Tensor:
+    """The bytes of the elements, read as another dtype."""
+    return decode(statement["dtype"], x.shape, encode(x))
 
 
 def combine(do: str, dtype: str, items: Sequence[Number]) -> Number:
@@ -281,5 +288,5 @@ def gather(statement: dict[str, Any], sources: Sequence[Tensor]) -> Tensor:
 
 
 ALONG = {"softmax": softmax, "cumsum": cumsum, "matmul": matmul, "gather": gather}
-STATEMENTS = [*UNARY, *BINARY, *REDUCTIONS, *ALONG, "where", "cast", "input", "constant",
+STATEMENTS = [*UNARY, *BINARY, *REDUCTIONS, *ALONG, "where", "cast", "bitcast", "input", "constant",
               "reshape", "expand", "permute", "flip", "stride", "shrink", "pad"]

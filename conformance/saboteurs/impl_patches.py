@@ -17,9 +17,10 @@ from typing import Any, ClassVar
 from conformance.saboteurs import Patch
 
 #: The white-box tests of each chapter.
-TESTS = {"dependencies": "test_dependencies_edges", "ordering": "test_ordering_edges",
-         "memory": "test_memory_plans", "caching": "test_caching_keys",
-         "fusion": "test_fusion_decisions", "ranges": "test_ranges"}
+TESTS = {"dependencies": ("test_dependencies_edges",), "ordering": ("test_ordering_edges",),
+         "memory": ("test_memory_plans",), "caching": ("test_caching_keys", "test_caching_disk"),
+         "fusion": ("test_fusion_decisions",), "playback": ("test_playback",),
+         "ranges": ("test_ranges",)}
 
 
 class ImplPatch:
@@ -63,8 +64,8 @@ def all_patches(chapter: str = "") -> list[ImplPatch]:
 
 def tests_of(rule: str) -> dict[str, Callable[[], None]]:
     """The white-box tests that cite a rule and ask for nothing."""
-    module = import_module(f"conformance.{TESTS[rule.split('.')[0]]}")
-    return {name: function for name, function in vars(module).items()
+    modules = [import_module(f"conformance.{name}") for name in TESTS[rule.split(".")[0]]]
+    return {name: function for module in modules for name, function in vars(module).items()
             if name.startswith("test_") and rule in getattr(function, "__rules__", ())
             and not signature(function).parameters}
 

@@ -1,7 +1,8 @@
 """Finished plans, programs and tuning results, found again. Chapter: spec/caching.md.
 
-`plans` has the table of plans and its keys, in memory; `store` what is kept on disk.
+`plans` has the table of plans and its keys, in memory; `disk` what is kept on disk.
 """
+from impl.caching.disk import Store, store
 from impl.caching.plans import (
     Canonical,
     PlanCache,
@@ -12,4 +13,5 @@ from impl.caching.plans import (
     unbound,
 )
 
-__all__ = ["Canonical", "PlanCache", "canonicalize", "exact", "has_sizes", "stable_name", "unbound"]
+__all__ = ["Canonical", "PlanCache", "Store", "canonicalize", "exact", "has_sizes", "stable_name",
+           "store", "unbound"]

@@ -35,6 +35,7 @@ class Source:
     definitions: tuple[str, ...]
     signature: str
     conditional: bool = False  # whether what it loads or passes on depends on a condition
+    moves_in_place: bool = False  # whether it loads what it overwrites, but at other places
 
     @property
     def prelude(self) -> str:
@@ -196,8 +197,15 @@ class _Printer:
         conditional = any(node.op is Ops.WHERE or node.op is Ops.INDEX and node.src[2] is not TRUE
                           for node in self.known.order)
         return Source(identifier(self.known.info.name), body, self.dialect.definitions(),
-                      self.dialect.signature, conditional)
+                      self.dialect.signature, conditional, self._moves_in_place())
     # --8<-- [end:run]
+
+    def _moves_in_place(self) -> bool:
+        """Whether it loads from an argument that it stores to, at other places."""
+        loaded, stored = ({node.src[0] for node in self.known.order if node.op is op}
+                          for op in (Ops.LOAD, Ops.STORE))
+        overwritten = {place.src[0] for place in stored if place.src[0].op is Ops.PARAM}
+        return any(place.src[0] in overwritten for place in loaded - stored)
 
     def _line(self, text: str) -> None:
         self.lines.append("  " * self.indent + text)

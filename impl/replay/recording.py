@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from impl import realize, symbolic
 from impl.caching import has_sizes
-from impl.device import Device, Table
+from impl.device import Device, Memory, Table
 from impl.effects import Buffer, advance, leaf_of, living
 from impl.errors import ReplayError
 from impl.ir import Shape, UOp, toposort
@@ -81,7 +81,9 @@ class Recording:
         paths = self.paths
         changing = set(self.sources) | set(self.fresh)
         self.segments: list[Table | realize.ExecItem] = []
-        self.slots: list[tuple[Table, int, int, Buffer]] = []
+        # Where each changing buffer stands, and the memory that was put there last.
+        self.slots: dict[Buffer, list[tuple[Table, int, int]]] = {}
+        self.placed: dict[Buffer, Memory] = {}
         self.values: list[tuple[Table, int, int, str | int]] = []
         launches: list[tuple[realize.ExecItem, list[UOp]]] = []
         for run in capture.runs:
@@ -107,7 +109,7 @@ class Recording:
         for launch, (item, binds) in enumerate(launches):
             for argument, buffer in enumerate(item.bufs):
                 if buffer in changing:
-                    self.slots.append((table, launch, argument, buffer))
+                    self.slots.setdefault(buffer, []).append((table, launch, argument))
             for position, bind in enumerate(binds):
                 what = self._follows(bind, paths)
                 if what is not None:
@@ -185,8 +187,12 @@ class Recording:
     # --8<-- [end:sizes]
 
     def _launch(self, now: dict[Buffer, Buffer], arguments: Arguments) -> None:
-        for table, launch, argument, buffer in self.slots:
-            table.set_memory(launch, argument, realize.ensure_memory(now[buffer]))
+        for buffer, places in self.slots.items():
+            memory = realize.ensure_memory(now[buffer])
+            if self.placed.get(buffer) is not memory:
+                self.placed[buffer] = memory
+                for table, launch, argument in places:
+                    table.set_memory(launch, argument, memory)
         start = generator.counter
         for table, launch, position, what in self.values:
             if isinstance(what, int):
