@@ -92,8 +92,8 @@ class Run:
         self.effects = effects
         self.buffers: dict[int, Buffer] = {}
         self.outputs: list[Buffer] = []
-        bound = {bind.src[0]: value
-                 for bind, value in zip(canonical.variables, canonical.values, strict=True)}
+        # By slot: another program with this plan may call its variables otherwise.
+        bound = dict(zip(plan.unknowns, canonical.values, strict=True))
         for number, storage in plan.storages.items():
             if storage.kind == "input":
                 self.buffers[number] = canonical.buffers[storage.slot]
@@ -116,12 +116,12 @@ class Run:
 
     def sizes(self) -> dict[Buffer, symbolic.Size]:
         """The buffers whose size depends on variables, with their size in this call."""
-        binds = {bind.src[0]: bind for bind in self.canonical.variables}
+        binds = dict(zip(self.plan.unknowns, self.canonical.variables, strict=True))
         found = {}
         for number, storage in self.plan.storages.items():
             if isinstance(storage.size, symbolic.Size):
                 found[self.buffers[number]] = symbolic.as_size(
-                    storage.size.expression.substitute(dict(binds)))
+                    storage.size.expression.substitute(binds))
         return found
 
     def items(self, ordered: bool = True) -> list[ExecItem]:

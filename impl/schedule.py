@@ -74,6 +74,7 @@ class Plan:
     notes: list[str]
     key: tuple[Any, ...]
     stages: list[int]
+    unknowns: list[UOp]                           # per slot of a value: its variable in sizes
     programs: Any = field(default=None)           # filled by whoever runs the plan
 
 
@@ -121,7 +122,8 @@ def make_plan(effects: Effects, canonical: Canonical, environment: Environment) 
                 _origins(groups, effects.nodes),
                 _boundaries(groups, placement, cuts, dependencies, blocked),
                 [(g.number, _fusion(g)) for g in groups if len(g.members) > 1],
-                placement.copies, canonical.key, [len(g.members) for g in groups])
+                placement.copies, canonical.key, [len(g.members) for g in groups],
+                [bind.src[0] for bind in canonical.variables])
 # --8<-- [end:pipeline]
 
 

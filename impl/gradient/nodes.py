@@ -223,7 +223,7 @@ def expand(x: UOp, shape: Shape) -> UOp:
     if identical(x.shape, shape):
         return x
     if present[0]:  # an axis that does not grow keeps its own size: r[symbolic.size.general]
-        shape = tuple(old if old == new and not is_number(old, 1) else new
+        shape = tuple(old if not is_number(old, 1) and old == new else new
                       for old, new in zip(shape_of(x), shape, strict=True))
         if identical(x.shape, shape):
             return x

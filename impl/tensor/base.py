@@ -95,6 +95,7 @@ def _spread(a: Shape, b: Shape, operation: str) -> Shape:
             raise ShapeError(operation, f"shapes {a} and {b} do not broadcast: {first} against "
                              f"{second}", "make the sizes equal, or one of them 1 (.unsqueeze)")
     # r[impl tensor.broadcast.rule]
+    # r[impl symbolic.size.general]
     return tuple(common_size(x, y) for x, y in zip(left, right, strict=True))
 
 
