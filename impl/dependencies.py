@@ -260,7 +260,8 @@ def touches(group: Group, placement: Placement, values: Sequence[Value],
             reads[_touch(access, placement, values)] = None
         writes[_touch(member.stage.write, placement, values)] = None
     fed = {(t.storage, t.version) for t in writes}
-    return ([t for t in reads if t.storage not in private and (t.storage, t.version) not in fed],
+    return ([t for t in sorted(reads, key=lambda t: (t.storage, t.version, t.start, t.stop))
+             if t.storage not in private and (t.storage, t.version) not in fed],
             [t for t in writes if t.storage not in private])
 
 
