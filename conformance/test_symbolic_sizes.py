@@ -260,9 +260,11 @@ def test_bounds_are_checked_by_value() -> None:
     t, v = Tensor(np.zeros((10, 2), np.float32)).realize(), Variable("v", 0, 30)
     assert t.shrink(((0, v.bind(10)), None)).shape == (10, 2)
     assert t[v.bind(9)].shape == (2,)
-    for wrong in (lambda: t.shrink(((0, v.bind(11)), None)), lambda: t.reshape(v.bind(3), 4),
+    wrongs: list[Any] = [
+                  lambda: t.shrink(((0, v.bind(11)), None)), lambda: t.reshape(v.bind(3), 4),
                   lambda: t.shrink(((v.bind(5), 4), None)), lambda: t.expand(v.bind(3), 2),
-                  lambda: t[: v.bind(3)] + t[: v.bind(4)], lambda: t.narrow(0, v.bind(9), 2)):
+                  lambda: t[: v.bind(3)] + t[: v.bind(4)], lambda: t.narrow(0, v.bind(9) + 0, 2)]
+    for wrong in wrongs:
         with pytest.raises(ShapeError):
             wrong()
     with pytest.raises(AxisError):

@@ -271,9 +271,20 @@ def mapped(arg: Any, change: Callable[[Size], Any]) -> Any:
     """An argument with every Size changed; the same object if it has none."""
     if arg.__class__ is Size:
         return change(arg)
-    if arg.__class__ is tuple and next(sizes_in(arg), None) is not None:
+    if arg.__class__ is tuple and _holds_size(arg):
         return tuple(change(p) if p.__class__ is Size else mapped(p, change) for p in arg)
     return arg
+
+
+def _holds_size(arg: tuple[Any, ...]) -> bool:
+    for part in arg:
+        if part.__class__ is Size:
+            return True
+        if part.__class__ is tuple:
+            for one in part:
+                if one.__class__ is Size:
+                    return True
+    return False
 
 
 def identical(first: Any, second: Any) -> bool:
@@ -282,10 +293,15 @@ def identical(first: Any, second: Any) -> bool:
         return True
     if not present[0]:
         return bool(first == second)
-    return len(first) == len(second) and all(
-        a.expression is b.expression if a.__class__ is Size is b.__class__
-        else a.__class__ is not Size is not b.__class__ and a == b
-        for a, b in zip(first, second, strict=True))
+    if len(first) != len(second):
+        return False
+    for a, b in zip(first, second, strict=True):
+        if a.__class__ is Size or b.__class__ is Size:
+            if a.__class__ is not b.__class__ or a.expression is not b.expression:
+                return False
+        elif a != b:
+            return False
+    return True
 
 
 def common_size(first: int, second: int) -> int:

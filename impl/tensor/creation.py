@@ -31,7 +31,8 @@ def _shape(given: tuple[Any, ...], name: str) -> Shape:
 
 def steps_between(start: Any, stop: Any, step: Any) -> int:
     """How many of start, start + step, ... come before stop."""
-    if not any(is_symbolic(one) for one in (start, stop, step)):
+    given = (start, stop, step)
+    if not any(is_symbolic(one) for one in given) or any(isinstance(one, float) for one in given):
         return max(0, math.ceil((stop - start) / step))
     return -(-(stop - start) // step) if (stop - start) * step >= 0 else 0
 
