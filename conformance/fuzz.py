@@ -129,8 +129,10 @@ class Tally:
 
     @staticmethod
     def from_json(known: dict[str, Any]) -> Tally:
-        return Tally(**{name: Counter(known[name]) if isinstance(known[name], dict)
-                        else known[name] for name in Tally.__dataclass_fields__})
+        fields: dict[str, Any] = {
+            name: Counter(known[name]) if isinstance(known[name], dict) else known[name]
+            for name in Tally.__dataclass_fields__}
+        return Tally(**fields)
 
 
 _subjects: dict[tuple[str, str], Subject] = {}

@@ -34,7 +34,10 @@ class Overlay(MetaPathFinder, Loader):
                   target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname != self.name:
             return None
-        return importlib.util.spec_from_file_location(fullname, self.sources[0], loader=self)
+        source = self.sources[0]
+        inner = [str(source.parent)] if source.name == "__init__.py" else None
+        return importlib.util.spec_from_file_location(fullname, source, loader=self,
+                                                      submodule_search_locations=inner)
 
     def exec_module(self, module: ModuleType) -> None:
         for source in self.sources:
@@ -46,7 +49,9 @@ def code_of(path: Path) -> CodeType:
 
 
 def module_path(slug: str) -> Path:
-    return ROOT / "impl" / f"{slug}.py"
+    """The file that a reader's functions go into: of a folder, the one that names the rest."""
+    folder = ROOT / "impl" / slug / "__init__.py"
+    return folder if folder.is_file() else ROOT / "impl" / f"{slug}.py"
 
 
 def template(slug: str) -> str:

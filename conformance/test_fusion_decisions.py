@@ -5,6 +5,9 @@ import itertools
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,11 +18,12 @@ from conformance.saboteurs.impl_patches import ImplPatch, all_patches, killer
 from conformance.trace import verifies
 from impl import Context, Tensor, Variable, run_schedule
 from impl.caching import canonicalize
+from impl.dependencies import Touch
 from impl.effects import collect
-from impl.fusion import Limits, choose_cuts
+from impl.fusion import Limits, choose_cuts, groups
 from impl.ir import Ops, UOp
 from impl.ranges import StageGraph
-from impl.schedule import Environment, Plan, make_plan
+from impl.schedule import Environment, Plan, make_plan, schedule_cache
 
 
 @pytest.fixture(autouse=True)
@@ -444,6 +448,13 @@ def test_large_kernels_keep_something_to_share() -> None:
 # Reasons
 
 
+def replaced(plan: Plan, old: Touch, version: int) -> bool:
+    """Whether a later version, up to the given one, overwrites all bytes of a write."""
+    return any(new.storage == old.storage and old.version < new.version <= version
+               and new.start <= old.start and old.stop <= new.stop
+               for _, writes in plan.accesses for new in writes)
+
+
 @verifies("fusion.boundary.reason")
 @each_program
 def test_what_crosses_memory_has_a_reason(make: Callable[[], tuple[Tensor, ...]]) -> None:
@@ -455,7 +466,7 @@ def test_what_crosses_memory_has_a_reason(make: Callable[[], tuple[Tensor, ...]]
             for before, (_, writes) in enumerate(plan.accesses):
                 crossing |= {(before, after, w.storage) for w in writes for r in reads
                              if before != after and w.storage == r.storage and w.overlaps(r)
-                             and w.version <= r.version}
+                             and w.version <= r.version and not replaced(plan, w, r.version)}
         given = {(b, a, s) for b, a, s, why in plan.boundaries if why.strip()}
         assert crossing <= given
 
@@ -474,6 +485,127 @@ def test_equal_work_is_one_kernel(make: Callable[[], tuple[Tensor, ...]]) -> Non
 
 
 # The tests themselves
+
+
+# What is kept in memory
+
+
+PLENTY, SCARCE = (Limits(small_kernel=0, memory_worth=worth) for worth in (1 << 60, 0))
+
+
+def forward_and_back(size: int = 24, layers: int = 3, change: bool = False,
+                     ) -> tuple[Tensor, ...]:
+    """Layers that mix all rows, and what gradients of them need in the opposite order.
+
+    With `change`, a factor that all layers have used is overwritten between the two halves.
+    """
+    hidden, factor = numbers(size, size), numbers(size)
+    weights = [(numbers(size, size) * 0.1 + i).realize() for i in range(layers)]
+    kept = []
+    for weight in weights:
+        mixed = weight @ hidden
+        gate = (mixed * factor).sigmoid()
+        kept.append((hidden, mixed, gate))
+        hidden = (mixed * gate).T  # the next layer walks over it in another direction
+    if change:
+        factor.assign(factor + hidden.sum(0))
+    back, found = hidden * factor, [factor]
+    for weight, (before, mixed, gate) in zip(weights[::-1], kept[::-1], strict=True):
+        slope = back.T * (gate + mixed * (gate - gate * gate))
+        back = weight.T @ slope
+        found.append(weight.assign(weight - slope @ before.T))
+    return *found, back
+
+
+def crossing_bytes(plan: Plan) -> int:
+    return sum(memory.lower_bound for memory in plan.memories.values())
+
+
+@verifies("fusion.late.peak")
+def test_what_follows_from_others_is_not_kept() -> None:
+    kept = crossing_bytes(plan_of(*forward_and_back(), limits=PLENTY))
+    assert crossing_bytes(plan_of(*forward_and_back(), limits=SCARCE)) < kept
+
+
+def reduces(plan: Plan) -> int:
+    """How many reductions the kernels of a plan have."""
+    return sum(len(reductions(kernel.ast)) for kernel in plan.kernels)
+
+
+@verifies("fusion.late.cheap")
+def test_only_what_is_cheap_is_computed_again() -> None:
+    plenty, scarce = (plan_of(*forward_and_back(), limits=each) for each in (PLENTY, SCARCE))
+    assert sum(scarce.stages) > sum(plenty.stages)
+    assert reduces(scarce) == reduces(plenty)  # none is done twice
+    dear = plan_of(*forward_and_back(), limits=replace(SCARCE, late=0))
+    assert sum(dear.stages) == sum(plenty.stages)
+
+
+@verifies("fusion.late.versions")
+def test_what_is_computed_again_has_its_value() -> None:
+    """With every value that can be made again made again, and every kernel cut that can be."""
+    for change in (True, False):
+        expected = [each.numpy() for each in forward_and_back(change=change)]
+        with tight_limits():
+            for seed in (-1, 0, 1, 2):
+                with Context(ORDER_SEED=seed, POISON=1):
+                    found = forward_and_back(change=change)
+                    Tensor.realize(*found)
+                    for one, other in zip(found, expected, strict=True):
+                        np.testing.assert_allclose(one.numpy(), other, rtol=2e-5, atol=1e-5)
+
+
+@contextmanager
+def tight_limits() -> Iterator[None]:
+    """Let memory count as scarce for programs of every size."""
+    from impl import realize
+    before = realize.Limits
+    realize.Limits = partial(Limits, memory_worth=0, small_kernel=0)
+    schedule_cache.clear()
+    try:
+        yield
+    finally:
+        realize.Limits = before
+        schedule_cache.clear()
+
+
+@verifies("fusion.split.pays")
+def test_a_kernel_is_cut_where_it_needs_too_much_memory_at_once() -> None:
+    def branches() -> list[Tensor]:
+        """Six values from one input, made in one kernel; each is used up by a product."""
+        x = numbers(24, 24)
+        return [(x * (i + 2)).contiguous().T @ (x + i).contiguous() for i in range(6)]
+
+    whole = plan_of(*branches(), limits=replace(SCARCE, memory_rounds=0))
+    cut = plan_of(*branches(), limits=SCARCE)
+    assert crossing_bytes(cut) < crossing_bytes(whole)
+    assert len(cut.kernels) > len(whole.kernels)
+
+
+@verifies("schedule.cost.linear")
+def test_many_writes_of_one_buffer_are_looked_at_once_each() -> None:
+    def looks(rows: int) -> int:
+        seen = 0
+
+        def counted(past: groups._Past, group: Any) -> list[Any]:
+            nonlocal seen
+            found = original(past, group)
+            seen += 1 + len(found)
+            return found
+
+        state = numbers(rows, 4)
+        for row in range(rows):
+            state[row] = float(row)
+        original = groups._Past.of
+        groups._Past.of = counted
+        try:
+            plan_of(state, state.sum())
+        finally:
+            groups._Past.of = original
+        return seen
+
+    few, many = looks(20), looks(200)
+    assert 0 < few and many <= 12 * few
 
 
 @pytest.mark.parametrize("saboteur", all_patches("fusion"), ids=lambda s: type(s).__name__)

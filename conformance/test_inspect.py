@@ -1,17 +1,21 @@
 """Tables, sentences and reports from a schedule document. See spec/inspect.md."""
 from __future__ import annotations
 
+import contextlib
+import io
 import re
+from collections.abc import Callable
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from conformance.checker import check
 from conformance.trace import verifies
-from impl import inspect
+from impl import Context, Tensor, inspect, run_schedule
 from impl.errors import GraphError
 from impl.inspect.drawing import MOST_DRAWN, memory_chart, needed, schedule_graph
 from impl.inspect.layout import layered, layers_of
@@ -163,11 +167,88 @@ def test_boundaries_and_sentences() -> None:
         "kernel 2 -> kernel 3, logits (5 KiB): no reason was given"]
     text = inspect.explain(document, {number: 1e-3 for number in range(8)})
     for part in ("7 kernels, 1 copy", "8 ms", "came from the cache",
-                 "waits for  kernel 2: overwrites what it read (WAR)",
+                 "waits for  kernel 2: overwrites what it read (WAR: w2 version 1)",
                  "apart from kernel 1 through hidden: reduce", "fused      all stages",
                  "note: w1 is written in place", "steps      UPCAST(1,16)"):
         assert part in text
     assert "no value crosses" in inspect.boundaries(chain(2))
+
+
+@verifies("inspect.hazard.named")
+def test_hazards_have_buffers_and_versions() -> None:
+    """Every dependency of the document is told, at the kernel that waits."""
+    document = training_step()
+    parts = inspect.explain(document).split("\n\n")
+    told = {int(part.split("kernel ")[1].split(",")[0]): part for part in parts
+            if part.startswith("step ")}
+    for row in document["dependencies"]:
+        (line,) = [line for line in told[row["after"]].splitlines()
+                   if f"waits for  kernel {row['before']}:" in line]
+        name = BUFFERS[row["buffer"]][0]
+        assert re.search(rf"\({row['kind']}: [^)]*{name} version {row['version']}", line), line
+    assert re.search(r"g_hidden +0 +1605632 +256 KiB", inspect.explain(document))
+
+
+def decided(work: Callable[[], object]) -> list[str]:
+    """The lines about decisions that DEBUG=3 prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as text, Context(DEBUG=3, SCACHE=0):
+        work()
+    return [line.strip() for line in text.getvalue().splitlines() if line.startswith("  ")]
+
+
+def several_kernels() -> list[Tensor]:
+    """A write in place after a reader, a boundary that was asked for, a temporary."""
+    x = Tensor(np.arange(4096, dtype=np.float32).reshape(64, 64)).realize()
+    late = x * 2
+    x.assign(x + 1)
+    total = (x @ x).contiguous().max(1) + (x * 3 + late).sum(0)
+    return [x, late, total]
+
+
+@verifies("inspect.debug.lines")
+def test_every_decision_has_a_line() -> None:
+    tensors = several_kernels()
+    document = Tensor.schedule_document(*tensors)
+    lines = decided(lambda: Tensor.realize(*tensors))
+    for kernel in document["kernels"]:
+        assert any(re.match(rf"kernel {kernel['id']}: (fused|alone): ", line) for line in lines)
+        for written in kernel["writes"]:
+            assert any(line.startswith(f"alloc b{written['buffer']}: ") for line in lines)
+    for row in document["boundaries"]:
+        assert f"kernel {row['before']} -> kernel {row['after']}: not fused: " \
+               f"b{row['buffer']}: {row['reason']}" in lines
+    for row in document["dependencies"]:
+        assert f"{row['kind']}: kernel {row['before']} before kernel {row['after']} " \
+               f"(b{row['buffer']} version {row['version']})" in lines
+    for row in document["memory"]["placements"]:
+        assert any(line.startswith(f"alloc b{row['buffer']}: ") and f"+ {row['offset']}," in line
+                   for line in lines)
+    assert len(document["kernels"]) > 1 and document["dependencies"]
+    assert len({line for line in lines if "fused" in line}) >= 2
+
+
+@verifies("inspect.debug.lines")
+def test_a_schedule_has_its_decisions() -> None:
+    tensors = several_kernels()
+    lines = decided(lambda: Tensor.schedule_document(*tensors))
+    items = tensors[0].schedule(*tensors[1:])
+    assert not lines and len(items) > 1
+    for item in items:
+        number = item.metadata["kernel"]
+        assert any(line.startswith(f"kernel {number}: ") for line in item.metadata["decisions"])
+        assert any("alloc" in line for line in item.metadata["decisions"])
+        assert all(f"kernel {number}" in line or "alloc" in line
+                   for line in item.metadata["decisions"])
+    run_schedule(items)
+
+
+@verifies("inspect.debug.lines")
+def test_one_operation_is_alone_and_several_are_fused() -> None:
+    x = Tensor(np.arange(4, dtype=np.float32)).realize()
+    assert any(line.startswith("kernel 0: alone: 1 operation") for line in
+               decided(lambda: (x + 1).realize()))
+    assert any(line.startswith("kernel 0: fused: 3 operations") for line in
+               decided(lambda: ((x + 1) * x).sum().realize()))
 
 
 @verifies("inspect.memory.summary")

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 
 from conformance import kernel_builder as kb
 from conformance.kernel_builder import FLOAT, INT, flat, load, param, reduce, store
-from conformance.trace import verifies
+from conformance.trace import ROOT, verifies
 from impl import Context, symbolic
 from impl.device import Device
 from impl.dtypes import ALL, DType, dtypes
@@ -449,3 +451,27 @@ def test_a_gate_around_a_gated_load_is_dropped() -> None:
     other = kb.apply(Ops.WHERE, valid, load(param(1), i, TRUE), kb.number(FLOAT, 0.0))
     found = optimize(kb.kernel(store(param(0), i, other), prefix=(i,)))
     assert any(node.op is Ops.WHERE for node in found.toposort())
+
+
+@verifies("kernel.step.numbers")
+def test_loops_that_steps_make_have_numbers_of_their_own() -> None:
+    """In a new process, where the numbers that are given out are as low as they can be."""
+    code = """
+from impl import Tensor, Context, dtypes
+from impl.ir import Ops
+from impl.kernel import hand_steps, Limits, apply_steps, fold_gates
+x = Tensor.full((16, 16), 3, dtype=dtypes.int8).contiguous().realize()
+total = x @ x
+for item in Tensor.schedule(total, total.min(), x + 1):
+    ast = fold_gates(item.ast)
+    for _ in range(2):  # before any step, and after all of them
+        loops = [node for node in ast.toposort() if node.op is Ops.RANGE]
+        numbers = [loop.arg[0] for loop in loops]
+        assert len(set(numbers)) == len(numbers), loops
+        steps = [step for step, _ in hand_steps(fold_gates(item.ast), Limits())]
+        ast = apply_steps(fold_gates(item.ast), steps)
+print("fine")
+"""
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
+                           check=False)
+    assert found.stdout.strip() == "fine", found.stderr

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Context, Device, GlobalCounters, Tensor, run_schedule
+from impl import Context, Device, GlobalCounters, Tensor, TinyJit, run_schedule
 from impl.effects import collect
-from impl.errors import CompileError, DeviceError
+from impl.errors import CompileError, DeviceError, GraphError
 from impl.ir import Ops, UOp
+from impl.reference import ReferenceProgram
 from impl.schedule import schedule_cache
 
 
@@ -118,6 +119,76 @@ def test_a_compiler_that_fails_changes_nothing(start: Any,
     assert x.tolist() == [2, 3, 4]
     assert reader.tolist() == [3, 6, 9]
     assert x.uop.arg[0].version == 1
+
+
+@verifies("realize.interrupted.error")
+@pytest.mark.parametrize("kernel", range(5))
+@pytest.mark.parametrize("failure", [KeyboardInterrupt(), CompileError("run", "no", "none")])
+def test_a_run_that_is_interrupted(kernel: int, failure: Any,
+                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever kernel it is: a value is right or an error, and what was only read is right."""
+    x, y = vector(1, 2, 3, 4), vector(5, 6, 7, 8)
+    reader = x * 2
+    x[2:] = x[:2]
+    later = x + reader
+    x.assign(x + later + y)
+    run, begun = ReferenceProgram.run, [0]
+
+    def counted(self: Any, *arguments: Any) -> None:
+        begun[0] += 1
+        if begun[0] == kernel + 1:
+            raise failure
+        run(self, *arguments)
+
+    with monkeypatch.context() as patched, Context(FUSE=0):
+        patched.setattr(ReferenceProgram, "run", counted)
+        with pytest.raises(type(failure)):
+            Tensor.realize(later, x)
+    wanted: list[tuple[Tensor, list[float]]] = [
+        (reader, [2, 4, 6, 8]), (later, [3, 6, 7, 10]), (x, [9, 14, 15, 20])]
+    lost = [tensor for tensor, value in wanted if not right_or_lost(tensor, value)]
+    assert y.tolist() == [5, 6, 7, 8]  # it is only read
+    assert len(lost) == (0 if kernel == 0 else 3)  # the second one is the first to write in place
+    x.replace(y)
+    assert (x + 1).tolist() == [6, 7, 8, 9]
+
+
+def right_or_lost(tensor: Tensor, value: list[float]) -> bool:
+    """Whether a tensor has its value; False if reading it says that it was lost."""
+    try:
+        assert tensor.tolist() == value
+        return True
+    except GraphError as error:
+        assert "interrupted" in str(error) and ".replace()" in str(error)
+        return False
+
+
+@verifies("realize.interrupted.error")
+def test_a_replay_that_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, other = vector(1, 2), vector(3, 4)
+
+    def body(x: Tensor) -> Tensor:
+        state.assign(state + x)
+        return state * other
+
+    step = TinyJit(body)
+    for _ in range(3):
+        step(vector(1, 1))
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ReferenceProgram, "run", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            step(vector(1, 1))
+    assert not right_or_lost(state, [5, 6])
+    lost = state + 1  # what cannot be computed any more is in nobody's way
+    assert other.tolist() == [3, 4]
+    state.replace(vector(0, 0))
+    step.reset()
+    assert [step(vector(1, 1)).tolist() for _ in range(3)] == [[3, 4], [6, 8], [9, 12]]
+    assert not right_or_lost(lost, [])
 
 
 @verifies("realize.failure.unchanged")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from impl.dtypes import DType
 from impl.errors import GraphError
-from impl.fusion import Group
+from impl.fusion import Group, Member
 from impl.ir import Ops, Shape, UOp
 from impl.ranges import Access, Form, Index, Pattern, Stage, StageGraph, Value, load, output_ranges
 from impl.symbolic import extent
@@ -308,8 +308,9 @@ class _Past:
 
 
 # --8<-- [start:find]
-def find(accesses: Sequence[tuple[list[Touch], list[Touch]]]) -> list[Dependency]:
-    """All dependences between kernels that are given in a legal order.
+def find(accesses: Sequence[tuple[list[Touch], list[Touch]]],
+         order: Sequence[int] | None = None) -> list[Dependency]:
+    """All dependences between kernels; they are numbered in a legal order, or one is given.
 
     RAW: a read after the writes of what it reads. WAR: a write after the reads of what it
     replaces. WAW: a write after the writes it replaces. Bytes that do not meet do not count.
@@ -325,7 +326,8 @@ def find(accesses: Sequence[tuple[list[Touch], list[Touch]]]) -> list[Dependency
                 found.setdefault(key, Dependency(other, kernel, kind, touch.storage,
                                                  touch.version))
 
-    for kernel, (reads, writes) in enumerate(accesses):
+    for kernel in range(len(accesses)) if order is None else order:
+        reads, writes = accesses[kernel]
         for read in reads:  # r[impl dependencies.raw.order]
             note("RAW", writers[read.storage], kernel, read)
         for write in writes:  # r[impl dependencies.war.order, dependencies.waw.order]
@@ -339,3 +341,101 @@ def find(accesses: Sequence[tuple[list[Touch], list[Touch]]]) -> list[Dependency
             readers[write.storage].forget(write, but=kernel)
     return list(found.values())
 # --8<-- [end:find]
+
+
+# ---------------------------------------------------------------- memory taken over
+
+@dataclass(frozen=True)
+class Temporary:
+    """What has to agree before one temporary may lie where another one was.
+
+    `nbytes` may be symbolic: then it has to agree for all values of the variables.
+    """
+
+    nbytes: int
+    dtype: DType
+    device: str
+
+
+# --8<-- [start:take_over]
+def take_over(groups: Sequence[Group], order: Sequence[int], touched: Sequence[Sequence[int]],
+              temporaries: dict[int, Temporary], placement: Placement,
+              ) -> dict[int, tuple[int, int]]:
+    """Which temporary gets the memory of another one that dies in the step that makes it.
+
+    `touched` are the storages that each kernel touches. The placement is changed: the versions of
+    the new temporary follow those of the old one. Returns for each new one the old one, and by how
+    much its versions are shifted.
+    """
+    first, last = _spans(order, touched)
+    filled: defaultdict[int, list[int]] = defaultdict(list)  # storage: the values that fill it
+    for value, storage in enumerate(placement.storage):
+        filled[storage].append(value)
+    moved: dict[int, tuple[int, int]] = {}
+    for step, number in enumerate(order):
+        mine = {moved[s][0] if s in moved else s for s in touched[number]}
+        # r[impl dependencies.take-over.dead]
+        dying = sorted(s for s in mine if s in temporaries and last[s] == step > first[s])
+        for member in groups[number].members if dying else ():
+            new = member.stage.write.value
+            if new not in temporaries or first.get(new) != step:
+                continue
+            old = next((s for s in dying if temporaries[s] == temporaries[new]
+                        and _may_lie_there(groups[number], member, s, placement)), None)
+            if old is not None:
+                dying.remove(old)  # r[impl dependencies.take-over.one]
+                shift = max(placement.version[value] for value in filled[old])
+                for value in filled[new]:
+                    placement.storage[value] = old
+                    placement.version[value] += shift
+                filled[old] += filled[new]
+                moved[new], last[old] = (old, shift), last[new]
+    return moved
+# --8<-- [end:take_over]
+
+
+def _spans(order: Sequence[int], touched: Sequence[Sequence[int]],
+           ) -> tuple[dict[int, int], dict[int, int]]:
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for step, number in enumerate(order):
+        for storage in touched[number]:
+            first.setdefault(storage, step)
+            last[storage] = step
+    return first, last
+
+
+# --8<-- [start:may_lie_there]
+def _may_lie_there(group: Group, writer: Member, old: int, placement: Placement) -> bool:
+    """Whether all that a kernel reads of `old` is read before the writer's stage writes there.
+
+    A stage before the writer's may read any element that belongs to its own iteration of the
+    prefix; the writer's stage itself only the element that it writes; later stages none.
+    """
+    write = writer.stage.write
+    if not writer.stage.whole or placement.storage[write.value] != write.value:
+        return False
+    written = False
+    for member in group.members:
+        written |= member is writer
+        for read in member.stage.reads:
+            if placement.storage[read.value] != old:
+                continue
+            if member is writer:  # r[impl dependencies.take-over.safe]
+                if not _same_element(read, write):
+                    return False
+            elif written or not _same_iteration(read, member, write, writer):
+                return False
+        if placement.storage[member.stage.write.value] == old:
+            return False
+    return True
+# --8<-- [end:may_lie_there]
+
+
+def _same_iteration(read: Access, reader: Member, write: Access, writer: Member) -> bool:
+    """Whether an iteration of the prefix reads no element that another one writes."""
+    return read.shape == write.shape and all(
+        any(read.index[axis] is mine and write.index[axis] is theirs
+            for axis in range(len(read.shape)))
+        for mine, theirs in zip(reader.prefix, writer.prefix, strict=True))
+

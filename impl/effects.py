@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 import threading
+import time
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -35,7 +38,7 @@ class Buffer:
     """
 
     __slots__ = ("number", "bit", "device", "dtype", "size", "host", "memory", "version", "nodes",
-                 "__weakref__")
+                 "spoiled", "__weakref__")
 
     def __init__(self, device: str, dtype: DType, size: int,
                  host: np.ndarray | None = None) -> None:
@@ -44,6 +47,7 @@ class Buffer:
         self.device, self.dtype, self.size, self.host = device, dtype, size, host
         self.memory: Any = None
         self.version = 0
+        self.spoiled = False  # whether a run that did not end may have left anything in it
         self.nodes: list[weakref.ref[UOp]] = []
 
     @property
@@ -74,6 +78,10 @@ def leaf_of(node: UOp) -> UOp | None:
     """
     leaf = node if node.op is Ops.BUFFER else node.realized
     if leaf is not None and leaf.arg[1] != leaf.arg[0].version:
+        if leaf.arg[0].spoiled:  # r[impl realize.interrupted.error]
+            raise GraphError("read", f"a run was interrupted, or failed, while it overwrote "
+                             f"{leaf.arg[0]}: what is there is neither the old value nor the new",
+                             "make the tensor anew, or give it another value with .replace()")
         # r[impl effects.version.current]
         raise GraphError("read", f"version {leaf.arg[1]} of {leaf.arg[0]} was overwritten by "
                          f"version {leaf.arg[0].version}", "report this: a hazard was missed")
@@ -116,6 +124,96 @@ def advance(buffer: Buffer, versions: int) -> None:
         buffer.nodes = []
 
 
+def spoil(buffers: Iterable[Buffer]) -> None:
+    """A run that did not end may have overwritten these: from now on, reading them is an error."""
+    for buffer in buffers:
+        buffer.spoiled = True
+        _spoiled.add(buffer)
+        advance(buffer, 1)
+
+
+def is_lost(value: UOp) -> bool:
+    """Whether computing a value would read what such a run left behind."""
+    if not _spoiled:
+        return False
+    leaves = (node if node.op is Ops.BUFFER else node.realized
+              for node in toposort((value,), _open))
+    return any(leaf is not None and leaf.arg[0].spoiled and leaf.arg[1] != leaf.arg[0].version
+               for leaf in leaves)
+
+
+_spoiled: weakref.WeakSet[Buffer] = weakref.WeakSet()
+
+
+# --8<-- [start:turns]
+class Turns:
+    """The lock of all that plans, runs and writes; and the turn of a function that is captured.
+
+    `with lock:` is short. A turn lasts as long as the function's Python: meanwhile no other thread
+    gives a tensor a new value, which would be taken for an effect of the function. But if its
+    thread waits for another one, that may be one of those that wait here. So they go on then, and
+    the turn is marked as `disturbed`: nothing that it saw may be recorded.
+    """
+
+    def __init__(self) -> None:
+        self.mutex = threading.RLock()
+        self.owner = 0  # the thread whose turn it is
+        self.disturbed = False
+        self.entered = threading.local()
+
+    def __enter__(self) -> None:
+        me = threading.get_ident()
+        self.mutex.acquire()
+        # r[impl replay.thread.isolated, replay.thread.waits]
+        while self.owner not in (0, me) and not getattr(self.entered, "depth", 0):
+            self.mutex.release()
+            waited_for = self._wait(me)
+            self.mutex.acquire()
+            if waited_for and self.owner:
+                self.disturbed = True
+                break
+        self.entered.depth = getattr(self.entered, "depth", 0) + 1
+
+    def __exit__(self, *_: object) -> None:
+        self.entered.depth -= 1
+        self.mutex.release()
+
+    @contextmanager
+    def turn(self) -> Iterator[bool]:
+        """A turn for this thread; False if it is another thread's, and that one waits for this."""
+        with self:
+            free = self.owner == 0
+            if free:
+                self.owner, self.disturbed = threading.get_ident(), False
+        try:
+            yield free
+        finally:
+            if free:
+                self.owner = 0
+
+    def _wait(self, me: int) -> bool:
+        """Wait until no turn is another thread's, or (the answer) until its thread waits too."""
+        place, since = None, time.monotonic()
+        while (owner := self.owner) not in (0, me):
+            frame = sys._current_frames().get(owner)
+            here = (id(frame), frame.f_lasti) if frame is not None else None
+            if here != place:
+                place, since = here, time.monotonic()
+            waits = frame is not None and frame.f_code.co_filename == threading.__file__
+            if time.monotonic() - since > (_WAITS if waits else _BLOCKED):
+                return True
+            del frame
+            time.sleep(0.002)
+        return False
+# --8<-- [end:turns]
+
+
+#: Seconds for which a thread has not moved, in `threading` or anywhere else, before it is taken to
+#: wait for another one.
+_WAITS, _BLOCKED = 0.05, 1.0
+lock = Turns()
+
+
 # --8<-- [start:live]
 class Holder(Protocol):
     """Whatever holds a value for the user: a Tensor."""
@@ -130,9 +228,6 @@ class _Live(weakref.ref[Any]):
 
 
 _live: dict[int, _Live] = {}
-# Held while a schedule is made, run and committed, and while a function is captured: meanwhile no
-# other thread gives a tensor a new value, which would be taken for an effect of the function.
-lock = threading.RLock()
 
 
 def _died(reference: _Live) -> None:

@@ -460,8 +460,9 @@ _shape_rules: dict[Ops, Callable[[tuple[UOp, ...], Any], Shape | None]] = {
 # --8<-- [end:shapes]
 
 
-# Above every number that a stage or a kernel gives its own loops, which count from 0.
-_range_numbers = itertools.count(1 << 20)
+#: An assembled kernel numbers its loops from 0, so that equal kernels are equal. What else makes
+#: loops, its optimisation included, must not meet these numbers.
+_range_numbers = itertools.count(1 << 20)  # r[impl kernel.step.numbers]
 
 
 def new_range(size: int | UOp, kind: RangeKind, number: int | None = None) -> UOp:

@@ -18,7 +18,7 @@ from impl import memory, symbolic
 from impl.dependencies import Dependency
 from impl.device import Device
 from impl.dtypes import dtypes
-from impl.effects import Buffer, leaf_of, living
+from impl.effects import Buffer, is_lost, leaf_of, living
 from impl.errors import GraphError, VariableError
 from impl.ir import TRUE, KernelInfo, Ops, UOp, toposort
 from impl.ordering import Uses, linearize
@@ -175,7 +175,7 @@ def memory_planner(schedule: Sequence[ExecItem], keep: Sequence[Buffer] = ()) ->
     These are the buffers without memory that no living tensor needs, that are not in `keep`, and
     that a kernel of the schedule fills before any reads them.
     """
-    needed = toposort([h.uop for h in living()], lambda u: leaf_of(u) is None)
+    needed = toposort([h.uop for h in living() if not is_lost(h.uop)], lambda u: leaf_of(u) is None)
     held = {leaf.arg[0] for leaf in (leaf_of(u) for u in needed) if leaf is not None}
     kept = {*keep, *held, *_read_first(schedule)}
     numbers: dict[Buffer, int] = {}

@@ -26,20 +26,25 @@ class Uses:
 
 
 # --8<-- [start:peak]
-def peak_bytes(order: Sequence[int], uses: Uses) -> int:
-    """The most bytes of temporaries that are alive at one step of the order."""
+def alive_bytes(order: Sequence[int], uses: Uses) -> list[int]:
+    """The bytes of temporaries that are alive at each step of the order."""
     remaining = {s: len(users) for s, users in uses.users.items()}
-    live = peak = 0
+    live, found = 0, []
     for kernel in order:
         for storage in uses.touched[kernel]:
             if remaining[storage] == len(uses.users[storage]):
                 live += uses.nbytes[storage]
-        peak = max(peak, live)
+        found.append(live)
         for storage in uses.touched[kernel]:
             remaining[storage] -= 1
             if remaining[storage] == 0:
                 live -= uses.nbytes[storage]
-    return peak
+    return found
+
+
+def peak_bytes(order: Sequence[int], uses: Uses) -> int:
+    """The most bytes of temporaries that are alive at one step of the order."""
+    return max(alive_bytes(order, uses), default=0)
 # --8<-- [end:peak]
 
 

@@ -493,7 +493,7 @@ class Value:
         """Size in bytes; of the whole buffer for a leaf."""
         if self.leaf:
             return int(self.node.arg[0].nbytes)
-        return math.prod(self.shape) * self.node.dtype.itemsize
+        return symbolic.plain(math.prod(self.shape)) * self.node.dtype.itemsize
 # --8<-- [end:values]
 
 

@@ -23,12 +23,13 @@ from impl.effects import (
     living,
     lock,
     mark_realized,
+    spoil,
 )
 from impl.errors import ReplayError, VariableError, user_line
-from impl.fusion import Limits
-from impl.ir import Ops, UOp
+from impl.fusion import Kernel, Limits
+from impl.ir import ELEMENTWISE, Ops, UOp, toposort
 from impl.rewrite import verify
-from impl.schedule import Environment, Plan, document, label, plan_for
+from impl.schedule import Environment, Plan, document, label, plan_for, shown_numbers
 
 #: More inputs than this in one kernel gain nothing: their rows crowd each other out of the cache.
 MOST_ARGUMENTS = 60
@@ -94,6 +95,7 @@ class Run:
         self.outputs: list[Buffer] = []
         # By slot: another program with this plan may call its variables otherwise.
         bound = dict(zip(plan.unknowns, canonical.values, strict=True))
+        self.begun = 0  # how many kernels, in the plan's order, have been started
         for number, storage in plan.storages.items():
             if storage.kind == "input":
                 self.buffers[number] = canonical.buffers[storage.slot]
@@ -146,6 +148,13 @@ class Run:
             # r[impl realize.size.symbolic]: the root's own shape, with the values of this call
             mark_realized(root, self.buffers[result.storage].leaf(root.shape or ()))
     # --8<-- [end:commit]
+
+
+    def touched(self) -> list[Buffer]:
+        """Memory from before the run that the kernels started so far may have overwritten."""
+        numbers = {touch.storage for kernel in self.plan.order[:self.begun]
+                   for touch in self.plan.accesses[kernel][1] if touch.storage in self.plan.written}
+        return [self.buffers[number] for number in sorted(numbers)]
 
 
 _arenas: dict[str, Memory] = {}
@@ -228,7 +237,8 @@ def prepare(values: Sequence[UOp]) -> tuple[Effects, Plan, Canonical]:
               f"{(time.perf_counter() - start) * 1e3:8.2f} ms | "
               f"{'cache hit ' if hit else 'CACHE MISS'} | {user_line()}")
     if level >= 3:
-        _print_decisions(plan)
+        for _, line in decisions(plan, effects.nodes):
+            print("  " + line)
     if settings.get("VIZ"):
         for viewer in viewers:
             viewer(document(plan, hit, effects.nodes))
@@ -270,20 +280,52 @@ def _checked_plan(effects: Effects) -> tuple[Plan, Canonical, bool]:
     return plan, canonical, hit
 
 
-def _print_decisions(plan: Plan) -> None:
-    for kernel, reason in plan.fusions:
-        print(f"  kernel {kernel}: {reason}")
+# --8<-- [start:decisions]
+def decisions(plan: Plan, nodes: Sequence[UOp]) -> list[tuple[frozenset[int], str]]:
+    """What was decided, a line each, and the kernels that it concerns."""
+    found: list[tuple[frozenset[int], str]] = []
+    fusions, shown = dict(plan.fusions), shown_numbers(plan)
+    for number, kernel in enumerate(plan.kernels):  # r[impl inspect.debug.lines]
+        names = label(plan, number, nodes).partition(" (")[0]
+        found.append((frozenset((number,)), f"kernel {number}: "
+                      + (fusions.get(number) or _one_stage(kernel)) + f" ({names})"))
     for before, after, storage, reason in plan.boundaries:
-        print(f"  kernel {before} -> kernel {after}: not fused: b{storage}: {reason}")
-    for note in plan.notes:
-        print(f"  {note}")
+        found.append((frozenset((before, after)), f"kernel {before} -> kernel {after}: "
+                      f"not fused: b{shown[storage]}: {reason}"))
+    found += [(frozenset(), note) for note in plan.notes]
     for d in plan.dependencies:
-        print(f"  {d.kind}: kernel {d.before} before kernel {d.after} (b{d.storage} "
-              f"version {d.version})")
+        found.append((frozenset((d.before, d.after)), f"{d.kind}: kernel {d.before} before kernel "
+                      f"{d.after} (b{shown[d.storage]} version {d.version})"))
+    return found + _allocations(plan, shown)
+# --8<-- [end:decisions]
+
+
+def _one_stage(kernel: Kernel) -> str:
+    """How many operations of the user share the loops of a kernel with one stage."""
+    if kernel.copy:
+        return "alone: a copy from another device"
+    nodes = toposort((kernel.ast,), lambda u: u.op is not Ops.INDEX)  # not those of addresses
+    count = sum(node.op in ELEMENTWISE or node.op is Ops.REDUCE for node in nodes)
+    return f"fused: {count} operations in one loop nest" if count > 1 else \
+        f"alone: {count} operation{'' if count == 1 else 's'}"
+
+
+def _allocations(plan: Plan, shown: dict[int, int]) -> list[tuple[frozenset[int], str]]:
+    """Where each value that is stored lies: in an arena, or in memory of its own."""
+    lines: dict[int, tuple[frozenset[int], str]] = {}
     for device, planned in plan.memories.items():
         for span in planned.lifetimes:
-            print(f"  alloc b{span.storage}: {span.nbytes} bytes at {device} arena + "
-                  f"{planned.offsets[span.storage]}, steps {span.first} to {span.last}")
+            users = frozenset(plan.order[step] for step in (span.first, span.last))
+            place = f"{device} arena + {planned.offsets[span.storage]}"
+            lines[span.storage] = users, f"{place}, steps {span.first} to {span.last}"
+    for number, (_, writes) in enumerate(plan.accesses):
+        for touch in writes:
+            storage = plan.storages[touch.storage]
+            where = "in place" if storage.kind == "input" else "memory of its own"
+            lines.setdefault(touch.storage, (
+                frozenset((number,)), f"{storage.device}, {where} ({storage.kind})"))
+    return [(users, f"alloc b{shown[n]}: {plan.storages[n].nbytes} bytes at {where}")
+            for n, (users, where) in lines.items()]
 
 
 def waiting_values(values: Sequence[UOp]) -> list[UOp]:
@@ -298,8 +340,12 @@ def realize(holders: Sequence[Holder]) -> None:
         nodes = [h.uop for h in holders]
         run = planned_run(nodes)
         if run is not None:
-            _execute(run)
-            commit(run)
+            try:
+                _execute(run)
+                commit(run)
+            except BaseException:
+                spoil(run.touched())
+                raise
         _hold(holders, nodes)
 
 
@@ -349,6 +395,7 @@ def _execute(run: Run) -> None:
         for buffer in item.bufs:
             ensure_memory(buffer)
     for step, item in enumerate(items):
+        run.begun = step + 1
         before = GlobalCounters.operations, GlobalCounters.bytes
         seconds = item.run()
         if level >= 2:
@@ -431,9 +478,12 @@ def schedule(holders: Sequence[Holder]) -> list[ExecItem]:
         items: list[ExecItem] = []
         if run is not None:
             items = run.items()
+            decided = decisions(run.plan, run.effects.nodes)
             for item in items:
-                item.metadata["label"] = label(run.plan, item.metadata["kernel"],
-                                               run.effects.nodes)
+                number = item.metadata["kernel"]
+                item.metadata["label"] = label(run.plan, number, run.effects.nodes)
+                item.metadata["decisions"] = [line for concerned, line in decided
+                                              if number in concerned]
             commit(run)
             _scheduled.extend(items)
         _hold(holders, nodes)

@@ -9,20 +9,42 @@ from __future__ import annotations
 import gc
 import math
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from impl import memory
 from impl.caching import Canonical, PlanCache, canonicalize, stable_name, unbound
-from impl.dependencies import Dependency, Placement, Touch, find, place_writes, touches
+from impl.dependencies import (
+    Dependency,
+    Placement,
+    Temporary,
+    Touch,
+    find,
+    place_writes,
+    take_over,
+    touches,
+)
 from impl.dtypes import DType
 from impl.effects import Effects
-from impl.fusion import Assembler, Cuts, Group, Kernel, Limits, choose_cuts, group_stages
+from impl.fusion import (
+    Assembler,
+    Cuts,
+    Group,
+    Kernel,
+    Limits,
+    Memory,
+    choose_cuts,
+    compute_late,
+    group_stages,
+    split_at_peak,
+)
 from impl.ir import Ops, Shape, UOp
-from impl.ordering import Uses, linearize
-from impl.ranges import StageGraph
+from impl.ordering import Uses, alive_bytes, linearize
+from impl.ranges import StageGraph, Value
 from impl.symbolic import is_symbolic, plain, text
 
 
@@ -107,15 +129,26 @@ def make_plan(effects: Effects, canonical: Canonical, environment: Environment) 
     groups, blocked = group_stages(placement.stages, placement.storage, limits, fuse,
                                    {n: s.device for n, s in storages.items()},
                                    {n: s.dtype.itemsize for n, s in storages.items()})
+    memory_of = Memory(graph.values, placement.storage, placement.version,
+                       _single(placement, storages))
+    compute_late(groups, memory_of, limits)
+    storages = _storages(graph, placement, results, canonical)
+    groups, blocked = split_at_peak(groups, blocked, memory_of, limits, partial(
+        _peak, placement=placement, values=graph.values, storages=storages))
     private = _private(groups, placement, storages)
-    assembler = Assembler(placement.storage, private)
-    kernels = [assembler.kernel(group) for group in groups]
     accesses = [touches(group, placement, graph.values, private) for group in groups]
     dependencies = find(accesses)
     nbytes = {n: s.nbytes for n, s in storages.items()
               if s.kind == "temporary" and n not in private}
-    touched = [[t.storage for t in (*reads, *writes)] for reads, writes in accesses]
-    order = linearize(len(kernels), dependencies, Uses(nbytes, touched), environment.order_seed)
+    order = linearize(len(groups), dependencies, Uses(nbytes, _touched(accesses)),
+                      environment.order_seed)
+    if environment.reuse:
+        accesses = _share(groups, order, placement, storages, accesses)
+        dependencies = find(accesses, order)
+    assembler = Assembler(placement.storage, private)
+    kernels = [assembler.kernel(group) for group in groups]
+    nbytes = {n: size for n, size in nbytes.items() if n in storages}
+    touched = _touched(accesses)
     memories = _plan_memory(order, touched, nbytes, storages, environment.reuse)
     return Plan(kernels, storages, order, [_result(r, placement) for r in results], dependencies,
                 accesses, memories, _written(placement, storages), _variables(kernels, canonical),
@@ -182,6 +215,12 @@ def _storages(graph: StageGraph, placement: Placement, results: Sequence[Any],
     return storages
 
 
+def _single(placement: Placement, storages: dict[int, Storage]) -> set[int]:
+    """The temporaries that only one value ever fills."""
+    filled = Counter(placement.storage)
+    return {n for n, s in storages.items() if s.kind == "temporary" and filled[n] == 1}
+
+
 def _private(groups: Sequence[Group], placement: Placement,
              storages: dict[int, Storage]) -> set[int]:
     """The temporaries that only one kernel touches: they become its local buffers."""
@@ -192,6 +231,46 @@ def _private(groups: Sequence[Group], placement: Placement,
                 users.setdefault(placement.storage[access.value], set()).add(group.number)
     return {n for n, kernels in users.items()
             if len(kernels) == 1 and storages[n].kind == "temporary"}
+
+
+def _peak(groups: list[Group], placement: Placement, values: Sequence[Value],
+          storages: dict[int, Storage]) -> tuple[int, int]:
+    """How many bytes of temporaries are alive at most, and while which kernel runs."""
+    private = _private(groups, placement, storages)
+    accesses = [touches(group, placement, values, private) for group in groups]
+    uses = _uses(accesses, storages)
+    order = linearize(len(groups), find(accesses), uses)
+    alive = alive_bytes(order, uses)
+    most = max(alive, default=0)
+    return most, order[alive.index(most)] if alive else 0
+
+
+def _uses(accesses: Accesses, storages: dict[int, Storage]) -> Uses:
+    return Uses({n: s.nbytes for n, s in storages.items() if s.kind == "temporary"},
+                [[t.storage for t in (*reads, *writes)] for reads, writes in accesses])
+
+
+Accesses = list[tuple[list[Touch], list[Touch]]]
+
+
+def _touched(accesses: Accesses) -> list[list[int]]:
+    return [[t.storage for t in (*reads, *writes)] for reads, writes in accesses]
+
+
+def _share(groups: Sequence[Group], order: Sequence[int], placement: Placement,
+           storages: dict[int, Storage], accesses: Accesses) -> Accesses:
+    """Let temporaries take over the memory of others; the accesses as they are after that."""
+    temporaries = {n: Temporary(s.size * s.dtype.itemsize, s.dtype, s.device)
+                   for n, s in storages.items() if s.kind == "temporary"}
+    moved = take_over(groups, order, _touched(accesses), temporaries, placement)
+    for storage in moved:
+        del storages[storage]
+
+    def after(touches: list[Touch]) -> list[Touch]:
+        return [replace(t, storage=moved[t.storage][0], version=t.version + moved[t.storage][1])
+                if t.storage in moved else t for t in touches]
+
+    return [(after(reads), after(writes)) for reads, writes in accesses]
 
 
 def _plan_memory(order: Sequence[int], touched: Sequence[Sequence[int]], nbytes: dict[int, int],
@@ -304,8 +383,7 @@ def _boundaries(groups: Sequence[Group], placement: Placement, cuts: Cuts,
 # --8<-- [start:document]
 def document(plan: Plan, hit: bool, nodes: Sequence[UOp]) -> dict[str, Any]:
     """The schedule as plain data: see r[schedule.document.complete]."""
-    visible = _visible(plan)  # once: r[impl schedule.cost.linear]
-    names = {n: i for i, n in enumerate(n for n in plan.storages if n in visible)}
+    names = shown_numbers(plan)
     # r[impl schedule.document.outputs]
     outputs = [names[r.storage] for r in plan.results if r.storage in names]
     return {
@@ -327,6 +405,12 @@ def document(plan: Plan, hit: bool, nodes: Sequence[UOp]) -> dict[str, Any]:
         "cache": {"hit": hit, "key": stable_name(plan.key)},
     }
 # --8<-- [end:document]
+
+
+def shown_numbers(plan: Plan) -> dict[int, int]:
+    """The storages that are shown to people, numbered without gaps."""
+    visible = _visible(plan)  # once: r[impl schedule.cost.linear]
+    return {n: i for i, n in enumerate(n for n in plan.storages if n in visible)}
 
 
 def _visible(plan: Plan) -> set[int]:

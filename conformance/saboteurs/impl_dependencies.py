@@ -14,7 +14,7 @@ class _Without(ImplPatch):
     kind = ""
 
     def replacement(self, original: Function) -> Function:
-        return lambda accesses: [d for d in original(accesses) if d.kind != self.kind]
+        return lambda *given: [d for d in original(*given) if d.kind != self.kind]
 
 
 class FindsNoReadsAfterWrites(_Without):
@@ -108,3 +108,59 @@ class CycleIsCutWithoutCopy(ImplPatch):
                     before[min(left)] -= left
                 left -= ready
         return edges
+
+
+class TakesOverWhatIsReadElsewhere(ImplPatch):
+    rule = "dependencies.take-over.safe"
+    description = "an element may be overwritten before another one is computed from it"
+    target = "impl.dependencies:_same_element"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda read, write: read.shape == write.shape
+
+
+class TakesOverBeforeTheLastRead(ImplPatch):
+    rule = "dependencies.take-over.safe"
+    description = "memory may be overwritten that a later stage of the kernel reads"
+    target = "impl.dependencies:_may_lie_there"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda *given: True
+
+
+class TakesOverWhatLives(ImplPatch):
+    rule = "dependencies.take-over.dead"
+    description = "a temporary counts as dead at its first reader"
+    target = "impl.dependencies:_spans"
+
+    def replacement(self, original: Function) -> Function:
+        def spans(order: Any, touched: Any) -> Any:
+            first, _ = original(order, touched)
+            last: dict[int, int] = dict(first)
+            for step, number in enumerate(order):
+                for storage in touched[number]:
+                    if last[storage] == first[storage]:
+                        last[storage] = step
+            return first, last
+        return spans
+
+
+class TwoTakeOverOne(ImplPatch):
+    rule = "dependencies.take-over.one"
+    description = "what one result has taken over, another result of the kernel takes too"
+    target = "impl.dependencies:take_over"
+
+    def replacement(self, original: Function) -> Function:
+        def take_over(groups: Any, order: Any, touched: Any, temporaries: Any,
+                      placement: Any) -> Any:
+            moved = original(groups, order, touched, temporaries, placement)
+            for group in groups:
+                made = [member.stage.write.value for member in group.members]
+                took = [value for value in made if value in moved]
+                for value in made if took else ():
+                    if value in temporaries and placement.storage[value] == value:
+                        moved[value] = moved[took[0]]
+                        placement.storage[value] = moved[value][0]
+                        placement.version[value] += moved[value][1]
+            return moved
+        return take_over

@@ -1,6 +1,7 @@
 """Mistakes in the places of temporaries, made inside `impl.memory`."""
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -22,7 +23,7 @@ class LastStepDoesNotCount(ImplPatch):
 class GivenBackTooEarly(ImplPatch):
     rule = "memory.reuse.disjoint"
     description = "the planner that walks through time gives a place back before its last step"
-    target = "impl.memory:_by_time"
+    target = "impl.memory.greedy:walk_through_time"
 
     def replacement(self, original: Function) -> Function:
         return lambda spans: original([replace(s, last=max(s.first, s.last - 1)) for s in spans])
@@ -31,10 +32,99 @@ class GivenBackTooEarly(ImplPatch):
 class FirstFitOverlaps(ImplPatch):
     rule = "memory.reuse.disjoint"
     description = "first fit puts everything at offset 0"
-    target = "impl.memory:_first_fit"
+    target = "impl.memory.greedy:first_fit"
 
     def replacement(self, original: Function) -> Function:
         return lambda spans: {span.storage: 0 for span in spans}
+
+
+class LowestFirstOverlaps(ImplPatch):
+    rule = "memory.reuse.disjoint"
+    description = "filling from below forgets how high what was placed is"
+    target = "impl.memory.greedy:lowest_first"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda spans: original([replace(s, nbytes=s.nbytes // 2) for s in spans])
+
+
+class SearchOverlaps(ImplPatch):
+    rule = "memory.reuse.disjoint"
+    description = "the search lets the last step of a life not count"
+    target = "impl.memory.search:Problem"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda spans: original([replace(s, last=max(s.first, s.last - 1)) for s in spans])
+
+
+class PartsCutTooEarly(ImplPatch):
+    rule = "memory.reuse.disjoint"
+    description = "time is cut where a life still goes on"
+    target = "impl.memory:parts"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda spans: [[span] for span in spans]
+
+
+class SearchIsWorse(ImplPatch):
+    rule = "memory.search.not-worse"
+    description = "what the search found last is taken, whether it needs less or not"
+    target = "impl.memory.search:improve"
+
+    def replacement(self, original: Function) -> Function:
+        def one_after_the_other(spans: Any, *_: Any) -> dict[int, int]:
+            tops = [sum(s.nbytes for s in spans[:number]) for number in range(len(spans))]
+            return {span.storage: top for span, top in zip(spans, tops, strict=True)}
+        return one_after_the_other
+
+
+class SearchRollsDice(ImplPatch):
+    rule = "memory.search.deterministic"
+    description = "what the search prefers is random, and other in every run"
+    target = "impl.memory.search:Problem.preferences"
+
+    def replacement(self, original: Function) -> Function:
+        chooser = random.SystemRandom()
+        return lambda problem: [chooser.sample(order, len(order)) for order in original(problem)]
+
+
+class SearchGivesUp(ImplPatch):
+    rule = "memory.search.least"
+    description = "the search finds nothing"
+    target = "impl.memory.search:pack"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda problem, height, budget: ("unknown", 0, {})
+
+
+class SearchLeavesNoGap(ImplPatch):
+    rule = "memory.search.least"
+    description = "the search never leaves bytes free below a temporary"
+    target = "impl.memory.search:Attempt._risen"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda attempt, state, corner: 1 << 62
+
+
+class SearchCountsTwice(ImplPatch):
+    rule = "memory.search.least"
+    description = "the search takes a height for impossible that is just enough"
+    target = "impl.memory.search:pack"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda problem, height, budget: original(problem, height - 1, budget)
+
+
+class ArenasOfOneDevice(ImplPatch):
+    rule = "memory.alignment.arena"
+    description = "the temporaries of all devices lie in one arena"
+    target = "impl.schedule:_plan_memory"
+
+    def replacement(self, original: Function) -> Function:
+        def together(order: Any, touched: Any, nbytes: Any, storages: Any, reuse: bool) -> Any:
+            one = min(storage.device for storage in storages.values())
+            moved = {n: replace(storage, device=one) for n, storage in storages.items()}
+            return original(order, touched, nbytes, moved, reuse)
+        return together
 
 
 class _ShortLives(ImplPatch):
@@ -82,7 +172,7 @@ class NothingIsAligned(ImplPatch):
 class ArenaTooSmall(ImplPatch):
     rule = "memory.alignment.arena"
     description = "the size of the last temporary is forgotten in the size of the arena"
-    target = "impl.memory:_height"
+    target = "impl.memory:height"
 
     def replacement(self, original: Function) -> Function:
         return lambda offsets, spans: max((offsets[s.storage] for s in spans), default=0)

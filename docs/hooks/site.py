@@ -1,7 +1,8 @@
 """What the site computes while it is built: links to rules, the rule matrix, reports, figures.
 
 A page asks for a computed part with a comment: `<!-- rule-matrix -->`, `<!-- compatibility -->`,
-`<!-- rule-matrix: memory -->`, `<!-- figure: NAME -->`. An unknown name fails the build.
+`<!-- rule-matrix: memory -->`, `<!-- figure: NAME -->`, `<!-- bench: schedule -->`. An unknown
+name fails the build.
 """
 from __future__ import annotations
 
@@ -20,10 +21,12 @@ from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 
 from conformance import markdown_rules, trace
+from conformance.bench import table
 
-ASKED = re.compile(r"<!--\s*(rule-matrix|compatibility|figure)(?::\s*([\w-]+))?\s*-->")
+ASKED = re.compile(r"<!--\s*(rule-matrix|compatibility|figure|bench)(?::\s*([\w-]+))?\s*-->")
 LINK = re.compile(r'href="(rule|matrix):([^"]+)"')
 REPORTS = trace.ROOT / "conformance" / "reports"
+RESULTS = trace.ROOT / "conformance" / "bench" / "results"
 
 # Worst first: a rule is as good as the worst verdict of its tests.
 VERDICTS = ("fail", "error", "xpass", "unsupported", "xfail", "not-run", "pass")
@@ -43,6 +46,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         kind, name = asked.groups()
         if kind == "compatibility":
             return compatibility()
+        if kind == "bench":
+            return benchmark(name or "")
         if kind == "rule-matrix":
             return matrix_slice(name) if name else whole_matrix()
         return asked[0]
@@ -183,6 +188,16 @@ def compatibility() -> str:
         numbers = " | ".join(str(counts[verdict]) for verdict in reversed(VERDICTS))
         lines.append(f"| {title(report)} | {tiers} | {numbers} |")
     return "\n".join([*lines, "", *(failures(report) for report in reports())])
+
+
+def benchmark(name: str) -> str:
+    """The committed results of the benchmark: all their tables, or where a peer is ahead."""
+    shown = {"schedule": table.markdown, "behind": table.behind}.get(name)
+    if shown is None:
+        raise PluginError(f"there is no table {name!r} of the benchmark")
+    results = [json.loads(path.read_text(encoding="utf-8"))
+               for path in sorted(RESULTS.glob("schedule*.json"))]
+    return "\n\n".join(shown(result) for result in results) or "No result is stored yet."
 
 
 def failures(report: dict[str, Any]) -> str:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from impl.fusion.assemble import Assembler, Kernel
 from impl.fusion.cuts import Cuts, choose_cuts
 from impl.fusion.groups import Group, Member, group_stages
+from impl.fusion.late import Memory, compute_late
 from impl.fusion.limits import Limits
+from impl.fusion.split import split_at_peak
 
-__all__ = ["Cuts", "Group", "Kernel", "Limits", "Member", "Assembler", "choose_cuts",
-           "group_stages"]
+__all__ = ["Assembler", "Cuts", "Group", "Kernel", "Limits", "Member", "Memory", "choose_cuts",
+           "compute_late", "group_stages", "split_at_peak"]

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -40,13 +41,32 @@ Conflicts = list[tuple[_Touch, Access]]  # with the access of the new stage that
 Pairs = list[tuple[int, UOp]]  # position in the prefix, loop of the new stage
 
 
+class _Past:
+    """Earlier accesses of one storage, by kernel: of many, only those of a few are asked for."""
+
+    def __init__(self) -> None:
+        self.latest = -1              # the highest number of a kernel
+        self.newest: Group | None = None  # the kernel of the last access
+        self.by_group: dict[int, list[_Touch]] = {}
+
+    def add(self, touch: _Touch) -> None:
+        """Note an access, the newest so far."""
+        self.newest, number = touch[0], touch[0].number
+        self.latest = max(self.latest, number)
+        self.by_group.setdefault(number, []).append(touch)
+
+    def of(self, group: Group) -> list[_Touch]:
+        """The accesses of one kernel."""
+        return self.by_group.get(group.number, [])
+
+
 def _loop_at(access: Access, dimension: int, loops: Sequence[UOp]) -> UOp | None:
     """The loop that alone is the index in this dimension, if there is one."""
     index = access.index[dimension]
     return index if index.op is Ops.RANGE and index in loops else None
 
 
-def _match(member: Member, theirs: Access, stage: Stage, mine: Access) -> Pairs:
+def match_loops(member: Member, theirs: Access, stage: Stage, mine: Access) -> Pairs:
     """Positions of the prefix at which both accesses use one loop of the same extent."""
     pairs: Pairs = []
     if theirs.shape != mine.shape:
@@ -72,8 +92,8 @@ class _Grouper:
         self.limits, self.storage_of, self.fuse = limits, storage_of, fuse
         self.device_of, self.itemsize_of = device_of, itemsize_of
         self.groups: list[Group] = []
-        self.readers: dict[int, list[_Touch]] = {}
-        self.writers: dict[int, list[_Touch]] = {}
+        self.readers: defaultdict[int, _Past] = defaultdict(_Past)
+        self.writers: defaultdict[int, _Past] = defaultdict(_Past)
         self.blocked: list[tuple[int, int, str]] = []
 
     def add(self, stage: Stage) -> None:
@@ -84,9 +104,8 @@ class _Grouper:
 
     def _find(self, stage: Stage) -> Group:
         if self.fuse and not stage.copy:  # r[impl fusion.stages.together]
-            conflicts = self._conflicts(stage)
-            for group in self._candidates(stage, conflicts):
-                ours = [(touch, mine) for touch, mine in conflicts if touch[0] is group]
+            for group in self._candidates(stage, self._earliest(stage)):
+                ours = self._conflicts(stage, group)
                 problem = self._try(group, stage, ours)
                 if problem is None:
                     return group
@@ -110,32 +129,36 @@ class _Grouper:
 
     def _note(self, group: Group, member: Member) -> None:
         for access in member.stage.reads:
-            touch = (group, member, access)
-            self.readers.setdefault(self._storage(access), []).append(touch)
+            self.readers[self._storage(access)].add((group, member, access))
             group.reads.setdefault(self._storage(access), []).append((member, access))
         write = member.stage.write
-        self.writers.setdefault(self._storage(write), []).append((group, member, write))
+        self.writers[self._storage(write)].add((group, member, write))
 
-    def _conflicts(self, stage: Stage) -> Conflicts:
-        """Earlier accesses to the same storage of which at least one writes, with ours."""
+    def _conflicts(self, stage: Stage, group: Group) -> Conflicts:
+        """A kernel's accesses to the same storage of which at least one writes, with ours."""
         written = self._storage(stage.write)
         found = [(touch, mine) for mine in stage.reads
-                 for touch in self.writers.get(self._storage(mine), ())]
-        found += [(touch, stage.write) for touch in self.writers.get(written, ())]
-        found += [(touch, stage.write) for touch in self.readers.get(written, ())]
+                 for touch in self.writers[self._storage(mine)].of(group)]
+        found += [(touch, stage.write) for past in (self.writers, self.readers)
+                  for touch in past[written].of(group)]
         return found
 
-    def _candidates(self, stage: Stage, conflicts: Conflicts) -> list[Group]:
+    def _earliest(self, stage: Stage) -> int:
+        """The latest kernel that the stage depends on: no earlier one can take it; -1 for none."""
+        written = self._storage(stage.write)
+        return max(self.writers[written].latest, self.readers[written].latest,
+                   *(self.writers[self._storage(mine)].latest for mine in stage.reads))
+
+    def _candidates(self, stage: Stage, earliest: int) -> list[Group]:
         """The kernel of the latest dependency, then later ones that read the same inputs."""
         # r[impl fusion.group.acyclic]
-        earliest = max((touch[0].number for touch, _ in conflicts), default=-1)
         found: dict[int, Group] = {}
         if earliest >= 0:
             found[earliest] = self.groups[earliest]
         for access in stage.reads:
-            for group, *_ in self.readers.get(self._storage(access), [])[-1:]:
-                if group.number >= earliest:
-                    found.setdefault(group.number, group)
+            group = self.readers[self._storage(access)].newest
+            if group is not None and group.number >= earliest:
+                found.setdefault(group.number, group)
         device = self.device_of[self._storage(stage.write)]
         return [g for g in found.values() if g.device == device and not g.members[0].stage.copy
                 and len(g.members) < self.limits.stages]
@@ -175,7 +198,7 @@ class _Grouper:
             return self._shared_reads(group, stage)
         pairs: Pairs | None = None
         for (_, member, theirs), mine in conflicts:
-            found = _match(member, theirs, stage, mine)
+            found = match_loops(member, theirs, stage, mine)
             pairs = found if pairs is None else [p for p in pairs if p in found]
         return _one_to_one(sorted(pairs or [], key=lambda p: p[0]))
 
@@ -186,7 +209,7 @@ class _Grouper:
         """
         for mine in stage.reads:
             for member, theirs in group.reads.get(self._storage(mine), ()):
-                pairs = _one_to_one(sorted(_match(member, theirs, stage, mine),
+                pairs = _one_to_one(sorted(match_loops(member, theirs, stage, mine),
                                            key=lambda p: p[0]))
                 if len(pairs) == len(group.sizes) == len(stage.loops):
                     return pairs

@@ -18,3 +18,6 @@ class Limits:
     repeat: int = 6                    # the same if the value is repeated along an expanded axis
     small_kernel: int = 1 << 14        # iterations below which parallelism does not matter
     parallel: int = 16                 # iterations of the prefix that a larger kernel must offer
+    late: int = 48                     # cost up to which a value is made again, and not kept
+    memory_worth: int = 1 << 20        # bytes of temporaries below which memory is not looked at
+    memory_rounds: int = 4096          # groups that may be looked at in search of a lower peak

@@ -214,7 +214,7 @@ def explain(document: Document, timings: Timings | None = None) -> str:
     for step, kernel in enumerate(ordered_kernels(document)):
         parts.append(_explain_kernel(document, step, kernel, names, fused, apart))
     parts += [f"note: {note}" for note in document.get("notes", [])]
-    return "\n\n".join([*parts, memory_summary(document).split("\n\n")[0]])
+    return "\n\n".join([*parts, memory_summary(document)])
 
 
 def summary(document: Document, timings: Timings | None = None) -> str:
@@ -246,8 +246,9 @@ def _explain_kernel(document: Document, step: int, kernel: Row, names: Mapping[i
         lines.append(f"  computes   {kernel['label']}")
     lines.append(f"  reads      {', '.join(touched(kernel['reads'], names)) or 'nothing'}")
     lines.append(f"  writes     {', '.join(touched(kernel['writes'], names)) or 'nothing'}")
-    for before, kinds in waits(document, number).items():
-        because = " and ".join(f"{KINDS[kind]} ({kind})" for kind in kinds)
+    for before, hazards in waits(document, number).items():  # r[impl inspect.hazard.named]
+        because = " and ".join(f"{KINDS[kind]} ({kind}: {', '.join(where)})"
+                               for kind, where in hazards.items())
         lines.append(f"  waits for  kernel {before}: {because}")
     lines += [f"  apart from {reason}" for reason in apart.get(number, [])]
     lines += [f"  fused      {reason}" for reason in fused.get(number, [])]
@@ -256,10 +257,14 @@ def _explain_kernel(document: Document, step: int, kernel: Row, names: Mapping[i
     return "\n".join(lines)
 
 
-def waits(document: Document, number: int) -> dict[int, list[str]]:
-    """The kernels that one has to wait for, with the kinds of dependency."""
-    found: dict[int, list[str]] = {}
+def waits(document: Document, number: int) -> dict[int, dict[str, list[str]]]:
+    """The kernels that one has to wait for: by kind of dependency, the buffers and versions."""
+    names = buffer_names(document)
+    found: dict[int, dict[str, list[str]]] = {}
     for row in document["dependencies"]:
-        if row["after"] == number and row["kind"] not in found.setdefault(row["before"], []):
-            found[row["before"]].append(row["kind"])
+        if row["after"] == number:
+            where = f"{names[row['buffer']]} version {row['version']}"
+            places = found.setdefault(row["before"], {}).setdefault(row["kind"], [])
+            if where not in places:
+                places.append(where)
     return found

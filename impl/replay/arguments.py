@@ -1,7 +1,7 @@
 """The arguments of a captured call, taken apart, and compared with those of the capture."""
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,7 @@ class Arguments:
 
 # --8<-- [start:arguments]
 def take_apart(given: Any) -> Arguments:
-    """Find every tensor in nested lists, tuples and dicts; describe everything else.
+    """Find every tensor in nested lists, tuples, dicts and dataclasses; describe all the rest.
 
     The signature maps the path of each part (such as `args[0]`) to what must stay the same.
     """
@@ -79,6 +79,9 @@ def take_apart(given: Any) -> Arguments:
         elif isinstance(value, (list, tuple)):
             found.signature[path] = (type(value).__name__, len(value))
             stack += [(f"{path}[{i}]", part) for i, part in enumerate(value)]
+        elif is_record(value):
+            found.signature[path] = (type(value).__name__, *(f.name for f in fields(value)))
+            stack += [(f"{path}.{f.name}", getattr(value, f.name)) for f in fields(value)]
         elif isinstance(value, dict):
             found.signature[path] = ("dict", tuple(value))
             stack += [(f"{path}[{key!r}]", part) for key, part in value.items()]
@@ -86,6 +89,11 @@ def take_apart(given: Any) -> Arguments:
             found.signature[path] = _described(value)
     return found
 # --8<-- [end:arguments]
+
+
+def is_record(value: Any) -> bool:
+    """Whether it is an object of a dataclass, and so a container of named parts."""
+    return is_dataclass(value) and not isinstance(value, type)
 
 
 def _described(value: Any) -> Any:
@@ -113,14 +121,20 @@ class _Same:
         return f"the {type(self.value).__name__} object at {id(self.value):#x}"
 
 
+def shown(path: str) -> str:
+    """A path as the caller wrote it: positional parts are `args`, named ones `kwargs`."""
+    for start, name in (("[0]", "args"), ("[1]", "kwargs")):
+        if path.startswith(start):
+            return path.replace(start, name, 1)
+    return "list"
+
+
 def compare(name: str, old: dict[str, Any], new: dict[str, Any]) -> None:
     """Raise if a call does not fit the capture (r[replay.guard.mismatch])."""
     for path in [*old, *[p for p in new if p not in old]]:
         was, now = old.get(path, "absent"), new.get(path, "absent")
         if was != now:  # r[impl replay.guard.mismatch]
-            where = path.replace("[0]", "args", 1) if path.startswith("[0]") \
-                else path.replace("[1]", "kwargs", 1)
-            raise ReplayError(name, f"argument {where or 'list'} was {was} when the function was "
+            raise ReplayError(name, f"argument {shown(path)} was {was} when the function was "
                               f"captured, and is {now} now",
                               "make another TinyJit for it, pass the number as a Tensor or a bound "
                               "Variable, or call .reset()")

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from impl import realize
-from impl.effects import Buffer, forget_realized, leaf_of, living, living_here
+from impl.effects import Buffer, forget_realized, is_lost, leaf_of, living, living_here
 from impl.errors import ReplayError, VariableError
 from impl.ir import Ops, UOp
-from impl.replay.arguments import Arguments, take_apart
+from impl.replay.arguments import Arguments, shown, take_apart
+from impl.replay.names import names_of, rebound
 from impl.replay.recording import Change, Recording, Source, copied
 from impl.replay.results import place
 from impl.tensor import Tensor
@@ -21,25 +22,41 @@ from impl.tensor.random import generator
 class Capture:
     """What one call did: its runs, in order, and which tensors it changed."""
 
-    def __init__(self, name: str, arguments: Arguments, aside: Sequence[Tensor]) -> None:
-        self.name, self.arguments = name, arguments
+    def __init__(self, name: str, function: Any, arguments: Arguments,
+                 aside: Sequence[Tensor]) -> None:
+        self.name, self.arguments, self.function = name, arguments, function
         self.aside = {id(tensor) for tensor in aside}  # tensors that the function cannot know
         self.runs: list[realize.Run] = []
         gc.collect()
         # r[impl replay.pending.before]
         # What is pending is no part of this call; and state must be in memory to advance.
-        _realize_all([h for h in living() if isinstance(h, Tensor)])
+        _realize_all([h for h in living() if isinstance(h, Tensor) and not is_lost(h.uop)])
         forget_realized()  # r[impl replay.capture.whole]
         self.before = [(h, h.uop) for h in living() if isinstance(h, Tensor)]
         self.random_start = generator.counter
+        self.names = names_of(function)
         self.guards: dict[UOp, bool] = {}  # what was asked of symbolic sizes, and the answers
 
     def __call__(self, run: realize.Run) -> None:
         """Note a run that happened during the capture."""
         self.runs.append(run)
 
+    def check_containers(self, given: Any) -> None:
+        """Refuse a function that puts something else into a list, dict or dataclass it is given."""
+        now, before = take_apart(given), self.arguments
+        for path in {**before.signature, **now.signature}:
+            if now.tensors.get(path) is not before.tensors.get(path) \
+                    or now.signature.get(path) != before.signature.get(path):
+                raise ReplayError(  # r[impl replay.rebound.error]
+                    self.name, f"argument {shown(path)} was given something else inside, which a "
+                    "replay would not do again", "return the new value, or .assign to the tensor")
+
     def finish(self, result: Any) -> Recording:
         """Realize what the call returned or left pending, and make the recording."""
+        if path := rebound(self.names, names_of(self.function)):  # r[impl replay.rebound.error]
+            raise ReplayError(self.name, f"{path} was given another tensor inside; a replay knows "
+                              "no names, and would not do it again", "return the tensor, or "
+                              ".assign it to one that the name held before the call")
         returned = take_apart(result).tensors
         gc.collect()  # tensors that only a cycle keeps alive are no effect of the call
         known = {id(h): node for h, node in self.before}
@@ -65,6 +82,8 @@ class Capture:
         del known, touched, gradients
         self.before = []
         recording.check_owners()
+        recording.watch(self.names)
+        self.names = {}
         return recording
 # --8<-- [end:capture]
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -31,10 +32,12 @@ class TinyJit(Generic[Parameters, Returned]):
     """
 
     def __init__(self, function: Callable[Parameters, Returned]) -> None:
+        functools.update_wrapper(self, function)
         self.function = function
         self.calls = self.replays = 0
         self.recording: Recording | None = None
-        functools.update_wrapper(self, function)
+        self.name = getattr(function, "__name__", "function")
+        self.disturbed = False  # whether a capture failed because other threads worked
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Bound to an object, there is one capture for each object."""
@@ -57,16 +60,24 @@ class TinyJit(Generic[Parameters, Returned]):
             return self.function(*args, **kwargs)
         with realize.lock:  # runs of other threads are no part of this one
             self.calls += 1
-            if self.calls == 1:
+            if self.calls > 1 and self.recording is not None:
+                arguments = take_apart((args, kwargs))
+                if not self.recording.unsure(arguments):
+                    returned: Returned = self.recording.run(arguments)
+                    self.replays += 1
+                    return returned
+            first = self.calls == 1
+        if first:
+            return self.function(*args, **kwargs)
+        with realize.lock.turn() as free:
+            if not free:  # a captured function waits for this one
                 return self.function(*args, **kwargs)
-            arguments = take_apart((args, kwargs))
             if self.recording is None:
-                return self._capture(arguments, args, kwargs)
+                return self._capture(take_apart((args, kwargs)), args, kwargs)
+            arguments = take_apart((args, kwargs))
             if self.recording.unsure(arguments):
                 return self._capture_again(arguments, args, kwargs)
-            returned: Returned = self.recording.run(arguments)
-            self.replays += 1
-            return returned
+        return self(*args, **kwargs)  # another thread was first
 
     def _capture_again(self, arguments: Arguments, args: Sequence[Any], kwargs: Any) -> Returned:
         """Capture with other values; two captures that agree are trusted with all values."""
@@ -74,7 +85,7 @@ class TinyJit(Generic[Parameters, Returned]):
         assert before is not None
         compare(before.name, before.signature, arguments.signature)
         returned = self._capture(arguments, args, kwargs)
-        if self.recording is not None:
+        if self.recording is not None and self.recording is not before:
             self.recording.trusted = before.keys == self.recording.keys
         return returned
 
@@ -94,15 +105,18 @@ class TinyJit(Generic[Parameters, Returned]):
         args, kwargs = mapped((args, kwargs), lambda v: stand_ins.get(id(v), v))
         arguments = take_apart((args, kwargs))
         arguments.leaves = {p: t.uop for p, t in arguments.tensors.items()}
-        capture = Capture(getattr(self.function, "__name__", "function"), arguments, kept)
+        capture = Capture(self.name, self.function, arguments, kept)
         realize.capturing.observers.append(capture)
         try:
             with watching() as capture.guards:
                 result = self.function(*args, **kwargs)
-            recording = capture.finish(result)
+            capture.check_containers((args, kwargs))
+            recording = None if realize.lock.disturbed else capture.finish(result)
         finally:
             realize.capturing.observers.remove(capture)
             write_back(given, stand_ins, arguments.leaves, gradients)
+        if recording is None or realize.lock.disturbed:
+            return self._not_captured(result, given, stand_ins)
         try:
             recording.check_capture(
                 tensors, {id(t): k.uop for t, k in zip(given, kept, strict=True)})
@@ -111,7 +125,20 @@ class TinyJit(Generic[Parameters, Returned]):
                 tensor.uop, tensor.grad = before.uop, gradient
             raise
         self.recording = recording  # r[impl replay.failure.none]
+        return self._returned(result, given, stand_ins)
+
+    def _not_captured(self, result: Any, given: Sequence[Tensor],
+                      stand_ins: dict[int, Tensor]) -> Returned:
+        """What a call returns that waited for another thread: the next call is captured instead."""
+        if not self.disturbed:  # r[impl replay.thread.waits]
+            print(f"tensor-schedule: {self.name} was not captured: other threads worked while it "
+                  "waited; wait outside of it, or let no other thread work", file=sys.stderr)
+        self.disturbed = True
+        return self._returned(result, given, stand_ins)
+
+    @staticmethod
+    def _returned(result: Any, given: Sequence[Tensor], stand_ins: dict[int, Tensor]) -> Any:
+        """The result, with the arguments themselves where the function returned a stand-in."""
         originals = {id(stand_ins[id(tensor)]): tensor for tensor in given}
-        returned: Returned = mapped(result, lambda v: originals.get(id(v), v))
-        return returned
+        return mapped(result, lambda v: originals.get(id(v), v))
 # --8<-- [end:jit]

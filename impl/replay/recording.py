@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from impl import realize, symbolic
 from impl.caching import has_sizes
 from impl.device import Device, Memory, Table
-from impl.effects import Buffer, advance, leaf_of, living
+from impl.effects import Buffer, advance, is_lost, leaf_of, living, spoil
 from impl.errors import ReplayError
 from impl.ir import Shape, UOp, toposort
 from impl.replay.arguments import Arguments, aliases_of, compare
+from impl.replay.names import Name
 from impl.replay.results import filled, leaves_of, template_of
 from impl.tensor import Tensor
 from impl.tensor.random import generator
@@ -70,6 +71,7 @@ class Recording:
         self.paths = {bind: path for path, bind in capture.arguments.variables.items()}
         self.random_start = capture.random_start
         self.random_used = generator.counter - capture.random_start
+        self.names: list[tuple[Name, weakref.ref[Tensor]]] = []
         self._build(capture)
 
     # --8<-- [start:build]
@@ -130,6 +132,7 @@ class Recording:
     def run(self, arguments: Arguments) -> Any:
         """Replay on new arguments."""
         self.check(arguments)
+        self._check_names()
         realize.realize(list(arguments.tensors.values()))
         now = {buffer: self._find(buffer, source, arguments)
                for buffer, source in self.sources.items()}
@@ -140,8 +143,6 @@ class Recording:
         for buffer in self.fresh:
             now[buffer] = Buffer(buffer.device, buffer.dtype, self._size(buffer, arguments))
         self._launch(now, arguments)
-        for buffer, source in self.sources.items():
-            advance(now[buffer], source.written)
         for change in self.changes:
             holder = arguments.tensors[change.holder] if isinstance(change.holder, str) \
                 else change.holder()
@@ -203,13 +204,19 @@ class Recording:
                 value = bound.src[1].arg
             table.set_value(launch, position, value)  # r[impl replay.values.bound]
         generator.reserve(self.random_used)  # r[impl replay.random.advances]
-        for segment in self.segments:
-            if isinstance(segment, realize.ExecItem):
-                source, target = (realize.ensure_memory(now.get(b, b)) for b in segment.bufs)
-                size = self._size(segment.bufs[1], arguments)
-                target.device.copy(target, source, size * segment.bufs[1].dtype.itemsize)
-            else:
-                segment.run()
+        try:
+            for segment in self.segments:
+                if isinstance(segment, realize.ExecItem):
+                    source, target = (realize.ensure_memory(now.get(b, b)) for b in segment.bufs)
+                    size = self._size(segment.bufs[1], arguments)
+                    target.device.copy(target, source, size * segment.bufs[1].dtype.itemsize)
+                else:
+                    segment.run()
+            for buffer, origin in self.sources.items():
+                advance(now[buffer], origin.written)
+        except BaseException:  # r[impl realize.interrupted.error]
+            spoil(now[buffer] for buffer, origin in self.sources.items() if origin.written)
+            raise
 
     def _find(self, buffer: Buffer, source: Source, arguments: Arguments) -> Buffer:
         """The buffer that stands now where `buffer` stood in the capture."""
@@ -233,6 +240,22 @@ class Recording:
             raise ReplayError(self.name, "a tensor that the function used does not exist any more, "
                               "so the function would use another one now", "call .reset()")
         return buffer
+
+    def watch(self, names: dict[tuple[int, Any], tuple[Name, Tensor]]) -> None:
+        """From now on, see to it that names of tensors that are read or changed keep them."""
+        mine = {id(o()) for source in self.sources.values() if source.path is None
+                for o in source.owners}
+        mine |= {id(c.holder()) for c in self.changes if not isinstance(c.holder, str)}
+        self.names = [(name, weakref.ref(tensor)) for name, tensor in names.values()
+                      if id(tensor) in mine]
+
+    def _check_names(self) -> None:
+        for name, tensor in self.names:
+            now = name.value()
+            if now is not tensor() and isinstance(now, Tensor):  # r[impl replay.rebound.error]
+                raise ReplayError(self.name, f"{name.path} is another tensor than when the "
+                                  "function was captured, and a replay would use the old one",
+                                  "change it with .assign, or call .reset()")
 
     def check_owners(self) -> None:
         """Refuse a capture whose function replaced a tensor that it reads by another one."""
@@ -299,7 +322,7 @@ class Recording:
         pending: list[Tensor] = []
         kept: set[Buffer] = set()
         for holder in living():
-            if id(holder) in mine or not isinstance(holder, Tensor):
+            if id(holder) in mine or not isinstance(holder, Tensor) or is_lost(holder.uop):
                 continue
             leaf = leaf_of(holder.uop)
             if leaf is not None:

@@ -1,27 +1,27 @@
 """What a captured function returned, as a template that each replay fills."""
 from __future__ import annotations
 
+import copy
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import fields
 from typing import Any
 
 from impl.effects import Buffer, leaf_of
 from impl.ir import Shape, UOp
-from impl.replay.arguments import Arguments
+from impl.replay.arguments import Arguments, is_record
 from impl.tensor import Tensor
 
 
-@dataclass(eq=False)
 class Leaf:
     """A tensor in a result: the buffer that held it in the capture.
 
     `holder`: the function returned a tensor that exists besides, an argument (its path) or another.
     """
 
-    buffer: Buffer
-    shape: Shape
-    holder: weakref.ref[Tensor] | str | None = None
+    def __init__(self, buffer: Buffer, shape: Shape,
+                 holder: weakref.ref[Tensor] | str | None = None) -> None:
+        self.buffer, self.shape, self.holder = buffer, shape, holder
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
@@ -30,6 +30,11 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
         return type(value)(*(mapped(v, change) for v in value))
     if isinstance(value, (list, tuple)):
         return type(value)(mapped(v, change) for v in value)
+    if is_record(value):
+        made = copy.copy(value)
+        for each in fields(value):  # as is, also where the class is frozen
+            object.__setattr__(made, each.name, mapped(getattr(value, each.name), change))
+        return made
     if isinstance(value, dict):
         return {key: mapped(v, change) for key, v in value.items()}
     return change(value)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 
 from impl.dtypes import DType, Scalar, as_dtype, dtypes, least_upper_dtype, to_bfloat16
-from impl.effects import new_buffer_node, register, write
+from impl.effects import lock, new_buffer_node, register, write
 from impl.errors import AxisError, DeviceError, DTypeError, ShapeError, VariableError, is_library
 from impl.gradient import nodes
 from impl.ir import Ops, Shape, UOp
@@ -501,6 +501,10 @@ class TensorBase:
 
     def _store(self, value: UOp) -> None:
         """The new value, for this tensor and for every living tensor it is a view of."""
+        with lock:  # r[impl replay.thread.isolated]: before another thread's capture, or after it
+            self._store_alone(value)
+
+    def _store_alone(self, value: UOp) -> None:
         living = [(tensor, path) for tensor, path in
                   ((reference(), path) for reference, path in self._ancestors)
                   if tensor is not None]

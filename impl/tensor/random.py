@@ -16,6 +16,7 @@ import weakref
 from typing import Any
 
 from impl.dtypes import DType, dtypes
+from impl.effects import lock
 from impl.gradient import nodes
 from impl.gradient.nodes import binary, cast, scale, unary
 from impl.ir import Ops, Shape, UOp
@@ -64,17 +65,19 @@ class Generator:
 
     def seed(self, seed: int) -> None:
         """Start again with a seed of up to 63 bits."""
-        self.key = None  # its name is free now, unless an expression still uses it
-        self.key = self.keys.bind(seed % _LIMIT)
-        self.high = (seed >> 31) & 0xFFFFFFFF
-        self.counter = 0
+        with lock:
+            self.key = None  # its name is free now, unless an expression still uses it
+            self.key = self.keys.bind(seed % _LIMIT)
+            self.high = (seed >> 31) & 0xFFFFFFFF
+            self.counter = 0
 
     def reserve(self, count: int) -> int:
         """Where the next `count` values start."""
-        # r[impl tensor.random.counter]
-        start = self.counter
-        self.counter += count
-        return start
+        # r[impl tensor.random.counter, replay.thread.isolated]
+        with lock:
+            start = self.counter
+            self.counter += count
+            return start
 
 
 generator = Generator()

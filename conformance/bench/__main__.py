@@ -1,0 +1,44 @@
+"""The command line of the benchmark.
+
+    python -m conformance.bench schedule --against tinygrad,jax,torch --threads 1 --json FILE
+    python -m conformance.bench table FILE
+    python -m conformance.bench record
+    python -m conformance.bench memory --csv FOLDER
+"""
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+
+#: Subcommands: each is a module with `add_arguments(parser)` and `main(options) -> int`.
+COMMANDS = {
+    "schedule": "what schedules cost, here and in other libraries",
+    "memory": "how tight memory is planned, on problems from files",
+    "table": "print the table of a result",
+    "record": "note the figures that the tests hold",
+}
+
+
+def commands() -> dict[str, ModuleType]:
+    """The subcommands that are there."""
+    names = {name: f"conformance.bench.{name}" for name in COMMANDS}
+    return {name: import_module(module) for name, module in names.items() if find_spec(module)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a subcommand; its status."""
+    top = ArgumentParser(prog="python -m conformance.bench", description=__doc__.split("\n")[0])
+    choices, known = top.add_subparsers(dest="command", required=True), commands()
+    for name, module in known.items():
+        module.add_arguments(choices.add_parser(name, help=COMMANDS[name]))
+    options = top.parse_args(arguments)
+    status: int = known[options.command].main(options)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""The processes that are measured: started with pinned threads, asked, and ended at a limit."""
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+from conformance.trace import ROOT
+
+#: What libraries read to know how many threads they may use.
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC",
+           "TORCHINDUCTOR_COMPILE_THREADS")
+
+#: Schedules are measured without the caches that keep whole graphs on disk.
+UNCACHED = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
+
+Answer = dict[str, Any]
+
+
+class Worker:
+    """One library in a process; started again after it had to be ended."""
+
+    def __init__(self, name: str, threads: int, environment: dict[str, str] | None = None) -> None:
+        self.name, self.threads = name, threads
+        self.environment = environment or {}
+        self.process: subprocess.Popen[bytes] | None = None
+        self.rest = b""
+
+    def start(self, limit: float = 120) -> Answer:
+        """Import the library; its version, or what is missing."""
+        environment = {**os.environ, **dict.fromkeys(THREADS, str(self.threads)),
+                       "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0",
+                       "XLA_FLAGS": _xla_flags(self.threads), **UNCACHED, **self.environment}
+        self.rest = b""
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "conformance.bench.worker", self.name], cwd=ROOT,
+            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, start_new_session=True)
+        if hasattr(os, "sched_setaffinity"):
+            allowed = sorted(os.sched_getaffinity(0))[:self.threads]
+            os.sched_setaffinity(self.process.pid, allowed)
+        return self._read(limit)
+
+    def ask(self, method: str, arguments: dict[str, Any], limit: float) -> Answer:
+        """One question. A process that takes longer than the limit (in seconds) is ended."""
+        if self.process is None:
+            said = self.start()
+            if "version" not in said:
+                return said
+        assert self.process is not None and self.process.stdin is not None
+        question = json.dumps({"method": method, "arguments": arguments})
+        self.process.stdin.write(question.encode() + b"\n")
+        self.process.stdin.flush()
+        return self._read(limit)
+
+    def _read(self, limit: float) -> Answer:
+        assert self.process is not None and self.process.stdout is not None
+        ends = time.monotonic() + limit
+        while b"\n" not in self.rest:
+            left = ends - time.monotonic()
+            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
+                self.close()
+                return {"missing": f"over the limit of {limit:.0f} s", "over": True}
+            part = os.read(self.process.stdout.fileno(), 65536)
+            if not part:
+                status = self.process.wait()
+                self.close()
+                return {"error": f"its process ended with status {status}"}
+            self.rest += part
+        line, self.rest = self.rest.split(b"\n", 1)
+        answer: Answer = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        """End the process and what it started."""
+        if self.process is None:
+            return
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+        self.process = None
+
+
+def _xla_flags(threads: int) -> str:
+    own = "" if threads > 1 else "--xla_cpu_multi_thread_eigen=false"
+    return f"{os.environ.get('XLA_FLAGS', '')} {own}".strip()

@@ -1,0 +1,312 @@
+"""Names that are given other tensors, by a captured function or between its calls.
+
+Each body is called several times, captured and plain, and has to be right or refused.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.trace import verifies
+from impl import Tensor, TinyJit, nn
+from impl.errors import ReplayError
+
+
+def numbers(*values: float) -> Tensor:
+    return Tensor(np.array(values, np.float32)).realize()
+
+
+class Model:
+    """Two states, and another holder of each tensor that they ever had."""
+
+    def __init__(self) -> None:
+        self.state, self.other = numbers(1), numbers(100)
+        self.items = [numbers(1), numbers(2)]
+        self.table = {"a": numbers(1)}
+        self.keep = [self.state, self.other, *self.items, *self.table.values()]
+
+
+class Slotted:
+    __slots__ = ("state", "keep")
+
+    def __init__(self) -> None:
+        self.state = numbers(1)
+        self.keep = [self.state]
+
+
+def rebind_returned(model: Model, x: Tensor) -> Tensor:
+    model.state = model.state + x
+    return model.state
+
+
+def swap(model: Model, x: Tensor) -> Tensor:
+    model.state, model.other = model.other, model.state
+    return model.state + x
+
+
+def rebind_item(model: Model, x: Tensor) -> Tensor:
+    model.items[1] = model.items[0] + x
+    return model.items[1]
+
+
+def swap_items(model: Model, x: Tensor) -> Tensor:
+    model.items.reverse()
+    return model.items[0] + x
+
+
+def rebind_in_table(model: Model, x: Tensor) -> Tensor:
+    model.table["a"] = model.table["a"] * 2 + x
+    return model.table["a"]
+
+
+def new_in_table(model: Model, x: Tensor) -> Tensor:
+    model.table[f"new {len(model.table)}"] = x * 2
+    return model.table["a"] + x
+
+
+def append(model: Model, x: Tensor) -> Tensor:
+    model.items.append(x * 2)
+    return x + model.items[-1]
+
+
+def save_argument(model: Model, x: Tensor) -> Tensor:
+    model.other = x
+    return x + 1
+
+
+def drop(model: Model, x: Tensor) -> Tensor:
+    return model.items.pop() + x if model.items else x
+
+
+def total(model: Model) -> list[Any]:
+    tensors = [model.state, model.other, *model.items, *model.table.values()]
+    return [tensor.tolist() for tensor in tensors]
+
+
+@verifies("replay.rebound.error", observe="replay")
+@pytest.mark.parametrize("body", [rebind_returned, swap, rebind_item, swap_items, rebind_in_table,
+                                  new_in_table, append, save_argument, drop],
+                         ids=lambda body: body.__name__)
+def test_rebinding_is_right_or_refused(body: Callable[[Model, Tensor], Tensor]) -> None:
+    plain, captured = Model(), Model()
+    step = TinyJit(lambda x: body(captured, x))
+    with pytest.raises(ReplayError, match="given another tensor inside") as caught:
+        for turn in range(5):
+            assert step(numbers(turn)).tolist() == body(plain, numbers(turn)).tolist(), turn
+            assert total(captured) == total(plain)
+    assert caught.value.remedy and ("captured" in caught.value.detail or
+                                    "items" in caught.value.detail or "[" in caught.value.detail)
+
+
+@verifies("replay.rebound.error", observe="replay")
+def test_rebinding_a_slot_a_global_and_a_cell() -> None:
+    slotted, cell = Slotted(), numbers(1)
+    held = [cell]
+
+    def to_slot(x: Tensor) -> Tensor:
+        slotted.state = slotted.state + x
+        return slotted.state
+
+    def to_cell(x: Tensor) -> Tensor:
+        nonlocal cell
+        cell = cell + x
+        return cell
+
+    def to_global(x: Tensor) -> Tensor:
+        global GLOBAL
+        GLOBAL = GLOBAL + x
+        return GLOBAL
+
+    for body, name in ((to_slot, "slotted.state"), (to_cell, "cell"), (to_global, "GLOBAL")):
+        step = TinyJit(body)
+        step(numbers(1))
+        with pytest.raises(ReplayError, match=f"{name} was given another tensor inside"):
+            step(numbers(1))
+    assert held
+
+
+GLOBAL = numbers(1)
+HELD = [GLOBAL]
+
+
+@verifies("replay.rebound.error", observe="replay")
+def test_rebinding_between_calls() -> None:
+    """The old tensor lives on elsewhere, so that only the name tells."""
+    model = Model()
+    step = TinyJit(lambda x: model.state * x)
+    assert [step(numbers(i)).item() for i in range(4)] == [0, 1, 2, 3]
+    model.other = numbers(5)  # not used by the function
+    assert step(numbers(4)).item() == 4
+    model.state = numbers(10)
+    with pytest.raises(ReplayError, match="model.state is another tensor"):
+        step(numbers(1))
+    step.reset()
+    assert [step(numbers(i)).item() for i in range(4)] == [0, 10, 20, 30]
+    model.state.assign(numbers(7))
+    assert step(numbers(1)).item() == 7
+
+
+@verifies("replay.rebound.error", observe="replay")
+def test_names_that_stay_are_no_hindrance() -> None:
+    """Models, optimizers, statistics: assigned, read through many names, or only looked at."""
+    layer, norm = nn.Linear(4, 4), nn.BatchNorm(4)
+    parameters = nn.state.get_parameters([layer, norm])
+    optimizer = nn.optim.Adam(parameters, lr=0.01)
+    history: list[float] = []
+
+    @TinyJit
+    def step(x: Tensor) -> Tensor:
+        with Tensor.train():
+            loss = norm(layer(x)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        history.append(0.0)
+        return loss
+
+    x = Tensor(np.random.default_rng(1).normal(size=(8, 4)).astype(np.float32)).realize()
+    losses = [step(x) for _ in range(6)]
+    assert step.replays == 4 and len(history) == 2
+    assert len({loss.item() for loss in losses}) > 1
+
+
+# Arguments -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Batch:
+    x: Tensor
+    scale: float
+    rest: list[Tensor]
+
+
+@verifies("replay.guard.mismatch", observe="replay")
+def test_dataclasses_are_taken_apart() -> None:
+    step = TinyJit(lambda batch: batch.x * batch.scale + batch.rest[0])
+    for turn in range(5):
+        batch = Batch(numbers(turn), 2.0, [numbers(1)])
+        assert step(batch).item() == 2 * turn + 1
+    assert step.replays == 3
+    with pytest.raises(ReplayError, match=r"args\[0\].scale was .*2\.0.*3\.0"):
+        step(Batch(numbers(1), 3.0, [numbers(1)]))
+    with pytest.raises(ReplayError, match=r"args\[0\].rest\[0\]"):
+        step(Batch(numbers(1), 2.0, [numbers(1, 2)]))
+
+
+@verifies("replay.rebound.error", observe="replay")
+def test_containers_that_are_given_something_else() -> None:
+    def in_list(items: Any) -> Any:
+        items[0] = items[0] + 1
+        return items[0] * 1
+
+    def in_record(batch: Any) -> Any:
+        batch.x = batch.x + 1
+        return batch.x * 1
+
+    def count(batch: Any) -> Any:
+        batch.scale += 1
+        return batch.x * 1
+
+    for body, given in ((in_list, [numbers(1)]), (in_record, Batch(numbers(1), 2.0, [])),
+                        (count, Batch(numbers(1), 2.0, []))):
+        step = TinyJit(body)
+        step(given)
+        with pytest.raises(ReplayError, match=r"argument args\[0\].* was given something else"):
+            step(given)
+
+
+@verifies("replay.guard.mismatch", observe="replay")
+def test_dataclasses_are_returned() -> None:
+    step = TinyJit(lambda x: Batch(x + 1, 0.5, [x * 2]))
+    found = [step(numbers(turn)) for turn in range(5)]
+    assert [(b.x.item(), b.scale, b.rest[0].item()) for b in found] == \
+        [(turn + 1, 0.5, turn * 2) for turn in range(5)]
+
+
+@verifies("replay.guard.mismatch", observe="replay")
+def test_containers_in_containers_and_keywords() -> None:
+    def body(*parts: Any, **named: Any) -> dict[str, Any]:
+        (a, [b]), = parts
+        return {"sum": a + b * named["scale"]["by"], "pair": (a, [b + 1])}
+
+    step = TinyJit(body)
+    for turn in range(5):
+        found = step((numbers(turn), [numbers(2)]), scale={"by": numbers(10)})
+        assert found["sum"].item() == turn + 20 and found["pair"][1][0].item() == 3
+    with pytest.raises(ReplayError, match=r"kwargs\['scale'\]\['by'\] was .*Tensor.*int"):
+        step((numbers(1), [numbers(2)]), scale={"by": 10})
+
+
+@verifies("replay.guard.mismatch", observe="replay")
+@pytest.mark.parametrize(("given", "said"), [
+    (lambda: numbers(1, 2, 3), r"\(2,\).*\(3,\)"),
+    (lambda: Tensor(np.array([1, 2], np.int32)).realize(), "float32.*int32"),
+    (lambda: Tensor(np.array([1, 2], np.float32), device="REFERENCE:1").realize(),
+     "REFERENCE:1"),
+    (lambda: 4, "Tensor.*int"),
+    (lambda: None, "Tensor.*None")])
+def test_what_changed_and_how(given: Callable[[], Any], said: str) -> None:
+    step = TinyJit(lambda x, y: x + y)
+    for _ in range(3):
+        step(numbers(1, 2), numbers(3, 4))
+    with pytest.raises(ReplayError, match=rf"argument args\[1\] was {said}|{said}"):
+        step(numbers(1, 2), given())
+
+
+@verifies("replay.outputs.distinct", observe="replay")
+def test_outputs_that_are_fed_back() -> None:
+    step = TinyJit(lambda x, y: (x + y, x * 2))
+    x, y = numbers(1), numbers(1)
+    a, b = 1.0, 1.0
+    held = []
+    for _ in range(8):
+        x, y = step(x, y)
+        a, b = a + b, a * 2
+        held.append((x, a, y, b))
+    assert all(s.item() == p and t.item() == q for s, p, t, q in held) and step.replays == 6
+
+
+@verifies("replay.nested.inlined", observe="replay")
+def test_three_captures_in_one_another() -> None:
+    state = numbers(0)
+
+    @TinyJit
+    def inner(x: Tensor) -> Tensor:
+        state.assign(state + x)
+        return state * 2
+
+    @TinyJit
+    def middle(x: Tensor) -> Tensor:
+        return inner(x) + inner(x * 10)
+
+    @TinyJit
+    def outer(x: Tensor) -> Tensor:
+        return middle(x) + 1
+
+    expected = 0.0
+    for turn in range(1, 6):
+        wanted = 2 * (expected + turn) + 2 * (expected + 11 * turn) + 1
+        expected += 11 * turn
+        assert outer(numbers(turn)).item() == wanted and state.item() == expected
+    assert outer.replays == 3
+
+
+@verifies("replay.state.eager", observe="replay")
+def test_two_objects_share_no_capture() -> None:
+    class Counter:
+        def __init__(self, start: float) -> None:
+            self.count = numbers(start)
+
+        @TinyJit
+        def step(self, x: Tensor) -> Tensor:
+            self.count.assign(self.count + x)
+            return self.count + 0
+
+    one, two = Counter(0), Counter(100)
+    for turn in range(1, 6):
+        assert one.step(numbers(1)).item() == turn
+        assert two.step(numbers(2)).item() == 100 + 2 * turn

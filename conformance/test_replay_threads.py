@@ -1,0 +1,169 @@
+"""Other threads while a function is captured. See spec/replay.md."""
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.trace import verifies
+from impl import Tensor, TinyJit
+from impl.tensor.random import generator
+
+
+def numbers(*values: float) -> Tensor:
+    return Tensor(np.array(values, np.float32)).realize()
+
+
+class During:
+    """A function that, while it is captured, lets another thread do something."""
+
+    def __init__(self, work: Any) -> None:
+        self.work, self.calls = work, 0
+        self.threads: list[threading.Thread] = []
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        if self.calls == 2:
+            begun = threading.Event()
+            thread = threading.Thread(target=self.begin, args=(begun,))
+            thread.start()
+            self.threads.append(thread)
+            while not begun.is_set():
+                time.sleep(0.001)
+            time.sleep(0.05)  # the other thread is at work, or waits for its turn
+        return x * 2
+
+    def begin(self, begun: threading.Event) -> None:
+        begun.set()
+        self.work()
+
+    def check(self) -> None:
+        """Captured all the same, and right."""
+        step = TinyJit(self)
+        assert [step(numbers(i)).item() for i in range(2)] == [0, 2]
+        for thread in self.threads:
+            thread.join(30)
+            assert not thread.is_alive()
+        assert [step(numbers(i)).item() for i in range(4)] == [0, 2, 4, 6]
+        assert step.replays == 4 and self.calls == 2
+
+
+@verifies("replay.thread.isolated", observe="replay")
+def test_another_thread_writes() -> None:
+    state = numbers(1, 2, 3, 4)
+
+    def work() -> None:
+        state.assign(state + 1)
+        state[1:3] = state[0:2] * 10
+
+    During(work).check()
+    assert state.tolist() == [2, 20, 30, 5]
+
+
+@verifies("replay.thread.isolated", observe="replay")
+def test_another_thread_draws() -> None:
+    """A replay advances the counter by what the function drew, and by nothing else."""
+    drawn: list[Tensor] = []
+    Tensor.manual_seed(7)
+    During(lambda: drawn.append(Tensor.rand(100))).check()
+    assert generator.counter == 100
+    again = Tensor.rand(100)
+    Tensor.manual_seed(7)
+    assert drawn[0].tolist() == Tensor.rand(100).tolist() != again.tolist()
+
+
+@verifies("replay.thread.isolated", observe="replay")
+def test_another_thread_realizes_and_keeps() -> None:
+    kept: list[Tensor] = []
+    shared = numbers(5)
+    During(lambda: kept.append((shared * 3).realize())).check()
+    assert kept[0].item() == 15
+
+
+@verifies("replay.thread.waits", observe="replay")
+@pytest.mark.parametrize("how", ["thread", "future", "queue", "simple queue", "lock"])
+def test_a_function_that_waits_for_a_thread(how: str, capsys: pytest.CaptureFixture[str]) -> None:
+    state = numbers(0)
+
+    def work() -> float:
+        state.assign(state + 1)
+        return float(state.sum().item())
+
+    def wait(x: Tensor) -> Tensor:
+        if how == "future":
+            with ThreadPoolExecutor(1) as pool:
+                return x + pool.submit(work).result()
+        results: Any = queue.SimpleQueue() if how == "simple queue" else queue.Queue()
+        done = threading.Lock()
+        done.acquire()
+
+        def run() -> None:
+            results.put(work())
+            done.release()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        if how == "thread":
+            thread.join()
+        elif how == "lock":
+            done.acquire()
+        return x + results.get()
+
+    found: list[float] = []
+    step = TinyJit(wait)
+    worker = threading.Thread(target=lambda: found.extend(
+        step(numbers(10)).item() for _ in range(3)), daemon=True)
+    worker.start()
+    worker.join(60)
+    assert found == [11, 12, 13] and state.item() == 3
+    assert capsys.readouterr().err.count("was not captured") == 1
+
+
+@verifies("replay.thread.waits", observe="replay")
+def test_a_function_that_waits_only_once_is_captured_later() -> None:
+    calls: list[int] = []
+
+    def body(x: Tensor) -> Tensor:
+        calls.append(0)
+        if len(calls) == 2:
+            thread = threading.Thread(target=lambda: numbers(1).sum().item())
+            thread.start()
+            thread.join()
+        return x + 1
+
+    step = TinyJit(body)
+    assert [step(numbers(i)).item() for i in range(6)] == [1, 2, 3, 4, 5, 6]
+    assert len(calls) == 3 and step.replays == 3
+
+
+@verifies("replay.thread.waits", observe="replay")
+def test_captures_that_wait_for_one_another() -> None:
+    """A captured function waits for a thread that calls another one."""
+    inner = TinyJit(lambda x: x * 3)
+
+    def body(x: Tensor) -> Tensor:
+        with ThreadPoolExecutor(1) as pool:
+            return x + pool.submit(lambda: inner(numbers(2)).item()).result()
+
+    outer = TinyJit(body)
+    assert [outer(numbers(1)).item() for _ in range(5)] == [7] * 5
+    assert [inner(numbers(i)).item() for i in range(4)] == [0, 3, 6, 9]
+
+
+@verifies("replay.thread.waits", observe="replay")
+def test_an_argument_that_is_assigned_while_a_thread_is_waited_for() -> None:
+    def body(x: Tensor) -> Tensor:
+        thread = threading.Thread(target=lambda: numbers(1).sum().item())
+        x.assign(x + 1)
+        thread.start()
+        thread.join()
+        return x
+
+    step, x = TinyJit(body), numbers(0)
+    for turn in range(1, 5):
+        assert step(x) is x and x.item() == turn

@@ -1,0 +1,145 @@
+"""Lifetimes, reuse and arenas: where every temporary lives. Chapter: spec/memory.md.
+
+A temporary is alive from the kernel that first writes it to the kernel that last touches it. Two
+temporaries may share bytes if they are never alive at the same step. One arena per device holds
+them all; the planner looks for offsets that keep the arena close to the lower bound, which is the
+most bytes alive at any one step.
+
+    parts        parts of time that share no temporary, each planned alone
+    greedy       a few quick plans; mostly one of them reaches the bound
+    search       where none does, a search under a budget of steps
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from impl.memory import greedy, search
+
+#: Every offset is a multiple of this many bytes: a cache line, and the widest vector.
+ALIGNMENT = 64
+
+#: How many cells the search may look at (see `search`): two or three seconds at the very most.
+SEARCH_BUDGET = 100_000_000
+
+
+# --8<-- [start:lifetime]
+@dataclass(frozen=True)
+class Lifetime:
+    """A temporary: how many bytes it needs, and the first and last step that touch it."""
+
+    storage: int
+    nbytes: int
+    first: int
+    last: int
+
+    def meets(self, other: Lifetime) -> bool:
+        """Whether both are alive at some step."""
+        return self.first <= other.last and other.first <= self.last
+
+
+def lifetimes(order: Sequence[int], touched: Sequence[Sequence[int]],
+              nbytes: dict[int, int]) -> list[Lifetime]:
+    """The lifetime of every temporary, in steps of the order (r[memory.lifetime.covers])."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for step, kernel in enumerate(order):
+        for storage in touched[kernel]:
+            if storage in nbytes:
+                first.setdefault(storage, step)  # r[impl memory.poison.unseen]
+                last[storage] = step  # r[impl memory.lifetime.covers]
+    return [Lifetime(s, aligned(nbytes[s]), first[s], last[s]) for s in first]
+# --8<-- [end:lifetime]
+
+
+def aligned(nbytes: int) -> int:
+    """The size rounded up to the alignment (r[memory.alignment.arena])."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT  # r[impl memory.alignment.arena]
+
+
+@dataclass
+class MemoryPlan:
+    """Offsets in one arena, in bytes, and what there is to compare its size with."""
+
+    offsets: dict[int, int] = field(default_factory=dict)
+    lifetimes: list[Lifetime] = field(default_factory=list)
+    planned: int = 0
+    unplanned: int = 0
+    lower_bound: int = 0
+
+
+# --8<-- [start:bound]
+def lower_bound(spans: Sequence[Lifetime]) -> int:
+    """The most bytes alive at one step: no plan can do with less."""
+    changes: dict[int, int] = {}
+    for span in spans:
+        changes[span.first] = changes.get(span.first, 0) + span.nbytes
+        changes[span.last + 1] = changes.get(span.last + 1, 0) - span.nbytes
+    live = most = 0
+    for step in sorted(changes):
+        live += changes[step]
+        most = max(most, live)
+    return most
+# --8<-- [end:bound]
+
+
+# --8<-- [start:plan]
+def plan(spans: Sequence[Lifetime], reuse: bool = True) -> MemoryPlan:
+    """Offsets for all temporaries of one device (r[memory.reuse.disjoint]).
+
+    Without `reuse` every temporary gets bytes of its own (NO_MEMORY_PLANNER=1).
+    """
+    total = sum(span.nbytes for span in spans)
+    bound = lower_bound(spans)
+    if not reuse:  # r[impl memory.off.equal]
+        return MemoryPlan(_one_after_the_other(spans), list(spans), total, total, bound)
+    offsets = assign(spans, bound)
+    # r[impl memory.planned.bounds]
+    return MemoryPlan(offsets, list(spans), height(offsets, spans), total, bound)
+# --8<-- [end:plan]
+
+
+# --8<-- [start:assign]
+def assign(spans: Sequence[Lifetime], enough: int, budget: int = SEARCH_BUDGET) -> dict[int, int]:
+    """Offsets that need at most `enough` bytes; the lowest found, where none are found for that.
+
+    `budget` is how many cells the search may look at (see `search`). The more there is to win,
+    the more of it is used. With 0 the answer is the best of the quick plans.
+    """
+    offsets: dict[int, int] = {}
+    for part in parts(spans):
+        quick = greedy.best(part, enough)
+        excess = height(quick, part) - enough
+        if excess > 0:
+            share = budget if 8 * excess >= enough else budget * 8 * excess // enough
+            quick = search.improve(part, quick, enough, share)
+        offsets.update(quick)
+    return offsets
+# --8<-- [end:assign]
+
+
+def parts(spans: Sequence[Lifetime]) -> Iterator[list[Lifetime]]:
+    """The temporaries, cut where no life goes on: what lies in one part meets none in another."""
+    part: list[Lifetime] = []
+    last = -1
+    for span in sorted(spans, key=lambda span: (span.first, span.storage)):
+        if part and span.first > last:
+            yield part
+            part = []
+        part.append(span)
+        last = max(last, span.last)
+    if part:
+        yield part
+
+
+def height(offsets: dict[int, int], spans: Sequence[Lifetime]) -> int:
+    """The bytes that an arena needs for these offsets."""
+    return max((offsets[s.storage] + s.nbytes for s in spans), default=0)
+
+
+def _one_after_the_other(spans: Sequence[Lifetime]) -> dict[int, int]:
+    offsets, top = {}, 0
+    for span in spans:
+        offsets[span.storage] = top
+        top += span.nbytes
+    return offsets
