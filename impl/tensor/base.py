@@ -18,6 +18,7 @@ from impl.effects import lock, new_buffer_node, register, write
 from impl.errors import AxisError, DeviceError, DTypeError, ShapeError, VariableError, is_library
 from impl.gradient import nodes
 from impl.ir import Ops, Shape, UOp
+from impl.symbolic import common_size, identical, is_symbolic, present
 
 _FOLDER = __file__.removesuffix("base.py")
 Path = tuple[tuple[Ops, Any], ...]
@@ -74,13 +75,18 @@ def promoted(a: DType, b: DType) -> DType:
     return least_upper_dtype(a, b)
 
 
-@functools.cache
 def broadcast_shape(a: Shape, b: Shape, operation: str) -> Shape:
     """The shape to which both spread: axes align at the right, and size 1 repeats.
 
     Raises:
         ShapeError: two sizes differ and neither is 1 (r[tensor.broadcast.mismatch]).
     """
+    if present[0] and any(is_symbolic(size) for size in (*a, *b)):
+        return _spread(a, b, operation)  # a capture takes note of what is compared
+    return _spread_numbers(a, b, operation)
+
+
+def _spread(a: Shape, b: Shape, operation: str) -> Shape:
     rank = max(len(a), len(b))
     left = (1,) * (rank - len(a)) + a
     right = (1,) * (rank - len(b)) + b
@@ -89,7 +95,11 @@ def broadcast_shape(a: Shape, b: Shape, operation: str) -> Shape:
             raise ShapeError(operation, f"shapes {a} and {b} do not broadcast: {first} against "
                              f"{second}", "make the sizes equal, or one of them 1 (.unsqueeze)")
     # r[impl tensor.broadcast.rule]
-    return tuple(y if x == 1 else x for x, y in zip(left, right, strict=True))
+    # r[impl symbolic.size.general]
+    return tuple(common_size(x, y) for x, y in zip(left, right, strict=True))
+
+
+_spread_numbers = functools.cache(_spread)
 
 
 def weak_dtype(dtype: DType, value: Scalar) -> DType:
@@ -284,6 +294,8 @@ class TensorBase:
             return other.uop
         if isinstance(other, np.generic):
             other = other.item()
+        if is_symbolic(other):
+            return self._bound(other.expression)
         if isinstance(other, (bool, int, float)):
             return UOp.const(weak_dtype(self.uop.dtype, other), other)
         if isinstance(other, np.ndarray):
@@ -636,7 +648,7 @@ def _written_through(memory: UOp, path: Path, value: UOp) -> UOp:
 
 def broadcast_pair(a: UOp, b: UOp, operation: str) -> tuple[UOp, UOp]:
     """Both nodes in one shape; a node of shape `()` stays as it is."""
-    if a.shape != b.shape and a.shape and b.shape:
+    if a.shape and b.shape and not identical(a.shape, b.shape):
         shape = broadcast_shape(a.shape, b.shape, operation)
         return nodes.broadcast(a, shape), nodes.broadcast(b, shape)
     return a, b
