@@ -90,7 +90,7 @@ class ArraysAreShared(ImplPatch):
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        base = import_module("impl.tensor.base")
+        base: Any = import_module("impl.tensor.base")
         numpy = base.np
 
         class Sharing:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -439,9 +439,10 @@ class TensorBase:
         if wanted.itemsize != self.dtype.itemsize:  # r[impl dtypes.bitcast.size]
             raise DTypeError("bitcast", f"{self.dtype.name} has {self.dtype.itemsize} bytes, "
                              f"{wanted.name} has {wanted.itemsize}", "use .cast to convert values")
+        view: Callable[..., Self] = self._viewed  # type: ignore[attr-defined]  # of Movement
         if wanted is self.dtype:
-            return self._viewed(self.uop, ())
-        return self._viewed(UOp(Ops.BITCAST, wanted, (self.uop,)), ((Ops.BITCAST, wanted),))
+            return view(self.uop, ())
+        return view(UOp(Ops.BITCAST, wanted, (self.uop,)), ((Ops.BITCAST, wanted),))
 
     def to(self, target: Any) -> Self:
         """The tensor on another device, or in another dtype."""
