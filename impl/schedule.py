@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from impl import memory
@@ -36,6 +35,7 @@ from impl.fusion import (
     Group,
     Kernel,
     Limits,
+    Member,
     Memory,
     choose_cuts,
     compute_late,
@@ -43,8 +43,8 @@ from impl.fusion import (
     split_at_peak,
 )
 from impl.ir import Ops, Shape, UOp
-from impl.ordering import Uses, alive_bytes, linearize
-from impl.ranges import StageGraph, Value
+from impl.ordering import Uses, alive_bytes, least_peak, linearize
+from impl.ranges import StageGraph
 from impl.symbolic import is_symbolic, plain, text
 
 
@@ -133,8 +133,8 @@ def make_plan(effects: Effects, canonical: Canonical, environment: Environment) 
                        _single(placement, storages))
     compute_late(groups, memory_of, limits)
     storages = _storages(graph, placement, results, canonical)
-    groups, blocked = split_at_peak(groups, blocked, memory_of, limits, partial(
-        _peak, placement=placement, values=graph.values, storages=storages))
+    groups, blocked = split_at_peak(groups, blocked, memory_of, limits,
+                                    _Peaks(placement, storages))
     private = _private(groups, placement, storages)
     accesses = [touches(group, placement, graph.values, private) for group in groups]
     dependencies = find(accesses)
@@ -233,21 +233,54 @@ def _private(groups: Sequence[Group], placement: Placement,
             if len(kernels) == 1 and storages[n].kind == "temporary"}
 
 
-def _peak(groups: list[Group], placement: Placement, values: Sequence[Value],
-          storages: dict[int, Storage]) -> tuple[int, int]:
-    """How many bytes of temporaries are alive at most, and while which kernel runs."""
-    private = _private(groups, placement, storages)
-    accesses = [touches(group, placement, values, private) for group in groups]
-    uses = _uses(accesses, storages)
-    order = linearize(len(groups), find(accesses), uses)
-    alive = alive_bytes(order, uses)
-    most = max(alive, default=0)
-    return most, order[alive.index(most)] if alive else 0
+class _Peaks:
+    """How much memory groups need at most. It is asked for groups of which few differ from the
+    last ones, so it remembers what each touches; and it looks at whole storages, not at bytes.
+    """
+
+    def __init__(self, placement: Placement, storages: dict[int, Storage]) -> None:
+        self.placement = placement
+        self.nbytes = {n: s.nbytes for n, s in storages.items() if s.kind == "temporary"}
+        self.known: dict[int, tuple[list[Member], dict[int, None], dict[int, None]]] = {}
+
+    def __call__(self, groups: list[Group]) -> tuple[int, int]:
+        """How many bytes of temporaries are alive at most, and while which group runs."""
+        touched = [self._touched(group) for group in groups]
+        users = Counter(s for reads, writes in touched for s in {**reads, **writes})
+        uses = Uses({n: size for n, size in self.nbytes.items() if users[n] > 1},
+                    [[*reads, *writes] for reads, writes in touched])
+        order = least_peak(len(groups), _rough_dependencies(touched), uses)
+        alive = alive_bytes(order, uses)
+        most = max(alive, default=0)
+        return most, order[alive.index(most)] if alive else 0
+
+    def _touched(self, group: Group) -> tuple[dict[int, None], dict[int, None]]:
+        """The storages that a group reads and writes."""
+        key = id(group.members)
+        if key not in self.known:
+            storage, stages = self.placement.storage, [m.stage for m in group.members]
+            reads = dict.fromkeys(storage[a.value] for s in stages for a in s.reads)
+            self.known[key] = (group.members, reads,
+                               dict.fromkeys(storage[s.write.value] for s in stages))
+        return self.known[key][1:]
 
 
-def _uses(accesses: Accesses, storages: dict[int, Storage]) -> Uses:
-    return Uses({n: s.nbytes for n, s in storages.items() if s.kind == "temporary"},
-                [[t.storage for t in (*reads, *writes)] for reads, writes in accesses])
+def _rough_dependencies(touched: Sequence[tuple[dict[int, None], dict[int, None]]],
+                        ) -> set[tuple[int, int]]:
+    """Which group must come before which, if all that touch a storage touch the same bytes."""
+    pairs: set[tuple[int, int]] = set()
+    writer: dict[int, int] = {}
+    readers: dict[int, list[int]] = {}
+    for number, (reads, writes) in enumerate(touched):
+        for storage in (*reads, *writes):
+            if storage in writer:
+                pairs.add((writer[storage], number))
+        for storage in writes:
+            pairs.update((reader, number) for reader in readers.pop(storage, ()))
+            writer[storage] = number
+        for storage in reads:
+            readers.setdefault(storage, []).append(number)
+    return {(before, after) for before, after in pairs if before != after}
 
 
 Accesses = list[tuple[list[Touch], list[Touch]]]
