@@ -351,17 +351,21 @@ def unsafe(plan: Plan) -> list[str]:
     return found
 
 
+WAYS: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (
+    lambda x, y: x + y, lambda x, y: x * 3 - y, lambda x, y: x.flip(0) + y, lambda x, y: x.T + 1,
+    lambda x, y: (x + 1).contiguous(), lambda x, y: x.cumsum(0) % 9, lambda x, y: x.cumsum(1) % 9,
+    lambda x, y: x - y.max(1, keepdim=True), lambda x, y: x.pad(((1, 0), (0, 0)))[:4] + y,
+    lambda x, y: x.sum(0) + y, lambda x, y: (x @ y) % 7,
+    lambda x, y: (x * 2).contiguous().flip(1))
+
+
 def random_values(seed: int) -> list[Tensor]:
     """Tensors of one size that are made of each other in ways that do and do not fit in place."""
     chooser = random.Random(seed)
     pool = [Tensor(np.arange(16, dtype=np.int32).reshape(4, 4) + i).realize() for i in range(2)]
     for _ in range(chooser.randrange(3, 9)):
         x, y = chooser.choice(pool[-4:]), chooser.choice(pool[-4:])
-        pool.append(chooser.choice((
-            lambda: x + y, lambda: x * 3 - y, lambda: x.flip(0) + y, lambda: x.T + 1,
-            lambda: (x + 1).contiguous(), lambda: x.cumsum(chooser.randrange(2)),
-            lambda: x - y.max(1, keepdim=True), lambda: x.pad(((1, 0), (0, 0)))[:4] + y,
-            lambda: x.sum(0) + y, lambda: (x @ y) % 7, lambda: (x * 2).contiguous().flip(1)))())
+        pool.append(chooser.choice(WAYS)(x, y))
     return [pool[-1], chooser.choice(pool[2:])]
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -558,15 +559,10 @@ def test_what_is_computed_again_has_its_value() -> None:
 @contextmanager
 def tight_limits() -> Iterator[None]:
     """Let memory count as scarce for programs of every size."""
-    from impl import realize
-    before = realize.Limits
-    realize.Limits = partial(Limits, memory_worth=0, small_kernel=0)
     schedule_cache.clear()
-    try:
+    with patch("impl.realize.Limits", partial(Limits, memory_worth=0, small_kernel=0)):
         yield
-    finally:
-        realize.Limits = before
-        schedule_cache.clear()
+    schedule_cache.clear()
 
 
 @verifies("fusion.split.pays")
@@ -596,13 +592,11 @@ def test_many_writes_of_one_buffer_are_looked_at_once_each() -> None:
         state = numbers(rows, 4)
         for row in range(rows):
             state[row] = float(row)
-        original = groups._Past.of
-        groups._Past.of = counted
-        try:
+        with patch.object(groups._Past, "of", counted):
             plan_of(state, state.sum())
-        finally:
-            groups._Past.of = original
         return seen
+
+    original = groups._Past.of
 
     few, many = looks(20), looks(200)
     assert 0 < few and many <= 12 * few

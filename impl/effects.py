@@ -23,6 +23,7 @@ import numpy as np
 from impl.dtypes import DType
 from impl.errors import GraphError, ShapeError
 from impl.ir import Ops, Shape, UOp, toposort
+from impl.symbolic import is_number, plain
 
 _numbers = itertools.count()
 _BITS = 192  # width of the bit set that tells quickly which buffers a graph may read
@@ -66,7 +67,7 @@ class Buffer:
 def new_buffer_node(device: str, dtype: DType, shape: Shape,
                     host: np.ndarray | None = None) -> UOp:
     """A leaf for fresh memory; `host` data (C order, dtype.numpy) is copied on first use."""
-    return Buffer(device, dtype, math.prod(shape), host).leaf(shape)
+    return Buffer(device, dtype, plain(math.prod(shape)), host).leaf(shape)
 
 
 def leaf_of(node: UOp) -> UOp | None:
@@ -281,7 +282,7 @@ def write(base: UOp, view: UOp, value: UOp) -> UOp:
     if value.shape != view.shape:
         raise ShapeError("assign", f"a value of shape {value.shape} does not fit the region of "
                          f"shape {view.shape}", "expand or reshape the value first")
-    if 0 in (value.shape or ()):
+    if any(is_number(size, 0) for size in value.shape or ()):
         return base  # r[impl effects.view-write.empty]
     # r[impl effects.value.eager, effects.variable.isolated]
     with lock:

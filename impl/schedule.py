@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from impl import memory
-from impl.caching import Canonical, PlanCache, canonicalize, stable_name
+from impl.caching import Canonical, PlanCache, canonicalize, stable_name, unbound
 from impl.dependencies import (
     Dependency,
     Placement,
@@ -45,11 +45,12 @@ from impl.fusion import (
 from impl.ir import Ops, Shape, UOp
 from impl.ordering import Uses, alive_bytes, linearize
 from impl.ranges import StageGraph, Value
+from impl.symbolic import is_symbolic, plain, text
 
 
 @dataclass(frozen=True)
 class Storage:
-    """Memory that a plan uses.
+    """Memory that a plan uses. Its `size` in elements may be an Extent: other in each call.
 
     `kind` is 'input' (slot `slot` of the call's buffers), 'output' (a new buffer), or 'temporary'
     (a place in the arena of `device`).
@@ -64,8 +65,8 @@ class Storage:
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes."""
-        return self.size * self.dtype.itemsize
+        """Size in bytes; of a symbolic size the greatest that it can be."""
+        return plain(self.size) * self.dtype.itemsize  # r[impl memory.size.greatest]
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class Plan:
     notes: list[str]
     key: tuple[Any, ...]
     stages: list[int]
+    unknowns: list[UOp]                           # per slot of a value: its variable in sizes
     programs: Any = field(default=None)           # filled by whoever runs the plan
 
 
@@ -116,6 +118,7 @@ schedule_cache: PlanCache[Plan] = PlanCache()
 # --8<-- [start:pipeline]
 def make_plan(effects: Effects, canonical: Canonical, environment: Environment) -> Plan:
     """Run all passes."""
+    effects = unbound(effects)  # r[impl caching.key.sizes]: no pass can look at a value
     limits, fuse = environment.limits, environment.fuse
     cuts = choose_cuts(effects.roots, effects.nodes, limits, fuse)
     # r[impl schedule.passes.pure]
@@ -152,7 +155,8 @@ def make_plan(effects: Effects, canonical: Canonical, environment: Environment) 
                 _origins(groups, effects.nodes),
                 _boundaries(groups, placement, cuts, dependencies, blocked),
                 [(g.number, _fusion(g)) for g in groups if len(g.members) > 1],
-                placement.copies, canonical.key, [len(g.members) for g in groups])
+                placement.copies, canonical.key, [len(g.members) for g in groups],
+                [bind.src[0] for bind in canonical.variables])
 # --8<-- [end:pipeline]
 
 
@@ -206,7 +210,7 @@ def _storages(graph: StageGraph, placement: Placement, results: Sequence[Any],
             continue  # a later version of another value's memory
         kind = "input" if value.leaf else "output" if number in kept else "temporary"
         slot = slot_of[value.node.arg[0]] if value.leaf else -1  # r[impl schedule.plan.slots]
-        size = value.node.arg[0].size if value.leaf else math.prod(value.shape)
+        size = math.prod(value.shape)
         storages[number] = Storage(number, kind, value.node.dtype, size, value.device, slot)
     return storages
 
@@ -256,8 +260,8 @@ def _touched(accesses: Accesses) -> list[list[int]]:
 def _share(groups: Sequence[Group], order: Sequence[int], placement: Placement,
            storages: dict[int, Storage], accesses: Accesses) -> Accesses:
     """Let temporaries take over the memory of others; the accesses as they are after that."""
-    temporaries = {n: Temporary(s.nbytes, s.dtype, s.device) for n, s in storages.items()
-                   if s.kind == "temporary"}
+    temporaries = {n: Temporary(s.size * s.dtype.itemsize, s.dtype, s.device)
+                   for n, s in storages.items() if s.kind == "temporary"}
     moved = take_over(groups, order, _touched(accesses), temporaries, placement)
     for storage in moved:
         del storages[storage]
@@ -333,7 +337,8 @@ def label(plan: Plan, kernel: int, nodes: Sequence[UOp]) -> str:
 
 def _fusion(group: Group) -> str:
     """What the stages of a kernel have in common."""
-    shared = " x ".join(str(size) for size in group.sizes)
+    shared = " x ".join(text(size.expression) if is_symbolic(size) else str(size)
+                        for size in group.sizes)
     if not shared:
         return f"fused: {len(group.members)} small stages, one after the other"
     return (f"fused: {len(group.members)} stages share the loops {shared}; what they hand on "
@@ -418,7 +423,7 @@ def _buffer_row(plan: Plan, number: int, name: int) -> dict[str, Any]:
     storage = plan.storages[number]
     kind = "state" if number in plan.written else storage.kind
     return {"id": name, "name": f"b{name}", "kind": kind, "dtype": storage.dtype.name,
-            "shape": [storage.size], "bytes": storage.nbytes, "device": storage.device}
+            "shape": [plain(storage.size)], "bytes": storage.nbytes, "device": storage.device}
 
 
 def _kernel_row(plan: Plan, number: int, names: dict[int, int]) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 
 from impl.fusion.groups import Group, Member, Pairs, match_loops
 from impl.fusion.limits import Limits
-from impl.ir import DEAR, ELEMENTWISE, Ops, UOp, extent
+from impl.ir import DEAR, ELEMENTWISE, Ops, UOp
 from impl.ranges import Access, Stage, Value
+from impl.symbolic import extent
 
 NEVER = 1 << 60
 
@@ -235,7 +236,7 @@ class _Keeper:
         if life.maker is None or self._twin_of(source, late) is not None:
             return True
         if life.group < late <= life.last:
-            return True  # r[impl fusion.late.kept-inputs]
+            return True
         small = memory.values[source].nbytes * 16 <= memory.values[value].nbytes
         return small and source in memory.temporary
 

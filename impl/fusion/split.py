@@ -61,7 +61,7 @@ def _seam(groups: Sequence[Group], where: int, memory: Memory) -> int | None:
     for seam in range(1, len(made)):
         passing = [size for v, size in zip(made[:seam], sizes, strict=False)
                    if v not in outside and last.get(v, -1) >= seam]
-        if sum(passing) * 16 <= sum(leaving):  # r[impl fusion.split.seam]
+        if sum(passing) * 16 <= sum(leaving):
             larger = max(sum(leaving[:seam]), sum(leaving[seam:]))
             best = min(best or (larger, seam), (larger, seam))
     return best[1] if best and best[0] < sum(leaving) else None

@@ -8,7 +8,7 @@ from typing import Any
 
 from impl import realize
 from impl.effects import Buffer, forget_realized, is_lost, leaf_of, living, living_here
-from impl.errors import ReplayError
+from impl.errors import ReplayError, VariableError
 from impl.ir import Ops, UOp
 from impl.replay.arguments import Arguments, shown, take_apart
 from impl.replay.names import names_of, rebound
@@ -30,7 +30,7 @@ class Capture:
         gc.collect()
         # r[impl replay.pending.before]
         # What is pending is no part of this call; and state must be in memory to advance.
-        realize.realize([h for h in living() if isinstance(h, Tensor) and not is_lost(h.uop)])
+        _realize_all([h for h in living() if isinstance(h, Tensor) and not is_lost(h.uop)])
         forget_realized()  # r[impl replay.capture.whole]
         self.before = [(h, h.uop) for h in living() if isinstance(h, Tensor)]
         self.random_start = generator.counter
@@ -39,6 +39,7 @@ class Capture:
             if holder.grad is not None:
                 self.gradients.setdefault(id(holder.grad), []).append(weakref.ref(holder))
         self.names = names_of(function)
+        self.guards: dict[UOp, bool] = {}  # what was asked of symbolic sizes, and the answers
 
     def __call__(self, run: realize.Run) -> None:
         """Note a run that happened during the capture."""
@@ -143,3 +144,12 @@ def write_back(given: Sequence[Tensor], stand_ins: dict[int, Tensor],
             tensor.uop = stand_in.uop
         if stand_in.grad is not gradient:
             tensor.grad = stand_in.grad
+
+
+def _realize_all(tensors: Sequence[Tensor]) -> None:
+    """Realize tensors together; one by one if they have other values for one variable."""
+    try:
+        realize.realize(tensors)
+    except VariableError:
+        for tensor in tensors:
+            realize.realize([tensor])
