@@ -39,21 +39,24 @@ class Cuts:
 _SCALAR = -1  # the token of a single number: it has one index, whoever uses it
 _REDUCTIONS = (Ops.REDUCE, Ops.FOLD)
 _WORST = 1 << 20
+#: Values that are read from memory, or cost as little as that.
+_LOADED = frozenset((Ops.BUFFER, *_REDUCTIONS, Ops.CONTIGUOUS, Ops.COPY, Ops.AFTER))
 
 
 def _costs(nodes: Sequence[UOp]) -> dict[UOp, int]:
     """What it costs to compute each value again, down to memory or the next reduction."""
     cost: dict[UOp, int] = {}
     for node in nodes:
-        if leaf_of(node) is not None or node.op in _REDUCTIONS:
+        op = node.op
+        if op in _LOADED or node.realized is not None:
             cost[node] = 1
-        elif node.op in (Ops.CONTIGUOUS, Ops.COPY, Ops.AFTER):
-            cost[node] = 1
-        elif node.op is Ops.BIND:
+        elif op is Ops.BIND:
             cost[node] = 0
         else:
-            own = DEAR.get(node.op, 1) if node.op in ELEMENTWISE else 0
-            cost[node] = min(_WORST, own + sum(cost[s] for s in node.src))
+            total = DEAR.get(op, 1) if op in ELEMENTWISE else 0
+            for source in node.src:
+                total += cost[source]
+            cost[node] = min(_WORST, total)
     return cost
 
 
@@ -116,11 +119,11 @@ class _Cutter:
             return None
         if not self.fuse and node.op not in MOVEMENT:
             return "FUSE=0: every operation has a kernel of its own"  # r[impl fusion.off.single]
-        repeated = any(p.repeated for p in places)
-        if node.op in _REDUCTIONS:
-            return self._reduction_reason(node, places, repeated)  # r[impl fusion.cut.once]
         if node.op in MOVEMENT:
             return None
+        repeated = any([p.repeated for p in places])
+        if node.op in _REDUCTIONS:
+            return self._reduction_reason(node, places, repeated)  # r[impl fusion.cut.once]
         if len(places) > 1 and self.cost[node] > self.limits.recompute:  # r[impl fusion.cut.dear]
             return f"recompute too dear: {len(places)} users, cost {self.cost[node]} each"
         if repeated and node.shape != () and self.cost[node] > self.limits.repeat:
@@ -177,9 +180,11 @@ class _Cutter:
         self._need(value, places)
 
     def _need(self, source: UOp, places: list[_Place]) -> None:
-        known = self.places.setdefault(source, {})
+        known = self.places.get(source)
+        if known is None:
+            known = self.places[source] = {}
         for place in places:
-            key = (place.stage, place.token)
+            key = place[:2]  # stage and token
             old = known.get(key)
             if old is None or (place.repeated and not old.repeated):
                 known[key] = place
@@ -199,10 +204,10 @@ class _Cutter:
         shared = self._perhaps_stored()
         limit = self.limits.arguments - 1  # one is the output
         for node in self.nodes:
-            stored = leaf_of(node) is not None or node.op in _REDUCTIONS
-            if stored or node.op in (Ops.CONTIGUOUS, Ops.COPY, Ops.AFTER):
+            in_memory = leaf_of(node) is not None
+            if in_memory or node.op in _LOADED:
                 sets[node] = 1 << next(bits)
-            if stored and leaf_of(node) is not None:
+            if in_memory:
                 continue
             sources = () if node.op is Ops.BIND else node.src
             sets.setdefault(node, self._fitting(sources, sets, bits, limit))
@@ -230,8 +235,10 @@ class _Cutter:
             together = 0
             for source in sources:
                 together |= sets[source]
-            crowd = max(sources, key=lambda s: sets[s].bit_count(), default=None)
-            if together.bit_count() <= limit or crowd is None or sets[crowd].bit_count() == 1:
+            if together.bit_count() <= limit:
+                return together
+            crowd = max(sources, key=lambda s: sets[s].bit_count())
+            if sets[crowd].bit_count() == 1:
                 return together
             self.forced[crowd] = f"argument limit: the device allows {limit + 1}"
             sets[crowd] = 1 << next(bits)

@@ -21,6 +21,8 @@ ALIGNMENT = 64
 
 #: How many cells the search may look at (see `search`): two or three seconds at the very most.
 SEARCH_BUDGET = 100_000_000
+#: The same for a schedule, which somebody waits for: a quarter of a second at most, or so.
+PLAN_BUDGET = SEARCH_BUDGET // 10
 
 
 # --8<-- [start:lifetime]
@@ -93,7 +95,7 @@ def plan(spans: Sequence[Lifetime], reuse: bool = True) -> MemoryPlan:
     bound = lower_bound(spans)
     if not reuse:  # r[impl memory.off.equal]
         return MemoryPlan(_one_after_the_other(spans), list(spans), total, total, bound)
-    offsets = assign(spans, bound)
+    offsets = assign(spans, bound, PLAN_BUDGET)
     # r[impl memory.planned.bounds]
     return MemoryPlan(offsets, list(spans), height(offsets, spans), total, bound)
 # --8<-- [end:plan]
