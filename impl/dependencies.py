@@ -204,7 +204,8 @@ def _copy_form(dtype: DType, shape: Shape, index: Index, write: Pattern) -> Form
 
 
 def _same_element(read: Access, write: Access) -> bool:
-    return read.shape == write.shape and read.index == write.index
+    """Whether both are at one place in memory, whatever the shapes in which it is seen."""
+    return read.pattern.flat is write.pattern.flat
 
 
 def _disjoint(first: Access, second: Access) -> bool:
