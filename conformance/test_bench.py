@@ -161,6 +161,24 @@ def test_libraries_are_asked_in_turns() -> None:
     assert made["ratios"] == {}
 
 
+def test_what_is_over_the_limit_is_not_tried_in_a_greater_size() -> None:
+    options = ArgumentParser()
+    schedule.add_arguments(options)
+    run = schedule.Run([], options.parse_args([]))
+    asked: list[Any] = []
+
+    class Slow:
+        def ask(self, method: str, arguments: dict[str, Any], limit: float) -> dict[str, Any]:
+            if method == "grown":
+                asked.append((arguments["program"], arguments["count"]))
+            return {"missing": "over the limit", "over": True} if method == "grown" else {}
+    run.workers["jax"] = Slow()  # type: ignore[assignment]
+    rows = [run.measure(one) for one in figures.measurements(False, False)
+            if one.arguments.get("program") in ("chain", "tree")]
+    assert asked == [("chain", 100), ("tree", 100)]
+    assert all(said["jax"][0]["missing"] == "over the limit" for said in rows)
+
+
 def test_a_table_shows_goals_ratios_and_what_is_missing() -> None:
     made = schedule.row(figures.Figure("k", "Kernels", "softmax", "us",
                                        figures.number("seconds", 1e6), 30),

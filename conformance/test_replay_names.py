@@ -174,6 +174,46 @@ def test_names_that_stay_are_no_hindrance() -> None:
     assert len({loss.item() for loss in losses}) > 1
 
 
+@verifies("replay.state.eager", observe="replay")
+def test_gradients_that_accumulate() -> None:
+    """Each call adds to the gradient that is there, whoever made it."""
+    weight = numbers(1, 2)
+    weight.requires_grad = True
+
+    @TinyJit
+    def step(x: Tensor) -> Tensor:
+        loss = (weight * x).sum()
+        loss.backward()
+        return loss
+
+    for turn in range(1, 7):
+        step(numbers(turn, 1))
+        assert weight.grad is not None
+        assert weight.grad.tolist() == [turn * (turn + 1) / 2, turn]
+    weight.grad = numbers(100, 100)
+    step(numbers(1, 1))
+    assert weight.grad.tolist() == [101, 101] and step.replays == 5
+    weight.grad = None
+    with pytest.raises(ReplayError):
+        step(numbers(1, 1))
+
+
+@verifies("replay.rebound.error", observe="replay")
+def test_a_gradient_that_is_kept_elsewhere() -> None:
+    weight = numbers(1, 2)
+    weight.requires_grad = True
+    step = TinyJit(lambda x: (weight * x).sum().backward())
+    step(numbers(1, 1))
+    held = weight.grad
+    try:
+        for turn in range(2, 6):
+            step(numbers(1, 1))
+            assert weight.grad is not None and weight.grad.tolist() == [turn, turn]
+    except ReplayError as error:
+        assert "gradient" in error.detail
+    assert held is not None and held.tolist() == [1, 1]
+
+
 # Arguments -----------------------------------------------------------------------------------
 
 

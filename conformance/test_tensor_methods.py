@@ -539,6 +539,28 @@ def test_what_was_computed_before_keeps_its_value() -> None:
         [9, 5, 5, 9], [2, 4, 6, 8], [2, 3], [9, 5, 5, 9])
 
 
+@verifies("tensor.bitcast.view")
+def test_writing_bits() -> None:
+    """Movements before and after the bit cast, of memory and of a value not computed yet."""
+    for lazy in (False, True):
+        wanted = np.arange(12, dtype=np.float32).reshape(3, 4) + 1
+        t = Tensor(wanted) + 0 if lazy else Tensor(wanted).realize()
+        before = t * 1
+        old = wanted.copy()
+        t[1:].bitcast("int32")[:, ::2] += 1
+        wanted[1:].view(np.int32)[:, ::2] += 1
+        bits = t.bitcast("uint32")
+        bits.permute(1, 0)[0] = 0x40800000
+        wanted.view(np.uint32).T[0] = 0x40800000
+        assert np.array_equal(t.numpy(), wanted) and np.array_equal(before.numpy(), old)
+        assert np.array_equal(bits.numpy(), wanted.view(np.uint32))
+        same = t.bitcast("float32")
+        same[0] = 7
+        wanted[0] = 7
+        t.bitcast("int32").assign(t.bitcast("int32") * 1)
+        assert np.array_equal(t.numpy(), wanted)
+
+
 @verifies("tensor.assign.view")
 def test_writing_through_views() -> None:
     wanted = np.arange(24).reshape(4, 6).astype(np.int32)

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from impl.dtypes import DType
 from impl.errors import GraphError
 from impl.fusion import Group, Member
-from impl.ir import Ops, Shape, UOp, extent
+from impl.ir import Ops, Shape, UOp
 from impl.ranges import Access, Form, Index, Pattern, Stage, StageGraph, Value, load, output_ranges
+from impl.symbolic import extent
 
 # ---------------------------------------------------------------- stages
 
@@ -347,7 +348,10 @@ def find(accesses: Sequence[tuple[list[Touch], list[Touch]]],
 
 @dataclass(frozen=True)
 class Temporary:
-    """What has to agree before one temporary may lie where another one was."""
+    """What has to agree before one temporary may lie where another one was.
+
+    `nbytes` may be symbolic: then it has to agree for all values of the variables.
+    """
 
     nbytes: int
     dtype: DType

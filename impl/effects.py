@@ -23,6 +23,7 @@ import numpy as np
 from impl.dtypes import DType
 from impl.errors import GraphError, ShapeError
 from impl.ir import Ops, Shape, UOp, toposort
+from impl.symbolic import is_number, plain
 
 _numbers = itertools.count()
 _BITS = 192  # width of the bit set that tells quickly which buffers a graph may read
@@ -66,7 +67,7 @@ class Buffer:
 def new_buffer_node(device: str, dtype: DType, shape: Shape,
                     host: np.ndarray | None = None) -> UOp:
     """A leaf for fresh memory; `host` data (C order, dtype.numpy) is copied on first use."""
-    return Buffer(device, dtype, math.prod(shape), host).leaf(shape)
+    return Buffer(device, dtype, plain(math.prod(shape)), host).leaf(shape)
 
 
 def leaf_of(node: UOp) -> UOp | None:
@@ -158,24 +159,30 @@ class Turns:
         self.mutex = threading.RLock()
         self.owner = 0  # the thread whose turn it is
         self.disturbed = False
-        self.entered = threading.local()
+        self.guest = 0  # how often a thread has entered in another one's turn; the mutex is its own
 
     def __enter__(self) -> None:
-        me = threading.get_ident()
         self.mutex.acquire()
+        if self.guest:
+            self.guest += 1
+        elif self.owner and self.owner != threading.get_ident():
+            self._enter_as_guest(threading.get_ident())
+
+    def __exit__(self, *_: object) -> None:
+        if self.guest:
+            self.guest -= 1
+        self.mutex.release()
+
+    def _enter_as_guest(self, me: int) -> None:
+        """Give way to the turn, or disturb it if it waits."""
         # r[impl replay.thread.isolated, replay.thread.waits]
-        while self.owner not in (0, me) and not getattr(self.entered, "depth", 0):
+        while self.owner not in (0, me):
             self.mutex.release()
             waited_for = self._wait(me)
             self.mutex.acquire()
             if waited_for and self.owner:
-                self.disturbed = True
-                break
-        self.entered.depth = getattr(self.entered, "depth", 0) + 1
-
-    def __exit__(self, *_: object) -> None:
-        self.entered.depth -= 1
-        self.mutex.release()
+                self.disturbed, self.guest = True, 1
+                return
 
     @contextmanager
     def turn(self) -> Iterator[bool]:
@@ -275,7 +282,7 @@ def write(base: UOp, view: UOp, value: UOp) -> UOp:
     if value.shape != view.shape:
         raise ShapeError("assign", f"a value of shape {value.shape} does not fit the region of "
                          f"shape {view.shape}", "expand or reshape the value first")
-    if 0 in (value.shape or ()):
+    if any(is_number(size, 0) for size in value.shape or ()):
         return base  # r[impl effects.view-write.empty]
     # r[impl effects.value.eager, effects.variable.isolated]
     with lock:

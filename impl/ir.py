@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum, auto
-from typing import Any
+from typing import Any, ClassVar
 
 from impl.dtypes import DType, Scalar, dtypes, wrap
 from impl.errors import GraphError
@@ -206,6 +206,36 @@ class UOp:
         key = (Ops.CONST, dtype, (), 0.0 if sign == "nan" else number, None, sign)
         return _intern(key, number)
 
+    # Arithmetic on a bound variable gives a size; the chapter symbolic says how.
+    arithmetic: ClassVar[Callable[[str, UOp, Any, bool], Any]]
+
+    def __add__(self, other: Any) -> Any:
+        return UOp.arithmetic("+", self, other, False)
+
+    def __radd__(self, other: Any) -> Any:
+        return UOp.arithmetic("+", self, other, True)
+
+    def __sub__(self, other: Any) -> Any:
+        return UOp.arithmetic("-", self, other, False)
+
+    def __rsub__(self, other: Any) -> Any:
+        return UOp.arithmetic("-", self, other, True)
+
+    def __mul__(self, other: Any) -> Any:
+        return UOp.arithmetic("*", self, other, False)
+
+    def __rmul__(self, other: Any) -> Any:
+        return UOp.arithmetic("*", self, other, True)
+
+    def __neg__(self) -> Any:
+        return UOp.arithmetic("*", self, -1, False)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return UOp.arithmetic("//", self, other, False)
+
+    def __mod__(self, other: Any) -> Any:
+        return UOp.arithmetic("%", self, other, False)
+
     def replace(self, **parts: Any) -> UOp:
         """The node with some of op, dtype, src, arg, tag replaced."""
         if self.op is Ops.CONST and not parts:
@@ -254,6 +284,15 @@ class UOp:
         sources = ", ".join(s.op.name for s in self.src)
         return f"UOp({self.op.name}, {self.dtype.name}, src=({sources}){detail}{shape})"
 # --8<-- [end:uop]
+
+
+def unnamed(like: UOp, src: tuple[UOp, ...], arg: Any, shape: Shape | None) -> UOp:
+    """A node that is not interned, and whose shape is given: what a plan has instead of a node."""
+    node: UOp = object.__new__(UOp)
+    node.op, node.dtype, node.src, node.arg, node.tag = like.op, like.dtype, src, arg, like.tag
+    node.origin, node.realized, node.bounds, node.shape = like.origin, None, None, shape
+    node.reads = like.reads
+    return node
 
 
 def _from_rows(rows: list[tuple[Any, ...]]) -> UOp:
@@ -428,14 +467,10 @@ _range_numbers = itertools.count(1 << 20)  # r[impl kernel.step.numbers]
 
 def new_range(size: int | UOp, kind: RangeKind, number: int | None = None) -> UOp:
     """A loop variable counting from 0; numbered, so that two loops of one size differ."""
-    extent = UOp.const(dtypes.index, size) if isinstance(size, int) else size
+    if isinstance(size, int):  # a symbolic size has an expression
+        size = getattr(size, "expression", None) or UOp.const(dtypes.index, size)
     which = next(_range_numbers) if number is None else number
-    return UOp(Ops.RANGE, dtypes.index, (extent,), (which, kind))
-
-
-def extent(loop: UOp) -> int:
-    """How many iterations a loop of fixed size has."""
-    return int(loop.src[0].arg)
+    return UOp(Ops.RANGE, dtypes.index, (size,), (which, kind))
 
 
 TRUE = UOp.const(dtypes.bool, True)

@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from impl import memory
+from impl import memory, symbolic
 from impl.dependencies import Dependency
 from impl.device import Device
 from impl.dtypes import dtypes
@@ -124,7 +124,7 @@ def create_linear_with_vars(big_sink: UOp) -> tuple[UOp, dict[str, int]]:
     Raises:
         VariableError: one name is bound to two values (r[linear.variables.one-value]).
     """
-    binds = [u for u in big_sink.toposort() if u.op is Ops.BIND]
+    binds = _bound_in(big_sink)
     linear = lower_sink_to_linear(big_sink)
     if linear is None:
         raise GraphError("create_linear_with_vars", "the SINK is a kernel already",
@@ -139,6 +139,15 @@ def create_linear_with_vars(big_sink: UOp) -> tuple[UOp, dict[str, int]]:
                                 "bind each variable once, or use two names")
     return linear, values
 # --8<-- [end:variables]
+
+
+def _bound_in(sink: UOp) -> list[UOp]:
+    """The bound variables below: nodes, or in the sizes and positions of nodes."""
+    nodes = sink.toposort()
+    sizes = [size for node in nodes for part in (node.shape, node.arg)
+             for size in symbolic.sizes_in(part)]
+    inside = [bind for size in sizes for bind in symbolic.binds_in(size.expression)]
+    return [node for node in nodes if node.op is Ops.BIND] + inside
 
 
 def linear_to_schedule(linear: UOp, var_vals: dict[str, int] | None = None) -> list[ExecItem]:
@@ -193,16 +202,17 @@ def _read_first(schedule: Sequence[ExecItem]) -> list[Buffer]:
     for item in schedule:
         loads = [u.src[0].src[0] for u in item.ast.toposort() if u.op is Ops.LOAD]
         read = {item.bufs[pointer.arg] for pointer in loads if pointer.op is Ops.PARAM}
+        values = dict(zip(item.ast.arg.variables, item.values, strict=True))
         filled = {item.bufs[store.src[0].src[0].arg] for store in item.ast.src
-                  if _fills(store, item.bufs)} - read
+                  if _fills(store, item.bufs, values)} - read
         found += [b for b in item.bufs if b not in written and b not in filled]
         written |= filled
     return found
 
 
-def _fills(store: UOp, buffers: Sequence[Buffer]) -> bool:
+def _fills(store: UOp, buffers: Sequence[Buffer], values: dict[UOp, int]) -> bool:
     """Whether a kernel's store writes every element of a buffer; no, where that is not plain."""
     pointer, index, valid = store.src[0].src
-    loops = [u.src[0].arg for u in index.toposort() if u.op is Ops.RANGE]
+    loops = [symbolic.evaluate(u.src[0], values) for u in index.toposort() if u.op is Ops.RANGE]
     return (pointer.op is Ops.PARAM and valid is TRUE
             and math.prod(loops) == buffers[pointer.arg].size)

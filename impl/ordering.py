@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 
 from impl.dependencies import Dependency
 from impl.errors import GraphError
@@ -49,15 +48,16 @@ def peak_bytes(order: Sequence[int], uses: Uses) -> int:
 # --8<-- [end:peak]
 
 
+Pair = tuple[int, int]  # a kernel, and one that must not start before it has finished
+
+
 class _Graph:
     """Successors and counts of predecessors, each dependence once."""
 
-    def __init__(self, count: int, dependencies: Sequence[Dependency]) -> None:
-        # r[impl ordering.deterministic.same]
-        pairs = sorted({(d.before, d.after) for d in dependencies})
+    def __init__(self, count: int, pairs: Iterable[Pair]) -> None:
         self.after: list[list[int]] = [[] for _ in range(count)]
         self.missing = [0] * count
-        for before, after in pairs:
+        for before, after in sorted(pairs):  # r[impl ordering.deterministic.same]
             self.after[before].append(after)
             self.missing[after] += 1
 
@@ -76,7 +76,7 @@ class _Graph:
 
 
 # --8<-- [start:linearize]
-def linearize(count: int, dependencies: Sequence[Dependency], uses: Uses,
+def linearize(count: int, dependencies: Iterable[Dependency], uses: Uses,
               seed: int | None = None) -> list[int]:
     """The kernel numbers in an order in which they may run.
 
@@ -87,10 +87,15 @@ def linearize(count: int, dependencies: Sequence[Dependency], uses: Uses,
     Raises:
         GraphError: the dependences form a cycle; the message has its path (r[ordering.cycle.error])
     """
-    if seed is not None:
-        return _random_order(_Graph(count, dependencies), seed)
+    pairs = {(d.before, d.after) for d in dependencies}
+    return least_peak(count, pairs, uses) if seed is None \
+        else _random_order(_Graph(count, pairs), seed)
+
+
+def least_peak(count: int, pairs: set[Pair], uses: Uses) -> list[int]:
+    """The order of lowest peak memory of three."""
     best, least = None, max((sum(uses.nbytes[s] for s in one) for one in uses.touched), default=0)
-    for order in _orders(count, dependencies, uses):
+    for order in _orders(count, pairs, uses):
         peak = peak_bytes(order, uses)
         if best is None or peak < best[0]:
             best = peak, order
@@ -100,17 +105,13 @@ def linearize(count: int, dependencies: Sequence[Dependency], uses: Uses,
     return best[1]
 
 
-def _orders(count: int, dependencies: Sequence[Dependency], uses: Uses) -> Iterator[list[int]]:
+def _orders(count: int, pairs: set[Pair], uses: Uses) -> Iterator[list[int]]:
     # r[impl ordering.peak.not-worse]
-    if all(d.before < d.after for d in dependencies):
+    if all(before < after for before, after in pairs):
         yield list(range(count))
-    yield _greedy_order(_Graph(count, dependencies), uses)
-    yield _greedy_order(_Graph(count, _turned(dependencies)), uses)[::-1]
-
-
-def _turned(dependencies: Sequence[Dependency]) -> list[Dependency]:
-    """The dependences of the same kernels, run backwards."""
-    return [replace(d, before=d.after, after=d.before) for d in dependencies]
+    yield _greedy_order(_Graph(count, pairs), uses)
+    turned = [(after, before) for before, after in pairs]  # the same kernels, run backwards
+    yield _greedy_order(_Graph(count, turned), uses)[::-1]
 # --8<-- [end:linearize]
 
 

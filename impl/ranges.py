@@ -16,7 +16,8 @@ from impl import symbolic
 from impl.dtypes import DType, dtypes
 from impl.effects import leaf_of
 from impl.errors import GraphError
-from impl.ir import ELEMENTWISE, TRUE, Ops, RangeKind, Shape, UOp, extent, new_range, toposort
+from impl.ir import ELEMENTWISE, TRUE, Ops, RangeKind, Shape, UOp, new_range, toposort
+from impl.symbolic import extent
 
 Index = tuple[UOp, ...]
 ZERO = UOp.const(dtypes.index, 0)
@@ -51,7 +52,8 @@ class Pattern:
         """The least and greatest element that it can touch, clipped to the value."""
         if self._bounds is None:
             low, high = symbolic.bounds(self.flat)
-            self._bounds = max(0, low), min(high, math.prod(self.shape) - 1)
+            self._bounds = max(0, low), min(
+                high, symbolic.plain(math.prod(self.shape)) - 1)
         return self._bounds
 
 
@@ -151,7 +153,7 @@ def reshape_index(index: Index, outer: Shape, inner: Shape) -> Index:
             left, i = left * outer[i], i + 1
         if j < len(inner):
             right, j = right * inner[j], j + 1
-        while left != right:
+        while left != right and (i < len(outer) or j < len(inner)):
             if (left < right and i < len(outer)) or j >= len(inner):
                 left, i = left * outer[i], i + 1
             else:
@@ -166,7 +168,10 @@ def _regroup(index: Index, outer: Shape, inner: Shape) -> list[UOp]:
         return list(index)
     flat = flatten(index, outer)
     result: list[UOp] = []
-    for size in reversed(inner):
+    for axis, size in reversed(list(enumerate(inner))):
+        if axis == 0 and any(symbolic.is_symbolic(one) for one in (*outer, *inner)):
+            result.append(flat)  # it is below the size, though no bounds say so
+            break
         result.append(symbolic.mod(flat, size) if size != 1 else ZERO)
         flat = symbolic.floordiv(flat, size) if size != 1 else flat
     return result[::-1]
@@ -195,7 +200,9 @@ def source_index(node: UOp, index: Index) -> tuple[Index, UOp]:
     if op is Ops.RESHAPE:
         return reshape_index(index, node.shape, source), TRUE
     if op is Ops.EXPAND:
-        return tuple(ZERO if size == 1 else i for i, size in zip(index, source, strict=True)), TRUE
+        # An axis that keeps its size for all values of the variables keeps its index.
+        return tuple(i if size == new and size != 1 else ZERO for i, size, new in zip(
+            index, source, node.shape, strict=True)), TRUE
     if op is Ops.PERMUTE:
         moved = [ZERO] * len(arg)
         for axis, old in enumerate(arg):
@@ -486,7 +493,7 @@ class Value:
         """Size in bytes; of the whole buffer for a leaf."""
         if self.leaf:
             return int(self.node.arg[0].nbytes)
-        return math.prod(self.shape) * self.node.dtype.itemsize
+        return symbolic.plain(math.prod(self.shape)) * self.node.dtype.itemsize
 # --8<-- [end:values]
 
 
@@ -534,7 +541,7 @@ class StageGraph:
             return self.number_of[node], shape
         buffer = leaf.arg[0]
         if buffer not in self.number_of:
-            self._new_value(buffer, buffer.leaf((buffer.size,)), True)
+            self._new_value(buffer, buffer.leaf((math.prod(leaf.arg[2]),)), True)
         return self.number_of[buffer], shape
 
     def _new_value(self, key: object, node: UOp, leaf: bool, device: str | None = None) -> Value:

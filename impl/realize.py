@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from impl import settings
+from impl import settings, symbolic
 from impl.caching import Canonical
 from impl.device import Device, GlobalCounters, Memory, Program
 from impl.dtypes import dtypes
@@ -25,7 +25,7 @@ from impl.effects import (
     mark_realized,
     spoil,
 )
-from impl.errors import ReplayError, user_line
+from impl.errors import ReplayError, VariableError, user_line
 from impl.fusion import Kernel, Limits
 from impl.ir import ELEMENTWISE, Ops, UOp, toposort
 from impl.rewrite import verify
@@ -93,15 +93,17 @@ class Run:
         self.effects = effects
         self.buffers: dict[int, Buffer] = {}
         self.outputs: list[Buffer] = []
+        # By slot: another program with this plan may call its variables otherwise.
+        bound = dict(zip(plan.unknowns, canonical.values, strict=True))
         self.begun = 0  # how many kernels, in the plan's order, have been started
         for number, storage in plan.storages.items():
             if storage.kind == "input":
                 self.buffers[number] = canonical.buffers[storage.slot]
-            elif storage.kind == "output":
-                self.buffers[number] = Buffer(storage.device, storage.dtype, storage.size)
+            else:  # r[impl realize.size.actual]
+                size = symbolic.actual(storage.size, bound)
+                self.buffers[number] = Buffer(storage.device, storage.dtype, size)
+            if storage.kind == "output":
                 self.outputs.append(self.buffers[number])
-            elif storage.kind == "temporary":
-                self.buffers[number] = Buffer(storage.device, storage.dtype, storage.size)
         if planned:
             self._place_temporaries(own_arena)
 
@@ -111,7 +113,18 @@ class Run:
             arena = _arena(device, planned.planned, own_arena)
             for number, offset in planned.offsets.items():
                 buffer = self.buffers[number]
-                buffer.memory = arena.part(offset, buffer.nbytes)
+                # For all values of the variables: a replay may have greater ones.
+                buffer.memory = arena.part(offset, self.plan.storages[number].nbytes)
+
+    def sizes(self) -> dict[Buffer, symbolic.Size]:
+        """The buffers whose size depends on variables, with their size in this call."""
+        binds = dict(zip(self.plan.unknowns, self.canonical.variables, strict=True))
+        found = {}
+        for number, storage in self.plan.storages.items():
+            if isinstance(storage.size, symbolic.Size):
+                found[self.buffers[number]] = symbolic.as_size(
+                    storage.size.expression.substitute(binds))
+        return found
 
     def items(self, ordered: bool = True) -> list[ExecItem]:
         """The kernels, each with its buffers, in the plan's order or in that of their numbers."""
@@ -132,7 +145,8 @@ class Run:
         for number, gained in self.plan.written.items():
             advance(self.buffers[number], gained)  # r[impl realize.commit.version]
         for root, result in zip(self.effects.roots, self.plan.results, strict=True):
-            mark_realized(root, self.buffers[result.storage].leaf(result.shape))
+            # r[impl realize.size.symbolic]: the root's own shape, with the values of this call
+            mark_realized(root, self.buffers[result.storage].leaf(root.shape or ()))
     # --8<-- [end:commit]
 
 
@@ -209,7 +223,11 @@ def prepare(values: Sequence[UOp]) -> tuple[Effects, Plan, Canonical]:
     start = time.perf_counter()
     roots = list(dict.fromkeys(values))
     effects = collect(roots)
-    plan, canonical, hit = _checked_plan(effects)
+    try:
+        plan, canonical, hit = _checked_plan(effects)
+    except VariableError:
+        effects = _readers_first(effects, roots)
+        plan, canonical, hit = _checked_plan(effects)
     # r[impl caching.count.exact]
     GlobalCounters.plan_hits, GlobalCounters.plan_misses = (
         GlobalCounters.plan_hits + hit, GlobalCounters.plan_misses + (not hit))
@@ -230,6 +248,19 @@ def prepare(values: Sequence[UOp]) -> tuple[Effects, Plan, Canonical]:
 #: With CAPTURE_PROCESS_REPLAY=1 they are given each schedule, and each plan with its programs.
 schedule_recorders: list[Callable[[Effects, Plan], None]] = []
 program_recorders: list[Callable[[Plan], None]] = []
+def _readers_first(effects: Effects, roots: Sequence[UOp]) -> Effects:
+    """What is left to do once those who wait for old values are done, each by itself.
+
+    They may have other values of a variable than the roots: then one schedule cannot do both.
+    """
+    for waiting in effects.roots[len(roots):]:  # r[impl realize.rescue.variables]
+        run = planned_run([waiting])
+        if run is not None:
+            _execute(run)
+            commit(run)
+    return collect(roots)
+
+
 #: With VIZ=1 each is given the document of every schedule.
 viewers: list[Callable[[dict[str, Any]], None]] = []
 

@@ -13,11 +13,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from impl import memory
-from impl.caching import Canonical, PlanCache, canonicalize, stable_name
+from impl.caching import Canonical, PlanCache, canonicalize, stable_name, unbound
 from impl.dependencies import (
     Dependency,
     Placement,
@@ -36,6 +35,7 @@ from impl.fusion import (
     Group,
     Kernel,
     Limits,
+    Member,
     Memory,
     choose_cuts,
     compute_late,
@@ -43,13 +43,14 @@ from impl.fusion import (
     split_at_peak,
 )
 from impl.ir import Ops, Shape, UOp
-from impl.ordering import Uses, alive_bytes, linearize
-from impl.ranges import StageGraph, Value
+from impl.ordering import Uses, alive_bytes, least_peak, linearize
+from impl.ranges import StageGraph
+from impl.symbolic import is_symbolic, plain, text
 
 
 @dataclass(frozen=True)
 class Storage:
-    """Memory that a plan uses.
+    """Memory that a plan uses. Its `size` in elements may be an Extent: other in each call.
 
     `kind` is 'input' (slot `slot` of the call's buffers), 'output' (a new buffer), or 'temporary'
     (a place in the arena of `device`).
@@ -64,8 +65,8 @@ class Storage:
 
     @property
     def nbytes(self) -> int:
-        """Size in bytes."""
-        return self.size * self.dtype.itemsize
+        """Size in bytes; of a symbolic size the greatest that it can be."""
+        return plain(self.size) * self.dtype.itemsize  # r[impl memory.size.greatest]
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class Plan:
     notes: list[str]
     key: tuple[Any, ...]
     stages: list[int]
+    unknowns: list[UOp]                           # per slot of a value: its variable in sizes
     programs: Any = field(default=None)           # filled by whoever runs the plan
 
 
@@ -116,6 +118,7 @@ schedule_cache: PlanCache[Plan] = PlanCache()
 # --8<-- [start:pipeline]
 def make_plan(effects: Effects, canonical: Canonical, environment: Environment) -> Plan:
     """Run all passes."""
+    effects = unbound(effects)  # r[impl caching.key.sizes]: no pass can look at a value
     limits, fuse = environment.limits, environment.fuse
     cuts = choose_cuts(effects.roots, effects.nodes, limits, fuse)
     # r[impl schedule.passes.pure]
@@ -130,8 +133,8 @@ def make_plan(effects: Effects, canonical: Canonical, environment: Environment) 
                        _single(placement, storages))
     compute_late(groups, memory_of, limits)
     storages = _storages(graph, placement, results, canonical)
-    groups, blocked = split_at_peak(groups, blocked, memory_of, limits, partial(
-        _peak, placement=placement, values=graph.values, storages=storages))
+    groups, blocked = split_at_peak(groups, blocked, memory_of, limits,
+                                    _Peaks(placement, storages))
     private = _private(groups, placement, storages)
     accesses = [touches(group, placement, graph.values, private) for group in groups]
     dependencies = find(accesses)
@@ -152,7 +155,8 @@ def make_plan(effects: Effects, canonical: Canonical, environment: Environment) 
                 _origins(groups, effects.nodes),
                 _boundaries(groups, placement, cuts, dependencies, blocked),
                 [(g.number, _fusion(g)) for g in groups if len(g.members) > 1],
-                placement.copies, canonical.key, [len(g.members) for g in groups])
+                placement.copies, canonical.key, [len(g.members) for g in groups],
+                [bind.src[0] for bind in canonical.variables])
 # --8<-- [end:pipeline]
 
 
@@ -206,7 +210,7 @@ def _storages(graph: StageGraph, placement: Placement, results: Sequence[Any],
             continue  # a later version of another value's memory
         kind = "input" if value.leaf else "output" if number in kept else "temporary"
         slot = slot_of[value.node.arg[0]] if value.leaf else -1  # r[impl schedule.plan.slots]
-        size = value.node.arg[0].size if value.leaf else math.prod(value.shape)
+        size = math.prod(value.shape)
         storages[number] = Storage(number, kind, value.node.dtype, size, value.device, slot)
     return storages
 
@@ -229,21 +233,54 @@ def _private(groups: Sequence[Group], placement: Placement,
             if len(kernels) == 1 and storages[n].kind == "temporary"}
 
 
-def _peak(groups: list[Group], placement: Placement, values: Sequence[Value],
-          storages: dict[int, Storage]) -> tuple[int, int]:
-    """How many bytes of temporaries are alive at most, and while which kernel runs."""
-    private = _private(groups, placement, storages)
-    accesses = [touches(group, placement, values, private) for group in groups]
-    uses = _uses(accesses, storages)
-    order = linearize(len(groups), find(accesses), uses)
-    alive = alive_bytes(order, uses)
-    most = max(alive, default=0)
-    return most, order[alive.index(most)] if alive else 0
+class _Peaks:
+    """How much memory groups need at most. It is asked for groups of which few differ from the
+    last ones, so it remembers what each touches; and it looks at whole storages, not at bytes.
+    """
+
+    def __init__(self, placement: Placement, storages: dict[int, Storage]) -> None:
+        self.placement = placement
+        self.nbytes = {n: s.nbytes for n, s in storages.items() if s.kind == "temporary"}
+        self.known: dict[int, tuple[list[Member], dict[int, None], dict[int, None]]] = {}
+
+    def __call__(self, groups: list[Group]) -> tuple[int, int]:
+        """How many bytes of temporaries are alive at most, and while which group runs."""
+        touched = [self._touched(group) for group in groups]
+        users = Counter(s for reads, writes in touched for s in {**reads, **writes})
+        uses = Uses({n: size for n, size in self.nbytes.items() if users[n] > 1},
+                    [[*reads, *writes] for reads, writes in touched])
+        order = least_peak(len(groups), _rough_dependencies(touched), uses)
+        alive = alive_bytes(order, uses)
+        most = max(alive, default=0)
+        return most, order[alive.index(most)] if alive else 0
+
+    def _touched(self, group: Group) -> tuple[dict[int, None], dict[int, None]]:
+        """The storages that a group reads and writes."""
+        key = id(group.members)
+        if key not in self.known:
+            storage, stages = self.placement.storage, [m.stage for m in group.members]
+            reads = dict.fromkeys(storage[a.value] for s in stages for a in s.reads)
+            self.known[key] = (group.members, reads,
+                               dict.fromkeys(storage[s.write.value] for s in stages))
+        return self.known[key][1:]
 
 
-def _uses(accesses: Accesses, storages: dict[int, Storage]) -> Uses:
-    return Uses({n: s.nbytes for n, s in storages.items() if s.kind == "temporary"},
-                [[t.storage for t in (*reads, *writes)] for reads, writes in accesses])
+def _rough_dependencies(touched: Sequence[tuple[dict[int, None], dict[int, None]]],
+                        ) -> set[tuple[int, int]]:
+    """Which group must come before which, if all that touch a storage touch the same bytes."""
+    pairs: set[tuple[int, int]] = set()
+    writer: dict[int, int] = {}
+    readers: dict[int, list[int]] = {}
+    for number, (reads, writes) in enumerate(touched):
+        for storage in (*reads, *writes):
+            if storage in writer:
+                pairs.add((writer[storage], number))
+        for storage in writes:
+            pairs.update((reader, number) for reader in readers.pop(storage, ()))
+            writer[storage] = number
+        for storage in reads:
+            readers.setdefault(storage, []).append(number)
+    return {(before, after) for before, after in pairs if before != after}
 
 
 Accesses = list[tuple[list[Touch], list[Touch]]]
@@ -260,11 +297,11 @@ def _share(groups: Sequence[Group], order: Sequence[int], placement: Placement,
     It saves memory in the one step in which both are alive. So it is done where more is alive
     than the peak would be if it were done everywhere; elsewhere it only ties a compiler's hands.
     """
-    temporaries = {n: Temporary(s.nbytes, s.dtype, s.device) for n, s in storages.items()
-                   if s.kind == "temporary"}
+    temporaries = {n: Temporary(s.size * s.dtype.itemsize, s.dtype, s.device)
+                   for n, s in storages.items() if s.kind == "temporary"}
     touched = _touched(accesses)
     trial = replace(placement, storage=list(placement.storage), version=list(placement.version))
-    alive = alive_bytes(order, _uses(accesses, storages))
+    alive = alive_bytes(order, Uses({n: storages[n].nbytes for n in temporaries}, touched))
     born = {s: step for step, number in reversed(list(enumerate(order))) for s in touched[number]}
     least = list(alive)
     for new in take_over(groups, order, touched, temporaries, trial):
@@ -346,7 +383,8 @@ def label(plan: Plan, kernel: int, nodes: Sequence[UOp]) -> str:
 
 def _fusion(group: Group) -> str:
     """What the stages of a kernel have in common."""
-    shared = " x ".join(str(size) for size in group.sizes)
+    shared = " x ".join(text(size.expression) if is_symbolic(size) else str(size)
+                        for size in group.sizes)
     if not shared:
         return f"fused: {len(group.members)} small stages, one after the other"
     return (f"fused: {len(group.members)} stages share the loops {shared}; what they hand on "
@@ -431,7 +469,7 @@ def _buffer_row(plan: Plan, number: int, name: int) -> dict[str, Any]:
     storage = plan.storages[number]
     kind = "state" if number in plan.written else storage.kind
     return {"id": name, "name": f"b{name}", "kind": kind, "dtype": storage.dtype.name,
-            "shape": [storage.size], "bytes": storage.nbytes, "device": storage.device}
+            "shape": [plain(storage.size)], "bytes": storage.nbytes, "device": storage.device}
 
 
 def _kernel_row(plan: Plan, number: int, names: dict[int, int]) -> dict[str, Any]:

@@ -122,7 +122,10 @@ class Run:
                 if spent[name] > PATIENCE or any(_failed(said) for said in answers[name]):
                     continue
                 before = os.times().elapsed
-                answers[name].append(worker.ask(one.method, one.arguments, self._limit(one)))
+                said = worker.ask(one.method, one.arguments, self._limit(one))
+                answers[name].append(said)
+                if "over" in said and one.method == "grown":
+                    self.verdicts[name, f"over {one.arguments['program']}"] = said
                 spent[name] += os.times().elapsed - before
         return answers
     # --8<-- [end:measure]

@@ -18,9 +18,11 @@ from conformance.saboteurs import Patch
 
 #: The white-box tests of each chapter.
 TESTS = {"dependencies": ("test_dependencies_edges",), "ordering": ("test_ordering_edges",),
-         "memory": ("test_memory_plans",), "caching": ("test_caching_keys", "test_caching_disk"),
+         "memory": ("test_memory_plans", "test_symbolic_sizes"),
+         "caching": ("test_caching_keys", "test_caching_disk", "test_symbolic_sizes"),
          "fusion": ("test_fusion_decisions",), "playback": ("test_playback",),
-         "ranges": ("test_ranges",)}
+         "ranges": ("test_ranges",), "symbolic": ("test_symbolic_sizes",),
+         "tensor": ("test_symbolic_sizes",), "replay": ("test_replay_sizes",)}
 
 
 class ImplPatch:

@@ -3,6 +3,15 @@
 `plans` has the table of plans and its keys, in memory; `disk` what is kept on disk.
 """
 from impl.caching.disk import Store, store
-from impl.caching.plans import Canonical, PlanCache, canonicalize, exact, stable_name
+from impl.caching.plans import (
+    Canonical,
+    PlanCache,
+    canonicalize,
+    exact,
+    has_sizes,
+    stable_name,
+    unbound,
+)
 
-__all__ = ["Canonical", "PlanCache", "Store", "canonicalize", "exact", "stable_name", "store"]
+__all__ = ["Canonical", "PlanCache", "Store", "canonicalize", "exact", "has_sizes", "stable_name",
+           "store", "unbound"]

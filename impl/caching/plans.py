@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from impl import settings
+from impl import settings, symbolic
 from impl.effects import Buffer, Effects, leaf_of
 from impl.errors import VariableError
-from impl.ir import Ops, UOp
+from impl.ir import MOVEMENT, Ops, UOp, toposort, unnamed
 
 PlanType = TypeVar("PlanType")
 
@@ -46,6 +46,22 @@ def canonicalize(effects: Effects, device_key: Iterable[Any]) -> Canonical:
     variables: dict[UOp, int] = {}
     values: list[int] = []
     binds: list[UOp] = []
+    names: dict[str, int] = {}
+
+    def bind(node: UOp) -> int:
+        """The slot of a bound variable."""
+        variable, value = node.unbind()
+        known = names.setdefault(variable.arg[0], value)
+        if known != value:  # r[impl caching.values.each]
+            raise VariableError(variable.arg[0], f"is bound to {known} and to {value} "
+                                "in one schedule", "bind it once, or use two variables")
+        slot = variables.setdefault(variable, len(variables))
+        if slot == len(values):
+            values.append(value)
+            binds.append(node)
+        return slot
+
+    describe = _Describer(bind).described if symbolic.present[0] else _as_it_is
     rows: list[tuple[Any, ...]] = []
     held = {leaf.arg[0] for leaf in effects.held}
     for node in effects.nodes:
@@ -55,28 +71,93 @@ def canonicalize(effects: Effects, device_key: Iterable[Any]) -> Canonical:
             buffer = leaf.arg[0]
             slot = slots.setdefault(buffer, len(slots))
             # r[impl caching.key.renaming, caching.key.held]
-            rows.append((slot, buffer.device, buffer.size, node.dtype.name, node.shape,
-                         buffer in held))
+            shape = describe(node.shape)
+            # r[impl caching.key.sizes]: the size of a buffer is a value too, if its shape is
+            size = buffer.size if shape is node.shape else None
+            rows.append((slot, buffer.device, size, node.dtype.name, shape, buffer in held))
         elif node.op is Ops.BIND:  # r[impl caching.key.values]
-            variable, value = node.unbind()
-            slot = variables.setdefault(variable, len(variables))
-            if slot == len(values):  # r[impl caching.values.each]
-                values.append(value)
-                binds.append(node)
-            elif values[slot] != value:
-                raise VariableError(variable.arg[0], f"is bound to {values[slot]} and to {value} "
-                                    "in one schedule", "bind it once, or use two variables")
-            rows.append((Ops.BIND, slot, node.dtype.name, variable.arg[1:]))
+            rows.append((Ops.BIND, bind(node), node.dtype.name, node.src[0].arg[1:]))
         elif node.op is Ops.CONST:
             rows.append((Ops.CONST, node.dtype.name, exact(node.arg)))
         else:  # r[impl caching.key.program]
-            rows.append((node.op, node.dtype.name, node.arg, *[place[s] for s in node.src]))
+            rows.append((node.op, node.dtype.name, describe(node.arg),
+                         *[place[s] for s in node.src]))
     roots = tuple(place[root] for root in effects.roots)
     # r[impl caching.key.settings, caching.key.device]
     key = (tuple(rows), roots, settings.plan_key(), tuple(device_key))
     # A plan names slots only; no run leaves a buffer in it. r[impl caching.result.independent]
     return Canonical(key, list(slots), binds, values)
 # --8<-- [end:canonical]
+
+
+def _as_it_is(arg: Any) -> Any:
+    return arg
+
+
+# --8<-- [start:sizes]
+class _Describer:
+    """Describes shapes and arguments that depend on variables, never by their values.
+
+    A size is described by the rows of its expression: operations and numbers, variables by slot
+    and interval.
+    """
+
+    def __init__(self, bind: Callable[[UOp], int]) -> None:
+        self.bind = bind
+        self.known: dict[UOp, tuple[Any, ...]] = {}
+
+    def described(self, arg: Any) -> Any:
+        """An argument with every Size replaced by its description."""
+        return symbolic.mapped(arg, self._size)  # r[impl caching.key.sizes]
+
+    def _size(self, size: symbolic.Size) -> tuple[Any, ...]:
+        known = self.known.get(size.expression)
+        if known is None:
+            known = self.known[size.expression] = tuple(self._rows(size.expression))
+        return known
+
+    def _rows(self, expression: UOp) -> Iterator[Any]:
+        place: dict[UOp, int] = {}
+        for node in toposort((expression,), lambda u: u.op is not Ops.BIND):
+            place[node] = len(place)
+            if node.op is Ops.BIND:
+                yield Ops.BIND, self.bind(node), node.src[0].arg[1:]
+            else:
+                yield node.op, node.arg, *[place[s] for s in node.src]
+
+
+def unbound(effects: Effects) -> Effects:
+    """The same graph with every size for all values: what a plan is made from.
+
+    Node by node: the nodes stand at the same places. Without symbolic sizes it is the same object.
+    """
+    if not has_sizes(effects.nodes):
+        return effects
+    done: dict[UOp, UOp] = {}
+
+    def plainly(arg: Any) -> Any:
+        return symbolic.mapped(arg, symbolic.without_values)
+
+    for node in effects.nodes:
+        shape, leaf = plainly(node.shape), leaf_of(node)
+        if leaf is not None:
+            done[node] = leaf.arg[0].leaf(shape)
+        elif node.op is Ops.CONST or node.op is Ops.BIND:
+            done[node] = node
+        else:
+            sources = tuple(done[s] for s in node.src)
+            done[node] = unnamed(node, sources, plainly(node.arg), shape)
+    return Effects([done[n] for n in effects.roots], [done[n] for n in effects.nodes],
+                   {leaf.arg[0].leaf(plainly(leaf.shape)) for leaf in effects.held},
+                   effects.rescued)
+
+
+def has_sizes(nodes: Iterable[UOp]) -> bool:
+    """Whether a shape or a position depends on variables."""
+    return symbolic.present[0] and any(
+        True for node in nodes for part in (node.shape, node.arg if node.op in MOVEMENT else ())
+        for _ in symbolic.sizes_in(part))
+# --8<-- [end:sizes]
 
 
 def exact(value: Any) -> Any:

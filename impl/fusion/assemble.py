@@ -8,8 +8,9 @@ from typing import Any
 
 from impl.dtypes import DType
 from impl.fusion.groups import Group, Member
-from impl.ir import TRUE, KernelInfo, Ops, RangeKind, Shape, UOp, extent, new_range
+from impl.ir import TRUE, KernelInfo, Ops, RangeKind, Shape, UOp, new_range
 from impl.ranges import Access, Index, Stage, flatten
+from impl.symbolic import Extent, extent, extent_of, is_symbolic, plain
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,14 @@ class _KernelBuilder:
 
     def __init__(self, group: Group, storage_of: Sequence[int], private: set[int]) -> None:
         self.group, self.storage_of, self.private = group, storage_of, private
-        self.prefix = [new_range(size, RangeKind.GLOBAL, number)
+        self.variables: dict[UOp, UOp] = {}
+        self.prefix = [new_range(self._size(size), RangeKind.GLOBAL, number)
                        for number, size in enumerate(group.sizes)]
         self.next_range = len(self.prefix)
         self.arguments: dict[int, int] = {}
         self.locals: dict[int, tuple[UOp, tuple[int, ...]]] = {}
         # Outputs that a later stage of the kernel reads: they pass through a local buffer too.
         self.handed_on = self._handed_on()
-        self.variables: dict[UOp, UOp] = {}
 
     def run(self) -> Kernel:
         """Build the SINK."""
@@ -57,7 +58,7 @@ class _KernelBuilder:
         sizes = list(self.group.sizes)
         for member in self.group.members:
             sizes += [extent(r) for r in member.stage.loops if r not in member.prefix]
-        label = "_".join(str(size) for size in sizes[:6])
+        label = "_".join("n" if is_symbolic(size) else str(size) for size in sizes[:6])
         return f"{'reduce' if reduces else 'map'}_{label}" if label else "scalar"
 
     def _handed_on(self) -> set[int]:
@@ -82,15 +83,19 @@ class _KernelBuilder:
         if stage.write.value not in self.handed_on:
             return [first]
         # From the local buffer to memory, in loops of its own.
-        again = {loop: self._range(loop, RangeKind.LOOP) for loop in own}
+        again = {loop: self._numbered(loop.src[0], RangeKind.LOOP) for loop in own}
         flat = renamed[stage.write.pattern.flat].substitute(again)
         memory = self._argument(self.storage_of[stage.write.value], flat, TRUE, dtype)
         value = UOp(Ops.LOAD, dtype, (target.substitute(again),))
         return [first, UOp(Ops.STORE, dtype, (memory, value, *again.values()))]
 
     def _range(self, loop: UOp, kind: RangeKind) -> UOp:
+        """A loop of a stage in the kernel's terms."""
+        return self._numbered(self._size(extent(loop)), kind)
+
+    def _numbered(self, size: int | UOp, kind: RangeKind) -> UOp:
         self.next_range += 1
-        return new_range(loop.src[0], kind, self.next_range - 1)
+        return new_range(size, kind, self.next_range - 1)
 
     def _rename(self, stage: Stage, roots: Sequence[UOp], renamed: dict[UOp, UOp]) -> None:
         """Put the expressions into the kernel's terms; no recursion."""
@@ -123,6 +128,13 @@ class _KernelBuilder:
             self.variables[node] = UOp(Ops.DEFINE_VAR, node.dtype, (), (name, *node.arg[1:]))
         return self.variables[node]
 
+    def _size(self, size: int) -> int:
+        """A size in the kernel's terms: its own names for the variables."""
+        if not isinstance(size, Extent):
+            return size
+        names = {v: self._variable(v) for v in size.expression.variables()}
+        return extent_of(size.expression.substitute(names))
+
     def _address(self, stage: Stage, access: Access, renamed: dict[UOp, UOp],
                  dtype: DType) -> UOp:
         """Where an access goes, in the kernel's terms: to memory, or to a local buffer."""
@@ -133,7 +145,8 @@ class _KernelBuilder:
         index = tuple([renamed[i] for i in pattern.index])
         pointer, dropped = self._local(access.value, pattern.shape, index, dtype)
         kept = [d for d in range(len(index)) if d not in dropped]
-        flat = flatten(tuple(index[d] for d in kept), tuple(pattern.shape[d] for d in kept))
+        flat = flatten(tuple(index[d] for d in kept),
+                       tuple(self._size(pattern.shape[d]) for d in kept))
         return UOp(Ops.INDEX, dtype, (pointer, flat, renamed[pattern.valid]))
 
     def _argument(self, storage: int, flat: UOp, valid: UOp, dtype: DType) -> UOp:
@@ -151,7 +164,8 @@ class _KernelBuilder:
         """
         if value not in self.locals:
             dropped = tuple(d for d, i in enumerate(index) if i in self.prefix)
-            size = math.prod(s for d, s in enumerate(shape) if d not in dropped)
+            # r[impl memory.size.greatest]: a local buffer has one size for all values
+            size = plain(math.prod(s for d, s in enumerate(shape) if d not in dropped))
             pointer = UOp(Ops.LOCAL, dtype, (), (len(self.locals), size))
             self.locals[value] = pointer, dropped
         return self.locals[value]

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from impl.fusion.limits import Limits
-from impl.ir import Ops, UOp, extent
+from impl.ir import Ops, UOp
 from impl.ranges import Access, Stage
+from impl.symbolic import extent
 
 
 @dataclass

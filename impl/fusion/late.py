@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 
 from impl.fusion.groups import Group, Member, Pairs, match_loops
 from impl.fusion.limits import Limits
-from impl.ir import DEAR, ELEMENTWISE, Ops, UOp, extent
+from impl.ir import DEAR, ELEMENTWISE, Ops, UOp
 from impl.ranges import Access, Stage, Value
+from impl.symbolic import extent
 
 NEVER = 1 << 60
 

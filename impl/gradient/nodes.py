@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 
 from impl.dtypes import DType, Scalar, dtypes, sum_accumulator
 from impl.ir import COMPARISONS, Ops, Shape, UOp
+from impl.symbolic import greatest, identical, is_number, is_symbolic, node_of, present
 
 # Looking up a member of an enumeration costs more than a global name; this code is hot.
 _CONST, _RESHAPE, _EXPAND, _CAST = Ops.CONST, Ops.RESHAPE, Ops.EXPAND, Ops.CAST
@@ -39,13 +40,20 @@ def constant(node: UOp) -> UOp | None:
     return None
 
 
+def number(dtype: DType, value: Scalar) -> UOp:
+    """A number of the given type; of a symbolic size the node that has its value in each call."""
+    if is_symbolic(value):
+        return cast(node_of(value), dtype)
+    return UOp.const(dtype, value)
+
+
 def full(number: UOp, shape: Shape) -> UOp:
     """A node of this shape that has the value of a `()`-shaped node everywhere."""
     if not shape:
         return number
     ones = (1,) * len(shape)
     node = UOp(_RESHAPE, number.dtype, (number,), ones)
-    return node if shape == ones else UOp(_EXPAND, number.dtype, (node,), shape)
+    return node if identical(shape, ones) else UOp(_EXPAND, number.dtype, (node,), shape)
 
 
 def full_like(node: UOp, value: Scalar) -> UOp:
@@ -201,7 +209,7 @@ def detach(x: UOp) -> UOp:
 # r[impl tensor.movement.elements]: a movement node names elements, and computes nothing.
 def reshape(x: UOp, shape: Shape) -> UOp:
     """The same elements in another shape."""
-    if x.shape == shape:
+    if identical(x.shape, shape):
         return x
     if x.op is _EXPAND:
         number = constant(x)
@@ -212,8 +220,13 @@ def reshape(x: UOp, shape: Shape) -> UOp:
 
 def expand(x: UOp, shape: Shape) -> UOp:
     """Axes of size 1 repeated to the sizes of `shape`, of the same rank."""
-    if x.shape == shape:
+    if identical(x.shape, shape):
         return x
+    if present[0]:  # an axis that does not grow keeps its own size: r[symbolic.size.general]
+        shape = tuple(old if not is_number(old, 1) and old == new else new
+                      for old, new in zip(shape_of(x), shape, strict=True))
+        if identical(x.shape, shape):
+            return x
     return UOp(_EXPAND, x.dtype, (x,), shape)
 
 
@@ -227,14 +240,14 @@ def permute(x: UOp, order: tuple[int, ...]) -> UOp:
 def pad(x: UOp, widths: tuple[tuple[int, int], ...]) -> UOp:
     """Zeros before and after, for each axis; a node of its own, so that nothing moves into it."""
     # r[impl tensor.pad.zeros]
-    if not any(before or after for before, after in widths):
+    if all(is_number(before, 0) and is_number(after, 0) for before, after in widths):
         return x
     return UOp(Ops.PAD, x.dtype, (x,), widths)
 
 
 def shrink(x: UOp, bounds: tuple[tuple[int, int], ...]) -> UOp:
     """The part from start to stop, for each axis."""
-    if all(start == 0 and stop == size
+    if all(is_number(start, 0) and identical((stop,), (size,))
            for (start, stop), size in zip(bounds, shape_of(x), strict=True)):
         return x
     return UOp(Ops.SHRINK, x.dtype, (x,), bounds)
@@ -265,7 +278,7 @@ def move(x: UOp, op: Ops, arg: tuple) -> UOp:
 def broadcast(x: UOp, shape: Shape) -> UOp:
     """x spread to a shape as NumPy does it: missing axes in front, axes of size 1 repeated."""
     own = shape_of(x)
-    if own == shape:
+    if identical(own, shape):
         return x
     if not own:
         return full(x, shape)
@@ -280,16 +293,16 @@ def reduce(op: Ops, x: UOp, axes: Sequence[int]) -> UOp:
     Sums and products of half-width floats are accumulated in float32.
     """
     shape = shape_of(x)
-    kept = tuple(axis for axis in axes if shape[axis] != 1)
+    kept = tuple(axis for axis in axes if not is_number(shape[axis], 1))
     if not kept:
         return x
-    if 0 in shape:  # r[impl tensor.reduce.empty]
+    if any(is_number(size, 0) for size in shape):  # r[impl tensor.reduce.empty]
         rest = tuple(1 if axis in kept else size for axis, size in enumerate(shape))
         return full(UOp.const(x.dtype, _IDENTITY[op](x.dtype)), rest)
     number = constant(x)
-    if number is not None:
+    count = math.prod(shape[axis] for axis in kept)
+    if number is not None and not is_symbolic(count):
         rest = tuple(1 if axis in kept else size for axis, size in enumerate(shape))
-        count = math.prod(shape[axis] for axis in kept)
         return full(UOp.const(x.dtype, _repeated(op, number.arg, count)), rest)
     wide = sum_accumulator(x.dtype)
     if wide is x.dtype or op not in (Ops.ADD, Ops.MUL):
@@ -326,7 +339,7 @@ def total(x: UOp) -> UOp:
 
 def iota(count: int) -> UOp:
     """0, 1, ..., count-1 as int32, or int64 if it has to be."""
-    dtype = dtypes.int32 if count <= dtypes.int32.max else dtypes.int64
+    dtype = dtypes.int32 if greatest(count) <= dtypes.int32.max else dtypes.int64
     return UOp(Ops.IOTA, dtype, (), count)
 
 

@@ -13,6 +13,7 @@ from impl.dtypes import dtypes
 from impl.gradient import nodes
 from impl.gradient.nodes import div, mul, neg, scale, shape_of, sub, unary, where
 from impl.ir import MOVEMENT, Ops, Shape, UOp
+from impl.symbolic import is_number
 
 Parts = Iterator[tuple[UOp, UOp]]
 Rule = Callable[[UOp, UOp, Set[UOp]], Parts]
@@ -175,7 +176,8 @@ def adjoint(op: Ops, arg: tuple, source: Shape, gradient: UOp) -> UOp:
     if op is Ops.RESHAPE:
         return nodes.reshape(gradient, source)
     if op is Ops.EXPAND:
-        grown = [axis for axis, size in enumerate(source) if size != arg[axis]]
+        grown = [axis for axis, size in enumerate(source) if size != arg[axis]
+                 or is_number(size, 1) and not is_number(arg[axis], 1)]
         return nodes.reduce(Ops.ADD, gradient, grown)
     if op is Ops.PERMUTE:
         return nodes.permute(gradient, tuple(arg.index(axis) for axis in range(len(arg))))

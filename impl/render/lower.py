@@ -141,9 +141,14 @@ def _prepare(low: Lowered) -> None:
                 else node.src[1]
             known.extend(base)
             low.access[node] = Access(base, steps)
+    # How often a loop runs may be computed too: r[impl render.loop.extent]
+    extents = [loop.src[0] for loop in known.ranges if loop.src[0].op is not Ops.CONST]
+    for node in extents:
+        low.users[node] = low.users.get(node, 0) + 1
+        known.extend(node)
     for node in known.order:
         if node.op is Ops.SINK:
-            _count(low, node.src)
+            _count(low, (*node.src, *extents))
 
 
 def _count(low: Lowered, stores: tuple[UOp, ...]) -> None:

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from impl import symbolic
 from impl.effects import Buffer
 from impl.errors import ReplayError, VariableError
-from impl.ir import Ops, UOp
+from impl.ir import Ops, Shape, UOp
 from impl.tensor import Tensor
 
 
@@ -29,6 +30,28 @@ class Arguments:
                                     f"{value.src[1].arg} in one call", "use two variables")
         self.variables[path] = value
 
+    def shape(self, path: str, shape: Shape) -> Shape:
+        """A shape without the values of its variables, which are noted as bound there."""
+        for size in symbolic.sizes_in(shape):  # r[impl replay.sizes.follow]
+            for bind in symbolic.binds_in(size.expression):
+                self.bind(f"{path}: {bind.src[0].arg[0]}", bind)
+        without: Shape = symbolic.mapped(shape, symbolic.without_values)
+        return without
+
+    def now(self, bind: UOp, paths: dict[UOp, str]) -> UOp:
+        """What a variable that was bound in the capture is bound to in this call."""
+        path = paths.get(bind)
+        return bind if path is None else self.variables[path]
+
+    def again(self, shape: Shape, paths: dict[UOp, str]) -> Shape:
+        """A shape of the capture in this call."""
+        def changed(size: symbolic.Size) -> int:
+            binds = {bind: self.now(bind, paths) for bind in symbolic.binds_in(size.expression)}
+            found: int = symbolic.as_size(size.expression.substitute(binds))
+            return found
+        result: Shape = symbolic.mapped(shape, changed)
+        return result
+
 
 # --8<-- [start:arguments]
 def take_apart(given: Any) -> Arguments:
@@ -42,10 +65,13 @@ def take_apart(given: Any) -> Arguments:
         path, value = stack.pop()
         if isinstance(value, Tensor):
             found.tensors[path] = value
-            found.signature[path] = ("Tensor", value.shape, value.dtype.name, value.device)
+            found.signature[path] = ("Tensor", found.shape(path, value.shape), value.dtype.name,
+                                     value.device)
         elif isinstance(value, UOp) and value.op is Ops.BIND:
             found.bind(path, value)
             found.signature[path] = ("Variable", value.src[0].arg)
+        elif symbolic.is_symbolic(value):
+            found.signature[path] = ("int", found.shape(path, (value,)))
         elif isinstance(value, np.ndarray):  # r[impl replay.guard.mismatch]
             raise ReplayError("TinyJit", f"argument {path} is a NumPy array of shape "
                               f"{value.shape}, whose content no guard can see",

@@ -8,11 +8,11 @@ from typing import Any
 
 from impl import realize
 from impl.effects import Buffer, forget_realized, is_lost, leaf_of, living, living_here
-from impl.errors import ReplayError
+from impl.errors import ReplayError, VariableError
 from impl.ir import Ops, UOp
 from impl.replay.arguments import Arguments, shown, take_apart
 from impl.replay.names import names_of, rebound
-from impl.replay.recording import Change, Recording, Source, copied
+from impl.replay.recording import Change, Owner, Recording, Source, copied
 from impl.replay.results import place
 from impl.tensor import Tensor
 from impl.tensor.random import generator
@@ -30,11 +30,16 @@ class Capture:
         gc.collect()
         # r[impl replay.pending.before]
         # What is pending is no part of this call; and state must be in memory to advance.
-        realize.realize([h for h in living() if isinstance(h, Tensor) and not is_lost(h.uop)])
+        _realize_all([h for h in living() if isinstance(h, Tensor) and not is_lost(h.uop)])
         forget_realized()  # r[impl replay.capture.whole]
         self.before = [(h, h.uop) for h in living() if isinstance(h, Tensor)]
         self.random_start = generator.counter
+        self.gradients: dict[int, list[weakref.ref[Tensor]]] = {}  # by identity: whose they are
+        for holder, _ in self.before:
+            if holder.grad is not None:
+                self.gradients.setdefault(id(holder.grad), []).append(weakref.ref(holder))
         self.names = names_of(function)
+        self.guards: dict[UOp, bool] = {}  # what was asked of symbolic sizes, and the answers
 
     def __call__(self, run: realize.Run) -> None:
         """Note a run that happened during the capture."""
@@ -88,10 +93,12 @@ class Capture:
 
     def sources(self, kept: set[Buffer]) -> dict[Buffer, Source]:
         """Every buffer that was read, or is among the `kept`, but was not made during the call."""
-        owners: dict[Buffer, list[weakref.ref[Tensor]]] = {}
+        owners: dict[Buffer, list[Owner]] = {}
+        gradients: dict[Buffer, list[weakref.ref[Tensor]]] = {}
         for holder, node in self.before:
             if node.op is Ops.BUFFER and id(holder) not in self.aside:
                 owners.setdefault(node.arg[0], []).append(weakref.ref(holder))
+                gradients.setdefault(node.arg[0], []).extend(self.gradients.get(id(holder), []))
         paths = {node.arg[0]: path for path, node in self.arguments.leaves.items()}
         made: set[Buffer] = set()
         found: dict[Buffer, Source] = {}
@@ -104,6 +111,8 @@ class Capture:
             made.update(run.outputs)
         for buffer in sorted(kept - made, key=lambda b: b.number):
             found.setdefault(buffer, Source(paths.get(buffer), owners.get(buffer, [])))
+        for buffer, source in found.items():
+            source.gradients = gradients.get(buffer, [])
         return found
 
 
@@ -135,3 +144,12 @@ def write_back(given: Sequence[Tensor], stand_ins: dict[int, Tensor],
             tensor.uop = stand_in.uop
         if stand_in.grad is not gradient:
             tensor.grad = stand_in.grad
+
+
+def _realize_all(tensors: Sequence[Tensor]) -> None:
+    """Realize tensors together; one by one if they have other values for one variable."""
+    try:
+        realize.realize(tensors)
+    except VariableError:
+        for tensor in tensors:
+            realize.realize([tensor])

@@ -8,10 +8,11 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from impl import realize, settings
 from impl.errors import ReplayError
-from impl.replay.arguments import Arguments, take_apart
+from impl.replay.arguments import Arguments, compare, take_apart
 from impl.replay.capture import Capture, stand_ins_of, write_back
 from impl.replay.recording import Recording
 from impl.replay.results import mapped
+from impl.symbolic import watching
 from impl.tensor import Tensor
 
 Parameters = ParamSpec("Parameters")
@@ -60,9 +61,11 @@ class TinyJit(Generic[Parameters, Returned]):
         with realize.lock:  # runs of other threads are no part of this one
             self.calls += 1
             if self.calls > 1 and self.recording is not None:
-                returned: Returned = self.recording.run(take_apart((args, kwargs)))
-                self.replays += 1
-                return returned
+                arguments = take_apart((args, kwargs))
+                if not self.recording.unsure(arguments):
+                    returned: Returned = self.recording.run(arguments)
+                    self.replays += 1
+                    return returned
             first = self.calls == 1
         if first:
             return self.function(*args, **kwargs)
@@ -71,7 +74,20 @@ class TinyJit(Generic[Parameters, Returned]):
                 return self.function(*args, **kwargs)
             if self.recording is None:
                 return self._capture(take_apart((args, kwargs)), args, kwargs)
+            arguments = take_apart((args, kwargs))
+            if self.recording.unsure(arguments):
+                return self._capture_again(arguments, args, kwargs)
         return self(*args, **kwargs)  # another thread was first
+
+    def _capture_again(self, arguments: Arguments, args: Sequence[Any], kwargs: Any) -> Returned:
+        """Capture with other values; two captures that agree are trusted with all values."""
+        before = self.recording
+        assert before is not None
+        compare(before.name, before.signature, arguments.signature)
+        returned = self._capture(arguments, args, kwargs)
+        if self.recording is not None and self.recording is not before:
+            self.recording.trusted = before.keys == self.recording.keys
+        return returned
 
     def _capture(self, arguments: Arguments, args: Sequence[Any], kwargs: Any) -> Returned:
         """Run the function on stand-ins of the arguments, and record what it does.
@@ -92,7 +108,8 @@ class TinyJit(Generic[Parameters, Returned]):
         capture = Capture(self.name, self.function, arguments, kept)
         realize.capturing.observers.append(capture)
         try:
-            result = self.function(*args, **kwargs)
+            with watching() as capture.guards:
+                result = self.function(*args, **kwargs)
             capture.check_containers((args, kwargs))
             recording = None if realize.lock.disturbed else capture.finish(result)
         finally:

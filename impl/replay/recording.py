@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import gc
 import weakref
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from impl import realize
+from impl import realize, symbolic
+from impl.caching import has_sizes
 from impl.device import Device, Memory, Table
 from impl.effects import Buffer, advance, is_lost, leaf_of, living, spoil
 from impl.errors import ReplayError
@@ -23,16 +25,33 @@ if TYPE_CHECKING:
 _RANDOM_KEY = "the key of the random numbers"
 
 
+#: Whoever has a buffer: a tensor, while it lives.
+Owner = Callable[[], "Tensor | None"]
+
+
+class GradientOf:
+    """The gradient that a tensor has now, as an owner: `backward` makes a new one each time."""
+
+    def __init__(self, holder: weakref.ref[Tensor]) -> None:
+        self.holder = holder
+
+    def __call__(self) -> Tensor | None:
+        found = self.holder()
+        return None if found is None else found.grad
+
+
 @dataclass
 class Source:
     """Where a replay finds a buffer that the capture read but did not make.
 
-    `path` is an argument; otherwise `owners` are the living tensors that held the buffer.
+    `path` is an argument; otherwise `owners` are the living tensors that held the buffer, and
+    `gradients` those of which it was the gradient.
     """
 
     path: str | None
-    owners: list[weakref.ref[Tensor]]
+    owners: list[Owner]
     written: int = 0  # versions that it gains at each call
+    gradients: list[weakref.ref[Tensor]] = field(default_factory=list)
 
 
 @dataclass
@@ -59,7 +78,15 @@ class Recording:
         kept = {c.buffer for c in changes} | {leaf.buffer for leaf in leaves_of(self.result)}
         self.sources = capture.sources(kept)
         made = [b for run in capture.runs for b in run.outputs]
-        self.fresh = [b for b in made if b in kept]
+        self.sizes = {buffer: size for run in capture.runs for buffer, size in run.sizes().items()}
+        # r[impl replay.sizes.memory]: what has another size in each call has memory of that call
+        self.fresh = [b for b in made if b in kept or b in self.sizes]
+        self.guards = capture.guards
+        self.keys = [run.plan.key for run in capture.runs]
+        sized = self.guards or any(has_sizes(run.effects.nodes) for run in capture.runs)
+        self.trusted = not sized  # for other values of its variables
+        self.variables = capture.arguments.variables
+        self.paths = {bind: path for path, bind in capture.arguments.variables.items()}
         self.random_start = capture.random_start
         self.random_used = generator.counter - capture.random_start
         self.names: list[tuple[Name, weakref.ref[Tensor]]] = []
@@ -71,7 +98,7 @@ class Recording:
 
         Between two tables stand the copies from device to device.
         """
-        paths = {bind: path for path, bind in capture.arguments.variables.items()}
+        paths = self.paths
         changing = set(self.sources) | set(self.fresh)
         self.segments: list[Table | realize.ExecItem] = []
         # Where each changing buffer stands, and the memory that was put there last.
@@ -122,7 +149,7 @@ class Recording:
     # --8<-- [start:run]
     def run(self, arguments: Arguments) -> Any:
         """Replay on new arguments."""
-        compare(self.name, self.signature, arguments.signature)
+        self.check(arguments)
         self._check_names()
         realize.realize(list(arguments.tensors.values()))
         now = {buffer: self._find(buffer, source, arguments)
@@ -132,18 +159,51 @@ class Recording:
         self._protect(now, arguments)
         # r[impl replay.output.fresh, replay.outputs.distinct]
         for buffer in self.fresh:
-            now[buffer] = Buffer(buffer.device, buffer.dtype, buffer.size)
+            now[buffer] = Buffer(buffer.device, buffer.dtype, self._size(buffer, arguments))
         self._launch(now, arguments)
         for change in self.changes:
             holder = arguments.tensors[change.holder] if isinstance(change.holder, str) \
                 else change.holder()
-            leaf = now.get(change.buffer, change.buffer).leaf(change.shape)
+            leaf = now.get(change.buffer, change.buffer).leaf(
+                arguments.again(change.shape, self.paths))
             if holder is not None and change.gradient:
                 holder.grad = Tensor(leaf)
             elif holder is not None:  # r[impl replay.state.eager]
                 holder.uop = leaf
-        return filled(self.result, now, arguments)
+        return filled(self.result, now, arguments, self.paths)
     # --8<-- [end:run]
+
+    # --8<-- [start:sizes]
+    def unsure(self, arguments: Arguments) -> bool:
+        """Whether nothing shows yet that the kernels are those for these values too.
+
+        A number that Python code made of a size (`range(n)`, `1.0 / n`) is in the kernels, unseen.
+        """
+        values = {path: bind.src[1] for path, bind in arguments.variables.items()}
+        mine = {path: bind.src[1] for path, bind in self.variables.items()}
+        return not self.trusted and values != mine  # r[impl replay.sizes.twice]
+
+    def check(self, arguments: Arguments) -> None:
+        """Refuse arguments for which the function would have done something else."""
+        compare(self.name, self.signature, arguments.signature)
+        for condition, outcome in self.guards.items():
+            now = {bind: int(arguments.now(bind, self.paths).src[1].arg)
+                   for bind in symbolic.binds_in(condition)}
+            if bool(symbolic.evaluate(condition, now)) is not outcome:
+                # r[impl replay.sizes.guard]
+                names = ", ".join(f"{b.src[0].arg[0]} = {value}" for b, value in now.items())
+                said = symbolic.text(condition)
+                raise ReplayError(self.name, f"with {names} it would do something else: in the "
+                                  f"capture {said} was {'true' if outcome else 'false'}",
+                                  "make another TinyJit for such values, or call .reset()")
+
+    def _size(self, buffer: Buffer, arguments: Arguments) -> int:
+        """The size, in elements, of what stands in this call for a buffer of the capture."""
+        size = self.sizes.get(buffer)
+        if size is None:
+            return buffer.size
+        return symbolic.plain(arguments.again((size,), self.paths)[0])
+    # --8<-- [end:sizes]
 
     def _launch(self, now: dict[Buffer, Buffer], arguments: Arguments) -> None:
         for buffer, places in self.slots.items():
@@ -166,7 +226,8 @@ class Recording:
             for segment in self.segments:
                 if isinstance(segment, realize.ExecItem):
                     source, target = (realize.ensure_memory(now.get(b, b)) for b in segment.bufs)
-                    target.device.copy(target, source, segment.bufs[1].nbytes)
+                    size = self._size(segment.bufs[1], arguments)
+                    target.device.copy(target, source, size * segment.bufs[1].dtype.itemsize)
                 else:
                     segment.run()
             for buffer, origin in self.sources.items():
@@ -187,9 +248,10 @@ class Recording:
             raise ReplayError(self.name, "tensors that were one when the function was captured are "
                               "several now, and it may use any of them", "call .reset()")
         for found in buffers:
-            if found.size != buffer.size or found.dtype is not buffer.dtype:
+            size = self._size(buffer, arguments)
+            if found.size != size or found.dtype is not buffer.dtype:
                 raise ReplayError(self.name, f"a tensor that the function uses had "
-                                  f"{buffer.size} elements of {buffer.dtype.name}, and has "
+                                  f"{size} elements of {buffer.dtype.name}, and has "
                                   f"{found.size} of {found.dtype.name} now", "call .reset()")
             return found
         if source.owners:  # r[impl replay.rebound.error]
@@ -217,11 +279,25 @@ class Recording:
         """Refuse a capture whose function replaced a tensor that it reads by another one."""
         gc.collect()
         for source in self.sources.values():
+            if source.gradients and source.path is None:
+                self._follow_gradients(source)
             if source.owners and source.path is None and all(o() is None for o in source.owners):
                 raise ReplayError(  # r[impl replay.rebound.error]
                     self.name, "a tensor that the function reads was replaced by another one "
                     "during the call; a replay would read the old one for ever",
                     "change it with .assign instead of rebinding the name")
+
+    def _follow_gradients(self, source: Source) -> None:
+        """A gradient that was read and replaced by a new one is read from its tensor each time."""
+        kept = [o() for o in source.owners if o() is not None]
+        replaced = [g for g in source.gradients
+                    if (holder := g()) is not None and not any(holder.grad is k for k in kept)]
+        if replaced and kept:  # r[impl replay.rebound.error]
+            raise ReplayError(self.name, "a gradient that is also kept elsewhere was replaced by "
+                              "another one, and the function may use either",
+                              "keep a copy (.clone()), or the tensor itself")
+        if replaced:  # r[impl replay.state.eager]
+            source.owners = [GradientOf(g) for g in replaced]
 
     def _check_aliases(self, arguments: Arguments, found: dict[Buffer, Buffer]) -> None:
         """What shared memory must still do so, and nothing else, among arguments and captured

@@ -8,7 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from impl.effects import Buffer, leaf_of
-from impl.ir import Shape
+from impl.ir import Shape, UOp
 from impl.replay.arguments import Arguments, is_record
 from impl.tensor import Tensor
 
@@ -57,7 +57,8 @@ def leaves_of(template: Any) -> list[Leaf]:
     return found
 
 
-def filled(template: Any, now: dict[Buffer, Buffer], arguments: Arguments) -> Any:
+def filled(template: Any, now: dict[Buffer, Buffer], arguments: Arguments,
+           paths: dict[UOp, str]) -> Any:
     """The result of a replay; a tensor that exists besides is returned itself."""
     made: dict[Leaf, Tensor] = {}
 
@@ -68,7 +69,8 @@ def filled(template: Any, now: dict[Buffer, Buffer], arguments: Arguments) -> An
             held = arguments.tensors[value.holder] if isinstance(value.holder, str) \
                 else value.holder() if value.holder is not None else None
             made[value] = held if held is not None else \
-                Tensor(now.get(value.buffer, value.buffer).leaf(value.shape))
+                Tensor(now.get(value.buffer, value.buffer).leaf(
+                    arguments.again(value.shape, paths)))
         return made[value]
     return mapped(template, fill)
 

@@ -13,9 +13,33 @@ from impl.symbolic.bounds import Bounds, Index, bounds, const
 from impl.symbolic.comparison import conjuncts, equal, less_equal, less_than, logical_and
 from impl.symbolic.evaluate import evaluate, text
 from impl.symbolic.rebuild import assuming, rebuild
+from impl.symbolic.size import (
+    Extent,
+    Size,
+    actual,
+    as_size,
+    binds_in,
+    common_size,
+    extent,
+    extent_of,
+    greatest,
+    identical,
+    is_number,
+    is_symbolic,
+    mapped,
+    node_of,
+    plain,
+    present,
+    sizes_in,
+    unbound,
+    watching,
+    without_values,
+)
 from impl.symbolic.variable import Variable
 
-__all__ = ["Bounds", "Index", "Variable", "add", "as_node", "assuming", "bounds", "conjuncts",
-           "const", "equal", "evaluate", "floordiv", "less_equal", "less_than", "logical_and",
-           "mod", "mul", "rebuild", "sub", "text", "total",
-           "weighted_sum"]
+__all__ = ["Bounds", "Extent", "Index", "Size", "Variable", "actual", "add", "as_node",
+           "as_size", "assuming", "binds_in", "bounds", "common_size", "conjuncts", "const",
+           "equal", "evaluate", "extent", "extent_of", "floordiv", "greatest", "identical",
+           "is_number", "is_symbolic", "less_equal", "less_than", "logical_and", "mapped",
+           "mod", "mul", "node_of", "plain", "present", "rebuild", "sizes_in", "sub", "text",
+           "total", "unbound", "watching", "weighted_sum", "without_values"]

@@ -52,7 +52,11 @@ def _divided_pair(terms: Terms) -> tuple[UOp, UOp] | None:
 
 
 def as_node(value: Index) -> UOp:
-    return value if isinstance(value, UOp) else const(int(value))
+    if isinstance(value, UOp):
+        return value
+    if value.__class__ is int:
+        return const(value)
+    return getattr(value, "expression", None) or const(int(value))  # a symbolic size has one
 
 
 # --8<-- [start:arithmetic]
@@ -313,6 +317,8 @@ def weighted_sum(weights: Iterable[tuple[UOp, int]]) -> UOp:
     terms: Terms = {}
     constant = 0
     for value, weight in weights:
+        if weight.__class__ is not int:  # a stride known at run time only
+            value, weight = mul(value, weight), 1
         if value.op is _RANGE:
             accumulate(terms, value, weight)
         else:

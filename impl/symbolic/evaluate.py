@@ -68,6 +68,8 @@ def text(node: UOp) -> str:
             done[part] = f"r{part.arg[0]}"
         elif part.op is _DEFINE_VAR:
             done[part] = part.arg[0]
+        elif part.op is Ops.BIND:
+            done[part] = part.src[0].arg[0]
         elif part.op in _SIGNS:
             done[part] = _SIGNS[part.op].join(_operand(part, s, done[s]) for s in part.src)
         else:

@@ -56,6 +56,8 @@ def place_of(term: tuple[UOp, int]) -> tuple[int, Any]:
     atom = term[0]
     if atom.op is _RANGE:
         return 1, atom.arg[0]
+    if atom.op is Ops.BIND:
+        atom = atom.src[0]
     return (0, atom.arg[0]) if atom.op is _DEFINE_VAR else (2, 0)
 
 

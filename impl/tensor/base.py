@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -18,9 +18,10 @@ from impl.effects import lock, new_buffer_node, register, write
 from impl.errors import AxisError, DeviceError, DTypeError, ShapeError, VariableError, is_library
 from impl.gradient import nodes
 from impl.ir import Ops, Shape, UOp
+from impl.symbolic import common_size, identical, is_symbolic, present
 
 _FOLDER = __file__.removesuffix("base.py")
-Path = tuple[tuple[Ops, tuple], ...]
+Path = tuple[tuple[Ops, Any], ...]
 
 
 
@@ -74,13 +75,18 @@ def promoted(a: DType, b: DType) -> DType:
     return least_upper_dtype(a, b)
 
 
-@functools.cache
 def broadcast_shape(a: Shape, b: Shape, operation: str) -> Shape:
     """The shape to which both spread: axes align at the right, and size 1 repeats.
 
     Raises:
         ShapeError: two sizes differ and neither is 1 (r[tensor.broadcast.mismatch]).
     """
+    if present[0] and any(is_symbolic(size) for size in (*a, *b)):
+        return _spread(a, b, operation)  # a capture takes note of what is compared
+    return _spread_numbers(a, b, operation)
+
+
+def _spread(a: Shape, b: Shape, operation: str) -> Shape:
     rank = max(len(a), len(b))
     left = (1,) * (rank - len(a)) + a
     right = (1,) * (rank - len(b)) + b
@@ -89,7 +95,11 @@ def broadcast_shape(a: Shape, b: Shape, operation: str) -> Shape:
             raise ShapeError(operation, f"shapes {a} and {b} do not broadcast: {first} against "
                              f"{second}", "make the sizes equal, or one of them 1 (.unsqueeze)")
     # r[impl tensor.broadcast.rule]
-    return tuple(y if x == 1 else x for x, y in zip(left, right, strict=True))
+    # r[impl symbolic.size.general]
+    return tuple(common_size(x, y) for x, y in zip(left, right, strict=True))
+
+
+_spread_numbers = functools.cache(_spread)
 
 
 def weak_dtype(dtype: DType, value: Scalar) -> DType:
@@ -284,6 +294,8 @@ class TensorBase:
             return other.uop
         if isinstance(other, np.generic):
             other = other.item()
+        if is_symbolic(other):
+            return self._bound(other.expression)
         if isinstance(other, (bool, int, float)):
             return UOp.const(weak_dtype(self.uop.dtype, other), other)
         if isinstance(other, np.ndarray):
@@ -418,7 +430,7 @@ class TensorBase:
         return as_dtype(dtype)
 
     def bitcast(self, dtype: Any) -> Self:
-        """The same bits read as another dtype of the same size.
+        """The same bits read as another dtype of the same size, as a view.
 
         Raises:
             DTypeError: the sizes of the elements differ.
@@ -427,7 +439,10 @@ class TensorBase:
         if wanted.itemsize != self.dtype.itemsize:  # r[impl dtypes.bitcast.size]
             raise DTypeError("bitcast", f"{self.dtype.name} has {self.dtype.itemsize} bytes, "
                              f"{wanted.name} has {wanted.itemsize}", "use .cast to convert values")
-        return self._wrap(UOp(Ops.BITCAST, wanted, (self.uop,)))
+        view: Callable[..., Self] = self._viewed  # type: ignore[attr-defined]  # of Movement
+        if wanted is self.dtype:
+            return view(self.uop, ())
+        return view(UOp(Ops.BITCAST, wanted, (self.uop,)), ((Ops.BITCAST, wanted),))
 
     def to(self, target: Any) -> Self:
         """The tensor on another device, or in another dtype."""
@@ -502,7 +517,7 @@ class TensorBase:
         root, path = living[-1]  # r[impl tensor.assign.view]
         before = root.uop
         memory = _as_memory(before)
-        root.uop = write(memory, follow(memory, path), value)
+        root.uop = _written_through(memory, path, value)
         self.uop = follow(root.uop, path)
         for between, rest in living[:-1]:
             way = next(way for reference, way in between._ancestors if reference() is root)
@@ -510,7 +525,7 @@ class TensorBase:
                 between.uop = follow(root.uop, way)
             else:  # the root was given another value since this view was taken
                 memory = _as_memory(between.uop)
-                between.uop = write(memory, follow(memory, rest), value)
+                between.uop = _written_through(memory, rest, value)
         self._written = tuple((weakref.ref(tensor), weakref.ref(tensor.uop))
                               for tensor in (self, *(tensor for tensor, _ in living)))
 
@@ -620,13 +635,21 @@ def _as_memory(node: UOp) -> UOp:
 def follow(node: UOp, path: Path) -> UOp:
     """The view of a node that a chain of movement operations shows."""
     for op, arg in path:
-        node = nodes.move(node, op, arg)
+        node = UOp(op, arg, (node,)) if op is Ops.BITCAST else nodes.move(node, op, arg)
     return node
+
+
+def _written_through(memory: UOp, path: Path, value: UOp) -> UOp:
+    """The memory with the region replaced that a path shows; the value is of the path's dtype."""
+    moves = tuple(step for step in path if step[0] is not Ops.BITCAST)
+    if value.dtype is not memory.dtype:  # bits are as good before the movements as after them
+        value = UOp(Ops.BITCAST, memory.dtype, (value,))  # r[impl tensor.bitcast.view]
+    return write(memory, follow(memory, moves), value)
 
 
 def broadcast_pair(a: UOp, b: UOp, operation: str) -> tuple[UOp, UOp]:
     """Both nodes in one shape; a node of shape `()` stays as it is."""
-    if a.shape != b.shape and a.shape and b.shape:
+    if a.shape and b.shape and not identical(a.shape, b.shape):
         shape = broadcast_shape(a.shape, b.shape, operation)
         return nodes.broadcast(a, shape), nodes.broadcast(b, shape)
     return a, b

@@ -12,6 +12,7 @@ from impl.errors import DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.gradient.nodes import cast
 from impl.ir import Ops, Shape, UOp
+from impl.symbolic import as_size, is_number, is_symbolic
 from impl.tensor.base import _dtype_of_number
 from impl.tensor.functional import Functional
 from impl.tensor.movement import flat_arguments
@@ -20,12 +21,20 @@ from impl.tensor.random import generator, integer_node, normal_node, uniform_nod
 
 def _shape(given: tuple[Any, ...], name: str) -> Shape:
     """Sizes given one by one or as one sequence."""
-    shape = flat_arguments(given)
+    shape = flat_arguments(flat_arguments(given))
     for size in shape:
         if not hasattr(size, "__index__") or size.__index__() < 0:
             # r[impl tensor.arguments.refused]
             raise ShapeError(name, f"{shape} is no shape", "give whole numbers from 0 on")
-    return tuple(size.__index__() for size in shape)
+    return tuple(size if is_symbolic(size) else size.__index__() for size in shape)
+
+
+def steps_between(start: Any, stop: Any, step: Any) -> int:
+    """How many of start, start + step, ... come before stop."""
+    given = (start, stop, step)
+    if not any(is_symbolic(one) for one in given) or any(isinstance(one, float) for one in given):
+        return max(0, math.ceil((stop - start) / step))
+    return -(-(stop - start) // step) if (stop - start) * step >= 0 else 0
 
 
 def _number(value: Any, name: str) -> Scalar:
@@ -113,6 +122,7 @@ class Creation(Functional):
     def arange(cls, start: float, stop: float | None = None, step: float = 1, dtype: Any = None,
                device: str | None = None) -> Self:
         """start, start + step, ... below stop (above it for a negative step)."""
+        start, stop, step = as_size(start), as_size(stop), as_size(step)
         if stop is None:
             start, stop = 0, start
         if step == 0:
@@ -120,15 +130,15 @@ class Creation(Functional):
         whole = all(isinstance(one, int) for one in (start, stop, step))
         natural = dtypes.default_int if whole else dtypes.default_float
         wanted = natural if dtype is None else as_dtype(dtype)
-        count = max(0, math.ceil((stop - start) / step))
-        if not count:
+        count = steps_between(start, stop, step)
+        if is_number(count, 0):
             return cls._made(nodes.full(UOp.const(wanted, 0), (0,)), device)
         # In the wider type, so that 300 steps of a small integer type wrap only at the end.
         between = natural if wanted.kind in "biu" else wanted
         line = cast(nodes.iota(count), between)
-        scaled = nodes.mul(line, UOp.const(between, step))
-        return cls._made(cast(nodes.add(scaled, UOp.const(between, start)) if start else scaled,
-                              wanted), device)
+        scaled = nodes.mul(line, nodes.number(between, step))
+        moved = scaled if is_number(start, 0) else nodes.add(scaled, nodes.number(between, start))
+        return cls._made(cast(moved, wanted), device)
 
     @classmethod
     def linspace(cls, start: float, stop: float, steps: int, dtype: Any = None,

@@ -11,6 +11,7 @@ from impl.errors import AxisError, DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.gradient.nodes import binary, cast, shape_of, where
 from impl.ir import Ops, Shape, UOp
+from impl.symbolic import as_size, identical, is_number, is_symbolic
 from impl.tensor.base import Path, TensorBase, follow
 from impl.tensor.elementwise import compare
 from impl.tensor.movement import spread
@@ -30,21 +31,18 @@ def slice_path(shape: Shape, items: list[Any]) -> Path:
             continue
         size = shape[axis]
         if isinstance(item, slice):
-            start, stop, step = item.indices(size)
-            count = len(range(start, stop, step))
-            last = start + (count - 1) * step
-            low, high = min(start, last), max(start, last) + 1
-            bounds.append((low, high) if count else (0, 0))
+            low, high, count, step = _places(item, size)
+            bounds.append((low, high))
             if step < 0:
                 flips.append(axis)
-            if abs(step) != 1 and count > 1:
+            if abs(step) != 1 and not (is_number(count, 0) or is_number(count, 1)):
                 steps.append((axis, count, abs(step)))
             kept.append(count)
         else:
             bounds.append((item, item + 1))
         axis += 1
     path: list[tuple[Ops, tuple]] = []
-    if any(bound != (0, size) for bound, size in zip(bounds, shape, strict=True)):
+    if any(not identical(bound, (0, size)) for bound, size in zip(bounds, shape, strict=True)):
         path.append((Ops.SHRINK, tuple(bounds)))
     if flips:
         path.append((Ops.FLIP, tuple(flips)))
@@ -52,6 +50,38 @@ def slice_path(shape: Shape, items: list[Any]) -> Path:
     path += [(Ops.UNFOLD, (axis, count, 1, step, 1)) for axis, count, step in reversed(steps)]
     return (*path, (Ops.RESHAPE, tuple(kept)))
 # --8<-- [end:slice]
+
+
+def _places(item: slice, size: int) -> tuple[int, int, int, int]:
+    """The first place of a slice, the one after the last, how many it takes, and the step."""
+    symbolic = [one for one in (item.start, item.stop, item.step, size) if is_symbolic(one)]
+    start, stop, step = _indices(item, size) if symbolic else item.indices(size)
+    if symbolic and abs(step) == 1:
+        low, high = (start, stop) if step > 0 else (stop + 1, start + 1)
+        # r[impl tensor.index.symbolic]: whether it is empty is not asked
+        return (low, high, high - low, step) if low <= high else (0, 0, 0, step)
+    count = -((start - stop) // step) if symbolic else len(range(start, stop, step))
+    if count <= 0:
+        return 0, 0, 0, step
+    last = start + (count - 1) * step
+    low, high = (start, last) if step > 0 else (last, start)
+    return low, high + 1, count, step
+
+
+def _indices(item: slice, size: int) -> tuple[int, int, int]:
+    """`slice.indices`, which keeps symbolic sizes symbolic."""
+    step = 1 if item.step is None else item.step
+    least, most = (0, size) if step > 0 else (-1, size - 1)
+
+    def place(given: int | None, default: int) -> int:
+        if given is None:
+            return default
+        if given < 0:
+            given = given + size
+        return least if given < least else most if given > most else given
+
+    return place(item.start, least if step > 0 else most), \
+        place(item.stop, most if step > 0 else least), step
 
 
 class Indexing(Reduce):
@@ -103,13 +133,14 @@ class Indexing(Reduce):
             return _checked_slice(item)
         if isinstance(item, TensorBase) and item.uop.op is Ops.CONST and item.dtype.kind in "iu":
             item = item.uop.arg
+        item = as_size(item)
         if isinstance(item, (int, np.integer)):
-            place = int(item)
+            place = item if is_symbolic(item) else int(item)
             if not -size <= place < size:  # r[impl tensor.index.range]
                 raise AxisError("index", f"{place} is out of range for axis {axis} of shape "
                                 f"{self.shape}", f"use -{size} to {size - 1}" if size else
                                 "the axis has no elements")
-            return place % size
+            return place + size if place < 0 else place
         if isinstance(item, UOp):
             return cast(self._bound(item) if item.shape != () else item, dtypes.int32)
         if isinstance(item, TensorBase):
@@ -371,13 +402,10 @@ class Indexing(Reduce):
 
 def _checked_slice(item: slice) -> slice:
     parts = []
-    for part in (item.start, item.stop, item.step):
-        if isinstance(part, UOp):
-            raise AxisError("slice", "a variable in a slice gives a shape that is not fixed",
-                            "index with an integer tensor: t[Tensor.arange(n) + v]")
+    for part in (as_size(item.start), as_size(item.stop), as_size(item.step)):
         if part is not None and not hasattr(part, "__index__"):
             raise AxisError("slice", f"{part!r} is no whole number", "use ints")
-        parts.append(None if part is None else part.__index__())
+        parts.append(part if part is None or is_symbolic(part) else part.__index__())
     if parts[2] == 0:
         raise AxisError("slice", "the step is 0", "use another step")
     return slice(*parts)
@@ -418,7 +446,7 @@ def _index_node(node: UOp | None, size: int) -> UOp:
         node = cast(node, dtypes.int32)
     # r[impl tensor.index.negative]
     negative = compare(Ops.CMPLT, node, UOp.const(node.dtype, 0))
-    return where(negative, nodes.add(node, UOp.const(node.dtype, size)), node)
+    return where(negative, nodes.add(node, nodes.number(node.dtype, size)), node)
 
 
 def flat_index(indices: list[UOp], sizes: list[int]) -> UOp:
@@ -432,10 +460,10 @@ def flat_index(indices: list[UOp], sizes: list[int]) -> UOp:
     for index, size in zip(indices, sizes, strict=True):
         index = nodes.broadcast(cast(index, wide), shape)
         fits = binary(Ops.AND, compare(Ops.CMPLE, UOp.const(wide, 0), index),
-                      compare(Ops.CMPLT, index, UOp.const(wide, size)))
+                      compare(Ops.CMPLT, index, nodes.number(wide, size)))
         inside = fits if inside is None else binary(Ops.AND, inside, fits)
         total = index if total is None else nodes.add(
-            nodes.mul(total, UOp.const(wide, size)), index)
+            nodes.mul(total, nodes.number(wide, size)), index)
     assert total is not None and inside is not None
     return where(inside, total, UOp.const(wide, -1))
 

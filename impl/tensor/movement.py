@@ -10,15 +10,20 @@ from impl.dtypes import Scalar, dtypes
 from impl.errors import DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.ir import Ops, Shape, UOp
+from impl.symbolic import as_size, is_number, present
 from impl.tensor.base import Path, broadcast_shape, promoted
 from impl.tensor.elementwise import Elementwise
 
 
 def flat_arguments(given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """`f(2, 3)` and `f((2, 3))` mean the same."""
+    """`f(2, 3)` and `f((2, 3))` mean the same; a bound variable is a size."""
     if len(given) == 1 and isinstance(given[0], (tuple, list)):
-        return tuple(given[0])
-    return given
+        given = tuple(given[0])
+    return tuple(as_size(one) for one in given) if present[0] or _has_variable(given) else given
+
+
+def _has_variable(given: tuple[Any, ...]) -> bool:
+    return any(isinstance(one, UOp) for one in given)
 
 
 def strided(x: UOp, axis: int, step: int) -> UOp:
@@ -211,7 +216,7 @@ class Movement(Elementwise):
         if len(bounds) != len(self.shape):
             raise ShapeError("shrink", f"{len(bounds)} bounds for shape {self.shape}",
                              "give (start, stop) or None for each axis")
-        arg = tuple((0, size) if bound is None else (bound[0], bound[1])
+        arg = tuple((0, size) if bound is None else (as_size(bound[0]), as_size(bound[1]))
                     for bound, size in zip(bounds, self.shape, strict=True))
         for (start, stop), size in zip(arg, self.shape, strict=True):
             if not 0 <= start <= stop <= size:
@@ -293,12 +298,13 @@ class Movement(Elementwise):
         order: before and after of the last axis, then of the one before it. Negative numbers cut
         off. Modes: "constant" with `value`, "reflect", "replicate", "circular".
         """
-        widths = self._widths(padding)
+        widths = self._widths([_sized(one) for one in padding])
         if mode != "constant":
             return self._pad_from_within(widths, mode)
-        kept = tuple((max(0, -before), size - max(0, -after))
+        kept = tuple((0 if before >= 0 else -before, size if after >= 0 else size + after)
                      for (before, after), size in zip(widths, self.shape, strict=True))
-        grown = tuple((max(0, before), max(0, after)) for before, after in widths)
+        grown = tuple((before if before >= 0 else 0, after if after >= 0 else 0)
+                      for before, after in widths)
         return self._wrap(pad_with(nodes.shrink(self.uop, kept), grown, value))
 
     def _widths(self, padding: Sequence[Any]) -> tuple[tuple[int, int], ...]:
@@ -435,6 +441,13 @@ class Movement(Elementwise):
         return self._wrap(nodes.where(inside, self.uop, UOp.const(self.dtype, 0)))
 
 
+def _sized(width: Any) -> Any:
+    """A width of padding, or a pair of them, with bound variables as sizes."""
+    if isinstance(width, (tuple, list)):
+        return tuple(as_size(one) for one in width)
+    return as_size(width)
+
+
 def _tensors(given: tuple[Any, ...], operation: str) -> list[Any]:
     """The tensors of a call: one after the other, or in lists; at least one."""
     found = [part for one in given for part in (one if isinstance(one, (list, tuple)) else (one,))]
@@ -470,14 +483,14 @@ def joined(parts: list[UOp], axis: int) -> UOp:
 def two(first: UOp, second: UOp, axis: int) -> UOp:
     """Two nodes one after the other along an axis."""
     one, other = nodes.shape_of(first), nodes.shape_of(second)
-    if not one[axis] or not other[axis]:
-        return first if one[axis] else second
+    if is_number(one[axis], 0) or is_number(other[axis], 0):
+        return second if is_number(one[axis], 0) else first
     length = one[axis] + other[axis]
     none = ((0, 0),) * len(one)
     left = nodes.pad(first, none[:axis] + ((0, other[axis]),) + none[axis + 1:])
     right = nodes.pad(second, none[:axis] + ((one[axis], 0),) + none[axis + 1:])
     place = nodes.iota_along(length, axis, len(one))
-    before = UOp(Ops.CMPLT, dtypes.bool, (place, UOp.const(place.dtype, one[axis])))
+    before = UOp(Ops.CMPLT, dtypes.bool, (place, nodes.number(place.dtype, one[axis])))
     return nodes.where(nodes.expand(before, nodes.shape_of(left)), left, right)
 
 

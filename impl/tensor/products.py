@@ -10,6 +10,7 @@ from impl.errors import ShapeError
 from impl.gradient import nodes
 from impl.gradient.nodes import cast, shape_of
 from impl.ir import Ops, Shape, UOp
+from impl.symbolic import common_size
 from impl.tensor.base import broadcast_shape, promoted
 from impl.tensor.indexing import Indexing
 from impl.tensor.movement import pad_with
@@ -19,7 +20,7 @@ def sum_of_products(a: UOp, b: UOp, axes: Sequence[int]) -> UOp:
     """The sum of a * b along axes, which stay with size 1; halves are multiplied in float32."""
     dtype = a.dtype
     wide = sum_accumulator(dtype)
-    shape = tuple(max(x, y) if x and y else 0
+    shape = tuple(common_size(x, y)
                   for x, y in zip(shape_of(a), shape_of(b), strict=True))
     # r[impl tensor.matmul.half]
     product = nodes.mul(nodes.expand(cast(a, wide), shape), nodes.expand(cast(b, wide), shape))
@@ -287,7 +288,7 @@ class Products(Indexing):
         """The mean of each window over the axes after the first two."""
         windows, places, taps = self._pool(kernel_size, stride, dilation, padding, 0)
         total = nodes.reduce(Ops.ADD, windows, taps)
-        number = UOp.const(total.dtype, math.prod(shape_of(windows)[axis] for axis in taps))
+        number = nodes.number(total.dtype, math.prod(shape_of(windows)[axis] for axis in taps))
         pads = _pads(padding, len(self.shape) - 2, "pool")
         if not count_include_pad and any(before or after for before, after in pads):
             ones = self._wrap(nodes.full_like(self.uop, 1))

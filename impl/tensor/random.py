@@ -112,7 +112,7 @@ def threefry(key: tuple[UOp, UOp], counter: tuple[UOp, UOp]) -> tuple[UOp, UOp]:
 
 def random_words(count: int) -> tuple[UOp, UOp]:
     """Two random uint32 for each of `count` values, of shape (count,)."""
-    start = generator.reserve(count)
+    start = generator.reserve(int(count))  # of a symbolic size: how many it is in this call
     first = cast(generator.counters.bind(start % _LIMIT), dtypes.uint32)
     high = UOp.const(dtypes.uint32, start >> 31)
     low = nodes.add(cast(nodes.iota(count), dtypes.uint32), first)

@@ -9,6 +9,7 @@ from impl.errors import ShapeError
 from impl.gradient import nodes
 from impl.gradient.nodes import binary, cast, shape_of, unary, where
 from impl.ir import Ops, UOp
+from impl.symbolic import greatest, is_number, is_symbolic
 from impl.tensor.elementwise import compare
 from impl.tensor.movement import Movement, pad_with
 
@@ -91,7 +92,7 @@ class Reduce(Movement):
         count = math.prod(self.shape[axis] for axis in axes)
         wide = sum_accumulator(x.dtype)
         total = nodes.reduce(Ops.ADD, cast(x, wide), axes)
-        return cast(nodes.div(total, UOp.const(wide, count)), x.dtype)
+        return cast(nodes.div(total, nodes.number(wide, count)), x.dtype)
 
     def mean(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
         """The mean along axes, of integers as the default float; NaN of no elements."""
@@ -107,7 +108,11 @@ class Reduce(Movement):
         deviation = nodes.sub(wide, nodes.expand(mean, self.shape))
         total = nodes.reduce(Ops.ADD, nodes.mul(deviation, deviation), axes)
         count = math.prod(self.shape[axis] for axis in axes)
-        divisor = UOp.const(wide.dtype, max(0.0, count - correction))
+        divisor = UOp.const(wide.dtype, max(0.0, count - correction)) \
+            if not is_symbolic(count) else binary(
+                Ops.MAXIMUM, nodes.sub(nodes.number(wide.dtype, count),
+                                       UOp.const(wide.dtype, correction)),
+                UOp.const(wide.dtype, 0))
         return nodes.div(total, divisor), mean
 
     def var(self, axis: Any = None, keepdim: bool = False, correction: float = 1,
@@ -173,7 +178,7 @@ class Reduce(Movement):
             chosen = binary(Ops.OR, chosen, compare(Ops.CMPNE, x, x))
         place = nodes.expand(nodes.iota_along(size, axis, len(self.shape)), self.shape)
         # r[impl tensor.argmax.first]
-        first = where(chosen, place, UOp.const(place.dtype, size))
+        first = where(chosen, place, nodes.number(place.dtype, size))
         node = nodes.reduce(Ops.MINIMUM, first, (axis,))
         return self._wrap(self._squeezed(node, (axis,), keepdim))
     # --8<-- [end:argmax]
@@ -200,7 +205,7 @@ class Reduce(Movement):
         if not self.shape:
             return self._wrap(cast(self.uop, dtype))
         axis = self._axis(axis, name)
-        if self.shape[axis] < 2 or 0 in self.shape:
+        if greatest(self.shape[axis]) < 2 or any(is_number(size, 0) for size in self.shape):
             return self._wrap(cast(self.uop, dtype))
         wide = sum_accumulator(dtype) if op in (Ops.ADD, Ops.MUL) else dtype
         return self._wrap(cast(running(op, cast(self.uop, wide), axis), dtype))
@@ -314,7 +319,7 @@ def running(op: Ops, x: UOp, axis: int) -> UOp:
     """
     shape = shape_of(x)
     size = shape[axis]
-    if size <= 2 * BLOCK:
+    if greatest(size) <= 2 * BLOCK:
         return _windows(op, x, axis)
     count = -(-size // BLOCK)
     widths = [(0, 0)] * len(shape)

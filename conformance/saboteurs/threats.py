@@ -1,0 +1,299 @@
+"""Mistakes that schedulers really made, made again inside `impl`.  See docs/threats.md."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from conformance.saboteurs.impl_patches import ImplPatch
+
+Function = Callable[..., Any]
+
+
+class _Reference(ImplPatch):
+    """A function of the reference device, in one of its tables, is another one."""
+
+    table = "_ARITHMETIC"
+    operation = ""
+    function: Function = staticmethod(np.add)
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        table = getattr(import_module("impl.reference"), self.table)
+        operation = getattr(import_module("impl.ir").Ops, self.operation)
+        original = table[operation]
+        cache = import_module("impl.schedule").schedule_cache
+        cache.clear()
+        table[operation] = self.function
+        try:
+            yield
+        finally:
+            table[operation] = original
+            cache.clear()
+
+
+class NobodyWaits(ImplPatch):
+    rule = "effects.war.rescue"
+    description = "readers that wait are not looked for before a write"
+    target = "impl.effects:_waiting"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda written, effects: []
+
+
+class NothingIsForgotten(ImplPatch):
+    rule = "effects.version.forgotten"
+    description = "an expression is still found in memory that has been overwritten since"
+    target = "impl.effects:advance"
+
+    def replacement(self, original: Function) -> Function:
+        def advance(buffer: Any, versions: int) -> None:
+            nodes = [reference() for reference in buffer.nodes] if versions else []
+            original(buffer, versions)
+            for node in nodes:
+                if node is not None:
+                    node.realized = buffer.leaf(node.shape)
+        return advance
+
+
+class RepeatedElementsAreWritten(ImplPatch):
+    rule = "effects.view-write.expanded"
+    description = "a write to an expanded view is taken to be a write to all of its elements"
+    target = "impl.effects:write"
+
+    def replacement(self, original: Function) -> Function:
+        def write(base: Any, view: Any, value: Any) -> Any:
+            ir = import_module("impl.ir")
+            return ir.UOp(ir.Ops.AFTER, base.dtype,
+                          (base, ir.UOp(ir.Ops.STORE, base.dtype, (view, value))))
+        return write
+
+
+class BitsAreWrittenNowhere(ImplPatch):
+    rule = "tensor.bitcast.view"
+    description = "what is written to the bits of a tensor goes to a temporary"
+    target = "impl.tensor.base:_written_through"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda memory, path, value: (
+            original(memory, path, value) if value.dtype is memory.dtype else memory)
+
+
+class ArraysAreShared(ImplPatch):
+    rule = "tensor.create.copy"
+    description = "a tensor looks at the array that it was made from"
+    target = "impl.tensor.base:new_buffer_node"
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        base: Any = import_module("impl.tensor.base")
+        numpy = base.np
+
+        class Sharing:
+            """NumPy, but arrays are not copied."""
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(numpy, name)
+
+            def array(self, data: Any, **options: Any) -> Any:
+                return numpy.asarray(data)
+
+        base.np = Sharing()
+        try:
+            yield
+        finally:
+            base.np = numpy
+
+
+class ChangesAreForgotten(ImplPatch):
+    rule = "replay.effects.all"
+    description = "a replay computes what is returned, and nothing else"
+    target = "impl.replay.recording:Recording.run"
+
+    def replacement(self, original: Function) -> Function:
+        def run(recording: Any, arguments: Any) -> Any:
+            recording.changes = []
+            return original(recording, arguments)
+        return run
+
+
+class OutputsAreShared(ImplPatch):
+    rule = "replay.outputs.distinct"
+    description = "every replay puts its outputs into the memory of the capture"
+    target = "impl.replay.recording:Recording.run"
+
+    def replacement(self, original: Function) -> Function:
+        def run(recording: Any, arguments: Any) -> Any:
+            recording.slots = {buffer: places for buffer, places in recording.slots.items()
+                               if buffer not in recording.fresh}
+            recording.fresh = type(recording.fresh)()
+            return original(recording, arguments)
+        return run
+
+
+class AnyArgumentsWillDo(ImplPatch):
+    rule = "replay.guard.mismatch"
+    description = "the numbers among the arguments are those of the capture"
+    target = "impl.replay.arguments:compare"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda *arguments: None
+
+
+class InnerCapturesHide(ImplPatch):
+    rule = "replay.nested.inlined"
+    description = "what a captured function runs inside another one is not recorded there"
+    target = "impl.replay.jit:TinyJit.__call__"
+
+    def replacement(self, original: Function) -> Function:
+        def call(captured: Any, *given: Any, **named: Any) -> Any:
+            observers = import_module("impl.realize").capturing.observers
+            outer = list(observers)
+            observers.clear()
+            try:
+                return original(captured, *given, **named)
+            finally:
+                observers.extend(outer)
+        return call
+
+
+class ReplaysProtectNobody(ImplPatch):
+    rule = "replay.readers.kept"
+    description = "a replay overwrites what somebody still waits to read"
+    target = "impl.replay.recording:Recording._protect"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda recording, now, arguments: None
+
+
+class PaddingMovesDown(ImplPatch):
+    rule = "tensor.pad.zeros"
+    description = "the operands of an operation are padded, in place of its result"
+    target = "impl.gradient.nodes:pad"
+
+    def replacement(self, original: Function) -> Function:
+        def pad(x: Any, widths: Any) -> Any:
+            ir = import_module("impl.ir")
+            if x.op not in (ir.Ops.ADD, ir.Ops.EXP, ir.Ops.EXP2, ir.Ops.MUL):
+                return original(x, widths)
+            return ir.UOp(x.op, x.dtype, tuple(original(source, widths) if source.shape == x.shape
+                                               else source for source in x.src))
+        return pad
+
+
+class MaximumLosesNaN(_Reference):
+    rule = "tensor.nan.maximum"
+    description = "the larger of a number and NaN is the number, as in C"
+    operation = "MAXIMUM"
+    function = staticmethod(np.fmax)
+
+
+class HalvesAccumulateInHalves(ImplPatch):
+    rule = "dtypes.half.accumulate"
+    description = "sums of halves are halves all the way"
+    target = "impl.dtypes:sum_accumulator"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda dtype: dtype
+
+
+class SmallIntegersGrow(ImplPatch):
+    rule = "dtypes.wraparound.integer"
+    description = "small integers become ints before anything is computed, as in C"
+    target = "impl.tensor.base:weak_dtype"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda dtype, value: import_module("impl.dtypes").dtypes.int32
+
+
+class NothingIsOne(ImplPatch):
+    rule = "tensor.reduce.empty"
+    description = "every reduction of nothing is 1"
+    target = "impl.gradient.nodes:reduce"
+
+    def replacement(self, original: Function) -> Function:
+        def reduce(op: Any, x: Any, axes: Any) -> Any:
+            found, nodes = original(op, x, axes), import_module("impl.gradient.nodes")
+            if 0 not in nodes.shape_of(x):
+                return found
+            one = import_module("impl.ir").UOp.const(x.dtype, 1)
+            return nodes.full(one, nodes.shape_of(found))
+        return reduce
+
+
+class RemaindersVanish(ImplPatch):
+    rule = "symbolic.floor.exact"
+    description = "a remainder is taken to be the number itself"
+    target = "impl.symbolic.arithmetic:_remainder"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda left, divisor: left
+
+
+class PlacesHave32Bits(ImplPatch):
+    rule = "ranges.access.inside"
+    description = "places are counted in 32 bits"
+    target = "impl.symbolic.arithmetic:_add_constant"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda node, value: original(node, (value + (1 << 31)) % (1 << 32) - (1 << 31))
+
+
+class GraphsAreWalkedByRecursion(ImplPatch):
+    rule = "symbolic.depth.iterative"
+    description = "a graph is walked by a function that calls itself"
+    target = "impl.ir:toposort"
+
+    def replacement(self, original: Function) -> Function:
+        def toposort(roots: Any, enter: Any = None, seen: Any = None) -> list[Any]:
+            found: dict[Any, None] = {}
+            known = seen if seen is not None else set()
+
+            def visit(node: Any) -> None:
+                if node not in known:
+                    known.add(node)
+                    for source in node.src if enter is None or enter(node) else ():
+                        visit(source)
+                    found[node] = None
+            for root in roots:
+                visit(root)
+            return list(found)
+        return toposort
+
+
+class AnyValueIsBound(ImplPatch):
+    rule = "symbolic.variable.bind"
+    description = "a variable takes values that it was not declared for"
+    target = "impl.symbolic.variable:Variable.bind"
+
+    def replacement(self, original: Function) -> Function:
+        def bind(variable: Any, value: int) -> Any:
+            return original(variable, min(max(value, variable.minimum), variable.maximum))
+        return bind
+
+
+class InterruptedRunsLookWhole(ImplPatch):
+    rule = "realize.interrupted.error"
+    description = "memory that a run has half overwritten is read as if nothing had been"
+    target = "impl.effects:spoil"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda buffers: None
+
+
+class StagesRunBackwards(ImplPatch):
+    rule = "fusion.value.equal"
+    description = "a stage of a kernel runs before the one that it reads from"
+    target = "impl.fusion.assemble:_KernelBuilder.run"
+
+    def replacement(self, original: Function) -> Function:
+        def run(builder: Any) -> Any:
+            ir = import_module("impl.ir")
+            kernel = original(builder)
+            ast = kernel.ast
+            return replace(kernel, ast=ir.UOp(ast.op, ast.dtype, ast.src[::-1], ast.arg))
+        return run

@@ -1,0 +1,158 @@
+"""Captured functions whose sizes depend on bound variables. See spec/replay.md."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.saboteurs.impl_patches import ImplPatch, all_patches, killer
+from conformance.trace import verifies
+from impl import Tensor, TinyJit, Variable
+from impl.errors import ReplayError, VariableError
+
+ROWS = np.random.default_rng(5).standard_normal((10, 3)).astype(np.float32)
+N = Variable("n", 1, 20)
+
+
+def table() -> Tensor:
+    return Tensor(ROWS).realize()
+
+
+def same(found: Tensor, wanted: Any) -> None:
+    assert tuple(found.shape) == np.shape(wanted)
+    np.testing.assert_allclose(found.numpy(), wanted, 1e-5, 1e-6)
+
+
+@verifies("replay.sizes.follow", observe="replay")
+@verifies("replay.sizes.memory", observe="replay")
+def test_a_variable_among_the_arguments() -> None:
+    t = table()
+
+    @TinyJit
+    def both(x: Tensor, n: Any) -> tuple[Tensor, Tensor]:
+        return (x[:n] * 2).realize().sum(0), x[:n] + 1
+
+    for value in (4, 3, 7, 1, 10, 2):
+        total, more = both(t, N.bind(value))
+        same(total, (ROWS[:value] * 2).sum(0))
+        same(more, ROWS[:value] + 1)
+    assert both.replays == 3
+
+
+@verifies("replay.sizes.follow", observe="replay")
+@verifies("replay.sizes.memory", observe="replay")
+def test_a_tensor_with_a_symbolic_size() -> None:
+    t = table()
+    twice = TinyJit(lambda x: [(x * 2).realize() @ x.T, x])
+    for value in (4, 3, 9, 1, 10, 2):
+        product, given = twice(t[: N.bind(value)])
+        same(product, ROWS[:value] * 2 @ ROWS[:value].T)
+        same(given, ROWS[:value])
+    assert twice.replays == 3
+
+
+@verifies("replay.sizes.follow", observe="replay")
+def test_arithmetic_on_a_variable_as_an_argument() -> None:
+    t = table()
+    part = TinyJit(lambda x, stop: x[1:stop])
+    for value in (4, 3, 7, 1):
+        same(part(t, N.bind(value) + 1), ROWS[1:value + 1])
+    assert part.replays == 1
+
+
+@verifies("replay.sizes.follow", observe="replay")
+def test_state_at_a_position() -> None:
+    at = Variable("at", 0, 9)
+    keys, held = Tensor.zeros(10, 3).contiguous().realize(), np.zeros((10, 3), np.float32)
+
+    @TinyJit
+    def step(row: Tensor, n: Any) -> Tensor:
+        keys[n:n + 1] = row
+        return keys[: n + 1].sum(0)
+
+    for number in range(10):
+        held[number] = ROWS[number]
+        same(step(Tensor(ROWS[number:number + 1]), at.bind(number)), held[:number + 1].sum(0))
+        same(keys, held)
+    assert step.replays == 7
+
+
+@verifies("replay.sizes.follow", observe="replay")
+def test_between_devices() -> None:
+    t = table()
+    moved = TinyJit(lambda x: (x * 2).to("REFERENCE") + 1)
+    for value in (4, 3, 9, 1, 10):
+        same(moved(t[: N.bind(value)]), ROWS[:value] * 2 + 1)
+
+
+@verifies("replay.sizes.guard", observe="replay")
+def test_beyond_the_tensor() -> None:
+    t, n = table(), Variable("n", 1, 20)
+    top = TinyJit(lambda x, count: x[:count] * 2)
+    for value in (4, 3, 7, 10):
+        same(top(t, n.bind(value)), ROWS[:value] * 2)
+    for value in (11, 20):
+        with pytest.raises(ReplayError, match=f"n = {value} .* 10 < n was false"):
+            top(t, n.bind(value))
+    same(top(t, n.bind(2)), ROWS[:2] * 2)
+
+
+@verifies("replay.sizes.guard", observe="replay")
+def test_another_way_through_the_body() -> None:
+    t = table()
+
+    def body(x: Tensor) -> Tensor:
+        return x * 2 if x.shape[0] > 5 else x + 1
+
+    ways = TinyJit(body)
+    for value in (3, 4, 2):
+        same(ways(t[: N.bind(value)]), ROWS[:value] + 1)
+    with pytest.raises(ReplayError, match="5 < n was false"):
+        ways(t[: N.bind(6)])
+    same(ways(t[: N.bind(5)]), ROWS[:5] + 1)
+
+
+@verifies("replay.sizes.guard", observe="replay")
+def test_sizes_of_two_variables_that_must_agree() -> None:
+    t, m = table(), Variable("m", 1, 20)
+    added = TinyJit(lambda x, y: x + y)
+    for value in (3, 4, 2):
+        same(added(t[: N.bind(value)], t[: m.bind(value)]), ROWS[:value] * 2)
+    with pytest.raises(ReplayError):
+        added(t[: N.bind(3)], t[: m.bind(4)])
+
+
+@verifies("replay.sizes.twice", observe="replay")
+def test_numbers_made_of_sizes() -> None:
+    t = table()
+    bodies: list[Any] = [lambda x: x * (1.0 / x.shape[0]),
+                         lambda x: sum((x[place] for place in range(x.shape[0])), Tensor(0.0))]
+    wanted: list[Any] = [lambda x: x / len(x), lambda x: x.sum(0)]
+    for body, reference in zip(bodies, wanted, strict=True):
+        captured = TinyJit(body)
+        for value in (4, 3, 7, 1, 10, 10, 2):
+            same(captured(t[: N.bind(value)]), reference(ROWS[:value]))
+        assert captured.replays == 1  # with the value that was captured last
+
+
+@verifies("replay.sizes.guard", observe="replay")
+@verifies("replay.guard.mismatch", observe="replay")
+def test_other_expressions_are_other_arguments() -> None:
+    t, m = table(), Variable("m", 1, 20)
+    same_shape = TinyJit(lambda x: x + 1)
+    for value in (3, 4, 5):
+        same_shape(t[: N.bind(value)])
+    for other in (t[: m.bind(5)], t[:5], t[: N.bind(4) + 1]):
+        with pytest.raises(ReplayError):
+            same_shape(other)
+    with pytest.raises(VariableError, match="n"):
+        added = TinyJit(lambda x, y: x + y)
+        for _ in range(2):
+            added(t[: N.bind(3)].sum(), t[: N.bind(3)])
+            added(t[: N.bind(3)], t[: N.bind(4)])
+
+
+@pytest.mark.parametrize("saboteur", all_patches("replay"), ids=lambda each: type(each).__name__)
+def test_a_test_kills_it(saboteur: ImplPatch) -> None:
+    assert killer(saboteur), f"nothing finds out that {saboteur.description}"
