@@ -10,7 +10,7 @@ import heapq
 import itertools
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from impl.dtypes import DType
@@ -205,7 +205,8 @@ def _copy_form(dtype: DType, shape: Shape, index: Index, write: Pattern) -> Form
 
 
 def _same_element(read: Access, write: Access) -> bool:
-    return read.shape == write.shape and read.index == write.index
+    """Whether both are at one place in memory, whatever the shapes in which it is seen."""
+    return read.pattern.flat is write.pattern.flat
 
 
 def _disjoint(first: Access, second: Access) -> bool:
@@ -360,8 +361,10 @@ class Temporary:
 # --8<-- [start:take_over]
 def take_over(groups: Sequence[Group], order: Sequence[int], touched: Sequence[Sequence[int]],
               temporaries: dict[int, Temporary], placement: Placement,
-              ) -> dict[int, tuple[int, int]]:
+              steps: Collection[int] | None = None) -> dict[int, tuple[int, int]]:
     """Which temporary gets the memory of another one that dies in the step that makes it.
+
+    With `steps`, only in these.
 
     `touched` are the storages that each kernel touches. The placement is changed: the versions of
     the new temporary follow those of the old one. Returns for each new one the old one, and by how
@@ -373,6 +376,8 @@ def take_over(groups: Sequence[Group], order: Sequence[int], touched: Sequence[S
         filled[storage].append(value)
     moved: dict[int, tuple[int, int]] = {}
     for step, number in enumerate(order):
+        if steps is not None and step not in steps:
+            continue
         mine = {moved[s][0] if s in moved else s for s in touched[number]}
         # r[impl dependencies.take-over.dead]
         dying = sorted(s for s in mine if s in temporaries and last[s] == step > first[s])
