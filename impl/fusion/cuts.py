@@ -39,6 +39,8 @@ class Cuts:
 _SCALAR = -1  # the token of a single number: it has one index, whoever uses it
 _REDUCTIONS = (Ops.REDUCE, Ops.FOLD)
 _WORST = 1 << 20
+Inputs = frozenset[int]
+_NONE: Inputs = frozenset()
 #: Values that are read from memory, or cost as little as that.
 _LOADED = frozenset((Ops.BUFFER, *_REDUCTIONS, Ops.CONTIGUOUS, Ops.COPY, Ops.AFTER))
 
@@ -74,7 +76,7 @@ class _Cutter:
         self.operations: dict[UOp, int] = {}
         self.reasons: dict[UOp, str] = {}
         self.alias: dict[UOp, UOp] = {}
-        self.taken: dict[UOp, int] = {}  # inputs of a stage, with those of reductions inside it
+        self.taken: dict[UOp, Inputs] = {}  # inputs of a stage, with those of reductions inside it
         self.tokens = itertools.count(1)
 
     def run(self) -> Cuts:
@@ -143,7 +145,7 @@ class _Cutter:
         if place.reduced and not inside_fold:
             return "reduce: feeds another reduction"
         together = self.inputs[node.src[0]] | self.taken.get(place.stage, self.inputs[place.stage])
-        if together.bit_count() >= self.limits.arguments:
+        if len(together) >= self.limits.arguments:
             return "argument limit: with its inputs the kernel would have too many"
         self.taken[place.stage] = together
         return None
@@ -194,27 +196,27 @@ class _Cutter:
         return [_Place(p.stage, next(self.tokens), p.repeated or repeats, p.reduced or reduces)
                 for p in places]
 
-    def _input_sets(self) -> dict[UOp, int]:
-        """For every node the buffers that computing it would read, as bits.
+    def _input_sets(self) -> dict[UOp, Inputs]:
+        """For every node the buffers that computing it would read, as numbers.
 
         Where too many meet, the source with the most gets storage of its own: then it is one.
         """
-        sets: dict[UOp, int] = {}
-        bits = itertools.count()
+        sets: dict[UOp, Inputs] = {}
+        numbers = itertools.count()
         shared = self._perhaps_stored()
         limit = self.limits.arguments - 1  # one is the output
         for node in self.nodes:
-            in_memory = leaf_of(node) is not None
-            if in_memory or node.op in _LOADED:
-                sets[node] = 1 << next(bits)
-            if in_memory:
+            if leaf_of(node) is not None:
+                sets[node] = frozenset((next(numbers),))
                 continue
             sources = () if node.op is Ops.BIND else node.src
-            sets.setdefault(node, self._fitting(sources, sets, bits, limit))
+            inputs = self._fitting(sources, sets, numbers, limit)
+            if node.op in _LOADED:
+                inputs = frozenset((next(numbers),))
             if node in shared:  # it may be stored, or computed inside: reckon with both
-                sets[node] |= 1 << next(bits)
+                inputs |= {next(numbers)}
+            sets[node] = inputs
         return sets
-
 
     def _perhaps_stored(self) -> set[UOp]:
         """Dear values with several users, or with one that repeats them."""
@@ -226,22 +228,22 @@ class _Cutter:
         return {node for node in self.nodes if users.get(node, 0) > 1 and node.op in ELEMENTWISE
                 and self.cost[node] > self.limits.repeat}
 
-    def _fitting(self, sources: Sequence[UOp], sets: dict[UOp, int], bits: Iterator[int],
-                 limit: int) -> int:
+    def _fitting(self, sources: Sequence[UOp], sets: dict[UOp, Inputs], numbers: Iterator[int],
+                 limit: int) -> Inputs:
         """All inputs of some sources together; as long as they are too many, the source with the
         most gets storage of its own.
         """
+        if len(sources) == 1 and len(sets[sources[0]]) <= limit:
+            return sets[sources[0]]
         while True:
-            together = 0
-            for source in sources:
-                together |= sets[source]
-            if together.bit_count() <= limit:
+            together = _NONE.union(*[sets[source] for source in sources])
+            if len(together) <= limit:
                 return together
-            crowd = max(sources, key=lambda s: sets[s].bit_count())
-            if sets[crowd].bit_count() == 1:
+            crowd = max(sources, key=lambda s: len(sets[s]))
+            if len(sets[crowd]) == 1:
                 return together
             self.forced[crowd] = f"argument limit: the device allows {limit + 1}"
-            sets[crowd] = 1 << next(bits)
+            sets[crowd] = frozenset((next(numbers),))
 
 
 def _repeats(node: UOp) -> bool:
