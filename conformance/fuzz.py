@@ -149,30 +149,57 @@ def _subject(job: Job) -> Subject:
 def run_chunk(job: Job, first: int, end: int) -> Tally:
     """Run the programs `first` to `end`; stop early at a failure limit."""
     subject, tally = _subject(job), Tally()
-    for number in range(first, end):
-        if (number - first) % PROGRAMS_OF_A_CACHE == 0:
-            subject.adapter.reset()
-            gc.freeze()  # an implementation that collects garbage need not look at this again
+    for start in range(first, end, PROGRAMS_OF_A_CACHE):
+        subject.adapter.reset()
+        gc.freeze()  # an implementation that collects garbage need not look at this again
+        runs = list(_runs(job, subject, range(start, min(start + PROGRAMS_OF_A_CACHE, end))))
+        prepare = getattr(subject.adapter, "prepare", None)
+        if prepare is not None:
+            prepare([(run.program, run.options) for run in runs if not run.skipped])
+        for run in runs:
+            _count(subject, run, tally)
+            if len(tally.failures) >= job.most_failures:
+                return tally
+    return tally
+
+
+@dataclass(frozen=True)
+class _OneRun:
+    """A program, and how it is to be run."""
+
+    number: int
+    program: Program
+    style: str
+    setting: str
+    options: dict[str, Any]
+    skipped: bool
+
+
+def _runs(job: Job, subject: Subject, numbers: Sequence[int]) -> Iterator[_OneRun]:
+    for number in numbers:
         style, setting, options = options_of(job, number)
         program = STYLES[style](number, job.size)
-        if not program["statements"] or not subject.supports(program):
-            tally.skipped += 1
-            continue
-        wrong, documents = examine(subject, program, **options)
-        if wrong.startswith(tuple(subject.info.choices.get("refuses", ["-"]))):
-            tally.refused += 1
-            continue
-        tally.programs += 1
-        tally.styles[style] += 1
-        tally.settings[setting] += 1
-        tally.statements.update(coverage.statements(program))
-        tally.hazards.update(coverage.hazards(program))
-        tally.events.update(coverage.events(documents))
-        if wrong:
-            tally.failures.append(_failure(subject, program, number, wrong, options))
-            if len(tally.failures) >= job.most_failures:
-                break
-    return tally
+        skipped = not program["statements"] or not subject.supports(program)
+        yield _OneRun(number, program, style, setting, options, skipped)
+
+
+def _count(subject: Subject, run: _OneRun, tally: Tally) -> None:
+    """Run one program, and count it."""
+    if run.skipped:
+        tally.skipped += 1
+        return
+    wrong, documents = examine(subject, run.program, **run.options)
+    if wrong.startswith(tuple(subject.info.choices.get("refuses", ["-"]))):
+        tally.refused += 1
+        return
+    tally.programs += 1
+    tally.styles[run.style] += 1
+    tally.settings[run.setting] += 1
+    tally.statements.update(coverage.statements(run.program))
+    tally.hazards.update(coverage.hazards(run.program))
+    tally.events.update(coverage.events(documents))
+    if wrong:
+        tally.failures.append(_failure(subject, run.program, run.number, wrong, run.options))
 
 
 def _failure(subject: Subject, program: Program, number: int, wrong: str,

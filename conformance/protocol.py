@@ -164,7 +164,9 @@ class Adapter(Protocol):
     - `poison`: overwrite memory with garbage when it is freed or reused, where that is possible.
 
     It raises `Unsupported` for what the implementation does not do, any other exception for a
-    failure.  `reset` forgets everything: tensors, caches, captured functions.
+    failure.  `reset` forgets everything: tensors, caches, captured functions.  An adapter may have
+    a method `prepare(runs)` too: it is given programs with their options before they are run, for
+    example to compile them together.
     """
 
     def info(self) -> Info: ...

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,24 @@ class Adapter:
             settings["POISON"] = 1
         with Context(**settings):
             return _Run(set(observe)).all(program["statements"])
+
+    def prepare(self, runs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
+        """Compile together what programs with these options will need: a compiler starts slowly.
+
+        The kernels are those of the plans that the programs leave behind when they are run on
+        REFERENCE. What is wrong there is left for the run that counts.
+        """
+        device = impl.Device.DEFAULT
+        if device == "REFERENCE":
+            return
+        schedule_cache.clear()
+        for program, options in runs:
+            settings = {**options.get("settings", {}), "DEVICE": "REFERENCE"}
+            with suppress(Exception):
+                self.run(program, TIERS, {**options, "settings": settings})
+        kernels = dict.fromkeys(kernel.ast for plan in schedule_cache.plans.values()
+                                for kernel in plan.kernels if not kernel.copy)
+        impl.Device[device].compile(list(kernels))
 
     def reset(self) -> None:
         gc.collect()  # tensors of earlier programs that only cycles keep alive
