@@ -542,6 +542,16 @@ def test_only_what_is_cheap_is_computed_again() -> None:
     assert sum(dear.stages) == sum(plenty.stages)
 
 
+@verifies("fusion.late.off")
+def test_nothing_is_computed_again_where_that_is_not_wanted() -> None:
+    counts = []
+    for wanted in (1, 0):
+        with tight_limits(), Context(REMATERIALIZE=wanted):
+            document = Tensor.schedule_document(*forward_and_back())
+            counts.append(sum(kernel["stages"] for kernel in document["kernels"]))
+    assert counts[0] > counts[1] == sum(plan_of(*forward_and_back(), limits=PLENTY).stages)
+
+
 @verifies("fusion.late.versions")
 def test_what_is_computed_again_has_its_value() -> None:
     """With every value that can be made again made again, and every kernel cut that can be."""

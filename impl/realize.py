@@ -4,7 +4,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -213,7 +213,10 @@ def environment(effects: Effects) -> Environment:
     seed = settings.get("ORDER_SEED")
     # r[impl fusion.limit.arguments, caching.key.device]
     arguments = min(MOST_ARGUMENTS, *(device.maximum_arguments for _, device in devices))
-    return Environment(devices[0][0], Limits(arguments=arguments), bool(settings.get("FUSE")),
+    limits = Limits(arguments=arguments)
+    if not settings.get("REMATERIALIZE"):
+        limits = replace(limits, late=0)  # r[impl fusion.late.off]
+    return Environment(devices[0][0], limits, bool(settings.get("FUSE")),
                        not settings.get("NO_MEMORY_PLANNER"), None if seed < 0 else seed,
                        tuple((name, *device.plan_key()) for name, device in devices))
 
