@@ -82,9 +82,11 @@ class Adapter:
             return
         schedule_cache.clear()
         for program, options in runs:
-            settings = {**options.get("settings", {}), "DEVICE": "REFERENCE"}
-            with suppress(Exception):
-                self.run(program, TIERS, {**options, "settings": settings})
+            settings = options.get("settings", {})
+            if "DEVICE" not in settings:
+                with suppress(Exception):
+                    self.run(program, TIERS, {**options, "settings": {**settings,
+                                                                      "DEVICE": "REFERENCE"}})
         kernels = dict.fromkeys(kernel.ast for plan in schedule_cache.plans.values()
                                 for kernel in plan.kernels if not kernel.copy)
         impl.Device[device].compile(list(kernels))
