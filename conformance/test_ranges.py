@@ -325,6 +325,22 @@ def test_a_write_is_a_form_of_its_own_place() -> None:
     assert len({id(form) for form in (first, other, column)}) == 3
 
 
+@verifies("ranges.form.place")
+@verifies("effects.view-write.region")
+def test_a_write_goes_to_its_place_though_its_view_was_asked_for() -> None:
+    def written(start: int) -> tuple[Tensor, Tensor]:
+        state = Tensor(list(range(8))).realize()
+        old = state[start:start + 2]
+        state[start:start + 2] = Tensor([10, 20]).realize()
+        return old, state
+
+    (old, state), (other_old, other_state) = written(0), written(4)
+    Tensor.realize(old, other_old, state, other_state)
+    assert old.tolist() == [0, 1] and other_old.tolist() == [4, 5]
+    assert state.tolist() == [10, 20, 2, 3, 4, 5, 6, 7]
+    assert other_state.tolist() == [0, 1, 2, 3, 10, 20, 6, 7]
+
+
 @verifies("ranges.stage.empty")
 def test_nothing_is_computed_for_nothing() -> None:
     x = numbers(4, 6)

@@ -471,6 +471,19 @@ def write_pattern(view: UOp, base: UOp, index: Index) -> Pattern:
 # --8<-- [end:write]
 
 
+def _way_to_base(write: UOp) -> tuple[Any, ...]:
+    """What says where a write goes: every step from its view down to its base.
+
+    A view that is stored too, because it was asked for, is no end of the way.
+    """
+    base, view = write.src[0], write.src[1].src[0]
+    rows: list[Any] = [view.shape]
+    while view is not base:
+        rows.append((view.op, view.arg, view.src[0].shape))
+        view = view.src[0]
+    return tuple(rows)
+
+
 
 # --8<-- [start:values]
 @dataclass
@@ -552,7 +565,7 @@ class StageGraph:
         return value
 
     def _value_stage(self, node: UOp, reason: str) -> None:
-        form, slots = self._form(node, (node,), self._value_form)
+        form, slots = self._form(node, node, self._value_form)
         device = self._device_of_reads(node, slots)
         value = self._new_value(node, node, False, device)
         self.stages.append(Stage(len(self.stages), node, form, slots,
@@ -561,8 +574,7 @@ class StageGraph:
     def _write_stage(self, node: UOp, reason: str) -> None:
         """The stage of an AFTER: it computes the region and writes it into the base's memory."""
         base, (view, given) = node.src[0], node.src[1].src
-        form, slots = self._form(node, (given,) if view is base else (given, view),
-                                 self._write_form)
+        form, slots = self._form(node, given, self._write_form)
         overwrites = self._memory_of(base)
         device = (self.values[overwrites].device if overwrites is not None
                   else self._device_of_reads(given, slots))
@@ -572,13 +584,15 @@ class StageGraph:
                                  view is base))
 
     # --8<-- [start:form]
-    def _form(self, node: UOp, parts: Sequence[UOp], make: Callable[[UOp, Tracer], Form],
+    def _form(self, node: UOp, root: UOp, make: Callable[[UOp, Tracer], Form],
               ) -> tuple[Form, tuple[int, ...]]:
-        """The loop nest of a node, and the values that it loads, by slot.
+        """The loop nest of a node, and the values that it loads, by slot; `root` is computed.
 
         A network repeats its layers: a nest of a form that was met before is not traced again.
         """
-        key, values = self._describe(parts, node.op is not Ops.AFTER)
+        key, values = self._describe(root, root is node)
+        if root is not node:
+            key += _way_to_base(node)  # r[impl ranges.form.place]
         known = self.forms.get(key)  # r[impl ranges.form.shared]
         if known is None:
             tracer = Tracer(self.read_from)
@@ -588,29 +602,28 @@ class StageGraph:
         form, picked = known
         return form, tuple(values[i] for i in picked)
 
-    def _describe(self, parts: Sequence[UOp], inside: bool) -> tuple[tuple[Any, ...], list[int]]:
+    def _describe(self, root: UOp, inside: bool) -> tuple[tuple[Any, ...], list[int]]:
         """What a nest depends on, with its values by order of appearance; and those values."""
         place: dict[UOp, int] = {}
         values: dict[int, int] = {}
         rows: list[Any] = []
-        for root in parts:
-            stack = [(root, root is parts[0] and inside)]
-            while stack:
-                node, forced = stack.pop()
-                if node in place:
-                    rows.append(place[node])
-                    continue
-                place[node] = len(place)
-                stored = None if forced else self.read_from(node)
-                if stored is not None:
-                    rows.append((values.setdefault(stored[0], len(values)), stored[1], node.dtype))
-                elif node.op is Ops.CONST:
-                    rows.append((Ops.CONST, node))
-                elif node.op is Ops.BIND:
-                    rows.append((Ops.BIND, node.src[0]))
-                else:
-                    rows.append((node.op, node.dtype, node.arg, node.shape))
-                    stack.extend((source, False) for source in node.src)
+        stack = [(root, inside)]
+        while stack:
+            node, forced = stack.pop()
+            if node in place:
+                rows.append(place[node])
+                continue
+            place[node] = len(place)
+            stored = None if forced else self.read_from(node)
+            if stored is not None:
+                rows.append((values.setdefault(stored[0], len(values)), stored[1], node.dtype))
+            elif node.op is Ops.CONST:
+                rows.append((Ops.CONST, node))
+            elif node.op is Ops.BIND:
+                rows.append((Ops.BIND, node.src[0]))
+            else:
+                rows.append((node.op, node.dtype, node.arg, node.shape))
+                stack.extend((source, False) for source in node.src)
         return tuple(rows), list(values)
     # --8<-- [end:form]
 

@@ -12,8 +12,8 @@ Function = Callable[..., Any]
 def _without(part: Callable[[tuple[Any, ...]], bool]) -> Callable[[Function], Function]:
     """The description of a nest, in which some parts of a row are left out."""
     def replace(original: Function) -> Function:
-        def describe(graph: Any, parts: Any, inside: bool) -> Any:
-            rows, values = original(graph, parts, inside)
+        def describe(graph: Any, root: Any, inside: bool) -> Any:
+            rows, values = original(graph, root, inside)
             return tuple(() if isinstance(row, tuple) and part(row) else row
                          for row in rows), values
         return describe
@@ -35,8 +35,8 @@ class FormsForgetWhichValue(ImplPatch):
     target = "impl.ranges:StageGraph._describe"
 
     def replacement(self, original: Function) -> Function:
-        def describe(graph: Any, parts: Any, inside: bool) -> Any:
-            rows, values = original(graph, parts, inside)
+        def describe(graph: Any, root: Any, inside: bool) -> Any:
+            rows, values = original(graph, root, inside)
             met = [row for row in rows if not isinstance(row, int)]
             rows = [met[row] if isinstance(row, int) else row for row in rows]
             return tuple(row[1:] if type(row[0]) is int else row for row in rows), values
@@ -49,7 +49,16 @@ class EveryNestIsTraced(ImplPatch):
     target = "impl.ranges:StageGraph._describe"
 
     def replacement(self, original: Function) -> Function:
-        def describe(graph: Any, parts: Any, inside: bool) -> Any:
-            rows, values = original(graph, parts, inside)
+        def describe(graph: Any, root: Any, inside: bool) -> Any:
+            rows, values = original(graph, root, inside)
             return (*rows, len(graph.stages)), values
         return describe
+
+
+class FormsForgetThePlaceOfAWrite(ImplPatch):
+    rule = "ranges.form.place"
+    description = "writes of equal parts at different places are taken for the same nest"
+    target = "impl.ranges:_way_to_base"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda write: (write.src[1].src[0].shape, write.src[0].shape)
