@@ -13,10 +13,11 @@ import numpy as np
 from conformance import checker
 from conformance.footprint import events
 from conformance.trace import verifies
-from impl import Context, GlobalCounters, Tensor, Variable, dependencies, realize, schedule
+from impl import Context, GlobalCounters, Tensor, Variable, dependencies, realize
 from impl.effects import collect, leaf_of
 from impl.ir import Ops
 from impl.schedule import Plan, document, plan_for, schedule_cache
+from impl.schedule.document import _visible
 
 
 def numbers(*shape: int) -> Tensor:
@@ -123,7 +124,7 @@ def test_many_writes_and_many_inputs() -> None:
         small, large = ([make(count) for count in (250, 1000)])
         few = calls(small.schedule_document, *counted)
         assert 0 < calls(large.schedule_document, *counted) < 5 * few
-        assert calls(large.schedule_document, schedule._visible) == 1  # it looks at everything
+        assert calls(large.schedule_document, _visible) == 1  # it looks at everything
     assert len(rows(4000).schedule_document()["kernels"]) == 4000
     document = crowd(2000).schedule_document()
     assert sum(buffer["kind"] == "input" for buffer in document["buffers"]) == 2000

@@ -240,6 +240,14 @@ class Touch:
         return self.start < other.stop and other.start < self.stop
 
 
+Accesses = list[tuple[list[Touch], list[Touch]]]  # of each kernel, what it reads and writes
+
+
+def touched_storages(accesses: Accesses) -> list[list[int]]:
+    """The storages that each kernel touches."""
+    return [[t.storage for t in (*reads, *writes)] for reads, writes in accesses]
+
+
 @dataclass(frozen=True)
 class Dependency:
     """Kernel `after` must not start before kernel `before` has finished."""
@@ -309,8 +317,7 @@ class _Past:
 
 
 # --8<-- [start:find]
-def find(accesses: Sequence[tuple[list[Touch], list[Touch]]],
-         order: Sequence[int] | None = None) -> list[Dependency]:
+def find(accesses: Accesses, order: Sequence[int] | None = None) -> list[Dependency]:
     """All dependences between kernels; they are numbered in a legal order, or one is given.
 
     RAW: a read after the writes of what it reads. WAR: a write after the reads of what it
@@ -370,7 +377,7 @@ def take_over(groups: Sequence[Group], order: Sequence[int], touched: Sequence[S
     the new temporary follow those of the old one. Returns for each new one the old one, and by how
     much its versions are shifted.
     """
-    first, last = _spans(order, touched)
+    first, last = spans(order, touched)
     filled: defaultdict[int, list[int]] = defaultdict(list)  # storage: the values that fill it
     for value, storage in enumerate(placement.storage):
         filled[storage].append(value)
@@ -399,8 +406,9 @@ def take_over(groups: Sequence[Group], order: Sequence[int], touched: Sequence[S
 # --8<-- [end:take_over]
 
 
-def _spans(order: Sequence[int], touched: Sequence[Sequence[int]],
-           ) -> tuple[dict[int, int], dict[int, int]]:
+def spans(order: Sequence[int], touched: Sequence[Sequence[int]],
+          ) -> tuple[dict[int, int], dict[int, int]]:
+    """The first and the last step at which each storage is touched."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for step, number in enumerate(order):
@@ -443,4 +451,3 @@ def _same_iteration(read: Access, reader: Member, write: Access, writer: Member)
         any(read.index[axis] is mine and write.index[axis] is theirs
             for axis in range(len(read.shape)))
         for mine, theirs in zip(reader.prefix, writer.prefix, strict=True))
-

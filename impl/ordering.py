@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from impl.dependencies import Dependency
 from impl.errors import GraphError
+from impl.fusion import Group, Member
 
 
 class Uses:
@@ -61,7 +63,15 @@ class _Graph:
             self.after[before].append(after)
             self.missing[after] += 1
 
-    def cycle(self, done: set[int]) -> list[int]:
+    def complete(self, order: list[int]) -> list[int]:
+        """The order, if all kernels are in it."""
+        if len(order) < len(self.after):  # r[impl ordering.cycle.error]
+            raise GraphError("ordering", f"the kernels {self._cycle(set(order))} wait for each "
+                             "other", "report this: dependences between kernels must not form a "
+                             "cycle")
+        return order
+
+    def _cycle(self, done: set[int]) -> list[int]:
         """A cycle among the kernels that could not be ordered."""
         before: dict[int, int] = {}
         for number, successors in enumerate(self.after):
@@ -141,10 +151,7 @@ def _greedy_order(graph: _Graph, uses: Uses) -> list[int]:
             remaining[storage] -= 1
         for other in _repriced(kernel, graph, uses, remaining, done):
             heapq.heappush(ready, (growth(other), other))
-    if len(order) < len(graph.after):  # r[impl ordering.cycle.error]
-        raise GraphError("ordering", f"the kernels {graph.cycle(done)} wait for each other",
-                         "report this: dependences between kernels must not form a cycle")
-    return order
+    return graph.complete(order)
 # --8<-- [end:greedy]
 
 
@@ -176,8 +183,58 @@ def _random_order(graph: _Graph, seed: int) -> list[int]:
             graph.missing[other] -= 1
             if graph.missing[other] == 0:
                 ready.append(other)
-    if len(order) < len(graph.after):
-        raise GraphError("ordering", f"the kernels {graph.cycle(set(order))} wait for each other",
-                         "report this: dependences between kernels must not form a cycle")
-    return order
+    return graph.complete(order)
 # --8<-- [end:random]
+
+
+class Peaks:
+    """How much memory groups need at most, in the best order known for them.
+
+    It is asked for groups of which few differ from the last ones, so it remembers what each
+    touches; and it looks at whole storages, not at bytes. `storage_of[value]` is the storage of a
+    value; `nbytes` are the sizes of temporaries.
+    """
+
+    def __init__(self, storage_of: Sequence[int], nbytes: dict[int, int]) -> None:
+        self.storage_of, self.nbytes = storage_of, nbytes
+        # By identity of the members, which are kept alive for that.
+        self.known: dict[int, tuple[list[Member], dict[int, None], dict[int, None]]] = {}
+
+    def __call__(self, groups: list[Group]) -> tuple[int, int]:
+        """How many bytes of temporaries are alive at most, and while which group runs."""
+        touched = [self._touched(group) for group in groups]
+        users = Counter(s for reads, writes in touched for s in {**reads, **writes})
+        uses = Uses({n: size for n, size in self.nbytes.items() if users[n] > 1},
+                    [[*reads, *writes] for reads, writes in touched])
+        order = least_peak(len(groups), _rough_dependencies(touched), uses)
+        alive = alive_bytes(order, uses)
+        most = max(alive, default=0)
+        return most, order[alive.index(most)] if alive else 0
+
+    def _touched(self, group: Group) -> tuple[dict[int, None], dict[int, None]]:
+        """The storages that a group reads and writes."""
+        key = id(group.members)
+        if key not in self.known:
+            storage, stages = self.storage_of, [m.stage for m in group.members]
+            reads = dict.fromkeys(storage[a.value] for s in stages for a in s.reads)
+            self.known[key] = (group.members, reads,
+                               dict.fromkeys(storage[s.write.value] for s in stages))
+        return self.known[key][1:]
+
+
+def _rough_dependencies(touched: Sequence[tuple[dict[int, None], dict[int, None]]],
+                        ) -> set[tuple[int, int]]:
+    """Which group must come before which, if all that touch a storage touch the same bytes."""
+    pairs: set[tuple[int, int]] = set()
+    writer: dict[int, int] = {}
+    readers: dict[int, list[int]] = {}
+    for number, (reads, writes) in enumerate(touched):
+        for storage in (*reads, *writes):
+            if storage in writer:
+                pairs.add((writer[storage], number))
+        for storage in writes:
+            pairs.update((reader, number) for reader in readers.pop(storage, ()))
+            writer[storage] = number
+        for storage in reads:
+            readers.setdefault(storage, []).append(number)
+    return {(before, after) for before, after in pairs if before != after}

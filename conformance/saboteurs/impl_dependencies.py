@@ -131,7 +131,7 @@ class TakesOverBeforeTheLastRead(ImplPatch):
 class TakesOverWhatLives(ImplPatch):
     rule = "dependencies.take-over.dead"
     description = "a temporary counts as dead at its first reader"
-    target = "impl.dependencies:_spans"
+    target = "impl.dependencies:spans"
 
     def replacement(self, original: Function) -> Function:
         def spans(order: Any, touched: Any) -> Any:
@@ -152,8 +152,8 @@ class TwoTakeOverOne(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         def take_over(groups: Any, order: Any, touched: Any, temporaries: Any,
-                      placement: Any) -> Any:
-            moved = original(groups, order, touched, temporaries, placement)
+                      placement: Any, *steps: Any) -> Any:
+            moved = original(groups, order, touched, temporaries, placement, *steps)
             for group in groups:
                 made = [member.stage.write.value for member in group.members]
                 took = [value for value in made if value in moved]

@@ -117,7 +117,7 @@ class SearchCountsTwice(ImplPatch):
 class ArenasOfOneDevice(ImplPatch):
     rule = "memory.alignment.arena"
     description = "the temporaries of all devices lie in one arena"
-    target = "impl.schedule:_plan_memory"
+    target = "impl.schedule.pipeline:_plan_memory"
 
     def replacement(self, original: Function) -> Function:
         def together(order: Any, touched: Any, nbytes: Any, storages: Any, reuse: bool) -> Any:

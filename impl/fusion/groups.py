@@ -38,6 +38,7 @@ class Group:
 
 _Touch = tuple[Group, Member, Access]  # an earlier access: whose, by which stage, and what
 Conflicts = list[tuple[_Touch, Access]]  # with the access of the new stage that it meets
+Blocked = tuple[int, int, str]  # kernel, stage, why it is not in that kernel
 Pairs = list[tuple[int, UOp]]  # position in the prefix, loop of the new stage
 
 
@@ -94,7 +95,7 @@ class _Grouper:
         self.groups: list[Group] = []
         self.readers: defaultdict[int, _Past] = defaultdict(_Past)
         self.writers: defaultdict[int, _Past] = defaultdict(_Past)
-        self.blocked: list[tuple[int, int, str]] = []
+        self.blocked: list[Blocked] = []
 
     def add(self, stage: Stage) -> None:
         """Find the stage its kernel."""
@@ -306,7 +307,7 @@ def _one_to_one(pairs: Pairs) -> Pairs:
 
 def group_stages(stages: Sequence[Stage], storage_of: Sequence[int], limits: Limits, fuse: bool,
                  device_of: dict[int, str], itemsize_of: dict[int, int],
-                 ) -> tuple[list[Group], list[tuple[int, int, str]]]:
+                 ) -> tuple[list[Group], list[Blocked]]:
     """Cut the stages, given in a legal order, into kernels.
 
     `storage_of[value]` is the memory that holds a value. Returns the kernels, in a legal order,

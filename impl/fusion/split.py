@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from impl.fusion.groups import Group
+from impl.fusion.groups import Blocked, Group
 from impl.fusion.late import Memory
 from impl.fusion.limits import Limits
 
 Peak = tuple[int, int]  # bytes, and the group that runs then
-Blocked = tuple[int, int, str]  # kernel, stage, why it is not in that kernel
 
 
 # --8<-- [start:split]

@@ -8,6 +8,7 @@ most bytes alive at any one step.
     parts        parts of time that share no temporary, each planned alone
     greedy       a few quick plans; mostly one of them reaches the bound
     search       where none does, a search under a budget of steps
+    sharing      before all that: which temporary takes over the memory of one that dies
 """
 from __future__ import annotations
 

@@ -1,0 +1,14 @@
+"""The list of passes, and the document that a schedule is. Chapter: spec/schedule.md.
+
+    plan         what a plan is
+    pipeline     the passes, one after the other, and the table of finished plans
+    reasons      what a person reads of a plan: labels, and why values cross memory
+    document     a plan as plain data
+"""
+from impl.schedule.document import document, shown_numbers
+from impl.schedule.pipeline import make_plan, plan_for, schedule_cache
+from impl.schedule.plan import Environment, Plan, Result, Storage
+from impl.schedule.reasons import label
+
+__all__ = ["Environment", "Plan", "Result", "Storage", "document", "label", "make_plan",
+           "plan_for", "schedule_cache", "shown_numbers"]

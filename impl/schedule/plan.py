@@ -1,0 +1,76 @@
+"""What a plan is: everything that a run needs. Chapter: spec/schedule.md."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from impl.dependencies import Accesses, Dependency
+from impl.dtypes import DType
+from impl.fusion import Kernel, Limits
+from impl.ir import Shape, UOp
+from impl.memory import MemoryPlan
+from impl.symbolic import plain
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Memory that a plan uses. Its `size` in elements may be an Extent: other in each call.
+
+    `kind` is 'input' (slot `slot` of the call's buffers), 'output' (a new buffer), or 'temporary'
+    (a place in the arena of `device`).
+    """
+
+    number: int
+    kind: str
+    dtype: DType
+    size: int
+    device: str
+    slot: int = -1
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes; of a symbolic size the greatest that it can be."""
+        return plain(self.size) * self.dtype.itemsize  # r[impl memory.size.greatest]
+
+
+@dataclass(frozen=True)
+class Result:
+    """Where a root's value is after the run, and its shape."""
+
+    storage: int
+    shape: Shape
+
+
+@dataclass
+class Plan:
+    """Everything that a run needs, with buffers and variables as slots. Immutable once made."""
+
+    kernels: list[Kernel]
+    storages: dict[int, Storage]
+    order: list[int]
+    results: list[Result]
+    dependencies: list[Dependency]
+    accesses: Accesses
+    memories: dict[str, MemoryPlan]
+    written: dict[int, int]                       # input storage -> how many versions it gains
+    variables: list[tuple[int, ...]]              # per kernel: slots of the call's values
+    origins: list[list[int]]                      # per kernel: places of its nodes in the graph
+    boundaries: list[tuple[int, int, int, str]]   # kernel, kernel, storage, reason
+    fusions: list[tuple[int, str]]
+    notes: list[str]
+    key: tuple[Any, ...]
+    stages: list[int]
+    unknowns: list[UOp]                           # per slot of a value: its variable in sizes
+    programs: Any = field(default=None)           # filled by whoever runs the plan
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What the devices and the settings ask of a plan."""
+
+    default_device: str
+    limits: Limits
+    fuse: bool = True
+    reuse: bool = True
+    order_seed: int | None = None
+    device_key: tuple[Any, ...] = ()
