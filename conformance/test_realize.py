@@ -397,3 +397,44 @@ def test_a_node_is_found_wherever_it_was_computed() -> None:
     GlobalCounters.reset()
     assert other.tolist() == one.tolist()
     assert GlobalCounters.kernels == 0
+
+
+def place_of(tensor: Tensor) -> str:
+    """The device in whose memory a realized tensor's value is."""
+    return str(tensor.uop.arg[0].device)
+
+
+@verifies("realize.device.named")
+def test_a_value_is_on_the_device_that_its_tensor_names() -> None:
+    others = [name for name in ("REFERENCE", "CPU") if name != Device.DEFAULT]
+    other = others[0]
+    makers: list[Callable[[str | None], Tensor]] = [
+        lambda device: Tensor.ones(3, device=device).contiguous(),
+        lambda device: Tensor.arange(3, device=device) + 1,
+        lambda device: Tensor.full((2, 2), 7, device=device).contiguous() * 2]
+    for make in makers:
+        assert place_of(make(other).realize()) == other
+        late = make(None)  # made for the default device of now
+        with Context(DEVICE=other):
+            late.realize()
+            here = make(None).realize()
+            assert place_of(here) == here.device == other
+        assert place_of(late) == late.device == Device.DEFAULT
+        again = make(None).realize()
+        assert place_of(again) == again.device == Device.DEFAULT
+        np.testing.assert_array_equal(again.numpy(), here.numpy())
+
+
+@verifies("realize.device.named")
+def test_what_was_computed_on_another_default_device_is_not_read_from_there() -> None:
+    other = next(name for name in ("REFERENCE", "CPU") if name != Device.DEFAULT)
+    x = Tensor(np.arange(4, dtype=np.float32)).realize()
+    with Context(DEVICE=other):
+        kept = Tensor.ones(4).contiguous() * 3
+        node = kept.uop  # the expression is held, and its value
+        kept.realize()
+    again = Tensor.ones(4).contiguous() * 3
+    assert again.uop is node
+    document = (x + again).schedule_document()
+    used = {each["device"] for each in document["buffers"]}
+    assert used == {Device.DEFAULT}

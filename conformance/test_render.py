@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import re
-import time
+import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,17 +118,27 @@ def test_only_the_product_of_a_sum_is_contracted() -> None:
 @verifies("render.depth.unlimited")
 @verifies("render.length.linear", observe="time")
 def test_long_kernels_render_in_time_that_grows_with_their_length() -> None:
-    times = []
+    counts = []
     for length in (2_000, 8_000):
         i = new_range(64, RangeKind.GLOBAL)
         value = load(param(1), i)
         for step in range(length):
             value = kb.apply(Ops.ADD if step % 2 else Ops.MUL, value, load(param(1), i))
         ast = kb.kernel(store(param(0), i, value), prefix=(i,))
-        start = time.perf_counter()
-        assert text_of(ast).count("\n") > length / 40
-        times.append(time.perf_counter() - start)
-    assert times[1] < 12 * times[0]
+        count = 0
+
+        def note(frame: Any, event: str, argument: Any) -> None:
+            nonlocal count
+            count += event == "call"
+
+        sys.setprofile(note)
+        try:
+            written = text_of(ast)
+        finally:
+            sys.setprofile(None)
+        assert written.count("\n") > length / 40
+        counts.append(count)
+    assert counts[1] < 5 * counts[0]  # calls of functions: four times the length
 
 
 @verifies("render.literal.exact")

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -99,15 +99,16 @@ def mark_realized(node: UOp, leaf: UOp) -> None:
     buffer.nodes = [r for r in buffer.nodes if r() is not None] + [weakref.ref(node)]
 
 
-def forget_realized() -> None:
-    """Forget which expressions have been computed.
+def forget_realized(which: Callable[[UOp], bool] = lambda node: True) -> None:
+    """Forget which expressions have been computed: all, or those that are chosen.
 
     A capture begins with it: what its function writes down has to be computed by it, even where an
     equal expression happens to be in memory (r[replay.capture.whole]).
     """
     for node in list(_computed):
-        node.realized = None
-    _computed.clear()
+        if which(node):
+            node.realized = None
+            _computed.discard(node)
 
 
 def advance(buffer: Buffer, versions: int) -> None:
@@ -225,6 +226,7 @@ class Holder(Protocol):
     """Whatever holds a value for the user: a Tensor."""
 
     uop: UOp
+    device: str
 
 
 class _Live(weakref.ref[Any]):

@@ -19,6 +19,7 @@ from impl.effects import (
     Holder,
     advance,
     collect,
+    forget_realized,
     leaf_of,
     living,
     lock,
@@ -340,7 +341,7 @@ def waiting_values(values: Sequence[UOp]) -> list[UOp]:
 def realize(holders: Sequence[Holder]) -> None:
     """Compute the values of all holders, in one schedule, and let them hold the results."""
     with lock:  # r[impl realize.thread.serial]
-        nodes = [h.uop for h in holders]
+        nodes = values_of(holders)
         run = planned_run(nodes)
         if run is not None:
             try:
@@ -350,6 +351,28 @@ def realize(holders: Sequence[Holder]) -> None:
                 spoil(run.touched())
                 raise
         _hold(holders, nodes)
+
+
+_default = [""]  # the default device of the last time that values were asked for
+
+
+def values_of(holders: Sequence[Holder]) -> list[UOp]:
+    """What the holders hold, on the devices that they name.
+
+    A value that reads no buffer is computed on the default device. A holder that names another one
+    gets a copy; and when the default changes, what was computed so far on the old one is forgotten.
+    """
+    default = Device.DEFAULT
+    if _default[0] != default:
+        _default[0] = default
+        forget_realized(lambda node: not node.reads)
+    for holder in holders:
+        value = holder.uop
+        if not value.reads and holder.device != default and (
+                value.op is not Ops.COPY or value.arg != holder.device):
+            # r[impl realize.device.named]
+            holder.uop = UOp(Ops.COPY, value.dtype, (value,), holder.device)
+    return [holder.uop for holder in holders]
 
 
 def planned_run(nodes: Sequence[UOp], **how: bool) -> Run | None:
@@ -476,7 +499,7 @@ def schedule(holders: Sequence[Holder]) -> list[ExecItem]:
     refuse_capture("schedule", "kernels are scheduled that a replay would not know of",
                    "use .realize(), or schedule outside the function")
     with lock:
-        nodes = [h.uop for h in holders]
+        nodes = values_of(holders)
         run = planned_run(nodes, own_arena=True)
         items: list[ExecItem] = []
         if run is not None:
@@ -509,7 +532,7 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False) -> dict
     """
     with lock:
         _run_scheduled()
-        waiting = waiting_values([h.uop for h in holders])
+        waiting = waiting_values(values_of(holders))
         effects = collect(waiting)
         plan, canonical, hit = _checked_plan(effects)
         rows = document(plan, hit, effects.nodes)  # r[impl schedule.document.nothing-runs]
