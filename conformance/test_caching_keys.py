@@ -50,6 +50,31 @@ def test_one_buffer_in_two_shapes() -> None:
     all_differ(key(x.reshape(2, 2) + view), key(x.reshape(2, 2) + other))
 
 
+@verifies("caching.key.place", observe="cache")
+def test_the_place_of_a_write_counts_though_its_view_was_computed() -> None:
+    def written(view: Callable[[Tensor], Tensor]) -> Tensor:
+        x = Tensor(np.arange(9, dtype=np.int32).reshape(3, 3)).realize()
+        old = view(x)
+        view(x).assign(Tensor([[10, 20, 30]]).reshape(old.shape).realize())
+        old.realize()
+        return x
+
+    def first_row(x: Tensor) -> Tensor:
+        return x[0:1]
+
+    def last_row(x: Tensor) -> Tensor:
+        return x.flip(0)[0:1]
+
+    def last_column(x: Tensor) -> Tensor:
+        return x.flip(1).permute(1, 0)[0:1]
+
+    views = (first_row, last_row, last_column)
+    all_differ(*(key(written(view)) for view in views))
+    expected = [[[10, 20, 30], [3, 4, 5], [6, 7, 8]], [[0, 1, 2], [3, 4, 5], [10, 20, 30]],
+                [[0, 1, 10], [3, 4, 20], [6, 7, 30]]]
+    assert [written(view).tolist() for view in views] == expected
+
+
 @verifies("caching.key.program", observe="cache")
 def test_what_decides_a_plan() -> None:
     a, b = numbers(1, 2, 3, 4), numbers(5, 6, 7, 8)

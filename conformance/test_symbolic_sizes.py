@@ -486,3 +486,17 @@ def test_a_deep_chain_of_views() -> None:
                          ids=lambda each: type(each).__name__)
 def test_a_test_kills_it(saboteur: ImplPatch) -> None:
     assert killer(saboteur), f"nothing finds out that {saboteur.description}"
+
+
+@verifies("effects.view-write.region")
+def test_a_write_through_a_computed_view_beside_a_symbolic_size() -> None:
+    """A plan of symbolic sizes is made from other nodes: the way of the write is among them."""
+    for count in (2, 0, 3):
+        x, other = Tensor([0, 1, 2, 3]).realize(), Tensor([5, 6, 7]).realize()
+        back = x.flip(0)
+        x.flip(0)[0:2] = Tensor([8, 9])
+        back.realize()
+        part = other[:Variable("n", 0, 3).bind(count)] + 1
+        x.realize(part)
+        assert x.tolist() == [0, 1, 9, 8] and back.tolist() == [3, 2, 1, 0]
+        assert part.tolist() == [6, 7, 8][:count]

@@ -292,6 +292,17 @@ def write(base: UOp, view: UOp, value: UOp) -> UOp:
 # --8<-- [end:assign]
 
 
+def way(write: UOp) -> Iterator[UOp]:
+    """The movement operations of an AFTER from its view down to its base.
+
+    Some may have been computed: as values. As the place of a write they are still operations.
+    """
+    base, step = write.src[0], write.src[1].src[0]
+    while step is not base:
+        yield step
+        step = step.src[0]
+
+
 @dataclass
 class Effects:
     """What a set of roots does to memory, and what must be kept for others.

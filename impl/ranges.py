@@ -14,7 +14,7 @@ from typing import Any
 
 from impl import symbolic
 from impl.dtypes import DType, dtypes
-from impl.effects import leaf_of
+from impl.effects import leaf_of, way
 from impl.errors import GraphError
 from impl.ir import ELEMENTWISE, TRUE, Ops, RangeKind, Shape, UOp, new_range, toposort
 from impl.symbolic import extent
@@ -476,12 +476,8 @@ def _way_to_base(write: UOp) -> tuple[Any, ...]:
 
     A view that is stored too, because it was asked for, is no end of the way.
     """
-    base, view = write.src[0], write.src[1].src[0]
-    rows: list[Any] = [view.shape]
-    while view is not base:
-        rows.append((view.op, view.arg, view.src[0].shape))
-        view = view.src[0]
-    return tuple(rows)
+    rows = [(step.op, step.arg, step.src[0].shape) for step in way(write)]
+    return write.src[1].src[0].shape, *rows
 
 
 

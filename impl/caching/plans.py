@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from impl import settings, symbolic
-from impl.effects import Buffer, Effects, leaf_of
+from impl.effects import Buffer, Effects, leaf_of, way
 from impl.errors import VariableError
 from impl.ir import MOVEMENT, Ops, UOp, toposort, unnamed
 
@@ -82,6 +82,9 @@ def canonicalize(effects: Effects, device_key: Iterable[Any]) -> Canonical:
         else:  # r[impl caching.key.program]
             rows.append((node.op, node.dtype.name, describe(node.arg),
                          *[place[s] for s in node.src]))
+            if node.op is Ops.AFTER:  # r[impl caching.key.place]
+                rows += [(step.op, describe(step.arg), describe(step.shape))
+                         for step in way(node)]
     roots = tuple(place[root] for root in effects.roots)
     # r[impl caching.key.settings, caching.key.device]
     key = (tuple(rows), roots, settings.plan_key(), tuple(device_key))
@@ -141,12 +144,20 @@ def unbound(effects: Effects) -> Effects:
     for node in effects.nodes:
         shape, leaf = plainly(node.shape), leaf_of(node)
         if leaf is not None:
-            done[node] = leaf.arg[0].leaf(shape)
+            done[node] = memory = leaf.arg[0].leaf(shape)
+            if node.op in MOVEMENT:  # perhaps the view of a write: it keeps its operation
+                done[node] = unnamed(node, (), plainly(node.arg), shape)
+                done[node].realized = memory
         elif node.op is Ops.CONST or node.op is Ops.BIND:
             done[node] = node
         else:
             sources = tuple(done[s] for s in node.src)
             done[node] = unnamed(node, sources, plainly(node.arg), shape)
+            for step in way(node) if node.op is Ops.AFTER else ():
+                below = step.src[0]
+                if below not in done:
+                    done[below] = unnamed(below, (), plainly(below.arg), plainly(below.shape))
+                done[step].src = (done[below],)  # r[impl effects.view-write.region]
     return Effects([done[n] for n in effects.roots], [done[n] for n in effects.nodes],
                    {leaf.arg[0].leaf(plainly(leaf.shape)) for leaf in effects.held},
                    effects.rescued)
