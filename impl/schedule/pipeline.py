@@ -21,8 +21,8 @@ from impl.effects import Effects
 from impl.fusion import (
     Assembler,
     Group,
+    Homes,
     Kernel,
-    Memory,
     choose_cuts,
     compute_late,
     group_stages,
@@ -52,8 +52,8 @@ def make_plan(effects: Effects, canonical: Canonical, environment: Environment) 
     groups, blocked = group_stages(placement.stages, placement.storage, limits, fuse,
                                    {n: s.device for n, s in storages.items()},
                                    {n: s.dtype.itemsize for n, s in storages.items()})
-    homes = Memory(graph.values, placement.storage, placement.version,
-                   _single(placement, storages))
+    homes = Homes(graph.values, placement.storage, placement.version,
+                  _single(placement, storages))
     compute_late(groups, homes, limits)
     storages = _storages(graph, placement, results, canonical)  # and those of late twins
     groups, blocked = split_at_peak(groups, blocked, homes, limits,
