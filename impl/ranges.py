@@ -471,7 +471,6 @@ def write_pattern(view: UOp, base: UOp, index: Index) -> Pattern:
 # --8<-- [end:write]
 
 
-
 # --8<-- [start:values]
 @dataclass
 class Value:
@@ -484,7 +483,7 @@ class Value:
 
     @property
     def shape(self) -> Shape:
-        """The shape, never symbolic here."""
+        """The shape; of sizes that depend on variables the planner sees Extents."""
         assert self.node.shape is not None
         return self.node.shape
 
@@ -650,5 +649,4 @@ def _loops(index: Index) -> list[UOp]:
 
 
 __all__ = ["Access", "Form", "Index", "Pattern", "Stage", "StageGraph", "Tracer", "Value", "cast",
-           "flatten", "load",
-           "output_ranges", "reshape_index", "source_index", "write_pattern"]
+           "flatten", "load", "output_ranges", "reshape_index", "source_index", "write_pattern"]

@@ -149,7 +149,6 @@ class Run:
             mark_realized(root, self.buffers[result.storage].leaf(root.shape or ()))
     # --8<-- [end:commit]
 
-
     def touched(self) -> list[Buffer]:
         """Memory from before the run that the kernels started so far may have overwritten."""
         numbers = {touch.storage for kernel in self.plan.order[:self.begun]
@@ -251,6 +250,8 @@ def prepare(values: Sequence[UOp]) -> tuple[Effects, Plan, Canonical]:
 #: With CAPTURE_PROCESS_REPLAY=1 they are given each schedule, and each plan with its programs.
 schedule_recorders: list[Callable[[Effects, Plan], None]] = []
 program_recorders: list[Callable[[Plan], None]] = []
+
+
 def _readers_first(effects: Effects, roots: Sequence[UOp]) -> Effects:
     """What is left to do once those who wait for old values are done, each by itself.
 

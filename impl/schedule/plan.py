@@ -43,7 +43,10 @@ class Result:
 
 @dataclass
 class Plan:
-    """Everything that a run needs, with buffers and variables as slots. Immutable once made."""
+    """Everything that a run needs, with buffers and variables as slots.
+
+    Nothing in it changes once it is made, but that the first who runs it adds the programs.
+    """
 
     kernels: list[Kernel]
     storages: dict[int, Storage]
