@@ -30,7 +30,6 @@ from conformance.schema import SchemaError, validate
 
 PROGRAM_FORMAT = "tensor-program/1"
 PROTOCOL = "tensor-conformance/1"
-SCHEDULE_FORMAT = "tensor-schedule/1"
 REPORT_FORMAT = "tensor-report/1"
 
 Statement = dict[str, Any]

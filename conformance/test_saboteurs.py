@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 from conformance.runner import Check, collect
 from conformance.saboteurs import Saboteur, all_saboteurs
 from conformance.saboteurs.__main__ import killers
+from conformance.saboteurs.impl_patches import ImplPatch, killer
 
 
 @pytest.fixture(scope="module")
@@ -20,3 +22,17 @@ def checks() -> Sequence[Check]:
 def test_a_check_of_its_rule_kills_it(saboteur: Saboteur, checks: Sequence[Check]) -> None:
     assert saboteur.description
     assert killers(saboteur, checks), f"nothing finds out that {saboteur.description}"
+
+
+class _Misfit(ImplPatch):
+    rule = "ordering.peak.not-worse"
+    target = "impl.ordering:linearize"
+
+    def replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda: original
+
+
+def test_a_saboteur_that_does_not_fit_the_code_has_not_been_found() -> None:
+    """Else any test would do, and nobody would see that none looks for the mistake any more."""
+    with pytest.raises(TypeError):
+        killer(_Misfit())

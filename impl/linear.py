@@ -59,11 +59,11 @@ def _calls(run: Run) -> list[UOp]:
     """A CALL for every kernel, in the order of their numbers."""
     plan, binds = run.plan, run.canonical.variables
     calls = []
-    for number, item in enumerate(run.items(ordered=False)):
+    for kernel, item in zip(plan.kernels, run.items(ordered=False), strict=True):
         leaves = tuple(buffer.leaf((buffer.size,)) for buffer in item.bufs)
-        info = CallInfo(tuple(_name(binds[v]) for v in plan.variables[number]),
-                        *(tuple((plan.kernels[number].arguments.index(t.storage), t.version)
-                                for t in side) for side in plan.accesses[number]))
+        info = CallInfo(tuple(_name(binds[slot]) for slot in kernel.slots),
+                        *(tuple((kernel.arguments.index(t.storage), t.version) for t in side)
+                          for side in (kernel.reads, kernel.writes)))
         calls.append(UOp(Ops.CALL, dtypes.index, (item.ast, *leaves), info))
     return calls
 

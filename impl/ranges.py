@@ -493,7 +493,7 @@ class Value:
 
     @property
     def shape(self) -> Shape:
-        """The shape, never symbolic here."""
+        """The shape; of sizes that depend on variables the planner sees Extents."""
         assert self.node.shape is not None
         return self.node.shape
 
@@ -659,5 +659,4 @@ def _loops(index: Index) -> list[UOp]:
 
 
 __all__ = ["Access", "Form", "Index", "Pattern", "Stage", "StageGraph", "Tracer", "Value", "cast",
-           "flatten", "load",
-           "output_ranges", "reshape_index", "source_index", "write_pattern"]
+           "flatten", "load", "output_ranges", "reshape_index", "source_index", "write_pattern"]

@@ -136,7 +136,7 @@ class Run:
             found.append(ExecItem(
                 kernel.ast, [self.buffers[s] for s in kernel.arguments],
                 {"kernel": number},
-                [self.values[v] for v in self.plan.variables[number]], programs[number]))
+                [self.values[slot] for slot in kernel.slots], programs[number]))
         return found
     # --8<-- [end:bind]
 
@@ -150,11 +150,11 @@ class Run:
             mark_realized(root, self.buffers[result.storage].leaf(root.shape or ()))
     # --8<-- [end:commit]
 
-
     def touched(self) -> list[Buffer]:
         """Memory from before the run that the kernels started so far may have overwritten."""
         numbers = {touch.storage for kernel in self.plan.order[:self.begun]
-                   for touch in self.plan.accesses[kernel][1] if touch.storage in self.plan.written}
+                   for touch in self.plan.kernels[kernel].writes
+                   if touch.storage in self.plan.written}
         return [self.buffers[number] for number in sorted(numbers)]
 
 
@@ -252,6 +252,8 @@ def prepare(values: Sequence[UOp]) -> tuple[Effects, Plan, Canonical]:
 #: With CAPTURE_PROCESS_REPLAY=1 they are given each schedule, and each plan with its programs.
 schedule_recorders: list[Callable[[Effects, Plan], None]] = []
 program_recorders: list[Callable[[Plan], None]] = []
+
+
 def _readers_first(effects: Effects, roots: Sequence[UOp]) -> Effects:
     """What is left to do once those who wait for old values are done, each by itself.
 
@@ -288,11 +290,11 @@ def _checked_plan(effects: Effects) -> tuple[Plan, Canonical, bool]:
 def decisions(plan: Plan, nodes: Sequence[UOp]) -> list[tuple[frozenset[int], str]]:
     """What was decided, a line each, and the kernels that it concerns."""
     found: list[tuple[frozenset[int], str]] = []
-    fusions, shown = dict(plan.fusions), shown_numbers(plan)
+    shown = shown_numbers(plan)
     for number, kernel in enumerate(plan.kernels):  # r[impl inspect.debug.lines]
         names = label(plan, number, nodes).partition(" (")[0]
         found.append((frozenset((number,)), f"kernel {number}: "
-                      + (fusions.get(number) or _one_stage(kernel)) + f" ({names})"))
+                      + (kernel.fusion or _one_stage(kernel)) + f" ({names})"))
     for before, after, storage, reason in plan.boundaries:
         found.append((frozenset((before, after)), f"kernel {before} -> kernel {after}: "
                       f"not fused: b{shown[storage]}: {reason}"))
@@ -322,8 +324,8 @@ def _allocations(plan: Plan, shown: dict[int, int]) -> list[tuple[frozenset[int]
             users = frozenset(plan.order[step] for step in (span.first, span.last))
             place = f"{device} arena + {planned.offsets[span.storage]}"
             lines[span.storage] = users, f"{place}, steps {span.first} to {span.last}"
-    for number, (_, writes) in enumerate(plan.accesses):
-        for touch in writes:
+    for number, kernel in enumerate(plan.kernels):
+        for touch in kernel.writes:
             storage = plan.storages[touch.storage]
             where = "in place" if storage.kind == "input" else "memory of its own"
             lines.setdefault(touch.storage, (
@@ -539,7 +541,7 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False) -> dict
         if programs:
             for row, program in zip(rows["kernels"], programs_of(plan), strict=True):
                 if program is not None:
-                    values = [canonical.values[v] for v in plan.variables[row["id"]]]
+                    values = [canonical.values[v] for v in plan.kernels[row["id"]].slots]
                     cost = program.cost(values)
                     row.update(source=program.source or "", operations=cost.operations,
                                bytes=cost.bytes, optimizations=list(program.steps))

@@ -62,5 +62,6 @@ class AlwaysGreedy(_Order):
     def replacement(self, original: Function) -> Function:
         def linearize(count: int, dependencies: Any, uses: Any, seed: int | None = None) -> Any:
             from impl import ordering
-            return ordering._greedy_order(ordering._Graph(count, dependencies), uses)
+            pairs = {(each.before, each.after) for each in dependencies}
+            return ordering._greedy_order(ordering._Graph(count, pairs), uses)
         return linearize

@@ -14,9 +14,9 @@ from __future__ import annotations
 from impl.fusion.assemble import Assembler, Kernel
 from impl.fusion.cuts import Cuts, choose_cuts
 from impl.fusion.groups import Blocked, Group, Member, group_stages
-from impl.fusion.late import Memory, compute_late
+from impl.fusion.late import Homes, compute_late
 from impl.fusion.limits import Limits
 from impl.fusion.split import split_at_peak
 
-__all__ = ["Assembler", "Blocked", "Cuts", "Group", "Kernel", "Limits", "Member", "Memory",
+__all__ = ["Assembler", "Blocked", "Cuts", "Group", "Homes", "Kernel", "Limits", "Member",
            "choose_cuts", "compute_late", "group_stages", "split_at_peak"]

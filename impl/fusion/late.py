@@ -24,8 +24,8 @@ NEVER = 1 << 60
 
 
 @dataclass
-class Memory:
-    """Where values live: `storage_of[value]` and `version_of[value]`.
+class Homes:
+    """Where values live: `storage_of[value]` and `version_of[value]`, lists that twins extend.
 
     `temporary` are the values that have a memory of their own, seen by nobody after the schedule.
     """
@@ -87,8 +87,8 @@ class _Plan:
 class _Keeper:
     """Finds the values that need not be kept, and makes their twins."""
 
-    def __init__(self, groups: list[Group], memory: Memory, limits: Limits) -> None:
-        self.groups, self.memory, self.limits = groups, memory, limits
+    def __init__(self, groups: list[Group], homes: Homes, limits: Limits) -> None:
+        self.groups, self.homes, self.limits = groups, homes, limits
         self.life: defaultdict[int, _Life] = defaultdict(_Life)
         self.replaced: dict[tuple[int, int], int] = {}  # storage, version: by which group
         self.twins: dict[int, list[int]] = {}
@@ -116,7 +116,7 @@ class _Keeper:
         write = member.stage.write.value
         life = self.life[write]
         life.group, life.maker, life.last = group.number, member, max(life.last, group.number)
-        key = self.memory.storage_of[write], self.memory.version_of[write] - 1
+        key = self.homes.storage_of[write], self.homes.version_of[write] - 1
         self.replaced[key] = group.number
         for access in member.stage.reads:
             self.life[access.value].read(group.number, member, access)
@@ -128,9 +128,9 @@ class _Keeper:
         """
         change = [0] * (len(self.groups) + 1)
         for value, life in self.life.items():
-            if value in self.memory.temporary and life.last > life.group >= 0:
-                change[life.group] += self.memory.values[value].nbytes
-                change[life.last + 1] -= self.memory.values[value].nbytes
+            if value in self.homes.temporary and life.last > life.group >= 0:
+                change[life.group] += self.homes.values[value].nbytes
+                change[life.last + 1] -= self.homes.values[value].nbytes
         live, alive = 0, []
         for number in range(len(self.groups)):
             live += change[number]
@@ -143,10 +143,10 @@ class _Keeper:
     def _gap(self, value: int) -> tuple[int, int] | None:
         """The longest time in which nobody reads the value: the groups before it and after it."""
         life = self.life[value]
-        if value not in self.memory.temporary or not self._repeatable(value):
+        if value not in self.homes.temporary or not self._repeatable(value):
             return None
         steps = sorted({life.group, *life.readers})
-        if len(steps) < 2 or self.memory.values[value].nbytes * 64 < self.limits.memory_worth:
+        if len(steps) < 2 or self.homes.values[value].nbytes * 64 < self.limits.memory_worth:
             return None
         length, early, late = max((b - a, a, b) for a, b in zip(steps, steps[1:], strict=False))
         return (early, late) if length > 1 else None
@@ -228,8 +228,8 @@ class _Keeper:
 
     def _there(self, source: int, value: int, late: int) -> bool:
         """Whether a source is in memory while group `late` runs, or is small enough to be kept."""
-        memory = self.memory
-        key = memory.storage_of[source], memory.version_of[source]
+        homes = self.homes
+        key = homes.storage_of[source], homes.version_of[source]
         if self.replaced.get(key, NEVER) <= late:  # r[impl fusion.late.versions]
             return False
         life = self.life[source]
@@ -237,8 +237,8 @@ class _Keeper:
             return True
         if life.group < late <= life.last:
             return True
-        small = memory.values[source].nbytes * 16 <= memory.values[value].nbytes
-        return small and source in memory.temporary
+        small = homes.values[source].nbytes * 16 <= homes.values[value].nbytes
+        return small and source in homes.temporary
 
     def _twin_of(self, value: int, late: int) -> int | None:
         """A twin that can be read in group `late`."""
@@ -298,9 +298,9 @@ class _Keeper:
 
     def _within_limits(self, group: Group, plan: _Plan) -> bool:
         stages = [self.life[value].stage for value in plan.again]
-        storages = {self.memory.storage_of[access.value] for access in plan.base}
-        local = sum(_inner_bytes(self.memory, m.stage, m.prefix) for m in group.members)
-        local += sum(_inner_bytes(self.memory, stage, plan.loops[stage.write.value])
+        storages = {self.homes.storage_of[access.value] for access in plan.base}
+        local = sum(_inner_bytes(self.homes, m.stage, m.prefix) for m in group.members)
+        local += sum(_inner_bytes(self.homes, stage, plan.loops[stage.write.value])
                      for stage in stages)
         return (len(group.arguments | storages) + len(stages) <= self.limits.arguments
                 and local <= self.limits.local_bytes
@@ -321,14 +321,14 @@ class _Keeper:
                 named[value] if source == value else source for source in member.stage.slots))
             self.life[named[value]].read(number, member, Access(named[value], access.pattern))
             self.groups[number].arguments.add(named[value])
-        group.arguments |= {self.memory.storage_of[access.value] for access in plan.base}
+        group.arguments |= {self.homes.storage_of[access.value] for access in plan.base}
     # --8<-- [end:make]
 
     def _twin_stage(self, value: int, plan: _Plan, named: dict[int, int]) -> int:
         """One twin: the same form, on what is there in the group of the plan."""
         group, old = self.groups[plan.late], self.life[value].stage
-        twin = self.memory.new_twin(value)
-        stage = replace(old, node=self.memory.values[twin].node,
+        twin = self.homes.new_twin(value)
+        stage = replace(old, node=self.homes.values[twin].node,
                         slots=tuple(named.get(source, source) for source in old.slots),
                         write=Access(twin, old.write.pattern),
                         reason=f"late: computed again, not kept ({old.reason})")
@@ -368,10 +368,10 @@ def _any_between(hot: Sequence[int], early: int, late: int) -> bool:
     return at < len(hot) and hot[at] < late
 
 
-def _inner_bytes(memory: Memory, stage: Stage, prefix: Sequence[UOp]) -> int:
+def _inner_bytes(homes: Homes, stage: Stage, prefix: Sequence[UOp]) -> int:
     """What one iteration of the prefix keeps of a stage's value."""
     inner = math.prod(extent(loop) for loop in stage.loops if loop not in prefix)
-    return inner * memory.values[stage.write.value].node.dtype.itemsize
+    return inner * homes.values[stage.write.value].node.dtype.itemsize
 
 
 def _insert(group: Group, rows: list[tuple[int, int, Member]]) -> None:
@@ -389,9 +389,10 @@ def _insert(group: Group, rows: list[tuple[int, int, Member]]) -> None:
                         for m in (*new.get(at, ()), *group.members[at:at + 1])]
 
 
-def compute_late(groups: list[Group], memory: Memory, limits: Limits) -> None:
+def compute_late(groups: list[Group], homes: Homes, limits: Limits) -> None:
     """Change the groups so that cheap values are made where they are read, and not kept.
 
-    Groups are numbered in a legal order. Twins are appended to `memory`.
+    Groups are numbered in a legal order. Twins are appended to `homes`, and so to the lists of
+    values, storages and versions that it was made of.
     """
-    _Keeper(groups, memory, limits).run()
+    _Keeper(groups, homes, limits).run()

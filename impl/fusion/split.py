@@ -10,25 +10,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from impl.fusion.groups import Blocked, Group
-from impl.fusion.late import Memory
+from impl.fusion.late import Homes
 from impl.fusion.limits import Limits
 
 Peak = tuple[int, int]  # bytes, and the group that runs then
 
 
 # --8<-- [start:split]
-def split_at_peak(groups: list[Group], blocked: list[Blocked], memory: Memory, limits: Limits,
+def split_at_peak(groups: list[Group], blocked: list[Blocked], homes: Homes, limits: Limits,
                   peak_of: Callable[[list[Group]], Peak]) -> tuple[list[Group], list[Blocked]]:
     """Cut the kernel at the peak in two as long as that lowers the peak by a sixteenth.
 
     `peak_of` orders groups and says how much is alive at most. Each round looks at all groups
     once, so there are few rounds where there are many groups.
     """
-    if sum(memory.values[v].nbytes for v in memory.temporary) < limits.memory_worth:
+    if sum(homes.values[v].nbytes for v in homes.temporary) < limits.memory_worth:
         return groups, blocked
     most, where = peak_of(groups)
     for _ in range(min(16, limits.memory_rounds // max(1, len(groups)))):
-        seam = _seam(groups, where, memory)
+        seam = _seam(groups, where, homes)
         if most < limits.memory_worth or seam is None:
             break
         tried = _cut(groups, where, seam)
@@ -44,7 +44,7 @@ def split_at_peak(groups: list[Group], blocked: list[Blocked], memory: Memory, l
 
 
 # --8<-- [start:seam]
-def _seam(groups: Sequence[Group], where: int, memory: Memory) -> int | None:
+def _seam(groups: Sequence[Group], where: int, homes: Homes) -> int | None:
     """Where to cut a group: before which member, so that both parts write about as much.
 
     What passes there goes through memory in any case, apart from little things.
@@ -54,7 +54,7 @@ def _seam(groups: Sequence[Group], where: int, memory: Memory) -> int | None:
                for a in m.stage.reads}
     last = {a.value: at for at, m in enumerate(group.members) for a in m.stage.reads}
     made = [m.stage.write.value for m in group.members]
-    sizes = [memory.values[v].nbytes if v in memory.temporary else 0 for v in made]
+    sizes = [homes.values[v].nbytes if v in homes.temporary else 0 for v in made]
     leaving = [size if v in outside else 0 for v, size in zip(made, sizes, strict=True)]
     best: tuple[int, int] | None = None
     for seam in range(1, len(made)):

@@ -31,8 +31,6 @@ class Limits:
     name: str = "CPU"
     vector_bytes: int = 32      # width of one vector register
     vector_registers: int = 16
-    cache_bytes: int = 32 << 10  # the innermost data cache
-    local_bytes: int = 64 << 10  # memory for LOCALs before they leave fast memory
     threads: int = 1
 
 

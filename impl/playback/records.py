@@ -174,5 +174,3 @@ def _record(content: bytes | None) -> Record | str:
     except Exception as error:  # r[impl playback.record.skipped]: whatever a class has become
         return f"it cannot be read any more: {type(error).__name__}: {error}"
 # --8<-- [end:read]
-
-

@@ -113,7 +113,7 @@ class Recording:
                     self._close(launches, changing, paths)
                     self.segments.append(item)
                 else:
-                    slots = run.plan.variables[item.metadata["kernel"]]
+                    slots = run.plan.kernels[item.metadata["kernel"]].slots
                     launches.append((item, [binds[slot] for slot in slots]))
         self._close(launches, changing, paths)
     # --8<-- [end:build]

@@ -7,8 +7,8 @@
 """
 from impl.schedule.document import document, shown_numbers
 from impl.schedule.pipeline import make_plan, plan_for, schedule_cache
-from impl.schedule.plan import Environment, Plan, Result, Storage
+from impl.schedule.plan import Environment, Plan, PlannedKernel, Result, Storage
 from impl.schedule.reasons import label
 
-__all__ = ["Environment", "Plan", "Result", "Storage", "document", "label", "make_plan",
-           "plan_for", "schedule_cache", "shown_numbers"]
+__all__ = ["Environment", "Plan", "PlannedKernel", "Result", "Storage", "document", "label",
+           "make_plan", "plan_for", "schedule_cache", "shown_numbers"]

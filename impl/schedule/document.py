@@ -31,7 +31,8 @@ def document(plan: Plan, hit: bool, nodes: Sequence[UOp]) -> dict[str, Any]:
         "order": list(plan.order),
         "boundaries": [{"before": b, "after": a, "buffer": names[s], "reason": why}
                        for b, a, s, why in plan.boundaries],
-        "fusions": [{"kernel": k, "reason": why} for k, why in plan.fusions],
+        "fusions": [{"kernel": number, "reason": kernel.fusion}
+                    for number, kernel in enumerate(plan.kernels) if kernel.fusion],
         "notes": list(plan.notes),
         "memory": _memory_rows(plan, names),
         "outputs": outputs,
@@ -60,12 +61,12 @@ def _buffer_row(plan: Plan, number: int, name: int) -> dict[str, Any]:
 
 
 def _kernel_row(plan: Plan, number: int, names: dict[int, int]) -> dict[str, Any]:
-    kernel, (reads, writes) = plan.kernels[number], plan.accesses[number]
+    kernel = plan.kernels[number]
     return {"id": number, "name": kernel.ast.arg.name, "kind": "copy" if kernel.copy else "kernel",
-            "device": kernel.device, "reads": [_touch_row(t, names) for t in reads],
-            "writes": [_touch_row(t, names) for t in writes],
-            "bytes": sum(t.stop - t.start for t in (*reads, *writes)),
-            "stages": plan.stages[number]}
+            "device": kernel.device, "reads": [_touch_row(t, names) for t in kernel.reads],
+            "writes": [_touch_row(t, names) for t in kernel.writes],
+            "bytes": sum(t.stop - t.start for t in (*kernel.reads, *kernel.writes)),
+            "stages": kernel.stages}
 
 
 def _touch_row(touch: Touch, names: dict[int, int]) -> dict[str, int]:

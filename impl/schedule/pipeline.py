@@ -16,13 +16,21 @@ from contextlib import contextmanager
 
 from impl import memory
 from impl.caching import Canonical, PlanCache, canonicalize, unbound
-from impl.dependencies import Placement, Temporary, find, place_writes, touched_storages, touches
+from impl.dependencies import (
+    Accesses,
+    Placement,
+    Temporary,
+    find,
+    place_writes,
+    touched_storages,
+    touches,
+)
 from impl.effects import Effects
 from impl.fusion import (
     Assembler,
     Group,
+    Homes,
     Kernel,
-    Memory,
     choose_cuts,
     compute_late,
     group_stages,
@@ -32,7 +40,7 @@ from impl.ir import Shape
 from impl.memory.sharing import share
 from impl.ordering import Peaks, Uses, linearize
 from impl.ranges import StageGraph
-from impl.schedule.plan import Environment, Plan, Result, Storage
+from impl.schedule.plan import Environment, Plan, PlannedKernel, Result, Storage
 from impl.schedule.reasons import boundaries, fusion, origins
 
 schedule_cache: PlanCache[Plan] = PlanCache()
@@ -52,8 +60,8 @@ def make_plan(effects: Effects, canonical: Canonical, environment: Environment) 
     groups, blocked = group_stages(placement.stages, placement.storage, limits, fuse,
                                    {n: s.device for n, s in storages.items()},
                                    {n: s.dtype.itemsize for n, s in storages.items()})
-    homes = Memory(graph.values, placement.storage, placement.version,
-                   _single(placement, storages))
+    homes = Homes(graph.values, placement.storage, placement.version,
+                  _single(placement, storages))
     compute_late(groups, homes, limits)
     storages = _storages(graph, placement, results, canonical)  # and those of late twins
     groups, blocked = split_at_peak(groups, blocked, homes, limits,
@@ -70,15 +78,13 @@ def make_plan(effects: Effects, canonical: Canonical, environment: Environment) 
     memories = _plan_memory(order, touched_storages(accesses),
                             _temporary_bytes(storages, private), storages, environment.reuse)
     assembler = Assembler(placement.storage, private)
-    kernels = [assembler.kernel(group) for group in groups]
-    return Plan(
-        kernels, storages, order, [Result(placement.storage[v], shape) for v, shape in results],
-        dependencies, accesses, memories, _written(placement, storages),
-        _variables(kernels, canonical), origins(groups, effects.nodes),
-        boundaries(groups, placement, dependencies, blocked),
-        [(g.number, fusion(g)) for g in groups if len(g.members) > 1], placement.copies,
-        canonical.key, [len(g.members) for g in groups],
-        [bind.src[0] for bind in canonical.variables])
+    kernels = _planned([assembler.kernel(group) for group in groups], groups, accesses,
+                       origins(groups, effects.nodes), canonical)
+    return Plan(kernels, storages, order,
+                [Result(placement.storage[value], shape) for value, shape in results],
+                dependencies, memories, _written(placement, storages),
+                boundaries(groups, placement, dependencies, blocked), placement.copies,
+                canonical.key, [bind.src[0] for bind in canonical.variables])
 # --8<-- [end:pipeline]
 
 
@@ -187,6 +193,16 @@ def _written(placement: Placement, storages: dict[int, Storage]) -> dict[int, in
         if storages[storage].kind == "input" and placement.version[value] > 0:
             gains[storage] = max(gains.get(storage, 0), placement.version[value])
     return gains
+
+
+def _planned(kernels: Sequence[Kernel], groups: Sequence[Group], accesses: Accesses,
+             places: Sequence[list[int]], canonical: Canonical) -> list[PlannedKernel]:
+    """The kernels with all that is known of each."""
+    return [PlannedKernel(kernel.ast, kernel.arguments, kernel.variables, kernel.device,
+                          kernel.copy, reads=reads, writes=writes, slots=slots, origins=mine,
+                          stages=len(group.members), fusion=fusion(group))
+            for kernel, group, (reads, writes), mine, slots in zip(
+                kernels, groups, accesses, places, _variables(kernels, canonical), strict=True)]
 
 
 def _variables(kernels: Sequence[Kernel], canonical: Canonical) -> list[tuple[int, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from impl.dependencies import Accesses, Dependency
+from impl.dependencies import Accesses, Dependency, Touch
 from impl.dtypes import DType
 from impl.fusion import Kernel, Limits
 from impl.ir import Shape, UOp
@@ -41,27 +41,42 @@ class Result:
     shape: Shape
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlannedKernel(Kernel):
+    """A kernel, what it touches in memory that is not its own, and where it comes from."""
+
+    reads: list[Touch]
+    writes: list[Touch]
+    slots: tuple[int, ...]  # which values of the call its variables take
+    origins: list[int]      # places of its nodes in the graph
+    stages: int
+    fusion: str             # what its stages have in common; empty for one stage
+
+
 @dataclass
 class Plan:
-    """Everything that a run needs, with buffers and variables as slots. Immutable once made."""
+    """Everything that a run needs, with buffers and variables as slots.
 
-    kernels: list[Kernel]
+    Nothing in it changes once it is made, but that the first who runs it adds the programs.
+    """
+
+    kernels: list[PlannedKernel]
     storages: dict[int, Storage]
     order: list[int]
     results: list[Result]
     dependencies: list[Dependency]
-    accesses: Accesses
     memories: dict[str, MemoryPlan]
     written: dict[int, int]                       # input storage -> how many versions it gains
-    variables: list[tuple[int, ...]]              # per kernel: slots of the call's values
-    origins: list[list[int]]                      # per kernel: places of its nodes in the graph
     boundaries: list[tuple[int, int, int, str]]   # kernel, kernel, storage, reason
-    fusions: list[tuple[int, str]]
     notes: list[str]
     key: tuple[Any, ...]
-    stages: list[int]
     unknowns: list[UOp]                           # per slot of a value: its variable in sizes
     programs: Any = field(default=None)           # filled by whoever runs the plan
+
+    @property
+    def accesses(self) -> Accesses:
+        """What each kernel reads and writes."""
+        return [(kernel.reads, kernel.writes) for kernel in self.kernels]
 
 
 @dataclass(frozen=True)

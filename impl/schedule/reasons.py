@@ -35,7 +35,7 @@ def label(plan: Plan, kernel: int, nodes: Sequence[UOp]) -> str:
     """
     names: dict[str, None] = {}
     line = ""
-    for place in plan.origins[kernel]:  # r[impl schedule.label.line]
+    for place in plan.kernels[kernel].origins:  # r[impl schedule.label.line]
         origin = _origin(nodes[place])
         if origin is not None:
             names[str(origin[0])] = None
@@ -61,7 +61,9 @@ def _origin(node: UOp) -> Any:
 
 
 def fusion(group: Group) -> str:
-    """What the stages of a kernel have in common."""
+    """What the stages of a kernel have in common; empty for one stage."""
+    if len(group.members) == 1:
+        return ""
     shared = " x ".join(text(size.expression) if is_symbolic(size) else str(size)
                         for size in group.sizes)
     if not shared:
