@@ -42,7 +42,7 @@ from impl.fusion import (
     group_stages,
     split_at_peak,
 )
-from impl.ir import Ops, Shape, UOp
+from impl.ir import MOVEMENT, Ops, Shape, UOp
 from impl.ordering import Uses, alive_bytes, least_peak, linearize
 from impl.ranges import StageGraph
 from impl.symbolic import is_symbolic, plain, text
@@ -397,12 +397,19 @@ def _near(line: str) -> str:
 
 
 def _origin(node: UOp) -> Any:
-    """Where the user made a node, or one that it was made from a few steps before."""
+    """Where the user made a node, or one that it was made from a few steps before.
+
+    A value that is only looked at differently is named after the operation that computes it.
+    """
+    found = node.origin
     for _ in range(8):
-        if node.origin is not None or not node.src:
+        if not node.src or node.realized is not None:
             break
+        if node.origin is not None and node.op not in MOVEMENT:
+            return node.origin
         node = node.src[1].src[1] if node.op is Ops.AFTER else node.src[0]
-    return node.origin
+        found = found or node.origin
+    return found
 
 
 def _boundaries(groups: Sequence[Group], placement: Placement, cuts: Cuts,
