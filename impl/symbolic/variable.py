@@ -1,6 +1,8 @@
 """Whole numbers that are known only at run time. Chapter: spec/symbolic.md."""
 from __future__ import annotations
 
+from typing import NoReturn
+
 from impl.dtypes import dtypes
 from impl.errors import VariableError
 from impl.ir import Ops, UOp
@@ -16,8 +18,9 @@ class Variable:
     A program that uses a variable is scheduled and compiled once for all its values.
 
     Raises:
-        VariableError: the interval is empty (r[symbolic.variable.interval]), or the name is one
-            of those that the random numbers use (r[symbolic.variable.name]).
+        VariableError: the interval is empty (r[symbolic.variable.interval]), the name is one of
+            those that the random numbers use (r[symbolic.variable.name]), or the variable is taken
+            for a number before it is bound (r[symbolic.variable.unbound]).
     """
 
     __slots__ = ("name", "minimum", "maximum", "uop")
@@ -48,6 +51,16 @@ class Variable:
         """The variable and the value that `bind` put together."""
         variable, value = node.unbind()
         return Variable(*variable.arg), value
+
+    def _no_value(self, *_: object) -> NoReturn:
+        """Not a number: what is computed from a variable is computed from a bound one."""
+        # r[impl symbolic.variable.unbound]
+        raise VariableError("Variable", f"{self.name} has no value yet",
+                            f"bind it first: {self.name}.bind({self.minimum})")
+
+    __index__ = __int__ = __float__ = __neg__ = __lt__ = __le__ = __gt__ = __ge__ = _no_value
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _no_value
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __truediv__ = __rtruediv__ = _no_value
 
     def __repr__(self) -> str:
         return f"Variable({self.name!r}, {self.minimum}, {self.maximum})"
