@@ -32,15 +32,17 @@ def parser() -> ArgumentParser:
     _common(top)
     top.add_argument("--report", type=Path, help="where to write the report")
     top.add_argument("--rule", action="append", default=[], help="only checks of this rule")
-    top.add_argument("--chapter", action="append", default=[], choices=CHAPTERS)
+    top.add_argument("--chapter", action="append", default=[], choices=CHAPTERS,
+                     help="only checks of this chapter")
     top.add_argument("--tier", default="", help="only these tiers, separated by commas")
     top.add_argument("--expected", type=Path, help="the failures that are known")
     commands = top.add_subparsers(dest="command")
     fuzz = commands.add_parser("fuzz", help="run generated programs until one fails")
     _common(fuzz)
-    fuzz.add_argument("--count", type=int, default=10_000)
+    fuzz.add_argument("--count", type=int, default=10_000, help="how many programs")
     fuzz.add_argument("--size", type=int, default=14, help="the most choices in a program")
-    fuzz.add_argument("-n", "--processes", type=int, default=1)
+    fuzz.add_argument("-n", "--processes", type=int, default=1,
+                      help="processes that share the work")
     fuzz.add_argument("--styles", default="general:1 effects:4",
                       help="the shares of the generators: about everything, about effects")
     fuzz.add_argument("--settings", default="ordinary",
@@ -67,8 +69,10 @@ def parser() -> ArgumentParser:
 def _common(target: ArgumentParser) -> None:
     target.add_argument("--impl", default=DEFAULT, help="package.module:Adapter")
     target.add_argument("--impl-cmd", default="", help="an executable that speaks JSON lines")
-    target.add_argument("--profile", default="ci", choices=("ci", "long"))
-    target.add_argument("--seed", type=int, default=0)
+    target.add_argument("--profile", default="ci", choices=("ci", "long"),
+                        help="how many generated programs, and how large")
+    target.add_argument("--seed", type=int, default=0,
+                        help="of what is generated")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

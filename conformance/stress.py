@@ -277,16 +277,18 @@ MODES: dict[str, Callable[[Namespace], Tally]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a mode and print its counts; the status is 1 if something was wrong."""
     parser = ArgumentParser(prog="python -m conformance.stress", description=__doc__.split("\n")[0])
-    parser.add_argument("mode", choices=MODES)
+    parser.add_argument("mode", choices=MODES,
+                        help="what happens at once; `worker`: a process that another mode starts")
     parser.add_argument("--impl", default=DEFAULT, help="package.module:Adapter")
     parser.add_argument("--impl-cmd", default="", help="an executable that speaks JSON lines")
-    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long")
     parser.add_argument("--times", type=int, default=50, help="how often a process is killed")
     parser.add_argument("--workers", type=int, default=2, help="threads or processes at once")
     parser.add_argument("--round", type=float, default=5.0, help="seconds of one empty folder")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of the programs")
     parser.add_argument("--size", type=int, default=10, help="the most choices in a program")
-    parser.add_argument("--folder-variable", default="CACHE_FOLDER")
+    parser.add_argument("--folder-variable", default="CACHE_FOLDER",
+                        help="the variable of the environment that names the cache folder")
     parser.add_argument("--count", type=int, default=0, help="programs of a worker")
     parser.add_argument("--renames", type=int, default=0, help="after which a worker kills itself")
     options = parser.parse_args(arguments)

@@ -198,7 +198,12 @@ def test_what_is_behind_is_said() -> None:
     rows = [made("ahead", 2e-6, 3e-6, 4), made("slower than JAX", 2e-6, 1e-6, 4),
             made("over the goal", 5e-6, 6e-6, 4), made("ahead without a goal", 2e-6, 3e-6, None)]
     assert table.behind({"rows": rows}).splitlines()[2:] == [
-        "| G: slower than JAX | **2** us | 4 | JAX 0.5x |", "| G: over the goal | 5 us | 4 |  |"]
+        "| G: slower than JAX | **2**&nbsp;us | 4 | JAX 0.5x |",
+        "| G: over the goal | 5&nbsp;us | 4 |  |"]
+    late = [{**rows[0], "key": key, "goal": goal, "ratios": {}, "results": {"impl": {
+        "missing": "over the limit of 20 s"}}} for key, goal in (("k", 4), ("node.k", None))]
+    assert table.behind({"rows": late}).splitlines()[2:] == [
+        "| G: ahead | over the limit of 20 s | 4 |  |"], "no unit, and said once"
     assert table.behind({"rows": rows[:1]}) == "In no row: every goal is reached."
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from conformance import checker
 from conformance.footprint import events
@@ -83,6 +84,34 @@ def test_a_label_has_the_line_of_its_own_call() -> None:
         for label in (row["label"], item.metadata["label"]):
             assert label.endswith(f"test_schedule_decisions.py:{line})"), label
     assert schedule_cache.hits == 3 and len(schedule_cache) == 1
+
+
+@verifies("schedule.label.line")
+@pytest.mark.parametrize("name", ["sum", "max", "mean", "var", "argmax", "softmax", "matmul"])
+def test_a_label_names_what_the_user_called(name: str) -> None:
+    """A call makes several nodes; the one that a kernel computes need not be the outermost."""
+    for fuse in (0, 1):
+        x = Tensor([[float(fuse), 2.0], [3.0, 4.0]]).realize()
+        value = getattr(x, name)(x) if name == "matmul" else getattr(x, name)(1)
+        line = sys._getframe().f_lineno - 1
+        with Context(FUSE=fuse):
+            kernels = value.schedule_document()["kernels"]
+        for label in [kernel["label"] for kernel in kernels]:
+            assert label.startswith(f"{name} ("), label
+            assert label.endswith(f"test_schedule_decisions.py:{line})"), label
+
+
+@verifies("schedule.label.line")
+def test_a_label_names_what_computes_and_not_what_looks() -> None:
+    """A movement is named only where nothing else is done to what it moves."""
+    x = numbers(4, 6)
+    labels = [value.schedule_document()["kernels"][0]["label"].split(" ")[0]
+              for value in (x.exp().flip(1), x.flip(1), x.log().realize().flip(1))]
+    assert labels == ["exp", "flip", "flip"]
+    state = numbers(4, 6)
+    state.assign(state * 2 + 1)
+    kernels = Tensor.schedule_document(state, state.sqrt())["kernels"]
+    assert kernels[0]["label"].startswith("add, sqrt ("), kernels[0]["label"]
 
 
 def calls(work: Callable[[], Any], *functions: Callable[..., Any]) -> int:

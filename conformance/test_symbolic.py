@@ -4,7 +4,9 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -275,6 +277,19 @@ def test_names_of_the_package_are_refused() -> None:
         with pytest.raises(VariableError, match=name) as caught:
             Variable(name, 0, 9)
         assert caught.value.remedy
+
+
+@verifies("symbolic.variable.whole")
+@pytest.mark.parametrize("wrong", [3.5, 3.0, "3", None, [3]])
+def test_what_is_no_whole_number_is_refused(wrong: Any) -> None:
+    length = Variable("length", 1, 10)
+    for attempt in (lambda: length.bind(wrong), lambda: Variable("length", wrong, 10),
+                    lambda: Variable("length", 1, wrong)):
+        with pytest.raises(VariableError, match="is no whole number") as caught:
+            attempt()
+        assert caught.value.remedy
+    given: Any = np.int64(3)
+    assert Variable.unbind(length.bind(given))[1] == 3
 
 
 @verifies("symbolic.variable.bind")

@@ -500,3 +500,16 @@ def test_a_write_through_a_computed_view_beside_a_symbolic_size() -> None:
         x.realize(part)
         assert x.tolist() == [0, 1, 9, 8] and back.tolist() == [3, 2, 1, 0]
         assert part.tolist() == [6, 7, 8][:count]
+
+
+@verifies("symbolic.variable.unbound")
+@pytest.mark.parametrize("use", [
+    lambda x, n: n + 1, lambda x, n: 2 * n, lambda x, n: n < 3, lambda x, n: int(n),
+    lambda x, n: x + n, lambda x, n: x * n, lambda x, n: n - x, lambda x, n: x[n],
+    lambda x, n: x[:n], lambda x, n: x[n:], lambda x, n: x.reshape(n, 2), lambda x, n: x.expand(n),
+    lambda x, n: x.pad(((0, n),)), lambda x, n: Tensor.ones(n, 3), lambda x, n: Tensor.arange(n)])
+def test_a_variable_without_a_value_is_refused(use: Any) -> None:
+    """Also where the tensor stands first: it leaves what it does not know to the variable."""
+    with pytest.raises(VariableError, match="steps has no value") as caught:
+        use(Tensor([1.0, 2.0, 3.0, 4.0]), Variable("steps", 1, 4))
+    assert "steps.bind" in caught.value.remedy

@@ -348,6 +348,19 @@ def interned_count() -> int:
     return len(_interned)
 
 
+def give_origin(node: UOp, origin: Any) -> None:
+    """To a node and to all below it that have none: `x.sum()` is a reshape of a reduction.
+
+    A write that is below belongs to another statement, and is named after what it writes.
+    """
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        part.origin = origin  # r[impl schedule.label.line]
+        waiting += [below for below in part.src if below.origin is None and below.src
+                    and below.op is not Ops.AFTER]
+
+
 # --8<-- [start:toposort]
 def toposort(roots: Iterable[UOp], gate: Callable[[UOp], bool] | None = None,
              seen: set[UOp] | None = None) -> list[UOp]:

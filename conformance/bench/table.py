@@ -41,8 +41,9 @@ def behind(result: dict[str, Any]) -> str:
                  for name, ratio in row["ratios"].items() if ratio < 1]
         goal = row["goal"]
         missed = "median" not in said or goal is not None and said["median"] > goal
-        if missed and anything(row) or ahead and compared(row):
-            ours = f"{cell(row, 'impl')} {row['unit']}"
+        if missed and anything(row) and (goal is not None or compared(row)) \
+                or ahead and compared(row):
+            ours = cell(row, "impl") + (f"&nbsp;{row['unit']}" if "median" in said else "")
             rows.append(f"| {row['group']}: {row['title']} | {ours} | "
                         f"{'' if goal is None else significant(goal)} | {', '.join(ahead)} |")
     return "\n".join(rows) if len(rows) > 2 else "In no row: every goal is reached."

@@ -24,6 +24,9 @@ from conformance import markdown_rules, trace
 from conformance.bench import table
 
 ASKED = re.compile(r"<!--\s*(rule-matrix|compatibility|figure|bench)(?::\s*([\w-]+))?\s*-->")
+CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
+CELL_CODE = re.compile(r"(?<=<code>)[^<]*(?=</code>)")
+WORD_END = re.compile(r"(?<=[/_.])(?=\w)|(?<=[a-z0-9])(?=[A-Z])")
 LINK = re.compile(r'href="(rule|matrix):([^"]+)"')
 REPORTS = trace.ROOT / "conformance" / "reports"
 RESULTS = trace.ROOT / "conformance" / "bench" / "results"
@@ -69,7 +72,15 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         target = f"spec/{name.split('.')[0]}/" if kind == "rule" else "conformance/matrix/"
         return f'href="{get_relative_url(target, page.url)}#{kind[0]}-{name}"'
 
-    return LINK.sub(link, ASKED.sub(figure, html))
+    def cell(found: re.Match[str]) -> str:
+        return CELL_CODE.sub(lambda code: breakable(code[0]), found[0])
+
+    return LINK.sub(link, ASKED.sub(figure, CELL.sub(cell, html)))
+
+
+def breakable(name: str) -> str:
+    """A name that a narrow column breaks between its words, and not inside of them."""
+    return WORD_END.sub("<wbr>", name)
 
 
 @cache
@@ -123,11 +134,12 @@ def matrix_slice(slug: str, anchors: bool = False) -> str:
 def matrix_row(row: dict[str, Any], anchors: bool) -> str:
     name = row["id"]
     anchor = f' id="m-{name}"' if anchors else ""
-    short = "<wbr>.".join(name.split(".")[1:])
+    short = breakable(".".join(name.split(".")[1:]))
     code = [f'<a href="{place_link(place)}">{place_name(place)}</a>' for place in row["code"]]
     tests = [test_name(place["name"]) for place in row["tests"]]
     saboteurs = [
-        f'<span title="{escape(place["note"], quote=True)}">{escape(place["name"])}</span>'
+        f'<span title="{escape(place["note"], quote=True)}">'
+        f'{breakable(escape(place["name"]))}</span>'
         for place in row["saboteurs"]
     ]
     level = row["level"]
@@ -155,7 +167,7 @@ def test_name(name: str) -> str:
 
 
 def place_name(place: dict[str, Any]) -> str:
-    return escape(f"{place['file'].removeprefix('impl/')}:{place['line']}")
+    return breakable(escape(f"{place['file'].removeprefix('impl/')}")) + f"<wbr>:{place['line']}"
 
 
 def place_link(place: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from impl.errors import GraphError
 from impl.gradient import nodes
 from impl.gradient.nodes import expression_of
 from impl.gradient.rules import RULES, Rule
-from impl.ir import Ops, UOp, toposort
+from impl.ir import Ops, UOp, give_origin, toposort
 
 __all__ = ["RULES", "Rule", "compute_gradient", "expression_of", "nodes"]
 
@@ -47,8 +47,8 @@ def compute_gradient(root: UOp, root_gradient: UOp, targets: Iterable[UOp]) -> d
             raise GraphError("gradient", f"{node.op.name} has no gradient rule",
                              "call .detach() on the tensor that it reads")
         for source, part in rule(node, gradient, leads):
-            if part.origin is None:
-                part.origin = node.origin
+            if part.origin is None and node.origin is not None:
+                give_origin(part, node.origin)
             known = gradients.get(source)
             # r[impl gradient.walk.sum]
             gradients[source] = part if known is None else nodes.add(known, part)

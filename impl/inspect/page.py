@@ -50,7 +50,7 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 .scroll { overflow: auto; max-height: 82vh; margin: 12px -8px 0; padding: 0 8px; }
 .wide { overflow-x: auto; margin: 12px -8px 0; padding: 0 8px; }
 svg { display: block; margin: 0 auto; font-family: inherit; }
-svg.graph.fit { width: 100%; height: auto; }
+svg.graph.fit { max-width: 100%; height: auto; }
 svg.memory { max-width: 100%; height: auto; }
 .tools { float: right; margin-left: 12px; }
 svg text { fill: var(--text); font-size: 12.5px; }
@@ -189,7 +189,9 @@ if (graph) {
     const box = first.getBoundingClientRect(), view = frame.getBoundingClientRect();
     frame.scrollLeft += box.left + box.width / 2 - view.left - view.width / 2;
   }
-  centre();
+  // Whole at once where that stays legible; a larger one opens at its first kernel.
+  if (graph.getBoundingClientRect().width < 1.4 * frame.clientWidth) graph.classList.add('fit');
+  else centre();
   document.getElementById('fit').addEventListener('click', () => {
     graph.classList.toggle('fit'); if (!graph.classList.contains('fit')) centre(); });
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 from impl.dependencies import Dependency, Placement
 from impl.fusion import Blocked, Group
-from impl.ir import Ops, UOp
+from impl.ir import MOVEMENT, Ops, UOp
 from impl.schedule.plan import Plan
 from impl.symbolic import is_symbolic, text
 
@@ -52,12 +52,19 @@ def _near(line: str) -> str:
 
 
 def _origin(node: UOp) -> Any:
-    """Where the user made a node, or one that it was made from a few steps before."""
+    """Where the user made a node, or one that it was made from a few steps before.
+
+    A value that is only looked at differently is named after the operation that computes it.
+    """
+    found = node.origin
     for _ in range(8):
-        if node.origin is not None or not node.src:
+        if not node.src or node.realized is not None:
             break
+        if node.origin is not None and node.op not in MOVEMENT:
+            return node.origin
         node = node.src[1].src[1] if node.op is Ops.AFTER else node.src[0]
-    return node.origin
+        found = found or node.origin
+    return found
 
 
 def fusion(group: Group) -> str:

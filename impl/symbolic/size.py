@@ -10,6 +10,7 @@ right for costs and for memory; it equals only what has the same expression.
 """
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeGuard
@@ -22,6 +23,7 @@ from impl.symbolic.bounds import bounds, const
 from impl.symbolic.comparison import equal, less_equal, less_than
 from impl.symbolic.evaluate import evaluate, text
 from impl.symbolic.terms import Terms, accumulate, place_of, sum_of, terms_of
+from impl.symbolic.variable import Variable
 
 _index = dtypes.index
 _CONST, _MUL, _BIND = Ops.CONST, Ops.MUL, Ops.BIND
@@ -239,7 +241,7 @@ def as_size(value: Any) -> Any:
         VariableError: a variable in it has no value.
     """
     if not isinstance(value, UOp) or value.shape != () or value.dtype is not _index:
-        return value
+        return operator.index(value) if isinstance(value, Variable) else value  # which raises
     if value.op is _CONST:
         return int(value.arg)
     atoms = binds_in(value)

@@ -1,6 +1,8 @@
 """Whole numbers that are known only at run time. Chapter: spec/symbolic.md."""
 from __future__ import annotations
 
+from typing import Any, NoReturn
+
 from impl.dtypes import dtypes
 from impl.errors import VariableError
 from impl.ir import Ops, UOp
@@ -16,32 +18,37 @@ class Variable:
     A program that uses a variable is scheduled and compiled once for all its values.
 
     Raises:
-        VariableError: the interval is empty (r[symbolic.variable.interval]), or the name is one
-            of those that the random numbers use (r[symbolic.variable.name]).
+        VariableError: the interval is empty (r[symbolic.variable.interval]) or its bounds are no
+            whole numbers (r[symbolic.variable.whole]), the name is one of those that the random
+            numbers use (r[symbolic.variable.name]), or the variable is taken for a number before
+            it is bound (r[symbolic.variable.unbound]).
     """
 
     __slots__ = ("name", "minimum", "maximum", "uop")
 
     def __init__(self, name: str, minimum: int, maximum: int) -> None:
+        minimum, maximum = _whole(minimum, "Variable"), _whole(maximum, "Variable")
         if minimum > maximum:  # r[impl symbolic.variable.interval]
             raise VariableError("Variable", f"{name!r} goes from {minimum} to {maximum}",
                                 "give the smaller bound first")
         if "#" in name:  # r[impl symbolic.variable.name]
             raise VariableError("Variable", f"the name {name!r} has a '#', which stands in names "
                                 "of variables that this package makes", "take another name")
-        self.name, self.minimum, self.maximum = name, int(minimum), int(maximum)
+        self.name, self.minimum, self.maximum = name, minimum, maximum
         self.uop = UOp(_DEFINE_VAR, _index, (), (name, self.minimum, self.maximum))
 
     def bind(self, value: int) -> UOp:
         """The variable with its value, as a node that tensor expressions accept.
 
         Raises:
-            VariableError: the value is outside the interval (r[symbolic.variable.bind]).
+            VariableError: the value is outside the interval (r[symbolic.variable.bind]), or no
+                whole number (r[symbolic.variable.whole]).
         """
+        value = _whole(value, "bind")
         if not self.minimum <= value <= self.maximum:  # r[impl symbolic.variable.bind]
             raise VariableError("bind", f"{self.name} = {value} is not from {self.minimum} "
                                 f"to {self.maximum}", "bind a value in the interval, or widen it")
-        return UOp(Ops.BIND, _index, (self.uop, const(int(value))))
+        return UOp(Ops.BIND, _index, (self.uop, const(value)))
 
     @staticmethod
     def unbind(node: UOp) -> tuple[Variable, int]:
@@ -49,6 +56,23 @@ class Variable:
         variable, value = node.unbind()
         return Variable(*variable.arg), value
 
+    def _no_value(self, *_: object) -> NoReturn:
+        """Not a number: what is computed from a variable is computed from a bound one."""
+        # r[impl symbolic.variable.unbound]
+        raise VariableError("Variable", f"{self.name} has no value yet",
+                            f"bind it first: {self.name}.bind({self.minimum})")
+
+    __index__ = __int__ = __float__ = __neg__ = __lt__ = __le__ = __gt__ = __ge__ = _no_value
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _no_value
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __truediv__ = __rtruediv__ = _no_value
+
     def __repr__(self) -> str:
         return f"Variable({self.name!r}, {self.minimum}, {self.maximum})"
+
+
+def _whole(value: Any, operation: str) -> int:
+    """A value or a bound as an int; 7.5 is not taken for 7."""
+    if not hasattr(value, "__index__"):  # r[impl symbolic.variable.whole]
+        raise VariableError(operation, f"{value!r} is no whole number", "give an int")
+    return int(value)  # not operator.index, which a size would not notice
 # --8<-- [end:variable]

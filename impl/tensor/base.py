@@ -17,7 +17,7 @@ from impl.dtypes import DType, Scalar, as_dtype, dtypes, least_upper_dtype, to_b
 from impl.effects import lock, new_buffer_node, register, write
 from impl.errors import AxisError, DeviceError, DTypeError, ShapeError, VariableError, is_library
 from impl.gradient import nodes
-from impl.ir import Ops, Shape, UOp
+from impl.ir import Ops, Shape, UOp, give_origin
 from impl.symbolic import common_size, identical, is_symbolic, present
 
 _FOLDER = __file__.removesuffix("base.py")
@@ -55,13 +55,13 @@ class Runtime(Protocol):
 
 # --8<-- [start:origin]
 def note_origin(node: UOp) -> None:
-    """Remember the user's call and line that made a node."""
+    """Remember the user's call and line that made a node, and those that it is made of."""
     frame: Any = sys._getframe(1)
     name = ""
     while frame is not None:
         code = frame.f_code
         if not is_library(code.co_filename):
-            node.origin = (name.strip("_"), f"{code.co_filename}:{frame.f_lineno}")
+            give_origin(node, (name.strip("_"), f"{code.co_filename}:{frame.f_lineno}"))
             return
         if code.co_filename.startswith(_FOLDER):  # a method of Tensor, not of a layer
             name = code.co_name

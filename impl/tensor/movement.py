@@ -10,7 +10,7 @@ from impl.dtypes import Scalar, dtypes
 from impl.errors import DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.ir import Ops, Shape, UOp
-from impl.symbolic import as_size, is_number, present
+from impl.symbolic import Variable, as_size, is_number, present
 from impl.tensor.base import Path, broadcast_shape, promoted
 from impl.tensor.elementwise import Elementwise
 
@@ -23,7 +23,7 @@ def flat_arguments(given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _has_variable(given: tuple[Any, ...]) -> bool:
-    return any(isinstance(one, UOp) for one in given)
+    return any(isinstance(one, (UOp, Variable)) for one in given)
 
 
 def strided(x: UOp, axis: int, step: int) -> UOp:
