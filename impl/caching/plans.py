@@ -36,6 +36,29 @@ class Canonical:
     values: list[int] = field(default_factory=list)
 
 
+class _Variables:
+    """The bound variables of a schedule, numbered by appearance."""
+
+    def __init__(self) -> None:
+        self.slots: dict[UOp, int] = {}
+        self.names: dict[str, int] = {}  # what each name is bound to
+        self.values: list[int] = []
+        self.binds: list[UOp] = []
+
+    def slot(self, bind: UOp) -> int:
+        """The slot of a bound variable."""
+        variable, value = bind.unbind()
+        known = self.names.setdefault(variable.arg[0], value)
+        if known != value:  # r[impl caching.values.each]
+            raise VariableError(variable.arg[0], f"is bound to {known} and to {value} "
+                                "in one schedule", "bind it once, or use two variables")
+        slot = self.slots.setdefault(variable, len(self.slots))
+        if slot == len(self.values):
+            self.values.append(value)
+            self.binds.append(bind)
+        return slot
+
+
 def canonicalize(effects: Effects, device_key: Iterable[Any]) -> Canonical:
     """Number buffers and variables by appearance, and describe every node by its sources' places.
 
@@ -43,25 +66,8 @@ def canonicalize(effects: Effects, device_key: Iterable[Any]) -> Canonical:
     """
     place: dict[UOp, int] = {}
     slots: dict[Buffer, int] = {}
-    variables: dict[UOp, int] = {}
-    values: list[int] = []
-    binds: list[UOp] = []
-    names: dict[str, int] = {}
-
-    def bind(node: UOp) -> int:
-        """The slot of a bound variable."""
-        variable, value = node.unbind()
-        known = names.setdefault(variable.arg[0], value)
-        if known != value:  # r[impl caching.values.each]
-            raise VariableError(variable.arg[0], f"is bound to {known} and to {value} "
-                                "in one schedule", "bind it once, or use two variables")
-        slot = variables.setdefault(variable, len(variables))
-        if slot == len(values):
-            values.append(value)
-            binds.append(node)
-        return slot
-
-    describe = _Describer(bind).described if symbolic.present[0] else _as_it_is
+    variables = _Variables()
+    describe = _Describer(variables.slot).described if symbolic.present[0] else _as_it_is
     rows: list[tuple[Any, ...]] = []
     held = {leaf.arg[0] for leaf in effects.held}
     for node in effects.nodes:
@@ -76,7 +82,7 @@ def canonicalize(effects: Effects, device_key: Iterable[Any]) -> Canonical:
             size = buffer.size if shape is node.shape else None
             rows.append((slot, buffer.device, size, node.dtype.name, shape, buffer in held))
         elif node.op is Ops.BIND:  # r[impl caching.key.values]
-            rows.append((Ops.BIND, bind(node), node.dtype.name, node.src[0].arg[1:]))
+            rows.append((Ops.BIND, variables.slot(node), node.dtype.name, node.src[0].arg[1:]))
         elif node.op is Ops.CONST:
             rows.append((Ops.CONST, node.dtype.name, exact(node.arg)))
         else:  # r[impl caching.key.program]
@@ -89,7 +95,7 @@ def canonicalize(effects: Effects, device_key: Iterable[Any]) -> Canonical:
     # r[impl caching.key.settings, caching.key.device]
     key = (tuple(rows), roots, settings.plan_key(), tuple(device_key))
     # A plan names slots only; no run leaves a buffer in it. r[impl caching.result.independent]
-    return Canonical(key, list(slots), binds, values)
+    return Canonical(key, list(slots), variables.binds, variables.values)
 # --8<-- [end:canonical]
 
 

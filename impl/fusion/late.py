@@ -355,7 +355,10 @@ class _Keeper:
         return min(readers) if readers else max(shared, default=len(group.members))
 
     def _drop_unread(self) -> None:
-        """Take out stages whose value nobody reads any more; each that goes may free others."""
+        """Take out stages whose value nobody reads any more.
+
+        What only such a stage has read is not taken out with it: its readers are not counted again.
+        """
         for value in sorted(self.twins, reverse=True):
             life = self.life[value]
             group = self.groups[life.group]
