@@ -97,7 +97,7 @@ class Ops(IntEnum):
 # --8<-- [end:ops]
 
 
-_BUFFER = Ops.BUFFER
+_BUFFER, _AFTER = Ops.BUFFER, Ops.AFTER
 UNARY = frozenset(range(Ops.NEG, Ops.ADD))
 BINARY = frozenset(range(Ops.ADD, Ops.WHERE))
 COMPARISONS = frozenset((Ops.CMPLT, Ops.CMPLE, Ops.CMPEQ, Ops.CMPNE))
@@ -353,12 +353,13 @@ def give_origin(node: UOp, origin: Any) -> None:
 
     A write that is below belongs to another statement, and is named after what it writes.
     """
+    node.origin = origin  # r[impl schedule.label.line]
     waiting = [node]
-    while waiting:
-        part = waiting.pop()
-        part.origin = origin  # r[impl schedule.label.line]
-        waiting += [below for below in part.src if below.origin is None and below.src
-                    and below.op is not Ops.AFTER]
+    for part in waiting:
+        for below in part.src:
+            if below.origin is None and below.src and below.op is not _AFTER:
+                below.origin = origin
+                waiting.append(below)
 
 
 # --8<-- [start:toposort]
