@@ -546,6 +546,20 @@ def test_only_what_is_cheap_is_computed_again() -> None:
     assert stages(dear) == stages(plenty)
 
 
+@verifies("fusion.scarce.equal")
+def test_small_programs_can_be_planned_like_large_ones() -> None:
+    expected = [each.numpy() for each in forward_and_back()]
+    counts = []
+    for scarce in (0, 1):
+        with Context(SCARCE=scarce, POISON=1):
+            found = forward_and_back()
+            document = Tensor.schedule_document(*found)
+            counts.append(sum(kernel["stages"] for kernel in document["kernels"]))
+            for one, other in zip(found, expected, strict=True):
+                np.testing.assert_allclose(one.numpy(), other, rtol=1e-4, atol=1e-4)
+    assert counts[0] < counts[1]
+
+
 @verifies("fusion.late.off")
 def test_nothing_is_computed_again_where_that_is_not_wanted() -> None:
     counts = []

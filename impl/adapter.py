@@ -22,7 +22,8 @@ Statement = Mapping[str, Any]
 Variables = dict[str, Tensor]
 
 TIERS = ("values", "schedule", "order", "memory", "cache", "replay")
-SETTINGS = ("FUSE", "NOOPT", "NO_MEMORY_PLANNER", "POISON", "SCACHE", "SPEC")
+SETTINGS = ("FUSE", "NOOPT", "NO_MEMORY_PLANNER", "POISON", "SCACHE",
+            "SCARCE", "SPEC")
 
 UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "neg": lambda x: -x, "abs": Tensor.abs, "relu": Tensor.relu, "not": lambda x: ~x,

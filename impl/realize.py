@@ -215,6 +215,8 @@ def environment(effects: Effects) -> Environment:
     # r[impl fusion.limit.arguments, caching.key.device]
     arguments = min(MOST_ARGUMENTS, *(device.maximum_arguments for _, device in devices))
     limits = Limits(arguments=arguments)
+    if settings.get("SCARCE"):
+        limits = replace(limits, memory_worth=0, small_kernel=0)  # r[impl fusion.scarce.equal]
     if not settings.get("REMATERIALIZE"):
         limits = replace(limits, late=0)  # r[impl fusion.late.off]
     return Environment(devices[0][0], limits, bool(settings.get("FUSE")),

@@ -43,6 +43,8 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
     Setting("FUSE", 1, "0: every operation gets a kernel of its own", plan=True, maximum=1),
     Setting("REMATERIALIZE", 1, "0: nothing is computed twice to save memory", plan=True,
             maximum=1),
+    Setting("SCARCE", 0, "1: plan small programs like large ones, as if memory were scarce",
+            plan=True, maximum=1),
     Setting("SPEC", 0, "1: verify every graph and every kernel", maximum=1),
     Setting("SCACHE", 1, "0: schedule anew at every realize", maximum=1),
     Setting("NO_MEMORY_PLANNER", 0, "1: every temporary gets memory of its own", plan=True,
