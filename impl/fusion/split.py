@@ -24,7 +24,8 @@ def split_at_peak(groups: list[Group], blocked: list[Blocked], homes: Homes, lim
     `peak_of` orders groups and says how much is alive at most. Each round looks at all groups
     once, so there are few rounds where there are many groups.
     """
-    if sum(homes.values[v].nbytes for v in homes.temporary) < limits.memory_worth:
+    needed = sum(homes.values[v].nbytes for v in homes.temporary)
+    if not needed or needed < limits.memory_worth:
         return groups, blocked
     most, where = peak_of(groups)
     for _ in range(min(16, limits.memory_rounds // max(1, len(groups)))):
