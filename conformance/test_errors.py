@@ -15,7 +15,7 @@ from impl.errors import TensorScheduleError
 BUILT_IN = {
     "ShapeError": ValueError, "DTypeError": TypeError, "AxisError": IndexError,
     "VariableError": ValueError, "SettingError": ValueError, "DeviceError": RuntimeError,
-    "CompileError": RuntimeError, "CacheError": RuntimeError, "ReplayError": RuntimeError,
+    "CompileError": RuntimeError, "ReplayError": RuntimeError,
     "GraphError": RuntimeError,
 }
 

@@ -86,10 +86,6 @@ class CompileError(TensorScheduleError, RuntimeError):
     """A compiler is missing or refused a kernel; its message and the source are kept."""
 
 
-class CacheError(TensorScheduleError, RuntimeError):
-    """The cache folder cannot be used."""
-
-
 class ReplayError(TensorScheduleError, RuntimeError):
     """A captured function was called with arguments that do not match."""
 

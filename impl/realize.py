@@ -332,7 +332,7 @@ def _allocations(plan: Plan, shown: dict[int, int]) -> list[tuple[frozenset[int]
             where = "in place" if storage.kind == "input" else "memory of its own"
             lines.setdefault(touch.storage, (
                 frozenset((number,)), f"{storage.device}, {where} ({storage.kind})"))
-    return [(users, f"alloc b{shown[n]}: {plan.storages[n].nbytes} bytes at {where}")
+    return [(users, f"alloc b{shown[n]}: {plan.storages[n].nbytes} bytes on {where}")
             for n, (users, where) in lines.items()]
 
 
