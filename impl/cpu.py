@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -406,8 +406,9 @@ class _Pooled(Memory):
 
     __slots__ = ()
 
-    def __del__(self) -> None:
-        GlobalCounters.grown(-self.nbytes)
+    # At the end of the interpreter the names of a module are gone before its objects are.
+    def __del__(self, grown: Callable[[int], None] = GlobalCounters.grown) -> None:
+        grown(-self.nbytes)
         self.device.pool.give(self.owner)  # type: ignore[attr-defined]
 # --8<-- [end:pool]
 

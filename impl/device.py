@@ -302,8 +302,9 @@ class _Owned(Memory):
 
     __slots__ = ()
 
-    def __del__(self) -> None:
-        GlobalCounters.grown(-self.nbytes)
+    # At the end of the interpreter the names of a module are gone before its objects are.
+    def __del__(self, grown: Callable[[int], None] = GlobalCounters.grown) -> None:
+        grown(-self.nbytes)
 
 
 # --8<-- [start:registry]

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -311,11 +312,11 @@ class Recording:
         holders = [h for h in (c.holder() for c in self.changes if not isinstance(c.holder, str))
                    if h is not None]
         held = {leaf.arg[0] for leaf in (leaf_of(h.uop) for h in holders) if leaf is not None}
-        own = [found[b] for b, source in self.sources.items() if source.path is None]
+        own = Counter(found[b] for b, source in self.sources.items() if source.path is None)
         given = {path: t.uop.arg[0] for path, t in arguments.tensors.items()}
         changed = held | {found[b] for b, source in self.sources.items() if source.written}
         changed |= {given[c.holder] for c in self.changes if isinstance(c.holder, str)}
-        both = {*own, *held} & {*given.values()} | {b for b in own if own.count(b) > 1}
+        both = {*own, *held} & {*given.values()} | {b for b, count in own.items() if count > 1}
         if both & changed:  # r[impl replay.guard.state]
             raise ReplayError(self.name, "two tensors of the function, which changes one of them, "
                               "are the same tensor now", "pass a copy (.clone())")
