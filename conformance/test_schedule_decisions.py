@@ -145,6 +145,39 @@ def crowd(count: int) -> Tensor:
     return sum(inputs[1:], inputs[0])
 
 
+def all_calls(work: Callable[[], Any]) -> int:
+    """How many functions are called, and generators asked, while the work is done."""
+    count = 0
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    schedule_cache.clear()
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@verifies("schedule.cost.linear")
+def test_a_chain_in_which_each_kernel_takes_over_the_memory_of_the_last() -> None:
+    def chain(length: int) -> Tensor:
+        value = Tensor(np.zeros(4, np.float32)).realize()
+        for step in range(length):
+            value = value + step
+        return value
+
+    counts = []
+    with Context(FUSE=0):
+        for length in (100, 400):
+            value = chain(length)
+            counts.append(all_calls(lambda: value.schedule_document()))  # noqa: B023
+    assert counts[1] < 5 * counts[0]  # four times the length
+
+
 @verifies("schedule.cost.linear")
 def test_many_writes_and_many_inputs() -> None:
     """Four times as many are four times as much work; what is counted are the dear calls."""

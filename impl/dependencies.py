@@ -379,8 +379,10 @@ def take_over(groups: Sequence[Group], order: Sequence[int], touched: Sequence[S
     """
     first, last = spans(order, touched)
     filled: defaultdict[int, list[int]] = defaultdict(list)  # storage: the values that fill it
+    newest: defaultdict[int, int] = defaultdict(int)          # storage: its last version
     for value, storage in enumerate(placement.storage):
         filled[storage].append(value)
+        newest[storage] = max(newest[storage], placement.version[value])
     moved: dict[int, tuple[int, int]] = {}
     for step, number in enumerate(order):
         if steps is not None and step not in steps:
@@ -396,10 +398,11 @@ def take_over(groups: Sequence[Group], order: Sequence[int], touched: Sequence[S
                         and _may_lie_there(groups[number], member, s, placement)), None)
             if old is not None:
                 dying.remove(old)  # r[impl dependencies.take-over.one]
-                shift = max(placement.version[value] for value in filled[old])
+                shift = newest[old]
                 for value in filled[new]:
                     placement.storage[value] = old
                     placement.version[value] += shift
+                newest[old] += newest[new]
                 filled[old] += filled[new]
                 moved[new], last[old] = (old, shift), last[new]
     return moved

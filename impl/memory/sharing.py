@@ -39,7 +39,8 @@ def share(groups: Sequence[Group], order: Sequence[int], placement: Placement,
     for new in take_over(groups, order, touched, temporaries, trial):
         least[born[new]] -= nbytes[new]
     # r[impl dependencies.take-over.peak]
-    steps = {step for step, now in enumerate(alive) if now > max(least)}
+    lowest = max(least, default=0)
+    steps = {step for step, now in enumerate(alive) if now > lowest}
     moved = take_over(groups, order, touched, temporaries, placement, steps) if steps else {}
 
     def after(touches: list[Touch]) -> list[Touch]:
