@@ -175,19 +175,9 @@ KINDS: tuple[Maker, ...] = (
 
 def build(choices: Sequence[Choice]) -> Program:
     """The program that a list of choices stands for, every variable observed at its end."""
-    draft = Draft()
-    for kind, i, j, k in choices:
-        maker = KINDS[kind % len(KINDS)] if draft.kinds else _state
-        maker(draft, i, j, k)
-    if draft.kinds:
-        draft.append({"do": "observe", "names": list(draft.kinds)})
-    return protocol.program(draft.statements)
+    return programs.build(choices, KINDS, _state)
 
 
 def random_program(seed: int, size: int = 12) -> Program:
     """The program number `seed`: the same one in every process."""
-    random = Random(seed)
-    count = random.randint(3, max(3, size))
-    choices = [(random.randrange(len(KINDS)), *(random.randrange(LARGEST_REFERENCE + 1)
-                                                for _ in range(3))) for _ in range(count)]
-    return build([(kind, i, j, k) for kind, i, j, k in choices])
+    return build(programs.random_choices(seed, size, len(KINDS), least=3))

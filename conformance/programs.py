@@ -329,24 +329,33 @@ KINDS: tuple[Maker, ...] = (
     _realize, _observe, _drop, _input, _binary, _reduction)
 
 
-def build(choices: Sequence[Choice]) -> Program:
-    """The program that a list of choices stands for, every variable observed at its end."""
+def build(choices: Sequence[Choice], kinds: Sequence[Maker] = KINDS,
+          first: Maker = _input) -> Program:
+    """The program that a list of choices stands for, every variable observed at its end.
+
+    `kinds` are the makers of statements, `first` the one for a program without variables yet.
+    """
     draft = Draft()
     for kind, i, j, k in choices:
-        maker = KINDS[kind % len(KINDS)] if draft.kinds else _input
+        maker = kinds[kind % len(kinds)] if draft.kinds else first
         maker(draft, i, j, k)
     if draft.kinds:
         draft.append({"do": "observe", "names": list(draft.kinds)})
     return protocol.program(draft.statements)
 
 
+def random_choices(seed: int, size: int, kinds: int, least: int) -> list[Choice]:
+    """Between `least` and `size` choices among so many kinds; the same ones in every process."""
+    random = Random(seed)
+    count = random.randint(least, max(least, size))
+    return [(random.randrange(kinds), random.randrange(LARGEST_REFERENCE + 1),
+             random.randrange(LARGEST_REFERENCE + 1), random.randrange(LARGEST_REFERENCE + 1))
+            for _ in range(count)]
+
+
 def random_program(seed: int, size: int = 12) -> Program:
     """The program number `seed`: the same one in every process."""
-    random = Random(seed)
-    count = random.randint(2, max(2, size))
-    choices = [(random.randrange(len(KINDS)), *(random.randrange(LARGEST_REFERENCE + 1)
-                                                for _ in range(3))) for _ in range(count)]
-    return build([(kind, i, j, k) for kind, i, j, k in choices])
+    return build(random_choices(seed, size, len(KINDS), least=2))
 
 
 def strategy(size: int = 12) -> Any:

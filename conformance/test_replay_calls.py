@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Context, Tensor, TinyJit, Variable
+from impl import Context, Device, Tensor, TinyJit, Variable
 from impl.errors import ReplayError
 
 
@@ -456,3 +456,19 @@ def test_python_runs_twice_only() -> None:
     with Context(JIT=0):
         step(numbers(0, 3))
     assert len(calls) == 5
+
+
+@verifies("replay.devices.each", observe="replay")
+def test_kernels_of_two_devices_that_no_copy_separates() -> None:
+    other = next(name for name in ("REFERENCE", "CPU") if name != Device.DEFAULT)
+
+    def body(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        return (x + 1).realize(), (y * 2).realize(), (x * 3).realize()
+
+    step = TinyJit(body)
+    for number in range(4):
+        given = np.arange(4, dtype=np.float32) + number
+        found = step(Tensor(given).realize(), Tensor(given, device=other).realize())
+        for one, expected in zip(found, (given + 1, given * 2, given * 3), strict=True):
+            np.testing.assert_array_equal(one.numpy(), expected)
+    assert step.replays == 2

@@ -336,8 +336,18 @@ def _allocations(plan: Plan, shown: dict[int, int]) -> list[tuple[frozenset[int]
             for n, (users, where) in lines.items()]
 
 
+_default = [""]  # the default device of the last time that values were asked for
+
+
 def waiting_values(values: Sequence[UOp]) -> list[UOp]:
-    """Those that are not in memory yet, each once."""
+    """Those that are not in memory yet, each once.
+
+    When the default device has changed, what was computed on the old one without any buffer is
+    forgotten: a value that reads none has no device of its own.
+    """
+    if _default[0] != Device.DEFAULT:  # r[impl realize.device.named]
+        _default[0] = Device.DEFAULT
+        forget_realized(lambda node: not node.reads)
     return [u for u in dict.fromkeys(values) if leaf_of(u) is None]  # r[impl realize.value.once]
 
 
@@ -357,19 +367,13 @@ def realize(holders: Sequence[Holder]) -> None:
         _hold(holders, nodes)
 
 
-_default = [""]  # the default device of the last time that values were asked for
-
-
 def values_of(holders: Sequence[Holder]) -> list[UOp]:
     """What the holders hold, on the devices that they name.
 
     A value that reads no buffer is computed on the default device. A holder that names another one
-    gets a copy; and when the default changes, what was computed so far on the old one is forgotten.
+    gets a copy.
     """
     default = Device.DEFAULT
-    if _default[0] != default:
-        _default[0] = default
-        forget_realized(lambda node: not node.reads)
     for holder in holders:
         value = holder.uop
         if not value.reads and holder.device != default and (

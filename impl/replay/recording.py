@@ -97,7 +97,7 @@ class Recording:
     def _build(self, capture: Capture) -> None:
         """Lay all kernels of all runs into tables; note which arguments change from call to call.
 
-        Between two tables stand the copies from device to device.
+        A table is of one device. Between two stand the copies from device to device.
         """
         paths = self.paths
         changing = set(self.sources) | set(self.fresh)
@@ -114,6 +114,8 @@ class Recording:
                     self._close(launches, changing, paths)
                     self.segments.append(item)
                 else:
+                    if launches and item.bufs[0].device != launches[0][0].bufs[0].device:
+                        self._close(launches, changing, paths)  # r[impl replay.devices.each]
                     slots = run.plan.kernels[item.metadata["kernel"]].slots
                     launches.append((item, [binds[slot] for slot in slots]))
         self._close(launches, changing, paths)
