@@ -1,4 +1,4 @@
-"""Steps for products: loops that stages share, copies of operands, padding. Chapter: spec/kernel.md.
+"""Steps for products: shared loops, copied operands, padded loops. Chapter: spec/kernel.md.
 
 A processor computes a product at full speed when its operands lie in the caches, in the order in
 which they are read. `Pack` copies an operand there, once for all that read it; `Share` says within
@@ -68,6 +68,7 @@ class _Gater(_Rewriter):
 
 def _gated(index: UOp, inside: UOp) -> UOp:
     """The INDEX, valid under one more condition."""
+    # r[impl kernel.pad.untouched]
     pointer, place, valid = index.src
     return index.replace(src=(pointer, place, symbolic.logical_and(valid, inside)))
 # --8<-- [end:padto]
@@ -160,6 +161,7 @@ class Pack(Step):
             if any(n.op is Ops.REDUCE for n in nodes):
                 raise StepError(self.name, "the operand is a reduction", "pack what it reads")
             loads = [n for n in nodes if n.op is Ops.LOAD]
+            # r[impl kernel.pack.stored]
             if not loads or any(buffer_key(n.src[0].src[0]) in known.stored for n in loads):
                 raise StepError(self.name, "the operand is not read from an argument alone",
                                 "pack the other one")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Limits
-from impl.kernel.blocking import MOST_PACKED, Pack, PadTo, Share
-from impl.kernel.steps import Own, Step, Swap, Upcast
+from impl.kernel.blocking import Pack, PadTo, Share
+from impl.kernel.steps import Own, Swap, Upcast
 
 if TYPE_CHECKING:
     from impl.kernel.heuristic import Planner
@@ -101,12 +101,17 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     straight = _contiguous(planner, second, roles.column)
     if rows < _LEAST_ROWS and not straight:
         return False
+    steady = _contiguous(planner, node.src[0].src[roles.first], roles.inner[-1])
     _order(planner, roles)
-    _columns(planner, roles.column.arg[0], tile)
+    panels = _columns(planner, roles.column.arg[0], tile)
     if rows > (_LEAST_TILES - 1) * tile.rows or not straight:
         planner.take(Pack(planner.position(roles.inner[0].arg[0]), 1 - roles.first),
                      "a panel of the operand in the order in which it is read")
     _rows(planner, roles.rows[-1].arg[0], tile)
+    if panels is not None and not steady:
+        planner.take(Share(planner.position(panels)), "panels share a copy of the other operand")
+        planner.take(Pack(planner.position(roles.inner[0].arg[0]), roles.first),
+                     "rows of the operand in the order in which they are read")
     return True
 # --8<-- [end:plan]
 
@@ -132,8 +137,8 @@ def _order(planner: Planner, roles: Roles) -> None:
         planner.take(Own(len(planner.known.info.prefix) - 1), "rows share a panel")
 
 
-def _columns(planner: Planner, number: int, tile: Tile) -> None:
-    """Cut the lanes off the column: vectors, and several of them a row."""
+def _columns(planner: Planner, number: int, tile: Tile) -> int | None:
+    """Cut the lanes off the column: vectors, and several of them a row; the loop that is left."""
     extent, whole = planner.extent(planner.numbered[number]), tile.width * tile.vectors
     if extent % whole:
         number = planner.take(PadTo(planner.position(number), whole),
@@ -142,8 +147,10 @@ def _columns(planner: Planner, number: int, tile: Tile) -> None:
                         "vector along the columns: results lie side by side")
     left = [r for r in made if r.arg[1] not in LANES]
     if left and tile.vectors > 1:
-        planner.take(Upcast(planner.position(left[0].arg[0]), tile.vectors),
-                     "more vectors share an element of the first operand")
+        made = planner.take(Upcast(planner.position(left[0].arg[0]), tile.vectors),
+                            "more vectors share an element of the first operand")
+        left = [r for r in made if r.arg[1] not in LANES]
+    return left[0].arg[0] if left else None
 
 
 def _rows(planner: Planner, number: int, tile: Tile) -> None:

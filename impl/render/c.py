@@ -302,7 +302,7 @@ class C:
         """A bit for each element; nearly always all are there, so that is looked at first."""
         some = (f"({{ unsigned long m = 0; for (long l = 0; l < {count}; l++) "
                 f"m |= (unsigned long)({guard}) << l; m; }})")
-        return f"const unsigned long {name} = " + (f"{ends} ? -1ul : {some};" if ends else some + ";")
+        return f"const unsigned long {name} = {f'{ends} ? -1ul : ' if ends else ''}{some};"
 
     def load_vector(self, pointer: str, index: str, dtype: DType, count: int,
                     mask: str | None = None) -> str | None:
@@ -310,7 +310,8 @@ class C:
         if dtype in _HALF:
             return None
         if mask is not None:
-            return self._call(f"load_{self.vector_type(dtype, count)}", f"{pointer} + {index}", mask)
+            return self._call(f"load_{self.vector_type(dtype, count)}", f"{pointer} + {index}",
+                              mask)
         return f"*(const {self.vector_type(dtype, count)}u *)({pointer} + {index})"
 
     def store(self, pointer: str, index: str, dtype: DType, value: str) -> str:
