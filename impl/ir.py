@@ -117,6 +117,7 @@ class RangeKind(IntEnum):
     REDUCE = 2   # a loop of a reduction
     UPCAST = 3   # a short loop that sinks below every reduction: register tile or vector lane
     UNROLL = 4   # a short loop of a reduction, written out
+    BLOCK = 5    # a loop that neighbouring stages share: each iteration runs them in order
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,10 @@ from impl.kernel.analysis import (
     buffer_key,
     estimate,
     growth,
+    shared_loops,
     verify,
 )
+from impl.kernel.blocking import Pack, PadTo, Share
 from impl.kernel.heuristic import hand_steps
 from impl.kernel.steps import (
     STEPS,
@@ -42,6 +44,7 @@ def optimize(ast: UOp, limits: Limits | None = None) -> UOp:
     return apply_steps(simple, [step for step, _ in hand_steps(simple, limits or Limits())])
 
 
-__all__ = ["LANES", "REDUCERS", "STEPS", "Analysis", "Estimate", "Growth", "Limits", "Own",
-           "Split", "Step", "StepError", "Swap", "Upcast", "apply_steps", "buffer_key", "estimate",
-           "fold_gates", "growth", "hand_steps", "optimize", "parameters", "verify"]
+__all__ = ["LANES", "REDUCERS", "STEPS", "Analysis", "Estimate", "Growth", "Limits", "Own", "Pack",
+           "PadTo", "Share", "Split", "Step", "StepError", "Swap", "Upcast", "apply_steps",
+           "buffer_key", "estimate", "fold_gates", "growth", "hand_steps", "optimize", "parameters",
+           "shared_loops", "verify"]

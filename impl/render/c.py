@@ -294,10 +294,24 @@ class C:
         kind = self.storage_of(dtype)
         return f'const {kind} *{name} = {pointer}; __asm__("" : "+r"({name}) : : "memory");'
 
-    def load_vector(self, pointer: str, index: str, dtype: DType, count: int) -> str | None:
+    def masked(self, dtype: DType, count: int) -> bool:
+        """Vectors of 32 and 64 bits a number."""
+        return dtype not in _HALF and dtype.itemsize >= 4
+
+    def mask(self, name: str, count: int, guard: str, ends: str) -> str:
+        """A bit for each element; nearly always all are there, so that is looked at first."""
+        some = (f"({{ unsigned long m = 0; for (long l = 0; l < {count}; l++) "
+                f"m |= (unsigned long)({guard}) << l; m; }})")
+        return f"const unsigned long {name} = {f'{ends} ? -1ul : ' if ends else ''}{some};"
+
+    def load_vector(self, pointer: str, index: str, dtype: DType, count: int,
+                    mask: str | None = None) -> str | None:
         """Neighbouring elements; unaligned, as tensors may start anywhere."""
         if dtype in _HALF:
             return None
+        if mask is not None:
+            return self._call(f"load_{self.vector_type(dtype, count)}", f"{pointer} + {index}",
+                              mask)
         return f"*(const {self.vector_type(dtype, count)}u *)({pointer} + {index})"
 
     def store(self, pointer: str, index: str, dtype: DType, value: str) -> str:
@@ -308,11 +322,14 @@ class C:
             value = self._call("to_bfloat16", value)
         return f"{pointer}[{index}] = {value};"
 
-    def store_vector(self, pointer: str, index: str, dtype: DType, count: int,
-                     value: str) -> str | None:
+    def store_vector(self, pointer: str, index: str, dtype: DType, count: int, value: str,
+                     mask: str | None = None) -> str | None:
         """Write neighbouring elements."""
         if dtype in _HALF:
             return None
+        if mask is not None:
+            return self._call(f"store_{self.vector_type(dtype, count)}", f"{pointer} + {index}",
+                              value, mask) + ";"
         return f"*({self.vector_type(dtype, count)}u *)({pointer} + {index}) = {value};"
     # --8<-- [end:memory]
 
@@ -616,6 +633,37 @@ def _vector_function(base: str, kind: str) -> str:
     return f"{kind} {base}_{kind}({parameters}) {{ {loop} }}"
 
 
+#: gcc's names for access to some elements: the instruction set, and the end of the name.
+_MASKED = {"f32x16": ("__AVX512F__", "ups512", "f32x16", "unsigned short"),
+           "f64x8": ("__AVX512F__", "upd512", "f64x8", "unsigned char"),
+           "f32x8": ("__AVX512VL__", "ups256", "f32x8", "unsigned char"),
+           "f64x4": ("__AVX512VL__", "upd256", "f64x4", "unsigned char"),
+           "f32x4": ("__AVX512VL__", "ups128", "f32x4", "unsigned char"),
+           "i32x16": ("__AVX512F__", "dqusi512", "i32x16", "unsigned short")}
+
+
+def _masked_function(base: str, kind: str) -> str:
+    """Load or store of those elements of a vector whose bit is set."""
+    scalar, count = kind.split("x")
+    element = _TYPES[scalar]
+    if base == "load":
+        head = f"{kind} load_{kind}(const {element} *p, unsigned long m)"
+        plain = (f"if (m == -1ul) return *(const {kind}u *)p;\n  {kind} r = {{0}}; "
+                 f"for (long l = 0; l < {count}; l++) if (m >> l & 1) r[l] = p[l];\n  return r;")
+        call = "return __builtin_ia32_load{1}_mask((const void *)p, ({0}){{0}}, ({2})m);"
+    else:
+        head = f"void store_{kind}({element} *p, {kind} v, unsigned long m)"
+        plain = (f"if (m == -1ul) *({kind}u *)p = v;\n  else "
+                 f"for (long l = 0; l < {count}; l++) if (m >> l & 1) p[l] = v[l];")
+        call = "__builtin_ia32_store{1}_mask((void *)p, v, ({2})m);"
+    if kind in _MASKED:
+        feature, name, given, bits = _MASKED[kind]
+        call = call.format(given, name, bits)
+        plain = (f"\n#if defined({feature}) && defined(__GNUC__) && !defined(__clang__)\n"
+                 f"  {call}\n#else\n  {plain}\n#endif\n")
+    return f"{head} {{ {plain} }}"
+
+
 def _mask_type(kind: str) -> str:
     """What comparing two vectors gives: integers of the same size, 0 or -1."""
     scalar, count = kind.split("x")
@@ -661,6 +709,8 @@ def _definition(name: str) -> str:
     base, _, short = name.rpartition("_")
     if base.startswith("fold_"):
         return _INLINE + _fold_function(base, short)
+    if base in ("load", "store"):
+        return _INLINE + _masked_function(base, short)
     if base and "x" in short:
         return _INLINE + _vector_function(base, short)
     if base in _MADE:
@@ -678,6 +728,8 @@ def _needs(name: str) -> tuple[str, ...]:
     base, _, short = name.rpartition("_")
     if base.startswith("fold_"):
         return _fold_needs(base.removeprefix("fold_"), short)
+    if base in ("load", "store"):
+        return (short,)
     if base and "x" in short and short[0] in "fiu":
         scalar = f"{base}_{short.split('x')[0]}"
         return (short, scalar) if base == "fma" else (short, _mask_type(short))

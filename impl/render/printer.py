@@ -117,15 +117,22 @@ class Dialect(Protocol):
     def load(self, pointer: str, index: str, dtype: DType) -> str:
         """The value in memory."""
 
-    def load_vector(self, pointer: str, index: str, dtype: DType, count: int) -> str | None:
-        """Neighbouring values in memory as a vector, if the language can."""
+    def masked(self, dtype: DType, count: int) -> bool:
+        """Whether vectors of this type can be read and written in part."""
+
+    def mask(self, name: str, count: int, guard: str, ends: str) -> str:
+        """Declare bits: which elements `l` a guard allows; `ends`: a condition that all are."""
+
+    def load_vector(self, pointer: str, index: str, dtype: DType, count: int,
+                    mask: str | None = None) -> str | None:
+        """Neighbouring values in memory as a vector, if the language can; zero where masked."""
 
     def store(self, pointer: str, index: str, dtype: DType, value: str) -> str:
         """A statement that writes a value to memory."""
 
-    def store_vector(self, pointer: str, index: str, dtype: DType, count: int,
-                     value: str) -> str | None:
-        """A statement that writes a vector to neighbouring places, if the language can."""
+    def store_vector(self, pointer: str, index: str, dtype: DType, count: int, value: str,
+                     mask: str | None = None) -> str | None:
+        """A statement that writes a vector, or some of its elements, if the language can."""
 
     def guarded(self, pointer: str, name: str, dtype: DType) -> str:
         """Declare the pointer through which one conditional load reads."""
@@ -434,9 +441,11 @@ class _Printer:
         addresses, step = self._index(access, wide, at, vector)
         guards = self._text(valid, wide, at, vector) if valid is not TRUE else None
         wholes: Texts = []
-        if vector is not None and step == 1 and guards is None:
-            found = [self.dialect.load_vector(pointer, a, dtype, _extent(vector))
-                     for a in addresses]
+        if vector is not None and step == 1 and (
+                guards is None or self.dialect.masked(dtype, _extent(vector))):
+            masks = self._masks(valid, guards, vector, dtype, len(addresses))
+            found = [self.dialect.load_vector(pointer, a, dtype, _extent(vector), mask)
+                     for a, mask in zip(addresses, masks, strict=True)]
             wholes = [text for text in found if text is not None]
         addresses = [_stepped(a, step) for a in addresses]
         pointers = [pointer] * len(addresses)
@@ -448,6 +457,19 @@ class _Printer:
                                            dtype)
             texts = [f"({g} ? {t} : {nothing})" for g, t in zip(guards, texts, strict=True)]
         self._assign(node, node.dtype, texts, vector, wholes or None)
+
+    def _masks(self, valid: UOp, guards: Texts | None, vector: UOp, dtype: DType,
+               count: int) -> list[str | None]:
+        """For each access to a whole vector, the name of the bits that say what is valid."""
+        if guards is None or not self.dialect.masked(dtype, _extent(vector)):
+            return [None] * count
+        interval, names = self.low.interval(valid, vector), dict[str, str]()
+        for guard in dict.fromkeys(guards):
+            names[guard] = self._fresh("g", 1)[0]
+            ends = [re.sub(rf"\b{_LANE}\b", str(i), guard) for i in (0, _extent(vector) - 1)]
+            self._line(self.dialect.mask(names[guard], _extent(vector), guard,
+                                         " & ".join(ends) if interval else ""))
+        return [names[guard] for guard in guards]
 
     def _guarded(self, pointer: str, dtype: DType) -> str:
         """The pointer for one conditional load, declared at the top of the function."""
@@ -465,15 +487,20 @@ class _Printer:
         addresses, step = self._index(self.low.access[index], wide, at, vector)
         guards = self._text(index.src[2], wide, at, vector) if index.src[2] is not TRUE else None
         whole = None
-        if vector is not None and step == 1 and guards is None:
+        masks: list[str | None] = []
+        if vector is not None and step == 1 and (
+                guards is None or self.dialect.masked(dtype, _extent(vector))):
             whole = self._operands(value, wide, at, vector)
+            masks = self._masks(index.src[2], guards if whole else None, vector, dtype,
+                                len(addresses))
         values = self._text(value, wide, at, vector)
         for place, address in enumerate(addresses):
             if whole is not None and vector is not None:
                 text, is_vector = whole[place]
                 if not is_vector:
                     text = self.dialect.broadcast(dtype, _extent(vector), text)
-                line = self.dialect.store_vector(pointer, address, dtype, _extent(vector), text)
+                line = self.dialect.store_vector(pointer, address, dtype, _extent(vector), text,
+                                                 masks[place])
                 if line is not None:
                     self._line(line)
                     continue
@@ -528,7 +555,7 @@ class _Printer:
                     at: list[tuple[int, ...]], vector: UOp) -> bool:
         """The step on whole vectors, if all operands are known as such; else False."""
         given = [self._operands(part, wide, at, vector) for part in parts]
-        dtype, lines = _accumulator(node.dtype), []
+        dtype, lines = _accumulator(node.dtype), dict[str, list[str]]()
         if any(operands is None for operands in given) or node.dtype is not dtype:
             return False
         for name, *operands in zip(names, *(g for g in given if g is not None), strict=True):
@@ -537,8 +564,11 @@ class _Printer:
                 else self.dialect.vector_operation(node.arg, dtype, _extent(vector), three)
             if text is None:
                 return False
-            lines.append(f"{name} = {text};")
-        for line in lines:
+            # What shares a number stands together: the registers of a tile do not hold all numbers.
+            number = next((t for t, is_vector in operands if not is_vector), "")
+            lines.setdefault(number if len(set(names)) == len(names) else "", []).append(
+                f"{name} = {text};")
+        for line in itertools.chain.from_iterable(lines.values()):
             self._line(line)
         return True
 

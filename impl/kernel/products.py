@@ -1,0 +1,171 @@
+"""Which steps suit a sum of products: a register tile, and operands in the caches.
+
+Chapter: spec/kernel.md. C[i, j] = sum over k of A[i, k] B[k, j], whatever i, j and k are: output
+loops along which A is constant are columns, those along which B is constant are rows. The column
+along which results lie side by side becomes the vector.
+"""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from impl.ir import TRUE, Ops, RangeKind, UOp
+from impl.kernel.analysis import LANES, Limits
+from impl.kernel.blocking import Pack, PadTo, Share
+from impl.kernel.steps import Own, Swap, Upcast
+
+if TYPE_CHECKING:
+    from impl.kernel.heuristic import Planner
+
+#: What a multiply-add costs in a tile with so many vectors a row: loads are shared by fewer.
+_PRICES = {4: 1.0, 3: 1.02, 2: 1.2, 1: 1.7}
+#: A product with fewer multiply-adds is left to the other rules.
+_LEAST_PRODUCT = 1 << 12
+#: An operand that fewer tiles read is copied only if it cannot be read as it lies.
+_LEAST_TILES = 4
+#: With fewer rows than this an operand that cannot be read as it lies is not worth copying.
+_LEAST_ROWS = 8
+
+
+# --8<-- [start:roles]
+@dataclass(frozen=True)
+class Roles:
+    """What the loops of a product are to its two operands."""
+
+    column: UOp               # the vector
+    rows: tuple[UOp, ...]     # output loops of the first operand alone
+    first: int                # which factor is constant along the column
+    inner: tuple[UOp, ...]    # the loops of the sum
+
+
+def find_roles(planner: Planner, node: UOp) -> Roles | None:
+    """The roles of the loops of a reduction; None if it is no product with rows and columns."""
+    known, value = planner.known, node.src[0]
+    plain = all(r.arg[1] not in LANES and planner.extent(r) for r in node.src[1:])
+    if node.arg is not Ops.ADD or value.op is not Ops.MUL or known.free[node] & known.lanes \
+            or not plain or planner.work(node) < _LEAST_PRODUCT:
+        return None
+    outputs = [r for r in known.loops(known.free[node]) if planner.extent(r) > 1
+               and r.arg[1] in (RangeKind.GLOBAL, RangeKind.LOOP)]
+    sides = [[bool(known.free[f] >> known.position[r] & 1) for f in value.src] for r in outputs]
+    alone = [r for r, side in zip(outputs, sides, strict=True) if side[0] != side[1]]
+    store = next(s for s in known.ast.src if node in s.src[1].toposort())
+    grows = planner.growth[store.src[0].src[1]] or {}
+    for column in alone:
+        if grows.get(column) == 1:
+            first = sides[outputs.index(column)].index(False)
+            rows = tuple(r for r, side in zip(outputs, sides, strict=True)
+                         if side[first] and not side[1 - first])
+            return Roles(column, rows, first, node.src[1:]) if rows else None
+    return None
+# --8<-- [end:roles]
+
+
+# --8<-- [start:shape]
+@dataclass(frozen=True)
+class Tile:
+    """A register tile: so many rows of so many vectors of so many elements."""
+
+    rows: int
+    vectors: int
+    width: int
+
+
+def choose_tile(limits: Limits, itemsize: int, rows: int, columns: int) -> Tile:
+    """The tile that wastes least: all registers but those for one row of the second operand."""
+    width = limits.vector_bytes // max(itemsize, 4)
+    while width > 2 and width >= 2 * columns:
+        width //= 2
+    most = (4, 3, 2, 1) if limits.vector_registers >= 32 else (2, 1)
+    vectors = min(most, key=lambda v: (-(-columns // (v * width)) * v * _PRICES[v], -v))
+    room = (limits.vector_registers - 1 - vectors) // vectors
+    room = min(room, 14)
+    return Tile(-(-rows // -(-rows // room)), vectors, width)
+# --8<-- [end:shape]
+
+
+# --8<-- [start:plan]
+def plan_product(planner: Planner, node: UOp) -> bool:
+    """Take the steps for one product; False if other rules have to look after it."""
+    roles = find_roles(planner, node)
+    if roles is None or not planner.may_own(roles.column):
+        return False
+    known = planner.known
+    if not all(r in known.info.prefix for r in (roles.column, *roles.rows)):
+        return False
+    rows = math.prod(planner.extent(r) for r in roles.rows)
+    tile = choose_tile(planner.limits, node.dtype.itemsize, planner.extent(roles.rows[-1]),
+                       planner.extent(roles.column))
+    second = node.src[0].src[1 - roles.first]
+    straight = _contiguous(planner, second, roles.column)
+    if rows < _LEAST_ROWS and not straight:
+        return False
+    steady = _contiguous(planner, node.src[0].src[roles.first], roles.inner[-1])
+    _order(planner, roles)
+    panels = _columns(planner, roles.column.arg[0], tile)
+    if rows > (_LEAST_TILES - 1) * tile.rows or not straight:
+        planner.take(Pack(planner.position(roles.inner[0].arg[0]), 1 - roles.first),
+                     "a panel of the operand in the order in which it is read")
+    _rows(planner, roles.rows[-1].arg[0], tile)
+    if panels is not None and not steady:
+        planner.take(Share(planner.position(panels)), "panels share a copy of the other operand")
+        planner.take(Pack(planner.position(roles.inner[0].arg[0]), roles.first),
+                     "rows of the operand in the order in which they are read")
+    return True
+# --8<-- [end:plan]
+
+
+def _contiguous(planner: Planner, value: UOp, loop: UOp) -> bool:
+    """Whether an operand is read from memory as it lies: whole vectors, without conditions."""
+    if value.op is not Ops.LOAD or value.src[0].src[2] is not TRUE:
+        return False
+    return (planner.growth[value.src[0].src[1]] or {}).get(loop) == 1
+
+
+def _order(planner: Planner, roles: Roles) -> None:
+    """Rows become loops of the stage; the column is the last loop of the prefix."""
+    prefix = planner.known.info.prefix
+    others = [r for r in prefix if r not in roles.rows and r is not roles.column]
+    wanted = [r.arg[0] for r in (*others, roles.column, *roles.rows)]
+    for place, number in enumerate(wanted):
+        here = planner.known.info.prefix[place].arg[0]
+        if here != number:
+            planner.take(Swap(place, planner.position(number)),
+                         "rows inside the columns: they share a panel of the other operand")
+    for _ in roles.rows:
+        planner.take(Own(len(planner.known.info.prefix) - 1), "rows share a panel")
+
+
+def _columns(planner: Planner, number: int, tile: Tile) -> int | None:
+    """Cut the lanes off the column: vectors, and several of them a row; the loop that is left."""
+    extent, whole = planner.extent(planner.numbered[number]), tile.width * tile.vectors
+    if extent % whole:
+        number = planner.take(PadTo(planner.position(number), whole),
+                              "the last panel is stored in part")[0].arg[0]
+    made = planner.take(Upcast(planner.position(number), tile.width),
+                        "vector along the columns: results lie side by side")
+    left = [r for r in made if r.arg[1] not in LANES]
+    if left and tile.vectors > 1:
+        made = planner.take(Upcast(planner.position(left[0].arg[0]), tile.vectors),
+                            "more vectors share an element of the first operand")
+        left = [r for r in made if r.arg[1] not in LANES]
+    return left[0].arg[0] if left else None
+
+
+def _rows(planner: Planner, number: int, tile: Tile) -> None:
+    """Cut the lanes off the rows; what is left over becomes a smaller tile."""
+    extent = planner.extent(planner.numbered[number])
+    if tile.rows < 2:
+        return
+    made = planner.take(Upcast(planner.position(number), tile.rows),
+                        "register tile: rows share what is loaded")
+    rest = extent % tile.rows
+    if rest > 1:
+        lanes = [r for r in made if r.arg[1] in LANES]
+        own = [r for r in made if r not in lanes and planner.extent(r) == rest
+               and not any(lanes[0] in s.src and r in s.src for s in planner.known.ast.src)]
+        planner.take(Upcast(planner.position(own[0].arg[0]), rest), "the rows that are left over")
+
+
+__all__ = ["Roles", "Tile", "choose_tile", "find_roles", "plan_product"]
