@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from impl import settings
 from impl.ir import UOp
 from impl.kernel.analysis import (
     LANES,
@@ -23,6 +24,7 @@ from impl.kernel.analysis import (
 )
 from impl.kernel.heuristic import hand_steps
 from impl.kernel.padding import PadTo
+from impl.kernel.search import Bench, searched_steps
 from impl.kernel.steps import (
     OF_GROUPS,
     STEPS,
@@ -38,17 +40,20 @@ from impl.kernel.steps import (
 )
 
 
-def optimize(ast: UOp, limits: Limits | None = None) -> UOp:
+def optimize(ast: UOp, limits: Limits | None = None, bench: Bench | None = None) -> UOp:
     """The kernel after the steps that it asks for, else after those that suit the device.
 
-    Its values stay what they are. `KernelInfo.steps` names the steps, and `reasons` says why.
+    With `BEAM=n` and a device to try on, a search chooses them. Its values stay what they are.
+    `KernelInfo.steps` names the steps, and `reasons` says why.
 
     Raises:
         StepError: a step that was asked for is not legal.
     """
     if ast.arg.asked is not None:  # r[impl kernel.step.asked]
         return taken(ast, [(Step.parse(name), "asked for") for name in ast.arg.asked])
-    simple = fold_gates(ast)
+    simple, width = fold_gates(ast), settings.get("BEAM")
+    if width and bench is not None:
+        return taken(simple, searched_steps(simple, bench, width))
     return taken(simple, hand_steps(simple, limits or Limits()))
 
 
@@ -71,7 +76,7 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
     return ast.replace(arg=replace(ast.arg, asked=asked))
 
 
-__all__ = ["LANES", "OF_GROUPS", "REDUCERS", "STEPS", "Analysis", "Estimate", "Growth", "Limits",
-           "Own", "PadTo", "Split", "Step", "StepError", "Swap", "Upcast", "apply_steps",
+__all__ = ["LANES", "OF_GROUPS", "REDUCERS", "STEPS", "Analysis", "Bench", "Estimate", "Growth",
+           "Limits", "Own", "PadTo", "Split", "Step", "StepError", "Swap", "Upcast", "apply_steps",
            "buffer_key", "estimate", "fold_gates", "growth", "hand_steps", "optimize", "parameters",
            "taken", "verify", "with_steps"]
