@@ -496,13 +496,17 @@ class CPU(DeviceBackend):
 
     def _rendered(self, ast: UOp) -> tuple[CPUProgram, Source]:
         """A program that is optimised and has its text, and is not compiled."""
-        # r[impl kernel.noopt.plain]
         # r[impl cpu.values.reference]
-        noopt = settings.get("NOOPT")
-        program = CPUProgram(self, ast, ast if noopt else optimize(ast, self.limits, self))
+        program = CPUProgram(self, ast, self.optimized(ast))
         source = render(program.optimized, C())
         program.source = source.text
         return program, source
+
+    def optimized(self, ast: UOp, search: bool = True) -> UOp:
+        """The kernel after its steps; with BEAM, and unless `search` is false, they are tried."""
+        if settings.get("NOOPT"):  # r[impl kernel.noopt.plain]
+            return ast
+        return optimize(ast, self.limits, self, search)
 
     def source(self, ast: UOp) -> str | None:
         """The C text of a kernel."""

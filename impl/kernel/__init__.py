@@ -40,11 +40,12 @@ from impl.kernel.steps import (
 )
 
 
-def optimize(ast: UOp, limits: Limits | None = None, bench: Bench | None = None) -> UOp:
+def optimize(ast: UOp, limits: Limits | None = None, bench: Bench | None = None,
+             search: bool = True) -> UOp:
     """The kernel after the steps that it asks for, else after those that suit the device.
 
-    With `BEAM=n` and a device to try on, a search chooses them. Its values stay what they are.
-    `KernelInfo.steps` names the steps, and `reasons` says why.
+    With `BEAM=n` and a device to try on, a search chooses them, or has chosen before if `search` is
+    false. Its values stay what they are. `KernelInfo.steps` names the steps, `reasons` says why.
 
     Raises:
         StepError: a step that was asked for is not legal.
@@ -53,7 +54,8 @@ def optimize(ast: UOp, limits: Limits | None = None, bench: Bench | None = None)
         return taken(ast, [(Step.parse(name), "asked for") for name in ast.arg.asked])
     simple, width = fold_gates(ast), settings.get("BEAM")
     if width and bench is not None:
-        return taken(simple, searched_steps(simple, bench, width))
+        # r[impl kernel.beam.equal]: what it finds are steps
+        return taken(simple, searched_steps(simple, bench, width, search))
     return taken(simple, hand_steps(simple, limits or Limits()))
 
 

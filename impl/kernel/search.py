@@ -78,16 +78,19 @@ class Found:
 
 
 # --8<-- [start:searched]
-def searched_steps(ast: UOp, bench: Bench, width: int) -> Reasoned:
+def searched_steps(ast: UOp, bench: Bench, width: int, search: bool = True) -> Reasoned:
     """Steps for a kernel, each with its reason: kept ones, else those that a search finds.
 
-    `ast` is as `fold_gates` makes it. What cannot be tried gets the heuristic's list.
+    `ast` is as `fold_gates` makes it. What cannot be tried gets the heuristic's list, and so does
+    what was not searched for yet if `search` is false.
     """
     start = hand_steps(ast, bench.limits)
     key = _key(ast, bench, width)
     found = _known.get(key)
     if found is None and not settings.get("IGNORE_BEAM_CACHE"):
         found = _kept(key, ast)  # r[impl kernel.beam.kept]
+    if found is None and not search:
+        return start
     if found is None:
         found = _Search(ast, bench, width, start).run()
         store().put("beam", key, json.dumps(vars(found)).encode())
