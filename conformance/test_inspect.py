@@ -153,7 +153,7 @@ def test_kernel_table() -> None:
     assert [line.split()[0] for line in lines[2:]] == ["1", "0", "2", "3", "4", "5", "6", "7"]
     for part in ("matmul_relu", "x, w1", "hidden", "2.16 MiB", "103 M", "2 us", "1.03 ms"):
         assert part in lines[2]
-    assert len({len(line.rstrip()) for line in lines}) <= 2
+    assert len({len(line[:135].rstrip()) for line in lines}) <= 2  # the last column is ragged
     bare = inspect.kernel_table(chain(3))
     assert bare.splitlines()[0].split() == ["id", "kernel", "reads", "writes"]
 
