@@ -213,6 +213,8 @@ def drawn_step(known: Analysis, draw: random.Random) -> Step:
             if 0 <= axis < loops and known.ranges[axis].src[0].op is Ops.CONST:
                 extent = known.ranges[axis].src[0].arg
             numbers.append(axis)
+        elif parameter != "amount":  # which of a few
+            numbers.append(draw.choice((0, 0, 1, 1, 2, -1)))
         else:
             near = [d for d in range(2, min(extent, 64) + 1) if extent % d == 0]
             numbers.append(draw.choice((2, 3, 4, 5, 8, 16, extent, *near, *near, 0, 1, -1,

@@ -26,7 +26,7 @@ from impl.kernel import STEPS, Analysis, Step, StepError, Upcast, parameters
 @verifies("kernel.step.recorded")
 @verifies("kernel.step.refused")
 def test_drawn_lists_keep_the_values_of_all_kinds_of_kernels() -> None:
-    made, failed = check(range(120), devices=("REFERENCE",))
+    made, failed = check(range(70), devices=("REFERENCE",))
     assert not failed, "\n".join(map(str, failed))
     assert {trial.name for trial in made} >= {name for name, _ in PROGRAMS}
 
@@ -35,9 +35,9 @@ def test_drawn_lists_keep_the_values_of_all_kinds_of_kernels() -> None:
 @verifies("kernel.step.equal")
 @verifies("cpu.values.reference")
 def test_drawn_lists_keep_the_values_of_compiled_kernels() -> None:
-    made, failed = check(range(1000, 1012), lists=1, devices=("CPU",))
+    made, failed = check(range(1000, 1008), lists=1, devices=("CPU",))
     assert not failed, "\n".join(map(str, failed))
-    assert len(made) > 15
+    assert len(made) > 10
 
 
 def test_every_kind_of_step_is_drawn_taken_and_refused() -> None:
@@ -57,7 +57,7 @@ def test_every_kind_of_step_is_drawn_taken_and_refused() -> None:
 
 def test_what_a_kernel_overwrites_lies_as_it_did() -> None:
     """Memory that an argument shares with another one is shared in the trial too."""
-    found = [case for seed in range(200) for case in cases(seed) if case.name == "in_place"]
+    found = [case for seed in range(60) for case in cases(seed) if case.name == "in_place"]
     assert any((case.arguments[0].before != case.arguments[0].after).any() for case in found)
     with Context(DEVICE="REFERENCE"):
         memory = step_lists.ensure_memory(_buffer(Tensor(np.arange(64, dtype=np.int32)).realize()))

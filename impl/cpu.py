@@ -6,6 +6,7 @@ before it is loaded. Kernels are called through one table that C runs in one cal
 """
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import functools
 import hashlib
@@ -15,6 +16,7 @@ import mmap
 import os
 import platform
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -32,7 +34,7 @@ from impl.caching.disk import Store, store
 from impl.device import Device, DeviceBackend, GlobalCounters, Launch, Memory, Program, Table
 from impl.errors import CompileError, DeviceError, user_line
 from impl.ir import UOp
-from impl.kernel import Limits, optimize
+from impl.kernel import Limits, optimize, with_steps
 from impl.render import C, Source, render
 
 # --8<-- [start:flags]
@@ -144,13 +146,15 @@ def _digest(*parts: str) -> str:
 
 
 # --8<-- [start:compile]
-def _compile_unit(command: list[str], sources: list[tuple[str, Source]], line: str) -> bytes:
+def _compile_unit(command: list[str], sources: list[tuple[str, Source]], line: str,
+                  seconds: float | None = None) -> bytes:
     """The shared object for some kernels; their functions are named by their keys.
 
     `line` is the user's line, as compilers are run in threads of their own.
 
     Raises:
         CompileError: the compiler is missing, or refused the text; the text is kept.
+        subprocess.TimeoutExpired: it took longer than `seconds`.
     """
     text = _unit_text(sources)
     with tempfile.TemporaryDirectory(prefix="tensor-schedule-") as folder:
@@ -161,11 +165,10 @@ def _compile_unit(command: list[str], sources: list[tuple[str, Source]], line: s
             in_place = any(source.moves_in_place for _, source in sources)
             arguments = [*flags_for(command, conditional, in_place),
                          "-o", str(target), str(source), "-lm"]
-            run = subprocess.run([*command, *arguments],
-                                 capture_output=True, text=True, check=False)
-            if run.returncode == 0:
+            status, said = _run([*command, *arguments], seconds)
+            if status == 0:
                 return target.read_bytes()
-            message = run.stderr.strip()
+            message = said.strip()
         except OSError as error:
             message = str(error)
     kept = _keep_failed(text)
@@ -174,6 +177,22 @@ def _compile_unit(command: list[str], sources: list[tuple[str, Source]], line: s
         "compile", f"{' '.join(command)} refused {names}: {message}; the source is in {kept}",
         "set CC to a working compiler, NOOPT=1 to avoid an optimisation, or DEVICE=REFERENCE",
         line)
+
+
+def _run(words: list[str], seconds: float | None) -> tuple[int, str]:
+    """The status of a program and what it said on stderr; it and its children end in time.
+
+    Raises:
+        subprocess.TimeoutExpired: it took longer than `seconds`.
+    """
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                          start_new_session=seconds is not None) as process:
+        try:
+            _, said = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # gcc leaves the work to a process of its own
+            raise
+    return process.returncode, said
 
 
 def _keep_failed(text: str) -> str:
@@ -306,6 +325,7 @@ class CPUProgram(Program):
     """A kernel as a C function `void kernel(void **arguments)`."""
 
     function: int = 0
+    library: ctypes.CDLL | None = None  # of a program that was tried
     _call: Any = None
     _packed: Any = None
 
@@ -481,17 +501,64 @@ class CPU(DeviceBackend):
 
     def _rendered(self, ast: UOp) -> tuple[CPUProgram, Source]:
         """A program that is optimised and has its text, and is not compiled."""
-        # r[impl kernel.noopt.plain]
         # r[impl cpu.values.reference]
-        noopt = settings.get("NOOPT")
-        program = CPUProgram(self, ast, ast if noopt else optimize(ast, self.limits))
+        program = CPUProgram(self, ast, self.optimized(ast))
         source = render(program.optimized, C())
         program.source = source.text
         return program, source
 
+    def optimized(self, ast: UOp, search: bool = True) -> UOp:
+        """The kernel after its steps; with BEAM, and unless `search` is false, they are tried."""
+        if settings.get("NOOPT"):  # r[impl kernel.noopt.plain]
+            return ast
+        return optimize(ast, self.limits, self, search)
+
     def source(self, ast: UOp) -> str | None:
         """The C text of a kernel."""
         return self._rendered(ast)[1].text
+
+    # --8<-- [start:trial]
+    def code_version(self) -> str:
+        """The compiler, its flags and the processor."""
+        return self._identity()
+
+    def trial(self, asts: Sequence[UOp], seconds: float) -> list[CPUProgram | None]:
+        """Programs for kernels as they stand, to be tried: nothing is kept of them.
+
+        Each is compiled by itself, in as many processes as PARALLEL says. None for one that the
+        compiler refuses, or for which it takes longer than `seconds`.
+        """
+        # r[impl kernel.beam.timeout]
+        command, line = find_compiler(), user_line()
+        if asts and _objects.run is None:  # what replays tables has to be loaded
+            self.load([with_steps(asts[0], ())])
+
+        def compiled(ast: UOp) -> CPUProgram | None:
+            program, source = CPUProgram(self, ast), render(ast, C())
+            key = _digest(source.prelude, source.body)
+            try:
+                content = _compile_unit(command, [(key, source)], line, seconds)
+            except (CompileError, subprocess.TimeoutExpired):
+                return None
+            with tempfile.TemporaryDirectory(prefix="tensor-schedule-") as folder:
+                path = Path(folder, "trial.so")
+                path.write_bytes(content)
+                program.library = ctypes.CDLL(str(path))
+            found = ctypes.cast(getattr(program.library, _symbol(key)), ctypes.c_void_p).value
+            assert found is not None
+            program.function = found
+            return program
+
+        with ThreadPoolExecutor(settings.workers()) as pool:
+            return list(pool.map(compiled, asts))
+
+    def release(self, programs: Sequence[CPUProgram]) -> None:
+        """Unload programs that were tried; they cannot run any more."""
+        for program in programs:
+            library, program.library, program.function = program.library, None, 0
+            if library is not None and hasattr(_ctypes, "dlclose"):
+                _ctypes.dlclose(library._handle)
+    # --8<-- [end:trial]
 
     def _identity(self) -> str:
         command = find_compiler()

@@ -135,6 +135,12 @@ class Program:
         steps: tuple[str, ...] = self.optimized.arg.steps
         return steps
 
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why each of the steps was applied."""
+        reasons: tuple[str, ...] = self.optimized.arg.reasons
+        return reasons
+
     def cost(self, values: Sequence[int] = ()) -> Estimate:
         """Operations and bytes of one run with these values of the variables."""
         if self.variables:
@@ -302,6 +308,10 @@ class DeviceBackend:
     def source(self, ast: UOp) -> str | None:
         """The text that `load` would make of a kernel now; None if the device has no texts."""
         return None
+
+    def optimized(self, ast: UOp, search: bool = True) -> UOp:
+        """The kernel that `load` would compile; nothing runs for that if `search` is false."""
+        return ast
 
     def table(self, launches: Sequence[Launch]) -> Table:
         """Launches to be replayed together."""

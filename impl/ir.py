@@ -125,13 +125,16 @@ class KernelInfo:
     """What a kernel's SINK knows besides its stores.
 
     `prefix` are the loops around all stages, outermost first; `variables` the run-time integers,
-    in the order in which their values follow the pointers; `steps` the optimisations applied.
+    in the order in which their values follow the pointers; `steps` the optimisations applied, and
+    `reasons` why, one for each. `asked` are steps to take instead of those a device would choose.
     """
 
     name: str
     prefix: tuple[UOp, ...] = ()
     variables: tuple[UOp, ...] = ()
     steps: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    asked: tuple[str, ...] | None = None
 
 
 _interned: dict[tuple[Any, ...], _Reference] = {}

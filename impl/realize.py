@@ -491,14 +491,23 @@ def _report(run: Run, number: int, operations: int, moved: int, start: float) ->
     if manner.debug >= 2:
         operations = GlobalCounters.operations - operations
         moved = GlobalCounters.bytes - moved
+        program = programs_of(run.plan)[number]
         print(f"*** {run.buffers[kernel.arguments[0]].device:10s} {number:4d} "
               f"{kernel.ast.arg.name:28s} {seconds * 1e6:10.1f} us {operations:12d} operations "
-              f"{moved:12d} bytes | {label(run.plan, number, run.effects.nodes)}")
-        program = programs_of(run.plan)[number]
+              f"{moved:12d} bytes | {label(run.plan, number, run.effects.nodes)}"
+              f"{_steps_text(program)}")
+        if manner.debug >= 3 and program is not None:
+            for name, reason in zip(program.steps, program.reasons, strict=True):
+                print(f"steps of kernel {number}: {name}: {reason}")
         if manner.debug >= 4 and program is not None:
             print(program.source)
     if manner.poison:
         _poison_dead(run, run.begun - 1)
+
+
+def _steps_text(program: Program | None) -> str:
+    """The steps of a kernel, to stand behind what it computes."""
+    return f" | {' '.join(program.steps)}" if program is not None and program.steps else ""
 
 
 def _poison_dead(run: Run, step: int) -> None:
@@ -589,10 +598,12 @@ def run_schedule(items: Sequence[ExecItem]) -> None:
 # --8<-- [end:schedule]
 
 
-def schedule_document(holders: Sequence[Holder], programs: bool = False) -> dict[str, Any]:
+def schedule_document(holders: Sequence[Holder], programs: bool = False,
+                      steps: bool = False) -> dict[str, Any]:
     """The schedule that `realize` would run, as plain data; nothing runs.
 
     With `programs`, the kernels are compiled and the document has their source, steps and cost.
+    With `steps` it has the steps that they would get.
     """
     with lock:
         _run_scheduled()
@@ -606,5 +617,15 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False) -> dict
                     values = [canonical.values[v] for v in plan.kernels[row["id"]].slots]
                     cost = program.cost(values)
                     row.update(source=program.source or "", operations=cost.operations,
-                               bytes=cost.bytes, optimizations=list(program.steps))
+                               bytes=cost.bytes, **_step_rows(program.optimized))
+        elif steps:
+            for row in rows["kernels"]:
+                kernel = plan.kernels[row["id"]]
+                if not kernel.copy:
+                    row.update(_step_rows(Device[kernel.device].optimized(kernel.ast, False)))
         return rows
+
+
+def _step_rows(ast: UOp) -> dict[str, list[str]]:
+    """The steps that were applied to a kernel, and the reason for each."""
+    return {"optimizations": list(ast.arg.steps), "because": list(ast.arg.reasons)}

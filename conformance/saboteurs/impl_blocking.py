@@ -30,10 +30,10 @@ class AcceptsAnyOrderOfStages(ImplPatch):
 class PadsWithoutGates(ImplPatch):
     rule = "kernel.pad.untouched"
     description = "the iterations that were added to a loop store like the others"
-    target = "impl.kernel.blocking:_gated"
+    target = "impl.kernel.padding:_Padder._gated"
 
     def replacement(self, original: Function) -> Function:
-        return lambda index, inside: index
+        return lambda padder, place: place
 
 
 class CopiesWhatIsStored(ImplPatch):

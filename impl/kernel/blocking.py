@@ -1,8 +1,8 @@
-"""Steps for products: shared loops, copied operands, padded loops. Chapter: spec/kernel.md.
+"""Steps for products: shared loops and copied operands. Chapter: spec/kernel.md.
 
 A processor computes a product at full speed when its operands lie in the caches, in the order in
 which they are read. `Pack` copies an operand there, once for all that read it; `Share` says within
-which loop the copy is good; `PadTo` makes the number of iterations a multiple.
+which loop the copy is good.
 """
 from __future__ import annotations
 
@@ -16,62 +16,6 @@ from impl.kernel.steps import Step, StepError, _Rewriter, _sink
 
 #: A packed operand has at most this many bytes.
 MOST_PACKED = 64 << 20
-
-
-# --8<-- [start:padto]
-@dataclass(frozen=True)
-class PadTo(Step):
-    """Make an output loop run a multiple of `amount` times: what it adds loads and stores nothing.
-
-    Legal for a loop of the prefix or of a stage with a fixed extent that is no multiple. Memory
-    is neither read nor written in the iterations that were added: loads there are zero.
-    """
-
-    amount: int
-
-    def apply(self, known: Analysis) -> UOp:
-        """Whatever the added iterations compute is not stored."""
-        # r[impl kernel.step.equal]
-        loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP))
-        size = self._size(loop)
-        if self.amount < 2 or size % self.amount == 0:
-            raise StepError(self.name, f"the loop has {size} iterations",
-                            "ask for an amount of which that is no multiple")
-        wide = new_range(-(-size // self.amount) * self.amount, loop.arg[1])
-        inside = symbolic.less_than(wide, size)
-        rewriter = _Gater(known, loop, wide, inside)
-        prefix = tuple(wide if r is loop else r for r in known.info.prefix)
-        stores = []
-        for store in known.ast.src:
-            done = rewriter.store(store, False)
-            if loop in known.info.prefix and store.src[0].src[0].op is Ops.PARAM \
-                    or loop in store.src[2:]:
-                target = _gated(done.src[0], inside)
-                done = done.replace(src=(target, *done.src[1:]))
-            stores.append(done)
-        return _sink(known, stores, self.name, prefix)
-
-
-class _Gater(_Rewriter):
-    """Puts a longer loop in the place of a loop, and gates all memory that depends on it."""
-
-    def __init__(self, known: Analysis, loop: UOp, wide: UOp, inside: UOp) -> None:
-        super().__init__(known, {loop: wide}, {loop: (wide,)})
-        self.inside = inside
-
-    def _node(self, node: UOp) -> UOp:
-        found = super()._node(node)
-        if node.op is Ops.INDEX and self.known.free[node] & self.touched:
-            return _gated(found, self.inside)
-        return found
-
-
-def _gated(index: UOp, inside: UOp) -> UOp:
-    """The INDEX, valid under one more condition."""
-    # r[impl kernel.pad.untouched]
-    pointer, place, valid = index.src
-    return index.replace(src=(pointer, place, symbolic.logical_and(valid, inside)))
-# --8<-- [end:padto]
 
 
 # --8<-- [start:share]
@@ -209,4 +153,4 @@ def _place(local: UOp, loops: list[UOp], sizes: list[int]) -> UOp:
 # --8<-- [end:pack]
 
 
-__all__ = ["MOST_PACKED", "PadTo", "Pack", "Share"]
+__all__ = ["MOST_PACKED", "Pack", "Share"]

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Limits
-from impl.kernel.blocking import Pack, PadTo, Share
+from impl.kernel.blocking import Pack, Share
+from impl.kernel.padding import PadTo
 from impl.kernel.steps import Own, Swap, Upcast
 
 if TYPE_CHECKING:
