@@ -4,6 +4,7 @@
     python -m conformance --impl-cmd ./executable --chapter memory --profile long
     python -m conformance fuzz --impl package.module:Adapter --count 10000 --seed 0 -n 2
     python -m conformance steps --count 10000 --seed 0 -n 2
+    python -m conformance sanitize steps --count 500
     python -m conformance run witness.json --impl package.module:Adapter
     python -m conformance validate program.json --schema program
     python -m conformance rules
@@ -13,11 +14,11 @@ from __future__ import annotations
 
 import json
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import REMAINDER, ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance import oracle, protocol, shapes
+from conformance import oracle, protocol, sanitized, shapes
 from conformance.fuzz import Fuzzing, Job, explained
 from conformance.protocol import Program, ProtocolError
 from conformance.report import Expectation, Result
@@ -63,6 +64,8 @@ def parser() -> ArgumentParser:
                        help="processes that share the work")
     steps.add_argument("--report", dest="steps_report", type=Path,
                        help="where to write what was tried, after every process")
+    watched = commands.add_parser("sanitize", help="run a command with kernels that watch memory")
+    watched.add_argument("words", nargs=REMAINDER, help="the command and its options")
     run = commands.add_parser("run", help="run one program and compare its values")
     _common(run)
     run.add_argument("program", type=Path)
@@ -87,7 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.  The status is 0 when nothing is wrong, 1 otherwise."""
     options = parser().parse_args(arguments)
     commands = {None: suite, "fuzz": fuzz, "steps": steps, "run": run_one,
-                "validate": validate_files, "rules": list_rules}
+                "validate": validate_files, "rules": list_rules,
+                "sanitize": sanitize}
     return commands[options.command](options)
 
 
@@ -150,6 +154,7 @@ def run_one(options: Namespace) -> int:
     program: Program = json.loads(options.program.read_text(encoding="utf-8"))
     protocol.check("program", program)
     subject = _subject(options)
+    sanitized.guard()
     try:
         wrong = fails(subject, program)
     finally:
@@ -176,6 +181,11 @@ def fuzz(options: Namespace) -> int:
           or f"{tally.programs} programs, nothing wrong"
           f", {tally.skipped} were not for this implementation, {tally.refused} were refused")
     return 1 if tally.failures else 0
+
+
+def sanitize(options: Namespace) -> int:
+    """Run another command in a process whose kernels watch their memory."""
+    return sanitized.main(options.words)
 
 
 def steps(options: Namespace) -> int:

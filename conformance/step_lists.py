@@ -28,6 +28,7 @@ import numpy as np
 import impl.cpu  # noqa: F401  (registers the device)
 import impl.reference  # noqa: F401
 from conformance import kernel_builder as kb
+from conformance import sanitized
 from conformance.kernel_programs import PROGRAMS
 from impl import Context
 from impl.device import Device, Memory
@@ -443,6 +444,7 @@ class Profile:
 def main(arguments: Sequence[str]) -> int:
     """The trials of some seeds in this process: first seed, seed to stop at, lists a kernel."""
     first, stop, lists = map(int, arguments)
+    sanitized.guard()
     with Context(CACHELEVEL=0):
         made, failed = check(range(first, stop), lists)
     print(json.dumps({
