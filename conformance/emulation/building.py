@@ -7,6 +7,7 @@ process.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import hashlib
 import os
@@ -102,6 +103,19 @@ def core(sanitize: bool = False) -> Path:
     """The emulator as a shared library."""
     return build("emulator", ".so", [*FLAGS, *_extra(sanitize), "-O2", "-shared",
                                      HERE / "emulator.cpp"])
+
+
+def driver(sanitize: bool = False) -> Path:
+    """The mock of the CUDA driver, a file named libcuda.so.1 in a folder of its own."""
+    parts = ("driver.cpp", "driver_memory.cpp", "driver_stream.cpp", "driver_graph.cpp")
+    text = "".join(f'#include "{HERE / part}"\n' for part in parts)  # parsed once, not four times
+    made = build("driver", ".so", [*FLAGS, *_extra(sanitize), "-O0", "-frtti", "-fvisibility=hidden", "-shared",
+                                   "-Wl,-soname,libcuda.so.1", core(sanitize), "-ldl"], text)
+    path = folder() / f"libraries-{made.stem}" / "libcuda.so.1"
+    path.parent.mkdir(exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        path.symlink_to(made)
+    return path
 
 
 def runner() -> Path:

@@ -77,7 +77,7 @@ class Module:
         """
         number = self._number(kernel)
         slots = _slots(kernel, self.kernels[kernel], arguments)
-        numbers = [number, *_three(grid), *_three(block), shared_bytes, _order(order)]
+        numbers = [number, *_three(grid), *_three(block), shared_bytes, order_number(order)]
         if self.sanitized is None:
             self._launch_here(numbers, slots)
         else:
@@ -150,7 +150,8 @@ def _three(size: Size) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _order(order: Order) -> int:
+def order_number(order: Order) -> int:
+    """An order as the emulator takes it."""
     if isinstance(order, int) and order >= 0:
         return order
     if order in ("forward", "reversed"):
