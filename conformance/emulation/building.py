@@ -27,6 +27,7 @@ FLAGS = ("-std=c++17", "-O1", "-fPIC", "-pthread", "-fno-exceptions", "-fno-rtti
 KERNEL_FLAGS = (*FLAGS, "-w", "-fmax-errors=5", "-fvisibility=hidden", "-Wl,-z,start-stop-visibility=hidden")
 SANITIZE = ("-g", "-fsanitize=address", "-fno-omit-frame-pointer",
             "-fsanitize-sections=emulation_shared")
+HEADERS = {"cuda": "ptx.h", "metal": "metal.h"}
 #: Headers that a source may include; what they declare is always there.
 INCLUDED = ("cuda_fp16.h", "cuda_bf16.h", "metal_stdlib", "metal_simdgroup", "metal_atomic",
             "metal_simdgroup_matrix", "metal_math", "metal_compute")
@@ -140,10 +141,10 @@ def _extra(sanitize: bool) -> tuple[str, ...]:
 def _precompiled(language: str, sanitize: bool) -> Path:
     """The language's header, parsed ahead: it makes compiling three times as fast."""
     header = build(language, ".h.gch", [*KERNEL_FLAGS[:-1], *_extra(sanitize), "-x", "c++-header",
-                                        HERE / f"{language}.h"])
+                                        HERE / HEADERS[language]])
     plain = header.with_suffix("")
     if not plain.exists():  # what is included if the compiler does not like the other
-        plain.write_text(f'#include "{HERE / language}.h"\n', encoding="utf-8")
+        plain.write_text(f'#include "{HERE / HEADERS[language]}"\n', encoding="utf-8")
     return header
 
 

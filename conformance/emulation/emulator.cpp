@@ -13,6 +13,7 @@ extern "C" {
 EmulationIndex written_lane asm("emulation_lane"), written_group asm("emulation_group"),
     written_lanes asm("emulation_lanes"), written_groups asm("emulation_groups");
 unsigned char *emulation_dynamic;
+unsigned emulation_epoch;
 }
 
 namespace {
@@ -151,6 +152,7 @@ void poison(unsigned char *from, unsigned char *to) {
 
 // Shared memory starts as bytes of 0xff: NaN in every floating type, -1 in every signed one.
 void start_group(unsigned number) {
+    emulation_epoch++;
     poison(launch->source->shared_begin, launch->source->shared_end);
     poison(emulation_dynamic, emulation_dynamic + launch->shared_bytes);
     written_group.x = number % written_groups.x;

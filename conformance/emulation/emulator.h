@@ -23,6 +23,7 @@ struct EmulationIndex {
 
 // Of the lane that runs now. The emulator writes them; kernels only read.
 extern const EmulationIndex emulation_lane, emulation_group, emulation_lanes, emulation_groups;
+extern unsigned emulation_epoch;           // another number in every group
 extern unsigned char *emulation_dynamic;  // dynamic shared memory, exactly as long as was asked for
 
 // The number of the lane in its group, and of lanes in the group.

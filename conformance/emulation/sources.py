@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from conformance.emulation.assembly import without_assembly
+from conformance.emulation.assembly import split_outside, without_assembly
 from conformance.emulation.errors import CompileError
 
 FILE_NAMES = {"cuda": "kernel.cu", "metal": "kernel.metal"}
@@ -101,21 +101,6 @@ def _parameters(source: str, start: int) -> Iterator[Parameter]:
             raise CompileError(f"kernel.metal:{line}: parameter {text.strip()!r} needs one known "
                                "attribute: [[buffer(n)]], [[threadgroup(0)]] or a position")
         yield Parameter(text, attributes[0][1], int(attributes[0][2] or 0))
-
-
-def split_outside(source: str, start: int, at: str = ",") -> Iterator[str]:
-    """The pieces of a list up to the bracket that closes it; inner brackets stay whole."""
-    depth, piece = 0, start
-    for place in range(start, len(source)):
-        letter = source[place]
-        if depth == 0 and letter in at + ")":
-            if source[piece:place].strip() or at != ",":
-                yield source[piece:place]
-            piece = place + 1
-            if letter == ")":
-                return
-        depth += (letter in "([{") - (letter in ")]}")
-    raise CompileError("a bracket is not closed")
 
 
 def _metal(source: str) -> tuple[str, str]:
