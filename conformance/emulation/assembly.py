@@ -18,7 +18,7 @@ from conformance.emulation.errors import CompileError
 
 STATEMENT = re.compile(r"\b(?:asm|__asm__)\s*(?:volatile\b|__volatile__\b)?\s*\(")
 TEXT = re.compile(r'"((?:\\.|[^"\\])*)"')
-OPERAND = re.compile(r'\s*(?:\[\w+\]\s*)?"([=+]?)\w*([frldhn])"\s*\((.*)\)\s*$', re.S)
+OPERAND = re.compile(r'\s*(?:\[\w+\]\s*)?"([=+]?)&?\w*([frldhn])"\s*\((.*)\)\s*$', re.S)
 TYPES = {"f": "float", "r": "unsigned", "l": "unsigned long long", "d": "double",
          "h": "unsigned short", "n": "long"}
 #: Parts of a name that say where to keep something, and nothing about values.
