@@ -41,7 +41,7 @@ def check(source: str) -> None:
     plain = without_comments(source)
     _check_parameters(plain)
     text = GROUP_MEMORY.sub("static threadgroup", ATTRIBUTE.sub("", INCLUDE.sub("", plain)))
-    said = _messages(f'#line 1 "{NAME}"\n{text}')
+    said = _messages(text)
     if said:
         raise CompileError("\n".join(said))
 # --8<-- [end:check]

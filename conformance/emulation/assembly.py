@@ -112,6 +112,8 @@ def _call(instruction: str, operands: list[str], line: int) -> str:
         raise CompileError(f"kernel.cu:{line}: the assembly instruction {instruction!r} is not "
                            "emulated: registers, labels and predicates are not")
     words = [word.strip(" []{}") for word in re.split(r",(?![^\[]*\])", rest) if word.strip()]
+    if any(int(place) >= len(operands) for place in PLACE.findall(rest)):
+        raise CompileError(f"kernel.cu:{line}: {instruction!r} names an operand that is not there")
     values = [PLACE.sub(lambda match: operands[int(match[1])], word) for word in words]
     function = HINTS.sub("", name).replace(".", "_")
     taken = "_taken" if function.startswith("cp_async_c") and len(values) == 4 else ""

@@ -126,12 +126,13 @@ def runner() -> Path:
 
 def library(source: str, language: str, sanitize: bool = False) -> Path:
     """A CUDA or Metal source as a shared library that `Module` and the mock driver load."""
+    text = translate(source, language)
     header = _precompiled(language, sanitize)
     emulator = core(sanitize)
     return build(language, ".so",
                  [*KERNEL_FLAGS, *_extra(sanitize), "-shared", "-include", header.with_suffix(""),
                   "-I", _includes(), emulator],
-                 translate(source, language))
+                 text)
 
 
 def _extra(sanitize: bool) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import os
 import re
 import struct
@@ -61,7 +60,8 @@ class Module:
     def __init__(self, path: Path, sanitized: Path | None = None) -> None:
         self.path = path
         self.sanitized = sanitized
-        self._source = _Source.in_dll(ctypes.CDLL(str(path)), "emulation_source")
+        self._library = ctypes.CDLL(str(path))
+        self._source = _Source.in_dll(self._library, "emulation_source")
         rows = [self._source.kernels[at] for at in range(self._source.count)]
         self._numbers = {row.name.decode(): at for at, row in enumerate(rows)}
         self.kernels = {row.name.decode(): _parameters(row) for row in rows}
@@ -116,7 +116,7 @@ class Module:
             (ctypes.c_void_p * max(len(values), 1))(*values), (ctypes.c_uint * 3)(*numbers[1:4]),
             (ctypes.c_uint * 3)(*numbers[4:7]), numbers[7], numbers[8])
         message = ctypes.create_string_buffer(2048)
-        if _core().emulation_run(ctypes.byref(launch), message, ctypes.c_size_t(len(message))):
+        if self._library.emulation_run(ctypes.byref(launch), message, ctypes.c_size_t(len(message))):
             raise EmulationError(message.value.decode())
 
 
@@ -130,11 +130,6 @@ class _Slot:
     @property
     def address(self) -> int:
         return self.data.ctypes.data
-
-
-@functools.cache
-def _core() -> ctypes.CDLL:
-    return ctypes.CDLL(str(building.core()))
 
 
 def _parameters(row: _Kernel) -> list[Parameter]:
