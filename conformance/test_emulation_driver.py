@@ -381,9 +381,8 @@ def check_without_bindings() -> None:
     driver.load().know(b"plain\0", SOURCE)
     context, module, function, memory = (ctypes.c_void_p() for _ in range(4))
     values = np.arange(4, dtype=np.float32)
-    packed = (ctypes.c_void_p * 3)(
-        ctypes.addressof(memory), ctypes.addressof(ctypes.c_float(2)),
-        ctypes.addressof(ctypes.c_int(4)))
+    taken = (memory, ctypes.c_float(2), ctypes.c_int(4))
+    packed = (ctypes.c_void_p * 3)(*map(ctypes.addressof, taken))
     answers = [
         library.cuInit(0), library.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0),
         library.cuCtxSetCurrent(context), library.cuModuleLoadData(ctypes.byref(module), b"plain"),

@@ -136,8 +136,8 @@ def test_sources_that_run_are_sound(source: str) -> None:
 
 @checked
 @pytest.mark.parametrize(("statement", "words"), [
-    ("device float* p = parts;", "'device float *' with .* 'threadgroup float"),
-    ("threadgroup float* p = sums;", "'threadgroup float *' with .* 'device float"),
+    ("device float* p = parts;", "'device float .*' with .* 'threadgroup float"),
+    ("threadgroup float* p = sums;", "'threadgroup float .*' with .* 'device float"),
     ("float* p = sums;", "cannot initialize"),
     ("count = 3;", "cannot assign to variable 'count'"),
     ("scales[0] = 3;", "cannot assign|read-only|not assignable"),

@@ -110,8 +110,9 @@ def driver(sanitize: bool = False) -> Path:
     """The mock of the CUDA driver, a file named libcuda.so.1 in a folder of its own."""
     parts = ("driver.cpp", "driver_memory.cpp", "driver_stream.cpp", "driver_graph.cpp")
     text = "".join(f'#include "{HERE / part}"\n' for part in parts)  # parsed once, not four times
-    made = build("driver", ".so", [*FLAGS, *_extra(sanitize), "-O0", "-frtti", "-fvisibility=hidden", "-shared",
-                                   "-Wl,-soname,libcuda.so.1", core(sanitize), "-ldl"], text)
+    compiled = build("driver", ".o", [*FLAGS, "-O0", "-frtti", "-fvisibility=hidden", "-c"], text)
+    made = build("driver", ".so", [*FLAGS, *_extra(sanitize), "-shared", compiled, core(sanitize),
+                                   "-Wl,-soname,libcuda.so.1", "-ldl"])
     path = folder() / f"libraries-{made.stem}" / "libcuda.so.1"
     path.parent.mkdir(exist_ok=True)
     with contextlib.suppress(FileExistsError):

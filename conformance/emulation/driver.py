@@ -20,6 +20,7 @@ import contextlib
 import ctypes
 import functools
 import importlib
+import importlib.util
 import os
 import subprocess
 from collections.abc import Iterator
@@ -158,14 +159,23 @@ def environment(sanitize: bool = False) -> dict[str, str]:
     With `sanitize` it runs under AddressSanitizer, the driver and all kernels with it: memory that
     is read or written beyond its ends stops the process with a report.
     """
-    path = str(building.driver(sanitize).parent)
     found = os.environ | {"EMULATION_FOLDER": str(building.folder())}
-    found["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [path, found.get("LD_LIBRARY_PATH")]))
+    paths = [str(building.driver(sanitize).parent), found.get("LD_LIBRARY_PATH", "")]
     if sanitize:
+        paths += _compiler_folders()
         found |= {SANITIZED: "1", "LD_PRELOAD": _sanitizer_library(),
                   "ASAN_OPTIONS": "detect_leaks=0:exitcode=99:detect_stack_use_after_return=0"}
+    found["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, paths))
     return found
 # --8<-- [end:environment]
+
+
+def _compiler_folders() -> list[str]:
+    """Where NVRTC keeps a library that it opens late; under the sanitizer it has to be told."""
+    package = importlib.util.find_spec("nvidia")
+    roots = package.submodule_search_locations if package else None
+    return sorted({str(path.parent) for root in roots or ()
+                   for path in Path(root).glob("*/lib/libnvrtc-builtins.so*")})
 
 
 def _sanitizer_library() -> str:
