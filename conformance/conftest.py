@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,16 @@ def implementation(request: pytest.FixtureRequest) -> Iterator[Subject]:
     subject = Subject.of(options.impl, options.impl_cmd, options.profile, options.seed)
     yield subject
     subject.close()
+
+
+@pytest.fixture(scope="session")
+def emulation_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where emulated kernels are kept: one folder for all processes of a run."""
+    base = tmp_path_factory.getbasetemp()
+    path = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "emulation"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EMULATION_FOLDER", str(path))
+        yield path
 
 
 @pytest.fixture
