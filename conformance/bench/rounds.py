@@ -77,11 +77,16 @@ class Run:
 
     # --8<-- [start:measure]
     def measure(self, one: Measurement) -> dict[str, list[Answer]]:
-        """The answers of all libraries, asked in turns."""
+        """The answers of all libraries, each checked first, then asked in turns."""
         answers: dict[str, list[Answer]] = {}
         for name in self.workers:
             wrong = self._checked(name, one)
             answers[name] = [wrong] if wrong else []
+        return self.turns(one, answers)
+
+    def turns(self, one: Measurement,
+              answers: dict[str, list[Answer]]) -> dict[str, list[Answer]]:
+        """Ask whoever has not failed yet, round after round."""
         spent = dict.fromkeys(self.workers, 0.0)
         repeats = self.options.repeats or one.repeats
         for _ in range(repeats if one.repeats > 1 else 1):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from conformance.bench import timings
+from conformance.bench import drawing, timings
 from conformance.bench.peers import TITLES
 from conformance.bench.timings import measured_on, significant
 
@@ -15,11 +15,18 @@ from conformance.bench.timings import measured_on, significant
 def add_arguments(parser: ArgumentParser) -> None:
     """The options."""
     parser.add_argument("result", type=Path, help="what `run --output` or `schedule --json` wrote")
+    parser.add_argument("--drawings", type=Path, metavar="FOLDER",
+                        help="write the drawings of a run there, as SVG")
 
 
 def main(options: Namespace) -> int:
-    """Print the table of a result."""
-    print(markdown(json.loads(options.result.read_text(encoding="utf-8"))))
+    """Print the table of a result, and draw it."""
+    result = json.loads(options.result.read_text(encoding="utf-8"))
+    print(markdown(result))
+    if options.drawings and result.get("kind") == "run":
+        for name, svg, _ in drawing.drawings(result):
+            path = options.drawings / f"{name}.svg"
+            path.write_text(drawing.standalone(svg), encoding="utf-8")
     return 0
 
 

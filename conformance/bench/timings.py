@@ -126,6 +126,24 @@ def summary(rows: list[Row]) -> str:
             f"{len(found)} at 1 or above.")
 
 
+def behind(result: dict[str, Any]) -> str:
+    """The workloads where a peer is faster, the furthest behind first, as a table."""
+    found = [(times, row) for row in result["rows"]
+             if "limit" in row and (times := ratio(row)) is not None and times < 1]
+    if not found:
+        return "In no row: ours is the fastest."
+    rows = ["| | threads | ours, ms | best peer, ms | ratio | ours of limit |",
+            "|---|--:|--:|---|--:|--:|"]
+    for times, row in sorted(found, key=lambda one: one[0]):
+        fastest = best(row)
+        assert fastest is not None
+        ours = row["results"]["impl"]["median"]
+        rows.append(f"| {row['title']} | {row['threads']} | {significant(ours)} | "
+                    f"{TITLES.get(fastest[0], fastest[0])} {significant(fastest[1])} | "
+                    f"{times:.2f} | {row['limit'] / ours:.0%} |")
+    return "\n".join(rows)
+
+
 def line(row: Row) -> str:
     """A row while the run goes on."""
     said = ", ".join(f"{TITLES.get(name, name)} {short(row, name)}" for name in row["results"])
