@@ -18,6 +18,7 @@ from typing import Any
 
 from conformance.bench import figures, limits, timings
 from conformance.bench.figures import Measurement
+from conformance.bench.processes import UNCACHED
 from conformance.bench.rounds import Run, machine, peers_of, row
 from conformance.bench.suite import FURTHER, TABLE, workload
 from conformance.bench.worker import EXPECTED
@@ -100,7 +101,7 @@ def part(names: list[str], options: Namespace, count: int, result: dict[str, Any
     most = limits.measure(count)
     place, keys = len(result["runs"]), []
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        run = Timed(names, options, count, {EXPECTED: folder})
+        run = Timed(names, options, count, {EXPECTED: folder, **kept(count)})
         try:
             result["runs"].append({"limits": most.as_json(), "versions": run.versions})
             result["versions"] |= run.versions
@@ -118,6 +119,16 @@ def part(names: list[str], options: Namespace, count: int, result: dict[str, Any
             run.close()
     return keys
 # --8<-- [end:part]
+
+
+def kept(count: int) -> dict[str, str]:
+    """Compiled graphs may stay on disk from run to run, since it is the kernels that are timed.
+
+    Inductor writes the number of threads into its code, but looks graphs up without it.
+    """
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    folder = Path(tempfile.gettempdir(), f"tensor-schedule-bench-{user}-inductor-{count}")
+    return {**dict.fromkeys(UNCACHED, "1"), "TORCHINDUCTOR_CACHE_DIR": str(folder)}
 
 
 class Timed(Run):
