@@ -14,10 +14,15 @@ from conformance.trace import ROOT
 
 #: What libraries read to know how many threads they may use.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC",
-           "TORCHINDUCTOR_COMPILE_THREADS")
+           "NUM_CPU_THREADS", "TORCHINDUCTOR_COMPILE_THREADS")
 
 #: Schedules are measured without the caches that keep whole graphs on disk.
 UNCACHED = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
+
+#: Memory that the C library has given once it keeps, and asks for in great pages. Otherwise what is
+#: timed in the peers is how the system clears pages. Ours runs as its users run it.
+KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+        "MALLOC_TOP_PAD_": str(1 << 26), "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 Answer = dict[str, Any]
 
@@ -36,14 +41,13 @@ class Worker:
         environment = {**os.environ, **dict.fromkeys(THREADS, str(self.threads)),
                        "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0",
                        "XLA_FLAGS": _xla_flags(self.threads), **UNCACHED, **self.environment}
+        if self.name != "impl":
+            environment = {**KEPT, **environment}
         self.rest = b""
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "conformance.bench.worker", self.name], cwd=ROOT,
-            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, "-m", "conformance.bench.worker", self.name, str(self.threads)],
+            cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, start_new_session=True)
-        if hasattr(os, "sched_setaffinity"):
-            allowed = sorted(os.sched_getaffinity(0))[:self.threads]
-            os.sched_setaffinity(self.process.pid, allowed)
         return self._read(limit)
 
     def ask(self, method: str, arguments: dict[str, Any], limit: float) -> Answer:

@@ -21,7 +21,7 @@ from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 
 from conformance import markdown_rules, trace
-from conformance.bench import table
+from conformance.bench import table, timings
 
 ASKED = re.compile(r"<!--\s*(rule-matrix|compatibility|figure|bench)(?::\s*([\w-]+))?\s*-->")
 CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
@@ -204,11 +204,13 @@ def compatibility() -> str:
 
 def benchmark(name: str) -> str:
     """The committed results of the benchmark: all their tables, or where a peer is ahead."""
-    shown = {"schedule": table.markdown, "behind": table.behind}.get(name)
+    shown = {"schedule": table.markdown, "behind": table.behind,
+             "run": table.markdown, "run-behind": timings.behind}.get(name)
     if shown is None:
         raise PluginError(f"there is no table {name!r} of the benchmark")
+    kind = "run" if name.startswith("run") else "schedule"
     results = [json.loads(path.read_text(encoding="utf-8"))
-               for path in sorted(RESULTS.glob("schedule*.json"))]
+               for path in sorted(RESULTS.glob(f"{kind}*.json"))]
     return "\n\n".join(shown(result) for result in results) or "No result is stored yet."
 
 
