@@ -80,6 +80,8 @@ def parser() -> ArgumentParser:
 def _common(target: ArgumentParser) -> None:
     target.add_argument("--impl", default=DEFAULT, help="package.module:Adapter")
     target.add_argument("--impl-cmd", default="", help="an executable that speaks JSON lines")
+    target.add_argument("--isolated", action="store_true",
+                        help="run --impl in a process of its own: it may crash or hang")
     target.add_argument("--profile", default="ci", choices=("ci", "long"),
                         help="how many generated programs, and how large")
     target.add_argument("--seed", type=int, default=0,
@@ -96,7 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _subject(options: Namespace) -> Subject:
-    return Subject.of(options.impl, options.impl_cmd, options.profile, options.seed)
+    return Subject.of(options.impl, options.impl_cmd, options.profile, options.seed,
+                      options.isolated)
 
 
 def suite(options: Namespace) -> int:

@@ -39,8 +39,7 @@ def test_declared_statements_run_for_each_declared_dtype(subject: Subject) -> No
                 program = _observed(draft, draft.add(do, *operands, **fields))
             except ProgramError:
                 continue  # not defined for this dtype
-            if subject.supports(program):
-                subject.check_values(program)
+            subject.check_declared(program)
 
 
 @verifies("conventions.integers.exact")
@@ -63,7 +62,7 @@ def test_each_operation_is_rounded_to_its_dtype(subject: Subject) -> None:
         one = _input(draft, np.ones(3, dtype))
         total = draft.add("add", huge, one)
         result = draft.add("sub", total, huge)
-        subject.check_values(_observed(draft, result))
+        subject.check_declared(_observed(draft, result))
 
 
 @verifies("conventions.reassociation.elementwise")
@@ -75,7 +74,7 @@ def test_nothing_is_cancelled_or_regrouped(subject: Subject) -> None:
                draft.add("div", draft.add("mul", x, y), y),
                draft.add("sub", x, x), draft.add("div", x, x),
                draft.add("mul", x, draft.constant(draft.kinds[x], 0))]
-    subject.check_values(_observed(draft, *results))
+    subject.check_declared(_observed(draft, *results))
 
 
 @verifies("conventions.nan.propagate")
@@ -94,8 +93,7 @@ def test_nan_is_never_lost(subject: Subject) -> None:
         for do in ("neg", "abs", "relu", "exp", "sqrt", "sin", "tanh", "reciprocal"):
             draft.add(do, x_name)
         program = _observed(draft)
-        if subject.supports(program):
-            subject.check_values(program)
+        subject.check_declared(program)
 
 
 @verifies("conventions.zero.sign")
