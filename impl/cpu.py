@@ -25,16 +25,17 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from impl import settings
 from impl.caching.disk import Store, store
+from impl.caching.texts import keep_text, kept_text, kernel_name
 from impl.device import Device, DeviceBackend, GlobalCounters, Launch, Memory, Program, Table
 from impl.errors import CompileError, DeviceError, user_line
 from impl.ir import UOp
-from impl.kernel import Limits, optimize, with_steps
+from impl.kernel import Estimate, Limits, optimize, with_steps
 from impl.render import C, Source, render
 
 # --8<-- [start:flags]
@@ -229,7 +230,7 @@ class _Objects:
         self.run: Any = None
 
     # --8<-- [start:load]
-    def get(self, sources: dict[str, Source]) -> None:
+    def get(self, sources: dict[str, Callable[[], Source]]) -> None:
         """Have every kernel loaded: from this process, from disk, or from the compiler."""
         kept = store()
         missing = {}
@@ -240,7 +241,7 @@ class _Objects:
                 GlobalCounters.cache_hits += 1
                 GlobalCounters.disk_hits += 1
             else:
-                missing[key] = source
+                missing[key] = source()
         if missing:
             self._build(kept, missing)
 
@@ -322,12 +323,56 @@ _objects = _Objects()
 
 # --8<-- [start:program]
 class CPUProgram(Program):
-    """A kernel as a C function `void kernel(void **arguments)`."""
+    """A kernel as a C function `void kernel(void **arguments)`.
+
+    `key` names the text of the function.
+    """
 
     function: int = 0
+    key: str = ""
     library: ctypes.CDLL | None = None  # of a program that was tried
     _call: Any = None
     _packed: Any = None
+    _steps: tuple[str, ...] | None = None
+    _reasons: tuple[str, ...] = ()
+
+    # --8<-- [start:facts]
+    @property
+    def optimized(self) -> UOp:
+        """The kernel after the optimisation steps; of a kept text they are done again."""
+        if self._optimized is None and self._steps:
+            self._optimized = cast(CPU, self.device).optimized(self.ast, search=False)
+        return self._optimized or self.ast
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The optimisation steps that were applied, in order."""
+        return super().steps if self._steps is None else self._steps
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why each of the steps was applied."""
+        return super().reasons if self._steps is None else self._reasons
+
+    def facts(self) -> dict[str, Any]:
+        """What is kept of a program besides its object."""
+        cost = None if self.variables else self.cost()
+        return {"key": self.key, "source": self.source, "steps": self.steps,
+                "reasons": self.reasons, "arguments": self.arguments, "cost": cost and (cost.operations, cost.bytes)}
+
+    @classmethod
+    def of_facts(cls, device: CPU, ast: UOp, facts: dict[str, Any]) -> CPUProgram:
+        """The program of which these facts were kept; its function is not loaded.
+
+        Raises:
+            KeyError, TypeError: they are no such facts.
+        """
+        found = cls(device, ast, None, int(facts["arguments"]))
+        found.key, found.source = str(facts["key"]), str(facts["source"])
+        found._steps, found._reasons = tuple(facts["steps"]), tuple(facts["reasons"])
+        found._cost = Estimate(*facts["cost"]) if facts["cost"] else None
+        return found
+    # --8<-- [end:facts]
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Call the function with the memories' addresses and the addresses of the values."""
@@ -483,21 +528,33 @@ class CPU(DeviceBackend):
     def load(self, asts: Sequence[UOp]) -> list[Program]:
         """Optimise, render, and compile what is not compiled yet."""
         programs: list[CPUProgram] = []
-        sources: dict[str, Source] = {}
-        keys: list[str] = []
+        sources: dict[str, Callable[[], Source]] = {}
         identity = self._identity()
         for ast in asts:
-            program, source = self._rendered(ast)
-            # The name is not part of the key: r[impl cpu.compile.once]
-            key = _digest(identity, source.prelude, source.body)  # r[impl cpu.cache.key]
-            sources.setdefault(key, source)
-            keys.append(key)
+            program, source = self._known(ast, identity)
+            sources.setdefault(program.key, source)
             programs.append(program)
         with _build_lock:  # r[impl cpu.thread.safe]
             _objects.get(sources)
-        for program, key in zip(programs, keys, strict=True):
-            program.function = _objects.functions[key]
+        for program in programs:
+            program.function = _objects.functions[program.key]
         return list(programs)
+
+    # --8<-- [start:known]
+    def _known(self, ast: UOp, identity: str) -> tuple[CPUProgram, Callable[[], Source]]:
+        """A program that is not compiled, and its text, which is made if nobody kept it."""
+        name = kernel_name(ast, repr((identity, self.limits, settings.plan_key())))
+        try:
+            # What a search found is kept by the search, which may be told to begin anew.
+            program = CPUProgram.of_facts(self, ast, {} if settings.get("BEAM") else kept_text(name))
+            return program, lambda: self._rendered(ast)[1]
+        except (KeyError, TypeError, ValueError):
+            program, source = self._rendered(ast)
+        # The name is not part of the key: r[impl cpu.compile.once]
+        program.key = _digest(identity, source.prelude, source.body)  # r[impl cpu.cache.key]
+        keep_text(name, program.facts())
+        return program, lambda: source
+    # --8<-- [end:known]
 
     def _rendered(self, ast: UOp) -> tuple[CPUProgram, Source]:
         """A program that is optimised and has its text, and is not compiled."""

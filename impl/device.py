@@ -120,14 +120,19 @@ class Memory:
 class Program:
     """One compiled kernel. Call it with memories for PARAM 0, 1, ... and values of variables."""
 
-    def __init__(self, device: DeviceBackend, ast: UOp, optimized: UOp | None = None) -> None:
-        self.device, self.ast, self.optimized = device, ast, optimized or ast
-        known = Analysis(ast)
+    def __init__(self, device: DeviceBackend, ast: UOp, optimized: UOp | None = None,
+                 arguments: int | None = None) -> None:
+        self.device, self.ast, self._optimized = device, ast, optimized
         self.name: str = ast.arg.name
-        self.arguments = known.params
+        self.arguments = Analysis(ast).params if arguments is None else arguments
         self.variables: tuple[UOp, ...] = ast.arg.variables
         self.source: str | None = None
         self._cost: Estimate | None = None
+
+    @property
+    def optimized(self) -> UOp:
+        """The kernel after the optimisation steps."""
+        return self._optimized or self.ast
 
     @property
     def steps(self) -> tuple[str, ...]:
