@@ -358,7 +358,8 @@ class CPUProgram(Program):
         """What is kept of a program besides its object."""
         cost = None if self.variables else self.cost()
         return {"key": self.key, "source": self.source, "steps": self.steps,
-                "reasons": self.reasons, "arguments": self.arguments, "cost": cost and (cost.operations, cost.bytes)}
+                "reasons": self.reasons, "arguments": self.arguments,
+                "cost": cost and (cost.operations, cost.bytes)}
 
     @classmethod
     def of_facts(cls, device: CPU, ast: UOp, facts: dict[str, Any]) -> CPUProgram:
@@ -546,7 +547,8 @@ class CPU(DeviceBackend):
         name = kernel_name(ast, repr((identity, self.limits, settings.plan_key())))
         try:
             # What a search found is kept by the search, which may be told to begin anew.
-            program = CPUProgram.of_facts(self, ast, {} if settings.get("BEAM") else kept_text(name))
+            kept = {} if settings.get("BEAM") else kept_text(name)
+            program = CPUProgram.of_facts(self, ast, kept)
             return program, lambda: self._rendered(ast)[1]
         except (KeyError, TypeError, ValueError):
             program, source = self._rendered(ast)
