@@ -22,6 +22,7 @@ from impl.kernel.analysis import (
 from impl.kernel.blocking import Pack, PadTo, Share
 from impl.kernel.heuristic import hand_steps
 from impl.kernel.steps import (
+    STEPS,
     Own,
     Split,
     Step,
@@ -30,6 +31,7 @@ from impl.kernel.steps import (
     Upcast,
     apply_steps,
     fold_gates,
+    parameters,
 )
 
 
@@ -42,7 +44,7 @@ def optimize(ast: UOp, limits: Limits | None = None) -> UOp:
     return apply_steps(simple, [step for step, _ in hand_steps(simple, limits or Limits())])
 
 
-__all__ = ["LANES", "REDUCERS", "Analysis", "Estimate", "Growth", "Limits", "Own", "Pack", "PadTo",
-           "Share", "Split", "Step",
-           "StepError", "Swap", "Upcast", "apply_steps", "buffer_key", "estimate", "fold_gates",
-           "growth", "hand_steps", "optimize", "shared_loops", "verify"]
+__all__ = ["LANES", "REDUCERS", "STEPS", "Analysis", "Estimate", "Growth", "Limits", "Own", "Pack",
+           "PadTo", "Share", "Split", "Step", "StepError", "Swap", "Upcast", "apply_steps",
+           "buffer_key", "estimate", "fold_gates", "growth", "hand_steps", "optimize", "parameters",
+           "shared_loops", "verify"]
