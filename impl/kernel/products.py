@@ -6,13 +6,14 @@ along which results lie side by side becomes the vector.
 """
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Limits
-from impl.kernel.blocking import Pack, PadTo, Share
+from impl.kernel.blocking import Fuse, Pack, PadTo, Share
 from impl.kernel.steps import Own, Swap, Upcast
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     known = planner.known
     if not all(r in known.info.prefix for r in (roles.column, *roles.rows)):
         return False
+    if _fuse(planner, node, roles):
+        return plan_product(planner, planner.again(node))
     rows = math.prod(planner.extent(r) for r in roles.rows)
     tile = choose_tile(planner.limits, node.dtype.itemsize, planner.extent(roles.rows[-1]),
                        planner.extent(roles.column))
@@ -114,6 +117,40 @@ def plan_product(planner: Planner, node: UOp) -> bool:
                      "rows of the operand in the order in which they are read")
     return True
 # --8<-- [end:plan]
+
+
+def _fuse(planner: Planner, node: UOp, roles: Roles) -> bool:
+    """Make one loop of two that all memory sees as one; False if there are none."""
+    known = planner.known
+    first, second = (known.free[node.src[0].src[f]] for f in (roles.first, 1 - roles.first))
+    columns = [r for r in known.info.prefix if (second & ~first) >> known.position[r] & 1]
+    places = [n.src[1] for n in known.order if n.op is Ops.INDEX]
+    for group in (columns, list(roles.rows)):
+        for outer, inner in itertools.permutations(group, 2):
+            size = planner.extent(inner)
+            if size and planner.extent(outer) and all(
+                    _as_one(planner, place, outer, inner, size) for place in places):
+                _side_by_side(planner, outer.arg[0], inner.arg[0])
+                planner.take(Fuse(planner.position(outer.arg[0]), planner.position(inner.arg[0])),
+                             "two loops that memory sees as one")
+                return True
+    return False
+
+
+def _as_one(planner: Planner, index: UOp, outer: UOp, inner: UOp, size: int) -> bool:
+    """Whether an index depends on outer * size + inner, and not otherwise on the two."""
+    grows = planner.growth[index]
+    return grows is not None and grows.get(outer, 0) == size * grows.get(inner, 0)
+
+
+def _side_by_side(planner: Planner, outer: int, inner: int) -> None:
+    """Bring one loop of the prefix behind another one."""
+    place = planner.position(outer) + 1
+    if place == len(planner.known.info.prefix):
+        planner.take(Swap(place - 2, place - 1), "loops that are made one")
+        place -= 1
+    if place != planner.position(inner):
+        planner.take(Swap(place, planner.position(inner)), "loops that are made one")
 
 
 def _contiguous(planner: Planner, value: UOp, loop: UOp) -> bool:
