@@ -176,6 +176,7 @@ class _Printer:
         self.factors: dict[UOp, tuple[UOp, UOp]] = {}
         self.sums: dict[UOp, Texts] = {}
         self.numbers = itertools.count()    # of values
+        self.masks: dict[str, str] = {}     # conditions in variables: the names of their bits
         self.top: Texts = []                # declarations of pointers for conditional loads
         self.loops = itertools.count()
         self.places: dict[tuple[int, int], list[int]] = {}
@@ -363,6 +364,8 @@ class _Printer:
             return
         self.low.inline.discard(node)
         self._assign(node, node.dtype, texts, vector, wholes)
+        if vector is not None and node.dtype is dtypes.bool:
+            self._gate(node, vector)
 
     def _whole_operation(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
                          vector: UOp) -> Texts | None:
@@ -463,13 +466,22 @@ class _Printer:
         """For each access to a whole vector, the name of the bits that say what is valid."""
         if guards is None or not self.dialect.masked(dtype, _extent(vector)):
             return [None] * count
-        interval, names = self.low.interval(valid, vector), dict[str, str]()
-        for guard in dict.fromkeys(guards):
+        interval, names = self.low.interval(valid, vector), dict(self.masks)
+        for guard in dict.fromkeys(guard for guard in guards if guard not in names):
             names[guard] = self._fresh("g", 1)[0]
             ends = [re.sub(rf"\b{_LANE}\b", str(i), guard) for i in (0, _extent(vector) - 1)]
             self._line(self.dialect.mask(names[guard], _extent(vector), guard,
                                          " & ".join(ends) if interval else ""))
         return [names[guard] for guard in guards]
+
+    def _gate(self, node: UOp, vector: UOp) -> None:
+        """The bits of a condition stand beside its variables: it may hold for an inner loop."""
+        users = [n for n in self.known.order if n.op is Ops.INDEX and n.src[2] is node
+                 and self.dialect.masked(n.dtype, _extent(vector))]
+        if users:
+            texts = self.texts[node]
+            bits = self._masks(node, texts, vector, users[0].dtype, len(texts))
+            self.masks.update((text, name) for text, name in zip(texts, bits, strict=True) if name)
 
     def _guarded(self, pointer: str, dtype: DType) -> str:
         """The pointer for one conditional load, declared at the top of the function."""
