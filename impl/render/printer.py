@@ -176,6 +176,7 @@ class _Printer:
         self.factors: dict[UOp, tuple[UOp, UOp]] = {}
         self.sums: dict[UOp, Texts] = {}
         self.numbers = itertools.count()    # of values
+        self.guards = False                 # whether an access stands under a condition
         self.masks: dict[str, str] = {}     # conditions in variables: the names of their bits
         self.top: Texts = []                # declarations of pointers for conditional loads
         self.loops = itertools.count()
@@ -202,8 +203,7 @@ class _Printer:
                 self._item(item)
         self.lines[below:below] = self.top
         body = "{\n" + "\n".join(self.lines) + "\n}\n"
-        conditional = any(node.op is Ops.WHERE or node.op is Ops.INDEX and node.src[2] is not TRUE
-                          for node in self.known.order)
+        conditional = self.guards or any(node.op is Ops.WHERE for node in self.known.order)
         return Source(identifier(self.known.info.name), body, self.dialect.definitions(),
                       self.dialect.signature, conditional, self._moves_in_place())
     # --8<-- [end:run]
@@ -459,6 +459,7 @@ class _Printer:
             nothing = self.dialect.literal(dtype.numpy.type(0).item() if dtype.kind != "f" else 0.0,
                                            dtype)
             texts = [f"({g} ? {t} : {nothing})" for g, t in zip(guards, texts, strict=True)]
+            self.guards = self.guards or not wholes
         self._assign(node, node.dtype, texts, vector, wholes or None)
 
     def _masks(self, valid: UOp, guards: Texts | None, vector: UOp, dtype: DType,
@@ -519,6 +520,7 @@ class _Printer:
             line = self.dialect.store(pointer, _stepped(address, step), dtype, values[place])
             # r[impl kernel.store.gated]
             guard = f"if ({guards[place]}) " if guards is not None else ""
+            self.guards = self.guards or guards is not None
             around = f"{self._lanes(_extent(vector))} " if vector is not None else ""
             self._line(around + guard + line)
     # --8<-- [end:memory]
