@@ -105,6 +105,13 @@ class Planner:
         """Where a loop stands: what a step calls it."""
         return self.known.position[self.numbered[number]]
 
+    def again(self, node: UOp) -> UOp:
+        """What a reduction has become: the one with the most work over the same loops."""
+        numbers = {loop.arg[0] for loop in node.src[1:]}
+        found = [n for n in self.known.order if n.op is Ops.REDUCE and n.arg is node.arg
+                 and {loop.arg[0] for loop in n.src[1:]} == numbers]
+        return max(found, key=self.work)
+
     def extent(self, loop: UOp) -> int:
         """The number of iterations; 0 if it is known at run time only."""
         return int(loop.src[0].arg) if loop.src[0].op is Ops.CONST else 0

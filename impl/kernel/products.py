@@ -6,13 +6,14 @@ along which results lie side by side becomes the vector.
 """
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from impl.ir import TRUE, Ops, RangeKind, UOp
-from impl.kernel.analysis import LANES, Limits
-from impl.kernel.blocking import Pack, Share
+from impl.kernel.analysis import LANES, Limits, shared_loops
+from impl.kernel.blocking import Fuse, Pack, Share
 from impl.kernel.padding import PadTo
 from impl.kernel.steps import Own, Swap, Upcast
 
@@ -27,6 +28,8 @@ _LEAST_PRODUCT = 1 << 12
 _LEAST_TILES = 4
 #: With fewer rows than this an operand that cannot be read as it lies is not worth copying.
 _LEAST_ROWS = 8
+#: A loop of the prefix becomes a BLOCK loop only if those around it offer as many iterations.
+_LEAST_PARALLEL = 4
 
 
 # --8<-- [start:roles]
@@ -89,12 +92,16 @@ def choose_tile(limits: Limits, itemsize: int, rows: int, columns: int) -> Tile:
 # --8<-- [start:plan]
 def plan_product(planner: Planner, node: UOp) -> bool:
     """Take the steps for one product; False if other rules have to look after it."""
+    if any(key[0] is Ops.LOCAL for key in planner.known.stored):
+        return _plan_stage(planner, node)
     roles = find_roles(planner, node)
     if roles is None or not planner.may_own(roles.column):
         return False
     known = planner.known
     if not all(r in known.info.prefix for r in (roles.column, *roles.rows)):
         return False
+    if _fuse(planner, node, roles):
+        return plan_product(planner, planner.again(node))
     rows = math.prod(planner.extent(r) for r in roles.rows)
     tile = choose_tile(planner.limits, node.dtype.itemsize, planner.extent(roles.rows[-1]),
                        planner.extent(roles.column))
@@ -113,8 +120,111 @@ def plan_product(planner: Planner, node: UOp) -> bool:
         planner.take(Share(planner.position(panels)), "panels share a copy of the other operand")
         planner.take(Pack(planner.position(roles.inner[0].arg[0]), roles.first),
                      "rows of the operand in the order in which they are read")
+    _fuse_sums(planner, [r.arg[0] for r in roles.inner])
     return True
 # --8<-- [end:plan]
+
+
+# --8<-- [start:stage]
+def _plan_stage(planner: Planner, node: UOp) -> bool:
+    """Take the steps for a product that is one stage of several, as in attention.
+
+    Its rows are lanes of the prefix, which all stages have. Its column is a loop of the stage. An
+    operand that has to be copied is copied once for all rows: the last loop of the prefix becomes
+    a BLOCK loop, and the copy stands before it.
+    """
+    known, value = planner.known, node.src[0]
+    if node.arg is not Ops.ADD or value.op is not Ops.MUL or not known.info.prefix \
+            or any(r.arg[1] is not RangeKind.REDUCE or not planner.extent(r)
+                   for r in node.src[1:]) or planner.work(node) < _LEAST_PRODUCT:
+        return False
+    store = next(s for s in known.ast.src if node in s.src[1].toposort())
+    grows, lanes = planner.growth[store.src[0].src[1]] or {}, known.free[node] & known.lanes
+    free = [known.free[factor] for factor in value.src]
+    found = [(r, second) for r in store.src[2:] for second in (0, 1)
+             if r.arg[1] is RangeKind.LOOP and grows.get(r) == 1 and planner.extent(r) > 1
+             and free[second] >> known.position[r] & 1
+             and not free[1 - second] >> known.position[r] & 1]
+    if not found or lanes & free[found[0][1]]:
+        return False
+    column, second = found[0]
+    straight = _contiguous(planner, value.src[second], column)
+    if not lanes and not _stage_rows(planner, node, second, straight):
+        return False
+    inner = node.src[1].arg[0]
+    if not straight and shared_loops(store) == () and lanes:
+        return False
+    rows = math.prod(planner.extent(r) for r in planner.known.loops(lanes)) if lanes else 1
+    tile = choose_tile(planner.limits, node.dtype.itemsize, max(rows, 4), planner.extent(column))
+    _columns(planner, column.arg[0], tile)
+    if not straight:
+        planner.take(Pack(planner.position(inner), second),
+                     "a copy for all rows, in the order in which it is read")
+    return True
+
+
+def _stage_rows(planner: Planner, node: UOp, second: int, straight: bool) -> bool:
+    """Make rows of the last loop of the prefix, and where it pays a BLOCK loop of what is left."""
+    known, row = planner.known, planner.known.info.prefix[-1]
+    bit = 1 << known.position[row]
+    others = [planner.extent(r) for r in known.info.prefix[:-1]]
+    several = math.prod(others) >= _LEAST_PARALLEL
+    amount = next((n for n in (4, 2) if planner.extent(row) % n == 0), 1)
+    if not known.free[node.src[0].src[1 - second]] & bit or amount < 2 \
+            or known.free[node.src[0].src[second]] & bit or not (straight or several):
+        return False
+    made = planner.take(Upcast(planner.position(row.arg[0]), amount),
+                        "register tile: rows share what is loaded")
+    left = [r for r in made if r.arg[1] not in LANES]
+    if left and several:
+        planner.take(Share(planner.position(left[0].arg[0])), "all rows share copies of operands")
+    return True
+# --8<-- [end:stage]
+
+
+def _fuse(planner: Planner, node: UOp, roles: Roles) -> bool:
+    """Make one loop of two that all memory sees as one; False if there are none."""
+    known = planner.known
+    first, second = (known.free[node.src[0].src[f]] for f in (roles.first, 1 - roles.first))
+    columns = [r for r in known.info.prefix if (second & ~first) >> known.position[r] & 1]
+    places = [n.src[1] for n in known.order if n.op is Ops.INDEX]
+    for group in (columns, list(roles.rows)):
+        for outer, inner in itertools.permutations(group, 2):
+            size = planner.extent(inner)
+            if size and planner.extent(outer) and all(
+                    _as_one(planner, place, outer, inner, size) for place in places):
+                _side_by_side(planner, outer.arg[0], inner.arg[0])
+                planner.take(Fuse(planner.position(outer.arg[0]), planner.position(inner.arg[0])),
+                             "two loops that memory sees as one")
+                return True
+    return False
+
+
+def _fuse_sums(planner: Planner, numbers: list[int]) -> None:
+    """Make one loop of the loops of the sum, where copies have put their elements in one line."""
+    while len(numbers) > 1:
+        inner, outer = planner.numbered[numbers.pop()], planner.numbered[numbers[-1]]
+        places = [n.src[1] for n in planner.known.order if n.op is Ops.INDEX]
+        if all(_as_one(planner, place, outer, inner, planner.extent(inner)) for place in places):
+            made = planner.take(Fuse(planner.known.position[outer], planner.known.position[inner]),
+                                "the sum reads its operands in one line")
+            numbers[-1] = made[0].arg[0]
+
+
+def _as_one(planner: Planner, index: UOp, outer: UOp, inner: UOp, size: int) -> bool:
+    """Whether an index depends on outer * size + inner, and not otherwise on the two."""
+    grows = planner.growth[index]
+    return grows is not None and grows.get(outer, 0) == size * grows.get(inner, 0)
+
+
+def _side_by_side(planner: Planner, outer: int, inner: int) -> None:
+    """Bring one loop of the prefix behind another one."""
+    place = planner.position(outer) + 1
+    if place == len(planner.known.info.prefix):
+        planner.take(Swap(place - 2, place - 1), "loops that are made one")
+        place -= 1
+    if place != planner.position(inner):
+        planner.take(Swap(place, planner.position(inner)), "loops that are made one")
 
 
 def _contiguous(planner: Planner, value: UOp, loop: UOp) -> bool:

@@ -98,11 +98,9 @@ class Lowered:
         self.users: dict[UOp, int] = {}
         self.single: dict[UOp, UOp] = {}  # value -> the only value that uses it
         self.inline: set[UOp] = set()
-        self.apart: set[UOp] = set()      # vectors whose elements a reduction takes one by one
         self.vector: dict[UOp, UOp] = {}  # value -> the lane that is a vector in it
         self.depth: dict[UOp, int] = {}   # reductions on the way down to memory
         self.number = {node: i for i, node in enumerate(self.known.order)}
-        self.growing: dict[UOp, Growth | None] | None = None
         _prepare(self)
         _choose_vectors(self)
         _Placement(self).run()
@@ -110,16 +108,6 @@ class Lowered:
     def lanes(self, node: UOp) -> tuple[UOp, ...]:
         """The lanes of a value, in the kernel's order."""
         return self.known.loops(self.lane_mask(node))
-
-    def interval(self, condition: UOp, lane: UOp) -> bool:
-        """Whether a condition that holds for the first and last of a lane holds between them."""
-        if self.growing is None:
-            self.growing = growth(self.known.order, self.known.loops(self.known.lanes))
-        for part in symbolic.conjuncts(condition):
-            if part.op not in (Ops.CMPLT, Ops.CMPLE, Ops.CMPEQ) \
-                    or any(self.growing.get(side) is None for side in part.src):
-                return False
-        return True
 
     def lane_mask(self, node: UOp) -> int:
         """The same as a bit mask."""
@@ -534,8 +522,7 @@ class _Placement:
             mask |= low.lane_mask(user.src[0])
         for source in low.inputs[user]:
             if user.op is Ops.REDUCE and low.vector.get(source) in user.src[1:]:
-                low.apart.add(source)
-                continue
+                continue  # its elements are taken one by one
             if low.users[source] == 1 and source.op not in (Ops.LOAD, Ops.REDUCE) \
                     and source in block.ready and low.lane_mask(source) == mask:
                 low.inline.add(source)
