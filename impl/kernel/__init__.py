@@ -19,6 +19,7 @@ from impl.kernel.analysis import (
     verify,
 )
 from impl.kernel.heuristic import hand_steps
+from impl.kernel.plain import Merge, Stream
 from impl.kernel.steps import (
     STEPS,
     Own,
@@ -42,6 +43,6 @@ def optimize(ast: UOp, limits: Limits | None = None) -> UOp:
     return apply_steps(simple, [step for step, _ in hand_steps(simple, limits or Limits())])
 
 
-__all__ = ["LANES", "REDUCERS", "STEPS", "Analysis", "Estimate", "Growth", "Limits", "Own",
-           "Split", "Step", "StepError", "Swap", "Upcast", "apply_steps", "buffer_key", "estimate",
-           "fold_gates", "growth", "hand_steps", "optimize", "parameters", "verify"]
+__all__ = ["LANES", "REDUCERS", "STEPS", "Analysis", "Estimate", "Growth", "Limits", "Merge", "Own",
+           "Split", "Step", "StepError", "Stream", "Swap", "Upcast", "apply_steps", "buffer_key",
+           "estimate", "fold_gates", "growth", "hand_steps", "optimize", "parameters", "verify"]

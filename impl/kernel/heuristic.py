@@ -2,8 +2,7 @@
 
 Reductions decide. A sum of products gets a register tile, so that what is loaded is used several
 times; any other reduction gets several accumulators. One loop becomes a vector: the one along
-which memory is contiguous. What has no reduction is left to the compiler's vectoriser, after its
-innermost loop was made the contiguous one.
+which memory is contiguous. `plain` does the same for what has no reduction.
 """
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, Growth, Limits, buffer_key, growth
+from impl.kernel.plain import merge_loops, vectorize
 from impl.kernel.steps import Own, Split, Step, Swap, Upcast
 
 Reasoned = list[tuple[Step, str]]
@@ -53,6 +53,7 @@ class _Planner:
         self.steps: Reasoned = []
         self.cut: set[int] = set()  # numbers of loops that a step made, or that were looked at
         self.made: set[int] = set()
+        self.refused: set[str] = set()  # steps that were looked at in vain
         self._look(ast)
 
     def _look(self, ast: UOp) -> None:
@@ -62,12 +63,14 @@ class _Planner:
 
     def run(self) -> None:
         """Choose all steps; the reduction with the most work first, as loops are shared."""
+        merge_loops(self)
         self._order_loops()
         self._transpose()
         while (node := self._next()) is not None:
             self.cut.update(loop.arg[0] for loop in node.src[1:])
             self._reduction(node)
             self.cut |= self.made  # what this reduction cut, others leave alone
+        vectorize(self)
 
     def _next(self) -> UOp | None:
         """The reduction with the most work among those not looked at yet."""
