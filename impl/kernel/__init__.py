@@ -23,9 +23,10 @@ from impl.kernel.analysis import (
     shared_loops,
     verify,
 )
-from impl.kernel.blocking import Fuse, Pack, Share
+from impl.kernel.blocking import Pack, Share
 from impl.kernel.heuristic import hand_steps
 from impl.kernel.padding import PadTo
+from impl.kernel.plain import Merge, Stream
 from impl.kernel.search import Bench, searched_steps
 from impl.kernel.steps import (
     OF_GROUPS,
@@ -80,7 +81,8 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
     return ast.replace(arg=replace(ast.arg, asked=asked))
 
 
-__all__ = ["LANES", "OF_GROUPS", "REDUCERS", "STEPS", "Analysis", "Bench", "Estimate", "Fuse",
-           "Growth", "Limits", "Own", "Pack", "PadTo", "Share", "Split", "Step", "StepError",
-           "Swap", "Upcast", "apply_steps", "buffer_key", "estimate", "fold_gates", "growth",
-           "hand_steps", "optimize", "parameters", "shared_loops", "taken", "verify", "with_steps"]
+__all__ = ["LANES", "OF_GROUPS", "REDUCERS", "STEPS", "Analysis", "Bench", "Estimate", "Growth",
+           "Limits", "Merge", "Own", "Pack", "PadTo", "Share", "Split", "Step", "StepError",
+           "Stream", "Swap", "Upcast", "apply_steps", "buffer_key", "estimate", "fold_gates",
+           "growth", "hand_steps", "optimize", "parameters", "shared_loops", "taken", "verify",
+           "with_steps"]

@@ -2,8 +2,7 @@
 
 Reductions decide. A sum of products gets a register tile, so that what is loaded is used several
 times; any other reduction gets several accumulators. One loop becomes a vector: the one along
-which memory is contiguous. What has no reduction is left to the compiler's vectoriser, after its
-innermost loop was made the contiguous one.
+which memory is contiguous. `plain` does the same for what has no reduction.
 """
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, Growth, Limits, buffer_key, growth
+from impl.kernel.plain import merge_loops, vectorize
 from impl.kernel.products import plan_product
 from impl.kernel.steps import Own, Split, Step, Swap, Upcast
 
@@ -54,6 +54,7 @@ class Planner:
         self.steps: Reasoned = []
         self.cut: set[int] = set()  # numbers of loops that a step made, or that were looked at
         self.made: set[int] = set()
+        self.refused: set[str] = set()  # steps that were looked at in vain
         self._look(ast)
 
     def _look(self, ast: UOp) -> None:
@@ -63,12 +64,14 @@ class Planner:
 
     def run(self) -> None:
         """Choose all steps; the reduction with the most work first, as loops are shared."""
+        merge_loops(self)
         self._order_loops()
         self._transpose()
         while (node := self._next()) is not None:
             self.cut.update(loop.arg[0] for loop in node.src[1:])
             self._reduction(node)
             self.cut |= self.made  # what this reduction cut, others leave alone
+        vectorize(self)
 
     def _next(self) -> UOp | None:
         """The reduction with the most work among those not looked at yet."""
@@ -131,7 +134,7 @@ class Planner:
         return total
 
     # --8<-- [start:use]
-    def _loads(self, node: UOp) -> list[UOp]:
+    def loads(self, node: UOp) -> list[UOp]:
         """What a reduction reads in each iteration, without what inner reductions read."""
         return [n for n in node.src[0].toposort(lambda u: u.op is not Ops.REDUCE)
                 if n.op is Ops.LOAD and self.known.free[n] & self.known.mask(node.src[1:])]
@@ -158,7 +161,7 @@ class Planner:
         """Steps for one reduction: which loop is the vector, and which share what is loaded."""
         if plan_product(self, node):
             return
-        loads = self._loads(node)
+        loads = self.loads(node)
         width = self.limits.vector_bytes // max(node.dtype.itemsize, 4)
         outputs = [loop for loop in self.known.loops(self.known.free[node] & ~self.known.lanes)
                    if loop.arg[1] in (RangeKind.GLOBAL, RangeKind.LOOP)
@@ -185,13 +188,13 @@ class Planner:
         many = self.limits.vector_registers >= 32
         amounts = {vector.arg[0]: _power(min(width, self.extent(vector)))}
         amounts |= {loop.arg[0]: self._tile(loop, 8 if many else 4) for loop in rows}
-        self._settle(amounts)
-        left = self._upcast(vector.arg[0], amounts, "vector along the contiguous output loop")
+        self.settle(amounts)
+        left = self.upcast(vector.arg[0], amounts, "vector along the contiguous output loop")
         again = 2 if rows or tiled > 1 else 4
         if left is not None and self.extent(left) % again == 0:
-            self._upcast(left.arg[0], {left.arg[0]: again}, "more vectors share what is loaded")
+            self.upcast(left.arg[0], {left.arg[0]: again}, "more vectors share what is loaded")
         for loop in rows:
-            self._upcast(loop.arg[0], amounts, "register tile: rows share what is loaded")
+            self.upcast(loop.arg[0], amounts, "register tile: rows share what is loaded")
     # --8<-- [end:columns]
 
     # --8<-- [start:rows]
@@ -199,9 +202,9 @@ class Planner:
         """The reduction becomes a vector of partial results; a tile of outputs shares loads."""
         most = 8 if len(tile) * tiled == 1 else 4
         amounts = {r.arg[0]: self._tile(r, most) for r in tile}
-        self._settle(amounts)
+        self.settle(amounts)
         for r in tile:
-            self._upcast(r.arg[0], amounts, "register tile: outputs share what is loaded")
+            self.upcast(r.arg[0], amounts, "register tile: outputs share what is loaded")
         left = self._split(loop, width, "vector of partial results along the contiguous loop")
         alone = tiled * max(amounts.values(), default=1) == 1
         if left is not None and self.extent(left) >= 8 and alone:
@@ -217,7 +220,7 @@ class Planner:
         return min(most, extent)
 
     # --8<-- [start:settle]
-    def _settle(self, amounts: dict[int, int]) -> None:
+    def settle(self, amounts: dict[int, int]) -> None:
         """Loops of the prefix cannot leave a rest: make them the stages' own, or cut less off."""
         prefix = self.known.info.prefix
         places = [i for i, loop in enumerate(prefix) if self.extent(loop)
@@ -244,7 +247,7 @@ class Planner:
         return not any(key[0] is Ops.LOCAL for key in self.known.stored) and (
             len(self.known.ast.src) == 1 or not loaded & self.known.stored)
 
-    def _upcast(self, number: int, amounts: dict[int, int], reason: str) -> UOp | None:
+    def upcast(self, number: int, amounts: dict[int, int], reason: str) -> UOp | None:
         loop, amount = self.numbered.get(number), amounts[number]
         if loop is None or amount < 2 or (loop in self.known.info.prefix
                                           and self.extent(loop) % amount):
@@ -294,9 +297,9 @@ class Planner:
             return
         width = self.limits.vector_bytes // 4
         amounts = {along[0].arg[0]: _power(min(width, self.extent(along[0]))), across[0].arg[0]: 8}
-        self._settle(amounts)
-        self._upcast(along[0].arg[0], amounts, "tile of a transposition: stores along it")
-        self._upcast(across[0].arg[0], amounts, "tile of a transposition: reads along it")
+        self.settle(amounts)
+        self.upcast(along[0].arg[0], amounts, "tile of a transposition: stores along it")
+        self.upcast(across[0].arg[0], amounts, "tile of a transposition: reads along it")
     # --8<-- [end:transpose]
 
 
