@@ -260,7 +260,7 @@ def test_a_damaged_object_is_built_again(fresh: Path, damage: str,
                                          monkeypatch: pytest.MonkeyPatch) -> None:
     """It is never loaded: most of these would crash the process, or give other numbers."""
     Device["CPU"].compile([scaled(10, 3.5)])
-    entry, unit = next(fresh.glob("*.entry")), next(fresh.glob("*.so"))
+    entry, unit = next(fresh.glob("kernel-*.entry")), next(fresh.glob("*.so"))
     content = unit.read_bytes()
     unit.unlink()  # a library that is in use must not change under its user
     written = {"empty": b"", "garbage": b"\x7fELF" + os.urandom(5000), "cut": content[:2000],

@@ -117,6 +117,7 @@ class RangeKind(IntEnum):
     REDUCE = 2   # a loop of a reduction
     UPCAST = 3   # a short loop that sinks below every reduction: register tile or vector lane
     UNROLL = 4   # a short loop of a reduction, written out
+    THREAD = 5   # an output loop that is cut into chunks, which run at the same time
 
 
 @dataclass(frozen=True)
@@ -124,13 +125,15 @@ class KernelInfo:
     """What a kernel's SINK knows besides its stores.
 
     `prefix` are the loops around all stages, outermost first; `variables` the run-time integers,
-    in the order in which their values follow the pointers; `steps` the optimisations applied.
+    in the order in which their values follow the pointers; `steps` the optimisations applied;
+    `threads` into how many chunks the THREAD loops are cut.
     """
 
     name: str
     prefix: tuple[UOp, ...] = ()
     variables: tuple[UOp, ...] = ()
     steps: tuple[str, ...] = ()
+    threads: int = 1
 
 
 _interned: dict[tuple[Any, ...], _Reference] = {}

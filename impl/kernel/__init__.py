@@ -29,6 +29,7 @@ from impl.kernel.steps import (
     apply_steps,
     fold_gates,
 )
+from impl.kernel.threads import GroupTop, Thread, duration
 
 
 def optimize(ast: UOp, limits: Limits | None = None) -> UOp:
@@ -40,6 +41,6 @@ def optimize(ast: UOp, limits: Limits | None = None) -> UOp:
     return apply_steps(simple, [step for step, _ in hand_steps(simple, limits or Limits())])
 
 
-__all__ = ["LANES", "REDUCERS", "Analysis", "Estimate", "Growth", "Limits", "Own", "Split", "Step",
-           "StepError", "Swap", "Upcast", "apply_steps", "buffer_key", "estimate", "fold_gates",
-           "growth", "hand_steps", "optimize", "verify"]
+__all__ = ["LANES", "REDUCERS", "Analysis", "Estimate", "GroupTop", "Growth", "Limits", "Own",
+           "Split", "Step", "StepError", "Swap", "Thread", "Upcast", "apply_steps", "buffer_key",
+           "duration", "estimate", "fold_gates", "growth", "hand_steps", "optimize", "verify"]

@@ -7,11 +7,13 @@ innermost loop was made the contiguous one.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, Growth, Limits, buffer_key, growth
 from impl.kernel.steps import Own, Split, Step, Swap, Upcast
+from impl.kernel.threads import Choice, duration, part_of_loop, part_of_reduction, threads_for
 
 Reasoned = list[tuple[Step, str]]
 #: Register tiles are cut to these sizes: the first that divides the extent, else the first.
@@ -53,6 +55,7 @@ class _Planner:
         self.steps: Reasoned = []
         self.cut: set[int] = set()  # numbers of loops that a step made, or that were looked at
         self.made: set[int] = set()
+        self.nanoseconds = duration(ast) if limits.threads > 1 else 0
         self._look(ast)
 
     def _look(self, ast: UOp) -> None:
@@ -62,12 +65,21 @@ class _Planner:
 
     def run(self) -> None:
         """Choose all steps; the reduction with the most work first, as loops are shared."""
+        self._share(part_of_reduction)
         self._order_loops()
         self._transpose()
         while (node := self._next()) is not None:
             self.cut.update(loop.arg[0] for loop in node.src[1:])
             self._reduction(node)
             self.cut |= self.made  # what this reduction cut, others leave alone
+        self._share(part_of_loop)
+
+    def _share(self, choose: Callable[[Analysis, int], Choice]) -> None:
+        """Give parts of the kernel to threads, where they pay."""
+        if self.limits.threads > 1:
+            amount = threads_for(self.known, self.nanoseconds, self.limits)
+            while (choice := choose(self.known, amount)) is not None:
+                self._take(*choice)
 
     def _next(self) -> UOp | None:
         """The reduction with the most work among those not looked at yet."""

@@ -31,13 +31,13 @@ from impl.caching.disk import Store, store
 from impl.device import Device, DeviceBackend, GlobalCounters, Launch, Memory, Program, Table
 from impl.errors import CompileError, DeviceError, user_line
 from impl.ir import UOp
-from impl.kernel import Limits, optimize
+from impl.kernel import Limits, duration, optimize
 from impl.render import C, Source, render
 
 # --8<-- [start:flags]
 #: No flag changes what an operation means (r[impl cpu.flags.meaning]). Products are contracted only
 #: where the renderer says, and `C._cast` knows what GCC makes of casts without trapping math.
-FLAGS = ("-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-fwrapv",
+FLAGS = ("-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-pthread", "-fwrapv",
          "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fno-strict-aliasing",
          "-w")
 #: GCC 12 gives all vectors of a group of neighbouring conditional loads the mask of the first one.
@@ -56,14 +56,24 @@ GCC_IN_PLACE = ("-fno-tree-loop-distribute-patterns",)
 _FORMAT = "tensor-schedule-object/1"
 #: Kernels in one compilation unit, at most, when there are several.
 _UNIT = 24
+#: Words of a launch as C sees it.
+_WORDS = 6
 
-#: Added to every unit: runs a table of launches, two words each, in one call.
-_RUNTIME = """
-typedef struct { void (*function)(void **); void **arguments; } ts_launch;
-void ts_run(ts_launch *launches, long count) {
-  for (long i = 0; i < count; i++) launches[i].function(launches[i].arguments);
-}
-"""
+
+# --8<-- [start:runtime]
+def _runtime() -> Source:
+    """What runs tables of launches; compiled and kept like a kernel."""
+    # r[impl cpu.threads.equal, cpu.threads.idle, cpu.threads.concurrent]
+    # r[impl cpu.threads.fork, cpu.threads.exit, cpu.threads.signals]
+    text = Path(__file__).with_name("runtime.c").read_text(encoding="utf-8")
+    before, name, after = text.partition("long ts_run")
+    assert name, "the runtime has its function"
+    signature, body = after.split("\n", 1)[0], after.split("{", 1)[1]
+    return Source("ts_run", "{" + body, (before,), "long {name}" + signature.rstrip("{ "))
+
+
+RUNTIME = _runtime()
+# --8<-- [end:runtime]
 
 
 # --8<-- [start:compiler]
@@ -138,6 +148,14 @@ def vector_bytes() -> int:
     return 32 if "avx2" in found else 16
 
 
+@functools.lru_cache(maxsize=1)
+def processors() -> int:
+    """How many processors this process may use, looked up once."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -189,7 +207,7 @@ def _unit_text(sources: list[tuple[str, Source]]) -> str:
     for _, source in sources:
         for definition in source.definitions:
             seen.setdefault(definition)
-    parts = [*seen, _RUNTIME]
+    parts = [*seen]
     parts += [f"{source.signature.format(name=_symbol(key))} {source.body}"
               for key, source in sources]
     return "\n".join(parts)
@@ -209,8 +227,11 @@ class _Objects:
         self.run: Any = None
 
     # --8<-- [start:load]
-    def get(self, sources: dict[str, Source]) -> None:
-        """Have every kernel loaded: from this process, from disk, or from the compiler."""
+    def get(self, sources: dict[str, Source], runtime: str) -> None:
+        """Have every kernel loaded: from this process, from disk, or from the compiler.
+
+        And the runtime, under its key: it is compiled along with the first kernels.
+        """
         kept = store()
         missing = {}
         for key, source in sources.items():
@@ -221,13 +242,16 @@ class _Objects:
                 GlobalCounters.disk_hits += 1
             else:
                 missing[key] = source
-        if missing:
-            self._build(kept, missing)
+        wanted = self.run is None and not self._found(kept, runtime, "runtime")
+        if missing or wanted:
+            self._build(kept, missing, [(runtime, RUNTIME)] if wanted else [])
+        if self.run is None:  # the first one that is loaded serves the process: it has the workers
+            self.run = _RUN(self.functions[runtime])
 
-    def _found(self, kept: Store, key: str) -> bool:
+    def _found(self, kept: Store, key: str, kind: str = "kernel") -> bool:
         """Load a kernel from disk: its entry names an object, and its symbol there."""
         try:
-            entry = json.loads(kept.get("kernel", key) or b"")
+            entry = json.loads(kept.get(kind, key) or b"")
             name, symbols = entry["object"], {key: entry["symbol"]}
         except (ValueError, KeyError, TypeError):
             return False
@@ -236,19 +260,21 @@ class _Objects:
         return path is not None and self._load(path, symbols)
     # --8<-- [end:load]
 
-    def _build(self, kept: Store, missing: dict[str, Source]) -> None:
+    def _build(self, kept: Store, missing: dict[str, Source],
+               besides: list[tuple[str, Source]]) -> None:
         command = find_compiler()
         if not command:  # r[impl cpu.compile.missing]
             raise CompileError("compile", compiler_problem(), "install gcc or clang, set CC to a "
                                "compiler, pip install ziglang, or set DEVICE=REFERENCE")
         pairs, line = list(missing.items()), user_line()
         workers = max(1, min(os.cpu_count() or 1, len(pairs) // 4))
-        size = min(_UNIT, -(-len(pairs) // workers))
+        size = max(1, min(_UNIT, -(-len(pairs) // workers)))
         kinds: dict[tuple[bool, bool], list[tuple[str, Source]]] = {}
         for pair in pairs:
             kinds.setdefault((pair[1].conditional, pair[1].moves_in_place), []).append(pair)
         units = [alike[i:i + size] for alike in kinds.values()
-                 for i in range(0, len(alike), size)]
+                 for i in range(0, len(alike), size)] or [[]]
+        units[0] += besides
         with ThreadPoolExecutor(workers) as pool:
             made = list(pool.map(lambda unit: _compile_unit(command, unit, line), units))
         GlobalCounters.compiled += len(pairs)
@@ -264,8 +290,9 @@ class _Objects:
         if path is None or not self._load(path, symbols):
             self._load_aside(content, name, symbols)  # a full disk must not stop the program
             return
-        for key, symbol in symbols.items():
-            kept.put("kernel", key, json.dumps({"object": name, "symbol": symbol}).encode())
+        for key, source in unit:
+            kind, symbol = "runtime" if source is RUNTIME else "kernel", symbols[key]
+            kept.put(kind, key, json.dumps({"object": name, "symbol": symbol}).encode())
     # --8<-- [end:keep]
 
     def _load_aside(self, content: bytes, name: str, symbols: dict[str, str]) -> None:
@@ -285,9 +312,6 @@ class _Objects:
                 pointer = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
                 assert pointer is not None
                 self.functions[key] = pointer
-            if self.run is None:
-                self.run = library.ts_run
-                self.run.argtypes, self.run.restype = (ctypes.c_void_p, ctypes.c_long), None
             return True
         except (OSError, AttributeError) as error:
             if required:
@@ -298,17 +322,39 @@ class _Objects:
 
 
 _objects = _Objects()
+#: The runtime as C sees it: launches, and how many.
+_RUN = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_long)
+
+
+def _run(address: int, count: int) -> None:
+    """Run launches in order, without the lock of the interpreter.
+
+    Raises:
+        DeviceError: there is no memory for what the threads of a kernel share.
+    """
+    if _objects.run(address, count):
+        raise DeviceError("launch", "no memory for what the threads of a kernel share",
+                          "free some, or set CPU_COUNT=1")
 
 
 # --8<-- [start:program]
 class CPUProgram(Program):
-    """A kernel as a C function `void kernel(void **arguments)`."""
+    """A kernel as a C function `void kernel(void **arguments)`, or one that has chunks.
+
+    `shape` are the words of its launches after function and arguments: chunks, phases, bytes of
+    scratch memory, and the nanoseconds that one thread would need.
+    """
 
     function: int = 0
+    shape: tuple[int, int, int, int] = (1, 0, 0, 0)
     _call: Any = None
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Call the function with the memories' addresses and the addresses of the values."""
+        if self.shape[0] > 1:
+            arranged = _Arranged([(self, memories, values)])  # alive until the run is over
+            _run(arranged.address, 1)
+            return
         if self._call is None:
             self._call = _PROTOTYPE(self.function)
         addresses = [memory.address for memory in memories[:self.arguments]]
@@ -327,17 +373,17 @@ class _Arranged:
 
     def __init__(self, launches: Sequence[Launch]) -> None:
         pointers = sum(p.arguments + len(p.variables) for p, _, _ in launches)
-        self.words = np.zeros(2 * len(launches) + pointers, np.uint64)
+        self.words = np.zeros(_WORDS * len(launches) + pointers, np.uint64)
         self.values = np.array([v for _, _, values in launches for v in values], np.int64)
         self.address = self.words.ctypes.data
         self.first: list[int] = []       # where the arguments of each launch begin
         self.first_value: list[int] = []
-        place, value, base = 2 * len(launches), 0, self.values.ctypes.data
+        place, value, base = _WORDS * len(launches), 0, self.values.ctypes.data
         words: list[int] = []
         rest: list[int] = []
         for program, memories, values in launches:
             assert isinstance(program, CPUProgram)
-            words += (program.function, self.address + 8 * place)
+            words += (program.function, self.address + 8 * place, *program.shape)
             self.first.append(place)
             self.first_value.append(value)
             rest += [memory.address for memory in memories[:program.arguments]]
@@ -371,7 +417,7 @@ class CPUTable(Table):
         """Run all launches in order."""
         # r[impl cpu.table.call]
         if self.launches:
-            _objects.run(self.arranged.address, len(self.launches))
+            _run(self.arranged.address, len(self.launches))
 # --8<-- [end:table]
 
 
@@ -430,8 +476,9 @@ class CPU(DeviceBackend):
     @property
     def limits(self) -> Limits:
         """Widths and sizes of this processor."""
-        wide = vector_bytes()
-        return Limits(name="CPU", vector_bytes=wide, vector_registers=32 if wide == 64 else 16)
+        wide = vector_bytes()  # r[impl cpu.threads.count]
+        return Limits(name="CPU", vector_bytes=wide, vector_registers=32 if wide == 64 else 16,
+                      threads=settings.get("CPU_COUNT") or processors())
 
     def plan_key(self) -> tuple[Any, ...]:
         """To what all devices have, the compiler and the processor."""
@@ -468,8 +515,9 @@ class CPU(DeviceBackend):
             sources.setdefault(key, source)
             keys.append(key)
             programs.append(program)
+        runtime = _digest(identity, RUNTIME.prelude, RUNTIME.body)
         with _build_lock:  # r[impl cpu.thread.safe]
-            _objects.get(sources)
+            _objects.get(sources, runtime)
         for program, key in zip(programs, keys, strict=True):
             program.function = _objects.functions[key]
         return list(programs)
@@ -482,6 +530,10 @@ class CPU(DeviceBackend):
         program = CPUProgram(self, ast, ast if noopt else optimize(ast, self.limits))
         source = render(program.optimized, C())
         program.source = source.text
+        if source.phases:
+            kinds = sum(shared << place for place, shared in enumerate(source.phases))
+            program.shape = (source.threads, kinds | 1 << len(source.phases), source.scratch,
+                             duration(ast))
         return program, source
 
     def source(self, ast: UOp) -> str | None:
@@ -493,7 +545,7 @@ class CPU(DeviceBackend):
         if not command:
             raise CompileError("compile", compiler_problem(), "install gcc or clang, set CC to a "
                                "compiler, pip install ziglang, or set DEVICE=REFERENCE")
-        return _digest(_FORMAT, _RUNTIME, *flags_for(command, True, True),
+        return _digest(_FORMAT, *flags_for(command, True, True),
                        _compiler_identity(tuple(command)))
 
     def table(self, launches: Sequence[Launch]) -> Table:
