@@ -279,8 +279,8 @@ def _box(schedule: _Schedule, centre: Point, kernel: Row, longest: float) -> str
                 height=3.0, rx=1.5, class_="share")
     body += label(x + 12, y + 20, f"{kernel['id']}", "number")
     body += label(x + 14 + 9 * len(str(kernel["id"])), y + 20,
-                  cut(kernel.get("name") or kernel["kind"], 23), "name")
-    body += label(x + 12, y + 37, cut(kernel.get("label", "") or kernel["device"], 33), "small")
+                  cut(kernel.get("name") or kernel["kind"], 21), "name")
+    body += label(x + 12, y + 37, cut(kernel.get("label", "") or kernel["device"], 29), "small")
     body += label(x + 12, y + 53, " · ".join(facts), "small faint")
     return tag("a", body, class_=f"kernel {kernel['kind']}", href=f"#kernel-{kernel['id']}",
                data_kernel=kernel["id"], data_tip=hint, aria_label=hint)
