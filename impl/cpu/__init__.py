@@ -11,7 +11,6 @@ import functools
 import hashlib
 import importlib.util
 import json
-import mmap
 import os
 import platform
 import shutil
@@ -20,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ import numpy as np
 
 from impl import settings
 from impl.caching.disk import Store, store
+from impl.cpu.memory import Pool, Pooled
 from impl.device import Device, DeviceBackend, GlobalCounters, Launch, Memory, Program, Table
 from impl.errors import CompileError, DeviceError, user_line
 from impl.ir import UOp
@@ -425,48 +425,6 @@ class CPUTable(Table):
 # --8<-- [end:table]
 
 
-# --8<-- [start:pool]
-class _Pool:
-    """Freed blocks by size, to be used again: fresh pages cost more than a small kernel."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit, self.held = limit, 0
-        self.blocks: dict[int, list[tuple[np.ndarray, int]]] = {}  # each with its address
-        self.lock = threading.RLock()
-
-    def take(self, size: int) -> tuple[np.ndarray | None, int | None]:
-        """A freed block of that size and its address, if there is one."""
-        with self.lock:
-            blocks = self.blocks.get(size)
-            if not blocks:
-                return None, None
-            self.held -= size
-            return blocks.pop()
-
-    def give(self, block: np.ndarray, address: int) -> None:
-        """Keep a block, unless too much is kept already."""
-        size = len(block)
-        with self.lock:
-            if self.held + size <= self.limit:
-                self.held += size
-                self.blocks.setdefault(size, []).append((block, address))
-
-
-class _Pooled(Memory):
-    """Memory that goes back to the pool when nothing refers to it."""
-
-    __slots__ = ()
-
-    # At the end of the interpreter the names of a module are gone before its objects are.
-    def __del__(self, grown: Callable[[int], None] = GlobalCounters.grown) -> None:
-        grown(-self.nbytes)
-        self.device.pool.give(self.block, self.address)  # type: ignore[attr-defined]
-# --8<-- [end:pool]
-
-
-_LARGE = 1 << 20
-
-
 # --8<-- [start:device]
 class CPU(DeviceBackend):
     """The processor this runs on."""
@@ -476,7 +434,7 @@ class CPU(DeviceBackend):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.pool = _Pool(1 << 30)
+        self.pool = Pool(self.alignment)
 
     @property
     def limits(self) -> Limits:
@@ -491,21 +449,18 @@ class CPU(DeviceBackend):
         return (*super().plan_key(), _compiler_identity(tuple(command)) if command else "")
 
     def allocate(self, nbytes: int) -> Memory:
-        """Uninitialised memory, aligned to 64 bytes; large blocks may use huge pages.
+        """Uninitialised memory, aligned to 64 bytes; large blocks have huge pages.
 
         Raises:
             DeviceError: there is not enough memory.
         """
-        size = -(-max(nbytes, 1) // self.alignment) * self.alignment
-        block, address = self.pool.take(size)  # r[impl cpu.memory.reuse]
-        if block is None:
-            try:
-                block = _fresh(size, self.alignment)
-            except (MemoryError, OSError, OverflowError, ValueError):
-                raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
-                                  "use smaller tensors or free some") from None
+        try:
+            block, address = self.pool.take(nbytes)
+        except (MemoryError, OSError, OverflowError, ValueError):
+            raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
+                              "use smaller tensors or free some") from None
         GlobalCounters.grown(nbytes)
-        return _Pooled(self, block, 0, nbytes, None, address)
+        return Pooled(self, block, 0, nbytes, None, address)
 
     def load(self, asts: Sequence[UOp]) -> list[Program]:
         """Optimise, render, and compile what is not compiled yet."""
@@ -560,18 +515,5 @@ class CPU(DeviceBackend):
 
 
 _build_lock = threading.RLock()
-
-
-def _fresh(size: int, alignment: int) -> np.ndarray:
-    """New memory: pages of the system for large blocks, else the heap."""
-    if size >= _LARGE:
-        pages = mmap.mmap(-1, size)  # aligned to a page
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            pages.madvise(mmap.MADV_HUGEPAGE)
-        return np.frombuffer(pages, np.uint8)
-    block = np.empty(size + alignment, np.uint8)
-    start = -block.ctypes.data % alignment
-    return block[start:start + size]
-
 
 Device.register(CPU, compiler_problem)
