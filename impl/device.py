@@ -24,7 +24,8 @@ class _Counters:
     """Exact counts of what all devices did since the last `reset()`."""
 
     __slots__ = ("kernels", "operations", "bytes", "copies", "copied_bytes", "compiled",
-                 "cache_hits", "disk_hits", "plan_hits", "plan_misses", "allocated", "peak")
+                 "cache_hits", "disk_hits", "plan_hits", "plan_misses", "fresh", "allocated",
+                 "peak")
     kernels: int        # launches of programs
     operations: int     # arithmetic operations in them
     bytes: int          # distinct bytes that they touched
@@ -35,6 +36,7 @@ class _Counters:
     disk_hits: int      # those of them that were found on disk
     plan_hits: int      # schedules whose plan was found
     plan_misses: int    # schedules that were planned
+    fresh: int          # bytes that had to be taken from the system
     allocated: int      # bytes in use now; not reset
     peak: int           # most bytes in use at once since the reset
 
@@ -46,7 +48,7 @@ class _Counters:
         """Set all counts to zero, and the peak to what is in use."""
         self.kernels = self.operations = self.bytes = self.copies = self.copied_bytes = 0
         self.compiled = self.cache_hits = self.disk_hits = self.plan_hits = self.plan_misses = 0
-        self.peak = self.allocated
+        self.fresh, self.peak = 0, self.allocated
 
     def launched(self, cost: Estimate, times: int = 1) -> None:
         """Count one kernel that ran."""

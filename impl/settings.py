@@ -73,6 +73,8 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
     Setting("CACHE_SIZE", 1024, "the most MiB in CACHE_FOLDER; 0: no bound", maximum=1 << 24),
     Setting("CAPTURE_PROCESS_REPLAY", 0, "1: record schedules and programs for `impl.playback`",
             maximum=1),
+    Setting("CPU_COUNT", 0, "threads that share a kernel; 0: one for each processor it may use",
+            plan=True, maximum=1024),
     Setting("CC", "", "the C compiler; empty: cc, gcc or clang from PATH", plan=True),
     Setting("VIZ", 0, "1: write an HTML report of every schedule", maximum=1),
     Setting("TRACK_MATCH_STATS", 0, "1: count the matches of every rewrite rule", maximum=3),

@@ -41,6 +41,7 @@ from impl.kernel.steps import (
     fold_gates,
     parameters,
 )
+from impl.kernel.threads import GroupTop, Thread, duration
 
 
 def optimize(ast: UOp, limits: Limits | None = None, bench: Bench | None = None,
@@ -81,8 +82,8 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
     return ast.replace(arg=replace(ast.arg, asked=asked))
 
 
-__all__ = ["LANES", "OF_GROUPS", "REDUCERS", "STEPS", "Analysis", "Bench", "Estimate", "Growth",
-           "Limits", "Merge", "Own", "Pack", "PadTo", "Share", "Split", "Step", "StepError",
-           "Stream", "Swap", "Upcast", "apply_steps", "buffer_key", "estimate", "fold_gates",
-           "growth", "hand_steps", "optimize", "parameters", "shared_loops", "taken", "verify",
-           "with_steps"]
+__all__ = ["LANES", "OF_GROUPS", "REDUCERS", "STEPS", "Analysis", "Bench", "Estimate", "GroupTop",
+           "Growth", "Limits", "Merge", "Own", "Pack", "PadTo", "Share", "Split", "Step",
+           "StepError", "Stream", "Swap", "Thread", "Upcast", "apply_steps", "buffer_key",
+           "duration", "estimate", "fold_gates", "growth", "hand_steps", "optimize", "parameters",
+           "shared_loops", "taken", "verify", "with_steps"]

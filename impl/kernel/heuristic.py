@@ -6,6 +6,7 @@ which memory is contiguous. `plain` does the same for what has no reduction.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from impl.ir import Ops, RangeKind, UOp
@@ -13,6 +14,7 @@ from impl.kernel.analysis import LANES, Analysis, Growth, Limits, buffer_key, gr
 from impl.kernel.plain import merge_loops, vectorize
 from impl.kernel.products import plan_product
 from impl.kernel.steps import Own, Split, Step, Swap, Upcast
+from impl.kernel.threads import Choice, duration, part_of_loop, part_of_reduction, threads_for
 
 Reasoned = list[tuple[Step, str]]
 #: Register tiles are cut to these sizes: the first that divides the extent, else the first.
@@ -55,6 +57,7 @@ class Planner:
         self.cut: set[int] = set()  # numbers of loops that a step made, or that were looked at
         self.made: set[int] = set()
         self.refused: set[str] = set()  # steps that were looked at in vain
+        self.nanoseconds = duration(ast) if limits.threads > 1 else 0
         self._look(ast)
 
     def _look(self, ast: UOp) -> None:
@@ -65,6 +68,7 @@ class Planner:
     def run(self) -> None:
         """Choose all steps; the reduction with the most work first, as loops are shared."""
         merge_loops(self)
+        self._share(part_of_reduction)
         self._order_loops()
         self._transpose()
         while (node := self._next()) is not None:
@@ -72,6 +76,14 @@ class Planner:
             self._reduction(node)
             self.cut |= self.made  # what this reduction cut, others leave alone
         vectorize(self)
+        self._share(part_of_loop)
+
+    def _share(self, choose: Callable[[Analysis, int], Choice]) -> None:
+        """Give parts of the kernel to threads, where they pay."""
+        if self.limits.threads > 1:
+            amount = threads_for(self.known, self.nanoseconds, self.limits)
+            while (choice := choose(self.known, amount)) is not None:
+                self.take(*choice)
 
     def _next(self) -> UOp | None:
         """The reduction with the most work among those not looked at yet."""

@@ -30,7 +30,6 @@ class StepError(GraphError):
 STEPS: dict[str, Callable[..., Step]] = {}
 #: Steps that divide a loop among the lanes of a work-group, and what does the same without them.
 OF_GROUPS = {"LOCAL": "UPCAST for lanes, THREAD for processors",
-             "GROUPTOP": "GROUP for several accumulators",
              "TC": "UPCAST both loops of the output, and GROUP or UNROLL the sum",
              "NOLOCALS": "nothing: there are no LOCAL steps to be kept from"}
 
@@ -370,8 +369,7 @@ class _Reducer:
         dtype = dtypes.float32 if node.dtype in _HALF else node.dtype
         value = _as(self.main[node.src[0]], dtype)
         if self.grouped:
-            found = _reduce(node.arg, value, blocks)
-            found = _reduce(node.arg, found, (self.inner,))
+            found = self._combined(node.arg, value, blocks)
         else:
             place = kept.index(self.loop) + len(self.outer)
             found = _reduce(node.arg, value, (*blocks[:place], self.inner, *blocks[place:]))
@@ -380,6 +378,10 @@ class _Reducer:
             last = _reduce(node.arg, _as(self.left[node.src[0]], dtype), loops)
             found = UOp(node.arg, dtype, (found, last))
         return _as(found, node.dtype)
+
+    def _combined(self, op: Ops, value: UOp, loops: tuple[UOp, ...]) -> UOp:
+        """One result for each accumulator, and then their combination."""
+        return _reduce(op, _reduce(op, value, loops), (self.inner,))
 
 
 def _as(value: UOp, dtype: DType) -> UOp:

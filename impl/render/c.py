@@ -27,6 +27,7 @@ class C(Vectors):
 
     name = "C"
     signature = "void {name}(void **args)"
+    threaded = "void {name}(void **args, long thread, long phase, char *scratch)"
     widest_inline = 72
 
     def __init__(self) -> None:
@@ -218,7 +219,42 @@ class C(Vectors):
 
         One with conditional loads is not unrolled (see `guarded`).
         """
-        lines = [f"for (long {name} = 0; {name} < {extent}; {name}++) {{"]
+        return self._loop(name, "0", extent, independent, guarded)
+
+    def _loop(self, name: str, first: str, last: str, independent: bool,
+              guarded: bool) -> list[str]:
+        lines = [f"for (long {name} = {first}; {name} < {last}; {name}++) {{"]
         if guarded:
             lines.insert(0, "#pragma GCC unroll 1")
         return ["#pragma GCC ivdep", *lines] if independent else lines
+
+    # --8<-- [start:share]
+    def share(self, name: str, extent: str, threads: int, independent: bool,
+              guarded: bool) -> list[str]:
+        """A loop over one of `threads` parts, whose sizes differ by one unit at most.
+
+        The unit is one iteration, or 16 where that makes little difference: then parts begin at
+        the beginning of a cache line, if the memory does.
+        """
+        # r[impl render.thread.parts]
+        if extent.isdecimal() and int(extent) % threads == 0:
+            each = int(extent) // threads
+            first, last = f"thread * {each}", f"thread * {each} + {each}"
+        elif extent.isdecimal() and int(extent) >= 256 * threads:
+            units = int(extent) // 16
+            first = f"{units} * thread / {threads} * 16"
+            last = f"(thread < {threads - 1} ? {units} * (thread + 1) / {threads} * 16 : {extent})"
+        else:
+            first = f"({extent}) * thread / {threads}"
+            last = f"({extent}) * (thread + 1) / {threads}"
+        return self._loop(name, first, last, independent, guarded)
+
+    def phase(self, number: int, over: bool) -> str:
+        """Phases are counted by the device."""
+        return f"if (phase == {number}) return;" if over else f"if (phase == {number}) {{"
+
+    def shared(self, name: str, dtype: DType, offset: int) -> str:
+        """An array in the scratch memory of a run."""
+        kind = self.storage_of(dtype)
+        return f"{kind} *{name} = ({kind} *)(scratch + {offset});"
+    # --8<-- [end:share]

@@ -22,7 +22,9 @@ _LEAVES = frozenset((Ops.CONST, Ops.PARAM, Ops.LOCAL, Ops.DEFINE_VAR, Ops.RANGE)
 # --8<-- [start:blocks]
 @dataclass(eq=False)
 class Block:
-    """The body of a loop: what happens in it, in order. `loop` is None for the whole kernel."""
+    """The body of a loop: what happens in it, in order. `loop` is None for the whole kernel, and
+    for what is done in one phase only.
+    """
 
     parent: Block | None
     loop: UOp | None
@@ -31,6 +33,7 @@ class Block:
     items: list[Item] = field(default_factory=list)
     ready: dict[UOp, int] = field(default_factory=dict)  # values placed here, with their epoch
     scope: frozenset[UOp] = frozenset()  # REDUCEs that may be merged into a loop in this block
+    phase: int = -1                 # number of the phase, where there are several
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +78,14 @@ class Write:
     store: UOp
 
 
-Item = Define | Loop | Begin | Step | Finish | Write
+@dataclass(frozen=True, eq=False)
+class Leave:
+    """The last thing that is done in a phase was before this."""
+
+    phase: int
+
+
+Item = Define | Loop | Begin | Step | Finish | Write | Leave
 # --8<-- [end:blocks]
 
 

@@ -17,12 +17,14 @@ from impl.render.lower import (
     Block,
     Define,
     Finish,
+    Leave,
     Loop,
     Lowered,
     Step,
     Write,
     lower,
 )
+from impl.render.phases import cut_phases
 from impl.render.vectors import Operand
 
 
@@ -37,6 +39,9 @@ class Source:
     signature: str
     conditional: bool = False  # whether what it loads or passes on depends on a condition
     moves_in_place: bool = False  # whether it loads what it overwrites, but at other places
+    threads: int = 1              # how many chunks run at the same time
+    phases: tuple[bool, ...] = ()  # one after another; True: all chunks, False: one call
+    scratch: int = 0              # bytes that the chunks of one run share
 
     @property
     def prelude(self) -> str:
@@ -56,6 +61,7 @@ class Dialect(Protocol):
 
     name: str
     signature: str        # of a kernel, with {name}
+    threaded: str         # of a kernel that threads run
     widest_inline: int    # longest expression that gets no variable of its own
 
     def begin(self) -> None:
@@ -125,6 +131,16 @@ class Dialect(Protocol):
 
     def local(self, name: str, dtype: DType, size: int, total: int) -> str:
         """Declare a stage buffer; `total` are the bytes of all of them."""
+
+    def shared(self, name: str, dtype: DType, offset: int) -> str:
+        """Declare a stage buffer that all threads see, at a byte of the scratch memory."""
+
+    def share(self, name: str, extent: str, threads: int, independent: bool,
+              guarded: bool) -> list[str]:
+        """The lines that open a loop over this thread's part of the iterations."""
+
+    def phase(self, number: int, over: bool) -> str:
+        """Open what is done in one phase only; or, if `over`, leave the function in that phase."""
 
     def load(self, pointer: str, index: str, dtype: DType) -> str:
         """The value in memory."""
@@ -205,6 +221,8 @@ class _Printer:
         self.top: Texts = []                # declarations of pointers for conditional loads
         self.loops = itertools.count()
         self.places: dict[tuple[int, int], list[int]] = {}
+        self.phases = cut_phases(low)
+        self.scratch = 0
 
     # --8<-- [start:run]
     def run(self) -> Source:
@@ -232,7 +250,9 @@ class _Printer:
         conditional = any(node.op is Ops.WHERE or node.op is Ops.INDEX and node.src[2] is not TRUE
                           for node in self.known.order)
         return Source(identifier(self.known.info.name), body, self.dialect.definitions(),
-                      self.dialect.signature, conditional, self._moves_in_place())
+                      self.dialect.threaded if self.phases else self.dialect.signature,
+                      conditional, self._moves_in_place(), self.known.info.threads, self.phases,
+                      self.scratch)
     # --8<-- [end:run]
 
     def _moves_in_place(self) -> bool:
@@ -245,7 +265,7 @@ class _Printer:
     def _line(self, text: str) -> None:
         self.lines.append("  " * self.indent + text)
 
-    def _item(self, item: Define | Begin | Step | Finish | Write | Loop) -> None:
+    def _item(self, item: Define | Begin | Step | Finish | Write | Loop | Leave) -> None:
         if isinstance(item, Define):
             self._define(item.node)
         elif isinstance(item, Begin):
@@ -259,6 +279,8 @@ class _Printer:
                 self._finish(node)
         elif isinstance(item, Write):
             self._write(item.store)
+        elif isinstance(item, Leave):
+            self._line(self.dialect.phase(item.phase, True))
 
     def _declare(self) -> None:
         """Pointers, variables and stage buffers, at the top of the function."""
@@ -279,21 +301,31 @@ class _Printer:
         total = sum(n.arg[1] * n.dtype.itemsize for n in buffers)
         for place, buffer in enumerate(buffers):
             self.names[buffer] = f"m{place}"
-            self._line(self.dialect.local(f"m{place}", buffer.dtype, buffer.arg[1], total))
+            if self.phases and not self.known.info.prefix:  # r[impl render.phase.scratch]
+                self._line(self.dialect.shared(f"m{place}", buffer.dtype, self.scratch))
+                self.scratch += -(-buffer.arg[1] * buffer.dtype.itemsize // 64) * 64
+            else:
+                self._line(self.dialect.local(f"m{place}", buffer.dtype, buffer.arg[1], total))
 
     def _open(self, block: Block) -> None:
         loop = block.loop
-        assert loop is not None
+        if loop is None:
+            self._line(self.dialect.phase(block.phase, False))
+            self.indent += 1
+            return
         name = f"i{next(self.loops)}"
         self.names[loop] = name
         innermost = not any(isinstance(item, Loop) for item in block.items)
-        parallel = loop.arg[1] in (RangeKind.GLOBAL, RangeKind.LOOP)
+        shared = loop.arg[1] is RangeKind.THREAD
+        parallel = shared or loop.arg[1] in (RangeKind.GLOBAL, RangeKind.LOOP)
         shares = any(buffer[0] is Ops.LOCAL for buffer in self.known.stored)
         independent = parallel and innermost and not (shares and loop in self.known.info.prefix)
         extent = self._text(loop.src[0], (), [()])[0]
         guarded = any(isinstance(item, Define) and item.node.op is Ops.LOAD
                       and item.node.src[0].src[2] is not TRUE for item in block.items)
-        for line in self.dialect.loop(name, extent, independent, guarded):
+        lines = self.dialect.share(name, extent, self.known.info.threads, independent, guarded) \
+            if shared else self.dialect.loop(name, extent, independent, guarded)
+        for line in lines:
             self._line(line)
         self.indent += 1
 

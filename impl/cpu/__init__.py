@@ -12,7 +12,6 @@ import functools
 import hashlib
 import importlib.util
 import json
-import mmap
 import os
 import platform
 import shutil
@@ -32,16 +31,17 @@ import numpy as np
 from impl import settings
 from impl.caching.disk import Store, store
 from impl.caching.texts import keep_text, kept_text, kernel_name
+from impl.cpu.memory import Pool, Pooled
 from impl.device import Device, DeviceBackend, GlobalCounters, Launch, Memory, Program, Table
 from impl.errors import CompileError, DeviceError, user_line
 from impl.ir import UOp
-from impl.kernel import Estimate, Limits, optimize, with_steps
+from impl.kernel import Estimate, Limits, duration, optimize, with_steps
 from impl.render import C, Source, render
 
 # --8<-- [start:flags]
 #: No flag changes what an operation means (r[impl cpu.flags.meaning]). Products are contracted only
 #: where the renderer says, and `C._cast` knows what GCC makes of casts without trapping math.
-FLAGS = ("-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-fwrapv",
+FLAGS = ("-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-pthread", "-fwrapv",
          "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fno-strict-aliasing",
          "-w")
 #: GCC 12 gives all vectors of a group of neighbouring conditional loads the mask of the first one.
@@ -60,14 +60,24 @@ GCC_IN_PLACE = ("-fno-tree-loop-distribute-patterns",)
 _FORMAT = "tensor-schedule-object/1"
 #: Kernels in one compilation unit, at most, when there are several.
 _UNIT = 24
+#: Words of a launch as C sees it.
+_WORDS = 6
 
-#: Added to every unit: runs a table of launches, two words each, in one call.
-_RUNTIME = """
-typedef struct { void (*function)(void **); void **arguments; } ts_launch;
-void ts_run(ts_launch *launches, long count) {
-  for (long i = 0; i < count; i++) launches[i].function(launches[i].arguments);
-}
-"""
+
+# --8<-- [start:runtime]
+def _runtime() -> Source:
+    """What runs tables of launches; compiled and kept like a kernel."""
+    # r[impl cpu.threads.equal, cpu.threads.idle, cpu.threads.concurrent]
+    # r[impl cpu.threads.fork, cpu.threads.exit, cpu.threads.signals]
+    text = Path(__file__).with_name("runtime.c").read_text(encoding="utf-8")
+    before, name, after = text.partition("long ts_run")
+    assert name, "the runtime has its function"
+    signature, body = after.split("\n", 1)[0], after.split("{", 1)[1]
+    return Source("ts_run", "{" + body, (before,), "long {name}" + signature.rstrip("{ "))
+
+
+RUNTIME = _runtime()
+# --8<-- [end:runtime]
 
 
 # --8<-- [start:compiler]
@@ -152,6 +162,14 @@ def cache_bytes(place: int) -> int:
         return 0
 
 
+@functools.lru_cache(maxsize=1)
+def processors() -> int:
+    """How many processors this process may use, looked up once."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -220,7 +238,7 @@ def _unit_text(sources: list[tuple[str, Source]]) -> str:
     for _, source in sources:
         for definition in source.definitions:
             seen.setdefault(definition)
-    parts = [*seen, _RUNTIME]
+    parts = [*seen]
     parts += [f"{source.signature.format(name=_symbol(key))} {source.body}"
               for key, source in sources]
     return "\n".join(parts)
@@ -240,8 +258,11 @@ class _Objects:
         self.run: Any = None
 
     # --8<-- [start:load]
-    def get(self, sources: dict[str, Callable[[], Source]]) -> None:
-        """Have every kernel loaded: from this process, from disk, or from the compiler."""
+    def get(self, sources: dict[str, Callable[[], Source]], runtime: str) -> None:
+        """Have every kernel loaded: from this process, from disk, or from the compiler.
+
+        And the runtime, under its key: it is compiled along with the first kernels.
+        """
         kept = store()
         missing = {}
         for key, source in sources.items():
@@ -252,13 +273,16 @@ class _Objects:
                 GlobalCounters.disk_hits += 1
             else:
                 missing[key] = source()
-        if missing:
-            self._build(kept, missing)
+        wanted = self.run is None and not self._found(kept, runtime, "runtime")
+        if missing or wanted:
+            self._build(kept, missing, [(runtime, RUNTIME)] if wanted else [])
+        if self.run is None:  # the first one that is loaded serves the process: it has the workers
+            self.run = _RUN(self.functions[runtime])
 
-    def _found(self, kept: Store, key: str) -> bool:
+    def _found(self, kept: Store, key: str, kind: str = "kernel") -> bool:
         """Load a kernel from disk: its entry names an object, and its symbol there."""
         try:
-            entry = json.loads(kept.get("kernel", key) or b"")
+            entry = json.loads(kept.get(kind, key) or b"")
             name, symbols = entry["object"], {key: entry["symbol"]}
         except (ValueError, KeyError, TypeError):
             return False
@@ -267,19 +291,21 @@ class _Objects:
         return path is not None and self._load(path, symbols)
     # --8<-- [end:load]
 
-    def _build(self, kept: Store, missing: dict[str, Source]) -> None:
+    def _build(self, kept: Store, missing: dict[str, Source],
+               besides: list[tuple[str, Source]]) -> None:
         command = find_compiler()
         if not command:  # r[impl cpu.compile.missing]
             raise CompileError("compile", compiler_problem(), "install gcc or clang, set CC to a "
                                "compiler, pip install ziglang, or set DEVICE=REFERENCE")
         pairs, line = list(missing.items()), user_line()
         workers = max(1, min(os.cpu_count() or 1, len(pairs) // 4))
-        size = min(_UNIT, -(-len(pairs) // workers))
+        size = max(1, min(_UNIT, -(-len(pairs) // workers)))
         kinds: dict[tuple[bool, bool], list[tuple[str, Source]]] = {}
         for pair in pairs:
             kinds.setdefault((pair[1].conditional, pair[1].moves_in_place), []).append(pair)
         units = [alike[i:i + size] for alike in kinds.values()
-                 for i in range(0, len(alike), size)]
+                 for i in range(0, len(alike), size)] or [[]]
+        units[0] += besides
         with ThreadPoolExecutor(workers) as pool:
             made = list(pool.map(lambda unit: _compile_unit(command, unit, line), units))
         GlobalCounters.compiled += len(pairs)
@@ -295,8 +321,9 @@ class _Objects:
         if path is None or not self._load(path, symbols):
             self._load_aside(content, name, symbols)  # a full disk must not stop the program
             return
-        for key, symbol in symbols.items():
-            kept.put("kernel", key, json.dumps({"object": name, "symbol": symbol}).encode())
+        for key, source in unit:
+            kind, symbol = "runtime" if source is RUNTIME else "kernel", symbols[key]
+            kept.put(kind, key, json.dumps({"object": name, "symbol": symbol}).encode())
     # --8<-- [end:keep]
 
     def _load_aside(self, content: bytes, name: str, symbols: dict[str, str]) -> None:
@@ -316,9 +343,6 @@ class _Objects:
                 pointer = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
                 assert pointer is not None
                 self.functions[key] = pointer
-            if self.run is None:
-                self.run = library.ts_run
-                self.run.argtypes, self.run.restype = (ctypes.c_void_p, ctypes.c_long), None
             return True
         except (OSError, AttributeError) as error:
             if required:
@@ -329,22 +353,45 @@ class _Objects:
 
 
 _objects = _Objects()
+#: The runtime as C sees it: launches, and how many.
+_RUN = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_long)
+
+
+def _launch(address: int, count: int) -> None:
+    """Run launches in order, without the lock of the interpreter.
+
+    Raises:
+        DeviceError: there is no memory for what the threads of a kernel share.
+    """
+    if _objects.run(address, count):
+        raise DeviceError("launch", "no memory for what the threads of a kernel share",
+                          "free some, or set CPU_COUNT=1")
 
 
 # --8<-- [start:program]
 class CPUProgram(Program):
-    """A kernel as a C function `void kernel(void **arguments)`.
+    """A kernel as a C function `void kernel(void **arguments)`, or one that has chunks.
 
-    `key` names the text of the function.
+    `key` names the text of the function. `shape` are the words of its launches after function and
+    arguments: chunks, phases, bytes of scratch memory, and the nanoseconds that one thread would
+    need.
     """
 
     function: int = 0
     key: str = ""
+    shape: tuple[int, int, int, int] = (1, 0, 0, 0)
     library: ctypes.CDLL | None = None  # of a program that was tried
     _call: Any = None
     _packed: Any = None
     _steps: tuple[str, ...] | None = None
     _reasons: tuple[str, ...] = ()
+
+    def set_shape(self, source: Source) -> None:
+        """Take over what the text says of chunks and phases."""
+        if source.phases:
+            kinds = sum(shared << place for place, shared in enumerate(source.phases))
+            self.shape = (source.threads, kinds | 1 << len(source.phases), source.scratch,
+                          duration(self.ast))
 
     # --8<-- [start:facts]
     @property
@@ -368,7 +415,7 @@ class CPUProgram(Program):
         """What is kept of a program besides its object."""
         cost = None if self.variables else self.cost()
         return {"key": self.key, "source": self.source, "steps": self.steps,
-                "reasons": self.reasons, "arguments": self.arguments,
+                "reasons": self.reasons, "arguments": self.arguments, "shape": self.shape,
                 "cost": cost and (cost.operations, cost.bytes)}
 
     @classmethod
@@ -380,6 +427,8 @@ class CPUProgram(Program):
         """
         found = cls(device, ast, None, int(facts["arguments"]))
         found.key, found.source = str(facts["key"]), str(facts["source"])
+        chunks, phases, scratch, nanoseconds = facts["shape"]
+        found.shape = int(chunks), int(phases), int(scratch), int(nanoseconds)
         found._steps, found._reasons = tuple(facts["steps"]), tuple(facts["reasons"])
         found._cost = Estimate(*facts["cost"]) if facts["cost"] else None
         return found
@@ -387,6 +436,10 @@ class CPUProgram(Program):
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Call the function with the memories' addresses and the addresses of the values."""
+        if self.shape[0] > 1:
+            arranged = _Arranged([(self, memories, values)])  # alive until the run is over
+            _launch(arranged.address, 1)
+            return
         if self._call is None:
             self._packed = struct.Struct(f"{self.arguments + len(self.variables)}P").pack
             self._call = _PROTOTYPE(self.function)
@@ -407,17 +460,17 @@ class _Arranged:
 
     def __init__(self, launches: Sequence[Launch]) -> None:
         pointers = sum(p.arguments + len(p.variables) for p, _, _ in launches)
-        self.words = np.zeros(2 * len(launches) + pointers, np.uint64)
+        self.words = np.zeros(_WORDS * len(launches) + pointers, np.uint64)
         self.values = np.array([v for _, _, values in launches for v in values], np.int64)
         self.address = self.words.ctypes.data
         self.first: list[int] = []       # where the arguments of each launch begin
         self.first_value: list[int] = []
-        place, value, base = 2 * len(launches), 0, self.values.ctypes.data
+        place, value, base = _WORDS * len(launches), 0, self.values.ctypes.data
         words: list[int] = []
         rest: list[int] = []
         for program, memories, values in launches:
             assert isinstance(program, CPUProgram)
-            words += (program.function, self.address + 8 * place)
+            words += (program.function, self.address + 8 * place, *program.shape)
             self.first.append(place)
             self.first_value.append(value)
             rest += [memory.address for memory in memories[:program.arguments]]
@@ -451,50 +504,8 @@ class CPUTable(Table):
         """Run all launches in order."""
         # r[impl cpu.table.call]
         if self.launches:
-            _objects.run(self.arranged.address, len(self.launches))
+            _launch(self.arranged.address, len(self.launches))
 # --8<-- [end:table]
-
-
-# --8<-- [start:pool]
-class _Pool:
-    """Freed blocks by size, to be used again: fresh pages cost more than a small kernel."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit, self.held = limit, 0
-        self.blocks: dict[int, list[tuple[np.ndarray, int]]] = {}  # each with its address
-        self.lock = threading.RLock()
-
-    def take(self, size: int) -> tuple[np.ndarray | None, int | None]:
-        """A freed block of that size and its address, if there is one."""
-        with self.lock:
-            blocks = self.blocks.get(size)
-            if not blocks:
-                return None, None
-            self.held -= size
-            return blocks.pop()
-
-    def give(self, block: np.ndarray, address: int) -> None:
-        """Keep a block, unless too much is kept already."""
-        size = len(block)
-        with self.lock:
-            if self.held + size <= self.limit:
-                self.held += size
-                self.blocks.setdefault(size, []).append((block, address))
-
-
-class _Pooled(Memory):
-    """Memory that goes back to the pool when nothing refers to it."""
-
-    __slots__ = ()
-
-    # At the end of the interpreter the names of a module are gone before its objects are.
-    def __del__(self, grown: Callable[[int], None] = GlobalCounters.grown) -> None:
-        grown(-self.nbytes)
-        self.device.pool.give(self.block, self.address)  # type: ignore[attr-defined]
-# --8<-- [end:pool]
-
-
-_LARGE = 1 << 20
 
 
 # --8<-- [start:device]
@@ -506,17 +517,18 @@ class CPU(DeviceBackend):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.pool = _Pool(1 << 30)
+        self.pool = Pool(self.alignment)
 
     @property
     def limits(self) -> Limits:
         """Widths and sizes of this processor."""
-        wide = vector_bytes()
+        wide = vector_bytes()  # r[impl cpu.threads.count]
         known = Limits()
         return Limits(name="CPU", vector_bytes=wide, vector_registers=32 if wide == 64 else 16,
                       first_cache=cache_bytes(0) or known.first_cache,
                       second_cache=cache_bytes(2) or known.second_cache,
-                      third_cache=cache_bytes(3) or known.third_cache)
+                      third_cache=cache_bytes(3) or known.third_cache,
+                      threads=settings.get("CPU_COUNT") or processors())
 
     def plan_key(self) -> tuple[Any, ...]:
         """To what all devices have, the compiler and the processor."""
@@ -524,21 +536,18 @@ class CPU(DeviceBackend):
         return (*super().plan_key(), _compiler_identity(tuple(command)) if command else "")
 
     def allocate(self, nbytes: int) -> Memory:
-        """Uninitialised memory, aligned to 64 bytes; large blocks may use huge pages.
+        """Uninitialised memory, aligned to 64 bytes; large blocks have huge pages.
 
         Raises:
             DeviceError: there is not enough memory.
         """
-        size = -(-max(nbytes, 1) // self.alignment) * self.alignment
-        block, address = self.pool.take(size)  # r[impl cpu.memory.reuse]
-        if block is None:
-            try:
-                block = _fresh(size, self.alignment)
-            except (MemoryError, OSError, OverflowError, ValueError):
-                raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
-                                  "use smaller tensors or free some") from None
+        try:
+            block, address = self.pool.take(nbytes)
+        except (MemoryError, OSError, OverflowError, ValueError):
+            raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
+                              "use smaller tensors or free some") from None
         GlobalCounters.grown(nbytes)
-        return _Pooled(self, block, 0, nbytes, None, address)
+        return Pooled(self, block, 0, nbytes, None, address)
 
     def load(self, asts: Sequence[UOp]) -> list[Program]:
         """Optimise, render, and compile what is not compiled yet."""
@@ -549,8 +558,9 @@ class CPU(DeviceBackend):
             program, source = self._known(ast, identity)
             sources.setdefault(program.key, source)
             programs.append(program)
+        runtime = _digest(identity, RUNTIME.prelude, RUNTIME.body)
         with _build_lock:  # r[impl cpu.thread.safe]
-            _objects.get(sources)
+            _objects.get(sources, runtime)
         for program in programs:
             program.function = _objects.functions[program.key]
         return list(programs)
@@ -578,6 +588,7 @@ class CPU(DeviceBackend):
         program = CPUProgram(self, ast, self.optimized(ast))
         source = render(program.optimized, C())
         program.source = source.text
+        program.set_shape(source)
         return program, source
 
     def optimized(self, ast: UOp, search: bool = True) -> UOp:
@@ -608,6 +619,7 @@ class CPU(DeviceBackend):
 
         def compiled(ast: UOp) -> CPUProgram | None:
             program, source = CPUProgram(self, ast), render(ast, C())
+            program.set_shape(source)
             key = _digest(source.prelude, source.body)
             try:
                 content = _compile_unit(command, [(key, source)], line, seconds)
@@ -638,7 +650,7 @@ class CPU(DeviceBackend):
         if not command:
             raise CompileError("compile", compiler_problem(), "install gcc or clang, set CC to a "
                                "compiler, pip install ziglang, or set DEVICE=REFERENCE")
-        return _digest(_FORMAT, _RUNTIME, *flags_for(command, True, True),
+        return _digest(_FORMAT, *flags_for(command, True, True),
                        _compiler_identity(tuple(command)))
 
     def table(self, launches: Sequence[Launch]) -> Table:
@@ -648,18 +660,5 @@ class CPU(DeviceBackend):
 
 
 _build_lock = threading.RLock()
-
-
-def _fresh(size: int, alignment: int) -> np.ndarray:
-    """New memory: pages of the system for large blocks, else the heap."""
-    if size >= _LARGE:
-        pages = mmap.mmap(-1, size)  # aligned to a page
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            pages.madvise(mmap.MADV_HUGEPAGE)
-        return np.frombuffer(pages, np.uint8)
-    block = np.empty(size + alignment, np.uint8)
-    start = -block.ctypes.data % alignment
-    return block[start:start + size]
-
 
 Device.register(CPU, compiler_problem)
