@@ -19,7 +19,7 @@ from impl.kernel.analysis import (
     shared_loops,
     verify,
 )
-from impl.kernel.blocking import Fuse, Pack, PadTo, Share
+from impl.kernel.blocking import Chunk, Fuse, Pack, PadTo, Share
 from impl.kernel.heuristic import hand_steps
 from impl.kernel.steps import (
     STEPS,
@@ -44,7 +44,7 @@ def optimize(ast: UOp, limits: Limits | None = None) -> UOp:
     return apply_steps(simple, [step for step, _ in hand_steps(simple, limits or Limits())])
 
 
-__all__ = ["LANES", "REDUCERS", "STEPS", "Analysis", "Estimate", "Fuse", "Growth", "Limits", "Own", "Pack",
-           "PadTo", "Share", "Split", "Step", "StepError", "Swap", "Upcast", "apply_steps",
-           "buffer_key", "estimate", "fold_gates", "growth", "hand_steps", "optimize", "parameters",
-           "shared_loops", "verify"]
+__all__ = ["LANES", "REDUCERS", "STEPS", "Analysis", "Chunk", "Estimate", "Fuse", "Growth",
+           "Limits", "Own", "Pack", "PadTo", "Share", "Split", "Step", "StepError", "Swap",
+           "Upcast", "apply_steps", "buffer_key", "estimate", "fold_gates", "growth", "hand_steps",
+           "optimize", "parameters", "shared_loops", "verify"]
