@@ -11,12 +11,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from impl.dtypes import DType
 from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Limits, shared_loops
-from impl.kernel.blocking import Pack, Share
+from impl.kernel.blocking import Chunk, Pack, Share
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge
-from impl.kernel.steps import Own, Swap, Upcast
+from impl.kernel.steps import HALF, Own, Swap, Upcast
 
 if TYPE_CHECKING:
     from impl.kernel.heuristic import Planner
@@ -29,6 +30,8 @@ _LEAST_PRODUCT = 1 << 12
 _LEAST_TILES = 4
 #: With fewer rows than this an operand that cannot be read as it lies is not worth copying.
 _LEAST_ROWS = 8
+#: A sum is not cut into shorter chunks.
+_LEAST_CHUNK = 128
 #: A loop of the prefix becomes a BLOCK loop only if those around it offer as many iterations.
 _LEAST_PARALLEL = 4
 
@@ -113,15 +116,17 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     steady = _contiguous(planner, node.src[0].src[roles.first], roles.inner[-1])
     _order(planner, roles)
     panels = _columns(planner, roles.column.arg[0], tile)
+    inner = [r.arg[0] for r in roles.inner]
     if rows > (_LEAST_TILES - 1) * tile.rows or not straight:
-        planner.take(Pack(planner.position(roles.inner[0].arg[0]), 1 - roles.first),
+        inner = _chunks(planner, inner, tile, node.dtype)
+        planner.take(Pack(planner.position(inner[0]), 1 - roles.first),
                      "a panel of the operand in the order in which it is read")
     _rows(planner, roles.rows[-1].arg[0], tile)
     if panels is not None and not steady:
         planner.take(Share(planner.position(panels)), "panels share a copy of the other operand")
-        planner.take(Pack(planner.position(roles.inner[0].arg[0]), roles.first),
+        planner.take(Pack(planner.position(inner[0]), roles.first),
                      "rows of the operand in the order in which they are read")
-    _fuse_sums(planner, [r.arg[0] for r in roles.inner])
+    _fuse_sums(planner, inner)
     return True
 # --8<-- [end:plan]
 
@@ -247,6 +252,20 @@ def _order(planner: Planner, roles: Roles) -> None:
                          "rows inside the columns: they share a panel of the other operand")
     for _ in roles.rows:
         planner.take(Own(len(planner.known.info.prefix) - 1), "rows share a panel")
+
+
+def _chunks(planner: Planner, inner: list[int], tile: Tile, dtype: DType) -> list[int]:
+    """Cut a long sum, so that a panel of one chunk stays in the second cache; its loops."""
+    row = tile.width * tile.vectors * dtype.itemsize
+    extent = planner.extent(planner.numbered[inner[0]])
+    most = planner.limits.second_cache // 2 // row
+    sizes = [n for n in range(_LEAST_CHUNK, most + 1) if extent % n == 0]
+    if len(inner) > 1 or extent * row <= planner.limits.second_cache or not sizes \
+            or dtype in HALF:
+        return inner
+    made = planner.take(Chunk(planner.position(inner[0]), sizes[-1]),
+                        "a panel of the whole sum would not stay in the second cache")
+    return [r.arg[0] for r in made if r.arg[1] is RangeKind.REDUCE]
 
 
 def _columns(planner: Planner, number: int, tile: Tile) -> int | None:
