@@ -1,4 +1,4 @@
-"""The emulator with CUDA sources: what it computes, and that it sees what is wrong with a kernel."""
+"""The emulator with CUDA sources: what it computes, and that it sees what is wrong."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,6 +9,10 @@ import pytest
 from conformance import emulation
 from conformance.emulation import building, nvrtc, sources
 from conformance.emulation.running import Argument
+from conformance.test_examples import run_text
+from conformance.trace import ROOT
+
+PAGE = ROOT / "docs" / "conformance" / "emulation.md"
 
 pytestmark = [
     pytest.mark.usefixtures("emulation_folder"),
@@ -51,7 +55,7 @@ def test_a_block_reduction() -> None:
 
 def test_the_portable_switch_of_fibers_does_the_same() -> None:
     path = building.build("portable", ".so", [
-        *building.KERNEL_FLAGS, "-DFIBERS_PORTABLE", "-shared", "-include",
+        *building.KERNEL_FLAGS, *building.LINK_FLAGS, "-DFIBERS_PORTABLE", "-include",
         building.HERE / "ptx.h", building.HERE / "emulator.cpp", "-fvisibility=default",
     ], sources.translate(REDUCTION, "cuda"))
     values, sums = np.ones(512, np.float32), np.zeros(2, np.float32)
@@ -151,7 +155,8 @@ def test_shuffles_and_votes() -> None:
     np.testing.assert_array_equal(out[2], down)
     np.testing.assert_array_equal(out[3], warp + (lane ^ 16))
     ballots = [sum(1 << i for i in range(32) if (w + i) % 3 == 0) for w in (0, 32)]
-    np.testing.assert_array_equal(out[4].view(np.uint32), np.repeat(np.uint32(ballots), 32))
+    np.testing.assert_array_equal(out[4].view(np.uint32),
+                                  np.repeat(np.array(ballots, np.uint32), 32))
     odd = np.array([values[w + 1:w + 32:2].sum() for w in (0, 32)])
     np.testing.assert_array_equal(out[5], np.where(values % 2, np.repeat(odd, 32), 0))
     assert (out[6] == 13).all()
@@ -294,6 +299,11 @@ def test_languages_and_orders_have_names() -> None:
         emulation.compile(REDUCTION, "opencl")
     with pytest.raises(ValueError, match="order 'backward'"):
         emulation.compile(REDUCTION, "cuda").launch("sum", 1, 1, 0, [ARRAY, ARRAY, 1], "backward")
+
+
+@pytest.mark.skipif(not PAGE.is_file(), reason="needs a source checkout")
+def test_the_page_tells_the_truth() -> None:
+    assert run_text(PAGE.read_text(encoding="utf-8"), str(PAGE)) == 4
 
 
 def test_a_compiler_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

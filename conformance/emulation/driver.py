@@ -7,12 +7,12 @@
         mock.set_memory(0, 1 << 20)             # and what only a mock can do
         mock.fail("cuLaunchKernel", 719)
 
-NVRTC stays the real one: it checks each source and makes the image. What it compiled is recorded, and
-when the driver is given that image it runs the source under the emulator. Images are remembered by
-their checksum in EMULATION_FOLDER, so that a program which keeps images on disk finds them again.
+NVRTC stays the real one: it checks each source and makes the image. What it compiled is recorded,
+and when the driver is given that image, it runs the source under the emulator. Images are known
+by their checksum in EMULATION_FOLDER, so that a program that keeps images on disk finds them again.
 
-Streams do their work when somebody waits for them, and not before. With `set_order("reversed")` lanes,
-streams and independent nodes of a graph run the other way round.
+Streams do their work when somebody waits for them, and not before. With `set_order("reversed")`
+lanes, streams and independent nodes of a graph run the other way round.
 """
 from __future__ import annotations
 
