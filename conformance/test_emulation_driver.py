@@ -144,6 +144,21 @@ def check_launch() -> None:
     assert cuda.mock.calls("cuLaunchKernel") >= 1 and cuda.mock.used() == 256
 
 
+def check_packed_arguments() -> None:
+    """Parameters as addresses of values, and as one block of bytes."""
+    cuda = Cuda()
+    values = cuda.array(np.ones(4, np.float32))
+    taken = (ctypes.c_uint64(int(values)), ctypes.c_float(3), ctypes.c_int(4))
+    pointers = (ctypes.c_void_p * 3)(*map(ctypes.addressof, taken))
+    words = (cuda.kernel("scale"), 1, 1, 1, 4, 1, 1, 0, cuda.stream)
+    cuda.cuLaunchKernel(*words, ctypes.addressof(pointers), 0)
+    block = ctypes.create_string_buffer(b"".join(bytes(each) for each in taken), 16)
+    size = ctypes.c_size_t(16)
+    extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(block), 2, ctypes.addressof(size), 0)
+    cuda.cuLaunchKernel(*words, 0, ctypes.addressof(extra))
+    assert cuda.read(values, 4) == [9] * 4
+
+
 def check_waiting() -> None:
     cuda = Cuda()
     values = cuda.array(np.ones(4, np.float32))

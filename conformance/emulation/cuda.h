@@ -101,6 +101,10 @@ inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short a) { return __nv_bfloat
     inline name hrcp(name a) { return 1 / (float)a; } \
     inline name hsin(name a) { return sinf(a); } \
     inline name hcos(name a) { return cosf(a); } \
+    inline pair operator+(pair a, pair b) { return {a.x + b.x, a.y + b.y}; } \
+    inline pair operator-(pair a, pair b) { return {a.x - b.x, a.y - b.y}; } \
+    inline pair operator*(pair a, pair b) { return {a.x * b.x, a.y * b.y}; } \
+    inline pair operator/(pair a, pair b) { return {a.x / b.x, a.y / b.y}; } \
     inline pair __hadd2(pair a, pair b) { return {a.x + b.x, a.y + b.y}; } \
     inline pair __hmul2(pair a, pair b) { return {a.x * b.x, a.y * b.y}; } \
     inline pair __hfma2(pair a, pair b, pair c) { \

@@ -48,7 +48,7 @@ class Mock:
     def know(self, image: bytes, source: str) -> None:
         """Run `source` when the driver is given `image`, a cubin or text that ends with a zero."""
         compiled = building.library(source, "cuda", SANITIZED in os.environ)
-        self.library.emulation_driver_know(image, str(compiled).encode())
+        self.library.emulation_driver_know(bytes(image), str(compiled).encode())
 
     def set_memory(self, device: int, size: int) -> None:
         """Let a device have `size` bytes."""
