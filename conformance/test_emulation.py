@@ -130,6 +130,19 @@ def test_a_sound_kernel_runs_under_the_sanitizer() -> None:
     np.testing.assert_array_equal(values, np.arange(64)[::-1])
 
 
+@pytest.mark.parametrize(("statement", "words"), [
+    ("values[1 << 30] = 1;", "lane 0 touches memory that is not there"),
+    ("values[0] = 7 / (int)values[0];", "lane 0 divides a whole number by zero"),
+    ("volatile float deep[100000]; deep[0] = deep[99999];", "memory that is not there"),
+])
+def test_a_fault_ends_the_launch_and_not_the_process(statement: str, words: str) -> None:
+    text = f'extern "C" __global__ void fault(float* values) {{ {statement} }}'
+    module = emulation.compile(text, "cuda")
+    for _ in range(2):
+        with pytest.raises(emulation.EmulationError, match=words):
+            module.launch("fault", 1, 64, 0, [np.zeros(1, np.float32)])
+
+
 WARP = """
 extern "C" __global__ void warp(const int* in, int* out) {
     int lane = threadIdx.x, all = 0xffffffff, v = in[lane];
