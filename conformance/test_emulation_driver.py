@@ -148,7 +148,7 @@ def check_packed_arguments() -> None:
     """Parameters as addresses of values, and as one block of bytes."""
     cuda = Cuda()
     values = cuda.array(np.ones(4, np.float32))
-    taken = (ctypes.c_uint64(int(values)), ctypes.c_float(3), ctypes.c_int(4))
+    taken: list[Any] = [ctypes.c_uint64(int(values)), ctypes.c_float(3), ctypes.c_int(4)]
     pointers = (ctypes.c_void_p * 3)(*map(ctypes.addressof, taken))
     words = (cuda.kernel("scale"), 1, 1, 1, 4, 1, 1, 0, cuda.stream)
     cuda.cuLaunchKernel(*words, ctypes.addressof(pointers), 0)
@@ -396,7 +396,7 @@ def check_without_bindings() -> None:
     driver.load().know(b"plain\0", SOURCE)
     context, module, function, memory = (ctypes.c_void_p() for _ in range(4))
     values = np.arange(4, dtype=np.float32)
-    taken = (memory, ctypes.c_float(2), ctypes.c_int(4))
+    taken: list[Any] = [memory, ctypes.c_float(2), ctypes.c_int(4)]
     packed = (ctypes.c_void_p * 3)(*map(ctypes.addressof, taken))
     answers = [
         library.cuInit(0), library.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0),
