@@ -22,9 +22,15 @@ import pytest
 from conformance import emulation
 from conformance.emulation import driver
 
-MISSING = next((f"{name} is not installed" for name in ("cuda", "cuda.bindings", "nvidia.cu13")
-                if importlib.util.find_spec(name.split(".")[0]) is None
-                or importlib.util.find_spec(name) is None), "")
+
+def installed(name: str) -> bool:
+    """Whether a module of a package is there, without importing it."""
+    return all(importlib.util.find_spec(each) for each in (name.split(".")[0], name))
+
+
+MISSING = "" if installed("cuda.bindings") and (
+    installed("nvidia.cu13") or installed("nvidia.cuda_nvrtc")) \
+    else "needs cuda-bindings and nvidia-cuda-nvrtc"
 
 pytestmark = [
     pytest.mark.usefixtures("emulation_folder"),
