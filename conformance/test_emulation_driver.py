@@ -421,6 +421,27 @@ def test_the_mock_without_cuda_bindings(apart: Callable[[Callable[[], None]], No
     apart(check_without_bindings)
 
 
+SETTINGS = """
+import ctypes
+library = ctypes.CDLL("libcuda.so.1")
+value = ctypes.c_int()
+print(library.cuInit(0), library.cuDeviceGetCount(ctypes.byref(value)), value.value)
+for attribute in (75, 97):
+    library.cuDeviceGetAttribute(ctypes.byref(value), attribute, 2)
+    print(value.value)
+memory = ctypes.c_size_t()
+print(library.cuDeviceTotalMem_v2(ctypes.byref(memory), 0), memory.value)
+"""
+
+
+def test_devices_are_as_the_environment_says() -> None:
+    environment = driver.environment() | {
+        "EMULATION_DEVICES": "3", "EMULATION_CAPABILITY": "90", "EMULATION_MEMORY": "5000"}
+    done = subprocess.run([sys.executable, "-c", SETTINGS], env=environment, text=True,
+                          capture_output=True)
+    assert done.stdout.split() == ["0", "0", "3", "9", str(227 << 10), "0", "5000"], done.stderr
+
+
 OVERRUN = """
 import ctypes, numpy as np
 from conformance.test_emulation_driver import Cuda, SCALE

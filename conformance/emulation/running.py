@@ -90,7 +90,8 @@ class Module:
         orders: list[Order] = ["forward", "reversed", *seeds]
         results = []
         for order in orders:
-            copies = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
+            own = {id(each): each.copy() for each in arguments if isinstance(each, np.ndarray)}
+            copies = [own.get(id(each), each) for each in arguments]
             self.launch(kernel, grid, block, shared_bytes, copies, order)
             results.append(copies)
         for order, copies in zip(orders, results, strict=True):
