@@ -1,4 +1,4 @@
-"""The emulator with CUDA sources: what it computes, and that it sees what is wrong with a kernel."""
+"""The emulator with CUDA sources: what it computes, and that it sees what is wrong."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,6 +9,10 @@ import pytest
 from conformance import emulation
 from conformance.emulation import building, nvrtc, sources
 from conformance.emulation.running import Argument
+from conformance.test_examples import run_text
+from conformance.trace import ROOT
+
+PAGE = ROOT / "docs" / "conformance" / "emulation.md"
 
 pytestmark = [
     pytest.mark.usefixtures("emulation_folder"),
@@ -49,9 +53,20 @@ def test_a_block_reduction() -> None:
     np.testing.assert_array_equal(sums, padded.sum(axis=1))
 
 
+def test_an_array_that_is_given_twice_stays_one_array() -> None:
+    text = """extern "C" __global__ void move(const float* from, float* to) {
+        float value = from[threadIdx.x];
+        __syncthreads();
+        to[63 - threadIdx.x] = value;
+    }"""
+    values = np.arange(64, dtype=np.float32)
+    emulation.compile(text, "cuda").launch_in_orders("move", 1, 64, 0, [values, values])
+    np.testing.assert_array_equal(values, np.arange(64)[::-1])
+
+
 def test_the_portable_switch_of_fibers_does_the_same() -> None:
     path = building.build("portable", ".so", [
-        *building.KERNEL_FLAGS, "-DFIBERS_PORTABLE", "-shared", "-include",
+        *building.KERNEL_FLAGS, *building.LINK_FLAGS, "-DFIBERS_PORTABLE", "-include",
         building.HERE / "ptx.h", building.HERE / "emulator.cpp", "-fvisibility=default",
     ], sources.translate(REDUCTION, "cuda"))
     values, sums = np.ones(512, np.float32), np.zeros(2, np.float32)
@@ -126,6 +141,19 @@ def test_a_sound_kernel_runs_under_the_sanitizer() -> None:
     np.testing.assert_array_equal(values, np.arange(64)[::-1])
 
 
+@pytest.mark.parametrize(("statement", "words"), [
+    ("values[1 << 30] = 1;", "lane 0 touches memory that is not there"),
+    ("values[0] = 7 / (int)values[0];", "lane 0 divides a whole number by zero"),
+    ("volatile float deep[100000]; deep[0] = deep[99999];", "memory that is not there"),
+])
+def test_a_fault_ends_the_launch_and_not_the_process(statement: str, words: str) -> None:
+    text = f'extern "C" __global__ void fault(float* values) {{ {statement} }}'
+    module = emulation.compile(text, "cuda")
+    for _ in range(2):
+        with pytest.raises(emulation.EmulationError, match=words):
+            module.launch("fault", 1, 64, 0, [np.zeros(1, np.float32)])
+
+
 WARP = """
 extern "C" __global__ void warp(const int* in, int* out) {
     int lane = threadIdx.x, all = 0xffffffff, v = in[lane];
@@ -151,7 +179,8 @@ def test_shuffles_and_votes() -> None:
     np.testing.assert_array_equal(out[2], down)
     np.testing.assert_array_equal(out[3], warp + (lane ^ 16))
     ballots = [sum(1 << i for i in range(32) if (w + i) % 3 == 0) for w in (0, 32)]
-    np.testing.assert_array_equal(out[4].view(np.uint32), np.repeat(np.uint32(ballots), 32))
+    np.testing.assert_array_equal(out[4].view(np.uint32),
+                                  np.repeat(np.array(ballots, np.uint32), 32))
     odd = np.array([values[w + 1:w + 32:2].sum() for w in (0, 32)])
     np.testing.assert_array_equal(out[5], np.where(values % 2, np.repeat(odd, 32), 0))
     assert (out[6] == 13).all()
@@ -240,11 +269,13 @@ def test_a_copy_that_is_not_waited_for_does_not_arrive() -> None:
     assert np.isnan(given).all()
 
 
-@pytest.mark.parametrize("source", [REDUCTION, REVERSAL, DIVERGENT, WARP, PRODUCT])
-def test_the_real_compiler_takes_what_is_emulated(source: str) -> None:
+@pytest.mark.parametrize(("source", "first"), [
+    (REDUCTION, 75), (REVERSAL, 75), (DIVERGENT, 75), (WARP, 80), (PRODUCT, 80),
+], ids=["reduction", "reversal", "divergent", "warp", "product"])
+def test_the_real_compiler_takes_what_is_emulated(source: str, first: int) -> None:
     """The sources of these tests are CUDA, and not only what the emulator makes of it."""
     try:
-        images = nvrtc.check(source, (80, 90, 100))
+        images = nvrtc.check(source, [each for each in nvrtc.ARCHITECTURES if each >= first])
     except emulation.Unavailable as reason:
         pytest.skip(str(reason))
     assert all(image.startswith(b"\x7fELF") for image in images.values())
@@ -294,6 +325,11 @@ def test_languages_and_orders_have_names() -> None:
         emulation.compile(REDUCTION, "opencl")
     with pytest.raises(ValueError, match="order 'backward'"):
         emulation.compile(REDUCTION, "cuda").launch("sum", 1, 1, 0, [ARRAY, ARRAY, 1], "backward")
+
+
+@pytest.mark.skipif(not PAGE.is_file(), reason="needs a source checkout")
+def test_the_page_tells_the_truth() -> None:
+    assert run_text(PAGE.read_text(encoding="utf-8"), str(PAGE)) == 4
 
 
 def test_a_compiler_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,9 +22,15 @@ import pytest
 from conformance import emulation
 from conformance.emulation import driver
 
-MISSING = next((f"{name} is not installed" for name in ("cuda", "cuda.bindings", "nvidia.cu13")
-                if importlib.util.find_spec(name.split(".")[0]) is None
-                or importlib.util.find_spec(name) is None), "")
+
+def installed(name: str) -> bool:
+    """Whether a module of a package is there, without importing it."""
+    return all(importlib.util.find_spec(each) for each in (name.split(".")[0], name))
+
+
+MISSING = "" if installed("cuda.bindings") and (
+    installed("nvidia.cu13") or installed("nvidia.cuda_nvrtc")) \
+    else "needs cuda-bindings and nvidia-cuda-nvrtc"
 
 pytestmark = [
     pytest.mark.usefixtures("emulation_folder"),
@@ -142,6 +148,21 @@ def check_launch() -> None:
     assert cuda.read(values, 64) == [*range(0, 120, 2), 60, 61, 62, 63]
     assert b"Emulated" in cuda.cuDeviceGetName(64, cuda.device)
     assert cuda.mock.calls("cuLaunchKernel") >= 1 and cuda.mock.used() == 256
+
+
+def check_packed_arguments() -> None:
+    """Parameters as addresses of values, and as one block of bytes."""
+    cuda = Cuda()
+    values = cuda.array(np.ones(4, np.float32))
+    taken: list[Any] = [ctypes.c_uint64(int(values)), ctypes.c_float(3), ctypes.c_int(4)]
+    pointers = (ctypes.c_void_p * 3)(*map(ctypes.addressof, taken))
+    words = (cuda.kernel("scale"), 1, 1, 1, 4, 1, 1, 0, cuda.stream)
+    cuda.cuLaunchKernel(*words, ctypes.addressof(pointers), 0)
+    block = ctypes.create_string_buffer(b"".join(bytes(each) for each in taken), 16)
+    size = ctypes.c_size_t(16)
+    extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(block), 2, ctypes.addressof(size), 0)
+    cuda.cuLaunchKernel(*words, 0, ctypes.addressof(extra))
+    assert cuda.read(values, 4) == [9] * 4
 
 
 def check_waiting() -> None:
@@ -381,7 +402,7 @@ def check_without_bindings() -> None:
     driver.load().know(b"plain\0", SOURCE)
     context, module, function, memory = (ctypes.c_void_p() for _ in range(4))
     values = np.arange(4, dtype=np.float32)
-    taken = (memory, ctypes.c_float(2), ctypes.c_int(4))
+    taken: list[Any] = [memory, ctypes.c_float(2), ctypes.c_int(4)]
     packed = (ctypes.c_void_p * 3)(*map(ctypes.addressof, taken))
     answers = [
         library.cuInit(0), library.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0),
@@ -398,6 +419,27 @@ def check_without_bindings() -> None:
 
 def test_the_mock_without_cuda_bindings(apart: Callable[[Callable[[], None]], None]) -> None:
     apart(check_without_bindings)
+
+
+SETTINGS = """
+import ctypes
+library = ctypes.CDLL("libcuda.so.1")
+value = ctypes.c_int()
+print(library.cuInit(0), library.cuDeviceGetCount(ctypes.byref(value)), value.value)
+for attribute in (75, 97):
+    library.cuDeviceGetAttribute(ctypes.byref(value), attribute, 2)
+    print(value.value)
+memory = ctypes.c_size_t()
+print(library.cuDeviceTotalMem_v2(ctypes.byref(memory), 0), memory.value)
+"""
+
+
+def test_devices_are_as_the_environment_says() -> None:
+    environment = driver.environment() | {
+        "EMULATION_DEVICES": "3", "EMULATION_CAPABILITY": "90", "EMULATION_MEMORY": "5000"}
+    done = subprocess.run([sys.executable, "-c", SETTINGS], env=environment, text=True,
+                          capture_output=True)
+    assert done.stdout.split() == ["0", "0", "3", "9", str(227 << 10), "0", "5000"], done.stderr
 
 
 OVERRUN = """

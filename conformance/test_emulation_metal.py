@@ -1,11 +1,15 @@
 """The emulator with Metal sources, and the strict look at their address spaces."""
 from __future__ import annotations
 
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import pytest
 
 from conformance import emulation
-from conformance.emulation import address_spaces
+from conformance.emulation import address_spaces, metal_objects
 
 pytestmark = [
     pytest.mark.usefixtures("emulation_folder"),
@@ -156,3 +160,108 @@ def test_sources_that_metal_refuses(statement: str, words: str) -> None:
 def test_pointers_of_kernels_name_their_space() -> None:
     with pytest.raises(emulation.CompileError, match="kernel sum: parameter .*address space"):
         address_spaces.check(REDUCTION.replace("device float* sums", "float* sums"))
+
+
+# PyObjC's Metal, which is not there
+
+
+@pytest.fixture
+def device() -> Iterator[metal_objects.Device]:
+    with metal_objects.installed() as mock:
+        assert importlib.import_module("Metal").MTLCreateSystemDefaultDevice() is mock
+        yield mock
+
+
+def filled(device: metal_objects.Device, values: np.ndarray) -> Any:
+    """A buffer with these values."""
+    buffer: Any = device.newBufferWithLength_options_(values.nbytes, 0)
+    buffer.contents().as_buffer(values.nbytes)[:] = values.tobytes()
+    return buffer
+
+
+def floats(buffer: Any) -> list[float]:
+    return np.frombuffer(buffer.contents().as_buffer(buffer.length()), np.float32).tolist()
+
+
+def commit_sum(device: metal_objects.Device, source: str, values: Any, sums: Any) -> Any:
+    """A committed command buffer that sums 256 values."""
+    metal: Any = importlib.import_module("Metal")
+    options = metal.MTLCompileOptions.alloc().init()
+    library, error = device.newLibraryWithSource_options_error_(source, options, None)
+    assert library is not None and error is None, error and error.localizedDescription()
+    function: Any = library.newFunctionWithName_("sum")
+    state, _ = device.newComputePipelineStateWithFunction_error_(function, None)
+    command = device.newCommandQueue().commandBuffer()
+    encoder = command.computeCommandEncoder()
+    encoder.setComputePipelineState_(state)
+    encoder.setBuffer_offset_atIndex_(values, 0, 0)
+    encoder.setBuffer_offset_atIndex_(sums, 4, 1)
+    encoder.setBytes_length_atIndex_(np.int32(256).tobytes(), 4, 2)
+    one, lanes = metal.MTLSizeMake(1, 1, 1), metal.MTLSizeMake(256, 1, 1)
+    encoder.dispatchThreadgroups_threadsPerThreadgroup_(one, lanes)
+    encoder.endEncoding()
+    command.commit()
+    return command
+
+
+def test_a_program_for_metal_runs_when_it_is_waited_for(device: metal_objects.Device) -> None:
+    values, sums = filled(device, np.ones(256, np.float32)), filled(device, np.zeros(2, np.float32))
+    command = commit_sum(device, REDUCTION, values, sums)
+    assert floats(sums) == [0, 0] and command.status() == metal_objects.COMMITTED
+    command.waitUntilCompleted()
+    assert floats(sums) == [0, 512] and command.status() == metal_objects.COMPLETED
+    assert command.error() is None and command.GPUEndTime() > command.GPUStartTime()
+
+
+def test_buffers_are_copied_and_filled(device: metal_objects.Device) -> None:
+    one, two = filled(device, np.ones(4, np.float32)), device.newBufferWithLength_options_(16, 0)
+    assert two is not None and np.isnan(floats(two)).all()
+    command = device.newCommandQueue().commandBuffer()
+    encoder = command.blitCommandEncoder()
+    encoder.fillBuffer_range_value_(two, (0, 8), 0)
+    encoder.copyFromBuffer_sourceOffset_toBuffer_destinationOffset_size_(one, 0, two, 8, 8)
+    with pytest.raises(ValueError, match="encoder before"):
+        command.computeCommandEncoder()
+    with pytest.raises(ValueError, match="encoders have ended"):
+        command.commit()
+    encoder.endEncoding()
+    command.commit()
+    command.waitUntilCompleted()
+    assert floats(two) == [0, 0, 1, 1]
+
+
+def test_a_kernel_that_goes_wrong_fails_its_command_buffer(device: metal_objects.Device) -> None:
+    values, sums = filled(device, np.ones(256, np.float32)), filled(device, np.zeros(2, np.float32))
+    text = REDUCTION.replace("threadgroup_barrier", "if (simdgroup < 2)\n    threadgroup_barrier")
+    command = commit_sum(device, text, values, sums)
+    command.waitUntilCompleted()
+    failure = command.error()
+    assert command.status() == metal_objects.FAILED and failure is not None
+    assert "lanes 64-255 have finished" in failure.localizedDescription()
+    test_a_program_for_metal_runs_when_it_is_waited_for(device)
+
+
+def test_a_write_beyond_a_buffer_fails_its_command_buffer(device: metal_objects.Device) -> None:
+    values, sums = filled(device, np.ones(256, np.float32)), filled(device, np.zeros(1, np.float32))
+    command = commit_sum(device, REDUCTION, values, sums)  # the sum is put behind its only element
+    command.waitUntilCompleted()
+    failure = command.error()
+    assert failure is not None
+    assert failure.localizedDescription() == "kernel sum wrote beyond a buffer of 4 bytes"
+
+
+def test_memory_of_metal_ends_and_comes_back(device: metal_objects.Device) -> None:
+    device.memory = 100
+    kept = device.newBufferWithLength_options_(60, 0)
+    assert kept is not None and device.newBufferWithLength_options_(60, 0) is None
+    del kept
+    assert device.newBufferWithLength_options_(60, 0) is not None
+    assert device.currentAllocatedSize() == 0
+
+
+def test_a_source_that_is_wrong_is_an_error_of_the_library(device: metal_objects.Device) -> None:
+    library, error = device.newLibraryWithSource_options_error_(
+        REDUCTION.replace("simd_sum(", "simd_some("), None, None)
+    assert library is None and error is not None
+    assert "kernel.metal:12" in error.localizedDescription()
+    assert "simd_some" in error.localizedDescription()

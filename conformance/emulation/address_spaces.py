@@ -1,8 +1,8 @@
 """A strict look at Metal sources: what C++ does not know, and therefore the emulator does not see.
 
-Every address space is a type of its own for clang (`metal_spaces.h`), so that a `device` pointer where
-a `threadgroup` one is due is an error, as it is for Metal. It takes clang, or its library from PyPI
-(`pip install libclang`). Nothing is run.
+Every address space is a type of its own for clang (`metal_spaces.h`), so that a `device` pointer
+where a `threadgroup` one is due is an error, as it is for Metal. It takes clang, or its library
+from PyPI (`pip install libclang`). Nothing is run.
 """
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Builds the emulator, its precompiled headers, and sources on top of them. Every product is kept.
 
 A product is a file named by a checksum of all that went into it: the text, the headers, the flags,
-the compiler. It lies in the folder that EMULATION_FOLDER names, else in one that lives as long as the
-process.
+the compiler. It lies in the folder that EMULATION_FOLDER names, else in one that lives as long as
+the process.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from conformance.emulation.errors import CompileError, Unavailable
@@ -24,7 +24,8 @@ from conformance.emulation.sources import translate
 HERE = Path(__file__).parent
 FLAGS = ("-std=c++17", "-O1", "-fPIC", "-pthread", "-fno-exceptions", "-fno-rtti",
          "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=off")
-KERNEL_FLAGS = (*FLAGS, "-w", "-fmax-errors=5", "-fvisibility=hidden", "-Wl,-z,start-stop-visibility=hidden")
+KERNEL_FLAGS = (*FLAGS, "-w", "-fmax-errors=5", "-fvisibility=hidden")
+LINK_FLAGS = ("-shared", "-Wl,-z,start-stop-visibility=hidden", "-Wl,--no-as-needed")
 SANITIZE = ("-g", "-fsanitize=address", "-fno-omit-frame-pointer",
             "-fsanitize-sections=emulation_shared")
 HEADERS = {"cuda": "ptx.h", "metal": "metal.h"}
@@ -47,9 +48,13 @@ def compiler() -> str:
 @functools.cache
 def _temporary_folder() -> Path:
     folder = tempfile.mkdtemp(prefix="emulation-")
-    owner = os.getpid()
-    atexit.register(lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True))
+    atexit.register(_remove, folder, os.getpid())
     return Path(folder)
+
+
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # and not one that forked
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def folder() -> Path:
@@ -81,7 +86,9 @@ def build(stem: str, ending: str, arguments: Sequence[str | Path], text: str = "
     product = folder() / f"{stem}-{key}{ending}"
     if product.exists():
         return product
-    with tempfile.TemporaryDirectory(dir=folder()) as scratch:
+    with _alone(product), tempfile.TemporaryDirectory(dir=folder()) as scratch:
+        if product.exists():
+            return product
         made = Path(scratch) / product.name
         if text:
             (Path(scratch) / name).write_text(text, encoding="utf-8")
@@ -90,6 +97,15 @@ def build(stem: str, ending: str, arguments: Sequence[str | Path], text: str = "
         os.replace(made, product)
     return product
 # --8<-- [end:build]
+
+
+@contextlib.contextmanager
+def _alone(product: Path) -> Iterator[None]:
+    """Let one process make a product, and others wait for it."""
+    import fcntl  # where there is none, nothing is built
+    with open(product.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _run_compiler(command: Sequence[str]) -> None:
@@ -131,8 +147,8 @@ def library(source: str, language: str, sanitize: bool = False) -> Path:
     header = _precompiled(language, sanitize)
     emulator = core(sanitize)
     return build(language, ".so",
-                 [*KERNEL_FLAGS, *_extra(sanitize), "-shared", "-include", header.with_suffix(""),
-                  "-I", _includes(), emulator],
+                 [*KERNEL_FLAGS, *LINK_FLAGS, *_extra(sanitize), "-include",
+                  header.with_suffix(""), "-I", _includes(), emulator],
                  text)
 
 
@@ -142,7 +158,7 @@ def _extra(sanitize: bool) -> tuple[str, ...]:
 
 def _precompiled(language: str, sanitize: bool) -> Path:
     """The language's header, parsed ahead: it makes compiling three times as fast."""
-    header = build(language, ".h.gch", [*KERNEL_FLAGS[:-1], *_extra(sanitize), "-x", "c++-header",
+    header = build(language, ".h.gch", [*KERNEL_FLAGS, *_extra(sanitize), "-x", "c++-header",
                                         HERE / HEADERS[language]])
     plain = header.with_suffix("")
     if not plain.exists():  # what is included if the compiler does not like the other

@@ -12,6 +12,7 @@
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __grid_constant__
+#define __builtin_assume(condition)
 
 typedef EmulationIndex uint3;
 struct dim3 {
@@ -101,6 +102,10 @@ inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short a) { return __nv_bfloat
     inline name hrcp(name a) { return 1 / (float)a; } \
     inline name hsin(name a) { return sinf(a); } \
     inline name hcos(name a) { return cosf(a); } \
+    inline pair operator+(pair a, pair b) { return {a.x + b.x, a.y + b.y}; } \
+    inline pair operator-(pair a, pair b) { return {a.x - b.x, a.y - b.y}; } \
+    inline pair operator*(pair a, pair b) { return {a.x * b.x, a.y * b.y}; } \
+    inline pair operator/(pair a, pair b) { return {a.x / b.x, a.y / b.y}; } \
     inline pair __hadd2(pair a, pair b) { return {a.x + b.x, a.y + b.y}; } \
     inline pair __hmul2(pair a, pair b) { return {a.x * b.x, a.y * b.y}; } \
     inline pair __hfma2(pair a, pair b, pair c) { \
@@ -119,6 +124,10 @@ inline __half __high2half(__half2 a) { return a.y; }
     inline type min(type a, type b) { return b < a ? b : a; }
 EMULATION_PAIR(int) EMULATION_PAIR(unsigned) EMULATION_PAIR(long) EMULATION_PAIR(unsigned long)
 EMULATION_PAIR(long long) EMULATION_PAIR(unsigned long long)
+inline unsigned max(int a, unsigned b) { return max((unsigned)a, b); }
+inline unsigned max(unsigned a, int b) { return max(a, (unsigned)b); }
+inline unsigned min(int a, unsigned b) { return min((unsigned)a, b); }
+inline unsigned min(unsigned a, int b) { return min(a, (unsigned)b); }
 inline float max(float a, float b) { return fmaxf(a, b); }
 inline float min(float a, float b) { return fminf(a, b); }
 inline double max(double a, double b) { return fmax(a, b); }

@@ -560,8 +560,8 @@ CU_API uint64_t emulation_driver_calls(const char *function) {
 }
 CU_API const char *emulation_driver_message() { return state().message.c_str(); }
 
-// Functions by name: the newest form of each that the caller's version of CUDA knows. A form is named
-// with its suffix, as it is exported; those with a suffix came with the version that stands here.
+// Functions by name: the newest form of each that the caller's version of CUDA knows. A form is
+// exported with its suffix; the version in which it came stands before it.
 namespace {
 const std::map<std::string, std::vector<std::pair<int, const char *>>> forms = {
     {"cuGraphAddDependencies", {{10000, ""}, {12030, "_v2"}}},

@@ -1,8 +1,8 @@
-// A mock of the CUDA driver: what its handles point to. Devices are this machine's memory, and their
-// kernels are run by the emulator.
+// A mock of the CUDA driver: what its handles point to. Devices are this machine's memory, and
+// their kernels are run by the emulator.
 //
-// Work on a stream is only noted. It runs when somebody waits for it, so that a program which forgets
-// to wait reads memory that nobody has written.
+// Work on a stream is only noted. It runs when somebody waits for it, so that a program that
+// forgets to wait reads memory that nobody has written.
 #pragma once
 #include "emulator.h"
 

@@ -7,12 +7,12 @@
         mock.set_memory(0, 1 << 20)             # and what only a mock can do
         mock.fail("cuLaunchKernel", 719)
 
-NVRTC stays the real one: it checks each source and makes the image. What it compiled is recorded, and
-when the driver is given that image it runs the source under the emulator. Images are remembered by
-their checksum in EMULATION_FOLDER, so that a program which keeps images on disk finds them again.
+NVRTC stays the real one: it checks each source and makes the image. What it compiled is recorded,
+and when the driver is given that image, it runs the source under the emulator. Images are known
+by their checksum in EMULATION_FOLDER, so that a program that keeps images on disk finds them again.
 
-Streams do their work when somebody waits for them, and not before. With `set_order("reversed")` lanes,
-streams and independent nodes of a graph run the other way round.
+Streams do their work when somebody waits for them, and not before. With `set_order("reversed")`
+lanes, streams and independent nodes of a graph run the other way round.
 """
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Mock:
     def know(self, image: bytes, source: str) -> None:
         """Run `source` when the driver is given `image`, a cubin or text that ends with a zero."""
         compiled = building.library(source, "cuda", SANITIZED in os.environ)
-        self.library.emulation_driver_know(image, str(compiled).encode())
+        self.library.emulation_driver_know(bytes(image), str(compiled).encode())
 
     def set_memory(self, device: int, size: int) -> None:
         """Let a device have `size` bytes."""

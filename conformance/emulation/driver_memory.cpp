@@ -15,8 +15,7 @@ const Allocation *find(CUdeviceptr address, size_t size, CUdeviceptr *base) {
     auto next = state().memory.upper_bound(address);
     if (next == state().memory.begin()) return nullptr;
     auto &[start, allocation] = *--next;
-    if (address + size > start + allocation.size || (size == 0 && address > start + allocation.size))
-        return nullptr;
+    if (address + size > start + allocation.size) return nullptr;
     if (base) *base = start;
     return &allocation;
 }

@@ -2,6 +2,7 @@
 #include "emulator.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +55,8 @@ unsigned count, current, predicates;
 const EmulationLaunch *launch;
 char *message;
 size_t room;
-bool failed;
+bool failed, in_lane;
+pthread_t launching;
 
 void say(const char *format, ...) {
     size_t used = strlen(message);
@@ -83,8 +85,55 @@ void lane_entry() {
 void go_on(unsigned lane) {
     current = lane;
     written_lane = lanes[lane].place;
+    in_lane = true;
     fibers::switch_to(scheduler, lanes[lane].fiber);
+    in_lane = false;
 }
+
+#if !defined(__SANITIZE_ADDRESS__)
+// A lane that touches memory that is not there, or divides by zero, ends the launch and not the
+// process. The handler has a stack of its own: that of the lane may be what is full.
+const int FAULTS[] = {SIGSEGV, SIGBUS, SIGFPE};
+
+struct Faults {
+    struct sigaction before[3];
+    stack_t stack_before;
+    char stack[64 << 10];
+} faults;
+
+void on_fault(int number, siginfo_t *about, void *) {
+    if (!in_lane || !pthread_equal(pthread_self(), launching)) {
+        for (int at = 0; at < 3; at++) sigaction(FAULTS[at], &faults.before[at], 0);
+        return;  // not ours: it happens again, and who was there before sees it
+    }
+    begin_message();
+    if (number == SIGFPE) say("lane %u divides a whole number by zero", current);
+    else
+        say("lane %u touches memory that is not there (%p); compile with `sanitize` for the line",
+            current, about->si_addr);
+    lanes[current].state = FINISHED;
+    stop(true);
+}
+
+void watch_faults() {
+    stack_t own = {};
+    own.ss_sp = faults.stack;
+    own.ss_size = sizeof faults.stack;
+    sigaltstack(&own, &faults.stack_before);
+    struct sigaction action = {};
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    for (int at = 0; at < 3; at++) sigaction(FAULTS[at], &action, &faults.before[at]);
+}
+
+void forget_faults() {
+    for (int at = 0; at < 3; at++) sigaction(FAULTS[at], &faults.before[at], 0);
+    sigaltstack(&faults.stack_before, 0);
+}
+#else
+void watch_faults() {}
+void forget_faults() {}
+#endif
 
 // The order of `size` things on this pass: forward, reversed, or as the dice fall.
 void arrange(unsigned *order, unsigned size, Random &random) {
@@ -282,7 +331,10 @@ int emulation_run(const EmulationLaunch *wanted, char *text, size_t size) {
     failed = false;
     message[0] = 0;
     emulation_dynamic = 0;
+    launching = pthread_self();
+    watch_faults();
     bool good = prepare() && run_groups();
+    forget_faults();
     free(emulation_dynamic);
     pthread_mutex_unlock(&one_at_a_time);
     return good ? 0 : 1;

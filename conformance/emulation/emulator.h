@@ -46,7 +46,7 @@ void emulation_meet(const char *what, int line, unsigned mask, void *brought,
 struct EmulationParameter {
     unsigned size, alignment;
     char kind;  // p: pointer or reference, i: signed, u: unsigned, f: float, s: anything else
-    int slot;   // which argument it takes; -1: none, it is a position in the grid; -2: shared memory
+    int slot;   // which argument it takes; -1: it is a position in the grid; -2: shared memory
 };
 struct EmulationKernel {
     const char *name;

@@ -166,7 +166,8 @@ EMULATION_WHOLE(ulong)
 #define EMULATION_THREE(name, value) \
     inline float name(float a, float b, float c) { return value; } \
     inline half name(half a, half b, half c) { return name((float)a, (float)b, (float)c); } \
-    inline bfloat name(bfloat a, bfloat b, bfloat c) { return name((float)a, (float)b, (float)c); } \
+    inline bfloat name(bfloat a, bfloat b, bfloat c) { \
+        return name((float)a, (float)b, (float)c); } \
     template <class T, int N> \
     inline vec<T, N> name(vec<T, N> a, vec<T, N> b, vec<T, N> c) { \
         for (int i = 0; i < N; i++) a[i] = name(a[i], b[i], c[i]); \
@@ -280,7 +281,8 @@ typedef simdgroup_matrix<float, 8, 8> simdgroup_float8x8;
 typedef simdgroup_matrix<half, 8, 8> simdgroup_half8x8;
 typedef simdgroup_matrix<bfloat, 8, 8> simdgroup_bfloat8x8;
 
-template <class T, int R, int C> inline simdgroup_matrix<T, R, C> make_filled_simdgroup_matrix(T value) {
+template <class T, int R, int C>
+inline simdgroup_matrix<T, R, C> make_filled_simdgroup_matrix(T value) {
     simdgroup_matrix<T, R, C> made;
     made.mine = vec<T, 2>(value);
     return made;
@@ -377,7 +379,9 @@ template <class T> inline bool atomic_compare_exchange_weak_explicit(atomic<T> *
 // How a launch calls a kernel: each parameter takes a buffer, a value, or a position in the grid.
 namespace emulation {
 template <int I, class F> struct At;
-template <class First, class... Rest> struct At<0, void (*)(First, Rest...)> { typedef First type; };
+template <class First, class... Rest> struct At<0, void (*)(First, Rest...)> {
+    typedef First type;
+};
 template <int I, class First, class... Rest> struct At<I, void (*)(First, Rest...)>
     : At<I - 1, void (*)(Rest...)> {};
 template <class T> struct Argument {

@@ -54,15 +54,17 @@ template <int MANTISSA> struct Narrow {
         if (magnitude >= INFINITE)
             return bits<float>(sign | 0x7f800000 | (magnitude - INFINITE) << (23 - MANTISSA));
         float scale = bits<float>((unsigned)(LEAST - 1 + 254) << 23);  // 2 ** (LEAST - 1 + 127)
-        return bits<float>(sign | bits<unsigned>(bits<float>(magnitude << (23 - MANTISSA)) * scale));
+        float wide = bits<float>(magnitude << (23 - MANTISSA)) * scale;
+        return bits<float>(sign | bits<unsigned>(wide));
     }
 
+    static Narrow narrow(float value) { return Narrow(value); }
     Narrow operator-() const { return from_bits((uint16_t)(data ^ 0x8000)); }
     Narrow operator+() const { return *this; }
-    template <class T> Narrow &operator+=(T other) { return *this = Narrow((float)(*this + other)); }
-    template <class T> Narrow &operator-=(T other) { return *this = Narrow((float)(*this - other)); }
-    template <class T> Narrow &operator*=(T other) { return *this = Narrow((float)(*this * other)); }
-    template <class T> Narrow &operator/=(T other) { return *this = Narrow((float)(*this / other)); }
+    template <class T> Narrow &operator+=(T other) { return *this = narrow(*this + other); }
+    template <class T> Narrow &operator-=(T other) { return *this = narrow(*this - other); }
+    template <class T> Narrow &operator*=(T other) { return *this = narrow(*this * other); }
+    template <class T> Narrow &operator/=(T other) { return *this = narrow(*this / other); }
 };
 
 typedef Narrow<10> Half;

@@ -1,8 +1,8 @@
 // Runs one launch in a process of its own, under AddressSanitizer: runner LIBRARY JOB RESULT
 //
-// A job is 64-bit words: the kernel's number, groups and lanes (3 each), bytes of shared memory, the
-// order, the number of slots; then of each slot whether it is a buffer, and its length in bytes; then
-// the bytes of all slots. The result is the bytes of all slots again.
+// A job is 64-bit words: the kernel's number, groups and lanes (3 each), bytes of shared memory,
+// the order, the number of slots; then of each slot whether it is a buffer, and its length in
+// bytes; then the bytes of all slots. The result is the bytes of all slots again.
 #include "emulator.h"
 
 #include <dlfcn.h>

@@ -90,7 +90,8 @@ class Module:
         orders: list[Order] = ["forward", "reversed", *seeds]
         results = []
         for order in orders:
-            copies = [each.copy() if isinstance(each, np.ndarray) else each for each in arguments]
+            own = {id(each): each.copy() for each in arguments if isinstance(each, np.ndarray)}
+            copies = [own.get(id(each), each) for each in arguments]
             self.launch(kernel, grid, block, shared_bytes, copies, order)
             results.append(copies)
         for order, copies in zip(orders, results, strict=True):
@@ -115,8 +116,9 @@ class Module:
             ctypes.pointer(self._source), ctypes.pointer(self._source.kernels[numbers[0]]),
             (ctypes.c_void_p * max(len(values), 1))(*values), (ctypes.c_uint * 3)(*numbers[1:4]),
             (ctypes.c_uint * 3)(*numbers[4:7]), numbers[7], numbers[8])
-        message = ctypes.create_string_buffer(2048)
-        if self._library.emulation_run(ctypes.byref(launch), message, ctypes.c_size_t(len(message))):
+        room = ctypes.c_size_t(2048)
+        message = ctypes.create_string_buffer(room.value)
+        if self._library.emulation_run(ctypes.byref(launch), message, room):
             raise EmulationError(message.value.decode())
 
 

@@ -1,9 +1,9 @@
 """CUDA and Metal sources as C++: almost nothing is rewritten, the headers do the work.
 
 CUDA: `extern __shared__ T name[];` becomes a pointer to the dynamic shared memory, and inline
-assembly becomes calls (see `assembly`). Metal: a declaration `threadgroup T name[n];` becomes static
-memory of the group, where the same word before a pointer means nothing in C++. Lines stay where they
-are, so that messages name the lines of the source. A table of the kernels follows at the end.
+assembly becomes calls (see `assembly`). Metal: a declaration `threadgroup T name[n];` becomes
+static memory of the group, where the same word before a pointer means nothing in C++. Lines stay
+where they are, so that messages name the lines of the source. A table of the kernels follows.
 """
 from __future__ import annotations
 
