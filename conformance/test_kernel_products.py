@@ -201,8 +201,8 @@ def test_a_copied_operand_has_the_same_elements(device: str, steps: str) -> None
     "chunk:REDUCE,4", "own:GLOBAL chunk:REDUCE,3", "own:GLOBAL chunk:REDUCE,6 upcast:LOOP,4",
     "own:GLOBAL chunk:REDUCE,4 pack:REDUCE,1", "own:GLOBAL chunk:REDUCE,4 pack:REDUCE,0",
     "swap:GLOBAL,1 own:GLOBAL pad:GLOBAL,8 upcast:GLOBAL,8 chunk:REDUCE,4 pack:REDUCE,1 "
-    "upcast:LOOP,6", "share:GLOBAL chunk:REDUCE,4 pack:REDUCE,1", "fuse:GLOBAL,1",
-    "fuse:GLOBAL,1 pad:GLOBAL,8 upcast:GLOBAL,8", "own:GLOBAL own:GLOBAL fuse:LOOP,1"])
+    "upcast:LOOP,6", "share:GLOBAL chunk:REDUCE,4 pack:REDUCE,1", "merge:GLOBAL,1",
+    "merge:GLOBAL,1 pad:GLOBAL,8 upcast:GLOBAL,8", "own:GLOBAL own:GLOBAL merge:LOOP,1"])
 def test_sums_in_chunks_and_loops_made_one(device: str, steps: str) -> None:
     rows, columns, inner = 13, 10, 12
     generator = np.random.default_rng(0)
