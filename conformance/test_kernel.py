@@ -432,7 +432,9 @@ def test_the_steps_are_named_in_order() -> None:
     ast = apply_steps(kb.matmul(6, 10, 7), [Upcast(1, 5), Own(1), Split(1, 4), Split(2, 3, 0)][:2])
     assert ast.arg.steps == ("UPCAST(1,5)", "OWN(1)")
     steps = hand_steps(kb.matmul(64, 64, 64), Limits(vector_bytes=64, vector_registers=32))
-    assert [step.name for step, _ in steps] == ["UPCAST(1,16)", "UPCAST(1,2)", "UPCAST(0,8)"]
+    assert [step.name for step, _ in steps] == [
+        "SWAP(0,1)", "OWN(1)", "UPCAST(0,16)", "UPCAST(0,4)", "PACK(3,1)", "UPCAST(3,6)",
+        "UPCAST(8,4)"]
     assert all(reason for _, reason in steps)
     found = optimize(kb.matmul(64, 64, 64), Limits(vector_bytes=64, vector_registers=32))
     assert found.arg.steps == tuple(step.name for step, _ in steps)

@@ -20,10 +20,11 @@ from impl.kernel.analysis import (
     buffer_key,
     estimate,
     growth,
+    shared_loops,
     verify,
 )
+from impl.kernel.blocking import Fuse, Pack, PadTo, Share
 from impl.kernel.heuristic import hand_steps
-from impl.kernel.padding import PadTo
 from impl.kernel.search import Bench, searched_steps
 from impl.kernel.steps import (
     OF_GROUPS,
@@ -78,7 +79,8 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
     return ast.replace(arg=replace(ast.arg, asked=asked))
 
 
-__all__ = ["LANES", "OF_GROUPS", "REDUCERS", "STEPS", "Analysis", "Bench", "Estimate", "Growth",
-           "Limits", "Own", "PadTo", "Split", "Step", "StepError", "Swap", "Upcast", "apply_steps",
-           "buffer_key", "estimate", "fold_gates", "growth", "hand_steps", "optimize", "parameters",
-           "taken", "verify", "with_steps"]
+__all__ = ["LANES", "OF_GROUPS", "REDUCERS", "STEPS", "Analysis", "Bench", "Estimate", "Fuse",
+           "Growth", "Limits", "Own", "Pack", "PadTo", "Share", "Split", "Step", "StepError",
+           "Swap", "Upcast", "apply_steps", "buffer_key", "estimate", "fold_gates", "growth",
+           "hand_steps", "optimize", "parameters", "shared_loops", "taken", "verify",
+           "with_steps"]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, Growth, Limits, buffer_key, growth
+from impl.kernel.products import plan_product
 from impl.kernel.steps import Own, Split, Step, Swap, Upcast
 
 Reasoned = list[tuple[Step, str]]
@@ -26,7 +27,7 @@ _LEAST_WORK = 64
 
 def hand_steps(ast: UOp, limits: Limits) -> Reasoned:
     """Steps for a kernel, in the order in which they apply, each with its reason."""
-    planner = _Planner(ast, limits)
+    planner = Planner(ast, limits)
     planner.run()
     return planner.steps
 
@@ -45,7 +46,7 @@ class _Use:
         return self.contiguous > 0 and self.scattered == 0
 
 
-class _Planner:
+class Planner:
     """Looks at a kernel, takes a step, and looks at what became of it."""
 
     def __init__(self, ast: UOp, limits: Limits) -> None:
@@ -71,20 +72,25 @@ class _Planner:
 
     def _next(self) -> UOp | None:
         """The reduction with the most work among those not looked at yet."""
-        found = [n for n in self.known.order if n.op is Ops.REDUCE and self._work(n) >= _LEAST_WORK
+        found = [n for n in self.known.order if n.op is Ops.REDUCE and self.work(n) >= _LEAST_WORK
                  and not any(loop.arg[0] in self.cut for loop in n.src[1:])]
-        return max(found, key=self._work, default=None)
+        return max(found, key=self.work, default=None)
 
     # --8<-- [start:take]
-    def _take(self, step: Step, reason: str) -> UOp | None:
-        """Apply a step; the answer is the loop that is left of the one it cut, if any is."""
+    def take(self, step: Step, reason: str) -> list[UOp]:
+        """Apply a step and look at what became of the kernel; the answer are the new loops."""
         before = set(self.known.ranges)
         self._look(step.apply(self.known))
         self.steps.append((step, reason))
         made = [r for r in self.known.ranges if r not in before]
-        lanes = [r for r in made if r.arg[1] in LANES]
-        self.cut.update(r.arg[0] for r in lanes)
+        self.cut.update(r.arg[0] for r in made if r.arg[1] in LANES)
         self.made.update(r.arg[0] for r in made)
+        return made
+
+    def _take(self, step: Step, reason: str) -> UOp | None:
+        """Apply a step; the answer is the loop that is left of the one it cut, if any is."""
+        made = self.take(step, reason)
+        lanes = [r for r in made if r.arg[1] in LANES]
         for loop in made:
             if loop in lanes:
                 continue
@@ -95,7 +101,18 @@ class _Planner:
         return None
     # --8<-- [end:take]
 
-    def _extent(self, loop: UOp) -> int:
+    def position(self, number: int) -> int:
+        """Where a loop stands: what a step calls it."""
+        return self.known.position[self.numbered[number]]
+
+    def again(self, node: UOp) -> UOp:
+        """What a reduction has become: the one with the most work over the same loops."""
+        numbers = {loop.arg[0] for loop in node.src[1:]}
+        found = [n for n in self.known.order if n.op is Ops.REDUCE and n.arg is node.arg
+                 and {loop.arg[0] for loop in n.src[1:]} == numbers]
+        return max(found, key=self.work)
+
+    def extent(self, loop: UOp) -> int:
         """The number of iterations; 0 if it is known at run time only."""
         return int(loop.src[0].arg) if loop.src[0].op is Ops.CONST else 0
 
@@ -103,13 +120,14 @@ class _Planner:
         """How many values a reduction computes side by side already."""
         total = 1
         for lane in self.known.loops(self.known.free[node] & self.known.lanes):
-            total *= self._extent(lane)
+            total *= self.extent(lane)
         return total
 
-    def _work(self, node: UOp) -> int:
+    def work(self, node: UOp) -> int:
+        """How many elements a reduction combines, all in all."""
         total = 1
         for loop in self.known.loops(self.known.free[node] | self.known.free[node.src[0]]):
-            total *= max(self._extent(loop), 1)
+            total *= max(self.extent(loop), 1)
         return total
 
     # --8<-- [start:use]
@@ -138,20 +156,23 @@ class _Planner:
     # --8<-- [start:reduction]
     def _reduction(self, node: UOp) -> None:
         """Steps for one reduction: which loop is the vector, and which share what is loaded."""
+        if plan_product(self, node):
+            return
         loads = self._loads(node)
         width = self.limits.vector_bytes // max(node.dtype.itemsize, 4)
         outputs = [loop for loop in self.known.loops(self.known.free[node] & ~self.known.lanes)
                    if loop.arg[1] in (RangeKind.GLOBAL, RangeKind.LOOP)
-                   and loop.arg[0] not in self.cut and self._extent(loop) > 1]
-        along = [loop for loop in outputs if self._extent(loop) >= min(width, 8)
+                   and loop.arg[0] not in self.cut and self.extent(loop) > 1]
+        along = [loop for loop in outputs if self.extent(loop) >= min(width, 8)
                  and self._use(loads, loop).vector]
-        across = [loop for loop in node.src[1:] if self._extent(loop) >= width
+        across = [loop for loop in node.src[1:] if self.extent(loop) >= width
+                  and loop.arg[1] is RangeKind.REDUCE
                   and self._use(loads, loop).vector]
         product = node.arg is Ops.ADD and len(loads) > 1
         shared = [loop for loop in outputs if product and self._use(loads, loop).constant]
         tiled = self._lanes_of(node)
         if along and tiled <= _MOST_TILED:
-            vector = max(along, key=lambda loop: (self._extent(loop) >= width, along.index(loop)))
+            vector = max(along, key=lambda loop: (self.extent(loop) >= width, along.index(loop)))
             rows = [loop for loop in shared if loop is not vector][-1:] if tiled == 1 else []
             self._columns(vector, rows, width, tiled)
         elif across and tiled <= _MOST_TILED:
@@ -162,12 +183,12 @@ class _Planner:
     def _columns(self, vector: UOp, rows: list[UOp], width: int, tiled: int) -> None:
         """One output loop becomes a vector; neighbouring rows share what is loaded."""
         many = self.limits.vector_registers >= 32
-        amounts = {vector.arg[0]: _power(min(width, self._extent(vector)))}
+        amounts = {vector.arg[0]: _power(min(width, self.extent(vector)))}
         amounts |= {loop.arg[0]: self._tile(loop, 8 if many else 4) for loop in rows}
         self._settle(amounts)
         left = self._upcast(vector.arg[0], amounts, "vector along the contiguous output loop")
         again = 2 if rows or tiled > 1 else 4
-        if left is not None and self._extent(left) % again == 0:
+        if left is not None and self.extent(left) % again == 0:
             self._upcast(left.arg[0], {left.arg[0]: again}, "more vectors share what is loaded")
         for loop in rows:
             self._upcast(loop.arg[0], amounts, "register tile: rows share what is loaded")
@@ -183,25 +204,25 @@ class _Planner:
             self._upcast(r.arg[0], amounts, "register tile: outputs share what is loaded")
         left = self._split(loop, width, "vector of partial results along the contiguous loop")
         alone = tiled * max(amounts.values(), default=1) == 1
-        if left is not None and self._extent(left) >= 8 and alone:
+        if left is not None and self.extent(left) >= 8 and alone:
             self._split(left, 4, "several accumulators hide the latency of one")
     # --8<-- [end:rows]
 
     def _tile(self, loop: UOp, most: int) -> int:
         """How many iterations of an output loop to hold in registers."""
-        extent = self._extent(loop)
+        extent = self.extent(loop)
         for size in _TILES:
             if size <= most and extent % size == 0:
-                return size if size >= 4 or extent < 8 or not self._may_own(loop) else most
+                return size if size >= 4 or extent < 8 or not self.may_own(loop) else most
         return min(most, extent)
 
     # --8<-- [start:settle]
     def _settle(self, amounts: dict[int, int]) -> None:
         """Loops of the prefix cannot leave a rest: make them the stages' own, or cut less off."""
         prefix = self.known.info.prefix
-        places = [i for i, loop in enumerate(prefix) if self._extent(loop)
-                  and self._extent(loop) % amounts.get(loop.arg[0], 1)]
-        if places and self._may_own(prefix[-1]):
+        places = [i for i, loop in enumerate(prefix) if self.extent(loop)
+                  and self.extent(loop) % amounts.get(loop.arg[0], 1)]
+        if places and self.may_own(prefix[-1]):
             for _ in range(len(prefix) - places[0]):
                 last = self.known.info.prefix[-1]
                 self._take(Own(self.known.position[last]), "its extent leaves a rest")
@@ -209,13 +230,13 @@ class _Planner:
             for place in places:
                 loop = prefix[place]
                 divisors = [d for d in range(1, amounts[loop.arg[0]] + 1)
-                            if self._extent(loop) % d == 0]
+                            if self.extent(loop) % d == 0]
                 amounts[loop.arg[0]] = _power(divisors[-1]) if len(divisors) > 1 else 1
-                if self._extent(loop) % amounts[loop.arg[0]]:
+                if self.extent(loop) % amounts[loop.arg[0]]:
                     amounts[loop.arg[0]] = divisors[-1]
     # --8<-- [end:settle]
 
-    def _may_own(self, loop: UOp) -> bool:
+    def may_own(self, loop: UOp) -> bool:
         """Whether the loop may leave a rest: it is, or can become, a loop of the stages."""
         if loop.arg[1] is RangeKind.LOOP:
             return True
@@ -226,7 +247,7 @@ class _Planner:
     def _upcast(self, number: int, amounts: dict[int, int], reason: str) -> UOp | None:
         loop, amount = self.numbered.get(number), amounts[number]
         if loop is None or amount < 2 or (loop in self.known.info.prefix
-                                          and self._extent(loop) % amount):
+                                          and self.extent(loop) % amount):
             return None
         return self._take(Upcast(self.known.position[loop], amount), reason)
 
@@ -244,7 +265,7 @@ class _Planner:
             grows = self.growth[store.src[0].src[1]]
             if len(loops) < 2 or grows is None or grows.get(loops[-1]) == 1:
                 continue
-            better = [r for r in loops if grows.get(r) == 1 and self._extent(r) >= 8]
+            better = [r for r in loops if grows.get(r) == 1 and self.extent(r) >= 8]
             if better:
                 self._take(Swap(self.known.position[better[0]], self.known.position[loops[-1]]),
                            "contiguous stores innermost")
@@ -265,14 +286,14 @@ class _Planner:
         grows = self.growth[store.src[0].src[1]] or {}
         loads = [self.growth[n.src[0].src[1]] or {} for n in self.known.order
                  if n.op is Ops.LOAD]
-        across = [r for r in self.known.ranges if self._extent(r) >= 8 and grows.get(r, 0) != 1
+        across = [r for r in self.known.ranges if self.extent(r) >= 8 and grows.get(r, 0) != 1
                   and any(load.get(r) == 1 for load in loads)]
-        along = [r for r in self.known.ranges if self._extent(r) >= 8 and grows.get(r) == 1
+        along = [r for r in self.known.ranges if self.extent(r) >= 8 and grows.get(r) == 1
                  and any(load.get(r, 0) > 1 for load in loads)]
         if not across or not along:
             return
         width = self.limits.vector_bytes // 4
-        amounts = {along[0].arg[0]: _power(min(width, self._extent(along[0]))), across[0].arg[0]: 8}
+        amounts = {along[0].arg[0]: _power(min(width, self.extent(along[0]))), across[0].arg[0]: 8}
         self._settle(amounts)
         self._upcast(along[0].arg[0], amounts, "tile of a transposition: stores along it")
         self._upcast(across[0].arg[0], amounts, "tile of a transposition: reads along it")

@@ -16,7 +16,7 @@ from impl import symbolic
 from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel.analysis import Analysis, buffer_key
+from impl.kernel.analysis import Analysis, buffer_key, shared_loops
 
 _HALF = (dtypes.float16, dtypes.bfloat16)
 
@@ -270,7 +270,8 @@ class Own(Step):
         stores = []
         for store in known.ast.src:
             done = rewriter.store(store, False)
-            stores.append(done.replace(src=(*done.src[:2], own, *done.src[2:])))
+            place = 2 + len(shared_loops(done))
+            stores.append(done.replace(src=(*done.src[:place], own, *done.src[place:])))
         return _sink(known, stores, self.name, known.info.prefix[:-1])
 # --8<-- [end:own]
 
