@@ -28,6 +28,7 @@ from impl.kernel import (
     Swap,
     Upcast,
     apply_steps,
+    fold_gates,
     hand_steps,
     optimize,
     products,
@@ -320,3 +321,14 @@ def test_products_of_any_layout_and_size(seed: int) -> None:
 @pytest.mark.parametrize("saboteur", all_patches("kernel"), ids=lambda s: type(s).__name__)
 def test_a_mistake_is_found(saboteur: ImplPatch) -> None:
     assert killer(saboteur), saboteur.description
+
+
+@verifies("kernel.step.reason")
+def test_what_turns_out_to_be_no_product_gets_other_steps() -> None:
+    """A convolution in groups: its loops become one, and then there are too few rows."""
+    with Context(DEVICE="REFERENCE"):
+        x = Tensor(np.ones((2, 12, 8, 9), np.float16)).realize()
+        weight = Tensor(np.ones((8, 3, 2, 2), np.float16)).realize()
+        item = x.conv2d(weight, groups=4, dilation=2, padding=1).schedule()[-1]
+    steps = hand_steps(fold_gates(item.ast), Limits(vector_bytes=64, vector_registers=32))
+    assert steps and apply_steps(fold_gates(item.ast), [step for step, _ in steps])
