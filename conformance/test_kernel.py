@@ -150,7 +150,7 @@ def test_a_local_may_be_large(device: str) -> None:
     assert out.tolist() == given.reshape(2, size).sum(1, dtype=np.int32).tolist()
 
 
-@verifies("kernel.local.order")
+@verifies("kernel.local.order+2")
 def test_a_local_stored_after_it_was_read_is_refused() -> None:
     j, j2, k = (new_range(4, RangeKind.LOOP) for _ in range(3))
     buffer = kb.local(0, 4)

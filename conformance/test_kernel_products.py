@@ -18,6 +18,8 @@ from impl.errors import GraphError
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel import (
     Analysis,
+    Chunk,
+    Fuse,
     Limits,
     Own,
     Pack,
@@ -61,8 +63,8 @@ def applied(ast: UOp, words: str) -> UOp:
     return ast
 
 
-STEPS: dict[str, Any] = {"pack": Pack, "own": Own, "share": Share, "pad": PadTo, "swap": Swap,
-                         "upcast": Upcast}
+STEPS: dict[str, Any] = {"chunk": Chunk, "fuse": Fuse, "pack": Pack, "own": Own, "share": Share,
+                         "pad": PadTo, "swap": Swap, "upcast": Upcast}
 
 
 # Loops that stages share
@@ -197,6 +199,44 @@ def test_a_copied_operand_has_the_same_elements(device: str, steps: str) -> None
 
 @verifies("kernel.step.equal")
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("steps", [
+    "chunk:REDUCE,4", "own:GLOBAL chunk:REDUCE,3", "own:GLOBAL chunk:REDUCE,6 upcast:LOOP,4",
+    "own:GLOBAL chunk:REDUCE,4 pack:REDUCE,1", "own:GLOBAL chunk:REDUCE,4 pack:REDUCE,0",
+    "swap:GLOBAL,1 own:GLOBAL pad:GLOBAL,8 upcast:GLOBAL,8 chunk:REDUCE,4 pack:REDUCE,1 "
+    "upcast:LOOP,6", "share:GLOBAL chunk:REDUCE,4 pack:REDUCE,1", "fuse:GLOBAL,1",
+    "fuse:GLOBAL,1 pad:GLOBAL,8 upcast:GLOBAL,8", "own:GLOBAL own:GLOBAL fuse:LOOP,1"])
+def test_sums_in_chunks_and_loops_made_one(device: str, steps: str) -> None:
+    rows, columns, inner = 13, 10, 12
+    generator = np.random.default_rng(0)
+    a = generator.integers(-4, 5, (rows, inner)).astype(np.float32)
+    b = generator.integers(-4, 5, (inner, columns)).astype(np.float32)
+    ast = applied(kb.matmul(rows, columns, inner), steps)
+    out = exact(ast, np.zeros((rows, columns), np.float32), a, b, device=device)
+    assert (out == a @ b).all(), ast.arg.steps
+
+
+@verifies("kernel.local.order+2")
+def test_a_stage_may_replace_what_it_reads() -> None:
+    """A sum in chunks adds to a LOCAL; another stage may add to other elements of it."""
+    i, j, last = (new_range(4, LOOP) for _ in range(3))
+    step, buffer, one = new_range(2, BLOCK), local(0, 8), kb.number(dtypes.float32, 1)
+
+    def more(index: UOp, loop: UOp) -> UOp:
+        return store(buffer, index, kb.apply(Ops.ADD, load(buffer, index), one), step, loop)
+
+    zero = kb.number(dtypes.float32, 0)
+    first = [store(buffer, i, zero, i), store(buffer, flat((j, 1), (4, 1)), zero, j)]
+    ends = store(param(0), last, load(buffer, last), last)
+    ast = kb.kernel(*first, more(i, i), more(flat((j, 1), (4, 1)), j), ends)
+    for device in DEVICES:
+        assert exact(ast, np.zeros(4, np.float32), device=device).tolist() == [2] * 4
+    other = store(buffer, i, load(buffer, flat((i, -1), (3, 1))), i)
+    with pytest.raises(GraphError, match="after it was read"):
+        verify(kb.kernel(*first, other, more(i, i), ends))
+
+
+@verifies("kernel.step.equal")
+@pytest.mark.parametrize("device", DEVICES)
 def test_conversions_and_conditions_are_copied_with_their_operand(device: str) -> None:
     """The operand is cast from int8, shifted, and zero where it is not valid."""
     i, j, k = new_range(9, GLOBAL), new_range(8, GLOBAL), new_range(6, REDUCE)
@@ -238,7 +278,9 @@ def test_steps_that_are_not_legal_are_refused() -> None:
     for ast, step in ((product, PadTo(2, 7)), (product, PadTo(0, 3)), (product, PadTo(0, 1)),
                       (product, Share(0)), (product, Share(2)), (product, Pack(0, 0)),
                       (product, Pack(2, 2)), (rows, Pack(2, 0)), (shared, Share(1)),
-                      (shared, Upcast(1, 5)), (shared, PadTo(1, 4))):
+                      (shared, Upcast(1, 5)), (shared, PadTo(1, 4)), (product, Fuse(1, 0)),
+                      (product, Fuse(0, 2)), (product, Chunk(2, 2)), (product, Chunk(0, 2)),
+                      (rows, Chunk(1, 4))):
         with pytest.raises(StepError, match=type(step).__name__.upper()):
             step.apply(Analysis(ast))
 

@@ -23,7 +23,7 @@ from impl.kernel.analysis import (
     shared_loops,
     verify,
 )
-from impl.kernel.blocking import Fuse, Pack, PadTo, Share
+from impl.kernel.blocking import Chunk, Fuse, Pack, PadTo, Share
 from impl.kernel.heuristic import hand_steps
 from impl.kernel.search import Bench, searched_steps
 from impl.kernel.steps import (
@@ -79,8 +79,8 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
     return ast.replace(arg=replace(ast.arg, asked=asked))
 
 
-__all__ = ["LANES", "OF_GROUPS", "REDUCERS", "STEPS", "Analysis", "Bench", "Estimate", "Fuse",
-           "Growth", "Limits", "Own", "Pack", "PadTo", "Share", "Split", "Step", "StepError",
-           "Swap", "Upcast", "apply_steps", "buffer_key", "estimate", "fold_gates", "growth",
-           "hand_steps", "optimize", "parameters", "shared_loops", "taken", "verify",
+__all__ = ["LANES", "OF_GROUPS", "REDUCERS", "STEPS", "Analysis", "Bench", "Chunk", "Estimate",
+           "Fuse", "Growth", "Limits", "Own", "Pack", "PadTo", "Share", "Split", "Step",
+           "StepError", "Swap", "Upcast", "apply_steps", "buffer_key", "estimate", "fold_gates",
+           "growth", "hand_steps", "optimize", "parameters", "shared_loops", "taken", "verify",
            "with_steps"]

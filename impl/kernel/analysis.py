@@ -195,10 +195,11 @@ def verify(ast: UOp) -> Analysis:
             raise GraphError("kernel", f"loops {[loop.arg for loop in loose]} are used outside "
                              "themselves", "add them to the store, the reduction or the prefix")
         target = store.src[0].src[0]
-        if target.op is Ops.LOCAL and target in read:  # r[impl kernel.local.order]
+        if target.op is Ops.LOCAL and target in read:  # r[impl kernel.local.order+2]
             raise GraphError("kernel", f"LOCAL {target.arg} is stored after it was read",
                              "use a second LOCAL")
-        read.update(n.src[0].src[0] for n in store.src[1].toposort() if n.op is Ops.LOAD)
+        read.update(n.src[0].src[0] for n in store.src[1].toposort()
+                    if n.op is Ops.LOAD and n.src[0] is not store.src[0])
     _verify_nest(known)
     return known
 

@@ -13,7 +13,7 @@ from impl import symbolic
 from impl.dtypes import DType, Scalar
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import LANES, Analysis, buffer_key, growth, shared_loops
-from impl.kernel.steps import Step, StepError, _Rewriter, _sink
+from impl.kernel.steps import HALF, Step, StepError, _Rewriter, _sink
 
 #: A packed operand has at most this many bytes.
 MOST_PACKED = 64 << 20
@@ -158,6 +158,68 @@ class Share(Step):
 # --8<-- [end:share]
 
 
+# --8<-- [start:chunk]
+@dataclass(frozen=True)
+class Chunk(Step):
+    """Cut a sum into chunks of `amount`: a BLOCK loop adds one after the other to a LOCAL.
+
+    Then what one chunk reads of an operand can be copied and stays in a cache. Legal for the only
+    loop of a sum that one stage alone uses, with a fixed extent that is a multiple of `amount`;
+    not for half types, whose sums are rounded once, at the end. A float sum is combined in
+    another order.
+    """
+
+    amount: int
+
+    def apply(self, known: Analysis) -> UOp:
+        """Every element is added once; the LOCAL starts at zero."""
+        # r[impl kernel.step.equal]
+        loop = self._loop(known, (RangeKind.REDUCE,))
+        size = self._size(loop)
+        if not 1 < self.amount < size or size % self.amount:
+            raise StepError(self.name, f"the loop has {size} iterations", "ask for a divisor")
+        node, place = self._sum(known, loop)
+        store = known.ast.src[place]
+        shared = shared_loops(store)
+        own = self._own(known, store, shared)
+        sizes = [self._size(r) for r in own]
+        number = max((n.arg[0] + 1 for n in known.order if n.op is Ops.LOCAL), default=0)
+        local = UOp(Ops.LOCAL, node.dtype, (), (number, math.prod(sizes)))
+        target = _place(local, own, sizes)
+        so_far = UOp(Ops.LOAD, node.dtype, (target,))
+        step = new_range(size // self.amount, RangeKind.BLOCK)
+        inner = new_range(self.amount, RangeKind.REDUCE)
+        at = symbolic.add(symbolic.mul(step, self.amount), inner)
+        value = symbolic.rebuild(node.src[0], {loop: at})
+        part = UOp(Ops.REDUCE, node.dtype, (value, inner), Ops.ADD)
+        more = UOp(Ops.ADD, node.dtype, (so_far, part))
+        zero = UOp.const(node.dtype, 0)
+        done = [UOp(Ops.STORE, node.dtype, (target, zero, *shared, *own)),
+                UOp(Ops.STORE, node.dtype, (target, more, *shared, step, *own)),
+                store.replace(src=(store.src[0], store.src[1].substitute({node: so_far}),
+                                   *store.src[2:]))]
+        stores = known.ast.src
+        return _sink(known, [*stores[:place], *done, *stores[place + 1:]], self.name)
+
+    def _sum(self, known: Analysis, loop: UOp) -> tuple[UOp, int]:
+        """The sum over the loop, and the place of the stage that uses it."""
+        found = [n for n in known.order if n.op is Ops.REDUCE and loop in n.src[1:]]
+        places = [i for i, s in enumerate(known.ast.src) if loop in s.toposort()]
+        if len(found) != 1 or len(found[0].src) != 2 or len(places) != 1 \
+                or found[0].arg is not Ops.ADD or found[0].dtype in HALF:
+            raise StepError(self.name, "it is not the loop of one sum of one stage",
+                            "name one that is")
+        return found[0], places[0]
+
+    def _own(self, known: Analysis, store: UOp, shared: tuple[UOp, ...]) -> list[UOp]:
+        """The loops of the stage that have sums of their own, the contiguous lane last."""
+        along = growth(known.order, known.ranges)[store.src[0].src[1]] or {}
+        own = [r for r in store.src[2:] if r not in shared]
+        return sorted(own, key=lambda r: (r.arg[1] in LANES, -along.get(r, 0)
+                                          if r.arg[1] in LANES else 0))
+# --8<-- [end:chunk]
+
+
 # --8<-- [start:pack]
 @dataclass(frozen=True)
 class Pack(Step):
@@ -277,4 +339,4 @@ def _place(local: UOp, loops: list[UOp], sizes: list[int]) -> UOp:
 # --8<-- [end:pack]
 
 
-__all__ = ["MOST_PACKED", "Fuse", "PadTo", "Pack", "Share"]
+__all__ = ["MOST_PACKED", "Chunk", "Fuse", "PadTo", "Pack", "Share"]

@@ -27,7 +27,7 @@ _LEAST_WORK = 64
 
 def hand_steps(ast: UOp, limits: Limits) -> Reasoned:
     """Steps for a kernel, in the order in which they apply, each with its reason."""
-    planner = Planner(ast, limits)
+    planner = _Planner(ast, limits)
     planner.run()
     return planner.steps
 
@@ -46,7 +46,7 @@ class _Use:
         return self.contiguous > 0 and self.scattered == 0
 
 
-class Planner:
+class _Planner:
     """Looks at a kernel, takes a step, and looks at what became of it."""
 
     def __init__(self, ast: UOp, limits: Limits) -> None:
@@ -72,9 +72,9 @@ class Planner:
 
     def _next(self) -> UOp | None:
         """The reduction with the most work among those not looked at yet."""
-        found = [n for n in self.known.order if n.op is Ops.REDUCE and self.work(n) >= _LEAST_WORK
+        found = [n for n in self.known.order if n.op is Ops.REDUCE and self._work(n) >= _LEAST_WORK
                  and not any(loop.arg[0] in self.cut for loop in n.src[1:])]
-        return max(found, key=self.work, default=None)
+        return max(found, key=self._work, default=None)
 
     # --8<-- [start:take]
     def take(self, step: Step, reason: str) -> list[UOp]:
@@ -110,9 +110,9 @@ class Planner:
         numbers = {loop.arg[0] for loop in node.src[1:]}
         found = [n for n in self.known.order if n.op is Ops.REDUCE and n.arg is node.arg
                  and {loop.arg[0] for loop in n.src[1:]} == numbers]
-        return max(found, key=self.work)
+        return max(found, key=self._work)
 
-    def extent(self, loop: UOp) -> int:
+    def _extent(self, loop: UOp) -> int:
         """The number of iterations; 0 if it is known at run time only."""
         return int(loop.src[0].arg) if loop.src[0].op is Ops.CONST else 0
 
@@ -120,14 +120,14 @@ class Planner:
         """How many values a reduction computes side by side already."""
         total = 1
         for lane in self.known.loops(self.known.free[node] & self.known.lanes):
-            total *= self.extent(lane)
+            total *= self._extent(lane)
         return total
 
-    def work(self, node: UOp) -> int:
+    def _work(self, node: UOp) -> int:
         """How many elements a reduction combines, all in all."""
         total = 1
         for loop in self.known.loops(self.known.free[node] | self.known.free[node.src[0]]):
-            total *= max(self.extent(loop), 1)
+            total *= max(self._extent(loop), 1)
         return total
 
     # --8<-- [start:use]
@@ -163,17 +163,17 @@ class Planner:
         width = self.limits.vector_bytes // max(node.dtype.itemsize, 4)
         outputs = [loop for loop in self.known.loops(self.known.free[node] & ~self.known.lanes)
                    if loop.arg[1] in (RangeKind.GLOBAL, RangeKind.LOOP)
-                   and loop.arg[0] not in self.cut and self.extent(loop) > 1]
-        along = [loop for loop in outputs if self.extent(loop) >= min(width, 8)
+                   and loop.arg[0] not in self.cut and self._extent(loop) > 1]
+        along = [loop for loop in outputs if self._extent(loop) >= min(width, 8)
                  and self._use(loads, loop).vector]
-        across = [loop for loop in node.src[1:] if self.extent(loop) >= width
+        across = [loop for loop in node.src[1:] if self._extent(loop) >= width
                   and loop.arg[1] is RangeKind.REDUCE
                   and self._use(loads, loop).vector]
         product = node.arg is Ops.ADD and len(loads) > 1
         shared = [loop for loop in outputs if product and self._use(loads, loop).constant]
         tiled = self._lanes_of(node)
         if along and tiled <= _MOST_TILED:
-            vector = max(along, key=lambda loop: (self.extent(loop) >= width, along.index(loop)))
+            vector = max(along, key=lambda loop: (self._extent(loop) >= width, along.index(loop)))
             rows = [loop for loop in shared if loop is not vector][-1:] if tiled == 1 else []
             self._columns(vector, rows, width, tiled)
         elif across and tiled <= _MOST_TILED:
@@ -184,12 +184,12 @@ class Planner:
     def _columns(self, vector: UOp, rows: list[UOp], width: int, tiled: int) -> None:
         """One output loop becomes a vector; neighbouring rows share what is loaded."""
         many = self.limits.vector_registers >= 32
-        amounts = {vector.arg[0]: _power(min(width, self.extent(vector)))}
+        amounts = {vector.arg[0]: _power(min(width, self._extent(vector)))}
         amounts |= {loop.arg[0]: self._tile(loop, 8 if many else 4) for loop in rows}
         self._settle(amounts)
         left = self._upcast(vector.arg[0], amounts, "vector along the contiguous output loop")
         again = 2 if rows or tiled > 1 else 4
-        if left is not None and self.extent(left) % again == 0:
+        if left is not None and self._extent(left) % again == 0:
             self._upcast(left.arg[0], {left.arg[0]: again}, "more vectors share what is loaded")
         for loop in rows:
             self._upcast(loop.arg[0], amounts, "register tile: rows share what is loaded")
@@ -205,25 +205,25 @@ class Planner:
             self._upcast(r.arg[0], amounts, "register tile: outputs share what is loaded")
         left = self._split(loop, width, "vector of partial results along the contiguous loop")
         alone = tiled * max(amounts.values(), default=1) == 1
-        if left is not None and self.extent(left) >= 8 and alone:
+        if left is not None and self._extent(left) >= 8 and alone:
             self._split(left, 4, "several accumulators hide the latency of one")
     # --8<-- [end:rows]
 
     def _tile(self, loop: UOp, most: int) -> int:
         """How many iterations of an output loop to hold in registers."""
-        extent = self.extent(loop)
+        extent = self._extent(loop)
         for size in _TILES:
             if size <= most and extent % size == 0:
-                return size if size >= 4 or extent < 8 or not self.may_own(loop) else most
+                return size if size >= 4 or extent < 8 or not self._may_own(loop) else most
         return min(most, extent)
 
     # --8<-- [start:settle]
     def _settle(self, amounts: dict[int, int]) -> None:
         """Loops of the prefix cannot leave a rest: make them the stages' own, or cut less off."""
         prefix = self.known.info.prefix
-        places = [i for i, loop in enumerate(prefix) if self.extent(loop)
-                  and self.extent(loop) % amounts.get(loop.arg[0], 1)]
-        if places and self.may_own(prefix[-1]):
+        places = [i for i, loop in enumerate(prefix) if self._extent(loop)
+                  and self._extent(loop) % amounts.get(loop.arg[0], 1)]
+        if places and self._may_own(prefix[-1]):
             for _ in range(len(prefix) - places[0]):
                 last = self.known.info.prefix[-1]
                 self._take(Own(self.known.position[last]), "its extent leaves a rest")
@@ -231,13 +231,13 @@ class Planner:
             for place in places:
                 loop = prefix[place]
                 divisors = [d for d in range(1, amounts[loop.arg[0]] + 1)
-                            if self.extent(loop) % d == 0]
+                            if self._extent(loop) % d == 0]
                 amounts[loop.arg[0]] = _power(divisors[-1]) if len(divisors) > 1 else 1
-                if self.extent(loop) % amounts[loop.arg[0]]:
+                if self._extent(loop) % amounts[loop.arg[0]]:
                     amounts[loop.arg[0]] = divisors[-1]
     # --8<-- [end:settle]
 
-    def may_own(self, loop: UOp) -> bool:
+    def _may_own(self, loop: UOp) -> bool:
         """Whether the loop may leave a rest: it is, or can become, a loop of the stages."""
         if loop.arg[1] is RangeKind.LOOP:
             return True
@@ -248,7 +248,7 @@ class Planner:
     def _upcast(self, number: int, amounts: dict[int, int], reason: str) -> UOp | None:
         loop, amount = self.numbered.get(number), amounts[number]
         if loop is None or amount < 2 or (loop in self.known.info.prefix
-                                          and self.extent(loop) % amount):
+                                          and self._extent(loop) % amount):
             return None
         return self._take(Upcast(self.known.position[loop], amount), reason)
 
@@ -266,7 +266,7 @@ class Planner:
             grows = self.growth[store.src[0].src[1]]
             if len(loops) < 2 or grows is None or grows.get(loops[-1]) == 1:
                 continue
-            better = [r for r in loops if grows.get(r) == 1 and self.extent(r) >= 8]
+            better = [r for r in loops if grows.get(r) == 1 and self._extent(r) >= 8]
             if better:
                 self._take(Swap(self.known.position[better[0]], self.known.position[loops[-1]]),
                            "contiguous stores innermost")
@@ -287,14 +287,14 @@ class Planner:
         grows = self.growth[store.src[0].src[1]] or {}
         loads = [self.growth[n.src[0].src[1]] or {} for n in self.known.order
                  if n.op is Ops.LOAD]
-        across = [r for r in self.known.ranges if self.extent(r) >= 8 and grows.get(r, 0) != 1
+        across = [r for r in self.known.ranges if self._extent(r) >= 8 and grows.get(r, 0) != 1
                   and any(load.get(r) == 1 for load in loads)]
-        along = [r for r in self.known.ranges if self.extent(r) >= 8 and grows.get(r) == 1
+        along = [r for r in self.known.ranges if self._extent(r) >= 8 and grows.get(r) == 1
                  and any(load.get(r, 0) > 1 for load in loads)]
         if not across or not along:
             return
         width = self.limits.vector_bytes // 4
-        amounts = {along[0].arg[0]: _power(min(width, self.extent(along[0]))), across[0].arg[0]: 8}
+        amounts = {along[0].arg[0]: _power(min(width, self._extent(along[0]))), across[0].arg[0]: 8}
         self._settle(amounts)
         self._upcast(along[0].arg[0], amounts, "tile of a transposition: stores along it")
         self._upcast(across[0].arg[0], amounts, "tile of a transposition: reads along it")

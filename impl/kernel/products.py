@@ -11,13 +11,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from impl.dtypes import DType
 from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Limits, shared_loops
-from impl.kernel.blocking import Fuse, Pack, PadTo, Share
-from impl.kernel.steps import Own, Swap, Upcast
+from impl.kernel.blocking import Chunk, Fuse, Pack, PadTo, Share
+from impl.kernel.steps import HALF, Own, Swap, Upcast
 
 if TYPE_CHECKING:
-    from impl.kernel.heuristic import Planner
+    from impl.kernel.heuristic import _Planner
 
 #: What a multiply-add costs in a tile with so many vectors a row: loads are shared by fewer.
 _PRICES = {4: 1.0, 3: 1.02, 2: 1.2, 1: 1.7}
@@ -27,6 +28,8 @@ _LEAST_PRODUCT = 1 << 12
 _LEAST_TILES = 4
 #: With fewer rows than this an operand that cannot be read as it lies is not worth copying.
 _LEAST_ROWS = 8
+#: A sum is not cut into shorter chunks.
+_LEAST_CHUNK = 128
 #: A loop of the prefix becomes a BLOCK loop only if those around it offer as many iterations.
 _LEAST_PARALLEL = 4
 
@@ -42,14 +45,14 @@ class Roles:
     inner: tuple[UOp, ...]    # the loops of the sum
 
 
-def find_roles(planner: Planner, node: UOp) -> Roles | None:
+def find_roles(planner: _Planner, node: UOp) -> Roles | None:
     """The roles of the loops of a reduction; None if it is no product with rows and columns."""
     known, value = planner.known, node.src[0]
-    plain = all(r.arg[1] not in LANES and planner.extent(r) for r in node.src[1:])
+    plain = all(r.arg[1] not in LANES and planner._extent(r) for r in node.src[1:])
     if node.arg is not Ops.ADD or value.op is not Ops.MUL or known.free[node] & known.lanes \
-            or not plain or planner.work(node) < _LEAST_PRODUCT:
+            or not plain or planner._work(node) < _LEAST_PRODUCT:
         return None
-    outputs = [r for r in known.loops(known.free[node]) if planner.extent(r) > 1
+    outputs = [r for r in known.loops(known.free[node]) if planner._extent(r) > 1
                and r.arg[1] in (RangeKind.GLOBAL, RangeKind.LOOP)]
     sides = [[bool(known.free[f] >> known.position[r] & 1) for f in value.src] for r in outputs]
     alone = [r for r, side in zip(outputs, sides, strict=True) if side[0] != side[1]]
@@ -89,21 +92,21 @@ def choose_tile(limits: Limits, itemsize: int, rows: int, columns: int) -> Tile:
 
 
 # --8<-- [start:plan]
-def plan_product(planner: Planner, node: UOp) -> bool:
+def plan_product(planner: _Planner, node: UOp) -> bool:
     """Take the steps for one product; False if other rules have to look after it."""
     if any(key[0] is Ops.LOCAL for key in planner.known.stored):
         return _plan_stage(planner, node)
     roles = find_roles(planner, node)
-    if roles is None or not planner.may_own(roles.column):
+    if roles is None or not planner._may_own(roles.column):
         return False
     known = planner.known
     if not all(r in known.info.prefix for r in (roles.column, *roles.rows)):
         return False
     if _fuse(planner, node, roles):
         return plan_product(planner, planner.again(node))
-    rows = math.prod(planner.extent(r) for r in roles.rows)
-    tile = choose_tile(planner.limits, node.dtype.itemsize, planner.extent(roles.rows[-1]),
-                       planner.extent(roles.column))
+    rows = math.prod(planner._extent(r) for r in roles.rows)
+    tile = choose_tile(planner.limits, node.dtype.itemsize, planner._extent(roles.rows[-1]),
+                       planner._extent(roles.column))
     second = node.src[0].src[1 - roles.first]
     straight = _contiguous(planner, second, roles.column)
     if rows < _LEAST_ROWS and not straight:
@@ -111,21 +114,23 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     steady = _contiguous(planner, node.src[0].src[roles.first], roles.inner[-1])
     _order(planner, roles)
     panels = _columns(planner, roles.column.arg[0], tile)
+    inner = [r.arg[0] for r in roles.inner]
     if rows > (_LEAST_TILES - 1) * tile.rows or not straight:
-        planner.take(Pack(planner.position(roles.inner[0].arg[0]), 1 - roles.first),
+        inner = _chunks(planner, inner, tile, node.dtype)
+        planner.take(Pack(planner.position(inner[0]), 1 - roles.first),
                      "a panel of the operand in the order in which it is read")
     _rows(planner, roles.rows[-1].arg[0], tile)
     if panels is not None and not steady:
         planner.take(Share(planner.position(panels)), "panels share a copy of the other operand")
-        planner.take(Pack(planner.position(roles.inner[0].arg[0]), roles.first),
+        planner.take(Pack(planner.position(inner[0]), roles.first),
                      "rows of the operand in the order in which they are read")
-    _fuse_sums(planner, [r.arg[0] for r in roles.inner])
+    _fuse_sums(planner, inner)
     return True
 # --8<-- [end:plan]
 
 
 # --8<-- [start:stage]
-def _plan_stage(planner: Planner, node: UOp) -> bool:
+def _plan_stage(planner: _Planner, node: UOp) -> bool:
     """Take the steps for a product that is one stage of several, as in attention.
 
     Its rows are lanes of the prefix, which all stages have. Its column is a loop of the stage. An
@@ -134,14 +139,14 @@ def _plan_stage(planner: Planner, node: UOp) -> bool:
     """
     known, value = planner.known, node.src[0]
     if node.arg is not Ops.ADD or value.op is not Ops.MUL or not known.info.prefix \
-            or any(r.arg[1] is not RangeKind.REDUCE or not planner.extent(r)
-                   for r in node.src[1:]) or planner.work(node) < _LEAST_PRODUCT:
+            or any(r.arg[1] is not RangeKind.REDUCE or not planner._extent(r)
+                   for r in node.src[1:]) or planner._work(node) < _LEAST_PRODUCT:
         return False
     store = next(s for s in known.ast.src if node in s.src[1].toposort())
     grows, lanes = planner.growth[store.src[0].src[1]] or {}, known.free[node] & known.lanes
     free = [known.free[factor] for factor in value.src]
     found = [(r, second) for r in store.src[2:] for second in (0, 1)
-             if r.arg[1] is RangeKind.LOOP and grows.get(r) == 1 and planner.extent(r) > 1
+             if r.arg[1] is RangeKind.LOOP and grows.get(r) == 1 and planner._extent(r) > 1
              and free[second] >> known.position[r] & 1
              and not free[1 - second] >> known.position[r] & 1]
     if not found or lanes & free[found[0][1]]:
@@ -153,8 +158,8 @@ def _plan_stage(planner: Planner, node: UOp) -> bool:
     inner = node.src[1].arg[0]
     if not straight and shared_loops(store) == () and lanes:
         return False
-    rows = math.prod(planner.extent(r) for r in planner.known.loops(lanes)) if lanes else 1
-    tile = choose_tile(planner.limits, node.dtype.itemsize, max(rows, 4), planner.extent(column))
+    rows = math.prod(planner._extent(r) for r in planner.known.loops(lanes)) if lanes else 1
+    tile = choose_tile(planner.limits, node.dtype.itemsize, max(rows, 4), planner._extent(column))
     _columns(planner, column.arg[0], tile)
     if not straight:
         planner.take(Pack(planner.position(inner), second),
@@ -162,13 +167,13 @@ def _plan_stage(planner: Planner, node: UOp) -> bool:
     return True
 
 
-def _stage_rows(planner: Planner, node: UOp, second: int, straight: bool) -> bool:
+def _stage_rows(planner: _Planner, node: UOp, second: int, straight: bool) -> bool:
     """Make rows of the last loop of the prefix, and where it pays a BLOCK loop of what is left."""
     known, row = planner.known, planner.known.info.prefix[-1]
     bit = 1 << known.position[row]
-    others = [planner.extent(r) for r in known.info.prefix[:-1]]
+    others = [planner._extent(r) for r in known.info.prefix[:-1]]
     several = math.prod(others) >= _LEAST_PARALLEL
-    amount = next((n for n in (4, 2) if planner.extent(row) % n == 0), 1)
+    amount = next((n for n in (4, 2) if planner._extent(row) % n == 0), 1)
     if not known.free[node.src[0].src[1 - second]] & bit or amount < 2 \
             or known.free[node.src[0].src[second]] & bit or not (straight or several):
         return False
@@ -181,7 +186,7 @@ def _stage_rows(planner: Planner, node: UOp, second: int, straight: bool) -> boo
 # --8<-- [end:stage]
 
 
-def _fuse(planner: Planner, node: UOp, roles: Roles) -> bool:
+def _fuse(planner: _Planner, node: UOp, roles: Roles) -> bool:
     """Make one loop of two that all memory sees as one; False if there are none."""
     known = planner.known
     first, second = (known.free[node.src[0].src[f]] for f in (roles.first, 1 - roles.first))
@@ -189,8 +194,8 @@ def _fuse(planner: Planner, node: UOp, roles: Roles) -> bool:
     places = [n.src[1] for n in known.order if n.op is Ops.INDEX]
     for group in (columns, list(roles.rows)):
         for outer, inner in itertools.permutations(group, 2):
-            size = planner.extent(inner)
-            if size and planner.extent(outer) and all(
+            size = planner._extent(inner)
+            if size and planner._extent(outer) and all(
                     _as_one(planner, place, outer, inner, size) for place in places):
                 _side_by_side(planner, outer.arg[0], inner.arg[0])
                 planner.take(Fuse(planner.position(outer.arg[0]), planner.position(inner.arg[0])),
@@ -199,24 +204,24 @@ def _fuse(planner: Planner, node: UOp, roles: Roles) -> bool:
     return False
 
 
-def _fuse_sums(planner: Planner, numbers: list[int]) -> None:
+def _fuse_sums(planner: _Planner, numbers: list[int]) -> None:
     """Make one loop of the loops of the sum, where copies have put their elements in one line."""
     while len(numbers) > 1:
         inner, outer = planner.numbered[numbers.pop()], planner.numbered[numbers[-1]]
         places = [n.src[1] for n in planner.known.order if n.op is Ops.INDEX]
-        if all(_as_one(planner, place, outer, inner, planner.extent(inner)) for place in places):
+        if all(_as_one(planner, place, outer, inner, planner._extent(inner)) for place in places):
             made = planner.take(Fuse(planner.known.position[outer], planner.known.position[inner]),
                                 "the sum reads its operands in one line")
             numbers[-1] = made[0].arg[0]
 
 
-def _as_one(planner: Planner, index: UOp, outer: UOp, inner: UOp, size: int) -> bool:
+def _as_one(planner: _Planner, index: UOp, outer: UOp, inner: UOp, size: int) -> bool:
     """Whether an index depends on outer * size + inner, and not otherwise on the two."""
     grows = planner.growth[index]
     return grows is not None and grows.get(outer, 0) == size * grows.get(inner, 0)
 
 
-def _side_by_side(planner: Planner, outer: int, inner: int) -> None:
+def _side_by_side(planner: _Planner, outer: int, inner: int) -> None:
     """Bring one loop of the prefix behind another one."""
     place = planner.position(outer) + 1
     if place == len(planner.known.info.prefix):
@@ -226,14 +231,14 @@ def _side_by_side(planner: Planner, outer: int, inner: int) -> None:
         planner.take(Swap(place, planner.position(inner)), "loops that are made one")
 
 
-def _contiguous(planner: Planner, value: UOp, loop: UOp) -> bool:
+def _contiguous(planner: _Planner, value: UOp, loop: UOp) -> bool:
     """Whether an operand is read from memory as it lies: whole vectors, without conditions."""
     if value.op is not Ops.LOAD or value.src[0].src[2] is not TRUE:
         return False
     return (planner.growth[value.src[0].src[1]] or {}).get(loop) == 1
 
 
-def _order(planner: Planner, roles: Roles) -> None:
+def _order(planner: _Planner, roles: Roles) -> None:
     """Rows become loops of the stage; the column is the last loop of the prefix."""
     prefix = planner.known.info.prefix
     others = [r for r in prefix if r not in roles.rows and r is not roles.column]
@@ -247,9 +252,23 @@ def _order(planner: Planner, roles: Roles) -> None:
         planner.take(Own(len(planner.known.info.prefix) - 1), "rows share a panel")
 
 
-def _columns(planner: Planner, number: int, tile: Tile) -> int | None:
+def _chunks(planner: _Planner, inner: list[int], tile: Tile, dtype: DType) -> list[int]:
+    """Cut a long sum, so that a panel of one chunk stays in the second cache; its loops."""
+    row = tile.width * tile.vectors * dtype.itemsize
+    extent = planner._extent(planner.numbered[inner[0]])
+    most = planner.limits.second_cache // 2 // row
+    sizes = [n for n in range(_LEAST_CHUNK, most + 1) if extent % n == 0]
+    if len(inner) > 1 or extent * row <= planner.limits.second_cache or not sizes \
+            or dtype in HALF:
+        return inner
+    made = planner.take(Chunk(planner.position(inner[0]), sizes[-1]),
+                        "a panel of the whole sum would not stay in the second cache")
+    return [r.arg[0] for r in made if r.arg[1] is RangeKind.REDUCE]
+
+
+def _columns(planner: _Planner, number: int, tile: Tile) -> int | None:
     """Cut the lanes off the column: vectors, and several of them a row; the loop that is left."""
-    extent, whole = planner.extent(planner.numbered[number]), tile.width * tile.vectors
+    extent, whole = planner._extent(planner.numbered[number]), tile.width * tile.vectors
     if extent % whole:
         number = planner.take(PadTo(planner.position(number), whole),
                               "the last panel is stored in part")[0].arg[0]
@@ -263,9 +282,9 @@ def _columns(planner: Planner, number: int, tile: Tile) -> int | None:
     return left[0].arg[0] if left else None
 
 
-def _rows(planner: Planner, number: int, tile: Tile) -> None:
+def _rows(planner: _Planner, number: int, tile: Tile) -> None:
     """Cut the lanes off the rows; what is left over becomes a smaller tile."""
-    extent = planner.extent(planner.numbered[number])
+    extent = planner._extent(planner.numbered[number])
     if tile.rows < 2:
         return
     made = planner.take(Upcast(planner.position(number), tile.rows),
@@ -273,7 +292,7 @@ def _rows(planner: Planner, number: int, tile: Tile) -> None:
     rest = extent % tile.rows
     if rest > 1:
         lanes = [r for r in made if r.arg[1] in LANES]
-        own = [r for r in made if r not in lanes and planner.extent(r) == rest
+        own = [r for r in made if r not in lanes and planner._extent(r) == rest
                and not any(lanes[0] in s.src and r in s.src for s in planner.known.ast.src)]
         planner.take(Upcast(planner.position(own[0].arg[0]), rest), "the rows that are left over")
 

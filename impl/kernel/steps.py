@@ -18,7 +18,7 @@ from impl.errors import GraphError
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, buffer_key, shared_loops
 
-_HALF = (dtypes.float16, dtypes.bfloat16)
+HALF = (dtypes.float16, dtypes.bfloat16)
 
 
 class StepError(GraphError):
@@ -367,7 +367,7 @@ class _Reducer:
         """The reduction over the whole blocks, lane by lane, combined with that of the rest."""
         kept = node.src[1:]
         blocks = tuple(new for old in kept for new in (self.outer if old is self.loop else (old,)))
-        dtype = dtypes.float32 if node.dtype in _HALF else node.dtype
+        dtype = dtypes.float32 if node.dtype in HALF else node.dtype
         value = _as(self.main[node.src[0]], dtype)
         if self.grouped:
             found = _reduce(node.arg, value, blocks)
