@@ -30,7 +30,6 @@ class StepError(GraphError):
 STEPS: dict[str, Callable[..., Step]] = {}
 #: Steps that divide a loop among the lanes of a work-group, and what does the same without them.
 OF_GROUPS = {"LOCAL": "UPCAST for lanes, THREAD for processors",
-             "GROUPTOP": "GROUP for several accumulators",
              "TC": "UPCAST both loops of the output, and GROUP or UNROLL the sum",
              "NOLOCALS": "nothing: there are no LOCAL steps to be kept from"}
 
