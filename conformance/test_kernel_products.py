@@ -292,6 +292,8 @@ def test_an_operand_inside_of_another_reduction_is_not_copied() -> None:
     axis = next(i for i, r in enumerate(Analysis(grouped).ranges) if r.arg[1] is RangeKind.REDUCE)
     with pytest.raises(StepError, match="reduction around"):
         Pack(axis, 0).apply(Analysis(grouped))
+    with pytest.raises(StepError, match="around the sum"):
+        Chunk(axis, 2).apply(Analysis(apply_steps(kb.matmul(6, 10, 16), [Split(2, 4)])))
 
 
 @verifies("kernel.step.equal")

@@ -182,6 +182,9 @@ class Chunk(Step):
         store = known.ast.src[place]
         shared = shared_loops(store)
         own = self._own(known, store, shared)
+        if set(known.loops(known.free[node])) - {*known.info.prefix, *shared, *own}:
+            raise StepError(self.name, "another reduction is around the sum", "cut the sum into "
+                            "chunks before that one is made")
         sizes = [self._size(r) for r in own]
         number = max((n.arg[0] + 1 for n in known.order if n.op is Ops.LOCAL), default=0)
         local = UOp(Ops.LOCAL, node.dtype, (), (number, math.prod(sizes)))
