@@ -459,8 +459,8 @@ def test_steps_of_work_groups_are_refused_with_what_to_do_instead() -> None:
             Step.parse(text)
         assert text in str(caught.value) and "Remedy: use " in str(caught.value)
     assert not set(OF_GROUPS) & set(STEPS)
-    assert {*OF_GROUPS, *STEPS} >= {"UNROLL", "UPCAST", "LOCAL", "GROUP", "GROUPTOP", "TC", "SWAP",
-                                    "PADTO", "NOLOCALS"}
+    assert {*OF_GROUPS, *STEPS} >= {"UNROLL", "UPCAST", "LOCAL", "GROUP", "TC", "SWAP", "PADTO",
+                                    "NOLOCALS"}
 
 
 @verifies("kernel.step.asked")

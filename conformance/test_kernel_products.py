@@ -25,10 +25,12 @@ from impl.kernel import (
     Pack,
     PadTo,
     Share,
+    Split,
     StepError,
     Swap,
     Upcast,
     apply_steps,
+    fold_gates,
     hand_steps,
     optimize,
     products,
@@ -273,7 +275,7 @@ def test_an_operand_that_the_kernel_stores_is_not_copied() -> None:
 def test_steps_that_are_not_legal_are_refused() -> None:
     product, rows = kb.matmul(6, 10, 7), kb.softmax(4, 8)
     shared = Share(1).apply(Analysis(product))
-    for ast, step in ((product, PadTo(0, 3)), (product, PadTo(0, 1)),
+    for ast, step in ((product, PadTo(2, 7)), (product, PadTo(0, 3)), (product, PadTo(0, 1)),
                       (product, Share(0)), (product, Share(2)), (product, Pack(0, 0)),
                       (product, Pack(2, 2)), (rows, Pack(2, 0)), (shared, Share(1)),
                       (shared, Upcast(1, 5)), (shared, PadTo(1, 4)), (product, Merge(1, 0)),
@@ -281,6 +283,17 @@ def test_steps_that_are_not_legal_are_refused() -> None:
                       (rows, Chunk(1, 4))):
         with pytest.raises(StepError, match=type(step).__name__.upper()):
             step.apply(Analysis(ast))
+
+
+@verifies("kernel.step.refused")
+def test_an_operand_inside_of_another_reduction_is_not_copied() -> None:
+    """GROUP puts a reduction of its lanes around the one that is named."""
+    grouped = apply_steps(kb.matmul(6, 10, 8), [Split(2, 4)])
+    axis = next(i for i, r in enumerate(Analysis(grouped).ranges) if r.arg[1] is RangeKind.REDUCE)
+    with pytest.raises(StepError, match="reduction around"):
+        Pack(axis, 0).apply(Analysis(grouped))
+    with pytest.raises(StepError, match="around the sum"):
+        Chunk(axis, 2).apply(Analysis(apply_steps(kb.matmul(6, 10, 16), [Split(2, 4)])))
 
 
 @verifies("kernel.step.equal")
@@ -352,3 +365,14 @@ def test_products_of_any_layout_and_size(seed: int) -> None:
 @pytest.mark.parametrize("saboteur", all_patches("kernel"), ids=lambda s: type(s).__name__)
 def test_a_mistake_is_found(saboteur: ImplPatch) -> None:
     assert killer(saboteur), saboteur.description
+
+
+@verifies("kernel.step.reason")
+def test_what_turns_out_to_be_no_product_gets_other_steps() -> None:
+    """A convolution in groups: its loops become one, and then there are too few rows."""
+    with Context(DEVICE="REFERENCE"):
+        x = Tensor(np.ones((2, 12, 8, 9), np.float16)).realize()
+        weight = Tensor(np.ones((8, 3, 2, 2), np.float16)).realize()
+        item = x.conv2d(weight, groups=4, dilation=2, padding=1).schedule()[-1]
+    steps = hand_steps(fold_gates(item.ast), Limits(vector_bytes=64, vector_registers=32))
+    assert steps and apply_steps(fold_gates(item.ast), [step for step, _ in steps])

@@ -293,7 +293,7 @@ def test_a_compiler_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     compiler.chmod(0o755)
     from impl import cpu
     with pytest.raises(subprocess.TimeoutExpired):
-        cpu._run([str(compiler), "x"], 0.5)
+        cpu._run_compiler([str(compiler), "x"], 0.5)
     number = int(child.read_text())
     for _ in range(100):
         if not _runs(number):
@@ -346,3 +346,18 @@ def test_the_cpu_keeps_what_it_found(tmp_path: Path) -> None:
         count = os.stat(files[0]).st_mtime_ns
         assert search.searched_steps(kb.matmul(16, 16, 16), bench, 1) == first
         assert os.stat(files[0]).st_mtime_ns == count
+
+
+@pytest.mark.device("CPU")
+@verifies("kernel.beam.timeout")
+def test_what_cannot_be_printed_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    from impl import cpu
+    bench: Any = Device["CPU"]
+    ast = kb.matmul(4, 4, 4)
+    kb.run(ast, *(np.zeros(16, np.float32) for _ in range(3)))
+
+    def broken(*_: Any) -> None:
+        raise KeyError("a fault of the printer")
+
+    monkeypatch.setattr(cpu, "render", broken)
+    assert bench.trial([ast], 5) == [None]

@@ -109,12 +109,25 @@ def test_a_step_that_goes_wrong_is_found(how: str, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.device("CPU")
-def test_a_long_run_writes_what_it_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step_lists, "SEEDS_OF_A_PROCESS", 2)
-    report = tmp_path / "steps.json"
-    assert Profile(seed=7, count=2, report=report, lists=1).run()
+@verifies("kernel.step.equal")
+def test_a_run_writes_what_it_tried(request: pytest.FixtureRequest, tmp_path: Path,
+                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two lists or more; ten thousand with --profile long."""
+    report, long = tmp_path / "steps.json", request.config.option.profile == "long"
+    if not long:
+        monkeypatch.setattr(step_lists, "SEEDS_OF_A_PROCESS", 2)
+    count = 10_000 if long else 2
+    run = Profile(seed=request.config.option.seed + 7, count=count, report=report,
+                  lists=2 if long else 1, processes=2)
+    assert run.run(), run.failures
     found = json.loads(report.read_text())
-    assert found["complete"] and found["lists"] >= 2 and found["steps"] and not found["failures"]
+    assert found["complete"] and found["lists"] >= count and found["steps"]
+    assert not found["failures"]
+
+
+@pytest.mark.device("CPU")
+def test_a_process_that_dies_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = tmp_path / "steps.json"
     monkeypatch.setattr(step_lists, "SECONDS_OF_A_PROCESS", 0.01)
     assert not Profile(seed=7, count=1, report=report).run()
     assert "the process died" in json.loads(report.read_text())["failures"][0]

@@ -53,8 +53,10 @@ def test_one_element_outside_is_found(shift: int, store: int, steps: str) -> Non
 @verifies("cpu.values.reference")
 @verifies("kernel.load.gated")
 @verifies("kernel.store.gated")
-def test_kernels_with_steps_touch_no_memory_but_their_own() -> None:
-    command = [sys.executable, "-m", "conformance.step_lists", "40", "44", "1"]
+def test_kernels_with_steps_touch_no_memory_but_their_own(request: pytest.FixtureRequest) -> None:
+    """Of four programs; of a hundred with --profile long."""
+    last = 140 if request.config.option.profile == "long" else 44
+    command = [sys.executable, "-m", "conformance.step_lists", "40", str(last), "1"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False,
                           env=sanitized.environment())
     assert not done.returncode, done.stderr
@@ -63,7 +65,10 @@ def test_kernels_with_steps_touch_no_memory_but_their_own() -> None:
 
 
 @verifies("cpu.values.reference")
-def test_programs_touch_no_memory_but_their_own(capfd: pytest.CaptureFixture[str]) -> None:
-    status = main(["sanitize", "fuzz", "--count", "6", "--seed", "40", "--chunk", "6",
+def test_programs_touch_no_memory_but_their_own(request: pytest.FixtureRequest,
+                                                capfd: pytest.CaptureFixture[str]) -> None:
+    """Six programs; a thousand with --profile long."""
+    count = "1000" if request.config.option.profile == "long" else "6"
+    status = main(["sanitize", "fuzz", "--count", count, "--seed", "40", "--chunk", "25",
                    "--settings", "NO_MEMORY_PLANNER=1"])
     assert status == 0, capfd.readouterr().out

@@ -506,6 +506,7 @@ def _report(run: Run, number: int, operations: int, moved: int, start: float) ->
     """Print and poison what is asked for after a kernel, given counts and time from before it."""
     manner, kernel, seconds = _manner(), run.plan.kernels[number], time.perf_counter() - start
     if manner.debug >= 2:
+        program = programs_of(run.plan)[number]
         operations = GlobalCounters.operations - operations
         moved = GlobalCounters.bytes - moved
         program = programs_of(run.plan)[number]

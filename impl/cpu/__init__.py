@@ -194,7 +194,7 @@ def _compile_unit(command: list[str], sources: list[tuple[str, Source]], line: s
             in_place = any(source.moves_in_place for _, source in sources)
             arguments = [*flags_for(command, conditional, in_place),
                          "-o", str(target), str(source), "-lm"]
-            status, said = _run([*command, *arguments], seconds)
+            status, said = _run_compiler([*command, *arguments], seconds)
             if status == 0:
                 return target.read_bytes()
             message = said.strip()
@@ -208,8 +208,8 @@ def _compile_unit(command: list[str], sources: list[tuple[str, Source]], line: s
         line)
 
 
-def _run(words: list[str], seconds: float | None) -> tuple[int, str]:
-    """The status of a program and what it said on stderr; it and its children end in time.
+def _run_compiler(words: list[str], seconds: float | None) -> tuple[int, str]:
+    """The status of a compiler and what it said on stderr; it and its children end in time.
 
     Raises:
         subprocess.TimeoutExpired: it took longer than `seconds`.
@@ -609,8 +609,8 @@ class CPU(DeviceBackend):
     def trial(self, asts: Sequence[UOp], seconds: float) -> list[CPUProgram | None]:
         """Programs for kernels as they stand, to be tried: nothing is kept of them.
 
-        Each is compiled by itself, in as many processes as PARALLEL says. None for one that the
-        compiler refuses, or for which it takes longer than `seconds`.
+        Each is compiled by itself, in as many processes as PARALLEL says. None for one that cannot
+        be printed, that the compiler refuses, or for which it takes longer than `seconds`.
         """
         # r[impl kernel.beam.timeout]
         command, line = find_compiler(), user_line()
@@ -618,8 +618,10 @@ class CPU(DeviceBackend):
             self.load([with_steps(asts[0], ())])
 
         def compiled(ast: UOp) -> CPUProgram | None:
-            program, source = CPUProgram(self, ast), render(ast, C())
-            program.set_shape(source)
+            try:
+                program, source = self._rendered(with_steps(ast, ()))
+            except Exception:  # a fault of ours; the program can do without this list
+                return None
             key = _digest(source.prelude, source.body)
             try:
                 content = _compile_unit(command, [(key, source)], line, seconds)

@@ -66,6 +66,9 @@ class Chunk(Step):
         store = known.ast.src[place]
         shared = shared_loops(store)
         own = self._own(known, store, shared)
+        if set(known.loops(known.free[node])) - {*known.info.prefix, *shared, *own}:
+            raise StepError(self.name, "another reduction is around the sum", "cut the sum into "
+                            "chunks before that one is made")
         sizes = [self._size(r) for r in own]
         number = max((n.arg[0] + 1 for n in known.order if n.op is Ops.LOCAL), default=0)
         local = UOp(Ops.LOCAL, node.dtype, (), (number, math.prod(sizes)))
@@ -184,6 +187,9 @@ class Pack(Step):
         lanes = sorted((r for r in own if r.arg[1] in LANES), key=lambda r: -along.get(r, 0))
         body = [r for r in own if r not in lanes]
         sums = [r for r in reduced if r in free]
+        if set(free) - {*known.info.prefix, *shared, *own, *sums}:
+            raise StepError(self.name, "the operand depends on a loop of a reduction around this "
+                            "one", "copy it before that loop is cut")
         return shared[:depth], [*body, *sums, *lanes]
 
     def _before(self, stores: list[UOp], user: UOp, depth: int) -> int:

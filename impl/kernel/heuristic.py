@@ -173,6 +173,7 @@ class Planner:
         """Steps for one reduction: which loop is the vector, and which share what is loaded."""
         if plan_product(self, node):
             return
+        node = self.again(node)  # what was no product may have taken a step before that was seen
         loads = self.loads(node)
         width = self.limits.vector_bytes // max(node.dtype.itemsize, 4)
         outputs = [loop for loop in self.known.loops(self.known.free[node] & ~self.known.lanes)

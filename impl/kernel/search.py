@@ -32,7 +32,7 @@ from impl.kernel.steps import STEPS, Step, StepError, apply_steps, parameters
 AMOUNTS, DIVISORS = (2, 4, 8, 16, 32, 64), (3, 5, 6, 7, 9, 10, 12)
 #: Numbers that are tried where a step asks which of a few.
 CHOICES = (0, 1, 2)
-_GENERATIONS = 12
+_GENERATIONS, _IDLE = 12, 2  # at most, and at most so many one after the other that gain nothing
 #: A kernel that needs more memory than this is not tried.
 _MOST_BYTES = 2 << 30
 #: One sample takes at least so many seconds, so that the clock does not matter.
@@ -216,6 +216,7 @@ class _Search:
         beam = self._measured(starts, ())
         if not beam or beam[0].steps != first and starts[0].program is None:
             return Found(names, math.nan, math.nan, self.tried)
+        idle = 0
         for _ in range(_GENERATIONS):
             best = beam[0].seconds
             made = self._next(beam)
@@ -223,7 +224,8 @@ class _Search:
             self._drop(found[self.width:], keep=starts[0])
             beam = found[:self.width]
             self._say(beam[0], len(made))
-            if beam[0].seconds > best * _GAIN or self._is_over():
+            idle = idle + 1 if beam[0].seconds > best * _GAIN else 0
+            if not made or idle == _IDLE or self._is_over():
                 break
         return self._last(starts[0], beam)
 
