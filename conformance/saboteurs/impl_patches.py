@@ -23,7 +23,8 @@ TESTS = {"dependencies": ("test_dependencies_edges",), "ordering": ("test_orderi
          "fusion": ("test_fusion_decisions",), "playback": ("test_playback",),
          "ranges": ("test_ranges",), "symbolic": ("test_symbolic_sizes",),
          "tensor": ("test_symbolic_sizes",), "replay": ("test_replay_sizes",),
-         "kernel": ("test_kernel_steps", "test_kernel")}
+         "kernel": ("test_kernel_steps", "test_kernel", "test_cpu_threads"),
+         "cpu": ("test_cpu_threads", "test_cpu_memory"), "render": ("test_cpu_threads",)}
 
 
 #: What a saboteur raises that does not fit the code any more. Nobody has found its mistake.
