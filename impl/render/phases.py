@@ -40,8 +40,8 @@ def cut_phases(low: Lowered) -> tuple[bool, ...]:
         writes = {buffer_key(store.src[0].src[0]) for store in stores}
         reads = {buffer_key(n.src[0].src[0]) for store in stores for n in store.toposort()
                  if n.op is Ops.LOAD}
-        apart = not (stored & (reads | writes) or loaded & writes)
-        if not phases or phases[-1] is not shared or shared and not apart:
+        if not phases or phases[-1] is not shared or shared and \
+                _waits(stored, loaded, writes, reads):
             if phases:
                 items.insert(over, Leave(len(phases) - 1))
             phases.append(shared)
@@ -53,6 +53,11 @@ def cut_phases(low: Lowered) -> tuple[bool, ...]:
     low.root.items = items
     return tuple(phases)
 # --8<-- [end:phases]
+
+
+def _waits(stored: set[Key], loaded: set[Key], writes: set[Key], reads: set[Key]) -> bool:
+    """Whether a stage needs what those of the phase so far store, or overwrites what they need."""
+    return bool(stored & (reads | writes) or loaded & writes)
 
 
 def _stores(item: Item) -> list[UOp]:
