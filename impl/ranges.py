@@ -57,9 +57,12 @@ class Pattern:
         return self._bounds
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Access:
-    """A read or write of a value: its number, and how the loops walk over it."""
+    """A read or write of a value: its number, and how the loops walk over it.
+
+    It is not changed once made.
+    """
 
     value: int
     pattern: Pattern

@@ -13,7 +13,7 @@ from impl.ranges import Access, Index, Stage, flatten
 from impl.symbolic import Extent, extent, extent_of, is_symbolic, plain
 
 
-@dataclass(frozen=True)
+@dataclass
 class Kernel:
     """A kernel in its final form, and what its arguments are.
 
