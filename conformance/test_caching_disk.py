@@ -28,6 +28,7 @@ from impl import Context, Device, GlobalCounters, Tensor, cpu, dtypes, run_sched
 from impl.caching import Store, disk, texts
 from impl.ir import UOp
 from impl.schedule import schedule_cache
+from impl.tensor import random
 
 posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs owners of files")
 
@@ -479,3 +480,15 @@ def test_threads_share_a_store() -> None:
         for thread in threads:
             thread.join()
         assert not wrong and not list(path.glob(".new-*"))
+
+
+@verifies("caching.disk.stable", observe="cache")
+def test_the_seed_of_a_process_is_in_no_kernel() -> None:
+    """Otherwise half of all processes would compile the kernels of the other half anew."""
+    seeds = []
+    for moment in (0x1_7FFFFFFF, 0x1_FFFFFFFF):
+        with mock.patch.object(time, "time_ns", lambda now=moment: now):
+            started = random.Generator()
+        assert started.key is not None
+        seeds.append((started.key.src[1].arg, started.high))
+    assert seeds == [(0x7FFFFFFF, 0)] * 2

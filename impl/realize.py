@@ -243,10 +243,7 @@ def environment(effects: Effects, manner: _Manner | None = None) -> Environment:
             elif node.op is _COPY:
                 names[node.arg] = None
     key = tuple(names)
-    found = manner.environments.get(key)
-    if found is None:
-        found = manner.environments[key] = _environment(key)
-    return found
+    return manner.environments.get(key) or manner.environments.setdefault(key, _environment(key))
 
 
 _BUFFER, _COPY = Ops.BUFFER, Ops.COPY

@@ -121,7 +121,6 @@ def walk(roots: Sequence[UOp]) -> Effects | None:
     """
     if symbolic.present[0]:
         return None
-    nodes: list[UOp] = []
     rows: list[Row] = []
     place: dict[UOp, int] = {}
     slots: dict[Buffer, int] = {}
@@ -153,8 +152,7 @@ def walk(roots: Sequence[UOp]) -> Effects | None:
             stack += (node, None, *node.src[::-1])
             continue
         place[node] = len(place)
-        nodes.append(node)
-    return Effects(list(roots), nodes, _NOTHING, 0, (rows, place, slots))
+    return Effects(list(roots), list(place), _NOTHING, 0, (rows, place, slots))
 # --8<-- [end:walk]
 
 
