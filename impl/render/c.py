@@ -180,7 +180,7 @@ class C(Vectors):
         """An array on the stack, or one for each thread if it is large.
 
         None is smaller than a vector: GCC 12 believes that a masked load of a vector cannot read
-        from a smaller array, and drops what was stored there.
+        from a smaller array, and drops what was stored there (r[impl cpu.compiler.fault]).
         """
         where = "" if total <= _STACK_BYTES else "static _Thread_local "
         count = max(size, _LEAST_LOCAL // dtype.itemsize)
@@ -194,16 +194,6 @@ class C(Vectors):
             return f"((float){text})"
         return self._call("from_bfloat16", text) if dtype is dtypes.bfloat16 else text
 
-    def guarded(self, pointer: str, name: str, dtype: DType) -> str:
-        """A copy of a pointer of which the compiler does not know what it points to.
-
-        Each conditional load reads through one of its own. GCC 12 would else put neighbouring ones
-        into one group and give all its vectors the same mask.
-        """
-        # r[impl cpu.compiler.fault]
-        kind = self.storage_of(dtype)
-        return f'const {kind} *{name} = {pointer}; __asm__("" : "+r"({name}) : : "memory");'
-
     def store(self, pointer: str, index: str, dtype: DType, value: str) -> str:
         """Write an element."""
         if dtype is dtypes.float16:
@@ -213,12 +203,6 @@ class C(Vectors):
         return f"{pointer}[{index}] = {value};"
     # --8<-- [end:memory]
 
-    def loop(self, name: str, extent: str, independent: bool, guarded: bool) -> list[str]:
-        """A counted loop. Its iterations are independent unless a reduction says otherwise.
-
-        One with conditional loads is not unrolled (see `guarded`).
-        """
-        lines = [f"for (long {name} = 0; {name} < {extent}; {name}++) {{"]
-        if guarded:
-            lines.insert(0, "#pragma GCC unroll 1")
-        return ["#pragma GCC ivdep", *lines] if independent else lines
+    def loop(self, name: str, extent: str) -> list[str]:
+        """A counted loop."""
+        return [f"for (long {name} = 0; {name} < {extent}; {name}++) {{"]
