@@ -180,8 +180,9 @@ class C(Vectors):
         """An array on the stack, or one for each thread if it is large.
 
         None is smaller than a vector: GCC 12 believes that a masked load of a vector cannot read
-        from a smaller array, and drops what was stored there (r[impl cpu.compiler.fault]).
+        from a smaller array, and drops what was stored there.
         """
+        # r[impl cpu.compiler.fault]
         where = "" if total <= _STACK_BYTES else "static _Thread_local "
         count = max(size, _LEAST_LOCAL // dtype.itemsize)
         return f"{where}{self.storage_of(dtype)} {name}[{count}] __attribute__((aligned(64)));"
