@@ -20,6 +20,7 @@ from impl.kernel.analysis import (
 )
 from impl.kernel.heuristic import hand_steps
 from impl.kernel.plain import Merge, Stream
+from impl.kernel.roll import Roll
 from impl.kernel.steps import (
     STEPS,
     Own,
@@ -44,5 +45,6 @@ def optimize(ast: UOp, limits: Limits | None = None) -> UOp:
 
 
 __all__ = ["LANES", "REDUCERS", "STEPS", "Analysis", "Estimate", "Growth", "Limits", "Merge", "Own",
-           "Split", "Step", "StepError", "Stream", "Swap", "Upcast", "apply_steps", "buffer_key",
-           "estimate", "fold_gates", "growth", "hand_steps", "optimize", "parameters", "verify"]
+           "Roll", "Split", "Step", "StepError", "Stream", "Swap", "Upcast", "apply_steps",
+           "buffer_key", "estimate", "fold_gates", "growth", "hand_steps", "optimize", "parameters",
+           "verify"]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, Growth, Limits, buffer_key, growth
 from impl.kernel.plain import merge_loops, vectorize
+from impl.kernel.roll import roll_lanes
 from impl.kernel.steps import Own, Split, Step, Swap, Upcast
 
 Reasoned = list[tuple[Step, str]]
@@ -71,6 +72,7 @@ class _Planner:
             self._reduction(node)
             self.cut |= self.made  # what this reduction cut, others leave alone
         vectorize(self)
+        roll_lanes(self)
 
     def _next(self) -> UOp | None:
         """The reduction with the most work among those not looked at yet."""
