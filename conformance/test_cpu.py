@@ -184,7 +184,6 @@ def test_flags_change_no_value(fresh: Path, monkeypatch: pytest.MonkeyPatch,
     fast = results(asts, dtype)
     forget(monkeypatch)
     with monkeypatch.context() as patch:
-        patch.setattr(cpu, "GCC_FLAGS", ())
         patch.setattr(cpu, "FLAGS", ("-O0", "-march=native", "-std=gnu11", "-shared", "-fPIC",
                                      "-fwrapv", "-ffp-contract=off", "-w"))
         Device["CPU"].compile(asts)

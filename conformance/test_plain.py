@@ -10,7 +10,18 @@ from conformance.trace import verifies
 from impl import Context, Tensor, symbolic
 from impl.dtypes import dtypes
 from impl.ir import KernelInfo, Ops, RangeKind, UOp, new_range
-from impl.kernel import Limits, Merge, StepError, Stream, Upcast, apply_steps, hand_steps, optimize
+from impl.kernel import (
+    Analysis,
+    Limits,
+    Merge,
+    Roll,
+    StepError,
+    Stream,
+    Upcast,
+    apply_steps,
+    hand_steps,
+    optimize,
+)
 from impl.render import C, render
 
 WIDE = Limits(vector_bytes=64, vector_registers=32)
@@ -144,3 +155,39 @@ def test_tensors_of_odd_shapes(shape: tuple[int, ...]) -> None:
                 padded = value.pad(((1, 2),) + ((0, 0),) * (len(shape) - 1))
                 found.append(padded.cast("float32").numpy())
         assert np.array_equal(found[0], found[1], equal_nan=True), dtype
+
+
+def rows_with_a_product() -> UOp:
+    """A product into a LOCAL row, and a stage that only scales that row."""
+    i, k = new_range(32, RangeKind.GLOBAL), new_range(24, RangeKind.REDUCE)
+    j, q = new_range(64, RangeKind.LOOP), new_range(64, RangeKind.LOOP)
+    row = kb.local(0, 64)
+    product = kb.apply(Ops.MUL, load(param(1), flat((i, 24), (k, 1))),
+                       load(param(2), flat((k, 64), (j, 1))))
+    scaled_row = kb.apply(Ops.MUL, load(row, q), kb.number(FLOAT, 2.0))
+    return kb.kernel(store(row, j, reduce(Ops.ADD, product, k), j),
+                     store(param(0), flat((i, 64), (q, 1)), scaled_row, q), prefix=(i,))
+
+
+@verifies("kernel.plain.roll")
+def test_lanes_are_rolled_up_where_nothing_is_reduced() -> None:
+    """The product keeps its tile; the stage behind it is one loop again."""
+    ast = rows_with_a_product()
+    tiled = apply_steps(ast, [Upcast(0, 8)])
+    lane = next(i for i, loop in enumerate(Analysis(tiled).ranges)
+                if loop.arg[1] is RangeKind.UPCAST)
+    rolled = apply_steps(tiled, [Roll(lane)])
+    assert len(render(rolled, C()).body) < len(render(tiled, C()).body)
+    generator = np.random.default_rng(0)
+    a = generator.integers(-3, 4, (32, 24)).astype(np.float32)
+    b = generator.integers(-3, 4, (24, 64)).astype(np.float32)
+    for device in ("CPU", "REFERENCE"):
+        for changed in (tiled, rolled, optimize(ast, WIDE)):
+            out = np.zeros((32, 64), np.float32)
+            with Context(NOOPT=1):
+                kb.run(changed, out, a, b, device=device)
+            assert (out == 2 * (a @ b)).all()
+    with pytest.raises(StepError, match="ROLL"):
+        apply_steps(apply_steps(kb.matmul(8, 16, 4), [Upcast(0, 8)]), [Roll(2)])
+    with pytest.raises(StepError, match="ROLL"):
+        apply_steps(ast, [Roll(0)])

@@ -3,6 +3,7 @@
     python -m conformance.bench run --against tinygrad,torch,torch.compile,jax,onnxruntime,numpy
     python -m conformance.bench schedule --against tinygrad,jax,torch.compile --json FILE
     python -m conformance.bench table FILE
+    python -m conformance.bench accuracy --every 256 exp sin
     python -m conformance.bench record
     python -m conformance.bench memory --csv FOLDER
 """
@@ -21,6 +22,7 @@ COMMANDS = {
     "schedule": "what schedules cost, here and in other libraries",
     "memory": "how tight memory is planned, on problems from files",
     "table": "print the table of a result",
+    "accuracy": "how far functions are from the real results",
     "record": "note the figures that the tests hold",
 }
 

@@ -41,27 +41,19 @@ from impl.render import C, Source, render
 # --8<-- [start:flags]
 #: No flag changes what an operation means (r[impl cpu.flags.meaning]). Products are contracted only
 #: where the renderer says, and `C._cast` knows what GCC makes of casts without trapping math.
-FLAGS = ("-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-pthread", "-fwrapv",
-         "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fno-strict-aliasing",
-         "-w")
-#: GCC 12 gives all vectors of a group of neighbouring conditional loads the mask of the first one.
-#: The renderer keeps such loads apart (`C.guarded`). These keep GCC from making others
-#: conditional, and from copying a loop's body into the body of another iteration.
-#: conformance/test_cpu.py has the witness.
-GCC_FLAGS = ("-fno-tree-sink", "-fno-loop-unroll-and-jam")
-#: For units of kernels with conditions: there GCC may not turn branches into masks by itself, since
-#: it also takes a load whose value is only used under a condition for a conditional one.
-GCC_CONDITIONAL = ("-fno-tree-loop-if-convert",)
-#: For units of kernels that load what they overwrite, at other places: GCC 12 makes block copies of
-#: such loops, in an order in which one of them copies what another one has written. Elsewhere block
-#: copies are welcome: they are half as fast again as loops.
-GCC_IN_PLACE = ("-fno-tree-loop-distribute-patterns",)
+#: Texts are vector code already: what a compiler adds beyond -O1 costs time and no longer pays, and
+#: its vectoriser was the source of most faults that conformance/test_cpu.py has the witnesses of.
+FLAGS = ("-O1", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-pthread", "-fwrapv",
+         "-fno-tree-vectorize", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
+         "-fno-strict-aliasing", "-w")
 # --8<-- [end:flags]
 _FORMAT = "tensor-schedule-object/1"
 #: Kernels in one compilation unit, at most, when there are several.
 _UNIT = 24
 #: Words of a launch as C sees it.
 _WORDS = 6
+#: Characters that take about as long to compile as a compiler takes to start.
+_WORTH_A_PROCESS = 4_000
 
 
 # --8<-- [start:runtime]
@@ -98,15 +90,6 @@ def _find_compiler(chosen: str, path: str) -> list[str]:
     if importlib.util.find_spec("ziglang") is not None:
         return [sys.executable, "-m", "ziglang", "cc"]
     return []
-
-
-def flags_for(command: list[str], conditional: bool = False,
-              in_place: bool = False) -> tuple[str, ...]:
-    """The flags for this compiler: some are gcc's alone, and some for certain kernels."""
-    if "clang" in _compiler_identity(tuple(command)):
-        return FLAGS
-    return (FLAGS + GCC_FLAGS + (GCC_CONDITIONAL if conditional else ())
-            + (GCC_IN_PLACE if in_place else ()))
 
 
 def compiler_problem() -> str:
@@ -190,10 +173,7 @@ def _compile_unit(command: list[str], sources: list[tuple[str, Source]], line: s
         source, target = Path(folder, "unit.c"), Path(folder, "unit.so")
         source.write_text(text, encoding="utf-8")
         try:
-            conditional = any(source.conditional for _, source in sources)
-            in_place = any(source.moves_in_place for _, source in sources)
-            arguments = [*flags_for(command, conditional, in_place),
-                         "-o", str(target), str(source), "-lm"]
+            arguments = [*FLAGS, "-o", str(target), str(source), "-lm"]
             status, said = _run_compiler([*command, *arguments], seconds)
             if status == 0:
                 return target.read_bytes()
@@ -229,6 +209,19 @@ def _keep_failed(text: str) -> str:
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)
     return path
+
+
+def _units(pairs: list[tuple[str, Source]], workers: int) -> list[list[tuple[str, Source]]]:
+    """Kernels dealt out to compiler runs, the longest first, each to the run with the least."""
+    # r[impl cpu.compile.together]
+    count = max(workers, -(-len(pairs) // _UNIT))
+    units: list[list[tuple[str, Source]]] = [[] for _ in range(count)]
+    lengths = [0] * count
+    for pair in sorted(pairs, key=lambda pair: -len(pair[1].body)):
+        least = lengths.index(min(lengths))
+        units[least].append(pair)
+        lengths[least] += len(pair[1].body) + 1
+    return [unit for unit in units if unit]
 
 
 def _unit_text(sources: list[tuple[str, Source]]) -> str:
@@ -298,13 +291,9 @@ class _Objects:
             raise CompileError("compile", compiler_problem(), "install gcc or clang, set CC to a "
                                "compiler, pip install ziglang, or set DEVICE=REFERENCE")
         pairs, line = list(missing.items()), user_line()
-        workers = max(1, min(os.cpu_count() or 1, len(pairs) // 4))
-        size = max(1, min(_UNIT, -(-len(pairs) // workers)))
-        kinds: dict[tuple[bool, bool], list[tuple[str, Source]]] = {}
-        for pair in pairs:
-            kinds.setdefault((pair[1].conditional, pair[1].moves_in_place), []).append(pair)
-        units = [alike[i:i + size] for alike in kinds.values()
-                 for i in range(0, len(alike), size)] or [[]]
+        length = sum(len(source.body) for _, source in pairs)
+        workers = max(1, min(os.cpu_count() or 1, len(pairs), length // _WORTH_A_PROCESS))
+        units = _units(pairs, workers) or [[]]
         units[0] += besides
         with ThreadPoolExecutor(workers) as pool:
             made = list(pool.map(lambda unit: _compile_unit(command, unit, line), units))
@@ -652,7 +641,7 @@ class CPU(DeviceBackend):
         if not command:
             raise CompileError("compile", compiler_problem(), "install gcc or clang, set CC to a "
                                "compiler, pip install ziglang, or set DEVICE=REFERENCE")
-        return _digest(_FORMAT, *flags_for(command, True, True),
+        return _digest(_FORMAT, *FLAGS,
                        _compiler_identity(tuple(command)))
 
     def table(self, launches: Sequence[Launch]) -> Table:

@@ -27,6 +27,7 @@ from impl.kernel.blocking import Chunk, Pack, Share
 from impl.kernel.heuristic import hand_steps
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge, Stream
+from impl.kernel.roll import Roll
 from impl.kernel.search import Bench, searched_steps
 from impl.kernel.steps import (
     OF_GROUPS,
@@ -83,7 +84,7 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
 
 
 __all__ = ["LANES", "OF_GROUPS", "REDUCERS", "STEPS", "Analysis", "Bench", "Chunk", "Estimate",
-           "GroupTop", "Growth", "Limits", "Merge", "Own", "Pack", "PadTo", "Share", "Split",
-           "Step", "StepError", "Stream", "Swap", "Thread", "Upcast", "apply_steps", "buffer_key",
-           "duration", "estimate", "fold_gates", "growth", "hand_steps", "optimize", "parameters",
-           "shared_loops", "taken", "verify", "with_steps"]
+           "GroupTop", "Growth", "Limits", "Merge", "Own", "Pack", "PadTo", "Roll", "Share",
+           "Split", "Step", "StepError", "Stream", "Swap", "Thread", "Upcast", "apply_steps",
+           "buffer_key", "duration", "estimate", "fold_gates", "growth", "hand_steps", "optimize",
+           "parameters", "shared_loops", "taken", "verify", "with_steps"]

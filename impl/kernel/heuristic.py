@@ -13,6 +13,7 @@ from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, Growth, Limits, buffer_key, growth
 from impl.kernel.plain import merge_loops, vectorize
 from impl.kernel.products import plan_product
+from impl.kernel.roll import roll_lanes
 from impl.kernel.steps import Own, Split, Step, Swap, Upcast
 from impl.kernel.threads import Choice, duration, part_of_loop, part_of_reduction, threads_for
 
@@ -76,6 +77,7 @@ class Planner:
             self._reduction(node)
             self.cut |= self.made  # what this reduction cut, others leave alone
         vectorize(self)
+        roll_lanes(self)
         self._share(part_of_loop)
 
     def _share(self, choose: Callable[[Analysis, int], Choice]) -> None:

@@ -183,6 +183,7 @@ class C(Vectors):
         None is smaller than a vector: GCC 12 believes that a masked load of a vector cannot read
         from a smaller array, and drops what was stored there.
         """
+        # r[impl cpu.compiler.fault]
         where = "" if total <= _STACK_BYTES else "static _Thread_local "
         count = max(size, _LEAST_LOCAL // dtype.itemsize)
         return f"{where}{self.storage_of(dtype)} {name}[{count}] __attribute__((aligned(64)));"
@@ -195,16 +196,6 @@ class C(Vectors):
             return f"((float){text})"
         return self._call("from_bfloat16", text) if dtype is dtypes.bfloat16 else text
 
-    def guarded(self, pointer: str, name: str, dtype: DType) -> str:
-        """A copy of a pointer of which the compiler does not know what it points to.
-
-        Each conditional load reads through one of its own. GCC 12 would else put neighbouring ones
-        into one group and give all its vectors the same mask.
-        """
-        # r[impl cpu.compiler.fault]
-        kind = self.storage_of(dtype)
-        return f'const {kind} *{name} = {pointer}; __asm__("" : "+r"({name}) : : "memory");'
-
     def store(self, pointer: str, index: str, dtype: DType, value: str) -> str:
         """Write an element."""
         if dtype is dtypes.float16:
@@ -214,23 +205,15 @@ class C(Vectors):
         return f"{pointer}[{index}] = {value};"
     # --8<-- [end:memory]
 
-    def loop(self, name: str, extent: str, independent: bool, guarded: bool) -> list[str]:
-        """A counted loop. Its iterations are independent unless a reduction says otherwise.
+    def loop(self, name: str, extent: str) -> list[str]:
+        """A counted loop."""
+        return self._loop(name, "0", extent)
 
-        One with conditional loads is not unrolled (see `guarded`).
-        """
-        return self._loop(name, "0", extent, independent, guarded)
-
-    def _loop(self, name: str, first: str, last: str, independent: bool,
-              guarded: bool) -> list[str]:
-        lines = [f"for (long {name} = {first}; {name} < {last}; {name}++) {{"]
-        if guarded:
-            lines.insert(0, "#pragma GCC unroll 1")
-        return ["#pragma GCC ivdep", *lines] if independent else lines
+    def _loop(self, name: str, first: str, last: str) -> list[str]:
+        return [f"for (long {name} = {first}; {name} < {last}; {name}++) {{"]
 
     # --8<-- [start:share]
-    def share(self, name: str, extent: str, threads: int, independent: bool,
-              guarded: bool) -> list[str]:
+    def share(self, name: str, extent: str, threads: int) -> list[str]:
         """A loop over one of `threads` parts, whose sizes differ by one unit at most.
 
         The unit is one iteration, or 16 where that makes little difference: then parts begin at
@@ -247,7 +230,7 @@ class C(Vectors):
         else:
             first = f"({extent}) * thread / {threads}"
             last = f"({extent}) * (thread + 1) / {threads}"
-        return self._loop(name, first, last, independent, guarded)
+        return self._loop(name, first, last)
 
     def phase(self, number: int, over: bool) -> str:
         """Phases are counted by the device."""

@@ -37,8 +37,6 @@ class Source:
     body: str
     definitions: tuple[str, ...]
     signature: str
-    conditional: bool = False  # whether what it loads or passes on depends on a condition
-    moves_in_place: bool = False  # whether it loads what it overwrites, but at other places
     threads: int = 1              # how many chunks run at the same time
     phases: tuple[bool, ...] = ()  # one after another; True: all chunks, False: one call
     scratch: int = 0              # bytes that the chunks of one run share
@@ -135,8 +133,7 @@ class Dialect(Protocol):
     def shared(self, name: str, dtype: DType, offset: int) -> str:
         """Declare a stage buffer that all threads see, at a byte of the scratch memory."""
 
-    def share(self, name: str, extent: str, threads: int, independent: bool,
-              guarded: bool) -> list[str]:
+    def share(self, name: str, extent: str, threads: int) -> list[str]:
         """The lines that open a loop over this thread's part of the iterations."""
 
     def phase(self, number: int, over: bool) -> str:
@@ -174,11 +171,8 @@ class Dialect(Protocol):
     def fence(self) -> str:
         """A statement after which what was stored past the caches is in memory."""
 
-    def guarded(self, pointer: str, name: str, dtype: DType) -> str:
-        """Declare the pointer through which one conditional load reads."""
-
-    def loop(self, name: str, extent: str, independent: bool, guarded: bool) -> list[str]:
-        """The lines that open a loop; `guarded`: it has conditional loads."""
+    def loop(self, name: str, extent: str) -> list[str]:
+        """The lines that open a loop."""
 # --8<-- [end:dialect]
 
 
@@ -218,7 +212,6 @@ class _Printer:
         self.factors: dict[UOp, tuple[UOp, UOp]] = {}
         self.sums: dict[UOp, list[Operand]] = {}
         self.numbers = itertools.count()    # of values
-        self.top: Texts = []                # declarations of pointers for conditional loads
         self.loops = itertools.count()
         self.places: dict[tuple[int, int], list[int]] = {}
         self.phases = cut_phases(low)
@@ -229,7 +222,6 @@ class _Printer:
         """Print the whole kernel."""
         self.dialect.begin()
         self._declare()
-        below = len(self.lines)
         stack = [iter(self.low.root.items)]  # r[impl render.depth.unlimited]
         while stack:
             item = next(stack[-1], None)
@@ -243,24 +235,17 @@ class _Printer:
                 stack.append(iter(item.block.items))
             else:
                 self._item(item)
-        self.lines[below:below] = self.top
-        if any(store.arg for store in self.low.known.ast.src):
-            self._line(self.dialect.fence())
+        self._fence()
         body = "{\n" + "\n".join(self.lines) + "\n}\n"
-        conditional = any(node.op is Ops.WHERE or node.op is Ops.INDEX and node.src[2] is not TRUE
-                          for node in self.known.order)
         return Source(identifier(self.known.info.name), body, self.dialect.definitions(),
                       self.dialect.threaded if self.phases else self.dialect.signature,
-                      conditional, self._moves_in_place(), self.known.info.threads, self.phases,
-                      self.scratch)
+                      self.known.info.threads, self.phases, self.scratch)
     # --8<-- [end:run]
 
-    def _moves_in_place(self) -> bool:
-        """Whether it loads from an argument that it stores to, at other places."""
-        loaded, stored = ({node.src[0] for node in self.known.order if node.op is op}
-                          for op in (Ops.LOAD, Ops.STORE))
-        overwritten = {place.src[0] for place in stored if place.src[0].op is Ops.PARAM}
-        return any(place.src[0] in overwritten for place in loaded - stored)
+    def _fence(self) -> None:
+        """What went past the caches is in memory before anybody is told that it is."""
+        if any(store.arg for store in self.known.ast.src):
+            self._line(self.dialect.fence())
 
     def _line(self, text: str) -> None:
         self.lines.append("  " * self.indent + text)
@@ -280,6 +265,7 @@ class _Printer:
         elif isinstance(item, Write):
             self._write(item.store)
         elif isinstance(item, Leave):
+            self._fence()
             self._line(self.dialect.phase(item.phase, True))
 
     def _declare(self) -> None:
@@ -315,16 +301,9 @@ class _Printer:
             return
         name = f"i{next(self.loops)}"
         self.names[loop] = name
-        innermost = not any(isinstance(item, Loop) for item in block.items)
-        shared = loop.arg[1] is RangeKind.THREAD
-        parallel = shared or loop.arg[1] in (RangeKind.GLOBAL, RangeKind.LOOP)
-        shares = any(buffer[0] is Ops.LOCAL for buffer in self.known.stored)
-        independent = parallel and innermost and not (shares and loop in self.known.info.prefix)
         extent = self._text(loop.src[0], (), [()])[0]
-        guarded = any(isinstance(item, Define) and item.node.op is Ops.LOAD
-                      and item.node.src[0].src[2] is not TRUE for item in block.items)
-        lines = self.dialect.share(name, extent, self.known.info.threads, independent, guarded) \
-            if shared else self.dialect.loop(name, extent, independent, guarded)
+        lines = self.dialect.share(name, extent, self.known.info.threads) \
+            if loop.arg[1] is RangeKind.THREAD else self.dialect.loop(name, extent)
         for line in lines:
             self._line(line)
         self.indent += 1
@@ -493,8 +472,7 @@ class _Printer:
         texts = []
         conditions = self._text(valid, wide, at) if valid is not TRUE else [""] * len(at)
         for (address, _), condition in zip(addresses, conditions, strict=True):
-            through = self._guarded(pointer, dtype) if condition else pointer
-            text = self.dialect.load(through, address, dtype)
+            text = self.dialect.load(pointer, address, dtype)
             if condition:  # r[impl kernel.load.gated]
                 text = f"({condition} ? {text} : {self._nothing(dtype)})"
             texts.append((text, ""))
@@ -526,12 +504,6 @@ class _Printer:
         if guard is None or not uniform:
             return found
         return dialect.vector_gated(guard[0], found, dtype, self._nothing(dtype))
-
-    def _guarded(self, pointer: str, dtype: DType) -> str:
-        """The pointer for one conditional load, declared at the top of the function."""
-        name = f"q{len(self.top)}"
-        self.top.append("  " + self.dialect.guarded(pointer, name, dtype))
-        return name
 
     def _write(self, store: UOp) -> None:
         index, value = store.src[0], store.src[1]

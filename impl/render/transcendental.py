@@ -8,6 +8,8 @@ kind (see `types.fill`); `sel_$K` chooses, `bits_$K` and `unbits_$K` look at a f
 """
 from __future__ import annotations
 
+# r[impl render.function.error]
+# r[impl render.function.special]
 # --8<-- [start:exp]
 _EXP = """$F exp_$K($F x) {
   $F c = lower_$K(dup_$K(89.0f), higher_$K(dup_$K(-104.0f), x));
@@ -37,10 +39,10 @@ _EXP_PAIR = """$F exppair_$K($F x, $F y) {
 _EXP2 = """$F exp2_$K($F x) {
   $F c = lower_$K(dup_$K(129.0f), higher_$K(dup_$K(-151.0f), x));
   $F n = (c + 12582912.0f) - 12582912.0f;
-  $F r = c - n, p = dup_$K(1.54035304e-4f);
-  p = fma_$K(p, r, dup_$K(1.33335581e-3f)); p = fma_$K(p, r, dup_$K(9.61812911e-3f));
-  p = fma_$K(p, r, dup_$K(5.55041087e-2f)); p = fma_$K(p, r, dup_$K(2.40226507e-1f));
-  p = fma_$K(p, r, dup_$K(6.93147181e-1f)); p = fma_$K(p, r, dup_$K(1.0f));
+  $F r = c - n, p = dup_$K(0.00015353359f);
+  p = fma_$K(p, r, dup_$K(0.00133988739f)); p = fma_$K(p, r, dup_$K(0.00961843692f));
+  p = fma_$K(p, r, dup_$K(0.0555033237f)); p = fma_$K(p, r, dup_$K(0.240226477f));
+  p = fma_$K(p, r, dup_$K(0.693147182f)); p = fma_$K(p, r, dup_$K(1.0f));
   return scale_$K(p, int_$K(n));
 }"""
 
@@ -153,8 +155,8 @@ _TANH = """$F tanh_$K($F x) {
   p = fma_$K(p, s, dup_$K(1.33314422036e-1f)); p = fma_$K(p, s, dup_$K(-3.33332819422e-1f));
   $F small = fma_$K(p * s, x, x);
   $F big = 1.0f - 2.0f / (exp_$K(a + a) + 1.0f);
-  big = unbits_$K(bits_$K(big) | (bits_$K(x) & bits_$K(dup_$K(-0.0f))));
-  return sel_$K(a < 0.625f, small, big);
+  big = sel_$K(a < 0.625f, small, big);
+  return unbits_$K(bits_$K(big) | (bits_$K(x) & bits_$K(dup_$K(-0.0f))));
 }"""
 
 _ERF = """$F erf_$K($F x) {
