@@ -19,8 +19,8 @@ from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel import (
     Analysis,
     Chunk,
-    Fuse,
     Limits,
+    Merge,
     Own,
     Pack,
     PadTo,
@@ -61,7 +61,7 @@ def applied(ast: UOp, words: str) -> UOp:
     return ast
 
 
-STEPS: dict[str, Any] = {"chunk": Chunk, "fuse": Fuse, "pack": Pack, "own": Own, "share": Share,
+STEPS: dict[str, Any] = {"chunk": Chunk, "merge": Merge, "pack": Pack, "own": Own, "share": Share,
                          "pad": PadTo, "swap": Swap, "upcast": Upcast}
 
 
@@ -201,8 +201,8 @@ def test_a_copied_operand_has_the_same_elements(device: str, steps: str) -> None
     "chunk:REDUCE,4", "own:GLOBAL chunk:REDUCE,3", "own:GLOBAL chunk:REDUCE,6 upcast:LOOP,4",
     "own:GLOBAL chunk:REDUCE,4 pack:REDUCE,1", "own:GLOBAL chunk:REDUCE,4 pack:REDUCE,0",
     "swap:GLOBAL,1 own:GLOBAL pad:GLOBAL,8 upcast:GLOBAL,8 chunk:REDUCE,4 pack:REDUCE,1 "
-    "upcast:LOOP,6", "share:GLOBAL chunk:REDUCE,4 pack:REDUCE,1", "fuse:GLOBAL,1",
-    "fuse:GLOBAL,1 pad:GLOBAL,8 upcast:GLOBAL,8", "own:GLOBAL own:GLOBAL fuse:LOOP,1"])
+    "upcast:LOOP,6", "share:GLOBAL chunk:REDUCE,4 pack:REDUCE,1", "merge:GLOBAL,1",
+    "merge:GLOBAL,1 pad:GLOBAL,8 upcast:GLOBAL,8", "own:GLOBAL own:GLOBAL merge:LOOP,1"])
 def test_sums_in_chunks_and_loops_made_one(device: str, steps: str) -> None:
     rows, columns, inner = 13, 10, 12
     generator = np.random.default_rng(0)
@@ -276,8 +276,8 @@ def test_steps_that_are_not_legal_are_refused() -> None:
     for ast, step in ((product, PadTo(2, 4)), (product, PadTo(0, 3)), (product, PadTo(0, 1)),
                       (product, Share(0)), (product, Share(2)), (product, Pack(0, 0)),
                       (product, Pack(2, 2)), (rows, Pack(2, 0)), (shared, Share(1)),
-                      (shared, Upcast(1, 5)), (shared, PadTo(1, 4)), (product, Fuse(1, 0)),
-                      (product, Fuse(0, 2)), (product, Chunk(2, 2)), (product, Chunk(0, 2)),
+                      (shared, Upcast(1, 5)), (shared, PadTo(1, 4)), (product, Merge(1, 0)),
+                      (product, Merge(0, 2)), (product, Chunk(2, 2)), (product, Chunk(0, 2)),
                       (rows, Chunk(1, 4))):
         with pytest.raises(StepError, match=type(step).__name__.upper()):
             step.apply(Analysis(ast))

@@ -139,6 +139,16 @@ def vector_bytes() -> int:
     return 32 if "avx2" in found else 16
 
 
+@functools.lru_cache(maxsize=4)
+def cache_bytes(place: int) -> int:
+    """The size of a cache of the first processor: 0 the first for data, 2, 3; or 0."""
+    try:
+        text = Path(f"/sys/devices/system/cpu/cpu0/cache/index{place}/size").read_text("ascii")
+        return int(text.strip().removesuffix("K")) << 10
+    except (OSError, ValueError):
+        return 0
+
+
 def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -436,7 +446,11 @@ class CPU(DeviceBackend):
     def limits(self) -> Limits:
         """Widths and sizes of this processor."""
         wide = vector_bytes()
-        return Limits(name="CPU", vector_bytes=wide, vector_registers=32 if wide == 64 else 16)
+        known = Limits()
+        return Limits(name="CPU", vector_bytes=wide, vector_registers=32 if wide == 64 else 16,
+                      first_cache=cache_bytes(0) or known.first_cache,
+                      second_cache=cache_bytes(2) or known.second_cache,
+                      third_cache=cache_bytes(3) or known.third_cache)
 
     def plan_key(self) -> tuple[Any, ...]:
         """To what all devices have, the compiler and the processor."""

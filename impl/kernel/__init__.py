@@ -19,8 +19,9 @@ from impl.kernel.analysis import (
     shared_loops,
     verify,
 )
-from impl.kernel.blocking import Chunk, Fuse, Pack, PadTo, Share
+from impl.kernel.blocking import Chunk, Pack, PadTo, Share
 from impl.kernel.heuristic import hand_steps
+from impl.kernel.plain import Merge, Stream
 from impl.kernel.steps import (
     STEPS,
     Own,
@@ -44,7 +45,7 @@ def optimize(ast: UOp, limits: Limits | None = None) -> UOp:
     return apply_steps(simple, [step for step, _ in hand_steps(simple, limits or Limits())])
 
 
-__all__ = ["LANES", "REDUCERS", "STEPS", "Analysis", "Chunk", "Estimate", "Fuse", "Growth",
-           "Limits", "Own", "Pack", "PadTo", "Share", "Split", "Step", "StepError", "Swap",
-           "Upcast", "apply_steps", "buffer_key", "estimate", "fold_gates", "growth", "hand_steps",
-           "optimize", "parameters", "shared_loops", "verify"]
+__all__ = ["LANES", "REDUCERS", "STEPS", "Analysis", "Chunk", "Estimate", "Growth", "Limits",
+           "Merge", "Own", "Pack", "PadTo", "Share", "Split", "Step", "StepError", "Stream",
+           "Swap", "Upcast", "apply_steps", "buffer_key", "estimate", "fold_gates", "growth",
+           "hand_steps", "optimize", "parameters", "shared_loops", "verify"]

@@ -74,48 +74,6 @@ def _gated(index: UOp, inside: UOp) -> UOp:
 # --8<-- [end:padto]
 
 
-# --8<-- [start:fuse]
-@dataclass(frozen=True)
-class Fuse(Step):
-    """Make one loop of two, `other` running inside of `axis`.
-
-    Legal for loops of fixed extents that stand side by side, `other` behind `axis`, wherever one
-    of them stands: in the prefix, in stages, or in reductions.
-    """
-
-    other: int
-
-    def apply(self, known: Analysis) -> UOp:
-        """The two counters are the quotient and the remainder of one."""
-        # r[impl kernel.step.equal]
-        outer = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE))
-        inner = self._loop(known, (outer.arg[1],), self.other)
-        size = self._size(inner)
-        lists = [known.info.prefix, *(n.src[2:] for n in known.ast.src),
-                 *(n.src[1:] for n in known.order if n.op is Ops.REDUCE)]
-        for loops in lists:
-            pair = [place for place, loop in enumerate(loops) if loop in (outer, inner)]
-            if pair and [*loops[pair[0]:pair[0] + 2]] != [outer, inner]:
-                raise StepError(self.name, "the loops do not stand side by side",
-                                "name a loop and the one behind it")
-        one = new_range(self._size(outer) * size, outer.arg[1])
-        places = {outer: symbolic.floordiv(one, size), inner: symbolic.mod(one, size)}
-        rewriter = _Fuser(known, places, {outer: (one,), inner: ()})
-        prefix = tuple(new for r in known.info.prefix for new in rewriter.loops.get(r, (r,)))
-        return _sink(known, [rewriter.store(s, False) for s in known.ast.src], self.name, prefix)
-
-
-class _Fuser(_Rewriter):
-    """Puts one loop in the place of two, in reductions too."""
-
-    def _node(self, node: UOp) -> UOp:
-        if node.op is Ops.REDUCE:
-            loops = [new for old in node.src[1:] for new in self.loops.get(old, (old,))]
-            return node.replace(src=(self.done[node.src[0]], *loops))
-        return super()._node(node)
-# --8<-- [end:fuse]
-
-
 # --8<-- [start:share]
 @dataclass(frozen=True)
 class Share(Step):
@@ -318,4 +276,4 @@ def _place(local: UOp, loops: list[UOp], sizes: list[int]) -> UOp:
 # --8<-- [end:pack]
 
 
-__all__ = ["MOST_PACKED", "Chunk", "Fuse", "PadTo", "Pack", "Share"]
+__all__ = ["MOST_PACKED", "Chunk", "PadTo", "Pack", "Share"]

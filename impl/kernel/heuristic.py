@@ -2,8 +2,7 @@
 
 Reductions decide. A sum of products gets a register tile, so that what is loaded is used several
 times; any other reduction gets several accumulators. One loop becomes a vector: the one along
-which memory is contiguous. What has no reduction is left to the compiler's vectoriser, after its
-innermost loop was made the contiguous one.
+which memory is contiguous. `plain` does the same for what has no reduction.
 """
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, Growth, Limits, buffer_key, growth
+from impl.kernel.plain import merge_loops, vectorize
 from impl.kernel.products import plan_product
 from impl.kernel.steps import Own, Split, Step, Swap, Upcast
 
@@ -21,6 +21,8 @@ _TILES = (8, 6, 5, 4, 7, 3, 2)
 _MOST_TILED = 8
 #: A kernel with more nodes is not tiled for a transposition: its text would get long.
 _TRANSPOSE_NODES = 60
+#: A loop is not cut into fewer wide parts: others may want to work on some of them.
+_LEAST_PARTS = 8
 #: A reduction with fewer elements is left as it is.
 _LEAST_WORK = 64
 
@@ -54,6 +56,7 @@ class _Planner:
         self.steps: Reasoned = []
         self.cut: set[int] = set()  # numbers of loops that a step made, or that were looked at
         self.made: set[int] = set()
+        self.refused: set[str] = set()  # steps that were looked at in vain
         self._look(ast)
 
     def _look(self, ast: UOp) -> None:
@@ -63,12 +66,14 @@ class _Planner:
 
     def run(self) -> None:
         """Choose all steps; the reduction with the most work first, as loops are shared."""
+        merge_loops(self)
         self._order_loops()
         self._transpose()
         while (node := self._next()) is not None:
             self.cut.update(loop.arg[0] for loop in node.src[1:])
             self._reduction(node)
             self.cut |= self.made  # what this reduction cut, others leave alone
+        vectorize(self)
 
     def _next(self) -> UOp | None:
         """The reduction with the most work among those not looked at yet."""
@@ -187,9 +192,13 @@ class _Planner:
         amounts |= {loop.arg[0]: self._tile(loop, 8 if many else 4) for loop in rows}
         self._settle(amounts)
         left = self._upcast(vector.arg[0], amounts, "vector along the contiguous output loop")
-        again = 2 if rows or tiled > 1 else 4
-        if left is not None and self._extent(left) % again == 0:
-            self._upcast(left.arg[0], {left.arg[0]: again}, "more vectors share what is loaded")
+        if left is not None:
+            # Alone it waits for memory: the more neighbours it reads at once, the better.
+            most = (2,) if rows or tiled > 1 else (16, 8, 4) if many else (4,)
+            fits = [n for n in most if self._extent(left) % n == 0
+                    and (n <= 4 or self._extent(left) >= _LEAST_PARTS * n)]
+            again = {left.arg[0]: fits[0] if fits else 1}
+            self._upcast(left.arg[0], again, "more vectors share what is loaded")
         for loop in rows:
             self._upcast(loop.arg[0], amounts, "register tile: rows share what is loaded")
     # --8<-- [end:columns]

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from impl.dtypes import DType
 from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Limits, shared_loops
-from impl.kernel.blocking import Chunk, Fuse, Pack, PadTo, Share
+from impl.kernel.blocking import Chunk, Pack, PadTo, Share
+from impl.kernel.plain import Merge
 from impl.kernel.steps import HALF, Own, Swap, Upcast
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def _fuse(planner: _Planner, node: UOp, roles: Roles) -> bool:
             if size and planner._extent(outer) and all(
                     _as_one(planner, place, outer, inner, size) for place in places):
                 _side_by_side(planner, outer.arg[0], inner.arg[0])
-                planner.take(Fuse(planner.position(outer.arg[0]), planner.position(inner.arg[0])),
+                planner.take(Merge(planner.position(outer.arg[0]), planner.position(inner.arg[0])),
                              "two loops that memory sees as one")
                 return True
     return False
@@ -210,7 +211,7 @@ def _fuse_sums(planner: _Planner, numbers: list[int]) -> None:
         inner, outer = planner.numbered[numbers.pop()], planner.numbered[numbers[-1]]
         places = [n.src[1] for n in planner.known.order if n.op is Ops.INDEX]
         if all(_as_one(planner, place, outer, inner, planner._extent(inner)) for place in places):
-            made = planner.take(Fuse(planner.known.position[outer], planner.known.position[inner]),
+            made = planner.take(Merge(planner.known.position[outer], planner.known.position[inner]),
                                 "the sum reads its operands in one line")
             numbers[-1] = made[0].arg[0]
 

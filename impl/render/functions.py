@@ -32,6 +32,11 @@ _FIXED = {
     "from_bfloat16": INLINE + """float from_bfloat16(unsigned short x) {
   return unbits_f32((int)((unsigned int)x << 16));
 }""",
+    "fence": """#if defined(__SSE__) && defined(__GNUC__) && !defined(__clang__)
+#define fence() __builtin_ia32_sfence()
+#else
+#define fence() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#endif""",
     # Nothing, but the compiler does not know it. `const`: it is called once, outside of loops.
     "opaque_zero": """static __attribute__((noinline, const)) int opaque_zero(void) {
   int zero = 0; __asm__("" : "+r"(zero)); return zero;

@@ -155,6 +155,9 @@ class Dialect(Protocol):
                        count: int, value: Operand, mask: Operand | None) -> str:
         """A statement that writes values to index + step * place, or index + step."""
 
+    def fence(self) -> str:
+        """A statement after which what was stored past the caches is in memory."""
+
     def guarded(self, pointer: str, name: str, dtype: DType) -> str:
         """Declare the pointer through which one conditional load reads."""
 
@@ -223,6 +226,8 @@ class _Printer:
             else:
                 self._item(item)
         self.lines[below:below] = self.top
+        if any(store.arg for store in self.low.known.ast.src):
+            self._line(self.dialect.fence())
         body = "{\n" + "\n".join(self.lines) + "\n}\n"
         conditional = any(node.op is Ops.WHERE or node.op is Ops.INDEX and node.src[2] is not TRUE
                           for node in self.known.order)
@@ -526,7 +531,8 @@ class _Printer:
         for (address, kind), value, guard in zip(addresses, values, guards, strict=True):
             mask = guard if guard[1] else None
             if step == 1 and not kind:
-                line = dialect.vector_store(pointer, address, dtype, count, value, mask, False)
+                line = dialect.vector_store(pointer, address, dtype, count, value, mask,
+                                            bool(store.arg))
             elif kind:
                 places = dialect.vector_steps(count, step) if step else None
                 where = f"({address} + {dialect.vector_cast(places, dtypes.index, kind)})" \

@@ -104,7 +104,7 @@ def _either(base: str, kind: str, portable: str, form: str = "return {};") -> st
         call = f"({kind})" * ("return" in form) + call.replace("x,", f"({same})x,").replace(
             ", x)", f", ({same})x)")
     return (f"#if defined({feature}) && defined(__GNUC__) && !defined(__clang__)\n"
-            f"  {form.format(call)}\n#else\n  {portable}\n#endif")
+            f"  {form.replace('{}', call)}\n#else\n  {portable}\n#endif")
 
 
 def _function(kind: str, head: str, body: str) -> str:
@@ -243,8 +243,8 @@ def _move(base: str, kind: str, index: str = "") -> str:
         return _function(kind, "void put_$K($E *p, $K x, $I m)", _either(base, kind, loop, "{};"))
     if base == "stream":
         plain = "*($Ku *)p = x;"
-        near = _either(base, kind, plain, f"if (((long)p & {bits(kind) * count // 8 - 1}) == 0) {{ "
-                       "{}; return; }\n  " + plain)
+        near = _either(base, kind, plain, f"if (((long)p & {bits(kind) * count // 8 - 1}) == 0) "
+                       "{ {}; return; }\n  " + plain)
         return _function(kind, "void stream_$K($E *p, $K x)", near)
     if base == "gatherm":
         return _function(kind, f"$K gatherm_{index}_$K(const $E *p, {index} i, $I m)",

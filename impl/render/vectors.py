@@ -349,6 +349,11 @@ class Vectors:
             return self._call(f"stream_{kind}", place, text) + ";"
         return f"*({kind}u *)({pointer} + {index}) = {text};"
 
+    def fence(self) -> str:
+        """Stores past the caches may be seen late, unless they are waited for."""
+        # r[impl render.stream.fence]
+        return self._call("fence") + ";"
+
     def vector_scatter(self, pointer: str, index: str, step: Operand | int, dtype: DType,
                        count: int, value: Operand, mask: Operand | None) -> str:
         """Write elements anywhere, one by one."""
