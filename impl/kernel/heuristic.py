@@ -24,6 +24,8 @@ _TILES = (8, 6, 5, 4, 7, 3, 2)
 _MOST_TILED = 8
 #: A kernel with more nodes is not tiled for a transposition: its text would get long.
 _TRANSPOSE_NODES = 60
+#: A loop is not cut into fewer wide parts: others may want to work on some of them.
+_LEAST_PARTS = 8
 #: A reduction with fewer elements is left as it is.
 _LEAST_WORK = 64
 
@@ -205,9 +207,13 @@ class Planner:
         amounts |= {loop.arg[0]: self._tile(loop, 8 if many else 4) for loop in rows}
         self.settle(amounts)
         left = self.upcast(vector.arg[0], amounts, "vector along the contiguous output loop")
-        again = 2 if rows or tiled > 1 else 4
-        if left is not None and self.extent(left) % again == 0:
-            self.upcast(left.arg[0], {left.arg[0]: again}, "more vectors share what is loaded")
+        if left is not None:
+            # Alone it waits for memory: the more neighbours it reads at once, the better.
+            most = (2,) if rows or tiled > 1 else (16, 8, 4) if many else (4,)
+            fits = [n for n in most if self.extent(left) % n == 0
+                    and (n <= 4 or self.extent(left) >= _LEAST_PARTS * n)]
+            again = {left.arg[0]: fits[0] if fits else 1}
+            self.upcast(left.arg[0], again, "more vectors share what is loaded")
         for loop in rows:
             self.upcast(loop.arg[0], amounts, "register tile: rows share what is loaded")
     # --8<-- [end:columns]

@@ -208,7 +208,7 @@ def _has_vector(planner: Planner, store: UOp, loop: UOp) -> bool:
     lanes = known.loops((known.free[store.src[1]] | known.free[store.src[0]]
                          | known.mask(store.src[2:])) & known.lanes)
     for node in store.toposort():
-        if node.op is Ops.INDEX:
+        if node.op is Ops.INDEX and known.free[node] >> known.position[loop] & 1:
             grows = planner.growth[node.src[1]] or {}
             if any(grows.get(lane) == 1 for lane in lanes):
                 return True
