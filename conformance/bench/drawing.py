@@ -235,7 +235,7 @@ def _label(content: str, x: float, y: float, taken: list[Box]) -> str:
 def ratios(rows: list[Row], label: str) -> str:
     """A line for each workload: ours and every peer, as a part of the speed of the best peer."""
     rows = [row for row in rows if timings.ratio(row) is not None]
-    names = 6.3 * max((len(plain_title(row)) for row in rows), default=0) + 14
+    names = 7.0 * max((len(plain_title(row)) for row in rows), default=0) + 14
     least = min((timings.ratio(row) or 1 for row in rows), default=1)
     most = max((timings.ratio(row) or 1 for row in rows), default=1)
     across = Scale(min(0.1, max(least / 1.3, 0.005)), max(2.0, most * 1.3), names, WIDTH - 52)
