@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -267,6 +269,19 @@ def test_a_peer_that_hangs_or_crashes_is_reported(tmp_path: Path,
                               "jax": {"error": "its process ended with status -11"}}
     assert [name for name, method in asked if method == "time"] == ["impl"]
     assert "| failed: its process ended with status -11 |" in table.markdown(result)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="has no such signal")
+def test_a_process_that_died_between_two_questions_is_reported() -> None:
+    one = Worker("numpy", 1)
+    try:
+        assert "version" in one.start() and one.process is not None
+        os.kill(one.process.pid, signal.SIGKILL)
+        one.process.wait()
+        assert one.ask("add", {}, 60) == {"error": "its process ended with status -9"}
+        assert one.ask("add", {}, 60)["seconds"] > 0, "the next question starts it again"
+    finally:
+        one.close()
 
 
 def _result(**times: float) -> dict[str, Any]:
