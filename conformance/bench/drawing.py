@@ -120,10 +120,11 @@ def roofline(result: dict[str, Any], rows: list[Row], label: str) -> str:
     parts = [*_grid(across, up), _roof(across, up, peak, memory, "roof"),
              _roof(across, up, peak, cache, "roof roof-cache"),
              text(across(peak / memory), up(peak) - 6, f"{significant(peak)} GFLOP/s", "axis")]
-    for speed, name in ((memory, "memory"), (cache, "cache")):
-        at = max(across.low * 1.1, up.low * 1.5 / speed)
-        parts.append(text(across(at) + 6, up(at * speed) + 10, f"{name} {significant(speed)} GB/s",
-                          "axis", "start"))
+    for speed, name, down in ((memory, "memory", 6), (cache, "cache", 1.3)):
+        # Left of the slope and above it, where no dot can be.
+        at = max(peak / speed / down, across.low)
+        parts.append(text(across(at) - 8, up(at * speed), f"{name} {significant(speed)} GB/s",
+                          "axis", "end"))
     dots = [(row, _places(row, across, up)) for row in rows]
     taken: list[Box] = [(x - 5, y - 5, x + 5, y + 5) for _, (x, *ys) in dots for y in ys]
     taken += [(x - 1, min(ys), x + 1, max(ys)) for _, (x, *ys) in dots]
@@ -171,7 +172,7 @@ def _axes(rows: list[Row], peak: float) -> tuple[Scale, Scale]:
     """From the least to the greatest of what is shown, with some room."""
     ours = [rate(row, row["results"]["impl"]["median"]) for row in rows]
     found = [intensity(row) for row in rows]
-    across = Scale(min(found) / 1.6, max(*found, 2 * min(found)) * 2, LEFT, WIDTH - RIGHT)
+    across = Scale(min(found) / 1.6, max(*found, 2 * min(found)) * 4, LEFT, WIDTH - RIGHT)
     return across, Scale(max(min(ours) / 1.6, peak / 3000), peak * 1.6, HEIGHT - BOTTOM, TOP)
 
 
@@ -224,8 +225,8 @@ def _label(content: str, x: float, y: float, taken: list[Box]) -> str:
         return ""
     taken.append(box(chosen))
     line = ""
-    if abs(chosen[1] - 4 - y) > 14:
-        near = chosen[0] if chosen[0] > x else chosen[0] + wide
+    near = chosen[0] - 3 if chosen[0] > x else chosen[0] + wide
+    if abs(chosen[1] - 4 - y) > 14 or abs(near - x) > 16:
         line = path("apart", (x, y), (near, chosen[1] - 4))
     return line + text(chosen[0], chosen[1], content, "", "start")
 
