@@ -62,7 +62,7 @@ def drawings(result: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
                    "the second level cache.")
             yield (f"ratios-{name}", ratios(shown, f"{group}, {cores}"),
                    f"{group}, {cores}. How fast each library is, as a part of the best peer: "
-                   "right of the line, ours is faster than all.")
+                   "full dots are ours, rings the peers. Right of the line, ours is faster than all.")
 
 
 # ---------------------------------------------------------------- axes
@@ -266,4 +266,4 @@ def _ratio_line(row: Row, across: Scale, y: float) -> Iterator[str]:
                       f"{TITLES.get(name, name)}: {significant(said['median'])} ms")
     yield dot(across(across.inside(times)), y, "ours", 5, hint(row) if row["operations"]
               else f"ours: {significant(row['results']['impl']['median'])} ms")
-    yield text(WIDTH - 2, y + 4, f"{times:.2f}", "axis", "end")
+    yield text(WIDTH - 2, y + 4, timings.part(times), "axis", "end")
