@@ -62,7 +62,8 @@ def drawings(result: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
                    "the second level cache.")
             yield (f"ratios-{name}", ratios(shown, f"{group}, {cores}"),
                    f"{group}, {cores}. How fast each library is, as a part of the best peer: "
-                   "full dots are ours, rings the peers. Right of the line, ours is faster than all.")
+                   "full dots are ours, rings the peers. Right of the line, ours is faster "
+                   "than all.")
 
 
 # ---------------------------------------------------------------- axes
