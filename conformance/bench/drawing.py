@@ -6,12 +6,12 @@ dark palette; `standalone` adds colours of its own for a file that is looked at 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import Any
 
 from conformance.bench import timings
+from conformance.bench.limits import possible
 from conformance.bench.peers import TITLES
 from conformance.bench.timings import significant
 
@@ -113,10 +113,12 @@ def whole(parts: Iterable[str], height: float, label: str) -> str:
 def roofline(result: dict[str, Any], rows: list[Row], label: str) -> str:
     """Operations a second over operations for each byte that has to move."""
     rows = [row for row in rows if row["operations"] and "median" in row["results"]["impl"]]
-    limits = [result["runs"][row["run"]]["limits"] for row in rows]
-    peak = statistics.median(one["peak"] for one in limits) / 1e9
-    memory, cache = (statistics.median(max(one["speeds"][place][kind] for kind in ("copy", "read"))
-                                       for one in limits) / 1e9 for place in (-1, 0))
+    most = possible(result, rows[0]["threads"]) if rows else None
+    if most is None:
+        return whole([], HEIGHT, label)
+    peak = most.peak / 1e9
+    memory, cache = (max(most.speeds[place].copy, most.speeds[place].read) / 1e9
+                     for place in (-1, 0))
     across, up = _axes(rows, peak)
     parts = [*_grid(across, up), _roof(across, up, peak, memory, "roof"),
              _roof(across, up, peak, cache, "roof roof-cache"),

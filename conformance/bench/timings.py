@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+from conformance.bench.limits import possible
 from conformance.bench.peers import TITLES
 
 Row = dict[str, Any]
@@ -15,7 +16,7 @@ def markdown(result: dict[str, Any]) -> str:
     parts = [measured_on(result) + "."]
     for count in sorted({row["threads"] for row in result["rows"]}):
         rows = [row for row in result["rows"] if row["threads"] == count]
-        parts.append(f"**{count} thread{'s' if count > 1 else ''}.** {limits(result, rows)}")
+        parts.append(f"**{count} thread{'s' if count > 1 else ''}.** {limits(result, count)}")
         for group in dict.fromkeys(row["group"] for row in rows):
             shown = [row for row in rows if row["group"] == group]
             if "limit" in shown[0]:
@@ -35,17 +36,12 @@ def measured_on(result: dict[str, Any], threads: str = "") -> str:
             f"Python {machine['python']}{', ' if threads else ''}{threads}: {libraries}")
 
 
-def limits(result: dict[str, Any], rows: Iterable[Row]) -> str:
-    """What the machine could do, in words: medians over the parts of the run."""
-    found = [result["runs"][number]["limits"] for number in {row["run"] for row in rows}]
-    peak = statistics.median(one["peak"] for one in found) / 1e9
-    said = []
-    for place, speed in enumerate(found[0]["speeds"]):
-        copy, read = (statistics.median(one["speeds"][place][kind] for one in found) / 1e9
-                      for kind in ("copy", "read"))
-        said.append(f"{size(speed['footprint'])}: copy {significant(copy)}, "
-                    f"read {significant(read)} GB/s")
-    return f"Limits: {significant(peak)} GFLOP/s; over {'; over '.join(said)}."
+def limits(result: dict[str, Any], threads: int) -> str:
+    """What the machine could do, in words."""
+    most = possible(result, threads)
+    said = [f"{size(one.footprint)}: copy {significant(one.copy / 1e9)}, "
+            f"read {significant(one.read / 1e9)} GB/s" for one in most.speeds]
+    return f"Limits: {significant(most.peak / 1e9)} GFLOP/s; over {'; over '.join(said)}."
 
 
 def size(count: int) -> str:
