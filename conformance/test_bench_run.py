@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,6 +101,16 @@ def test_the_limit_is_the_operations_or_the_bytes() -> None:
     assert math.isclose(MACHINE.seconds(Work(1 << 19, 0, 1)), (1 << 19) / 100e9), "in the cache"
     assert MACHINE.around(1 << 30) == MACHINE.speeds[-1], "greater than anything measured"
     assert Limits.from_json(json.loads(json.dumps(MACHINE.as_json()))) == MACHINE
+
+
+def test_the_best_of_all_parts_is_what_is_possible() -> None:
+    slow = Limits(1, 50 * GIB, (Speeds(1 << 20, 90 * GIB, 9 * GIB),
+                                Speeds(1 << 27, 2 * GIB, 11 * GIB)), "C")
+    two = Limits(2, 60 * GIB, MACHINE.speeds, "C")
+    result = {"runs": [{"limits": one.as_json()} for one in (slow, MACHINE, two)]}
+    assert limits.possible(result, 1) == Limits(1, 100 * GIB, (
+        Speeds(1 << 20, 90 * GIB, 100 * GIB), Speeds(1 << 27, 20 * GIB, 11 * GIB)), "C")
+    assert limits.possible(result, 2).peak == 100 * GIB, "what one thread can, two can"
 
 
 @pytest.mark.device("CPU")
@@ -224,7 +236,9 @@ def test_a_run_is_merged_shown_and_drawn(tmp_path: Path,
     again = _run(path, *only, "softmax_tiny", "--merge")
     assert [row["key"] for row in again["rows"]] == ["matmul_tiny.1", "softmax_tiny.1"]
     assert [row["run"] for row in again["rows"]] == [0, 1] and len(again["runs"]) == 2
-    assert again["rows"][0] == result["rows"][0], "what was not measured stays"
+    before, after = result["rows"][0], again["rows"][0]
+    assert after == {**before, "limit": after["limit"]}, "what was not measured stays"
+    assert after["limit"] <= before["limit"], "another part may have seen more of the machine"
     capsys.readouterr()
     assert command.main(["table", str(path), "--drawings", str(tmp_path)]) == 0
     assert "| softmax, 3 x 5 |" in capsys.readouterr().out
@@ -267,6 +281,19 @@ def test_a_peer_that_hangs_or_crashes_is_reported(tmp_path: Path,
                               "jax": {"error": "its process ended with status -11"}}
     assert [name for name, method in asked if method == "time"] == ["impl"]
     assert "| failed: its process ended with status -11 |" in table.markdown(result)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="has no such signal")
+def test_a_process_that_died_between_two_questions_is_reported() -> None:
+    one = Worker("numpy", 1)
+    try:
+        assert "version" in one.start() and one.process is not None
+        os.kill(one.process.pid, signal.SIGKILL)
+        one.process.wait()
+        assert one.ask("add", {}, 60) == {"error": "its process ended with status -9"}
+        assert one.ask("add", {}, 60)["seconds"] > 0, "the next question starts it again"
+    finally:
+        one.close()
 
 
 def _result(**times: float) -> dict[str, Any]:

@@ -6,12 +6,12 @@ dark palette; `standalone` adds colours of its own for a file that is looked at 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import Any
 
 from conformance.bench import timings
+from conformance.bench.limits import possible
 from conformance.bench.peers import TITLES
 from conformance.bench.timings import significant
 
@@ -62,7 +62,8 @@ def drawings(result: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
                    "the second level cache.")
             yield (f"ratios-{name}", ratios(shown, f"{group}, {cores}"),
                    f"{group}, {cores}. How fast each library is, as a part of the best peer: "
-                   "right of the line, ours is faster than all.")
+                   "full dots are ours, rings the peers. Right of the line, ours is faster "
+                   "than all.")
 
 
 # ---------------------------------------------------------------- axes
@@ -112,18 +113,21 @@ def whole(parts: Iterable[str], height: float, label: str) -> str:
 def roofline(result: dict[str, Any], rows: list[Row], label: str) -> str:
     """Operations a second over operations for each byte that has to move."""
     rows = [row for row in rows if row["operations"] and "median" in row["results"]["impl"]]
-    limits = [result["runs"][row["run"]]["limits"] for row in rows]
-    peak = statistics.median(one["peak"] for one in limits) / 1e9
-    memory, cache = (statistics.median(max(one["speeds"][place][kind] for kind in ("copy", "read"))
-                                       for one in limits) / 1e9 for place in (-1, 0))
+    most = possible(result, rows[0]["threads"]) if rows else None
+    if most is None:
+        return whole([], HEIGHT, label)
+    peak = most.peak / 1e9
+    memory, cache = (max(most.speeds[place].copy, most.speeds[place].read) / 1e9
+                     for place in (-1, 0))
     across, up = _axes(rows, peak)
     parts = [*_grid(across, up), _roof(across, up, peak, memory, "roof"),
              _roof(across, up, peak, cache, "roof roof-cache"),
              text(across(peak / memory), up(peak) - 6, f"{significant(peak)} GFLOP/s", "axis")]
-    for speed, name in ((memory, "memory"), (cache, "cache")):
-        at = max(across.low * 1.1, up.low * 1.5 / speed)
-        parts.append(text(across(at) + 6, up(at * speed) + 10, f"{name} {significant(speed)} GB/s",
-                          "axis", "start"))
+    for speed, name, down in ((memory, "memory", 6), (cache, "cache", 1.3)):
+        # Left of the slope and above it, where no dot can be.
+        at = max(peak / speed / down, across.low)
+        parts.append(text(across(at) - 8, up(at * speed), f"{name} {significant(speed)} GB/s",
+                          "axis", "end"))
     dots = [(row, _places(row, across, up)) for row in rows]
     taken: list[Box] = [(x - 5, y - 5, x + 5, y + 5) for _, (x, *ys) in dots for y in ys]
     taken += [(x - 1, min(ys), x + 1, max(ys)) for _, (x, *ys) in dots]
@@ -171,7 +175,7 @@ def _axes(rows: list[Row], peak: float) -> tuple[Scale, Scale]:
     """From the least to the greatest of what is shown, with some room."""
     ours = [rate(row, row["results"]["impl"]["median"]) for row in rows]
     found = [intensity(row) for row in rows]
-    across = Scale(min(found) / 1.6, max(*found, 2 * min(found)) * 2, LEFT, WIDTH - RIGHT)
+    across = Scale(min(found) / 1.6, max(*found, 2 * min(found)) * 4, LEFT, WIDTH - RIGHT)
     return across, Scale(max(min(ours) / 1.6, peak / 3000), peak * 1.6, HEIGHT - BOTTOM, TOP)
 
 
@@ -224,8 +228,8 @@ def _label(content: str, x: float, y: float, taken: list[Box]) -> str:
         return ""
     taken.append(box(chosen))
     line = ""
-    if abs(chosen[1] - 4 - y) > 14:
-        near = chosen[0] if chosen[0] > x else chosen[0] + wide
+    near = chosen[0] - 3 if chosen[0] > x else chosen[0] + wide
+    if abs(chosen[1] - 4 - y) > 14 or abs(near - x) > 16:
         line = path("apart", (x, y), (near, chosen[1] - 4))
     return line + text(chosen[0], chosen[1], content, "", "start")
 
@@ -235,7 +239,7 @@ def _label(content: str, x: float, y: float, taken: list[Box]) -> str:
 def ratios(rows: list[Row], label: str) -> str:
     """A line for each workload: ours and every peer, as a part of the speed of the best peer."""
     rows = [row for row in rows if timings.ratio(row) is not None]
-    names = 6.3 * max((len(plain_title(row)) for row in rows), default=0) + 14
+    names = 7.0 * max((len(plain_title(row)) for row in rows), default=0) + 14
     least = min((timings.ratio(row) or 1 for row in rows), default=1)
     most = max((timings.ratio(row) or 1 for row in rows), default=1)
     across = Scale(min(0.1, max(least / 1.3, 0.005)), max(2.0, most * 1.3), names, WIDTH - 52)
@@ -265,4 +269,4 @@ def _ratio_line(row: Row, across: Scale, y: float) -> Iterator[str]:
                       f"{TITLES.get(name, name)}: {significant(said['median'])} ms")
     yield dot(across(across.inside(times)), y, "ours", 5, hint(row) if row["operations"]
               else f"ours: {significant(row['results']['impl']['median'])} ms")
-    yield text(WIDTH - 2, y + 4, f"{times:.2f}", "axis", "end")
+    yield text(WIDTH - 2, y + 4, timings.part(times), "axis", "end")

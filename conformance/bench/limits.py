@@ -137,6 +137,20 @@ class Limits:
         return max(work.operations / self.peak, moved + (work.read - copied) / speeds.read)
 
 
+def possible(result: dict[str, Any], threads: int) -> Limits:
+    """The best of what the parts of a run have measured: a neighbour may have slowed one down.
+
+    What fewer threads have computed, these can, too.
+    """
+    found = [Limits.from_json(one["limits"]) for one in result["runs"]]
+    own = [one for one in found if one.threads == threads]
+    speeds = tuple(Speeds(same[0].footprint, max(one.copy for one in same),
+                          max(one.read for one in same))
+                   for same in zip(*(one.speeds for one in own), strict=True))
+    peak = max(one.peak for one in found if one.threads <= threads)
+    return Limits(threads, peak, speeds, own[0].probe)
+
+
 def measure(threads: int) -> Limits:
     """The limits for so many threads; takes a second or two."""
     sizes = [threads * cache_bytes(2, 1 * MIB) // 2, threads * 6 * MIB, 128 * MIB]

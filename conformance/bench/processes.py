@@ -1,6 +1,7 @@
 """The processes that are measured: started with pinned threads, asked, and ended at a limit."""
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -58,8 +59,11 @@ class Worker:
                 return said
         assert self.process is not None and self.process.stdin is not None
         question = json.dumps({"method": method, "arguments": arguments})
-        self.process.stdin.write(question.encode() + b"\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(question.encode() + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:  # it died since its last answer
+            return self._ended()
         return self._read(limit)
 
     def _read(self, limit: float) -> Answer:
@@ -72,13 +76,17 @@ class Worker:
                 return {"missing": f"over the limit of {limit:.0f} s", "over": True}
             part = os.read(self.process.stdout.fileno(), 65536)
             if not part:
-                status = self.process.wait()
-                self.close()
-                return {"error": f"its process ended with status {status}"}
+                return self._ended()
             self.rest += part
         line, self.rest = self.rest.split(b"\n", 1)
         answer: Answer = json.loads(line)
         return answer
+
+    def _ended(self) -> Answer:
+        assert self.process is not None
+        status = self.process.wait()
+        self.close()
+        return {"error": f"its process ended with status {status}"}
 
     def close(self) -> None:
         """End the process and what it started."""
@@ -91,7 +99,8 @@ class Worker:
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
-                pipe.close()
+                with contextlib.suppress(BrokenPipeError):  # what was not sent yet
+                    pipe.close()
         self.process = None
 
 

@@ -101,7 +101,7 @@ def part(names: list[str], options: Namespace, count: int, result: dict[str, Any
     most = limits.measure(count)
     place, keys = len(result["runs"]), []
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        run = Timed(names, options, count, {EXPECTED: folder, **kept(count)})
+        run = Timed(names, options, count, {EXPECTED: folder, **folders(count)})
         try:
             result["runs"].append({"limits": most.as_json(), "versions": run.versions})
             result["versions"] |= run.versions
@@ -121,7 +121,7 @@ def part(names: list[str], options: Namespace, count: int, result: dict[str, Any
 # --8<-- [end:part]
 
 
-def kept(count: int) -> dict[str, str]:
+def folders(count: int) -> dict[str, str]:
     """Compiled graphs may stay on disk from run to run, since it is the kernels that are timed.
 
     Inductor writes the number of threads into its code, but looks graphs up without it.
@@ -191,6 +191,10 @@ def save(path: Path, result: dict[str, Any]) -> None:
     used = sorted({one["run"] for one in result["rows"]})
     rows = [one | {"run": used.index(one["run"])} for one in result["rows"]]
     kept = {**result, "runs": [result["runs"][number] for number in used], "rows": rows}
+    for one in rows:
+        if "limit" in one:
+            work = Work(one["read"], one["written"], one["operations"])
+            one["limit"] = limits.possible(kept, one["threads"]).seconds(work) * 1e3
     part = path.with_suffix(".part")
     part.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     part.replace(path)

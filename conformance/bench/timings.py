@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+from conformance.bench.limits import possible
 from conformance.bench.peers import TITLES
 
 Row = dict[str, Any]
@@ -15,7 +16,7 @@ def markdown(result: dict[str, Any]) -> str:
     parts = [measured_on(result) + "."]
     for count in sorted({row["threads"] for row in result["rows"]}):
         rows = [row for row in result["rows"] if row["threads"] == count]
-        parts.append(f"**{count} thread{'s' if count > 1 else ''}.** {limits(result, rows)}")
+        parts.append(f"**{count} thread{'s' if count > 1 else ''}.** {limits(result, count)}")
         for group in dict.fromkeys(row["group"] for row in rows):
             shown = [row for row in rows if row["group"] == group]
             if "limit" in shown[0]:
@@ -35,17 +36,12 @@ def measured_on(result: dict[str, Any], threads: str = "") -> str:
             f"Python {machine['python']}{', ' if threads else ''}{threads}: {libraries}")
 
 
-def limits(result: dict[str, Any], rows: Iterable[Row]) -> str:
-    """What the machine could do, in words: medians over the parts of the run."""
-    parts = [result["runs"][number]["limits"] for number in {row["run"] for row in rows}]
-    peak = statistics.median(part["peak"] for part in parts) / 1e9
-    said = []
-    for place, speed in enumerate(parts[0]["speeds"]):
-        copy, read = (statistics.median(part["speeds"][place][kind] for part in parts) / 1e9
-                      for kind in ("copy", "read"))
-        said.append(f"{size(speed['footprint'])}: copy {significant(copy)}, "
-                    f"read {significant(read)} GB/s")
-    return f"Limits: {significant(peak)} GFLOP/s; over {'; over '.join(said)}."
+def limits(result: dict[str, Any], threads: int) -> str:
+    """What the machine could do, in words."""
+    most = possible(result, threads)
+    said = [f"{size(one.footprint)}: copy {significant(one.copy / 1e9)}, "
+            f"read {significant(one.read / 1e9)} GB/s" for one in most.speeds]
+    return f"Limits: {significant(most.peak / 1e9)} GFLOP/s; over {'; over '.join(said)}."
 
 
 def size(count: int) -> str:
@@ -66,6 +62,11 @@ def ratio(row: Row) -> float | None:
     return fastest[1] / ours if fastest and ours else None
 
 
+def part(times: float) -> str:
+    """A ratio, with as many digits as say something."""
+    return f"{times:.2f}" if times >= 0.1 else significant(times, 2)
+
+
 def table(rows: list[Row]) -> Iterator[str]:
     """The lines of a table of times and limits. Every library has a column."""
     names = list(dict.fromkeys(name for row in rows for name in row["results"]))
@@ -83,7 +84,7 @@ def leading(row: Row) -> Iterator[str]:
     ours, fastest, times = row["results"].get("impl", {}), best(row), ratio(row)
     yield spread(row, "impl")
     yield f"{TITLES.get(fastest[0], fastest[0])} {significant(fastest[1])}" if fastest else ""
-    yield "" if times is None else (f"**{times:.2f}**" if times >= 1 else f"{times:.2f}")
+    yield "" if times is None else (f"**{part(times)}**" if times >= 1 else part(times))
     yield f"{row['limit'] / ours['median']:.0%}" if "median" in ours else ""
     yield f"{row['limit'] / fastest[1]:.0%}" if fastest else ""
 
@@ -121,8 +122,8 @@ def summary(rows: list[Row]) -> str:
     if not found:
         return ""
     least = min(found, key=lambda title: found[title])
-    return (f"Ratio to the best peer: {statistics.median(found.values()):.2f} at the median, "
-            f"least {found[least]:.2f} ({least}); {sum(r >= 1 for r in found.values())} of "
+    return (f"Ratio to the best peer: {part(statistics.median(found.values()))} at the median, "
+            f"least {part(found[least])} ({least}); {sum(r >= 1 for r in found.values())} of "
             f"{len(found)} at 1 or above.")
 
 
@@ -140,7 +141,7 @@ def behind(result: dict[str, Any]) -> str:
         ours = row["results"]["impl"]["median"]
         rows.append(f"| {row['title']} | {row['threads']} | {significant(ours)} | "
                     f"{TITLES.get(fastest[0], fastest[0])} {significant(fastest[1])} | "
-                    f"{times:.2f} | {row['limit'] / ours:.0%} |")
+                    f"{part(times)} | {row['limit'] / ours:.0%} |")
     return "\n".join(rows)
 
 
@@ -148,7 +149,7 @@ def line(row: Row) -> str:
     """A row while the run goes on."""
     said = ", ".join(f"{TITLES.get(name, name)} {short(row, name)}" for name in row["results"])
     times = ratio(row)
-    shown = "" if times is None else f" ratio {times:.2f}"
+    shown = "" if times is None else f" ratio {part(times)}"
     limit = f" limit {significant(row['limit'])}" if "limit" in row else ""
     return f"{row['key']} [{row['unit']}]{shown}{limit}: {said}"
 

@@ -71,6 +71,8 @@ def _answer(peer: Any, question: dict[str, Any]) -> dict[str, Any]:
 
 def ask(peer: Any, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Put one question; workloads are named in it."""
+    if method == "time":
+        return _time(**arguments)
     given = {**arguments}
     if "workload" in given:
         given["workload"] = workload(given["workload"])
@@ -79,8 +81,6 @@ def ask(peer: Any, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return {}
     if method == "prepare":
         return _prepare(peer, given["workload"])
-    if method == "time":
-        return _time(peer, **given)
     if method == "check_grown":
         return _check_grown(peer, **given)
     if method == "first_run":
@@ -105,9 +105,9 @@ def _prepare(peer: Any, workload: Workload) -> dict[str, Any]:
     return {"seconds": seconds}
 
 
-def _time(peer: Any, workload: Workload, seconds: float) -> dict[str, Any]:
+def _time(workload: str, seconds: float) -> dict[str, Any]:
     """The times of calls, until so many seconds have passed: their median, and their number."""
-    made = _ready[workload.name]
+    made = _ready[workload]
     made.reset()
     made.run()
     times: list[float] = []
