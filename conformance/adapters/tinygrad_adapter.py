@@ -1,8 +1,9 @@
 """tinygrad 0.14 on its CPU device, which needs clang.
 
 A movement is a view in tinygrad, and a variable of a program is not one: hence `clone`, which
-"allocates a separate buffer for the data".  A store is an `assign` to a view of the target.
-Inputs are realized.  A captured function is a `TinyJit`; its `JitError` is a refusal.
+"allocates a separate buffer for the data".  A store is an `assign` to a view of the target,
+which is realized first if it has no memory.  Inputs are realized.  A captured function is a
+`TinyJit`, and its `JitError` a refusal.
 
 A schedule is what `Tensor.linear_with_vars` makes.  It says which kernels run in which order, on
 which buffers, and where the memory planner puts those that no tensor denotes.  It does not say
@@ -116,6 +117,8 @@ class Adapter(LibraryAdapter[Tensor]):
         return found
 
     def write(self, target: Tensor, view: Sequence[Statement], value: Tensor) -> Tensor:
+        if view and not target.uop._base_buffer_is_realized():
+            target.realize()  # a part is written in memory, and this has none yet
         region = target
         for step in view:
             region = MOVEMENTS[step["do"]](step, region)
