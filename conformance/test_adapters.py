@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -113,6 +114,21 @@ def test_what_is_expected_to_fail_says_where_and_why(path: Path) -> None:
     for entry in json.loads(path.read_text(encoding="utf-8")):
         assert entry["reason"] and entry["versions"], entry
         assert (ROOT / entry["witness"]).is_file(), entry["witness"]
+
+
+@pytest.mark.parametrize("path", sorted((HERE / "witnesses").glob("num*/*.py")),
+                         ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_plain_code_of_a_library_shows_what_was_seen(path: Path) -> None:
+    """Where it is installed in that version; others may have been mended since."""
+    library = path.parent.name
+    if not find_spec(library):
+        pytest.skip(f"{library} is not installed")
+    seen = {each["versions"] for each in json.loads(
+        (REPORTS / f"{library}.expected.json").read_text(encoding="utf-8"))}
+    if version(library) not in seen:
+        pytest.skip(f"{library} {version(library)} is not the version that was looked into")
+    run = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False)
+    assert run.returncode == 0 and run.stdout.startswith("expected "), run.stdout + run.stderr
 
 
 @pytest.mark.parametrize("language", ("python", "c"))
