@@ -1,9 +1,10 @@
-"""tinygrad 0.14.0, CPU. A captured function assigns to a tensor and returns nothing: the replays
-do not assign. tinygrad/tinygrad#16618, open.
+"""tinygrad 0.14.0, CPU. A captured function assigns to a tensor that it does not return: the
+replays do not assign. tinygrad/tinygrad#16618, open. The repository's notes for contributors say so, and
+ask for a `realize`; no error does.
 """
 from tinygrad import Tensor, TinyJit
 
-state, total = Tensor([1.0]).contiguous().realize(), Tensor([0.0]).contiguous().realize()
+state = Tensor([1.0]).contiguous().realize()
 
 
 @TinyJit

@@ -1,5 +1,6 @@
 """tinygrad 0.14.0, CPU. A number among the arguments of a captured function is that of the
-second call for ever; no error says so. tinygrad/tinygrad#10956, closed.
+second call for ever; no error says so. tinygrad/tinygrad#10956, closed. The repository's tests
+have it among the footguns of the JIT.
 """
 from tinygrad import Tensor, TinyJit
 

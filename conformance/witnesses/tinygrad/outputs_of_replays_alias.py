@@ -1,5 +1,6 @@
 """tinygrad 0.14.0, CPU. Every replay answers with the same tensor: a result that is held changes
-with the next call. tinygrad/tinygrad#7020.
+with the next call. tinygrad/tinygrad#7020. The repository's tests have it among the footguns of
+the JIT; no error says so.
 """
 from tinygrad import Tensor, TinyJit
 
