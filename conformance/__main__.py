@@ -3,6 +3,7 @@
     python -m conformance --impl package.module:Adapter --report report.jsonl
     python -m conformance --impl-cmd ./executable --chapter memory --profile long
     python -m conformance fuzz --impl package.module:Adapter --count 10000 --seed 0 -n 2
+    python -m conformance steps --count 10000 --seed 0 -n 2
     python -m conformance run witness.json --impl package.module:Adapter
     python -m conformance validate program.json --schema program
     python -m conformance rules
@@ -57,6 +58,13 @@ def parser() -> ArgumentParser:
     fuzz.add_argument("--chunk", type=int, default=100, help="programs in a chunk")
     fuzz.add_argument("--failures", type=int, default=3, help="stop after so many")
     fuzz.add_argument("--every", type=float, default=10, help="seconds between lines of progress")
+    steps = commands.add_parser("steps", help="try random lists of steps on random kernels")
+    steps.add_argument("--count", type=int, default=10_000, help="how many lists")
+    steps.add_argument("--seed", type=int, default=0, help="of the first program")
+    steps.add_argument("-n", "--processes", type=int, default=1,
+                       help="processes that share the work")
+    steps.add_argument("--report", dest="steps_report", type=Path,
+                       help="where to write what was tried, after every process")
     run = commands.add_parser("run", help="run one program and compare its values")
     _common(run)
     run.add_argument("program", type=Path)
@@ -85,8 +93,8 @@ def _common(target: ArgumentParser) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.  The status is 0 when nothing is wrong, 1 otherwise."""
     options = parser().parse_args(arguments)
-    commands = {None: suite, "fuzz": fuzz, "run": run_one, "validate": validate_files,
-                "rules": list_rules, "new": start}
+    commands = {None: suite, "fuzz": fuzz, "steps": steps, "run": run_one, "new": start,
+                "validate": validate_files, "rules": list_rules}
     return commands[options.command](options)
 
 
@@ -187,6 +195,15 @@ def fuzz(options: Namespace) -> int:
           or f"{tally.programs} programs, nothing wrong"
           f", {tally.skipped} were not for this implementation, {tally.refused} were refused")
     return 1 if tally.failures else 0
+
+
+def steps(options: Namespace) -> int:
+    """Run random kernels under random lists of optimisation steps; only `impl` has such steps."""
+    from conformance.step_lists import Profile
+    found = Profile(options.seed, options.count, options.processes, report=options.steps_report)
+    right = found.run()
+    print(f"{found.tried.total()} lists of steps, {len(found.failures)} wrong")
+    return 0 if right else 1
 
 
 if __name__ == "__main__":

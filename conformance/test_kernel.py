@@ -18,10 +18,12 @@ from impl.dtypes import ALL, DType, dtypes
 from impl.errors import GraphError
 from impl.ir import FALSE, TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel import (
+    STEPS,
     Analysis,
     Limits,
     Own,
     Split,
+    Step,
     StepError,
     Swap,
     Upcast,
@@ -29,6 +31,7 @@ from impl.kernel import (
     estimate,
     hand_steps,
     optimize,
+    parameters,
     verify,
 )
 
@@ -407,8 +410,9 @@ def test_a_step_that_is_not_legal_is_refused() -> None:
                       (product, Upcast(1, 11)), (product, Upcast(1, 1)), (product, Split(0, 2)),
                       (product, Split(2, 8)), (product, Swap(0, 2)), (product, Own(0)),
                       (rows, Own(0)), (rows, Swap(1, 2))):
-        with pytest.raises(StepError, match=type(step).__name__.upper()):
+        with pytest.raises(StepError) as caught:
             step.apply(Analysis(ast))
+        assert caught.value.operation == step.name
 
 
 @verifies("kernel.step.refused")
@@ -430,6 +434,18 @@ def test_the_steps_are_named_in_order() -> None:
     assert all(reason for _, reason in steps)
     found = optimize(kb.matmul(64, 64, 64), Limits(vector_bytes=64, vector_registers=32))
     assert found.arg.steps == tuple(step.name for step, _ in steps)
+
+
+@verifies("kernel.step.parsed")
+def test_a_step_is_read_as_it_is_written() -> None:
+    made = [new(*range(2, 2 + len(parameters(name)))) for name, new in STEPS.items()]
+    for step, name in zip(made, STEPS, strict=True):
+        assert step.name.startswith(name) and Step.parse(step.name) == step
+        assert Step.parse(step.name.lower().replace(",", " , ")) == step
+    for text in ("", "SPLIT(1,2)", "UPCAST", "UPCAST(1)", "UPCAST(1,2,3)", "UPCAST(1,x)",
+                 "UPCAST(1,2", "UPCAST(1,,2)", "UPCAST(1,2)SWAP(0,1)", "None(1)"):
+        with pytest.raises(StepError, match="write"):
+            Step.parse(text)
 
 
 @verifies("kernel.noopt.plain")

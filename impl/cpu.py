@@ -15,6 +15,7 @@ import mmap
 import os
 import platform
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -306,20 +307,23 @@ class CPUProgram(Program):
 
     function: int = 0
     _call: Any = None
+    _packed: Any = None
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Call the function with the memories' addresses and the addresses of the values."""
         if self._call is None:
+            self._packed = struct.Struct(f"{self.arguments + len(self.variables)}P").pack
             self._call = _PROTOTYPE(self.function)
         addresses = [memory.address for memory in memories[:self.arguments]]
         if values:
             numbers = (ctypes.c_int64 * len(values))(*values)
             start = ctypes.addressof(numbers)
             addresses += range(start, start + 8 * len(values), 8)
-        self._call((ctypes.c_void_p * len(addresses))(*addresses))
+        self._call(self._packed(*addresses))
 
 
-_PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+#: A kernel reads its table of arguments only, and `bytes` are the quickest way to make one.
+_PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
 
 class _Arranged:
@@ -381,24 +385,25 @@ class _Pool:
 
     def __init__(self, limit: int) -> None:
         self.limit, self.held = limit, 0
-        self.blocks: dict[int, list[np.ndarray]] = {}
+        self.blocks: dict[int, list[tuple[np.ndarray, int]]] = {}  # each with its address
         self.lock = threading.RLock()
 
-    def take(self, size: int) -> np.ndarray | None:
-        """A freed block of that size, if there is one."""
+    def take(self, size: int) -> tuple[np.ndarray | None, int | None]:
+        """A freed block of that size and its address, if there is one."""
         with self.lock:
             blocks = self.blocks.get(size)
             if not blocks:
-                return None
+                return None, None
             self.held -= size
             return blocks.pop()
 
-    def give(self, block: np.ndarray) -> None:
+    def give(self, block: np.ndarray, address: int) -> None:
         """Keep a block, unless too much is kept already."""
+        size = len(block)
         with self.lock:
-            if self.held + block.nbytes <= self.limit:
-                self.held += block.nbytes
-                self.blocks.setdefault(block.nbytes, []).append(block)
+            if self.held + size <= self.limit:
+                self.held += size
+                self.blocks.setdefault(size, []).append((block, address))
 
 
 class _Pooled(Memory):
@@ -409,7 +414,7 @@ class _Pooled(Memory):
     # At the end of the interpreter the names of a module are gone before its objects are.
     def __del__(self, grown: Callable[[int], None] = GlobalCounters.grown) -> None:
         grown(-self.nbytes)
-        self.device.pool.give(self.owner)  # type: ignore[attr-defined]
+        self.device.pool.give(self.block, self.address)  # type: ignore[attr-defined]
 # --8<-- [end:pool]
 
 
@@ -445,7 +450,7 @@ class CPU(DeviceBackend):
             DeviceError: there is not enough memory.
         """
         size = -(-max(nbytes, 1) // self.alignment) * self.alignment
-        block = self.pool.take(size)  # r[impl cpu.memory.reuse]
+        block, address = self.pool.take(size)  # r[impl cpu.memory.reuse]
         if block is None:
             try:
                 block = _fresh(size, self.alignment)
@@ -453,7 +458,7 @@ class CPU(DeviceBackend):
                 raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
                                   "use smaller tensors or free some") from None
         GlobalCounters.grown(nbytes)
-        return _Pooled(self, block, 0, nbytes, block)
+        return _Pooled(self, block, 0, nbytes, None, address)
 
     def load(self, asts: Sequence[UOp]) -> list[Program]:
         """Optimise, render, and compile what is not compiled yet."""

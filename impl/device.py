@@ -20,47 +20,53 @@ from impl.kernel import Analysis, Estimate, Limits, estimate
 
 
 # --8<-- [start:counters]
-class GlobalCounters:
+class _Counters:
     """Exact counts of what all devices did since the last `reset()`."""
 
-    kernels: int = 0        # launches of programs
-    operations: int = 0     # arithmetic operations in them
-    bytes: int = 0          # distinct bytes that they touched
-    copies: int = 0         # copies from, to and between devices
-    copied_bytes: int = 0
-    compiled: int = 0       # kernels that a compiler had to translate
-    cache_hits: int = 0     # kernels found compiled, in memory or on disk
-    disk_hits: int = 0      # those of them that were found on disk
-    plan_hits: int = 0      # schedules whose plan was found
-    plan_misses: int = 0    # schedules that were planned
-    allocated: int = 0      # bytes in use now; not reset
-    peak: int = 0           # most bytes in use at once since the reset
+    __slots__ = ("kernels", "operations", "bytes", "copies", "copied_bytes", "compiled",
+                 "cache_hits", "disk_hits", "plan_hits", "plan_misses", "allocated", "peak")
+    kernels: int        # launches of programs
+    operations: int     # arithmetic operations in them
+    bytes: int          # distinct bytes that they touched
+    copies: int         # copies from, to and between devices
+    copied_bytes: int
+    compiled: int       # kernels that a compiler had to translate
+    cache_hits: int     # kernels found compiled, in memory or on disk
+    disk_hits: int      # those of them that were found on disk
+    plan_hits: int      # schedules whose plan was found
+    plan_misses: int    # schedules that were planned
+    allocated: int      # bytes in use now; not reset
+    peak: int           # most bytes in use at once since the reset
 
-    @classmethod
-    def reset(cls) -> None:
+    def __init__(self) -> None:
+        self.allocated = 0
+        self.reset()
+
+    def reset(self) -> None:
         """Set all counts to zero, and the peak to what is in use."""
-        cls.kernels = cls.operations = cls.bytes = cls.copies = cls.copied_bytes = 0
-        cls.compiled = cls.cache_hits = cls.disk_hits = cls.plan_hits = cls.plan_misses = 0
-        cls.peak = cls.allocated
+        self.kernels = self.operations = self.bytes = self.copies = self.copied_bytes = 0
+        self.compiled = self.cache_hits = self.disk_hits = self.plan_hits = self.plan_misses = 0
+        self.peak = self.allocated
 
-    @classmethod
-    def launched(cls, cost: Estimate, times: int = 1) -> None:
+    def launched(self, cost: Estimate, times: int = 1) -> None:
         """Count one kernel that ran."""
-        cls.kernels += times
-        cls.operations += cost.operations * times
-        cls.bytes += cost.bytes * times
+        self.kernels += times
+        self.operations += cost.operations * times
+        self.bytes += cost.bytes * times
 
-    @classmethod
-    def copied(cls, size: int) -> None:
+    def copied(self, size: int) -> None:
         """Count one copy."""
-        cls.copies += 1
-        cls.copied_bytes += size
+        self.copies += 1
+        self.copied_bytes += size
 
-    @classmethod
-    def grown(cls, size: int) -> None:
+    def grown(self, size: int) -> None:
         """Count memory taken (or given back, if negative)."""
-        cls.allocated += size
-        cls.peak = max(cls.peak, cls.allocated)
+        self.allocated += size
+        if self.allocated > self.peak:
+            self.peak = self.allocated
+
+
+GlobalCounters = _Counters()
 # --8<-- [end:counters]
 
 
@@ -69,18 +75,25 @@ ALIGNMENT = 64
 
 
 class Memory:
-    """A block of a device's memory. `array` are its bytes where the host can see them.
+    """A block of a device's memory: `nbytes` bytes of `block` from `start`, at `address`.
 
     `part` gives a block inside this one that shares its bytes and keeps it alive.
     """
 
-    __slots__ = ("device", "nbytes", "array", "address", "owner", "__weakref__")
+    __slots__ = ("device", "nbytes", "block", "start", "address", "owner", "__weakref__")
 
     def __init__(self, device: DeviceBackend, block: np.ndarray, start: int, nbytes: int,
-                 owner: Any = None) -> None:
+                 owner: Any = None, address: int | None = None) -> None:
         self.device, self.owner, self.nbytes = device, owner, nbytes
-        self.array = block[start:start + nbytes]
-        self.address: int = block.__array_interface__["data"][0] + start
+        self.block, self.start = block, start
+        if address is None:  # numpy is slow to tell
+            address = block.__array_interface__["data"][0] + start
+        self.address: int = address
+
+    @property
+    def array(self) -> np.ndarray:
+        """Its bytes, where the host can see them."""
+        return self.block[self.start:self.start + self.nbytes]
 
     def view(self, dtype: DType, count: int | None = None, offset: int = 0) -> np.ndarray:
         """The elements from byte `offset` as a one-dimensional NumPy array without a copy."""
@@ -98,7 +111,8 @@ class Memory:
         if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
             raise DeviceError("memory", f"bytes {offset} to {offset + nbytes} of a block of "
                               f"{self.nbytes}", "ask for a part inside the block")
-        return Memory(self.device, self.array, offset, nbytes, self)
+        return Memory(self.device, self.block, self.start + offset, nbytes, self,
+                      self.address + offset)
 # --8<-- [end:memory]
 
 
@@ -145,9 +159,10 @@ class Program:
 
     def __call__(self, memories: Sequence[Memory], values: Sequence[int] = ()) -> None:
         """Run once."""
-        self.check(memories, values)
+        if values or self.variables or len(memories) < self.arguments:
+            self.check(memories, values)
         self.run(memories, values)
-        GlobalCounters.launched(self.cost(values))  # r[impl device.counters.exact]
+        GlobalCounters.launched(self._cost or self.cost(values))  # r[impl device.counters.exact]
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Run without checks or counting; each backend has its own."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from impl.dtypes import DType
 from impl.errors import GraphError, ShapeError
-from impl.ir import Ops, Shape, UOp, toposort
+from impl.ir import Ops, Shape, UOp, living_nodes, toposort
 from impl.symbolic import is_number, plain
 
 _numbers = itertools.count()
@@ -88,15 +88,13 @@ def leaf_of(node: UOp) -> UOp | None:
     return leaf
 
 
-_computed: weakref.WeakSet[UOp] = weakref.WeakSet()
-
-
 def mark_realized(node: UOp, leaf: UOp) -> None:
     """Remember that the value of `node` is in `leaf` now."""
     node.realized = leaf
-    _computed.add(node)
     buffer: Buffer = leaf.arg[0]
-    buffer.nodes = [r for r in buffer.nodes if r() is not None] + [weakref.ref(node)]
+    if buffer.nodes:
+        buffer.nodes = [r for r in buffer.nodes if r() is not None]
+    buffer.nodes.append(weakref.ref(node))
 
 
 def forget_realized(which: Callable[[UOp], bool] = lambda node: True) -> None:
@@ -105,10 +103,9 @@ def forget_realized(which: Callable[[UOp], bool] = lambda node: True) -> None:
     A capture begins with it: what its function writes down has to be computed by it, even where an
     equal expression happens to be in memory (r[replay.capture.whole]).
     """
-    for node in list(_computed):
-        if which(node):
+    for node in living_nodes():
+        if node.realized is not None and which(node):
             node.realized = None
-            _computed.discard(node)
 
 
 def advance(buffer: Buffer, versions: int) -> None:
@@ -303,7 +300,7 @@ def way(write: UOp) -> Iterator[UOp]:
         step = step.src[0]
 
 
-@dataclass
+@dataclass(slots=True)
 class Effects:
     """What a set of roots does to memory, and what must be kept for others.
 
@@ -333,13 +330,18 @@ def collect(roots: Sequence[UOp]) -> Effects:
     """
     seen: set[UOp] = set()
     effects = Effects(list(roots), toposort(roots, _open, seen))
+    if _AFTER in [node.op for node in effects.nodes]:
+        _rescue(effects, seen)
+    return effects
+
+
+def _rescue(effects: Effects, seen: set[UOp]) -> None:
+    """Add those who read what is about to be written, and whom they protect in turn."""
     fresh, memory = effects.nodes, dict[UOp, UOp | None]()
     written: set[Buffer] = set()
-    while True:
+    while any(node.op is _AFTER for node in fresh):
         _note_overwritten(fresh, memory, written)
         found = _waiting(written, effects) if written else []
-        if not found:
-            return effects
         effects.roots += found  # r[impl effects.war.rescue]
         effects.rescued += len(found)
         fresh = toposort(found, _open, seen)
@@ -363,6 +365,7 @@ def _note_overwritten(nodes: Iterable[UOp], memory: dict[UOp, UOp | None],
             memory[node] = leaf
 
 
+_AFTER = Ops.AFTER
 _SAME_MEMORY = (Ops.AFTER, Ops.RESHAPE)
 
 

@@ -147,24 +147,22 @@ _dead: list[_Reference] = []  # of nodes that have died and may stand in the tab
 
 
 def _forget(reference: _Reference) -> None:
-    """Take a dead node out of the table; if another thread makes a node now, that one does it.
+    """Take a dead node out of the table; if another thread does so now, it is done next time.
 
     It must not wait: garbage is collected anywhere, also where another lock is held.
     """
-    _dead.append(reference)
-    if _making.acquire(blocking=False):
-        try:
-            _sweep()
-        finally:
-            _making.release()
-
-
-def _sweep() -> None:
-    """Take the dead out of the table; whoever calls it holds the lock."""
-    while _dead:
-        dead = _dead.pop()
-        if _interned.get(dead.key) is dead:
-            del _interned[dead.key]
+    if not _making.acquire(False):
+        _dead.append(reference)
+        return
+    try:
+        if _interned.get(reference.key) is reference:
+            del _interned[reference.key]
+        while _dead:
+            dead = _dead.pop()
+            if _interned.get(dead.key) is dead:
+                del _interned[dead.key]
+    finally:
+        _making.release()
 
 
 # --8<-- [start:uop]
@@ -193,18 +191,23 @@ class UOp:
     def __new__(cls, op: Ops, dtype: DType, src: tuple[UOp, ...] = (), arg: Any = None,
                 tag: Any = None) -> UOp:
         """Find or make the node."""
-        return _intern((op, dtype, src, arg, tag), arg)
+        key = op, dtype, src, arg, tag
+        reference = _interned.get(key)
+        found = reference() if reference is not None else None
+        return found if found is not None else _new(key, arg)  # r[impl ir.intern.identity]
 
     @staticmethod
     def const(dtype: DType, value: Scalar) -> UOp:
         """A number of the given type. NaN is one node, 0.0 and -0.0 are two."""
         number = wrap(value, dtype)
         if dtype.kind != "f":
-            return _intern((Ops.CONST, dtype, (), number, None), number)
+            return UOp(Ops.CONST, dtype, (), number)
         # r[impl ir.const.identity]: equal floats are not always the same number.
         sign = "nan" if math.isnan(number) else math.copysign(1.0, number)
         key = (Ops.CONST, dtype, (), 0.0 if sign == "nan" else number, None, sign)
-        return _intern(key, number)
+        reference = _interned.get(key)
+        found = reference() if reference is not None else None
+        return found if found is not None else _new(key, number)
 
     # Arithmetic on a bound variable gives a size; the chapter symbolic says how.
     arithmetic: ClassVar[Callable[[str, UOp, Any, bool], Any]]
@@ -307,45 +310,47 @@ def _from_rows(rows: list[tuple[Any, ...]]) -> UOp:
 
 
 # --8<-- [start:intern]
-def _intern(key: tuple[Any, ...], arg: Any) -> UOp:
-    """The node with this key: the living one, or a new one."""
-    reference = _interned.get(key)
-    if reference is not None:
-        found = reference()
-        if found is not None:
-            return found  # r[impl ir.intern.identity]
-    with _making:
-        if _dead:
-            _sweep()
-        reference = _interned.get(key)
-        found = reference() if reference is not None else None
-        return found if found is not None else _make(key, arg)  # another thread may have been first
-
-
-_making = threading.RLock()  # held by whoever changes the table
-
-
-def _make(key: tuple[Any, ...], arg: Any) -> UOp:
+def _new(key: tuple[Any, ...], arg: Any) -> UOp:
+    """A new node with this key; or the one that another thread has made meanwhile."""
     node: UOp = object.__new__(UOp)
-    op, src = key[0], key[2]
-    node.op, node.dtype, node.src, node.arg, node.tag = op, key[1], src, arg, key[4]
+    op, dtype, src = key[:3]
+    node.op, node.dtype, node.src, node.arg, node.tag = op, dtype, src, arg, key[4]
     node.origin = node.realized = node.bounds = None
     rule = _shape_rules.get(op)
-    node.shape = rule(src, arg) if rule is not None else None
+    node.shape = None if rule is None else rule(src, arg)
     reads = arg[0].bit if op is _BUFFER else 0
     for source in src:
         reads |= source.reads
     node.reads = reads
     reference = _Reference(node, _forget)
     reference.key = key
-    _interned[key] = reference
-    return node
+    known = _interned.setdefault(key, reference)  # in one step: no lock is needed
+    return node if known is reference else _first(key, node, reference)
+
+
+def _first(key: tuple[Any, ...], node: UOp, reference: _Reference) -> UOp:
+    """The living node with a key, where one stands in the table already, dead or alive."""
+    with _making:
+        while True:
+            known = _interned.setdefault(key, reference)
+            found = known()
+            if found is not None:
+                return found  # r[impl ir.intern.identity]
+            del _interned[key]
+
+
+_making = threading.RLock()  # held by whoever takes something out of the table
 # --8<-- [end:intern]
 
 
 def interned_count() -> int:
     """How many nodes are alive."""
     return len(_interned)
+
+
+def living_nodes() -> list[UOp]:
+    """All nodes that are alive."""
+    return [node for node in [each() for each in list(_interned.values())] if node is not None]
 
 
 def give_origin(node: UOp, origin: Any) -> None:
@@ -372,17 +377,16 @@ def toposort(roots: Iterable[UOp], gate: Callable[[UOp], bool] | None = None,
     """
     order: list[UOp] = []  # r[impl ir.walk.order, ir.walk.depth]
     seen = set() if seen is None else seen
-    # A node stands on the stack twice: first to open it, then, in a list, to close it.
+    # A node stands on the stack twice: first to open it, then, below None, to close it.
     stack: list[Any] = list(roots)[::-1]
     while stack:
         node = stack.pop()
-        if node.__class__ is list:
-            order.append(node[0])
+        if node is None:
+            order.append(stack.pop())
         elif node not in seen:
             seen.add(node)
             if node.src and (gate is None or gate(node)):
-                stack.append([node])
-                stack.extend(node.src[::-1])
+                stack += (node, None, *node.src[::-1])
             else:
                 order.append(node)
     return order
@@ -396,11 +400,12 @@ def _elementwise_shape(src: tuple[UOp, ...], arg: Any) -> Shape | None:
         other = source.shape
         if other is None:
             return None  # kernel level
-        if other != ():
-            if shape is not None and shape != other:  # r[impl ir.shape.elementwise]
+        if other:
+            if shape is None:
+                shape = other
+            elif shape is not other and shape != other:  # r[impl ir.shape.elementwise]
                 raise GraphError("elementwise", f"sources have shapes {shape} and {other}",
                                  "expand them to one shape first")
-            shape = other
     return () if shape is None else shape
 
 

@@ -54,15 +54,20 @@ class ExecItem:
     def run(self) -> float:
         """Run the kernel; the time in seconds."""
         start = time.perf_counter()
-        memories = [ensure_memory(buffer) for buffer in self.bufs]
-        if self.program is None:  # a copy between devices: what it reads comes first
-            source, target = memories
-            target.device.copy(target, source, self.bufs[1].nbytes)
-        else:
-            self.program(memories, self.values)
+        _launch(self.program, self.bufs, self.values)
         self.done = True
         return time.perf_counter() - start
 # --8<-- [end:item]
+
+
+def _launch(program: Program | None, buffers: Sequence[Buffer], values: Sequence[int]) -> None:
+    """Run a kernel once."""
+    memories = [buffer.memory or ensure_memory(buffer) for buffer in buffers]
+    if program is None:  # a copy between devices: what it reads comes first
+        source, target = memories
+        target.device.copy(target, source, buffers[1].nbytes)
+    else:
+        program(memories, values)
 
 
 def ensure_memory(buffer: Buffer) -> Memory:
@@ -73,7 +78,7 @@ def ensure_memory(buffer: Buffer) -> Memory:
         if buffer.host is not None:
             device.copy_in(buffer.memory, buffer.host)
             buffer.host = None
-        elif settings.get("POISON"):
+        elif _manner().poison:
             _poison(buffer.memory)
     memory: Memory = buffer.memory
     return memory
@@ -97,15 +102,15 @@ class Run:
         # By slot: another program with this plan may call its variables otherwise.
         bound = dict(zip(plan.unknowns, canonical.values, strict=True))
         self.begun = 0  # how many kernels, in the plan's order, have been started
-        for number, storage in plan.storages.items():
-            if storage.kind == "input":
-                self.buffers[number] = canonical.buffers[storage.slot]
-            else:  # r[impl realize.size.actual]
-                size = symbolic.actual(storage.size, bound)
-                self.buffers[number] = Buffer(storage.device, storage.dtype, size)
+        for number, slot in plan.inputs:
+            self.buffers[number] = canonical.buffers[slot]
+        for storage in plan.made:
+            # r[impl realize.size.actual]
+            size = symbolic.actual(storage.size, bound) if bound else storage.size
+            buffer = self.buffers[storage.number] = Buffer(storage.device, storage.dtype, size)
             if storage.kind == "output":
-                self.outputs.append(self.buffers[number])
-        if planned:
+                self.outputs.append(buffer)
+        if planned and plan.memories:
             self._place_temporaries(own_arena)
 
     def _place_temporaries(self, own_arena: bool) -> None:
@@ -121,10 +126,10 @@ class Run:
         """The buffers whose size depends on variables, with their size in this call."""
         binds = dict(zip(self.plan.unknowns, self.canonical.variables, strict=True))
         found = {}
-        for number, storage in self.plan.storages.items():
-            if isinstance(storage.size, symbolic.Size):
-                found[self.buffers[number]] = symbolic.as_size(
-                    storage.size.expression.substitute(binds))
+        for number, buffer in self.buffers.items():
+            size = self.plan.storages[number].size
+            if isinstance(size, symbolic.Size):
+                found[buffer] = symbolic.as_size(size.expression.substitute(binds))
         return found
 
     def items(self, ordered: bool = True) -> list[ExecItem]:
@@ -201,15 +206,47 @@ def _print_programs(compiled: int, hits: int, disk_hits: int) -> None:
           f"{GlobalCounters.cache_hits - hits - from_disk} found in memory")
 
 
+# --8<-- [start:manner]
+class _Manner:
+    """What the settings in force say about planning and running; asked for once, not each time."""
+
+    def __init__(self) -> None:
+        get = settings.get
+        self.default = Device.DEFAULT
+        self.debug, self.poison, self.viz = get("DEBUG"), get("POISON"), get("VIZ")
+        self.checked, self.recorded = get("SPEC"), get("CAPTURE_PROCESS_REPLAY")
+        self.use_cache = bool(get("SCACHE"))
+        self.shown = self.debug or self.viz
+        self.watched = self.debug >= 2 or self.poison
+        self.environments: dict[tuple[str, ...], Environment] = {}
+
+
+def _manner() -> _Manner:
+    return settings.derived(_Manner)
+# --8<-- [end:manner]
+
+
 def environment(effects: Effects) -> Environment:
     """What the devices of the values and the present settings ask of a plan."""
-    names = {Device.DEFAULT: None}
+    manner = _manner()
+    names = {manner.default: None}
     for node in effects.nodes:
-        leaf = leaf_of(node)
+        leaf = node if node.op is _BUFFER else node.realized
         if leaf is not None:
             names[leaf.arg[0].device] = None
-        elif node.op is Ops.COPY:
+        elif node.op is _COPY:
             names[node.arg] = None
+    key = tuple(names)
+    found = manner.environments.get(key)
+    if found is None:
+        found = manner.environments[key] = _environment(key)
+    return found
+
+
+_BUFFER, _COPY = Ops.BUFFER, Ops.COPY
+
+
+def _environment(names: Sequence[str]) -> Environment:
     devices = [(name, Device[name]) for name in names]
     seed = settings.get("ORDER_SEED")
     # r[impl fusion.limit.arguments, caching.key.device]
@@ -221,34 +258,41 @@ def environment(effects: Effects) -> Environment:
         limits = replace(limits, late=0)  # r[impl fusion.late.off]
     return Environment(devices[0][0], limits, bool(settings.get("FUSE")),
                        not settings.get("NO_MEMORY_PLANNER"), None if seed < 0 else seed,
-                       tuple((name, *device.plan_key()) for name, device in devices))
+                       # Text: it is hashed once, and not for every key.
+                       repr([(name, *device.plan_key()) for name, device in devices]))
 
 
 def prepare(values: Sequence[UOp]) -> tuple[Effects, Plan, Canonical]:
-    """Everything up to the plan for some values."""
-    start = time.perf_counter()
-    roots = list(dict.fromkeys(values))
-    effects = collect(roots)
+    """Everything up to the plan for some values, each given once."""
+    manner = _manner()
+    start = time.perf_counter() if manner.shown else 0.0
+    effects = collect(values)
     try:
         plan, canonical, hit = _checked_plan(effects)
     except VariableError:
-        effects = _readers_first(effects, roots)
+        effects = _readers_first(effects, values)
         plan, canonical, hit = _checked_plan(effects)
     # r[impl caching.count.exact]
-    GlobalCounters.plan_hits, GlobalCounters.plan_misses = (
-        GlobalCounters.plan_hits + hit, GlobalCounters.plan_misses + (not hit))
-    level = settings.get("DEBUG")
-    if level >= 1:
-        print(f"scheduled {len(plan.kernels):5d} kernels in "
-              f"{(time.perf_counter() - start) * 1e3:8.2f} ms | "
+    if hit:
+        GlobalCounters.plan_hits += 1
+    else:
+        GlobalCounters.plan_misses += 1
+    if manner.shown:
+        _show(manner, effects, plan, hit, time.perf_counter() - start)
+    return effects, plan, canonical
+
+
+def _show(manner: _Manner, effects: Effects, plan: Plan, hit: bool, seconds: float) -> None:
+    """What DEBUG and VIZ ask for of a schedule."""
+    if manner.debug >= 1:
+        print(f"scheduled {len(plan.kernels):5d} kernels in {seconds * 1e3:8.2f} ms | "
               f"{'cache hit ' if hit else 'CACHE MISS'} | {user_line()}")
-    if level >= 3:
+    if manner.debug >= 3:
         for _, line in decisions(plan, effects.nodes):
             print("  " + line)
-    if settings.get("VIZ"):
+    if manner.viz:
         for viewer in viewers:
             viewer(document(plan, hit, effects.nodes))
-    return effects, plan, canonical
 
 
 #: With CAPTURE_PROCESS_REPLAY=1 they are given each schedule, and each plan with its programs.
@@ -275,14 +319,14 @@ viewers: list[Callable[[dict[str, Any]], None]] = []
 
 def _checked_plan(effects: Effects) -> tuple[Plan, Canonical, bool]:
     """The plan; with SPEC=1 the graph before it and every kernel after it are verified."""
-    checked = settings.get("SPEC")
-    if checked:
+    manner = _manner()
+    if manner.checked:
         verify(UOp(Ops.SINK, dtypes.index, tuple(effects.roots)), "tensor")
-    plan, canonical, hit = plan_for(effects, environment(effects), bool(settings.get("SCACHE")))
-    if checked and not hit:
+    plan, canonical, hit = plan_for(effects, environment(effects), manner.use_cache)
+    if manner.checked and not hit:
         for kernel in plan.kernels:
             verify(kernel.ast, "kernel")
-    if settings.get("CAPTURE_PROCESS_REPLAY"):
+    if manner.recorded:
         for recorder in schedule_recorders:
             recorder(effects, plan)
     return plan, canonical, hit
@@ -345,8 +389,9 @@ def waiting_values(values: Sequence[UOp]) -> list[UOp]:
     When the default device has changed, what was computed on the old one without any buffer is
     forgotten: a value that reads none has no device of its own.
     """
-    if _default[0] != Device.DEFAULT:  # r[impl realize.device.named]
-        _default[0] = Device.DEFAULT
+    default = _manner().default
+    if _default[0] != default:  # r[impl realize.device.named]
+        _default[0] = default
         forget_realized(lambda node: not node.reads)
     return [u for u in dict.fromkeys(values) if leaf_of(u) is None]  # r[impl realize.value.once]
 
@@ -373,7 +418,7 @@ def values_of(holders: Sequence[Holder]) -> list[UOp]:
     A value that reads no buffer is computed on the default device. A holder that names another one
     gets a copy.
     """
-    default = Device.DEFAULT
+    default = _manner().default
     for holder in holders:
         value = holder.uop
         if not value.reads and holder.device != default and (
@@ -388,7 +433,8 @@ def planned_run(nodes: Sequence[UOp], **how: bool) -> Run | None:
 
     Whoever calls it holds the lock, has the kernels run, and commits.
     """
-    _run_scheduled()
+    if _scheduled:
+        _run_scheduled()
     waiting = waiting_values(nodes)
     if not waiting:
         return None
@@ -423,26 +469,36 @@ def _let_go() -> None:
 
 def _execute(run: Run) -> None:
     """Run the kernels in order; print and poison if that is asked for."""
-    level, poison = settings.get("DEBUG"), settings.get("POISON")
-    items = run.items()
-    for item in items:  # r[impl realize.memory.first]: a run that does not fit changes nothing
-        for buffer in item.bufs:
-            ensure_memory(buffer)
-    for step, item in enumerate(items):
-        run.begun = step + 1
-        before = GlobalCounters.operations, GlobalCounters.bytes
-        seconds = item.run()
-        if level >= 2:
-            operations = GlobalCounters.operations - before[0]
-            moved = GlobalCounters.bytes - before[1]
-            what = label(run.plan, item.metadata["kernel"], run.effects.nodes)
-            print(f"*** {item.bufs[0].device:10s} {item.metadata['kernel']:4d} "
-                  f"{item.ast.arg.name:28s} {seconds * 1e6:10.1f} us {operations:12d} operations "
-                  f"{moved:12d} bytes | {what}")
-            if level >= 4 and item.program is not None:
-                print(item.program.source)
-        if poison:
-            _poison_dead(run, step)
+    plan, buffers, values = run.plan, run.buffers, run.values
+    programs, watched = plan.programs or programs_of(plan), _manner().watched
+    for number in plan.touched:  # r[impl realize.memory.first]: a run that does not fit
+        if buffers[number].memory is None:  # changes nothing
+            ensure_memory(buffers[number])
+    for number in plan.order:
+        run.begun += 1
+        kernel = plan.kernels[number]
+        before = (GlobalCounters.operations, GlobalCounters.bytes, time.perf_counter()) \
+            if watched else ()
+        _launch(programs[number], [buffers[s] for s in kernel.arguments],
+                [values[slot] for slot in kernel.slots])
+        if before:
+            _report(run, number, *before)
+
+
+def _report(run: Run, number: int, operations: int, moved: int, start: float) -> None:
+    """Print and poison what is asked for after a kernel, given counts and time from before it."""
+    manner, kernel, seconds = _manner(), run.plan.kernels[number], time.perf_counter() - start
+    if manner.debug >= 2:
+        operations = GlobalCounters.operations - operations
+        moved = GlobalCounters.bytes - moved
+        print(f"*** {run.buffers[kernel.arguments[0]].device:10s} {number:4d} "
+              f"{kernel.ast.arg.name:28s} {seconds * 1e6:10.1f} us {operations:12d} operations "
+              f"{moved:12d} bytes | {label(run.plan, number, run.effects.nodes)}")
+        program = programs_of(run.plan)[number]
+        if manner.debug >= 4 and program is not None:
+            print(program.source)
+    if manner.poison:
+        _poison_dead(run, run.begun - 1)
 
 
 def _poison_dead(run: Run, step: int) -> None:

@@ -10,13 +10,14 @@ import operator
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from impl.errors import SettingError
 
 Value = int | str
+Derived = TypeVar("Derived")
 
 
 # --8<-- [start:registry]
@@ -94,6 +95,7 @@ class _Values(threading.local):
     def __init__(self) -> None:
         self.scoped: dict[str, Value] = {}
         self.plan: tuple[Value, ...] | None = None
+        self.derived: dict[Callable[[], Any], Any] = {}
 
 
 _values = _Values()
@@ -159,6 +161,15 @@ def plan_key() -> tuple[Value, ...]:
     return _values.plan
 
 
+def derived(make: Callable[[], Derived]) -> Derived:
+    """What a function makes of the settings in force; made once for as long as they are."""
+    known = _values.derived
+    if make not in known:
+        known[make] = make()
+    found: Derived = known[make]
+    return found
+
+
 # --8<-- [start:context]
 class Context:
     """Settings for a block of code: `with Context(DEBUG=2): ...`. Nests; restores on leaving."""
@@ -169,13 +180,15 @@ class Context:
 
     def __enter__(self) -> Context:
         self.outer.append(_values.scoped)
-        _values.scoped = {**_values.scoped, **self.values}
-        _values.plan = None
+        self._set({**_values.scoped, **self.values})
         return self
 
     def __exit__(self, *_: object) -> None:
-        _values.scoped = self.outer.pop()  # r[impl settings.context.restore]
-        _values.plan = None
+        self._set(self.outer.pop())  # r[impl settings.context.restore]
+
+    @staticmethod
+    def _set(scoped: dict[str, Value]) -> None:
+        _values.scoped, _values.plan, _values.derived = scoped, None, {}
 # --8<-- [end:context]
 
 

@@ -22,7 +22,8 @@ TESTS = {"dependencies": ("test_dependencies_edges",), "ordering": ("test_orderi
          "caching": ("test_caching_keys", "test_caching_disk", "test_symbolic_sizes"),
          "fusion": ("test_fusion_decisions",), "playback": ("test_playback",),
          "ranges": ("test_ranges",), "symbolic": ("test_symbolic_sizes",),
-         "tensor": ("test_symbolic_sizes",), "replay": ("test_replay_sizes",)}
+         "tensor": ("test_symbolic_sizes",), "replay": ("test_replay_sizes",),
+         "kernel": ("test_kernel_steps", "test_kernel")}
 
 
 #: What a saboteur raises that does not fit the code any more. Nobody has found its mistake.

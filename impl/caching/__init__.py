@@ -13,5 +13,5 @@ from impl.caching.plans import (
     unbound,
 )
 
-__all__ = ["Canonical", "PlanCache", "Store", "canonicalize", "exact", "has_sizes", "stable_name",
-           "store", "unbound"]
+__all__ = ["Canonical", "PlanCache", "Store", "canonicalize", "exact", "has_sizes",
+           "stable_name", "store", "unbound"]

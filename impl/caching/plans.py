@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -22,7 +22,7 @@ PlanType = TypeVar("PlanType")
 
 
 # --8<-- [start:canonical]
-@dataclass
+@dataclass(slots=True)
 class Canonical:
     """A graph with its buffers and variables taken out.
 
@@ -38,6 +38,8 @@ class Canonical:
 
 class _Variables:
     """The bound variables of a schedule, numbered by appearance."""
+
+    __slots__ = ("slots", "names", "values", "binds")
 
     def __init__(self) -> None:
         self.slots: dict[UOp, int] = {}
@@ -59,7 +61,7 @@ class _Variables:
         return slot
 
 
-def canonicalize(effects: Effects, device_key: Iterable[Any]) -> Canonical:
+def canonicalize(effects: Effects, device_key: Hashable) -> Canonical:
     """Number buffers and variables by appearance, and describe every node by its sources' places.
 
     r[caching.key.alias], r[caching.key.settings], r[caching.key.values]
@@ -67,40 +69,40 @@ def canonicalize(effects: Effects, device_key: Iterable[Any]) -> Canonical:
     place: dict[UOp, int] = {}
     slots: dict[Buffer, int] = {}
     variables = _Variables()
-    describe = _Describer(variables.slot).described if symbolic.present[0] else _as_it_is
+    describe = _Describer(variables.slot).described if symbolic.present[0] else None
     rows: list[tuple[Any, ...]] = []
-    held = {leaf.arg[0] for leaf in effects.held}
+    held = {leaf.arg[0] for leaf in effects.held} if effects.held else ()
     for node in effects.nodes:
         place[node] = len(place)
-        leaf = leaf_of(node)
+        op, dtype = node.op, node.dtype.name
+        leaf = leaf_of(node) if op is _BUFFER or node.realized is not None else None
         if leaf is not None:  # r[impl caching.key.alias]
             buffer = leaf.arg[0]
             slot = slots.setdefault(buffer, len(slots))
             # r[impl caching.key.renaming, caching.key.held]
-            shape = describe(node.shape)
+            shape = describe(node.shape) if describe else node.shape
             # r[impl caching.key.sizes]: the size of a buffer is a value too, if its shape is
             size = buffer.size if shape is node.shape else None
-            rows.append((slot, buffer.device, size, node.dtype.name, shape, buffer in held))
-        elif node.op is Ops.BIND:  # r[impl caching.key.values]
-            rows.append((Ops.BIND, variables.slot(node), node.dtype.name, node.src[0].arg[1:]))
-        elif node.op is Ops.CONST:
-            rows.append((Ops.CONST, node.dtype.name, exact(node.arg)))
+            rows.append((slot, buffer.device, size, dtype, shape, buffer in held))
+        elif op is _BIND:  # r[impl caching.key.values]
+            rows.append((op, variables.slot(node), dtype, node.src[0].arg[1:]))
+        elif op is _CONST:
+            rows.append((op, dtype, exact(node.arg)))
         else:  # r[impl caching.key.program]
-            rows.append((node.op, node.dtype.name, describe(node.arg),
-                         *[place[s] for s in node.src]))
-            if node.op is Ops.AFTER:  # r[impl caching.key.place]
-                rows += [(step.op, describe(step.arg), describe(step.shape))
-                         for step in way(node)]
-    roots = tuple(place[root] for root in effects.roots)
+            arg = describe(node.arg) if describe else node.arg
+            rows.append((op, dtype, arg, *[place[s] for s in node.src]))
+            if op is _AFTER:  # r[impl caching.key.place]
+                rows += [(step.op, describe(step.arg), describe(step.shape)) if describe
+                         else (step.op, step.arg, step.shape) for step in way(node)]
+    roots = tuple([place[root] for root in effects.roots])
     # r[impl caching.key.settings, caching.key.device]
-    key = (tuple(rows), roots, settings.plan_key(), tuple(device_key))
+    key = (tuple(rows), roots, settings.plan_key(), device_key)
     # A plan names slots only; no run leaves a buffer in it. r[impl caching.result.independent]
     return Canonical(key, list(slots), variables.binds, variables.values)
 # --8<-- [end:canonical]
 
 
-def _as_it_is(arg: Any) -> Any:
-    return arg
+_BUFFER, _BIND, _CONST, _AFTER = Ops.BUFFER, Ops.BIND, Ops.CONST, Ops.AFTER
 
 
 # --8<-- [start:sizes]

@@ -20,6 +20,7 @@ from impl.kernel.analysis import (
 )
 from impl.kernel.heuristic import hand_steps
 from impl.kernel.steps import (
+    STEPS,
     Own,
     Split,
     Step,
@@ -28,6 +29,7 @@ from impl.kernel.steps import (
     Upcast,
     apply_steps,
     fold_gates,
+    parameters,
 )
 
 
@@ -40,6 +42,6 @@ def optimize(ast: UOp, limits: Limits | None = None) -> UOp:
     return apply_steps(simple, [step for step, _ in hand_steps(simple, limits or Limits())])
 
 
-__all__ = ["LANES", "REDUCERS", "Analysis", "Estimate", "Growth", "Limits", "Own", "Split", "Step",
-           "StepError", "Swap", "Upcast", "apply_steps", "buffer_key", "estimate", "fold_gates",
-           "growth", "hand_steps", "optimize", "verify"]
+__all__ = ["LANES", "REDUCERS", "STEPS", "Analysis", "Estimate", "Growth", "Limits", "Own",
+           "Split", "Step", "StepError", "Swap", "Upcast", "apply_steps", "buffer_key", "estimate",
+           "fold_gates", "growth", "hand_steps", "optimize", "parameters", "verify"]

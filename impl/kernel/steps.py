@@ -5,9 +5,12 @@ position in `Analysis.ranges`, says when it is legal, and raises `StepError` oth
 """
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from impl import symbolic
 from impl.dtypes import DType, dtypes
@@ -22,11 +25,48 @@ class StepError(GraphError):
     """A step is not legal for a kernel."""
 
 
+# --8<-- [start:registry]
+#: How each step is made from the numbers that are written behind its name.
+STEPS: dict[str, Callable[..., Step]] = {}
+
+
+def parameters(name: str) -> tuple[str, ...]:
+    """What the numbers of a step are called, in the order in which they are written."""
+    given = inspect.signature(STEPS[name]).parameters.values()
+    return tuple(each.name for each in given if each.kind is not each.KEYWORD_ONLY)
+
+
 @dataclass(frozen=True)
 class Step:
     """One change. `axis` is a position in `Analysis.ranges`."""
 
     axis: int
+
+    def __init_subclass__(cls) -> None:
+        """Whoever parses, draws or searches steps knows all classes, the newest one too."""
+        STEPS[cls.__name__.upper()] = cls
+
+    @staticmethod
+    def parse(text: str) -> Step:
+        """The step that is written like this: UPCAST(1,16).
+
+        Raises:
+            StepError: there is no such step, or its numbers are not as many as they should be.
+        """
+        # r[impl kernel.step.parsed]
+        found = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", text)
+        if found is None or found[1].upper() not in STEPS:
+            raise StepError(text, "is not a step", "write one of " + ", ".join(
+                f"{name}({','.join(parameters(name))})" for name in sorted(STEPS)))
+        name = found[1].upper()
+        try:
+            numbers = [int(each) for each in (found[2] or "").split(",") if found[2]]
+            inspect.signature(STEPS[name]).bind(*numbers)
+        except (TypeError, ValueError):
+            raise StepError(text, f"{name} does not take these numbers", "write "
+                            f"{name}({','.join(parameters(name))})") from None
+        return STEPS[name](*numbers)
+# --8<-- [end:registry]
 
     @property
     def name(self) -> str:
@@ -42,15 +82,16 @@ class Step:
         """
         raise NotImplementedError
 
-    def _loop(self, known: Analysis, kinds: Sequence[RangeKind]) -> UOp:
-        """The loop that the step works on."""
+    def _loop(self, known: Analysis, kinds: Sequence[RangeKind], axis: int | None = None) -> UOp:
+        """The loop that the step works on: number `axis`, else its own."""
         # r[impl kernel.step.refused]
-        if not 0 <= self.axis < len(known.ranges):
+        axis = self.axis if axis is None else axis
+        if not 0 <= axis < len(known.ranges):
             raise StepError(self.name, f"the kernel has {len(known.ranges)} loops",
                             "name one of them")
-        loop = known.ranges[self.axis]
+        loop = known.ranges[axis]
         if loop.arg[1] not in kinds:
-            raise StepError(self.name, f"loop {self.axis} is a {loop.arg[1].name} loop",
+            raise StepError(self.name, f"loop {axis} is a {loop.arg[1].name} loop",
                             "name one of kind " + " or ".join(kind.name for kind in kinds))
         return loop
 
@@ -139,6 +180,11 @@ class Split(Step):
     amount: int
     grouped: int = 1
 
+    @property
+    def name(self) -> str:
+        """GROUP if partial results stand side by side, UNROLL if not."""
+        return f"{'GROUP' if self.grouped else 'UNROLL'}({self.axis},{self.amount})"
+
     def apply(self, known: Analysis) -> UOp:
         """Every element is combined once."""
         # r[impl kernel.step.equal]
@@ -155,6 +201,10 @@ class Split(Step):
             left = new_range(rest, RangeKind.REDUCE)
             rewriter.rest = (symbolic.add(left, whole * self.amount), left)
         return _sink(known, [rewriter.value(store) for store in known.ast.src], self.name)
+
+
+del STEPS["SPLIT"]  # it is written as one of two steps
+STEPS["GROUP"], STEPS["UNROLL"] = partial(Split, grouped=1), partial(Split, grouped=0)
 # --8<-- [end:split]
 
 
@@ -173,7 +223,7 @@ class Swap(Step):
         """Any order of output iterations is legal."""
         # r[impl kernel.step.equal]
         one = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP))
-        two = Step._loop(replace(self, axis=self.other), known, (one.arg[1],))
+        two = self._loop(known, (one.arg[1],), self.other)
         exchange = {one: two, two: one}
         info = known.info
         if one in info.prefix and two in info.prefix:

@@ -98,6 +98,7 @@ class Lowered:
         self.users: dict[UOp, int] = {}
         self.single: dict[UOp, UOp] = {}  # value -> the only value that uses it
         self.inline: set[UOp] = set()
+        self.apart: set[UOp] = set()      # vectors whose elements a reduction takes one by one
         self.vector: dict[UOp, UOp] = {}  # value -> the lane that is a vector in it
         self.depth: dict[UOp, int] = {}   # reductions on the way down to memory
         self.number = {node: i for i, node in enumerate(self.known.order)}
@@ -478,7 +479,8 @@ class _Placement:
             mask |= low.lane_mask(user.src[0])
         for source in low.inputs[user]:
             if user.op is Ops.REDUCE and low.vector.get(source) in user.src[1:]:
-                continue  # its elements are taken one by one
+                low.apart.add(source)
+                continue
             if low.users[source] == 1 and source.op not in (Ops.LOAD, Ops.REDUCE) \
                     and source in block.ready and low.lane_mask(source) == mask:
                 low.inline.add(source)

@@ -346,7 +346,8 @@ class _Printer:
         texts = [self.dialect.operation(node, operands, plain)
                  for operands in zip(*given, strict=True)]
         wholes = self._whole_operation(node, wide, at, vector) if vector is not None else None
-        again = vector is not None and node.dtype in (dtypes.bool, dtypes.index)
+        again = vector is not None and node.dtype in (dtypes.bool, dtypes.index) \
+            and node not in self.low.apart
         limit = self.dialect.widest_again if again else self.dialect.widest_inline
         if (again or node in self.low.inline) and len(texts[0]) <= limit:
             self.texts[node] = texts  # a vector of bools has another width than what it selects

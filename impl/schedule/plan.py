@@ -1,7 +1,9 @@
 """What a plan is: everything that a run needs. Chapter: spec/schedule.md."""
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from impl.dependencies import Accesses, Dependency, Touch
@@ -78,6 +80,23 @@ class Plan:
         """What each kernel reads and writes."""
         return [(kernel.reads, kernel.writes) for kernel in self.kernels]
 
+    @cached_property
+    def touched(self) -> list[int]:
+        """The storages that the kernels take as arguments, in the order in which they run."""
+        return list(dict.fromkeys(s for n in self.order for s in self.kernels[n].arguments))
+
+    @cached_property
+    def inputs(self) -> list[tuple[int, int]]:
+        """The storages that are buffers of the call, each with its slot."""
+        return [(s.number, s.slot) for s in self.storages.values() if s.kind == "input"]
+
+    @cached_property
+    def made(self) -> list[Storage]:
+        """The storages for which each run has a new buffer: results, and what kernels hand on."""
+        touched = set(self.touched)
+        return [s for s in self.storages.values()
+                if s.kind == "output" or s.kind == "temporary" and s.number in touched]
+
 
 @dataclass(frozen=True)
 class Environment:
@@ -88,4 +107,4 @@ class Environment:
     fuse: bool = True
     reuse: bool = True
     order_seed: int | None = None
-    device_key: tuple[Any, ...] = ()
+    device_key: Hashable = ""

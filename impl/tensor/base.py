@@ -56,16 +56,24 @@ class Runtime(Protocol):
 # --8<-- [start:origin]
 def note_origin(node: UOp) -> None:
     """Remember the user's call and line that made a node, and those that it is made of."""
-    frame: Any = sys._getframe(1)
+    frame: Any = sys._getframe(2)
     name = ""
     while frame is not None:
         code = frame.f_code
-        if not is_library(code.co_filename):
-            give_origin(node, (name.strip("_"), f"{code.co_filename}:{frame.f_lineno}"))
+        file = code.co_filename
+        whose = _whose.get(file)
+        if whose is None:  # a method of Tensor, not of a layer
+            whose = _whose[file] = "tensor" if file.startswith(_FOLDER) \
+                else "library" if is_library(file) else "user"
+        if whose == "user":
+            give_origin(node, (name.strip("_"), f"{file}:{frame.f_lineno}"))
             return
-        if code.co_filename.startswith(_FOLDER):  # a method of Tensor, not of a layer
+        if whose == "tensor":
             name = code.co_name
         frame = frame.f_back
+
+
+_whose: dict[str, str] = {}  # by file: whose code is in it
 # --8<-- [end:origin]
 
 

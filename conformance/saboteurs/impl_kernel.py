@@ -1,0 +1,79 @@
+"""Mistakes in optimisation steps, made inside `impl.kernel`."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from conformance.saboteurs.impl_patches import ImplPatch
+from impl.ir import UOp
+from impl.kernel import STEPS, parameters
+
+Function = Callable[..., Any]
+
+
+class RestIsNotStored(ImplPatch):
+    rule = "kernel.step.equal"
+    description = "what is left of a loop that was cut is not stored"
+    target = "impl.kernel.steps:Upcast.apply"
+
+    def replacement(self, original: Function) -> Function:
+        def apply(step: Any, known: Any) -> UOp:
+            made: UOp = original(step, known)
+            before, after = len(known.ast.src), len(made.src)
+            return made if before == after else UOp(made.op, made.dtype, made.src[:-1], made.arg)
+        return apply
+
+
+class RestIsNotReduced(ImplPatch):
+    rule = "kernel.step.equal"
+    description = "what is left of a reduction is not combined with the whole blocks"
+    target = "impl.kernel.steps:_Reducer._reduction"
+
+    def replacement(self, original: Function) -> Function:
+        def reduction(reducer: Any, node: UOp) -> UOp:
+            rest, reducer.rest = reducer.rest, None
+            try:
+                found: UOp = original(reducer, node)
+                return found
+            finally:
+                reducer.rest = rest
+        return reduction
+
+
+class StepsAreNotRecorded(ImplPatch):
+    rule = "kernel.step.recorded"
+    description = "the list of steps that were applied is lost"
+    target = "impl.kernel.steps:_sink"
+
+    def replacement(self, original: Function) -> Function:
+        def sink(*given: Any, **named: Any) -> UOp:
+            made: UOp = original(*given, **named)
+            return UOp(made.op, made.dtype, made.src, replace(made.arg, steps=()))
+        return sink
+
+
+class AnyLoopMayBeCut(ImplPatch):
+    rule = "kernel.step.refused"
+    description = "loops of any kind are cut, whatever the step is for"
+    target = "impl.kernel.steps:Step._loop"
+
+    def replacement(self, original: Function) -> Function:
+        def loop(step: Any, known: Any, kinds: Any, axis: int | None = None) -> UOp:
+            found: UOp = known.ranges[step.axis if axis is None else axis]
+            return found
+        return loop
+
+
+class NumbersAreNotCounted(ImplPatch):
+    rule = "kernel.step.parsed"
+    description = "a step takes the numbers that it needs and forgets the others"
+    target = "impl.kernel.steps:Step.parse"
+
+    def replacement(self, original: Function) -> Function:
+        def parse(text: str) -> Any:
+            name, _, numbers = text.rstrip(")").partition("(")
+            known = parameters(name.strip().upper()) if name.strip().upper() in STEPS else ()
+            kept = ",".join(numbers.split(",")[:len(known)])
+            return original(f"{name}({kept})")
+        return parse

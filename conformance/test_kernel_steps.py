@@ -1,0 +1,146 @@
+"""Random kernels under random lists of steps, against no steps. Chapter: spec/kernel.md."""
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conformance import kernel_builder as kb
+from conformance import step_lists
+from conformance.kernel_programs import PROGRAMS
+from conformance.saboteurs.impl_patches import ImplPatch, all_patches, killer
+from conformance.step_lists import Profile, WrongStep, cases, check, difference, legal, places
+from conformance.trace import verifies
+from impl import Context, Tensor
+from impl.dtypes import dtypes
+from impl.ir import UOp
+from impl.kernel import STEPS, Analysis, Step, StepError, Upcast, parameters
+
+
+@verifies("kernel.step.equal")
+@verifies("kernel.step.numbers")
+@verifies("kernel.step.recorded")
+@verifies("kernel.step.refused")
+def test_drawn_lists_keep_the_values_of_all_kinds_of_kernels() -> None:
+    made, failed = check(range(120), devices=("REFERENCE",))
+    assert not failed, "\n".join(map(str, failed))
+    assert {trial.name for trial in made} >= {name for name, _ in PROGRAMS}
+
+
+@pytest.mark.device("CPU")
+@verifies("kernel.step.equal")
+@verifies("cpu.values.reference")
+def test_drawn_lists_keep_the_values_of_compiled_kernels() -> None:
+    made, failed = check(range(1000, 1012), lists=1, devices=("CPU",))
+    assert not failed, "\n".join(map(str, failed))
+    assert len(made) > 15
+
+
+def test_every_kind_of_step_is_drawn_taken_and_refused() -> None:
+    """A kind that no drawn list can take would be a kind that nothing here tries."""
+    taken: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    draw = random.Random(0)
+    for seed in range(60):
+        for case in cases(seed):
+            for _ in range(12):
+                step = step_lists.drawn_step(Analysis(case.ast), draw)
+                name = step.name.partition("(")[0]
+                (refused if legal(case.ast, step) is None else taken)[name] += 1
+    assert set(taken) | set(refused) == set(STEPS)
+    assert set(taken) == set(STEPS) and set(refused) == set(STEPS)
+
+
+def test_what_a_kernel_overwrites_lies_as_it_did() -> None:
+    """Memory that an argument shares with another one is shared in the trial too."""
+    found = [case for seed in range(200) for case in cases(seed) if case.name == "in_place"]
+    assert any((case.arguments[0].before != case.arguments[0].after).any() for case in found)
+    with Context(DEVICE="REFERENCE"):
+        memory = step_lists.ensure_memory(_buffer(Tensor(np.arange(64, dtype=np.int32)).realize()))
+    parts = [memory.part(64, 64), memory.part(0, 32), memory.part(96, 32)]
+    assert places(parts) == [(1, 0), (0, 0), (1, 32)]
+
+
+def _buffer(tensor: Tensor) -> step_lists.Any:
+    return tensor.uop.arg[0]
+
+
+def test_a_difference_is_told_apart_from_rounding() -> None:
+    one = np.array([1000, 1, np.nan, np.inf], np.float32)
+    assert not difference(one, one + np.float32(1e-3), dtypes.float32)
+    for place, value in ((0, 1001), (1, 0), (2, 0), (3, -np.inf), (3, np.nan), (0, np.nan)):
+        other = one.copy()
+        other[place] = value
+        assert difference(one, other, dtypes.float32).startswith("1 of 4")
+    assert difference(np.array([1, 2], np.int8), np.array([1, 3], np.int8), dtypes.int8)
+    assert difference(np.array([True]), np.array([False]), dtypes.bool)
+
+
+
+@pytest.mark.parametrize("how", ["raises", "unrecorded", "unnamed", "no kernel", "other values"])
+def test_a_step_that_goes_wrong_is_found(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Upcast.apply
+
+    def apply(self: Upcast, known: Analysis) -> UOp:
+        if how == "raises":
+            raise ValueError("oh")
+        if how == "unnamed":
+            raise StepError("SOMETHING", "is wrong", "do otherwise")
+        ast = plain(self, known)
+        if how == "unrecorded":
+            return UOp(ast.op, ast.dtype, ast.src, known.info)
+        if how == "no kernel":
+            return UOp(ast.op, ast.dtype, tuple(store.replace(src=store.src[:2])
+                                                for store in ast.src), ast.arg)
+        return UOp(ast.op, ast.dtype, ast.src[:-1], ast.arg)
+
+    monkeypatch.setattr(Upcast, "apply", apply)
+    _, failed = check(range(40), devices=("REFERENCE",))
+    assert failed and all(trial.problem for trial in failed)
+    if how == "other values":
+        assert any(len(trial.steps) == 1 for trial in failed)
+    else:
+        with pytest.raises(WrongStep):
+            legal(kb.matmul(8, 8, 8), Upcast(1, 4))
+
+
+@pytest.mark.device("CPU")
+def test_a_long_run_writes_what_it_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_lists, "SEEDS_OF_A_PROCESS", 2)
+    report = tmp_path / "steps.json"
+    assert Profile(seed=7, count=2, report=report, lists=1).run()
+    found = json.loads(report.read_text())
+    assert found["complete"] and found["lists"] >= 2 and found["steps"] and not found["failures"]
+    monkeypatch.setattr(step_lists, "SECONDS_OF_A_PROCESS", 0.01)
+    assert not Profile(seed=7, count=1, report=report).run()
+    assert "the process died" in json.loads(report.read_text())["failures"][0]
+
+
+@verifies("kernel.step.parsed")
+def test_numbers_have_names_that_say_what_to_draw() -> None:
+    for name in STEPS:
+        assert all(parameter.isidentifier() for parameter in parameters(name))
+
+
+@pytest.mark.parametrize("saboteur", all_patches("kernel"), ids=lambda each: type(each).__name__)
+def test_a_test_of_its_rule_kills_it(saboteur: ImplPatch) -> None:
+    assert killer(saboteur), f"nothing finds out that {saboteur.description}"
+
+
+@pytest.mark.device("CPU")
+@verifies("kernel.step.equal")
+@pytest.mark.parametrize("name", ["UNROLL(0,4)", "GROUP(0,4)"])
+def test_elements_of_a_vector_of_bools_are_taken_one_by_one(name: str) -> None:
+    """A vector of bools is no vector in C: a reduction over its lanes could not find it."""
+    k = kb.new_range(16, kb.REDUCE)
+    value = kb.apply(kb.Ops.CAST, kb.load(kb.param(1), k), dtype=dtypes.bool)
+    ast = kb.kernel(kb.store(kb.param(0, dtypes.bool), 0, kb.reduce(kb.Ops.MAXIMUM, value, k)))
+    for last in (0, 1):
+        given, out = np.array([0] * 15 + [last], np.float32), np.array([last == 0])
+        with Context(NOOPT=1):
+            kb.run(step_lists.apply_steps(ast, [Step.parse(name)]), out, given)
+        assert out[0] == bool(last)
