@@ -147,8 +147,9 @@ class Run:
 
 def called(statement: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """A statement of a function with the arguments of a call in it."""
-    changed = {key: [given.get(name, name) for name in field] if key in ("from", "names") else field
-               for key, field in statement.items()}
+    changed = dict(statement)
+    for key in changed.keys() & {"from", "names"}:
+        changed[key] = [given.get(name, name) for name in changed[key]]
     if isinstance(changed.get("value"), dict):
         changed["value"] = given[changed["value"]["given"]]
     return changed

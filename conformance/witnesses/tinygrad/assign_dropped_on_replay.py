@@ -1,6 +1,6 @@
 """tinygrad 0.14.0, CPU. A captured function assigns to a tensor that it does not return: the
-replays do not assign. tinygrad/tinygrad#16618, open. The repository's notes for contributors say so, and
-ask for a `realize`; no error does.
+replays do not assign. tinygrad/tinygrad#16618, open. The repository's notes for contributors say
+so, and ask for a `realize`; no error does.
 """
 from tinygrad import Tensor, TinyJit
 

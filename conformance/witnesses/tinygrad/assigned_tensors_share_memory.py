@@ -1,5 +1,5 @@
-"""tinygrad 0.14.0, CPU. After `a.assign(b)` and a realize of both, a write to b changes a.  Found by
-the fuzzer.
+"""tinygrad 0.14.0, CPU. After `a.assign(b)` and a realize of both, a write to b changes a. Found
+by the fuzzer.
 """
 from tinygrad import Tensor
 

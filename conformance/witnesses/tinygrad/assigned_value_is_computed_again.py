@@ -1,5 +1,5 @@
-"""tinygrad 0.14.0, CPU. An expression is assigned to the tensor that it reads; asked for afterwards
-it is computed once more, from what was assigned.  Found by the fuzzer.
+"""tinygrad 0.14.0, CPU. An expression is assigned to the tensor that it reads; asked for
+afterwards it is computed once more, from what was assigned. Found by the fuzzer.
 """
 from tinygrad import Tensor
 

@@ -1,5 +1,5 @@
 """tinygrad 0.14.0, CPU. `contiguous` of a tensor that is in memory is that memory, so it changes
-with the tensor; `clone` is what makes a copy.  torch does the same, and documents it; tinygrad
+with the tensor; `clone` is what makes a copy. torch does the same, and documents it; tinygrad
 documents only that the result is contiguous.
 """
 from tinygrad import Tensor

@@ -1,5 +1,5 @@
-"""tinygrad 0.14.0, CPU. Two tensors change places by way of a clone, and are one tensor after it.
-Found by the fuzzer.
+"""tinygrad 0.14.0, CPU. Two tensors change places by way of a clone, and are one tensor after
+it. Found by the fuzzer.
 """
 from tinygrad import Tensor, dtypes
 
