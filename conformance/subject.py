@@ -27,6 +27,9 @@ from conformance.protocol import (
 from conformance.serve import load
 from conformance.subprocess_adapter import SubprocessAdapter
 
+#: How long a committed witness is shrunk that fails: it was small when it was committed.
+WITNESS_SECONDS = 5.0
+
 
 class Failure(AssertionError):
     """A check failed.  `witness` is a program that shows it, `repro` a command to paste."""
@@ -231,7 +234,7 @@ class Subject:
         for name, failure in failures.items():
             others = [other for other in failures if other != name]
             origin = f"witness {name}" + (f"; also {', '.join(others)}" if others else "")
-            raise self._smallest(check, chosen[name], failure, origin)
+            raise self._smallest(check, chosen[name], failure, origin, seconds=WITNESS_SECONDS)
         wanted = max(1, int(PROFILES[self.profile].examples * share))
         for number, program in self._generated(wanted):
             tried += 1
@@ -242,9 +245,10 @@ class Subject:
             raise NotClaimed("no program of this check uses only what is declared")
 
     def _smallest(self, check: Callable[[Program], None], program: Program, failure: Exception,
-                  origin: str) -> Failure:
+                  origin: str, seconds: float = 120.0) -> Failure:
         """The failure of the smallest part of a program that fails."""
-        smallest = programs.shrink(program, lambda each: bool(self._outcome(check, each)))
+        smallest = programs.shrink(program, lambda each: bool(self._outcome(check, each)),
+                                   seconds=seconds)
         return self._explained(self._outcome(check, smallest) or failure, smallest, origin)
 
     def _generated(self, wanted: int) -> Iterator[tuple[int, Program]]:
