@@ -245,7 +245,7 @@ class Subject:
             raise NotClaimed("no program of this check uses only what is declared")
 
     def _smallest(self, check: Callable[[Program], None], program: Program, failure: Exception,
-                  origin: str, seconds: float = 120.0) -> Failure:
+                  origin: str, seconds: float = 30.0) -> Failure:
         """The failure of the smallest part of a program that fails."""
         smallest = programs.shrink(program, lambda each: bool(self._outcome(check, each)),
                                    seconds=seconds)
