@@ -8,6 +8,7 @@
     python -m conformance run witness.json --impl package.module:Adapter
     python -m conformance validate program.json --schema program
     python -m conformance rules
+    python -m conformance new my_impl
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from conformance.fuzz import Fuzzing, Job, explained
 from conformance.protocol import Program, ProtocolError
 from conformance.report import Expectation, Result
 from conformance.runner import CHAPTERS, collect, run_suite
+from conformance.starter import write_starter
 from conformance.subject import Subject, fails
 
 DEFAULT = "impl.adapter:Adapter"
@@ -73,6 +75,9 @@ def parser() -> ArgumentParser:
     checked.add_argument("files", type=Path, nargs="+")
     checked.add_argument("--schema", default="program",
                          choices=("program", "message", "observation", "schedule", "report"))
+    new = commands.add_parser("new", help="write an adapter to start from")
+    new.add_argument("name", help="of the implementation, such as my_impl")
+    new.add_argument("--language", default="python", choices=("python", "c"))
     commands.add_parser("rules", help="list the checks with the rules that they verify")
     return top
 
@@ -91,9 +96,8 @@ def _common(target: ArgumentParser) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.  The status is 0 when nothing is wrong, 1 otherwise."""
     options = parser().parse_args(arguments)
-    commands = {None: suite, "fuzz": fuzz, "steps": steps, "run": run_one,
-                "validate": validate_files, "rules": list_rules,
-                "sanitize": sanitize}
+    commands = {None: suite, "fuzz": fuzz, "steps": steps, "run": run_one, "new": start,
+                "validate": validate_files, "rules": list_rules, "sanitize": sanitize}
     return commands[options.command](options)
 
 
@@ -124,6 +128,17 @@ def suite(options: Namespace) -> int:
 
 def _tell(result: Result) -> None:
     print(f"{result.verdict:<12}{result.test}  {result.seconds:.1f} s", file=sys.stderr)
+
+
+def start(options: Namespace) -> int:
+    """Write an adapter to start from into this folder."""
+    try:
+        path, commands = write_starter(options.name, Path.cwd(), options.language)
+    except ValueError as error:
+        print(error)
+        return 1
+    print("\n    ".join([f"wrote {path.name}; test it with", *commands]))
+    return 0
 
 
 def list_rules(options: Namespace) -> int:

@@ -27,6 +27,9 @@ from conformance.protocol import (
 from conformance.serve import load
 from conformance.subprocess_adapter import SubprocessAdapter
 
+#: How long a committed witness is shrunk that fails: it was small when it was committed.
+WITNESS_SECONDS = 5.0
+
 
 class Failure(AssertionError):
     """A check failed.  `witness` is a program that shows it, `repro` a command to paste."""
@@ -189,6 +192,10 @@ class Subject:
         def check(each: Program) -> None:
             self.check_values(each, *tiers, **options)
 
+        self.check_smallest(program, check)
+
+    def check_smallest(self, program: Program, check: Callable[[Program], None]) -> None:
+        """Apply a check to a program; the failure has the smallest part of it that fails."""
         try:
             check(program)
         except NotClaimed:
@@ -217,14 +224,17 @@ class Subject:
         `share` says which part of the profile's number of programs is enough for this check.
         A program that fails is shrunk; the failure raised has it as its witness.
         """
-        tried = 0
-        for name, program in programs.witnesses().items():
-            if rule and rule not in program["rules"] or not self.supports(program):
-                continue
-            tried += 1
+        chosen = {name: program for name, program in programs.witnesses().items()
+                  if (not rule or rule in program["rules"]) and self.supports(program)}
+        tried, failures = len(chosen), dict[str, Exception]()
+        for name, program in chosen.items():
             failure = self._outcome(check, program)
             if failure:
-                raise self._smallest(check, program, failure, f"witness {name}")
+                failures[name] = failure
+        for name, failure in failures.items():
+            others = [other for other in failures if other != name]
+            origin = f"witness {name}" + (f"; also {', '.join(others)}" if others else "")
+            raise self._smallest(check, chosen[name], failure, origin, seconds=WITNESS_SECONDS)
         wanted = max(1, int(PROFILES[self.profile].examples * share))
         for number, program in self._generated(wanted):
             tried += 1
@@ -235,9 +245,10 @@ class Subject:
             raise NotClaimed("no program of this check uses only what is declared")
 
     def _smallest(self, check: Callable[[Program], None], program: Program, failure: Exception,
-                  origin: str) -> Failure:
+                  origin: str, seconds: float = 30.0) -> Failure:
         """The failure of the smallest part of a program that fails."""
-        smallest = programs.shrink(program, lambda each: bool(self._outcome(check, each)))
+        smallest = programs.shrink(program, lambda each: bool(self._outcome(check, each)),
+                                   seconds=seconds)
         return self._explained(self._outcome(check, smallest) or failure, smallest, origin)
 
     def _generated(self, wanted: int) -> Iterator[tuple[int, Program]]:

@@ -1,8 +1,9 @@
 """tinygrad 0.14 on its CPU device, which needs clang.
 
 A movement is a view in tinygrad, and a variable of a program is not one: hence `clone`, which
-"allocates a separate buffer for the data".  A store is an `assign` to a view of the target.
-Inputs are realized.  A captured function is a `TinyJit`; its `JitError` is a refusal.
+"allocates a separate buffer for the data".  A store is an `assign` to a view of the target,
+which is realized first if it has no memory.  Inputs are realized.  A captured function is a
+`TinyJit`, and its `JitError` a refusal.
 
 A schedule is what `Tensor.linear_with_vars` makes.  It says which kernels run in which order, on
 which buffers, and where the memory planner puts those that no tensor denotes.  It does not say
@@ -11,12 +12,9 @@ whole buffers here, and the rest is derived from the order and declared as deriv
 """
 from __future__ import annotations
 
-import contextlib
 import gc
-import io
 import math
 import os
-import re
 from collections.abc import Collection, Sequence
 from importlib import import_module
 from importlib.metadata import version
@@ -31,14 +29,13 @@ os.environ.setdefault("DEV", "CPU")  # tinygrad looks at it when it is imported
 tinygrad: Any = import_module("tinygrad")
 Context, TinyJit, dtypes = tinygrad.Context, tinygrad.TinyJit, tinygrad.dtypes
 run_linear = import_module("tinygrad.engine.realize").run_linear
-schedule_cache = import_module("tinygrad.schedule").schedule_cache
+scheduling: Any = import_module("tinygrad.schedule")
 Ops: Any = import_module("tinygrad.uop.ops").Ops
 Tensor = Any  # for types; tinygrad has few
 T: Any = tinygrad.Tensor
 
 #: Switches of tinygrad that change plans, and must change nothing else.
 SETTINGS = ("NOOPT", "NO_MEMORY_PLANNER", "SPLIT_REDUCEOP", "SCACHE", "DISABLE_FAST_IDIV")
-CACHED = re.compile(r"(cache hit|CACHE MISS) ([0-9a-f]{8})")
 NAMES = {getattr(dtypes, name): name for name in (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "float32", "float64")}
@@ -52,6 +49,22 @@ MOVEMENTS = {
     "shrink": lambda s, x: x.shrink(tuple(map(tuple, s["bounds"]))),
     "stride": lambda s, x: x[slices(s)],
 }
+
+
+class Watched(dict[bytes, Any]):
+    """The schedule cache, which says what it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[bool, str]] = []
+
+    def get(self, key: bytes, default: Any = None) -> Any:
+        found = super().get(key, default)
+        self.asked.append((found is not None, key.hex()[:16]))
+        return found
+
+
+CACHE = scheduling.schedule_cache = Watched()
 
 
 def _reduced(name: str, widens: bool = True) -> Function:
@@ -103,7 +116,7 @@ class Adapter(LibraryAdapter[Tensor]):
 
     def reset(self) -> None:
         gc.collect()
-        schedule_cache.clear()
+        CACHE.clear()
 
     def array(self, elements: Array) -> Tensor:
         return T(elements).realize()
@@ -116,6 +129,8 @@ class Adapter(LibraryAdapter[Tensor]):
         return found
 
     def write(self, target: Tensor, view: Sequence[Statement], value: Tensor) -> Tensor:
+        if view and not target.uop._base_buffer_is_realized():
+            target.realize()  # a part is written in memory, and this has none yet
         region = target
         for step in view:
             region = MOVEMENTS[step["do"]](step, region)
@@ -135,14 +150,12 @@ class Adapter(LibraryAdapter[Tensor]):
         if not waiting or not {"schedule", "memory", "cache"} & set(self.tiers):
             T.realize(*tensors)
             return
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said), Context(DEBUG=3):
-            linear, values = T.linear_with_vars(*waiting)
-        found = CACHED.findall(said.getvalue())
+        CACHE.asked.clear()
+        linear, values = T.linear_with_vars(*waiting)
         if linear.src:
             document = describe(linear.src)
-            document["cache"] = {"hit": all(state == "cache hit" for state, _ in found),
-                                 "key": " ".join(key for _, key in found)}
+            document["cache"] = {"hit": bool(CACHE.asked) and all(hit for hit, _ in CACHE.asked),
+                                 "key": " ".join(key for _, key in CACHE.asked)}
             self.seen.schedule.append(document)
             self.seen.order.append(list(document["order"]))
         run_linear(linear, values)
