@@ -134,7 +134,7 @@ def run_check(subject: Subject, check: Check, tiers: Collection[str],
     except NotClaimed as reason:
         result = replace(result, verdict="unsupported", message=str(reason))
     except Failure as failure:
-        result = replace(result, verdict="fail", message=failure.message,
+        result = replace(result, verdict=failure.verdict, message=failure.message,
                          witness=failure.witness, repro=failure.repro)
     except AssertionError as failure:
         result = replace(result, verdict="fail", message=str(failure))

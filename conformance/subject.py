@@ -34,6 +34,8 @@ WITNESS_SECONDS = 5.0
 class Failure(AssertionError):
     """A check failed.  `witness` is a program that shows it, `repro` a command to paste."""
 
+    verdict = "fail"  # or "error": it ended, or broke the protocol
+
     def __init__(self, message: str, witness: Program | None = None, repro: str = "") -> None:
         shown = f"\n{protocol.paste(witness)}" if witness else ""
         super().__init__(message + (f"\n{repro}" if repro else "") + shown)
@@ -201,7 +203,9 @@ class Subject:
         except NotClaimed:
             raise
         except Exception as failure:  # the implementation's own too: it is the finding
-            raise self._smallest(check, program, failure, "a program of this check") from None
+            found = self._smallest(check, program, failure, "a program of this check")
+            found.verdict = "fail" if isinstance(failure, AssertionError) else "error"
+            raise found from None
 
     def documents(self, program: Program, **options: Any) -> list[Document]:
         """The schedule documents of a program, of which there is at least the form."""
