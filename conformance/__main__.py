@@ -4,24 +4,27 @@
     python -m conformance --impl-cmd ./executable --chapter memory --profile long
     python -m conformance fuzz --impl package.module:Adapter --count 10000 --seed 0 -n 2
     python -m conformance steps --count 10000 --seed 0 -n 2
+    python -m conformance sanitize steps --count 500
     python -m conformance run witness.json --impl package.module:Adapter
     python -m conformance validate program.json --schema program
     python -m conformance rules
+    python -m conformance new my_impl
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import REMAINDER, ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance import oracle, protocol, shapes
+from conformance import oracle, protocol, sanitized, shapes
 from conformance.fuzz import Fuzzing, Job, explained
 from conformance.protocol import Program, ProtocolError
 from conformance.report import Expectation, Result
 from conformance.runner import CHAPTERS, collect, run_suite
+from conformance.starter import write_starter
 from conformance.subject import Subject, fails
 
 DEFAULT = "impl.adapter:Adapter"
@@ -63,6 +66,8 @@ def parser() -> ArgumentParser:
                        help="processes that share the work")
     steps.add_argument("--report", dest="steps_report", type=Path,
                        help="where to write what was tried, after every process")
+    watched = commands.add_parser("sanitize", help="run a command with kernels that watch memory")
+    watched.add_argument("words", nargs=REMAINDER, help="the command and its options")
     run = commands.add_parser("run", help="run one program and compare its values")
     _common(run)
     run.add_argument("program", type=Path)
@@ -70,6 +75,9 @@ def parser() -> ArgumentParser:
     checked.add_argument("files", type=Path, nargs="+")
     checked.add_argument("--schema", default="program",
                          choices=("program", "message", "observation", "schedule", "report"))
+    new = commands.add_parser("new", help="write an adapter to start from")
+    new.add_argument("name", help="of the implementation, such as my_impl")
+    new.add_argument("--language", default="python", choices=("python", "c"))
     commands.add_parser("rules", help="list the checks with the rules that they verify")
     return top
 
@@ -77,6 +85,8 @@ def parser() -> ArgumentParser:
 def _common(target: ArgumentParser) -> None:
     target.add_argument("--impl", default=DEFAULT, help="package.module:Adapter")
     target.add_argument("--impl-cmd", default="", help="an executable that speaks JSON lines")
+    target.add_argument("--isolated", action="store_true",
+                        help="run --impl in a process of its own: it may crash or hang")
     target.add_argument("--profile", default="ci", choices=("ci", "long"),
                         help="how many generated programs, and how large")
     target.add_argument("--seed", type=int, default=0,
@@ -86,13 +96,14 @@ def _common(target: ArgumentParser) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.  The status is 0 when nothing is wrong, 1 otherwise."""
     options = parser().parse_args(arguments)
-    commands = {None: suite, "fuzz": fuzz, "steps": steps, "run": run_one,
-                "validate": validate_files, "rules": list_rules}
+    commands = {None: suite, "fuzz": fuzz, "steps": steps, "run": run_one, "new": start,
+                "validate": validate_files, "rules": list_rules, "sanitize": sanitize}
     return commands[options.command](options)
 
 
 def _subject(options: Namespace) -> Subject:
-    return Subject.of(options.impl, options.impl_cmd, options.profile, options.seed)
+    return Subject.of(options.impl, options.impl_cmd, options.profile, options.seed,
+                      options.isolated)
 
 
 def suite(options: Namespace) -> int:
@@ -117,6 +128,17 @@ def suite(options: Namespace) -> int:
 
 def _tell(result: Result) -> None:
     print(f"{result.verdict:<12}{result.test}  {result.seconds:.1f} s", file=sys.stderr)
+
+
+def start(options: Namespace) -> int:
+    """Write an adapter to start from into this folder."""
+    try:
+        path, commands = write_starter(options.name, Path.cwd(), options.language)
+    except ValueError as error:
+        print(error)
+        return 1
+    print("\n    ".join([f"wrote {path.name}; test it with", *commands]))
+    return 0
 
 
 def list_rules(options: Namespace) -> int:
@@ -150,6 +172,7 @@ def run_one(options: Namespace) -> int:
     program: Program = json.loads(options.program.read_text(encoding="utf-8"))
     protocol.check("program", program)
     subject = _subject(options)
+    sanitized.guard()
     try:
         wrong = fails(subject, program)
     finally:
@@ -176,6 +199,11 @@ def fuzz(options: Namespace) -> int:
           or f"{tally.programs} programs, nothing wrong"
           f", {tally.skipped} were not for this implementation, {tally.refused} were refused")
     return 1 if tally.failures else 0
+
+
+def sanitize(options: Namespace) -> int:
+    """Run another command in a process whose kernels watch their memory."""
+    return sanitized.main(options.words)
 
 
 def steps(options: Namespace) -> int:

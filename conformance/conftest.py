@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,16 @@ def implementation(request: pytest.FixtureRequest) -> Iterator[Subject]:
     subject.close()
 
 
+@pytest.fixture(scope="session")
+def emulation_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where emulated kernels are kept: one folder for all processes of a run."""
+    base = tmp_path_factory.getbasetemp()
+    path = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "emulation"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EMULATION_FOLDER", str(path))
+        yield path
+
+
 @pytest.fixture
 def subject(request: pytest.FixtureRequest, implementation: Subject) -> Subject:
     """The implementation, with nothing kept from an earlier check."""
@@ -36,6 +47,7 @@ def subject(request: pytest.FixtureRequest, implementation: Subject) -> Subject:
         if tier not in implementation.info.observes:
             pytest.skip(f"the tier {tier} is not claimed")
     implementation.adapter.reset()
+    implementation.examples = implementation.skipped = 0
     return implementation
 
 
@@ -52,7 +64,11 @@ def pytest_runtest_call(item: pytest.Item) -> object:
     So is, on a machine without a C compiler, a test that asked for one.
     """
     try:
-        return (yield)
+        result = yield
+        subject = getattr(item, "funcargs", {}).get("subject")
+        if isinstance(subject, Subject) and subject.skipped and not subject.examples:
+            pytest.skip("no program of this check uses only what is declared")
+        return result
     except NotClaimed as reason:
         pytest.skip(str(reason))
     except Exception as error:

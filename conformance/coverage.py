@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from conformance.protocol import Document, Program, Statement, walk
+from conformance.protocol import REPETITIONS, Document, Program, Statement, walk
 
 #: Movements after which a value of a target is not read where it is written.
 ELSEWHERE = ("flip", "permute", "shrink", "stride", "pad", "gather", "cumsum")
@@ -74,7 +74,7 @@ def _step(statement: Statement, watch: _Watch) -> Iterator[str]:
             if name in watch.written:
                 yield "pending write dropped"
             _in_memory(name, watch)
-    elif do == "repeat":
+    elif do in REPETITIONS:
         yield from _captured(statement)
         for each in statement["statements"]:
             yield from _step(each, watch)

@@ -148,8 +148,24 @@ def _drop(draft: Draft, i: int, j: int, k: int) -> None:
         draft.append({"do": "drop", "names": [draft.pick(i)]})
 
 
+def _calls(draft: Draft, i: int, j: int, k: int) -> None:
+    """A captured function of one variable: it is called with several, in some containers."""
+    kind = draft.kinds[draft.pick(i)]
+    same = [name for name, other in draft.kinds.items() if other == kind]
+    made = f"t{draft._count}"
+    draft._count += 1
+    body: list[Statement] = [{"do": "add", "to": made, "from": ["x", "x"]}]
+    if j % 3:
+        body.append({"do": "observe", "names": [made]})
+    given = [{"x": same[(j + call * k) % len(same)]} for call in range(CALLS[k % len(CALLS)])]
+    draft.append({"do": "calls", "given": given, "nested": j % 4, "statements": body})
+
+
 def _repeat(draft: Draft, i: int, j: int, k: int) -> None:
     """A captured function: its states and its values are used later, or its states alone."""
+    if i // 4 % 4 == 3:
+        _calls(draft, i, j, k)
+        return
     random = Random((i * 64 + j) * 64 + k)
     body = Draft()
     body.kinds, body._count = dict(draft.kinds), draft._count

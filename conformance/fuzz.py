@@ -25,7 +25,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from conformance import coverage, effect_programs, programs, protocol
+from conformance import coverage, effect_programs, programs, protocol, sanitized
 from conformance.protocol import Program
 from conformance.subject import Subject, examine, fails
 
@@ -149,6 +149,7 @@ def _subject(job: Job) -> Subject:
 def run_chunk(job: Job, first: int, end: int) -> Tally:
     """Run the programs `first` to `end`; stop early at a failure limit."""
     subject, tally = _subject(job), Tally()
+    sanitized.guard()
     for start in range(first, end, PROGRAMS_OF_A_CACHE):
         subject.adapter.reset()
         gc.freeze()  # an implementation that collects garbage need not look at this again

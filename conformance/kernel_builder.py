@@ -14,7 +14,18 @@ from impl import symbolic
 from impl.device import Device, Memory, Program
 from impl.dtypes import DType, dtypes, from_bfloat16, to_bfloat16
 from impl.ir import COMPARISONS, TRUE, KernelInfo, Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Own, Split, Step, StepError, Swap, Upcast
+from impl.kernel import (
+    Analysis,
+    Own,
+    Pack,
+    PadTo,
+    Share,
+    Split,
+    Step,
+    StepError,
+    Swap,
+    Upcast,
+)
 
 GLOBAL, LOOP, REDUCE = RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE
 INT, FLOAT = dtypes.int32, dtypes.float32
@@ -275,7 +286,8 @@ def random_steps(ast: UOp, seed: int, most: int = 4) -> UOp:
         extent = known.ranges[axis].src[0].arg
         amount = draw.choice((2, 3, 4, 8, extent))
         steps: list[Any] = [Upcast(axis, amount), Upcast(axis, amount), Split(axis, amount),
-                            Split(axis, amount, 0), Own(axis),
+                            Split(axis, amount, 0), Own(axis), PadTo(axis, amount),
+                            Share(axis), Pack(axis, draw.randrange(2)),
                             Swap(axis, draw.randrange(len(known.ranges)))]
         step: Step = draw.choice(steps)
         try:

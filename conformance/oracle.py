@@ -83,9 +83,9 @@ def _execute(statements: Sequence[Statement], variables: Variables,
              seen: list[Expected]) -> None:
     for statement in statements:
         do = statement["do"]
-        if do == "repeat":
-            for _ in range(statement["count"]):
-                _execute(statement["statements"], variables, seen)
+        if do in protocol.REPETITIONS:
+            for body in protocol.calls(statement):
+                _execute(body, variables, seen)
         elif do == "observe":
             for name in statement["names"]:
                 known = variables[name]

@@ -9,11 +9,12 @@ program shrink well: leaving out a choice leaves a program.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from copy import deepcopy
 from math import prod
 from pathlib import Path
 from random import Random
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -381,6 +382,11 @@ def renamed(program: Program, prefix: str = "other_") -> Program:
         for field in ("from", "names"):
             if field in statement:
                 statement[field] = [prefix + name for name in statement[field]]
+        if "given" in statement:
+            statement["given"] = [
+                {prefix + name if isinstance(value, str) else name:
+                 prefix + value if isinstance(value, str) else value
+                 for name, value in call.items()} for call in statement["given"]]
     return changed
 
 
@@ -399,19 +405,39 @@ def realizing_reversed(program: Program) -> Program:
     return changed
 
 
+def using_only(program: Program, statements: Collection[str],
+               dtypes: Collection[str]) -> Program:
+    """The program without the statements that need others than these, or what is left out."""
+    kept: list[Statement] = []
+    known: set[str] = set()
+    for statement in program["statements"]:
+        used, types = protocol.needs(protocol.program([statement]))
+        names = [name for name in statement.get("names", ()) if name in known]
+        if "names" in statement:
+            statement = {**statement, "names": names}
+        sources = {*statement.get("from", ()), *[statement.get("target")] * ("target" in statement)}
+        if used <= set(statements) and types <= set(dtypes) and sources <= known:
+            if "names" not in statement or names:
+                kept.append(statement)
+            known |= {statement["to"]} if "to" in statement else set()
+    return {**program, "statements": kept}
+
+
 # Shrinking ---------------------------------------------------------------------------------
 
 
-def shrink(program: Program, fails: Callable[[Program], bool], budget: int = 400) -> Program:
+def shrink(program: Program, fails: Callable[[Program], bool], budget: int = 400,
+           seconds: float = 120.0) -> Program:
     """A smaller program that still fails: statements are dropped and sources bypassed.
 
-    `budget` bounds how many programs are tried, for failures that take long to happen.
+    `budget` bounds how many programs are tried and `seconds` how long, for failures that take
+    long to happen.
     """
-    improved = True
+    improved, end = True, monotonic() + seconds
     while improved:
         improved = False
         for smaller in _smaller(program):
-            if budget <= 0:
+            if budget <= 0 or monotonic() > end:
                 return program
             budget -= 1
             if fails(smaller):
@@ -423,7 +449,7 @@ def shrink(program: Program, fails: Callable[[Program], bool], budget: int = 400
 def _smaller(program: Program) -> Iterator[Program]:
     """Well-formed programs a little smaller than this one."""
     statements = program["statements"]
-    for size in (8, 4, 2, 1):
+    for size in (64, 32, 16, 8, 4, 2, 1):
         for start in range(len(statements) - size, -1, -1):
             yield from _if_well_formed(program, statements[:start] + statements[start + size:])
     for index, statement in enumerate(statements):
@@ -431,7 +457,7 @@ def _smaller(program: Program) -> Iterator[Program]:
         for position in range(len(names) if len(names) > 1 else 0):
             fewer = {**statement, "names": [*names[:position], *names[position + 1:]]}
             yield from _if_well_formed(program, _replaced(statements, index, fewer))
-        for changed in _smaller_repeats(statement) if statement["do"] == "repeat" else ():
+        for changed in _smaller_repeats(statement) if "statements" in statement else ():
             yield from _if_well_formed(program, statements[:index] + changed
                                        + statements[index + 1:])
         for name in statement.get("from", ()) if "to" in statement else ():
@@ -445,8 +471,13 @@ def _smaller_repeats(statement: Statement) -> Iterator[list[Statement]]:
     yield body
     for index in range(len(body)):
         yield [{**statement, "statements": body[:index] + body[index + 1:]}]
-    for count in range(2, statement["count"]):
+    for count in range(2, statement.get("count", 0)):
         yield [{**statement, "count": count}]
+    given = statement.get("given", ())
+    for index in range(len(given)):
+        yield [{**statement, "given": [*given[:index], *given[index + 1:]]}]
+    for nested in range(statement.get("nested", 0)):
+        yield [{**statement, "nested": nested}]
 
 
 def _replaced(statements: list[Statement], index: int, statement: Statement) -> list[Statement]:

@@ -56,7 +56,8 @@ REDUCTIONS = ("sum", "prod", "max", "min", "mean")
 SOURCES = ("input", "constant")
 OTHER = ("where", "cast", "bitcast", "matmul", "softmax", "cumsum", "gather", "contiguous", "copy")
 EXPRESSIONS = (*SOURCES, *UNARY, *BINARY, *MOVEMENT, *REDUCTIONS, *OTHER)
-EFFECTS = ("assign", "store", "realize", "drop", "observe", "repeat")
+REPETITIONS = ("repeat", "calls")
+EFFECTS = ("assign", "store", "realize", "drop", "observe", *REPETITIONS)
 STATEMENTS = (*EXPRESSIONS, *EFFECTS)
 
 
@@ -219,6 +220,28 @@ def walk(statements: Iterable[Statement]) -> Iterable[Statement]:
     for statement in statements:
         yield statement
         yield from statement.get("statements", ())
+
+
+def calls(repetition: Mapping[str, Any]) -> list[list[Statement]]:
+    """The statements of each iteration of a `repeat` or of `calls`, arguments put in.
+
+    An iteration of `calls` is given variables and numbers by other names: {"x": "t0", "k": 2}
+    lets `x` mean `t0` there, and {"given": "k"} the number 2 where a constant has its value.
+    """
+    if repetition["do"] == "repeat":
+        return [repetition["statements"]] * repetition["count"]
+    return [[_with_arguments(each, given) for each in repetition["statements"]]
+            for given in repetition["given"]]
+
+
+def _with_arguments(statement: Statement, given: Mapping[str, Any]) -> Statement:
+    changed = dict(statement)
+    for field_ in ("from", "names"):
+        if field_ in changed:
+            changed[field_] = [given.get(name, name) for name in changed[field_]]
+    if isinstance(changed.get("value"), dict):
+        changed["value"] = given[changed["value"]["given"]]
+    return changed
 
 
 def needs(subject: Program) -> tuple[set[str], set[str]]:

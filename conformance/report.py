@@ -17,6 +17,8 @@ from conformance.protocol import Info, Program, ProtocolError
 
 VERDICTS = ("pass", "fail", "error", "unsupported", "xfail", "xpass", "not-run")
 BAD = ("fail", "error", "xpass")
+#: Characters of a line of a witness that a table shows; the report has all of them.
+LONGEST = 400
 
 
 @dataclass
@@ -85,7 +87,8 @@ class Report:
                 lines += ["", f"{each.verdict.upper()} {each.test} ({', '.join(each.rules)})",
                           *(f"    {line}" for line in each.message.splitlines()[:12])]
                 if each.witness:
-                    lines += [f"    {line}" for line in protocol.paste(each.witness).splitlines()]
+                    lines += [f"    {line if len(line) < LONGEST else line[:LONGEST] + ' ...'}"
+                              for line in protocol.paste(each.witness).splitlines()]
                 if each.repro:
                     lines.append(f"    {each.repro}")
         return "\n".join(lines) + "\n"
@@ -108,15 +111,19 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Expectation:
-    """A failure that is known: which test, why, and where it is being dealt with."""
+    """A failure that is known: which test, why, and where it is being dealt with.
+
+    `versions` are those of the library in which it was seen, `witness` a file that shows it.
+    """
 
     test: str
     rule: str
     reason: str
     issue: str = ""
+    versions: str = ""
+    witness: str = ""
 
     @staticmethod
     def read(path: Path) -> list[Expectation]:
         entries: list[Mapping[str, str]] = json.loads(path.read_text(encoding="utf-8"))
-        return [Expectation(each["test"], each["rule"], each["reason"], each.get("issue", ""))
-                for each in entries]
+        return [Expectation(**each) for each in entries]

@@ -120,16 +120,21 @@ def run_check(subject: Subject, check: Check, tiers: Collection[str],
         return replace(result, verdict="not-run", message=f"blocked by rule {blocking[0]}")
     if check.tier not in tiers:
         return replace(result, verdict="not-run", message=f"the tier {check.tier} is not claimed")
-    start, subject.examples = perf_counter(), 0
+    start = perf_counter()
+    subject.examples = subject.refusals = subject.skipped = 0
     try:
         subject.adapter.reset()
         check.function(subject)
+        if subject.refusals:
+            result = replace(result, message=f"{subject.refusals} programs were refused")
+        if subject.skipped and not subject.examples:
+            raise NotClaimed("no program of this check uses only what is declared")
         if not subject.examples:
             result = replace(result, verdict="fail", message="nothing was executed")
     except NotClaimed as reason:
         result = replace(result, verdict="unsupported", message=str(reason))
     except Failure as failure:
-        result = replace(result, verdict="fail", message=failure.message,
+        result = replace(result, verdict=failure.verdict, message=failure.message,
                          witness=failure.witness, repro=failure.repro)
     except AssertionError as failure:
         result = replace(result, verdict="fail", message=str(failure))

@@ -53,6 +53,8 @@ def step(statement: Statement, kinds: Kinds) -> None:
         # Twice: the second pass meets whatever kinds the first one left behind.
         _check_all(statement["statements"], kinds)
         _check_all(statement["statements"], kinds)
+    elif do == "calls":
+        _check_calls(statement, kinds)
     elif do in ("realize", "observe", "drop"):
         for name in statement["names"]:
             _known(name, kinds)
@@ -68,10 +70,25 @@ def step(statement: Statement, kinds: Kinds) -> None:
         kinds[statement["to"]] = result(statement, kinds)
 
 
+def _check_calls(statement: Statement, kinds: Kinds) -> None:
+    """Each call is a program; arguments are read only, and have one kind each."""
+    given = statement["given"]
+    changed = {each.get("to", each.get("target")) for each in statement["statements"]}
+    _require(all(set(each) == set(given[0]) for each in given), "calls with other arguments")
+    for name in given[0] if given else ():
+        values = [each[name] for each in given]
+        _require(name not in kinds and name not in changed, f"the argument {name} is changed")
+        sorts = {_known(each, kinds) if isinstance(each, str) else type(each) for each in values}
+        _require(len(sorts) == 1, f"the argument {name} is of several kinds")
+    for body in protocol.calls(statement):
+        _check_all(body, kinds)
+
+
 def result(statement: Statement, kinds: Kinds) -> Kind:
     """The kind of the value of an expression statement."""
     do = statement["do"]
     if do in protocol.SOURCES:
+        _require(not isinstance(statement.get("value"), dict), "no call gives it this number")
         return Kind(statement["dtype"], tuple(statement["shape"]))
     sources = [_known(name, kinds) for name in statement["from"]]
     first = sources[0]

@@ -17,6 +17,7 @@ from conformance import checker, oracle, programs, protocol, shapes
 from conformance.protocol import (
     Adapter,
     Document,
+    ImplementationError,
     Info,
     Observation,
     Program,
@@ -26,9 +27,14 @@ from conformance.protocol import (
 from conformance.serve import load
 from conformance.subprocess_adapter import SubprocessAdapter
 
+#: How long a committed witness is shrunk that fails: it was small when it was committed.
+WITNESS_SECONDS = 5.0
+
 
 class Failure(AssertionError):
     """A check failed.  `witness` is a program that shows it, `repro` a command to paste."""
+
+    verdict = "fail"  # or "error": it ended, or broke the protocol
 
     def __init__(self, message: str, witness: Program | None = None, repro: str = "") -> None:
         shown = f"\n{protocol.paste(witness)}" if witness else ""
@@ -38,6 +44,14 @@ class Failure(AssertionError):
 
 class NotClaimed(Exception):
     """The implementation does not claim a tier, or declares that it lacks something."""
+
+
+class Refused(NotClaimed):
+    """A replay was refused, with an error that the implementation declares for that.
+
+    Its choice `refuses` lists the names of these errors. Refusing is allowed where something is
+    captured and replayed, and nowhere else; what was refused was not executed.
+    """
 
 
 @dataclass(frozen=True)
@@ -61,18 +75,24 @@ class Subject:
     profile: str = "ci"
     seed: int = 0
     examples: int = 0
+    refusals: int = 0
+    skipped: int = 0
     wrap: Callable[[Adapter], Adapter] = lambda adapter: adapter
 
     @staticmethod
     def of(implementation: str = "", command: str = "", profile: str = "ci",
-           seed: int = 0) -> Subject:
-        """The implementation that `--impl` or `--impl-cmd` names."""
+           seed: int = 0, isolated: bool = False) -> Subject:
+        """The implementation that `--impl` or `--impl-cmd` names.
+
+        `isolated`: in a process of its own, so that nothing that it does ends this one.
+        """
         if command:
             words = shlex.split(command)
             return Subject(SubprocessAdapter(words), f"--impl-cmd {shlex.quote(command)}", words,
                            profile, seed)
         served = [sys.executable, "-m", "conformance.serve", implementation]
-        return Subject(load(implementation), f"--impl {implementation}", served, profile, seed)
+        adapter = SubprocessAdapter(served) if isolated else load(implementation)
+        return Subject(adapter, f"--impl {implementation}", served, profile, seed)
 
     @property
     def info(self) -> Info:
@@ -101,6 +121,14 @@ class Subject:
             if dtype not in self.info.dtypes:
                 raise NotClaimed(f"the dtype {dtype} is not declared")
 
+    def require_stated(self, what: str) -> None:
+        """Leave a check of something that the adapter derived, and the implementation never said.
+
+        The choice `derived` lists such parts of schedule documents.
+        """
+        if what in self.info.choices.get("derived", ()):
+            raise NotClaimed(f"it does not say its {what}; the adapter derives them")
+
     def supports(self, program: Program) -> bool:
         """Whether everything that a program uses by name is declared."""
         statements, dtypes = protocol.needs(program)
@@ -119,6 +147,14 @@ class Subject:
                 raise Failure(f"declared, but answered as unsupported: {reason}",
                               program) from reason
             raise NotClaimed(str(reason)) from reason
+        except Exception as error:  # the implementation's own: perhaps it says that it refuses
+            text = str(error) if isinstance(error, ImplementationError) else \
+                f"{type(error).__name__}: {error}"
+            refuses = tuple(f"{name}:" for name in self.info.choices.get("refuses", ()))
+            if "replay" not in tiers or not text.startswith(refuses):
+                raise
+            self.examples, self.refusals = self.examples - 1, self.refusals + 1
+            raise Refused(text) from error
 
     def check_values(self, program: Program, *tiers: str, **options: Any) -> Observation:
         """Run a program and compare its values with the oracle's."""
@@ -127,6 +163,49 @@ class Subject:
         if wrong:
             raise Failure("; ".join(wrong[:4]), program)
         return observation
+
+    def check_declared(self, program: Program, *tiers: str, **options: Any) -> None:
+        """Check the values of what in a program is declared.
+
+        The failure of a program that fails has the smallest part of it that does.
+        """
+        info = self.info
+        part = programs.using_only(program, {*info.statements}, {*info.dtypes})
+        if all(each["do"] in (*protocol.SOURCES, "observe") for each in part["statements"]):
+            self.skipped += 1
+            return
+
+        self._check_smallest(part, *tiers, **options)
+
+    def check_whole(self, program: Program, *tiers: str, **options: Any) -> None:
+        """Check the values of a program that means something only as a whole.
+
+        Raises:
+            NotClaimed: not all of it is declared.
+            Failure: with the smallest part that fails.
+        """
+        statements, dtypes = protocol.needs(program)
+        missing = {*statements, *dtypes} - {*self.info.statements, *self.info.dtypes}
+        if missing:
+            raise NotClaimed(f"not declared: {', '.join(sorted(missing))}")
+        self._check_smallest(program, *tiers, **options)
+
+    def _check_smallest(self, program: Program, *tiers: str, **options: Any) -> None:
+        def check(each: Program) -> None:
+            self.check_values(each, *tiers, **options)
+
+        self.check_smallest(program, check)
+
+    def check_smallest(self, program: Program, check: Callable[[Program], None]) -> None:
+        """Apply a check to a program; the failure has the smallest part of it that fails."""
+        try:
+            check(program)
+        except NotClaimed:
+            raise
+        except Exception as failure:  # the implementation's own too: it is the finding
+            found = self._smallest(check, program, failure, "a program of this check")
+            found.verdict = "fail" if isinstance(failure, AssertionError) else "error"
+            raise found from None
 
     def documents(self, program: Program, **options: Any) -> list[Document]:
         """The schedule documents of a program, of which there is at least the form."""
@@ -149,24 +228,32 @@ class Subject:
         `share` says which part of the profile's number of programs is enough for this check.
         A program that fails is shrunk; the failure raised has it as its witness.
         """
-        tried = 0
-        for name, program in programs.witnesses().items():
-            if rule and rule not in program["rules"] or not self.supports(program):
-                continue
-            tried += 1
+        chosen = {name: program for name, program in programs.witnesses().items()
+                  if (not rule or rule in program["rules"]) and self.supports(program)}
+        tried, failures = len(chosen), dict[str, Exception]()
+        for name, program in chosen.items():
             failure = self._outcome(check, program)
             if failure:
-                raise self._explained(failure, program, f"--witness {name}")
+                failures[name] = failure
+        for name, failure in failures.items():
+            others = [other for other in failures if other != name]
+            origin = f"witness {name}" + (f"; also {', '.join(others)}" if others else "")
+            raise self._smallest(check, chosen[name], failure, origin, seconds=WITNESS_SECONDS)
         wanted = max(1, int(PROFILES[self.profile].examples * share))
         for number, program in self._generated(wanted):
             tried += 1
             failure = self._outcome(check, program)
             if failure:
-                smallest = programs.shrink(program, lambda each: bool(self._outcome(check, each)))
-                failure = self._outcome(check, smallest) or failure
-                raise self._explained(failure, smallest, f"program {number}")
+                raise self._smallest(check, program, failure, f"program {number}")
         if not tried:
             raise NotClaimed("no program of this check uses only what is declared")
+
+    def _smallest(self, check: Callable[[Program], None], program: Program, failure: Exception,
+                  origin: str, seconds: float = 30.0) -> Failure:
+        """The failure of the smallest part of a program that fails."""
+        smallest = programs.shrink(program, lambda each: bool(self._outcome(check, each)),
+                                   seconds=seconds)
+        return self._explained(self._outcome(check, smallest) or failure, smallest, origin)
 
     def _generated(self, wanted: int) -> Iterator[tuple[int, Program]]:
         """The first generated programs that use only what is declared."""
@@ -184,6 +271,7 @@ class Subject:
         try:
             check(program)
         except NotClaimed:
+            self.skipped += 1
             return None
         except (AssertionError, ProtocolError) as failure:
             return failure
@@ -225,7 +313,7 @@ def examine(subject: Subject, program: Program, **options: Any) -> tuple[str, li
 
     This is the question that `fuzz` asks. What a program repeats is captured and replayed.
     """
-    repeats = any(each["do"] == "repeat" for each in program["statements"])
+    repeats = any(each["do"] in protocol.REPETITIONS for each in program["statements"])
     tiers = [tier for tier in ("schedule", *(("replay",) if repeats else ()))
              if tier in subject.info.observes]
     documents: list[Document] = []
@@ -235,6 +323,8 @@ def examine(subject: Subject, program: Program, **options: Any) -> tuple[str, li
         documents = observation.schedule
         found = [str(finding) for document in documents for finding in checker.check(document)]
         return "; ".join(found[:4]), documents
+    except Refused as reason:
+        return str(reason), documents
     except NotClaimed:
         return "", documents
     except Failure as failure:

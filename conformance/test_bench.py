@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from conformance.bench import __main__ as command
-from conformance.bench import figures, growing, record, schedule, table, workloads
-from conformance.bench.peers import jax_peer, lazy, load, torch_peer
+from conformance.bench import figures, growing, record, rounds, schedule, suite, table, workloads
+from conformance.bench.peers import jax_peer, load, torch_peer
 from conformance.bench.processes import Worker
 from conformance.trace import ROOT
 
@@ -51,7 +51,7 @@ def test_a_quick_run_has_sane_figures(tmp_path: Path, capsys: pytest.CaptureFixt
     assert found["memory.planned.gpt_step"] <= found["memory.unplanned.gpt_step"]
     # A step reads every parameter and writes it.
     for name in ("mlp_step", "gpt_step"):
-        one = workloads.workload(name)
+        one = suite.workload(name)
         parameters = sum(one.inputs[parameter].nbytes for parameter in one.parameters)
         assert found[f"bytes.{name}"] * 1e6 >= 2 * parameters
     assert "GPT step" in capsys.readouterr().out
@@ -101,7 +101,7 @@ def test_growing_programs_are_computed_right(program: str) -> None:
 
 
 def _mlp_answers() -> tuple[workloads.Workload, list[np.ndarray]]:
-    one = workloads.workload("mlp_step")
+    one = suite.workload("mlp_step")
     return one, load("impl").values(one)
 
 
@@ -124,7 +124,7 @@ def test_what_is_timed_is_checked_first() -> None:
 def test_a_wrong_library_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     options = ArgumentParser()
     schedule.add_arguments(options)
-    run = schedule.Run([], options.parse_args([]))
+    run = rounds.Run([], options.parse_args([]))
 
     class Wrong:
         def ask(self, method: str, arguments: dict[str, Any], limit: float) -> dict[str, Any]:
@@ -132,14 +132,14 @@ def test_a_wrong_library_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
             return {"error": "computes something else"}
     run.workers["impl"] = Wrong()  # type: ignore[assignment]
     one = next(figures.measurements(False, False))
-    assert schedule.row(one.figures[0], run.measure(one))["results"]["impl"] == \
+    assert rounds.row(one.figures[0], run.measure(one))["results"]["impl"] == \
         {"error": "computes something else"}
 
 
 def test_libraries_are_asked_in_turns() -> None:
     options = ArgumentParser()
     schedule.add_arguments(options)
-    run = schedule.Run([], options.parse_args(["--repeats", "3"]))
+    run = rounds.Run([], options.parse_args(["--repeats", "3"]))
     asked: list[str] = []
 
     class Noted:
@@ -154,7 +154,7 @@ def test_libraries_are_asked_in_turns() -> None:
     run.workers["impl"] = Noted("impl", [{"seconds": s} for s in (1, 3, 2)])  # type: ignore
     run.workers["jax"] = Noted("jax", [{"seconds": 4}, {"missing": "over"}])  # type: ignore
     one = next(m for m in figures.measurements(False, False) if m.method == "cold")
-    made = schedule.row(one.figures[0], run.measure(one))
+    made = rounds.row(one.figures[0], run.measure(one))
     assert asked == ["impl", "jax", "impl", "jax", "impl"]
     assert made["results"] == {"impl": {"median": 2000, "low": 1000, "high": 3000, "count": 3},
                                "jax": {"missing": "over"}}
@@ -164,7 +164,7 @@ def test_libraries_are_asked_in_turns() -> None:
 def test_what_is_over_the_limit_is_not_tried_in_a_greater_size() -> None:
     options = ArgumentParser()
     schedule.add_arguments(options)
-    run = schedule.Run([], options.parse_args([]))
+    run = rounds.Run([], options.parse_args([]))
     asked: list[Any] = []
 
     class Slow:
@@ -180,21 +180,21 @@ def test_what_is_over_the_limit_is_not_tried_in_a_greater_size() -> None:
 
 
 def test_a_table_shows_goals_ratios_and_what_is_missing() -> None:
-    made = schedule.row(figures.Figure("k", "Kernels", "softmax", "us",
+    made = rounds.row(figures.Figure("k", "Kernels", "softmax", "us",
                                        figures.number("seconds", 1e6), 30),
                         {"impl": [{"seconds": 2e-5}], "jax": [{"seconds": 5e-5}],
-                         "torch": [{"missing": "not a stage"}]})
+                         "torch.compile": [{"missing": "not a stage"}]})
     result = {"machine": {"processor": "a processor", "cores": 2, "system": "Linux",
                           "python": "3.11"},
               "threads": 1, "quick": False, "rows": [made],
-              "versions": {"impl": "0.1", "jax": "0.10", "torch": "2.13"}}
+              "versions": {"impl": "0.1", "jax": "0.10", "torch.compile": "2.13"}}
     assert "| softmax | us | 30 | **20** | 50, 2.5x | not a stage |" in table.markdown(result)
 
 
 def test_what_is_behind_is_said() -> None:
     def made(title: str, ours: float, peer: float, goal: float | None) -> dict[str, Any]:
         figure = figures.Figure("k", "G", title, "us", figures.number("seconds", 1e6), goal)
-        return schedule.row(figure, {"impl": [{"seconds": ours}], "jax": [{"seconds": peer}]})
+        return rounds.row(figure, {"impl": [{"seconds": ours}], "jax": [{"seconds": peer}]})
     rows = [made("ahead", 2e-6, 3e-6, 4), made("slower than JAX", 2e-6, 1e-6, 4),
             made("over the goal", 5e-6, 6e-6, 4), made("ahead without a goal", 2e-6, 3e-6, None)]
     assert table.behind({"rows": rows}).splitlines()[2:] == [
@@ -205,10 +205,6 @@ def test_what_is_behind_is_said() -> None:
     assert table.behind({"rows": late}).splitlines()[2:] == [
         "| G: ahead | over the limit of 20 s | 4 |  |"], "no unit, and said once"
     assert table.behind({"rows": rows[:1]}) == "In no row: every goal is reached."
-
-
-def test_lazy_libraries_share_one_text() -> None:
-    assert set(lazy.VALUES) == set(workloads.MAKERS)
 
 
 def test_calls_in_generated_wrappers_are_counted() -> None:

@@ -66,8 +66,7 @@ def test_everything_that_decides_a_plan_is_part_of_the_key(subject: Subject) -> 
         _program(lambda draft: draft.add("sub", "t0", "t1")), _program(scaled(2)),
         _program(scaled(3)), _program(lambda draft: draft.add("flip", "t0", axes=[0])),
         _program(lambda draft: draft.add("cumsum", "t0", axis=0)),
-        _program(lambda draft: draft.add("sum", "t0", axes=[0], keepdims=True)),
-        _program(lambda draft: draft.add("sum", "t0", axes=[0], keepdims=False)))
+        _program(lambda draft: draft.add("sum", "t0", axes=[0], keepdims=True)))
 
 
 @verifies("caching.key.settings", observe="cache")
@@ -75,15 +74,28 @@ def test_toggling_a_setting_never_returns_a_stale_plan(subject: Subject) -> None
     """After any other setting has been tried, the plan is that of a fresh implementation."""
     if not subject.info.settings:
         raise NotClaimed("no setting is declared")
-    program = programs.witnesses()["chain-of-temporaries"]
-    fresh: dict[tuple[str, int], list[Any]] = {}
-    for setting in subject.info.settings:
-        for value in (0, 1):
-            subject.adapter.reset()
-            fresh[setting, value] = _plans(subject, program, {setting: value})
-    for (setting, value), plans in fresh.items():
-        if _plans(subject, program, {setting: value}) != plans:
-            raise Failure(f"{setting}={value} got the plan of other settings", program)
+    for program in (programs.witnesses()["chain-of-temporaries"], _large_sum()):
+        if not subject.supports(program):
+            subject.skipped += 1
+            continue
+        fresh: dict[tuple[str, int], list[Any]] = {}
+        for setting in subject.info.settings:
+            for value in (0, 1):
+                subject.adapter.reset()
+                fresh[setting, value] = _plans(subject, program, {setting: value})
+        for (setting, value), plans in fresh.items():
+            if _plans(subject, program, {setting: value}) != plans:
+                raise Failure(f"{setting}={value} got the plan of other settings", program)
+
+
+def _large_sum() -> Program:
+    """A sum of so many elements that an implementation may take it in several steps."""
+    draft = Draft()
+    ones = draft.add("constant", dtype="float32", shape=[256, 256], value=1)
+    copied = draft.add("contiguous", ones)
+    total = draft.add("sum", copied, axes=[0, 1], keepdims=False)
+    draft.append({"do": "observe", "names": [total]})
+    return protocol.program(draft.statements)
 
 
 def _plans(subject: Subject, program: Program, settings: dict[str, int]) -> list[Any]:
@@ -123,6 +135,7 @@ def _other_inputs(program: Program) -> Program:
 
 
 @verifies("caching.key.renaming", observe="cache")
+@after("effects.value.eager")
 def test_names_are_not_part_of_the_key(subject: Subject) -> None:
     def same(program: Program) -> None:
         keys = []
@@ -148,7 +161,7 @@ def test_a_later_run_leaves_earlier_results_alone(subject: Subject) -> None:
             results.append(draft.add("neg", draft.add(write, name, name)))
             draft.append({"do": "realize", "names": [results[-1]]})
         draft.append({"do": "observe", "names": results})
-        subject.check_values(protocol.program(draft.statements))
+        subject.check_whole(protocol.program(draft.statements))
     subject.for_programs(lambda program: _check(subject, program),
                          rule="caching.result.independent", share=0.25)
 

@@ -17,15 +17,18 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
 import pytest
 
 from conformance.trace import ROOT, verifies
-from impl import Context, GlobalCounters, Tensor
-from impl.caching import Store, disk
+from impl import Context, Device, GlobalCounters, Tensor, cpu, dtypes, run_schedule
+from impl.caching import Store, disk, texts
+from impl.ir import UOp
 from impl.schedule import schedule_cache
+from impl.tensor import random
 
 posix = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs owners of files")
 
@@ -344,6 +347,92 @@ def test_a_second_process_finds_every_program() -> None:
         assert counts[1:] == [[3, 0, 0, 3, 3, 3]] * 2
 
 
+# Texts of kernels
+
+
+def layers(factor: float) -> UOp:
+    """A kernel to which optimisations apply."""
+    x = Tensor(np.ones((64, 64), np.float32)).realize()
+    (item,) = ((x * factor).exp().sum(1) + 1).schedule()
+    run_schedule([item])
+    return item.ast
+
+
+@contextlib.contextmanager
+def another_process(path: Path) -> Iterator[list[UOp]]:
+    """Nothing is known but what lies in a folder; gives the kernels that are printed meanwhile."""
+    printed: list[UOp] = []
+    printer = cpu.CPU._rendered
+
+    def rendered(device: Any, ast: UOp) -> Any:
+        printed.append(ast)
+        return printer(device, ast)
+
+    Device["CPU"].programs.clear()
+    with mock.patch.object(cpu, "_objects", cpu._Objects()), \
+            mock.patch.object(disk, "_stores", disk.Stores()), \
+            mock.patch.object(cpu.CPU, "_rendered", rendered), \
+            Context(CACHE_FOLDER=str(path), CACHELEVEL=1):
+        yield printed
+    Device["CPU"].programs.clear()
+
+
+def facts(ast: UOp) -> list[Any]:
+    """What can be seen of a kernel's program."""
+    (program,) = Device["CPU"].compile([ast])
+    x = Device["CPU"].allocate(4 * 64 * 64)
+    x.view(dtypes.float32)[:] = np.linspace(-1, 1, 64 * 64, dtype=np.float32)
+    out = Device["CPU"].allocate(4 * 64)
+    program([x, out])
+    assert out.view(dtypes.float32, 64).min() > 1
+    return [program.source, program.steps, program.arguments, program.cost(),
+            program.optimized.arg.steps, out.view(dtypes.float32, 64).tolist()]
+
+
+@pytest.mark.device("CPU")
+@verifies("caching.text.equal", observe="cache")
+def test_a_text_that_was_kept_is_the_one_that_would_be_made() -> None:
+    """Also after the setting was toggled by which it would be another one."""
+    with folder() as path, Context(DEVICE="CPU"):
+        ast, other = layers(1.5), layers(1.75)
+        wanted = {}
+        for noopt in (0, 1):
+            with another_process(path) as printed, Context(NOOPT=noopt):
+                wanted[noopt] = facts(ast)
+                assert printed == [ast]
+        assert wanted[0][0] != wanted[1][0] and wanted[0][1] and not wanted[1][1]
+        for noopt in (0, 1):
+            with another_process(path) as printed, Context(NOOPT=noopt):
+                assert facts(ast) == wanted[noopt]
+                assert not printed
+                assert facts(other) != wanted[noopt]
+                assert printed == [other] or noopt
+
+
+@pytest.mark.device("CPU")
+@verifies("caching.text.version", observe="cache")
+def test_a_text_of_another_version_is_not_used() -> None:
+    with folder() as path, Context(DEVICE="CPU"):
+        ast = layers(1.5)
+        for _ in range(2):
+            with another_process(path) as printed:
+                wanted = facts(ast)
+        assert not printed
+        package = path / "package"
+        shutil.copytree(ROOT / "impl", package, ignore=shutil.ignore_patterns("__pycache__"))
+        versions = []
+        for change in ("", "# another line\n"):
+            with open(package / "kernel" / "heuristic.py", "a", encoding="utf-8") as file:
+                file.write(change)
+            with mock.patch.object(texts, "__file__", str(package / "caching" / "texts.py")):
+                versions.append(texts.code_version.__wrapped__())
+        assert versions[0] == texts.code_version() != versions[1]
+        with another_process(path) as printed, \
+                mock.patch.object(texts, "code_version", lambda: versions[1]):
+            assert facts(ast) == wanted
+        assert printed == [ast]
+
+
 @verifies("caching.count.exact", observe="cache")
 def test_plans_are_counted() -> None:
     x = Tensor(np.arange(4, dtype=np.float32)).realize()
@@ -391,3 +480,15 @@ def test_threads_share_a_store() -> None:
         for thread in threads:
             thread.join()
         assert not wrong and not list(path.glob(".new-*"))
+
+
+@verifies("caching.disk.stable", observe="cache")
+def test_the_seed_of_a_process_is_in_no_kernel() -> None:
+    """Otherwise half of all processes would compile the kernels of the other half anew."""
+    seeds = []
+    for moment in (0x1_7FFFFFFF, 0x1_FFFFFFFF):
+        with mock.patch.object(time, "time_ns", lambda now=moment: now):
+            started = random.Generator()
+        assert started.key is not None
+        seeds.append((started.key.src[1].arg, started.high))
+    assert seeds == [(0x7FFFFFFF, 0)] * 2

@@ -184,7 +184,6 @@ def test_flags_change_no_value(fresh: Path, monkeypatch: pytest.MonkeyPatch,
     fast = results(asts, dtype)
     forget(monkeypatch)
     with monkeypatch.context() as patch:
-        patch.setattr(cpu, "GCC_FLAGS", ())
         patch.setattr(cpu, "FLAGS", ("-O0", "-march=native", "-std=gnu11", "-shared", "-fPIC",
                                      "-fwrapv", "-ffp-contract=off", "-w"))
         Device["CPU"].compile(asts)
@@ -260,7 +259,7 @@ def test_a_damaged_object_is_built_again(fresh: Path, damage: str,
                                          monkeypatch: pytest.MonkeyPatch) -> None:
     """It is never loaded: most of these would crash the process, or give other numbers."""
     Device["CPU"].compile([scaled(10, 3.5)])
-    entry, unit = next(fresh.glob("*.entry")), next(fresh.glob("*.so"))
+    entry, unit = next(fresh.glob("kernel-*.entry")), next(fresh.glob("*.so"))
     content = unit.read_bytes()
     unit.unlink()  # a library that is in use must not change under its user
     written = {"empty": b"", "garbage": b"\x7fELF" + os.urandom(5000), "cut": content[:2000],
@@ -369,7 +368,7 @@ def test_a_killed_process_leaves_nothing_wrong(fresh: Path, monkeypatch: pytest.
     run = subprocess.run([sys.executable, "-c", KILLED, str(moment)], env=environment, cwd=ROOT,
                          check=False, capture_output=True)
     assert run.returncode == -signal.SIGKILL, run.stderr
-    for entry in fresh.glob("*.entry"):
+    for entry in fresh.glob("kernel-*.entry"):
         content = entry.read_bytes().partition(b"\n")[2]
         assert (fresh / json.loads(content)["object"]).exists()
     forget(monkeypatch)

@@ -13,6 +13,7 @@ from conformance.trace import verifies
 def _no_findings(subject: Subject, rule: str, kind: str) -> None:
     """No document breaks the rule; and there were hazards of the kind that it could break."""
     hazards = 0
+    subject.require_stated("dependencies")
 
     def check(program: Program) -> None:
         nonlocal hazards

@@ -15,7 +15,7 @@ import pytest
 
 from conformance.checker import check
 from conformance.trace import verifies
-from impl import Context, Tensor, inspect, run_schedule
+from impl import Context, GlobalCounters, Tensor, inspect, run_schedule
 from impl.errors import GraphError
 from impl.inspect.drawing import MOST_DRAWN, memory_chart, needed, schedule_graph
 from impl.inspect.layout import layered, layers_of
@@ -149,11 +149,11 @@ def test_kernel_table() -> None:
     timings = {number: 1e-6 * (number + 1) for number in range(8)}
     lines = inspect.kernel_table(document, timings, inspect.Machine(40e9, 100e9)).splitlines()
     assert lines[0].split() == ["id", "kernel", "what", "reads", "writes", "bytes", "operations",
-                                "time", "predicted"]
+                                "time", "predicted", "steps"]
     assert [line.split()[0] for line in lines[2:]] == ["1", "0", "2", "3", "4", "5", "6", "7"]
     for part in ("matmul_relu", "x, w1", "hidden", "2.16 MiB", "103 M", "2 us", "1.03 ms"):
         assert part in lines[2]
-    assert len({len(line.rstrip()) for line in lines}) <= 2
+    assert len({len(line[:135].rstrip()) for line in lines}) <= 2  # the last column is ragged
     bare = inspect.kernel_table(chain(3))
     assert bare.splitlines()[0].split() == ["id", "kernel", "reads", "writes"]
 
@@ -172,6 +172,40 @@ def test_boundaries_and_sentences() -> None:
                  "note: w1 is written in place", "steps      UPCAST(1,16)"):
         assert part in text
     assert "no value crosses" in inspect.boundaries(chain(2))
+
+
+@verifies("inspect.steps.reason")
+def test_steps_have_reasons() -> None:
+    document = training_step()
+    document["kernels"][6].update(optimizations=["UPCAST(1,16)", "GROUP(2,4)", "SWAP(0,1)"],
+                                  because=["along memory", "hides latency"])
+    told = next(part for part in inspect.explain(document).split("\n\n") if "kernel 6," in part)
+    lines = [line.strip() for line in told.splitlines()[-3:]]
+    assert lines == ["steps      UPCAST(1,16): along memory", "GROUP(2,4): hides latency",
+                     "SWAP(0,1)"]
+    assert "UPCAST(1,16), GROUP(2,4), SWAP(0,1)" in inspect.kernel_table(document)
+
+
+@pytest.mark.device("CPU")
+@verifies("inspect.steps.reason")
+def test_steps_are_told_before_anything_is_compiled() -> None:
+    def product() -> Tensor:
+        a = Tensor(np.ones((32, 48), np.float32)).realize()
+        return a @ a.T
+
+    with Context(DEVICE="CPU"):
+        GlobalCounters.reset()
+        told = product().explain()
+        assert GlobalCounters.compiled == GlobalCounters.kernels == 0
+        with contextlib.redirect_stdout(io.StringIO()) as text, Context(DEBUG=3):
+            product().realize()
+        ran = [line.partition(": ")[2] for line in text.getvalue().splitlines()
+               if line.startswith("steps of kernel 0: ")]
+        assert ran and all(f"{line}\n" in told for line in ran)
+        (line,) = [line for line in text.getvalue().splitlines() if line.startswith("***")]
+        assert line.endswith(" ".join(step.partition(": ")[0] for step in ran))
+        with Context(NOOPT=1):
+            assert "steps  " not in product().explain()
 
 
 @verifies("inspect.hazard.named")

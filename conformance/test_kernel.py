@@ -18,6 +18,7 @@ from impl.dtypes import ALL, DType, dtypes
 from impl.errors import GraphError
 from impl.ir import FALSE, TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel import (
+    OF_GROUPS,
     STEPS,
     Analysis,
     Limits,
@@ -33,6 +34,7 @@ from impl.kernel import (
     optimize,
     parameters,
     verify,
+    with_steps,
 )
 
 DEVICES = ("CPU", "REFERENCE")
@@ -148,7 +150,7 @@ def test_a_local_may_be_large(device: str) -> None:
     assert out.tolist() == given.reshape(2, size).sum(1, dtype=np.int32).tolist()
 
 
-@verifies("kernel.local.order")
+@verifies("kernel.local.order+2")
 def test_a_local_stored_after_it_was_read_is_refused() -> None:
     j, j2, k = (new_range(4, RangeKind.LOOP) for _ in range(3))
     buffer = kb.local(0, 4)
@@ -430,7 +432,9 @@ def test_the_steps_are_named_in_order() -> None:
     ast = apply_steps(kb.matmul(6, 10, 7), [Upcast(1, 5), Own(1), Split(1, 4), Split(2, 3, 0)][:2])
     assert ast.arg.steps == ("UPCAST(1,5)", "OWN(1)")
     steps = hand_steps(kb.matmul(64, 64, 64), Limits(vector_bytes=64, vector_registers=32))
-    assert [step.name for step, _ in steps] == ["UPCAST(1,16)", "UPCAST(1,2)", "UPCAST(0,8)"]
+    assert [step.name for step, _ in steps] == [
+        "SWAP(0,1)", "OWN(1)", "UPCAST(0,16)", "UPCAST(0,4)", "PACK(3,1)", "UPCAST(3,6)",
+        "UPCAST(8,4)"]
     assert all(reason for _, reason in steps)
     found = optimize(kb.matmul(64, 64, 64), Limits(vector_bytes=64, vector_registers=32))
     assert found.arg.steps == tuple(step.name for step, _ in steps)
@@ -446,6 +450,67 @@ def test_a_step_is_read_as_it_is_written() -> None:
                  "UPCAST(1,2", "UPCAST(1,,2)", "UPCAST(1,2)SWAP(0,1)", "None(1)"):
         with pytest.raises(StepError, match="write"):
             Step.parse(text)
+
+
+@verifies("kernel.step.groups")
+def test_steps_of_work_groups_are_refused_with_what_to_do_instead() -> None:
+    for text in ("LOCAL(0,16)", "TC(0,0,0,1)", "NOLOCALS", "nolocals()"):
+        with pytest.raises(StepError, match="work-groups") as caught:
+            Step.parse(text)
+        assert text in str(caught.value) and "Remedy: use " in str(caught.value)
+    assert not set(OF_GROUPS) & set(STEPS)
+    assert {*OF_GROUPS, *STEPS} >= {"UNROLL", "UPCAST", "LOCAL", "GROUP", "TC", "SWAP", "PADTO",
+                                    "NOLOCALS"}
+
+
+@verifies("kernel.step.asked")
+def test_a_kernel_gets_the_steps_that_it_asks_for() -> None:
+    product = kb.matmul(16, 32, 8)
+    a, b = np.ones((16, 8), np.float32), np.ones((8, 32), np.float32)
+    lists: list[list[str | Step]] = [[], ["PADTO(2,5)"], ["SWAP(0,1)", Split(2, 2), "UPCAST(0,4)"]]
+    for asked in lists:
+        ast = with_steps(product, asked)
+        wanted = tuple(step if isinstance(step, str) else step.name for step in asked)
+        assert optimize(ast).arg.steps == wanted
+        program, out = Device["CPU"].compile([ast])[0], np.zeros((16, 32), np.float32)
+        kb.launch(program, out, a, b)
+        assert program.steps == wanted and (out == 8).all()
+    assert optimize(product).arg.steps not in ((), wanted)
+    for bad, match in (("UPCAST(2,2)", "REDUCE"), ("OWN()", "numbers"), ("THIS(1)", "not a step")):
+        with pytest.raises(StepError, match=match):
+            Device["CPU"].compile([with_steps(product, ["SWAP(0,1)", bad])])
+
+
+@verifies("kernel.step.reason")
+def test_every_step_has_a_reason() -> None:
+    limits = Limits(vector_bytes=64, vector_registers=32)
+    for ast in (kb.matmul(64, 64, 64), kb.softmax(8, 64), kb.matmul(17, 33, 65, True)):
+        found = optimize(ast, limits).arg
+        assert found.steps and len(found.reasons) == len(found.steps) and all(found.reasons)
+        assert found.reasons == tuple(reason for _, reason in hand_steps(ast, limits))
+    assert optimize(with_steps(kb.matmul(4, 4, 4), ["UPCAST(0,2)"])).arg.reasons == ("asked for",)
+
+
+@verifies("kernel.step.equal")
+@each_device
+@pytest.mark.parametrize("dtype", [FLOAT, INT, dtypes.uint8, dtypes.bool, dtypes.float16],
+                         ids=lambda d: d.name)
+@pytest.mark.parametrize("op", [Ops.ADD, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM],
+                         ids=lambda op: op.name)
+def test_a_padded_reduction_combines_the_identity(device: str, dtype: DType, op: Ops) -> None:
+    """Also where that is another value than the zero of a load that is not valid."""
+    i, k = new_range(3, RangeKind.GLOBAL), new_range(5, RangeKind.REDUCE)
+    value = load(param(1, dtype), flat((i, 5), (k, 1)))
+    ast = kb.kernel(store(param(0, dtype), i, reduce(op, value, k)), prefix=(i,))
+    given = np.array([[-5, -4, -3, -2, -1], [5, 4, 3, 2, 1], [1, 1, 1, 1, 1]])
+    if dtype.kind in "ub":
+        given = np.abs(given)
+    outs = []
+    for steps in ([], ["PADTO(1,8)"], ["PADTO(0,4)", "PADTO(1,3)", "GROUP(1,2)", "UPCAST(0,4)"]):
+        out = np.zeros(3, dtype.numpy)
+        kb.run(optimize(with_steps(ast, steps)), out, given.astype(dtype.numpy), device=device)
+        outs.append(out.tolist())
+    assert outs[0] == outs[1] == outs[2]
 
 
 @verifies("kernel.noopt.plain")

@@ -46,7 +46,7 @@ class _Runtime:
 
     def explain(self, tensors: list[Any]) -> str:
         from impl import inspect
-        return inspect.explain(realize.schedule_document(tensors))
+        return inspect.explain(realize.schedule_document(tensors, steps=True))
 
 
 def _view(document: dict[str, Any]) -> None:

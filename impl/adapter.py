@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import impl
-from conformance.protocol import Info, Observation, Value, decode, number
+from conformance.protocol import REPETITIONS, Info, Observation, Value, calls, decode, number
 from impl import Context, Tensor, TinyJit
 from impl.schedule import schedule_cache
 
@@ -112,7 +112,7 @@ class _Run:
 
     def execute(self, statement: Statement) -> None:
         do = statement["do"]
-        if do == "repeat":
+        if do in REPETITIONS:
             self.repeat(statement)
         elif do == "realize":
             self.realize(statement["names"])
@@ -147,27 +147,34 @@ class _Run:
     def repeat(self, statement: Statement) -> None:
         """Execute the body several times: as it is, or captured once and replayed."""
         if "replay" not in self.tiers:
-            for _ in range(statement["count"]):
-                self.all(statement["statements"])
+            for each in calls(statement):
+                self.all(each)
             return
         body = statement["statements"]
         carried = [name for name in self.variables if name in {each.get("to") for each in body}]
-        step = TinyJit(lambda given: self.body(body, given))
+        step = TinyJit(lambda given, arguments: self.body(body, given, arguments))
         held: list[tuple[str, Tensor]] = []
-        for _ in range(statement["count"]):
-            made, observed = step({name: self.variables[name] for name in carried})
+        for given in statement.get("given", [{}] * statement.get("count", 0)):
+            arguments = {name: self.variables[value] if isinstance(value, str) else value
+                         for name, value in given.items()}
+            made, observed = step({name: self.variables[name] for name in carried},
+                                  wrapped(arguments, statement.get("nested", 0)))
             self.variables.update(made)
             held += [(name, tensor) for name, tensor in observed]
         self.report(held)  # after the last call: outputs stay what they were
 
-    def body(self, body: Sequence[Statement], given: Variables) -> tuple[Variables, list[Any]]:
+    def body(self, body: Sequence[Statement], given: Variables,
+             wrapped_arguments: Any) -> tuple[Variables, list[Any]]:
         """The body as a function: from the variables that it redefines to what it makes.
 
         States that it assigns or stores to are not returned: it changes them in place.
         """
-        variables = {**self.variables, **given}
+        arguments = unwrapped(wrapped_arguments)
+        variables = {**self.variables, **given, **arguments}
         observed: list[Any] = []
         for statement in body:
+            if isinstance(statement.get("value"), dict):
+                statement = {**statement, "value": arguments[statement["value"]["given"]]}
             if statement["do"] == "observe":
                 # An observed value is handed out: what is stored later must not change it.
                 observed += [[name, Tensor(variables[name]).clone()]
@@ -178,6 +185,21 @@ class _Run:
                 perform(statement, variables)
         made = {each["to"]: variables[each["to"]] for each in body if "to" in each}
         return made, observed
+
+
+def wrapped(arguments: Any, nested: int) -> Any:
+    """Arguments inside so many containers, lists and mappings in turn."""
+    for depth in range(nested):
+        arguments = [arguments] if depth % 2 == 0 else {"inner": arguments}
+    return arguments
+
+
+def unwrapped(arguments: Any) -> dict[str, Any]:
+    """The arguments that `wrapped` put into containers."""
+    while isinstance(arguments, list) or "inner" in arguments:
+        arguments = arguments[0] if isinstance(arguments, list) else arguments["inner"]
+    found: dict[str, Any] = arguments
+    return found
 
 
 def perform(statement: Statement, variables: Variables) -> None:

@@ -7,11 +7,11 @@ kernels: `find` lists every dependence, on versions and byte ranges of storages.
 from __future__ import annotations
 
 import heapq
-import itertools
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from impl.dtypes import DType
 from impl.errors import GraphError
@@ -226,8 +226,7 @@ def place_writes(graph: StageGraph, held: set[int]) -> Placement:
 
 # ---------------------------------------------------------------- kernels
 
-@dataclass(frozen=True)
-class Touch:
+class Touch(NamedTuple):
     """Bytes `start` to `stop` of a storage, read at a version or written as a new one."""
 
     storage: int
@@ -248,8 +247,7 @@ def touched_storages(accesses: Accesses) -> list[list[int]]:
     return [[t.storage for t in (*reads, *writes)] for reads, writes in accesses]
 
 
-@dataclass(frozen=True)
-class Dependency:
+class Dependency(NamedTuple):
     """Kernel `after` must not start before kernel `before` has finished."""
 
     before: int
@@ -269,7 +267,7 @@ def touches(group: Group, placement: Placement, values: Sequence[Value],
             reads[_touch(access, placement, values)] = None
         writes[_touch(member.stage.write, placement, values)] = None
     fed = {(t.storage, t.version) for t in writes}
-    return ([t for t in sorted(reads, key=lambda t: (t.storage, t.version, t.start, t.stop))
+    return ([t for t in sorted(reads)
              if t.storage not in private and (t.storage, t.version) not in fed],
             [t for t in writes if t.storage not in private])
 
@@ -282,22 +280,40 @@ def _touch(access: Access, placement: Placement, values: Sequence[Value]) -> Tou
 
 
 class _Past:
-    """Accesses of one storage, found by their bytes: sorted by start, those of like size together.
+    """Accesses of one storage, found by their bytes.
 
-    So the many writes of single rows are not all looked at for each of them.
+    Most storages are read and written as a whole: while all accesses are to the same bytes they
+    stand in a list. Others are sorted by start, those of like size together. So the many writes of
+    single rows are not all looked at for each of them.
     """
 
+    __slots__ = ("alike", "count", "rows")
+
     def __init__(self) -> None:
-        self.count = itertools.count()
+        self.alike: list[tuple[int, Touch]] = []
+        self.count = 0
         self.rows: dict[int, list[tuple[int, int, int, Touch]]] = {}  # start, age, kernel, touch
 
     def add(self, kernel: int, touch: Touch) -> None:
         """Note an access, the latest so far."""
-        rows = self.rows.setdefault((touch.stop - touch.start).bit_length(), [])
-        insort(rows, (touch.start, next(self.count), kernel, touch))
+        if not self.rows:
+            if not self.alike or self.alike[0][1][2:] == touch[2:]:
+                self.alike.append((kernel, touch))
+                return
+            for one in self.alike:
+                self._insert(*one)
+            self.alike = []
+        self._insert(kernel, touch)
 
-    def meeting(self, touch: Touch) -> list[tuple[int, Touch]]:
+    def _insert(self, kernel: int, touch: Touch) -> None:
+        rows = self.rows.setdefault((touch.stop - touch.start).bit_length(), [])
+        insort(rows, (touch.start, self.count, kernel, touch))
+        self.count += 1
+
+    def meeting(self, touch: Touch) -> Sequence[tuple[int, Touch]]:
         """The kernels and accesses that have a byte in common with this one, oldest first."""
+        if not self.rows:
+            return self.alike if self.alike and self.alike[0][1].overlaps(touch) else ()
         found = []
         for bits, rows in self.rows.items():
             near = rows[self._first(rows, touch.start - (1 << bits)):
@@ -307,6 +323,11 @@ class _Past:
 
     def forget(self, touch: Touch, but: int = -1) -> None:
         """Drop what lies within these bytes, except the accesses of one kernel."""
+        if self.alike:
+            old = self.alike[0][1]
+            if touch.start <= old.start < touch.stop >= old.stop:
+                self.alike = [one for one in self.alike if one[0] == but]
+            return
         for rows in self.rows.values():
             here = slice(self._first(rows, touch.start), self._first(rows, touch.stop))
             rows[here] = [row for row in rows[here] if row[3].stop > touch.stop or row[2] == but]
@@ -328,16 +349,17 @@ def find(accesses: Accesses, order: Sequence[int] | None = None) -> list[Depende
     readers: defaultdict[int, _Past] = defaultdict(_Past)
 
     def note(kind: str, earlier: _Past, kernel: int, touch: Touch) -> None:
+        storage = touch.storage
         for other, _ in earlier.meeting(touch):  # r[impl dependencies.ranges.disjoint]
-            if other != kernel:
-                key = (other, kernel, kind, touch.storage)
-                found.setdefault(key, Dependency(other, kernel, kind, touch.storage,
-                                                 touch.version))
+            key = (other, kernel, kind, storage)
+            if other != kernel and key not in found:
+                found[key] = Dependency(other, kernel, kind, storage, touch.version)
 
     for kernel in range(len(accesses)) if order is None else order:
         reads, writes = accesses[kernel]
         for read in reads:  # r[impl dependencies.raw.order]
-            note("RAW", writers[read.storage], kernel, read)
+            if read.storage in writers:
+                note("RAW", writers[read.storage], kernel, read)
         for write in writes:  # r[impl dependencies.war.order, dependencies.waw.order]
             note("WAR", readers[write.storage], kernel, write)
             note("WAW", writers[write.storage], kernel, write)

@@ -24,7 +24,8 @@ class _Counters:
     """Exact counts of what all devices did since the last `reset()`."""
 
     __slots__ = ("kernels", "operations", "bytes", "copies", "copied_bytes", "compiled",
-                 "cache_hits", "disk_hits", "plan_hits", "plan_misses", "allocated", "peak")
+                 "cache_hits", "disk_hits", "plan_hits", "plan_misses", "fresh", "allocated",
+                 "peak")
     kernels: int        # launches of programs
     operations: int     # arithmetic operations in them
     bytes: int          # distinct bytes that they touched
@@ -35,6 +36,7 @@ class _Counters:
     disk_hits: int      # those of them that were found on disk
     plan_hits: int      # schedules whose plan was found
     plan_misses: int    # schedules that were planned
+    fresh: int          # bytes that had to be taken from the system
     allocated: int      # bytes in use now; not reset
     peak: int           # most bytes in use at once since the reset
 
@@ -46,7 +48,7 @@ class _Counters:
         """Set all counts to zero, and the peak to what is in use."""
         self.kernels = self.operations = self.bytes = self.copies = self.copied_bytes = 0
         self.compiled = self.cache_hits = self.disk_hits = self.plan_hits = self.plan_misses = 0
-        self.peak = self.allocated
+        self.fresh, self.peak = 0, self.allocated
 
     def launched(self, cost: Estimate, times: int = 1) -> None:
         """Count one kernel that ran."""
@@ -120,20 +122,31 @@ class Memory:
 class Program:
     """One compiled kernel. Call it with memories for PARAM 0, 1, ... and values of variables."""
 
-    def __init__(self, device: DeviceBackend, ast: UOp, optimized: UOp | None = None) -> None:
-        self.device, self.ast, self.optimized = device, ast, optimized or ast
-        known = Analysis(ast)
+    def __init__(self, device: DeviceBackend, ast: UOp, optimized: UOp | None = None,
+                 arguments: int | None = None) -> None:
+        self.device, self.ast, self._optimized = device, ast, optimized
         self.name: str = ast.arg.name
-        self.arguments = known.params
+        self.arguments = Analysis(ast).params if arguments is None else arguments
         self.variables: tuple[UOp, ...] = ast.arg.variables
         self.source: str | None = None
         self._cost: Estimate | None = None
+
+    @property
+    def optimized(self) -> UOp:
+        """The kernel after the optimisation steps."""
+        return self._optimized or self.ast
 
     @property
     def steps(self) -> tuple[str, ...]:
         """The optimisation steps that were applied, in order."""
         steps: tuple[str, ...] = self.optimized.arg.steps
         return steps
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why each of the steps was applied."""
+        reasons: tuple[str, ...] = self.optimized.arg.reasons
+        return reasons
 
     def cost(self, values: Sequence[int] = ()) -> Estimate:
         """Operations and bytes of one run with these values of the variables."""
@@ -302,6 +315,10 @@ class DeviceBackend:
     def source(self, ast: UOp) -> str | None:
         """The text that `load` would make of a kernel now; None if the device has no texts."""
         return None
+
+    def optimized(self, ast: UOp, search: bool = True) -> UOp:
+        """The kernel that `load` would compile; nothing runs for that if `search` is false."""
+        return ast
 
     def table(self, launches: Sequence[Launch]) -> Table:
         """Launches to be replayed together."""

@@ -306,13 +306,15 @@ class Effects:
 
     `roots`: the values to compute, those of the caller first, then those that others wait for.
     `nodes`: everything below, sources first. `held`: leaves that stay observable as they are.
-    `rescued`: how many roots were added for waiting readers.
+    `rescued`: how many roots were added for waiting readers. `described`: the rows of the nodes in
+    a key and the slots of the buffers, if whoever found the nodes has made them already.
     """
 
     roots: list[UOp]
     nodes: list[UOp]
-    held: set[UOp] = field(default_factory=set)
+    held: set[UOp] | frozenset[UOp] = field(default_factory=set)
     rescued: int = 0
+    described: tuple[list[tuple[Any, ...]], dict[UOp, int], dict[Buffer, int]] | None = None
 
 
 def _open(node: UOp) -> bool:
@@ -386,7 +388,7 @@ def _waiting(written: set[Buffer], effects: Effects) -> list[UOp]:
         leaf = value if value.op is Ops.BUFFER else value.realized
         if leaf is not None:
             if leaf.arg[0] in written:
-                effects.held.add(leaf)  # r[impl effects.version.held]
+                effects.held |= {leaf}  # r[impl effects.version.held]
         elif _reaches(value, written, reads):
             found[value] = None
     return list(found)

@@ -117,6 +117,8 @@ class RangeKind(IntEnum):
     REDUCE = 2   # a loop of a reduction
     UPCAST = 3   # a short loop that sinks below every reduction: register tile or vector lane
     UNROLL = 4   # a short loop of a reduction, written out
+    BLOCK = 5    # a loop that neighbouring stages share: each iteration runs them in order
+    THREAD = 6   # an output loop that is cut into chunks, which run at the same time
 
 
 @dataclass(frozen=True)
@@ -124,13 +126,18 @@ class KernelInfo:
     """What a kernel's SINK knows besides its stores.
 
     `prefix` are the loops around all stages, outermost first; `variables` the run-time integers,
-    in the order in which their values follow the pointers; `steps` the optimisations applied.
+    in the order in which their values follow the pointers; `steps` the optimisations applied, and
+    `reasons` why, one for each. `asked` are steps to take instead of those a device would choose;
+    `threads` into how many chunks the THREAD loops are cut.
     """
 
     name: str
     prefix: tuple[UOp, ...] = ()
     variables: tuple[UOp, ...] = ()
     steps: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    asked: tuple[str, ...] | None = None
+    threads: int = 1
 
 
 _interned: dict[tuple[Any, ...], _Reference] = {}

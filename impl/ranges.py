@@ -57,9 +57,12 @@ class Pattern:
         return self._bounds
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Access:
-    """A read or write of a value: its number, and how the loops walk over it."""
+    """A read or write of a value: its number, and how the loops walk over it.
+
+    It is not changed once made.
+    """
 
     value: int
     pattern: Pattern
@@ -97,6 +100,11 @@ class Form:
     reads: list[tuple[int, Pattern]]
     reduced: list[UOp] = field(default_factory=list)
     operations: int = 0
+
+    @cached_property
+    def order(self) -> list[UOp]:
+        """The nodes of the value and of where it is stored, sources first; nothing of loops."""
+        return toposort((self.value, self.write.flat), lambda u: u not in self.loops)
 
     @cached_property
     def iterations(self) -> int:
@@ -515,6 +523,7 @@ class StageGraph:
         self.stages: list[Stage] = []
         self.number_of: dict[object, int] = {}
         self.forms: dict[tuple[Any, ...], tuple[Form, tuple[int, ...]]] = {}
+        self.loaded: dict[UOp, tuple[int, Shape] | None] = {}  # what `read_from` has answered
 
     # --8<-- [start:build]
     def build(self) -> StageGraph:
@@ -535,7 +544,9 @@ class StageGraph:
         """What a loop nest loads for a node. A reshape of a stored value is computed instead, by
         its index: so all stages see a value in one shape, and find the loops that they share.
         """
-        return None if node in self.alias else self.stored(node)
+        if node not in self.loaded:
+            self.loaded[node] = None if node in self.alias else self.stored(node)
+        return self.loaded[node]
 
     def stored(self, node: UOp) -> tuple[int, Shape] | None:
         """The number of the value that holds a node, and the shape in which the node sees it."""

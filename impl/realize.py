@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from impl import settings, symbolic
-from impl.caching import Canonical
+from impl.caching import Canonical, walk
 from impl.device import Device, GlobalCounters, Memory, Program
 from impl.dtypes import dtypes
 from impl.effects import (
@@ -54,33 +54,33 @@ class ExecItem:
     def run(self) -> float:
         """Run the kernel; the time in seconds."""
         start = time.perf_counter()
-        _launch(self.program, self.bufs, self.values)
+        memories = [ensure_memory(buffer) for buffer in self.bufs]
+        if self.program is None:
+            _copy(memories, self.bufs[1].nbytes)
+        else:
+            self.program(memories, self.values)
         self.done = True
         return time.perf_counter() - start
 # --8<-- [end:item]
 
 
-def _launch(program: Program | None, buffers: Sequence[Buffer], values: Sequence[int]) -> None:
-    """Run a kernel once."""
-    memories = [buffer.memory or ensure_memory(buffer) for buffer in buffers]
-    if program is None:  # a copy between devices: what it reads comes first
-        source, target = memories
-        target.device.copy(target, source, buffers[1].nbytes)
-    else:
-        program(memories, values)
+def _copy(memories: Sequence[Memory], nbytes: int) -> None:
+    """Run a copy between devices: of its arguments, what it reads comes first."""
+    source, target = memories
+    target.device.copy(target, source, nbytes)
 
 
-def ensure_memory(buffer: Buffer) -> Memory:
+def ensure_memory(buffer: Buffer, manner: _Manner | None = None) -> Memory:
     """The memory of a buffer, allocated and filled from the host at the first use."""
-    if buffer.memory is None:
+    memory: Memory | None = buffer.memory
+    if memory is None:
         device = Device[buffer.device]
-        buffer.memory = device.allocate(max(1, buffer.nbytes))
+        memory = buffer.memory = device.allocate(buffer.size * buffer.dtype.itemsize or 1)
         if buffer.host is not None:
-            device.copy_in(buffer.memory, buffer.host)
+            device.copy_in(memory, buffer.host)
             buffer.host = None
-        elif _manner().poison:
-            _poison(buffer.memory)
-    memory: Memory = buffer.memory
+        elif (manner or _manner()).poison:
+            _poison(memory)
     return memory
 
 
@@ -93,17 +93,18 @@ def _poison(memory: Memory) -> None:
 class Run:
     """A plan bound to the buffers and values of one call."""
 
+    __slots__ = ("plan", "canonical", "values", "effects", "begun", "buffers", "outputs")
+
     def __init__(self, plan: Plan, canonical: Canonical, effects: Effects,
                  own_arena: bool = False, planned: bool = True) -> None:
         self.plan, self.canonical, self.values = plan, canonical, canonical.values
         self.effects = effects
-        self.buffers: dict[int, Buffer] = {}
+        self.begun = 0  # how many kernels, in the plan's order, have been started
+        given = canonical.buffers
+        self.buffers = {number: given[slot] for number, slot in plan.inputs}
         self.outputs: list[Buffer] = []
         # By slot: another program with this plan may call its variables otherwise.
-        bound = dict(zip(plan.unknowns, canonical.values, strict=True))
-        self.begun = 0  # how many kernels, in the plan's order, have been started
-        for number, slot in plan.inputs:
-            self.buffers[number] = canonical.buffers[slot]
+        bound = dict(zip(plan.unknowns, canonical.values, strict=True)) if plan.unknowns else {}
         for storage in plan.made:
             # r[impl realize.size.actual]
             size = symbolic.actual(storage.size, bound) if bound else storage.size
@@ -148,11 +149,12 @@ class Run:
     # --8<-- [start:commit]
     def commit(self) -> None:
         """Advance the versions of overwritten buffers; note which leaf holds each root."""
-        for number, gained in self.plan.written.items():
-            advance(self.buffers[number], gained)  # r[impl realize.commit.version]
-        for root, result in zip(self.effects.roots, self.plan.results, strict=True):
+        plan, buffers = self.plan, self.buffers
+        for number, gained in plan.written.items():
+            advance(buffers[number], gained)  # r[impl realize.commit.version]
+        for root, result in zip(self.effects.roots, plan.results, strict=True):
             # r[impl realize.size.symbolic]: the root's own shape, with the values of this call
-            mark_realized(root, self.buffers[result.storage].leaf(root.shape or ()))
+            mark_realized(root, buffers[result.storage].leaf(root.shape or ()))
     # --8<-- [end:commit]
 
     def touched(self) -> list[Buffer]:
@@ -226,21 +228,22 @@ def _manner() -> _Manner:
 # --8<-- [end:manner]
 
 
-def environment(effects: Effects) -> Environment:
+def environment(effects: Effects, manner: _Manner | None = None) -> Environment:
     """What the devices of the values and the present settings ask of a plan."""
-    manner = _manner()
+    manner = manner or _manner()
     names = {manner.default: None}
-    for node in effects.nodes:
-        leaf = node if node.op is _BUFFER else node.realized
-        if leaf is not None:
-            names[leaf.arg[0].device] = None
-        elif node.op is _COPY:
-            names[node.arg] = None
+    if effects.described is not None:
+        for buffer in effects.described[2]:
+            names[buffer.device] = None
+    else:
+        for node in effects.nodes:
+            leaf = node if node.op is _BUFFER else node.realized
+            if leaf is not None:
+                names[leaf.arg[0].device] = None
+            elif node.op is _COPY:
+                names[node.arg] = None
     key = tuple(names)
-    found = manner.environments.get(key)
-    if found is None:
-        found = manner.environments[key] = _environment(key)
-    return found
+    return manner.environments.get(key) or manner.environments.setdefault(key, _environment(key))
 
 
 _BUFFER, _COPY = Ops.BUFFER, Ops.COPY
@@ -262,16 +265,17 @@ def _environment(names: Sequence[str]) -> Environment:
                        repr([(name, *device.plan_key()) for name, device in devices]))
 
 
-def prepare(values: Sequence[UOp]) -> tuple[Effects, Plan, Canonical]:
+def prepare(values: Sequence[UOp],
+            manner: _Manner | None = None) -> tuple[Effects, Plan, Canonical]:
     """Everything up to the plan for some values, each given once."""
-    manner = _manner()
+    manner = manner or _manner()
     start = time.perf_counter() if manner.shown else 0.0
-    effects = collect(values)
+    effects = walk(values) or collect(values)
     try:
-        plan, canonical, hit = _checked_plan(effects)
+        plan, canonical, hit = _checked_plan(effects, manner)
     except VariableError:
         effects = _readers_first(effects, values)
-        plan, canonical, hit = _checked_plan(effects)
+        plan, canonical, hit = _checked_plan(effects, manner)
     # r[impl caching.count.exact]
     if hit:
         GlobalCounters.plan_hits += 1
@@ -308,7 +312,7 @@ def _readers_first(effects: Effects, roots: Sequence[UOp]) -> Effects:
     for waiting in effects.roots[len(roots):]:  # r[impl realize.rescue.variables]
         run = planned_run([waiting])
         if run is not None:
-            _execute(run)
+            _execute(run, _manner())
             commit(run)
     return collect(roots)
 
@@ -317,12 +321,11 @@ def _readers_first(effects: Effects, roots: Sequence[UOp]) -> Effects:
 viewers: list[Callable[[dict[str, Any]], None]] = []
 
 
-def _checked_plan(effects: Effects) -> tuple[Plan, Canonical, bool]:
+def _checked_plan(effects: Effects, manner: _Manner) -> tuple[Plan, Canonical, bool]:
     """The plan; with SPEC=1 the graph before it and every kernel after it are verified."""
-    manner = _manner()
     if manner.checked:
         verify(UOp(Ops.SINK, dtypes.index, tuple(effects.roots)), "tensor")
-    plan, canonical, hit = plan_for(effects, environment(effects), manner.use_cache)
+    plan, canonical, hit = plan_for(effects, environment(effects, manner), manner.use_cache)
     if manner.checked and not hit:
         for kernel in plan.kernels:
             verify(kernel.ast, "kernel")
@@ -383,28 +386,32 @@ def _allocations(plan: Plan, shown: dict[int, int]) -> list[tuple[frozenset[int]
 _default = [""]  # the default device of the last time that values were asked for
 
 
-def waiting_values(values: Sequence[UOp]) -> list[UOp]:
+def waiting_values(values: Sequence[UOp], manner: _Manner | None = None) -> list[UOp]:
     """Those that are not in memory yet, each once.
 
     When the default device has changed, what was computed on the old one without any buffer is
     forgotten: a value that reads none has no device of its own.
     """
-    default = _manner().default
+    default = (manner or _manner()).default
     if _default[0] != default:  # r[impl realize.device.named]
         _default[0] = default
         forget_realized(lambda node: not node.reads)
-    return [u for u in dict.fromkeys(values) if leaf_of(u) is None]  # r[impl realize.value.once]
+    found: dict[UOp, None] = {}
+    for value in values:
+        if leaf_of(value) is None:  # r[impl realize.value.once]
+            found[value] = None
+    return list(found)
 
 
 # --8<-- [start:realize]
 def realize(holders: Sequence[Holder]) -> None:
     """Compute the values of all holders, in one schedule, and let them hold the results."""
     with lock:  # r[impl realize.thread.serial]
-        nodes = values_of(holders)
-        run = planned_run(nodes)
+        nodes, manner = values_of(holders), _manner()
+        run = planned_run(nodes, manner)
         if run is not None:
             try:
-                _execute(run)
+                _execute(run, manner)
                 commit(run)
             except BaseException:
                 spoil(run.touched())
@@ -418,27 +425,29 @@ def values_of(holders: Sequence[Holder]) -> list[UOp]:
     A value that reads no buffer is computed on the default device. A holder that names another one
     gets a copy.
     """
-    default = _manner().default
+    values = []
     for holder in holders:
         value = holder.uop
-        if not value.reads and holder.device != default and (
+        if not value.reads and holder.device != _manner().default and (
                 value.op is not Ops.COPY or value.arg != holder.device):
             # r[impl realize.device.named]
-            holder.uop = UOp(Ops.COPY, value.dtype, (value,), holder.device)
-    return [holder.uop for holder in holders]
+            value = holder.uop = UOp(Ops.COPY, value.dtype, (value,), holder.device)
+        values.append(value)
+    return values
 
 
-def planned_run(nodes: Sequence[UOp], **how: bool) -> Run | None:
+def planned_run(nodes: Sequence[UOp], manner: _Manner | None = None, **how: bool) -> Run | None:
     """The plan for those of the values that are not in memory, bound to buffers; None for none.
 
     Whoever calls it holds the lock, has the kernels run, and commits.
     """
     if _scheduled:
         _run_scheduled()
-    waiting = waiting_values(nodes)
+    manner = manner or _manner()
+    waiting = waiting_values(nodes, manner)
     if not waiting:
         return None
-    effects, plan, canonical = prepare(waiting)
+    effects, plan, canonical = prepare(waiting, manner)
     return Run(plan, canonical, effects, **how)
 
 
@@ -456,7 +465,7 @@ def _hold(holders: Sequence[Holder], nodes: Sequence[UOp]) -> None:
     """Let the holders hold the leaves of their values, unless they were given others meanwhile."""
     for holder, node in zip(holders, nodes, strict=True):
         leaf = leaf_of(node)
-        if holder.uop is node and leaf is not None:
+        if leaf is not None and holder.uop is node:
             holder.uop = leaf
 
 
@@ -467,20 +476,25 @@ def _let_go() -> None:
             holder.uop = holder.uop.realized  # r[impl realize.rescue.held]
 
 
-def _execute(run: Run) -> None:
+def _execute(run: Run, manner: _Manner) -> None:
     """Run the kernels in order; print and poison if that is asked for."""
     plan, buffers, values = run.plan, run.buffers, run.values
-    programs, watched = plan.programs or programs_of(plan), _manner().watched
-    for number in plan.touched:  # r[impl realize.memory.first]: a run that does not fit
-        if buffers[number].memory is None:  # changes nothing
-            ensure_memory(buffers[number])
+    programs = plan.programs or programs_of(plan)
+    # r[impl realize.memory.first]: a run that does not fit changes nothing
+    memories: dict[int, Memory] = {}
+    for number in plan.touched:
+        buffer = buffers[number]
+        memories[number] = buffer.memory or ensure_memory(buffer, manner)
     for number in plan.order:
         run.begun += 1
-        kernel = plan.kernels[number]
+        kernel, program = plan.kernels[number], programs[number]
         before = (GlobalCounters.operations, GlobalCounters.bytes, time.perf_counter()) \
-            if watched else ()
-        _launch(programs[number], [buffers[s] for s in kernel.arguments],
-                [values[slot] for slot in kernel.slots])
+            if manner.watched else ()
+        given = list(map(memories.__getitem__, kernel.arguments))
+        if program is None:
+            _copy(given, buffers[kernel.arguments[1]].nbytes)
+        else:
+            program(given, [values[slot] for slot in kernel.slots] if kernel.slots else ())
         if before:
             _report(run, number, *before)
 
@@ -489,16 +503,26 @@ def _report(run: Run, number: int, operations: int, moved: int, start: float) ->
     """Print and poison what is asked for after a kernel, given counts and time from before it."""
     manner, kernel, seconds = _manner(), run.plan.kernels[number], time.perf_counter() - start
     if manner.debug >= 2:
+        program = programs_of(run.plan)[number]
         operations = GlobalCounters.operations - operations
         moved = GlobalCounters.bytes - moved
+        program = programs_of(run.plan)[number]
         print(f"*** {run.buffers[kernel.arguments[0]].device:10s} {number:4d} "
               f"{kernel.ast.arg.name:28s} {seconds * 1e6:10.1f} us {operations:12d} operations "
-              f"{moved:12d} bytes | {label(run.plan, number, run.effects.nodes)}")
-        program = programs_of(run.plan)[number]
+              f"{moved:12d} bytes | {label(run.plan, number, run.effects.nodes)}"
+              f"{_steps_text(program)}")
+        if manner.debug >= 3 and program is not None:
+            for name, reason in zip(program.steps, program.reasons, strict=True):
+                print(f"steps of kernel {number}: {name}: {reason}")
         if manner.debug >= 4 and program is not None:
             print(program.source)
     if manner.poison:
         _poison_dead(run, run.begun - 1)
+
+
+def _steps_text(program: Program | None) -> str:
+    """The steps of a kernel, to stand behind what it computes."""
+    return f" | {' '.join(program.steps)}" if program is not None and program.steps else ""
 
 
 def _poison_dead(run: Run, step: int) -> None:
@@ -589,16 +613,18 @@ def run_schedule(items: Sequence[ExecItem]) -> None:
 # --8<-- [end:schedule]
 
 
-def schedule_document(holders: Sequence[Holder], programs: bool = False) -> dict[str, Any]:
+def schedule_document(holders: Sequence[Holder], programs: bool = False,
+                      steps: bool = False) -> dict[str, Any]:
     """The schedule that `realize` would run, as plain data; nothing runs.
 
     With `programs`, the kernels are compiled and the document has their source, steps and cost.
+    With `steps` it has the steps that they would get.
     """
     with lock:
         _run_scheduled()
         waiting = waiting_values(values_of(holders))
         effects = collect(waiting)
-        plan, canonical, hit = _checked_plan(effects)
+        plan, canonical, hit = _checked_plan(effects, _manner())
         rows = document(plan, hit, effects.nodes)  # r[impl schedule.document.nothing-runs]
         if programs:
             for row, program in zip(rows["kernels"], programs_of(plan), strict=True):
@@ -606,5 +632,15 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False) -> dict
                     values = [canonical.values[v] for v in plan.kernels[row["id"]].slots]
                     cost = program.cost(values)
                     row.update(source=program.source or "", operations=cost.operations,
-                               bytes=cost.bytes, optimizations=list(program.steps))
+                               bytes=cost.bytes, **_step_rows(program.optimized))
+        elif steps:
+            for row in rows["kernels"]:
+                kernel = plan.kernels[row["id"]]
+                if not kernel.copy:
+                    row.update(_step_rows(Device[kernel.device].optimized(kernel.ast, False)))
         return rows
+
+
+def _step_rows(ast: UOp) -> dict[str, list[str]]:
+    """The steps that were applied to a kernel, and the reason for each."""
+    return {"optimizations": list(ast.arg.steps), "because": list(ast.arg.reasons)}

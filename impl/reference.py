@@ -16,8 +16,8 @@ import numpy as np
 from impl import symbolic
 from impl.device import Device, DeviceBackend, Memory, Program
 from impl.dtypes import DType, dtypes, from_bfloat16, to_bfloat16
-from impl.ir import COMPARISONS, TRUE, Ops, UOp
-from impl.kernel import Growth, buffer_key, growth, verify
+from impl.ir import COMPARISONS, TRUE, Ops, RangeKind, UOp
+from impl.kernel import Growth, buffer_key, growth, shared_loops, verify
 
 #: No array has more elements than this, unless a single loop step needs it.
 BLOCK_ELEMENTS = 1 << 22
@@ -210,12 +210,22 @@ class _Run:
         outermost = _Frame(None, 0)
         for _ in self._over(prefix):
             self.locals = {}
-            frame = _Frame(outermost, self.known.mask(prefix))
-            for store in self.known.ast.src:
-                self._store(store, frame)
+            self._stages(self.known.ast.src, 0, _Frame(outermost, self.known.mask(prefix)))
 
-    def _store(self, store: UOp, frame: _Frame) -> None:
-        loops = store.src[2:]
+    def _stages(self, stores: Sequence[UOp], depth: int, frame: _Frame) -> None:
+        """Stages in order; those that share their next BLOCK loop run together, step by step."""
+        # r[impl kernel.block.order]
+        for shared, given in itertools.groupby(stores, lambda s: shared_loops(s)[depth:depth + 1]):
+            run = list(given)
+            if not shared:
+                for store in run:
+                    self._store(store, depth, frame)
+                continue
+            for _ in self._over(shared):
+                self._stages(run, depth + 1, _Frame(frame, self.known.mask(shared)))
+
+    def _store(self, store: UOp, depth: int, frame: _Frame) -> None:
+        loops = store.src[2 + depth:]
         for _ in self._over(loops):
             inner = _Frame(frame, self.known.mask(loops))
             self._write(store, inner)
@@ -231,7 +241,8 @@ class _Run:
     def _block_sizes(self) -> list[int]:
         """How many steps of each loop are taken at once: outer loops are cut first."""
         # r[impl reference.block.size]
-        blocks = list(self.sizes)
+        blocks = [1 if loop.arg[1] is RangeKind.BLOCK else size
+                  for loop, size in zip(self.known.ranges, self.sizes, strict=True)]
         for position in range(len(blocks)):
             masks = [m for m in self.shape.masks if m >> position & 1]
             most = max((self._elements(m, blocks) for m in masks), default=0)

@@ -41,6 +41,20 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
             plan=True),
     Setting("NOOPT", 0, "1: kernels are rendered as written, without optimisation steps", plan=True,
             maximum=1),
+    Setting("BEAM", 0, "n: steps are searched for by trying; the n fastest lists go on",
+            plan=True, maximum=1000),
+    Setting("BEAM_TIMEOUT_SEC", 10, "a search gives up a version that compiles longer", plan=True,
+            minimum=1),
+    Setting("BEAM_BUDGET_SEC", 60, "a search for one kernel starts no new trials after this time",
+            plan=True, minimum=1),
+    Setting("BEAM_UPCAST_MAX", 512, "the most lanes of a value that a search tries", plan=True,
+            minimum=1),
+    Setting("BEAM_UOPS_MAX", 6000, "the most values, lanes counted, that a search tries", plan=True,
+            minimum=1),
+    Setting("BEAM_DEBUG", 0, "1: a search says how far it is", maximum=1),
+    Setting("IGNORE_BEAM_CACHE", 0, "1: search again, whatever was found before", maximum=1),
+    Setting("PARALLEL", 0, "how many versions a search compiles at once; 0: one a processor",
+            maximum=4096),
     Setting("FUSE", 1, "0: every operation gets a kernel of its own", plan=True, maximum=1),
     Setting("REMATERIALIZE", 1, "0: nothing is computed twice to save memory", plan=True,
             maximum=1),
@@ -59,6 +73,8 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
     Setting("CACHE_SIZE", 1024, "the most MiB in CACHE_FOLDER; 0: no bound", maximum=1 << 24),
     Setting("CAPTURE_PROCESS_REPLAY", 0, "1: record schedules and programs for `impl.playback`",
             maximum=1),
+    Setting("CPU_COUNT", 0, "threads that share a kernel; 0: one for each processor it may use",
+            plan=True, maximum=1024),
     Setting("CC", "", "the C compiler; empty: cc, gcc or clang from PATH", plan=True),
     Setting("VIZ", 0, "1: write an HTML report of every schedule", maximum=1),
     Setting("TRACK_MATCH_STATS", 0, "1: count the matches of every rewrite rule", maximum=3),
@@ -148,6 +164,11 @@ def get(name: str) -> Any:
         default = REGISTRY[name].default if name in REGISTRY else None
         _environment[name] = _checked(name, os.environ.get(name) or default)
     return _environment[name]
+
+
+def workers() -> int:
+    """How many compilers a search runs at once."""
+    return int(get("PARALLEL")) or os.cpu_count() or 1
 
 
 def plan_key() -> tuple[Value, ...]:

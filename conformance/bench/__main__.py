@@ -1,7 +1,9 @@
 """The command line of the benchmark.
 
-    python -m conformance.bench schedule --against tinygrad,jax,torch --threads 1 --json FILE
+    python -m conformance.bench run --against tinygrad,torch,torch.compile,jax,onnxruntime,numpy
+    python -m conformance.bench schedule --against tinygrad,jax,torch.compile --json FILE
     python -m conformance.bench table FILE
+    python -m conformance.bench accuracy --every 256 exp sin
     python -m conformance.bench record
     python -m conformance.bench memory --csv FOLDER
 """
@@ -16,9 +18,11 @@ from types import ModuleType
 
 #: Subcommands: each is a module with `add_arguments(parser)` and `main(options) -> int`.
 COMMANDS = {
+    "run": "what generated code takes to run, here, in other libraries, and at the limit",
     "schedule": "what schedules cost, here and in other libraries",
     "memory": "how tight memory is planned, on problems from files",
     "table": "print the table of a result",
+    "accuracy": "how far functions are from the real results",
     "record": "note the figures that the tests hold",
 }
 

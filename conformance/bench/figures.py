@@ -131,12 +131,34 @@ def _replay(kernels: int, repeats: int) -> Measurement:
     ), repeats)
 
 
-def _first_runs(name: str) -> Iterator[Measurement]:
+def _first_runs(name: str, repeats: int = 3) -> Iterator[Measurement]:
+    group = f"First run of the {WORKLOADS[name]} in a process"
     for state, goal in (("empty", 1.2), ("warm", 0.2)):
+        title = "nothing kept on disk" if state == "empty" else "kernels kept on disk"
         yield Measurement("first_run", {"workload": name}, (
-            Figure(f"first.{state}.{name}", f"First run of the {WORKLOADS[name]} in a process",
-                   "nothing kept on disk" if state == "empty" else "kernels kept on disk", "s",
-                   number("seconds"), goal),), 3, fresh=state)
+            Figure(f"first.{state}.{name}", group, title, "s", number("seconds"), goal),
+            Figure(f"first.{state}.process.{name}", group, f"{title}, with Python and the imports",
+                   "s", number("process")),
+        ), repeats, fresh=state)
+
+
+def eager() -> Measurement:
+    """What one small operation costs that is realized at once."""
+    return Measurement("add", {}, (Figure("eager", "Eager", "`a + b` on 4 elements, realized",
+                                          "us", number("seconds", MICRO), 20),), 9)
+
+
+def first(repeats: int) -> Iterator[Measurement]:
+    """The first run of the training step."""
+    yield from _first_runs("gpt_step", repeats)
+
+
+def timed(name: str, title: str, group: str, threads: int, seconds: float,
+          rounds: int) -> Measurement:
+    """The time of a workload: the median of its calls in each round."""
+    figure = Figure(f"{name}.{threads}", group, title, "ms", number("seconds", MILLI))
+    return Measurement("time", {"workload": name, "seconds": seconds}, (figure,), rounds,
+                       checks=(("prepare", {"workload": name}),))
 
 
 # The figures that do not depend on the machine: the tests hold them.

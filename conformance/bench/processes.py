@@ -1,6 +1,7 @@
 """The processes that are measured: started with pinned threads, asked, and ended at a limit."""
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -14,10 +15,15 @@ from conformance.trace import ROOT
 
 #: What libraries read to know how many threads they may use.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC",
-           "TORCHINDUCTOR_COMPILE_THREADS")
+           "NUM_CPU_THREADS", "TORCHINDUCTOR_COMPILE_THREADS")
 
 #: Schedules are measured without the caches that keep whole graphs on disk.
 UNCACHED = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
+
+#: Memory that the C library has given once it keeps, and asks for in great pages. Otherwise what is
+#: timed in the peers is how the system clears pages. Ours runs as its users run it.
+KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+        "MALLOC_TOP_PAD_": str(1 << 26), "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 Answer = dict[str, Any]
 
@@ -36,14 +42,13 @@ class Worker:
         environment = {**os.environ, **dict.fromkeys(THREADS, str(self.threads)),
                        "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0",
                        "XLA_FLAGS": _xla_flags(self.threads), **UNCACHED, **self.environment}
+        if self.name != "impl":
+            environment = {**KEPT, **environment}
         self.rest = b""
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "conformance.bench.worker", self.name], cwd=ROOT,
-            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, "-m", "conformance.bench.worker", self.name, str(self.threads)],
+            cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, start_new_session=True)
-        if hasattr(os, "sched_setaffinity"):
-            allowed = sorted(os.sched_getaffinity(0))[:self.threads]
-            os.sched_setaffinity(self.process.pid, allowed)
         return self._read(limit)
 
     def ask(self, method: str, arguments: dict[str, Any], limit: float) -> Answer:
@@ -54,8 +59,11 @@ class Worker:
                 return said
         assert self.process is not None and self.process.stdin is not None
         question = json.dumps({"method": method, "arguments": arguments})
-        self.process.stdin.write(question.encode() + b"\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(question.encode() + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:  # it died since its last answer
+            return self._ended()
         return self._read(limit)
 
     def _read(self, limit: float) -> Answer:
@@ -68,13 +76,17 @@ class Worker:
                 return {"missing": f"over the limit of {limit:.0f} s", "over": True}
             part = os.read(self.process.stdout.fileno(), 65536)
             if not part:
-                status = self.process.wait()
-                self.close()
-                return {"error": f"its process ended with status {status}"}
+                return self._ended()
             self.rest += part
         line, self.rest = self.rest.split(b"\n", 1)
         answer: Answer = json.loads(line)
         return answer
+
+    def _ended(self) -> Answer:
+        assert self.process is not None
+        status = self.process.wait()
+        self.close()
+        return {"error": f"its process ended with status {status}"}
 
     def close(self) -> None:
         """End the process and what it started."""
@@ -87,7 +99,8 @@ class Worker:
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
-                pipe.close()
+                with contextlib.suppress(BrokenPipeError):  # what was not sent yet
+                    pipe.close()
         self.process = None
 
 

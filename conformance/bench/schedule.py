@@ -1,40 +1,25 @@
 """`python -m conformance.bench schedule`: what schedules cost, here and in other libraries.
 
-Every library is checked first, then all are asked in turns: ours, a peer, the next peer, and again.
-So a machine that slows down for a while does so for all.
+Every library is checked first, then all are asked in turns (`rounds`).
 """
 from __future__ import annotations
 
 import json
 import os
-import platform
 import statistics
 import sys
-import tempfile
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from conformance.bench import table
-from conformance.bench.figures import Figure, Measurement, measurements
-from conformance.bench.peers import PEERS
-from conformance.bench.processes import UNCACHED, Answer, Worker
-
-#: A library that has taken longer than this for one figure is not asked again for it, in seconds.
-PATIENCE = 20.0
-#: How long a check may take: it compiles.
-CHECK_LIMIT = 400.0
-#: What a quick run checks; the greater workloads take long to compile.
-QUICKLY_CHECKED = {"softmax", "layer_norm", "attention"}
-#: Where each library keeps on disk what it has compiled.
-DISK = {"impl": ("CACHE_FOLDER",), "tinygrad": ("XDG_CACHE_HOME",),
-        "jax": ("JAX_COMPILATION_CACHE_DIR",), "torch": ("TORCHINDUCTOR_CACHE_DIR",)}
+from conformance.bench.figures import measurements
+from conformance.bench.rounds import Run, machine, peers_of, row
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options."""
-    parser.add_argument("--against", default="tinygrad,jax,torch",
+    parser.add_argument("--against", default="tinygrad,jax,torch.compile",
                         help="peers, separated by commas; 'none' measures this library alone")
     parser.add_argument("--threads", type=int, choices=(1, 2), default=1)
     parser.add_argument("--only", default="", help="figures whose names begin so, with commas")
@@ -47,14 +32,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def main(options: Namespace) -> int:
     """Measure, print the table, write the result. 1 if something of ours failed."""
-    peers = [name for name in options.against.split(",") if name not in ("", "none", "impl")]
-    unknown = [name for name in peers if name not in PEERS]
-    if unknown:
-        print(f"no such peer: {', '.join(unknown)}. Remedy: use {', '.join([*PEERS][1:])}")
+    peers = peers_of(options.against)
+    if peers is None:
         return 2
-    run = Run(["impl", *peers], options)
+    run = Run(["impl", *peers], options, options.threads)
     try:
-        result = run.everything()
+        result = everything(run)
     finally:
         run.close()
     print(table.markdown(result))
@@ -66,155 +49,18 @@ def main(options: Namespace) -> int:
     return 1 if failed else 0
 
 
-class Run:
-    """The libraries that take part, and what they answered."""
-
-    def __init__(self, names: Sequence[str], options: Namespace) -> None:
-        self.options = options
-        self.workers: dict[str, Worker] = {}
-        self.versions: dict[str, str] = {}
-        self.verdicts: dict[tuple[str, str], Answer] = {}
-        for name in names:
-            worker = Worker(name, options.threads)
-            said = worker.start()
-            if "version" in said:
-                self.workers[name], self.versions[name] = worker, said["version"]
-            else:
-                print(f"{name} is left out: {said.get('missing') or said.get('error')}")
-                worker.close()
-
-    def close(self) -> None:
-        """End all processes."""
-        for worker in self.workers.values():
-            worker.close()
-
-    def everything(self) -> dict[str, Any]:
-        """All rows, with where and how they were measured."""
-        rows: list[dict[str, Any]] = []
-        loads: list[float] = []
-        for one in measurements(self.options.quick, self.options.first_run):
-            if self._wanted(one.figures):
-                print(f"{one.method} {' '.join(map(str, one.arguments.values()))}",
-                      file=sys.stderr)
-                loads.append(os.getloadavg()[0])
-                answers = self._fresh(one) if one.fresh else self.measure(one)
-                rows += [row(figure, answers) for figure in one.figures]
-        where = {**machine(), "load": round(statistics.mean(loads or [0]), 1)}
-        return {"format": "tensor-schedule-bench/1", "kind": "schedule", "machine": where,
-                "threads": self.options.threads, "quick": self.options.quick,
-                "limit": self.options.limit, "versions": self.versions, "rows": rows}
-
-    def _wanted(self, figures: Sequence[Figure]) -> bool:
-        starts = tuple(part for part in self.options.only.split(",") if part)
-        return not starts or any(figure.key.startswith(starts) for figure in figures)
-
-    # --8<-- [start:measure]
-    def measure(self, one: Measurement) -> dict[str, list[Answer]]:
-        """The answers of all libraries, asked in turns."""
-        answers: dict[str, list[Answer]] = {}
-        for name in self.workers:
-            wrong = self._checked(name, one)
-            answers[name] = [wrong] if wrong else []
-        spent = dict.fromkeys(self.workers, 0.0)
-        repeats = self.options.repeats or one.repeats
-        for _ in range(repeats if one.repeats > 1 else 1):
-            for name, worker in self.workers.items():
-                if spent[name] > PATIENCE or any(_failed(said) for said in answers[name]):
-                    continue
-                before = os.times().elapsed
-                said = worker.ask(one.method, one.arguments, self._limit(one))
-                answers[name].append(said)
-                if "over" in said and one.method == "grown":
-                    self.verdicts[name, f"over {one.arguments['program']}"] = said
-                spent[name] += os.times().elapsed - before
-        return answers
-    # --8<-- [end:measure]
-
-    def _limit(self, one: Measurement) -> float:
-        """Growing programs have a limit; the others have one so that nothing hangs."""
-        return self.options.limit if one.method == "grown" else CHECK_LIMIT
-
-    def _checked(self, name: str, one: Measurement) -> Answer | None:
-        """What is wrong with the values of a library, or None. A workload is checked once."""
-        for method, arguments in one.checks:
-            if self.options.quick and arguments.get("workload", "softmax") not in QUICKLY_CHECKED:
-                continue
-            key = name, f"{method} {arguments}"
-            if key not in self.verdicts:
-                self.verdicts[key] = self.workers[name].ask(method, arguments, CHECK_LIMIT)
-            if _failed(self.verdicts[key]):
-                return self.verdicts[key]
-        # What a program of this kind could not do in time, one of ten times its size cannot.
-        return self._too_long(name, one)
-
-    def _too_long(self, name: str, one: Measurement) -> Answer | None:
-        if one.method != "grown":
-            return None
-        key = name, f"over {one.arguments['program']}"
-        return self.verdicts.get(key)
-
-    def _fresh(self, one: Measurement) -> dict[str, list[Answer]]:
-        """Each answer from a new process, with an empty cache on disk or one that was used."""
-        answers: dict[str, list[Answer]] = {name: [] for name in self.workers}
-        with tempfile.TemporaryDirectory() as used:
-            for _ in range(self.options.repeats or one.repeats):
-                for name in self.workers:
-                    with tempfile.TemporaryDirectory() as empty:
-                        folder = os.path.join(used if one.fresh == "warm" else empty, name)
-                        os.makedirs(folder, exist_ok=True)
-                        if one.fresh == "warm" and not answers[name]:
-                            self._once(name, one, folder)
-                        answers[name].append(self._once(name, one, folder))
-        return answers
-
-    def _once(self, name: str, one: Measurement, folder: str) -> Answer:
-        environment = {**dict.fromkeys(DISK[name], folder), **dict.fromkeys(UNCACHED, "1"),
-                       "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-                       "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
-        worker = Worker(name, self.options.threads, environment)
-        try:
-            return worker.ask(one.method, one.arguments, CHECK_LIMIT)
-        finally:
-            worker.close()
-
-
-def _failed(said: Answer) -> bool:
-    return "missing" in said or "error" in said
-
-
-def row(figure: Figure, answers: dict[str, list[Answer]]) -> dict[str, Any]:
-    """One row of the table: medians with their spread, and each peer's ratio to ours."""
-    results = {name: summary(figure, said) for name, said in answers.items()}
-    ours = results.get("impl", {}).get("median")
-    ratios = {name: result["median"] / ours for name, result in results.items()
-              if name != "impl" and ours and "median" in result}
-    return {"key": figure.key, "group": figure.group, "title": figure.title, "unit": figure.unit,
-            "goal": figure.goal, "results": results, "ratios": ratios}
-
-
-def summary(figure: Figure, answers: Sequence[Answer]) -> dict[str, Any]:
-    """Median, least and greatest value of one library; or why there is none."""
-    for said in answers:
-        if _failed(said):
-            return {key: said[key] for key in ("missing", "error") if key in said}
-    values = [value for value in (figure.read(said) for said in answers) if value is not None]
-    if not values:
-        return {"missing": "not counted"}
-    return {"median": statistics.median(values), "low": min(values), "high": max(values),
-            "count": len(values)}
-
-
-def machine() -> dict[str, Any]:
-    """The machine in plain words."""
-    return {"processor": _processor(), "cores": os.cpu_count(), "system": platform.system(),
-            "python": platform.python_version()}
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.machine()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    wide = any("avx512f" in line for line in lines if line.startswith("flags"))
-    return (names[0] if names else platform.machine()) + (", AVX-512" if wide else "")
+def everything(run: Run) -> dict[str, Any]:
+    """All rows, with where and how they were measured."""
+    options = run.options
+    rows: list[dict[str, Any]] = []
+    loads: list[float] = []
+    for one in measurements(options.quick, options.first_run):
+        if run.wanted(one.figures):
+            print(f"{one.method} {' '.join(map(str, one.arguments.values()))}", file=sys.stderr)
+            loads.append(os.getloadavg()[0])
+            answers = run.fresh(one) if one.fresh else run.measure(one)
+            rows += [row(figure, answers) for figure in one.figures]
+    where = {**machine(), "load": round(statistics.mean(loads or [0]), 1)}
+    return {"format": "tensor-schedule-bench/1", "kind": "schedule", "machine": where,
+            "threads": options.threads, "quick": options.quick,
+            "limit": options.limit, "versions": run.versions, "rows": rows}

@@ -7,22 +7,33 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from conformance.bench import drawing, timings
 from conformance.bench.peers import TITLES
+from conformance.bench.timings import measured_on, significant
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """The options."""
-    parser.add_argument("result", type=Path, help="what `schedule --json` wrote")
+    parser.add_argument("result", type=Path, help="what `run --output` or `schedule --json` wrote")
+    parser.add_argument("--drawings", type=Path, metavar="FOLDER",
+                        help="write the drawings of a run there, as SVG")
 
 
 def main(options: Namespace) -> int:
-    """Print the table of a result."""
-    print(markdown(json.loads(options.result.read_text(encoding="utf-8"))))
+    """Print the table of a result, and draw it."""
+    result = json.loads(options.result.read_text(encoding="utf-8"))
+    print(markdown(result))
+    if options.drawings and result.get("kind") == "run":
+        for name, svg, _ in drawing.drawings(result):
+            path = options.drawings / f"{name}.svg"
+            path.write_text(drawing.standalone(svg), encoding="utf-8")
     return 0
 
 
 def markdown(result: dict[str, Any]) -> str:
     """A table for each group of figures, after a line on where they were measured."""
+    if result.get("kind") == "run":
+        return timings.markdown(result)
     names = list(result["versions"])
     parts = [measured(result)]
     for group in dict.fromkeys(row["group"] for row in result["rows"]):
@@ -56,15 +67,13 @@ def compared(row: dict[str, Any]) -> bool:
 
 def measured(result: dict[str, Any]) -> str:
     """The machine, the threads and the versions, in a sentence."""
-    machine, versions = result["machine"], result["versions"]
-    libraries = ", ".join(f"{TITLES.get(name, name)} {versions[name]}" for name in versions)
+    machine = result["machine"]
     quick = " A quick run: it shows that everything runs, its times say little." \
         if result["quick"] else ""
     load = machine.get("load")
     busy = f" While it ran, {load:.1f} processes wanted a core on average." if load else ""
-    return (f"Measured on {machine['processor']}, {machine['cores']} cores, {machine['system']}, "
-            f"Python {machine['python']}, {result['threads']} "
-            f"thread{'s' if result['threads'] > 1 else ''}: {libraries}.{busy}{quick}")
+    threads = f"{result['threads']} thread{'s' if result['threads'] > 1 else ''}"
+    return f"{measured_on(result, threads)}.{busy}{quick}"
 
 
 def anything(row: dict[str, Any]) -> bool:
@@ -96,12 +105,3 @@ def cell(row: dict[str, Any], name: str) -> str:
     if name in row["ratios"]:
         text += f", {significant(row['ratios'][name], 2)}x"
     return text
-
-
-def significant(value: float, digits: int = 3) -> str:
-    """A number with so many digits that mean something."""
-    if value == int(value) and abs(value) < 1e6:
-        return f"{int(value):,}"
-    if abs(value) >= 10**digits:
-        return f"{round(value):,}"
-    return f"{value:.{digits}g}"

@@ -1,16 +1,18 @@
-"""What is scheduled: inputs, and what NumPy computes in float64.
+"""What a workload is: inputs, one text for all libraries, and what NumPy computes in float64.
 
-Every library writes the same computation in its own words (`peers/`). What it answers is checked
-here before anything is timed. The gradients of a training step are checked without writing a
-backward pass: along a direction of all parameters, the loss has to change as the step says.
+What a library answers is checked here before anything is timed. The gradients of a training step
+are checked without writing a backward pass: along a direction of all parameters, the loss has to
+change as the step says. `suite` has the workloads by their names.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from typing import Any
 
 import numpy as np
+
+from conformance.bench.operations import Numpy, Operations
 
 Array = np.ndarray
 Arrays = dict[str, Array]
@@ -24,16 +26,45 @@ PARTS = ("scale1", "shift1", "qkv", "qkv_bias", "out", "out_bias",
 
 
 @dataclass(frozen=True)
+class Work:
+    """What a computation has to do by its definition, whoever does it.
+
+    `read` and `written` are the bytes of inputs and outputs, each counted once. `operations` are
+    those of its products; where there is none, those for each element as it is usually written.
+    """
+
+    read: int
+    written: int
+    operations: int
+
+
+@dataclass(frozen=True)
 class Workload:
-    """A computation: its inputs by name, and its value (the loss, for a step) in float64.
+    """A computation of inputs by name, with its value (the loss, for a step).
 
     `parameters` are the inputs that a training step replaces; it answers the loss and then them.
+    `tolerance` is how far a value may be off, as a part of the greatest one.
     """
 
     name: str
     inputs: Arrays
-    value: Callable[[Arrays], Array]
+    compute: Callable[[Any, Operations], Any]
     parameters: tuple[str, ...] = ()
+    work: Work = Work(0, 0, 0)
+    tolerance: float = 2e-4
+
+    def value(self, inputs: Arrays) -> Array:
+        """What NumPy computes, in the dtypes of the inputs."""
+        return np.asarray(self.compute(inputs, Numpy()))
+
+    def wide(self) -> Arrays:
+        """The inputs in float64; those that are whole numbers stay as they are."""
+        return {name: array.astype(np.float64) if array.dtype.kind == "f" else array
+                for name, array in self.inputs.items()}
+
+    def exact(self) -> Array:
+        """The value in float64."""
+        return self.value(self.wide())
 
 
 class WrongAnswer(Exception):
@@ -41,13 +72,15 @@ class WrongAnswer(Exception):
 
 
 # --8<-- [start:check]
-def check(workload: Workload, answers: Sequence[Array]) -> None:
-    """Raise `WrongAnswer` unless the answers are right within float32."""
-    exact = {name: array.astype(np.float64) if array.dtype.kind == "f" else array
-             for name, array in workload.inputs.items()}
-    _compare(workload.name, answers[0], workload.value(exact), 2e-4)
+def check(workload: Workload, answers: Sequence[Array], expected: Array | None = None) -> None:
+    """Raise `WrongAnswer` unless the answers are right within the workload's tolerance.
+
+    `expected` is the value in float64, if somebody has computed it already.
+    """
+    _compare(workload.name, answers[0], workload.exact() if expected is None else expected,
+             workload.tolerance)
     if workload.parameters:
-        _check_step(workload, exact, answers[1:])
+        _check_step(workload, workload.wide(), answers[1:])
 
 
 def _check_step(workload: Workload, exact: Arrays, changed: Sequence[Array]) -> None:
@@ -73,63 +106,40 @@ def _check_step(workload: Workload, exact: Arrays, changed: Sequence[Array]) -> 
 
 
 def _compare(what: str, got: Array, expected: Array, tolerance: float) -> None:
-    got, expected = np.asarray(got, np.float64), np.asarray(expected, np.float64)
     if got.shape != expected.shape:
         raise WrongAnswer(f"{what}: shape {got.shape}, expected {expected.shape}")
+    if not got.size:
+        return
     error = float(np.abs(got - expected).max() / max(np.abs(expected).max(), 1e-12))
     if not error <= tolerance:
         raise WrongAnswer(f"{what}: off by {error:.2g} of the greatest value")
 
 
-# ---------------------------------------------------------------- the same in NumPy
+# ---------------------------------------------------------------- what is computed
 
-def softmax(x: Array) -> Array:
-    raised = np.exp(x - x.max(-1, keepdims=True))
-    return raised / raised.sum(-1, keepdims=True)
-
-
-def layer_norm(x: Array, scale: Array, shift: Array) -> Array:
-    centred = x - x.mean(-1, keepdims=True)
-    return centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-5) * scale + shift
-
-
-def attention(query: Array, key: Array, value: Array) -> Array:
-    """Causal: each place sees itself and what is before."""
-    scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
-    return softmax(np.where(np.tri(scores.shape[-1], dtype=bool), scores, -np.inf)) @ value
-
-
-def gelu(x: Array) -> Array:
-    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x * x * x)))
-
-
-def cross_entropy(scores: Array, targets: Array) -> Array:
-    logarithms = np.log(softmax(scores))
-    return -np.take_along_axis(logarithms, targets[..., None], -1).mean()
-
-
-def block(x: Array, p: Arrays, prefix: str, heads: int) -> Array:
+def block(x: Any, p: Any, prefix: str, heads: int, lib: Operations) -> Any:
     """One transformer layer; x is (batch, places, width)."""
     get = {part: p[prefix + part] for part in PARTS}
     batch, places, width = x.shape
-    mixed = layer_norm(x, get["scale1"], get["shift1"]) @ get["qkv"] + get["qkv_bias"]
-    split = mixed.reshape(batch, places, 3, heads, width // heads).transpose(2, 0, 3, 1, 4)
-    seen = attention(*split).transpose(0, 2, 1, 3).reshape(batch, places, width)
+    mixed = lib.layer_norm(x, get["scale1"], get["shift1"]) @ get["qkv"] + get["qkv_bias"]
+    split = lib.permute(lib.reshape(mixed, batch, places, 3, heads, width // heads), 2, 0, 3, 1, 4)
+    seen = lib.attention(split[0], split[1], split[2], causal=True)
+    seen = lib.reshape(lib.permute(seen, 0, 2, 1, 3), batch, places, width)
     x = x + seen @ get["out"] + get["out_bias"]
-    hidden = layer_norm(x, get["scale2"], get["shift2"]) @ get["wide"] + get["wide_bias"]
-    return x + gelu(hidden) @ get["narrow"] + get["narrow_bias"]
+    hidden = lib.layer_norm(x, get["scale2"], get["shift2"]) @ get["wide"] + get["wide_bias"]
+    return x + lib.gelu(hidden) @ get["narrow"] + get["narrow_bias"]
 
 
-def mlp_loss(p: Arrays) -> Array:
-    hidden = np.maximum(p["x"] @ p["first"] + p["first_bias"], 0)
-    return cross_entropy(hidden @ p["second"] + p["second_bias"], p["y"])
+def mlp_loss(p: Any, lib: Operations) -> Any:
+    hidden = lib.relu(p["x"] @ p["first"] + p["first_bias"])
+    return lib.cross_entropy(hidden @ p["second"] + p["second_bias"], p["y"])
 
 
-def gpt_loss(p: Arrays) -> Array:
-    x = p["embedding"][p["tokens"]] + p["places"]
+def gpt_loss(p: Any, lib: Operations) -> Any:
+    x = lib.rows(p["embedding"], p["tokens"]) + p["places"]
     for layer in range(LAYERS):
-        x = block(x, p, f"layer{layer}.", HEADS["gpt_step"])
-    return cross_entropy(layer_norm(x, p["scale"], p["shift"]) @ p["head"], p["targets"])
+        x = block(x, p, f"layer{layer}.", HEADS["gpt_step"], lib)
+    return lib.cross_entropy(lib.layer_norm(x, p["scale"], p["shift"]) @ p["head"], p["targets"])
 
 
 # ---------------------------------------------------------------- inputs
@@ -147,8 +157,17 @@ class Drawn:
         self.arrays[name] = drawn.astype(np.float32)
         return self
 
+    def half(self, name: str, *shape: int) -> Drawn:
+        self.arrays[name] = self.chooser.standard_normal(shape).astype(np.float16)
+        return self
+
     def numbers(self, name: str, below: int, *shape: int) -> Drawn:
         self.arrays[name] = self.chooser.integers(0, below, shape).astype(np.int32)
+        return self
+
+    def bytes(self, name: str, *shape: int) -> Drawn:
+        """int8, from the whole range."""
+        self.arrays[name] = self.chooser.integers(-128, 128, shape).astype(np.int8)
         return self
 
     def layer(self, prefix: str, width: int) -> Drawn:
@@ -161,57 +180,3 @@ class Drawn:
             self.floats(f"{prefix}scale{number}", width, size=0.1, around=1)
             self.floats(f"{prefix}shift{number}", width, size=0.1)
         return self
-
-
-def _softmax() -> Workload:
-    return Workload("softmax", Drawn().floats("x", 4096, 1024).arrays, lambda p: softmax(p["x"]))
-
-
-def _layer_norm() -> Workload:
-    drawn = Drawn().floats("x", 4096, 1024).floats("scale", 1024).floats("shift", 1024)
-    return Workload("layer_norm", drawn.arrays,
-                    lambda p: layer_norm(p["x"], p["scale"], p["shift"]))
-
-
-def _attention() -> Workload:
-    drawn = Drawn()
-    for name in ("query", "key", "value"):
-        drawn.floats(name, 4, 8, 512, 64)
-    return Workload("attention", drawn.arrays,
-                    lambda p: attention(p["query"], p["key"], p["value"]))
-
-
-def _mlp_step() -> Workload:
-    drawn = Drawn().floats("first", 784, 512, size=0.03).floats("first_bias", 512, size=0.1)
-    drawn.floats("second", 512, 10, size=0.05).floats("second_bias", 10, size=0.1)
-    parameters = tuple(drawn.arrays)
-    drawn.floats("x", 128, 784).numbers("y", 10, 128)
-    return Workload("mlp_step", drawn.arrays, mlp_loss, parameters)
-
-
-def _gpt_block() -> Workload:
-    drawn = Drawn().floats("x", 1, 256, 768).layer("", 768)
-    return Workload("gpt_block", drawn.arrays, lambda p: block(p["x"], p, "", HEADS["gpt_block"]))
-
-
-def _gpt_step() -> Workload:
-    drawn = Drawn().floats("embedding", 256, 128, size=0.3).floats("places", 64, 128, size=0.3)
-    for layer in range(LAYERS):
-        drawn.layer(f"layer{layer}.", 128)
-    drawn.floats("scale", 128, size=0.1, around=1).floats("shift", 128, size=0.1)
-    drawn.floats("head", 128, 256, size=0.09)
-    parameters = tuple(drawn.arrays)
-    drawn.numbers("tokens", 256, 8, 64).numbers("targets", 256, 8, 64)
-    return Workload("gpt_step", drawn.arrays, gpt_loss, parameters)
-
-
-MAKERS: dict[str, Callable[[], Workload]] = {
-    "softmax": _softmax, "layer_norm": _layer_norm, "attention": _attention,
-    "mlp_step": _mlp_step, "gpt_block": _gpt_block, "gpt_step": _gpt_step,
-}
-
-
-@cache
-def workload(name: str) -> Workload:
-    """A workload by its name."""
-    return MAKERS[name]()

@@ -19,7 +19,7 @@ from typing import Any
 from interpreter import STATEMENTS, Tensor, encode, evaluate, region
 
 ALIGNMENT = 64
-EFFECTS = ["assign", "store", "realize", "drop", "observe", "repeat"]
+EFFECTS = ["assign", "store", "realize", "drop", "observe", "repeat", "calls"]
 
 
 @dataclass(eq=False)
@@ -71,6 +71,9 @@ class Run:
             if do == "repeat":
                 for _ in range(statement["count"]):
                     self.execute(statement["statements"])
+            elif do == "calls":
+                for given in statement["given"]:
+                    self.execute([called(each, given) for each in statement["statements"]])
             elif do in ("realize", "observe"):
                 self.realize()
                 for name in statement["names"] if do == "observe" else ():
@@ -140,6 +143,16 @@ class Run:
             self.cache.add(key)
             self.documents.append(document)
             self.orders.append([number[kernel] for kernel in order])
+
+
+def called(statement: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """A statement of a function with the arguments of a call in it."""
+    changed = dict(statement)
+    for key in changed.keys() & {"from", "names"}:
+        changed[key] = [given.get(name, name) for name in changed[key]]
+    if isinstance(changed.get("value"), dict):
+        changed["value"] = given[changed["value"]["given"]]
+    return changed
 
 
 def ordered(kernels: list[Kernel], number: dict[Kernel, int], seed: int | None) -> list[Kernel]:

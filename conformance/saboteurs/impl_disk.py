@@ -125,3 +125,24 @@ class PlansNotCounted(ImplPatch):
             plan, canonical, _ = original(*given)
             return plan, canonical, False
         return plan_for
+
+
+class TextsForgetSettings(ImplPatch):
+    rule = "caching.text.equal"
+    description = "a kept text is found by the kernel alone"
+    target = "impl.caching.texts:kernel_name"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda ast, circumstances: original(ast, "")
+
+
+class VersionsByHand(ImplPatch):
+    rule = "caching.text.version"
+    description = "the version of our code is a number that nobody raises"
+    target = "impl.caching.texts:code_version"
+
+    def replacement(self, original: Function) -> Function:
+        def code_version() -> str:
+            return "1"
+        code_version.__wrapped__ = code_version  # type: ignore[attr-defined]
+        return code_version

@@ -77,3 +77,23 @@ class NumbersAreNotCounted(ImplPatch):
             kept = ",".join(numbers.split(",")[:len(known)])
             return original(f"{name}({kept})")
         return parse
+
+
+class SizesDoNotCount(ImplPatch):
+    rule = "kernel.beam.kept"
+    description = "a list that was found for one size is used for all"
+    target = "impl.kernel.search:kernel_name"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda ast: " ".join(node.op.name for node in ast.toposort())
+
+
+class StartIsForgotten(ImplPatch):
+    rule = "kernel.beam.start"
+    description = "the best of the last generation is taken, however the list of the rules does"
+    target = "impl.kernel.search:_Search._last"
+
+    def replacement(self, original: Function) -> Function:
+        def last(search: Any, start: Any, beam: Any) -> Any:
+            return original(search, beam[0], beam)
+        return last

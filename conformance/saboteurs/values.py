@@ -23,7 +23,7 @@ class Rewriting(AdapterSaboteur):
         kinds: Kinds = {}
         changed: list[Statement] = []
         for statement in program["statements"]:
-            new = [statement] if statement["do"] == "repeat" else self.rewrite(statement, kinds)
+            new = [statement] if "statements" in statement else self.rewrite(statement, kinds)
             for each in new:
                 shapes.step(each, kinds)
             changed += new
@@ -71,7 +71,7 @@ class ReaderSeesLaterWrite(AdapterSaboteur):
             used = {*other.get("from", ()), *other.get("names", ()), other.get("target")}
             dropped = other.get("names", ()) if other["do"] == "drop" else ()
             gone = {*dropped, other.get("to")} & {reader["to"], *reader["from"]}
-            if reader["to"] in used or gone or other["do"] == "repeat":
+            if reader["to"] in used or gone or "statements" in other:
                 return 0
             if other.get("target") in reader["from"]:
                 return place
@@ -217,6 +217,16 @@ class AssignIsNotReplayed(AdapterSaboteur):
                         {**statement, "count": max(0, statement["count"] - 2),
                          "statements": replayed}]
         return {**program, "statements": changed}
+
+
+class ArgumentsAreFrozen(AdapterSaboteur):
+    rule = "replay.arguments.call"
+    description = "later calls are answered with the arguments of the second one"
+
+    def program(self, program: Program, options: Options) -> Program:
+        return {**program, "statements": [
+            {**each, "given": [*each["given"][:2], *each["given"][1:2] * (len(each["given"]) - 2)]}
+            if each["do"] == "calls" else each for each in program["statements"]]}
 
 
 # Operations --------------------------------------------------------------------------------

@@ -5,11 +5,17 @@ instead of colours, so that they follow the light and the dark palette.
 """
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from functools import partial
 from html import escape
 from typing import Any
 
+from conformance import trace
+from conformance.bench import drawing
 from impl import memory
+
+RUN = trace.ROOT / "conformance" / "bench" / "results" / "run.json"
 
 WIDTH, LEFT, TOP = 720, 64, 30
 LOWEST, HIGHEST, PIXELS_PER_BYTE = 60.0, 340.0, 0.3
@@ -25,8 +31,8 @@ def bytes_text(count: int) -> str:
     return f"{count} B"
 
 
-def figure(svg: str, caption: str) -> str:
-    return f"<figure class='drawing'>{svg}<figcaption>{caption}</figcaption></figure>"
+def figure(svg: str, caption: str, css: str = "drawing") -> str:
+    return f"<figure class='{css}'>{svg}<figcaption>{caption}</figcaption></figure>"
 
 
 def text(x: float, y: float, content: str, css: str = "", anchor: str = "middle") -> str:
@@ -130,7 +136,17 @@ def lesson_figure(reuse: bool, words: str) -> str:
     return figure(memory_map(document, words), f"{words} {caption(document)}")
 
 
+def run_figure(name: str) -> str:
+    """A drawing of the committed run of the benchmark."""
+    result = json.loads(RUN.read_text(encoding="utf-8"))
+    svg, words = next((svg, words) for key, svg, words in drawing.drawings(result) if key == name)
+    return figure(svg, escape(words), "drawing chart")
+
+
 FIGURES: dict[str, Callable[[], str]] = {
     "memory-unshared": lambda: lesson_figure(False, "Nothing shared."),
     "memory-planned": lambda: lesson_figure(True, "Planned."),
+    **{name: partial(run_figure, name)
+       for kind in ("roofline", "ratios") for group in ("generated", "shapes")
+       for name in (f"{kind}-{group}-1", f"{kind}-{group}-2")},
 }

@@ -20,8 +20,8 @@ from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 
-from conformance import markdown_rules, trace
-from conformance.bench import table
+from conformance import markdown_rules, protocol, trace
+from conformance.bench import table, timings
 
 ASKED = re.compile(r"<!--\s*(rule-matrix|compatibility|figure|bench)(?::\s*([\w-]+))?\s*-->")
 CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
@@ -32,7 +32,9 @@ REPORTS = trace.ROOT / "conformance" / "reports"
 RESULTS = trace.ROOT / "conformance" / "bench" / "results"
 
 # Worst first: a rule is as good as the worst verdict of its tests.
-VERDICTS = ("fail", "error", "xpass", "unsupported", "xfail", "not-run", "pass")
+VERDICTS = ("fail", "error", "xpass", "xfail", "unsupported", "not-run", "pass")
+#: Verdicts behind which there is a program that shows something.
+RED = ("fail", "error", "xfail")
 
 
 def on_pre_build(config: MkDocsConfig) -> None:
@@ -98,8 +100,17 @@ def reports() -> list[dict[str, Any]]:
         if not lines or lines[-1].get("type") != "footer":
             raise PluginError(f"{path}: a report with no footer is not one; write it anew")
         tests = [line for line in lines if line["type"] == "test"]
-        found.append({"header": lines[0], "tests": tests, "footer": lines[-1]})
+        known = path.with_suffix(".expected.json")
+        entries = json.loads(known.read_text(encoding="utf-8")) if known.exists() else []
+        found.append({"header": lines[0], "tests": tests, "footer": lines[-1],
+                      "name": path.stem, "expected": {each["test"]: each for each in entries}})
     return found
+
+
+def own_reports() -> list[dict[str, Any]]:
+    """The reports of the implementation whose code the matrix names."""
+    return [report for report in reports()
+            if report["header"]["implementation"]["name"] == "tensor-schedule"]
 
 
 def title(report: dict[str, Any]) -> str:
@@ -124,7 +135,7 @@ def matrix_slice(slug: str, anchors: bool = False) -> str:
     chosen = [row for row in rows() if row["chapter"] == slug]
     if not chosen:
         return "This chapter states no rules."
-    names = ["rule", "level", "code", "tests", "saboteurs", *map(title, reports())]
+    names = ["rule", "level", "code", "tests", "saboteurs", *map(title, own_reports())]
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     body = "".join(matrix_row(row, anchors) for row in chosen)
     table = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
@@ -147,7 +158,7 @@ def matrix_row(row: dict[str, Any], anchors: bool) -> str:
         f'<a href="rule:{name}" title="{escape(row["text"], quote=True)}">{short}</a>',
         f'<span class="level level-{level.split()[0].lower()}">{level}</span>',
         *(several(part) for part in (code, tests, saboteurs)),
-        *(verdict_cell(row, report) for report in reports()),
+        *(verdict_cell(row["id"], report) for report in own_reports()),
     ]
     return f"<tr{anchor}>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
 
@@ -175,10 +186,20 @@ def place_link(place: dict[str, Any]) -> str:
     return f"../../api/{place['file'].split('/')[1].removesuffix('.py')}/"
 
 
-def verdict_cell(row: dict[str, Any], report: dict[str, Any]) -> str:
-    cited = [t["verdict"] for t in report["tests"] if row["id"] in bare(t["rules"])]
-    worst = min(cited, key=VERDICTS.index, default="")
-    return f'<span class="verdict verdict-{worst}">{worst}</span>' if worst else "–"
+def verdict_cell(rule: str, report: dict[str, Any]) -> str:
+    """The worst verdict on a rule; a red one leads to what shows it, on the same page."""
+    cited = [test for test in report["tests"] if rule in bare(test["rules"])]
+    worst = min(cited, key=lambda test: VERDICTS.index(test["verdict"]), default=None)
+    if worst is None or worst["message"].endswith("is not claimed"):
+        return "–"
+    verdict = worst["verdict"]
+    shown = f'<span class="verdict verdict-{verdict}">{verdict}</span>'
+    return f'<a href="#{anchor(report, worst)}">{shown}</a>' if verdict in RED else shown
+
+
+def anchor(report: dict[str, Any], test: dict[str, Any]) -> str:
+    name = f"{report['name']}-{test['test'].split('.')[-1].removeprefix('test_')}"
+    return re.sub(r"[^a-z0-9]+", "-", name.lower())
 
 
 def bare(identifiers: list[str]) -> set[str]:
@@ -199,27 +220,65 @@ def compatibility() -> str:
         tiers = ", ".join(report["header"]["implementation"].get("observes", []))
         numbers = " | ".join(str(counts[verdict]) for verdict in reversed(VERDICTS))
         lines.append(f"| {title(report)} | {tiers} | {numbers} |")
-    return "\n".join([*lines, "", *(failures(report) for report in reports())])
+    return "\n".join([*lines, "", "## Rule by rule", "", by_rule(), "",
+                      *(failures(report) for report in reports())])
+
+
+def by_rule() -> str:
+    """A row for each rule that some report speaks of, a column for each implementation."""
+    spoken = {rule for report in reports() for test in report["tests"]
+              for rule in bare(test["rules"])}
+    chosen = [row["id"] for row in rows() if row["id"] in spoken]
+    head = "".join(f"<th>{escape(title(report))}</th>" for report in reports())
+    body = "".join(
+        f'<tr><td><a href="rule:{rule}">{breakable(rule)}</a></td>'
+        + "".join(f"<td>{verdict_cell(rule, report)}</td>" for report in reports()) + "</tr>"
+        for rule in chosen)
+    return (f'<div class="matrix"><table class="rules"><thead><tr><th>rule</th>{head}</tr></thead>'
+            f"<tbody>{body}</tbody></table></div>")
 
 
 def benchmark(name: str) -> str:
     """The committed results of the benchmark: all their tables, or where a peer is ahead."""
-    shown = {"schedule": table.markdown, "behind": table.behind}.get(name)
+    shown = {"schedule": table.markdown, "behind": table.behind,
+             "run": table.markdown, "run-behind": timings.behind}.get(name)
     if shown is None:
         raise PluginError(f"there is no table {name!r} of the benchmark")
+    kind = "run" if name.startswith("run") else "schedule"
     results = [json.loads(path.read_text(encoding="utf-8"))
-               for path in sorted(RESULTS.glob("schedule*.json"))]
+               for path in sorted(RESULTS.glob(f"{kind}*.json"))]
     return "\n\n".join(shown(result) for result in results) or "No result is stored yet."
 
 
 def failures(report: dict[str, Any]) -> str:
     """The red cells of one report, each with the shortest way to see it again."""
-    red = [test for test in report["tests"] if test["verdict"] not in ("pass", "not-run")]
+    red = [test for test in report["tests"] if test["verdict"] in RED]
     parts = [f"\n## {title(report)}\n"] if red else []
-    for test in red:
-        rules = ", ".join(f"`{rule}`" for rule in test["rules"])
-        message = f"{test['verdict']}: {test['test']}"
-        details = test.get("repro") or json.dumps(test.get("witness") or test.get("message", ""))
-        block = "\n".join("    " + line for line in ["```text", *details.splitlines(), "```"])
-        parts.append(f'??? failure "{message}"\n\n    {rules}\n\n{block}\n')
-    return "\n".join(parts)
+    return "\n".join(parts + [failure(report, test) for test in red])
+
+
+def failure(report: dict[str, Any], test: dict[str, Any]) -> str:
+    """A red cell: what was seen, the smallest program, and plain code of the library."""
+    known = report["expected"].get(test["test"], {})
+    title_ = test["test"].split(".")[-1].removeprefix("test_").replace("_", " ")
+    seen = [line for line in test["message"].splitlines() if not line.startswith("expected: ")]
+    reason = "".join(known[key] + end for key, end in (("reason", ". "), ("issue", "."))
+                     if known.get(key))
+    program = shortened(protocol.paste(test["witness"])) if test["witness"] else ""
+    code = (trace.ROOT / known["witness"]).read_text(encoding="utf-8") if known else ""
+    rules = ", ".join(f'<a href="rule:{rule}">{rule}</a>' for rule in test["rules"])
+    parts = [f"{rules}: {seen[0] if seen else ''}".strip(), reason, fenced("json", program),
+             fenced("python", code)]
+    body = "\n\n".join(part for part in parts if part)
+    indented = "\n".join(f"    {line}" if line else "" for line in body.splitlines())
+    return (f'<div id="{anchor(report, test)}" markdown>\n\n??? failure "{title_}"\n\n'
+            f"{indented}\n\n</div>\n")
+
+
+def fenced(language: str, text: str) -> str:
+    return f"```{language}\n{text.rstrip()}\n```" if text else ""
+
+
+def shortened(program: str, most: int = 200) -> str:
+    """Long data cut off: it is for reading here, and whole in the report."""
+    return re.sub(rf'("data": "[0-9a-f]{{{most}}})[0-9a-f]+"', r'\1..."', program)

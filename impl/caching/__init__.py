@@ -11,7 +11,8 @@ from impl.caching.plans import (
     has_sizes,
     stable_name,
     unbound,
+    walk,
 )
 
 __all__ = ["Canonical", "PlanCache", "Store", "canonicalize", "exact", "has_sizes",
-           "stable_name", "store", "unbound"]
+           "stable_name", "store", "unbound", "walk"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -19,6 +19,7 @@ from impl.errors import VariableError
 from impl.ir import MOVEMENT, Ops, UOp, toposort, unnamed
 
 PlanType = TypeVar("PlanType")
+Row = tuple[Any, ...]
 
 
 # --8<-- [start:canonical]
@@ -66,12 +67,14 @@ def canonicalize(effects: Effects, device_key: Hashable) -> Canonical:
 
     r[caching.key.alias], r[caching.key.settings], r[caching.key.values]
     """
-    place: dict[UOp, int] = {}
-    slots: dict[Buffer, int] = {}
+    if effects.described is not None:
+        rows, place, slots = effects.described
+        return _canonical(effects, rows, place, slots, device_key)
+    place, slots = {}, {}
     variables = _Variables()
     describe = _Describer(variables.slot).described if symbolic.present[0] else None
-    rows: list[tuple[Any, ...]] = []
-    held = {leaf.arg[0] for leaf in effects.held} if effects.held else ()
+    rows = []
+    held = {leaf.arg[0] for leaf in effects.held}
     for node in effects.nodes:
         place[node] = len(place)
         op, dtype = node.op, node.dtype.name
@@ -94,15 +97,68 @@ def canonicalize(effects: Effects, device_key: Hashable) -> Canonical:
             if op is _AFTER:  # r[impl caching.key.place]
                 rows += [(step.op, describe(step.arg), describe(step.shape)) if describe
                          else (step.op, step.arg, step.shape) for step in way(node)]
-    roots = tuple([place[root] for root in effects.roots])
+    found = _canonical(effects, rows, place, slots, device_key)
+    found.variables, found.values = variables.binds, variables.values
+    return found
+
+
+def _canonical(effects: Effects, rows: list[Row], place: dict[UOp, int], slots: dict[Buffer, int],
+               device_key: Hashable) -> Canonical:
+    roots = tuple(map(place.__getitem__, effects.roots))
     # r[impl caching.key.settings, caching.key.device]
     key = (tuple(rows), roots, settings.plan_key(), device_key)
     # A plan names slots only; no run leaves a buffer in it. r[impl caching.result.independent]
-    return Canonical(key, list(slots), variables.binds, variables.values)
+    return Canonical(key, list(slots))
 # --8<-- [end:canonical]
 
 
+# --8<-- [start:walk]
+def walk(roots: Sequence[UOp]) -> Effects | None:
+    """What `collect` finds, with the rows of `canonicalize`, in one go.
+
+    None for a graph that writes to memory, has variables, or goes from device to device: there is
+    more to ask about these.
+    """
+    if symbolic.present[0]:
+        return None
+    rows: list[Row] = []
+    place: dict[UOp, int] = {}
+    slots: dict[Buffer, int] = {}
+    at = place.__getitem__
+    # As in `toposort`, a node stands on the stack twice: first to open it, then to close it.
+    stack: list[Any] = list(roots[::-1])
+    while stack:
+        node = stack.pop()
+        opened = node is None
+        if opened:
+            node = stack.pop()
+        elif node in place:
+            continue
+        op = node.op
+        leaf = node if op is _BUFFER else node.realized
+        if leaf is not None:
+            buffer, version, _ = leaf.arg
+            if version != buffer.version:
+                return None  # an error, which `collect` finds
+            slot = slots.setdefault(buffer, len(slots))
+            rows.append((slot, buffer.device, buffer.size, node.dtype.name, node.shape, False))
+        elif op is _CONST:
+            rows.append((op, node.dtype.name, exact(node.arg)))
+        elif op in _SPECIAL:
+            return None
+        elif opened or not node.src:
+            rows.append((op, node.dtype.name, node.arg, *map(at, node.src)))
+        else:
+            stack += (node, None, *node.src[::-1])
+            continue
+        place[node] = len(place)
+    return Effects(list(roots), list(place), _NOTHING, 0, (rows, place, slots))
+# --8<-- [end:walk]
+
+
 _BUFFER, _BIND, _CONST, _AFTER = Ops.BUFFER, Ops.BIND, Ops.CONST, Ops.AFTER
+_SPECIAL = frozenset((Ops.BIND, Ops.DEFINE_VAR, Ops.AFTER, Ops.COPY))
+_NOTHING: frozenset[UOp] = frozenset()
 
 
 # --8<-- [start:sizes]

@@ -13,7 +13,7 @@ from impl.ranges import Access, Index, Stage, flatten
 from impl.symbolic import Extent, extent, extent_of, is_symbolic, plain
 
 
-@dataclass(frozen=True)
+@dataclass
 class Kernel:
     """A kernel in its final form, and what its arguments are.
 
@@ -75,7 +75,9 @@ class _KernelBuilder:
         own = [loop for loop in stage.loops if loop not in renamed]
         for loop in own:
             renamed[loop] = self._range(loop, RangeKind.LOOP)
-        self._rename(stage, (stage.form.value, stage.write.pattern.flat), renamed)
+        for node in stage.form.order:
+            if node not in renamed:
+                renamed[node] = self._renamed(stage, node, renamed)
         value, dtype = renamed[stage.form.value], stage.form.value.dtype
         own = [renamed[loop] for loop in own]
         target = self._address(stage, stage.write, renamed, dtype)
@@ -84,9 +86,11 @@ class _KernelBuilder:
             return [first]
         # From the local buffer to memory, in loops of its own.
         again = {loop: self._numbered(loop.src[0], RangeKind.LOOP) for loop in own}
-        flat = renamed[stage.write.pattern.flat].substitute(again)
+        flat = renamed[stage.write.pattern.flat]
+        if again:
+            flat, target = flat.substitute(again), target.substitute(again)
         memory = self._argument(self.storage_of[stage.write.value], flat, TRUE, dtype)
-        value = UOp(Ops.LOAD, dtype, (target.substitute(again),))
+        value = UOp(Ops.LOAD, dtype, (target,))
         return [first, UOp(Ops.STORE, dtype, (memory, value, *again.values()))]
 
     def _range(self, loop: UOp, kind: RangeKind) -> UOp:
@@ -118,7 +122,7 @@ class _KernelBuilder:
             return self._variable(node)
         if node.op is Ops.INDEX:
             return self._address(stage, stage.reads[node.arg], renamed, node.dtype)
-        sources = tuple([renamed[s] for s in node.src])
+        sources = tuple(map(renamed.__getitem__, node.src))
         return node if sources == node.src else UOp(node.op, node.dtype, sources, node.arg)
 
     def _variable(self, node: UOp) -> UOp:

@@ -96,6 +96,8 @@ class _Grouper:
         self.readers: defaultdict[int, _Past] = defaultdict(_Past)
         self.writers: defaultdict[int, _Past] = defaultdict(_Past)
         self.blocked: list[Blocked] = []
+        self.fast: dict[tuple[object, ...], tuple[int, int]] = {}  # by form and prefix
+        self.matches: dict[tuple[object, ...], Pairs] = {}         # by two patterns and a prefix
 
     def add(self, stage: Stage) -> None:
         """Find the stage its kernel."""
@@ -186,9 +188,12 @@ class _Grouper:
         if not conflicts and not pairs:
             return "no common loops: they share an input, but not the way they walk over it"
         problem = self._parallelism(group, stage, pairs, sizes)
-        problem = problem or self._memory(group, stage, pairs)
+        if problem is None:
+            local, again = self._together(group, stage, pairs)
+            problem = self._memory(local, again)
         if problem is None:
             self._join(group, stage, pairs, sizes, arguments)
+            group.local_bytes, group.again_bytes = local, again
         return problem
     # --8<-- [end:try]
 
@@ -199,9 +204,17 @@ class _Grouper:
             return self._shared_reads(group, stage)
         pairs: Pairs | None = None
         for (_, member, theirs), mine in conflicts:
-            found = match_loops(member, theirs, stage, mine)
+            found = self._matching(member, theirs, stage, mine)
             pairs = found if pairs is None else [p for p in pairs if p in found]
         return _one_to_one(sorted(pairs or [], key=lambda p: p[0]))
+
+    def _matching(self, member: Member, theirs: Access, stage: Stage, mine: Access) -> Pairs:
+        """`match_loops`, once for all accesses of the same patterns."""
+        key = theirs.pattern, mine.pattern, *member.prefix
+        known = self.matches.get(key)
+        if known is None:
+            known = self.matches[key] = match_loops(member, theirs, stage, mine)
+        return known
 
     def _shared_reads(self, group: Group, stage: Stage) -> Pairs:
         """Without a dependence any pairing of loops is legal: take that of a common input.
@@ -210,7 +223,7 @@ class _Grouper:
         """
         for mine in stage.reads:
             for member, theirs in group.reads.get(self._storage(mine), ()):
-                pairs = _one_to_one(sorted(match_loops(member, theirs, stage, mine),
+                pairs = _one_to_one(sorted(self._matching(member, theirs, stage, mine),
                                            key=lambda p: p[0]))
                 if len(pairs) == len(group.sizes) == len(stage.loops):
                     return pairs
@@ -227,9 +240,8 @@ class _Grouper:
         return f"reduce: only {independent} independent iterations would be left, with " \
                f"{work} in all"
 
-    def _memory(self, group: Group, stage: Stage, pairs: Pairs) -> str | None:
+    def _memory(self, local: int, again: int) -> str | None:
         """Whether what one iteration of the prefix keeps and reads again stays in fast memory."""
-        local, again = self._together(group, stage, pairs)
         if again > self.limits.resident_bytes:
             return f"cache: {again} bytes would be read again in every iteration"
         if local > self.limits.local_bytes:  # r[impl fusion.limit.local]
@@ -248,11 +260,19 @@ class _Grouper:
         return local, again
 
     def _fast_bytes(self, stage: Stage, prefix: list[UOp] | None) -> tuple[int, int]:
-        """Bytes that one iteration of the prefix makes, and the most that it reads again."""
+        """Bytes that one iteration of the prefix makes, and the most that it reads again.
+
+        Stages of one form have loops and accesses in common, so it is reckoned once for them.
+        """
         if prefix is None or len(prefix) == len(stage.loops):
             return self.itemsize_of[self._storage(stage.write)], 0
-        inner = math.prod(extent(r) for r in stage.loops if r not in prefix)
-        return inner * self.itemsize_of[self._storage(stage.write)], self._read_again(stage, prefix)
+        key = stage.form, stage.write.pattern, *prefix
+        known = self.fast.get(key)
+        if known is None:
+            inner = math.prod(extent(r) for r in stage.loops if r not in prefix)
+            known = self.fast[key] = (inner * self.itemsize_of[self._storage(stage.write)],
+                                      self._read_again(stage, prefix))
+        return known
 
     def _read_again(self, stage: Stage, prefix: list[UOp]) -> int:
         """The most bytes of one input that do not change with the innermost prefix loop."""
@@ -267,10 +287,10 @@ class _Grouper:
 
     def _join(self, group: Group, stage: Stage, pairs: Pairs, sizes: list[int],
               arguments: set[int]) -> None:
-        group.local_bytes, group.again_bytes = self._together(group, stage, pairs)
         kept = [position for position, _ in pairs]
-        for member in group.members:
-            member.prefix = [member.prefix[i] for i in kept]
+        if len(kept) < len(group.sizes):
+            for member in group.members:
+                member.prefix = [member.prefix[i] for i in kept]
         group.members.append(Member(stage, [loop for _, loop in pairs]))
         group.sizes, group.arguments = sizes, arguments
         group.operations += stage.form.operations

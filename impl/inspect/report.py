@@ -215,7 +215,8 @@ def _sources(document: Document) -> str:
     """What each kernel runs, folded; a kernel with no source has its facts."""
     names, parts = buffer_names(document), []
     for kernel in ordered_kernels(document):
-        steps = "".join(tag("span", escape(step), class_="chip")
+        because = iter(kernel.get("because", []))
+        steps = "".join(tag("span", escape(step), class_="chip", title=next(because, None))
                         for step in kernel.get("optimizations", []))
         title = tag("b", escape(f"kernel {kernel['id']}: {kernel.get('name') or kernel['kind']}"))
         if kernel.get("label"):

@@ -146,7 +146,8 @@ def kernel_table(document: Document, timings: Timings | None = None,
         ("operations", [count_text(k["operations"]) if "operations" in k else "-"
                         for k in kernels]),
         ("time", [time_text((timings or {}).get(k["id"])) for k in kernels]),
-        ("predicted", [time_text(machine.predict(k)) if machine else "-" for k in kernels])]
+        ("predicted", [time_text(machine.predict(k)) if machine else "-" for k in kernels]),
+        ("steps", [shortened(k.get("optimizations", []), 48) for k in kernels])]
     shown = [(head, cells) for head, cells in columns
              if head in ("id", "kernel", "reads", "writes") or set(cells) - {"", "-"}]
     numbers = frozenset(i for i, (head, _) in enumerate(shown)
@@ -252,8 +253,10 @@ def _explain_kernel(document: Document, step: int, kernel: Row, names: Mapping[i
         lines.append(f"  waits for  kernel {before}: {because}")
     lines += [f"  apart from {reason}" for reason in apart.get(number, [])]
     lines += [f"  fused      {reason}" for reason in fused.get(number, [])]
-    if kernel.get("optimizations"):
-        lines.append(f"  steps      {', '.join(kernel['optimizations'])}")
+    steps, reasons = kernel.get("optimizations", []), kernel.get("because", [])
+    for place, step in enumerate(steps):  # r[impl inspect.steps.reason]
+        reason = f": {reasons[place]}" if place < len(reasons) else ""
+        lines.append(f"  {'' if place else 'steps':9}  {step}{reason}")
     return "\n".join(lines)
 
 

@@ -5,6 +5,10 @@
 """
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
+from impl import settings
 from impl.ir import UOp
 from impl.kernel.analysis import (
     LANES,
@@ -16,10 +20,17 @@ from impl.kernel.analysis import (
     buffer_key,
     estimate,
     growth,
+    shared_loops,
     verify,
 )
+from impl.kernel.blocking import Chunk, Pack, Share
 from impl.kernel.heuristic import hand_steps
+from impl.kernel.padding import PadTo
+from impl.kernel.plain import Merge, Stream
+from impl.kernel.roll import Roll
+from impl.kernel.search import Bench, searched_steps
 from impl.kernel.steps import (
+    OF_GROUPS,
     STEPS,
     Own,
     Split,
@@ -31,17 +42,49 @@ from impl.kernel.steps import (
     fold_gates,
     parameters,
 )
+from impl.kernel.threads import GroupTop, Thread, duration
 
 
-def optimize(ast: UOp, limits: Limits | None = None) -> UOp:
-    """The kernel after the steps that suit the device. Its values stay what they are.
+def optimize(ast: UOp, limits: Limits | None = None, bench: Bench | None = None,
+             search: bool = True) -> UOp:
+    """The kernel after the steps that it asks for, else after those that suit the device.
 
-    `KernelInfo.steps` names the steps.
+    With `BEAM=n` and a device to try on, a search chooses them, or has chosen before if `search` is
+    false. Its values stay what they are. `KernelInfo.steps` names the steps, `reasons` says why.
+
+    Raises:
+        StepError: a step that was asked for is not legal.
     """
-    simple = fold_gates(ast)
-    return apply_steps(simple, [step for step, _ in hand_steps(simple, limits or Limits())])
+    if ast.arg.asked is not None:  # r[impl kernel.step.asked]
+        return taken(ast, [(Step.parse(name), "asked for") for name in ast.arg.asked])
+    simple, width = fold_gates(ast), settings.get("BEAM")
+    if width and bench is not None:
+        # r[impl kernel.beam.equal]: what it finds are steps
+        return taken(simple, searched_steps(simple, bench, width, search))
+    return taken(simple, hand_steps(simple, limits or Limits()))
 
 
-__all__ = ["LANES", "REDUCERS", "STEPS", "Analysis", "Estimate", "Growth", "Limits", "Own",
-           "Split", "Step", "StepError", "Swap", "Upcast", "apply_steps", "buffer_key", "estimate",
-           "fold_gates", "growth", "hand_steps", "optimize", "parameters", "verify"]
+def taken(ast: UOp, steps: Iterable[tuple[Step, str]]) -> UOp:
+    """The kernel after some steps, with the reason for each; it asks for no more.
+
+    Raises:
+        StepError: one of them is not legal.
+    """
+    given = list(steps)
+    made = apply_steps(ast, [step for step, _ in given])
+    # r[impl kernel.step.reason]
+    reasons = (*made.arg.reasons, *(reason for _, reason in given))
+    return made.replace(arg=replace(made.arg, reasons=reasons, asked=()))
+
+
+def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
+    """The kernel asking for some steps, "UPCAST(1,16)" or the like, and for no others."""
+    asked = tuple(step if isinstance(step, str) else step.name for step in steps)
+    return ast.replace(arg=replace(ast.arg, asked=asked))
+
+
+__all__ = ["LANES", "OF_GROUPS", "REDUCERS", "STEPS", "Analysis", "Bench", "Chunk", "Estimate",
+           "GroupTop", "Growth", "Limits", "Merge", "Own", "Pack", "PadTo", "Roll", "Share",
+           "Split", "Step", "StepError", "Stream", "Swap", "Thread", "Upcast", "apply_steps",
+           "buffer_key", "duration", "estimate", "fold_gates", "growth", "hand_steps", "optimize",
+           "parameters", "shared_loops", "taken", "verify", "with_steps"]

@@ -6,6 +6,7 @@ what an integer can be. `estimate` counts operations and bytes; `verify` checks 
 """
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,11 +33,19 @@ class Limits:
     vector_bytes: int = 32      # width of one vector register
     vector_registers: int = 16
     threads: int = 1
+    first_cache: int = 32 << 10   # of one core
+    second_cache: int = 512 << 10
+    third_cache: int = 8 << 20    # shared by the cores
 
 
 def buffer_key(buffer: UOp) -> tuple[Ops, int]:
     """What tells a kernel's buffers apart: two PARAMs of one position are one buffer."""
     return buffer.op, buffer.arg if buffer.op is Ops.PARAM else buffer.arg[0]
+
+
+def shared_loops(store: UOp) -> tuple[UOp, ...]:
+    """The BLOCK loops of a stage: it shares them with its neighbours, outermost first."""
+    return tuple(itertools.takewhile(lambda r: r.arg[1] is RangeKind.BLOCK, store.src[2:]))
 
 
 # --8<-- [start:analysis]
@@ -167,7 +176,7 @@ def verify(ast: UOp) -> Analysis:
 
     Raises:
         GraphError: an operation that is no kernel operation, a loop used outside itself, a LOCAL
-            that is stored after it was read, or a PARAM that is read after it was stored.
+            that is stored after it was read, or BLOCK loops that are no nest.
     """
     known = Analysis(ast)
     for node in known.order:
@@ -186,11 +195,36 @@ def verify(ast: UOp) -> Analysis:
             raise GraphError("kernel", f"loops {[loop.arg for loop in loose]} are used outside "
                              "themselves", "add them to the store, the reduction or the prefix")
         target = store.src[0].src[0]
-        if target.op is Ops.LOCAL and target in read:  # r[impl kernel.local.order]
+        if target.op is Ops.LOCAL and target in read:  # r[impl kernel.local.order+2]
             raise GraphError("kernel", f"LOCAL {target.arg} is stored after it was read",
                              "use a second LOCAL")
-        read.update(n.src[0].src[0] for n in store.src[1].toposort() if n.op is Ops.LOAD)
+        read.update(n.src[0].src[0] for n in store.src[1].toposort()
+                    if n.op is Ops.LOAD and n.src[0] is not store.src[0])
+    _verify_nest(known)
     return known
+
+
+def _verify_nest(known: Analysis) -> None:
+    """A BLOCK loop is one loop: around neighbouring stages, with the same loops around it."""
+    # r[impl kernel.block.nest]
+    around: dict[UOp, tuple[UOp, ...]] = {}
+    before: tuple[UOp, ...] = ()
+    closed: set[UOp] = set()
+    for store in known.ast.src:
+        loops = shared_loops(store)
+        for depth, loop in enumerate(loops):
+            if loops[:depth] != around.setdefault(loop, loops[:depth]) or (
+                    loop in closed and loop not in before):
+                raise GraphError("kernel", f"the stages of BLOCK loop {loop.arg[0]} are no nest",
+                                 "put stages that share a loop side by side, under the same loops")
+            closed.add(loop)
+        before = loops
+    for node in known.order:
+        inside = node.src[2 + len(shared_loops(node)):] if node.op is Ops.STORE else \
+            node.src[1:] if node.op is Ops.REDUCE else ()
+        if any(r.arg[1] is RangeKind.BLOCK for r in (*inside, *known.info.prefix)):
+            raise GraphError("kernel", "a BLOCK loop is neither a loop of the prefix or of a "
+                             "reduction, nor inside a stage", "name it first among the stage's")
 # --8<-- [end:verify]
 
 

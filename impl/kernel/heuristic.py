@@ -2,16 +2,20 @@
 
 Reductions decide. A sum of products gets a register tile, so that what is loaded is used several
 times; any other reduction gets several accumulators. One loop becomes a vector: the one along
-which memory is contiguous. What has no reduction is left to the compiler's vectoriser, after its
-innermost loop was made the contiguous one.
+which memory is contiguous. `plain` does the same for what has no reduction.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, Growth, Limits, buffer_key, growth
+from impl.kernel.plain import merge_loops, vectorize
+from impl.kernel.products import plan_product
+from impl.kernel.roll import roll_lanes
 from impl.kernel.steps import Own, Split, Step, Swap, Upcast
+from impl.kernel.threads import Choice, duration, part_of_loop, part_of_reduction, threads_for
 
 Reasoned = list[tuple[Step, str]]
 #: Register tiles are cut to these sizes: the first that divides the extent, else the first.
@@ -20,13 +24,15 @@ _TILES = (8, 6, 5, 4, 7, 3, 2)
 _MOST_TILED = 8
 #: A kernel with more nodes is not tiled for a transposition: its text would get long.
 _TRANSPOSE_NODES = 60
+#: A loop is not cut into fewer wide parts: others may want to work on some of them.
+_LEAST_PARTS = 8
 #: A reduction with fewer elements is left as it is.
 _LEAST_WORK = 64
 
 
 def hand_steps(ast: UOp, limits: Limits) -> Reasoned:
     """Steps for a kernel, in the order in which they apply, each with its reason."""
-    planner = _Planner(ast, limits)
+    planner = Planner(ast, limits)
     planner.run()
     return planner.steps
 
@@ -45,7 +51,7 @@ class _Use:
         return self.contiguous > 0 and self.scattered == 0
 
 
-class _Planner:
+class Planner:
     """Looks at a kernel, takes a step, and looks at what became of it."""
 
     def __init__(self, ast: UOp, limits: Limits) -> None:
@@ -53,6 +59,8 @@ class _Planner:
         self.steps: Reasoned = []
         self.cut: set[int] = set()  # numbers of loops that a step made, or that were looked at
         self.made: set[int] = set()
+        self.refused: set[str] = set()  # steps that were looked at in vain
+        self.nanoseconds = duration(ast) if limits.threads > 1 else 0
         self._look(ast)
 
     def _look(self, ast: UOp) -> None:
@@ -62,29 +70,46 @@ class _Planner:
 
     def run(self) -> None:
         """Choose all steps; the reduction with the most work first, as loops are shared."""
+        merge_loops(self)
+        self._share(part_of_reduction)
         self._order_loops()
         self._transpose()
         while (node := self._next()) is not None:
             self.cut.update(loop.arg[0] for loop in node.src[1:])
             self._reduction(node)
             self.cut |= self.made  # what this reduction cut, others leave alone
+        vectorize(self)
+        roll_lanes(self)
+        self._share(part_of_loop)
+
+    def _share(self, choose: Callable[[Analysis, int], Choice]) -> None:
+        """Give parts of the kernel to threads, where they pay."""
+        if self.limits.threads > 1:
+            amount = threads_for(self.known, self.nanoseconds, self.limits)
+            while (choice := choose(self.known, amount)) is not None:
+                self.take(*choice)
 
     def _next(self) -> UOp | None:
         """The reduction with the most work among those not looked at yet."""
-        found = [n for n in self.known.order if n.op is Ops.REDUCE and self._work(n) >= _LEAST_WORK
+        found = [n for n in self.known.order if n.op is Ops.REDUCE and self.work(n) >= _LEAST_WORK
                  and not any(loop.arg[0] in self.cut for loop in n.src[1:])]
-        return max(found, key=self._work, default=None)
+        return max(found, key=self.work, default=None)
 
     # --8<-- [start:take]
-    def _take(self, step: Step, reason: str) -> UOp | None:
-        """Apply a step; the answer is the loop that is left of the one it cut, if any is."""
+    def take(self, step: Step, reason: str) -> list[UOp]:
+        """Apply a step and look at what became of the kernel; the answer are the new loops."""
         before = set(self.known.ranges)
         self._look(step.apply(self.known))
         self.steps.append((step, reason))
         made = [r for r in self.known.ranges if r not in before]
-        lanes = [r for r in made if r.arg[1] in LANES]
-        self.cut.update(r.arg[0] for r in lanes)
+        self.cut.update(r.arg[0] for r in made if r.arg[1] in LANES)
         self.made.update(r.arg[0] for r in made)
+        return made
+
+    def _take(self, step: Step, reason: str) -> UOp | None:
+        """Apply a step; the answer is the loop that is left of the one it cut, if any is."""
+        made = self.take(step, reason)
+        lanes = [r for r in made if r.arg[1] in LANES]
         for loop in made:
             if loop in lanes:
                 continue
@@ -95,7 +120,18 @@ class _Planner:
         return None
     # --8<-- [end:take]
 
-    def _extent(self, loop: UOp) -> int:
+    def position(self, number: int) -> int:
+        """Where a loop stands: what a step calls it."""
+        return self.known.position[self.numbered[number]]
+
+    def again(self, node: UOp) -> UOp:
+        """What a reduction has become: the one with the most work over the same loops."""
+        numbers = {loop.arg[0] for loop in node.src[1:]}
+        found = [n for n in self.known.order if n.op is Ops.REDUCE and n.arg is node.arg
+                 and {loop.arg[0] for loop in n.src[1:]} == numbers]
+        return max(found, key=self.work)
+
+    def extent(self, loop: UOp) -> int:
         """The number of iterations; 0 if it is known at run time only."""
         return int(loop.src[0].arg) if loop.src[0].op is Ops.CONST else 0
 
@@ -103,17 +139,18 @@ class _Planner:
         """How many values a reduction computes side by side already."""
         total = 1
         for lane in self.known.loops(self.known.free[node] & self.known.lanes):
-            total *= self._extent(lane)
+            total *= self.extent(lane)
         return total
 
-    def _work(self, node: UOp) -> int:
+    def work(self, node: UOp) -> int:
+        """How many elements a reduction combines, all in all."""
         total = 1
         for loop in self.known.loops(self.known.free[node] | self.known.free[node.src[0]]):
-            total *= max(self._extent(loop), 1)
+            total *= max(self.extent(loop), 1)
         return total
 
     # --8<-- [start:use]
-    def _loads(self, node: UOp) -> list[UOp]:
+    def loads(self, node: UOp) -> list[UOp]:
         """What a reduction reads in each iteration, without what inner reductions read."""
         return [n for n in node.src[0].toposort(lambda u: u.op is not Ops.REDUCE)
                 if n.op is Ops.LOAD and self.known.free[n] & self.known.mask(node.src[1:])]
@@ -138,20 +175,24 @@ class _Planner:
     # --8<-- [start:reduction]
     def _reduction(self, node: UOp) -> None:
         """Steps for one reduction: which loop is the vector, and which share what is loaded."""
-        loads = self._loads(node)
+        if plan_product(self, node):
+            return
+        node = self.again(node)  # what was no product may have taken a step before that was seen
+        loads = self.loads(node)
         width = self.limits.vector_bytes // max(node.dtype.itemsize, 4)
         outputs = [loop for loop in self.known.loops(self.known.free[node] & ~self.known.lanes)
                    if loop.arg[1] in (RangeKind.GLOBAL, RangeKind.LOOP)
-                   and loop.arg[0] not in self.cut and self._extent(loop) > 1]
-        along = [loop for loop in outputs if self._extent(loop) >= min(width, 8)
+                   and loop.arg[0] not in self.cut and self.extent(loop) > 1]
+        along = [loop for loop in outputs if self.extent(loop) >= min(width, 8)
                  and self._use(loads, loop).vector]
-        across = [loop for loop in node.src[1:] if self._extent(loop) >= width
+        across = [loop for loop in node.src[1:] if self.extent(loop) >= width
+                  and loop.arg[1] is RangeKind.REDUCE
                   and self._use(loads, loop).vector]
         product = node.arg is Ops.ADD and len(loads) > 1
         shared = [loop for loop in outputs if product and self._use(loads, loop).constant]
         tiled = self._lanes_of(node)
         if along and tiled <= _MOST_TILED:
-            vector = max(along, key=lambda loop: (self._extent(loop) >= width, along.index(loop)))
+            vector = max(along, key=lambda loop: (self.extent(loop) >= width, along.index(loop)))
             rows = [loop for loop in shared if loop is not vector][-1:] if tiled == 1 else []
             self._columns(vector, rows, width, tiled)
         elif across and tiled <= _MOST_TILED:
@@ -162,15 +203,19 @@ class _Planner:
     def _columns(self, vector: UOp, rows: list[UOp], width: int, tiled: int) -> None:
         """One output loop becomes a vector; neighbouring rows share what is loaded."""
         many = self.limits.vector_registers >= 32
-        amounts = {vector.arg[0]: _power(min(width, self._extent(vector)))}
+        amounts = {vector.arg[0]: _power(min(width, self.extent(vector)))}
         amounts |= {loop.arg[0]: self._tile(loop, 8 if many else 4) for loop in rows}
-        self._settle(amounts)
-        left = self._upcast(vector.arg[0], amounts, "vector along the contiguous output loop")
-        again = 2 if rows or tiled > 1 else 4
-        if left is not None and self._extent(left) % again == 0:
-            self._upcast(left.arg[0], {left.arg[0]: again}, "more vectors share what is loaded")
+        self.settle(amounts)
+        left = self.upcast(vector.arg[0], amounts, "vector along the contiguous output loop")
+        if left is not None:
+            # Alone it waits for memory: the more neighbours it reads at once, the better.
+            most = (2,) if rows or tiled > 1 else (16, 8, 4) if many else (4,)
+            fits = [n for n in most if self.extent(left) % n == 0
+                    and (n <= 4 or self.extent(left) >= _LEAST_PARTS * n)]
+            again = {left.arg[0]: fits[0] if fits else 1}
+            self.upcast(left.arg[0], again, "more vectors share what is loaded")
         for loop in rows:
-            self._upcast(loop.arg[0], amounts, "register tile: rows share what is loaded")
+            self.upcast(loop.arg[0], amounts, "register tile: rows share what is loaded")
     # --8<-- [end:columns]
 
     # --8<-- [start:rows]
@@ -178,30 +223,30 @@ class _Planner:
         """The reduction becomes a vector of partial results; a tile of outputs shares loads."""
         most = 8 if len(tile) * tiled == 1 else 4
         amounts = {r.arg[0]: self._tile(r, most) for r in tile}
-        self._settle(amounts)
+        self.settle(amounts)
         for r in tile:
-            self._upcast(r.arg[0], amounts, "register tile: outputs share what is loaded")
+            self.upcast(r.arg[0], amounts, "register tile: outputs share what is loaded")
         left = self._split(loop, width, "vector of partial results along the contiguous loop")
         alone = tiled * max(amounts.values(), default=1) == 1
-        if left is not None and self._extent(left) >= 8 and alone:
+        if left is not None and self.extent(left) >= 8 and alone:
             self._split(left, 4, "several accumulators hide the latency of one")
     # --8<-- [end:rows]
 
     def _tile(self, loop: UOp, most: int) -> int:
         """How many iterations of an output loop to hold in registers."""
-        extent = self._extent(loop)
+        extent = self.extent(loop)
         for size in _TILES:
             if size <= most and extent % size == 0:
-                return size if size >= 4 or extent < 8 or not self._may_own(loop) else most
+                return size if size >= 4 or extent < 8 or not self.may_own(loop) else most
         return min(most, extent)
 
     # --8<-- [start:settle]
-    def _settle(self, amounts: dict[int, int]) -> None:
+    def settle(self, amounts: dict[int, int]) -> None:
         """Loops of the prefix cannot leave a rest: make them the stages' own, or cut less off."""
         prefix = self.known.info.prefix
-        places = [i for i, loop in enumerate(prefix) if self._extent(loop)
-                  and self._extent(loop) % amounts.get(loop.arg[0], 1)]
-        if places and self._may_own(prefix[-1]):
+        places = [i for i, loop in enumerate(prefix) if self.extent(loop)
+                  and self.extent(loop) % amounts.get(loop.arg[0], 1)]
+        if places and self.may_own(prefix[-1]):
             for _ in range(len(prefix) - places[0]):
                 last = self.known.info.prefix[-1]
                 self._take(Own(self.known.position[last]), "its extent leaves a rest")
@@ -209,13 +254,13 @@ class _Planner:
             for place in places:
                 loop = prefix[place]
                 divisors = [d for d in range(1, amounts[loop.arg[0]] + 1)
-                            if self._extent(loop) % d == 0]
+                            if self.extent(loop) % d == 0]
                 amounts[loop.arg[0]] = _power(divisors[-1]) if len(divisors) > 1 else 1
-                if self._extent(loop) % amounts[loop.arg[0]]:
+                if self.extent(loop) % amounts[loop.arg[0]]:
                     amounts[loop.arg[0]] = divisors[-1]
     # --8<-- [end:settle]
 
-    def _may_own(self, loop: UOp) -> bool:
+    def may_own(self, loop: UOp) -> bool:
         """Whether the loop may leave a rest: it is, or can become, a loop of the stages."""
         if loop.arg[1] is RangeKind.LOOP:
             return True
@@ -223,10 +268,10 @@ class _Planner:
         return not any(key[0] is Ops.LOCAL for key in self.known.stored) and (
             len(self.known.ast.src) == 1 or not loaded & self.known.stored)
 
-    def _upcast(self, number: int, amounts: dict[int, int], reason: str) -> UOp | None:
+    def upcast(self, number: int, amounts: dict[int, int], reason: str) -> UOp | None:
         loop, amount = self.numbered.get(number), amounts[number]
         if loop is None or amount < 2 or (loop in self.known.info.prefix
-                                          and self._extent(loop) % amount):
+                                          and self.extent(loop) % amount):
             return None
         return self._take(Upcast(self.known.position[loop], amount), reason)
 
@@ -244,7 +289,7 @@ class _Planner:
             grows = self.growth[store.src[0].src[1]]
             if len(loops) < 2 or grows is None or grows.get(loops[-1]) == 1:
                 continue
-            better = [r for r in loops if grows.get(r) == 1 and self._extent(r) >= 8]
+            better = [r for r in loops if grows.get(r) == 1 and self.extent(r) >= 8]
             if better:
                 self._take(Swap(self.known.position[better[0]], self.known.position[loops[-1]]),
                            "contiguous stores innermost")
@@ -265,17 +310,17 @@ class _Planner:
         grows = self.growth[store.src[0].src[1]] or {}
         loads = [self.growth[n.src[0].src[1]] or {} for n in self.known.order
                  if n.op is Ops.LOAD]
-        across = [r for r in self.known.ranges if self._extent(r) >= 8 and grows.get(r, 0) != 1
+        across = [r for r in self.known.ranges if self.extent(r) >= 8 and grows.get(r, 0) != 1
                   and any(load.get(r) == 1 for load in loads)]
-        along = [r for r in self.known.ranges if self._extent(r) >= 8 and grows.get(r) == 1
+        along = [r for r in self.known.ranges if self.extent(r) >= 8 and grows.get(r) == 1
                  and any(load.get(r, 0) > 1 for load in loads)]
         if not across or not along:
             return
         width = self.limits.vector_bytes // 4
-        amounts = {along[0].arg[0]: _power(min(width, self._extent(along[0]))), across[0].arg[0]: 8}
-        self._settle(amounts)
-        self._upcast(along[0].arg[0], amounts, "tile of a transposition: stores along it")
-        self._upcast(across[0].arg[0], amounts, "tile of a transposition: reads along it")
+        amounts = {along[0].arg[0]: _power(min(width, self.extent(along[0]))), across[0].arg[0]: 8}
+        self.settle(amounts)
+        self.upcast(along[0].arg[0], amounts, "tile of a transposition: stores along it")
+        self.upcast(across[0].arg[0], amounts, "tile of a transposition: reads along it")
     # --8<-- [end:transpose]
 
 

@@ -16,9 +16,9 @@ from impl import symbolic
 from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel.analysis import Analysis, buffer_key
+from impl.kernel.analysis import Analysis, buffer_key, shared_loops
 
-_HALF = (dtypes.float16, dtypes.bfloat16)
+HALF = (dtypes.float16, dtypes.bfloat16)
 
 
 class StepError(GraphError):
@@ -28,6 +28,10 @@ class StepError(GraphError):
 # --8<-- [start:registry]
 #: How each step is made from the numbers that are written behind its name.
 STEPS: dict[str, Callable[..., Step]] = {}
+#: Steps that divide a loop among the lanes of a work-group, and what does the same without them.
+OF_GROUPS = {"LOCAL": "UPCAST for lanes, THREAD for processors",
+             "TC": "UPCAST both loops of the output, and GROUP or UNROLL the sum",
+             "NOLOCALS": "nothing: there are no LOCAL steps to be kept from"}
 
 
 def parameters(name: str) -> tuple[str, ...]:
@@ -55,6 +59,9 @@ class Step:
         """
         # r[impl kernel.step.parsed]
         found = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", text)
+        if found is not None and found[1].upper() in OF_GROUPS:  # r[impl kernel.step.groups]
+            raise StepError(text, "needs a device that launches work-groups; no device here does",
+                            f"use {OF_GROUPS[found[1].upper()]}")
         if found is None or found[1].upper() not in STEPS:
             raise StepError(text, "is not a step", "write one of " + ", ".join(
                 f"{name}({','.join(parameters(name))})" for name in sorted(STEPS)))
@@ -262,7 +269,8 @@ class Own(Step):
         stores = []
         for store in known.ast.src:
             done = rewriter.store(store, False)
-            stores.append(done.replace(src=(*done.src[:2], own, *done.src[2:])))
+            place = 2 + len(shared_loops(done))
+            stores.append(done.replace(src=(*done.src[:place], own, *done.src[place:])))
         return _sink(known, stores, self.name, known.info.prefix[:-1])
 # --8<-- [end:own]
 
@@ -358,11 +366,10 @@ class _Reducer:
         """The reduction over the whole blocks, lane by lane, combined with that of the rest."""
         kept = node.src[1:]
         blocks = tuple(new for old in kept for new in (self.outer if old is self.loop else (old,)))
-        dtype = dtypes.float32 if node.dtype in _HALF else node.dtype
+        dtype = dtypes.float32 if node.dtype in HALF else node.dtype
         value = _as(self.main[node.src[0]], dtype)
         if self.grouped:
-            found = _reduce(node.arg, value, blocks)
-            found = _reduce(node.arg, found, (self.inner,))
+            found = self._combined(node.arg, value, blocks)
         else:
             place = kept.index(self.loop) + len(self.outer)
             found = _reduce(node.arg, value, (*blocks[:place], self.inner, *blocks[place:]))
@@ -371,6 +378,10 @@ class _Reducer:
             last = _reduce(node.arg, _as(self.left[node.src[0]], dtype), loops)
             found = UOp(node.arg, dtype, (found, last))
         return _as(found, node.dtype)
+
+    def _combined(self, op: Ops, value: UOp, loops: tuple[UOp, ...]) -> UOp:
+        """One result for each accumulator, and then their combination."""
+        return _reduce(op, _reduce(op, value, loops), (self.inner,))
 
 
 def _as(value: UOp, dtype: DType) -> UOp:

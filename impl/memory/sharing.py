@@ -44,8 +44,10 @@ def share(groups: Sequence[Group], order: Sequence[int], placement: Placement,
     moved = take_over(groups, order, touched, temporaries, placement, steps) if steps else {}
 
     def after(touches: list[Touch]) -> list[Touch]:
-        return [replace(t, storage=moved[t.storage][0], version=t.version + moved[t.storage][1])
+        return [t._replace(storage=moved[t.storage][0], version=t.version + moved[t.storage][1])
                 if t.storage in moved else t for t in touches]
 
-    return [(after(reads), after(writes)) for reads, writes in accesses], set(moved)
+    if moved:
+        accesses = [(after(reads), after(writes)) for reads, writes in accesses]
+    return accesses, set(moved)
 # --8<-- [end:share]

@@ -12,7 +12,7 @@ from impl import symbolic
 from impl.dtypes import dtypes
 from impl.errors import GraphError
 from impl.ir import Ops, UOp
-from impl.kernel import Analysis, Growth, buffer_key, growth, verify
+from impl.kernel import Analysis, Growth, buffer_key, growth, shared_loops, verify
 
 #: What a loop whose extent is known at run time only is reckoned with.
 _UNKNOWN_EXTENT = 64
@@ -22,7 +22,9 @@ _LEAVES = frozenset((Ops.CONST, Ops.PARAM, Ops.LOCAL, Ops.DEFINE_VAR, Ops.RANGE)
 # --8<-- [start:blocks]
 @dataclass(eq=False)
 class Block:
-    """The body of a loop: what happens in it, in order. `loop` is None for the whole kernel."""
+    """The body of a loop: what happens in it, in order. `loop` is None for the whole kernel, and
+    for what is done in one phase only.
+    """
 
     parent: Block | None
     loop: UOp | None
@@ -31,6 +33,7 @@ class Block:
     items: list[Item] = field(default_factory=list)
     ready: dict[UOp, int] = field(default_factory=dict)  # values placed here, with their epoch
     scope: frozenset[UOp] = frozenset()  # REDUCEs that may be merged into a loop in this block
+    phase: int = -1                 # number of the phase, where there are several
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +78,14 @@ class Write:
     store: UOp
 
 
-Item = Define | Loop | Begin | Step | Finish | Write
+@dataclass(frozen=True, eq=False)
+class Leave:
+    """The last thing that is done in a phase was before this."""
+
+    phase: int
+
+
+Item = Define | Loop | Begin | Step | Finish | Write | Leave
 # --8<-- [end:blocks]
 
 
@@ -98,7 +108,6 @@ class Lowered:
         self.users: dict[UOp, int] = {}
         self.single: dict[UOp, UOp] = {}  # value -> the only value that uses it
         self.inline: set[UOp] = set()
-        self.apart: set[UOp] = set()      # vectors whose elements a reduction takes one by one
         self.vector: dict[UOp, UOp] = {}  # value -> the lane that is a vector in it
         self.depth: dict[UOp, int] = {}   # reductions on the way down to memory
         self.number = {node: i for i, node in enumerate(self.known.order)}
@@ -254,6 +263,12 @@ class _Group:
     stores: list[UOp]
     epoch: dict[UOp, int] = field(default_factory=dict)
     order: list[UOp] = field(default_factory=list)
+    pinned: dict[UOp, int] = field(default_factory=dict)  # BLOCK loops that a value stays in
+
+    @property
+    def shared(self) -> tuple[UOp, ...]:
+        """The BLOCK loops around the stores."""
+        return shared_loops(self.stores[0])
 
 
 # --8<-- [start:placement]
@@ -264,8 +279,10 @@ class _Placement:
         self.low, self.known = low, low.known
         self.written: dict[tuple[Ops, int], int] = {}  # buffer -> number of its last store
         self.stores = 0
+        self.changed = self._changed()
         self.groups = self._group()
         self.epoch: dict[UOp, int] = {}
+        self.pinned: dict[UOp, int] = {}
 
     def run(self) -> None:
         """Place everything."""
@@ -275,10 +292,33 @@ class _Placement:
         for loop in self.known.info.prefix:
             block = self._open(block, loop, block)
             block.scope = everywhere
+        shared = [block]  # the blocks of the BLOCK loops that are open, inside the prefix
         for group in self.groups:
-            self._place_group(group, block)
+            self._share(shared, group.shared)
+            self._place_group(group, shared[-1])
+        self._share(shared, ())
         _attach(block, self.low.root)
+
+    def _share(self, shared: list[Block], loops: tuple[UOp, ...]) -> None:
+        """Close BLOCK loops that the next stage is not in, and open those that it is in."""
+        # r[impl kernel.block.order]
+        same = 0
+        while same < min(len(loops), len(shared) - 1) and shared[same + 1].loop is loops[same]:
+            same += 1
+        while len(shared) > same + 1:
+            _attach(shared.pop(), shared[-1])
+        for loop in loops[same:]:
+            shared.append(self._open(shared[-1], loop, shared[0]))
+            shared[-1].scope = shared[0].scope
     # --8<-- [end:placement]
+
+    def _changed(self) -> dict[tuple[Ops, int], int]:
+        """For each buffer, the BLOCK loops in which it is stored anew."""
+        found: dict[tuple[Ops, int], int] = {}
+        for store in self.known.ast.src:
+            key = buffer_key(store.src[0].src[0])
+            found[key] = found.get(key, 0) | self.known.mask(shared_loops(store))
+        return found
 
     # --8<-- [start:group]
     def _group(self) -> list[_Group]:
@@ -291,10 +331,12 @@ class _Placement:
             else:
                 last.stores.append(store)
         self.first_epoch: dict[UOp, int] = {}
+        self.first_pinned: dict[UOp, int] = {}
         for group in groups:
             self._epochs(group)
             for node in group.order:
                 self.first_epoch.setdefault(node, group.epoch[node])
+                self.first_pinned.setdefault(node, group.pinned[node])
             for store in group.stores:
                 self.stores += 1
                 self.written[buffer_key(store.src[0].src[0])] = self.stores
@@ -331,16 +373,20 @@ class _Placement:
         A value may be placed earlier than its user, but not before its epoch.
         """
         stack: list[tuple[UOp, bool]] = [(store, False) for store in group.stores[::-1]]
+        around = self.known.mask(group.shared)
         while stack:
             node, done = stack.pop()
             if done:
-                epoch, depth = 0, 0
+                epoch, depth, pinned = 0, 0, 0
                 for source in self.low.inputs[node]:
                     epoch = max(epoch, group.epoch[source])
                     depth = max(depth, self.low.depth[source])
+                    pinned |= group.pinned[source]
                 if node.op is Ops.LOAD:
-                    epoch = max(epoch, self.written.get(buffer_key(node.src[0].src[0]), 0))
-                group.epoch[node] = epoch
+                    key = buffer_key(node.src[0].src[0])
+                    epoch = max(epoch, self.written.get(key, 0))
+                    pinned |= self.changed.get(key, 0) & around
+                group.epoch[node], group.pinned[node] = epoch, pinned
                 self.low.depth[node] = depth + (node.op is Ops.REDUCE)
                 group.order.append(node)
             elif node not in group.epoch:
@@ -350,8 +396,9 @@ class _Placement:
     # --8<-- [end:epoch]
 
     def _place_group(self, group: _Group, base: Block) -> None:
-        self.epoch = group.epoch
-        loops = [r for r in group.stores[0].src[2:] if not self._is_lane(r)]
+        self.epoch, self.pinned = group.epoch, group.pinned
+        own = group.stores[0].src[2 + len(group.shared):]
+        loops = [r for r in own if not self._is_lane(r)]
         reductions = frozenset(n for n in group.order if n.op is Ops.REDUCE)
         block = base
         for loop in loops:
@@ -375,7 +422,7 @@ class _Placement:
     # --8<-- [start:demand]
     def _level(self, node: UOp, block: Block) -> Block:
         """The outermost block around (or at) this one that has all loops of the value."""
-        free = self.known.free[node] & ~self.known.lanes
+        free = (self.known.free[node] | self._pins(node)) & ~self.known.lanes
         if free & ~block.around:
             loops = [loop.arg for loop in self.known.loops(free & ~block.around)]
             raise GraphError("lower", f"{node!r} is used outside its loops {loops}",
@@ -440,12 +487,18 @@ class _Placement:
         return (other.src[1:] == node.src[1:] and low.depth[other] == low.depth[node]
                 and (known.free[other] ^ known.free[node]) & ~known.lanes == 0
                 and self._epoch_of(other) == self._epoch_of(node)
+                and self._pins(other) == self._pins(node)
                 and target.ready.get(other, -1) < self._epoch_of(other))
     # --8<-- [end:merge]
 
     def _epoch_of(self, node: UOp) -> int:
         found = self.epoch.get(node)
         return self.first_epoch.get(node, 0) if found is None else found
+
+    def _pins(self, node: UOp) -> int:
+        """The BLOCK loops that a value stays in: what it reads is stored anew in each iteration."""
+        found = self.pinned.get(node)
+        return self.first_pinned.get(node, 0) if found is None else found
 
     def _below(self, roots: tuple[UOp, ...]) -> list[UOp]:
         seen: set[UOp] = set()
@@ -479,8 +532,7 @@ class _Placement:
             mask |= low.lane_mask(user.src[0])
         for source in low.inputs[user]:
             if user.op is Ops.REDUCE and low.vector.get(source) in user.src[1:]:
-                low.apart.add(source)
-                continue
+                continue  # its elements are taken one by one
             if low.users[source] == 1 and source.op not in (Ops.LOAD, Ops.REDUCE) \
                     and source in block.ready and low.lane_mask(source) == mask:
                 low.inline.add(source)

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from impl import symbolic
 from impl.dtypes import DType, Scalar, dtypes
@@ -17,12 +17,15 @@ from impl.render.lower import (
     Block,
     Define,
     Finish,
+    Leave,
     Loop,
     Lowered,
     Step,
     Write,
     lower,
 )
+from impl.render.phases import cut_phases
+from impl.render.vectors import Operand
 
 
 # --8<-- [start:source]
@@ -34,8 +37,9 @@ class Source:
     body: str
     definitions: tuple[str, ...]
     signature: str
-    conditional: bool = False  # whether what it loads or passes on depends on a condition
-    moves_in_place: bool = False  # whether it loads what it overwrites, but at other places
+    threads: int = 1              # how many chunks run at the same time
+    phases: tuple[bool, ...] = ()  # one after another; True: all chunks, False: one call
+    scratch: int = 0              # bytes that the chunks of one run share
 
     @property
     def prelude(self) -> str:
@@ -49,18 +53,14 @@ class Source:
 # --8<-- [end:source]
 
 
-#: A text, and whether it is a whole vector (or one number for all of its elements).
-Operand = tuple[str, bool]
-
-
 # --8<-- [start:dialect]
 class Dialect(Protocol):
     """How a language writes a kernel. One class per language; the printer does the rest."""
 
     name: str
     signature: str        # of a kernel, with {name}
+    threaded: str         # of a kernel that threads run
     widest_inline: int    # longest expression that gets no variable of its own
-    widest_again: int     # the same for conditions and indices that differ between vector lanes
 
     def begin(self) -> None:
         """Forget the declarations that the last kernel needed."""
@@ -71,24 +71,40 @@ class Dialect(Protocol):
     def type_of(self, dtype: DType) -> str:
         """The type of a variable with a value of this dtype."""
 
-    def vector_type(self, dtype: DType, count: int) -> str:
-        """The type of a variable with `count` such values."""
+    def vector_type(self, kind: str) -> str:
+        """The type of a variable that holds a vector of a kind."""
 
-    def vector_of(self, dtype: DType, count: int, element: str) -> str:
-        """A vector whose element number `l` is given by an expression in `l`."""
+    def vector_operation(self, node: UOp, count: int, given: Sequence[Operand], plain: bool,
+                         narrow: bool) -> Operand:
+        """An operation on vectors and numbers; `narrow`: indices have 32 bits at most."""
 
-    def vector_operation(self, op: Ops, dtype: DType, count: int,
-                         given: Sequence[Operand]) -> str | None:
-        """An operation on whole vectors (and numbers), if the language has it for them."""
+    def vector_combine(self, op: Ops, dtype: DType, count: int,
+                       given: Sequence[Operand]) -> Operand:
+        """One step of a reduction, in the accumulator's precision."""
 
-    def vector_fused(self, dtype: DType, count: int, given: Sequence[Operand]) -> str | None:
-        """first * second + third on whole vectors; the product may stay unrounded."""
+    def vector_fused(self, dtype: DType, count: int, given: Sequence[Operand]) -> Operand:
+        """first * second + third on vectors; the product may stay unrounded."""
 
-    def vector_fold(self, op: Ops, dtype: DType, count: int, value: str) -> str | None:
-        """All elements of a vector combined, if the language has it for this type."""
+    def vector_start(self, dtype: DType, count: int, number: str) -> Operand:
+        """The first value of an accumulator."""
 
-    def broadcast(self, dtype: DType, count: int, value: str) -> str:
-        """A vector with one number in all elements."""
+    def vector_cast(self, operand: Operand, dtype: DType, kind: str) -> str:
+        """A value as an accumulator of a kind holds it."""
+
+    def vector_finish(self, dtype: DType, count: int, operand: Operand) -> Operand:
+        """Accumulators rounded to the dtype of their reduction."""
+
+    def vector_fold(self, op: Ops, dtype: DType, operand: Operand) -> str:
+        """All elements of a vector combined, in the accumulator's precision."""
+
+    def vector_places(self, count: int) -> Operand:
+        """0, 1, 2, ..."""
+
+    def vector_steps(self, count: int, step: int) -> Operand:
+        """0, step, 2 * step, ..."""
+
+    def element(self, dtype: DType, operand: Operand, place: int) -> str:
+        """One element of a vector, as a number."""
 
     def literal(self, value: Scalar, dtype: DType) -> str:
         """A number."""
@@ -114,29 +130,56 @@ class Dialect(Protocol):
     def local(self, name: str, dtype: DType, size: int, total: int) -> str:
         """Declare a stage buffer; `total` are the bytes of all of them."""
 
+    def shared(self, name: str, dtype: DType, offset: int) -> str:
+        """Declare a stage buffer that all threads see, at a byte of the scratch memory."""
+
+    def share(self, name: str, extent: str, threads: int) -> list[str]:
+        """The lines that open a loop over this thread's part of the iterations."""
+
+    def phase(self, number: int, over: bool) -> str:
+        """Open what is done in one phase only; or, if `over`, leave the function in that phase."""
+
     def load(self, pointer: str, index: str, dtype: DType) -> str:
         """The value in memory."""
 
-    def load_vector(self, pointer: str, index: str, dtype: DType, count: int) -> str | None:
-        """Neighbouring values in memory as a vector, if the language can."""
+    def vector_load(self, pointer: str, index: str, dtype: DType, count: int) -> Operand:
+        """Neighbouring values in memory."""
+
+    def vector_masked(self, pointer: str, index: str, dtype: DType, count: int,
+                      mask: Operand) -> Operand:
+        """Those where a mask is true, and zero elsewhere."""
+
+    def vector_gather(self, pointer: str, index: Operand, dtype: DType, count: int,
+                      mask: Operand | None) -> Operand:
+        """Values at a vector of places."""
 
     def store(self, pointer: str, index: str, dtype: DType, value: str) -> str:
         """A statement that writes a value to memory."""
 
-    def store_vector(self, pointer: str, index: str, dtype: DType, count: int,
-                     value: str) -> str | None:
-        """A statement that writes a vector to neighbouring places, if the language can."""
+    def vector_gated(self, condition: str, found: Operand, dtype: DType,
+                     nothing: str) -> Operand:
+        """A load, or a number if a condition is false for all elements."""
 
-    def guarded(self, pointer: str, name: str, dtype: DType) -> str:
-        """Declare the pointer through which one conditional load reads."""
+    def vector_store(self, pointer: str, index: str, dtype: DType, count: int, value: Operand,
+                     mask: Operand | None, stream: bool) -> str:
+        """A statement that writes neighbouring values; `stream`: past the caches."""
 
-    def loop(self, name: str, extent: str, independent: bool, guarded: bool) -> list[str]:
-        """The lines that open a loop; `guarded`: it has conditional loads."""
+    def vector_scatter(self, pointer: str, index: str, step: Operand | int, dtype: DType,
+                       count: int, value: Operand, mask: Operand | None) -> str:
+        """A statement that writes values to index + step * place, or index + step."""
+
+    def fence(self) -> str:
+        """A statement after which what was stored past the caches is in memory."""
+
+    def loop(self, name: str, extent: str) -> list[str]:
+        """The lines that open a loop."""
 # --8<-- [end:dialect]
 
 
-_LANE = "l"
 Texts = list[str]
+_Text = TypeVar("_Text", str, Operand)
+#: Indices below this in size have 32 bits.
+_NARROW = 1 << 31
 
 
 def identifier(name: str) -> str:
@@ -164,21 +207,21 @@ class _Printer:
         self.lines: list[str] = []
         self.indent = 1
         self.names: dict[UOp, str] = {}     # loops, pointers, variables
-        self.texts: dict[UOp, Texts] = {}   # values: one text for each combination of lanes
-        self.wholes: dict[UOp, Texts] = {}  # the same for whole vectors, where that is known
+        self.texts: dict[UOp, Texts] = {}   # numbers: one text for each combination of lanes
+        self.wholes: dict[UOp, list[Operand]] = {}  # the same for vectors
         self.factors: dict[UOp, tuple[UOp, UOp]] = {}
-        self.sums: dict[UOp, Texts] = {}
+        self.sums: dict[UOp, list[Operand]] = {}
         self.numbers = itertools.count()    # of values
-        self.top: Texts = []                # declarations of pointers for conditional loads
         self.loops = itertools.count()
         self.places: dict[tuple[int, int], list[int]] = {}
+        self.phases = cut_phases(low)
+        self.scratch = 0
 
     # --8<-- [start:run]
     def run(self) -> Source:
         """Print the whole kernel."""
         self.dialect.begin()
         self._declare()
-        below = len(self.lines)
         stack = [iter(self.low.root.items)]  # r[impl render.depth.unlimited]
         while stack:
             item = next(stack[-1], None)
@@ -192,25 +235,22 @@ class _Printer:
                 stack.append(iter(item.block.items))
             else:
                 self._item(item)
-        self.lines[below:below] = self.top
+        self._fence()
         body = "{\n" + "\n".join(self.lines) + "\n}\n"
-        conditional = any(node.op is Ops.WHERE or node.op is Ops.INDEX and node.src[2] is not TRUE
-                          for node in self.known.order)
         return Source(identifier(self.known.info.name), body, self.dialect.definitions(),
-                      self.dialect.signature, conditional, self._moves_in_place())
+                      self.dialect.threaded if self.phases else self.dialect.signature,
+                      self.known.info.threads, self.phases, self.scratch)
     # --8<-- [end:run]
 
-    def _moves_in_place(self) -> bool:
-        """Whether it loads from an argument that it stores to, at other places."""
-        loaded, stored = ({node.src[0] for node in self.known.order if node.op is op}
-                          for op in (Ops.LOAD, Ops.STORE))
-        overwritten = {place.src[0] for place in stored if place.src[0].op is Ops.PARAM}
-        return any(place.src[0] in overwritten for place in loaded - stored)
+    def _fence(self) -> None:
+        """What went past the caches is in memory before anybody is told that it is."""
+        if any(store.arg for store in self.known.ast.src):
+            self._line(self.dialect.fence())
 
     def _line(self, text: str) -> None:
         self.lines.append("  " * self.indent + text)
 
-    def _item(self, item: Define | Begin | Step | Finish | Write | Loop) -> None:
+    def _item(self, item: Define | Begin | Step | Finish | Write | Loop | Leave) -> None:
         if isinstance(item, Define):
             self._define(item.node)
         elif isinstance(item, Begin):
@@ -224,6 +264,9 @@ class _Printer:
                 self._finish(node)
         elif isinstance(item, Write):
             self._write(item.store)
+        elif isinstance(item, Leave):
+            self._fence()
+            self._line(self.dialect.phase(item.phase, True))
 
     def _declare(self) -> None:
         """Pointers, variables and stage buffers, at the top of the function."""
@@ -244,21 +287,24 @@ class _Printer:
         total = sum(n.arg[1] * n.dtype.itemsize for n in buffers)
         for place, buffer in enumerate(buffers):
             self.names[buffer] = f"m{place}"
-            self._line(self.dialect.local(f"m{place}", buffer.dtype, buffer.arg[1], total))
+            if self.phases and not self.known.info.prefix:  # r[impl render.phase.scratch]
+                self._line(self.dialect.shared(f"m{place}", buffer.dtype, self.scratch))
+                self.scratch += -(-buffer.arg[1] * buffer.dtype.itemsize // 64) * 64
+            else:
+                self._line(self.dialect.local(f"m{place}", buffer.dtype, buffer.arg[1], total))
 
     def _open(self, block: Block) -> None:
         loop = block.loop
-        assert loop is not None
+        if loop is None:
+            self._line(self.dialect.phase(block.phase, False))
+            self.indent += 1
+            return
         name = f"i{next(self.loops)}"
         self.names[loop] = name
-        innermost = not any(isinstance(item, Loop) for item in block.items)
-        parallel = loop.arg[1] in (RangeKind.GLOBAL, RangeKind.LOOP)
-        shares = any(buffer[0] is Ops.LOCAL for buffer in self.known.stored)
-        independent = parallel and innermost and not (shares and loop in self.known.info.prefix)
-        extent = self._text(loop.src[0], (), [])[0]
-        guarded = any(isinstance(item, Define) and item.node.op is Ops.LOAD
-                      and item.node.src[0].src[2] is not TRUE for item in block.items)
-        for line in self.dialect.loop(name, extent, independent, guarded):
+        extent = self._text(loop.src[0], (), [()])[0]
+        lines = self.dialect.share(name, extent, self.known.info.threads) \
+            if loop.arg[1] is RangeKind.THREAD else self.dialect.loop(name, extent)
+        for line in lines:
             self._line(line)
         self.indent += 1
 
@@ -271,42 +317,39 @@ class _Printer:
     def _combinations(self, lanes: tuple[UOp, ...]) -> list[tuple[int, ...]]:
         return list(itertools.product(*(range(lane.src[0].arg) for lane in lanes)))
 
-    def _text(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
-              vector: UOp | None = None) -> Texts:
-        """The value's text for each combination `at` of the lanes `wide`.
-
-        If `vector` is a lane of the value, its element number `l` is taken.
-        """
-        count = max(len(at), 1)
+    def _text(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]]) -> Texts:
+        """A number's text for each combination `at` of the lanes `wide`."""
+        count = len(at)
         if node.op is Ops.CONST:
             return [self.dialect.literal(node.arg, node.dtype)] * count
         if node.op is Ops.RANGE and node.arg[1] in (RangeKind.UPCAST, RangeKind.UNROLL):
-            if node is vector:
-                return [_LANE] * count
             place = wide.index(node)
             return [str(values[place]) for values in at]
         if node in self.names:
             return [self.names[node]] * count
+        own = self.low.vector.get(node)
+        if own is not None:  # one of the lanes that are written out is a vector in this value
+            place = wide.index(own)
+            return [self.dialect.element(node.dtype, operand, values[place]) for operand, values
+                    in zip(self._spread(self.wholes[node], node, wide, at), at, strict=True)]
         return self._spread(self.texts[node], node, wide, at)
 
-    def _spread(self, texts: Texts, node: UOp, wide: tuple[UOp, ...],
-                at: list[tuple[int, ...]]) -> Texts:
-        """A value's texts, each where its combination of lanes occurs in `at`."""
+    def _spread(self, found: list[_Text], node: UOp, wide: tuple[UOp, ...],
+                at: list[tuple[int, ...]]) -> list[_Text]:
+        """What is known of a value, each where its combination of lanes occurs in `at`."""
         own = self._wide(node)
         if own and own != wide:
-            return [texts[i] for i in self._project(own, wide, at)]
-        return texts * len(at) if not own and len(at) > 1 else texts
+            return [found[i] for i in self._project(own, wide, at)]
+        return found * len(at) if not own and len(at) > 1 else found
 
     def _operands(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
-                  vector: UOp) -> list[Operand] | None:
-        """Like `_text`, but whole vectors; None if the value is known by its elements only."""
+                  vector: UOp) -> list[Operand]:
+        """Like `_text`, but a vector where the value depends on the lane `vector`."""
         if node is vector:
-            return None
+            return [self.dialect.vector_places(_extent(vector))] * len(at)
         if self.low.vector.get(node) is not vector:
-            return [(text, False) for text in self._text(node, wide, at)]
-        if node not in self.wholes:
-            return None
-        return [(text, True) for text in self._spread(self.wholes[node], node, wide, at)]
+            return [(text, "") for text in self._text(node, wide, at)]
+        return self._spread(self.wholes[node], node, wide, at)
 
     def _project(self, own: tuple[UOp, ...], wide: tuple[UOp, ...],
                  at: list[tuple[int, ...]]) -> list[int]:
@@ -334,62 +377,51 @@ class _Printer:
         vector = self.low.vector.get(node)
         if node.op is Ops.LOAD:
             self._load(node, wide, at, vector)
-            return
-        if node.op is Ops.REDUCE:
+        elif node.op is Ops.REDUCE:
             self._reduce_lanes(node, wide, at, vector)
-            return
-        if self._is_fused_product(node):
+        elif self._is_fused_product(node):
             self.factors[node] = (node.src[0], node.src[1])
-            return
-        given = [self._text(source, wide, at, vector) for source in node.src]
-        plain = node.op in (Ops.FLOORDIV, Ops.FLOORMOD) and _plain(node)
-        texts = [self.dialect.operation(node, operands, plain)
-                 for operands in zip(*given, strict=True)]
-        wholes = self._whole_operation(node, wide, at, vector) if vector is not None else None
-        again = vector is not None and node.dtype in (dtypes.bool, dtypes.index) \
-            and node not in self.low.apart
-        limit = self.dialect.widest_again if again else self.dialect.widest_inline
-        if (again or node in self.low.inline) and len(texts[0]) <= limit:
-            self.texts[node] = texts  # a vector of bools has another width than what it selects
-            if wholes is not None:
-                self.wholes[node] = wholes
-            return
-        self.low.inline.discard(node)
-        self._assign(node, node.dtype, texts, vector, wholes)
+        elif vector is not None:
+            self._keep(node, self._whole_operation(node, wide, at, vector))
+        else:
+            plain = node.op in (Ops.FLOORDIV, Ops.FLOORMOD) and _plain(node)
+            given = [self._text(source, wide, at) for source in node.src]
+            texts = [self.dialect.operation(node, operands, plain)
+                     for operands in zip(*given, strict=True)]
+            self._keep(node, [(text, "") for text in texts])
 
     def _whole_operation(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
-                         vector: UOp) -> Texts | None:
-        """The operation on whole vectors, if all its operands and the language allow that."""
+                         vector: UOp) -> list[Operand]:
+        """The operation on whole vectors."""
+        plain = node.op in (Ops.FLOORDIV, Ops.FLOORMOD) and _plain(node)
+        narrow = all(_is_narrow(part) for part in (node, *node.src)
+                     if part.dtype is dtypes.index)
         given = [self._operands(source, wide, at, vector) for source in node.src]
-        found: list[str | None] = []
-        if not any(operands is None for operands in given):
-            found = [self.dialect.vector_operation(node.op, node.dtype, _extent(vector), operands)
-                     for operands in zip(*(g for g in given if g is not None), strict=True)]
-        texts = [text for text in found if text is not None]
-        return texts if texts and len(texts) == len(found) else None
+        return [self.dialect.vector_operation(node, _extent(vector), operands, plain, narrow)
+                for operands in zip(*given, strict=True)]
 
-    def _assign(self, node: UOp, dtype: DType, texts: Texts, vector: UOp | None,
-                wholes: Texts | None = None) -> None:
+    def _keep(self, node: UOp, found: list[Operand]) -> None:
+        """Remember texts that are short and used once; else declare variables."""
+        if node in self.low.inline and len(found[0][0]) <= self.dialect.widest_inline:
+            self._remember(node, found)
+            return
+        self.low.inline.discard(node)
+        self._assign(node, node.dtype, found)
+
+    def _assign(self, node: UOp, dtype: DType, found: list[Operand]) -> None:
         """Declare variables with these values, and remember their names."""
-        names = self._fresh("v", len(texts))
-        for place, name in enumerate(names):
-            if vector is None:
-                self._line(f"const {self.dialect.type_of(dtype)} {name} = {texts[place]};")
-            else:
-                whole = wholes[place] if wholes is not None else \
-                    self.dialect.vector_of(dtype, _extent(vector), texts[place])
-                kind = self.dialect.vector_type(dtype, _extent(vector))
-                self._line(f"const {kind} {name} = {whole};")
-        self._remember(node, names, vector)
+        names = self._fresh("v", len(found))
+        for name, (text, kind) in zip(names, found, strict=True):
+            type_name = self.dialect.vector_type(kind) if kind else self.dialect.type_of(dtype)
+            self._line(f"const {type_name} {name} = {text};")
+        self._remember(node, [(name, kind) for name, (_, kind) in zip(names, found, strict=True)])
 
-    def _remember(self, node: UOp, names: Texts, vector: UOp | None) -> None:
-        """Variables hold the value from now on."""
-        self.texts[node] = names if vector is None else [f"{name}[{_LANE}]" for name in names]
-        if vector is not None:
-            self.wholes[node] = names
-
-    def _lanes(self, size: int) -> str:
-        return f"for (long {_LANE} = 0; {_LANE} < {size}; {_LANE}++)"
+    def _remember(self, node: UOp, found: list[Operand]) -> None:
+        """These texts are the value from now on."""
+        if self.low.vector.get(node) is None:
+            self.texts[node] = [text for text, _ in found]
+        else:
+            self.wholes[node] = found
 
     def _fresh(self, letter: str, count: int) -> Texts:
         number = next(self.numbers)
@@ -410,78 +442,111 @@ class _Printer:
                         for loop in user.src[1:]))
 
     # --8<-- [start:memory]
-    def _index(self, access: Access, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
-               vector: UOp | None) -> tuple[Texts, int | None]:
-        """The address for each combination without the vector lane, and its step along that.
-
-        The step is None if the address contains the lane `l` already.
-        """
-        bases = self._text(access.base, wide, at, vector)
+    def _addresses(self, access: Access, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
+                   vector: UOp | None) -> list[Operand]:
+        """The address for each combination, and its kind if it differs along the vector lane."""
         steps = [(wide.index(lane), step) for lane, step in access.steps.items()
                  if lane is not vector]
-        texts = []
-        for base, values in zip(bases, at, strict=True):
+        bases = [(text, "") for text in self._text(access.base, wide, at)] if vector is None \
+            else self._operands(access.base, wide, at, vector)
+        found = []
+        for (base, kind), values in zip(bases, at, strict=True):
             offset = sum(step * values[place] for place, step in steps)
-            texts.append(f"{base} + {offset}" if offset else base)
-        inside = vector is not None and self.low.vector.get(access.base) is vector
-        return texts, None if inside else access.steps.get(vector, 0) if vector else 0
+            found.append((f"{base} + {offset}" if offset else base, kind))
+        return found
 
     def _load(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
               vector: UOp | None) -> None:
         index = node.src[0]
+        valid = index.src[2]
+        addresses = self._addresses(self.low.access[index], wide, at, vector)
+        if vector is not None:
+            guards: list[Operand | None] = [None] * len(at)
+            if valid is not TRUE:
+                guards = [*self._operands(valid, wide, at, vector)]
+            self._assign(node, node.dtype, [
+                self._whole_load(node, address, guard, vector)
+                for address, guard in zip(addresses, guards, strict=True)])
+            return
         pointer, dtype = self.names[index.src[0]], index.src[0].dtype
-        access, valid = self.low.access[index], index.src[2]
-        addresses, step = self._index(access, wide, at, vector)
-        guards = self._text(valid, wide, at, vector) if valid is not TRUE else None
-        wholes: Texts = []
-        if vector is not None and step == 1 and guards is None:
-            found = [self.dialect.load_vector(pointer, a, dtype, _extent(vector))
-                     for a in addresses]
-            wholes = [text for text in found if text is not None]
-        addresses = [_stepped(a, step) for a in addresses]
-        pointers = [pointer] * len(addresses)
-        if guards is not None and vector is None:
-            pointers = [self._guarded(pointer, dtype) for _ in addresses]
-        texts = [self.dialect.load(p, a, dtype) for p, a in zip(pointers, addresses, strict=True)]
-        if guards is not None:  # r[impl kernel.load.gated]
-            nothing = self.dialect.literal(dtype.numpy.type(0).item() if dtype.kind != "f" else 0.0,
-                                           dtype)
-            texts = [f"({g} ? {t} : {nothing})" for g, t in zip(guards, texts, strict=True)]
-        self._assign(node, node.dtype, texts, vector, wholes or None)
+        texts = []
+        conditions = self._text(valid, wide, at) if valid is not TRUE else [""] * len(at)
+        for (address, _), condition in zip(addresses, conditions, strict=True):
+            text = self.dialect.load(pointer, address, dtype)
+            if condition:  # r[impl kernel.load.gated]
+                text = f"({condition} ? {text} : {self._nothing(dtype)})"
+            texts.append((text, ""))
+        self._assign(node, node.dtype, texts)
 
-    def _guarded(self, pointer: str, dtype: DType) -> str:
-        """The pointer for one conditional load, declared at the top of the function."""
-        name = f"q{len(self.top)}"
-        self.top.append("  " + self.dialect.guarded(pointer, name, dtype))
-        return name
+    def _nothing(self, dtype: DType) -> str:
+        return self.dialect.literal(
+            dtype.numpy.type(0).item() if dtype.kind != "f" else 0.0, dtype)
+
+    def _whole_load(self, node: UOp, address: Operand, guard: Operand | None,
+                    vector: UOp) -> Operand:
+        """A load along the vector lane: of neighbours, or of elements that lie anywhere."""
+        index, count, dialect = node.src[0], _extent(vector), self.dialect
+        pointer, dtype = self.names[index.src[0]], index.src[0].dtype
+        step = self.low.access[index].steps.get(vector, 0)
+        (text, kind), uniform = address, guard is not None and not guard[1]
+        if kind and step:
+            places = dialect.vector_steps(count, step)
+            text = f"({text} + {dialect.vector_cast(places, dtypes.index, kind)})"
+        mask = guard if not uniform else None
+        if step == 1 and not kind:
+            found = dialect.vector_load(pointer, text, dtype, count) if mask is None else \
+                dialect.vector_masked(pointer, text, dtype, count, mask)
+        elif kind:
+            found = dialect.vector_gather(pointer, (text, kind), dtype, count, mask)
+        else:
+            found = dialect.vector_gather(f"({pointer} + {text})",
+                                          dialect.vector_steps(count, step), dtype, count, mask)
+        if guard is None or not uniform:
+            return found
+        return dialect.vector_gated(guard[0], found, dtype, self._nothing(dtype))
 
     def _write(self, store: UOp) -> None:
         index, value = store.src[0], store.src[1]
-        lanes = self.low.lanes(store)
-        vector = self.low.vector.get(store)
+        lanes, vector = self.low.lanes(store), self.low.vector.get(store)
         wide = tuple(lane for lane in lanes if lane is not vector)
         at = self._combinations(wide)
+        addresses = self._addresses(self.low.access[index], wide, at, vector)
+        if vector is not None:
+            self._write_whole(store, addresses, wide, at, vector)
+            return
         pointer, dtype = self.names[index.src[0]], index.src[0].dtype
-        addresses, step = self._index(self.low.access[index], wide, at, vector)
-        guards = self._text(index.src[2], wide, at, vector) if index.src[2] is not TRUE else None
-        whole = None
-        if vector is not None and step == 1 and guards is None:
-            whole = self._operands(value, wide, at, vector)
-        values = self._text(value, wide, at, vector)
-        for place, address in enumerate(addresses):
-            if whole is not None and vector is not None:
-                text, is_vector = whole[place]
-                if not is_vector:
-                    text = self.dialect.broadcast(dtype, _extent(vector), text)
-                line = self.dialect.store_vector(pointer, address, dtype, _extent(vector), text)
-                if line is not None:
-                    self._line(line)
-                    continue
-            line = self.dialect.store(pointer, _stepped(address, step), dtype, values[place])
+        conditions = self._text(index.src[2], wide, at)
+        values = self._text(value, wide, at)
+        for (address, _), text, condition in zip(addresses, values, conditions, strict=True):
             # r[impl kernel.store.gated]
-            guard = f"if ({guards[place]}) " if guards is not None else ""
-            around = f"{self._lanes(_extent(vector))} " if vector is not None else ""
-            self._line(around + guard + line)
+            guard = f"if ({condition}) " if index.src[2] is not TRUE else ""
+            self._line(guard + self.dialect.store(pointer, address, dtype, text))
+
+    def _write_whole(self, store: UOp, addresses: list[Operand], wide: tuple[UOp, ...],
+                     at: list[tuple[int, ...]], vector: UOp) -> None:
+        """A store along the vector lane."""
+        index, count, dialect = store.src[0], _extent(vector), self.dialect
+        pointer, dtype = self.names[index.src[0]], index.src[0].dtype
+        step = self.low.access[index].steps.get(vector, 0)
+        guards: list[Operand] = [("", "")] * len(at)
+        if index.src[2] is not TRUE:
+            guards = self._operands(index.src[2], wide, at, vector)
+        values = self._operands(store.src[1], wide, at, vector)
+        for (address, kind), value, guard in zip(addresses, values, guards, strict=True):
+            mask = guard if guard[1] else None
+            if step == 1 and not kind:
+                line = dialect.vector_store(pointer, address, dtype, count, value, mask,
+                                            bool(store.arg))
+            elif kind:
+                places = dialect.vector_steps(count, step) if step else None
+                where = f"({address} + {dialect.vector_cast(places, dtypes.index, kind)})" \
+                    if places is not None else address
+                line = dialect.vector_scatter(pointer, "0", (where, kind), dtype, count, value,
+                                              mask)
+            else:
+                line = dialect.vector_scatter(pointer, address, step, dtype, count, value, mask)
+            # r[impl kernel.store.gated]
+            self._line((f"if ({guard[0]}) " if guard[0] and mask is None else "") + line)
     # --8<-- [end:memory]
 
     # --8<-- [start:reduce]
@@ -490,139 +555,110 @@ class _Printer:
         dtype, vector = _accumulator(node.dtype), self.low.vector.get(node)
         names = self._fresh("a", len(self._combinations(self._wide(node))))
         start = self.dialect.literal(_identity(node.arg, node.dtype), dtype)
-        self.sums[node] = names
+        kind = ""
+        if vector is not None:
+            start, kind = self.dialect.vector_start(dtype, _extent(vector), start)
+        type_name = self.dialect.vector_type(kind) if kind else self.dialect.type_of(dtype)
+        self.sums[node] = [(name, kind) for name in names]
         for name in names:
-            if vector is None:
-                self._line(f"{self.dialect.type_of(dtype)} {name} = {start};")
-            else:
-                kind = self.dialect.vector_type(dtype, _extent(vector))
-                whole = self.dialect.broadcast(dtype, _extent(vector), start)
-                self._line(f"{kind} {name} = {whole};")
+            self._line(f"{type_name} {name} = {start};")
 
     def _step(self, node: UOp) -> None:
         """Take in the elements of one iteration, in increasing order of the reduced lanes."""
         value = node.src[0]
         dtype, vector = _accumulator(node.dtype), self.low.vector.get(node)
-        reduced = [r for r in node.src[1:] if r.arg[1] in (RangeKind.UPCAST, RangeKind.UNROLL)]
         kept = self._wide(node)
-        inner = tuple(reduced)
+        inner = tuple(r for r in node.src[1:]
+                      if r.arg[1] in (RangeKind.UPCAST, RangeKind.UNROLL))
         wide = kept + inner
         inside = self._combinations(inner)
         at = [a + b for a in self._combinations(kept) for b in inside]
-        names = [name for name in self.sums[node] for _ in inside]
+        sums = [operand for operand in self.sums[node] for _ in inside]
         parts = self.factors.get(value, (value,))
-        if vector is not None and self._step_whole(node, parts, names, wide, at, vector):
+        if vector is None:
+            given = [self._text(part, wide, at) for part in parts]
+            for (name, _), *texts in zip(sums, *given, strict=True):
+                text = self.dialect.fused(dtype, texts[0], texts[1], name) if len(texts) == 2 \
+                    else self.dialect.combine(node.arg, dtype, texts[0], name)
+                self._line(f"{name} = {text};")
             return
-        given = [self._elements(part, wide, at, vector) for part in parts]
-        for name, *operands in zip(names, *given, strict=True):
-            target = f"{name}[{_LANE}]" if vector is not None else name
-            if len(operands) == 2:
-                text = self.dialect.fused(dtype, operands[0], operands[1], target)
-            else:
-                text = self.dialect.combine(node.arg, dtype, operands[0], target)
-            if vector is not None:
-                text = self.dialect.vector_of(dtype, _extent(vector), text)
-            self._line(f"{name} = {text};")
-
-    def _step_whole(self, node: UOp, parts: Sequence[UOp], names: Texts, wide: tuple[UOp, ...],
-                    at: list[tuple[int, ...]], vector: UOp) -> bool:
-        """The step on whole vectors, if all operands are known as such; else False."""
-        given = [self._operands(part, wide, at, vector) for part in parts]
-        dtype, lines = _accumulator(node.dtype), []
-        if any(operands is None for operands in given) or node.dtype is not dtype:
-            return False
-        for name, *operands in zip(names, *(g for g in given if g is not None), strict=True):
-            three = [*operands, (name, True)]
-            text = self.dialect.vector_fused(dtype, _extent(vector), three) if len(three) == 3 \
-                else self.dialect.vector_operation(node.arg, dtype, _extent(vector), three)
-            if text is None:
-                return False
-            lines.append(f"{name} = {text};")
-        for line in lines:
+        wholes = [self._operands(part, wide, at, vector) for part in parts]
+        lines: dict[str, list[str]] = {}
+        for target, *operands in zip(sums, *wholes, strict=True):
+            found = self._whole_step(node.arg, dtype, _extent(vector), operands, target)
+            # What shares a number stands together: no tile leaves registers for all of them.
+            number = next((text for text, kind in operands if not kind), "") if not inner else ""
+            lines.setdefault(number, []).append(
+                f"{target[0]} = {self.dialect.vector_cast(found, dtype, target[1])};")
+        for line in itertools.chain.from_iterable(lines.values()):
             self._line(line)
-        return True
 
-    def _elements(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
-                  vector: UOp | None) -> Texts:
-        """Like `_text`, where the value's vector lane may be one of the written out lanes."""
-        own = self.low.vector.get(node)
-        if own is None or own is vector or node.op is Ops.RANGE:
-            return self._text(node, wide, at, vector)
-        place = wide.index(own)
-        names = self._spread(self.wholes[node], node, wide, at)
-        return [f"{name}[{values[place]}]" for name, values in zip(names, at, strict=True)]
+    def _whole_step(self, op: Ops, dtype: DType, count: int, operands: Sequence[Operand],
+                    target: Operand) -> Operand:
+        """One combination of vectors, or a product added at once."""
+        if len(operands) == 2:
+            return self.dialect.vector_fused(dtype, count, (*operands, target))
+        return self.dialect.vector_combine(op, dtype, count, (*operands, target))
 
     def _finish(self, node: UOp) -> None:
         """The accumulators become the values, rounded if they were wider."""
         dtype, vector = node.dtype, self.low.vector.get(node)
         if _accumulator(dtype) is dtype:
-            self._remember(node, self.sums[node], vector)
-            return
-        suffix = f"[{_LANE}]" if vector is not None else ""
-        texts = [self.dialect.finish(dtype, name + suffix) for name in self.sums[node]]
-        self._assign(node, dtype, texts, vector)
+            self._remember(node, self.sums[node])
+        elif vector is None:
+            self._assign(node, dtype, [(self.dialect.finish(dtype, name), "")
+                                       for name, _ in self.sums[node]])
+        else:
+            self._assign(node, dtype, [self.dialect.vector_finish(dtype, _extent(vector), operand)
+                                       for operand in self.sums[node]])
 
     def _reduce_lanes(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
                       vector: UOp | None) -> None:
         """A reduction over lanes alone: a tree of operations, no loop."""
-        dtype = _accumulator(node.dtype)
-        inner = node.src[1:]
-        if self._fold(node, wide, at, inner):
-            return
-        lanes = wide + inner
-        inside = self._combinations(inner)
+        dtype, inner = _accumulator(node.dtype), node.src[1:]
+        # A vector lane that is reduced comes last: vectors are combined, then their elements.
+        folded = self.low.vector.get(node.src[0])
+        if folded not in inner:
+            folded = None
+        rest = tuple(lane for lane in inner if lane is not folded)
+        lanes = wide + rest
+        inside = self._combinations(rest)
         both = [a + b for a in at for b in inside]
-        whole = self._operands(node.src[0], lanes, both, vector) if vector is not None else None
-        elements = self._elements(node.src[0], lanes, both, vector) if whole is None \
-            else [text for text, _ in whole]
-        texts = []
+        along = vector if folded is None else folded
+        elements = self._operands(node.src[0], lanes, both, along) if along is not None \
+            else [(text, "") for text in self._text(node.src[0], lanes, both)]
+        found = []
         for start in range(0, len(elements), len(inside)):
             parts = elements[start:start + len(inside)]
             while len(parts) > 1:
                 half = len(parts) // 2
-                rest = parts[2 * half:]
-                parts = [self._pair(node.arg, dtype, pair, vector, whole is not None)
-                         for pair in zip(parts[:half], parts[half:2 * half], strict=True)] + rest
-            texts.append(parts[0] if whole is not None else
-                         self.dialect.finish(node.dtype, parts[0]))
-        if whole is not None and node.dtype is dtype:
-            self._remember(node, texts, vector)
-        elif whole is not None:
-            self._assign(node, node.dtype, [self.dialect.finish(node.dtype, f"{text}[{_LANE}]")
-                                            for text in texts], vector)
-        else:
-            self._assign(node, node.dtype, texts, vector)
+                rest_of = parts[2 * half:]
+                parts = [self._pair(node.arg, dtype, pair, along)
+                         for pair in zip(parts[:half], parts[half:2 * half], strict=True)] + rest_of
+            found.append(self._folded(node, parts[0], folded, vector))
+        self._assign(node, node.dtype, found)
 
-    def _fold(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
-              inner: tuple[UOp, ...]) -> bool:
-        """Combine the elements of vectors with each other, if that is all there is to do."""
-        if len(inner) != 1 or self.low.vector.get(node.src[0]) is not inner[0]:
-            return False
-        given = self._operands(node.src[0], wide, at, inner[0])
-        if given is None or _accumulator(node.dtype) is not node.dtype:
-            return False
-        found = [self.dialect.vector_fold(node.arg, node.dtype, _extent(inner[0]), text)
-                 for text, _ in given]
-        texts = [text for text in found if text is not None]
-        if len(texts) == len(at):
-            self._assign(node, node.dtype, texts, None)
-        return len(texts) == len(at)
+    def _folded(self, node: UOp, operand: Operand, folded: UOp | None,
+                vector: UOp | None) -> Operand:
+        """One result: a vector's elements combined if that is asked for, and rounded."""
+        if folded is not None:
+            text = self.dialect.vector_fold(node.arg, _accumulator(node.dtype), operand)
+            return self.dialect.finish(node.dtype, text), ""
+        if vector is not None:
+            return self.dialect.vector_finish(node.dtype, _extent(vector), operand)
+        return self.dialect.finish(node.dtype, operand[0]), ""
 
-    def _pair(self, op: Ops, dtype: DType, pair: tuple[str, str], vector: UOp | None,
-              whole: bool) -> str:
-        """Combine two partial results in a variable; the answer is its text."""
+    def _pair(self, op: Ops, dtype: DType, pair: tuple[Operand, Operand],
+              along: UOp | None) -> Operand:
+        """Combine two partial results in a variable."""
         name = self._fresh("t", 1)[0]
-        if vector is None:
-            text = self.dialect.combine(op, dtype, *pair)
-            self._line(f"const {self.dialect.type_of(dtype)} {name} = {text};")
-            return name
-        one, two = pair if not whole else (f"{text}[{_LANE}]" for text in pair)
-        found = self.dialect.vector_operation(op, dtype, _extent(vector),
-                                              [(text, True) for text in pair]) if whole else None
-        found = found or self.dialect.vector_of(dtype, _extent(vector),
-                                                self.dialect.combine(op, dtype, one, two))
-        self._line(f"const {self.dialect.vector_type(dtype, _extent(vector))} {name} = {found};")
-        return name if whole else f"{name}[{_LANE}]"
+        if along is None:
+            text, kind = self.dialect.combine(op, dtype, pair[0][0], pair[1][0]), ""
+        else:
+            text, kind = self.dialect.vector_combine(op, dtype, _extent(along), pair)
+        type_name = self.dialect.vector_type(kind) if kind else self.dialect.type_of(dtype)
+        self._line(f"const {type_name} {name} = {text};")
+        return name, kind
     # --8<-- [end:reduce]
 
 
@@ -632,11 +668,10 @@ def _extent(vector: UOp) -> int:
     return size
 
 
-def _stepped(address: str, step: int | None) -> str:
-    """The address of element `l` of a vector."""
-    if not step:
-        return address
-    return f"{address} + {_LANE}" if step == 1 else f"{address} + {step}*{_LANE}"
+def _is_narrow(node: UOp) -> bool:
+    """Whether an index has 32 bits at most, whatever the loops and variables are."""
+    least, most = symbolic.bounds(node)
+    return -_NARROW <= least and most < _NARROW
 
 
 def _plain(node: UOp) -> bool:

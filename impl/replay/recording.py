@@ -13,7 +13,7 @@ from impl.caching import has_sizes
 from impl.device import Device, Memory, Table
 from impl.effects import Buffer, advance, is_lost, leaf_of, living, spoil
 from impl.errors import ReplayError
-from impl.ir import Shape, UOp, toposort
+from impl.ir import Ops, Shape, UOp, toposort
 from impl.replay.arguments import Arguments, aliases_of, compare
 from impl.replay.names import Name
 from impl.replay.results import filled, leaves_of, template_of
@@ -244,8 +244,9 @@ class Recording:
         if source.path is not None:
             given: Buffer = arguments.tensors[source.path].uop.arg[0]
             return given
-        owners = [owner for owner in (o() for o in source.owners) if owner is not None]
-        realize.realize(owners)
+        owners = [owner for owner in [o() for o in source.owners] if owner is not None]
+        if not all([owner.uop.op is Ops.BUFFER and leaf_of(owner.uop) for owner in owners]):
+            realize.realize(owners)
         buffers = {owner.uop.arg[0] for owner in owners}
         if len(buffers) > 1:
             raise ReplayError(self.name, "tensors that were one when the function was captured are "

@@ -62,8 +62,10 @@ def make_plan(effects: Effects, canonical: Canonical, environment: Environment) 
                                    {n: s.dtype.itemsize for n, s in storages.items()})
     homes = Homes(graph.values, placement.storage, placement.version,
                   _single(placement, storages))
+    before = len(graph.values)
     compute_late(groups, homes, limits)
-    storages = _storages(graph, placement, results, canonical)  # and those of late twins
+    if len(graph.values) > before:  # late twins have storages too
+        storages = _storages(graph, placement, results, canonical)
     groups, blocked = split_at_peak(groups, blocked, homes, limits,
                                     Peaks(placement.storage, _temporary_bytes(storages)))
     private = _private(groups, placement, storages)

@@ -43,7 +43,7 @@ class Result:
     shape: Shape
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class PlannedKernel(Kernel):
     """A kernel, what it touches in memory that is not its own, and where it comes from."""
 

@@ -332,10 +332,12 @@ class TensorBase:
     # r[impl tensor.lazy.nothing]: these four, and what calls them, are all that computes.
     def realize(self, *others: Self) -> Self:
         """Compute the values of this tensor (and others, in one schedule) into memory."""
-        for tensor in (self, *others):
-            tensor._remember()
-        self.runtime.realize([self, *others])
-        for tensor in (self, *others):
+        tensors = [self, *others]
+        if _parameter_bits[0]:
+            for tensor in tensors:
+                tensor._remember()
+        self.runtime.realize(tensors)
+        for tensor in tensors:
             if tensor._history is not None:
                 _parameter_bits[0] |= tensor.uop.reads
         return self

@@ -61,7 +61,8 @@ class Generator:
         self.counter = 0
         self.key: UOp | None = None
         self.high = 0
-        self.seed(time.time_ns() & 0xFFFFFFFF)
+        # So much of a seed is a variable; the rest is in the kernels, which are kept on disk.
+        self.seed(time.time_ns() % _LIMIT)
 
     def seed(self, seed: int) -> None:
         """Start again with a seed of up to 63 bits."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol, TypeVar
 
@@ -20,24 +21,50 @@ PEERS = {
     "impl": "conformance.bench.peers.impl_peer",
     "tinygrad": "conformance.bench.peers.tinygrad_peer",
     "jax": "conformance.bench.peers.jax_peer",
-    "torch": "conformance.bench.peers.torch_peer",
+    "torch.compile": "conformance.bench.peers.torch_peer",
+    "torch": "conformance.bench.peers.eager_peer",
+    "onnxruntime": "conformance.bench.peers.onnx_peer",
+    "numpy": "conformance.bench.peers.numpy_peer",
 }
 #: What the tables call them.
-TITLES = {"impl": "ours", "tinygrad": "tinygrad", "jax": "JAX", "torch": "torch.compile"}
+TITLES = {"impl": "ours", "jax": "JAX", "torch": "torch eager", "numpy": "NumPy"}
 
 
 class NotMeasured(Exception):
     """There is no such number here, and why."""
 
 
-class Peer(Protocol):
-    """What a library is asked. All times are in seconds, all sizes in bytes."""
+@dataclass(frozen=True)
+class Ready:
+    """A workload that is compiled, with its inputs in memory. What is timed is `run`.
+
+    `run` returns when the work is done; `values` reads its answer as arrays. Where a step changes
+    its parameters in place, `reset` puts them back.
+    """
+
+    run: Callable[[], Any]
+    values: Callable[[Any], list[Array]]
+    reset: Callable[[], None] = lambda: None
+
+
+class Runner(Protocol):
+    """What every library is asked. All times are in seconds, all sizes in bytes."""
 
     def version(self) -> str:
         """The library's version."""
 
+    def ready(self, workload: Workload) -> Ready:
+        """The workload as its users would run it many times."""
+
     def values(self, workload: Workload) -> list[Array]:
         """Run the workload once: its value, or the loss and the new parameters."""
+
+    def add(self) -> Numbers:
+        """`seconds` of `a + b` on four elements, realized, when it was seen before."""
+
+
+class Peer(Runner, Protocol):
+    """What a library is asked that makes schedules."""
 
     def kernels(self, workload: Workload) -> Numbers:
         """`kernels` of the schedule, and the `bytes` that they read and write."""
@@ -63,14 +90,10 @@ class Peer(Protocol):
     def replay(self, kernels: int) -> Numbers:
         """`seconds` of one replay of a captured function of so many tiny kernels."""
 
-    def add(self) -> Numbers:
-        """`seconds` of `a + b` on four elements, realized, when it was seen before."""
 
-
-def load(name: str) -> Peer:
-    """The adapter of a library; ImportError if it is not installed."""
-    peer: Peer = import_module(PEERS[name]).make()
-    return peer
+def load(name: str) -> Any:
+    """The adapter of a library, a `Runner` or a `Peer`; ImportError if it is not installed."""
+    return import_module(PEERS[name]).make()
 
 
 def timed(work: Callable[[], Answer]) -> tuple[float, Answer]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import impl
 from conformance.bench.peers import Numbers
-from conformance.bench.peers.lazy import LazyOperations, LazyPeer, graph
+from conformance.bench.peers.lazy import LazyOperations, LazyPeer, LazyWords
 from conformance.bench.workloads import Workload
 from impl import realize
 from impl.ir import toposort
@@ -27,6 +27,7 @@ class ImplPeer(LazyPeer):
 
     Tensor: Any = impl.Tensor
     TinyJit: Any = impl.TinyJit
+    words = LazyWords(impl.dtypes.int32)
 
     def version(self) -> str:
         return impl.__version__
@@ -58,7 +59,7 @@ class ImplPeer(LazyPeer):
                 "planned": memory["planned"]}
 
     def _document(self, workload: Workload) -> Any:
-        made = graph(workload, self.tensors(workload))
+        made = self.graph(workload, self.tensors(workload))
         return self.Tensor.schedule_document(*made)
 
 

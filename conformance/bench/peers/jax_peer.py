@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from conformance.bench import growing
-from conformance.bench.peers import NotMeasured, Numbers, repeated, timed
-from conformance.bench.workloads import HEADS, LAYERS, PARTS, RATE, Array, Workload
+from conformance.bench.operations import EPSILON
+from conformance.bench.peers import NotMeasured, Numbers, Ready, repeated, timed
+from conformance.bench.workloads import RATE, Array, Workload
 
 #: Instructions that compute nothing, or whose work is in a computation that is counted itself.
 IDLE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "call", "while",
@@ -37,65 +38,20 @@ class JaxPeer:
         library.config.update("jax_platforms", "cpu")
         self.jax, self.np = library, library.numpy
         self.replays: dict[int, Callable[[], Any]] = {}
-        self.losses = {"mlp_step": self.mlp_loss, "gpt_step": self.gpt_loss}
-        self.functions = {
-            "softmax": lambda p: library.nn.softmax(p["x"], -1),
-            "layer_norm": lambda p: self.layer_norm(p["x"], p["scale"], p["shift"]),
-            "attention": lambda p: self.attention(p["query"], p["key"], p["value"]),
-            "gpt_block": lambda p: self.block(p["x"], p, "", HEADS["gpt_block"]),
-        }
+        self.words = JaxWords(library)
 
     def version(self) -> str:
         return str(self.jax.__version__)
 
-    # The workloads
-
-    def layer_norm(self, x: Any, scale: Any, shift: Any) -> Any:
-        centred = x - x.mean(-1, keepdims=True)
-        root = self.jax.lax.rsqrt((centred * centred).mean(-1, keepdims=True) + 1e-5)
-        return centred * root * scale + shift
-
-    def attention(self, query: Any, key: Any, value: Any) -> Any:
-        scores = query @ key.swapaxes(-1, -2) * query.shape[-1] ** -0.5
-        seen = self.np.tri(scores.shape[-1], dtype=bool)
-        return self.jax.nn.softmax(self.np.where(seen, scores, -self.np.inf), -1) @ value
-
-    def block(self, x: Any, p: Any, prefix: str, heads: int) -> Any:
-        get = {part: p[prefix + part] for part in PARTS}
-        batch, places, width = x.shape
-        mixed = self.layer_norm(x, get["scale1"], get["shift1"]) @ get["qkv"] + get["qkv_bias"]
-        split = mixed.reshape(batch, places, 3, heads, width // heads).transpose(2, 0, 3, 1, 4)
-        seen = self.attention(split[0], split[1], split[2])
-        seen = seen.transpose(0, 2, 1, 3).reshape(batch, places, width)
-        x = x + seen @ get["out"] + get["out_bias"]
-        hidden = self.layer_norm(x, get["scale2"], get["shift2"]) @ get["wide"] + get["wide_bias"]
-        return x + self.jax.nn.gelu(hidden) @ get["narrow"] + get["narrow_bias"]
-
-    def _cross_entropy(self, scores: Any, targets: Any) -> Any:
-        chosen = self.np.take_along_axis(self.jax.nn.log_softmax(scores, -1), targets[..., None],
-                                         -1)
-        return -chosen.mean()
-
-    def mlp_loss(self, p: Any) -> Any:
-        hidden = self.jax.nn.relu(p["x"] @ p["first"] + p["first_bias"])
-        return self._cross_entropy(hidden @ p["second"] + p["second_bias"], p["y"])
-
-    def gpt_loss(self, p: Any) -> Any:
-        x = p["embedding"][p["tokens"]] + p["places"]
-        for layer in range(LAYERS):
-            x = self.block(x, p, f"layer{layer}.", HEADS["gpt_step"])
-        return self._cross_entropy(self.layer_norm(x, p["scale"], p["shift"]) @ p["head"],
-                                   p["targets"])
-
     def fresh(self, workload: Workload) -> Any:
         """The workload as a function that JAX has not seen."""
         if not workload.parameters:
-            return self.jax.jit(lambda p: [self.functions[workload.name](p)])
-        loss = self.losses[workload.name]
+            return self.jax.jit(lambda p: [workload.compute(p, self.words)])
 
         def step(p: Any) -> Any:
             changed = {name: p[name] for name in workload.parameters}
-            value, gradients = self.jax.value_and_grad(lambda some: loss({**p, **some}))(changed)
+            value, gradients = self.jax.value_and_grad(
+                lambda some: workload.compute({**p, **some}, self.words))(changed)
             return [value, *(p[name] - RATE * gradients[name] for name in workload.parameters)]
         return self.jax.jit(step)
 
@@ -106,6 +62,11 @@ class JaxPeer:
 
     def values(self, workload: Workload) -> list[Array]:
         return [np.asarray(array) for array in self.fresh(workload)(self.inputs(workload))]
+
+    def ready(self, workload: Workload) -> Ready:
+        inputs, function = self.inputs(workload), self.fresh(workload)
+        return Ready(lambda: self.jax.block_until_ready(function(inputs)),
+                     lambda answer: [np.asarray(array) for array in answer])
 
     def _compiled(self, workload: Workload) -> Any:
         return self.fresh(workload).lower(self.inputs(workload)).compile()
@@ -180,6 +141,54 @@ class JaxPeer:
         np.testing.assert_array_equal(np.asarray(a + b), [2, 4, 6, 9])
         repeated(lambda: (a + b).block_until_ready(), 20)
         return {"seconds": repeated(lambda: (a + b).block_until_ready(), 200)}
+
+
+class JaxWords:
+    """The operations of workloads, in JAX."""
+
+    def __init__(self, library: Any) -> None:
+        self.jax, self.np, self.lax = library, library.numpy, library.lax
+        self.relu, self.reshape = library.nn.relu, lambda x, *shape: x.reshape(shape)
+        self.gelu = library.nn.gelu  # with tanh by default
+        self.softmax = functools.partial(library.nn.softmax, axis=-1)
+        self.sum, self.max = library.numpy.sum, library.numpy.max
+        self.argmax, self.cumsum = library.numpy.argmax, library.numpy.cumsum
+        self.sort = functools.partial(library.numpy.sort, axis=-1)
+
+    def permute(self, x: Any, *axes: int) -> Any:
+        return x.transpose(axes)
+
+    def layer_norm(self, x: Any, scale: Any = None, shift: Any = None) -> Any:
+        centred = x - x.mean(-1, keepdims=True)
+        normal = centred * self.lax.rsqrt((centred * centred).mean(-1, keepdims=True) + EPSILON)
+        return normal if scale is None else normal * scale + shift
+
+    def rms_norm(self, x: Any, scale: Any) -> Any:
+        return x * self.lax.rsqrt((x * x).mean(-1, keepdims=True) + EPSILON) * scale
+
+    def cross_entropy(self, scores: Any, targets: Any) -> Any:
+        chosen = self.np.take_along_axis(self.jax.nn.log_softmax(scores, -1), targets[..., None],
+                                         -1)
+        return -chosen.mean()
+
+    def rows(self, table: Any, numbers: Any) -> Any:
+        return table[numbers]
+
+    def attention(self, query: Any, key: Any, value: Any, causal: bool = False,
+                  mask: Any = None) -> Any:
+        scores = query @ key.swapaxes(-1, -2) * query.shape[-1] ** -0.5
+        if causal:
+            seen = self.np.tri(scores.shape[-1], dtype=bool)
+            scores = self.np.where(seen, scores, -self.np.inf)
+        return self.softmax(scores if mask is None else scores + mask) @ value
+
+    def conv2d(self, x: Any, weight: Any, stride: int = 1, padding: int = 0,
+               groups: int = 1) -> Any:
+        return self.lax.conv_general_dilated(x, weight, (stride, stride), [(padding, padding)] * 2,
+                                             feature_group_count=groups)
+
+    def wide_product(self, x: Any, y: Any) -> Any:
+        return self.np.matmul(x, y, preferred_element_type=self.np.int32)
 
 
 class JaxOperations:

@@ -14,66 +14,76 @@ from typing import Any
 import numpy as np
 
 from conformance.bench import growing
-from conformance.bench.peers import Numbers, repeated, timed
-from conformance.bench.workloads import HEADS, LAYERS, PARTS, RATE, Array, Workload
+from conformance.bench.operations import EPSILON
+from conformance.bench.peers import Numbers, Ready, repeated, timed
+from conformance.bench.workloads import RATE, Array, Workload
 
 Tensors = dict[str, Any]
 
 
-def softmax(p: Tensors) -> Any:
-    return p["x"].softmax(-1)
+class LazyWords:
+    """The operations of workloads, as methods of lazy tensors. Only dtypes have other names."""
+
+    def __init__(self, int32: Any) -> None:
+        self.int32 = int32
+
+    def relu(self, x: Any) -> Any:
+        return x.relu()
+
+    def gelu(self, x: Any) -> Any:
+        return 0.5 * x * (1 + (0.7978845608028654 * (x + 0.044715 * x * x * x)).tanh())
+
+    def sum(self, x: Any, axis: int | None = None) -> Any:
+        return x.sum(axis)
+
+    def max(self, x: Any, axis: int) -> Any:
+        return x.max(axis)
+
+    def argmax(self, x: Any, axis: int) -> Any:
+        return x.argmax(axis)
+
+    def cumsum(self, x: Any, axis: int) -> Any:
+        return x.cumsum(axis)
+
+    def sort(self, x: Any) -> Any:
+        return x.sort(-1)[0]
+
+    def softmax(self, x: Any) -> Any:
+        return x.softmax(-1)
+
+    def layer_norm(self, x: Any, scale: Any = None, shift: Any = None) -> Any:
+        return x.layernorm() if scale is None else x.layernorm() * scale + shift
+
+    def rms_norm(self, x: Any, scale: Any) -> Any:
+        return x * ((x * x).mean(-1, keepdim=True) + EPSILON).rsqrt() * scale
+
+    def cross_entropy(self, scores: Any, targets: Any) -> Any:
+        return scores.sparse_categorical_crossentropy(targets)
+
+    def reshape(self, x: Any, *shape: int) -> Any:
+        return x.reshape(*shape)
+
+    def permute(self, x: Any, *axes: int) -> Any:
+        return x.permute(*axes)
+
+    def rows(self, table: Any, numbers: Any) -> Any:
+        return table[numbers]
+
+    def attention(self, query: Any, key: Any, value: Any, causal: bool = False,
+                  mask: Any = None) -> Any:
+        return query.scaled_dot_product_attention(key, value, attn_mask=mask, is_causal=causal)
+
+    def conv2d(self, x: Any, weight: Any, stride: int = 1, padding: int = 0,
+               groups: int = 1) -> Any:
+        return x.conv2d(weight, groups=groups, stride=stride, padding=padding)
+
+    def wide_product(self, x: Any, y: Any) -> Any:
+        return x.matmul(y, dtype=self.int32)
 
 
-def layer_norm(p: Tensors) -> Any:
-    return p["x"].layernorm() * p["scale"] + p["shift"]
-
-
-def attention(p: Tensors) -> Any:
-    return p["query"].scaled_dot_product_attention(p["key"], p["value"], is_causal=True)
-
-
-def gelu(x: Any) -> Any:
-    """The approximation with tanh; libraries disagree on the default."""
-    return 0.5 * x * (1 + (0.7978845608028654 * (x + 0.044715 * x * x * x)).tanh())
-
-
-def block(x: Any, p: Tensors, prefix: str, heads: int) -> Any:
-    """One transformer layer; x is (batch, places, width)."""
-    get = {part: p[prefix + part] for part in PARTS}
-    batch, places, width = x.shape
-    mixed = (x.layernorm() * get["scale1"] + get["shift1"]) @ get["qkv"] + get["qkv_bias"]
-    split = mixed.reshape(batch, places, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
-    seen = split[0].scaled_dot_product_attention(split[1], split[2], is_causal=True)
-    seen = seen.permute(0, 2, 1, 3).reshape(batch, places, width)
-    x = x + seen @ get["out"] + get["out_bias"]
-    hidden = (x.layernorm() * get["scale2"] + get["shift2"]) @ get["wide"] + get["wide_bias"]
-    return x + gelu(hidden) @ get["narrow"] + get["narrow_bias"]
-
-
-def mlp_loss(p: Tensors) -> Any:
-    hidden = (p["x"] @ p["first"] + p["first_bias"]).relu()
-    scores = hidden @ p["second"] + p["second_bias"]
-    return scores.sparse_categorical_crossentropy(p["y"])
-
-
-def gpt_loss(p: Tensors) -> Any:
-    x = p["embedding"][p["tokens"]] + p["places"]
-    for layer in range(LAYERS):
-        x = block(x, p, f"layer{layer}.", HEADS["gpt_step"])
-    scores = (x.layernorm() * p["scale"] + p["shift"]) @ p["head"]
-    return scores.sparse_categorical_crossentropy(p["targets"])
-
-
-VALUES: dict[str, Callable[[Tensors], Any]] = {
-    "softmax": softmax, "layer_norm": layer_norm, "attention": attention,
-    "gpt_block": lambda p: block(p["x"], p, "", HEADS["gpt_block"]),
-    "mlp_step": mlp_loss, "gpt_step": gpt_loss,
-}
-
-
-def graph(workload: Workload, p: Tensors) -> list[Any]:
+def graph(workload: Workload, p: Tensors, words: LazyWords) -> list[Any]:
     """The tensors to realize: the value; for a step the loss and the parameters it changes."""
-    value = VALUES[workload.name](p)
+    value = workload.compute(p, words)
     if not workload.parameters:
         return [value]
     parameters = [p[name] for name in workload.parameters]
@@ -122,6 +132,7 @@ class LazyPeer(ABC):
 
     Tensor: Any
     TinyJit: Any
+    words: LazyWords
 
     @abstractmethod
     def schedule(self, tensors: Sequence[Any]) -> int:
@@ -152,31 +163,60 @@ class LazyPeer(ABC):
         self.Tensor.realize(*made.values())
         return made
 
+    def graph(self, workload: Workload, p: Tensors) -> list[Any]:
+        """What `graph` makes of tensors of this library."""
+        return graph(workload, p, self.words)
+
     def values(self, workload: Workload) -> list[Array]:
-        made = graph(workload, self.tensors(workload))
+        made = self.graph(workload, self.tensors(workload))
         self.Tensor.realize(*made)
         return [np.asarray(tensor.numpy()) for tensor in made]
 
+    def ready(self, workload: Workload) -> Ready:
+        """A captured function. A step changes its parameters, which it finds where they are."""
+        p = self.tensors(workload)
+        given = [] if workload.parameters else list(p.values())
+
+        def function(*tensors: Any) -> Any:
+            made = self.graph(workload, dict(zip(p, tensors, strict=True)) if tensors else p)
+            self.Tensor.realize(*made)
+            return made[0]
+        captured = self.TinyJit(function)
+
+        def run() -> Any:
+            answer = captured(*given)
+            self.wait()
+            return answer
+
+        def reset() -> None:
+            for name in workload.parameters:
+                p[name].assign(self.Tensor(workload.inputs[name])).realize()
+        for _ in range(3):
+            run()
+        changed = [p[name] for name in workload.parameters]
+        return Ready(run, lambda answer: [np.asarray(tensor.numpy())
+                                          for tensor in (answer, *changed)], reset)
+
     def cold(self, workload: Workload) -> Numbers:
         self.forget()
-        made = graph(workload, self.tensors(workload))
+        made = self.graph(workload, self.tensors(workload))
         gc.collect()
         return {"seconds": timed(lambda: self.schedule(made))[0]}
 
     def hit(self, workload: Workload) -> Numbers:
-        self.schedule(graph(workload, self.tensors(workload)))
+        self.schedule(self.graph(workload, self.tensors(workload)))
         return {"seconds": self.again(workload)}
 
     def again(self, workload: Workload) -> float:
         """The time to schedule a graph that was just scheduled, made anew."""
-        made = graph(workload, self.tensors(workload))
+        made = self.graph(workload, self.tensors(workload))
         gc.collect()
         return timed(lambda: self.schedule(made))[0]
 
     def build(self, workload: Workload) -> Numbers:
         p = self.tensors(workload)
         gc.collect()
-        return {"seconds": timed(lambda: graph(workload, p))[0]}
+        return {"seconds": timed(lambda: self.graph(workload, p))[0]}
 
     def grown(self, program: str, count: int) -> Numbers:
         inputs = [self.Tensor(array) for array in growing.inputs(program)]

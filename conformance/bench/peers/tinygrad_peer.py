@@ -17,7 +17,7 @@ from importlib.metadata import version
 from typing import Any
 
 from conformance.bench.peers import NotMeasured, Numbers
-from conformance.bench.peers.lazy import LazyPeer, graph
+from conformance.bench.peers.lazy import LazyPeer, LazyWords
 from conformance.bench.workloads import Workload
 
 PLANNED = re.compile(r"memory reduced from ([\d.]+) MB -> ([\d.]+) MB")
@@ -34,7 +34,7 @@ class TinygradPeer(LazyPeer):
 
     def __init__(self, library: Any) -> None:
         self.Tensor, self.TinyJit = library.Tensor, library.TinyJit
-        self.context = library.Context
+        self.words, self.context = LazyWords(library.dtypes.int32), library.Context
         self.device = library.Device[library.Device.DEFAULT]
         self.scheduling = import_module("tinygrad.schedule")
 
@@ -57,12 +57,12 @@ class TinygradPeer(LazyPeer):
         self.device.synchronize()
 
     def kernels(self, workload: Workload) -> Numbers:
-        calls = self._linear(graph(workload, self.tensors(workload))).src
+        calls = self._linear(self.graph(workload, self.tensors(workload))).src
         moved = sum(_bytes(buffer) for call in calls for buffer in call.src[1:])
         return {"kernels": len(calls), "bytes": moved}
 
     def memory(self, workload: Workload) -> Numbers:
-        made = graph(workload, self.tensors(workload))
+        made = self.graph(workload, self.tensors(workload))
         self.forget()
         said = io.StringIO()
         with contextlib.redirect_stdout(said), self.context(DEBUG=1):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -18,8 +19,9 @@ from unittest import mock
 import numpy as np
 
 from conformance.bench import growing
-from conformance.bench.peers import NotMeasured, Numbers, repeated, timed
-from conformance.bench.workloads import HEADS, LAYERS, PARTS, RATE, Array, Workload
+from conformance.bench.operations import EPSILON
+from conformance.bench.peers import NotMeasured, Numbers, Ready, repeated, timed
+from conformance.bench.workloads import RATE, Array, Workload
 
 CALL = re.compile(r"^\s+(?:\w+ = )?(?:cpp_fused\w*|extern_kernels\.\w+|torch\.ops\.[\w.]+"
                   r"|aten\.[\w.]+)\(", re.M)
@@ -35,61 +37,28 @@ class TorchPeer:
     """Functions of dictionaries of tensors, compiled whole."""
 
     def __init__(self, library: Any) -> None:
-        self.torch, self.F = library, library.nn.functional
+        self.torch, self.words = library, TorchWords(library)
         self.dynamo = import_module("torch._dynamo")
         self.inductor = import_module("torch._inductor.utils")
         self.metrics = import_module("torch._inductor.metrics")
         self.compile_log = import_module("torch._inductor.compile_fx").inductor_metrics_log
         self.dynamo.config.recompile_limit = 10_000
-        self.losses = {"mlp_step": self.mlp_loss, "gpt_step": self.gpt_loss}
-        self.functions = {
-            "softmax": lambda p: self.torch.softmax(p["x"], -1),
-            "layer_norm": lambda p: self.layer_norm(p["x"], p["scale"], p["shift"]),
-            "attention": lambda p: self.F.scaled_dot_product_attention(
-                p["query"], p["key"], p["value"], is_causal=True),
-            "gpt_block": lambda p: self.block(p["x"], p, "", HEADS["gpt_block"]),
-        }
+        if os.environ.get("OMP_NUM_THREADS"):
+            library.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
     def version(self) -> str:
         return str(self.torch.__version__)
 
-    # The workloads
-
-    def layer_norm(self, x: Any, scale: Any, shift: Any) -> Any:
-        return self.F.layer_norm(x, scale.shape, scale, shift)
-
-    def block(self, x: Any, p: Tensors, prefix: str, heads: int) -> Any:
-        get = {part: p[prefix + part] for part in PARTS}
-        batch, places, width = x.shape
-        mixed = self.layer_norm(x, get["scale1"], get["shift1"]) @ get["qkv"] + get["qkv_bias"]
-        split = mixed.reshape(batch, places, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
-        seen = self.F.scaled_dot_product_attention(split[0], split[1], split[2], is_causal=True)
-        seen = seen.permute(0, 2, 1, 3).reshape(batch, places, width)
-        x = x + seen @ get["out"] + get["out_bias"]
-        hidden = self.layer_norm(x, get["scale2"], get["shift2"]) @ get["wide"] + get["wide_bias"]
-        return x + self.F.gelu(hidden, approximate="tanh") @ get["narrow"] + get["narrow_bias"]
-
-    def mlp_loss(self, p: Tensors) -> Any:
-        hidden = (p["x"] @ p["first"] + p["first_bias"]).relu()
-        return self.F.cross_entropy(hidden @ p["second"] + p["second_bias"], p["y"])
-
-    def gpt_loss(self, p: Tensors) -> Any:
-        x = p["embedding"][p["tokens"]] + p["places"]
-        for layer in range(LAYERS):
-            x = self.block(x, p, f"layer{layer}.", HEADS["gpt_step"])
-        scores = self.layer_norm(x, p["scale"], p["shift"]) @ p["head"]
-        return self.F.cross_entropy(scores.flatten(0, 1), p["targets"].flatten())
-
     def function(self, workload: Workload) -> Callable[[Tensors], list[Any]]:
         """The workload, not compiled yet."""
         if not workload.parameters:
-            return lambda p: [self.functions[workload.name](p)]
-        loss, names = self.losses[workload.name], workload.parameters
+            return lambda p: [workload.compute(p, self.words)]
+        names = workload.parameters
 
         def step(p: Tensors) -> list[Any]:
             changed = {name: p[name] for name in names}
             gradients, value = self.torch.func.grad_and_value(
-                lambda some: loss({**p, **some}))(changed)
+                lambda some: workload.compute({**p, **some}, self.words))(changed)
             return [value, *(p[name] - RATE * gradients[name] for name in names)]
         return step
 
@@ -108,6 +77,16 @@ class TorchPeer:
     def values(self, workload: Workload) -> list[Array]:
         made = self.fresh(self.function(workload))(self.inputs(workload))
         return [tensor.numpy() for tensor in made]
+
+    def ready(self, workload: Workload) -> Ready:
+        inputs, made = self.inputs(workload), self.fresh(self.function(workload))
+        with self.torch.no_grad():
+            made(inputs)
+
+        def run() -> Any:
+            with self.torch.no_grad():
+                return made(inputs)
+        return Ready(run, lambda answer: [tensor.numpy() for tensor in answer])
 
     def kernels(self, workload: Workload) -> Numbers:
         self.metrics.reset()
@@ -192,6 +171,60 @@ def wrapper(source: str) -> str:
     """The part of generated code that calls the kernels."""
     start = source.find("def call(")
     return source[start:source.find("runner = ", start)]
+
+
+class TorchWords:
+    """The operations of workloads, in torch."""
+
+    def __init__(self, library: Any) -> None:
+        self.torch, self.F = library, library.nn.functional
+        self.relu, self.argmax = library.relu, library.argmax
+        self.cumsum = library.cumsum
+
+    def gelu(self, x: Any) -> Any:
+        return self.F.gelu(x, approximate="tanh")
+
+    def sum(self, x: Any, axis: int | None = None) -> Any:
+        return x.sum() if axis is None else x.sum(axis)
+
+    def max(self, x: Any, axis: int) -> Any:
+        return x.amax(axis)
+
+    def sort(self, x: Any) -> Any:
+        return self.torch.sort(x, -1)[0]
+
+    def softmax(self, x: Any) -> Any:
+        return self.torch.softmax(x, -1)
+
+    def layer_norm(self, x: Any, scale: Any = None, shift: Any = None) -> Any:
+        return self.F.layer_norm(x, x.shape[-1:], scale, shift, EPSILON)
+
+    def rms_norm(self, x: Any, scale: Any) -> Any:
+        return self.F.rms_norm(x, x.shape[-1:], scale, EPSILON)
+
+    def cross_entropy(self, scores: Any, targets: Any) -> Any:
+        return self.F.cross_entropy(scores.flatten(0, -2), targets.flatten())
+
+    def reshape(self, x: Any, *shape: int) -> Any:
+        return x.reshape(shape)
+
+    def permute(self, x: Any, *axes: int) -> Any:
+        return x.permute(axes)
+
+    def rows(self, table: Any, numbers: Any) -> Any:
+        return table[numbers]
+
+    def attention(self, query: Any, key: Any, value: Any, causal: bool = False,
+                  mask: Any = None) -> Any:
+        return self.F.scaled_dot_product_attention(query, key, value, attn_mask=mask,
+                                                   is_causal=causal)
+
+    def conv2d(self, x: Any, weight: Any, stride: int = 1, padding: int = 0,
+               groups: int = 1) -> Any:
+        return self.F.conv2d(x, weight, None, stride, padding, 1, groups)
+
+    def wide_product(self, x: Any, y: Any) -> Any:
+        return self.torch._int_mm(x, y)
 
 
 class TorchOperations:

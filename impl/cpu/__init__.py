@@ -6,15 +6,16 @@ before it is loaded. Kernels are called through one table that C runs in one cal
 """
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import functools
 import hashlib
 import importlib.util
 import json
-import mmap
 import os
 import platform
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -23,48 +24,52 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from impl import settings
 from impl.caching.disk import Store, store
+from impl.caching.texts import keep_text, kept_text, kernel_name
+from impl.cpu.memory import Pool, Pooled
 from impl.device import Device, DeviceBackend, GlobalCounters, Launch, Memory, Program, Table
 from impl.errors import CompileError, DeviceError, user_line
 from impl.ir import UOp
-from impl.kernel import Limits, optimize
+from impl.kernel import Estimate, Limits, duration, optimize, with_steps
 from impl.render import C, Source, render
 
 # --8<-- [start:flags]
 #: No flag changes what an operation means (r[impl cpu.flags.meaning]). Products are contracted only
 #: where the renderer says, and `C._cast` knows what GCC makes of casts without trapping math.
-FLAGS = ("-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-fwrapv",
-         "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fno-strict-aliasing",
-         "-w")
-#: GCC 12 gives all vectors of a group of neighbouring conditional loads the mask of the first one.
-#: The renderer keeps such loads apart (`C.guarded`). These keep GCC from making others
-#: conditional, and from copying a loop's body into the body of another iteration.
-#: conformance/test_cpu.py has the witness.
-GCC_FLAGS = ("-fno-tree-sink", "-fno-loop-unroll-and-jam")
-#: For units of kernels with conditions: there GCC may not turn branches into masks by itself, since
-#: it also takes a load whose value is only used under a condition for a conditional one.
-GCC_CONDITIONAL = ("-fno-tree-loop-if-convert",)
-#: For units of kernels that load what they overwrite, at other places: GCC 12 makes block copies of
-#: such loops, in an order in which one of them copies what another one has written. Elsewhere block
-#: copies are welcome: they are half as fast again as loops.
-GCC_IN_PLACE = ("-fno-tree-loop-distribute-patterns",)
+#: Texts are vector code already: what a compiler adds beyond -O1 costs time and no longer pays, and
+#: its vectoriser was the source of most faults that conformance/test_cpu.py has the witnesses of.
+FLAGS = ("-O1", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-pthread", "-fwrapv",
+         "-fno-tree-vectorize", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
+         "-fno-strict-aliasing", "-w")
 # --8<-- [end:flags]
 _FORMAT = "tensor-schedule-object/1"
 #: Kernels in one compilation unit, at most, when there are several.
 _UNIT = 24
+#: Words of a launch as C sees it.
+_WORDS = 6
+#: Characters that take about as long to compile as a compiler takes to start.
+_WORTH_A_PROCESS = 4_000
 
-#: Added to every unit: runs a table of launches, two words each, in one call.
-_RUNTIME = """
-typedef struct { void (*function)(void **); void **arguments; } ts_launch;
-void ts_run(ts_launch *launches, long count) {
-  for (long i = 0; i < count; i++) launches[i].function(launches[i].arguments);
-}
-"""
+
+# --8<-- [start:runtime]
+def _runtime() -> Source:
+    """What runs tables of launches; compiled and kept like a kernel."""
+    # r[impl cpu.threads.equal, cpu.threads.idle, cpu.threads.concurrent]
+    # r[impl cpu.threads.fork, cpu.threads.exit, cpu.threads.signals]
+    text = Path(__file__).with_name("runtime.c").read_text(encoding="utf-8")
+    before, name, after = text.partition("long ts_run")
+    assert name, "the runtime has its function"
+    signature, body = after.split("\n", 1)[0], after.split("{", 1)[1]
+    return Source("ts_run", "{" + body, (before,), "long {name}" + signature.rstrip("{ "))
+
+
+RUNTIME = _runtime()
+# --8<-- [end:runtime]
 
 
 # --8<-- [start:compiler]
@@ -85,15 +90,6 @@ def _find_compiler(chosen: str, path: str) -> list[str]:
     if importlib.util.find_spec("ziglang") is not None:
         return [sys.executable, "-m", "ziglang", "cc"]
     return []
-
-
-def flags_for(command: list[str], conditional: bool = False,
-              in_place: bool = False) -> tuple[str, ...]:
-    """The flags for this compiler: some are gcc's alone, and some for certain kernels."""
-    if "clang" in _compiler_identity(tuple(command)):
-        return FLAGS
-    return (FLAGS + GCC_FLAGS + (GCC_CONDITIONAL if conditional else ())
-            + (GCC_IN_PLACE if in_place else ()))
 
 
 def compiler_problem() -> str:
@@ -139,33 +135,49 @@ def vector_bytes() -> int:
     return 32 if "avx2" in found else 16
 
 
+@functools.lru_cache(maxsize=4)
+def cache_bytes(place: int) -> int:
+    """The size of a cache of the first processor: 0 the first for data, 2, 3; or 0."""
+    try:
+        text = Path(f"/sys/devices/system/cpu/cpu0/cache/index{place}/size").read_text("ascii")
+        return int(text.strip().removesuffix("K")) << 10
+    except (OSError, ValueError):
+        return 0
+
+
+@functools.lru_cache(maxsize=1)
+def processors() -> int:
+    """How many processors this process may use, looked up once."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 # --8<-- [start:compile]
-def _compile_unit(command: list[str], sources: list[tuple[str, Source]], line: str) -> bytes:
+def _compile_unit(command: list[str], sources: list[tuple[str, Source]], line: str,
+                  seconds: float | None = None) -> bytes:
     """The shared object for some kernels; their functions are named by their keys.
 
     `line` is the user's line, as compilers are run in threads of their own.
 
     Raises:
         CompileError: the compiler is missing, or refused the text; the text is kept.
+        subprocess.TimeoutExpired: it took longer than `seconds`.
     """
     text = _unit_text(sources)
     with tempfile.TemporaryDirectory(prefix="tensor-schedule-") as folder:
         source, target = Path(folder, "unit.c"), Path(folder, "unit.so")
         source.write_text(text, encoding="utf-8")
         try:
-            conditional = any(source.conditional for _, source in sources)
-            in_place = any(source.moves_in_place for _, source in sources)
-            arguments = [*flags_for(command, conditional, in_place),
-                         "-o", str(target), str(source), "-lm"]
-            run = subprocess.run([*command, *arguments],
-                                 capture_output=True, text=True, check=False)
-            if run.returncode == 0:
+            arguments = [*FLAGS, "-o", str(target), str(source), "-lm"]
+            status, said = _run_compiler([*command, *arguments], seconds)
+            if status == 0:
                 return target.read_bytes()
-            message = run.stderr.strip()
+            message = said.strip()
         except OSError as error:
             message = str(error)
     kept = _keep_failed(text)
@@ -176,11 +188,40 @@ def _compile_unit(command: list[str], sources: list[tuple[str, Source]], line: s
         line)
 
 
+def _run_compiler(words: list[str], seconds: float | None) -> tuple[int, str]:
+    """The status of a compiler and what it said on stderr; it and its children end in time.
+
+    Raises:
+        subprocess.TimeoutExpired: it took longer than `seconds`.
+    """
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                          start_new_session=seconds is not None) as process:
+        try:
+            _, said = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # gcc leaves the work to a process of its own
+            raise
+    return process.returncode, said
+
+
 def _keep_failed(text: str) -> str:
     handle, path = tempfile.mkstemp(prefix="tensor-schedule-failed-", suffix=".c")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)
     return path
+
+
+def _units(pairs: list[tuple[str, Source]], workers: int) -> list[list[tuple[str, Source]]]:
+    """Kernels dealt out to compiler runs, the longest first, each to the run with the least."""
+    # r[impl cpu.compile.together]
+    count = max(workers, -(-len(pairs) // _UNIT))
+    units: list[list[tuple[str, Source]]] = [[] for _ in range(count)]
+    lengths = [0] * count
+    for pair in sorted(pairs, key=lambda pair: -len(pair[1].body)):
+        least = lengths.index(min(lengths))
+        units[least].append(pair)
+        lengths[least] += len(pair[1].body) + 1
+    return [unit for unit in units if unit]
 
 
 def _unit_text(sources: list[tuple[str, Source]]) -> str:
@@ -190,7 +231,7 @@ def _unit_text(sources: list[tuple[str, Source]]) -> str:
     for _, source in sources:
         for definition in source.definitions:
             seen.setdefault(definition)
-    parts = [*seen, _RUNTIME]
+    parts = [*seen]
     parts += [f"{source.signature.format(name=_symbol(key))} {source.body}"
               for key, source in sources]
     return "\n".join(parts)
@@ -210,8 +251,11 @@ class _Objects:
         self.run: Any = None
 
     # --8<-- [start:load]
-    def get(self, sources: dict[str, Source]) -> None:
-        """Have every kernel loaded: from this process, from disk, or from the compiler."""
+    def get(self, sources: dict[str, Callable[[], Source]], runtime: str) -> None:
+        """Have every kernel loaded: from this process, from disk, or from the compiler.
+
+        And the runtime, under its key: it is compiled along with the first kernels.
+        """
         kept = store()
         missing = {}
         for key, source in sources.items():
@@ -221,14 +265,17 @@ class _Objects:
                 GlobalCounters.cache_hits += 1
                 GlobalCounters.disk_hits += 1
             else:
-                missing[key] = source
-        if missing:
-            self._build(kept, missing)
+                missing[key] = source()
+        wanted = self.run is None and not self._found(kept, runtime, "runtime")
+        if missing or wanted:
+            self._build(kept, missing, [(runtime, RUNTIME)] if wanted else [])
+        if self.run is None:  # the first one that is loaded serves the process: it has the workers
+            self.run = _RUN(self.functions[runtime])
 
-    def _found(self, kept: Store, key: str) -> bool:
+    def _found(self, kept: Store, key: str, kind: str = "kernel") -> bool:
         """Load a kernel from disk: its entry names an object, and its symbol there."""
         try:
-            entry = json.loads(kept.get("kernel", key) or b"")
+            entry = json.loads(kept.get(kind, key) or b"")
             name, symbols = entry["object"], {key: entry["symbol"]}
         except (ValueError, KeyError, TypeError):
             return False
@@ -237,19 +284,17 @@ class _Objects:
         return path is not None and self._load(path, symbols)
     # --8<-- [end:load]
 
-    def _build(self, kept: Store, missing: dict[str, Source]) -> None:
+    def _build(self, kept: Store, missing: dict[str, Source],
+               besides: list[tuple[str, Source]]) -> None:
         command = find_compiler()
         if not command:  # r[impl cpu.compile.missing]
             raise CompileError("compile", compiler_problem(), "install gcc or clang, set CC to a "
                                "compiler, pip install ziglang, or set DEVICE=REFERENCE")
         pairs, line = list(missing.items()), user_line()
-        workers = max(1, min(os.cpu_count() or 1, len(pairs) // 4))
-        size = min(_UNIT, -(-len(pairs) // workers))
-        kinds: dict[tuple[bool, bool], list[tuple[str, Source]]] = {}
-        for pair in pairs:
-            kinds.setdefault((pair[1].conditional, pair[1].moves_in_place), []).append(pair)
-        units = [alike[i:i + size] for alike in kinds.values()
-                 for i in range(0, len(alike), size)]
+        length = sum(len(source.body) for _, source in pairs)
+        workers = max(1, min(os.cpu_count() or 1, len(pairs), length // _WORTH_A_PROCESS))
+        units = _units(pairs, workers) or [[]]
+        units[0] += besides
         with ThreadPoolExecutor(workers) as pool:
             made = list(pool.map(lambda unit: _compile_unit(command, unit, line), units))
         GlobalCounters.compiled += len(pairs)
@@ -265,8 +310,9 @@ class _Objects:
         if path is None or not self._load(path, symbols):
             self._load_aside(content, name, symbols)  # a full disk must not stop the program
             return
-        for key, symbol in symbols.items():
-            kept.put("kernel", key, json.dumps({"object": name, "symbol": symbol}).encode())
+        for key, source in unit:
+            kind, symbol = "runtime" if source is RUNTIME else "kernel", symbols[key]
+            kept.put(kind, key, json.dumps({"object": name, "symbol": symbol}).encode())
     # --8<-- [end:keep]
 
     def _load_aside(self, content: bytes, name: str, symbols: dict[str, str]) -> None:
@@ -286,9 +332,6 @@ class _Objects:
                 pointer = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
                 assert pointer is not None
                 self.functions[key] = pointer
-            if self.run is None:
-                self.run = library.ts_run
-                self.run.argtypes, self.run.restype = (ctypes.c_void_p, ctypes.c_long), None
             return True
         except (OSError, AttributeError) as error:
             if required:
@@ -299,18 +342,93 @@ class _Objects:
 
 
 _objects = _Objects()
+#: The runtime as C sees it: launches, and how many.
+_RUN = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_long)
+
+
+def _launch(address: int, count: int) -> None:
+    """Run launches in order, without the lock of the interpreter.
+
+    Raises:
+        DeviceError: there is no memory for what the threads of a kernel share.
+    """
+    if _objects.run(address, count):
+        raise DeviceError("launch", "no memory for what the threads of a kernel share",
+                          "free some, or set CPU_COUNT=1")
 
 
 # --8<-- [start:program]
 class CPUProgram(Program):
-    """A kernel as a C function `void kernel(void **arguments)`."""
+    """A kernel as a C function `void kernel(void **arguments)`, or one that has chunks.
+
+    `key` names the text of the function. `shape` are the words of its launches after function and
+    arguments: chunks, phases, bytes of scratch memory, and the nanoseconds that one thread would
+    need.
+    """
 
     function: int = 0
+    key: str = ""
+    shape: tuple[int, int, int, int] = (1, 0, 0, 0)
+    library: ctypes.CDLL | None = None  # of a program that was tried
     _call: Any = None
     _packed: Any = None
+    _steps: tuple[str, ...] | None = None
+    _reasons: tuple[str, ...] = ()
+
+    def set_shape(self, source: Source) -> None:
+        """Take over what the text says of chunks and phases."""
+        if source.phases:
+            kinds = sum(shared << place for place, shared in enumerate(source.phases))
+            self.shape = (source.threads, kinds | 1 << len(source.phases), source.scratch,
+                          duration(self.ast))
+
+    # --8<-- [start:facts]
+    @property
+    def optimized(self) -> UOp:
+        """The kernel after the optimisation steps; of a kept text they are done again."""
+        if self._optimized is None and self._steps:
+            self._optimized = cast(CPU, self.device).optimized(self.ast, search=False)
+        return self._optimized or self.ast
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The optimisation steps that were applied, in order."""
+        return super().steps if self._steps is None else self._steps
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why each of the steps was applied."""
+        return super().reasons if self._steps is None else self._reasons
+
+    def facts(self) -> dict[str, Any]:
+        """What is kept of a program besides its object."""
+        cost = None if self.variables else self.cost()
+        return {"key": self.key, "source": self.source, "steps": self.steps,
+                "reasons": self.reasons, "arguments": self.arguments, "shape": self.shape,
+                "cost": cost and (cost.operations, cost.bytes)}
+
+    @classmethod
+    def of_facts(cls, device: CPU, ast: UOp, facts: dict[str, Any]) -> CPUProgram:
+        """The program of which these facts were kept; its function is not loaded.
+
+        Raises:
+            KeyError, TypeError: they are no such facts.
+        """
+        found = cls(device, ast, None, int(facts["arguments"]))
+        found.key, found.source = str(facts["key"]), str(facts["source"])
+        chunks, phases, scratch, nanoseconds = facts["shape"]
+        found.shape = int(chunks), int(phases), int(scratch), int(nanoseconds)
+        found._steps, found._reasons = tuple(facts["steps"]), tuple(facts["reasons"])
+        found._cost = Estimate(*facts["cost"]) if facts["cost"] else None
+        return found
+    # --8<-- [end:facts]
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Call the function with the memories' addresses and the addresses of the values."""
+        if self.shape[0] > 1:
+            arranged = _Arranged([(self, memories, values)])  # alive until the run is over
+            _launch(arranged.address, 1)
+            return
         if self._call is None:
             self._packed = struct.Struct(f"{self.arguments + len(self.variables)}P").pack
             self._call = _PROTOTYPE(self.function)
@@ -331,17 +449,17 @@ class _Arranged:
 
     def __init__(self, launches: Sequence[Launch]) -> None:
         pointers = sum(p.arguments + len(p.variables) for p, _, _ in launches)
-        self.words = np.zeros(2 * len(launches) + pointers, np.uint64)
+        self.words = np.zeros(_WORDS * len(launches) + pointers, np.uint64)
         self.values = np.array([v for _, _, values in launches for v in values], np.int64)
         self.address = self.words.ctypes.data
         self.first: list[int] = []       # where the arguments of each launch begin
         self.first_value: list[int] = []
-        place, value, base = 2 * len(launches), 0, self.values.ctypes.data
+        place, value, base = _WORDS * len(launches), 0, self.values.ctypes.data
         words: list[int] = []
         rest: list[int] = []
         for program, memories, values in launches:
             assert isinstance(program, CPUProgram)
-            words += (program.function, self.address + 8 * place)
+            words += (program.function, self.address + 8 * place, *program.shape)
             self.first.append(place)
             self.first_value.append(value)
             rest += [memory.address for memory in memories[:program.arguments]]
@@ -375,50 +493,8 @@ class CPUTable(Table):
         """Run all launches in order."""
         # r[impl cpu.table.call]
         if self.launches:
-            _objects.run(self.arranged.address, len(self.launches))
+            _launch(self.arranged.address, len(self.launches))
 # --8<-- [end:table]
-
-
-# --8<-- [start:pool]
-class _Pool:
-    """Freed blocks by size, to be used again: fresh pages cost more than a small kernel."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit, self.held = limit, 0
-        self.blocks: dict[int, list[tuple[np.ndarray, int]]] = {}  # each with its address
-        self.lock = threading.RLock()
-
-    def take(self, size: int) -> tuple[np.ndarray | None, int | None]:
-        """A freed block of that size and its address, if there is one."""
-        with self.lock:
-            blocks = self.blocks.get(size)
-            if not blocks:
-                return None, None
-            self.held -= size
-            return blocks.pop()
-
-    def give(self, block: np.ndarray, address: int) -> None:
-        """Keep a block, unless too much is kept already."""
-        size = len(block)
-        with self.lock:
-            if self.held + size <= self.limit:
-                self.held += size
-                self.blocks.setdefault(size, []).append((block, address))
-
-
-class _Pooled(Memory):
-    """Memory that goes back to the pool when nothing refers to it."""
-
-    __slots__ = ()
-
-    # At the end of the interpreter the names of a module are gone before its objects are.
-    def __del__(self, grown: Callable[[int], None] = GlobalCounters.grown) -> None:
-        grown(-self.nbytes)
-        self.device.pool.give(self.block, self.address)  # type: ignore[attr-defined]
-# --8<-- [end:pool]
-
-
-_LARGE = 1 << 20
 
 
 # --8<-- [start:device]
@@ -430,13 +506,18 @@ class CPU(DeviceBackend):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.pool = _Pool(1 << 30)
+        self.pool = Pool(self.alignment)
 
     @property
     def limits(self) -> Limits:
         """Widths and sizes of this processor."""
-        wide = vector_bytes()
-        return Limits(name="CPU", vector_bytes=wide, vector_registers=32 if wide == 64 else 16)
+        wide = vector_bytes()  # r[impl cpu.threads.count]
+        known = Limits()
+        return Limits(name="CPU", vector_bytes=wide, vector_registers=32 if wide == 64 else 16,
+                      first_cache=cache_bytes(0) or known.first_cache,
+                      second_cache=cache_bytes(2) or known.second_cache,
+                      third_cache=cache_bytes(3) or known.third_cache,
+                      threads=settings.get("CPU_COUNT") or processors())
 
     def plan_key(self) -> tuple[Any, ...]:
         """To what all devices have, the compiler and the processor."""
@@ -444,61 +525,123 @@ class CPU(DeviceBackend):
         return (*super().plan_key(), _compiler_identity(tuple(command)) if command else "")
 
     def allocate(self, nbytes: int) -> Memory:
-        """Uninitialised memory, aligned to 64 bytes; large blocks may use huge pages.
+        """Uninitialised memory, aligned to 64 bytes; large blocks have huge pages.
 
         Raises:
             DeviceError: there is not enough memory.
         """
-        size = -(-max(nbytes, 1) // self.alignment) * self.alignment
-        block, address = self.pool.take(size)  # r[impl cpu.memory.reuse]
-        if block is None:
-            try:
-                block = _fresh(size, self.alignment)
-            except (MemoryError, OSError, OverflowError, ValueError):
-                raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
-                                  "use smaller tensors or free some") from None
+        try:
+            block, address = self.pool.take(nbytes)
+        except (MemoryError, OSError, OverflowError, ValueError):
+            raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
+                              "use smaller tensors or free some") from None
         GlobalCounters.grown(nbytes)
-        return _Pooled(self, block, 0, nbytes, None, address)
+        return Pooled(self, block, 0, nbytes, None, address)
 
     def load(self, asts: Sequence[UOp]) -> list[Program]:
         """Optimise, render, and compile what is not compiled yet."""
         programs: list[CPUProgram] = []
-        sources: dict[str, Source] = {}
-        keys: list[str] = []
+        sources: dict[str, Callable[[], Source]] = {}
         identity = self._identity()
         for ast in asts:
-            program, source = self._rendered(ast)
-            # The name is not part of the key: r[impl cpu.compile.once]
-            key = _digest(identity, source.prelude, source.body)  # r[impl cpu.cache.key]
-            sources.setdefault(key, source)
-            keys.append(key)
+            program, source = self._known(ast, identity)
+            sources.setdefault(program.key, source)
             programs.append(program)
+        runtime = _digest(identity, RUNTIME.prelude, RUNTIME.body)
         with _build_lock:  # r[impl cpu.thread.safe]
-            _objects.get(sources)
-        for program, key in zip(programs, keys, strict=True):
-            program.function = _objects.functions[key]
+            _objects.get(sources, runtime)
+        for program in programs:
+            program.function = _objects.functions[program.key]
         return list(programs)
+
+    # --8<-- [start:known]
+    def _known(self, ast: UOp, identity: str) -> tuple[CPUProgram, Callable[[], Source]]:
+        """A program that is not compiled, and its text, which is made if nobody kept it."""
+        name = kernel_name(ast, repr((identity, self.limits, settings.plan_key())))
+        try:
+            # What a search found is kept by the search, which may be told to begin anew.
+            kept = {} if settings.get("BEAM") else kept_text(name)
+            program = CPUProgram.of_facts(self, ast, kept)
+            return program, lambda: self._rendered(ast)[1]
+        except (KeyError, TypeError, ValueError):
+            program, source = self._rendered(ast)
+        # The name is not part of the key: r[impl cpu.compile.once]
+        program.key = _digest(identity, source.prelude, source.body)  # r[impl cpu.cache.key]
+        keep_text(name, program.facts())
+        return program, lambda: source
+    # --8<-- [end:known]
 
     def _rendered(self, ast: UOp) -> tuple[CPUProgram, Source]:
         """A program that is optimised and has its text, and is not compiled."""
-        # r[impl kernel.noopt.plain]
         # r[impl cpu.values.reference]
-        noopt = settings.get("NOOPT")
-        program = CPUProgram(self, ast, ast if noopt else optimize(ast, self.limits))
+        program = CPUProgram(self, ast, self.optimized(ast))
         source = render(program.optimized, C())
         program.source = source.text
+        program.set_shape(source)
         return program, source
+
+    def optimized(self, ast: UOp, search: bool = True) -> UOp:
+        """The kernel after its steps; with BEAM, and unless `search` is false, they are tried."""
+        if settings.get("NOOPT"):  # r[impl kernel.noopt.plain]
+            return ast
+        return optimize(ast, self.limits, self, search)
 
     def source(self, ast: UOp) -> str | None:
         """The C text of a kernel."""
         return self._rendered(ast)[1].text
+
+    # --8<-- [start:trial]
+    def code_version(self) -> str:
+        """The compiler, its flags and the processor."""
+        return self._identity()
+
+    def trial(self, asts: Sequence[UOp], seconds: float) -> list[CPUProgram | None]:
+        """Programs for kernels as they stand, to be tried: nothing is kept of them.
+
+        Each is compiled by itself, in as many processes as PARALLEL says. None for one that cannot
+        be printed, that the compiler refuses, or for which it takes longer than `seconds`.
+        """
+        # r[impl kernel.beam.timeout]
+        command, line = find_compiler(), user_line()
+        if asts and _objects.run is None:  # what replays tables has to be loaded
+            self.load([with_steps(asts[0], ())])
+
+        def compiled(ast: UOp) -> CPUProgram | None:
+            try:
+                program, source = self._rendered(with_steps(ast, ()))
+            except Exception:  # a fault of ours; the program can do without this list
+                return None
+            key = _digest(source.prelude, source.body)
+            try:
+                content = _compile_unit(command, [(key, source)], line, seconds)
+            except (CompileError, subprocess.TimeoutExpired):
+                return None
+            with tempfile.TemporaryDirectory(prefix="tensor-schedule-") as folder:
+                path = Path(folder, "trial.so")
+                path.write_bytes(content)
+                program.library = ctypes.CDLL(str(path))
+            found = ctypes.cast(getattr(program.library, _symbol(key)), ctypes.c_void_p).value
+            assert found is not None
+            program.function = found
+            return program
+
+        with ThreadPoolExecutor(settings.workers()) as pool:
+            return list(pool.map(compiled, asts))
+
+    def release(self, programs: Sequence[CPUProgram]) -> None:
+        """Unload programs that were tried; they cannot run any more."""
+        for program in programs:
+            library, program.library, program.function = program.library, None, 0
+            if library is not None and hasattr(_ctypes, "dlclose"):
+                _ctypes.dlclose(library._handle)
+    # --8<-- [end:trial]
 
     def _identity(self) -> str:
         command = find_compiler()
         if not command:
             raise CompileError("compile", compiler_problem(), "install gcc or clang, set CC to a "
                                "compiler, pip install ziglang, or set DEVICE=REFERENCE")
-        return _digest(_FORMAT, _RUNTIME, *flags_for(command, True, True),
+        return _digest(_FORMAT, *FLAGS,
                        _compiler_identity(tuple(command)))
 
     def table(self, launches: Sequence[Launch]) -> Table:
@@ -508,18 +651,5 @@ class CPU(DeviceBackend):
 
 
 _build_lock = threading.RLock()
-
-
-def _fresh(size: int, alignment: int) -> np.ndarray:
-    """New memory: pages of the system for large blocks, else the heap."""
-    if size >= _LARGE:
-        pages = mmap.mmap(-1, size)  # aligned to a page
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            pages.madvise(mmap.MADV_HUGEPAGE)
-        return np.frombuffer(pages, np.uint8)
-    block = np.empty(size + alignment, np.uint8)
-    start = -block.ctypes.data % alignment
-    return block[start:start + size]
-
 
 Device.register(CPU, compiler_problem)

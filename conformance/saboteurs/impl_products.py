@@ -1,0 +1,58 @@
+"""Mistakes in loops that stages share and in steps for products, made inside `impl.kernel`."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from conformance.saboteurs.impl_patches import ImplPatch
+
+Function = Callable[..., Any]
+
+
+class TakesValuesOutOfSharedLoops(ImplPatch):
+    rule = "kernel.block.order"
+    description = "what a shared loop stores anew is read once, before the loop"
+    target = "impl.render.lower:_Placement._changed"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda placement: {}
+
+
+class AcceptsAnyOrderOfStages(ImplPatch):
+    rule = "kernel.block.nest"
+    description = "stages with another one between them may share a loop"
+    target = "impl.kernel.analysis:_verify_nest"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda known: None
+
+
+class PadsWithoutGates(ImplPatch):
+    rule = "kernel.pad.untouched"
+    description = "the iterations that were added to a loop store like the others"
+    target = "impl.kernel.padding:_Padder._gated"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda padder, place: place
+
+
+class CopiesWhatIsStored(ImplPatch):
+    rule = "kernel.pack.stored"
+    description = "an operand is copied although a stage stores to its memory"
+    target = "impl.kernel.blocking:buffer_key"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda buffer: (buffer.op, -1)
+
+
+class TakesEveryRegisterForSums(ImplPatch):
+    rule = "kernel.product.registers"
+    description = "the tile takes all registers, and none is left for the operands"
+    target = "impl.kernel.products:choose_tile"
+
+    def replacement(self, original: Function) -> Function:
+        def choose(limits: Any, itemsize: int, rows: int, columns: int) -> Any:
+            tile = original(limits, itemsize, rows, columns)
+            return type(tile)(min(rows, limits.vector_registers // tile.vectors), tile.vectors,
+                              tile.width)
+        return choose

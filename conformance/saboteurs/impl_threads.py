@@ -1,0 +1,78 @@
+"""Mistakes in how threads share kernels, and in how memory is kept, made inside `impl`."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from conformance.saboteurs.impl_patches import ImplPatch
+
+Function = Callable[..., Any]
+
+
+class NobodyWaits(ImplPatch):
+    rule = "render.phase.order"
+    description = "no stage is thought to need what another one stores"
+    target = "impl.render.phases:_waits"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda stored, loaded, writes, reads: False
+
+
+class PartsForOneMore(ImplPatch):
+    rule = "render.thread.parts"
+    description = "a loop is cut for one thread more than there are"
+    target = "impl.render.c:C.share"
+
+    def replacement(self, original: Function) -> Function:
+        def share(dialect: Any, name: str, extent: str, threads: int, *how: bool) -> Any:
+            return original(dialect, name, extent, threads + 1, *how)
+        return share
+
+
+class AnyLoopIsShared(ImplPatch):
+    rule = "kernel.thread.legal"
+    description = "threads share loops of which one part needs another"
+    target = "impl.kernel.threads:not_shared"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda known, loop: ""
+
+
+class AnyReductionIsCut(ImplPatch):
+    rule = "kernel.group.legal"
+    description = "a reduction is cut although it reads what a stage stores"
+    target = "impl.kernel.threads:_not_apart"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda known, loop: ""
+
+
+class KeysWithoutThreads(ImplPatch):
+    rule = "cpu.threads.count"
+    description = "plans for another number of threads are used"
+    target = "impl.cpu:CPU.plan_key"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda device: (device.kind,)
+
+
+class SizesOfPowersOfTwo(ImplPatch):
+    rule = "cpu.memory.near"
+    description = "a block may be twice as large as asked for"
+    target = "impl.cpu.memory:rounded"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda nbytes, alignment: 1 << (max(nbytes, alignment) - 1).bit_length()
+
+
+class PoolWithoutBound(ImplPatch):
+    rule = "cpu.memory.bounded"
+    description = "every block that is freed is kept for ever"
+    target = "impl.cpu.memory:Pool._sort"
+
+    def replacement(self, original: Function) -> Function:
+        def sort(pool: Any) -> None:
+            limit, pool.limit = pool.limit, 1 << 60
+            original(pool)
+            pool.limit = limit
+        return sort

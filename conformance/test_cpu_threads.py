@@ -1,0 +1,474 @@
+"""Kernels that threads share: steps, phases, the runtime. Chapters: kernel, render, cpu."""
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conformance import kernel_builder as kb
+from conformance.kernel_builder import FLOAT, INT, flat, load, param, reduce, store
+from conformance.trace import verifies
+from impl import Context, Tensor, cpu, symbolic
+from impl.device import Device
+from impl.ir import Ops, RangeKind, UOp, new_range
+from impl.kernel import Analysis, GroupTop, Limits, Step, StepError, Thread, hand_steps
+from impl.kernel import threads as sharing
+from impl.render import C, render
+from impl.schedule import schedule_cache
+
+ROOT = Path(__file__).parent.parent
+
+pytestmark = pytest.mark.device("CPU")
+
+
+def apply(ast: UOp, *steps: Step) -> UOp:
+    for step in steps:
+        ast = step.apply(Analysis(ast))
+    return ast
+
+
+def counted(extent: int | UOp, threads: int) -> UOp:
+    """out[i] += 1, shared by threads."""
+    i = new_range(extent, RangeKind.GLOBAL)
+    value = kb.apply(Ops.ADD, load(param(0, INT), i), kb.number(INT, 1))
+    variables = () if isinstance(extent, int) else (extent,)
+    ast = kb.kernel(store(param(0, INT), i, value), prefix=(i,), variables=variables)
+    return apply(ast, Thread(0, threads))
+
+
+def total(size: int, op: Ops = Ops.ADD) -> UOp:
+    """out[0] = the sum of a vector."""
+    k = new_range(size, RangeKind.REDUCE)
+    return kb.kernel(store(param(0, INT), 0, reduce(op, load(param(1, INT), k), k)))
+
+
+def plain(ast: UOp) -> None:
+    """Compile as it is, since the steps are what is tested."""
+    with Context(NOOPT=1):
+        Device["CPU"].compile([ast])
+
+
+@contextmanager
+def everything_shared() -> Iterator[None]:
+    """No kernel is too small for threads."""
+    before, sharing.SHARE = sharing.SHARE, 1
+    schedule_cache.clear()
+    Device["CPU"].programs.clear()
+    try:
+        yield
+    finally:
+        sharing.SHARE = before
+        schedule_cache.clear()
+        Device["CPU"].programs.clear()
+
+
+# Steps
+
+
+@verifies("render.thread.parts")
+def test_each_iteration_is_in_one_part() -> None:
+    extents = (1, 2, 3, 5, 16, 17, 255, 512, 768, 769, 1285, 4096, 4099)
+    asts = {(e, n): counted(e, n) for e in extents for n in (2, 3, 5, 40)}
+    with Context(NOOPT=1):
+        Device["CPU"].compile(list(asts.values()))
+        for (extent, threads), ast in asts.items():
+            out = np.zeros(extent, np.int32)
+            kb.run(ast, out)
+            assert (out == 1).all(), (extent, threads, out)
+
+
+@verifies("render.thread.parts")
+def test_each_iteration_is_in_one_part_when_the_extent_is_known_late() -> None:
+    variable = symbolic.Variable("n", 1, 100).uop
+    ast = counted(variable, 3)
+    with Context(NOOPT=1):
+        for extent in (1, 2, 3, 4, 50, 99, 100):
+            out = np.zeros(100, np.int32)
+            kb.run(ast, out, values=[extent])
+            assert (out == (np.arange(100) < extent)).all(), extent
+
+
+def random_shared(ast: UOp, seed: int) -> UOp:
+    """The kernel after random steps, with loops shared and reductions cut before or after them."""
+    draw, threads = random.Random(seed), random.Random(seed).choice((2, 3, 5))
+    for turn in range(3):
+        for _ in range(4):
+            known = Analysis(ast)
+            kind = draw.choice((Thread, GroupTop))
+            try:
+                ast = kind(draw.randrange(max(len(known.ranges), 1)), threads).apply(known)
+            except StepError:
+                continue
+        ast = kb.random_steps(ast, seed + turn) if turn < 2 else ast
+    return ast
+
+
+@verifies("kernel.step.equal")
+@verifies("kernel.thread.legal")
+def test_random_kernels_store_the_same_with_threads() -> None:
+    made = [kb.random_kernel(9000 + seed) for seed in range(120)]
+    asts = [random_shared(kernel.ast, seed) for seed, kernel in enumerate(made)]
+    sources = [render(ast, C()) for ast in asts]
+    assert sum(bool(source.phases) for source in sources) > 60
+    assert sum(len(source.phases) > 1 for source in sources) > 10
+    with Context(NOOPT=1):
+        Device["CPU"].compile(asts)
+        for seed, (kernel, ast) in enumerate(zip(made, asts, strict=True)):
+            wanted = kernel.result(kernel.ast, "REFERENCE", seed)
+            for device in ("CPU", "REFERENCE"):
+                assert (kernel.result(ast, device, seed) == wanted).all(), (seed, ast.arg.steps)
+
+
+@verifies("kernel.thread.legal")
+def test_a_loop_that_cannot_be_shared_is_refused() -> None:
+    i, k = new_range(8, RangeKind.LOOP), new_range(8, RangeKind.REDUCE)
+    first = load(param(0), 0)
+    in_place = kb.kernel(store(param(0), i, kb.apply(Ops.ADD, load(param(1), i), first), i))
+    both = kb.kernel(store(param(1), i, load(param(0), i), i),
+                     store(param(0), i, reduce(Ops.ADD, load(param(1), k), k), i))
+    rows, shared = kb.softmax(4, 8), apply(kb.matmul(6, 10, 7), Thread(0, 2))
+    for ast, step in ((in_place, Thread(0, 2)), (both, GroupTop(1, 2)), (rows, Thread(2, 2)),
+                      (rows, GroupTop(1, 2)), (shared, Thread(1, 2)), (shared, Thread(1, 3)),
+                      (kb.matmul(6, 10, 7), Thread(2, 2)), (kb.matmul(6, 10, 7), Thread(0, 1)),
+                      (kb.matmul(6, 10, 7), Thread(3, 2))):
+        with pytest.raises(StepError, match=type(step).__name__.upper()):
+            step.apply(Analysis(ast))
+
+
+@verifies("kernel.group.legal")
+def test_a_reduction_that_reads_what_is_stored_is_not_cut() -> None:
+    i, k = new_range(8, RangeKind.LOOP), new_range(8, RangeKind.REDUCE)
+    ast = kb.kernel(store(param(0), i, load(param(1), i), i),
+                    store(param(2), 0, reduce(Ops.ADD, load(param(0), k), k)))
+    place = Analysis(ast).position[k]
+    with pytest.raises(StepError, match="stage stores"):
+        GroupTop(place, 2).apply(Analysis(ast))
+    with pytest.raises(StepError, match="depends on other loops"):
+        rows = kb.kernel(store(param(0), i, reduce(Ops.ADD, load(param(1), flat((i, 8), (k, 1))),
+                                                   k), i))
+        GroupTop(Analysis(rows).position[k], 2).apply(Analysis(rows))
+
+
+@verifies("kernel.group.order")
+def test_parts_are_combined_from_the_first_to_the_last() -> None:
+    """2**24 + 1 is 2**24 in float32, so that the order shows."""
+    k = new_range(6, RangeKind.REDUCE)
+    ast = apply(kb.kernel(store(param(0), 0, reduce(Ops.ADD, load(param(1), k), k))),
+                GroupTop(0, 3))
+    big = 2.0**24
+    for values, wanted in (([big, 0, -big, 0, 1, 0], 1), ([big, 0, 1, 0, -big, 0], 0)):
+        for _ in range(20):
+            out = np.zeros(1, np.float32)
+            with Context(NOOPT=1):
+                kb.run(ast, out, np.array(values, np.float32))
+            assert out[0] == wanted
+
+
+@verifies("kernel.group.order")
+@pytest.mark.parametrize("op", [Ops.ADD, Ops.MAXIMUM, Ops.MINIMUM, Ops.MUL])
+def test_no_element_is_lost_by_cutting(op: Ops) -> None:
+    numpy = {Ops.ADD: np.add, Ops.MAXIMUM: np.maximum, Ops.MINIMUM: np.minimum,
+             Ops.MUL: np.multiply}[op]
+    for size, threads in ((2, 2), (3, 2), (7, 3), (1000, 3), (5000, 2), (5003, 5)):
+        values = np.random.default_rng(size).integers(1, 3, size).astype(np.int32)
+        out = np.zeros(1, np.int32)
+        with Context(NOOPT=1):
+            kb.run(apply(total(size, op), GroupTop(0, threads)), out, values)
+        assert out[0] == numpy.reduce(values, dtype=np.int32)
+
+
+@verifies("kernel.thread.pays")
+def test_small_kernels_are_left_to_one_thread() -> None:
+    limits = Limits(threads=8)
+    assert not any(isinstance(step, (Thread, GroupTop)) for ast in (total(1000), kb.softmax(8, 64))
+                   for step, _ in hand_steps(ast, limits))
+    some = [step for step, _ in hand_steps(kb.matmul(128, 128, 128), limits)][-1]
+    assert isinstance(some, Thread) and 2 <= some.amount < 8
+    last, reason = hand_steps(kb.softmax(4096, 4096), limits)[-1]
+    assert last == Thread(0, 8) and "4096 iterations" in reason
+    assert hand_steps(total(1 << 24), limits)[0][0] == GroupTop(0, 8)
+
+
+# Phases
+
+
+def two_means(size: int) -> UOp:
+    """The variance of a vector: two reductions, the second of which needs the first."""
+    k, k2 = new_range(size, RangeKind.REDUCE), new_range(size, RangeKind.REDUCE)
+    mean = kb.apply(Ops.MUL, reduce(Ops.ADD, load(param(1), k), k), kb.number(FLOAT, 1 / size))
+    apart = kb.apply(Ops.SUB, load(param(1), k2), mean)
+    return kb.kernel(store(param(0), 0, reduce(Ops.ADD, kb.apply(Ops.MUL, apart, apart), k2)))
+
+
+@verifies("render.phase.order")
+def test_what_waits_for_all_threads_is_another_phase() -> None:
+    ast = two_means(90)
+    for _ in range(2):
+        known = Analysis(ast)
+        place = next(i for i, loop in enumerate(known.ranges)
+                     if loop.src[0].arg == 90 and loop.arg[1] is RangeKind.REDUCE)
+        ast = GroupTop(place, 3).apply(known)
+    assert render(ast, C()).phases == (True, True, False)
+    i, i2 = new_range(40, RangeKind.LOOP), new_range(40, RangeKind.LOOP)
+    first = store(param(0), i, load(param(1), i), i)
+    after = store(param(2), i2, load(param(0), symbolic.add(symbolic.mul(i2, -1), 39)), i2)
+    free = store(param(2), i2, load(param(1), i2), i2)
+    before = store(param(1), i2, load(param(3), i2), i2)
+    same = store(param(0), i2, load(param(1), i2), i2)
+    for second, phases in ((after, 2), (free, 1), (before, 2), (same, 2)):
+        both = apply(kb.kernel(first, second), Thread(0, 2))
+        known = Analysis(both)
+        rest = next(p for p, loop in enumerate(known.ranges) if loop.arg[1] is RangeKind.LOOP)
+        both = Thread(rest, 2).apply(known)
+        assert render(both, C()).phases == (True,) * phases
+
+
+@verifies("render.phase.scratch")
+def test_two_runs_have_scratch_memory_of_their_own() -> None:
+    ast = apply(total(64), GroupTop(0, 4))
+    assert render(ast, C()).scratch == 64
+    with Context(NOOPT=1):
+        program = Device["CPU"].compile([ast])[0]
+    wrong: list[int] = []
+
+    def use(number: int) -> None:
+        memories = [Device["CPU"].allocate(4), Device["CPU"].allocate(256)]
+        memories[1].view(kb.INT)[:] = number
+        for _ in range(2000):
+            program.run(memories, ())
+            if memories[0].view(kb.INT)[0] != 64 * number:
+                wrong.append(number)
+
+    run_together([lambda number=number: use(number) for number in range(4)])  # type: ignore[misc]
+    assert not wrong
+
+
+def run_together(tasks: list[Callable[[], None]]) -> None:
+    """Run each in a thread of its own; errors are raised here."""
+    errors: list[BaseException] = []
+
+    def run(task: Callable[[], None]) -> None:
+        try:
+            task()
+        except BaseException as error:  # any
+            errors.append(error)
+
+    running = [threading.Thread(target=run, args=(task,)) for task in tasks]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+# The runtime
+
+
+def programs(x: Tensor, y: Tensor) -> dict[str, Tensor]:
+    return {"elementwise": ((x + 1) * 2).relu(), "sum": x.sum(), "std": x.std(),
+            "softmax": x.softmax(-1), "product": x @ y, "columns": x.sum(0), "max": x.max(),
+            "parts": x / x.sum(), "argmax": x.argmax(), "transposed": x.T + 1,
+            "layernorm": x.layernorm(), "padded": x.pad(((1, 2), (0, 3))) * 2,
+            "half": x.cast("float16").sum(), "loss": x.log_softmax(-1)[:, 0].mean()}
+
+
+def expected(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    shifted = x - x.max(-1, keepdims=True)
+    log = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    normal = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    return {"elementwise": np.maximum((x + 1) * 2, 0), "sum": x.sum(), "std": x.std(ddof=1),
+            "softmax": np.exp(log), "product": x @ y, "columns": x.sum(0), "max": x.max(),
+            "parts": x / x.sum(), "argmax": np.array(x.argmax()), "transposed": x.T + 1,
+            "layernorm": normal, "padded": np.pad(x, ((1, 2), (0, 3))) * 2,
+            "half": x.astype(np.float16).astype(np.float64).sum(), "loss": log[:, 0].mean()}
+
+
+@verifies("cpu.threads.equal")
+@pytest.mark.parametrize("shape", [(37, 53, 19), (64, 128, 32), (3, 1000, 7), (1, 5, 1)])
+def test_results_do_not_depend_on_who_did_what(shape: tuple[int, int, int]) -> None:
+    rng = np.random.default_rng(7)
+    a = rng.random(shape[:2], np.float32)
+    b = rng.random(shape[1:], np.float32)
+    wanted = expected(a, b)
+    with everything_shared():
+        for count in (1, 2, 3, 5):
+            with Context(CPU_COUNT=count, DEVICE="CPU"):
+                x, y = Tensor(a).realize(), Tensor(b).realize()
+                first = {name: value.numpy() for name, value in programs(x, y).items()}
+                for name, value in first.items():
+                    rough = 2e-3 if name == "half" else 2e-5
+                    np.testing.assert_allclose(value, wanted[name], rtol=rough, atol=1e-5,
+                                               err_msg=f"{name} with {count} threads")
+                for _ in range(3):
+                    for name, tensor in programs(x, y).items():
+                        assert tensor.numpy().tobytes() == first[name].tobytes(), (name, count)
+
+
+@verifies("cpu.threads.count")
+def test_the_number_of_threads_is_part_of_the_keys() -> None:
+    ast = kb.softmax(2048, 1024)
+    keys, shapes, texts = set(), [], []
+    for count in (1, 2, 3):
+        with Context(CPU_COUNT=count):
+            program = Device["CPU"].compile([ast])[0]
+            assert isinstance(program, cpu.CPUProgram)
+            keys.add(Device["CPU"].plan_key())
+            shapes.append(program.shape[0])
+            texts.append(program.source or "")
+    assert len(keys) == 3 and shapes == [1, 2, 3]
+    assert "thread" not in texts[0] and "void softmax(void **args) {" in texts[0]
+    assert Device["CPU"].limits.threads == cpu.processors()
+
+
+def child(code: str, **settings: object) -> str:
+    """What a new process prints, which has to end by itself, and well."""
+    start = """
+import os, sys, threading, time, signal
+import numpy as np
+from impl import Context, Tensor
+from impl.kernel import threads as sharing
+a = np.random.default_rng(1).random(1 << 18, np.float32)
+def workers():  # threads that take no signals, and do not come and go
+    found = 0
+    for task in os.listdir("/proc/self/task"):
+        try: lines = open(f"/proc/self/task/{task}/status").read().splitlines()
+        except OSError: continue
+        blocked = int([line.split()[1] for line in lines if line.startswith("SigBlk")][0], 16)
+        found += blocked >> (signal.SIGINT - 1) & 1
+    return found
+def check():
+    x = Tensor(a)
+    assert np.allclose((x * 2 + 1).numpy(), a * 2 + 1)
+    assert abs(x.sum().item() - a.sum(dtype=np.float64)) < 1
+    return "fine"
+"""
+    environment = {**os.environ, "CPU_COUNT": "4", "OPENBLAS_NUM_THREADS": "1", "DEVICE": "CPU",
+                   **{name: str(value) for name, value in settings.items()}}
+    found = subprocess.run([sys.executable, "-c", start + code], cwd=ROOT, text=True, timeout=120,
+                           capture_output=True, check=False, env=environment)
+    assert found.returncode == 0, found.stderr
+    return found.stdout.strip()
+
+
+on_linux = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="asks Linux")
+
+
+@on_linux
+@verifies("cpu.threads.idle")
+def test_workers_are_started_late_and_sleep() -> None:
+    assert child("""
+used = lambda: time.process_time()
+print(workers())
+with Context(CPU_COUNT=1):
+    check()
+print(workers())
+big = Tensor(np.ones(1 << 22, np.float32)).realize()
+(big * 2).realize()
+print(workers())
+time.sleep(0.05)
+before = used()
+time.sleep(0.5)
+print(used() - before < 0.05)
+""").split() == ["0", "0", "3", "True"]
+
+
+@verifies("cpu.threads.exit")
+def test_a_process_ends_with_its_workers() -> None:
+    assert child("print(check())") == "fine"
+    assert child("""
+print(check(), flush=True)
+def forever():
+    while True: check()
+for _ in range(3): threading.Thread(target=forever, daemon=True).start()
+time.sleep(0.2)
+os._exit(0)
+""") == "fine"
+
+
+@on_linux
+@verifies("cpu.threads.signals")
+def test_workers_leave_signals_to_others() -> None:
+    assert child("""
+(Tensor(np.ones(1 << 22, np.float32)).realize() * 2).realize()
+print(workers())
+""") == "3"
+
+
+@verifies("cpu.threads.fork")
+def test_a_child_starts_workers_of_its_own() -> None:
+    """Also when it is forked while other threads are in the middle of kernels."""
+    assert child("""
+check()
+busy = True
+def others():
+    while busy: check()
+running = [threading.Thread(target=others) for _ in range(2)]
+for thread in running: thread.start()
+done = []
+for _ in range(8):
+    time.sleep(0.01)
+    pid = os.fork()
+    if not pid:  # no locks of Python that the other threads may have held are touched here
+        for _ in range(50): table.run()
+        os._exit(0 if out.array.view(np.int32)[0] == 1 << 20 else 1)
+    done.append(os.waitpid(pid, 0)[1])
+busy = False
+for thread in running: thread.join()
+print(done == [0] * 8, check())
+""".replace("check()\nbusy", """check()
+from conformance import test_cpu_threads as t
+from impl.device import Device
+ast = t.apply(t.total(1 << 20), t.GroupTop(0, 4))
+with Context(NOOPT=1): program = Device["CPU"].compile([ast])[0]
+out, given = Device["CPU"].allocate(4), Device["CPU"].allocate(4 << 20)
+given.array.view(np.int32)[:] = 1
+table = Device["CPU"].table([(program, [out, given], ())])
+busy""", 1)) == "True fine"
+
+
+@verifies("cpu.threads.concurrent")
+def test_threads_of_python_run_shared_kernels_together() -> None:
+    rng = np.random.default_rng(3)
+    arrays = [rng.random((64 + 8 * n, 500), np.float32) for n in range(8)]
+
+    def use(a: np.ndarray) -> None:
+        with Context(CPU_COUNT=3, DEVICE="CPU"):
+            x = Tensor(a).realize()
+            for _ in range(12):
+                np.testing.assert_allclose((x * 2 + 1).numpy(), a * 2 + 1, rtol=1e-6)
+                np.testing.assert_allclose(x.sum().item(), a.sum(dtype=np.float64), rtol=1e-5)
+                np.testing.assert_allclose(x.softmax(-1).numpy().sum(-1), 1, rtol=1e-5)
+
+    with everything_shared():
+        run_together([lambda a=a: use(a) for a in arrays])  # type: ignore[misc]
+
+
+@verifies("cpu.threads.concurrent")
+@verifies("cpu.threads.fork")
+@pytest.mark.parametrize("sanitizer", ["", "thread", "address,undefined"])
+def test_the_runtime_under_stress(sanitizer: str, tmp_path: Path) -> None:
+    """The C program tells whether all results were right, the sanitizer how they came about."""
+    compiler = shutil.which("gcc") or shutil.which("cc") or ""
+    flags = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"] if sanitizer else []
+    base = [compiler, "-O1", "-g", "-pthread", *flags, "-o", str(tmp_path / "stress")]
+    (tmp_path / "empty.c").write_text("int main(void) { return 0; }\n")
+    if subprocess.run([*base, str(tmp_path / "empty.c")], capture_output=True, check=False,
+                      ).returncode:
+        pytest.skip(f"{compiler or 'no compiler'} has no -fsanitize={sanitizer}")
+    source = ROOT / "conformance" / "witnesses" / "runtime_stress.c"
+    subprocess.run([*base, "-I", str(ROOT / "impl" / "cpu"), str(source)], check=True)
+    forks = [] if sanitizer == "thread" else ["fork"]  # it does not follow a child of many threads
+    found = subprocess.run([str(tmp_path / "stress"), *forks], capture_output=True, text=True,
+                           check=False, timeout=120)
+    assert (found.stdout, found.returncode) == ("fine with workers\n", 0), found.stderr

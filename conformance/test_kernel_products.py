@@ -1,0 +1,378 @@
+"""Loops that stages share, copied operands, padded loops, and products. Chapter: spec/kernel.md."""
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance import kernel_builder as kb
+from conformance.kernel_builder import flat, load, local, param, store
+from conformance.saboteurs.impl_patches import ImplPatch, all_patches, killer
+from conformance.trace import verifies
+from impl import Context, Tensor
+from impl.dtypes import dtypes
+from impl.errors import GraphError
+from impl.ir import Ops, RangeKind, UOp, new_range
+from impl.kernel import (
+    Analysis,
+    Chunk,
+    Limits,
+    Merge,
+    Own,
+    Pack,
+    PadTo,
+    Share,
+    Split,
+    StepError,
+    Swap,
+    Upcast,
+    apply_steps,
+    fold_gates,
+    hand_steps,
+    optimize,
+    products,
+    verify,
+)
+from impl.render import C, render
+
+BLOCK, LOOP, GLOBAL, REDUCE = RangeKind.BLOCK, RangeKind.LOOP, RangeKind.GLOBAL, RangeKind.REDUCE
+DEVICES = ("REFERENCE", "CPU")
+WIDE = Limits(vector_bytes=64, vector_registers=32)
+
+
+def exact(ast: UOp, *arrays: np.ndarray, device: str, **settings: Any) -> np.ndarray:
+    """The first array after a run of the kernel as it is written."""
+    with Context(NOOPT=1, **settings):
+        kb.run(ast, *arrays, device=device)
+    return arrays[0]
+
+
+def applied(ast: UOp, words: str) -> UOp:
+    """The kernel after steps that name a loop by its kind: `pack:REDUCE,1`, the first of them."""
+    for word in words.split():
+        name, _, given = word.partition(":")
+        kind, *rest = given.split(",")
+        known = Analysis(ast)
+        axis = next(i for i, loop in enumerate(known.ranges) if loop.arg[1].name == kind)
+        if kind == "GLOBAL" and name in ("own", "share"):
+            axis = len(known.info.prefix) - 1
+        ast = STEPS[name](axis, *map(int, rest)).apply(known)
+    return ast
+
+
+STEPS: dict[str, Any] = {"chunk": Chunk, "merge": Merge, "pack": Pack, "own": Own, "share": Share,
+                         "pad": PadTo, "swap": Swap, "upcast": Upcast}
+
+
+# Loops that stages share
+
+
+@verifies("kernel.block.order")
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_iteration_runs_its_stages_before_the_next(device: str) -> None:
+    """A LOCAL that holds one piece is enough: it is stored anew in every iteration."""
+    piece, i, j, k = (new_range(n, kind) for n, kind in
+                      ((6, BLOCK), (4, LOOP), (4, LOOP), (4, REDUCE)))
+    buffer = local(0, 4)
+    total = kb.reduce(Ops.ADD, load(buffer, k), k)
+    value = kb.apply(Ops.SUB, load(buffer, flat((j, 1))), total)
+    ast = kb.kernel(store(buffer, i, load(param(1), flat((piece, 4), (i, 1))), piece, i),
+                    store(param(0), flat((piece, 4), (j, 1)), value, piece, j))
+    given = np.arange(24, dtype=np.float32) ** 2
+    wanted = given.reshape(6, 4) - given.reshape(6, 4).sum(1, keepdims=True)
+    out = exact(ast, np.zeros(24, np.float32), given, device=device)
+    assert (out.reshape(6, 4) == wanted).all()
+
+
+@verifies("kernel.block.order")
+@pytest.mark.parametrize("device", DEVICES)
+def test_iterations_run_in_order(device: str) -> None:
+    """A sum over a shared loop in memory: each iteration adds to what the last one left."""
+    row, step = new_range(3, GLOBAL), new_range(5, BLOCK)
+    first, i, last = new_range(4, LOOP), new_range(4, LOOP), new_range(4, LOOP)
+    buffer = local(0, 4)
+    more = load(param(1), flat((row, 20), (step, 4), (i, 1)))
+    doubled = kb.apply(Ops.MUL, load(buffer, i), kb.number(dtypes.float32, 2))
+    ast = kb.kernel(store(buffer, first, kb.number(dtypes.float32, 1), first),
+                    store(buffer, i, kb.apply(Ops.ADD, doubled, more), step, i),
+                    store(param(0), flat((row, 4), (last, 1)), load(buffer, last), last),
+                    prefix=(row,))
+    given = np.random.default_rng(0).integers(-4, 5, (3, 5, 4)).astype(np.float32)
+    wanted = np.ones((3, 4), np.float32)
+    for at in range(5):
+        wanted = wanted * 2 + given[:, at]
+    assert (exact(ast, np.zeros((3, 4), np.float32), given, device=device) == wanted).all()
+
+
+@verifies("kernel.block.order")
+def test_what_is_stored_anew_is_read_anew() -> None:
+    """A value without loops of its own is not taken out of the loop that changes its memory."""
+    step, inner = new_range(7, BLOCK), new_range(2, BLOCK)
+    buffer, doubled = local(0, 1), local(1, 1)
+    given = load(param(1), step)
+    again = kb.apply(Ops.ADD, load(doubled, 0), load(param(1), inner))
+    ast = kb.kernel(store(buffer, 0, given, step),
+                    store(doubled, 0, kb.apply(Ops.ADD, load(buffer, 0), load(buffer, 0)), step),
+                    store(param(0), flat((step, 2), (inner, 1)), again, step, inner))
+    values = np.arange(7, dtype=np.float32)
+    for device in DEVICES:
+        out = exact(ast, np.zeros((7, 2), np.float32), values, device=device)
+        assert (out == 2 * values[:, None] + values[:2]).all()
+
+
+@verifies("kernel.block.nest")
+def test_stages_that_share_a_loop_stand_side_by_side() -> None:
+    one, two, i = new_range(3, BLOCK), new_range(4, BLOCK), new_range(5, LOOP)
+
+    def stage(number: int, *loops: UOp) -> UOp:
+        return store(param(number), flat(*((r, 1) for r in loops)), load(param(9), 0), *loops)
+
+    def sums(*loops: UOp) -> UOp:
+        value = kb.reduce(Ops.ADD, load(param(9), flat(*((r, 1) for r in loops))), *loops)
+        return store(param(0), 0, value)
+
+    verify(kb.kernel(stage(0, one, two, i), stage(1, one, two), stage(2, one), stage(3)))
+    for wrong in (kb.kernel(stage(0, one), stage(1), stage(2, one)),
+                  kb.kernel(stage(0, one, two), stage(1, two)),
+                  kb.kernel(stage(0, one, two), stage(1, two, one)),
+                  kb.kernel(stage(0, one, two), stage(1, one), stage(2, one, two)),
+                  kb.kernel(stage(0, i, one)), kb.kernel(sums(one)),
+                  kb.kernel(stage(0), prefix=(one,))):
+        with pytest.raises(GraphError, match="BLOCK"):
+            verify(wrong)
+
+
+# Steps
+
+
+@verifies("kernel.pad.untouched")
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("steps", [
+    "pad:GLOBAL,4", "pad:GLOBAL,4 upcast:GLOBAL,4", "pad:GLOBAL,4 own:GLOBAL",
+    "own:GLOBAL pad:LOOP,8", "own:GLOBAL pad:LOOP,16 upcast:LOOP,16 pad:GLOBAL,4",
+    "swap:GLOBAL,1 pad:GLOBAL,8 upcast:GLOBAL,8 own:GLOBAL pad:LOOP,4 pack:REDUCE,1"])
+def test_added_iterations_touch_nothing(device: str, steps: str) -> None:
+    """Behind the output and before it nothing changes, also where the inputs end."""
+    rows, columns, inner = 6, 13, 9
+    ast = applied(kb.matmul(rows, columns, inner), steps)
+    generator = np.random.default_rng(0)
+    a, b = (generator.integers(-4, 5, shape).astype(np.float32)
+            for shape in ((rows, inner), (inner, columns)))
+    out = np.full((2 * rows, columns), 7, np.float32)
+    exact(ast, out, a, b, device=device)
+    assert (out[:rows] == a @ b).all()
+    assert (out[rows:] == 7).all()
+
+
+@verifies("kernel.pad.untouched")
+def test_an_added_row_is_not_stored() -> None:
+    """Without its gates the padded loop would write behind the output."""
+    ast = applied(kb.matmul(6, 4, 3), "pad:GLOBAL,4")
+    out, a, b = np.full((8, 4), 7, np.float32), np.ones((8, 3), np.float32), np.ones((3, 4))
+    exact(ast, out, a, b.astype(np.float32), device="REFERENCE")
+    assert (out[:6] == 3).all() and (out[6:] == 7).all()
+
+
+@verifies("kernel.step.equal")
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("steps", [
+    "pack:REDUCE,0", "pack:REDUCE,1", "pack:REDUCE,0 pack:REDUCE,1", "own:GLOBAL pack:REDUCE,1",
+    "own:GLOBAL pack:REDUCE,0", "own:GLOBAL share:GLOBAL pack:REDUCE,0",
+    "own:GLOBAL share:GLOBAL pack:REDUCE,1", "share:GLOBAL pack:REDUCE,1 pack:REDUCE,0",
+    "share:GLOBAL share:GLOBAL pack:REDUCE,0 pack:REDUCE,1",
+    "swap:GLOBAL,1 own:GLOBAL upcast:LOOP,4 share:GLOBAL pack:REDUCE,0 pack:REDUCE,1",
+    "swap:GLOBAL,1 own:GLOBAL pad:GLOBAL,8 upcast:GLOBAL,8 pack:REDUCE,1 upcast:LOOP,6"])
+def test_a_copied_operand_has_the_same_elements(device: str, steps: str) -> None:
+    rows, columns, inner = 13, 10, 7
+    generator = np.random.default_rng(0)
+    a = generator.integers(-4, 5, (rows, inner)).astype(np.float32)
+    b = generator.integers(-4, 5, (inner, columns)).astype(np.float32)
+    for transposed in (False, True):
+        right = np.ascontiguousarray(b.T) if transposed else b
+        ast = applied(kb.matmul(rows, columns, inner, transposed), steps)
+        out = exact(ast, np.zeros((rows, columns), np.float32), a, right, device=device)
+        assert (out == a @ b).all(), ast.arg.steps
+
+
+@verifies("kernel.step.equal")
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("steps", [
+    "chunk:REDUCE,4", "own:GLOBAL chunk:REDUCE,3", "own:GLOBAL chunk:REDUCE,6 upcast:LOOP,4",
+    "own:GLOBAL chunk:REDUCE,4 pack:REDUCE,1", "own:GLOBAL chunk:REDUCE,4 pack:REDUCE,0",
+    "swap:GLOBAL,1 own:GLOBAL pad:GLOBAL,8 upcast:GLOBAL,8 chunk:REDUCE,4 pack:REDUCE,1 "
+    "upcast:LOOP,6", "share:GLOBAL chunk:REDUCE,4 pack:REDUCE,1", "merge:GLOBAL,1",
+    "merge:GLOBAL,1 pad:GLOBAL,8 upcast:GLOBAL,8", "own:GLOBAL own:GLOBAL merge:LOOP,1"])
+def test_sums_in_chunks_and_loops_made_one(device: str, steps: str) -> None:
+    rows, columns, inner = 13, 10, 12
+    generator = np.random.default_rng(0)
+    a = generator.integers(-4, 5, (rows, inner)).astype(np.float32)
+    b = generator.integers(-4, 5, (inner, columns)).astype(np.float32)
+    ast = applied(kb.matmul(rows, columns, inner), steps)
+    out = exact(ast, np.zeros((rows, columns), np.float32), a, b, device=device)
+    assert (out == a @ b).all(), ast.arg.steps
+
+
+@verifies("kernel.local.order+2")
+def test_a_stage_may_replace_what_it_reads() -> None:
+    """A sum in chunks adds to a LOCAL; another stage may add to other elements of it."""
+    i, j, last = (new_range(4, LOOP) for _ in range(3))
+    step, buffer, one = new_range(2, BLOCK), local(0, 8), kb.number(dtypes.float32, 1)
+
+    def more(index: UOp, loop: UOp) -> UOp:
+        return store(buffer, index, kb.apply(Ops.ADD, load(buffer, index), one), step, loop)
+
+    zero = kb.number(dtypes.float32, 0)
+    first = [store(buffer, i, zero, i), store(buffer, flat((j, 1), (4, 1)), zero, j)]
+    ends = store(param(0), last, load(buffer, last), last)
+    ast = kb.kernel(*first, more(i, i), more(flat((j, 1), (4, 1)), j), ends)
+    for device in DEVICES:
+        assert exact(ast, np.zeros(4, np.float32), device=device).tolist() == [2] * 4
+    other = store(buffer, i, load(buffer, flat((i, -1), (3, 1))), i)
+    with pytest.raises(GraphError, match="after it was read"):
+        verify(kb.kernel(*first, other, more(i, i), ends))
+
+
+@verifies("kernel.step.equal")
+@pytest.mark.parametrize("device", DEVICES)
+def test_conversions_and_conditions_are_copied_with_their_operand(device: str) -> None:
+    """The operand is cast from int8, shifted, and zero where it is not valid."""
+    i, j, k = new_range(9, GLOBAL), new_range(8, GLOBAL), new_range(6, REDUCE)
+    place = flat((k, 8), (j, 1))
+    valid = kb.symbolic.less_than(place, 41)
+    raw = kb.apply(Ops.CAST, load(param(2, dtypes.int8), place, valid), dtype=dtypes.int32)
+    right = kb.apply(Ops.ADD, raw, kb.number(dtypes.int32, 3))
+    left = load(param(1, dtypes.int32), flat((i, 6), (k, 1)))
+    ast = kb.kernel(store(param(0, dtypes.int32), flat((i, 8), (j, 1)),
+                          kb.reduce(Ops.ADD, kb.apply(Ops.MUL, left, right), k)), prefix=(j, i))
+    changed = apply_steps(ast, [Own(1), Upcast(0, 8), Pack(2, 1)])
+    assert len([s for s in changed.src if s.src[0].src[0].op is Ops.LOCAL]) == 1
+    generator = np.random.default_rng(0)
+    a = generator.integers(-9, 10, (9, 6)).astype(np.int32)
+    b = generator.integers(-9, 10, (6, 8)).astype(np.int8)
+    known = np.where(np.arange(48).reshape(6, 8) < 41, b, 0).astype(np.int32) + 3
+    out = exact(changed, np.zeros((9, 8), np.int32), a, b, device=device)
+    assert (out == a @ known).all()
+
+
+@verifies("kernel.pack.stored")
+@verifies("kernel.step.refused")
+def test_an_operand_that_the_kernel_stores_is_not_copied() -> None:
+    """Else an update in place would see old elements of what it has updated, or new ones."""
+    i, j, k = new_range(4, GLOBAL), new_range(4, GLOBAL), new_range(4, REDUCE)
+    product = kb.apply(Ops.MUL, load(param(0), flat((i, 4), (k, 1))),
+                       load(param(1), flat((k, 4), (j, 1))))
+    ast = kb.kernel(store(param(0), flat((i, 4), (j, 1)), kb.reduce(Ops.ADD, product, k)),
+                    prefix=(i, j))
+    with pytest.raises(StepError, match=r"PACK\(2,0\)"):
+        Pack(2, 0).apply(Analysis(ast))
+    Pack(2, 1).apply(Analysis(ast))
+
+
+@verifies("kernel.step.refused")
+def test_steps_that_are_not_legal_are_refused() -> None:
+    product, rows = kb.matmul(6, 10, 7), kb.softmax(4, 8)
+    shared = Share(1).apply(Analysis(product))
+    for ast, step in ((product, PadTo(2, 7)), (product, PadTo(0, 3)), (product, PadTo(0, 1)),
+                      (product, Share(0)), (product, Share(2)), (product, Pack(0, 0)),
+                      (product, Pack(2, 2)), (rows, Pack(2, 0)), (shared, Share(1)),
+                      (shared, Upcast(1, 5)), (shared, PadTo(1, 4)), (product, Merge(1, 0)),
+                      (product, Merge(0, 2)), (product, Chunk(2, 2)), (product, Chunk(0, 2)),
+                      (rows, Chunk(1, 4))):
+        with pytest.raises(StepError, match=type(step).__name__.upper()):
+            step.apply(Analysis(ast))
+
+
+@verifies("kernel.step.refused")
+def test_an_operand_inside_of_another_reduction_is_not_copied() -> None:
+    """GROUP puts a reduction of its lanes around the one that is named."""
+    grouped = apply_steps(kb.matmul(6, 10, 8), [Split(2, 4)])
+    axis = next(i for i, r in enumerate(Analysis(grouped).ranges) if r.arg[1] is RangeKind.REDUCE)
+    with pytest.raises(StepError, match="reduction around"):
+        Pack(axis, 0).apply(Analysis(grouped))
+    with pytest.raises(StepError, match="around the sum"):
+        Chunk(axis, 2).apply(Analysis(apply_steps(kb.matmul(6, 10, 16), [Split(2, 4)])))
+
+
+@verifies("kernel.step.equal")
+def test_random_steps_keep_the_values_of_products() -> None:
+    """Products are where copies are legal, so they get steps of their own."""
+    taken: set[str] = set()
+    for seed in range(60):
+        draw = random.Random(seed)
+        rows, columns, inner = (draw.choice((1, 2, 5, 8, 13)) for _ in range(3))
+        transposed = draw.random() < 0.5
+        ast = kb.random_steps(kb.matmul(rows, columns, inner, transposed), seed, 8)
+        taken.update(step.split("(")[0] for step in ast.arg.steps)
+        generator = np.random.default_rng(seed)
+        a = generator.integers(-4, 5, (rows, inner)).astype(np.float32)
+        b = generator.integers(-4, 5, (inner, columns)).astype(np.float32)
+        out = np.zeros((rows, columns), np.float32)
+        right = np.ascontiguousarray(b.T) if transposed else b
+        exact(ast, out, a, right, device="REFERENCE")
+        assert (out == a @ b).all(), (seed, ast.arg.steps)
+    assert taken >= {"PACK", "SHARE", "PADTO", "OWN", "UPCAST"}
+
+
+# Choosing
+
+
+@verifies("kernel.product.registers")
+@pytest.mark.parametrize("limits", [WIDE, Limits(), Limits(vector_bytes=16, vector_registers=32)])
+def test_a_tile_fits_the_registers(limits: Limits) -> None:
+    for rows, columns in itertools.product((1, 2, 5, 6, 7, 64, 1021), (1, 3, 16, 48, 100, 1021)):
+        tile = products.choose_tile(limits, 4, rows, columns)
+        assert (tile.rows + 1) * tile.vectors + 1 <= limits.vector_registers
+        assert 1 <= tile.rows <= rows
+        assert tile.width * 4 <= limits.vector_bytes
+
+
+@verifies("kernel.product.registers")
+def test_a_large_product_packs_a_panel_and_fills_the_registers() -> None:
+    steps = [step.name for step, _ in hand_steps(kb.matmul(512, 512, 512), WIDE)]
+    assert [step.split("(")[0] for step in steps] == ["SWAP", "OWN", *["UPCAST"] * 2, "PACK",
+                                                      *["UPCAST"] * 2]
+    assert [step[-3:-1] for step in steps[-2:]] == [",6", ",2"]
+    text = render(optimize(kb.matmul(512, 512, 512), WIDE), C()).body
+    assert text.count("= fma_f32x16(") == (6 + 2) * 4
+
+
+@verifies("cpu.values.reference")
+@pytest.mark.parametrize("seed", range(3))
+def test_products_of_any_layout_and_size(seed: int) -> None:
+    """Rows, columns and sums of odd and prime sizes, transposed or not, with what is fused."""
+    draw = random.Random(seed)
+    generator = np.random.default_rng(seed)
+    for _ in range(6):
+        m, n, k = (draw.choice((1, 2, 6, 7, 16, 31, 64, 67, 130)) for _ in range(3))
+        one, two = draw.random() < 0.5, draw.random() < 0.5
+        a = generator.integers(-4, 5, (k, m) if one else (m, k)).astype(np.float32)
+        b = generator.integers(-4, 5, (n, k) if two else (k, n)).astype(np.float32)
+        bias = generator.integers(-9, 10, n).astype(np.float32)
+        left, right = (a.T if one else a), (b.T if two else b)
+        with Context(DEVICE="CPU"):
+            x, y = Tensor(a).realize(), Tensor(b).realize()
+            given = (x.T if one else x) @ (y.T if two else y)
+            found = (given + Tensor(bias)).relu().numpy()
+        assert (found == np.maximum(left @ right + bias, 0)).all(), (m, n, k, one, two)
+
+
+# Saboteurs
+
+
+@pytest.mark.parametrize("saboteur", all_patches("kernel"), ids=lambda s: type(s).__name__)
+def test_a_mistake_is_found(saboteur: ImplPatch) -> None:
+    assert killer(saboteur), saboteur.description
+
+
+@verifies("kernel.step.reason")
+def test_what_turns_out_to_be_no_product_gets_other_steps() -> None:
+    """A convolution in groups: its loops become one, and then there are too few rows."""
+    with Context(DEVICE="REFERENCE"):
+        x = Tensor(np.ones((2, 12, 8, 9), np.float16)).realize()
+        weight = Tensor(np.ones((8, 3, 2, 2), np.float16)).realize()
+        item = x.conv2d(weight, groups=4, dilation=2, padding=1).schedule()[-1]
+    steps = hand_steps(fold_gates(item.ast), Limits(vector_bytes=64, vector_registers=32))
+    assert steps and apply_steps(fold_gates(item.ast), [step for step, _ in steps])

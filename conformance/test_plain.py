@@ -1,0 +1,193 @@
+"""Loops without reductions: merged, vectors, past the caches. Chapter: spec/kernel.md."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from conformance import kernel_builder as kb
+from conformance.kernel_builder import FLOAT, flat, load, param, reduce, store
+from conformance.trace import verifies
+from impl import Context, Tensor, symbolic
+from impl.dtypes import dtypes
+from impl.ir import KernelInfo, Ops, RangeKind, UOp, new_range
+from impl.kernel import (
+    Analysis,
+    Limits,
+    Merge,
+    Roll,
+    StepError,
+    Stream,
+    Upcast,
+    apply_steps,
+    hand_steps,
+    optimize,
+)
+from impl.render import C, render
+
+WIDE = Limits(vector_bytes=64, vector_registers=32)
+SMALL_CACHE = Limits(vector_bytes=64, vector_registers=32, third_cache=1 << 10)
+
+
+def scaled(rows: int, columns: int, stride: int) -> UOp:
+    """out[r, c] = 2 * a[r, c], of a matrix whose rows lie `stride` apart."""
+    r, c = new_range(rows, RangeKind.GLOBAL), new_range(columns, RangeKind.GLOBAL)
+    value = kb.apply(Ops.MUL, load(param(1), flat((r, stride), (c, 1))), kb.number(FLOAT, 2.0))
+    return kb.kernel(store(param(0), flat((r, columns), (c, 1)), value), prefix=(r, c))
+
+
+def names(ast: UOp, limits: Limits = WIDE) -> list[str]:
+    return [step.name for step, _ in hand_steps(ast, limits)]
+
+
+@verifies("kernel.plain.merge")
+def test_loops_are_merged_where_every_access_allows_it() -> None:
+    assert names(scaled(3, 5, 5))[0] == "MERGE(0,1)"
+    assert "MERGE(0,1)" not in names(scaled(3, 5, 6))
+    k, q = new_range(30, RangeKind.REDUCE), new_range(40, RangeKind.REDUCE)
+    whole = kb.kernel(store(param(0), 0, reduce(Ops.ADD, load(param(1), flat((k, 40), (q, 1))),
+                                                k, q)))
+    assert names(whole)[0] == "MERGE(0,1)"
+    out, given = np.zeros(1, np.float32), np.arange(1200, dtype=np.float32)
+    kb.run(whole, out, given)
+    assert out[0] == given.sum()
+
+
+@verifies("kernel.step.equal")
+@verifies("kernel.step.refused")
+def test_only_neighbours_are_merged() -> None:
+    """Also with indices that do not become simpler; not in the wrong order, not across stages."""
+    ast = scaled(3, 5, 6)
+    given = np.arange(18, dtype=np.float32)
+    for device in ("CPU", "REFERENCE"):
+        out = np.zeros(15, np.float32)
+        with Context(NOOPT=1):
+            kb.run(apply_steps(ast, [Merge(0, 1)]), out, given, device=device)
+        assert (out == (2 * given.reshape(3, 6)[:, :5]).reshape(-1)).all()
+    with pytest.raises(StepError, match="MERGE"):
+        apply_steps(ast, [Merge(1, 0)])
+    with pytest.raises(StepError, match="MERGE"):
+        apply_steps(kb.matmul(4, 4, 4), [Merge(1, 2)])
+    r, j, q = (new_range(4, kind) for kind in (RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.LOOP))
+    two = kb.kernel(store(param(0), flat((r, 16), (j, 4), (q, 1)), load(param(2), r), j, q),
+                    store(param(1), flat((r, 4), (q, 1)), load(param(2), q), q), prefix=(r,))
+    with pytest.raises(StepError, match="inside each other"):
+        apply_steps(two, [Merge(1, 2)])
+
+
+@verifies("kernel.plain.vector")
+@pytest.mark.parametrize(("rows", "columns"), [(1, 4), (1, 7), (3, 5), (7, 9), (5, 33), (64, 64),
+                                               (13, 128), (1, 1), (2, 2), (3, 1000)])
+def test_elementwise_kernels_of_any_size(rows: int, columns: int) -> None:
+    """Sizes that are no multiple of a vector, with rows that lie apart or not."""
+    for stride in (columns, columns + 3):
+        ast = scaled(rows, columns, stride)
+        given = np.random.default_rng(0).standard_normal((rows, stride)).astype(np.float32)
+        out = np.zeros((rows, columns), np.float32)
+        kb.run(ast, out, given.reshape(-1))
+        assert (out == 2 * given[:, :columns]).all()
+
+
+@verifies("kernel.plain.vector")
+def test_a_vector_is_as_wide_as_the_widest_type_allows() -> None:
+    for one, two, width in ((dtypes.int8, dtypes.int8, 64), (dtypes.int8, dtypes.float32, 16),
+                            (dtypes.float64, dtypes.float32, 8), (dtypes.float16, dtypes.int8, 16)):
+        i = new_range(1024, RangeKind.GLOBAL)
+        value = kb.apply(Ops.CAST, load(param(1, one), i), dtype=two)
+        ast = kb.kernel(store(param(0, two), i, value), prefix=(i,))
+        assert f"UPCAST(0,{width})" in names(ast), (one, two)
+        assert f"x{width} " in render(optimize(ast, WIDE), C()).body
+
+
+@verifies("kernel.plain.vector")
+def test_stages_of_a_row_are_vectors() -> None:
+    body = render(optimize(kb.softmax(6, 100), WIDE), C()).body
+    assert "exp_f32x16(" in body
+    out, given = np.zeros(600, np.float32), np.random.default_rng(0).random(600, np.float32)
+    kb.run(kb.softmax(6, 100), out, given)
+    rows = np.exp(given.reshape(6, 100).astype(np.float64))
+    np.testing.assert_allclose(out.reshape(6, 100), rows / rows.sum(1, keepdims=True), rtol=1e-5)
+
+
+@verifies("render.stream.fence")
+@verifies("kernel.plain.stream")
+@pytest.mark.parametrize("offset", [0, 3])
+def test_large_outputs_go_past_the_caches(offset: int) -> None:
+    """And are there when the kernel has ended, wherever the memory begins."""
+    i = new_range(4096, RangeKind.GLOBAL)
+    value = kb.apply(Ops.MUL, load(param(1), i), kb.number(FLOAT, 2.0))
+    ast = kb.kernel(store(param(0), symbolic.add(i, offset), value), prefix=(i,))
+    assert not any(name.startswith("STREAM") for name in names(ast))
+    assert any(name.startswith("STREAM") for name in names(ast, SMALL_CACHE))
+    changed = optimize(ast, SMALL_CACHE)
+    body = render(changed, C()).body
+    assert "stream_" in body and body.rstrip().removesuffix("}").rstrip().endswith("fence();")
+    plain = UOp(Ops.SINK, changed.dtype, changed.src, KernelInfo(
+        "streamed", changed.arg.prefix, changed.arg.variables))
+    given, out = np.arange(4096, dtype=np.float32), np.full(4100, 7, np.float32)
+    with Context(NOOPT=1):
+        kb.run(plain, out, given)
+    assert (out[offset:offset + 4096] == 2 * given).all()
+    assert (out[:offset] == 7).all() and (out[offset + 4096:] == 7).all()
+
+
+@verifies("kernel.step.refused")
+def test_what_a_kernel_reads_stays_in_the_caches() -> None:
+    i = new_range(64, RangeKind.GLOBAL)
+    value = kb.apply(Ops.MUL, load(param(0), i), kb.number(FLOAT, 2.0))
+    ast = kb.kernel(store(param(0), i, value), prefix=(i,))
+    with pytest.raises(StepError, match="STREAM"):
+        apply_steps(ast, [Upcast(0, 16), Stream(0)])
+
+
+@verifies("kernel.plain.vector")
+@pytest.mark.device("CPU")
+@pytest.mark.parametrize("shape", [(5,), (3, 7), (17, 1), (1, 40), (2, 3, 37), (0, 4)])
+def test_tensors_of_odd_shapes(shape: tuple[int, ...]) -> None:
+    """Views as inputs, broadcasts, conditions, half types: as with NOOPT."""
+    for dtype in ("float32", "float16", "bfloat16", "int32", "uint8", "float64"):
+        base = (np.arange(4 * np.prod(shape)) % 13).astype(np.float32)
+        found = []
+        for noopt in (0, 1):
+            with Context(DEVICE="CPU", NOOPT=noopt):
+                x = Tensor(base).cast(dtype).reshape((4, *shape)).realize()
+                turned, other = x[1].flip(len(shape) - 1), x[2]
+                value = (turned < other).where(turned * 2 + other, x[0, ..., :1] - 1)
+                padded = value.pad(((1, 2),) + ((0, 0),) * (len(shape) - 1))
+                found.append(padded.cast("float32").numpy())
+        assert np.array_equal(found[0], found[1], equal_nan=True), dtype
+
+
+def rows_with_a_product() -> UOp:
+    """A product into a LOCAL row, and a stage that only scales that row."""
+    i, k = new_range(32, RangeKind.GLOBAL), new_range(24, RangeKind.REDUCE)
+    j, q = new_range(64, RangeKind.LOOP), new_range(64, RangeKind.LOOP)
+    row = kb.local(0, 64)
+    product = kb.apply(Ops.MUL, load(param(1), flat((i, 24), (k, 1))),
+                       load(param(2), flat((k, 64), (j, 1))))
+    scaled_row = kb.apply(Ops.MUL, load(row, q), kb.number(FLOAT, 2.0))
+    return kb.kernel(store(row, j, reduce(Ops.ADD, product, k), j),
+                     store(param(0), flat((i, 64), (q, 1)), scaled_row, q), prefix=(i,))
+
+
+@verifies("kernel.plain.roll")
+def test_lanes_are_rolled_up_where_nothing_is_reduced() -> None:
+    """The product keeps its tile; the stage behind it is one loop again."""
+    ast = rows_with_a_product()
+    tiled = apply_steps(ast, [Upcast(0, 8)])
+    lane = next(i for i, loop in enumerate(Analysis(tiled).ranges)
+                if loop.arg[1] is RangeKind.UPCAST)
+    rolled = apply_steps(tiled, [Roll(lane)])
+    assert len(render(rolled, C()).body) < len(render(tiled, C()).body)
+    generator = np.random.default_rng(0)
+    a = generator.integers(-3, 4, (32, 24)).astype(np.float32)
+    b = generator.integers(-3, 4, (24, 64)).astype(np.float32)
+    for device in ("CPU", "REFERENCE"):
+        for changed in (tiled, rolled, optimize(ast, WIDE)):
+            out = np.zeros((32, 64), np.float32)
+            with Context(NOOPT=1):
+                kb.run(changed, out, a, b, device=device)
+            assert (out == 2 * (a @ b)).all()
+    with pytest.raises(StepError, match="ROLL"):
+        apply_steps(apply_steps(kb.matmul(8, 16, 4), [Upcast(0, 8)]), [Roll(2)])
+    with pytest.raises(StepError, match="ROLL"):
+        apply_steps(ast, [Roll(0)])

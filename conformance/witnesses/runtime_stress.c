@@ -1,0 +1,66 @@
+/* Eight threads run tables of kernels with phases, whose results tell when a part is run twice, not
+   at all, or before the phase in front of it is over. With an argument, the process also forks while
+   they do so, and the child runs the same. Built and run by test_cpu_threads.py. */
+#include "runtime.c"
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define PARTS 8
+#define EACH 100
+
+/* Arguments: numbers, results, the number of parts, the total. */
+static void summed(void **arguments, long thread, long phase, char *scratch) {
+  long *numbers = arguments[0], *results = arguments[1], *sums = (long *)scratch, total = 0;
+  if (phase == 0) {
+    sums[thread] = 0;
+    for (long i = thread * EACH; i < (thread + 1) * EACH; i++) sums[thread] += numbers[i];
+    return;
+  }
+  for (long i = 0; i < *(long *)arguments[2]; i++) total += sums[i];
+  if (phase == 1) results[thread] = total + thread;
+  else *(long *)arguments[3] += total;
+}
+
+static void cleared(void **arguments) { *(long *)arguments[3] = 0; }
+
+static void *user(void *argument) {
+  static __thread long numbers[PARTS * EACH], results[PARTS];
+  long seed = (long)argument, total, parts;
+  void *arguments[] = {numbers, results, &parts, &total};
+  for (long round = 0; round < 300; round++) {
+    long wanted = 0;
+    parts = 2 + (round + seed) % (PARTS - 1);
+    for (long i = 0; i < parts * EACH; i++) wanted += numbers[i] = i * seed + round;
+    ts_launch table[] = {{cleared, arguments, 1, 0, 0, 0},
+                         {summed, arguments, parts, 3 | 8, 64, round % 3 ? 1000000 : 10},
+                         {summed, arguments, parts, 3 | 8, 1 << 20, 10}};
+    if (ts_run(table, 3) || total != 2 * wanted) return "total";
+    for (long i = 0; i < parts; i++)
+      if (results[i] != wanted + i) return "part";
+    if (round % 50 == 0) usleep(200);
+  }
+  return 0;
+}
+
+int main(int count, char **given) {
+  pthread_t threads[8];
+  int bad = 0;
+  for (int round = 0; round < 3; round++) {
+    void *said = 0;
+    for (long i = 0; i < 8; i++) pthread_create(threads + i, 0, user, (void *)(i + 1));
+    if (count > 1) {
+      int status = 1;
+      pid_t child = fork();
+      if (!child) _exit(user((void *)9L) != 0);
+      waitpid(child, &status, 0);
+      bad |= status != 0;
+    }
+    for (int i = 0; i < 8; i++) {
+      pthread_join(threads[i], &said);
+      bad |= said != 0;
+    }
+  }
+  bad |= user((void *)3L) != 0;
+  printf("%s %s\n", bad ? "wrong" : "fine", workers ? "with workers" : "alone");
+  return bad;
+}

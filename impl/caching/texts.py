@@ -1,0 +1,58 @@
+"""Texts of kernels on disk: what was optimised and printed once need not be printed again.
+
+To optimise and print a kernel takes a hundred times longer than to read what was printed before.
+A text is found by the kernel as it was planned and by all that turns it into a text: settings,
+compiler, processor, and our own code.
+"""
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from impl.caching.disk import store
+from impl.ir import KernelInfo, UOp, toposort
+
+
+# --8<-- [start:texts]
+def kernel_name(ast: UOp, circumstances: str) -> str:
+    """A digest of a kernel and of the circumstances: whatever else its text depends on."""
+    # r[impl caching.text.equal]
+    info: KernelInfo = ast.arg
+    place: dict[UOp, int] = {}
+    rows: list[Any] = [circumstances, code_version()]
+    for node in toposort((*info.prefix, *info.variables, ast)):
+        place[node] = len(place)
+        arg = node.arg.hex() if isinstance(node.arg, float) else node.arg
+        rows.append((int(node.op), node.dtype.name, None if node is ast else arg, node.tag,
+                     *map(place.__getitem__, node.src)))
+    rows.append((info.name, *map(place.__getitem__, (*info.prefix, *info.variables))))
+    return hashlib.sha256(repr((rows, info.steps, info.asked)).encode()).hexdigest()
+
+
+def kept_text(name: str) -> dict[str, Any]:
+    """What was kept of a kernel's text; nothing if it is not there, or damaged."""
+    try:
+        found = json.loads(store().get("text", name) or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def keep_text(name: str, facts: dict[str, Any]) -> None:
+    """Keep what is known of a kernel's text."""
+    store().put("text", name, json.dumps(facts).encode())
+
+
+@functools.cache
+def code_version() -> str:
+    """A digest of our own code: another version may make other texts."""
+    # r[impl caching.text.version]
+    found = hashlib.sha256()
+    for path in sorted(Path(__file__).parents[1].rglob("*.[pc]*")):
+        if path.suffix in (".py", ".c"):
+            found.update(path.read_bytes())
+    return found.hexdigest()
+# --8<-- [end:texts]

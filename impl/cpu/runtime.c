@@ -1,0 +1,203 @@
+/* The runtime of the CPU device: runs tables of launches, with threads where a kernel has chunks.
+   Chapter: spec/cpu.md. Compiled once; one copy of it serves the whole process.
+
+   One caller at a time has the workers. Who comes meanwhile, from another thread of Python, runs
+   the chunks itself, one after another: nobody waits for a pool, so nothing can block. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+typedef void ts_kernel(void **arguments);
+typedef void ts_part(void **arguments, long thread, long phase, char *scratch);
+
+/* `phases`: a bit for each, the first lowest: 1 if all chunks run, 0 if one call does; above the
+   last one stands a 1. `nanoseconds`: about how long one thread would take. A kernel with one
+   chunk has nothing but a function and its arguments. */
+typedef struct {
+  void *function;
+  void **arguments;
+  long chunks;
+  unsigned long phases;
+  long scratch;
+  long nanoseconds;
+} ts_launch;
+
+#define ts_load(place) __atomic_load_n(place, __ATOMIC_SEQ_CST)
+#define ts_set(place, value) __atomic_store_n(place, value, __ATOMIC_SEQ_CST)
+#define ts_add(place, value) __atomic_fetch_add(place, value, __ATOMIC_SEQ_CST)
+
+/* --8<-- [start:job] */
+/* The phase that is being run. Only who has a chunk of it that is not done may read it. */
+static struct {
+  ts_part *function;
+  void **arguments;
+  long phase;
+  char *scratch;
+} job;
+
+/* Number of the phase, how many chunks it has, and the next one that nobody has taken: 32, 16 and
+   16 bits in one word. Whoever adds one to it learns all three at once, so that a worker that comes
+   late takes a chunk of the phase that is on now, or none. */
+static unsigned long state;
+static long unfinished;
+#define TS_CHUNKS(word) ((word) >> 16 & 0xffff)
+#define TS_NEXT(word) ((word) & 0xffff)
+#define TS_OPEN(word) (TS_NEXT(word) < TS_CHUNKS(word))
+/* --8<-- [end:job] */
+
+static int busy, workers, sleeping, waiting, registered;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
+
+/* How long somebody looks again and again before it sleeps: the next kernel of a table, or the
+   last chunk of this one, is seldom later. */
+#define TS_SPIN 30000
+
+static long now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * 1000000000L + time.tv_nsec;
+}
+
+static inline void pause_briefly(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+/* Take chunks until none is left. How many it were. */
+static int work(void) {
+  int taken = 0;
+  while (TS_OPEN(ts_load(&state))) {
+    unsigned long mine = ts_add(&state, 1);
+    if (!TS_OPEN(mine)) return taken;
+    taken++;
+    job.function(job.arguments, TS_NEXT(mine), job.phase, job.scratch);
+    if (ts_add(&unfinished, -1) == 1 && ts_load(&waiting)) {
+      pthread_mutex_lock(&lock);
+      pthread_cond_broadcast(&done);
+      pthread_mutex_unlock(&lock);
+    }
+  }
+  return taken;
+}
+
+/* --8<-- [start:worker] */
+static void *worker(void *nothing) {
+  for (;;) {
+    if (work()) { /* who was late may have been given the caller's own processor: no waiting then */
+      for (long end = now() + TS_SPIN; !TS_OPEN(ts_load(&state)) && now() < end;)
+        for (int i = 0; i < 16 && !TS_OPEN(ts_load(&state)); i++) pause_briefly();
+      if (TS_OPEN(ts_load(&state))) continue;
+    }
+    pthread_mutex_lock(&lock);
+    ts_add(&sleeping, 1); /* before the last look: who opens a phase looks at this afterwards */
+    while (!TS_OPEN(ts_load(&state))) pthread_cond_wait(&wake, &lock);
+    ts_add(&sleeping, -1);
+    pthread_mutex_unlock(&lock);
+  }
+  return nothing;
+}
+/* --8<-- [end:worker] */
+
+/* --8<-- [start:fork] */
+/* A child has the thread that forked and no other: it starts workers of its own. */
+static void forked(void) {
+  state = 0, unfinished = 0, busy = workers = sleeping = waiting = 0;
+  pthread_mutex_t free_lock = PTHREAD_MUTEX_INITIALIZER;
+  pthread_cond_t nobody = PTHREAD_COND_INITIALIZER;
+  lock = free_lock, wake = done = nobody;
+}
+/* --8<-- [end:fork] */
+
+/* Start workers up to a number, or as many as the system gives. Signals are for other threads. */
+static void start(int wanted) {
+  sigset_t every, before;
+  pthread_t thread;
+  if (workers >= wanted) return;
+  if (!registered) registered = !pthread_atfork(0, 0, forked);
+  sigfillset(&every);
+  pthread_sigmask(SIG_SETMASK, &every, &before);
+  while (workers < wanted && !pthread_create(&thread, 0, worker, 0)) {
+    pthread_detach(thread);
+    workers++;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, 0);
+}
+
+/* Run all chunks of one phase, and return when they are done. */
+static void share(ts_part *function, void **arguments, long chunks, long phase, char *scratch) {
+  job.function = function, job.arguments = arguments, job.phase = phase, job.scratch = scratch;
+  ts_set(&unfinished, chunks);
+  ts_set(&state, ((ts_load(&state) >> 32) + 1) << 32 | (unsigned long)chunks << 16);
+  if (ts_load(&sleeping)) {
+    pthread_mutex_lock(&lock);
+    for (long i = 1; i < chunks && i <= sleeping; i++) pthread_cond_signal(&wake);
+    pthread_mutex_unlock(&lock);
+  }
+  work();
+  for (long end = now() + TS_SPIN; ts_load(&unfinished) && now() < end;)
+    for (int i = 0; i < 16 && ts_load(&unfinished); i++) pause_briefly();
+  if (!ts_load(&unfinished)) return;
+  pthread_mutex_lock(&lock);
+  ts_set(&waiting, 1);
+  while (ts_load(&unfinished)) pthread_cond_wait(&done, &lock);
+  ts_set(&waiting, 0);
+  pthread_mutex_unlock(&lock);
+}
+
+/* Run one launch; `together`: with the workers. */
+static void phases(ts_launch *launch, char *scratch, int together) {
+  ts_part *function = (ts_part *)launch->function;
+  unsigned long left = launch->phases;
+  for (long phase = 0; left > 1; phase++, left >>= 1) {
+    long chunks = left & 1 ? launch->chunks : 1;
+    if (together && chunks > 1) share(function, launch->arguments, chunks, phase, scratch);
+    else
+      for (long i = 0; i < chunks; i++) function(launch->arguments, i, phase, scratch);
+  }
+}
+
+#define TS_ON_STACK 16384
+
+/* Waking a worker takes 15 to 40 microseconds, and the caller as much of its own time. */
+#define TS_WORTH 80000
+
+/* --8<-- [start:awake] */
+/* Whether workers are awake, or what is to be done is worth waking them. */
+static int awake(ts_launch *launch, ts_launch *end) {
+  long left = TS_WORTH;
+  if (workers && !ts_load(&sleeping)) return 1;
+  for (; launch < end && left > 0; launch++)
+    if (launch->chunks > 1) left -= launch->nanoseconds;
+  return left <= 0;
+}
+/* --8<-- [end:awake] */
+
+static int launch_threads(ts_launch *launch, ts_launch *end) {
+  char nearby[TS_ON_STACK] __attribute__((aligned(64)));
+  char *scratch = nearby;
+  if (launch->scratch > TS_ON_STACK && posix_memalign((void **)&scratch, 64, launch->scratch))
+    return 1;
+  int mine = !__atomic_exchange_n(&busy, 1, __ATOMIC_SEQ_CST);
+  int together = mine && awake(launch, end);
+  if (together) start((int)launch->chunks - 1);
+  phases(launch, scratch, together);
+  if (mine) ts_set(&busy, 0);
+  if (scratch != nearby) free(scratch);
+  return 0;
+}
+
+/* --8<-- [start:run] */
+/* Run launches in order. 0, or 1 if there is no memory for scratch. */
+long ts_run(ts_launch *launches, long count) {
+  for (ts_launch *one = launches, *end = launches + count; one < end; one++)
+    if (one->chunks == 1) ((ts_kernel *)one->function)(one->arguments);
+    else if (launch_threads(one, end)) return 1;
+  return 0;
+}
+/* --8<-- [end:run] */

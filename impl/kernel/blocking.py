@@ -1,0 +1,229 @@
+"""Steps for products: shared loops and copied operands. Chapter: spec/kernel.md.
+
+A processor computes a product at full speed when its operands lie in the caches, in the order in
+which they are read. `Pack` copies an operand there, once for all that read it; `Share` says within
+which loop the copy is good.
+"""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from impl import symbolic
+from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
+from impl.kernel.analysis import LANES, Analysis, buffer_key, growth, shared_loops
+from impl.kernel.steps import HALF, Step, StepError, _Rewriter, _sink
+
+#: A packed operand has at most this many bytes.
+MOST_PACKED = 64 << 20
+
+
+# --8<-- [start:share]
+@dataclass(frozen=True)
+class Share(Step):
+    """Make the last loop of the prefix a BLOCK loop: stages share it, its iterations have an order.
+
+    Always legal: an order is one of any. What stages copy outside of it serves all iterations.
+    """
+
+    def apply(self, known: Analysis) -> UOp:
+        """The loop becomes the outermost of all stages."""
+        # r[impl kernel.step.equal]
+        loop = self._loop(known, (RangeKind.GLOBAL,))
+        if loop is not known.info.prefix[-1]:
+            raise StepError(self.name, "it is not the last loop of the prefix", "name that one")
+        own = UOp(Ops.RANGE, loop.dtype, loop.src, (loop.arg[0], RangeKind.BLOCK))
+        rewriter = _Rewriter(known, {loop: own}, {loop: (own,)})
+        stores = []
+        for store in known.ast.src:
+            done = rewriter.store(store, False)
+            stores.append(done.replace(src=(*done.src[:2], own, *done.src[2:])))
+        return _sink(known, stores, self.name, known.info.prefix[:-1])
+# --8<-- [end:share]
+
+
+# --8<-- [start:chunk]
+@dataclass(frozen=True)
+class Chunk(Step):
+    """Cut a sum into chunks of `amount`: a BLOCK loop adds one after the other to a LOCAL.
+
+    Then what one chunk reads of an operand can be copied and stays in a cache. Legal for the only
+    loop of a sum that one stage alone uses, with a fixed extent that is a multiple of `amount`;
+    not for half types, whose sums are rounded once, at the end. A float sum is combined in
+    another order.
+    """
+
+    amount: int
+
+    def apply(self, known: Analysis) -> UOp:
+        """Every element is added once; the LOCAL starts at zero."""
+        # r[impl kernel.step.equal]
+        loop = self._loop(known, (RangeKind.REDUCE,))
+        size = self._size(loop)
+        if not 1 < self.amount < size or size % self.amount:
+            raise StepError(self.name, f"the loop has {size} iterations", "ask for a divisor")
+        node, place = self._sum(known, loop)
+        store = known.ast.src[place]
+        shared = shared_loops(store)
+        own = self._own(known, store, shared)
+        if set(known.loops(known.free[node])) - {*known.info.prefix, *shared, *own}:
+            raise StepError(self.name, "another reduction is around the sum", "cut the sum into "
+                            "chunks before that one is made")
+        sizes = [self._size(r) for r in own]
+        number = max((n.arg[0] + 1 for n in known.order if n.op is Ops.LOCAL), default=0)
+        local = UOp(Ops.LOCAL, node.dtype, (), (number, math.prod(sizes)))
+        target = _place(local, own, sizes)
+        so_far = UOp(Ops.LOAD, node.dtype, (target,))
+        step = new_range(size // self.amount, RangeKind.BLOCK)
+        inner = new_range(self.amount, RangeKind.REDUCE)
+        at = symbolic.add(symbolic.mul(step, self.amount), inner)
+        value = symbolic.rebuild(node.src[0], {loop: at})
+        part = UOp(Ops.REDUCE, node.dtype, (value, inner), Ops.ADD)
+        more = UOp(Ops.ADD, node.dtype, (so_far, part))
+        zero = UOp.const(node.dtype, 0)
+        done = [UOp(Ops.STORE, node.dtype, (target, zero, *shared, *own)),
+                UOp(Ops.STORE, node.dtype, (target, more, *shared, step, *own)),
+                store.replace(src=(store.src[0], store.src[1].substitute({node: so_far}),
+                                   *store.src[2:]))]
+        stores = known.ast.src
+        return _sink(known, [*stores[:place], *done, *stores[place + 1:]], self.name)
+
+    def _sum(self, known: Analysis, loop: UOp) -> tuple[UOp, int]:
+        """The sum over the loop, and the place of the stage that uses it."""
+        found = [n for n in known.order if n.op is Ops.REDUCE and loop in n.src[1:]]
+        places = [i for i, s in enumerate(known.ast.src) if loop in s.toposort()]
+        if len(found) != 1 or len(found[0].src) != 2 or len(places) != 1 \
+                or found[0].arg is not Ops.ADD or found[0].dtype in HALF:
+            raise StepError(self.name, "it is not the loop of one sum of one stage",
+                            "name one that is")
+        return found[0], places[0]
+
+    def _own(self, known: Analysis, store: UOp, shared: tuple[UOp, ...]) -> list[UOp]:
+        """The loops of the stage that have sums of their own, the contiguous lane last."""
+        along = growth(known.order, known.ranges)[store.src[0].src[1]] or {}
+        own = [r for r in store.src[2:] if r not in shared]
+        return sorted(own, key=lambda r: (r.arg[1] in LANES, -along.get(r, 0)
+                                          if r.arg[1] in LANES else 0))
+# --8<-- [end:chunk]
+
+
+# --8<-- [start:pack]
+@dataclass(frozen=True)
+class Pack(Step):
+    """Copy an operand of the products that are summed over a loop, in the order they read it.
+
+    `factor` says which of the two. A stage before the one that reads it stores the operand (all
+    that is computed from memory, conversions and conditions too) in a LOCAL: for all iterations
+    of the reductions, lanes and own loops of the stage that it depends on; the reductions
+    inside, then the lanes. Legal if these have fixed extents and no stage of the kernel stores
+    what the operand reads.
+    """
+
+    factor: int
+
+    def apply(self, known: Analysis) -> UOp:
+        """A copy has the same elements."""
+        # r[impl kernel.step.equal]
+        loop = self._loop(known, (RangeKind.REDUCE,))
+        found = self._operands(known, loop)
+        stores = list(known.ast.src)
+        copies: dict[UOp, UOp] = {}
+        number = max((n.arg[0] + 1 for n in known.order if n.op is Ops.LOCAL), default=0)
+        for value, reduced in found.items():
+            user = next(s for s in stores if value in s.src[1].toposort())
+            outer, inner = self._loops(known, user, value, reduced)
+            if not inner:
+                raise StepError(self.name, "the operand is one number", "leave it in a register")
+            sizes = [self._size(r) for r in inner]
+            if math.prod(sizes) * value.dtype.itemsize > MOST_PACKED:
+                raise StepError(self.name, f"the copy has {math.prod(sizes)} elements",
+                                "cut an outer loop first")
+            local = UOp(Ops.LOCAL, value.dtype, (), (number, math.prod(sizes)))
+            number += 1
+            fresh = {r: new_range(size, RangeKind.LOOP) for r, size in zip(inner, sizes,
+                                                                           strict=True)}
+            last = inner[-1]
+            if last.arg[1] in LANES and sizes[-1] & (sizes[-1] - 1) == 0:
+                fresh[last] = new_range(sizes[-1], RangeKind.UPCAST)
+            copy = symbolic.rebuild(value, fresh)
+            target = _place(local, list(fresh.values()), sizes)
+            order = [fresh[r] for r in _reading_order(known, value, inner)]
+            made = UOp(Ops.STORE, value.dtype, (target, copy, *outer, *order))
+            stores.insert(self._before(stores, user, len(outer)), made)
+            copies[value] = UOp(Ops.LOAD, value.dtype, (_place(local, inner, sizes),))
+        done = [s if s not in known.ast.src else s.replace(
+            src=(s.src[0], s.src[1].substitute(copies), *s.src[2:])) for s in stores]
+        return _sink(known, done, self.name)
+
+    def _operands(self, known: Analysis, loop: UOp) -> dict[UOp, tuple[UOp, ...]]:
+        """The operands to be copied, each with the loops over which it is reduced."""
+        found: dict[UOp, tuple[UOp, ...]] = {}
+        for node in known.order:
+            if node.op is not Ops.REDUCE or loop not in node.src[1:]:
+                continue
+            value = node.src[0]
+            if value.op is not Ops.MUL or not 0 <= self.factor < 2:
+                raise StepError(self.name, "it is no sum of products", "name the loop of one")
+            found[value.src[self.factor]] = node.src[1:]
+        for value in found:
+            nodes = value.toposort()
+            if any(n.op is Ops.REDUCE for n in nodes):
+                raise StepError(self.name, "the operand is a reduction", "pack what it reads")
+            loads = [n for n in nodes if n.op is Ops.LOAD]
+            # r[impl kernel.pack.stored]
+            if not loads or any(buffer_key(n.src[0].src[0]) in known.stored for n in loads):
+                raise StepError(self.name, "the operand is not read from an argument alone",
+                                "pack the other one")
+        return found
+
+    def _loops(self, known: Analysis, user: UOp, value: UOp,
+               reduced: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], list[UOp]]:
+        """The BLOCK loops around the copy, and the loops that it spans, outermost first."""
+        free = known.loops(known.free[value])
+        shared = shared_loops(user)
+        depth = max((i + 1 for i, r in enumerate(shared) if r in free), default=0)
+        own = [r for r in user.src[2:] if r in free and r not in shared]
+        along = growth(known.order, known.ranges)[user.src[0].src[1]] or {}
+        lanes = sorted((r for r in own if r.arg[1] in LANES), key=lambda r: -along.get(r, 0))
+        body = [r for r in own if r not in lanes]
+        sums = [r for r in reduced if r in free]
+        if set(free) - {*known.info.prefix, *shared, *own, *sums}:
+            raise StepError(self.name, "the operand depends on a loop of a reduction around this "
+                            "one", "copy it before that loop is cut")
+        return shared[:depth], [*body, *sums, *lanes]
+
+    def _before(self, stores: list[UOp], user: UOp, depth: int) -> int:
+        """Where a stage stands that is in `depth` of the BLOCK loops of `user`."""
+        place = stores.index(user)
+        loops = shared_loops(user)[:depth + 1]
+        while depth < len(shared_loops(user)) and place > 0 \
+                and shared_loops(stores[place - 1])[:depth + 1] == loops:
+            place -= 1
+        return place
+
+
+def _reading_order(known: Analysis, value: UOp, loops: list[UOp]) -> list[UOp]:
+    """The loops of a copy: those with the longest strides outside, so that lines are used whole.
+
+    But those that decide what is valid stand around the others: a condition holds for many.
+    """
+    load = next(n for n in value.toposort() if n.op is Ops.LOAD)
+    deciding = known.free[load.src[0].src[2]]
+    grows = growth(known.order, known.ranges)[load.src[0].src[1]] or {}
+    lanes = [r for r in loops[-1:] if r.arg[1] in LANES]
+    rest = [r for r in loops if r not in lanes]
+    return [*sorted(rest, key=lambda r: (not deciding >> known.position[r] & 1,
+                                         -abs(grows.get(r, 0)))), *lanes]
+
+
+def _place(local: UOp, loops: list[UOp], sizes: list[int]) -> UOp:
+    """The INDEX of an element of a packed operand: the last loop is contiguous."""
+    terms, stride = [], 1
+    for loop, size in zip(loops[::-1], sizes[::-1], strict=True):
+        terms.append(symbolic.mul(loop, stride))
+        stride *= size
+    return UOp(Ops.INDEX, local.dtype, (local, symbolic.total(terms), TRUE))
+# --8<-- [end:pack]
+
+
+__all__ = ["MOST_PACKED", "Chunk", "Pack", "Share"]

@@ -1,0 +1,92 @@
+"""The step PADTO: a loop goes on to a multiple, and what lies beyond does nothing."""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from impl import symbolic
+from impl.dtypes import DType
+from impl.ir import Ops, RangeKind, UOp, new_range
+from impl.kernel.analysis import Analysis
+from impl.kernel.steps import Step, StepError, _sink
+
+
+# --8<-- [start:padto]
+@dataclass(frozen=True)
+class PadTo(Step):
+    """Extend a loop to the next multiple of `amount`.
+
+    Beyond its end nothing is stored, and nothing is loaded at an address that depends on the loop;
+    a reduction combines the identity there. Legal for an output loop or a reduction's loop with a
+    fixed extent that is no multiple.
+    """
+
+    amount: int
+
+    def apply(self, known: Analysis) -> UOp:
+        """No element is stored or combined that was not before."""
+        # r[impl kernel.step.equal, kernel.pad.untouched]
+        loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE))
+        size = self._size(loop)
+        if self.amount < 2 or size % self.amount == 0:
+            raise StepError(self.name, f"{size} iterations are a multiple already, or none can be",
+                            "ask for a multiple of at least 2 that it is not")
+        padded = -(-size // self.amount) * self.amount
+        longer = new_range(padded, loop.arg[1])
+        inside = symbolic.less_than(longer, size)
+        stores = _Padder(known, loop, longer, inside).stores()
+        prefix = tuple(longer if old is loop else old for old in known.info.prefix)
+        return _sink(known, stores, self.name, prefix)
+# --8<-- [end:padto]
+
+
+class _Padder:
+    """Puts a longer loop into the place of another one."""
+
+    def __init__(self, known: Analysis, loop: UOp, longer: UOp, inside: UOp) -> None:
+        self.known, self.loop, self.inside = known, loop, inside
+        self.bit = 1 << known.position[loop]
+        self.done: dict[UOp, UOp] = {loop: longer}
+
+    def stores(self) -> list[UOp]:
+        """The stores of the kernel; those that the loop repeats are gated."""
+        found = []
+        for store in self.known.ast.src:
+            for node in store.toposort(lambda u: u not in self.done):
+                if node not in self.done and node is not store:
+                    self.done[node] = self._node(node)
+            place, *rest = (self.done[source] for source in store.src)
+            repeated = self.loop in store.src or self.loop in self.known.info.prefix
+            gated = not self.known.free[store.src[0]] & self.bit
+            found.append(store.replace(src=(self._gated(place) if repeated and gated else place,
+                                            *rest)))
+        return found
+
+    def _node(self, node: UOp) -> UOp:
+        sources = {source: self.done[source] for source in node.src}
+        if node.op is Ops.REDUCE and self.loop in node.src[1:]:
+            beyond = UOp.const(node.dtype, identity(node.arg, node.dtype))
+            value = sources[node.src[0]]
+            sources[node.src[0]] = UOp(Ops.WHERE, value.dtype, (self.inside, value, beyond))
+            return node.replace(src=tuple(sources[source] for source in node.src))
+        made = node if all(old is new for old, new in sources.items()) \
+            else symbolic.rebuild(node, sources)
+        return self._gated(made) if node.op is Ops.INDEX and self.known.free[node] & self.bit \
+            else made
+
+    def _gated(self, place: UOp) -> UOp:
+        buffer, index, valid = place.src
+        if buffer.op is Ops.LOCAL and self.loop in self.known.info.prefix:
+            return place  # it is private to the iteration
+        return place.replace(src=(buffer, index, symbolic.logical_and(valid, self.inside)))
+
+
+def identity(op: Ops, dtype: DType) -> float | int | bool:
+    """What a reduction of nothing gives."""
+    # r[impl kernel.reduce.empty]
+    if op in (Ops.ADD, Ops.MUL):
+        neutral = int(op is Ops.MUL)
+        return bool(neutral) if dtype.kind == "b" else neutral
+    if dtype.kind == "f":
+        return -math.inf if op is Ops.MAXIMUM else math.inf
+    return dtype.min if op is Ops.MAXIMUM else dtype.max

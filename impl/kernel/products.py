@@ -1,0 +1,302 @@
+"""Which steps suit a sum of products: a register tile, and operands in the caches.
+
+Chapter: spec/kernel.md. C[i, j] = sum over k of A[i, k] B[k, j], whatever i, j and k are: output
+loops along which A is constant are columns, those along which B is constant are rows. The column
+along which results lie side by side becomes the vector.
+"""
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from impl.dtypes import DType
+from impl.ir import TRUE, Ops, RangeKind, UOp
+from impl.kernel.analysis import LANES, Limits, shared_loops
+from impl.kernel.blocking import Chunk, Pack, Share
+from impl.kernel.padding import PadTo
+from impl.kernel.plain import Merge
+from impl.kernel.steps import HALF, Own, Swap, Upcast
+
+if TYPE_CHECKING:
+    from impl.kernel.heuristic import Planner
+
+#: What a multiply-add costs in a tile with so many vectors a row: loads are shared by fewer.
+_PRICES = {4: 1.0, 3: 1.02, 2: 1.2, 1: 1.7}
+#: A product with fewer multiply-adds is left to the other rules.
+_LEAST_PRODUCT = 1 << 12
+#: An operand that fewer tiles read is copied only if it cannot be read as it lies.
+_LEAST_TILES = 4
+#: With fewer rows than this an operand that cannot be read as it lies is not worth copying.
+_LEAST_ROWS = 8
+#: A sum is not cut into shorter chunks.
+_LEAST_CHUNK = 128
+#: A loop of the prefix becomes a BLOCK loop only if those around it offer as many iterations.
+_LEAST_PARALLEL = 4
+
+
+# --8<-- [start:roles]
+@dataclass(frozen=True)
+class Roles:
+    """What the loops of a product are to its two operands."""
+
+    column: UOp               # the vector
+    rows: tuple[UOp, ...]     # output loops of the first operand alone
+    first: int                # which factor is constant along the column
+    inner: tuple[UOp, ...]    # the loops of the sum
+
+
+def find_roles(planner: Planner, node: UOp) -> Roles | None:
+    """The roles of the loops of a reduction; None if it is no product with rows and columns."""
+    known, value = planner.known, node.src[0]
+    plain = all(r.arg[1] not in LANES and planner.extent(r) for r in node.src[1:])
+    if node.arg is not Ops.ADD or value.op is not Ops.MUL or known.free[node] & known.lanes \
+            or not plain or planner.work(node) < _LEAST_PRODUCT:
+        return None
+    outputs = [r for r in known.loops(known.free[node]) if planner.extent(r) > 1
+               and r.arg[1] in (RangeKind.GLOBAL, RangeKind.LOOP)]
+    sides = [[bool(known.free[f] >> known.position[r] & 1) for f in value.src] for r in outputs]
+    alone = [r for r, side in zip(outputs, sides, strict=True) if side[0] != side[1]]
+    store = next(s for s in known.ast.src if node in s.src[1].toposort())
+    grows = planner.growth[store.src[0].src[1]] or {}
+    for column in alone:
+        if grows.get(column) == 1:
+            first = sides[outputs.index(column)].index(False)
+            rows = tuple(r for r, side in zip(outputs, sides, strict=True)
+                         if side[first] and not side[1 - first])
+            return Roles(column, rows, first, node.src[1:]) if rows else None
+    return None
+# --8<-- [end:roles]
+
+
+# --8<-- [start:shape]
+@dataclass(frozen=True)
+class Tile:
+    """A register tile: so many rows of so many vectors of so many elements."""
+
+    rows: int
+    vectors: int
+    width: int
+
+
+def choose_tile(limits: Limits, itemsize: int, rows: int, columns: int) -> Tile:
+    """The tile that wastes least: all registers but those for one row of the second operand."""
+    width = limits.vector_bytes // max(itemsize, 4)
+    while width > 2 and width >= 2 * columns:
+        width //= 2
+    most = (4, 3, 2, 1) if limits.vector_registers >= 32 else (2, 1)
+    vectors = min(most, key=lambda v: (-(-columns // (v * width)) * v * _PRICES[v], -v))
+    room = (limits.vector_registers - 1 - vectors) // vectors
+    room = min(room, 14)
+    return Tile(-(-rows // -(-rows // room)), vectors, width)
+# --8<-- [end:shape]
+
+
+# --8<-- [start:plan]
+def plan_product(planner: Planner, node: UOp) -> bool:
+    """Take the steps for one product; False if other rules have to look after it."""
+    if any(key[0] is Ops.LOCAL for key in planner.known.stored):
+        return _plan_stage(planner, node)
+    roles = find_roles(planner, node)
+    if roles is None or not planner.may_own(roles.column):
+        return False
+    known = planner.known
+    if not all(r in known.info.prefix for r in (roles.column, *roles.rows)):
+        return False
+    if _fuse(planner, node, roles):
+        return plan_product(planner, planner.again(node))
+    rows = math.prod(planner.extent(r) for r in roles.rows)
+    tile = choose_tile(planner.limits, node.dtype.itemsize, planner.extent(roles.rows[-1]),
+                       planner.extent(roles.column))
+    second = node.src[0].src[1 - roles.first]
+    straight = _contiguous(planner, second, roles.column)
+    if rows < _LEAST_ROWS and not straight:
+        return False
+    steady = _contiguous(planner, node.src[0].src[roles.first], roles.inner[-1])
+    _order(planner, roles)
+    panels = _columns(planner, roles.column.arg[0], tile)
+    inner = [r.arg[0] for r in roles.inner]
+    if rows > (_LEAST_TILES - 1) * tile.rows or not straight:
+        inner = _chunks(planner, inner, tile, node.dtype)
+        planner.take(Pack(planner.position(inner[0]), 1 - roles.first),
+                     "a panel of the operand in the order in which it is read")
+    _rows(planner, roles.rows[-1].arg[0], tile)
+    if panels is not None and not steady:
+        planner.take(Share(planner.position(panels)), "panels share a copy of the other operand")
+        planner.take(Pack(planner.position(inner[0]), roles.first),
+                     "rows of the operand in the order in which they are read")
+    _fuse_sums(planner, inner)
+    return True
+# --8<-- [end:plan]
+
+
+# --8<-- [start:stage]
+def _plan_stage(planner: Planner, node: UOp) -> bool:
+    """Take the steps for a product that is one stage of several, as in attention.
+
+    Its rows are lanes of the prefix, which all stages have. Its column is a loop of the stage. An
+    operand that has to be copied is copied once for all rows: the last loop of the prefix becomes
+    a BLOCK loop, and the copy stands before it.
+    """
+    known, value = planner.known, node.src[0]
+    if node.arg is not Ops.ADD or value.op is not Ops.MUL or not known.info.prefix \
+            or any(r.arg[1] is not RangeKind.REDUCE or not planner.extent(r)
+                   for r in node.src[1:]) or planner.work(node) < _LEAST_PRODUCT:
+        return False
+    store = next(s for s in known.ast.src if node in s.src[1].toposort())
+    grows, lanes = planner.growth[store.src[0].src[1]] or {}, known.free[node] & known.lanes
+    free = [known.free[factor] for factor in value.src]
+    found = [(r, second) for r in store.src[2:] for second in (0, 1)
+             if r.arg[1] is RangeKind.LOOP and grows.get(r) == 1 and planner.extent(r) > 1
+             and free[second] >> known.position[r] & 1
+             and not free[1 - second] >> known.position[r] & 1]
+    if not found or lanes & free[found[0][1]]:
+        return False
+    column, second = found[0]
+    straight = _contiguous(planner, value.src[second], column)
+    if not lanes and not _stage_rows(planner, node, second, straight):
+        return False
+    inner = node.src[1].arg[0]
+    if not straight and shared_loops(store) == () and lanes:
+        return False
+    rows = math.prod(planner.extent(r) for r in planner.known.loops(lanes)) if lanes else 1
+    tile = choose_tile(planner.limits, node.dtype.itemsize, max(rows, 4), planner.extent(column))
+    _columns(planner, column.arg[0], tile)
+    if not straight:
+        planner.take(Pack(planner.position(inner), second),
+                     "a copy for all rows, in the order in which it is read")
+    return True
+
+
+def _stage_rows(planner: Planner, node: UOp, second: int, straight: bool) -> bool:
+    """Make rows of the last loop of the prefix, and where it pays a BLOCK loop of what is left."""
+    known, row = planner.known, planner.known.info.prefix[-1]
+    bit = 1 << known.position[row]
+    others = [planner.extent(r) for r in known.info.prefix[:-1]]
+    several = math.prod(others) >= _LEAST_PARALLEL
+    amount = next((n for n in (4, 2) if planner.extent(row) % n == 0), 1)
+    if not known.free[node.src[0].src[1 - second]] & bit or amount < 2 \
+            or known.free[node.src[0].src[second]] & bit or not (straight or several):
+        return False
+    made = planner.take(Upcast(planner.position(row.arg[0]), amount),
+                        "register tile: rows share what is loaded")
+    left = [r for r in made if r.arg[1] not in LANES]
+    if left and several:
+        planner.take(Share(planner.position(left[0].arg[0])), "all rows share copies of operands")
+    return True
+# --8<-- [end:stage]
+
+
+def _fuse(planner: Planner, node: UOp, roles: Roles) -> bool:
+    """Make one loop of two that all memory sees as one; False if there are none."""
+    known = planner.known
+    first, second = (known.free[node.src[0].src[f]] for f in (roles.first, 1 - roles.first))
+    columns = [r for r in known.info.prefix if (second & ~first) >> known.position[r] & 1]
+    places = [n.src[1] for n in known.order if n.op is Ops.INDEX]
+    for group in (columns, list(roles.rows)):
+        for outer, inner in itertools.permutations(group, 2):
+            size = planner.extent(inner)
+            if size and planner.extent(outer) and all(
+                    _as_one(planner, place, outer, inner, size) for place in places):
+                _side_by_side(planner, outer.arg[0], inner.arg[0])
+                planner.take(Merge(planner.position(outer.arg[0]), planner.position(inner.arg[0])),
+                             "two loops that memory sees as one")
+                return True
+    return False
+
+
+def _fuse_sums(planner: Planner, numbers: list[int]) -> None:
+    """Make one loop of the loops of the sum, where copies have put their elements in one line."""
+    while len(numbers) > 1:
+        inner, outer = planner.numbered[numbers.pop()], planner.numbered[numbers[-1]]
+        places = [n.src[1] for n in planner.known.order if n.op is Ops.INDEX]
+        if all(_as_one(planner, place, outer, inner, planner.extent(inner)) for place in places):
+            made = planner.take(Merge(planner.known.position[outer], planner.known.position[inner]),
+                                "the sum reads its operands in one line")
+            numbers[-1] = made[0].arg[0]
+
+
+def _as_one(planner: Planner, index: UOp, outer: UOp, inner: UOp, size: int) -> bool:
+    """Whether an index depends on outer * size + inner, and not otherwise on the two."""
+    grows = planner.growth[index]
+    return grows is not None and grows.get(outer, 0) == size * grows.get(inner, 0)
+
+
+def _side_by_side(planner: Planner, outer: int, inner: int) -> None:
+    """Bring one loop of the prefix behind another one."""
+    place = planner.position(outer) + 1
+    if place == len(planner.known.info.prefix):
+        planner.take(Swap(place - 2, place - 1), "loops that are made one")
+        place -= 1
+    if place != planner.position(inner):
+        planner.take(Swap(place, planner.position(inner)), "loops that are made one")
+
+
+def _contiguous(planner: Planner, value: UOp, loop: UOp) -> bool:
+    """Whether an operand is read from memory as it lies: whole vectors, without conditions."""
+    if value.op is not Ops.LOAD or value.src[0].src[2] is not TRUE:
+        return False
+    return (planner.growth[value.src[0].src[1]] or {}).get(loop) == 1
+
+
+def _order(planner: Planner, roles: Roles) -> None:
+    """Rows become loops of the stage; the column is the last loop of the prefix."""
+    prefix = planner.known.info.prefix
+    others = [r for r in prefix if r not in roles.rows and r is not roles.column]
+    wanted = [r.arg[0] for r in (*others, roles.column, *roles.rows)]
+    for place, number in enumerate(wanted):
+        here = planner.known.info.prefix[place].arg[0]
+        if here != number:
+            planner.take(Swap(place, planner.position(number)),
+                         "rows inside the columns: they share a panel of the other operand")
+    for _ in roles.rows:
+        planner.take(Own(len(planner.known.info.prefix) - 1), "rows share a panel")
+
+
+def _chunks(planner: Planner, inner: list[int], tile: Tile, dtype: DType) -> list[int]:
+    """Cut a long sum, so that a panel of one chunk stays in the second cache; its loops."""
+    row = tile.width * tile.vectors * dtype.itemsize
+    extent = planner.extent(planner.numbered[inner[0]])
+    most = planner.limits.second_cache // 2 // row
+    sizes = [n for n in range(_LEAST_CHUNK, most + 1) if extent % n == 0]
+    if len(inner) > 1 or extent * row <= planner.limits.second_cache or not sizes \
+            or dtype in HALF:
+        return inner
+    made = planner.take(Chunk(planner.position(inner[0]), sizes[-1]),
+                        "a panel of the whole sum would not stay in the second cache")
+    return [r.arg[0] for r in made if r.arg[1] is RangeKind.REDUCE]
+
+
+def _columns(planner: Planner, number: int, tile: Tile) -> int | None:
+    """Cut the lanes off the column: vectors, and several of them a row; the loop that is left."""
+    extent, whole = planner.extent(planner.numbered[number]), tile.width * tile.vectors
+    if extent % whole:
+        number = planner.take(PadTo(planner.position(number), whole),
+                              "the last panel is stored in part")[0].arg[0]
+    made = planner.take(Upcast(planner.position(number), tile.width),
+                        "vector along the columns: results lie side by side")
+    left = [r for r in made if r.arg[1] not in LANES]
+    if left and tile.vectors > 1:
+        made = planner.take(Upcast(planner.position(left[0].arg[0]), tile.vectors),
+                            "more vectors share an element of the first operand")
+        left = [r for r in made if r.arg[1] not in LANES]
+    return left[0].arg[0] if left else None
+
+
+def _rows(planner: Planner, number: int, tile: Tile) -> None:
+    """Cut the lanes off the rows; what is left over becomes a smaller tile."""
+    extent = planner.extent(planner.numbered[number])
+    if tile.rows < 2:
+        return
+    made = planner.take(Upcast(planner.position(number), tile.rows),
+                        "register tile: rows share what is loaded")
+    rest = extent % tile.rows
+    if rest > 1:
+        lanes = [r for r in made if r.arg[1] in LANES]
+        own = [r for r in made if r not in lanes and planner.extent(r) == rest
+               and not any(lanes[0] in s.src and r in s.src for s in planner.known.ast.src)]
+        planner.take(Upcast(planner.position(own[0].arg[0]), rest), "the rows that are left over")
+
+
+__all__ = ["Roles", "Tile", "choose_tile", "find_roles", "plan_product"]

@@ -1,0 +1,79 @@
+"""Lanes that a stage does not need become loops again there. Chapter: spec/kernel.md.
+
+Lanes that are cut off the prefix sink into every stage. A product needs them, as a register tile;
+an elementwise stage only gets longer by them: its text, and the time to compile it.
+"""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from impl.ir import Ops, RangeKind, UOp, new_range
+from impl.kernel.analysis import LANES, Analysis
+from impl.kernel.steps import Step, StepError, _Rewriter, _sink
+
+if TYPE_CHECKING:
+    from impl.kernel.heuristic import Planner
+
+#: A stage that reduces nothing keeps at most this many values side by side.
+_MOST_SIDE_BY_SIDE = 8
+
+
+# --8<-- [start:roll]
+@dataclass(frozen=True)
+class Roll(Step):
+    """Make a lane a loop in the stages that reduce nothing along it.
+
+    Legal for a lane that some stage has and reduces nothing along.
+    """
+
+    def apply(self, known: Analysis) -> UOp:
+        """Any order of output iterations is legal."""
+        # r[impl kernel.step.equal]
+        lane = self._loop(known, (RangeKind.UPCAST,))
+        found = rollable(known, lane)
+        if not found:
+            raise StepError(self.name, "every stage with this lane reduces along it",
+                            "name a lane of a stage that does not")
+        loop = new_range(self._size(lane), RangeKind.LOOP)
+        rewriter = _Rewriter(known, {lane: loop}, {lane: ()})
+        stores = []
+        for store in known.ast.src:
+            if store in found:
+                done = rewriter.store(store, False)
+                loops = list(done.src[2:])
+                place = next((i for i, each in enumerate(loops)
+                              if each.arg[1] in (RangeKind.LOOP, *LANES)), len(loops))
+                store = done.replace(src=(*done.src[:2], *loops[:place], loop, *loops[place:]))
+            stores.append(store)
+        return _sink(known, stores, self.name)
+
+
+def rollable(known: Analysis, lane: UOp) -> list[UOp]:
+    """The stores in the lane with nothing that is reduced along it."""
+    bit = known.mask((lane,))
+    return [store for store in known.ast.src if lane in store.src[2:] and not any(
+        node.op is Ops.REDUCE and known.free[node] & bit for node in store.toposort())]
+# --8<-- [end:roll]
+
+
+def roll_lanes(planner: Planner) -> None:
+    """Roll up lanes of elementwise stages until few values stand side by side."""
+    while (lane := _too_many(planner)) is not None:
+        planner.take(Roll(planner.known.position[lane]), "the stage needs no tile")
+
+
+def _too_many(planner: Planner) -> UOp | None:
+    """A lane to roll up: not the vector, in a stage with too many values side by side."""
+    known = planner.known
+    for store in known.ast.src:
+        lanes = [loop for loop in store.src[2:] if loop.arg[1] in LANES]
+        grows = planner.growth[store.src[0].src[1]] or {}
+        vectors = [lane for lane in lanes if grows.get(lane) == 1]
+        side_by_side = math.prod(planner.extent(lane) for lane in lanes if lane not in vectors)
+        if vectors and side_by_side > _MOST_SIDE_BY_SIDE // 2:
+            for lane in lanes:
+                if lane not in vectors and store in rollable(known, lane):
+                    return lane
+    return None

@@ -1,0 +1,393 @@
+"""BEAM: steps found by trying them on the machine. Chapter: spec/kernel.md.
+
+From the heuristic's list and from none, every step of the registry is tried, everywhere and with
+several numbers; what is legal is compiled and measured; the fastest few go on, until nothing gets
+faster or time is up. What was found is kept on disk.
+"""
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import json
+import math
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from impl import settings, symbolic
+from impl.caching.disk import store
+from impl.errors import GraphError
+from impl.ir import KernelInfo, Ops, UOp
+from impl.kernel.analysis import Analysis, Limits, buffer_key
+from impl.kernel.heuristic import Reasoned, hand_steps
+from impl.kernel.steps import STEPS, Step, StepError, apply_steps, parameters
+
+#: Numbers that are tried where a step asks for an amount; and those that have to divide the loop.
+AMOUNTS, DIVISORS = (2, 4, 8, 16, 32, 64), (3, 5, 6, 7, 9, 10, 12)
+#: Numbers that are tried where a step asks which of a few.
+CHOICES = (0, 1, 2)
+_GENERATIONS, _IDLE = 12, 2  # at most, and at most so many one after the other that gain nothing
+#: A kernel that needs more memory than this is not tried.
+_MOST_BYTES = 2 << 30
+#: One sample takes at least so many seconds, so that the clock does not matter.
+_SAMPLE = 1e-4
+_SAMPLES, _LAST_SAMPLES = 4, 12
+#: What is found has to be faster by this factor than the list that the search started from.
+_GAIN = 0.98
+
+
+# --8<-- [start:bench]
+class Bench(Protocol):
+    """What a device has to offer, so that kernels can be tried on it."""
+
+    @property
+    def limits(self) -> Limits:
+        """What the steps may use."""
+
+    def code_version(self) -> str:
+        """Everything about the device and its compiler on which times depend."""
+
+    def trial(self, asts: Sequence[UOp], seconds: float) -> list[Any]:
+        """Programs for kernels as they stand; None for one that takes longer to compile."""
+
+    def release(self, programs: Sequence[Any]) -> None:
+        """Forget programs that were tried."""
+
+    def allocate(self, nbytes: int) -> Any:
+        """Memory of the device."""
+
+    def table(self, launches: Sequence[Any]) -> Any:
+        """Launches that are replayed together."""
+# --8<-- [end:bench]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The fastest list, its time and that of the heuristic's list in seconds; how many tried."""
+
+    steps: tuple[str, ...]
+    seconds: float
+    start_seconds: float
+    tried: int
+
+
+# --8<-- [start:searched]
+def searched_steps(ast: UOp, bench: Bench, width: int, search: bool = True) -> Reasoned:
+    """Steps for a kernel, each with its reason: kept ones, else those that a search finds.
+
+    `ast` is as `fold_gates` makes it. What cannot be tried gets the heuristic's list, and so does
+    what was not searched for yet if `search` is false.
+    """
+    start = hand_steps(ast, bench.limits)
+    key = _key(ast, bench, width)
+    found = _known.get(key)
+    if found is None and not settings.get("IGNORE_BEAM_CACHE"):
+        found = _kept(key, ast)  # r[impl kernel.beam.kept]
+    if found is None and not search:
+        return start
+    if found is None:
+        found = _Search(ast, bench, width, start).run()
+        store().put("beam", key, json.dumps(vars(found)).encode())
+    _known[key] = found
+    if found.steps == tuple(step.name for step, _ in start):
+        return [(step, f"{reason}; BEAM={width} found nothing faster") for step, reason in start]
+    reason = (f"BEAM={width}: {found.seconds * 1e6:.1f} us, where the steps that rules choose "
+              f"take {found.start_seconds * 1e6:.1f} us")  # r[impl kernel.step.reason]
+    return [(Step.parse(name), reason) for name in found.steps]
+
+
+_known: dict[str, Found] = {}
+
+
+def _kept(key: str, ast: UOp) -> Found | None:
+    """What was kept on disk, if it is legal for the kernel still."""
+    try:
+        entry = json.loads(store().get("beam", key) or b"")
+        found = Found(tuple(entry["steps"]), float(entry["seconds"]),
+                      float(entry["start_seconds"]), int(entry["tried"]))
+        apply_steps(ast, map(Step.parse, found.steps))
+    except (ValueError, KeyError, TypeError, GraphError):
+        return None
+    return found
+# --8<-- [end:searched]
+
+
+_LIMITS = ("BEAM_TIMEOUT_SEC", "BEAM_BUDGET_SEC", "BEAM_UPCAST_MAX", "BEAM_UOPS_MAX")
+
+
+def _key(ast: UOp, bench: Bench, width: int) -> str:
+    """A name for the question, the same in every process."""
+    return "\n".join([kernel_name(ast), repr(bench.limits), bench.code_version(), code_version(),
+                      str(width), *(f"{name}={settings.get(name)}" for name in _LIMITS)])
+
+
+def kernel_name(ast: UOp) -> str:
+    """What a kernel computes as a checksum: neither its name nor its loops' numbers count."""
+    known = Analysis(ast)
+    position = {node: i for i, node in enumerate(known.order)}
+    lines = []
+    for node in known.order:
+        said: Any = node.arg
+        if node.op is Ops.RANGE:
+            said = known.position[node], node.arg[1].name
+        elif isinstance(said, KernelInfo):
+            said = len(said.prefix), [variable.arg for variable in said.variables]
+        lines.append(f"{node.op.name} {node.dtype.name} {said!r} "
+                     f"{[position[source] for source in node.src]}")
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+@functools.lru_cache(maxsize=1)
+def code_version() -> str:
+    """A checksum of the code that makes programs of steps."""
+    digest = hashlib.sha256()
+    for folder in ("kernel", "render"):
+        for path in sorted((Path(__file__).parent.parent / folder).glob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+# --8<-- [start:actions]
+def actions(known: Analysis, draw: random.Random) -> list[Step]:
+    """Every step worth a try on a kernel, in random order: time may be up before the last."""
+    found = []
+    extents = [loop.src[0].arg if loop.src[0].op is Ops.CONST else 0 for loop in known.ranges]
+    for name, make in STEPS.items():
+        for axis in range(len(extents)):
+            rest = [_numbers(parameter, axis, extents) for parameter in parameters(name)[1:]]
+            found += [make(axis, *numbers) for numbers in itertools.product(*rest)]
+    draw.shuffle(found)
+    return found
+
+
+def _numbers(parameter: str, axis: int, extents: Sequence[int]) -> Sequence[int]:
+    """What is tried for one of a step's numbers."""
+    if parameter == "other":
+        return range(axis + 1, len(extents))
+    if parameter != "amount":
+        return CHOICES
+    extent = extents[axis]
+    found = {n for n in AMOUNTS if n <= extent} | {n for n in DIVISORS if extent % n == 0}
+    return sorted(found | {extent} if 1 < extent <= AMOUNTS[-1] else found)
+# --8<-- [end:actions]
+
+
+@dataclass
+class _Candidate:
+    """A list of steps, what it makes of the kernel, and the best time so far."""
+
+    steps: tuple[Step, ...]
+    ast: UOp
+    program: Any = None
+    seconds: float = math.inf
+
+
+# --8<-- [start:search]
+@dataclass
+class _Search:
+    """One search. `start` is the list that the heuristic chose."""
+
+    ast: UOp
+    bench: Bench
+    width: int
+    start: Reasoned
+    tried: int = 0
+    seen: set[str] = field(default_factory=set)
+    began: float = field(default_factory=lambda: time.perf_counter())
+
+    def run(self) -> Found:
+        """The fastest list, which is the start's unless another one is faster."""
+        first = tuple(step for step, _ in self.start)
+        names = tuple(step.name for step in first)
+        trial = _Trial.of(self.ast, self.bench)
+        if trial is None:
+            return Found(names, math.nan, math.nan, 0)
+        self.trial, self.draw = trial, random.Random(0)
+        starts = [_Candidate(first, apply_steps(self.ast, first))]
+        if first:
+            starts.append(_Candidate((), self.ast))
+        self.seen.update(kernel_name(each.ast) for each in starts)
+        beam = self._measured(starts, ())
+        if not beam or beam[0].steps != first and starts[0].program is None:
+            return Found(names, math.nan, math.nan, self.tried)
+        idle = 0
+        for _ in range(_GENERATIONS):
+            best = beam[0].seconds
+            made = self._next(beam)
+            found = sorted([*beam, *self._measured(made, beam[:1])], key=_time)
+            self._drop(found[self.width:], keep=starts[0])
+            beam = found[:self.width]
+            self._say(beam[0], len(made))
+            idle = idle + 1 if beam[0].seconds > best * _GAIN else 0
+            if not made or idle == _IDLE or self._is_over():
+                break
+        return self._last(starts[0], beam)
+
+    def _last(self, start: _Candidate, beam: list[_Candidate]) -> Found:
+        """Measure the start and the best side by side once more, and choose."""
+        finalists = [start, *(each for each in beam[:3] if each is not start)]
+        for each in finalists:
+            each.seconds = math.inf
+        for _ in range(_LAST_SAMPLES):
+            for each in finalists:
+                each.seconds = min(each.seconds, self.trial.sample(each.program))
+        best = min(finalists, key=_time)
+        if best.seconds > start.seconds * _GAIN:  # r[impl kernel.beam.start]
+            best = start
+        self._drop([*beam, start])
+        return Found(tuple(step.name for step in best.steps), best.seconds, start.seconds,
+                     self.tried)
+
+    def _next(self, beam: list[_Candidate]) -> list[_Candidate]:
+        """Every list of the beam with one more step, where that is legal and not too large."""
+        made: list[_Candidate] = []
+        for each in beam:
+            known = Analysis(each.ast)
+            for step in actions(known, self.draw):
+                try:
+                    ast = step.apply(known)
+                except StepError:
+                    continue
+                if self._fits(ast) and (name := kernel_name(ast)) not in self.seen:
+                    self.seen.add(name)
+                    made.append(_Candidate((*each.steps, step), ast))
+        return made
+
+    def _fits(self, ast: UOp) -> bool:
+        """Whether the text of a kernel is not too long to try."""
+        known = Analysis(ast)
+        copies = [_lanes(known, known.free[node]) for node in known.order]
+        return max(copies) <= settings.get("BEAM_UPCAST_MAX") \
+            and sum(copies) <= settings.get("BEAM_UOPS_MAX")
+
+    def _measured(self, made: list[_Candidate], best: Sequence[_Candidate]) -> list[_Candidate]:
+        """Those that could be compiled in time, with their times, the fastest first."""
+        found: list[_Candidate] = []
+        size = 4 * settings.workers()
+        for first in range(0, len(made), size):
+            if self._is_over() and (best or found):  # r[impl kernel.beam.budget]
+                break
+            some = made[first:first + size]
+            programs = self.bench.trial([each.ast for each in some],
+                                        settings.get("BEAM_TIMEOUT_SEC"))
+            self.tried += len(some)
+            for each, program in zip(some, programs, strict=True):
+                each.program = program
+            compiled = [each for each in some if each.program is not None]
+            self._race(compiled, [*best, *found])
+            found = sorted([*found, *compiled], key=_time)
+            self._drop(found[max(self.width, 2):])
+            found = found[:max(self.width, 2)]
+        return found
+
+    def _race(self, runners: list[_Candidate], others: Sequence[_Candidate]) -> None:
+        """Measure in turns, so that what disturbs one disturbs all; the slow are given up soon."""
+        for each in runners:
+            self.trial.sample(each.program)  # caches and pages get warm
+        for _ in range(_SAMPLES):
+            limit = 1.5 * min((each.seconds for each in (*runners, *others)), default=math.inf)
+            for each in runners:
+                if each.seconds is math.inf or each.seconds < limit:
+                    each.seconds = min(each.seconds, self.trial.sample(each.program))
+
+    def _drop(self, slow: Sequence[_Candidate], keep: _Candidate | None = None) -> None:
+        programs = []
+        for each in slow:
+            if each is not keep and each.program is not None:
+                programs.append(each.program)
+                each.program = None
+        self.bench.release(programs)
+
+    def _is_over(self) -> bool:
+        return time.perf_counter() - self.began > float(settings.get("BEAM_BUDGET_SEC"))
+
+    def _say(self, best: _Candidate, made: int) -> None:
+        if settings.get("BEAM_DEBUG"):
+            print(f"BEAM {self.ast.arg.name}: {time.perf_counter() - self.began:6.2f} s, {made} "
+                  f"new lists, best {best.seconds * 1e6:.1f} us: "
+                  f"{' '.join(step.name for step in best.steps) or 'no steps'}")
+# --8<-- [end:search]
+
+
+def _time(candidate: _Candidate) -> float:
+    return candidate.seconds
+
+
+def _lanes(known: Analysis, mask: int) -> int:
+    """How many copies of a value its lanes make."""
+    return math.prod(loop.src[0].arg for loop in known.loops(mask & known.lanes))
+
+
+# --8<-- [start:trial]
+@dataclass
+class _Trial:
+    """Memory to run a kernel on, with values in it; what runs overwrite is nobody's."""
+
+    bench: Bench
+    memories: list[Any]
+    values: list[int]
+    again: dict[int, np.ndarray]  # what is read and overwritten, as it was
+
+    @classmethod
+    def of(cls, ast: UOp, bench: Bench) -> _Trial | None:
+        """Memory as large as the kernel's addresses ask for; None if they do not say."""
+        known = Analysis(ast)
+        values = [(node.arg[1] + node.arg[2]) // 2 for node in known.info.variables]
+        sizes = [0] * known.params
+        loaded: set[int] = set()
+        for node in known.order:
+            if node.op is Ops.LOAD and node.src[0].src[0].op is Ops.PARAM:
+                loaded.add(node.src[0].src[0].arg)
+            if node.op is Ops.INDEX and node.src[0].op is Ops.PARAM:
+                if any(below.op is Ops.LOAD for below in node.src[1].toposort()):
+                    return None  # an element chooses the address
+                most = symbolic.bounds(node.src[1])[1] + 1
+                place = node.src[0].arg
+                sizes[place] = max(sizes[place], most * node.dtype.itemsize)
+        if sum(sizes) > _MOST_BYTES:
+            return None
+        memories = [bench.allocate(max(size, 64)) for size in sizes]
+        _fill(memories, known)
+        again = {place: memories[place].array.copy() for place in sorted(loaded)
+                 if (Ops.PARAM, place) in known.stored}
+        return cls(bench, memories, values, again)
+
+    def sample(self, program: Any) -> float:
+        """Seconds that one run takes, over as many runs as it takes to tell."""
+        count, seconds = 1, self._runs(program, 1)
+        # r[impl kernel.beam.in-place]: what a run overwrites is put back before the next one
+        if not self.again and seconds < _SAMPLE:
+            count = min(int(_SAMPLE / max(seconds, 1e-7)) + 1, 1000)
+            seconds = self._runs(program, count)
+        return seconds / count
+
+    def _runs(self, program: Any, count: int) -> float:
+        for place, before in self.again.items():
+            self.memories[place].array[:] = before
+        table = self.bench.table([(program, self.memories, self.values)] * count)
+        start = time.perf_counter()
+        table.replay()
+        return time.perf_counter() - start
+# --8<-- [end:trial]
+
+
+def _fill(memories: Sequence[Any], known: Analysis) -> None:
+    """Ordinary numbers: neither subnormal nor so large that sums overflow soon."""
+    kinds = {buffer_key(node): node.dtype for node in known.order if node.op is Ops.PARAM}
+    for place, memory in enumerate(memories):
+        dtype = kinds.get((Ops.PARAM, place))
+        memory.array[:] = 0
+        if dtype is not None and dtype.kind == "f":
+            values = memory.view(dtype)
+            pattern = (np.arange(64) % 13 - 6) / 4
+            if values.dtype.kind == "f":
+                values[:] = np.resize(pattern, len(values))
+            else:  # bfloat16 as its bits
+                bits = pattern.astype(np.float32).view(np.uint32) >> 16
+                values[:] = np.resize(bits, len(values))

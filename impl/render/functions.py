@@ -1,0 +1,231 @@
+"""Functions that kernels call, and the types of vectors. Chapter: spec/render.md.
+
+A function is named after what it takes: `exp_f32` takes a number, `exp_f32x16` a vector. Most are
+written once for both, with `$K` for the kind, `$F` for its type and `$I` for integers of its width
+(see `fill`). What a definition needs is found by the names in its text.
+"""
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable
+
+from impl.render.transcendental import TEMPLATES, TRIG_LARGE
+from impl.render.types import INLINE, TYPES, bits, fill
+from impl.render.vector_functions import vector_function, vector_type
+
+#: Names of functions that are made for a kind, and of vector types.
+_NAME = re.compile(r"\b(?:(?:[a-z][a-z0-9]*_)*[fiu](?:8|16|32|64)(?:x\d+)?"
+                   r"|opaque_zero|shuffle|(?:to|from|round)_b?float16)\b")
+
+
+_FIXED = {
+    "shuffle": """#ifdef __clang__
+#define shuffle(v, mask, ...) __builtin_shufflevector(v, v, __VA_ARGS__)
+#else
+#define shuffle(v, mask, ...) __builtin_shuffle(v, (mask){__VA_ARGS__})
+#endif""",
+    "to_bfloat16": INLINE + """unsigned short to_bfloat16(float x) {
+  unsigned int u = bits_f32(x), r = (u + (0x7fffu + ((u >> 16) & 1u))) >> 16;
+  return x != x ? 0x7fc0 : r;
+}""",
+    "from_bfloat16": INLINE + """float from_bfloat16(unsigned short x) {
+  return unbits_f32((int)((unsigned int)x << 16));
+}""",
+    "fence": """#if defined(__SSE__) && defined(__GNUC__) && !defined(__clang__)
+#define fence() __builtin_ia32_sfence()
+#else
+#define fence() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#endif""",
+    # Nothing, but the compiler does not know it. `const`: it is called once, outside of loops.
+    "opaque_zero": """static __attribute__((noinline, const)) int opaque_zero(void) {
+  int zero = 0; __asm__("" : "+r"(zero)); return zero;
+}""",
+    # Numbers as vectors of one element: what templates call.
+    "bits_f32": INLINE + "int bits_f32(float x) { union { float f; int i; } b; b.f = x; "
+    "return b.i; }",
+    "unbits_f32": INLINE + "float unbits_f32(int x) { union { float f; int i; } b; b.i = x; "
+    "return b.f; }",
+}
+#: Numbers have operators for these; templates call them by name, since vectors have none.
+_NUMBERS = {
+    "sel": "#define sel_$K(m, a, b) ((m) ? (a) : (b))",
+    "dup": "#define dup_$K(x) (x)",
+    "int": "#define int_$K(x) (($I)(x))",
+    "real": "#define real_$K(x) (($F)(x))",
+    "any": "#define any_$K(x) (x)",
+    "higher": INLINE + "$F higher_$K($F a, $F b) { return a > b ? a : b; }",
+    "lower": INLINE + "$F lower_$K($F a, $F b) { return a < b ? a : b; }",
+    "triglarge": TRIG_LARGE,
+}
+
+
+# --8<-- [start:exact]
+def _floordiv(kind: str) -> str:
+    # r[impl kernel.divide.zero]
+    # r[impl kernel.divide.floor]
+    if kind[0] == "u":
+        return fill("$F floordiv_$K($F a, $F b) { return b ? a / b : 0; }", kind)
+    return fill("""$F floordiv_$K($F a, $F b) {
+  if (b == 0) return 0;
+  if (b == -1) return ($F)(-($U)a);
+  $F q = a / b;
+  return q - ((a % b != 0) & ((a < 0) != (b < 0)));
+}""", kind)
+
+
+def _floormod(kind: str) -> str:
+    # r[impl kernel.divide.zero]
+    # r[impl kernel.divide.floor]
+    if kind[0] == "u":
+        return fill("$F floormod_$K($F a, $F b) { return b ? a % b : 0; }", kind)
+    return fill("""$F floormod_$K($F a, $F b) {
+  if (b == 0 || b == -1) return 0;
+  $F r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}""", kind)
+
+
+def _shift(name: str, kind: str) -> str:
+    # r[impl kernel.shift.width]
+    beyond = "(a < 0 ? ($F)-1 : 0)" if name == "shr" and kind[0] == "i" else "0"
+    value = "($U)a << (b & $B)" if name == "shl" else "a >> (b & $B)"
+    text = (f"$F {name}_$K($F a, $F b) {{ return ($U)b < {bits(kind)} ? ($F)({value}) "
+            f": {beyond}; }}")
+    return fill(text.replace("$B", str(bits(kind) - 1)), kind)
+
+
+def _extreme(name: str, kind: str) -> str:
+    sign = ">" if name == "max" else "<"
+    if kind[0] == "f":  # r[impl conventions.nan.propagate]
+        return fill(f"$F {name}_$K($F a, $F b) {{ $F m = a {sign} b ? a : b; "
+                    "return a != a ? a : m; }", kind)
+    return fill(f"$F {name}_$K($F a, $F b) {{ return a {sign} b ? a : b; }}", kind)
+
+
+def _power(kind: str) -> str:
+    # r[impl kernel.power.integer]
+    negative = "" if kind[0] == "u" else \
+        "  if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;\n"
+    return fill(f"""$F pow_$K($F a, $F b) {{
+{negative}  $U r = 1, x = ($U)a, n = ($U)b;
+  for (; n; n >>= 1) {{ if (n & 1) r = ($U)(r * x); x = ($U)(x * x); }}
+  return ($F)r;
+}}""", kind)
+# --8<-- [end:exact]
+
+
+def whole_limits(source: str, target: str) -> tuple[str, str]:
+    """The least and the greatest float of one type that an integer type holds, as C writes it."""
+    width, digits = bits(target), 24 if source == "f32" else 53
+    least, width = (0.0, width) if target[0] == "u" else (-2.0 ** (width - 1), width - 1)
+    most = float((1 << width) - (1 << max(width - digits, 0)))
+    suffix = "f" if source == "f32" else ""
+    return f"{least.hex()}{suffix}", f"{most.hex()}{suffix}"
+
+
+def _whole(source: str, target: str) -> str:
+    """A float as an integer, cut off toward zero: r[impl dtypes.cast.float].
+
+    C leaves open what becomes of NaN and of a number that does not fit. Here it is the nearest
+    that fits. `opaque_zero` keeps GCC from making a truncation of the cast and the cast back to
+    float: that would give -0 for -0.5, and NaN for NaN.
+    """
+    kind = TYPES[source]
+    low, high = whole_limits(source, target)
+    return f"""{TYPES[target]} whole_{source}_{target}({kind} x) {{
+  {kind} c = x > {low} ? x : {low}; c = c < {high} ? c : {high};
+  return ({TYPES[target]})c | opaque_zero();
+}}"""
+
+
+def _bitcast_function(name: str) -> str:
+    source, target = name.removeprefix("bitcast_").split("_")
+    memory = {"float16": "_Float16", "bfloat16": "unsigned short"}
+    take = {"bfloat16": "to_bfloat16(x)"}.get(source, "x")
+    give = {"bfloat16": "from_bfloat16(b.y)"}.get(target, "b.y")
+    one, two = (memory.get(s) or TYPES[s] for s in (source, target))
+    kind, result = TYPES.get(source, "float"), TYPES.get(target, "float")
+    return (f"{result} {name}({kind} x) {{ union {{ {one} x; {two} y; }} b; "
+            f"b.x = {take}; return {give}; }}")
+
+
+def _library(base: str, kind: str) -> str:
+    """A function of the C library, under our name."""
+    suffix = "" if kind == "f64" else "f"
+    names = "ab"[:2 if base == "pow" else 1]
+    parameters = ", ".join(f"{TYPES[kind]} {v}" for v in names)
+    return (f"{TYPES[kind]} {base}_{kind}({parameters}) "
+            f"{{ return __builtin_{base}{suffix}({', '.join(names)}); }}")
+
+
+def _fused(kind: str) -> str:
+    suffix = "f" if kind == "f32" else ""
+    return f"""#ifdef __FP_FAST_FMA{suffix.upper()}
+#define fma_{kind}(a, b, c) __builtin_fma{suffix}(a, b, c)
+#else
+#define fma_{kind}(a, b, c) ((a) * (b) + (c))
+#endif"""
+
+
+_MADE: dict[str, Callable[[str], str]] = {
+    "floordiv": _floordiv, "floormod": _floormod,
+    "shl": lambda s: _shift("shl", s), "shr": lambda s: _shift("shr", s),
+    "max": lambda s: _extreme("max", s), "min": lambda s: _extreme("min", s), "pow": _power,
+}
+
+
+def _number_function(name: str) -> str:
+    """The definition of a function of numbers."""
+    if name.startswith("bitcast_"):
+        return INLINE + _bitcast_function(name)
+    if name.startswith("whole_"):
+        return INLINE + _whole(*name.removeprefix("whole_").split("_"))
+    base, _, kind = name.rpartition("_")
+    if base in _NUMBERS:
+        return fill(_NUMBERS[base], kind)
+    if base == "fma":
+        return _fused(kind)
+    if base in TEMPLATES and kind == "f32":
+        return INLINE + fill(TEMPLATES[base], kind)
+    if base in _MADE and not (base == "pow" and kind[0] == "f"):
+        return INLINE + _MADE[base](kind)
+    return INLINE + _library(base, kind)
+
+
+@functools.lru_cache(maxsize=4096)
+def definition(name: str) -> tuple[str, tuple[str, ...]]:
+    """The text of a definition, and the names of those that it needs."""
+    if name in _FIXED:
+        text = _FIXED[name]
+    elif "_" not in name:
+        text = vector_type(name) if "x" in name else ""
+    elif name.startswith("round_") and name.count("_") == 1:
+        text = INLINE + _ROUND[name]
+    elif "x" in name.rpartition("_")[2]:
+        text = vector_function(name)
+    else:
+        text = _number_function(name)
+    needs = dict.fromkeys(found for found in _NAME.findall(text) if found != name)
+    return text, tuple(needs)
+
+
+_ROUND = {
+    "round_float16": "float round_float16(float x) { return (float)(_Float16)x; }",
+    "round_bfloat16": "float round_bfloat16(float x) { return from_bfloat16(to_bfloat16(x)); }",
+}
+
+
+def definitions(names: Iterable[str]) -> tuple[str, ...]:
+    """The definitions of functions and types, each after those that it needs."""
+    ordered: dict[str, str] = {}
+    stack = list(names)[::-1]
+    while stack:
+        name = stack[-1]
+        text, needs = definition(name)
+        waiting = [n for n in needs if n not in ordered]
+        if waiting:
+            stack.extend(waiting[::-1])
+        else:
+            ordered.setdefault(stack.pop(), text)
+    return tuple(text for text in ordered.values() if text)

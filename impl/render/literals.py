@@ -1,0 +1,38 @@
+"""Numbers in C. Chapter: spec/render.md."""
+from __future__ import annotations
+
+import math
+
+from impl.dtypes import DType, Scalar, dtypes
+from impl.render.types import SHORT
+
+
+# --8<-- [start:literal]
+def literal(value: Scalar, dtype: DType) -> str:
+    """A number that the compiler reads back exactly."""
+    # r[impl render.literal.exact]
+    if dtype.kind != "f":
+        return _whole(int(value), dtype)
+    suffix = "" if dtype is dtypes.float64 else "f"
+    number = float(value)
+    if math.isnan(number):
+        return f'__builtin_nan{suffix}("")'
+    if math.isinf(number):
+        return ("-" if number < 0 else "") + f"__builtin_inf{suffix}()"
+    if number == int(number) and abs(number) < 1e6:
+        text = f"{number:.1f}{suffix}"
+    else:
+        text = number.hex() + suffix
+    return f"({text})" if math.copysign(1, number) < 0 else text
+
+
+def _whole(value: int, dtype: DType) -> str:
+    if value == -(1 << 63):
+        return "(-9223372036854775807L - 1)"
+    if value == -(1 << 31):
+        return "(-2147483647 - 1)"
+    suffix = {"u32": "u", "u64": "ul"}.get(SHORT[dtype.name], "")
+    if dtype.itemsize == 8 and dtype.kind == "i" and abs(value) >= 1 << 31:
+        suffix = "L"
+    return f"({value}{suffix})" if value < 0 else f"{value}{suffix}"
+# --8<-- [end:literal]
