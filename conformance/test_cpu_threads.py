@@ -405,7 +405,7 @@ print(workers())
 """) == "3"
 
 
-@verifies("cpu.threads.fork")
+@verifies("cpu.threads.fork+2")
 def test_a_child_starts_workers_of_its_own() -> None:
     """Also when it is forked while other threads are in the middle of kernels."""
     assert child("""
@@ -455,7 +455,7 @@ def test_threads_of_python_run_shared_kernels_together() -> None:
 
 
 @verifies("cpu.threads.concurrent")
-@verifies("cpu.threads.fork")
+@verifies("cpu.threads.fork+2")
 @pytest.mark.parametrize("sanitizer", ["", "thread", "address,undefined"])
 def test_the_runtime_under_stress(sanitizer: str, tmp_path: Path) -> None:
     """The C program tells whether all results were right, the sanitizer how they came about."""
@@ -472,3 +472,38 @@ def test_the_runtime_under_stress(sanitizer: str, tmp_path: Path) -> None:
     found = subprocess.run([str(tmp_path / "stress"), *forks], capture_output=True, text=True,
                            check=False, timeout=120)
     assert (found.stdout, found.returncode) == ("fine with workers\n", 0), found.stderr
+
+
+@verifies("cpu.threads.fork+2")
+def test_a_fork_while_another_thread_computes() -> None:
+    """A child runs kernels, whatever the other threads of its parent were at."""
+    program = """
+import os, signal, threading
+import numpy as np
+from impl import Tensor
+
+given, stopped = np.ones(300_007, np.float32), threading.Event()
+
+def compute():
+    while not stopped.is_set():
+        (Tensor(given).realize() * 3).sum().item()
+
+def answer():
+    return (Tensor(given).realize() + 1).sum().item()
+
+answer()
+(Tensor(given).realize() * 3).sum().item()
+other = threading.Thread(target=compute)
+other.start()
+for _ in range(8):
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        os._exit(int(answer() != 600_014))
+    assert os.waitpid(child, 0)[1] == 0
+stopped.set()
+other.join()
+"""
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True,
+                         check=False, timeout=300)
+    assert run.returncode == 0, run.stderr

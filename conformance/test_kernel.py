@@ -16,7 +16,7 @@ from impl import Context, symbolic
 from impl.device import Device
 from impl.dtypes import ALL, DType, dtypes
 from impl.errors import GraphError
-from impl.ir import FALSE, TRUE, Ops, RangeKind, UOp, new_range
+from impl.ir import FALSE, TRUE, KernelInfo, Ops, RangeKind, UOp, new_range
 from impl.kernel import (
     OF_GROUPS,
     STEPS,
@@ -556,3 +556,35 @@ print("fine")
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
                            check=False)
     assert found.stdout.strip() == "fine", found.stderr
+
+
+@pytest.mark.device("CPU")
+@verifies("kernel.step.equal")
+def test_lanes_in_another_order_for_another_value() -> None:
+    """A maximum and a sum of products share lanes: unrolled first, then those of the output."""
+    def load(argument: int, index: UOp) -> UOp:
+        pointer = UOp(Ops.PARAM, dtypes.float32, (), argument)
+        place = UOp(Ops.INDEX, dtypes.float32, (pointer, index, TRUE))
+        return UOp(Ops.LOAD, dtypes.float32, (place,))
+
+    row, k = new_range(9, RangeKind.LOOP), new_range(9, RangeKind.REDUCE)
+    one, two = load(2, k), load(3, row)
+    values = [UOp(Ops.REDUCE, dtypes.float32, (UOp(of, dtypes.float32, (one, two)), k), by)
+              for of, by in ((Ops.SUB, Ops.MAXIMUM), (Ops.MUL, Ops.ADD))]
+    whole = UOp(Ops.REDUCE, dtypes.float32, (one, k), Ops.ADD)
+    stores = [UOp(Ops.STORE, dtypes.float32, (load(4, UOp.const(dtypes.index, 0)).src[0], whole))]
+    stores += [UOp(Ops.STORE, dtypes.float32, (load(place, row).src[0], value, row))
+               for place, value in enumerate(values)]
+    ast = UOp(Ops.SINK, dtypes.bool, tuple(stores), KernelInfo("lanes"))
+    a, b = np.arange(9, dtype=np.float32) % 5 - 2, np.arange(9, dtype=np.float32) * 3 % 7
+    for first in ("UNROLL", "GROUP"):
+        found = Step.parse(f"{first}(0,3)").apply(Analysis(ast))
+        axis = next(i for i, r in enumerate(Analysis(found).ranges) if r is row)
+        device = Device["CPU"]
+        program = device.compile([with_steps(ast, [f"{first}(0,3)", f"UPCAST({axis},3)"])])[0]
+        memories = [device.allocate(36) for _ in range(5)]
+        device.copy_in(memories[2], a)
+        device.copy_in(memories[3], b)
+        program(memories)
+        np.testing.assert_array_equal(memories[0].view(dtypes.float32, 9), (a - b[:, None]).max(1))
+        np.testing.assert_array_equal(memories[1].view(dtypes.float32, 9), (a * b[:, None]).sum(1))

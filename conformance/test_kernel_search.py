@@ -219,8 +219,17 @@ def test_long_texts_are_not_tried() -> None:
 def test_steps_of_every_kind_are_tried() -> None:
     draw = search.random.Random(0)
     tried = {step.name.partition("(")[0] for step in
-             search.actions(Analysis(kb.matmul(8, 9, 10)), draw)}
+             search.actions(Analysis(kb.matmul(8, 9, 10)), draw, 2)}
     assert tried == set(search.STEPS)
+
+
+@verifies("cpu.threads.count")
+def test_no_more_threads_are_tried_than_there_are() -> None:
+    for threads in (1, 2, 3):
+        tried = {step.amount for step in search.actions(
+            Analysis(kb.matmul(8, 9, 10)), search.random.Random(0), threads)
+            if isinstance(step, (search.Thread, search.GroupTop))}
+        assert tried == ({threads} if threads > 1 else set())
 
 
 @pytest.mark.usefixtures("timed")

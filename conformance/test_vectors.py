@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from conformance import kernel_builder as kb
 from conformance.kernel_builder import flat, load, param, reduce, store
 from conformance.trace import verifies
-from impl import Context, symbolic
+from impl import Context, Tensor, symbolic
 from impl.device import Device
 from impl.dtypes import ALL, DType, dtypes
 from impl.ir import COMPARISONS, Ops, RangeKind, UOp, new_range
@@ -238,3 +239,16 @@ def test_no_element_is_computed_by_itself() -> None:
         value = kb.apply(Ops.WHERE, kb.apply(Ops.CMPLT, a, b), kb.apply(Ops.MUL, a, b), b)
         body = render(vector(elementwise(value, i), 16), C()).body
         assert not re.search(r"v\d+\[|\bl\b", body), body
+
+
+@verifies("render.stream.fence")
+@verifies("kernel.plain.stream")
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64,
+                                   np.float16, np.float32, np.float64])
+def test_every_type_goes_past_the_caches(monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:
+    monkeypatch.setattr("impl.cpu.cache_bytes", lambda place: 64)
+    with Context(DEVICE="CPU"):
+        given = (np.arange(4096) % 100).astype(dtype)
+        value = Tensor(given).realize() + 1
+        assert any(step.startswith("STREAM") for step in value.schedule()[0].program.steps)
+        np.testing.assert_array_equal(value.numpy(), given + np.array(1, dtype))

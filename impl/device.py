@@ -15,7 +15,7 @@ import numpy as np
 from impl import settings
 from impl.dtypes import DType
 from impl.errors import DeviceError, VariableError
-from impl.ir import UOp
+from impl.ir import UOp, free_after_fork
 from impl.kernel import Analysis, Estimate, Limits, estimate
 
 
@@ -238,7 +238,7 @@ class DeviceBackend:
     def __init__(self, name: str) -> None:
         self.name = name
         self.alignment = ALIGNMENT
-        self.lock = threading.RLock()
+        self.lock = free_after_fork(threading.RLock())
         self.programs: dict[tuple[UOp, tuple[Any, ...]], Program] = {}
 
     @property
@@ -346,7 +346,7 @@ class Registry:
     def __init__(self) -> None:
         self.kinds: dict[str, tuple[type[DeviceBackend], Callable[[], str]]] = {}
         self.opened: dict[str, DeviceBackend] = {}
-        self.lock = threading.RLock()
+        self.lock = free_after_fork(threading.RLock())
         self.announced = False
 
     def register(self, backend: type[DeviceBackend], problem: Callable[[], str]) -> None:

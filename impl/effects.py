@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import sys
 import threading
 import time
@@ -155,6 +156,9 @@ class Turns:
 
     def __init__(self) -> None:
         self.mutex = threading.RLock()
+        if hasattr(os, "register_at_fork"):  # a child is made between two steps, never in one
+            os.register_at_fork(before=self.mutex.acquire, after_in_parent=self.mutex.release,
+                                after_in_child=self.mutex.release)
         self.owner = 0  # the thread whose turn it is
         self.disturbed = False
         self.guest = 0  # how often a thread has entered in another one's turn; the mutex is its own

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable
@@ -346,7 +347,14 @@ def _first(key: tuple[Any, ...], node: UOp, reference: _Reference) -> UOp:
             del _interned[key]
 
 
-_making = threading.RLock()  # held by whoever takes something out of the table
+def free_after_fork(lock: Any) -> Any:
+    """The lock, which is free in a forked child: the thread that held it is not there."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=lock._at_fork_reinit)
+    return lock
+
+
+_making = free_after_fork(threading.RLock())  # held by whoever takes something out of the table
 # --8<-- [end:intern]
 
 

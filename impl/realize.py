@@ -503,7 +503,6 @@ def _report(run: Run, number: int, operations: int, moved: int, start: float) ->
     """Print and poison what is asked for after a kernel, given counts and time from before it."""
     manner, kernel, seconds = _manner(), run.plan.kernels[number], time.perf_counter() - start
     if manner.debug >= 2:
-        program = programs_of(run.plan)[number]
         operations = GlobalCounters.operations - operations
         moved = GlobalCounters.bytes - moved
         program = programs_of(run.plan)[number]
@@ -632,15 +631,16 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False,
                     values = [canonical.values[v] for v in plan.kernels[row["id"]].slots]
                     cost = program.cost(values)
                     row.update(source=program.source or "", operations=cost.operations,
-                               bytes=cost.bytes, **_step_rows(program.optimized))
+                               bytes=cost.bytes, **_step_rows(program.steps, program.reasons))
         elif steps:
             for row in rows["kernels"]:
                 kernel = plan.kernels[row["id"]]
                 if not kernel.copy:
-                    row.update(_step_rows(Device[kernel.device].optimized(kernel.ast, False)))
+                    info = Device[kernel.device].optimized(kernel.ast, False).arg
+                    row.update(_step_rows(info.steps, info.reasons))
         return rows
 
 
-def _step_rows(ast: UOp) -> dict[str, list[str]]:
+def _step_rows(steps: Sequence[str], reasons: Sequence[str]) -> dict[str, list[str]]:
     """The steps that were applied to a kernel, and the reason for each."""
-    return {"optimizations": list(ast.arg.steps), "because": list(ast.arg.reasons)}
+    return {"optimizations": list(steps), "because": list(reasons)}

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 from impl import settings
+from impl.ir import free_after_fork
 
 FORMAT = "tensor-schedule-store/1"
 #: The names of our files: entries, objects, and what is being written. No other file is touched.
@@ -26,7 +27,7 @@ OURS = re.compile(r"[a-z_]+-[0-9a-f]{40}\.entry|[0-9a-f]{64}\.[a-z]+|\.new-\w+")
 _HOUR = 3600.0
 
 _said: set[str] = set()
-_saying = threading.Lock()
+_saying = free_after_fork(threading.Lock())
 
 
 def say_once(line: str) -> None:
@@ -95,7 +96,7 @@ class Store:
 
     def __init__(self, folder: Path, limit: int = 0) -> None:
         self.folder, self.limit = folder, limit
-        self.lock = threading.Lock()
+        self.lock = free_after_fork(threading.Lock())
         self.unseen = 1 << 62  # bytes written since the folder was last looked through
 
     def get(self, kind: str, key: str) -> bytes | None:
@@ -222,7 +223,7 @@ class Stores:
     """The stores of this process, by folder; a private temporary one where none can be used."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = free_after_fork(threading.Lock())
         self.known: dict[str, Store] = {}
         self.temporary: Store | None = None
 

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from impl import settings, symbolic
 from impl.effects import Buffer, Effects, leaf_of, way
 from impl.errors import VariableError
-from impl.ir import MOVEMENT, Ops, UOp, toposort, unnamed
+from impl.ir import MOVEMENT, Ops, UOp, free_after_fork, toposort, unnamed
 
 PlanType = TypeVar("PlanType")
 Row = tuple[Any, ...]
@@ -252,7 +252,7 @@ class PlanCache(Generic[PlanType]):
     def __init__(self, capacity: int = 4096) -> None:
         self.capacity = capacity
         self.plans: OrderedDict[tuple[Any, ...], PlanType] = OrderedDict()
-        self.lock = threading.Lock()
+        self.lock = free_after_fork(threading.Lock())
         self.hits = self.misses = 0
 
     def get(self, key: tuple[Any, ...]) -> PlanType | None:

@@ -24,7 +24,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -34,8 +34,17 @@ from impl.caching.texts import keep_text, kept_text, kernel_name
 from impl.cpu.memory import Pool, Pooled
 from impl.device import Device, DeviceBackend, GlobalCounters, Launch, Memory, Program, Table
 from impl.errors import CompileError, DeviceError, user_line
-from impl.ir import UOp
-from impl.kernel import Estimate, Limits, duration, optimize, with_steps
+from impl.ir import UOp, free_after_fork
+from impl.kernel import (
+    Estimate,
+    Limits,
+    Step,
+    duration,
+    fold_gates,
+    optimize,
+    taken,
+    with_steps,
+)
 from impl.render import C, Source, render
 
 # --8<-- [start:flags]
@@ -60,7 +69,7 @@ _WORTH_A_PROCESS = 4_000
 def _runtime() -> Source:
     """What runs tables of launches; compiled and kept like a kernel."""
     # r[impl cpu.threads.equal, cpu.threads.idle, cpu.threads.concurrent]
-    # r[impl cpu.threads.fork, cpu.threads.exit, cpu.threads.signals]
+    # r[impl cpu.threads.fork+2, cpu.threads.exit, cpu.threads.signals]
     text = Path(__file__).with_name("runtime.c").read_text(encoding="utf-8")
     before, name, after = text.partition("long ts_run")
     assert name, "the runtime has its function"
@@ -385,9 +394,10 @@ class CPUProgram(Program):
     # --8<-- [start:facts]
     @property
     def optimized(self) -> UOp:
-        """The kernel after the optimisation steps; of a kept text they are done again."""
+        """The kernel after the optimisation steps; those of a kept text are taken again."""
         if self._optimized is None and self._steps:
-            self._optimized = cast(CPU, self.device).optimized(self.ast, search=False)
+            again = zip(map(Step.parse, self._steps), self._reasons, strict=True)
+            self._optimized = taken(fold_gates(self.ast), again)
         return self._optimized or self.ast
 
     @property
@@ -412,7 +422,7 @@ class CPUProgram(Program):
         """The program of which these facts were kept; its function is not loaded.
 
         Raises:
-            KeyError, TypeError: they are no such facts.
+            KeyError, TypeError, ValueError: they are no such facts.
         """
         found = cls(device, ast, None, int(facts["arguments"]))
         found.key, found.source = str(facts["key"]), str(facts["source"])
@@ -514,7 +524,6 @@ class CPU(DeviceBackend):
         wide = vector_bytes()  # r[impl cpu.threads.count]
         known = Limits()
         return Limits(name="CPU", vector_bytes=wide, vector_registers=32 if wide == 64 else 16,
-                      first_cache=cache_bytes(0) or known.first_cache,
                       second_cache=cache_bytes(2) or known.second_cache,
                       third_cache=cache_bytes(3) or known.third_cache,
                       threads=settings.get("CPU_COUNT") or processors())
@@ -562,13 +571,22 @@ class CPU(DeviceBackend):
             # What a search found is kept by the search, which may be told to begin anew.
             kept = {} if settings.get("BEAM") else kept_text(name)
             program = CPUProgram.of_facts(self, ast, kept)
-            return program, lambda: self._rendered(ast)[1]
+            return program, lambda: self._printed_again(program, identity)
         except (KeyError, TypeError, ValueError):
             program, source = self._rendered(ast)
         # The name is not part of the key: r[impl cpu.compile.once]
         program.key = _digest(identity, source.prelude, source.body)  # r[impl cpu.cache.key]
-        keep_text(name, program.facts())
+        if not settings.get("BEAM"):
+            keep_text(name, program.facts())
         return program, lambda: source
+
+    def _printed_again(self, program: CPUProgram, identity: str) -> Source:
+        """The text of a program whose facts were kept, and whose object is gone."""
+        source = self._rendered(program.ast)[1]
+        if _digest(identity, source.prelude, source.body) != program.key:
+            raise CompileError("compile", f"what is kept of {source.name} is not what is printed "
+                               "now", "empty CACHE_FOLDER, and report this")
+        return source
     # --8<-- [end:known]
 
     def _rendered(self, ast: UOp) -> tuple[CPUProgram, Source]:
@@ -650,6 +668,6 @@ class CPU(DeviceBackend):
 # --8<-- [end:device]
 
 
-_build_lock = threading.RLock()
+_build_lock = free_after_fork(threading.RLock())
 
 Device.register(CPU, compiler_problem)

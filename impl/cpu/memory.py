@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from impl.device import GlobalCounters, Memory
+from impl.ir import free_after_fork
 
 #: A block, and its address, which NumPy is slow to tell.
 Block = tuple[np.ndarray, int]
@@ -52,7 +53,7 @@ class Pool:
         self.limit = kept_at_most() if limit is None else limit
         self.blocks: dict[int, list[Block]] = {}
         self.returned: deque[Block] = deque()
-        self.lock = threading.Lock()
+        self.lock = free_after_fork(threading.Lock())
 
     def take(self, nbytes: int) -> Block:
         """A block of at least that many bytes.

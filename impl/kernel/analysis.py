@@ -33,8 +33,7 @@ class Limits:
     vector_bytes: int = 32      # width of one vector register
     vector_registers: int = 16
     threads: int = 1
-    first_cache: int = 32 << 10   # of one core
-    second_cache: int = 512 << 10
+    second_cache: int = 512 << 10  # of one core
     third_cache: int = 8 << 20    # shared by the cores
 
 

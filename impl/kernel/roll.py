@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from impl.kernel.heuristic import Planner
 
 #: A stage that reduces nothing keeps at most this many values side by side.
-_MOST_SIDE_BY_SIDE = 8
+_MOST_SIDE_BY_SIDE = 4
 
 
 # --8<-- [start:roll]
@@ -72,7 +72,7 @@ def _too_many(planner: Planner) -> UOp | None:
         grows = planner.growth[store.src[0].src[1]] or {}
         vectors = [lane for lane in lanes if grows.get(lane) == 1]
         side_by_side = math.prod(planner.extent(lane) for lane in lanes if lane not in vectors)
-        if vectors and side_by_side > _MOST_SIDE_BY_SIDE // 2:
+        if vectors and side_by_side > _MOST_SIDE_BY_SIDE:
             for lane in lanes:
                 if lane not in vectors and store in rollable(known, lane):
                     return lane

@@ -6,7 +6,6 @@ faster or time is up. What was found is kept on disk.
 """
 from __future__ import annotations
 
-import functools
 import hashlib
 import itertools
 import json
@@ -15,18 +14,19 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from impl import settings, symbolic
 from impl.caching.disk import store
+from impl.caching.texts import code_version
 from impl.errors import GraphError
 from impl.ir import KernelInfo, Ops, UOp
 from impl.kernel.analysis import Analysis, Limits, buffer_key
 from impl.kernel.heuristic import Reasoned, hand_steps
 from impl.kernel.steps import STEPS, Step, StepError, apply_steps, parameters
+from impl.kernel.threads import GroupTop, Thread
 
 #: Numbers that are tried where a step asks for an amount; and those that have to divide the loop.
 AMOUNTS, DIVISORS = (2, 4, 8, 16, 32, 64), (3, 5, 6, 7, 9, 10, 12)
@@ -137,30 +137,27 @@ def kernel_name(ast: UOp) -> str:
         if node.op is Ops.RANGE:
             said = known.position[node], node.arg[1].name
         elif isinstance(said, KernelInfo):
-            said = len(said.prefix), [variable.arg for variable in said.variables]
+            said = len(said.prefix), [each.arg for each in said.variables], said.threads
         lines.append(f"{node.op.name} {node.dtype.name} {said!r} "
                      f"{[position[source] for source in node.src]}")
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-@functools.lru_cache(maxsize=1)
-def code_version() -> str:
-    """A checksum of the code that makes programs of steps."""
-    digest = hashlib.sha256()
-    for folder in ("kernel", "render"):
-        for path in sorted((Path(__file__).parent.parent / folder).glob("*.py")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
 # --8<-- [start:actions]
-def actions(known: Analysis, draw: random.Random) -> list[Step]:
-    """Every step worth a try on a kernel, in random order: time may be up before the last."""
+def actions(known: Analysis, draw: random.Random, threads: int) -> list[Step]:
+    """Every step worth a try on a kernel, in random order: time may be up before the last.
+
+    No more `threads` share a kernel than the device has.
+    """
     found = []
     extents = [loop.src[0].arg if loop.src[0].op is Ops.CONST else 0 for loop in known.ranges]
     for name, make in STEPS.items():
+        if make in (Thread, GroupTop) and threads < 2:  # r[impl cpu.threads.count]
+            continue
         for axis in range(len(extents)):
             rest = [_numbers(parameter, axis, extents) for parameter in parameters(name)[1:]]
+            if make in (Thread, GroupTop):
+                rest = [(threads,)]
             found += [make(axis, *numbers) for numbers in itertools.product(*rest)]
     draw.shuffle(found)
     return found
@@ -249,7 +246,7 @@ class _Search:
         made: list[_Candidate] = []
         for each in beam:
             known = Analysis(each.ast)
-            for step in actions(known, self.draw):
+            for step in actions(known, self.draw, self.bench.limits.threads):
                 try:
                     ast = step.apply(known)
                 except StepError:

@@ -26,6 +26,10 @@ from impl.kernel.steps import Step, StepError, _reduce, _Reducer, _Rewriter, _si
 _LINE = 64
 
 
+#: No kernel is cut into more chunks, and no setting asks for more threads.
+MOST_THREADS = 1024
+
+
 # --8<-- [start:thread]
 @dataclass(frozen=True)
 class Thread(Step):
@@ -43,9 +47,10 @@ class Thread(Step):
         # r[impl kernel.thread.legal]
         info = known.info
         loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP))
-        if self.amount < 2 or info.threads not in (1, self.amount):
+        if not 2 <= self.amount <= MOST_THREADS or info.threads not in (1, self.amount):
             raise StepError(self.name, f"{self.amount} threads, where the kernel has "
-                            f"{info.threads}", "use one number for the whole kernel, 2 or more")
+                            f"{info.threads}", "use one number for the whole kernel, from 2 to "
+                            f"{MOST_THREADS}")
         problem = not_shared(known, loop)
         if problem:
             raise StepError(self.name, problem, "name another loop, or leave it as it is")
@@ -94,9 +99,10 @@ class GroupTop(Step):
         # r[impl kernel.group.legal]
         loop = self._loop(known, (RangeKind.REDUCE,))
         size = self._size(loop)
-        if not 1 < self.amount <= size or known.info.threads not in (1, self.amount):
+        threads = known.info.threads
+        if not 1 < self.amount <= min(size, MOST_THREADS) or threads not in (1, self.amount):
             raise StepError(self.name, f"the loop has {size} iterations, the kernel "
-                            f"{known.info.threads} threads", "ask for 2 to that many parts")
+                            f"{threads} threads", f"ask for 2 to {min(size, MOST_THREADS)} parts")
         problem = _not_apart(known, loop)
         if problem:
             raise StepError(self.name, problem, "leave the reduction as it is")

@@ -138,7 +138,7 @@ class C(Vectors):
                 return f"((float)(_Float16){text})"
             return text if source is target else self.finish(target, f"((float){text})")
         if source.kind == "f" and target.kind != "f":
-            # By way of a wider type, so that values that do not fit wrap around, as elsewhere.
+            # By way of a wider type, so that whatever fits in 32 bits wraps around, as elsewhere.
             wide = SHORT[target.name] if target.itemsize == 8 else \
                 "i64" if target is dtypes.uint32 else "i32"
             text = self._call(f"whole_{SHORT[source.name]}_{wide}", text)
@@ -232,9 +232,11 @@ class C(Vectors):
             last = f"({extent}) * (thread + 1) / {threads}"
         return self._loop(name, first, last)
 
-    def phase(self, number: int, over: bool) -> str:
+    def phase(self, number: int, over: bool, last: str = "") -> str:
         """Phases are counted by the device."""
-        return f"if (phase == {number}) return;" if over else f"if (phase == {number}) {{"
+        if not over:
+            return f"if (phase == {number}) {{"
+        return f"if (phase == {number}) " + (f"{{ {last} return; }}" if last else "return;")
 
     def shared(self, name: str, dtype: DType, offset: int) -> str:
         """An array in the scratch memory of a run."""

@@ -6,11 +6,14 @@ or, where nothing in it is shared, by one.
 """
 from __future__ import annotations
 
+from impl.errors import GraphError
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel import buffer_key
 from impl.render.lower import Block, Item, Leave, Loop, Lowered, Write
 
 Key = tuple[Ops, int]
+#: A launch has a bit for each phase.
+MOST_PHASES = 62
 
 
 # --8<-- [start:phases]
@@ -51,6 +54,9 @@ def cut_phases(low: Lowered) -> tuple[bool, ...]:
         items.append(Loop(Block(None, None, items=[item], phase=len(phases) - 1)))
         over = len(items)
     low.root.items = items
+    if len(phases) > MOST_PHASES:
+        raise GraphError("render", f"the kernel has {len(phases)} phases", f"cut it where threads "
+                         f"wait for each other at most {MOST_PHASES} times")
     return tuple(phases)
 # --8<-- [end:phases]
 

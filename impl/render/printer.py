@@ -136,8 +136,8 @@ class Dialect(Protocol):
     def share(self, name: str, extent: str, threads: int) -> list[str]:
         """The lines that open a loop over this thread's part of the iterations."""
 
-    def phase(self, number: int, over: bool) -> str:
-        """Open what is done in one phase only; or, if `over`, leave the function in that phase."""
+    def phase(self, number: int, over: bool, last: str = "") -> str:
+        """Open what is done in one phase only; or, if `over`, do the last and leave it."""
 
     def load(self, pointer: str, index: str, dtype: DType) -> str:
         """The value in memory."""
@@ -213,7 +213,7 @@ class _Printer:
         self.sums: dict[UOp, list[Operand]] = {}
         self.numbers = itertools.count()    # of values
         self.loops = itertools.count()
-        self.places: dict[tuple[int, int], list[int]] = {}
+        self.places: dict[tuple[tuple[UOp, ...], tuple[UOp, ...]], list[int]] = {}
         self.phases = cut_phases(low)
         self.scratch = 0
 
@@ -235,17 +235,17 @@ class _Printer:
                 stack.append(iter(item.block.items))
             else:
                 self._item(item)
-        self._fence()
+        if self._fence():
+            self._line(self._fence())
         body = "{\n" + "\n".join(self.lines) + "\n}\n"
         return Source(identifier(self.known.info.name), body, self.dialect.definitions(),
                       self.dialect.threaded if self.phases else self.dialect.signature,
                       self.known.info.threads, self.phases, self.scratch)
     # --8<-- [end:run]
 
-    def _fence(self) -> None:
+    def _fence(self) -> str:
         """What went past the caches is in memory before anybody is told that it is."""
-        if any(store.arg for store in self.known.ast.src):
-            self._line(self.dialect.fence())
+        return self.dialect.fence() if any(store.arg for store in self.known.ast.src) else ""
 
     def _line(self, text: str) -> None:
         self.lines.append("  " * self.indent + text)
@@ -265,8 +265,7 @@ class _Printer:
         elif isinstance(item, Write):
             self._write(item.store)
         elif isinstance(item, Leave):
-            self._fence()
-            self._line(self.dialect.phase(item.phase, True))
+            self._line(self.dialect.phase(item.phase, True, self._fence()))
 
     def _declare(self) -> None:
         """Pointers, variables and stage buffers, at the top of the function."""
@@ -354,7 +353,7 @@ class _Printer:
     def _project(self, own: tuple[UOp, ...], wide: tuple[UOp, ...],
                  at: list[tuple[int, ...]]) -> list[int]:
         """For each combination of `wide`, the number of the combination of `own` in it."""
-        key = (self.known.mask(own), self.known.mask(wide))
+        key = (own, wide)  # in their order: a reduction's own lanes come last
         found = self.places.get(key)
         if found is None or len(found) != len(at):
             where = [wide.index(lane) for lane in own]

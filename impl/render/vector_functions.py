@@ -101,8 +101,8 @@ def _either(base: str, kind: str, portable: str, form: str = "return {};") -> st
     feature, call = _GCC[base][same]
     call = call.replace("_WIDE", wide)
     if same != kind:
-        call = f"({kind})" * ("return" in form) + call.replace("x,", f"({same})x,").replace(
-            ", x)", f", ({same})x)")
+        given = call.replace("x,", f"({same})x,").replace(", x)", f", ({same})x)")
+        call = f"({kind}){given}" if form.startswith("return {}") else given
     return (f"#if defined({feature}) && defined(__GNUC__) && !defined(__clang__)\n"
             f"  {form.replace('{}', call)}\n#else\n  {portable}\n#endif")
 

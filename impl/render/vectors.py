@@ -239,7 +239,7 @@ class Vectors:
             self._kind(kind)
 
     def vector_fold(self, op: Ops, dtype: DType, operand: Operand) -> str:
-        """Halve the vector until one element is left."""
+        """All elements combined: with the vector turned by half, by a quarter, and so on."""
         text, kind = operand
         if dtype.kind == "b":
             return f"({self._call(f'fold_{_BOOL_FOLDS[op]}_{kind}', text)} != 0)"
