@@ -910,3 +910,11 @@ def test_elementwise_numbers_need_no_expansion() -> None:
     assert not any(each.op is Ops.EXPAND for each in toposort([node]))
     assert (x * 1).uop is x.uop and x.reshape(3, 4).uop is x.uop and x.float().uop is x.uop
     assert nodes.constant(Tensor.ones(3, 4).uop) is UOp.const(dtypes.float32, 1)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_softplus_of_infinity_is_its_limit(dtype: str) -> None:
+    x = Tensor([np.inf, -np.inf], dtype=dtype)
+    np.testing.assert_array_equal(x.softplus().numpy(), [np.inf, 0])
+    np.testing.assert_array_equal(x.logsigmoid().numpy(), [0, -np.inf])
+    assert x.mish().numpy()[0] == np.inf

@@ -6,11 +6,13 @@ faster or time is up. What was found is kept on disk.
 """
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
 import math
 import random
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -186,6 +188,13 @@ class _Candidate:
 
 
 # --8<-- [start:search]
+@functools.cache
+def _announce() -> None:
+    """Say once that a search takes its time: else it looks as if nothing happened."""
+    print(f"BEAM: searching steps, up to {settings.get('BEAM_BUDGET_SEC')} s a kernel "
+          "(BEAM_BUDGET_SEC); BEAM_DEBUG=1 tells more", file=sys.stderr)
+
+
 @dataclass
 class _Search:
     """One search. `start` is the list that the heuristic chose."""
@@ -202,6 +211,7 @@ class _Search:
         """The fastest list, which is the start's unless another one is faster."""
         first = tuple(step for step, _ in self.start)
         names = tuple(step.name for step in first)
+        _announce()
         trial = _Trial.of(self.ast, self.bench)
         if trial is None:
             return Found(names, math.nan, math.nan, 0)

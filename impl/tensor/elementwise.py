@@ -46,7 +46,10 @@ def sigmoid(x: UOp) -> UOp:
 
 def softplus(x: UOp) -> UOp:
     """log(1 + exp(x)), which overflows nowhere and whose gradient is right at 0."""
-    top = nodes.detach(binary(Ops.MAXIMUM, x, number(x, 0)))
+    # No more than the greatest number, since infinity less infinity would be none.
+    most = 1.7976931348623157e308 if x.dtype is dtypes.float64 else 3.4028234663852886e38
+    top = binary(Ops.MINIMUM, binary(Ops.MAXIMUM, x, number(x, 0)), number(x, most))
+    top = nodes.detach(top)
     grown = nodes.add(unary(Ops.EXP, nodes.sub(x, top)), unary(Ops.EXP, nodes.neg(top)))
     return nodes.add(unary(Ops.LOG, grown), top)
 # --8<-- [end:sigmoid]
