@@ -22,7 +22,14 @@ Shape = tuple[int, ...]
 
 
 # --8<-- [start:ops]
-class Ops(IntEnum):
+class _Kind(IntEnum):
+    """Some Pythons pickle a member as a call of `getattr`; a class and a number say as much."""
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return type(self), (int(self),)
+
+
+class Ops(_Kind):
     """What a node does. The groups below say which stage each belongs to."""
 
     # leaves
@@ -110,7 +117,7 @@ DEAR = {Ops.EXP: 20, Ops.EXP2: 20, Ops.LOG: 20, Ops.LOG2: 20, Ops.SIN: 20, Ops.C
         Ops.FLOORDIV: 8, Ops.FLOORMOD: 8}
 
 
-class RangeKind(IntEnum):
+class RangeKind(_Kind):
     """What a loop becomes on the device."""
 
     GLOBAL = 0   # a loop of the kernel's prefix: its iterations are independent
