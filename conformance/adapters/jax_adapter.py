@@ -18,12 +18,16 @@ config.update("jax_platforms", "cpu")
 import jax.numpy as jnp  # noqa: E402 (the platform is chosen before)
 import numpy as np  # noqa: E402
 
-from conformance import protocol  # noqa: E402
-from conformance.adapters.library import Function, LibraryAdapter, Variables, slices  # noqa: E402
-from conformance.protocol import Array, Statement  # noqa: E402
+from conformance.adapters.library import (  # noqa: E402
+    CompilingAdapter,
+    Function,
+    LibraryAdapter,
+    Variables,
+    slices,
+)
+from conformance.protocol import Array  # noqa: E402
 
 Arrays = Variables[jax.Array]
-BOUNDARIES = ("realize", "observe", "drop", "input", *protocol.REPETITIONS)
 
 
 def _reduced(function: Callable[..., Any], dtype: bool = False) -> Function:
@@ -76,7 +80,7 @@ class Eager(LibraryAdapter[jax.Array]):
         return compiled
 
 
-class Adapter(Eager):
+class Adapter(CompilingAdapter[jax.Array], Eager):
     """Drives `jax.jit`: what stands between two boundaries is compiled as one function."""
 
     def __init__(self) -> None:
@@ -85,27 +89,3 @@ class Adapter(Eager):
     def reset(self) -> None:
         forget: Function = jax.clear_caches
         forget()
-
-    def execute(self, statements: Sequence[Statement], variables: Arrays) -> None:
-        waiting: list[Statement] = []
-        for statement in statements:
-            if statement["do"] in BOUNDARIES:
-                self.together(waiting, variables)
-                waiting = []
-                super().execute([statement], variables)
-            else:
-                waiting.append(statement)
-        self.together(waiting, variables)
-
-    def together(self, statements: Sequence[Statement], variables: Arrays) -> None:
-        """Compile these statements as one function of the variables, and call it."""
-        if not statements:
-            return
-
-        def function(given: Arrays) -> Arrays:
-            known = dict(given)
-            for statement in statements:
-                self.perform(statement, known)
-            return known
-
-        variables.update(self.captured(function)(variables))

@@ -177,6 +177,38 @@ class LibraryAdapter(Generic[T]):
         return function
 
 
+class CompilingAdapter(LibraryAdapter[T]):
+    """What stands between two boundaries is compiled as one function, by `captured`."""
+
+    #: Where one compiled function ends and the next one begins.
+    boundaries: ClassVar[Sequence[str]] = ("realize", "observe", "drop", "input",
+                                           *protocol.REPETITIONS)
+
+    def execute(self, statements: Sequence[Statement], variables: Variables[T]) -> None:
+        waiting: list[Statement] = []
+        for statement in statements:
+            if statement["do"] in self.boundaries:
+                self.together(waiting, variables)
+                waiting = []
+                super().execute([statement], variables)
+            else:
+                waiting.append(statement)
+        self.together(waiting, variables)
+
+    def together(self, statements: Sequence[Statement], variables: Variables[T]) -> None:
+        """Compile these statements as one function of the variables, and call it."""
+        if not statements:
+            return
+
+        def function(given: Variables[T]) -> Variables[T]:
+            known = dict(given)
+            for statement in statements:
+                self.perform(statement, known)
+            return known
+
+        variables.update(self.captured(function)(variables))
+
+
 def observed_names(body: Sequence[Statement]) -> list[str]:
     """The names that a body observes, in order."""
     return [name for each in body if each["do"] == "observe" for name in each["names"]]

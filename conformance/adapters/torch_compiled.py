@@ -11,16 +11,14 @@ from typing import Any
 
 import torch
 
-from conformance import protocol
 from conformance.adapters import torch_adapter
-from conformance.adapters.library import Function, Variables
+from conformance.adapters.library import CompilingAdapter, Function, Variables
 from conformance.protocol import Statement
 
 Tensors = Variables[torch.Tensor]
-BOUNDARIES = ("realize", "observe", "drop", "input", *protocol.REPETITIONS)
 
 
-class Adapter(torch_adapter.Adapter):
+class Adapter(CompilingAdapter[torch.Tensor], torch_adapter.Adapter):
     """Drives torch.compile."""
 
     backend = "inductor"
@@ -35,27 +33,8 @@ class Adapter(torch_adapter.Adapter):
         compiled: Callable[..., Any] = torch.compile(function, backend=self.backend)
         return compiled
 
-    def execute(self, statements: Sequence[Statement], variables: Tensors) -> None:
-        waiting: list[Statement] = []
-        for statement in statements:
-            if statement["do"] in BOUNDARIES:
-                self.together(waiting, variables)
-                waiting = []
-                super().execute([statement], variables)
-            else:
-                waiting.append(statement)
-        self.together(waiting, variables)
-
     def together(self, statements: Sequence[Statement], variables: Tensors) -> None:
-        """Compile these statements as one function of the variables, and call it."""
-        if not statements:
-            return
-        torch.compiler.reset()  # a program is compiled once: nothing is found again
-
-        def function(given: Tensors) -> Tensors:
-            known = dict(given)
-            for statement in statements:
-                self.perform(statement, known)
-            return known
-
-        variables.update(self.captured(function)(variables))
+        """Each function is compiled once: nothing is found again."""
+        if statements:
+            torch.compiler.reset()
+        super().together(statements, variables)
