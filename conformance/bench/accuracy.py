@@ -16,8 +16,8 @@ import numpy as np
 
 #: Bits of all floats.
 _FLOATS = 1 << 32
-#: Floats in one run of a kernel.
-_CHUNK = 1 << 22
+#: Floats in one run of a kernel: what is computed of them stays in the caches.
+_CHUNK = 1 << 18
 
 
 def _erf(values: np.ndarray) -> np.ndarray:
