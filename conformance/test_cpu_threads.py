@@ -144,7 +144,7 @@ def test_a_loop_that_cannot_be_shared_is_refused() -> None:
             step.apply(Analysis(ast))
 
 
-@verifies("kernel.group.legal")
+@verifies("kernel.group.legal+2")
 def test_a_reduction_that_reads_what_is_stored_is_not_cut() -> None:
     i, k = new_range(8, RangeKind.LOOP), new_range(8, RangeKind.REDUCE)
     ast = kb.kernel(store(param(0), i, load(param(1), i), i),
@@ -156,6 +156,16 @@ def test_a_reduction_that_reads_what_is_stored_is_not_cut() -> None:
         rows = kb.kernel(store(param(0), i, reduce(Ops.ADD, load(param(1), flat((i, 8), (k, 1))),
                                                    k), i))
         GroupTop(Analysis(rows).position[k], 2).apply(Analysis(rows))
+
+
+@verifies("kernel.group.legal+2")
+def test_no_reduction_of_a_shared_loop_is_cut() -> None:
+    """The stage with the parts would stand between two stages of the loop."""
+    block, k = new_range(4, RangeKind.BLOCK), new_range(8, RangeKind.REDUCE)
+    ast = kb.kernel(store(param(0), block, load(param(2), block), block),
+                    store(param(1), block, reduce(Ops.ADD, load(param(3), k), k), block))
+    with pytest.raises(StepError, match="shared loop needs it"):
+        GroupTop(Analysis(ast).position[k], 2).apply(Analysis(ast))
 
 
 @verifies("kernel.group.order")

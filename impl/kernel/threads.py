@@ -88,15 +88,16 @@ def not_shared(known: Analysis, loop: UOp) -> str:
 class GroupTop(Step):
     """Cut a reduction into `amount` parts, one a thread; their results are combined in order.
 
-    Legal for a loop of fixed extent, without a prefix, if the reductions over it depend on no loop
-    and read no argument that the kernel stores. A rest is reduced apart and combined last.
+    Legal for a loop of fixed extent, without a prefix, if the reductions over it depend on no loop,
+    read no argument that the kernel stores, and are needed by no stage in a BLOCK loop. A rest is
+    reduced apart and combined last.
     """
 
     amount: int
 
     def apply(self, known: Analysis) -> UOp:
         """Every element is combined once."""
-        # r[impl kernel.group.legal]
+        # r[impl kernel.group.legal+2]
         loop = self._loop(known, (RangeKind.REDUCE,))
         size = self._size(loop)
         threads = known.info.threads
@@ -128,6 +129,10 @@ def _not_apart(known: Analysis, loop: UOp) -> str:
             if any(n.op is Ops.LOAD and n.src[0].src[0].op is Ops.PARAM
                    and buffer_key(n.src[0].src[0]) in known.stored for n in below):
                 return "it reads what a stage stores"
+    for store in known.ast.src:
+        if shared_loops(store) and any(n.op is Ops.REDUCE and loop in n.src[1:]
+                                       for n in store.toposort()):
+            return "a stage in a shared loop needs it"
     return ""
 
 
