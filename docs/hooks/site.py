@@ -234,8 +234,8 @@ def by_rule() -> str:
         f'<tr><td><a href="rule:{rule}">{breakable(rule)}</a></td>'
         + "".join(f"<td>{verdict_cell(rule, report)}</td>" for report in reports()) + "</tr>"
         for rule in chosen)
-    return (f'<div class="matrix"><table class="rules"><thead><tr><th>rule</th>{head}</tr></thead>'
-            f"<tbody>{body}</tbody></table></div>")
+    return ('<div class="matrix"><table class="implementations">'
+            f"<thead><tr><th>rule</th>{head}</tr></thead><tbody>{body}</tbody></table></div>")
 
 
 def benchmark(name: str) -> str:
