@@ -299,6 +299,6 @@ def test_every_property_that_matters_changes_the_key(
         keys.append(backend.plan_key())
     if device == "CPU":
         with monkeypatch.context() as patch:
-            patch.setattr(cpu, "_compiler_identity", lambda command: "another compiler")
+            patch.setattr("impl.cpu.backend.compiler_identity", lambda command: "another compiler")
             keys.append(backend.plan_key())
     assert len(set(keys)) == len(keys)
