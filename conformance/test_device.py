@@ -13,7 +13,7 @@ import pytest
 from conformance import kernel_builder as kb
 from conformance.kernel_builder import FLOAT, INT, load, param, store
 from conformance.trace import verifies
-from impl import Context, GlobalCounters, cpu, symbolic
+from impl import Context, GlobalCounters, symbolic
 from impl.device import Device
 from impl.errors import DeviceError, VariableError
 from impl.ir import Ops, RangeKind, UOp, new_range
