@@ -26,6 +26,7 @@ import pytest
 from conformance.trace import ROOT, verifies
 from impl import Context, Device, GlobalCounters, Tensor, cpu, dtypes, run_schedule
 from impl.caching import Store, disk, texts
+from impl.cpu import objects
 from impl.ir import UOp
 from impl.schedule import schedule_cache
 from impl.tensor import random
@@ -369,7 +370,7 @@ def another_process(path: Path) -> Iterator[list[UOp]]:
         return printer(device, ast)
 
     Device["CPU"].programs.clear()
-    with mock.patch.object(cpu, "_objects", cpu._Objects()), \
+    with mock.patch.object(objects, "loaded", objects.Objects()), \
             mock.patch.object(disk, "_stores", disk.Stores()), \
             mock.patch.object(cpu.CPU, "_rendered", rendered), \
             Context(CACHE_FOLDER=str(path), CACHELEVEL=1):

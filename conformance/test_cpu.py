@@ -20,6 +20,7 @@ from conformance.kernel_builder import FLOAT, INT, flat, load, param, reduce, st
 from conformance.trace import verifies
 from impl import Context, GlobalCounters, Tensor, cpu, symbolic
 from impl.caching import disk
+from impl.cpu import compiler, objects
 from impl.device import Device
 from impl.dtypes import DType, dtypes
 from impl.errors import CompileError
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.device("CPU")
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """A process that knows no kernel yet, with a cache folder of its own."""
-    monkeypatch.setattr(cpu, "_objects", cpu._Objects())
+    monkeypatch.setattr(objects, "loaded", objects.Objects())
     monkeypatch.setattr(disk, "_stores", disk.Stores())
     monkeypatch.setattr(disk, "_said", set())
     with Context(CACHE_FOLDER=str(tmp_path / "cache")):
@@ -43,7 +44,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a new process would know."""
-    monkeypatch.setattr(cpu, "_objects", cpu._Objects())
+    monkeypatch.setattr(objects, "loaded", objects.Objects())
     monkeypatch.setattr(disk, "_stores", disk.Stores())
     monkeypatch.setattr(disk, "_said", set())
     Device["CPU"].programs.clear()
@@ -69,14 +70,14 @@ def check(ast: UOp, factor: float, count: int = 10) -> None:
 def test_all_kernels_of_a_call_share_compiler_runs(fresh: Path,
                                                    monkeypatch: pytest.MonkeyPatch) -> None:
     runs = 0
-    plain = cpu._compile_unit
+    plain = objects.compile_unit
 
     def counted(*given: object) -> bytes:
         nonlocal runs
         runs += 1
         return plain(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(cpu, "_compile_unit", counted)
+    monkeypatch.setattr(objects, "compile_unit", counted)
     asts = [scaled(10, 1 + n / 7) for n in range(20)]
     Device["CPU"].compile(asts)
     assert runs <= (os.cpu_count() or 1)
@@ -184,7 +185,7 @@ def test_flags_change_no_value(fresh: Path, monkeypatch: pytest.MonkeyPatch,
     fast = results(asts, dtype)
     forget(monkeypatch)
     with monkeypatch.context() as patch:
-        patch.setattr(cpu, "FLAGS", ("-O0", "-march=native", "-std=gnu11", "-shared", "-fPIC",
+        patch.setattr(compiler, "FLAGS", ("-O0", "-march=native", "-std=gnu11", "-shared", "-fPIC",
                                      "-fwrapv", "-ffp-contract=off", "-w"))
         Device["CPU"].compile(asts)
         assert GlobalCounters.compiled > len(asts) // 2
@@ -239,16 +240,16 @@ def test_the_key_has_all_that_matters(fresh: Path, monkeypatch: pytest.MonkeyPat
     assert (compiled(), compiled()) == (1, 0)
     assert compiled(2.75) == 1
     with monkeypatch.context() as patch:
-        patch.setattr(cpu, "FLAGS", (*cpu.FLAGS, "-DOTHER"))
+        patch.setattr(compiler, "FLAGS", (*cpu.FLAGS, "-DOTHER"))
         assert compiled() == 1
     with monkeypatch.context() as patch:
-        patch.setattr(cpu, "_compiler_identity", lambda command: "another compiler")
+        patch.setattr(compiler, "compiler_identity", lambda command: "another compiler")
         assert compiled() == 1
-    cpu._compiler_identity.cache_clear()
+    compiler.compiler_identity.cache_clear()
     with monkeypatch.context() as patch:
-        patch.setattr(cpu, "processor", lambda: "another processor")
+        patch.setattr(compiler, "processor", lambda: "another processor")
         assert compiled() == 1
-    cpu._compiler_identity.cache_clear()
+    compiler.compiler_identity.cache_clear()
     assert compiled() == 0
 
 
@@ -433,14 +434,14 @@ def test_a_table_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     memories = [Device["CPU"].allocate(16) for _ in range(2)]
     table = Device["CPU"].table([(program, memories, ())] * 1000)
     calls = 0
-    run = cpu._objects.run
+    run = objects.loaded.run
 
     def counted(*given: object) -> None:
         nonlocal calls
         calls += 1
         run(*given)
 
-    monkeypatch.setattr(cpu._objects, "run", counted)
+    monkeypatch.setattr(objects.loaded, "run", counted)
     table.run()
     assert calls == 1
 

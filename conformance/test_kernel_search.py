@@ -300,9 +300,9 @@ def test_a_compiler_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     compiler.write_text("#!/bin/sh\ntest \"$1\" = --version && echo 1 && exit 0\n"
                         f"sleep 600 &\necho $! > {child}\nwait\n")
     compiler.chmod(0o755)
-    from impl import cpu
+    from impl.cpu.compiler import run_compiler
     with pytest.raises(subprocess.TimeoutExpired):
-        cpu._run_compiler([str(compiler), "x"], 0.5)
+        run_compiler([str(compiler), "x"], 0.5)
     number = int(child.read_text())
     for _ in range(100):
         if not _runs(number):
@@ -360,7 +360,7 @@ def test_the_cpu_keeps_what_it_found(tmp_path: Path) -> None:
 @pytest.mark.device("CPU")
 @verifies("kernel.beam.timeout")
 def test_what_cannot_be_printed_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    from impl import cpu
+    from impl.cpu import backend
     bench: Any = Device["CPU"]
     ast = kb.matmul(4, 4, 4)
     kb.run(ast, *(np.zeros(16, np.float32) for _ in range(3)))
@@ -368,5 +368,5 @@ def test_what_cannot_be_printed_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
     def broken(*_: Any) -> None:
         raise KeyError("a fault of the printer")
 
-    monkeypatch.setattr(cpu, "render", broken)
+    monkeypatch.setattr(backend, "render", broken)
     assert bench.trial([ast], 5) == [None]

@@ -246,7 +246,7 @@ def test_no_element_is_computed_by_itself() -> None:
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64,
                                    np.float16, np.float32, np.float64])
 def test_every_type_goes_past_the_caches(monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:
-    monkeypatch.setattr("impl.cpu.cache_bytes", lambda place: 64)
+    monkeypatch.setattr("impl.cpu.backend.cache_bytes", lambda place: 64)
     with Context(DEVICE="CPU"):
         given = (np.arange(4096) % 100).astype(dtype)
         value = Tensor(given).realize() + 1

@@ -1,0 +1,185 @@
+"""The device itself: from kernels to programs, and memory. Chapter: spec/cpu.md."""
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from impl import settings
+from impl.caching.texts import keep_text, kept_text, kernel_name
+from impl.cpu import objects
+from impl.cpu.compiler import (
+    compile_unit,
+    compiled_by,
+    compiler_identity,
+    digest,
+    find_compiler,
+    symbol_of,
+)
+from impl.cpu.machine import cache_bytes, processors, vector_bytes
+from impl.cpu.memory import Pool, Pooled
+from impl.cpu.objects import RUNTIME, build_lock
+from impl.cpu.programs import CPUProgram, CPUTable
+from impl.device import DeviceBackend, GlobalCounters, Launch, Memory, Program, Table
+from impl.errors import CompileError, DeviceError, user_line
+from impl.ir import UOp
+from impl.kernel import Limits, optimize, with_steps
+from impl.render import C, Source, render
+
+
+# --8<-- [start:device]
+class CPU(DeviceBackend):
+    """The processor this runs on."""
+
+    kind = "CPU"
+    maximum_arguments = 4096
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.pool = Pool(self.alignment)
+
+    @property
+    def limits(self) -> Limits:
+        """Widths and sizes of this processor."""
+        wide = vector_bytes()  # r[impl cpu.threads.count]
+        known = Limits()
+        return Limits(name="CPU", vector_bytes=wide, vector_registers=32 if wide == 64 else 16,
+                      second_cache=cache_bytes(2) or known.second_cache,
+                      third_cache=cache_bytes(3) or known.third_cache,
+                      threads=settings.get("CPU_COUNT") or processors())
+
+    def plan_key(self) -> tuple[Any, ...]:
+        """To what all devices have, the compiler and the processor."""
+        command = find_compiler()
+        return (*super().plan_key(), compiler_identity(tuple(command)) if command else "")
+
+    def allocate(self, nbytes: int) -> Memory:
+        """Uninitialised memory, aligned to 64 bytes; large blocks have huge pages.
+
+        Raises:
+            DeviceError: there is not enough memory.
+        """
+        try:
+            block, address = self.pool.take(nbytes)
+        except (MemoryError, OSError, OverflowError, ValueError):
+            raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
+                              "use smaller tensors or free some") from None
+        GlobalCounters.grown(nbytes)
+        return Pooled(self, block, 0, nbytes, None, address)
+
+    def load(self, asts: Sequence[UOp]) -> list[Program]:
+        """Optimise, render, and compile what is not compiled yet."""
+        programs: list[CPUProgram] = []
+        sources: dict[str, Callable[[], Source]] = {}
+        identity = compiled_by()
+        for ast in asts:
+            program, source = self._known(ast, identity)
+            sources.setdefault(program.key, source)
+            programs.append(program)
+        runtime = digest(identity, RUNTIME.prelude, RUNTIME.body)
+        with build_lock:  # r[impl cpu.thread.safe]
+            objects.loaded.get(sources, runtime)
+        for program in programs:
+            program.function = objects.loaded.functions[program.key]
+        return list(programs)
+
+    # --8<-- [start:known]
+    def _known(self, ast: UOp, identity: str) -> tuple[CPUProgram, Callable[[], Source]]:
+        """A program that is not compiled, and its text, which is made if nobody kept it."""
+        name = kernel_name(ast, repr((identity, self.limits, settings.plan_key())))
+        try:
+            # What a search found is kept by the search, which may be told to begin anew.
+            kept = {} if settings.get("BEAM") else kept_text(name)
+            program = CPUProgram.of_facts(self, ast, kept)
+            return program, lambda: self._printed_again(program, identity)
+        except (KeyError, TypeError, ValueError):
+            program, source = self._rendered(ast)
+        # The name is not part of the key: r[impl cpu.compile.once]
+        program.key = digest(identity, source.prelude, source.body)  # r[impl cpu.cache.key]
+        if not settings.get("BEAM"):
+            keep_text(name, program.facts())
+        return program, lambda: source
+
+    def _printed_again(self, program: CPUProgram, identity: str) -> Source:
+        """The text of a program whose facts were kept, and whose object is gone."""
+        source = self._rendered(program.ast)[1]
+        if digest(identity, source.prelude, source.body) != program.key:
+            raise CompileError("compile", f"what is kept of {source.name} is not what is printed "
+                               "now", "empty CACHE_FOLDER, and report this")
+        return source
+    # --8<-- [end:known]
+
+    def _rendered(self, ast: UOp) -> tuple[CPUProgram, Source]:
+        """A program that is optimised and has its text, and is not compiled."""
+        # r[impl cpu.values.reference]
+        program = CPUProgram(self, ast, self.optimized(ast))
+        source = render(program.optimized, C())
+        program.source = source.text
+        program.set_shape(source)
+        return program, source
+
+    def optimized(self, ast: UOp, search: bool = True) -> UOp:
+        """The kernel after its steps; with BEAM, and unless `search` is false, they are tried."""
+        if settings.get("NOOPT"):  # r[impl kernel.noopt.plain]
+            return ast
+        return optimize(ast, self.limits, self, search)
+
+    def source(self, ast: UOp) -> str | None:
+        """The C text of a kernel."""
+        return self._rendered(ast)[1].text
+
+    # --8<-- [start:trial]
+    def code_version(self) -> str:
+        """The compiler, its flags and the processor."""
+        return compiled_by()
+
+    def trial(self, asts: Sequence[UOp], seconds: float) -> list[CPUProgram | None]:
+        """Programs for kernels as they stand, to be tried: nothing is kept of them.
+
+        Each is compiled by itself, in as many processes as PARALLEL says. None for one that cannot
+        be printed, that the compiler refuses, or for which it takes longer than `seconds`.
+        """
+        # r[impl kernel.beam.timeout]
+        command, line = find_compiler(), user_line()
+        if asts and objects.loaded.run is None:  # what replays tables has to be loaded
+            self.load([with_steps(asts[0], ())])
+
+        def compiled(ast: UOp) -> CPUProgram | None:
+            try:
+                program, source = self._rendered(with_steps(ast, ()))
+            except Exception:  # a fault of ours; the program can do without this list
+                return None
+            key = digest(source.prelude, source.body)
+            try:
+                content = compile_unit(command, [(key, source)], line, seconds)
+            except (CompileError, subprocess.TimeoutExpired):
+                return None
+            with tempfile.TemporaryDirectory(prefix="tensor-schedule-") as folder:
+                path = Path(folder, "trial.so")
+                path.write_bytes(content)
+                program.library = ctypes.CDLL(str(path))
+            found = ctypes.cast(getattr(program.library, symbol_of(key)), ctypes.c_void_p).value
+            assert found is not None
+            program.function = found
+            return program
+
+        with ThreadPoolExecutor(settings.workers()) as pool:
+            return list(pool.map(compiled, asts))
+
+    def release(self, programs: Sequence[CPUProgram]) -> None:
+        """Unload programs that were tried; they cannot run any more."""
+        for program in programs:
+            library, program.library, program.function = program.library, None, 0
+            if library is not None and hasattr(_ctypes, "dlclose"):
+                _ctypes.dlclose(library._handle)
+    # --8<-- [end:trial]
+
+    def table(self, launches: Sequence[Launch]) -> Table:
+        """Launches to be replayed in one call of C."""
+        return CPUTable(launches)
+# --8<-- [end:device]

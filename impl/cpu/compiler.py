@@ -1,0 +1,185 @@
+"""The C compiler: found, told what to do, and run. Chapter: spec/cpu.md."""
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from impl import settings
+from impl.cpu.machine import processor
+from impl.errors import CompileError
+from impl.render import Source
+
+# --8<-- [start:flags]
+#: No flag changes what an operation means (r[impl cpu.flags.meaning]). Products are contracted only
+#: where the renderer says, and `C._cast` knows what GCC makes of casts without trapping math.
+#: Texts are vector code already: what a compiler adds beyond -O1 costs time and no longer pays, and
+#: its vectoriser was the source of most faults that conformance/test_cpu.py has the witnesses of.
+FLAGS = ("-O1", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-pthread", "-fwrapv",
+         "-fno-tree-vectorize", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
+         "-fno-strict-aliasing", "-w")
+# --8<-- [end:flags]
+_FORMAT = "tensor-schedule-object/1"
+#: Kernels in one compilation unit, at most, when there are several.
+_UNIT = 24
+
+
+# --8<-- [start:compiler]
+def find_compiler() -> list[str]:
+    """The command of the C compiler: setting CC, else cc, gcc, clang, else `ziglang`; or []."""
+    return list(_find_compiler(str(settings.get("CC") or ""), os.environ.get("PATH", "")))
+
+
+@functools.lru_cache(maxsize=8)
+def _find_compiler(chosen: str, path: str) -> list[str]:
+    """The same, looked for once: every schedule asks, and files are slow to look for."""
+    if chosen:
+        words = chosen.split()
+        return words if shutil.which(words[0], path=path) else []
+    for name in ("cc", "gcc", "clang"):
+        if shutil.which(name, path=path):
+            return [name]
+    if importlib.util.find_spec("ziglang") is not None:
+        return [sys.executable, "-m", "ziglang", "cc"]
+    return []
+
+
+def compiler_problem() -> str:
+    """Why kernels cannot be compiled here; empty if they can."""
+    if find_compiler():
+        return ""
+    chosen = settings.get("CC")
+    if chosen:
+        return f"CC={chosen} is not found"
+    return "no C compiler found (looked for cc, gcc, clang and the package ziglang)"
+
+
+@functools.lru_cache(maxsize=8)
+def compiler_identity(command: tuple[str, ...]) -> str:
+    """The compiler's version and the processor: objects for others are not for us."""
+    try:
+        run = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+        version = run.stdout
+    except OSError:
+        version = ""
+    return "\n".join([*command, shutil.which(command[0]) or "", version, processor()])
+# --8<-- [end:compiler]
+
+
+def required_compiler() -> list[str]:
+    """The command of the C compiler.
+
+    Raises:
+        CompileError: there is none.
+    """
+    command = find_compiler()
+    if not command:  # r[impl cpu.compile.missing]
+        raise CompileError("compile", compiler_problem(), "install gcc or clang, set CC to a "
+                           "compiler, pip install ziglang, or set DEVICE=REFERENCE")
+    return command
+
+
+def compiled_by() -> str:
+    """A name for the compiler, its flags and the processor.
+
+    Raises:
+        CompileError: there is no compiler.
+    """
+    return digest(_FORMAT, *FLAGS, compiler_identity(tuple(required_compiler())))
+
+
+def digest(*parts: str) -> str:
+    """A name for what these texts say."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+# --8<-- [start:compile]
+def compile_unit(command: list[str], sources: list[tuple[str, Source]], line: str,
+                  seconds: float | None = None) -> bytes:
+    """The shared object for some kernels; their functions are named by their keys.
+
+    `line` is the user's line, as compilers are run in threads of their own.
+
+    Raises:
+        CompileError: the compiler is missing, or refused the text; the text is kept.
+        subprocess.TimeoutExpired: it took longer than `seconds`.
+    """
+    text = _unit_text(sources)
+    with tempfile.TemporaryDirectory(prefix="tensor-schedule-") as folder:
+        source, target = Path(folder, "unit.c"), Path(folder, "unit.so")
+        source.write_text(text, encoding="utf-8")
+        try:
+            arguments = [*FLAGS, "-o", str(target), str(source), "-lm"]
+            status, said = run_compiler([*command, *arguments], seconds)
+            if status == 0:
+                return target.read_bytes()
+            message = said.strip()
+        except OSError as error:
+            message = str(error)
+    kept = _keep_failed(text)
+    names = ", ".join(source.name for _, source in sources[:4])
+    raise CompileError(  # r[impl cpu.compile.refused]
+        "compile", f"{' '.join(command)} refused {names}: {message}; the source is in {kept}",
+        "set CC to a working compiler, NOOPT=1 to avoid an optimisation, or DEVICE=REFERENCE",
+        line)
+
+
+def run_compiler(words: list[str], seconds: float | None) -> tuple[int, str]:
+    """The status of a compiler and what it said on stderr; it and its children end in time.
+
+    Raises:
+        subprocess.TimeoutExpired: it took longer than `seconds`.
+    """
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                          start_new_session=seconds is not None) as process:
+        try:
+            _, said = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # gcc leaves the work to a process of its own
+            raise
+    return process.returncode, said
+
+
+def _keep_failed(text: str) -> str:
+    handle, path = tempfile.mkstemp(prefix="tensor-schedule-failed-", suffix=".c")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    return path
+
+
+def dealt_out(pairs: list[tuple[str, Source]], workers: int) -> list[list[tuple[str, Source]]]:
+    """Kernels dealt out to compiler runs, the longest first, each to the run with the least."""
+    # r[impl cpu.compile.together]
+    count = max(workers, -(-len(pairs) // _UNIT))
+    units: list[list[tuple[str, Source]]] = [[] for _ in range(count)]
+    lengths = [0] * count
+    for pair in sorted(pairs, key=lambda pair: -len(pair[1].body)):
+        least = lengths.index(min(lengths))
+        units[least].append(pair)
+        lengths[least] += len(pair[1].body) + 1
+    return [unit for unit in units if unit]
+
+
+def _unit_text(sources: list[tuple[str, Source]]) -> str:
+    """One C file: every definition once, then the kernels."""
+    # r[impl cpu.compile.together]
+    seen: dict[str, None] = {}
+    for _, source in sources:
+        for definition in source.definitions:
+            seen.setdefault(definition)
+    parts = [*seen]
+    parts += [f"{source.signature.format(name=symbol_of(key))} {source.body}"
+              for key, source in sources]
+    return "\n".join(parts)
+
+
+def symbol_of(key: str) -> str:
+    return f"kernel_{key[:24]}"
+# --8<-- [end:compile]

@@ -1,0 +1,162 @@
+"""Programs of the CPU device, and tables of their launches. Chapter: spec/cpu.md."""
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from impl.cpu.objects import run_launches
+from impl.device import Launch, Memory, Program, Table
+from impl.ir import UOp
+from impl.kernel import Estimate, Step, duration, fold_gates, taken
+from impl.render import Source
+
+if TYPE_CHECKING:
+    from impl.cpu.backend import CPU
+
+#: Words of a launch as C sees it.
+_WORDS = 6
+
+
+# --8<-- [start:program]
+class CPUProgram(Program):
+    """A kernel as a C function `void kernel(void **arguments)`, or one that has chunks.
+
+    `key` names the text of the function. `shape` are the words of its launches after function and
+    arguments: chunks, phases, bytes of scratch memory, and the nanoseconds that one thread would
+    need.
+    """
+
+    function: int = 0
+    key: str = ""
+    shape: tuple[int, int, int, int] = (1, 0, 0, 0)
+    library: ctypes.CDLL | None = None  # of a program that was tried
+    _call: Any = None
+    _packed: Any = None
+    _steps: tuple[str, ...] | None = None
+    _reasons: tuple[str, ...] = ()
+
+    def set_shape(self, source: Source) -> None:
+        """Take over what the text says of chunks and phases."""
+        if source.phases:
+            kinds = sum(shared << place for place, shared in enumerate(source.phases))
+            self.shape = (source.threads, kinds | 1 << len(source.phases), source.scratch,
+                          duration(self.ast))
+
+    # --8<-- [start:facts]
+    @property
+    def optimized(self) -> UOp:
+        """The kernel after the optimisation steps; those of a kept text are taken again."""
+        if self._optimized is None and self._steps:
+            again = zip(map(Step.parse, self._steps), self._reasons, strict=True)
+            self._optimized = taken(fold_gates(self.ast), again)
+        return self._optimized or self.ast
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The optimisation steps that were applied, in order."""
+        return super().steps if self._steps is None else self._steps
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why each of the steps was applied."""
+        return super().reasons if self._steps is None else self._reasons
+
+    def facts(self) -> dict[str, Any]:
+        """What is kept of a program besides its object."""
+        cost = None if self.variables else self.cost()
+        return {"key": self.key, "source": self.source, "steps": self.steps,
+                "reasons": self.reasons, "arguments": self.arguments, "shape": self.shape,
+                "cost": cost and (cost.operations, cost.bytes)}
+
+    @classmethod
+    def of_facts(cls, device: CPU, ast: UOp, facts: dict[str, Any]) -> CPUProgram:
+        """The program of which these facts were kept; its function is not loaded.
+
+        Raises:
+            KeyError, TypeError, ValueError: they are no such facts.
+        """
+        found = cls(device, ast, None, int(facts["arguments"]))
+        found.key, found.source = str(facts["key"]), str(facts["source"])
+        chunks, phases, scratch, nanoseconds = facts["shape"]
+        found.shape = int(chunks), int(phases), int(scratch), int(nanoseconds)
+        found._steps, found._reasons = tuple(facts["steps"]), tuple(facts["reasons"])
+        found._cost = Estimate(*facts["cost"]) if facts["cost"] else None
+        return found
+    # --8<-- [end:facts]
+
+    def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
+        """Call the function with the memories' addresses and the addresses of the values."""
+        if self.shape[0] > 1:
+            arranged = Arranged([(self, memories, values)])  # alive until the run is over
+            run_launches(arranged.address, 1)
+            return
+        if self._call is None:
+            self._packed = struct.Struct(f"{self.arguments + len(self.variables)}P").pack
+            self._call = _PROTOTYPE(self.function)
+        addresses = [memory.address for memory in memories[:self.arguments]]
+        if values:
+            numbers = (ctypes.c_int64 * len(values))(*values)
+            start = ctypes.addressof(numbers)
+            addresses += range(start, start + 8 * len(values), 8)
+        self._call(self._packed(*addresses))
+
+
+#: A kernel reads its table of arguments only, and `bytes` are the quickest way to make one.
+_PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+
+
+class Arranged:
+    """Launches as C sees them: function and arguments in turn, and the values in one array."""
+
+    def __init__(self, launches: Sequence[Launch]) -> None:
+        pointers = sum(p.arguments + len(p.variables) for p, _, _ in launches)
+        self.words = np.zeros(_WORDS * len(launches) + pointers, np.uint64)
+        self.values = np.array([v for _, _, values in launches for v in values], np.int64)
+        self.address = self.words.ctypes.data
+        self.first: list[int] = []       # where the arguments of each launch begin
+        self.first_value: list[int] = []
+        place, value, base = _WORDS * len(launches), 0, self.values.ctypes.data
+        words: list[int] = []
+        rest: list[int] = []
+        for program, memories, values in launches:
+            assert isinstance(program, CPUProgram)
+            words += (program.function, self.address + 8 * place, *program.shape)
+            self.first.append(place)
+            self.first_value.append(value)
+            rest += [memory.address for memory in memories[:program.arguments]]
+            rest += [base + 8 * (value + i) for i in range(len(values))]
+            place += program.arguments + len(values)
+            value += len(values)
+        self.words[:] = words + rest
+# --8<-- [end:program]
+
+
+# --8<-- [start:table]
+class CPUTable(Table):
+    """Launches that C runs in one call: a few nanoseconds for each."""
+
+    def __init__(self, launches: Sequence[Launch]) -> None:
+        super().__init__(launches)
+        self.arranged = Arranged(self.launches)
+
+    def set_memory(self, launch: int, argument: int, memory: Memory) -> None:
+        """Give one launch another memory for one argument."""
+        super().set_memory(launch, argument, memory)
+        if argument < self.launches[launch][0].arguments:
+            self.arranged.words[self.arranged.first[launch] + argument] = memory.address
+
+    def set_value(self, launch: int, variable: int, value: int) -> None:
+        """Give one launch another value of one variable."""
+        super().set_value(launch, variable, value)
+        self.arranged.values[self.arranged.first_value[launch] + variable] = value
+
+    def replay(self) -> None:
+        """Run all launches in order."""
+        # r[impl cpu.table.call]
+        if self.launches:
+            run_launches(self.arranged.address, len(self.launches))
+# --8<-- [end:table]
