@@ -6,6 +6,7 @@
     python -m conformance steps --count 10000 --seed 0 -n 2
     python -m conformance sanitize steps --count 500
     python -m conformance run witness.json --impl package.module:Adapter
+    python -m conformance check schedule.json
     python -m conformance validate program.json --schema program
     python -m conformance rules
     python -m conformance new my_impl
@@ -19,7 +20,7 @@ from argparse import REMAINDER, ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance import oracle, protocol, sanitized, shapes
+from conformance import checker, oracle, protocol, sanitized, shapes
 from conformance.fuzz import Fuzzing, Job, explained
 from conformance.protocol import Program, ProtocolError
 from conformance.report import Expectation, Result
@@ -71,6 +72,8 @@ def parser() -> ArgumentParser:
     run = commands.add_parser("run", help="run one program and compare its values")
     _common(run)
     run.add_argument("program", type=Path)
+    documents = commands.add_parser("check", help="say what is wrong with schedule documents")
+    documents.add_argument("files", type=Path, nargs="+")
     checked = commands.add_parser("validate", help="check JSON files against a shipped schema")
     checked.add_argument("files", type=Path, nargs="+")
     checked.add_argument("--schema", default="program",
@@ -97,7 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.  The status is 0 when nothing is wrong, 1 otherwise."""
     options = parser().parse_args(arguments)
     commands = {None: suite, "fuzz": fuzz, "steps": steps, "run": run_one, "new": start,
-                "validate": validate_files, "rules": list_rules, "sanitize": sanitize}
+                "check": check_files, "validate": validate_files, "rules": list_rules,
+                "sanitize": sanitize}
     return commands[options.command](options)
 
 
@@ -163,6 +167,29 @@ def validate_files(options: Namespace) -> int:
             print(f"{path}: right")
         except (ValueError, ProtocolError) as error:
             print(f"{path}: {error}")
+            wrong += 1
+    return 1 if wrong else 0
+
+
+def check_files(options: Namespace) -> int:
+    """Print what the checker finds in schedule documents: of a file one, or a list of them."""
+    wrong = 0
+    for path in options.files:
+        try:
+            read = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            print(f"{path}: {error}")
+            wrong += 1
+            continue
+        documents = read if isinstance(read, list) else [read]
+        for number, document in enumerate(documents):
+            name = str(path) if len(documents) == 1 else f"{path}[{number}]"
+            findings = checker.check(document)
+            wrong += bool(findings)
+            print("\n".join(f"{name}: {finding}" for finding in findings) or f"{name}: right, "
+                  f"{len(document['kernels'])} kernels, {len(checker.hazards(document))} hazards")
+        if not documents:
+            print(f"{path}: there is no document in it")
             wrong += 1
     return 1 if wrong else 0
 

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from conformance import checker
+from conformance.checked import WrongSchedule, watch
 from conformance.footprint import events
+from conformance.saboteurs.impl_memory import LivesEndEarly
 from conformance.trace import verifies
 from impl import Context, GlobalCounters, Tensor, Variable, dependencies, realize
 from impl.effects import collect, leaf_of
@@ -270,3 +272,36 @@ def test_a_plan_serves_other_buffers_and_values() -> None:
         x = Tensor(np.full(4, number, np.float32)).realize()
         assert (x * size.bind(number)).tolist() == [number ** 2] * 4
     assert (schedule_cache.hits, len(schedule_cache)) == (1, 1)
+
+
+@verifies("schedule.document.checked", observe="schedule")
+def test_every_plan_that_is_made_is_checked_before_it_runs() -> None:
+    seen: list[dict[str, Any]] = []
+    x = numbers(5)
+
+    def look(document: dict[str, Any]) -> None:
+        assert GlobalCounters.kernels == before, "a kernel of it has run"
+        seen.append(document)
+
+    schedule_cache.clear()
+    realize.checkers.append(look)
+    try:
+        for setting in (0, 1, 1):
+            before = GlobalCounters.kernels
+            with Context(SPEC=setting, SCACHE=0):
+                ((x + 1) / (x * 2).sum()).realize()
+    finally:
+        realize.checkers.remove(look)
+    assert [len(each["kernels"]) for each in seen] == [1, 1]
+    assert seen[0]["format"] == "tensor-schedule/1"
+
+
+@verifies("schedule.document.checked", observe="schedule")
+def test_a_wrong_schedule_is_refused_under_spec() -> None:
+    watch()
+    x = numbers(6, 6)
+    with LivesEndEarly().installed(), Context(DEVICE="REFERENCE", FUSE=0):
+        (x @ x @ x @ x).tolist()
+        schedule_cache.clear()
+        with Context(SPEC=1), pytest.raises(WrongSchedule, match="memory.lifetime.covers"):
+            (x @ x @ x @ x).tolist()
