@@ -1,7 +1,7 @@
 """Your own code in the place of a part of the implementation, judged by the rules of its lesson.
 
     python -m conformance.learn start memory       write my_memory.py, with what you are to write
-    python -m conformance.learn check memory       the smallest counterexample, or the lesson's tests
+    python -m conformance.learn check memory       the smallest counterexample; then tests
     python -m conformance.learn hint memory        the next hint
     python -m conformance.learn progress           which rules of which lesson are green
     python -m conformance.learn reset memory       begin anew; your file is kept as my_memory.py.old
