@@ -94,6 +94,10 @@ def check_order(document: Document, order: Sequence[int]) -> list[Finding]:
             for hazard in hazards(document) if position[hazard.before] > position[hazard.after]]
 
 
+def _is_order(document: Document) -> bool:
+    return sorted(document["order"]) == sorted(kernel["id"] for kernel in document["kernels"])
+
+
 def hazards(document: Document) -> list[Hazard]:
     """Every pair of kernels whose order decides a value, derived from reads and writes."""
     reads, writes = by_buffer(document, "reads"), by_buffer(document, "writes")
@@ -189,9 +193,9 @@ def _versions(document: Document) -> Iterator[Finding]:
 
 def _dependencies(document: Document) -> Iterator[Finding]:
     """The listed dependencies hold, imply every hazard, and list nothing that is none."""
+    if not _is_order(document):
+        return  # a finding of its own
     position = {kernel: step for step, kernel in enumerate(document["order"])}
-    if len(position) != len(document["kernels"]):
-        return  # what is no order is a finding of its own
     broken = [each for each in document["dependencies"]
               if position[each["before"]] >= position[each["after"]]]
     for each in broken:
@@ -257,7 +261,7 @@ def _boundaries(document: Document) -> Iterator[Finding]:
     if "boundaries" not in document:
         return
     temporary = {each["id"] for each in document["buffers"] if each["kind"] == "temporary"}
-    reasons = {(each["before"], each["after"], each["buffer"])
+    reasons = {(each["before"], each["after"], each.get("buffer"))
                for each in document["boundaries"] if each["reason"].strip()}
     reads, writes = by_buffer(document, "reads"), by_buffer(document, "writes")
     for buffer in sorted(temporary):
@@ -267,7 +271,7 @@ def _boundaries(document: Document) -> Iterator[Finding]:
             write = max(made, key=lambda each: each.version, default=None)
             if write is None or write.kernel == read.kernel:
                 continue
-            if (write.kernel, read.kernel, buffer) not in reasons:
+            if not reasons & {(write.kernel, read.kernel, name) for name in (buffer, None)}:
                 yield Finding("fusion.boundary.reason",
                               f"buffer {buffer} passes from kernel {write.kernel} to kernel "
                               f"{read.kernel} for no stated reason")
@@ -298,8 +302,7 @@ def lifetimes(document: Document) -> dict[int, Lifetime]:
 
 def check_memory(document: Document) -> list[Finding]:
     """Everything that is wrong with the memory plan of a document, if it has one."""
-    if "memory" not in document or sorted(document["order"]) != sorted(
-            kernel["id"] for kernel in document["kernels"]):
+    if "memory" not in document or not _is_order(document):
         return []
     return [*_placed(document), *_lifetimes_covered(document), *_aligned(document),
             *_disjoint(document), *_bounds(document)]
@@ -378,7 +381,8 @@ def _handed_over(document: Document, one: Place, other: Place) -> bool:
         one, other = other, one
     if one.get("in_place_of") != other["buffer"]:
         return False
-    if one["first"] != other["last"] or one["offset"] != other["offset"]:
+    if one["first"] != other["last"] or one["offset"] != other["offset"] \
+            or one["first"] >= len(document["order"]):
         return False
     kernels = {kernel["id"]: kernel for kernel in document["kernels"]}
     shared = kernels[document["order"][one["first"]]]

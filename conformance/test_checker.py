@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
 from types import FrameType
@@ -184,6 +185,32 @@ def test_every_finding_is_made_by_some_mistake() -> None:
     finally:
         sys.settrace(before)
     assert lines and not lines - met
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every member of every mapping and list inside a value."""
+    for key in list(value) if isinstance(value, dict) else range(len(value)):
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from places(value[key])
+
+
+def test_the_checker_answers_whatever_it_is_given() -> None:
+    chooser, found = random.Random(0), 0
+    for _ in range(3000):
+        document = right()
+        for _ in range(chooser.randrange(1, 4)):
+            owner, key = chooser.choice(list(places(document)))
+            how = chooser.randrange(5)
+            if how == 0:
+                del owner[key]
+            elif how == 1 and isinstance(owner, list):
+                owner.append(deepcopy(owner[key]))
+            else:
+                owner[key] = chooser.choice([0, 1, 2, 3, 4, 9, 32, 64, 10**30, -1, None, "", [], {}]
+                                            if how == 2 else [0, 1, 2, 3, 4, 9, 32, 64])
+        found += bool(checker.check(document))
+    assert found > 2000
 
 
 def test_a_dependency_may_be_implied_by_others() -> None:
