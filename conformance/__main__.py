@@ -6,6 +6,7 @@
     python -m conformance steps --count 10000 --seed 0 -n 2
     python -m conformance sanitize steps --count 500
     python -m conformance run witness.json --impl package.module:Adapter
+    python -m conformance check schedule.json
     python -m conformance validate program.json --schema program
     python -m conformance rules
     python -m conformance new my_impl
@@ -19,8 +20,9 @@ from argparse import REMAINDER, ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance import oracle, protocol, sanitized, shapes
+from conformance import checker, oracle, protocol, sanitized, shapes
 from conformance.fuzz import Fuzzing, Job, explained
+from conformance.interruption import STATUS, heed_termination
 from conformance.protocol import Program, ProtocolError
 from conformance.report import Expectation, Result
 from conformance.runner import CHAPTERS, collect, run_suite
@@ -71,6 +73,8 @@ def parser() -> ArgumentParser:
     run = commands.add_parser("run", help="run one program and compare its values")
     _common(run)
     run.add_argument("program", type=Path)
+    documents = commands.add_parser("check", help="say what is wrong with schedule documents")
+    documents.add_argument("files", type=Path, nargs="+")
     checked = commands.add_parser("validate", help="check JSON files against a shipped schema")
     checked.add_argument("files", type=Path, nargs="+")
     checked.add_argument("--schema", default="program",
@@ -87,6 +91,8 @@ def _common(target: ArgumentParser) -> None:
     target.add_argument("--impl-cmd", default="", help="an executable that speaks JSON lines")
     target.add_argument("--isolated", action="store_true",
                         help="run --impl in a process of its own: it may crash or hang")
+    target.add_argument("--timeout", type=float, default=60.0,
+                        help="seconds for an answer of a process of its own")
     target.add_argument("--profile", default="ci", choices=("ci", "long"),
                         help="how many generated programs, and how large")
     target.add_argument("--seed", type=int, default=0,
@@ -94,16 +100,22 @@ def _common(target: ArgumentParser) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command.  The status is 0 when nothing is wrong, 1 otherwise."""
+    """Run a command.  The status is 0 when nothing is wrong, 130 after an interruption, else 1."""
     options = parser().parse_args(arguments)
     commands = {None: suite, "fuzz": fuzz, "steps": steps, "run": run_one, "new": start,
-                "validate": validate_files, "rules": list_rules, "sanitize": sanitize}
-    return commands[options.command](options)
+                "check": check_files, "validate": validate_files, "rules": list_rules,
+                "sanitize": sanitize}
+    heed_termination()
+    try:
+        return commands[options.command](options)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return STATUS
 
 
 def _subject(options: Namespace) -> Subject:
     return Subject.of(options.impl, options.impl_cmd, options.profile, options.seed,
-                      options.isolated)
+                      options.isolated, options.timeout)
 
 
 def suite(options: Namespace) -> int:
@@ -123,6 +135,8 @@ def suite(options: Namespace) -> int:
     if options.report:
         report.write(options.report)
     print(report.table())
+    if report.interrupted:
+        return STATUS
     return 0 if report.ok else 1
 
 
@@ -167,6 +181,29 @@ def validate_files(options: Namespace) -> int:
     return 1 if wrong else 0
 
 
+def check_files(options: Namespace) -> int:
+    """Print what the checker finds in schedule documents: of a file one, or a list of them."""
+    wrong = 0
+    for path in options.files:
+        try:
+            read = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            print(f"{path}: {error}")
+            wrong += 1
+            continue
+        documents = read if isinstance(read, list) else [read]
+        for number, document in enumerate(documents):
+            name = str(path) if len(documents) == 1 else f"{path}[{number}]"
+            findings = checker.check(document)
+            wrong += bool(findings)
+            print("\n".join(f"{name}: {finding}" for finding in findings) or f"{name}: right, "
+                  f"{len(document['kernels'])} kernels, {len(checker.hazards(document))} hazards")
+        if not documents:
+            print(f"{path}: there is no document in it")
+            wrong += 1
+    return 1 if wrong else 0
+
+
 def run_one(options: Namespace) -> int:
     """Run the program of a file and print what is wrong with it, or its values."""
     program: Program = json.loads(options.program.read_text(encoding="utf-8"))
@@ -190,14 +227,20 @@ def fuzz(options: Namespace) -> int:
     job = Job(options.impl, options.impl_cmd, options.seed, options.count, options.size,
               options.styles, options.settings, options.orders, options.chunk, options.failures)
     try:
-        tally = Fuzzing(job, options.processes, options.fuzz_report, options.resume,
-                        every=options.every).run()
+        fuzzing = Fuzzing(job, options.processes, options.fuzz_report, options.resume,
+                          every=options.every)
+        tally = fuzzing.run()
     except ValueError as error:
         print(error)
         return 1
     print("\n".join(map(explained, tally.failures))
           or f"{tally.programs} programs, nothing wrong"
           f", {tally.skipped} were not for this implementation, {tally.refused} were refused")
+    if fuzzing.interrupted:
+        kept = f"; go on with --report {fuzzing.path} --resume" if fuzzing.path else ""
+        print(f"interrupted after {len(fuzzing.done)} of {len(list(job.chunks()))} chunks{kept}",
+              file=sys.stderr)
+        return STATUS
     return 1 if tally.failures else 0
 
 
@@ -212,6 +255,9 @@ def steps(options: Namespace) -> int:
     found = Profile(options.seed, options.count, options.processes, report=options.steps_report)
     right = found.run()
     print(f"{found.tried.total()} lists of steps, {len(found.failures)} wrong")
+    if found.interrupted:
+        print("interrupted", file=sys.stderr)
+        return STATUS
     return 0 if right else 1
 
 

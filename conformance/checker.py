@@ -11,10 +11,9 @@ that is broken; no findings, nothing wrong.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 from conformance import protocol
@@ -48,6 +47,12 @@ class Access:
     def overlaps(self, other: Access) -> bool:
         return (self.buffer == other.buffer
                 and max(self.start, other.start) < min(self.stop, other.stop))
+
+
+#: An access, and whether it is a write.
+Marked = tuple[Access, bool]
+#: A row of the memory plan: where a buffer lies, from which step to which.
+Place = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -89,19 +94,36 @@ def check_order(document: Document, order: Sequence[int]) -> list[Finding]:
             for hazard in hazards(document) if position[hazard.before] > position[hazard.after]]
 
 
+def _is_order(document: Document) -> bool:
+    return sorted(document["order"]) == sorted(kernel["id"] for kernel in document["kernels"])
+
+
 def hazards(document: Document) -> list[Hazard]:
     """Every pair of kernels whose order decides a value, derived from reads and writes."""
     reads, writes = by_buffer(document, "reads"), by_buffer(document, "writes")
     found: dict[Hazard, None] = {}
     for buffer, written in writes.items():
-        for write in written:
-            for read in reads[buffer]:
-                if read.overlaps(write) and read.kernel != write.kernel:
-                    found[_read_hazard(read, write)] = None
-        for one, other in combinations(sorted(written, key=lambda each: each.version), 2):
-            if one.overlaps(other) and one.kernel != other.kernel:
-                found[Hazard("WAW", one.kernel, other.kernel, buffer)] = None
+        marked = [(each, False) for each in reads[buffer]] + [(each, True) for each in written]
+        for (one, one_writes), (other, other_writes) in _overlapping(marked):
+            if one.kernel == other.kernel or not (one_writes or other_writes):
+                continue
+            if one_writes and other_writes:
+                first, second = sorted((one, other), key=lambda each: each.version)
+                found[Hazard("WAW", first.kernel, second.kernel, buffer)] = None
+            else:
+                found[_read_hazard(*((other, one) if one_writes else (one, other)))] = None
     return list(found)
+
+
+def _overlapping(accesses: Iterable[Marked]) -> Iterator[tuple[Marked, Marked]]:
+    """The pairs that have a byte in common, found by walking through the bytes once."""
+    open_ones: list[Marked] = []
+    for each in sorted(accesses, key=lambda marked: marked[0].start):
+        access = each[0]
+        if access.start < access.stop:
+            open_ones = [other for other in open_ones if other[0].stop > access.start]
+            yield from ((other, each) for other in open_ones)
+            open_ones.append(each)
 
 
 def _read_hazard(read: Access, write: Access) -> Hazard:
@@ -170,15 +192,21 @@ def _versions(document: Document) -> Iterator[Finding]:
 
 
 def _dependencies(document: Document) -> Iterator[Finding]:
-    """The listed dependencies imply every hazard, and list nothing that is none."""
-    after: defaultdict[int, set[int]] = defaultdict(set)
-    for each in document["dependencies"]:
-        after[each["before"]].add(each["after"])
-    reached = _reachable(document, after)
+    """The listed dependencies hold, imply every hazard, and list nothing that is none."""
+    if not _is_order(document):
+        return  # a finding of its own
+    position = {kernel: step for step, kernel in enumerate(document["order"])}
+    broken = [each for each in document["dependencies"]
+              if position[each["before"]] >= position[each["after"]]]
+    for each in broken:
+        yield Finding(RULES[each["kind"]], f"{each} is listed, but the order is "
+                                           f"{list(document['order'])}")
     found = hazards(document)
-    for hazard in found:
-        if hazard.after not in reached[hazard.before]:
-            yield Finding(RULES[hazard.kind], f"{hazard}, but no listed dependency says so")
+    if not broken:
+        reached = _reachable(document)
+        for hazard in found:
+            if not reached[hazard.before] >> position[hazard.after] & 1:
+                yield Finding(RULES[hazard.kind], f"{hazard}, but no listed dependency says so")
     real = {(hazard.before, hazard.after, hazard.buffer) for hazard in found}
     for each in document["dependencies"]:
         if "buffer" in each and (each["before"], each["after"], each["buffer"]) not in real:
@@ -187,18 +215,21 @@ def _dependencies(document: Document) -> Iterator[Finding]:
                           "or only read it")
 
 
-def _reachable(document: Document, after: dict[int, set[int]]) -> dict[int, set[int]]:
-    """For every kernel, those that the listed dependencies put after it."""
-    reached: dict[int, set[int]] = {}
-    for kernel in (each["id"] for each in document["kernels"]):
-        seen: set[int] = set()
-        pending = list(after.get(kernel, ()))
-        while pending:
-            current = pending.pop()
-            if current not in seen:
-                seen.add(current)
-                pending.extend(after.get(current, ()))
-        reached[kernel] = seen
+def _reachable(document: Document) -> dict[int, int]:
+    """For every kernel, the steps that listed dependencies put after it: a bit for each.
+
+    They all point forward in the order, so a walk from its end meets what follows first.
+    """
+    position = {kernel: step for step, kernel in enumerate(document["order"])}
+    after: defaultdict[int, set[int]] = defaultdict(set)
+    for each in document["dependencies"]:
+        after[each["before"]].add(each["after"])
+    reached: dict[int, int] = {}
+    for kernel in reversed(document["order"]):
+        steps = 0
+        for follower in after[kernel]:
+            steps |= reached[follower] | 1 << position[follower]
+        reached[kernel] = steps
     return reached
 
 
@@ -230,7 +261,7 @@ def _boundaries(document: Document) -> Iterator[Finding]:
     if "boundaries" not in document:
         return
     temporary = {each["id"] for each in document["buffers"] if each["kind"] == "temporary"}
-    reasons = {(each["before"], each["after"], each["buffer"])
+    reasons = {(each["before"], each["after"], each.get("buffer"))
                for each in document["boundaries"] if each["reason"].strip()}
     reads, writes = by_buffer(document, "reads"), by_buffer(document, "writes")
     for buffer in sorted(temporary):
@@ -240,7 +271,7 @@ def _boundaries(document: Document) -> Iterator[Finding]:
             write = max(made, key=lambda each: each.version, default=None)
             if write is None or write.kernel == read.kernel:
                 continue
-            if (write.kernel, read.kernel, buffer) not in reasons:
+            if not reasons & {(write.kernel, read.kernel, name) for name in (buffer, None)}:
                 yield Finding("fusion.boundary.reason",
                               f"buffer {buffer} passes from kernel {write.kernel} to kernel "
                               f"{read.kernel} for no stated reason")
@@ -271,8 +302,7 @@ def lifetimes(document: Document) -> dict[int, Lifetime]:
 
 def check_memory(document: Document) -> list[Finding]:
     """Everything that is wrong with the memory plan of a document, if it has one."""
-    if "memory" not in document or sorted(document["order"]) != sorted(
-            kernel["id"] for kernel in document["kernels"]):
+    if "memory" not in document or not _is_order(document):
         return []
     return [*_placed(document), *_lifetimes_covered(document), *_aligned(document),
             *_disjoint(document), *_bounds(document)]
@@ -280,13 +310,13 @@ def check_memory(document: Document) -> list[Finding]:
 
 def _placed(document: Document) -> Iterator[Finding]:
     """Every temporary in use has one place."""
-    places = [each["buffer"] for each in document["memory"]["placements"]]
+    places = Counter(each["buffer"] for each in document["memory"]["placements"])
     sizes = {each["id"]: each["bytes"] for each in document["buffers"]}
     needed = [buffer for buffer in lifetimes(document) if sizes[buffer] > 0]
     for buffer in needed:
-        if places.count(buffer) != 1:
+        if places[buffer] != 1:
             yield Finding("memory.lifetime.covers",
-                          f"temporary {buffer} has {places.count(buffer)} places")
+                          f"temporary {buffer} has {places[buffer]} places")
     for each in document["memory"]["placements"]:
         if each["bytes"] < sizes.get(each["buffer"], 0):
             yield Finding("memory.reuse.disjoint",
@@ -325,24 +355,34 @@ def _aligned(document: Document) -> Iterator[Finding]:
 
 def _disjoint(document: Document) -> Iterator[Finding]:
     """Two temporaries that are alive together share no byte, except handed over in place."""
-    for one, other in combinations(document["memory"]["placements"], 2):
-        together = max(one["first"], other["first"]) <= min(one["last"], other["last"])
+    for one, other in _together(document["memory"]["placements"]):
         overlap = (one["arena"] == other["arena"]
                    and max(one["offset"], other["offset"])
                    < min(one["offset"] + one["bytes"], other["offset"] + other["bytes"]))
-        if together and overlap and not _handed_over(document, one, other):
+        if overlap and not _handed_over(document, one, other):
             yield Finding("memory.reuse.disjoint",
                           f"buffers {one['buffer']} and {other['buffer']} are alive together and "
                           f"share bytes of arena {one['arena']}")
 
 
-def _handed_over(document: Document, one: dict[str, Any], other: dict[str, Any]) -> bool:
+def _together(placements: Sequence[Place]) -> Iterator[tuple[Place, Place]]:
+    """The pairs that have a step in common, found by walking through the steps once."""
+    alive: list[Place] = []
+    for each in sorted(placements, key=lambda place: place["first"]):
+        alive = [other for other in alive if other["last"] >= each["first"]]
+        if each["first"] <= each["last"]:
+            yield from ((other, each) for other in alive)
+            alive.append(each)
+
+
+def _handed_over(document: Document, one: Place, other: Place) -> bool:
     """Whether one placement declares to take the other's place, in the step that permits it."""
     if other.get("in_place_of") == one["buffer"]:
         one, other = other, one
     if one.get("in_place_of") != other["buffer"]:
         return False
-    if one["first"] != other["last"] or one["offset"] != other["offset"]:
+    if one["first"] != other["last"] or one["offset"] != other["offset"] \
+            or one["first"] >= len(document["order"]):
         return False
     kernels = {kernel["id"]: kernel for kernel in document["kernels"]}
     shared = kernels[document["order"][one["first"]]]
@@ -370,16 +410,30 @@ def lower_bounds(document: Document) -> tuple[int, int]:
     """The most bytes of temporaries alive in one step, counted sparingly and generously.
 
     Sparingly: as they are, a buffer handed over in place counted once.  Generously: rounded up
-    to the alignment, both counted.
+    to the alignment, both counted.  Each device has an arena, and so a bound of its own; the
+    bound of the schedule is their sum.
     """
+    devices = {each["id"]: each["device"] for each in document["buffers"]}
+    lives: defaultdict[str, dict[int, Lifetime]] = defaultdict(dict)
+    for buffer, life in lifetimes(document).items():
+        lives[devices[buffer]][buffer] = life
+    bounds = [_bounds_of_one(document, each) for each in lives.values()]
+    return sum(least for least, _ in bounds), sum(most for _, most in bounds)
+
+
+def _bounds_of_one(document: Document, lives: dict[int, Lifetime]) -> tuple[int, int]:
     memory = document["memory"]
     sizes = {each["id"]: each["bytes"] for each in document["buffers"]}
     heirs = {each["buffer"]: each.get("in_place_of") for each in memory["placements"]}
     alignment = memory["alignment"]
-    used = lifetimes(document)
+    starting: defaultdict[int, set[int]] = defaultdict(set)
+    for buffer, life in lives.items():
+        starting[life.first].add(buffer)
+    alive: set[int] = set()
     least = most = 0
     for step in range(len(document["order"])):
-        alive = {buffer for buffer, life in used.items() if life.first <= step <= life.last}
+        alive = {buffer for buffer in alive if lives[buffer].last >= step}
+        alive |= starting[step]
         replaced = {heirs.get(buffer) for buffer in alive}
         least = max(least, sum(sizes[buffer] for buffer in alive if buffer not in replaced))
         most = max(most, sum(-(-sizes[buffer] // alignment) * alignment for buffer in alive))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.checked import watch
 from conformance.subject import NotClaimed, Subject
 
 
@@ -18,6 +19,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--impl-cmd", default="", help="an executable that speaks JSON lines")
     group.addoption("--profile", default="ci", choices=("ci", "long"))
     group.addoption("--seed", type=int, default=0)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where `impl` is what is tested, its schedules are checked under SPEC=1, in every test."""
+    if config.option.impl.startswith("impl.") and not config.option.impl_cmd:
+        watch()
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from conformance import coverage, effect_programs, programs, protocol, sanitized
+from conformance.interruption import close_when_terminated, end_workers, held_back
 from conformance.protocol import Program
 from conformance.subject import Subject, examine, fails
 
@@ -146,6 +147,11 @@ def _subject(job: Job) -> Subject:
     return _subjects[key]
 
 
+def _close_subjects() -> None:
+    for subject in _subjects.values():
+        subject.close()
+
+
 def run_chunk(job: Job, first: int, end: int) -> Tally:
     """Run the programs `first` to `end`; stop early at a failure limit."""
     subject, tally = _subject(job), Tally()
@@ -233,6 +239,7 @@ class Fuzzing:
         self.job, self.processes, self.path = job, max(1, processes), report
         self.tell, self.every = tell, every
         self.tally, self.done, self.seconds = Tally(), list[tuple[int, int]](), 0.0
+        self.interrupted = False
         self.said = self.started = time.monotonic()
         if resume and report is not None and report.exists():
             self._resume(json.loads(report.read_text(encoding="utf-8")))
@@ -246,7 +253,7 @@ class Fuzzing:
         self.done = [(first, end) for first, end in known["chunks"]]
 
     def run(self) -> Tally:
-        """Run what is left; the tally of everything."""
+        """Run what is left; the tally of everything, also when somebody ends the run."""
         done = set(self.done)
         left = [chunk for chunk in self.job.chunks() if chunk not in done]
         try:
@@ -257,6 +264,8 @@ class Fuzzing:
                         break
             else:
                 self._in_processes(left)
+        except KeyboardInterrupt:
+            self.interrupted = True
         finally:
             self._write()
         self._say()
@@ -283,16 +292,23 @@ class Fuzzing:
                   processes: int) -> list[tuple[int, int]]:
         """Run chunks in new processes; the chunks that a process died over are answered."""
         lost: list[tuple[int, int]] = []
-        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-            under_way = {pool.submit(run_chunk, self.job, *each): each for each in batch}
-            for future in as_completed(under_way):
-                try:
-                    if not future.cancelled():
-                        self._finished(under_way[future], future.result())
-                except BrokenProcessPool:
-                    lost.append(under_way[future])
-                if self._enough():
-                    pool.shutdown(wait=False, cancel_futures=True)
+        with ProcessPoolExecutor(processes, mp_context=get_context("spawn"),
+                                 initializer=close_when_terminated,
+                                 initargs=(_close_subjects,)) as pool:
+            try:
+                with held_back():
+                    under_way = {pool.submit(run_chunk, self.job, *each): each for each in batch}
+                for future in as_completed(under_way):
+                    try:
+                        if not future.cancelled():
+                            self._finished(under_way[future], future.result())
+                    except BrokenProcessPool:
+                        lost.append(under_way[future])
+                    if self._enough():
+                        pool.shutdown(wait=False, cancel_futures=True)
+            except KeyboardInterrupt:
+                end_workers()  # their chunks are not done; `resume` begins them anew
+                raise
         return lost
 
     def _finished(self, chunk: tuple[int, int], tally: Tally) -> None:
@@ -326,6 +342,7 @@ class Fuzzing:
         return {"format": REPORT_FORMAT, "job": asdict(self.job),
                 "implementation": {"name": info.name, "version": info.version},
                 "commit": commit(), "complete": len(self.done) == chunks,
+                "interrupted": self.interrupted,
                 "python": platform.python_version(), "numpy": np.__version__,
                 "platform": platform.platform(), "processes": self.processes,
                 "seconds": round(self.seconds, 1), "tally": self.tally.to_json(),

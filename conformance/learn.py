@@ -1,26 +1,34 @@
-"""Your own code in the place of a part of the implementation, judged by the tests of its chapter.
+"""Your own code in the place of a part of the implementation, judged by the rules of its lesson.
 
-    python -m conformance.learn start memory                        write my_memory.py
-    python -m conformance.learn check memory --mine my_memory.py    run the chapter's tests on it
+    python -m conformance.learn start memory       write my_memory.py, with what you are to write
+    python -m conformance.learn check memory       the smallest counterexample; then tests
+    python -m conformance.learn hint memory        the next hint
+    python -m conformance.learn progress           which rules of which lesson are green
+    python -m conformance.learn reset memory       begin anew; your file is kept as my_memory.py.old
 
 Your file only holds what you want to replace; everything else stays as it is. Tests never live in
-your file, so that you can change nothing about them by accident.
+your file, so that you can change nothing about them by accident. `--mine` names another file. What
+you have reached is kept beside it, in .learn.json.
 """
 from __future__ import annotations
 
 import argparse
 import ast
 import importlib.util
+import json
 import sys
+from collections.abc import Sequence
+from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Any
 
+from conformance.lessons import LESSONS, Counterexample
 from conformance.trace import ROOT
 
-#: What a reader of each lesson writes.
-EXERCISES = {"memory": ("lower_bound", "plan")}
+LONGEST = 160  # characters of a line of a test's message
 
 
 class Overlay(MetaPathFinder, Loader):
@@ -60,44 +68,192 @@ def template(slug: str) -> str:
     parts = ["from __future__ import annotations", "",
              f"from impl.{slug} import *  # everything that you do not write yourself"]
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name in EXERCISES[slug]:
+        if isinstance(node, ast.FunctionDef) and node.name in LESSONS[slug].functions:
             node.body = [node.body[0], *ast.parse("raise NotImplementedError").body]
             parts.append("\n\n" + ast.unparse(node))
     return "\n".join(parts) + "\n"
 
 
+# What was reached --------------------------------------------------------------------------
+
+
+class Progress:
+    """What a reader has reached, in a file beside the reader's own."""
+
+    def __init__(self, mine: Path) -> None:
+        self.path = mine.resolve().parent / ".learn.json"
+        try:
+            self.known: dict[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            self.known = {}
+
+    def of(self, slug: str) -> dict[str, Any]:
+        """The green rules of a lesson at its last check, and how many hints were read."""
+        found: dict[str, Any] = self.known.setdefault(slug, {"green": [], "hints": 0})
+        return found
+
+    def write(self) -> None:
+        self.path.write_text(json.dumps(self.known, indent=1) + "\n", encoding="utf-8")
+
+
+class Verdicts:
+    """A pytest plugin: runs the tests that cite a lesson's rules, and hears what came of them."""
+
+    def __init__(self, rules: Sequence[str]) -> None:
+        self.rules = rules
+        self.ran: dict[str, int] = dict.fromkeys(rules, 0)
+        self.red: dict[str, str] = {}
+        self._cited: dict[str, list[str]] = {}
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        for item in items:
+            cited = [mark.args[0].partition("+")[0] for mark in item.iter_markers("verifies")]
+            self._cited[item.nodeid] = [rule for rule in cited if rule in self.rules]
+        items[:] = [item for item in items if self._cited[item.nodeid]]
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        for rule in self._cited.get(report.nodeid, ()):
+            if report.failed:
+                crash = getattr(report.longrepr, "reprcrash", None)
+                message = str(crash.message if crash else report.longrepr)
+                lines = map(shortened, message.splitlines()[:6])
+                self.red.setdefault(rule, f"{report.nodeid.rpartition('::')[2]}: "
+                                          + "\n    ".join(lines))
+            self.ran[rule] += report.when == "call" and report.passed
+
+    def green(self) -> list[str]:
+        """The rules of which a test has passed and none has failed."""
+        return [rule for rule in self.rules if self.ran[rule] and rule not in self.red]
+
+
+def shortened(line: str) -> str:
+    return line if len(line) <= LONGEST else line[:LONGEST] + " ..."
+
+
+# The commands ------------------------------------------------------------------------------
+
+
 def start(slug: str, mine: Path) -> int:
     if mine.exists():
-        print(f"{mine} exists already; remove it to begin anew", file=sys.stderr)
+        print(f"{mine} exists already; go on with it, or begin anew with\n"
+              f"python -m conformance.learn reset {slug}{_named(slug, mine)}", file=sys.stderr)
         return 1
     mine.write_text(template(slug), encoding="utf-8")
-    names = " and ".join(EXERCISES[slug])
-    print(f"{mine}: write {names}. At first most checks are red, and that is right. Then:")
-    print(f"python -m conformance.learn check {slug} --mine {mine}")
+    names, rules = " and ".join(LESSONS[slug].functions), LESSONS[slug].rules
+    print(f"{mine}: write {names}. At first all {len(rules)} rules of this lesson are red, and "
+          "that is right. Then:")
+    print(f"python -m conformance.learn check {slug}{_named(slug, mine)}")
     return 0
 
 
 def check(slug: str, mine: Path) -> int:
-    """Run the tests of the chapter, and only these, with the reader's code in place."""
-    import pytest
-
+    """Search for the smallest counterexamples; if there are none, run the lesson's tests."""
+    if not mine.exists():
+        print(f"there is no {mine}; begin with\npython -m conformance.learn start "
+              f"{slug}{_named(slug, mine)}", file=sys.stderr)
+        return 1
     if any(name == "impl" or name.startswith("impl.") for name in sys.modules):
         raise RuntimeError("impl is loaded already: run this as python -m conformance.learn")
+    lesson, progress = LESSONS[slug], Progress(mine)
     sys.meta_path.insert(0, Overlay(slug, mine.resolve()))
+    found = _counterexamples(slug)
+    if found:
+        print(*found, sep="\n")
+        red = sum(each.rule in lesson.rules for each in found)
+        print(f"{red} of {len(lesson.rules)} rules are red on small problems. The tests with the "
+              "whole runtime come when none is." if red else
+              "no rule can be judged before your code answers")
+        progress.of(slug)["green"] = []
+    else:
+        progress.of(slug)["green"] = _tested(slug)
+    progress.write()
+    return 0 if set(progress.of(slug)["green"]) == set(lesson.rules) else 1
+
+
+def _counterexamples(slug: str) -> list[Counterexample]:
+    try:
+        module = import_module(f"impl.{slug}")
+    except Exception as error:  # any: it is the reader's own code
+        return [Counterexample("raised", f"your file raised {type(error).__name__}: {error}")]
+    return list(LESSONS[slug].counterexamples(module))
+
+
+def _tested(slug: str) -> list[str]:
+    """Run the tests that cite the lesson's rules, with the whole runtime around the reader's
+    code; the rules that are green."""
+    import pytest
+
+    verdicts = Verdicts(LESSONS[slug].rules)
     tests = sorted((ROOT / "conformance").glob(f"test_{slug}*.py"))
-    return int(pytest.main(["-q", "--tb=short", "-p", "no:cacheprovider", *map(str, tests)]))
+    pytest.main(["-q", "--no-header", "--no-summary", "--tb=short", "-p", "no:cacheprovider",
+                 "-o", "console_output_style=classic", *map(str, tests)], plugins=[verdicts])
+    print("no counterexample on small problems; with the whole runtime around it:")
+    green = verdicts.green()
+    for rule in LESSONS[slug].rules:
+        print(f"{'green' if rule in green else 'RED':<7}{rule}")
+        if rule in verdicts.red:
+            print(f"    {verdicts.red[rule]}")
+    print(f"{len(green)} of {len(LESSONS[slug].rules)} rules are green"
+          + (": the lesson is done." if len(green) == len(LESSONS[slug].rules) else "."))
+    return green
+
+
+def hint(slug: str, mine: Path) -> int:
+    """Print the next hint; after the last one, all of them once more."""
+    progress, hints = Progress(mine), LESSONS[slug].hints
+    number = progress.of(slug)["hints"]
+    if number < len(hints):
+        print(f"{number + 1} of {len(hints)}: {hints[number]}")
+        progress.of(slug)["hints"] += 1
+        progress.write()
+    else:
+        print(*(f"{place}. {text}" for place, text in enumerate(hints, 1)), sep="\n")
+    return 0
+
+
+def reset(slug: str, mine: Path) -> int:
+    """Write the file anew; what was in it is kept beside it."""
+    if mine.exists():
+        kept = mine.with_name(f"{mine.name}.old")
+        mine.replace(kept)
+        print(f"your file is now {kept}")
+    progress = Progress(mine)
+    progress.known.pop(slug, None)
+    progress.write()
+    return start(slug, mine)
+
+
+def show_progress(mine: Path) -> int:
+    """A line for each lesson."""
+    progress = Progress(mine)
+    for slug, lesson in LESSONS.items():
+        known = progress.of(slug)
+        print(f"{slug}: {len(known['green'])} of {len(lesson.rules)} rules green at the last "
+              f"check, {known['hints']} of {len(lesson.hints)} hints read")
+        for rule in lesson.rules:
+            print(f"  {'green' if rule in known['green'] else 'red':<7}{rule}")
+    return 0
+
+
+def _named(slug: str, mine: Path) -> str:
+    return "" if mine == Path(f"my_{slug}.py") else f" --mine {mine}"
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m conformance.learn", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("start", "check"))
-    parser.add_argument("lesson", choices=sorted(EXERCISES))
+    parser.add_argument("command", choices=("start", "check", "hint", "reset", "progress"))
+    parser.add_argument("lesson", choices=sorted(LESSONS), nargs="?",
+                        help="not needed by `progress`")
     parser.add_argument("--mine", type=Path, help="your file; my_LESSON.py if it is not named")
     options = parser.parse_args(arguments)
+    if options.command == "progress":
+        return show_progress(options.mine or Path("my_lesson.py"))
+    if options.lesson is None:
+        parser.error(f"name a lesson: {', '.join(sorted(LESSONS))}")
     mine = options.mine or Path(f"my_{options.lesson}.py")
-    return start(options.lesson, mine) if options.command == "start" else check(
-        options.lesson, mine)
+    commands = {"start": start, "check": check, "hint": hint, "reset": reset}
+    return commands[options.command](options.lesson, mine)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """Reports: a line for each test between a header and a footer, and a summary for people.
 
-A report that has no footer is not one: the run that wrote it did not end.
+A report that has no footer is not one: the run that wrote it did not end.  That of a run which
+somebody ended has a footer that says so, and is not `ok`.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -50,10 +52,13 @@ class Report:
     seed: int
     results: list[Result] = field(default_factory=list)
     harness: str = ""
+    #: Where the run was when somebody ended it; empty if nobody did.
+    interrupted: str = ""
 
     @property
     def ok(self) -> bool:
-        return not self.harness and not any(each.verdict in BAD for each in self.results)
+        return not (self.harness or self.interrupted
+                    or any(each.verdict in BAD for each in self.results))
 
     def counts(self) -> dict[str, int]:
         """How many tests got each verdict."""
@@ -65,11 +70,15 @@ class Report:
                "profile": self.profile, "seed": self.seed}
         yield from (each.to_json() for each in self.results)
         yield {"type": "footer", "verdicts": self.counts(), "ok": self.ok,
-               **({"harness": self.harness} if self.harness else {})}
+               **({"harness": self.harness} if self.harness else {}),
+               **({"interrupted": self.interrupted} if self.interrupted else {})}
 
     def write(self, path: Path) -> None:
+        """Write the report, whole or not at all."""
         text = "".join(json.dumps(line) + "\n" for line in self.lines())
-        path.write_text(text, encoding="utf-8")
+        partial = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
 
     def table(self) -> str:
         """A line for each chapter, and below it what is wrong and why."""
@@ -91,6 +100,8 @@ class Report:
                               for line in protocol.paste(each.witness).splitlines()]
                 if each.repro:
                     lines.append(f"    {each.repro}")
+        if self.interrupted:
+            lines += ["", f"INTERRUPTED {self.interrupted}: what comes after it was not tested"]
         return "\n".join(lines) + "\n"
 
 

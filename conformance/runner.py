@@ -81,17 +81,24 @@ def run_suite(subject: Subject, checks: Sequence[Check], *, tiers: Collection[st
               rules: Collection[str] = (), expected: Sequence[Expectation] = (),
               tell: Callable[[Result], None] = lambda result: None) -> Report:
     """Run the checks of these tiers and rules (all when none are given)."""
-    problem = smoke(subject)
+    unknown = Report(protocol.Info("unknown", "unknown", observes=()), list(tiers),
+                     subject.profile, subject.seed)
+    try:
+        problem = smoke(subject)
+    except KeyboardInterrupt:
+        return replace(unknown, interrupted="before the first test")
     if problem:
-        info = protocol.Info("unknown", "unknown", observes=())
-        return Report(info, list(tiers), subject.profile, subject.seed, harness=problem)
+        return replace(unknown, harness=problem)
     report = Report(subject.info, list(tiers or subject.info.observes), subject.profile,
                     subject.seed)
     broken: set[str] = set()
-    for check in checks:
-        if rules and not set(rules) & set(check.rules):
-            continue
-        result = judge(run_check(subject, check, report.tiers, broken), check, expected)
+    chosen = [check for check in checks if not rules or set(rules) & set(check.rules)]
+    for number, check in enumerate(chosen):
+        try:
+            result = judge(run_check(subject, check, report.tiers, broken), check, expected)
+        except KeyboardInterrupt:
+            report.interrupted = f"in {check.name}, after {number} of {len(chosen)} tests"
+            return report
         if result.verdict in ("fail", "error", "xfail"):
             broken.update(check.rules)
         report.results.append(result)

@@ -13,6 +13,7 @@ from contextlib import redirect_stdout
 from importlib import import_module
 from typing import Any, TextIO
 
+from conformance.checked import watch
 from conformance.protocol import Adapter, Unsupported
 
 
@@ -22,6 +23,8 @@ def load(spec: str) -> Adapter:
     if not name:
         raise ValueError(f"{spec!r} is not of the form package.module:Name")
     factory: Callable[[], Adapter] = getattr(import_module(module), name)
+    if module.partition(".")[0] == "impl":
+        watch()
     return factory()
 
 

@@ -319,13 +319,20 @@ def trials(seed: int, lists: int = 2) -> tuple[list[tuple[Trial, Case, UOp]], li
 
 
 def check(seeds: Sequence[int], lists: int = 2,
-          devices: Sequence[str] = ("REFERENCE", "CPU")) -> tuple[list[Trial], list[Trial]]:
-    """All trials of some seeds, and those of them that failed, with a shorter list if one fails."""
+          devices: Sequence[str] = ("REFERENCE", "CPU"),
+          most: int | None = None) -> tuple[list[Trial], list[Trial]]:
+    """All trials of some seeds, and those of them that failed, with a shorter list if one fails.
+
+    With `most` the first so many.
+    """
     made: list[tuple[Trial, Case, UOp]] = []
     failed: list[Trial] = []
     for seed in seeds:
         one, two = trials(seed, lists)
         made, failed = made + one, failed + two
+        if most is not None and len(made) >= most:
+            made = made[:most]
+            break
     for device in devices:
         with Context(NOOPT=1), contextlib.suppress(Exception):  # one by one, each says what it is
             Device[device].compile([ast for _, _, ast in made])
@@ -373,12 +380,14 @@ def shortened(trial: Trial, case: Case, devices: Sequence[str]) -> Trial:
 REPORT_FORMAT = "tensor-steps/1"
 #: Seeds in a process: it loads what it compiles, and a crash takes no more than these with it.
 SEEDS_OF_A_PROCESS = 30
+#: The most lists in a process. As many are counted before it starts, so that the run is exact.
+LISTS_OF_A_PROCESS = 60
 SECONDS_OF_A_PROCESS = 900
 
 
 @dataclass
 class Profile:
-    """Trials from a seed on until there are `count`, in several processes at once."""
+    """Trials from a seed on, `count` of them, in several processes at once."""
 
     seed: int = 0
     count: int = 10_000
@@ -389,26 +398,37 @@ class Profile:
     steps: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
+    interrupted: bool = False
 
     def run(self) -> bool:
         """Whether nothing was wrong; the report is written anew after every process."""
-        first = self.seed
-        with ThreadPoolExecutor(self.processes) as pool:
-            waiting: set[Future[tuple[int, dict[str, Any]]]] = set()
-            while waiting or self.tried.total() < self.count:
-                while len(waiting) < self.processes and self.tried.total() < self.count:
-                    waiting.add(pool.submit(self._process, first))
-                    first += SEEDS_OF_A_PROCESS
-                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                for each in done:
-                    self._take(*each.result())
-        self._write(True)
+        try:
+            self._run()
+        except KeyboardInterrupt:
+            self.interrupted = True
+        self._write(not self.interrupted)
         return not self.failures
 
-    def _process(self, first: int) -> tuple[int, dict[str, Any]]:
-        """What a process of its own found out about some seeds."""
+    def _run(self) -> None:
+        first = self.seed
+        with ThreadPoolExecutor(self.processes) as pool:
+            waiting: dict[Future[tuple[int, dict[str, Any]]], int] = {}
+            while waiting or self.tried.total() < self.count:
+                while len(waiting) < self.processes:
+                    most = min(LISTS_OF_A_PROCESS,
+                               self.count - self.tried.total() - sum(waiting.values()))
+                    if most <= 0:
+                        break
+                    waiting[pool.submit(self._process, first, most)] = most
+                    first += SEEDS_OF_A_PROCESS
+                for each in wait(waiting, return_when=FIRST_COMPLETED).done:
+                    del waiting[each]
+                    self._take(*each.result())
+
+    def _process(self, first: int, most: int) -> tuple[int, dict[str, Any]]:
+        """What a process of its own found out about some seeds, in `most` lists or fewer."""
         command = [sys.executable, "-X", "faulthandler", "-m", "conformance.step_lists", str(first),
-                   str(first + SEEDS_OF_A_PROCESS), str(self.lists)]
+                   str(first + SEEDS_OF_A_PROCESS), str(self.lists), str(most)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False,
                                   timeout=SECONDS_OF_A_PROCESS)
@@ -434,7 +454,8 @@ class Profile:
     def _write(self, complete: bool) -> None:
         if self.report is not None:
             self.report.write_text(json.dumps({
-                "format": REPORT_FORMAT, "complete": complete, "seed": self.seed,
+                "format": REPORT_FORMAT, "complete": complete, "interrupted": self.interrupted,
+                "seed": self.seed,
                 "lists": self.tried.total(), "kernels of": dict(sorted(self.tried.items())),
                 "steps": dict(sorted(self.steps.items())), "failures": self.failures,
                 "seconds": round(time.perf_counter() - self.started, 1)}, indent=1) + "\n",
@@ -442,11 +463,12 @@ class Profile:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The trials of some seeds in this process: first seed, seed to stop at, lists a kernel."""
-    first, stop, lists = map(int, arguments)
+    """The trials of some seeds in this process: first seed, seed to stop at, lists a kernel, and
+    the most lists."""
+    first, stop, lists, most = map(int, arguments)
     sanitized.guard()
     with Context(CACHELEVEL=0):
-        made, failed = check(range(first, stop), lists)
+        made, failed = check(range(first, stop), lists, most=most)
     print(json.dumps({
         "tried": Counter(trial.name for trial in made),
         "steps": Counter(name.partition("(")[0] for trial in made for name in trial.steps),

@@ -25,7 +25,7 @@ from conformance.protocol import (
     Unsupported,
 )
 from conformance.serve import load
-from conformance.subprocess_adapter import SubprocessAdapter
+from conformance.subprocess_adapter import TIMEOUT, SubprocessAdapter
 
 #: How long a committed witness is shrunk that fails: it was small when it was committed.
 WITNESS_SECONDS = 5.0
@@ -81,17 +81,17 @@ class Subject:
 
     @staticmethod
     def of(implementation: str = "", command: str = "", profile: str = "ci",
-           seed: int = 0, isolated: bool = False) -> Subject:
+           seed: int = 0, isolated: bool = False, timeout: float = TIMEOUT) -> Subject:
         """The implementation that `--impl` or `--impl-cmd` names.
 
         `isolated`: in a process of its own, so that nothing that it does ends this one.
         """
         if command:
             words = shlex.split(command)
-            return Subject(SubprocessAdapter(words), f"--impl-cmd {shlex.quote(command)}", words,
-                           profile, seed)
+            return Subject(SubprocessAdapter(words, timeout), f"--impl-cmd {shlex.quote(command)}",
+                           words, profile, seed)
         served = [sys.executable, "-m", "conformance.serve", implementation]
-        adapter = SubprocessAdapter(served) if isolated else load(implementation)
+        adapter = SubprocessAdapter(served, timeout) if isolated else load(implementation)
         return Subject(adapter, f"--impl {implementation}", served, profile, seed)
 
     @property

@@ -14,6 +14,7 @@ import signal
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from queue import Empty, Queue
+from select import PIPE_BUF, select
 from threading import Thread
 from time import monotonic
 from typing import IO, Any
@@ -29,6 +30,8 @@ from conformance.protocol import (
     Unsupported,
 )
 
+#: Seconds for a request, until its answer has come.
+TIMEOUT = 60.0
 LONGEST_LINE = 64 * 1024 * 1024
 KEPT_ERRORS = 4000
 
@@ -36,7 +39,7 @@ KEPT_ERRORS = 4000
 class SubprocessAdapter:
     """Drives an executable.  `timeout` is in seconds, for each request."""
 
-    def __init__(self, command: Sequence[str], timeout: float = 60.0,
+    def __init__(self, command: Sequence[str], timeout: float = TIMEOUT,
                  environment: Mapping[str, str] | None = None,
                  longest_line: int = LONGEST_LINE) -> None:
         self.command = list(command)
@@ -121,9 +124,14 @@ class SubprocessAdapter:
 
     def _send(self, message: dict[str, Any]) -> None:
         assert self._process is not None and self._process.stdin is not None
+        line = memoryview(json.dumps(message).encode() + b"\n")
+        pipe, deadline = self._process.stdin.fileno(), monotonic() + self.timeout
         try:
-            self._process.stdin.write(json.dumps(message).encode() + b"\n")
-            self._process.stdin.flush()
+            while line:  # bit by bit: a pipe that nobody reads is full after some kilobytes
+                _, ready, _ = select([], [pipe], [], max(0.0, deadline - monotonic()))
+                if not ready:
+                    raise self._broken(f"it read nothing for {self.timeout:g} seconds")
+                line = line[os.write(pipe, line[:PIPE_BUF]):]
         except OSError as error:
             raise self._broken("it no longer listens") from error
 
@@ -141,7 +149,7 @@ class SubprocessAdapter:
         try:
             reply = json.loads(line)
             protocol.check("message", reply)
-        except (ValueError, ProtocolError) as error:
+        except (ValueError, RecursionError, ProtocolError) as error:
             raise self._broken(f"not an answer: {line[:60]!r} ({error})") from error
         if reply["type"] in ("start", "run", "reset", "stop"):
             raise self._broken(f"{reply['type']!r} is a request, not an answer")

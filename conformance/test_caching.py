@@ -74,6 +74,7 @@ def test_toggling_a_setting_never_returns_a_stale_plan(subject: Subject) -> None
     """After any other setting has been tried, the plan is that of a fresh implementation."""
     if not subject.info.settings:
         raise NotClaimed("no setting is declared")
+    kernels = 0
     for program in (programs.witnesses()["chain-of-temporaries"], _large_sum()):
         if not subject.supports(program):
             subject.skipped += 1
@@ -86,6 +87,9 @@ def test_toggling_a_setting_never_returns_a_stale_plan(subject: Subject) -> None
         for (setting, value), plans in fresh.items():
             if _plans(subject, program, {setting: value}) != plans:
                 raise Failure(f"{setting}={value} got the plan of other settings", program)
+            kernels += sum(len(each["kernels"]) for each in plans)
+    if subject.examples:
+        assert kernels, "no program made a kernel: nothing was verified"
 
 
 def _large_sum() -> Program:
@@ -137,15 +141,20 @@ def _other_inputs(program: Program) -> Program:
 @verifies("caching.key.renaming", observe="cache")
 @after("effects.value.eager")
 def test_names_are_not_part_of_the_key(subject: Subject) -> None:
+    keyed = 0
+
     def same(program: Program) -> None:
+        nonlocal keyed
         keys = []
         for each in (program, programs.renamed(program)):
             subject.adapter.reset()
             keys.append(_keys(subject, each))
+        keyed += len(keys[0])
         if keys[0] != keys[1]:
             raise Failure("other names for the variables, other keys", program)
 
     subject.for_programs(same, rule="caching.hit.equal", share=0.5)
+    assert keyed, "no schedule has a key: nothing was verified"
 
 
 @verifies("caching.result.independent")

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ast
+import json
+import random
+import sys
+from collections.abc import Callable, Iterator
 from copy import deepcopy
+from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
-from conformance import checker
+from conformance import __main__, checker
 from conformance.protocol import Document
 
 
@@ -71,7 +78,7 @@ def test_memory_may_be_handed_over_in_place() -> None:
 Spoil = Callable[[Document], object]
 
 
-@pytest.mark.parametrize(("rule", "spoil"), [
+MISTAKES: list[tuple[str, Spoil]] = [
     ("dependencies.raw.order", lambda d: d["order"].reverse()),
     ("dependencies.raw.order", lambda d: d["dependencies"].pop(1)),
     ("dependencies.war.order", lambda d: d["dependencies"].pop(0)),
@@ -96,11 +103,114 @@ Spoil = Callable[[Document], object]
     ("memory.alignment.arena", lambda d: d["memory"]["placements"][1].update(arena=3)),
     ("memory.planned.bounds", lambda d: d["memory"].update(planned=64)),
     ("memory.planned.bounds", lambda d: d["memory"].update(unplanned=100)),
-    ("memory.planned.bounds", lambda d: d["memory"].update(lower_bound=64))])
+    ("memory.planned.bounds", lambda d: d["memory"].update(lower_bound=64)),
+    ("schedule.document.schema", lambda d: d["kernels"][0].update(id=1)),
+    ("schedule.document.schema", lambda d: d["dependencies"][0].update(before=9)),
+    ("dependencies.raw.order", lambda d: d["dependencies"][1].update(before=2, after=0)),
+    ("dependencies.waw.order", lambda d: _second_writer(d, version=2)),
+    ("effects.version.single-writer", lambda d: _second_writer(d, version=1)),
+    ("memory.lifetime.covers", lambda d: d["memory"]["placements"][0].update(first=1)),
+    ("memory.alignment.arena", lambda d: d["memory"]["arenas"][0].update(device="GPU")),
+    ("memory.reuse.disjoint", lambda d: _taken_over(d, offset=64)),
+    ("memory.reuse.disjoint", lambda d: _taken_over(d, in_place_of=1)),
+    ("memory.reuse.disjoint", lambda d: _not_read_where_it_is_taken_over(d))]
+
+
+def _second_writer(document: Document, version: int) -> None:
+    """Kernel 4 writes the state too, in the last step; no dependency says that it waits."""
+    document["kernels"][4]["writes"].append({"buffer": 0, "version": version, "start": 0,
+                                             "stop": 32})
+
+
+def _not_read_where_it_is_taken_over(document: Document) -> None:
+    in_place(document)
+    document["kernels"][3]["reads"].pop()
+
+
+def _taken_over(document: Document, **wrong: int) -> None:
+    """Buffer 4 lies on buffer 2 and says so, but something about it is not true."""
+    document["memory"]["placements"][2].update({"offset": 64, "in_place_of": 2, **wrong})
+    if "offset" in wrong:
+        document["memory"]["placements"][2]["first"] = 2
+
+
+@pytest.mark.parametrize(("rule", "spoil"), MISTAKES)
 def test_each_mistake_is_found_under_its_rule(rule: str, spoil: Spoil) -> None:
     document = deepcopy(right())
     spoil(document)
     assert rule in {each.rule for each in checker.check(document)}
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda d: d["dependencies"].append({"before": 4, "after": 0, "kind": "RAW"}),
+    lambda d: d["dependencies"].append({"before": 2, "after": 2, "kind": "RAW"})])
+def test_a_dependency_against_the_order_is_found(spoil: Spoil) -> None:
+    document = right()
+    spoil(document)
+    found = checker.check(document)
+    assert [each.rule for each in found] == ["dependencies.raw.order"]
+    assert "is listed, but the order is [0, 1, 2, 3, 4]" in found[0].message
+
+
+def test_a_bound_is_of_one_device() -> None:
+    """The two devices of this document need their most bytes in different steps."""
+    document = right()
+    document["buffers"][4]["device"] = "GPU"
+    document["memory"]["arenas"].append({"id": 1, "device": "GPU", "bytes": 64})
+    document["memory"]["placements"][2].update(arena=1, offset=0)
+    document["memory"].update(planned=192, lower_bound=192)
+    assert checker.check(document) == []
+
+
+def test_every_finding_is_made_by_some_mistake() -> None:
+    """A line of the checker that reports something, and never does here, verifies nothing."""
+    path = Path(checker.__file__)
+    lines = {node.lineno for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding"}
+    met: set[int] = set()
+
+    def watch(frame: FrameType, event: str, argument: Any) -> Any:
+        if frame.f_code.co_filename != checker.__file__:
+            return None
+        met.add(frame.f_lineno)
+        return watch
+
+    before = sys.gettrace()
+    sys.settrace(watch)
+    try:
+        for _, spoil in MISTAKES:
+            document = right()
+            spoil(document)
+            checker.check(document)
+    finally:
+        sys.settrace(before)
+    assert lines and not lines - met
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every member of every mapping and list inside a value."""
+    for key in list(value) if isinstance(value, dict) else range(len(value)):
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from places(value[key])
+
+
+def test_the_checker_answers_whatever_it_is_given() -> None:
+    chooser, found = random.Random(0), 0
+    for _ in range(3000):
+        document = right()
+        for _ in range(chooser.randrange(1, 4)):
+            owner, key = chooser.choice(list(places(document)))
+            how = chooser.randrange(5)
+            if how == 0:
+                del owner[key]
+            elif how == 1 and isinstance(owner, list):
+                owner.append(deepcopy(owner[key]))
+            else:
+                owner[key] = chooser.choice([0, 1, 2, 3, 4, 9, 32, 64, 10**30, -1, None, "", [], {}]
+                                            if how == 2 else [0, 1, 2, 3, 4, 9, 32, 64])
+        found += bool(checker.check(document))
+    assert found > 2000
 
 
 def test_a_dependency_may_be_implied_by_others() -> None:
@@ -112,3 +222,21 @@ def test_a_dependency_may_be_implied_by_others() -> None:
                               arenas=[{"id": 0, "device": "CPU", "bytes": 192}])
     document["boundaries"].append({"before": 0, "after": 4, "buffer": 1, "reason": "asked"})
     assert checker.check(document) == []
+
+
+def test_the_command_says_what_is_wrong_with_a_file(tmp_path: Path,
+                                                    capsys: pytest.CaptureFixture[str]) -> None:
+    broken = right()
+    broken["order"].reverse()
+    texts = {"right": json.dumps(right()), "two": json.dumps([right(), broken]), "text": "{",
+             "nothing": "[]", "no document": "3"}
+    statuses, said = {}, {}
+    for name, text in texts.items():
+        path = tmp_path / f"{name}.json"
+        path.write_text(text, encoding="utf-8")
+        statuses[name] = __main__.main(["check", str(path)])
+        said[name] = capsys.readouterr().out.replace(str(tmp_path), "")
+    assert statuses == {"right": 0, "two": 1, "text": 1, "nothing": 1, "no document": 1}
+    assert said["right"] == "/right.json: right, 5 kernels, 4 hazards\n"
+    assert "/two.json[1]: dependencies.raw.order: RAW on buffer 1: kernel 0" in said["two"]
+    assert "schedule.document.schema" in said["no document"]

@@ -141,13 +141,20 @@ def test_the_order_within_a_realize_does_not_matter(subject: Subject) -> None:
 @after("effects.value.eager")
 def test_each_version_has_one_writer(subject: Subject) -> None:
     subject.require_stated("versions")
+    overwritten = 0
 
     def single(program: Program) -> None:
-        wrong = subject.findings(program, "effects.version.single-writer")
+        nonlocal overwritten
+        documents = subject.documents(program)
+        overwritten += sum(write["version"] > 1 for document in documents
+                           for kernel in document["kernels"] for write in kernel["writes"])
+        wrong = [str(finding) for document in documents for finding in check(document)
+                 if finding.rule == "effects.version.single-writer"]
         if wrong:
             raise Failure("; ".join(wrong), program)
 
     subject.for_programs(single)
+    assert overwritten, "no buffer was ever written twice: nothing was verified"
 
 
 @verifies("effects.value.eager")

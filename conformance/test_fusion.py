@@ -47,13 +47,18 @@ def test_no_setting_changes_a_value(subject: Subject) -> None:
 
 @verifies("fusion.boundary.reason", observe="schedule")
 def test_every_boundary_has_a_reason(subject: Subject) -> None:
+    boundaries = 0
+
     def reasoned(program: Program) -> None:
+        nonlocal boundaries
         documents = subject.documents(unfused(program))
         if any("boundaries" not in each for each in documents):
             raise NotClaimed("its documents state no boundaries")
+        boundaries += sum(len(each["boundaries"]) for each in documents)
         wrong = [str(finding) for document in documents for finding in checker.check(document)
                  if finding.rule.startswith("fusion.")]
         if wrong:
             raise Failure("; ".join(wrong), program)
 
     subject.for_programs(reasoned, rule="fusion.value.equal")
+    assert boundaries, "no value passed from a kernel to another: nothing was verified"

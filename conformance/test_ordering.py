@@ -73,10 +73,13 @@ def test_two_processes_make_the_same_schedule(subject: Subject) -> None:
     for hash_seed in ("1", "2"):
         other = subject.elsewhere(PYTHONHASHSEED=hash_seed)
         try:
-            seen.append([_stable(other.documents(program)) for program in chosen])
+            documents = [other.documents(program) for program in chosen]
         finally:
             other.close()
         subject.examples += other.examples
+        seen.append(list(map(_stable, documents)))
+        kernels = sum(len(document["kernels"]) for each in documents for document in each)
+        assert kernels, "no program made a kernel: nothing was verified"
     for program, one, two in zip(chosen, *seen, strict=False):
         if one != two:
             raise Failure("two processes made different schedules", program)

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from conformance import checker
+from conformance.checked import WrongSchedule, watch
 from conformance.footprint import events
+from conformance.saboteurs.impl_memory import LivesEndEarly
 from conformance.trace import verifies
 from impl import Context, GlobalCounters, Tensor, Variable, dependencies, realize
 from impl.effects import collect, leaf_of
@@ -171,7 +173,7 @@ def test_a_chain_in_which_each_kernel_takes_over_the_memory_of_the_last() -> Non
         return value
 
     counts = []
-    with Context(FUSE=0):
+    with Context(FUSE=0, SPEC=0):
         for length in (100, 400):
             value = chain(length)
             counts.append(all_calls(lambda: value.schedule_document()))  # noqa: B023
@@ -184,9 +186,10 @@ def test_many_writes_and_many_inputs() -> None:
     counted = (leaf_of, dependencies.Touch.overlaps)
     for make in (rows, crowd):
         small, large = ([make(count) for count in (250, 1000)])
-        few = calls(small.schedule_document, *counted)
-        assert 0 < calls(large.schedule_document, *counted) < 5 * few
-        assert calls(large.schedule_document, _visible) == 1  # it looks at everything
+        with Context(SPEC=0):
+            few = calls(small.schedule_document, *counted)
+            assert 0 < calls(large.schedule_document, *counted) < 5 * few
+            assert calls(large.schedule_document, _visible) == 1  # it looks at everything
     assert len(rows(4000).schedule_document()["kernels"]) == 4000
     document = crowd(2000).schedule_document()
     assert sum(buffer["kind"] == "input" for buffer in document["buffers"]) == 2000
@@ -270,3 +273,36 @@ def test_a_plan_serves_other_buffers_and_values() -> None:
         x = Tensor(np.full(4, number, np.float32)).realize()
         assert (x * size.bind(number)).tolist() == [number ** 2] * 4
     assert (schedule_cache.hits, len(schedule_cache)) == (1, 1)
+
+
+@verifies("schedule.document.checked", observe="schedule")
+def test_every_plan_that_is_made_is_checked_before_it_runs() -> None:
+    seen: list[dict[str, Any]] = []
+    x = numbers(5)
+
+    def look(document: dict[str, Any]) -> None:
+        assert GlobalCounters.kernels == before, "a kernel of it has run"
+        seen.append(document)
+
+    schedule_cache.clear()
+    realize.checkers.append(look)
+    try:
+        for setting in (0, 1, 1):
+            before = GlobalCounters.kernels
+            with Context(SPEC=setting, SCACHE=0):
+                ((x + 1) / (x * 2).sum()).realize()
+    finally:
+        realize.checkers.remove(look)
+    assert [len(each["kernels"]) for each in seen] == [1, 1]
+    assert seen[0]["format"] == "tensor-schedule/1"
+
+
+@verifies("schedule.document.checked", observe="schedule")
+def test_a_wrong_schedule_is_refused_under_spec() -> None:
+    watch()
+    x = numbers(6, 6)
+    with LivesEndEarly().installed(), Context(DEVICE="REFERENCE", FUSE=0, SPEC=0):
+        (x @ x @ x @ x).tolist()
+        schedule_cache.clear()
+        with Context(SPEC=1), pytest.raises(WrongSchedule, match="memory.lifetime.covers"):
+            (x @ x @ x @ x).tolist()

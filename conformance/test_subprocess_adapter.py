@@ -31,7 +31,8 @@ def naive() -> Iterator[SubprocessAdapter]:
 
 @pytest.mark.parametrize(("manner", "message"), [
     ("crash", "ended with status 3"), ("half", "half a line"), ("garbage", "not an answer"),
-    ("sequence", "answered with 99"), ("endless", "too long"), ("form", "'values' is missing")])
+    ("sequence", "answered with 99"), ("endless", "too long"), ("form", "'values' is missing"),
+    ("deep", "not an answer")])
 def test_each_breach_is_named_and_the_process_replaced(manner: str, message: str) -> None:
     adapter = misbehaving(manner)
     for _ in range(2):  # a fresh process takes the place of the broken one, to the same end
@@ -45,6 +46,30 @@ def test_a_request_that_is_not_answered_ends() -> None:
     adapter.timeout = 0.3
     adapter.info()
     with pytest.raises(ProtocolError, match="no answer within 0.3 seconds"):
+        adapter.run(SMOKE, {"values"})
+    adapter.close()
+
+
+def test_a_process_that_reads_nothing_ends() -> None:
+    """What is sent does not fit into the pipe; writing it must not wait for ever."""
+    adapter = misbehaving("deaf")
+    large = {**SMOKE, "note": "x" * 1_000_000}
+    adapter.run(SMOKE, {"values"})
+    adapter.timeout = 0.3
+    with pytest.raises(ProtocolError, match="it read nothing for 0.3 seconds"):
+        adapter.run(large, {"values"})
+    adapter.timeout = 5.0
+    adapter.run(SMOKE, {"values"})  # by a fresh process
+    adapter.close()
+
+
+@pytest.mark.parametrize(("manner", "message"), [
+    ("chatter", "not an answer: b'hello"), ("twice", "answered with 1")])
+def test_what_is_said_without_being_asked_breaks_the_next_request(manner: str,
+                                                                  message: str) -> None:
+    adapter = misbehaving(manner)
+    adapter.run(SMOKE, {"values"})
+    with pytest.raises(ProtocolError, match=message):
         adapter.run(SMOKE, {"values"})
     adapter.close()
 
@@ -80,11 +105,15 @@ def test_unsupported_that_was_not_declared_is_a_failure() -> None:
     assert run_check(subject, check, ["values"], ()).verdict == "fail"
 
 
-@pytest.mark.parametrize("manner", ["crash", "garbage", "half", "sequence", "form", "error"])
+@pytest.mark.parametrize("manner", ["crash", "garbage", "half", "sequence", "form", "error", "deep",
+                                    "drip", "orphan", "shape", "endless", "hang"])
 def test_each_breach_has_a_verdict(manner: str) -> None:
-    subject = Subject(misbehaving(manner), "", [])
+    adapter = misbehaving(manner)
+    adapter.timeout = 0.5 if manner in ("drip", "orphan", "hang") else 5.0
     check = next(each for each in collect(["conventions"]) if "zero" in each.rules[0])
-    assert run_check(subject, check, ["values"], ()).verdict == "error"
+    verdict = run_check(Subject(adapter, "", []), check, ["values"], ()).verdict
+    assert verdict == ("fail" if manner == "shape" else "error")
+    adapter.close()
 
 
 def test_the_demo_agrees_with_the_oracle(naive: SubprocessAdapter) -> None:

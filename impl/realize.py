@@ -319,16 +319,20 @@ def _readers_first(effects: Effects, roots: Sequence[UOp]) -> Effects:
 
 #: With VIZ=1 each is given the document of every schedule.
 viewers: list[Callable[[dict[str, Any]], None]] = []
+#: With SPEC=1 each is given the document of every plan that is made, and raises if it is wrong.
+checkers: list[Callable[[dict[str, Any]], None]] = []
 
 
 def _checked_plan(effects: Effects, manner: _Manner) -> tuple[Plan, Canonical, bool]:
-    """The plan; with SPEC=1 the graph before it and every kernel after it are verified."""
+    """The plan; with SPEC=1 the graph before it, every kernel and the document are verified."""
     if manner.checked:
         verify(UOp(Ops.SINK, dtypes.index, tuple(effects.roots)), "tensor")
     plan, canonical, hit = plan_for(effects, environment(effects, manner), manner.use_cache)
     if manner.checked and not hit:
         for kernel in plan.kernels:
             verify(kernel.ast, "kernel")
+        for checker in checkers:  # r[impl schedule.document.checked]
+            checker(document(plan, hit, effects.nodes))
     if manner.recorded:
         for recorder in schedule_recorders:
             recorder(effects, plan)

@@ -60,7 +60,7 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
             maximum=1),
     Setting("SCARCE", 0, "1: plan small programs like large ones, as if memory were scarce",
             plan=True, maximum=1),
-    Setting("SPEC", 0, "1: verify every graph and every kernel", maximum=1),
+    Setting("SPEC", 0, "1: verify every graph, every kernel and every schedule", maximum=1),
     Setting("SCACHE", 1, "0: schedule anew at every realize", maximum=1),
     Setting("NO_MEMORY_PLANNER", 0, "1: every temporary gets memory of its own", plan=True,
             maximum=1),

@@ -30,6 +30,30 @@ def misbehave(manner: str, message: dict) -> None:
     if manner == "endless":
         while True:
             sys.stdout.write("x" * 65536)
+    if manner == "deep":
+        print("[" * 100_000, flush=True)
+    if manner == "deaf":  # from now on
+        print(json.dumps(right), flush=True)
+        time.sleep(60)
+    if manner == "chatter":
+        print(json.dumps(right), flush=True)
+        while True:
+            print("hello", flush=True)
+    if manner == "twice":
+        print(json.dumps(right), flush=True)
+        print(json.dumps(right), flush=True)
+    if manner == "orphan":  # somebody else holds the pipe when this process is gone
+        if os.fork() == 0:
+            os.setsid()
+            time.sleep(20)
+        os._exit(4)
+    if manner == "shape":
+        value = {"name": "t1", "dtype": "float32", "shape": [10**12], "data": "00"}
+        print(json.dumps({**right, "observation": {"values": [value]}}), flush=True)
+    if manner == "drip":
+        while True:
+            print("x", end="", flush=True)
+            time.sleep(0.05)
     if manner == "form":
         print(json.dumps({**right, "observation": {}}), flush=True)
     if manner == "unsupported":

@@ -99,6 +99,9 @@ def reports() -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
         if not lines or lines[-1].get("type") != "footer":
             raise PluginError(f"{path}: a report with no footer is not one; write it anew")
+        if "interrupted" in lines[-1]:
+            raise PluginError(f"{path}: the run was {lines[-1]['interrupted']} when it was ended; "
+                              "write it anew")
         tests = [line for line in lines if line["type"] == "test"]
         known = path.with_suffix(".expected.json")
         entries = json.loads(known.read_text(encoding="utf-8")) if known.exists() else []

@@ -1,0 +1,57 @@
+"""A run that somebody ends: with Ctrl-C, or with the signal that a supervisor sends.
+
+It says so in one line, writes down what it has, and leaves no process behind.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+#: What a shell reports of a program that Ctrl-C ended.
+STATUS = 130
+
+
+def heed_termination() -> None:
+    """Let SIGTERM end this process as Ctrl-C does."""
+    def end(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, end)
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Ctrl-C waits until the block is left; processes that are started in it never get it.
+
+    A terminal sends it to all of them, and each would print where it was.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def close_when_terminated(close: Callable[[], None]) -> None:
+    """In a worker: what it has started ends with it."""
+    def end(number: int, frame: FrameType | None) -> None:
+        close()
+        os._exit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+
+
+def end_workers() -> None:
+    """End the processes that this one has started by `multiprocessing`."""
+    for child in multiprocessing.active_children():
+        child.terminate()

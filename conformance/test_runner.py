@@ -1,0 +1,154 @@
+"""A run of the suite: what it demands of a check, what it writes down, and how it ends."""
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from conformance import report
+from conformance.oracle import OracleAdapter
+from conformance.protocol import Adapter, Info, Observation, Options, Program
+from conformance.runner import Check, collect, run_check, run_suite
+from conformance.saboteurs.__main__ import DEMO
+from conformance.subject import Subject
+from conformance.trace import ROOT
+
+
+class SaysNothing:
+    """A right implementation that claims every tier, but nothing ever happens in its schedules."""
+
+    def __init__(self, adapter: Adapter, manner: str) -> None:
+        self.adapter, self.manner = adapter, manner
+
+    def info(self) -> Info:
+        return self.adapter.info()
+
+    def reset(self) -> None:
+        self.adapter.reset()
+
+    def run(self, program: Program, observe: Collection[str],
+            options: Options | None = None) -> Observation:
+        seen = self.adapter.run(program, observe, options or {})
+        if self.manner == "no documents":
+            seen.schedule = []
+        for document in seen.schedule:
+            document.update(kernels=[], dependencies=[], order=[], boundaries=[])
+            if "memory" in document:
+                document["memory"].update(placements=[], arenas=[], planned=0, unplanned=0,
+                                          lower_bound=0)
+        return seen
+
+    def close(self) -> None:
+        getattr(self.adapter, "close", lambda: None)()
+
+
+SCHEDULED = [check for check in collect() if check.tier in ("schedule", "order", "memory")]
+#: What these ask about is not in the schedules that say nothing; the others are about plans.
+OF_PLANS = [check for check in collect() if check.tier == "cache"]
+
+
+@pytest.mark.parametrize("manner", ["no documents", "empty documents"])
+def test_a_rule_whose_condition_never_occurs_is_not_passed(manner: str) -> None:
+    """It has not been verified: there was nothing that could have broken it."""
+    subject = Subject.of(command=DEMO)
+    subject.wrap = lambda adapter: SaysNothing(adapter, manner)
+    subject.adapter = subject.wrap(subject.adapter)
+    try:
+        checks: list[Check] = SCHEDULED + (OF_PLANS if manner == "no documents" else [])
+        passed = [check.name for check in checks
+                  if run_check(subject, check, subject.info.observes, ()).verdict == "pass"]
+    finally:
+        subject.close()
+    assert len(checks) > 12 and not passed
+
+
+def interrupted(subject: Subject) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupted_run_leaves_a_report_that_says_so(tmp_path: Path) -> None:
+    subject = Subject.of("conformance.oracle:OracleAdapter")
+    checks = collect(["dtypes"])
+    assert len(checks) >= 2
+    checks[1] = replace(checks[1], function=interrupted)
+    found = run_suite(subject, checks)
+    found.write(tmp_path / "report.jsonl")
+    header, *tests, footer = report.read(tmp_path / "report.jsonl")
+    assert [each["test"] for each in tests] == [checks[0].name] and not footer["ok"]
+    assert footer["interrupted"] == f"in {checks[1].name}, after 1 of {len(checks)} tests"
+    assert f"INTERRUPTED {footer['interrupted']}" in found.table()
+
+
+#: Ctrl-C may be ignored in what starts the tests; here it is not.
+PROGRAM = """
+import signal, sys
+from conformance.__main__ import main
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize("words", [
+    ["--chapter", "effects"], ["fuzz", "--count", "100000", "--chunk", "20"],
+    ["fuzz", "--count", "100000", "--chunk", "20", "-n", "2"]], ids=["suite", "fuzz", "fuzz -n"])
+def test_a_run_that_is_ended_says_so_in_one_line(words: list[str], number: int,
+                                                 tmp_path: Path) -> None:
+    """And leaves a report, no traceback and no process."""
+    program, path = tmp_path / "program.py", tmp_path / "report"
+    program.write_text(PROGRAM, encoding="utf-8")
+    fuzzing = words[0] == "fuzz"
+    run = subprocess.Popen(
+        [sys.executable, str(program), *words, "--impl", f"{__name__}:Slow", "--report", str(path)],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "STARTED": str(tmp_path / "started")})
+    started = path if fuzzing else tmp_path / "started"
+    while not started.exists() and run.poll() is None:
+        time.sleep(0.05)
+    if number == signal.SIGINT:
+        os.killpg(run.pid, number)  # as a terminal does: to all of them
+    else:
+        run.send_signal(number)
+    out, err = run.communicate()
+    assert run.returncode == 130, err
+    assert "Traceback" not in out + err
+    assert "interrupted after" in err if fuzzing else "INTERRUPTED" in out
+    if fuzzing:
+        known = json.loads(path.read_text(encoding="utf-8"))
+        assert known["interrupted"] and not known["complete"]
+    else:
+        assert "interrupted" in report.read(path)[-1]
+    while living(run.pid):  # what it has started ends with it, if not at once
+        time.sleep(0.05)
+
+
+def living(group: int) -> list[int]:
+    """The processes of a group that run; none where the system does not say."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, of, *_ = path.read_text(encoding="utf-8").rpartition(")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        if int(of) == group and state != "Z":
+            found.append(int(path.parent.name))
+    return found
+
+
+class Slow(OracleAdapter):
+    """Right, and takes its time."""
+
+    def run(self, program: Program, observe: Collection[str],
+            options: Options | None = None) -> Observation:
+        Path(os.environ["STARTED"]).touch()
+        time.sleep(0.01)
+        return super().run(program, observe, options)
