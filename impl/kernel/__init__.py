@@ -25,6 +25,7 @@ from impl.kernel.analysis import (
 )
 from impl.kernel.blocking import Chunk, Pack, Share
 from impl.kernel.heuristic import hand_steps
+from impl.kernel.lanes import Local, lane_steps
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge, Stream
 from impl.kernel.roll import Roll
@@ -61,7 +62,8 @@ def optimize(ast: UOp, limits: Limits | None = None, bench: Bench | None = None,
     if width and bench is not None:
         # r[impl kernel.beam.equal]: what it finds are steps
         return taken(simple, searched_steps(simple, bench, width, search))
-    return taken(simple, hand_steps(simple, limits or Limits()))
+    choose = lane_steps if limits and limits.lanes > 1 else hand_steps
+    return taken(simple, choose(simple, limits or Limits()))
 
 
 def taken(ast: UOp, steps: Iterable[tuple[Step, str]]) -> UOp:
@@ -84,7 +86,7 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
 
 
 __all__ = ["LANES", "OF_GROUPS", "REDUCERS", "STEPS", "Analysis", "Bench", "Chunk", "Estimate",
-           "GroupTop", "Growth", "Limits", "Merge", "Own", "Pack", "PadTo", "Roll", "Share",
+           "GroupTop", "Growth", "Limits", "Local", "Merge", "Own", "Pack", "PadTo", "Roll", "Share",
            "Split", "Step", "StepError", "Stream", "Swap", "Thread", "Upcast", "apply_steps",
-           "buffer_key", "duration", "estimate", "fold_gates", "growth", "hand_steps", "optimize",
+           "buffer_key", "duration", "estimate", "fold_gates", "growth", "hand_steps", "lane_steps", "optimize",
            "parameters", "shared_loops", "taken", "verify", "with_steps"]

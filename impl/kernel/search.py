@@ -139,7 +139,8 @@ def kernel_name(ast: UOp) -> str:
         if node.op is Ops.RANGE:
             said = known.position[node], node.arg[1].name
         elif isinstance(said, KernelInfo):
-            said = len(said.prefix), [each.arg for each in said.variables], said.threads
+            said = (len(said.prefix), [each.arg for each in said.variables], said.threads,
+                    said.lanes)
         lines.append(f"{node.op.name} {node.dtype.name} {said!r} "
                      f"{[position[source] for source in node.src]}")
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

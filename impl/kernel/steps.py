@@ -29,8 +29,7 @@ class StepError(GraphError):
 #: How each step is made from the numbers that are written behind its name.
 STEPS: dict[str, Callable[..., Step]] = {}
 #: Steps that divide a loop among the lanes of a work-group, and what does the same without them.
-OF_GROUPS = {"LOCAL": "UPCAST for lanes, THREAD for processors",
-             "TC": "UPCAST both loops of the output, and GROUP or UNROLL the sum",
+OF_GROUPS = {"TC": "UPCAST both loops of the output, and GROUP or UNROLL the sum",
              "NOLOCALS": "nothing: there are no LOCAL steps to be kept from"}
 
 

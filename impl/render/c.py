@@ -29,6 +29,8 @@ class C(Vectors):
     signature = "void {name}(void **args)"
     threaded = "void {name}(void **args, long thread, long phase, char *scratch)"
     widest_inline = 72
+    grouped = False
+    parameters: list[int] = []  # its arguments come in a table
 
     def __init__(self) -> None:
         self.needed: dict[str, None] = {}
@@ -172,6 +174,10 @@ class C(Vectors):
         """A pointer taken from the table of arguments."""
         kind = self.storage_of(param.dtype) if written else f"const {self.storage_of(param.dtype)}"
         return f"{kind} *{name} = args[{param.arg}];"
+
+    def ids(self) -> str:
+        """There are no groups."""
+        return ""
 
     def variable(self, name: str, position: int) -> str:
         """A run-time integer, read through its pointer."""
