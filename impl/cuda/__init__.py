@@ -5,56 +5,86 @@ for, and nobody waits before a value is read.
 """
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
-from impl import settings
-from impl.cuda.compiler import OPTIONS, image, version
+from impl.cuda.compiler import Modules, key_of, version
 from impl.cuda.driver import OUT_OF_MEMORY, Context, DriverError, bindings, problem
 from impl.cuda.graph import CUDATable, Packed
 from impl.cuda.memory import Blocks, Owned, Staging
 from impl.device import Device, DeviceBackend, GlobalCounters, Launch, Memory, Program, Table
-from impl.dtypes import DType
 from impl.errors import DeviceError
 from impl.ir import UOp
+from impl.kernel import Limits, optimize
+from impl.kernel.grid import Grid
+from impl.render import CUDA as Dialect
+from impl.render import Source, render
 
 #: An event without a time, a stream that waits for no other one.
 _NO_TIME, _NON_BLOCKING = 2, 1
+#: Lanes of the groups that run a phase together.
+PHASE_LANES = 256
 
 
 # --8<-- [start:program]
 class CUDAProgram(Program):
-    """A kernel as a function of the GPU. `key` names its text."""
+    """A kernel as a function of the GPU. Where it has phases, each of them is a launch."""
 
     device: CUDA
     function: Any = None
-    module: Any = None
-    key: str = ""
+    module: Any = None    # of a program that was tried
+    text: Source
+    grid: Grid
+
+    @property
+    def words(self) -> int:
+        """How many words of 8 bytes the parameters of one launch have."""
+        return len(self.text.parameters) + len(self.variables) + 2 * bool(self.text.phases)
+
+    def parts(self, memories: Sequence[Memory], values: Sequence[int],
+              scratch: Memory | None) -> list[list[int]]:
+        """The parameters of each of its launches: addresses, values, phase and scratch memory."""
+        given = [*(memories[place].address for place in self.text.parameters), *values]
+        if scratch is None:
+            return [given]
+        return [[*given, phase, scratch.address] for phase in range(len(self.text.phases))]
+
+    def shape(self, phase: int, values: Sequence[int]) -> tuple[int, int]:
+        """How many groups of how many lanes one of its launches has."""
+        if not self.text.phases:
+            return self.grid.groups(values), self.grid.lanes
+        if not self.text.phases[phase]:
+            return 1, 1
+        return -(-self.text.threads // PHASE_LANES), PHASE_LANES
+
+    def scratch(self) -> Memory | None:
+        """Memory that the phases of one run share."""
+        return self.device.allocate(max(self.text.scratch, 1)) if self.text.phases else None
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Ask the GPU to run it, after everything that it was asked before."""
-        groups, lanes, shared = self.shape(values)
-        packed = Packed([(self, memories, values)])
-        context = self.device.context
-        driver = context.enter()
+        context, driver = self.device.context, self.device.context.enter()
         context.launched.append(self.name)
-        error = driver.cuLaunchKernel(self.function, *groups, *lanes, shared, self.device.stream,
-                                      0, packed.extra(0))[0]
-        if error:  # r[impl cuda.error.clear]
-            raise context.failure(f"launch of {self.name}", error)
+        packed = Packed(self.parts(memories, values, self.scratch()))
+        for phase in range(packed.count):
+            groups, lanes = self.shape(phase, values)
+            error = groups and driver.cuLaunchKernel(
+                self.function, groups, 1, 1, lanes, 1, 1, 0, self.device.stream, 0,
+                packed.extra(phase))[0]
+            if error:  # r[impl cuda.error.clear]
+                raise context.failure(f"launch of {self.name}, {groups} groups of {lanes} lanes",
+                                      error)
 
-    def node(self, values: Sequence[int], extra: int) -> Any:
-        """A launch as a node of a graph; `extra` is where its arguments are described."""
+    def node(self, phase: int, values: Sequence[int], extra: int) -> Any:
+        """A launch as a node of a graph; `extra` is where its parameters are described."""
         made = bindings().CUDA_KERNEL_NODE_PARAMS()
-        made.func, made.extra = self.function, extra
-        (made.gridDimX, made.gridDimY, made.gridDimZ), lanes, shared = self.shape(values)
-        made.blockDimX, made.blockDimY, made.blockDimZ = lanes
-        made.sharedMemBytes = shared
+        groups, lanes = self.shape(phase, values)
+        made.func, made.extra, made.gridDimX, made.blockDimX = \
+            self.function, extra, max(groups, 1), lanes
+        made.gridDimY = made.gridDimZ = made.blockDimY = made.blockDimZ = 1
         return made
 # --8<-- [end:program]
 
@@ -80,7 +110,13 @@ class CUDA(DeviceBackend):
         #: What nobody refers to any more, destroyed when the GPU is waited for next.
         self.done_with: deque[tuple[str, Any]] = deque()
         self.meeting = self.context.call("cuEventCreate", _NO_TIME)
-        self.peers: dict[str, bool] = {}
+        self.modules = Modules(self.context, self.architecture)
+
+    @property
+    def limits(self) -> Limits:
+        """What the GPU has for a group of lanes; of local memory, what needs no asking."""
+        return Limits(name="CUDA", lanes=256, lockstep=32, local_memory=48 << 10,
+                      third_cache=self.context.attribute("L2_CACHE_SIZE"))
 
     def plan_key(self) -> tuple[Any, ...]:
         """To what all devices have, the compiler and the architecture."""
@@ -103,18 +139,15 @@ class CUDA(DeviceBackend):
         GlobalCounters.grown(nbytes)
         return Owned(self, np.empty(0, np.uint8), 0, nbytes, None, address)
 
-    def copy_in(self, memory: Memory, values: np.ndarray) -> None:
-        """Fill the start of a block with a NumPy array's bytes."""
-        flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+    def put(self, memory: Memory, flat: np.ndarray) -> None:
+        """Write bytes of the host to the start of a block, after all that was launched."""
         self.staging.send(memory.address, flat)
-        GlobalCounters.copied(flat.nbytes)
 
-    def copy_out(self, memory: Memory, dtype: DType, count: int, offset: int = 0) -> np.ndarray:
-        """A new NumPy array with `count` elements from byte `offset`."""
-        found = np.empty(count, dtype.numpy)
-        self.staging.fetch(memory.address + offset, found.view(np.uint8))
+    def get(self, memory: Memory, offset: int, nbytes: int) -> np.ndarray:
+        """A new array with bytes of a block, once all that was launched is done."""
+        found = np.empty(nbytes, np.uint8)
+        self.staging.fetch(memory.address + offset, found)
         self._waited()
-        GlobalCounters.copied(found.nbytes)
         return found
     # --8<-- [end:memory]
 
@@ -134,8 +167,8 @@ class CUDA(DeviceBackend):
             # The source may be freed and overwritten as soon as its device goes on.
             other.context.call("cuStreamWaitEvent", other.stream, self.meeting, 0)
         else:
-            other.synchronize()
-            self.staging.send(target.address, source.array[:size])
+            super().copy(target, source, nbytes)
+            return
         GlobalCounters.copied(size)
     # --8<-- [end:copy]
 
@@ -170,6 +203,33 @@ class CUDA(DeviceBackend):
             for event in (first, last):
                 self.context.call("cuEventDestroy", event)
     # --8<-- [end:timing]
+
+    # --8<-- [start:load]
+    def optimized(self, ast: UOp, search: bool = True) -> UOp:
+        """The kernel after its steps."""
+        return optimize(ast, self.limits)
+
+    def _rendered(self, ast: UOp) -> CUDAProgram:
+        """A program that is optimised and has its text, and is not compiled."""
+        program = CUDAProgram(self, ast, self.optimized(ast))
+        program.text, program.grid = render(program.optimized, Dialect()), Grid(program.optimized)
+        program.source = program.text.text
+        return program
+
+    def source(self, ast: UOp) -> str | None:
+        """The CUDA text of a kernel."""
+        return self._rendered(ast).source
+
+    def load(self, asts: Sequence[UOp]) -> list[Program]:
+        """Optimise, render, and compile what is not compiled yet."""
+        programs = [self._rendered(ast) for ast in asts]
+        keys = [key_of(program.text, self.architecture) for program in programs]
+        self.modules.get({key: lambda text=program.text: text  # type: ignore[misc]
+                          for key, program in zip(keys, programs, strict=True)})
+        for key, program in zip(keys, programs, strict=True):
+            program.function = self.modules.functions[key]
+        return list(programs)
+    # --8<-- [end:load]
 
     def table(self, launches: Sequence[Launch]) -> Table:
         """Launches to be replayed as one graph."""

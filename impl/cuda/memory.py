@@ -93,12 +93,9 @@ class GPUMemory(Memory):
         raise DeviceError("memory", f"its bytes lie on {self.device.name}, where the host cannot "
                           "see them", "copy them with copy_out")
 
-    def part(self, offset: int, nbytes: int) -> Memory:
-        """The `nbytes` from byte `offset`, sharing this memory."""
-        if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
-            return super().part(offset, nbytes)  # which says what is wrong
-        return GPUMemory(self.device, self.block, self.start + offset, nbytes, self,
-                         self.address + offset)
+    def _inside(self, start: int, nbytes: int) -> Memory:
+        return GPUMemory(self.device, self.block, start, nbytes, self,
+                         self.address + start - self.start)
 
 
 class Owned(GPUMemory):

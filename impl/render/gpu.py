@@ -107,8 +107,12 @@ class Gpu(C):
         elif text is None and name.startswith("fma_"):
             text = f"#define {name}(a, b, c) fma(a, b, c)"
         elif text is None:
-            text = _without_suffix(definition(name)[0], name)
+            text = self.library(definition(name)[0], name)
         return self.worded(text), needs_of(name, text)
+
+    def library(self, text: str, name: str) -> str:
+        """A definition of C with the names that the language has for functions of floats."""
+        return _without_suffix(text, name)
 
     def worded(self, text: str) -> str:
         """A text of C in the words of the language."""
