@@ -8,7 +8,7 @@ when there are enough of them or when somebody waits.
 """
 from __future__ import annotations
 
-import functools
+import hashlib
 import importlib
 import platform
 import struct
@@ -18,14 +18,18 @@ from typing import Any
 import numpy as np
 
 from impl.device import Device, DeviceBackend, GlobalCounters, Memory, Program
-from impl.dtypes import DType
 from impl.errors import CompileError, DeviceError
 from impl.ir import UOp
+from impl.kernel import Limits, optimize
+from impl.kernel.grid import Grid
+from impl.render import Metal as Dialect
+from impl.render import Source, render
+from impl.render.metal import ARGUMENTS, SCRATCH, VALUES
 
 #: Launches in one command buffer, at most: more of them gain nothing.
 _GATHERED = 64
-#: The values of variables lie behind all arguments.
-VALUES = 30
+#: Lanes of the groups that run a phase together.
+PHASE_LANES = 256
 
 
 def bindings() -> Any:
@@ -62,10 +66,9 @@ class MetalMemory(Memory):
         made.buffer = buffer
         return made
 
-    def part(self, offset: int, nbytes: int) -> Memory:
-        """The `nbytes` from byte `offset`, sharing this memory."""
-        inside = super().part(offset, nbytes)
-        made = MetalMemory(self.device, self.block, inside.start, nbytes, self, inside.address)
+    def _inside(self, start: int, nbytes: int) -> Memory:
+        made = MetalMemory(self.device, self.block, start, nbytes, self,
+                           self.address + start - self.start)
         made.buffer = self.buffer
         return made
 
@@ -83,25 +86,47 @@ class Owned(MetalMemory):
 
 # --8<-- [start:program]
 class MetalProgram(Program):
-    """A kernel as a compute pipeline."""
+    """A kernel as a compute pipeline. Where it has phases, each of them is a dispatch."""
 
     device: Metal
     pipeline: Any = None
+    text: Source
+    grid: Grid
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
-        """Add a launch to the command buffer that is being gathered."""
-        groups, lanes = self.shape(values)
-        encoder = self.device.encoder()
-        encoder.setComputePipelineState_(self.pipeline)
-        for place, memory in enumerate(memories[:self.arguments]):
-            assert isinstance(memory, MetalMemory)
-            encoder.setBuffer_offset_atIndex_(memory.buffer, memory.start, place)
-        if self.variables:
-            packed = struct.pack(f"{len(values)}q", *values)
+        """Add its dispatches to the command buffer that is being gathered."""
+        if not self.text.phases:
+            groups = self.grid.groups(values)
+            if groups:
+                self._dispatch(memories, [*values, 0], groups, self.grid.lanes)
+            return
+        scratch = self.device.allocate(max(self.text.scratch, 1))
+        for phase, shared in enumerate(self.text.phases):
+            lanes = PHASE_LANES if shared else 1
+            groups = -(-self.text.threads // lanes) if shared else 1
+            self._dispatch(memories, [*values, phase], groups, lanes, scratch)
+
+    def _dispatch(self, memories: Sequence[Memory], values: Sequence[int], groups: int, lanes: int,
+                  scratch: Memory | None = None) -> None:
+        most = self.pipeline.maxTotalThreadsPerThreadgroup()
+        if lanes > most:  # r[impl metal.error.clear]
+            raise DeviceError(self.name, f"groups of {lanes} lanes, where the kernel can have "
+                              f"{most}", "set NOOPT=1")
+        given = [(place, memories[argument]) for place, argument in
+                 enumerate(self.text.parameters)]
+        given += [(SCRATCH, scratch)] if scratch is not None else []
+        packed = struct.pack(f"{len(values)}q", *values)
+        with self.device.lock:
+            encoder = self.device.encoder()
+            encoder.setComputePipelineState_(self.pipeline)
+            for place, memory in given:
+                assert isinstance(memory, MetalMemory)
+                encoder.setBuffer_offset_atIndex_(memory.buffer, memory.start, place)
             encoder.setBytes_length_atIndex_(packed, len(packed), VALUES)
-        size = bindings().MTLSizeMake
-        encoder.dispatchThreadgroups_threadsPerThreadgroup_(size(*groups), size(*lanes))
-        self.device.gathered(self.name)
+            size = bindings().MTLSizeMake
+            encoder.dispatchThreadgroups_threadsPerThreadgroup_(size(groups, 1, 1),
+                                                                size(lanes, 1, 1))
+            self.device.gathered(self.name)
 # --8<-- [end:program]
 
 
@@ -110,7 +135,7 @@ class Metal(DeviceBackend):
     """One GPU under macOS."""
 
     kind = "METAL"
-    maximum_arguments = VALUES
+    maximum_arguments = ARGUMENTS
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -126,6 +151,7 @@ class Metal(DeviceBackend):
         self.open: tuple[Any, Any] | None = None  # a command buffer and its encoder
         self.names: list[str] = []                # of the launches in it
         self.committed: list[tuple[Any, list[str]]] = []
+        self.pipelines: dict[str, Any] = {}
 
     # --8<-- [start:gather]
     def encoder(self) -> Any:
@@ -188,17 +214,84 @@ class Metal(DeviceBackend):
         return Owned.of(self, made, nbytes)
 
     # --8<-- [start:copies]
-    def copy_in(self, memory: Memory, values: np.ndarray) -> None:
-        """Fill the start of a block with a NumPy array's bytes."""
-        self.synchronize()  # r[impl metal.copy.ordered]: launches before it may need what is there
-        super().copy_in(memory, values)
-
-    def copy(self, target: Memory, source: Memory, nbytes: int | None = None) -> None:
-        """Copy bytes between two blocks; the source may be another device's."""
-        self.synchronize()
-        super().copy(target, source, nbytes)
+    def put(self, memory: Memory, flat: np.ndarray) -> None:
+        """Write bytes to the start of a block, once what was launched before needs them no more."""
+        self.synchronize()  # r[impl metal.copy.ordered]
+        super().put(memory, flat)
     # --8<-- [end:copies]
+
+    # --8<-- [start:load]
+    @property
+    def limits(self) -> Limits:
+        """What every GPU that runs Metal 3 has for a group of lanes."""
+        return Limits(name="METAL", lanes=256, lockstep=32,
+                      local_memory=self.gpu.maxThreadgroupMemoryLength())
+
+    def optimized(self, ast: UOp, search: bool = True) -> UOp:
+        """The kernel after its steps."""
+        return optimize(ast, self.limits)
+
+    def _rendered(self, ast: UOp) -> MetalProgram:
+        program = MetalProgram(self, ast, self.optimized(ast))
+        program.text, program.grid = render(program.optimized, Dialect()), Grid(program.optimized)
+        program.source = program.text.text
+        return program
+
+    def source(self, ast: UOp) -> str | None:
+        """The Metal text of a kernel."""
+        return self._rendered(ast).source
+
+    def load(self, asts: Sequence[UOp]) -> list[Program]:
+        """Optimise, render, and compile what is not compiled yet, all in one library."""
+        programs = [self._rendered(ast) for ast in asts]
+        keys = [_key(program.text) for program in programs]
+        missing = {key: program.text for key, program in zip(keys, programs, strict=True)
+                   if key not in self.pipelines}
+        GlobalCounters.cache_hits += len(asts) - len(missing)
+        if missing:
+            self._build(missing)
+        for key, program in zip(keys, programs, strict=True):
+            program.pipeline = self.pipelines[key]
+        return list(programs)
+
+    def _build(self, sources: dict[str, Source]) -> None:
+        """Compile a library and make its kernels ready.
+
+        Raises:
+            CompileError: Metal refused the text.
+        """
+        definitions = dict.fromkeys(each for text in sources.values() for each in text.definitions)
+        text = "\n".join((*definitions, *(f"{each.signature.format(name=_symbol(key))} {each.body}"
+                                          for key, each in sources.items())))
+        options = bindings().MTLCompileOptions.alloc().init()
+        options.setFastMathEnabled_(False)  # r[impl metal.compile.meaning]
+        library, wrong = self.gpu.newLibraryWithSource_options_error_(text, options, None)
+        for key in sources if library is not None else ():
+            function = library.newFunctionWithName_(_symbol(key))
+            made, wrong = self.gpu.newComputePipelineStateWithFunction_error_(function, None)
+            if made is None:
+                break
+            self.pipelines[key] = made
+        else:
+            if library is not None:
+                GlobalCounters.compiled += len(sources)
+                return
+        names = ", ".join(source.name for source in list(sources.values())[:4])
+        raise CompileError("compile", f"{self.name} refused {names}: "
+                           f"{wrong.localizedDescription() if wrong else 'no reason given'}",
+                           "report this with the text that DEBUG=4 prints; DEVICE=CPU does without")
+    # --8<-- [end:load]
 # --8<-- [end:device]
+
+
+def _key(source: Source) -> str:
+    """What names a kernel's text, but not its name."""
+    parts = "\0".join((source.prelude, source.signature, source.body))
+    return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def _symbol(key: str) -> str:
+    return f"kernel_{key[:24]}"
 
 
 Device.register(Metal, problem)

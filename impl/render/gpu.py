@@ -80,6 +80,8 @@ class Gpu(C):
     #: What begins a unit of kernels.
     header = ""
     has_double = True
+    #: How the number of a lane among all groups is called, and how many these are.
+    together = ("thread", "threads")
 
     def __init__(self) -> None:
         super().__init__()
@@ -185,7 +187,7 @@ class Gpu(C):
     def of_lanes(self, name: str, place: Launched, threads: bool) -> list[str]:
         """As many iterations at a time as there are lanes."""
         index, total = f"x{place.first}", _product(place.extents)
-        lane, lanes = ("thread", "threads") if threads else ("lane", str(place.lanes))
+        lane, lanes = self.together if threads else ("lane", str(place.lanes))
         value = _digit(index, place.extents, place.place)
         line = f"const long {name} = {value};"
         if place.place:
