@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from impl import settings
 from impl.cuda.compiler import Modules, key_of, version
 from impl.cuda.driver import OUT_OF_MEMORY, Context, DriverError, bindings, problem
 from impl.cuda.graph import CUDATable, Packed
@@ -207,6 +208,8 @@ class CUDA(DeviceBackend):
     # --8<-- [start:load]
     def optimized(self, ast: UOp, search: bool = True) -> UOp:
         """The kernel after its steps."""
+        if settings.get("NOOPT"):  # r[impl kernel.noopt.plain]
+            return ast
         return optimize(ast, self.limits)
 
     def _rendered(self, ast: UOp) -> CUDAProgram:

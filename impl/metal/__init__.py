@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from impl import settings
 from impl.device import Device, DeviceBackend, GlobalCounters, Memory, Program
 from impl.errors import CompileError, DeviceError
 from impl.ir import UOp
@@ -229,6 +230,8 @@ class Metal(DeviceBackend):
 
     def optimized(self, ast: UOp, search: bool = True) -> UOp:
         """The kernel after its steps."""
+        if settings.get("NOOPT"):  # r[impl kernel.noopt.plain]
+            return ast
         return optimize(ast, self.limits)
 
     def _rendered(self, ast: UOp) -> MetalProgram:
