@@ -86,7 +86,7 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
 
 
 __all__ = ["LANES", "OF_GROUPS", "REDUCERS", "STEPS", "Analysis", "Bench", "Chunk", "Estimate",
-           "GroupTop", "Growth", "Limits", "Local", "Merge", "Own", "Pack", "PadTo", "Roll", "Share",
-           "Split", "Step", "StepError", "Stream", "Swap", "Thread", "Upcast", "apply_steps",
-           "buffer_key", "duration", "estimate", "fold_gates", "growth", "hand_steps", "lane_steps", "optimize",
-           "parameters", "shared_loops", "taken", "verify", "with_steps"]
+           "GroupTop", "Growth", "Limits", "Local", "Merge", "Own", "Pack", "PadTo", "Roll",
+           "Share", "Split", "Step", "StepError", "Stream", "Swap", "Thread", "Upcast",
+           "apply_steps", "buffer_key", "duration", "estimate", "fold_gates", "growth", "hand_steps",
+           "lane_steps", "optimize", "parameters", "shared_loops", "taken", "verify", "with_steps"]

@@ -9,17 +9,16 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import threading
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from impl import settings, symbolic
+from impl import symbolic
 from impl.caching.disk import store
 from impl.device import Device, DeviceBackend, GlobalCounters, Memory, Program
 from impl.errors import CompileError, DeviceError
-from impl.ir import RangeKind, UOp, free_after_fork
+from impl.ir import RangeKind, UOp
 from impl.kernel import Analysis, Limits, optimize
 from impl.opencl.memory import DeviceMemory, Pool, Pooled
 from impl.render import OpenCL, Source, render
