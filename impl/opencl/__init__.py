@@ -24,7 +24,7 @@ from impl.opencl.memory import DeviceMemory, Pool, Pooled
 from impl.render import OpenCL, Source, render
 
 #: Divisions and roots of floats are rounded correctly; nothing is contracted, see the header.
-FLAGS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt")
+FLAGS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt", "-w")
 _FORMAT = "tensor-schedule-opencl/1"
 #: Bytes of freed memory that are kept.
 _KEPT = 1 << 30
