@@ -12,15 +12,18 @@ from dataclasses import dataclass, replace
 
 from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel.analysis import Analysis, Limits, buffer_key, shared_loops
+from impl.kernel.analysis import Analysis, buffer_key, shared_loops
 from impl.kernel.padding import PadTo
 from impl.kernel.steps import Step, StepError, _reduce, _Reducer, _Rewriter, _sink
-from impl.kernel.threads import _at
+from impl.kernel.threads import _at, _not_apart, not_shared
 
 #: No group has more lanes, whatever a device can do.
 MOST_LANES = 1024
-#: Partial results that one lane combines.
-_COMBINED = 16
+#: Partial results that one lane of a group combines, and one of all groups, where a step of the
+#: tree is a launch.
+_COMBINED, _COMBINED_TOP = 16, 128
+#: No kernel is shared by more lanes of all groups.
+MOST_ITEMS = 1 << 20
 
 
 # --8<-- [start:local]
@@ -62,21 +65,69 @@ class Local(Step):
 
     def _reduced(self, known: Analysis, loop: UOp) -> UOp:
         """The parts of a reduction, and their combinations, as stages of their own."""
-        size = self._size(loop)
-        if size < self.amount:
-            raise StepError(self.name, f"the loop has {size} iterations", "use fewer lanes")
-        if size % self.amount:  # what is beyond the end combines the identity
-            before, steps = set(known.ranges), known.info.steps
-            ast = PadTo(known.position[loop], self.amount).apply(known)
-            known = Analysis(ast.replace(arg=replace(ast.arg, steps=steps)))
-            loop = next(r for r in known.ranges if r not in before)
-        rewriter, stores = _Parts(known, loop, self.amount), list[UOp]()
-        for store in known.ast.src:
-            done = rewriter.value(store)
-            stores += [*rewriter.stores, done]
-            rewriter.stores.clear()
-        return self._made(known, stores, known.info.prefix)
+        rewritten = _cut(self, known, loop, self.amount, RangeKind.LANE)
+        return self._made(known, rewritten, known.info.prefix)
 # --8<-- [end:local]
+
+
+def _cut(step: Step, known: Analysis, loop: UOp, amount: int, kind: RangeKind) -> list[UOp]:
+    """The stores once the reductions over a loop are cut into parts, stages of their own."""
+    size = step._size(loop)
+    if size < amount:
+        raise StepError(step.name, f"the loop has {size} iterations", "use fewer lanes")
+    if size % amount:  # what is beyond the end combines the identity
+        before = set(known.ranges)
+        known = Analysis(PadTo(known.position[loop], amount).apply(known))
+        loop = next(r for r in known.ranges if r not in before)
+    rewriter, stores = _Parts(known, loop, amount, kind), list[UOp]()
+    for store in known.ast.src:
+        done = rewriter.value(store)
+        stores += [*rewriter.stores, done]  # what is combined stands before its first use
+        rewriter.stores.clear()
+    return stores
+
+
+# --8<-- [start:grid]
+@dataclass(frozen=True)
+class Grid(Step):
+    """Let `amount` lanes of all groups share a loop: the groups wait for each other between stages.
+
+    Legal without a prefix, for loops of stages that stand side by side, and for the loops of
+    reductions that depend on no loop. See THREAD, which does the same for processors.
+    """
+
+    amount: int
+
+    def apply(self, known: Analysis) -> UOp:
+        """Any order of output iterations is legal, also at the same time."""
+        # r[impl kernel.lane.legal]
+        loop = self._loop(known, (RangeKind.LOOP, RangeKind.REDUCE))
+        info = known.info
+        if not 2 <= self.amount <= MOST_ITEMS or info.threads not in (1, self.amount):
+            raise StepError(self.name, f"{self.amount} lanes, where the kernel has {info.threads}",
+                            f"use one number for the whole kernel, from 2 to {MOST_ITEMS}")
+        reduced = loop.arg[1] is RangeKind.REDUCE
+        problem = "the lanes of a group share a loop" if info.lanes > 1 else \
+            _not_apart(known, loop) if reduced else _no_grid(known, loop)
+        if problem:
+            raise StepError(self.name, problem, "name another loop, or leave it as it is")
+        if reduced:
+            stores = _cut(self, known, loop, self.amount, RangeKind.THREAD)
+        else:
+            shared = UOp(Ops.RANGE, loop.dtype, loop.src, (loop.arg[0], RangeKind.THREAD))
+            rewriter = _Rewriter(known, {loop: shared}, {loop: (shared,)})
+            stores = [rewriter.store(store, False) for store in known.ast.src]
+        done = _sink(known, stores, self.name)
+        return done.replace(arg=replace(done.arg, threads=self.amount))
+# --8<-- [end:grid]
+
+
+def _no_grid(known: Analysis, loop: UOp) -> str:
+    """Why the lanes of all groups cannot share a stage's loop; empty if they can."""
+    users = [store for store in known.ast.src if loop in store.src]
+    beside = next(filter(None, (_no_neighbour(s, loop, RangeKind.THREAD) for s in users)), "")
+    problem = not_shared(known, loop)
+    return beside or ("" if problem == "another loop of the stage is shared already" else problem)
 
 
 def _not_in_lanes(known: Analysis, loop: UOp) -> str:
@@ -95,13 +146,14 @@ def _not_in_lanes(known: Analysis, loop: UOp) -> str:
         return "the prefix is shared, so that each lane runs its iterations by itself"
     if loop.arg[1] is RangeKind.REDUCE:
         return _no_parts(known, loop)
-    return next(filter(None, (_no_neighbour(store, loop) for store in known.ast.src)), "")
+    return next(filter(None, (_no_neighbour(store, loop, RangeKind.LANE)
+                              for store in known.ast.src)), "")
 
 
-def _no_neighbour(store: UOp, loop: UOp) -> str:
+def _no_neighbour(store: UOp, loop: UOp, kind: RangeKind) -> str:
     """Whether another loop stands between this one and those of the stage that are shared."""
     own = [r for r in store.src[2:] if r.arg[1] not in (RangeKind.UPCAST, RangeKind.UNROLL)]
-    shared = [i for i, r in enumerate(own) if r.arg[1] is RangeKind.LANE]
+    shared = [i for i, r in enumerate(own) if r.arg[1] is kind]
     if loop not in own or not shared or own.index(loop) in (shared[0] - 1, shared[-1] + 1):
         return ""
     return "another loop stands between it and those that are shared"
@@ -135,13 +187,14 @@ class _Parts(_Reducer):
     of these each, as long as there are many, and all lanes combine the rest.
     """
 
-    def __init__(self, known: Analysis, loop: UOp, amount: int) -> None:
+    def __init__(self, known: Analysis, loop: UOp, amount: int, kind: RangeKind) -> None:
         size = loop.src[0].arg // amount
-        part = new_range(amount, RangeKind.LANE)
+        part = new_range(amount, kind)
         inner = (new_range(size, RangeKind.REDUCE),) if size > 1 else ()
         place = symbolic.add(symbolic.mul(inner[0], amount), part) if inner else part
         super().__init__(known, loop, place, inner, part, True)
-        self.amount = amount
+        self.amount, self.kind = amount, kind
+        self.most = _COMBINED if kind is RangeKind.LANE else _COMBINED_TOP
         self.stores: list[UOp] = []
         taken = [node.arg[0] for node in known.order if node.op is Ops.LOCAL]
         self.numbers = itertools.count(max(taken, default=-1) + 1)
@@ -151,9 +204,9 @@ class _Parts(_Reducer):
         # r[impl kernel.group.order]
         found = self._stored(_reduce(op, value, loops), self.inner, self.amount)
         parts = self.amount
-        while parts > _COMBINED and parts % _COMBINED == 0:
-            parts //= _COMBINED
-            lane, again = new_range(parts, RangeKind.LANE), new_range(_COMBINED, RangeKind.REDUCE)
+        while parts > self.most and parts % self.most == 0:
+            parts //= self.most
+            lane, again = new_range(parts, self.kind), new_range(self.most, RangeKind.REDUCE)
             place = symbolic.add(symbolic.mul(again, parts), lane)
             some = _reduce(op, UOp(Ops.LOAD, value.dtype, (_at(found, place),)), (again,))
             found = self._stored(some, lane, parts)
@@ -167,46 +220,3 @@ class _Parts(_Reducer):
         return local
 # --8<-- [end:parts]
 
-
-# --8<-- [start:choose]
-def lane_steps(ast: UOp, limits: Limits) -> list[tuple[Step, str]]:
-    """Steps for a kernel on a device with work-groups, each with its reason."""
-    planner = _Planner(ast, limits)
-    planner.run()
-    return planner.steps
-
-
-#: LOCALs of an iteration with more bytes are shared by the lanes of a group.
-_PRIVATE_BYTES = 256
-
-
-class _Planner:
-    """Looks at a kernel, takes a step, and looks at what became of it."""
-
-    def __init__(self, ast: UOp, limits: Limits) -> None:
-        self.known, self.limits = Analysis(ast), limits
-        self.lanes = min(256, limits.lanes)
-        self.steps: list[tuple[Step, str]] = []
-
-    def take(self, step: Step, reason: str) -> None:
-        """Apply a step and look at what became of the kernel."""
-        self.known = Analysis(step.apply(self.known))
-        self.steps.append((step, reason))
-
-    def run(self) -> None:
-        """Each iteration of the prefix in a lane, or, if it needs much memory, in a group."""
-        locals_ = [n for n in self.known.order if n.op is Ops.LOCAL]
-        private = sum(n.arg[1] * n.dtype.itemsize for n in locals_)
-        if self.known.info.prefix and private <= _PRIVATE_BYTES:
-            for loop in self.known.info.prefix[::-1]:
-                self.take(Local(self.known.position[loop], self.lanes),
-                          "each lane runs iterations of the prefix by itself")
-            return
-        for place in range(len(self.known.ast.src)):
-            own = [r for r in self.known.ast.src[place].src[2:]
-                   if r.arg[1] is RangeKind.LOOP]
-            for loop in own[::-1]:
-                if not _not_in_lanes(self.known, loop):
-                    self.take(Local(self.known.position[loop], self.lanes),
-                              "the lanes of a group share an iteration of the prefix")
-# --8<-- [end:choose]

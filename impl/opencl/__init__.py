@@ -9,23 +9,22 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import threading
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from impl import settings, symbolic
+from impl import symbolic
 from impl.caching.disk import store
 from impl.device import Device, DeviceBackend, GlobalCounters, Memory, Program
 from impl.errors import CompileError, DeviceError
-from impl.ir import RangeKind, UOp, free_after_fork
+from impl.ir import RangeKind, UOp
 from impl.kernel import Analysis, Limits, optimize
 from impl.opencl.memory import DeviceMemory, Pool, Pooled
 from impl.render import OpenCL, Source, render
 
 #: Divisions and roots of floats are rounded correctly; nothing is contracted, see the header.
-FLAGS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt")
+FLAGS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt", "-w")
 _FORMAT = "tensor-schedule-opencl/1"
 #: Bytes of freed memory that are kept.
 _KEPT = 1 << 30

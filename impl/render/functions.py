@@ -220,8 +220,11 @@ _ROUND = {
 }
 
 
-def definitions(names: Iterable[str], find: Callable[[str], tuple[str, tuple[str, ...]]] = definition
-                ) -> tuple[str, ...]:
+Definition = tuple[str, tuple[str, ...]]
+
+
+def definitions(names: Iterable[str],
+                find: Callable[[str], Definition] = definition) -> tuple[str, ...]:
     """The definitions of functions and types, each after those that it needs."""
     ordered: dict[str, str] = {}
     stack = list(names)[::-1]

@@ -11,12 +11,12 @@ import math
 from collections.abc import Sequence
 
 from impl.dtypes import DType, Scalar, dtypes
-from impl.ir import Ops, UOp
+from impl.ir import Ops
 from impl.render.c import C
 from impl.render.functions import definition, definitions, needs_of
 from impl.render.literals import literal
-from impl.render.printer import Launched
-from impl.render.types import HALF, INLINE, SHORT, TYPES, bits, unsigned
+from impl.render.printer import GroupDialect, Launched
+from impl.render.types import HALF, INLINE, TYPES
 from impl.render.vectors import INFIX
 
 #: Signed integers wrap around: these are computed as unsigned ones.
@@ -67,11 +67,11 @@ class Gpu(C):
     """What the dialects for work-groups share. See `Dialect` for what the methods do."""
 
     name = "GPU"
-    grouped = True
     inline = "static inline "
     #: Words of C, and what the language has in their place.
     words: tuple[tuple[str, str], ...] = (
-        ("static __attribute__((noinline)) ", "static "), ("static const unsigned", "const unsigned"),
+        ("static __attribute__((noinline)) ", "static "),
+        ("static const unsigned", "const unsigned"),
         ("__builtin_inff()", "INFINITY"), ("__builtin_inf()", "((double)INFINITY)"),
         ('__builtin_nanf("")', "NAN"), ('__builtin_nan("")', "((double)NAN)"),
         ("__builtin_", ""))
@@ -87,6 +87,11 @@ class Gpu(C):
         super().__init__()
         self.parameters: list[int] = []
         self.given: list[str] = []
+
+    @property
+    def groups(self) -> GroupDialect | None:
+        """What it adds to C."""
+        return self  # type: ignore[return-value]  # each language has the rest
 
     def begin(self) -> None:
         """Forget the declarations and the parameters of the last kernel."""
@@ -242,5 +247,3 @@ def _without_suffix(text: str, name: str) -> str:
     base, _, kind = name.rpartition("_")
     return text.replace(f"__builtin_{base}f(", f"{base}(") if kind == "f32" else text
 
-
-__all__ = ["Gpu", "bits", "unsigned"]

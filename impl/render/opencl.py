@@ -18,12 +18,12 @@ class OpenCL(Gpu):
     }
 
     @property
-    def signature(self) -> str:  # type: ignore[override]
+    def signature(self) -> str:
         """A kernel with its parameters, known once it is printed."""
         return f"__kernel void {{name}}({', '.join(self.given)})"
 
     @property
-    def threaded(self) -> str:  # type: ignore[override]
+    def threaded(self) -> str:
         """The same with the phase, and memory that all groups share."""
         given = [*self.given, "const int phase", "__global char *scratch"]
         return f"__kernel void {{name}}({', '.join(given)})"

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 from impl import symbolic
 from impl.dtypes import DType, Scalar, dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp
+from impl.render.groups import place_waits
 from impl.render.lower import (
     Access,
     Begin,
@@ -25,7 +26,6 @@ from impl.render.lower import (
     Write,
     lower,
 )
-from impl.render.groups import place_waits
 from impl.render.phases import cut_phases
 from impl.render.vectors import Operand
 
@@ -62,11 +62,19 @@ class Dialect(Protocol):
     """How a language writes a kernel. One class per language; the printer does the rest."""
 
     name: str
-    signature: str        # of a kernel, with {name}
-    threaded: str         # of a kernel that threads run
     widest_inline: int    # longest expression that gets no variable of its own
-    grouped: bool         # whether it is for devices with work-groups
-    parameters: list[int]  # the arguments that the pointers of the signature stand for
+
+    @property
+    def groups(self) -> GroupDialect | None:
+        """What it has for devices with work-groups, if it is for them."""
+
+    @property
+    def signature(self) -> str:
+        """The head of a kernel, with {name}."""
+
+    @property
+    def threaded(self) -> str:
+        """The head of a kernel that threads run."""
 
     def begin(self) -> None:
         """Forget the declarations that the last kernel needed."""
@@ -139,29 +147,8 @@ class Dialect(Protocol):
     def shared(self, name: str, dtype: DType, offset: int) -> str:
         """Declare a stage buffer that all threads see, at a byte of the scratch memory."""
 
-    def ids(self) -> str:
-        """Declare `group`, `lane`, and among all groups `thread` of `threads`, if there are any."""
-
-    def group_local(self, name: str, dtype: DType, size: int) -> str:
-        """Declare a stage buffer that the lanes of a group share."""
-
     def share(self, name: str, extent: str, threads: int) -> list[str]:
         """The lines that open a loop over this thread's part of the iterations."""
-
-    def of_prefix(self, name: str, place: Launched) -> list[str]:
-        """The lines that open a loop of the prefix, of which this group or lane has one iteration.
-        """
-
-    def of_lanes(self, name: str, place: Launched, threads: bool) -> list[str]:
-        """The lines that open a loop of a stage whose iterations lanes share: those of a group,
-        or, if `threads`, those of all groups.
-        """
-
-    def alone(self) -> str:
-        """Open what one lane of a group does."""
-
-    def wait(self) -> str:
-        """A statement at which the lanes of a group wait for each other."""
 
     def phase(self, number: int, over: bool, last: str = "") -> str:
         """Open what is done in one phase only; or, if `over`, do the last and leave it."""
@@ -203,6 +190,35 @@ class Dialect(Protocol):
 # --8<-- [end:dialect]
 
 
+# --8<-- [start:groups]
+class GroupDialect(Protocol):
+    """How a language for work-groups writes what only they have."""
+
+    parameters: list[int]  # the arguments that the pointers of the signature stand for
+
+    def ids(self) -> str:
+        """Declare `group`, `lane`, and among all groups `thread` of `threads`, if there are any."""
+
+    def group_local(self, name: str, dtype: DType, size: int) -> str:
+        """Declare a stage buffer that the lanes of a group share."""
+
+    def of_prefix(self, name: str, place: Launched) -> list[str]:
+        """The lines that open a loop of the prefix, of which this group or lane has one iteration.
+        """
+
+    def of_lanes(self, name: str, place: Launched, threads: bool) -> list[str]:
+        """The lines that open a loop of a stage whose iterations lanes share: those of a group,
+        or, if `threads`, those of all groups.
+        """
+
+    def alone(self) -> str:
+        """Open what one lane of a group does."""
+
+    def wait(self) -> str:
+        """A statement at which the lanes of a group wait for each other."""
+# --8<-- [end:groups]
+
+
 @dataclass(frozen=True)
 class Launched:
     """Where a loop stands among those that are counted together: their extents, and its place."""
@@ -235,7 +251,7 @@ def render(ast: UOp, dialect: Dialect) -> Source:
         GraphError: the graph is no kernel.
     """
     # r[impl render.text.deterministic]
-    return _Printer(lower(ast, not dialect.grouped), dialect).run()
+    return _Printer(lower(ast, dialect.groups is None), dialect).run()
 
 
 class _Printer:
@@ -254,7 +270,8 @@ class _Printer:
         self.loops = itertools.count()
         self.places: dict[tuple[tuple[UOp, ...], tuple[UOp, ...]], list[int]] = {}
         self.phases = cut_phases(low)
-        self.shared = place_waits(low) if dialect.grouped else frozenset()
+        self.groups = dialect.groups
+        self.shared: frozenset[UOp] = place_waits(low) if self.groups else frozenset()
         self.launched: dict[UOp, Launched] = {}
         self.scratch = 0
 
@@ -282,7 +299,8 @@ class _Printer:
         return Source(identifier(self.known.info.name), body, self.dialect.definitions(),
                       self.dialect.threaded if self.phases else self.dialect.signature,
                       self.known.info.threads, self.known.info.lanes,
-                      tuple(self.dialect.parameters), self.phases, self.scratch)
+                      tuple(self.groups.parameters) if self.groups else (),
+                      self.phases, self.scratch)
     # --8<-- [end:run]
 
     def _fence(self) -> str:
@@ -310,11 +328,13 @@ class _Printer:
         elif isinstance(item, Leave):
             self._line(self.dialect.phase(item.phase, True, self._fence()))
         elif isinstance(item, Wait):
-            self._line(self.dialect.wait())
+            assert self.groups is not None
+            self._line(self.groups.wait())
 
     def _declare(self) -> None:
         """Pointers, variables and stage buffers, at the top of the function."""
-        self._line(self.dialect.ids())
+        if self.groups:
+            self._line(self.groups.ids())
         params = sorted((n for n in self.known.order if n.op is Ops.PARAM),
                         key=lambda n: (n.arg, n.dtype.rank))
         seen: set[int] = set()
@@ -335,15 +355,15 @@ class _Printer:
             if self.phases and not self.known.info.prefix:  # r[impl render.phase.scratch]
                 self._line(self.dialect.shared(f"m{place}", buffer.dtype, self.scratch))
                 self.scratch += -(-buffer.arg[1] * buffer.dtype.itemsize // 64) * 64
-            elif buffer in self.shared:
-                self._line(self.dialect.group_local(f"m{place}", buffer.dtype, buffer.arg[1]))
+            elif self.groups and buffer in self.shared:
+                self._line(self.groups.group_local(f"m{place}", buffer.dtype, buffer.arg[1]))
             else:
                 self._line(self.dialect.local(f"m{place}", buffer.dtype, buffer.arg[1], total))
 
     def _open(self, block: Block) -> None:
         loop = block.loop
         if loop is None:
-            self._line(self.dialect.alone() if block.alone else
+            self._line(self.groups.alone() if self.groups and block.alone else
                        self.dialect.phase(block.phase, False))
             self.indent += 1
             return
@@ -357,14 +377,14 @@ class _Printer:
     def _opening(self, block: Block, loop: UOp, name: str) -> list[str]:
         """The lines that open a loop: a loop indeed, or what this lane has of its iterations."""
         kind, prefix = loop.arg[1], self.known.info.prefix
-        if not self.dialect.grouped:
+        if self.groups is None:
             if kind is RangeKind.THREAD:
                 return self.dialect.share(name, self._extent(loop), self.known.info.threads)
             return self.dialect.loop(name, self._extent(loop))
         if loop in prefix:
             if loop is prefix[0]:
                 self._launch(prefix)
-            return self.dialect.of_prefix(name, self.launched[loop])
+            return self.groups.of_prefix(name, self.launched[loop])
         if kind is not RangeKind.LANE and kind is not RangeKind.THREAD:
             return self.dialect.loop(name, self._extent(loop))
         if loop not in self.launched or self.launched[loop].place == 0:
@@ -372,7 +392,7 @@ class _Printer:
             extents = tuple(self._extent(each) for each in together)
             for place, each in enumerate(together):
                 self.launched[each] = Launched(extents, place, self.known.info.lanes, name)
-        return self.dialect.of_lanes(name, self.launched[loop], kind is RangeKind.THREAD)
+        return self.groups.of_lanes(name, self.launched[loop], kind is RangeKind.THREAD)
 
     def _launch(self, prefix: tuple[UOp, ...]) -> None:
         """The loops of the prefix are counted by the group; those that lanes share, by the lane."""
