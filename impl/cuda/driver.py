@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import platform
 from collections import deque
 from typing import Any
 
@@ -38,6 +39,8 @@ def bindings(name: str = "driver") -> Any:
 def problem() -> str:
     """Why there is no CUDA here, in one line; empty if there is."""
     # r[impl cuda.driver.line]
+    if platform.system() == "Windows":
+        return "texts for it count on a long of 64 bits, which Windows does not have"
     try:
         driver, nvrtc = bindings(), bindings("nvrtc")
     except ImportError:
