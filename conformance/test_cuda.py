@@ -6,7 +6,6 @@ is libcuda.so.1.
 from __future__ import annotations
 
 import importlib.util
-
 import multiprocessing
 import os
 import subprocess
@@ -22,7 +21,7 @@ import pytest
 from conformance import emulation
 from conformance import kernel_builder as kb
 from conformance.emulation import driver, nvrtc
-from conformance.kernel_builder import FLOAT, INT, load, param, store
+from conformance.kernel_builder import INT, load, param, store
 from conformance.trace import verifies
 from impl import Context, Device, GlobalCounters, Tensor, TinyJit
 from impl.dtypes import dtypes
@@ -265,12 +264,12 @@ def check_kept() -> None:
     from impl.render import CUDA, render
     text = render(ast, CUDA())
     keys = {compiler.key_of(text, 80), compiler.key_of(text, 90)}
-    before, compiler.OPTIONS = compiler.OPTIONS, (*compiler.OPTIONS, "-DX")
-    keys.add(compiler.key_of(text, 80))
-    compiler.OPTIONS = before
-    version, compiler.version = compiler.version, lambda: "NVRTC 1.0"
-    keys.add(compiler.key_of(text, 80))
-    compiler.version = version
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "OPTIONS", (*compiler.OPTIONS, "-DX"))
+        keys.add(compiler.key_of(text, 80))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "version", lambda: "NVRTC 1.0")
+        keys.add(compiler.key_of(text, 80))
     assert len(keys) == 4
 
 

@@ -225,6 +225,7 @@ class CUDA(DeviceBackend):
 
     def load(self, asts: Sequence[UOp]) -> list[Program]:
         """Optimise, render, and compile what is not compiled yet."""
+        # r[impl cuda.values.reference]
         programs = [self._rendered(ast) for ast in asts]
         keys = [key_of(program.text, self.architecture) for program in programs]
         self.modules.get({key: lambda text=program.text: text  # type: ignore[misc]

@@ -138,9 +138,11 @@ class Modules:
         line, workers = user_line(), max(1, min(settings.workers(), len(pairs)))
         size = min(_UNIT, -(-len(pairs) // workers))
         units = [pairs[start:start + size] for start in range(0, len(pairs), size)]
+
+        def compiled(unit: Unit) -> bytes:
+            return compile_text(unit_text(unit), self.architecture, line)
         with ThreadPoolExecutor(workers) as pool:
-            made = list(pool.map(lambda unit: compile_text(unit_text(unit), self.architecture, line),
-                                 units))
+            made = list(pool.map(compiled, units))
         GlobalCounters.compiled += len(pairs)
         for unit, content in zip(units, made, strict=True):
             name = kept.put_object(content, "cubin")

@@ -77,7 +77,7 @@ class Context:
         self.lost = ""
         self.launched: deque[str] = deque(maxlen=_REMEMBERED)
         count = _answer("cuDeviceGetCount")
-        if number >= count:
+        if number >= count:  # r[impl cuda.driver.devices]
             raise DeviceError("device", f"{name} cannot be used: the driver knows {count} "
                               f"GPU{'s' if count != 1 else ''}", "use one of " + ", ".join(
                                   f"CUDA:{each}" if each else "CUDA" for each in range(count)))

@@ -246,6 +246,7 @@ class Metal(DeviceBackend):
 
     def load(self, asts: Sequence[UOp]) -> list[Program]:
         """Optimise, render, and compile what is not compiled yet, all in one library."""
+        # r[impl metal.values.reference]
         programs = [self._rendered(ast) for ast in asts]
         keys = [_key(program.text) for program in programs]
         missing = {key: program.text for key, program in zip(keys, programs, strict=True)

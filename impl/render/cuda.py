@@ -11,7 +11,7 @@ _UNBOUNDED = 256
 
 
 # --8<-- [start:dialect]
-class CUDA(Gpu):
+class CUDA(Gpu):  # r[impl cuda.text.plain]
     """CUDA C++ as NVRTC takes it on systems where a long has 64 bits."""
 
     name = "CUDA"
@@ -45,13 +45,13 @@ class CUDA(Gpu):
         self.most = 1
 
     @property
-    def signature(self) -> str:  # type: ignore[override]
+    def signature(self) -> str:
         """A kernel with its parameters, known once it is printed."""
         bounds = f"__launch_bounds__({self.most}) " if self.most > _UNBOUNDED else ""
         return f'extern "C" __global__ void {bounds}{{name}}({", ".join(self.given)})'
 
     @property
-    def threaded(self) -> str:  # type: ignore[override]
+    def threaded(self) -> str:
         """The same with the phase, and memory that all groups share."""
         given = [*self.given, "const long phase", "char *scratch"]
         return f'extern "C" __global__ void {{name}}({", ".join(given)})'

@@ -110,7 +110,7 @@ class Gpu(C):
         if text is None and name in _HALF:
             text = INLINE + _HALF[name]
         elif text is None and name.startswith("bitcast_"):
-            text = INLINE + _bitcast(name)
+            text = self.bitcast(name)
         elif text is None and name.startswith("fma_"):
             text = f"#define {name}(a, b, c) fma(a, b, c)"
         elif text is None:
@@ -120,6 +120,10 @@ class Gpu(C):
     def library(self, text: str, name: str) -> str:
         """A definition of C with the names that the language has for functions of floats."""
         return _without_suffix(text, name)
+
+    def bitcast(self, name: str) -> str:
+        """The function that takes the bits of one type as another one."""
+        return INLINE + _bitcast(name)
 
     def worded(self, text: str) -> str:
         """A text of C in the words of the language."""

@@ -13,7 +13,7 @@ _HALF = ("float16", "bfloat16")
 
 
 # --8<-- [start:dialect]
-class Metal(Gpu):
+class Metal(Gpu):  # r[impl metal.space.named]
     """Metal Shading Language. Every pointer says in which memory it points."""
 
     name = "METAL"
@@ -22,7 +22,8 @@ class Metal(Gpu):
     together = ("place", "places")  # `thread` is a word of the language
     words = (*Gpu.words[:-1], ("int *quadrant", "thread int *quadrant"),
              # 2**-62 * pi / 2; what is left of a large angle is rounded to float once more
-             ("(float)((double)(long)p * 0x1.921fb54442d18p-62)", "(float)(long)p * 3.40612158e-19f"),
+             ("(float)((double)(long)p * 0x1.921fb54442d18p-62)",
+              "(float)(long)p * 3.40612158e-19f"),
              ("__builtin_", ""))
     own = {
         "bits_f32": "#define bits_f32(x) as_type<int>(x)",
@@ -33,12 +34,12 @@ class Metal(Gpu):
     }
 
     @property
-    def signature(self) -> str:  # type: ignore[override]
+    def signature(self) -> str:
         """A kernel with its parameters, known once it is printed."""
         return self._signature(())
 
     @property
-    def threaded(self) -> str:  # type: ignore[override]
+    def threaded(self) -> str:
         """The same with memory that all groups share; the phase is the last of the values."""
         return self._signature((f"device char *scratch [[buffer({SCRATCH})]]",))
 
@@ -88,11 +89,14 @@ class Metal(Gpu):
         self.type_of(dtype)
         return super().literal(value, dtype)
 
-    def definition(self, name: str) -> tuple[str, tuple[str, ...]]:
-        """The text of a definition, and the names of those that it needs."""
-        if name.startswith("bitcast_"):
-            return _bitcast(name)
-        return super().definition(name)
+    def bitcast(self, name: str) -> str:
+        """Metal has words for that; half types are 16 bits."""
+        source, target = name.removeprefix("bitcast_").split("_")
+        taken = f"to_{source}(x)" if source in _HALF else "(x)"
+        kind = "ushort" if target in _HALF else TYPES[target].replace("unsigned ", "u").replace(
+            "signed char", "char")
+        text = f"as_type<{kind}>({taken})"
+        return f"#define {name}(x) " + (f"from_{target}({text})" if target in _HALF else text)
     # --8<-- [end:types]
 
     def group_local(self, name: str, dtype: DType, size: int) -> str:
@@ -108,16 +112,3 @@ class Metal(Gpu):
         """All lanes of a group get here before one goes on."""
         return "threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);"
 # --8<-- [end:dialect]
-
-
-def _bitcast(name: str) -> tuple[str, tuple[str, ...]]:
-    """The same bits as another type; half types are 16 bits."""
-    source, target = name.removeprefix("bitcast_").split("_")
-    taken = f"to_{source}(x)" if source in _HALF else "(x)"
-    kind = "ushort" if target in _HALF else TYPES[target].replace("unsigned ", "u").replace(
-        "signed char", "char")
-    text = f"as_type<{kind}>({taken})"
-    needs = [f"to_{source}"] if source in _HALF else []
-    if target in _HALF:
-        text, needs = f"from_{target}({text})", [*needs, f"from_{target}"]
-    return f"#define {name}(x) {text}", tuple(needs)
