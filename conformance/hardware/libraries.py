@@ -21,18 +21,23 @@ class Ours(ImplPeer):
     """This library on the device that DEVICE names. What is timed does not wait for the GPU."""
 
     def __init__(self, dtype: str) -> None:
-        self.dtype = dtype
+        self.dtype, self.held = dtype, dict[str, Any]()
 
     def tensors(self, workload: Workload) -> dict[str, Any]:
         made = {name: self.Tensor(array) for name, array in workload.inputs.items()}
         made = {name: one.cast(self.dtype).contiguous() if array.dtype.kind == "f" else one
                 for (name, one), array in zip(made.items(), workload.inputs.values(), strict=True)}
         self.Tensor.realize(*made.values())
+        self.held = made
         return made
 
     def ready(self, workload: Workload) -> Ready:
-        found = super().ready(workload)
-        return Ready(found.run, lambda answer: widened(found.values(answer)), found.reset)
+        found, held = super().ready(workload), self.held
+
+        def reset() -> None:
+            for name in workload.parameters:
+                held[name].assign(self.Tensor(workload.inputs[name]).cast(self.dtype)).realize()
+        return Ready(found.run, lambda answer: widened(found.values(answer)), reset)
 
     def finish(self, answer: Any) -> None:
         """Wait for the GPU."""
