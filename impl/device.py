@@ -237,6 +237,7 @@ class DeviceBackend:
 
     kind = ""                 # "CPU" in "CPU:1"
     maximum_arguments = 1 << 16
+    local_bytes = 256 << 10   # for what passes between the stages of one iteration of the prefix
     host_memory = True        # whether `Memory.array` may be read and written directly
 
     def __init__(self, name: str) -> None:

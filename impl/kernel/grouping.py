@@ -129,7 +129,8 @@ class GroupPlanner(Planner):
         while (loop := self._reduction_loop(lanes)) is not None:
             if not self._try(Local(self.known.position[loop], lanes),
                              f"{lanes} lanes of a group reduce a part each"):
-                self.refused.add(str(loop.arg[0]))
+                self.cut.add(loop.arg[0])
+            self.cut |= self.made  # the parts of a reduction are not cut again
         self._stages(lambda axis: Local(axis, lanes), "the lanes of a group share a stage")
 
     def _reduction_loop(self, least: int) -> UOp | None:
@@ -137,7 +138,7 @@ class GroupPlanner(Planner):
         for node in self.known.order:
             if node.op is Ops.REDUCE and self._shared(node):
                 loops = [r for r in node.src[1:] if r.arg[1] is RangeKind.REDUCE
-                         and self.extent(r) >= least and str(r.arg[0]) not in self.refused]
+                         and self.extent(r) >= least and r.arg[0] not in self.cut]
                 loads = self.loads(node)
                 if loops:
                     return max(loops, key=lambda r: (self._use(loads, r).contiguous,
@@ -164,7 +165,8 @@ class GroupPlanner(Planner):
         while (loop := self._reduction_loop(items)) is not None:
             if not self._try(Grid(self.known.position[loop], items),
                              f"{items} lanes of all groups reduce a part each"):
-                self.refused.add(str(loop.arg[0]))
+                self.cut.add(loop.arg[0])
+            self.cut |= self.made
         repeated = [n for n in self.known.order if n.op is Ops.REDUCE and not self.known.free[n]
                     and self.work(n) > _WORTH_A_GROUP * 8]
         if not repeated:
@@ -172,7 +174,7 @@ class GroupPlanner(Planner):
             if self.known.info.threads > 1:
                 return True
         del self.steps[found:]
-        self.refused.clear()
+        self.cut.clear()
         self._look(before)
         return False
     # --8<-- [end:grid]

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from impl import symbolic
+from impl import settings, symbolic
 from impl.caching.disk import store
 from impl.device import Device, DeviceBackend, GlobalCounters, Memory, Program
+from impl.dtypes import dtypes
 from impl.errors import CompileError, DeviceError
 from impl.ir import RangeKind, UOp
 from impl.kernel import Analysis, Limits, optimize
@@ -34,6 +35,7 @@ _KEPT = 1 << 30
 @functools.lru_cache(maxsize=1)
 def _found() -> tuple[tuple[Any, ...], str]:
     """The devices of this machine, and why there is none."""
+    # r[impl opencl.device.missing]
     try:
         import pyopencl
     except ImportError:
@@ -59,6 +61,7 @@ class OpenCLProgram(Program):
     kernel: Any = None
     text: Source
     key = ""
+    events: list[Any]  # of its last launch
 
     def prepare(self) -> None:
         """Find out how it is launched."""
@@ -66,10 +69,18 @@ class OpenCLProgram(Program):
         prefix = known.info.prefix
         self.shared = [r.src[0] for r in prefix if r.arg[1] is RangeKind.LANE]
         self.whole = [r.src[0] for r in prefix if r.arg[1] is not RangeKind.LANE]
-        self.lanes = known.info.lanes
+        self.lanes, self.events = known.info.lanes, []
+
+    def seconds(self) -> float:
+        """How long the device worked on the last launch."""
+        # r[impl opencl.time.event]
+        for event in self.events:
+            event.wait()
+        return sum(event.profile.end - event.profile.start for event in self.events) * 1e-9
 
     def groups(self, values: Sequence[int]) -> int:
         """How many groups run, with these values of the variables."""
+        # r[impl opencl.launch.groups]
         bound = dict(zip(self.variables, values, strict=True))
         count, items = 1, 1
         for extent in self.whole:
@@ -85,6 +96,7 @@ class OpenCLProgram(Program):
 
     def _launch(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         given: list[Any] = []
+        self.events = []
         for position in self.text.parameters:
             memory = memories[position]
             assert isinstance(memory, DeviceMemory)
@@ -119,8 +131,11 @@ class OpenCLDevice(DeviceBackend):
         number = int(name.partition(":")[2] or 0)
         self.cl_device = devices[number % len(devices)]
         self.context = pyopencl.Context([self.cl_device])
-        self.queue = pyopencl.CommandQueue(self.context)
+        self.queue = pyopencl.CommandQueue(
+            self.context, properties=pyopencl.command_queue_properties.PROFILING_ENABLE)
         self.maximum_arguments = max((self.cl_device.max_parameter_size - 64) // 16, 1)
+        # Partial results of reductions need some of it, too.
+        self.local_bytes = min(self.local_bytes, self.cl_device.local_mem_size // 2)
         self.lanes = min(256, self.cl_device.max_work_group_size)
         self.pool = Pool(self._make, _KEPT)
         self.built: dict[str, Any] = {}
@@ -208,7 +223,8 @@ class OpenCLDevice(DeviceBackend):
         """
         try:
             program.kernel.set_args(*given)
-            self.cl.enqueue_nd_range_kernel(self.queue, program.kernel, (groups * lanes,), (lanes,))
+            program.events.append(self.cl.enqueue_nd_range_kernel(
+                self.queue, program.kernel, (groups * lanes,), (lanes,)))
         except self.cl.Error as error:  # r[impl opencl.launch.failure]
             raise DeviceError(program.name, f"{self.name} refused {groups} groups of {lanes} "
                               f"lanes: {error}", "set NOOPT=1, or use smaller tensors") from None
@@ -217,16 +233,29 @@ class OpenCLDevice(DeviceBackend):
     # --8<-- [start:load]
     def optimized(self, ast: UOp, search: bool = True) -> UOp:
         """The kernel after its steps."""
+        if settings.get("NOOPT"):  # r[impl kernel.noopt.plain]
+            return ast
         return optimize(ast, self.limits)
 
     def _rendered(self, ast: UOp) -> OpenCLProgram:
         """A program that is optimised and has its text, and is not compiled."""
+        self._check_types(ast)
+        # r[impl opencl.values.reference]
         program = OpenCLProgram(self, ast, self.optimized(ast))
         program.text = render(program.optimized, OpenCL())
         program.source = program.text.text
+        # r[impl opencl.cache.key]
         program.key = _digest(self._identity(), program.text.prelude, program.text.body)
         program.prepare()
         return program
+
+    def _check_types(self, ast: UOp) -> None:
+        """Raise DeviceError if the kernel needs a type that the device does not have."""
+        # r[impl device.type.missing]
+        if not self.cl_device.double_fp_config and \
+                any(node.dtype is dtypes.float64 for node in ast.toposort()):
+            raise DeviceError(ast.arg.name, f"{self.name} has no float64",
+                              "cast to float32, or use DEVICE=CPU")
 
     def source(self, ast: UOp) -> str | None:
         """The OpenCL text of a kernel."""

@@ -181,6 +181,7 @@ class Gpu(C):
     # --8<-- [start:launch]
     def of_prefix(self, name: str, place: Launched) -> list[str]:
         """The lane has one iteration, or none if there are more lanes than iterations."""
+        # r[impl render.group.once]
         lines, opened, index = [], "{", place.first
         total = _product(place.shared)
         each = _over(total, place.lanes)
