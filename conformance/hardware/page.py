@@ -34,7 +34,7 @@ def _suite(result: dict[str, Any]) -> Iterator[str]:
     yield ", ".join(f"{count} {name}" for name, count in verdicts.items()) or "not run"
     for each in result["suite"]:
         if each["verdict"] in ("fail", "error"):
-            yield f"\n- {each['test']}: {each['message'].splitlines()[0] if each['message'] else ''}"
+            yield f"\n- {each['test']}: {each['message'].partition(chr(10))[0]}"
 
 
 def _limits(result: dict[str, Any]) -> Iterator[str]:

@@ -26,6 +26,8 @@ from impl.render import Source, render
 
 #: An event without a time, a stream that waits for no other one.
 _NO_TIME, _NON_BLOCKING = 2, 1
+#: Bytes that the lanes of a group share without being asked for more.
+_LOCAL = 48 << 10
 #: Lanes of the groups that run a phase together.
 PHASE_LANES = 256
 
@@ -39,11 +41,6 @@ class CUDAProgram(Program):
     module: Any = None    # of a program that was tried
     text: Source
     grid: Grid
-
-    @property
-    def words(self) -> int:
-        """How many words of 8 bytes the parameters of one launch have."""
-        return len(self.text.parameters) + len(self.variables) + 2 * bool(self.text.phases)
 
     def parts(self, memories: Sequence[Memory], values: Sequence[int],
               scratch: Memory | None) -> list[list[int]]:
@@ -101,6 +98,7 @@ class CUDA(DeviceBackend):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.alignment = 256  # cuMemAlloc's
+        self.local_bytes = _LOCAL // 2  # partial results of reductions need some of it, too
         self.context = Context(name, int(name.partition(":")[2] or 0))
         major, minor = map(self.context.attribute, ("COMPUTE_CAPABILITY_MAJOR",
                                                     "COMPUTE_CAPABILITY_MINOR"))
@@ -116,7 +114,7 @@ class CUDA(DeviceBackend):
     @property
     def limits(self) -> Limits:
         """What the GPU has for a group of lanes; of local memory, what needs no asking."""
-        return Limits(name="CUDA", lanes=256, lockstep=32, local_memory=48 << 10,
+        return Limits(name="CUDA", lanes=256, lockstep=32, local_memory=_LOCAL,
                       third_cache=self.context.attribute("L2_CACHE_SIZE"))
 
     def plan_key(self) -> tuple[Any, ...]:

@@ -149,6 +149,8 @@ class Metal(DeviceBackend):
                               f"{'s' if len(known) != 1 else ''}", "use METAL")
         self.gpu = known[number]
         self.queue = self.gpu.newCommandQueue()
+        # Partial results of reductions need some of it, too.
+        self.local_bytes = self.gpu.maxThreadgroupMemoryLength() // 2
         self.open: tuple[Any, Any] | None = None  # a command buffer and its encoder
         self.names: list[str] = []                # of the launches in it
         self.committed: list[tuple[Any, list[str]]] = []
