@@ -59,7 +59,11 @@ def subject(request: pytest.FixtureRequest, implementation: Subject) -> Subject:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A test of the CPU device needs a compiler."""
+    """A test of the CPU device needs a compiler, one of OPENCL a device."""
+    if any(mark.args == ("OPENCL",) for mark in item.iter_markers("device")):
+        from impl.opencl import opencl_problem
+        if problem := opencl_problem():
+            pytest.skip(problem)
     if not _COMPILER and any(mark.args == ("CPU",) for mark in item.iter_markers("device")):
         pytest.skip("needs a C compiler")
 

@@ -101,7 +101,8 @@ def launch(program: Program, *arrays: np.ndarray, values: Sequence[int] = ()) ->
         memories.append(memory)
     program(memories, values)
     for array, memory in zip(arrays, memories, strict=True):
-        array.reshape(-1).view(np.uint8)[:] = memory.array
+        found = program.device.copy_out(memory, dtypes.uint8, array.nbytes)
+        array.reshape(-1).view(np.uint8)[:] = found
 
 
 def matmul(rows: int, columns: int, inner: int, transposed: bool = False) -> UOp:

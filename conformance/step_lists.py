@@ -35,6 +35,7 @@ from impl.device import Device, Memory
 from impl.dtypes import DType, dtypes
 from impl.ir import Ops, UOp
 from impl.kernel import (
+    OF_LANES,
     STEPS,
     Analysis,
     Step,
@@ -203,7 +204,7 @@ class WrongStep(AssertionError):
 
 def drawn_step(known: Analysis, draw: random.Random) -> Step:
     """A step of any kind with any numbers, most of which have a chance to be legal."""
-    name = draw.choice(list(STEPS))
+    name = draw.choice([each for each in STEPS if each not in OF_LANES])
     loops = len(known.ranges)
     extent = 1
     numbers = []

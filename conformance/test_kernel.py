@@ -454,10 +454,15 @@ def test_a_step_is_read_as_it_is_written() -> None:
 
 @verifies("kernel.step.groups")
 def test_steps_of_work_groups_are_refused_with_what_to_do_instead() -> None:
-    for text in ("LOCAL(0,16)", "TC(0,0,0,1)", "NOLOCALS", "nolocals()"):
-        with pytest.raises(StepError, match="work-groups") as caught:
+    for text in ("TC(0,0,0,1)", "NOLOCALS", "nolocals()"):
+        with pytest.raises(StepError, match="no step") as caught:
             Step.parse(text)
         assert text in str(caught.value) and "Remedy: use " in str(caught.value)
+    for text in ("LOCAL(0,16)", "GRID(2,8)"):
+        with pytest.raises(StepError, match="work-groups") as caught:
+            Device["CPU"].optimized(with_steps(kb.matmul(16, 16, 16), [text]))
+        assert text in str(caught.value) and "Remedy: use THREAD" in str(caught.value).replace(
+            "UPCAST for lanes, ", "")
     assert not set(OF_GROUPS) & set(STEPS)
     assert {*OF_GROUPS, *STEPS} >= {"UNROLL", "UPCAST", "LOCAL", "GROUP", "TC", "SWAP", "PADTO",
                                     "NOLOCALS"}

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from impl import cpu, realize, reference
+from impl import cpu, cuda, metal, opencl, realize, reference
 from impl.device import Device, GlobalCounters
 from impl.dtypes import dtypes
 from impl.ir import Ops, UOp
@@ -68,4 +68,5 @@ from impl.replay import TinyJit  # noqa: E402
 
 __version__ = "0.1.0"
 __all__ = ["Context", "Device", "ExecItem", "GlobalCounters", "Ops", "Tensor", "TinyJit", "UOp",
-           "Variable", "cpu", "dtypes", "nn", "reference", "run_schedule"]
+           "Variable", "cpu", "cuda", "dtypes", "metal", "nn",
+           "opencl", "reference", "run_schedule"]

@@ -113,8 +113,12 @@ class Memory:
         if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
             raise DeviceError("memory", f"bytes {offset} to {offset + nbytes} of a block of "
                               f"{self.nbytes}", "ask for a part inside the block")
-        return Memory(self.device, self.block, self.start + offset, nbytes, self,
-                      self.address + offset)
+        return self._inside(self.start + offset, nbytes)
+
+    def _inside(self, start: int, nbytes: int) -> Memory:
+        """Some bytes of the block; where memory is not the host's, of another kind."""
+        return Memory(self.device, self.block, start, nbytes, self,
+                      self.address + start - self.start)
 # --8<-- [end:memory]
 
 
@@ -233,6 +237,7 @@ class DeviceBackend:
 
     kind = ""                 # "CPU" in "CPU:1"
     maximum_arguments = 1 << 16
+    local_bytes = 256 << 10   # for what passes between the stages of one iteration of the prefix
     host_memory = True        # whether `Memory.array` may be read and written directly
 
     def __init__(self, name: str) -> None:
@@ -269,22 +274,35 @@ class DeviceBackend:
     def copy_in(self, memory: Memory, values: np.ndarray) -> None:
         """Fill the start of a block with a NumPy array's bytes."""
         flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-        memory.array[:flat.nbytes] = flat
+        self.put(memory, flat)
         GlobalCounters.copied(flat.nbytes)
 
     def copy_out(self, memory: Memory, dtype: DType, count: int, offset: int = 0) -> np.ndarray:
         """A new NumPy array with `count` elements from byte `offset`."""
-        self.synchronize()
         GlobalCounters.copied(count * dtype.itemsize)
-        return memory.view(dtype, count, offset).copy()
+        return self.get(memory, offset, count * dtype.itemsize).view(dtype.numpy)
 
     def copy(self, target: Memory, source: Memory, nbytes: int | None = None) -> None:
         """Copy bytes between two blocks; the source may be another device's."""
         # r[impl device.copy.exact]
         size = min(target.nbytes, source.nbytes) if nbytes is None else nbytes
-        source.device.synchronize()
-        target.array[:size] = source.array[:size]
+        if source.device.host_memory:
+            source.device.synchronize()
+            self.put(target, source.array[:size])
+        else:
+            self.put(target, source.device.get(source, 0, size))
         GlobalCounters.copied(size)
+
+    # --8<-- [start:transfers]
+    def put(self, memory: Memory, flat: np.ndarray) -> None:
+        """Write bytes of the host to the start of a block; override where memory is not its."""
+        memory.array[:flat.nbytes] = flat
+
+    def get(self, memory: Memory, offset: int, nbytes: int) -> np.ndarray:
+        """A new array with bytes of a block, once all that was launched is done."""
+        self.synchronize()
+        return memory.array[offset:offset + nbytes].copy()
+    # --8<-- [end:transfers]
 
     def compile(self, asts: Sequence[UOp]) -> list[Program]:
         """Programs for kernels, in the same order.

@@ -127,6 +127,7 @@ class RangeKind(_Kind):
     UNROLL = 4   # a short loop of a reduction, written out
     BLOCK = 5    # a loop that neighbouring stages share: each iteration runs them in order
     THREAD = 6   # an output loop that is cut into chunks, which run at the same time
+    LANE = 7     # an output loop whose iterations are shared by the lanes of a work-group
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,8 @@ class KernelInfo:
     `prefix` are the loops around all stages, outermost first; `variables` the run-time integers,
     in the order in which their values follow the pointers; `steps` the optimisations applied, and
     `reasons` why, one for each. `asked` are steps to take instead of those a device would choose;
-    `threads` into how many chunks the THREAD loops are cut.
+    `threads` into how many chunks the THREAD loops are cut; `lanes` how many lanes of a work-group
+    share the LANE loops.
     """
 
     name: str
@@ -146,6 +148,7 @@ class KernelInfo:
     reasons: tuple[str, ...] = ()
     asked: tuple[str, ...] | None = None
     threads: int = 1
+    lanes: int = 1
 
 
 _interned: dict[tuple[Any, ...], _Reference] = {}

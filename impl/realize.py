@@ -255,6 +255,9 @@ def _environment(names: Sequence[str]) -> Environment:
     # r[impl fusion.limit.arguments, caching.key.device]
     arguments = min(MOST_ARGUMENTS, *(device.maximum_arguments for _, device in devices))
     limits = Limits(arguments=arguments)
+    # r[impl device.local.limit]
+    limits = replace(limits, local_bytes=min(
+        limits.local_bytes, *(device.local_bytes for _, device in devices)))
     if settings.get("SCARCE"):
         limits = replace(limits, memory_worth=0, small_kernel=0)  # r[impl fusion.scarce.equal]
     if not settings.get("REMATERIALIZE"):

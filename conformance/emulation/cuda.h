@@ -9,6 +9,7 @@
 #define __constant__ static
 #define __shared__ EMULATION_SHARED
 #define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __grid_constant__

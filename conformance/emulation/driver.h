@@ -156,6 +156,7 @@ struct Executable : Object {
     std::map<Node *, size_t> numbers;
     std::vector<std::set<size_t>> after;
     std::shared_ptr<std::vector<Task>> tasks;  // shared with launches that have not run yet
+    std::set<size_t> idle;                     // nodes that are switched off
 };
 
 // The state of the driver, under one lock.

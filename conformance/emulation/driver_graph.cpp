@@ -260,6 +260,24 @@ CU_API CUresult cuGraphExecDestroy(void *executable) {
     delete valid<Executable>(executable);
     return SUCCESS;
 }
+CU_API CUresult cuGraphNodeSetEnabled(void *handle, void *node, unsigned enabled) {
+    ENTER
+    Executable *executable = valid<Executable>(handle);
+    NEED(executable, INVALID_VALUE);
+    auto found = executable->numbers.find((Node *)node);
+    NEED(found != executable->numbers.end(), INVALID_VALUE);
+    if (enabled) executable->idle.erase(found->second);
+    else executable->idle.insert(found->second);
+    return SUCCESS;
+}
+CU_API CUresult cuGraphNodeGetEnabled(void *handle, void *node, unsigned *enabled) {
+    ENTER
+    Executable *executable = valid<Executable>(handle);
+    NEED(executable, INVALID_VALUE);
+    auto found = executable->numbers.find((Node *)node);
+    NEED(found != executable->numbers.end(), INVALID_VALUE);
+    return *enabled = !executable->idle.count(found->second), SUCCESS;
+}
 CU_API CUresult cuGraphUpload(void *executable, void *stream) {
     ENTER
     return valid<Executable>(executable) && stream_of(stream) ? SUCCESS : INVALID_VALUE;
@@ -309,8 +327,9 @@ CU_API CUresult cuGraphLaunch(void *handle, void *stream_handle) {
     task.kind = Task::CALL;
     auto tasks = executable->tasks;
     Context *context = stream->context;
-    task.call = [tasks, context, order = arrange(executable->after)] {
-        for (size_t node : order) TRY(execute(context, (*tasks)[node]));
+    task.call = [tasks, context, idle = executable->idle, order = arrange(executable->after)] {
+        for (size_t node : order)
+            if (!idle.count(node)) TRY(execute(context, (*tasks)[node]));
         return SUCCESS;
     };
     return put(stream, std::move(task));

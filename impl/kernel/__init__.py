@@ -24,13 +24,16 @@ from impl.kernel.analysis import (
     verify,
 )
 from impl.kernel.blocking import Chunk, Pack, Share
+from impl.kernel.grouping import lane_steps
 from impl.kernel.heuristic import hand_steps
+from impl.kernel.lanes import Grid, Local
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge, Stream
 from impl.kernel.roll import Roll
 from impl.kernel.search import Bench, searched_steps
 from impl.kernel.steps import (
     OF_GROUPS,
+    OF_LANES,
     STEPS,
     Own,
     Split,
@@ -56,12 +59,25 @@ def optimize(ast: UOp, limits: Limits | None = None, bench: Bench | None = None,
         StepError: a step that was asked for is not legal.
     """
     if ast.arg.asked is not None:  # r[impl kernel.step.asked]
-        return taken(ast, [(Step.parse(name), "asked for") for name in ast.arg.asked])
+        asked = [(Step.parse(name), "asked for") for name in ast.arg.asked]
+        if limits is None or limits.lanes == 1:
+            _refuse_groups(asked)
+        return taken(ast, asked)
     simple, width = fold_gates(ast), settings.get("BEAM")
     if width and bench is not None:
         # r[impl kernel.beam.equal]: what it finds are steps
         return taken(simple, searched_steps(simple, bench, width, search))
-    return taken(simple, hand_steps(simple, limits or Limits()))
+    choose = lane_steps if limits and limits.lanes > 1 else hand_steps
+    return taken(simple, choose(simple, limits or Limits()))
+
+
+def _refuse_groups(asked: Iterable[tuple[Step, str]]) -> None:
+    """Raise if a device without work-groups is asked for a step that needs them."""
+    for step, _ in asked:  # r[impl kernel.step.groups]
+        remedy = OF_LANES.get(step.name.partition("(")[0])
+        if remedy:
+            raise StepError(step.name, "needs a device that launches work-groups",
+                            f"use {remedy}, or a device with work-groups: OPENCL")
 
 
 def taken(ast: UOp, steps: Iterable[tuple[Step, str]]) -> UOp:
@@ -83,8 +99,9 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
     return ast.replace(arg=replace(ast.arg, asked=asked))
 
 
-__all__ = ["LANES", "OF_GROUPS", "REDUCERS", "STEPS", "Analysis", "Bench", "Chunk", "Estimate",
-           "GroupTop", "Growth", "Limits", "Merge", "Own", "Pack", "PadTo", "Roll", "Share",
-           "Split", "Step", "StepError", "Stream", "Swap", "Thread", "Upcast", "apply_steps",
-           "buffer_key", "duration", "estimate", "fold_gates", "growth", "hand_steps", "optimize",
-           "parameters", "shared_loops", "taken", "verify", "with_steps"]
+__all__ = ["Analysis", "Bench", "Chunk", "Estimate", "Grid", "GroupTop", "Growth", "LANES",
+           "Limits", "Local", "Merge", "OF_GROUPS", "OF_LANES", "Own", "Pack", "PadTo", "REDUCERS",
+           "Roll", "STEPS", "Share", "Split", "Step", "StepError", "Stream", "Swap", "Thread",
+           "Upcast", "apply_steps", "buffer_key", "duration", "estimate", "fold_gates", "growth",
+           "hand_steps", "lane_steps", "optimize", "parameters", "shared_loops", "taken",
+           "verify", "with_steps"]

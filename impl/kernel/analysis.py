@@ -35,6 +35,9 @@ class Limits:
     threads: int = 1
     second_cache: int = 512 << 10  # of one core
     third_cache: int = 8 << 20    # shared by the cores
+    lanes: int = 1                # most lanes of a work-group; 1: there are no work-groups
+    lockstep: int = 1             # lanes that run in step: a warp
+    local_memory: int = 0         # what the lanes of a group share
 
 
 def buffer_key(buffer: UOp) -> tuple[Ops, int]:

@@ -27,7 +27,7 @@ from impl.errors import GraphError
 from impl.ir import KernelInfo, Ops, UOp
 from impl.kernel.analysis import Analysis, Limits, buffer_key
 from impl.kernel.heuristic import Reasoned, hand_steps
-from impl.kernel.steps import STEPS, Step, StepError, apply_steps, parameters
+from impl.kernel.steps import OF_LANES, STEPS, Step, StepError, apply_steps, parameters
 from impl.kernel.threads import GroupTop, Thread
 
 #: Numbers that are tried where a step asks for an amount; and those that have to divide the loop.
@@ -139,7 +139,8 @@ def kernel_name(ast: UOp) -> str:
         if node.op is Ops.RANGE:
             said = known.position[node], node.arg[1].name
         elif isinstance(said, KernelInfo):
-            said = len(said.prefix), [each.arg for each in said.variables], said.threads
+            said = (len(said.prefix), [each.arg for each in said.variables], said.threads,
+                    said.lanes)
         lines.append(f"{node.op.name} {node.dtype.name} {said!r} "
                      f"{[position[source] for source in node.src]}")
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
@@ -154,6 +155,8 @@ def actions(known: Analysis, draw: random.Random, threads: int) -> list[Step]:
     found = []
     extents = [loop.src[0].arg if loop.src[0].op is Ops.CONST else 0 for loop in known.ranges]
     for name, make in STEPS.items():
+        if name in OF_LANES:
+            continue
         if make in (Thread, GroupTop) and threads < 2:  # r[impl cpu.threads.count]
             continue
         for axis in range(len(extents)):

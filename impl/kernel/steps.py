@@ -28,10 +28,12 @@ class StepError(GraphError):
 # --8<-- [start:registry]
 #: How each step is made from the numbers that are written behind its name.
 STEPS: dict[str, Callable[..., Step]] = {}
-#: Steps that divide a loop among the lanes of a work-group, and what does the same without them.
-OF_GROUPS = {"LOCAL": "UPCAST for lanes, THREAD for processors",
-             "TC": "UPCAST both loops of the output, and GROUP or UNROLL the sum",
-             "NOLOCALS": "nothing: there are no LOCAL steps to be kept from"}
+#: Steps that need a device with work-groups, and what does the same without them.
+OF_LANES = {"LOCAL": "UPCAST for lanes, THREAD for processors",
+            "GRID": "THREAD for a stage, GROUPTOP for a reduction"}
+#: Names that nothing here stands behind, and what does the same.
+OF_GROUPS = {"TC": "UPCAST both loops of the output, and GROUP or UNROLL the sum",
+             "NOLOCALS": "a list of steps without LOCAL"}
 
 
 def parameters(name: str) -> tuple[str, ...]:
@@ -60,7 +62,7 @@ class Step:
         # r[impl kernel.step.parsed]
         found = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", text)
         if found is not None and found[1].upper() in OF_GROUPS:  # r[impl kernel.step.groups]
-            raise StepError(text, "needs a device that launches work-groups; no device here does",
+            raise StepError(text, "is no step of any device here",
                             f"use {OF_GROUPS[found[1].upper()]}")
         if found is None or found[1].upper() not in STEPS:
             raise StepError(text, "is not a step", "write one of " + ", ".join(

@@ -6,7 +6,11 @@ and loops; `render` prints the one with the other. The text depends on the kerne
 from __future__ import annotations
 
 from impl.render.c import C
+from impl.render.cuda import CUDA
+from impl.render.gpu import Gpu
 from impl.render.lower import Lowered, lower
+from impl.render.metal import Metal
+from impl.render.opencl import OpenCL
 from impl.render.printer import Dialect, Source, render
 
-__all__ = ["C", "Dialect", "Lowered", "Source", "lower", "render"]
+__all__ = ["C", "CUDA", "Dialect", "Gpu", "Lowered", "Metal", "OpenCL", "Source", "lower", "render"]

@@ -11,6 +11,7 @@ from impl.dtypes import DType, Scalar, dtypes
 from impl.ir import COMPARISONS, Ops, UOp
 from impl.render.functions import definitions
 from impl.render.literals import literal
+from impl.render.printer import GroupDialect
 from impl.render.types import HALF, SHORT, STORAGE, TYPES
 from impl.render.vectors import COMPARED, FUNCTIONS, INFIX, Vectors
 
@@ -26,12 +27,25 @@ class C(Vectors):
     """C for gcc and clang. See `Dialect` for what the methods do."""
 
     name = "C"
-    signature = "void {name}(void **args)"
-    threaded = "void {name}(void **args, long thread, long phase, char *scratch)"
     widest_inline = 72
 
     def __init__(self) -> None:
         self.needed: dict[str, None] = {}
+
+    @property
+    def groups(self) -> GroupDialect | None:
+        """There are none."""
+        return None
+
+    @property
+    def signature(self) -> str:
+        """The arguments come in a table."""
+        return "void {name}(void **args)"
+
+    @property
+    def threaded(self) -> str:
+        """And whatever tells a thread what to do."""
+        return "void {name}(void **args, long thread, long phase, char *scratch)"
 
     def begin(self) -> None:
         """Forget the declarations that the last kernel needed."""

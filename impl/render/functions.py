@@ -109,7 +109,7 @@ def _power(kind: str) -> str:
         "  if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;\n"
     return fill(f"""$F pow_$K($F a, $F b) {{
 {negative}  $U r = 1, x = ($U)a, n = ($U)b;
-  for (; n; n >>= 1) {{ if (n & 1) r = ($U)(r * x); x = ($U)(x * x); }}
+  for (; n; n >>= 1) {{ if (n & 1) r = ($U)(1u * r * x); x = ($U)(1u * x * x); }}
   return ($F)r;
 }}""", kind)
 # --8<-- [end:exact]
@@ -206,8 +206,12 @@ def definition(name: str) -> tuple[str, tuple[str, ...]]:
         text = vector_function(name)
     else:
         text = _number_function(name)
-    needs = dict.fromkeys(found for found in _NAME.findall(text) if found != name)
-    return text, tuple(needs)
+    return text, needs_of(name, text)
+
+
+def needs_of(name: str, text: str) -> tuple[str, ...]:
+    """The names of functions and types in the text of a definition, without its own."""
+    return tuple(dict.fromkeys(found for found in _NAME.findall(text) if found != name))
 
 
 _ROUND = {
@@ -216,13 +220,17 @@ _ROUND = {
 }
 
 
-def definitions(names: Iterable[str]) -> tuple[str, ...]:
+Definition = tuple[str, tuple[str, ...]]
+
+
+def definitions(names: Iterable[str],
+                find: Callable[[str], Definition] = definition) -> tuple[str, ...]:
     """The definitions of functions and types, each after those that it needs."""
     ordered: dict[str, str] = {}
     stack = list(names)[::-1]
     while stack:
         name = stack[-1]
-        text, needs = definition(name)
+        text, needs = find(name)
         waiting = [n for n in needs if n not in ordered]
         if waiting:
             stack.extend(waiting[::-1])

@@ -34,6 +34,7 @@ class Block:
     ready: dict[UOp, int] = field(default_factory=dict)  # values placed here, with their epoch
     scope: frozenset[UOp] = frozenset()  # REDUCEs that may be merged into a loop in this block
     phase: int = -1                 # number of the phase, where there are several
+    alone: bool = False             # one lane of a group does it
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,12 @@ class Leave:
     phase: int
 
 
-Item = Define | Loop | Begin | Step | Finish | Write | Leave
+@dataclass(frozen=True, eq=False)
+class Wait:
+    """The lanes of a group wait for each other: what was stored is there for all of them."""
+
+
+Item = Define | Loop | Begin | Step | Finish | Write | Leave | Wait
 # --8<-- [end:blocks]
 
 
@@ -100,7 +106,7 @@ class Access:
 class Lowered:
     """A kernel as nested blocks, with what a printer needs to know about each value."""
 
-    def __init__(self, ast: UOp) -> None:
+    def __init__(self, ast: UOp, vectors: bool = True) -> None:
         self.known = verify(ast)
         self.root = Block(None, None)
         self.access: dict[UOp, Access] = {}
@@ -112,7 +118,8 @@ class Lowered:
         self.depth: dict[UOp, int] = {}   # reductions on the way down to memory
         self.number = {node: i for i, node in enumerate(self.known.order)}
         _prepare(self)
-        _choose_vectors(self)
+        if vectors:
+            _choose_vectors(self)
         _Placement(self).run()
 
     def lanes(self, node: UOp) -> tuple[UOp, ...]:
@@ -126,14 +133,14 @@ class Lowered:
         return self.known.free[node] & self.known.lanes
 
 
-def lower(ast: UOp) -> Lowered:
-    """Place every value of a kernel.
+def lower(ast: UOp, vectors: bool = True) -> Lowered:
+    """Place every value of a kernel; without `vectors`, every lane of a value is a number.
 
     Raises:
         GraphError: the graph is no kernel (see `kernel.verify`).
     """
     # r[impl render.lower.language]
-    return Lowered(ast)
+    return Lowered(ast, vectors)
 
 
 # --8<-- [start:prepare]

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 from impl import symbolic
 from impl.dtypes import DType, Scalar, dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp
+from impl.render.groups import place_waits
 from impl.render.lower import (
     Access,
     Begin,
@@ -21,6 +22,7 @@ from impl.render.lower import (
     Loop,
     Lowered,
     Step,
+    Wait,
     Write,
     lower,
 )
@@ -37,7 +39,9 @@ class Source:
     body: str
     definitions: tuple[str, ...]
     signature: str
-    threads: int = 1              # how many chunks run at the same time
+    threads: int = 1              # how many chunks run at the same time, or lanes in all groups
+    lanes: int = 1                # lanes of a group
+    parameters: tuple[int, ...] = ()  # the argument of each pointer, where they are parameters
     phases: tuple[bool, ...] = ()  # one after another; True: all chunks, False: one call
     scratch: int = 0              # bytes that the chunks of one run share
 
@@ -58,9 +62,19 @@ class Dialect(Protocol):
     """How a language writes a kernel. One class per language; the printer does the rest."""
 
     name: str
-    signature: str        # of a kernel, with {name}
-    threaded: str         # of a kernel that threads run
     widest_inline: int    # longest expression that gets no variable of its own
+
+    @property
+    def groups(self) -> GroupDialect | None:
+        """What it has for devices with work-groups, if it is for them."""
+
+    @property
+    def signature(self) -> str:
+        """The head of a kernel, with {name}."""
+
+    @property
+    def threaded(self) -> str:
+        """The head of a kernel that threads run."""
 
     def begin(self) -> None:
         """Forget the declarations that the last kernel needed."""
@@ -176,6 +190,47 @@ class Dialect(Protocol):
 # --8<-- [end:dialect]
 
 
+# --8<-- [start:groups]
+class GroupDialect(Protocol):
+    """How a language for work-groups writes what only they have."""
+
+    parameters: list[int]  # the arguments that the pointers of the signature stand for
+
+    def ids(self) -> str:
+        """Declare `group`, `lane`, and among all groups `thread` of `threads`, if there are any."""
+
+    def group_local(self, name: str, dtype: DType, size: int) -> str:
+        """Declare a stage buffer that the lanes of a group share."""
+
+    def of_prefix(self, name: str, place: Launched) -> list[str]:
+        """The lines that open a loop of the prefix, of which this group or lane has one iteration.
+        """
+
+    def of_lanes(self, name: str, place: Launched, threads: bool) -> list[str]:
+        """The lines that open a loop of a stage whose iterations lanes share: those of a group,
+        or, if `threads`, those of all groups.
+        """
+
+    def alone(self) -> str:
+        """Open what one lane of a group does."""
+
+    def wait(self) -> str:
+        """A statement at which the lanes of a group wait for each other."""
+# --8<-- [end:groups]
+
+
+@dataclass(frozen=True)
+class Launched:
+    """Where a loop stands among those that are counted together: their extents, and its place."""
+
+    extents: tuple[str, ...]
+    place: int
+    lanes: int                    # of a group
+    first: str = ""               # the name of the outermost of them
+    shared: tuple[str, ...] = ()  # of the prefix: the extents of the loops that lanes share,
+    whole: tuple[str, ...] = ()   # and of the others
+
+
 Texts = list[str]
 _Text = TypeVar("_Text", str, Operand)
 #: Indices below this in size have 32 bits.
@@ -196,7 +251,7 @@ def render(ast: UOp, dialect: Dialect) -> Source:
         GraphError: the graph is no kernel.
     """
     # r[impl render.text.deterministic]
-    return _Printer(lower(ast), dialect).run()
+    return _Printer(lower(ast, dialect.groups is None), dialect).run()
 
 
 class _Printer:
@@ -215,6 +270,9 @@ class _Printer:
         self.loops = itertools.count()
         self.places: dict[tuple[tuple[UOp, ...], tuple[UOp, ...]], list[int]] = {}
         self.phases = cut_phases(low)
+        self.groups = dialect.groups
+        self.shared: frozenset[UOp] = place_waits(low) if self.groups else frozenset()
+        self.launched: dict[UOp, Launched] = {}
         self.scratch = 0
 
     # --8<-- [start:run]
@@ -240,7 +298,9 @@ class _Printer:
         body = "{\n" + "\n".join(self.lines) + "\n}\n"
         return Source(identifier(self.known.info.name), body, self.dialect.definitions(),
                       self.dialect.threaded if self.phases else self.dialect.signature,
-                      self.known.info.threads, self.phases, self.scratch)
+                      self.known.info.threads, self.known.info.lanes,
+                      tuple(self.groups.parameters) if self.groups else (),
+                      self.phases, self.scratch)
     # --8<-- [end:run]
 
     def _fence(self) -> str:
@@ -248,9 +308,10 @@ class _Printer:
         return self.dialect.fence() if any(store.arg for store in self.known.ast.src) else ""
 
     def _line(self, text: str) -> None:
-        self.lines.append("  " * self.indent + text)
+        if text:
+            self.lines.append("  " * self.indent + text)
 
-    def _item(self, item: Define | Begin | Step | Finish | Write | Loop | Leave) -> None:
+    def _item(self, item: Define | Begin | Step | Finish | Write | Loop | Leave | Wait) -> None:
         if isinstance(item, Define):
             self._define(item.node)
         elif isinstance(item, Begin):
@@ -266,9 +327,14 @@ class _Printer:
             self._write(item.store)
         elif isinstance(item, Leave):
             self._line(self.dialect.phase(item.phase, True, self._fence()))
+        elif isinstance(item, Wait):
+            assert self.groups is not None
+            self._line(self.groups.wait())
 
     def _declare(self) -> None:
         """Pointers, variables and stage buffers, at the top of the function."""
+        if self.groups:
+            self._line(self.groups.ids())
         params = sorted((n for n in self.known.order if n.op is Ops.PARAM),
                         key=lambda n: (n.arg, n.dtype.rank))
         seen: set[int] = set()
@@ -289,23 +355,58 @@ class _Printer:
             if self.phases and not self.known.info.prefix:  # r[impl render.phase.scratch]
                 self._line(self.dialect.shared(f"m{place}", buffer.dtype, self.scratch))
                 self.scratch += -(-buffer.arg[1] * buffer.dtype.itemsize // 64) * 64
+            elif self.groups and buffer in self.shared:
+                self._line(self.groups.group_local(f"m{place}", buffer.dtype, buffer.arg[1]))
             else:
                 self._line(self.dialect.local(f"m{place}", buffer.dtype, buffer.arg[1], total))
 
     def _open(self, block: Block) -> None:
         loop = block.loop
         if loop is None:
-            self._line(self.dialect.phase(block.phase, False))
+            self._line(self.groups.alone() if self.groups and block.alone else
+                       self.dialect.phase(block.phase, False))
             self.indent += 1
             return
         name = f"i{next(self.loops)}"
         self.names[loop] = name
-        extent = self._text(loop.src[0], (), [()])[0]
-        lines = self.dialect.share(name, extent, self.known.info.threads) \
-            if loop.arg[1] is RangeKind.THREAD else self.dialect.loop(name, extent)
-        for line in lines:
+        for line in self._opening(block, loop, name):
             self._line(line)
         self.indent += 1
+
+    # --8<-- [start:opening]
+    def _opening(self, block: Block, loop: UOp, name: str) -> list[str]:
+        """The lines that open a loop: a loop indeed, or what this lane has of its iterations."""
+        kind, prefix = loop.arg[1], self.known.info.prefix
+        if self.groups is None:
+            if kind is RangeKind.THREAD:
+                return self.dialect.share(name, self._extent(loop), self.known.info.threads)
+            return self.dialect.loop(name, self._extent(loop))
+        if loop in prefix:
+            if loop is prefix[0]:
+                self._launch(prefix)
+            return self.groups.of_prefix(name, self.launched[loop])
+        if kind is not RangeKind.LANE and kind is not RangeKind.THREAD:
+            return self.dialect.loop(name, self._extent(loop))
+        if loop not in self.launched or self.launched[loop].place == 0:
+            together = _counted_together(block)
+            extents = tuple(self._extent(each) for each in together)
+            for place, each in enumerate(together):
+                self.launched[each] = Launched(extents, place, self.known.info.lanes, name)
+        return self.groups.of_lanes(name, self.launched[loop], kind is RangeKind.THREAD)
+
+    def _launch(self, prefix: tuple[UOp, ...]) -> None:
+        """The loops of the prefix are counted by the group; those that lanes share, by the lane."""
+        lanes = self.known.info.lanes
+        shared = [loop for loop in prefix if loop.arg[1] is RangeKind.LANE]
+        whole = [loop for loop in prefix if loop not in shared]
+        of_lanes, of_groups = tuple(map(self._extent, shared)), tuple(map(self._extent, whole))
+        for loops, extents, index in ((whole, of_groups, "group"), (shared, of_lanes, "item")):
+            for place, loop in enumerate(loops):
+                self.launched[loop] = Launched(extents, place, lanes, index, of_lanes, of_groups)
+
+    def _extent(self, loop: UOp) -> str:
+        return self._text(loop.src[0], (), [()])[0]
+    # --8<-- [end:opening]
 
     # --8<-- [start:lanes]
     def _wide(self, node: UOp) -> tuple[UOp, ...]:
@@ -659,6 +760,19 @@ class _Printer:
         self._line(f"const {type_name} {name} = {text};")
         return name, kind
     # --8<-- [end:reduce]
+
+
+def _counted_together(block: Block) -> list[UOp]:
+    """The loop of a block and those of its kind right inside of it: lanes count them as one."""
+    assert block.loop is not None
+    found, kind = [block.loop], block.loop.arg[1]
+    inner: Block | None = block
+    while inner is not None:
+        inner = next((item.block for item in inner.items if isinstance(item, Loop)
+                      and item.block.loop is not None and item.block.loop.arg[1] is kind), None)
+        if inner is not None and inner.loop is not None:
+            found.append(inner.loop)
+    return found
 
 
 def _extent(vector: UOp) -> int:

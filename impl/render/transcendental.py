@@ -214,8 +214,8 @@ _POW = """$F pow_$K($F x, $F b) {
   t = sel_$K(a == inf, sel_$K(down, zero, inf), t);
   t = sel_$K(b == inf, sel_$K(a < 1.0f, zero, inf), t);
   t = sel_$K(b == -inf, sel_$K(a < 1.0f, inf, zero), t);
-  $F half = b * 0.5f;
-  $I odd = (floor_$K(b) == b) & (floor_$K(half) != half) & (b - b == 0.0f);
+  $F halved = b * 0.5f;
+  $I odd = (floor_$K(b) == b) & (floor_$K(halved) != halved) & (b - b == 0.0f);
   $I sign = bits_$K(x) & bits_$K(dup_$K(-0.0f));
   t = sel_$K(odd, unbits_$K(bits_$K(t) | sign), t);
   $F none = dup_$K(__builtin_nanf(""));

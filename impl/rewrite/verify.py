@@ -155,7 +155,8 @@ def _through_index(node: UOp) -> bool:
 def _kernel_sink(node: UOp) -> bool:
     return (isinstance(node.arg, KernelInfo) and bool(node.src)
             and all(source.op is Ops.STORE for source in node.src)
-            and all(loop.op is Ops.RANGE and loop.arg[1] in (RangeKind.GLOBAL, RangeKind.THREAD)
+            and all(loop.op is Ops.RANGE and loop.arg[1] in (RangeKind.GLOBAL, RangeKind.THREAD,
+                                                              RangeKind.LANE)
                     for loop in node.arg.prefix))
 
 

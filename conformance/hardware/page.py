@@ -1,0 +1,89 @@
+"""The result of a hardware run as a page."""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from conformance.bench.table import significant
+from conformance.hardware.libraries import TITLES
+
+
+def page(result: dict[str, Any]) -> str:
+    """Markdown: the machine, the suite, and a table for each dtype."""
+    return "\n".join([*_head(result), *_suite(result), *_limits(result), *_tables(result),
+                      *_replay(result), ""])
+
+
+def _head(result: dict[str, Any]) -> Iterator[str]:
+    machine = result["machine"]
+    yield "# A run on hardware" if not result["dry"] else "# A dry run: nothing of it is a GPU"
+    if result["dry"]:
+        yield ("\nOver the mock of the driver, with very small sizes. It shows that the script "
+               "runs to its end; its times mean nothing.")
+    yield (f"\n{machine['gpu']}, sm_{machine['architecture']}, driver {machine['driver']}, "
+           f"{machine['compiler']}; {', '.join(f'{k} {v}' for k, v in result['versions'].items())}."
+           f" {result.get('seconds', 0):.0f} s in all.")
+    for line in result["problems"]:
+        yield f"\n- **{line}**"
+
+
+def _suite(result: dict[str, Any]) -> Iterator[str]:
+    verdicts = Counter(each["verdict"] for each in result["suite"])
+    yield "\n## Conformance\n"
+    yield ", ".join(f"{count} {name}" for name, count in verdicts.items()) or "not run"
+    for each in result["suite"]:
+        if each["verdict"] in ("fail", "error"):
+            yield f"\n- {each['test']}: {each['message'].partition(chr(10))[0]}"
+
+
+def _limits(result: dict[str, Any]) -> Iterator[str]:
+    limits = result["limits"]
+    yield "\n## What the GPU can do\n"
+    if "copy" in limits:
+        yield f"- copy: {significant(limits['copy'] / 1e9)} GB/s, read and written"
+    for dtype, speed in limits.get("peak", {}).items():
+        yield f"- product of {dtype} matrices: {significant(speed / 1e12)} TFLOP/s (the vendor's)"
+
+
+def _tables(result: dict[str, Any]) -> Iterator[str]:
+    rows = result["rows"]
+    for dtype in dict.fromkeys(row["dtype"] for row in rows):
+        yield f"\n## {dtype}\n\nMilliseconds, medians (least to greatest).\n"
+        yield "| | " + " | ".join(TITLES.values()) + " | best other / ours | ours of limit |"
+        yield "|---|" + "--:|" * (len(TITLES) + 2)
+        for row in rows:
+            if row["dtype"] == dtype:
+                yield (f"| {row['name']} | " + " | ".join(_cell(row["times"].get(name))
+                                                          for name in TITLES)
+                       + f" | {_ratio(row)} | {_part(row)} |")
+
+
+def _cell(said: dict[str, Any] | None) -> str:
+    if said is None:
+        return ""
+    if "median" not in said:
+        return str(said["missing"]).replace("|", "/").replace("\n", " ")[:80]
+    return (f"{significant(said['median'])} ({significant(said['low'])} to "
+            f"{significant(said['high'])})")
+
+
+def _ratio(row: dict[str, Any]) -> str:
+    found = [said["median"] for name, said in row["times"].items()
+             if name != "impl" and "median" in said]
+    ours = row["times"].get("impl", {}).get("median")
+    return f"{min(found) / ours:.2f}" if found and ours else ""
+
+
+def _part(row: dict[str, Any]) -> str:
+    ours = row["times"].get("impl", {}).get("median")
+    return f"{1e3 * row['limit'] / ours:.0%}" if ours and row.get("limit") else ""
+
+
+def _replay(result: dict[str, Any]) -> Iterator[str]:
+    if "replay" in result:
+        said = result["replay"]
+        yield (f"\n## Replay\n\n{said['kernels']} tiny kernels: ours "
+               f"{significant(said['ours'] * 1e6)} us, a graph written by hand "
+               f"{significant(said['by hand'] * 1e6)} us, ratio "
+               f"{said['ours'] / said['by hand']:.2f}.")

@@ -1,0 +1,564 @@
+"""Devices with work-groups: steps for lanes, barriers, OpenCL. Chapters: kernel, render, opencl."""
+from __future__ import annotations
+
+import gc
+import random
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance import kernel_builder as kb
+from conformance.kernel_builder import FLOAT, INT, flat, load, local, param, reduce, store
+from conformance.trace import verifies
+from impl import Context, GlobalCounters, Tensor, TinyJit, opencl, symbolic
+from impl.device import Device
+from impl.dtypes import DType, dtypes
+from impl.errors import CompileError, DeviceError
+from impl.ir import Ops, RangeKind, UOp, new_range
+from impl.kernel import (
+    Analysis,
+    Grid,
+    Limits,
+    Local,
+    Step,
+    StepError,
+    Upcast,
+    apply_steps,
+    lane_steps,
+    with_steps,
+)
+from impl.render import OpenCL, groups, render
+from impl.render.lower import Block, Loop, Wait, lower
+
+GLOBAL, LOOP, REDUCE, BLOCK = (RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE, RangeKind.BLOCK)
+
+pytestmark = pytest.mark.device("OPENCL")
+
+
+def plus(*given: UOp) -> UOp:
+    return kb.apply(Ops.ADD, *given)
+
+
+def run_as_it_is(ast: UOp, *arrays: np.ndarray, values: tuple[int, ...] = ()) -> None:
+    """Run a kernel with the steps it has and no others."""
+    kb.run(with_steps(ast, ()), *arrays, values=values, device="OPENCL")
+
+
+def rows_minus_sum(rows: int, columns: int) -> UOp:
+    """out[r, j] = x[r, j] - the sum of the row, through two LOCALs."""
+    r = new_range(rows, GLOBAL)
+    j, k, j2 = (new_range(columns, kind) for kind in (LOOP, REDUCE, LOOP))
+    one = local(0, columns, INT)
+    fetch = store(one, j, load(param(1, INT), flat((r, columns), (j, 1))), j)
+    total = reduce(Ops.ADD, load(one, k), k)
+    value = kb.apply(Ops.SUB, load(one, j2), total)
+    return kb.kernel(fetch, store(param(0, INT), flat((r, columns), (j2, 1)), value, j2),
+                     prefix=(r,), name="rows")
+
+
+# Values
+
+
+def random_lanes(ast: UOp, seed: int) -> UOp:
+    """The kernel with some loops shared by lanes."""
+    draw = random.Random(seed)
+    for _ in range(4):
+        known = Analysis(ast)
+        if not known.ranges:
+            break
+        kind = draw.choice((Local, Local, Grid))
+        try:
+            step: Step = kind(draw.randrange(len(known.ranges)), draw.choice((2, 4, 16)))
+            ast = step.apply(known)
+        except StepError:
+            continue
+    return ast
+
+
+@verifies("opencl.values.reference")
+@verifies("kernel.step.equal")
+def test_random_kernels_store_what_the_reference_stores() -> None:
+    """With the steps that rules choose, and with lanes on random loops."""
+    made = [kb.random_kernel(seed) for seed in range(40)]
+    asts = [each.ast if seed % 3 == 0 else with_steps(random_lanes(
+        kb.random_steps(each.ast, seed) if seed % 2 else each.ast, seed), ())
+        for seed, each in enumerate(made)]
+    Device["OPENCL"].compile(asts)  # together
+    for each, ast in zip(made, asts, strict=True):
+        wanted = each.result(each.ast, "REFERENCE")
+        assert np.array_equal(each.result(ast, "OPENCL"), wanted), ast.arg.steps
+
+
+_OPERATIONS = (Ops.ADD, Ops.SUB, Ops.MUL, Ops.FLOORDIV, Ops.FLOORMOD, Ops.SHL, Ops.SHR, Ops.POW,
+               Ops.MAXIMUM, Ops.MINIMUM, Ops.AND, Ops.XOR, Ops.NEG, Ops.CMPLT)
+_WHOLE = (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.int32, dtypes.uint32,
+          dtypes.int64, dtypes.uint64)
+
+
+def operation(op: Ops, dtype: DType, count: int) -> UOp:
+    """out[i] = op(a[i], b[i])."""
+    i = new_range(count, GLOBAL)
+    given = [load(param(place, dtype), i) for place in ((1,) if op is Ops.NEG else (1, 2))]
+    value = kb.apply(op, *given)
+    return kb.kernel(store(param(0, value.dtype), i, value), prefix=(i,))
+
+
+@verifies("opencl.values.reference")
+@verifies("conventions.integers.exact")
+def test_integers_are_exact_at_their_limits() -> None:
+    cases = [(op, dtype) for op in _OPERATIONS for dtype in _WHOLE]
+    asts = [operation(op, dtype, 64 * 64) for op, dtype in cases]
+    Device["OPENCL"].compile(asts)
+    for (op, dtype), ast in zip(cases, asts, strict=True):
+        values = kb.special(dtype)
+        a, b = (np.ascontiguousarray(x).reshape(-1) for x in np.meshgrid(values, values))
+        found = []
+        for device in ("REFERENCE", "OPENCL"):
+            out = np.zeros(a.size, np.bool_ if op is Ops.CMPLT else dtype.numpy)
+            kb.run(ast, out, a, *(() if op is Ops.NEG else (b,)), device=device)
+            found.append(out)
+        assert np.array_equal(found[0], found[1]), (op, dtype)
+
+
+@verifies("opencl.values.reference")
+@verifies("kernel.half.round")
+def test_casts_of_every_type_to_every_type() -> None:
+    """Half types are 16 bits: all of them are read, and floats near ties are rounded to them."""
+    every = (*_WHOLE, dtypes.bool, dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
+    cases = [(one, two) for one in every for two in every if one is not two]
+    asts = []
+    for one, two in cases:
+        i = new_range(70, GLOBAL)
+        value = kb.apply(Ops.CAST, load(param(1, one), i), dtype=two)
+        asts.append(kb.kernel(store(param(0, two), i, value), prefix=(i,)))
+    Device["OPENCL"].compile(asts)
+    for (one, two), ast in zip(cases, asts, strict=True):
+        values = kb.special(one, 70)
+        if one.kind == "f" and two.kind in "iu":  # what does not fit is left open
+            given = np.nan_to_num(kb.to_host(values, one).astype(np.float32))
+            values = kb.from_host(given.clip(0 if two.kind == "u" else -100, 100), one)
+        found = []
+        for device in ("REFERENCE", "OPENCL"):
+            out = kb.from_host(np.zeros(70), two)
+            kb.run(ast, out, values, device=device)
+            found.append(kb.to_host(out, two))
+        assert np.array_equal(found[0], found[1], equal_nan=two.kind == "f"), (one, two)
+
+
+@verifies("kernel.half.round")
+def test_every_half_is_read_and_written() -> None:
+    bits = np.arange(1 << 16, dtype=np.uint16)
+    for dtype in (dtypes.float16, dtypes.bfloat16):
+        i = new_range(1 << 16, GLOBAL)
+        wide = kb.apply(Ops.CAST, load(param(1, dtype), i), dtype=FLOAT)
+        back = kb.apply(Ops.CAST, load(param(2, FLOAT), i), dtype=dtype)
+        out, again = np.zeros(1 << 16, np.float32), np.zeros(1 << 16, np.uint16)
+        ast = kb.kernel(store(param(0, FLOAT), i, wide), store(param(3, dtype), i, back),
+                        prefix=(i,))
+        given = kb.to_host(bits if dtype is dtypes.bfloat16 else bits.view(np.float16), dtype)
+        near: np.ndarray = given.astype(np.float32)
+        near = (near + np.abs(near) * 2.0 ** -12).astype(np.float32)
+        kb.run(ast, out, bits, near, again, device="OPENCL")
+        assert np.array_equal(out, given.astype(np.float32), equal_nan=True)
+        with np.errstate(over="ignore"):
+            wanted = kb.to_host(kb.from_host(near, dtype), dtype).astype(np.float32)
+        kind = again if dtype is dtypes.bfloat16 else again.view(np.float16)
+        assert np.array_equal(kb.to_host(kind, dtype).astype(np.float32), wanted, equal_nan=True)
+
+
+@verifies("render.function.special")
+@verifies("render.function.error")
+def test_functions_agree_with_the_reference() -> None:
+    names = (Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS, Ops.TANH, Ops.ERF, Ops.SQRT,
+             Ops.RECIPROCAL, Ops.FLOOR, Ops.TRUNC)
+    for dtype in (dtypes.float32, dtypes.float64):
+        i = new_range(200, GLOBAL)
+        ast = kb.kernel(*(store(param(place, dtype), i, kb.apply(op, load(param(20, dtype), i)))
+                          for place, op in enumerate(names)), prefix=(i,))
+        values, rest = kb.special(dtype, 200), [np.zeros(1, dtype.numpy)] * (20 - len(names))
+        found = []
+        for device in ("REFERENCE", "OPENCL"):
+            outs = [np.zeros(200, dtype.numpy) for _ in names]
+            with np.errstate(all="ignore"):
+                kb.run(ast, *outs, *rest, values, device=device)
+            found.append(outs)
+        for op, one, two in zip(names, *found, strict=True):
+            assert np.allclose(two, one, rtol=4e-7, atol=1e-44, equal_nan=True), op
+
+
+# Steps
+
+
+@verifies("kernel.lane.legal")
+def test_lanes_share_what_they_may() -> None:
+    ast = rows_minus_sum(6, 40)
+    each, shared = apply_steps(ast, [Local(0, 4)]), apply_steps(ast, [Local(1, 4), Local(2, 4)])
+    assert each.arg.lanes == shared.arg.lanes == 4
+    for asked, steps in ((ast, [Local(0, 4), Local(1, 4)]), (ast, [Local(1, 4), Local(0, 4)]),
+                         (ast, [Local(1, 4), Local(2, 8)]), (ast, [Local(0, 1)]),
+                         (ast, [Local(1, 4), Grid(2, 8)])):
+        with pytest.raises(StepError):
+            apply_steps(asked, steps)
+    i, j = new_range(4, GLOBAL), new_range(5, GLOBAL)
+    nest = kb.kernel(store(param(0, INT), flat((i, 5), (j, 1)), kb.number(INT, 1)), prefix=(i, j))
+    with pytest.raises(StepError, match="behind"):
+        apply_steps(nest, [Local(0, 4)])
+    for parts in (each, shared, apply_steps(nest, [Local(1, 4), Local(0, 4)])):
+        assert render(parts, OpenCL()).lanes == 4
+
+
+@verifies("kernel.lane.legal")
+def test_a_reduction_that_reads_what_was_stored_before_is_not_moved() -> None:
+    """In place: x = x + 1, and then the sum of x."""
+    r, j, k = new_range(3, GLOBAL), new_range(40, LOOP), new_range(40, REDUCE)
+    at = flat((r, 40), (j, 1))
+    more = store(param(0, INT), at, plus(load(param(0, INT), at), kb.number(INT, 1)), j)
+    total = reduce(Ops.ADD, load(param(0, INT), flat((r, 40), (k, 1))), k)
+    ast = kb.kernel(more, store(param(1, INT), r, total), prefix=(r,))
+    number = next(i for i, loop in enumerate(Analysis(ast).ranges) if loop is k)
+    with pytest.raises(StepError, match="before"):
+        apply_steps(ast, [Local(number, 4)])
+    values = np.arange(120, dtype=np.int32)
+    out = np.zeros(3, np.int32)
+    given = values.copy()
+    run_as_it_is(apply_steps(ast, [Local(1, 4)]), given, out)
+    assert np.array_equal(given, values + 1)
+    assert np.array_equal(out, (values + 1).reshape(3, 40).sum(1))
+
+
+@verifies("kernel.group.order")
+@verifies("kernel.group.legal")
+def test_a_reduction_is_shared_by_lanes() -> None:
+    for rows, columns, lanes in ((3, 1000, 64), (2, 7, 4), (1, 513, 256), (4, 256, 256)):
+        r, k = new_range(rows, GLOBAL), new_range(columns, REDUCE)
+        for op in (Ops.ADD, Ops.MAXIMUM, Ops.MUL):
+            value = reduce(op, load(param(1, INT), flat((r, columns), (k, 1))), k)
+            plain = kb.kernel(store(param(0, INT), r, value), prefix=(r,))
+            ast = apply_steps(plain, [Local(1, lanes)])
+            given = np.random.default_rng(0).integers(-9, 9, (rows, columns)).astype(np.int32)
+            found, wanted = np.zeros(rows, np.int32), np.zeros(rows, np.int32)
+            run_as_it_is(ast, found, given)
+            kb.run(plain, wanted, given, device="REFERENCE")
+            assert np.array_equal(found, wanted), (rows, columns, lanes, op)
+
+
+@verifies("kernel.lane.legal")
+def test_all_groups_share_what_has_no_prefix() -> None:
+    for size in (4096, 5000, 100_000):
+        k = new_range(size, REDUCE)
+        total = reduce(Ops.ADD, load(param(1, INT), k), k)
+        i, j = new_range(7, LOOP), new_range(size, LOOP)
+        value = plus(load(param(1, INT), j), kb.apply(Ops.CAST, i, dtype=INT))
+        ast = kb.kernel(store(param(0, INT), 0, total),
+                        store(param(2, INT), flat((i, size), (j, 1)), plus(value, total), i, j))
+        steps: list[Step] = [Grid(Analysis(ast).position[loop], 2048) for loop in (k,)]
+        cut = apply_steps(ast, steps)
+        for loop in (j, i):
+            cut = apply_steps(cut, [Grid(Analysis(cut).position[loop], 2048)])
+        given = np.random.default_rng(0).integers(-9, 9, size).astype(np.int32)
+        out, more = np.zeros(1, np.int32), np.zeros(7 * size, np.int32)
+        run_as_it_is(cut, out, given, more)
+        assert out[0] == given.sum()
+        assert np.array_equal(more.reshape(7, size), given + np.arange(7)[:, None] + out[0])
+
+
+# Launches
+
+
+@verifies("render.group.once")
+@verifies("opencl.launch.groups")
+def test_every_iteration_is_run_once() -> None:
+    """out[...] += 1 with odd extents; loops of the prefix shared by lanes, by groups, by both."""
+    for extents, shared, lanes in (((5,), 1, 4), ((3, 7), 1, 4), ((3, 7), 2, 16), ((2, 3, 5), 2, 8),
+                                   ((1, 1), 2, 4), ((33,), 0, 1), ((2, 3), 0, 1)):
+        loops = [new_range(extent, GLOBAL) for extent in extents]
+        size = int(np.prod(extents))
+        strides = [int(np.prod(extents[i + 1:])) for i in range(len(extents))]
+        at = flat(*zip(loops, strides, strict=True))
+        ast = kb.kernel(store(param(0, INT), at, plus(load(param(0, INT), at), kb.number(INT, 1))),
+                        prefix=loops)
+        steps = [Local(len(loops) - 1 - i, lanes) for i in range(shared)]
+        out = np.zeros(size + 5, np.int32)
+        run_as_it_is(apply_steps(ast, steps), out)
+        assert out.tolist() == [1] * size + [0] * 5, (extents, shared)
+
+
+@verifies("render.group.once")
+@verifies("opencl.launch.groups")
+def test_extents_that_are_known_at_run_time() -> None:
+    n, m = (symbolic.Variable(name, 0, 50).uop for name in "nm")
+    i, j = new_range(n, GLOBAL), new_range(m, GLOBAL)
+    at = symbolic.add(symbolic.mul(i, m), j)
+    value = plus(load(param(0, INT), at), kb.number(INT, 1))
+    ast = kb.kernel(store(param(0, INT), at, value), prefix=(i, j), variables=(n, m))
+    for steps in ([], [Local(1, 8)], [Local(1, 8), Local(0, 8)]):
+        made = apply_steps(ast, steps)
+        for first, second in ((0, 3), (3, 0), (1, 1), (7, 9), (50, 50)):
+            out = np.zeros(2600, np.int32)
+            run_as_it_is(made, out, values=(first, second))
+            assert out.sum() == first * second and out[:first * second].all()
+
+
+@verifies("opencl.argument.offset")
+@verifies("device.memory.part")
+def test_arguments_begin_anywhere() -> None:
+    device = Device["OPENCL"]
+    i = new_range(5, GLOBAL)
+    ast = kb.kernel(store(param(0, dtypes.int8), i, load(param(1, dtypes.int8), i)), prefix=(i,))
+    program = device.compile([ast])[0]
+    whole, out = device.allocate(64), device.allocate(64)
+    device.copy_in(whole, np.arange(64, dtype=np.int8))
+    device.copy_in(out, np.zeros(64, np.int8))
+    program([out.part(3, 20).part(4, 5), whole.part(11, 5)])
+    found = device.copy_out(out, dtypes.int8, 64)
+    assert found.tolist() == [0] * 7 + [11, 12, 13, 14, 15] + [0] * 52
+    with pytest.raises(DeviceError, match="copy"):
+        _ = out.array
+
+
+# Waiting
+
+
+def waits_inside(low: Any) -> list[Block]:
+    """The blocks in which barriers stand."""
+    found, stack = [], [low.root]
+    while stack:
+        block = stack.pop()
+        found += [block for item in block.items if isinstance(item, Wait)]
+        stack += [item.block for item in block.items if isinstance(item, Loop)]
+    return found
+
+
+@verifies("render.wait.needed")
+def test_lanes_wait_where_they_need_each_other() -> None:
+    """A barrier between what is stored and what is loaded; none where lanes keep to themselves."""
+    ast = rows_minus_sum(6, 1000)
+    shared = apply_steps(ast, [Local(1, 64), Local(2, 64)])
+    assert render(shared, OpenCL()).body.count("barrier") == 1
+    assert render(apply_steps(ast, [Local(0, 64)]), OpenCL()).body.count("barrier") == 0
+    given = np.random.default_rng(0).integers(-9, 9, (6, 1000)).astype(np.int32)
+    for made in (shared, apply_steps(ast, [Local(0, 64)])):
+        out = np.zeros_like(given)
+        run_as_it_is(made, out, given)
+        assert np.array_equal(out, given - given.sum(1, keepdims=True))
+
+
+def pieces(count: int, size: int) -> UOp:
+    """out[p, j] = x[p, size - 1 - j], a piece after the other through one LOCAL."""
+    p, j, j2 = new_range(count, BLOCK), new_range(size, LOOP), new_range(size, LOOP)
+    held = local(0, size, INT)
+    fetch = store(held, j, load(param(1, INT), flat((p, size), (j, 1))), p, j)
+    turned = kb.apply(Ops.SUB, kb.number(dtypes.index, size - 1), j2)
+    return kb.kernel(fetch, store(param(0, INT), flat((p, size), (j2, 1)), load(held, turned), p,
+                                  j2))
+
+
+@verifies("render.wait.needed")
+def test_a_loop_that_stages_share_comes_round() -> None:
+    """The second piece must not overwrite the first one while it is read."""
+    ast = pieces(20, 96)
+    for loop in [r for r in Analysis(ast).ranges if r.arg[1] is LOOP]:
+        ast = apply_steps(ast, [Local(Analysis(ast).position[loop], 32)])
+    assert render(ast, OpenCL()).body.count("barrier") == 2
+    given = np.arange(20 * 96, dtype=np.int32).reshape(20, 96)
+    out = np.zeros_like(given)
+    run_as_it_is(ast, out, given)
+    assert np.array_equal(out, given[:, ::-1])
+
+
+@verifies("render.wait.order")
+def test_all_lanes_come_by_a_barrier() -> None:
+    asts = [rows_minus_sum(6, 1000), pieces(20, 96), kb.softmax(40, 5000),
+            *(kb.random_kernel(seed).ast for seed in range(100))]
+    seen = 0
+    for ast in asts:
+        made = apply_steps(ast, [step for step, _ in lane_steps(ast, Limits(lanes=32))])
+        low = lower(made, False)
+        groups.place_waits(low)
+        for block in waits_inside(low):
+            seen += 1
+            while block.parent is not None:
+                assert not block.alone and block.loop is not None
+                assert block.loop in made.arg.prefix or block.loop.arg[1] is BLOCK
+                block = block.parent
+    assert seen > 3
+
+
+@verifies("render.wait.alone")
+def test_what_lanes_do_not_share_is_stored_once() -> None:
+    """out[r] += the sum of the row: all lanes know it, one stores it."""
+    r, k = new_range(5, GLOBAL), new_range(256, REDUCE)
+    total = reduce(Ops.ADD, load(param(1, INT), flat((r, 256), (k, 1))), k)
+    ast = kb.kernel(store(param(0, INT), r, plus(load(param(0, INT), r), total)), prefix=(r,))
+    made = apply_steps(ast, [Local(1, 64)])
+    assert "if (lane == 0) {" in render(made, OpenCL()).body
+    given = np.random.default_rng(0).integers(-9, 9, (5, 256)).astype(np.int32)
+    out = np.arange(5, dtype=np.int32)
+    run_as_it_is(made, out, given)
+    assert np.array_equal(out, np.arange(5) + given.sum(1))
+
+
+# The device
+
+
+@verifies("opencl.device.missing")
+def test_without_a_device_one_line_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = opencl._found.__wrapped__
+    import pyopencl
+    with monkeypatch.context() as patch:
+        patch.setattr(pyopencl, "get_platforms", list)
+        assert found() == ((), "OpenCL finds no device")
+
+        def refuse() -> None:
+            raise pyopencl.LogicError("clGetPlatformIDs", -1001, "no platform")
+        patch.setattr(pyopencl, "get_platforms", refuse)
+        devices, problem = found()
+        assert not devices and "no platform" in problem and "\n" not in problem
+    with monkeypatch.context() as patch:
+        patch.setitem(__import__("sys").modules, "pyopencl", None)
+        devices, problem = found()
+        assert not devices and "pyopencl is not installed" in problem
+
+
+@verifies("opencl.memory.reuse")
+def test_freed_memory_is_used_again() -> None:
+    device = Device["OPENCL"]
+    memory = device.allocate(12345)
+    del memory
+    gc.collect()
+    GlobalCounters.reset()
+    again = device.allocate(12345)
+    assert GlobalCounters.fresh == 0 and again.nbytes == 12345
+
+
+@verifies("opencl.launch.failure")
+@verifies("device.memory.exhausted")
+def test_what_the_driver_refuses_leaves_the_device_usable() -> None:
+    device = Device["OPENCL"]
+    before = GlobalCounters.allocated
+    with pytest.raises(DeviceError, match=str(1 << 50)):
+        device.allocate(1 << 50)
+    assert GlobalCounters.allocated == before
+    i = new_range(5, GLOBAL)
+    ast = kb.kernel(store(param(0, INT), i, kb.number(INT, 3)), prefix=(i,), name="three")
+    program: Any = device.load([ast])[0]
+    out = device.allocate(20)
+    program.lanes = 1 << 20
+    with pytest.raises(DeviceError, match="three"):
+        program([out])
+    text, program.text = program.text, SimpleNamespace(
+        definitions=(), signature="this is no {name}", body="at all", name="three")
+    with pytest.raises(CompileError, match="three"):
+        device._build({"0" * 64: program.text})  # type: ignore[attr-defined]
+    program.lanes, program.text = 8, text
+    program([out])
+    assert device.copy_out(out, INT, 5).tolist() == [3] * 5
+
+
+@verifies("opencl.time.event")
+def test_a_launch_is_timed_by_the_device() -> None:
+    device = Device["OPENCL"]
+    program = device.compile([kb.matmul(256, 256, 256)])[0]
+    assert isinstance(program, opencl.OpenCLProgram)
+    memories = [device.allocate(256 * 256 * 4) for _ in range(3)]
+    start = time.perf_counter()
+    program(memories)
+    device.synchronize()
+    assert 0 < program.seconds() < time.perf_counter() - start
+
+
+@verifies("opencl.cache.key")
+def test_programs_are_kept_for_this_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    i = new_range(11, GLOBAL)
+    ast = kb.kernel(store(param(0, INT), i, kb.number(INT, 4711)), prefix=(i,))
+    first = opencl.OpenCLDevice("OPENCL")
+    keys = [first._rendered(ast).key]
+    first.load([ast])
+    again = opencl.OpenCLDevice("OPENCL")
+    GlobalCounters.reset()
+    again.load([ast])
+    assert GlobalCounters.compiled == 0 and GlobalCounters.disk_hits == 1
+    monkeypatch.setattr(opencl, "FLAGS", (*opencl.FLAGS, "-cl-mad-enable"))
+    other = opencl.OpenCLDevice("OPENCL")
+    keys.append(other._rendered(ast).key)
+    assert keys[0] != keys[1] and first.plan_key() != other.plan_key()
+
+
+@verifies("device.type.missing")
+def test_a_type_that_the_device_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = opencl.OpenCLDevice("OPENCL")
+    monkeypatch.setattr(device, "cl_device", SimpleNamespace(
+        double_fp_config=0, max_work_group_size=64, local_mem_size=1 << 15))
+    i = new_range(4, GLOBAL)
+    ast = kb.kernel(store(param(0, dtypes.float64), i, kb.number(dtypes.float64, 1)), prefix=(i,))
+    with pytest.raises(DeviceError, match="float64.*Remedy: cast to float32"):
+        device.compile([ast])
+
+
+@verifies("device.local.limit")
+def test_stages_that_need_more_local_memory_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(0).standard_normal((4, 3000)).astype(np.float32)
+    counts = []
+    for limit in (1 << 18, 1 << 12):
+        monkeypatch.setattr(Device["OPENCL"], "local_bytes", limit)
+        with Context(DEVICE="OPENCL", SCACHE=0):
+            x = Tensor(values).realize()
+            found = (x.exp().sum(1, keepdim=True) + x.exp()).softmax(1)
+            counts.append(len(Tensor.schedule_document(found)["kernels"]))
+            e = np.exp(values.astype(np.float64))
+            e = np.exp(e - e.max(1, keepdims=True))
+            assert np.allclose(found.numpy(), e / e.sum(1, keepdims=True), rtol=1e-3)
+    assert counts[0] <= counts[1]
+
+
+# Several devices
+
+
+@verifies("device.copy.exact")
+def test_copies_between_devices_are_exact() -> None:
+    values = kb.special(FLOAT, 999)
+    x = Tensor(values, device="CPU").realize()
+    there = x.to("OPENCL").realize()
+    again = there.to("OPENCL:1").realize().to("REFERENCE").realize().to("OPENCL").to("CPU")
+    assert np.array_equal(again.numpy().view(np.uint32), values.view(np.uint32))
+
+
+@verifies("realize.device.named")
+def test_kernels_on_two_devices_in_one_schedule() -> None:
+    values = np.random.default_rng(0).standard_normal((30, 70)).astype(np.float32)
+    x, y = Tensor(values, device="CPU"), Tensor(values, device="OPENCL")
+    found = ((x * 2).sum(1).to("OPENCL") + (y + 1).sum(1)).to("CPU") - x.max(1)
+    wanted = (values * 2).sum(1) + (values + 1).sum(1) - values.max(1)
+    assert np.allclose(found.numpy(), wanted, rtol=1e-4, atol=1e-4)
+
+
+@verifies("replay.devices.each")
+def test_a_capture_is_replayed_on_the_device() -> None:
+    with Context(DEVICE="OPENCL"):
+        @TinyJit
+        def step(x: Tensor) -> Tensor:
+            return (x * 2 + 1).softmax(1).sum(0)
+
+        for seed in range(5):
+            values = np.random.default_rng(seed).standard_normal((20, 300)).astype(np.float32)
+            e = np.exp(values * 2 + 1)
+            found = step(Tensor(values)).numpy()
+            assert np.allclose(found, (e / e.sum(1, keepdims=True)).sum(0), rtol=1e-4)
+
+
+@verifies("kernel.step.equal")
+def test_register_tiles_and_lanes_together() -> None:
+    a, b = (np.random.default_rng(s).standard_normal(shape).astype(np.float32)
+            for s, shape in ((0, (36, 40)), (1, (40, 44))))
+    ast = kb.matmul(36, 44, 40)
+    lists: list[list[Step]] = [[], [Upcast(1, 4), Upcast(0, 4), Local(1, 8), Local(0, 8)]]
+    for steps in lists:
+        out = np.zeros((36, 44), np.float32)
+        if steps:
+            run_as_it_is(apply_steps(ast, steps), out, a, b)
+        else:
+            kb.run(ast, out, a, b, device="OPENCL")
+        assert np.allclose(out, a @ b, rtol=1e-4, atol=1e-4)

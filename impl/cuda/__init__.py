@@ -1,0 +1,242 @@
+"""The CUDA device: kernels compiled by NVRTC, run through the driver. Chapter: spec/cuda.md.
+
+Everything goes to one stream of each GPU, so that work is done in the order in which it was asked
+for, and nobody waits before a value is read.
+"""
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from impl import settings
+from impl.cuda.compiler import Modules, key_of, version
+from impl.cuda.driver import OUT_OF_MEMORY, Context, DriverError, bindings, problem
+from impl.cuda.graph import CUDATable, Packed
+from impl.cuda.memory import Blocks, Owned, Staging
+from impl.device import Device, DeviceBackend, GlobalCounters, Launch, Memory, Program, Table
+from impl.errors import DeviceError
+from impl.ir import UOp
+from impl.kernel import Limits, optimize
+from impl.kernel.grid import Grid
+from impl.render import CUDA as Dialect
+from impl.render import Source, render
+
+#: An event without a time, a stream that waits for no other one.
+_NO_TIME, _NON_BLOCKING = 2, 1
+#: Bytes that the lanes of a group share without being asked for more.
+_LOCAL = 48 << 10
+#: Lanes of the groups that run a phase together.
+PHASE_LANES = 256
+
+
+# --8<-- [start:program]
+class CUDAProgram(Program):
+    """A kernel as a function of the GPU. Where it has phases, each of them is a launch."""
+
+    device: CUDA
+    function: Any = None
+    module: Any = None    # of a program that was tried
+    text: Source
+    grid: Grid
+
+    def parts(self, memories: Sequence[Memory], values: Sequence[int],
+              scratch: Memory | None) -> list[list[int]]:
+        """The parameters of each of its launches: addresses, values, phase and scratch memory."""
+        given = [*(memories[place].address for place in self.text.parameters), *values]
+        if scratch is None:
+            return [given]
+        return [[*given, phase, scratch.address] for phase in range(len(self.text.phases))]
+
+    def shape(self, phase: int, values: Sequence[int]) -> tuple[int, int]:
+        """How many groups of how many lanes one of its launches has."""
+        if not self.text.phases:
+            return self.grid.groups(values), self.grid.lanes
+        if not self.text.phases[phase]:
+            return 1, 1
+        return -(-self.text.threads // PHASE_LANES), PHASE_LANES
+
+    def scratch(self) -> Memory | None:
+        """Memory that the phases of one run share."""
+        return self.device.allocate(max(self.text.scratch, 1)) if self.text.phases else None
+
+    def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
+        """Ask the GPU to run it, after everything that it was asked before."""
+        context, driver = self.device.context, self.device.context.enter()
+        context.launched.append(self.name)
+        packed = Packed(self.parts(memories, values, self.scratch()))
+        for phase in range(packed.count):
+            groups, lanes = self.shape(phase, values)
+            error = groups and driver.cuLaunchKernel(
+                self.function, groups, 1, 1, lanes, 1, 1, 0, self.device.stream, 0,
+                packed.extra(phase))[0]
+            if error:  # r[impl cuda.error.clear]
+                raise context.failure(f"launch of {self.name}, {groups} groups of {lanes} lanes",
+                                      error)
+
+    def node(self, phase: int, values: Sequence[int], extra: int) -> Any:
+        """A launch as a node of a graph; `extra` is where its parameters are described."""
+        made = bindings().CUDA_KERNEL_NODE_PARAMS()
+        groups, lanes = self.shape(phase, values)
+        made.func, made.extra, made.gridDimX, made.blockDimX = \
+            self.function, extra, max(groups, 1), lanes
+        made.gridDimY = made.gridDimZ = made.blockDimY = made.blockDimZ = 1
+        return made
+# --8<-- [end:program]
+
+
+# --8<-- [start:device]
+class CUDA(DeviceBackend):
+    """One GPU of NVIDIA."""
+
+    kind = "CUDA"
+    host_memory = False
+    maximum_arguments = 448  # of 8 bytes; all parameters of a kernel have 4096, variables included
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.alignment = 256  # cuMemAlloc's
+        self.local_bytes = _LOCAL // 2  # partial results of reductions need some of it, too
+        self.context = Context(name, int(name.partition(":")[2] or 0))
+        major, minor = map(self.context.attribute, ("COMPUTE_CAPABILITY_MAJOR",
+                                                    "COMPUTE_CAPABILITY_MINOR"))
+        self.architecture = 10 * major + minor
+        self.stream = self.context.call("cuStreamCreate", _NON_BLOCKING)
+        self.blocks = Blocks(self.context, self.synchronize)
+        self.staging = Staging(self.context, self.stream)
+        #: What nobody refers to any more, destroyed when the GPU is waited for next.
+        self.done_with: deque[tuple[str, Any]] = deque()
+        self.meeting = self.context.call("cuEventCreate", _NO_TIME)
+        self.modules = Modules(self.context, self.architecture)
+
+    @property
+    def limits(self) -> Limits:
+        """What the GPU has for a group of lanes; of local memory, what needs no asking."""
+        return Limits(name="CUDA", lanes=256, lockstep=32, local_memory=_LOCAL,
+                      third_cache=self.context.attribute("L2_CACHE_SIZE"))
+
+    def plan_key(self) -> tuple[Any, ...]:
+        """To what all devices have, the compiler and the architecture."""
+        return (*super().plan_key(), version(), self.architecture)
+
+    # --8<-- [start:memory]
+    def allocate(self, nbytes: int) -> Memory:
+        """Uninitialised memory of the GPU.
+
+        Raises:
+            DeviceError: there is not enough.
+        """
+        try:
+            address = self.blocks.take(nbytes)
+        except DriverError as error:
+            if error.code != OUT_OF_MEMORY:
+                raise
+            raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
+                              "use smaller tensors or free some") from None
+        GlobalCounters.grown(nbytes)
+        return Owned(self, np.empty(0, np.uint8), 0, nbytes, None, address)
+
+    def put(self, memory: Memory, flat: np.ndarray) -> None:
+        """Write bytes of the host to the start of a block, after all that was launched."""
+        self.staging.send(memory.address, flat)
+
+    def get(self, memory: Memory, offset: int, nbytes: int) -> np.ndarray:
+        """A new array with bytes of a block, once all that was launched is done."""
+        found = np.empty(nbytes, np.uint8)
+        self.staging.fetch(memory.address + offset, found)
+        self._waited()
+        return found
+    # --8<-- [end:memory]
+
+    # --8<-- [start:copy]
+    def copy(self, target: Memory, source: Memory, nbytes: int | None = None) -> None:
+        """Copy bytes to this GPU: from itself, from another GPU, or from the host."""
+        size = min(target.nbytes, source.nbytes) if nbytes is None else nbytes
+        other, call = source.device, self.context.call
+        if other is self:
+            call("cuMemcpyDtoDAsync", target.address, source.address, size, self.stream)
+        elif isinstance(other, CUDA):  # r[impl cuda.copy.peer]
+            other.context.call("cuEventRecord", other.meeting, other.stream)
+            call("cuStreamWaitEvent", self.stream, other.meeting, 0)
+            call("cuMemcpyPeerAsync", target.address, self.context.handle, source.address,
+                 other.context.handle, size, self.stream)
+            call("cuEventRecord", self.meeting, self.stream)
+            # The source may be freed and overwritten as soon as its device goes on.
+            other.context.call("cuStreamWaitEvent", other.stream, self.meeting, 0)
+        else:
+            super().copy(target, source, nbytes)
+            return
+        GlobalCounters.copied(size)
+    # --8<-- [end:copy]
+
+    def synchronize(self) -> None:
+        """Wait until everything launched is done.
+
+        Raises:
+            DeviceError: something of it failed; then everything on the GPU is lost.
+        """
+        self.context.call("cuStreamSynchronize", self.stream)
+        self._waited()
+
+    def _waited(self) -> None:
+        """The stream has been waited for."""
+        self.context.launched.clear()
+        while self.done_with:
+            function, handle = self.done_with.popleft()
+            self.context.call(function, handle)
+
+    # --8<-- [start:timing]
+    def seconds(self, work: Callable[[], None]) -> float:
+        """What the GPU needs for what `work` asks of it, by its own clock."""
+        # r[impl cuda.time.events]
+        first, last = (self.context.call("cuEventCreate", 0) for _ in range(2))
+        try:
+            self.context.call("cuEventRecord", first, self.stream)
+            work()
+            self.context.call("cuEventRecord", last, self.stream)
+            self.context.call("cuEventSynchronize", last)
+            return float(self.context.call("cuEventElapsedTime", first, last)) / 1e3
+        finally:
+            for event in (first, last):
+                self.context.call("cuEventDestroy", event)
+    # --8<-- [end:timing]
+
+    # --8<-- [start:load]
+    def optimized(self, ast: UOp, search: bool = True) -> UOp:
+        """The kernel after its steps."""
+        if settings.get("NOOPT"):  # r[impl kernel.noopt.plain]
+            return ast
+        return optimize(ast, self.limits)
+
+    def _rendered(self, ast: UOp) -> CUDAProgram:
+        """A program that is optimised and has its text, and is not compiled."""
+        program = CUDAProgram(self, ast, self.optimized(ast))
+        program.text, program.grid = render(program.optimized, Dialect()), Grid(program.optimized)
+        program.source = program.text.text
+        return program
+
+    def source(self, ast: UOp) -> str | None:
+        """The CUDA text of a kernel."""
+        return self._rendered(ast).source
+
+    def load(self, asts: Sequence[UOp]) -> list[Program]:
+        """Optimise, render, and compile what is not compiled yet."""
+        # r[impl cuda.values.reference]
+        programs = [self._rendered(ast) for ast in asts]
+        keys = [key_of(program.text, self.architecture) for program in programs]
+        self.modules.get({key: lambda text=program.text: text  # type: ignore[misc]
+                          for key, program in zip(keys, programs, strict=True)})
+        for key, program in zip(keys, programs, strict=True):
+            program.function = self.modules.functions[key]
+        return list(programs)
+    # --8<-- [end:load]
+
+    def table(self, launches: Sequence[Launch]) -> Table:
+        """Launches to be replayed as one graph."""
+        return CUDATable(self, launches)
+# --8<-- [end:device]
+
+
+Device.register(CUDA, problem)

@@ -1,0 +1,159 @@
+"""From texts of CUDA to functions of a GPU: NVRTC, and what it made before. Chapter: spec/cuda.md.
+
+All kernels that are not known yet go to NVRTC in a few programs, in parallel. What it makes is
+machine code for one architecture; it is kept on disk and checked before it is loaded.
+"""
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from impl import settings
+from impl.caching.disk import Store, store
+from impl.cuda.driver import Context, bindings
+from impl.device import GlobalCounters
+from impl.errors import CompileError, user_line
+from impl.render import Source
+
+_FORMAT = "tensor-schedule-cubin/1"
+# --8<-- [start:options]
+#: No option changes what an operation means: r[impl cuda.compile.meaning]. Products are contracted
+#: only where the renderer says, and division, roots and subnormal numbers are those of IEEE 754.
+OPTIONS = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17")
+# --8<-- [end:options]
+#: Kernels in one program of NVRTC, at most, when there are several.
+_UNIT = 24
+Unit = list[tuple[str, Source]]
+
+
+@functools.cache
+def version() -> str:
+    """The compiler's version; machine code of another one is not ours."""
+    error, major, minor = bindings("nvrtc").nvrtcVersion()
+    return f"NVRTC {major}.{minor}"
+
+
+def key_of(source: Source, architecture: int) -> str:
+    """What names a kernel's text and all that its machine code depends on, but not its name."""
+    # r[impl cuda.compile.kept]
+    parts = (_FORMAT, version(), str(architecture), *OPTIONS, source.prelude, source.signature,
+             source.body)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def symbol(key: str) -> str:
+    """How the function of a kernel is called."""
+    return f"kernel_{key[:24]}"
+
+
+# --8<-- [start:compile]
+def unit_text(unit: Sequence[tuple[str, Source]]) -> str:
+    """One text: every definition once, then the kernels, each named by its key."""
+    definitions = dict.fromkeys(each for _, source in unit for each in source.definitions)
+    kernels = [f"{source.signature.format(name=symbol(key))} {source.body}" for key, source in unit]
+    return "\n".join((*definitions, *kernels))
+
+
+def compile_text(text: str, architecture: int, line: str | None = None) -> bytes:
+    """What NVRTC makes of a text. `sm_` and not `compute_`: machine code, checked as such.
+
+    Raises:
+        CompileError: NVRTC refuses the text.
+    """
+    nvrtc = bindings("nvrtc")
+    words = [each.encode() for each in (f"--gpu-architecture=sm_{architecture}", *OPTIONS)]
+    error, program = nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], [])
+    if error:
+        raise CompileError("compile", f"NVRTC takes no program: {error.name}",
+                           "report this with the text that DEBUG=4 prints", line)
+    try:
+        error = nvrtc.nvrtcCompileProgram(program, len(words), words)[0]
+        if error:  # r[impl cuda.compile.refused]
+            said = _log(nvrtc, program) or error.name
+            raise CompileError("compile", f"{version()} for sm_{architecture}: {said}",
+                               _remedy(error.name), line)
+        made = b" " * int(nvrtc.nvrtcGetCUBINSize(program)[1])
+        nvrtc.nvrtcGetCUBIN(program, made)
+        return made
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+# --8<-- [end:compile]
+
+
+def _log(nvrtc: Any, program: Any) -> str:
+    log = b" " * int(nvrtc.nvrtcGetProgramLogSize(program)[1])
+    nvrtc.nvrtcGetProgramLog(program, log)
+    return log.rstrip(b"\0 \n").decode(errors="replace")
+
+
+def _remedy(name: str) -> str:
+    if "INVALID_OPTION" in name:
+        return "install an NVRTC that knows this GPU (pip install -U nvidia-cuda-nvrtc)"
+    return "report this with the text that DEBUG=4 prints; NOOPT=1 or DEVICE=CPU does without"
+
+
+# --8<-- [start:modules]
+class Modules:
+    """The kernels that are loaded on one GPU, by key, and the modules that hold them."""
+
+    def __init__(self, context: Context, architecture: int) -> None:
+        self.context, self.architecture = context, architecture
+        self.functions: dict[str, Any] = {}
+        self.loaded: dict[str, Any] = {}
+
+    def get(self, sources: dict[str, Callable[[], Source]]) -> None:
+        """Have every kernel loaded: from this process, from disk, or from the compiler."""
+        kept = store()
+        missing = {}
+        for key, source in sources.items():
+            if key in self.functions:
+                GlobalCounters.cache_hits += 1
+            elif self._found(kept, key):
+                GlobalCounters.cache_hits += 1
+                GlobalCounters.disk_hits += 1
+            else:
+                missing[key] = source()
+        if missing:
+            self._build(kept, list(missing.items()))
+
+    def _found(self, kept: Store, key: str) -> bool:
+        """Load a kernel from disk: its entry names an object."""
+        try:
+            name = str(json.loads(kept.get("cubin", key) or b"")["object"])
+        except (ValueError, KeyError, TypeError):
+            return False
+        if name not in self.loaded:
+            path = kept.find_object(name)
+            if path is None:
+                return False
+            self._load(name, path.read_bytes())
+        self.functions[key] = self._function(name, key)
+        return True
+
+    def _build(self, kept: Store, pairs: Unit) -> None:
+        line, workers = user_line(), max(1, min(settings.workers(), len(pairs)))
+        size = min(_UNIT, -(-len(pairs) // workers))
+        units = [pairs[start:start + size] for start in range(0, len(pairs), size)]
+
+        def compiled(unit: Unit) -> bytes:
+            return compile_text(unit_text(unit), self.architecture, line)
+        with ThreadPoolExecutor(workers) as pool:
+            made = list(pool.map(compiled, units))
+        GlobalCounters.compiled += len(pairs)
+        for unit, content in zip(units, made, strict=True):
+            name = kept.put_object(content, "cubin")
+            self._load(name, content)
+            for key, _ in unit:
+                self.functions[key] = self._function(name, key)
+                kept.put("cubin", key, json.dumps({"object": name}).encode())
+
+    def _load(self, name: str, content: bytes) -> None:
+        self.loaded[name] = self.context.call("cuModuleLoadData", content)
+
+    def _function(self, name: str, key: str) -> Any:
+        return self.context.call("cuModuleGetFunction", self.loaded[name], symbol(key).encode())
+# --8<-- [end:modules]

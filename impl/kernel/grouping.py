@@ -1,0 +1,188 @@
+"""Which steps suit a kernel on a device with work-groups. Chapter: spec/kernel.md.
+
+An iteration of the prefix goes to one lane, if it is short; else to a group, whose lanes share its
+reductions and stages. What has no prefix is shared by the lanes of one group if it is little work,
+and by those of all groups if it is much.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from impl import symbolic
+from impl.ir import Ops, RangeKind, UOp
+from impl.kernel.analysis import Limits
+from impl.kernel.heuristic import Planner, Reasoned
+from impl.kernel.lanes import Grid, Local
+from impl.kernel.plain import merge_loops
+from impl.kernel.steps import Step, StepError, Upcast
+
+#: LOCALs of an iteration with more bytes are shared by the lanes of a group.
+_PRIVATE_BYTES = 256
+#: An iteration with fewer elements to reduce, or to store, is left to one lane.
+_WORTH_A_GROUP = 32
+#: Iterations of the prefix that keep a device busy, one in a lane.
+_BUSY = 4096
+#: Work that one group does faster by itself than it can tell others of it.
+_LITTLE = 8192
+#: Lanes of all groups that share what has no prefix.
+_ITEMS = 16384
+#: A kernel whose product has fewer elements gets no register tile.
+_WORTH_A_TILE = 1 << 14
+
+
+def lane_steps(ast: UOp, limits: Limits) -> Reasoned:
+    """Steps for a kernel on a device with work-groups, each with its reason."""
+    planner = GroupPlanner(ast, limits)
+    planner.run()
+    return planner.steps
+
+
+# --8<-- [start:choose]
+class GroupPlanner(Planner):
+    """Looks at a kernel, takes a step, and looks at what became of it."""
+
+    def run(self) -> None:
+        """Choose all steps."""
+        merge_loops(self)
+        if self.known.info.prefix and self._few():
+            self._items()
+        elif self.known.info.prefix or self._work() <= _LITTLE or not self._grid():
+            self._group()
+
+    def _few(self) -> bool:
+        """Whether one lane should run whole iterations of the prefix."""
+        known = self.known
+        private = sum(n.arg[1] * n.dtype.itemsize for n in known.order if n.op is Ops.LOCAL)
+        if private > _PRIVATE_BYTES:
+            return False
+        iterations = math.prod(map(self._most, known.info.prefix))
+        inner = self._inner()
+        if inner < _WORTH_A_GROUP or self._work() <= _BUSY:
+            return True
+        along = [n for n in known.order if n.op is Ops.REDUCE and self._shared(n)
+                 and any(self._use(self.loads(n), loop).contiguous for loop in n.src[1:])]
+        reused = any(len(self.loads(n)) > 1 and n.arg is Ops.ADD for n in along)
+        return iterations >= _BUSY and (not along or reused)
+    # --8<-- [end:choose]
+
+    def _most(self, loop: UOp) -> int:
+        """The number of iterations; the greatest, if it is known at run time only."""
+        return max(symbolic.bounds(loop.src[0])[1], 1)
+
+    def _inner(self) -> int:
+        """How many elements the longest stage or reduction of an iteration has."""
+        found = [math.prod(map(self._most, store.src[2:])) for store in self.known.ast.src]
+        found += [math.prod(map(self._most, n.src[1:])) for n in self.known.order
+                  if n.op is Ops.REDUCE and self._shared(n)]
+        return max(found, default=1)
+
+    def _work(self) -> int:
+        """How many elements the kernel combines and stores, all in all."""
+        known = self.known
+        masks = [known.mask(s.src[2:]) | known.prefix for s in known.ast.src]
+        masks += [known.free[n.src[0]] | known.free[n] for n in known.order if n.op is Ops.REDUCE]
+        return sum(math.prod(map(self._most, known.loops(mask))) for mask in masks)
+
+    def _shared(self, node: UOp) -> bool:
+        """Whether a reduction has one value for an iteration of the prefix."""
+        return not self.known.free[node] & ~self.known.prefix
+
+    # --8<-- [start:items]
+    def _items(self) -> None:
+        """Each lane runs iterations of the prefix by itself."""
+        self._tiles()
+        lanes = self.limits.lanes
+        for number in [loop.arg[0] for loop in self.known.info.prefix[::-1]]:
+            self.take(Local(self.position(number), lanes),
+                      "short iterations: each lane runs some by itself")
+
+    def _tiles(self) -> None:
+        """A lane computes some neighbouring rows and columns of a product: what it loads serves
+        several of them.
+        """
+        for node in self.known.order:
+            if node.op is Ops.REDUCE and node.arg is Ops.ADD and self.work(node) >= _WORTH_A_TILE:
+                loads = self.loads(node)
+                uses = [(loop, self._use(loads, loop)) for loop in self.known.info.prefix]
+                for loop, use in uses:
+                    if len(loads) > 1 and use.constant and use.contiguous + use.scattered:
+                        self._widen(loop)
+                return
+
+    def _widen(self, loop: UOp) -> None:
+        """Some neighbouring iterations are run side by side."""
+        extent = self.extent(loop)
+        amount = next((n for n in (4, 2) if extent % n == 0 and extent >= 4 * n), 0)
+        if amount:
+            self._try(Upcast(self.position(loop.arg[0]), amount),
+                      "register tile: outputs share what is loaded")
+    # --8<-- [end:items]
+
+    # --8<-- [start:group]
+    def _group(self) -> None:
+        """The lanes of a group share reductions and stages."""
+        lanes = self.limits.lanes
+        inner = self._inner()
+        while lanes > max(self.limits.lockstep, 2) and lanes // 2 >= inner:
+            lanes //= 2
+        while (loop := self._reduction_loop(lanes)) is not None:
+            if not self._try(Local(self.known.position[loop], lanes),
+                             f"{lanes} lanes of a group reduce a part each"):
+                self.cut.add(loop.arg[0])
+            self.cut |= self.made  # the parts of a reduction are not cut again
+        self._stages(lambda axis: Local(axis, lanes), "the lanes of a group share a stage")
+
+    def _reduction_loop(self, least: int) -> UOp | None:
+        """The loop of a reduction that lanes should share: it is long, and contiguous."""
+        for node in self.known.order:
+            if node.op is Ops.REDUCE and self._shared(node):
+                loops = [r for r in node.src[1:] if r.arg[1] is RangeKind.REDUCE
+                         and self.extent(r) >= least and r.arg[0] not in self.cut]
+                loads = self.loads(node)
+                if loops:
+                    return max(loops, key=lambda r: (self._use(loads, r).contiguous,
+                                                     self.extent(r)))
+        return None
+
+    def _stages(self, make: Callable[[int], Step], reason: str) -> None:
+        """Share the loops of all stages, as many of each as stand side by side."""
+        for place in range(len(self.known.ast.src)):
+            numbers = [r.arg[0] for r in self.known.ast.src[place].src[2:]
+                       if r.arg[1] is RangeKind.LOOP]
+            for number in numbers[::-1]:
+                if self.numbered[number].arg[1] is RangeKind.LOOP:
+                    self._try(make(self.position(number)), reason)
+    # --8<-- [end:group]
+
+    # --8<-- [start:grid]
+    def _grid(self) -> bool:
+        """The lanes of all groups share reductions and stages, unless a reduction would be
+        repeated by each of them.
+        """
+        items, found = _ITEMS, len(self.steps)
+        before = self.known.ast
+        while (loop := self._reduction_loop(items)) is not None:
+            if not self._try(Grid(self.known.position[loop], items),
+                             f"{items} lanes of all groups reduce a part each"):
+                self.cut.add(loop.arg[0])
+            self.cut |= self.made
+        repeated = [n for n in self.known.order if n.op is Ops.REDUCE and not self.known.free[n]
+                    and self.work(n) > _WORTH_A_GROUP * 8]
+        if not repeated:
+            self._stages(lambda axis: Grid(axis, items), "the lanes of all groups share a stage")
+            if self.known.info.threads > 1:
+                return True
+        del self.steps[found:]
+        self.cut.clear()
+        self._look(before)
+        return False
+    # --8<-- [end:grid]
+
+    def _try(self, step: Step, reason: str) -> bool:
+        """Take a step if it is legal."""
+        try:
+            self.take(step, reason)
+        except StepError:
+            return False
+        return True

@@ -1,0 +1,222 @@
+"""Steps that give parts of a kernel to the lanes of work-groups. Chapter: spec/kernel.md.
+
+A device with work-groups runs each iteration of the prefix in one group, whose lanes share the
+loops of the stages; or, where the iterations are short, in one lane. `Local` says which loops the
+lanes share; what passes between them, and where they wait, follows from the stages.
+"""
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from impl import symbolic
+from impl.ir import Ops, RangeKind, UOp, new_range
+from impl.kernel.analysis import Analysis, buffer_key, shared_loops
+from impl.kernel.padding import PadTo
+from impl.kernel.steps import Step, StepError, _reduce, _Reducer, _Rewriter, _sink
+from impl.kernel.threads import _at, _not_apart, not_shared
+
+#: No group has more lanes, whatever a device can do.
+MOST_LANES = 1024
+#: Partial results that one lane of a group combines, and one of all groups, where a step of the
+#: tree is a launch.
+_COMBINED, _COMBINED_TOP = 16, 128
+#: No kernel is shared by more lanes of all groups.
+MOST_ITEMS = 1 << 20
+
+
+# --8<-- [start:local]
+@dataclass(frozen=True)
+class Local(Step):
+    """Let the `amount` lanes of a work-group share the iterations of a loop.
+
+    Legal for a loop of the prefix if those behind it are shared too: then a lane runs whole
+    iterations by itself. Legal for a loop of a stage, next to those of it that are shared
+    already, unless the prefix is shared: then the lanes of a group run an iteration together.
+    Legal for the loop of a reduction that depends on nothing but the prefix and shared BLOCK
+    loops: each lane combines a part, and the parts are combined by way of a LOCAL.
+    """
+
+    amount: int
+
+    def apply(self, known: Analysis) -> UOp:
+        """Any order of output iterations is legal, also at the same time."""
+        # r[impl kernel.lane.legal]
+        kinds = (RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE)
+        loop, lanes = self._loop(known, kinds), known.info.lanes
+        if not 2 <= self.amount <= MOST_LANES or lanes not in (1, self.amount):
+            raise StepError(self.name, f"{self.amount} lanes, where the kernel has {lanes}",
+                            f"use one number for the whole kernel, from 2 to {MOST_LANES}")
+        problem = _not_in_lanes(known, loop)
+        if problem:
+            raise StepError(self.name, problem, "name another loop, or leave it as it is")
+        if loop.arg[1] is RangeKind.REDUCE:
+            return self._reduced(known, loop)
+        shared = UOp(Ops.RANGE, loop.dtype, loop.src, (loop.arg[0], RangeKind.LANE))
+        rewriter = _Rewriter(known, {loop: shared}, {loop: (shared,)})
+        prefix = tuple(shared if other is loop else other for other in known.info.prefix)
+        stores = [rewriter.store(store, False) for store in known.ast.src]
+        return self._made(known, stores, prefix)
+
+    def _made(self, known: Analysis, stores: Sequence[UOp], prefix: tuple[UOp, ...]) -> UOp:
+        done = _sink(known, stores, self.name, prefix)
+        return done.replace(arg=replace(done.arg, lanes=self.amount))
+
+    def _reduced(self, known: Analysis, loop: UOp) -> UOp:
+        """The parts of a reduction, and their combinations, as stages of their own."""
+        rewritten = _cut(self, known, loop, self.amount, RangeKind.LANE)
+        return self._made(known, rewritten, known.info.prefix)
+# --8<-- [end:local]
+
+
+def _cut(step: Step, known: Analysis, loop: UOp, amount: int, kind: RangeKind) -> list[UOp]:
+    """The stores once the reductions over a loop are cut into parts, stages of their own."""
+    size = step._size(loop)
+    if size < amount:
+        raise StepError(step.name, f"the loop has {size} iterations", "use fewer lanes")
+    if size % amount:  # what is beyond the end combines the identity
+        before = set(known.ranges)
+        known = Analysis(PadTo(known.position[loop], amount).apply(known))
+        loop = next(r for r in known.ranges if r not in before)
+    rewriter, stores = _Parts(known, loop, amount, kind), list[UOp]()
+    for store in known.ast.src:
+        done = rewriter.value(store)
+        stores += [*rewriter.stores, done]  # what is combined stands before its first use
+        rewriter.stores.clear()
+    return stores
+
+
+# --8<-- [start:grid]
+@dataclass(frozen=True)
+class Grid(Step):
+    """Let `amount` lanes of all groups share a loop: the groups wait for each other between stages.
+
+    Legal without a prefix, for loops of stages that stand side by side, and for the loops of
+    reductions that depend on no loop. See THREAD, which does the same for processors.
+    """
+
+    amount: int
+
+    def apply(self, known: Analysis) -> UOp:
+        """Any order of output iterations is legal, also at the same time."""
+        # r[impl kernel.lane.legal]
+        loop = self._loop(known, (RangeKind.LOOP, RangeKind.REDUCE))
+        info = known.info
+        if not 2 <= self.amount <= MOST_ITEMS or info.threads not in (1, self.amount):
+            raise StepError(self.name, f"{self.amount} lanes, where the kernel has {info.threads}",
+                            f"use one number for the whole kernel, from 2 to {MOST_ITEMS}")
+        reduced = loop.arg[1] is RangeKind.REDUCE
+        problem = "the lanes of a group share a loop" if info.lanes > 1 else \
+            _not_apart(known, loop) if reduced else _no_grid(known, loop)
+        if problem:
+            raise StepError(self.name, problem, "name another loop, or leave it as it is")
+        if reduced:
+            stores = _cut(self, known, loop, self.amount, RangeKind.THREAD)
+        else:
+            shared = UOp(Ops.RANGE, loop.dtype, loop.src, (loop.arg[0], RangeKind.THREAD))
+            rewriter = _Rewriter(known, {loop: shared}, {loop: (shared,)})
+            stores = [rewriter.store(store, False) for store in known.ast.src]
+        done = _sink(known, stores, self.name)
+        return done.replace(arg=replace(done.arg, threads=self.amount))
+# --8<-- [end:grid]
+
+
+def _no_grid(known: Analysis, loop: UOp) -> str:
+    """Why the lanes of all groups cannot share a stage's loop; empty if they can."""
+    users = [store for store in known.ast.src if loop in store.src]
+    beside = next(filter(None, (_no_neighbour(s, loop, RangeKind.THREAD) for s in users)), "")
+    problem = not_shared(known, loop)
+    return beside or ("" if problem == "another loop of the stage is shared already" else problem)
+
+
+def _not_in_lanes(known: Analysis, loop: UOp) -> str:
+    """Why the lanes of a group cannot share a loop; empty if they can."""
+    prefix = known.info.prefix
+    if known.info.threads > 1:
+        return "the kernel is shared by threads"
+    if loop in prefix:
+        if any(r.arg[1] is RangeKind.LANE for r in known.ranges if r not in prefix):
+            return "a stage is shared already"
+        behind = prefix[prefix.index(loop) + 1:]
+        if any(r.arg[1] is not RangeKind.LANE for r in behind):
+            return "a loop of the prefix behind it is not shared"
+        return ""
+    if any(r.arg[1] is RangeKind.LANE for r in prefix):
+        return "the prefix is shared, so that each lane runs its iterations by itself"
+    if loop.arg[1] is RangeKind.REDUCE:
+        return _no_parts(known, loop)
+    return next(filter(None, (_no_neighbour(store, loop, RangeKind.LANE)
+                              for store in known.ast.src)), "")
+
+
+def _no_neighbour(store: UOp, loop: UOp, kind: RangeKind) -> str:
+    """Whether another loop stands between this one and those of the stage that are shared."""
+    own = [r for r in store.src[2:] if r.arg[1] not in (RangeKind.UPCAST, RangeKind.UNROLL)]
+    shared = [i for i, r in enumerate(own) if r.arg[1] is kind]
+    if loop not in own or not shared or own.index(loop) in (shared[0] - 1, shared[-1] + 1):
+        return ""
+    return "another loop stands between it and those that are shared"
+
+
+def _no_parts(known: Analysis, loop: UOp) -> str:
+    """Why the reductions over a loop cannot be stages of their own; empty if they can."""
+    # r[impl kernel.group.legal]
+    stores = [store.toposort() for store in known.ast.src]
+    for node in known.order:
+        if node.op is not Ops.REDUCE or loop not in node.src[1:]:
+            continue
+        if known.free[node] & ~known.prefix:
+            return "a reduction over it depends on loops behind the prefix"
+        users = [i for i, nodes in enumerate(stores) if node in nodes]
+        if any(shared_loops(known.ast.src[i]) for i in users):
+            return "it is in stages that share a loop"
+        loaded = {buffer_key(n.src[0].src[0]) for n in node.toposort() if n.op is Ops.LOAD}
+        if any(store.src[0].src[0].op is Ops.PARAM
+               and buffer_key(store.src[0].src[0]) in loaded
+               for store in known.ast.src[:users[-1]]):
+            return "it reads what a stage before stores"
+    return ""
+
+
+# --8<-- [start:parts]
+class _Parts(_Reducer):
+    """Rewrites the reductions over one loop: each lane combines a part, and then they are combined.
+
+    Neighbouring lanes take neighbouring elements. Their results lie in a LOCAL; lanes combine some
+    of these each, as long as there are many, and all lanes combine the rest.
+    """
+
+    def __init__(self, known: Analysis, loop: UOp, amount: int, kind: RangeKind) -> None:
+        size = loop.src[0].arg // amount
+        part = new_range(amount, kind)
+        inner = (new_range(size, RangeKind.REDUCE),) if size > 1 else ()
+        place = symbolic.add(symbolic.mul(inner[0], amount), part) if inner else part
+        super().__init__(known, loop, place, inner, part, True)
+        self.amount, self.kind = amount, kind
+        self.most = _COMBINED if kind is RangeKind.LANE else _COMBINED_TOP
+        self.stores: list[UOp] = []
+        taken = [node.arg[0] for node in known.order if node.op is Ops.LOCAL]
+        self.numbers = itertools.count(max(taken, default=-1) + 1)
+
+    def _combined(self, op: Ops, value: UOp, loops: tuple[UOp, ...]) -> UOp:
+        """A tree: its order is fixed by the numbers of the parts."""
+        # r[impl kernel.group.order]
+        found = self._stored(_reduce(op, value, loops), self.inner, self.amount)
+        parts = self.amount
+        while parts > self.most and parts % self.most == 0:
+            parts //= self.most
+            lane, again = new_range(parts, self.kind), new_range(self.most, RangeKind.REDUCE)
+            place = symbolic.add(symbolic.mul(again, parts), lane)
+            some = _reduce(op, UOp(Ops.LOAD, value.dtype, (_at(found, place),)), (again,))
+            found = self._stored(some, lane, parts)
+        last = new_range(parts, RangeKind.REDUCE)
+        return _reduce(op, UOp(Ops.LOAD, value.dtype, (_at(found, last),)), (last,))
+
+    def _stored(self, value: UOp, lane: UOp, count: int) -> UOp:
+        """The LOCAL in which each lane stores its value."""
+        local = UOp(Ops.LOCAL, value.dtype, (), (next(self.numbers), count))
+        self.stores.append(UOp(Ops.STORE, value.dtype, (_at(local, lane), value, lane)))
+        return local
+# --8<-- [end:parts]
+

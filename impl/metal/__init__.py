@@ -1,0 +1,303 @@
+"""The Metal device: kernels compiled by macOS, run through PyObjC. Chapter: spec/metal.md.
+
+It has never run on hardware: it is tested over a mock of PyObjC's Metal, by running its kernels on
+an emulator and by a strict check of their address spaces.
+
+The host sees all memory of the GPU. Launches are gathered in a command buffer, which is committed
+when there are enough of them or when somebody waits.
+"""
+from __future__ import annotations
+
+import hashlib
+import importlib
+import platform
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from impl import settings
+from impl.device import Device, DeviceBackend, GlobalCounters, Memory, Program
+from impl.errors import CompileError, DeviceError
+from impl.ir import UOp
+from impl.kernel import Limits, optimize
+from impl.kernel.grid import Grid
+from impl.render import Metal as Dialect
+from impl.render import Source, render
+from impl.render.metal import ARGUMENTS, SCRATCH, VALUES
+
+#: Launches in one command buffer, at most: more of them gain nothing.
+_GATHERED = 64
+#: Lanes of the groups that run a phase together.
+PHASE_LANES = 256
+
+
+def bindings() -> Any:
+    """PyObjC's module for Metal."""
+    return importlib.import_module("Metal")
+
+
+# --8<-- [start:problem]
+def problem() -> str:
+    """Why there is no Metal here, in one line; empty if there is."""
+    # r[impl metal.driver.line]
+    try:
+        metal = bindings()
+    except ImportError:
+        if platform.system() != "Darwin":
+            return f"Metal is part of macOS, and this is {platform.system()}"
+        return "PyObjC is not installed (pip install 'tensor-schedule[metal]')"
+    return "" if metal.MTLCreateSystemDefaultDevice() is not None else "macOS knows no GPU"
+# --8<-- [end:problem]
+
+
+# --8<-- [start:memory]
+class MetalMemory(Memory):
+    """A buffer of Metal, or a part of one. It lives until no command buffer needs it."""
+
+    __slots__ = ("buffer",)
+    buffer: Any
+
+    @classmethod
+    def of(cls, device: Metal, buffer: Any, nbytes: int) -> MetalMemory:
+        """All of a buffer."""
+        block = np.frombuffer(buffer.contents().as_buffer(buffer.length()), np.uint8)
+        made = cls(device, block, 0, nbytes)
+        made.buffer = buffer
+        return made
+
+    def _inside(self, start: int, nbytes: int) -> Memory:
+        made = MetalMemory(self.device, self.block, start, nbytes, self,
+                           self.address + start - self.start)
+        made.buffer = self.buffer
+        return made
+
+
+class Owned(MetalMemory):
+    """A whole buffer, counted until nothing refers to it."""
+
+    __slots__ = ()
+
+    # At the end of the interpreter the names of a module are gone before its objects are.
+    def __del__(self, grown: Any = GlobalCounters.grown) -> None:
+        grown(-self.nbytes)
+# --8<-- [end:memory]
+
+
+# --8<-- [start:program]
+class MetalProgram(Program):
+    """A kernel as a compute pipeline. Where it has phases, each of them is a dispatch."""
+
+    device: Metal
+    pipeline: Any = None
+    text: Source
+    grid: Grid
+
+    def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
+        """Add its dispatches to the command buffer that is being gathered."""
+        if not self.text.phases:
+            groups = self.grid.groups(values)
+            if groups:
+                self._dispatch(memories, [*values, 0], groups, self.grid.lanes)
+            return
+        scratch = self.device.allocate(max(self.text.scratch, 1))
+        for phase, shared in enumerate(self.text.phases):
+            lanes = PHASE_LANES if shared else 1
+            groups = -(-self.text.threads // lanes) if shared else 1
+            self._dispatch(memories, [*values, phase], groups, lanes, scratch)
+
+    def _dispatch(self, memories: Sequence[Memory], values: Sequence[int], groups: int, lanes: int,
+                  scratch: Memory | None = None) -> None:
+        most = self.pipeline.maxTotalThreadsPerThreadgroup()
+        if lanes > most:  # r[impl metal.error.clear]
+            raise DeviceError(self.name, f"groups of {lanes} lanes, where the kernel can have "
+                              f"{most}", "set NOOPT=1")
+        given = [(place, memories[argument]) for place, argument in
+                 enumerate(self.text.parameters)]
+        given += [(SCRATCH, scratch)] if scratch is not None else []
+        packed = struct.pack(f"{len(values)}q", *values)
+        with self.device.lock:
+            encoder = self.device.encoder()
+            encoder.setComputePipelineState_(self.pipeline)
+            for place, memory in given:
+                assert isinstance(memory, MetalMemory)
+                encoder.setBuffer_offset_atIndex_(memory.buffer, memory.start, place)
+            encoder.setBytes_length_atIndex_(packed, len(packed), VALUES)
+            size = bindings().MTLSizeMake
+            encoder.dispatchThreadgroups_threadsPerThreadgroup_(size(groups, 1, 1),
+                                                                size(lanes, 1, 1))
+            self.device.gathered(self.name)
+# --8<-- [end:program]
+
+
+# --8<-- [start:device]
+class Metal(DeviceBackend):
+    """One GPU under macOS."""
+
+    kind = "METAL"
+    maximum_arguments = ARGUMENTS
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.alignment = 256
+        metal, number = bindings(), int(name.partition(":")[2] or 0)
+        known = [metal.MTLCreateSystemDefaultDevice()]
+        known += [each for each in metal.MTLCopyAllDevices() or () if each != known[0]]
+        if number >= len(known):
+            raise DeviceError("device", f"{name} cannot be used: macOS knows {len(known)} GPU"
+                              f"{'s' if len(known) != 1 else ''}", "use METAL")
+        self.gpu = known[number]
+        self.queue = self.gpu.newCommandQueue()
+        # Partial results of reductions need some of it, too.
+        self.local_bytes = self.gpu.maxThreadgroupMemoryLength() // 2
+        self.open: tuple[Any, Any] | None = None  # a command buffer and its encoder
+        self.names: list[str] = []                # of the launches in it
+        self.committed: list[tuple[Any, list[str]]] = []
+        self.pipelines: dict[str, Any] = {}
+
+    # --8<-- [start:gather]
+    def encoder(self) -> Any:
+        """What takes the next launch."""
+        if self.open is None:
+            command = self.queue.commandBuffer()
+            self.open = command, command.computeCommandEncoder()
+        return self.open[1]
+
+    def gathered(self, name: str) -> None:
+        """A launch was added; when there are enough, the GPU gets them."""
+        self.names.append(name)
+        if len(self.names) >= _GATHERED:
+            self._commit()
+
+    def _commit(self) -> None:
+        if self.open is not None:
+            command, encoder = self.open
+            self.open = None
+            encoder.endEncoding()
+            command.commit()
+            self.committed.append((command, self.names))
+            self.names = []
+
+    def synchronize(self) -> None:
+        """Wait until everything launched is done.
+
+        Raises:
+            DeviceError: a kernel failed. The device stays usable.
+        """
+        with self.lock:
+            self._commit()
+            waiting, self.committed = self.committed, []
+            for command, _ in waiting[-1:]:  # they end in order
+                command.waitUntilCompleted()
+            failed = bindings().MTLCommandBufferStatusError
+            for command, names in waiting:
+                if command.status() == failed:  # r[impl metal.error.clear]
+                    raise DeviceError(self.name, f"{command.error().localizedDescription()}; in "
+                                      f"one of the launches of {', '.join(dict.fromkeys(names))}",
+                                      "NOOPT=1 or DEVICE=CPU tells whether the kernel is wrong")
+    # --8<-- [end:gather]
+
+    def allocate(self, nbytes: int) -> Memory:
+        """Uninitialised memory that the host and the GPU share.
+
+        Raises:
+            DeviceError: there is not enough.
+        """
+        shared = bindings().MTLResourceStorageModeShared
+        made = self.gpu.newBufferWithLength_options_(max(nbytes, 1), shared)
+        if made is None:
+            self.synchronize()  # what command buffers hold is free then
+            made = self.gpu.newBufferWithLength_options_(max(nbytes, 1), shared)
+        if made is None:  # r[impl metal.memory.exhausted]
+            raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
+                              "use smaller tensors or free some")
+        GlobalCounters.grown(nbytes)
+        GlobalCounters.fresh += nbytes
+        return Owned.of(self, made, nbytes)
+
+    # --8<-- [start:copies]
+    def put(self, memory: Memory, flat: np.ndarray) -> None:
+        """Write bytes to the start of a block, once what was launched before needs them no more."""
+        self.synchronize()  # r[impl metal.copy.ordered]
+        super().put(memory, flat)
+    # --8<-- [end:copies]
+
+    # --8<-- [start:load]
+    @property
+    def limits(self) -> Limits:
+        """What every GPU that runs Metal 3 has for a group of lanes."""
+        return Limits(name="METAL", lanes=256, lockstep=32,
+                      local_memory=self.gpu.maxThreadgroupMemoryLength())
+
+    def optimized(self, ast: UOp, search: bool = True) -> UOp:
+        """The kernel after its steps."""
+        if settings.get("NOOPT"):  # r[impl kernel.noopt.plain]
+            return ast
+        return optimize(ast, self.limits)
+
+    def _rendered(self, ast: UOp) -> MetalProgram:
+        program = MetalProgram(self, ast, self.optimized(ast))
+        program.text, program.grid = render(program.optimized, Dialect()), Grid(program.optimized)
+        program.source = program.text.text
+        return program
+
+    def source(self, ast: UOp) -> str | None:
+        """The Metal text of a kernel."""
+        return self._rendered(ast).source
+
+    def load(self, asts: Sequence[UOp]) -> list[Program]:
+        """Optimise, render, and compile what is not compiled yet, all in one library."""
+        # r[impl metal.values.reference]
+        programs = [self._rendered(ast) for ast in asts]
+        keys = [_key(program.text) for program in programs]
+        missing = {key: program.text for key, program in zip(keys, programs, strict=True)
+                   if key not in self.pipelines}
+        GlobalCounters.cache_hits += len(asts) - len(missing)
+        if missing:
+            self._build(missing)
+        for key, program in zip(keys, programs, strict=True):
+            program.pipeline = self.pipelines[key]
+        return list(programs)
+
+    def _build(self, sources: dict[str, Source]) -> None:
+        """Compile a library and make its kernels ready.
+
+        Raises:
+            CompileError: Metal refused the text.
+        """
+        definitions = dict.fromkeys(each for text in sources.values() for each in text.definitions)
+        text = "\n".join((*definitions, *(f"{each.signature.format(name=_symbol(key))} {each.body}"
+                                          for key, each in sources.items())))
+        options = bindings().MTLCompileOptions.alloc().init()
+        options.setFastMathEnabled_(False)  # r[impl metal.compile.meaning]
+        library, wrong = self.gpu.newLibraryWithSource_options_error_(text, options, None)
+        for key in sources if library is not None else ():
+            function = library.newFunctionWithName_(_symbol(key))
+            made, wrong = self.gpu.newComputePipelineStateWithFunction_error_(function, None)
+            if made is None:
+                break
+            self.pipelines[key] = made
+        else:
+            if library is not None:
+                GlobalCounters.compiled += len(sources)
+                return
+        names = ", ".join(source.name for source in list(sources.values())[:4])
+        raise CompileError("compile", f"{self.name} refused {names}: "
+                           f"{wrong.localizedDescription() if wrong else 'no reason given'}",
+                           "report this with the text that DEBUG=4 prints; DEVICE=CPU does without")
+    # --8<-- [end:load]
+# --8<-- [end:device]
+
+
+def _key(source: Source) -> str:
+    """What names a kernel's text, but not its name."""
+    parts = "\0".join((source.prelude, source.signature, source.body))
+    return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def _symbol(key: str) -> str:
+    return f"kernel_{key[:24]}"
+
+
+Device.register(Metal, problem)

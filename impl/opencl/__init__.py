@@ -1,0 +1,328 @@
+"""OpenCL devices: kernels for work-groups, through pyopencl. Chapter: spec/opencl.md.
+
+With PoCL, which comes as a Python package, the processor is such a device, so the path of kernels
+for GPUs runs everywhere. `OPENCL:1` is the second device of the machine; where there is only one,
+it is a second device on it, with memory and programs of its own.
+"""
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from impl import settings, symbolic
+from impl.caching.disk import store
+from impl.device import Device, DeviceBackend, GlobalCounters, Memory, Program
+from impl.dtypes import dtypes
+from impl.errors import CompileError, DeviceError
+from impl.ir import RangeKind, UOp
+from impl.kernel import Analysis, Limits, optimize
+from impl.opencl.memory import DeviceMemory, Pool, Pooled
+from impl.render import OpenCL, Source, render
+
+#: Divisions and roots of floats are rounded correctly; nothing is contracted, see the header.
+FLAGS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt", "-w")
+_FORMAT = "tensor-schedule-opencl/1"
+#: Bytes of freed memory that are kept.
+_KEPT = 1 << 30
+
+
+# --8<-- [start:discovery]
+@functools.lru_cache(maxsize=1)
+def _found() -> tuple[tuple[Any, ...], str]:
+    """The devices of this machine, and why there is none."""
+    # r[impl opencl.device.missing]
+    try:
+        import pyopencl
+    except ImportError:
+        return (), "the package pyopencl is not installed (pip install 'tensor-schedule[opencl]')"
+    try:
+        devices = [d for platform in pyopencl.get_platforms() for d in platform.get_devices()]
+    except pyopencl.Error as error:
+        return (), f"OpenCL finds no platform: {error}"
+    return tuple(devices), "" if devices else "OpenCL finds no device"
+
+
+def opencl_problem() -> str:
+    """Why there is no OpenCL device; empty if there is one."""
+    return _found()[1]
+# --8<-- [end:discovery]
+
+
+# --8<-- [start:program]
+class OpenCLProgram(Program):
+    """A kernel for work-groups."""
+
+    device: OpenCLDevice
+    kernel: Any = None
+    text: Source
+    key = ""
+    events: list[Any]  # of its last launch
+
+    def prepare(self) -> None:
+        """Find out how it is launched."""
+        known = Analysis(self.optimized)
+        prefix = known.info.prefix
+        self.shared = [r.src[0] for r in prefix if r.arg[1] is RangeKind.LANE]
+        self.whole = [r.src[0] for r in prefix if r.arg[1] is not RangeKind.LANE]
+        self.lanes, self.events = known.info.lanes, []
+
+    def seconds(self) -> float:
+        """How long the device worked on the last launch."""
+        # r[impl opencl.time.event]
+        for event in self.events:
+            event.wait()
+        return sum(event.profile.end - event.profile.start for event in self.events) * 1e-9
+
+    def groups(self, values: Sequence[int]) -> int:
+        """How many groups run, with these values of the variables."""
+        # r[impl opencl.launch.groups]
+        bound = dict(zip(self.variables, values, strict=True))
+        count, items = 1, 1
+        for extent in self.whole:
+            count *= max(symbolic.evaluate(extent, bound), 0)
+        for extent in self.shared:
+            items *= max(symbolic.evaluate(extent, bound), 0)
+        return count * -(-items // self.lanes) if self.shared else count
+
+    def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
+        """Launch it; it runs after all that was launched before."""
+        with self.device.lock:
+            self._launch(memories, values)
+
+    def _launch(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
+        given: list[Any] = []
+        self.events = []
+        for position in self.text.parameters:
+            memory = memories[position]
+            assert isinstance(memory, DeviceMemory)
+            given += [memory.buffer, np.int64(memory.start)]
+        given += [np.int64(value) for value in values]
+        if self.text.phases:
+            scratch = self.device.allocate(max(self.text.scratch, 1))
+            assert isinstance(scratch, DeviceMemory)
+            for number, shared in enumerate(self.text.phases):
+                lanes = self.device.lanes if shared else 1
+                groups = -(-self.text.threads // lanes) if shared else 1
+                self.device.enqueue(self, [*given, np.int32(number), scratch.buffer], groups, lanes)
+            return
+        groups = self.groups(values)
+        if groups:
+            self.device.enqueue(self, given, groups, self.lanes)
+# --8<-- [end:program]
+
+
+# --8<-- [start:device]
+class OpenCLDevice(DeviceBackend):
+    """One OpenCL device: a context, a queue whose commands run in order, and memory."""
+
+    kind = "OPENCL"
+    host_memory = False
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        import pyopencl
+        self.cl = pyopencl
+        devices = _found()[0]
+        number = int(name.partition(":")[2] or 0)
+        self.cl_device = devices[number % len(devices)]
+        self.context = pyopencl.Context([self.cl_device])
+        self.queue = pyopencl.CommandQueue(
+            self.context, properties=pyopencl.command_queue_properties.PROFILING_ENABLE)
+        self.maximum_arguments = max((self.cl_device.max_parameter_size - 64) // 16, 1)
+        # Partial results of reductions need some of it, too.
+        self.local_bytes = min(self.local_bytes, self.cl_device.local_mem_size // 2)
+        self.lanes = min(256, self.cl_device.max_work_group_size)
+        self.pool = Pool(self._make, _KEPT)
+        self.built: dict[str, Any] = {}
+
+    @property
+    def limits(self) -> Limits:
+        """What the device says of itself."""
+        said = self.cl_device
+        return Limits(name="OPENCL", lanes=min(256, said.max_work_group_size), lockstep=1,
+                      local_memory=said.local_mem_size)
+
+    def plan_key(self) -> tuple[Any, ...]:
+        """To what all devices have, which device and driver it is."""
+        return (*super().plan_key(), self._identity())
+
+    @functools.cache  # noqa: B019  (devices live as long as the process)
+    def _identity(self) -> str:
+        said = self.cl_device
+        return "\n".join([_FORMAT, *FLAGS, said.name, said.version, said.driver_version,
+                          said.platform.name, said.platform.version, said.extensions])
+    # --8<-- [end:device]
+
+    # --8<-- [start:allocate]
+    def _make(self, size: int) -> Any:
+        buffer = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, size)
+        # Drivers may put off the allocation, and fail later, where nobody expects it.
+        self.cl.enqueue_migrate_mem_objects(
+            self.queue, [buffer], self.cl.mem_migration_flags.CONTENT_UNDEFINED)
+        return buffer
+
+    def allocate(self, nbytes: int) -> Memory:
+        """Uninitialised memory; what was freed before is used again.
+
+        Raises:
+            DeviceError: there is not enough memory.
+        """
+        try:
+            buffer = self.pool.take(nbytes)
+        except (self.cl.Error, OverflowError):
+            raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
+                              "use smaller tensors or free some") from None
+        GlobalCounters.grown(nbytes)
+        return Pooled(self, buffer, 0, nbytes)
+
+    def put(self, memory: Memory, flat: np.ndarray) -> None:
+        """Write bytes of the host to the start of a block."""
+        assert isinstance(memory, DeviceMemory)
+        if flat.nbytes:
+            self.cl.enqueue_copy(self.queue, memory.buffer, np.ascontiguousarray(flat),
+                                 dst_offset=memory.start, is_blocking=True)
+
+    def get(self, memory: Memory, offset: int, nbytes: int) -> np.ndarray:
+        """A new array with bytes of a block, once all that was launched is done."""
+        assert isinstance(memory, DeviceMemory)
+        found = np.empty(nbytes, np.uint8)
+        if nbytes:
+            self.cl.enqueue_copy(self.queue, found, memory.buffer,
+                                 src_offset=memory.start + offset, is_blocking=True)
+        return found
+
+    def copy(self, target: Memory, source: Memory, nbytes: int | None = None) -> None:
+        """Copy bytes between two blocks; on one device they never leave it."""
+        if source.device is not self:
+            super().copy(target, source, nbytes)
+            return
+        assert isinstance(target, DeviceMemory) and isinstance(source, DeviceMemory)
+        size = min(target.nbytes, source.nbytes) if nbytes is None else nbytes
+        if size:
+            self.cl.enqueue_copy(self.queue, target.buffer, source.buffer, byte_count=size,
+                                 src_offset=source.start, dst_offset=target.start)
+        GlobalCounters.copied(size)
+    # --8<-- [end:allocate]
+
+    def synchronize(self) -> None:
+        """Wait until everything launched is done."""
+        self.queue.finish()
+
+    # --8<-- [start:launch]
+    def enqueue(self, program: OpenCLProgram, given: Sequence[Any], groups: int,
+                lanes: int) -> None:
+        """Launch a kernel.
+
+        Raises:
+            DeviceError: the driver refused it; the device can be used as before.
+        """
+        try:
+            program.kernel.set_args(*given)
+            program.events.append(self.cl.enqueue_nd_range_kernel(
+                self.queue, program.kernel, (groups * lanes,), (lanes,)))
+        except self.cl.Error as error:  # r[impl opencl.launch.failure]
+            raise DeviceError(program.name, f"{self.name} refused {groups} groups of {lanes} "
+                              f"lanes: {error}", "set NOOPT=1, or use smaller tensors") from None
+    # --8<-- [end:launch]
+
+    # --8<-- [start:load]
+    def optimized(self, ast: UOp, search: bool = True) -> UOp:
+        """The kernel after its steps."""
+        if settings.get("NOOPT"):  # r[impl kernel.noopt.plain]
+            return ast
+        return optimize(ast, self.limits)
+
+    def _rendered(self, ast: UOp) -> OpenCLProgram:
+        """A program that is optimised and has its text, and is not compiled."""
+        self._check_types(ast)
+        # r[impl opencl.values.reference]
+        program = OpenCLProgram(self, ast, self.optimized(ast))
+        program.text = render(program.optimized, OpenCL())
+        program.source = program.text.text
+        # r[impl opencl.cache.key]
+        program.key = _digest(self._identity(), program.text.prelude, program.text.body)
+        program.prepare()
+        return program
+
+    def _check_types(self, ast: UOp) -> None:
+        """Raise DeviceError if the kernel needs a type that the device does not have."""
+        # r[impl device.type.missing]
+        if not self.cl_device.double_fp_config and \
+                any(node.dtype is dtypes.float64 for node in ast.toposort()):
+            raise DeviceError(ast.arg.name, f"{self.name} has no float64",
+                              "cast to float32, or use DEVICE=CPU")
+
+    def source(self, ast: UOp) -> str | None:
+        """The OpenCL text of a kernel."""
+        return self._rendered(ast).source
+
+    def load(self, asts: Sequence[UOp]) -> list[Program]:
+        """Optimise, render, and compile what is not compiled yet, all in one unit."""
+        programs = [self._rendered(ast) for ast in asts]
+        missing: dict[str, Source] = {}
+        for program in programs:
+            if program.key in self.built or self._kept(program.key):
+                GlobalCounters.cache_hits += 1
+            else:
+                missing[program.key] = program.text
+        if missing:
+            self._build(missing)
+        for program in programs:
+            program.kernel = self.cl.Kernel(self.built[program.key], _symbol(program.key))
+        return list(programs)
+
+    def _build(self, sources: dict[str, Source]) -> None:
+        """Compile a unit, and keep what the driver made of it.
+
+        Raises:
+            CompileError: the driver refused the text.
+        """
+        seen: dict[str, None] = {}
+        for source in sources.values():
+            for definition in source.definitions:
+                seen.setdefault(definition)
+        text = "\n".join([*seen, *(f"{source.signature.format(name=_symbol(key))} {source.body}"
+                                   for key, source in sources.items())])
+        try:
+            made = self.cl.Program(self.context, text).build(list(FLAGS))
+        except self.cl.Error as error:
+            names = ", ".join(source.name for source in list(sources.values())[:4])
+            raise CompileError("compile", f"{self.name} refused {names}: {error}",
+                               "set NOOPT=1 to avoid an optimisation, or another DEVICE") from None
+        GlobalCounters.compiled += len(sources)
+        self.built.update(dict.fromkeys(sources, made))
+        name = store().put_object(made.get_info(self.cl.program_info.BINARIES)[0], "clbin")
+        for key in sources:
+            store().put("opencl", key, json.dumps({"object": name}).encode())
+
+    def _kept(self, key: str) -> bool:
+        """Load a kernel's unit from disk."""
+        try:
+            name = json.loads(store().get("opencl", key) or b"")["object"]
+            path = store().find_object(name)
+            if path is None:
+                return False
+            made = self.cl.Program(self.context, [self.cl_device], [path.read_bytes()]).build()
+            self.cl.Kernel(made, _symbol(key))
+        except (ValueError, KeyError, TypeError, OSError, self.cl.Error):
+            return False
+        GlobalCounters.disk_hits += 1
+        self.built[key] = made
+        return True
+    # --8<-- [end:load]
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _symbol(key: str) -> str:
+    return f"kernel_{key[:24]}"
+
+
+Device.register(OpenCLDevice, opencl_problem)

@@ -1,0 +1,254 @@
+"""Dialects for devices with work-groups. Chapter: spec/render.md.
+
+`Gpu` is C without what only CPU compilers have: no vector types, no builtins, no half type, and no
+signed overflow, which C leaves undefined. A language differs from it in a table of words, in how a
+kernel begins, and in what a lane is called; see `opencl` for the first one.
+"""
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+
+from impl.dtypes import DType, Scalar, dtypes
+from impl.ir import Ops
+from impl.render.c import C
+from impl.render.functions import definition, definitions, needs_of
+from impl.render.literals import literal
+from impl.render.printer import GroupDialect, Launched
+from impl.render.types import HALF, INLINE, TYPES
+from impl.render.vectors import INFIX
+
+#: Signed integers wrap around: these are computed as unsigned ones.
+_WRAPPING = (Ops.ADD, Ops.SUB, Ops.MUL)
+#: What stands for a number of a half type in memory.
+_STORED = "unsigned short"
+
+# --8<-- [start:half]
+#: Conversions that need no half type; NaN stays NaN, and each rounds once, to even.
+_HALF = {
+    "to_float16": """unsigned short to_float16(float x) {
+  unsigned int b = (unsigned int)bits_f32(x), s = (b >> 16) & 0x8000u, a = b & 0x7fffffffu;
+  if (a > 0x7f800000u) return (unsigned short)(s | 0x7e00u | ((a >> 13) & 0x3ffu));
+  if (a >= 0x477ff000u) return (unsigned short)(s | 0x7c00u);
+  if (a < 0x33000000u) return (unsigned short)s;
+  if (a < 0x38800000u) {
+    unsigned int shift = 126u - (a >> 23), m = (a & 0x7fffffu) | 0x800000u;
+    unsigned int q = m >> shift, rest = m & ((1u << shift) - 1u), tie = 1u << (shift - 1u);
+    q += rest > tie || (rest == tie && (q & 1u)) ? 1u : 0u;
+    return (unsigned short)(s | q);
+  }
+  a += 0xfffu + ((a >> 13) & 1u);
+  return (unsigned short)(s | ((a - 0x38000000u) >> 13));
+}""",
+    "from_float16": """float from_float16(unsigned short h) {
+  unsigned int s = ((unsigned int)h & 0x8000u) << 16, e = ((unsigned int)h >> 10) & 31u;
+  unsigned int m = (unsigned int)h & 0x3ffu;
+  if (e == 0u) {
+    return unbits_f32((int)(s | (unsigned int)bits_f32((float)m * 5.9604644775390625e-8f)));
+  }
+  if (e == 31u) return unbits_f32((int)(s | 0x7f800000u | (m ? 0x400000u | (m << 13) : 0u)));
+  return unbits_f32((int)(s | ((e + 112u) << 23) | (m << 13)));
+}""",
+    "round_float16": "float round_float16(float x) { return from_float16(to_float16(x)); }",
+    # Rounded to odd first, so that rounding again is as rounding once.
+    "odd_f64": """float odd_f64(double x) {
+  float f = (float)x;
+  if ((double)f == x || x != x) return f;
+  unsigned int b = (unsigned int)bits_f32(f), up = (f < 0.0f ? (double)f < x : (double)f > x);
+  return unbits_f32((int)((b - up) | 1u));
+}""",
+}
+# --8<-- [end:half]
+_PLAIN = {"opaque_zero": "#define opaque_zero() 0", "fence": ""}
+
+
+class Gpu(C):
+    """What the dialects for work-groups share. See `Dialect` for what the methods do."""
+
+    name = "GPU"
+    inline = "static inline "
+    #: Words of C, and what the language has in their place.
+    words: tuple[tuple[str, str], ...] = (
+        ("static __attribute__((noinline)) ", "static "),
+        ("static const unsigned", "const unsigned"),
+        ("__builtin_inff()", "INFINITY"), ("__builtin_inf()", "((double)INFINITY)"),
+        ('__builtin_nanf("")', "NAN"), ('__builtin_nan("")', "((double)NAN)"),
+        ("__builtin_", ""))
+    #: Definitions that differ from those of C.
+    own: dict[str, str] = {}
+    #: What begins a unit of kernels.
+    header = ""
+    has_double = True
+    #: How the number of a lane among all groups is called, and how many these are.
+    together = ("thread", "threads")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parameters: list[int] = []
+        self.given: list[str] = []
+
+    @property
+    def groups(self) -> GroupDialect | None:
+        """What it adds to C."""
+        return self  # type: ignore[return-value]  # each language has the rest
+
+    def begin(self) -> None:
+        """Forget the declarations and the parameters of the last kernel."""
+        super().begin()
+        self.parameters, self.given = [], []
+
+    # --8<-- [start:definition]
+    def definitions(self) -> tuple[str, ...]:
+        """The header, and the functions that the printed kernel needs, in the language's words."""
+        return (self.header, *definitions(self.needed, self.definition))
+
+    @functools.lru_cache(maxsize=4096)  # noqa: B019  (a dialect is one object, or a few)
+    def definition(self, name: str) -> tuple[str, tuple[str, ...]]:
+        """The text of a definition, and the names of those that it needs."""
+        text = self.own.get(name, _PLAIN.get(name))
+        if text is None and name in _HALF:
+            text = INLINE + _HALF[name]
+        elif text is None and name.startswith("bitcast_"):
+            text = self.bitcast(name)
+        elif text is None and name.startswith("fma_"):
+            text = f"#define {name}(a, b, c) fma(a, b, c)"
+        elif text is None:
+            text = self.library(definition(name)[0], name)
+        return self.worded(text), needs_of(name, text)
+
+    def library(self, text: str, name: str) -> str:
+        """A definition of C with the names that the language has for functions of floats."""
+        return _without_suffix(text, name)
+
+    def bitcast(self, name: str) -> str:
+        """The function that takes the bits of one type as another one."""
+        return INLINE + _bitcast(name)
+
+    def worded(self, text: str) -> str:
+        """A text of C in the words of the language."""
+        text = text.replace(INLINE, self.inline)
+        for one, other in self.words:
+            text = text.replace(one, other)
+        return text
+    # --8<-- [end:definition]
+
+    def literal(self, value: Scalar, dtype: DType) -> str:
+        """A number that the compiler reads back exactly."""
+        text = literal(value, dtype)
+        finite = dtype.kind != "f" or math.isfinite(value)
+        return text if finite else self.worded(text)
+
+    # --8<-- [start:wrap]
+    def _integer(self, op: Ops, dtype: DType, given: Sequence[str], plain: bool) -> str:
+        """Signed integers wrap around, which C leaves open; indices stay in their range."""
+        # r[impl conventions.integers.exact]
+        if dtype is dtypes.index or (op not in _WRAPPING and op is not Ops.NEG):
+            return super()._integer(op, dtype, given, plain)
+        # Short integers are computed with as signed ones of 32 bits, unless they say otherwise.
+        wide = "unsigned int" if dtype.itemsize < 8 else TYPES["u64"]
+        one, *rest = (f"({wide}){text}" for text in given)
+        text = f"(0u - {one})" if op is Ops.NEG else f"({one} {INFIX[op]} {rest[0]})"
+        return f"(({self.type_of(dtype)}){text})"
+    # --8<-- [end:wrap]
+
+    def _cast(self, text: str, source: DType, target: DType) -> str:
+        if target is dtypes.float16 and source is dtypes.float64:
+            return self._call("round_float16", self._call("odd_f64", text))
+        return super()._cast(text, source, target)
+
+    # --8<-- [start:memory]
+    def storage_of(self, dtype: DType) -> str:
+        """The type of an element in memory; half types are 16 bits."""
+        return _STORED if dtype in HALF else self.type_of(dtype)
+
+    def load(self, pointer: str, index: str, dtype: DType) -> str:
+        """An element, as the type that is computed with."""
+        text = f"{pointer}[{index}]"
+        return self._call(f"from_{dtype.name}", text) if dtype in HALF else text
+
+    def store(self, pointer: str, index: str, dtype: DType, value: str) -> str:
+        """Write an element."""
+        if dtype in HALF:
+            value = self._call(f"to_{dtype.name}", value)
+        return f"{pointer}[{index}] = {value};"
+
+    def local(self, name: str, dtype: DType, size: int, total: int) -> str:
+        """An array that a lane has for itself."""
+        return f"{self.storage_of(dtype)} {name}[{max(size, 1)}];"
+    # --8<-- [end:memory]
+
+    # --8<-- [start:launch]
+    def of_prefix(self, name: str, place: Launched) -> list[str]:
+        """The lane has one iteration, or none if there are more lanes than iterations."""
+        # r[impl render.group.once]
+        lines, opened, index = [], "{", place.first
+        total = _product(place.shared)
+        each = _over(total, place.lanes)
+        if index == "group" and place.shared:
+            index = f"(group / {each})"
+        if index == "item" and place.place == 0:
+            group = f"(group % {each})" if place.whole else "group"
+            lines = [f"const long item = {group} * {place.lanes} + lane;"]
+            opened = f"if (item < {total}) {{"
+        return [*lines, opened, f"  const long {name} = "
+                f"{_digit(index, place.extents, place.place)};"]
+
+    def of_lanes(self, name: str, place: Launched, threads: bool) -> list[str]:
+        """As many iterations at a time as there are lanes."""
+        index, total = f"x{place.first}", _product(place.extents)
+        lane, lanes = self.together if threads else ("lane", str(place.lanes))
+        value = _digit(index, place.extents, place.place)
+        line = f"const long {name} = {value};"
+        if place.place:
+            return ["{", "  " + line]
+        if not threads and total.isdecimal() and int(total) <= place.lanes:
+            opened = "{" if int(total) == place.lanes else f"if (lane < {total}) {{"
+            return [opened, f"  const long {index} = lane;", "  " + line]
+        return [f"for (long {index} = {lane}; {index} < {total}; {index} += {lanes}) {{",
+                "  " + line]
+
+    def alone(self) -> str:
+        """The first lane does it."""
+        return "if (lane == 0) {"
+    # --8<-- [end:launch]
+
+
+def _product(extents: Sequence[str]) -> str:
+    """The product of some numbers of iterations."""
+    whole = math.prod(int(e) for e in extents if e.isdecimal())
+    rest = [e for e in extents if not e.isdecimal()]
+    words = [str(whole)] if whole != 1 or not rest else []
+    return " * ".join([*words, *rest]) if len(words) + len(rest) == 1 else \
+        "(" + " * ".join([*words, *rest]) + ")"
+
+
+def _over(total: str, lanes: int) -> str:
+    """How many groups have that many iterations, one for each lane."""
+    return str(-(-int(total) // lanes)) if total.isdecimal() else \
+        f"(({total} + {lanes - 1}) / {lanes})"
+
+
+def _digit(index: str, extents: Sequence[str], place: int) -> str:
+    """One loop's iteration, if all iterations of some loops are numbered."""
+    inner = _product(extents[place + 1:])
+    text = index if inner == "1" else f"{index} / {inner}"
+    return text if place == 0 else f"({text}) % {extents[place]}"
+
+
+def _bitcast(name: str) -> str:
+    """The same bits as another type; half types are 16 bits."""
+    source, target = name.removeprefix("bitcast_").split("_")
+    types = {"bfloat16": _STORED, "float16": _STORED}
+    take = f"to_{source}(x)" if source in types else "x"
+    give = f"from_{target}(b.y)" if target in types else "b.y"
+    one, two = (types.get(s) or TYPES[s] for s in (source, target))
+    return (f"{TYPES.get(target, 'float')} {name}({TYPES.get(source, 'float')} x) "
+            f"{{ union {{ {one} x; {two} y; }} b; b.x = {take}; return {give}; }}")
+
+
+def _without_suffix(text: str, name: str) -> str:
+    """C calls the functions of floats `sqrtf`; these languages call them `sqrt`."""
+    base, _, kind = name.rpartition("_")
+    return text.replace(f"__builtin_{base}f(", f"{base}(") if kind == "f32" else text
+

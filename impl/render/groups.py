@@ -1,0 +1,140 @@
+"""Where the lanes of a work-group wait for each other. Chapter: spec/render.md.
+
+The lanes of a group run an iteration of the prefix together: they share the loops of kind LANE. One
+must not read what another one has not stored yet, nor store where another one still reads. So a
+barrier stands before whatever needs what was stored, or stores where something was read, since the
+last barrier. What is not shared by lanes and stores is done by one of them.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from impl.ir import Ops, RangeKind, UOp
+from impl.kernel import buffer_key
+from impl.render.lower import Block, Define, Item, Loop, Lowered, Wait, Write
+
+Key = tuple[Ops, int]
+
+
+# --8<-- [start:waits]
+@dataclass
+class _Open:
+    """Buffers that some lanes may have stored or read since all of them waited."""
+
+    stored: set[Key] = field(default_factory=set)
+    loaded: set[Key] = field(default_factory=set)
+
+    def conflicts(self, other: _Open) -> bool:
+        """Whether what comes next has to wait."""
+        # r[impl render.wait.needed]
+        return bool(self.stored & (other.loaded | other.stored) or self.loaded & other.stored)
+
+    def add(self, other: _Open) -> None:
+        """This was done, too."""
+        self.stored |= other.stored
+        self.loaded |= other.loaded
+
+    def copy(self) -> _Open:
+        return _Open(set(self.stored), set(self.loaded))
+
+
+def place_waits(low: Lowered) -> frozenset[UOp]:
+    """Put barriers between the stages of a kernel whose lanes share loops of the stages.
+
+    Without such loops, or if the prefix is shared, every lane keeps to itself. The answer are the
+    LOCALs that the lanes of a group share.
+    """
+    info = low.known.info
+    lanes = [r for r in low.known.ranges if r.arg[1] is RangeKind.LANE]
+    if info.lanes == 1 or any(loop.arg[1] is RangeKind.LANE for loop in info.prefix) or not lanes:
+        return frozenset()
+    _Walk(low).block(low.root, _Open())
+    return frozenset(node for node in low.known.order if node.op is Ops.LOCAL)
+
+
+class _Walk:
+    """Goes through the blocks that all lanes run, in the order in which they do."""
+
+    def __init__(self, low: Lowered) -> None:
+        self.low = low
+
+    def block(self, block: Block, before: _Open) -> _Open:
+        """Put barriers into a block and those in it; the answer is what is open after it."""
+        now = before
+        items: list[Item] = []
+        for item in block.items:
+            inner = item.block if isinstance(item, Loop) else None
+            if inner is not None and self._run_by_all(inner):
+                now = self._repeated(inner, now)
+                items.append(item)
+                continue
+            does = _touched(item)
+            if now.conflicts(does):
+                items.append(Wait())  # r[impl render.wait.order]
+                now = _Open()
+            now.add(does)
+            items.append(item if not does.stored or _has_lanes(item) else _alone(item))
+        block.items = items
+        return now
+
+    def _run_by_all(self, block: Block) -> bool:
+        """Whether all lanes run a loop as it stands, and it has stages in it."""
+        loop = block.loop
+        return loop is not None and (loop in self.low.known.info.prefix
+                                     or loop.arg[1] is RangeKind.BLOCK)
+
+    def _repeated(self, block: Block, before: _Open) -> _Open:
+        """What an iteration leaves open is open when the next one begins."""
+        assert block.loop is not None
+        if block.loop.arg[1] is RangeKind.BLOCK:
+            items = block.items
+            after = self.block(block, before.copy())
+            self._undo(block, items)
+            before.add(after)
+        return self.block(block, before)
+
+    def _undo(self, block: Block, items: list[Item]) -> None:
+        """The items as they were; those of loops inside, too."""
+        block.items = items
+        stack = [item.block for item in items if isinstance(item, Loop)]
+        while stack:
+            inner = stack.pop()
+            inner.items = [item for item in inner.items if not isinstance(item, Wait)]
+            inner.items = [item.block.items[0] if isinstance(item, Loop) and item.block.alone
+                           else item for item in inner.items]
+            stack += [item.block for item in inner.items if isinstance(item, Loop)]
+# --8<-- [end:waits]
+
+
+def _alone(item: Item) -> Item:
+    """One lane does it."""
+    # r[impl render.wait.alone]
+    return Loop(Block(None, None, items=[item], alone=True))
+
+
+def _walk(item: Item) -> list[Item]:
+    """An item and those in its loops."""
+    found, stack = [], [item]
+    while stack:
+        found.append(stack.pop())
+        last = found[-1]
+        if isinstance(last, Loop):
+            stack += last.block.items
+    return found
+
+
+def _touched(item: Item) -> _Open:
+    """The buffers that an item reads and stores."""
+    found = _Open()
+    for each in _walk(item):
+        if isinstance(each, Write):
+            found.stored.add(buffer_key(each.store.src[0].src[0]))
+        elif isinstance(each, Define) and each.node.op is Ops.LOAD:
+            found.loaded.add(buffer_key(each.node.src[0].src[0]))
+    return found
+
+
+def _has_lanes(item: Item) -> bool:
+    """Whether lanes share a loop in it."""
+    return any(isinstance(each, Loop) and each.block.loop is not None
+               and each.block.loop.arg[1] is RangeKind.LANE for each in _walk(item))

@@ -1,0 +1,114 @@
+"""The Metal dialect: address spaces, and no doubles. Chapter: spec/metal.md."""
+from __future__ import annotations
+
+from impl.dtypes import DType, Scalar, dtypes
+from impl.errors import DTypeError
+from impl.ir import UOp
+from impl.render.gpu import Gpu
+from impl.render.types import TYPES
+
+#: Where the buffers of a kernel stand: its arguments, what phases share, and the values.
+ARGUMENTS, SCRATCH, VALUES = 29, 29, 30
+_HALF = ("float16", "bfloat16")
+
+
+# --8<-- [start:dialect]
+class Metal(Gpu):  # r[impl metal.space.named]
+    """Metal Shading Language. Every pointer says in which memory it points."""
+
+    name = "METAL"
+    header = "#include <metal_stdlib>\nusing namespace metal;"
+    has_double = False
+    together = ("place", "places")  # `thread` is a word of the language
+    words = (*Gpu.words[:-1], ("int *quadrant", "thread int *quadrant"),
+             # 2**-62 * pi / 2; what is left of a large angle is rounded to float once more
+             ("(float)((double)(long)p * 0x1.921fb54442d18p-62)",
+              "(float)(long)p * 3.40612158e-19f"),
+             ("__builtin_", ""))
+    own = {
+        "bits_f32": "#define bits_f32(x) as_type<int>(x)",
+        "unbits_f32": "#define unbits_f32(x) as_type<float>(x)",
+        "to_float16": "#define to_float16(x) as_type<ushort>((half)(x))",
+        "from_float16": "#define from_float16(x) ((float)as_type<half>((ushort)(x)))",
+        "fence": "#define fence()",
+    }
+
+    @property
+    def signature(self) -> str:
+        """A kernel with its parameters, known once it is printed."""
+        return self._signature(())
+
+    @property
+    def threaded(self) -> str:
+        """The same with memory that all groups share; the phase is the last of the values."""
+        return self._signature((f"device char *scratch [[buffer({SCRATCH})]]",))
+
+    def _signature(self, more: tuple[str, ...]) -> str:
+        words = [*self.given, *more, f"constant long *values [[buffer({VALUES})]]",
+                 "uint group_ [[threadgroup_position_in_grid]]",
+                 "uint lane_ [[thread_position_in_threadgroup]]",
+                 "uint lanes_ [[threads_per_threadgroup]]",
+                 "uint groups_ [[threadgroups_per_grid]]"]
+        return f"kernel void {{name}}({', '.join(words)})"
+
+    def begin(self) -> None:
+        """Forget the declarations and the parameters of the last kernel."""
+        super().begin()
+        self.variables = 0
+
+    def argument(self, name: str, param: UOp, written: bool) -> str:
+        """A parameter; one buffer is one parameter, also where it is read as two types."""
+        kind = "device " + ("" if written else "const ") + self.storage_of(param.dtype)
+        if param.arg in self.parameters:
+            return f"{kind} *{name} = ({kind} *)p{param.arg};"
+        self.given.append(f"{kind} *{name} [[buffer({len(self.given)})]]")
+        self.parameters.append(param.arg)
+        return ""
+
+    def variable(self, name: str, position: int) -> str:
+        """A run-time integer, one of the values."""
+        self.variables += 1
+        return f"const long {name} = values[{self.variables - 1}];"
+
+    def ids(self) -> str:
+        """The numbers of this lane, and of the phase if there is one."""
+        return (f"const long group = group_, lane = lane_, place = group * lanes_ + lane, "
+                f"places = (long)groups_ * lanes_, phase = values[{self.variables}];")
+
+    # --8<-- [start:types]
+    def type_of(self, dtype: DType) -> str:
+        """The type of a variable; Metal has no doubles."""
+        # r[impl metal.dtype.double]
+        if dtype is dtypes.float64:
+            raise DTypeError("METAL", "GPUs under Metal do not compute with float64",
+                             "cast to float32 first, or set DEVICE=CPU")
+        return super().type_of(dtype)
+
+    def literal(self, value: Scalar, dtype: DType) -> str:
+        """A number that the compiler reads back exactly."""
+        self.type_of(dtype)
+        return super().literal(value, dtype)
+
+    def bitcast(self, name: str) -> str:
+        """Metal has words for that; half types are 16 bits."""
+        source, target = name.removeprefix("bitcast_").split("_")
+        taken = f"to_{source}(x)" if source in _HALF else "(x)"
+        kind = "ushort" if target in _HALF else TYPES[target].replace("unsigned ", "u").replace(
+            "signed char", "char")
+        text = f"as_type<{kind}>({taken})"
+        return f"#define {name}(x) " + (f"from_{target}({text})" if target in _HALF else text)
+    # --8<-- [end:types]
+
+    def group_local(self, name: str, dtype: DType, size: int) -> str:
+        """An array that the lanes of a group share."""
+        return f"threadgroup {self.storage_of(dtype)} {name}[{max(size, 1)}];"
+
+    def shared(self, name: str, dtype: DType, offset: int) -> str:
+        """An array in the memory that all groups share."""
+        kind = self.storage_of(dtype)
+        return f"device {kind} *{name} = (device {kind} *)(scratch + {offset});"
+
+    def wait(self) -> str:
+        """All lanes of a group get here before one goes on."""
+        return "threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);"
+# --8<-- [end:dialect]

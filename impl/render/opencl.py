@@ -1,0 +1,61 @@
+"""The OpenCL C dialect. Chapter: spec/opencl.md."""
+from __future__ import annotations
+
+from impl.dtypes import DType
+from impl.ir import UOp
+from impl.render.gpu import Gpu
+
+
+# --8<-- [start:dialect]
+class OpenCL(Gpu):
+    """OpenCL C 1.2. A pointer comes as a buffer and a byte in it: buffers cannot start anywhere."""
+
+    name = "OPENCL"
+    header = "#pragma OPENCL FP_CONTRACT OFF"
+    own = {
+        "bits_f32": "#define bits_f32(x) as_int(x)",
+        "unbits_f32": "#define unbits_f32(x) as_float(x)",
+    }
+
+    @property
+    def signature(self) -> str:
+        """A kernel with its parameters, known once it is printed."""
+        return f"__kernel void {{name}}({', '.join(self.given)})"
+
+    @property
+    def threaded(self) -> str:
+        """The same with the phase, and memory that all groups share."""
+        given = [*self.given, "const int phase", "__global char *scratch"]
+        return f"__kernel void {{name}}({', '.join(given)})"
+
+    def argument(self, name: str, param: UOp, written: bool) -> str:
+        """Two parameters, and the pointer that they stand for."""
+        # r[impl opencl.argument.offset]
+        self.parameters.append(param.arg)
+        kind = ("" if written else "const ") + self.storage_of(param.dtype)
+        self.given += [f"__global char *b{name}", f"const long o{name}"]
+        return f"__global {kind} *{name} = (__global {kind} *)(b{name} + o{name});"
+
+    def variable(self, name: str, position: int) -> str:
+        """A parameter."""
+        self.given.append(f"const long {name}")
+        return ""
+
+    def ids(self) -> str:
+        """The numbers of this lane."""
+        return ("const long group = get_group_id(0), lane = get_local_id(0), "
+                "thread = get_global_id(0), threads = get_global_size(0);")
+
+    def group_local(self, name: str, dtype: DType, size: int) -> str:
+        """An array that the lanes of a group share."""
+        return f"__local {self.storage_of(dtype)} {name}[{max(size, 1)}];"
+
+    def shared(self, name: str, dtype: DType, offset: int) -> str:
+        """An array in the memory that all groups share."""
+        kind = self.storage_of(dtype)
+        return f"__global {kind} *{name} = (__global {kind} *)(scratch + {offset});"
+
+    def wait(self) -> str:
+        """All lanes of a group get here before one goes on."""
+        return "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
+# --8<-- [end:dialect]
