@@ -9,7 +9,7 @@ from typing import Any
 from impl.dtypes import DType
 from impl.fusion.groups import Group, Member
 from impl.ir import TRUE, KernelInfo, Ops, RangeKind, Shape, UOp, new_range
-from impl.ranges import Access, Index, Stage, flatten
+from impl.ranges import Access, Index, InOrder, Stage, flatten
 from impl.symbolic import Extent, extent, extent_of, is_symbolic, plain
 
 
@@ -72,9 +72,12 @@ class _KernelBuilder:
         stage = member.stage
         renamed: dict[UOp, UOp] = dict(zip(member.prefix, self.prefix, strict=True))
         renamed[TRUE] = TRUE
+        more = stage.form.in_order
         own = [loop for loop in stage.loops if loop not in renamed]
-        for loop in own:
-            renamed[loop] = self._range(loop, RangeKind.LOOP)
+        for loop in (*own, *(more.loops if more is not None else ())):
+            if loop not in renamed:
+                first = more is not None and loop in more.loops[:1]
+                renamed[loop] = self._range(loop, RangeKind.BLOCK if first else RangeKind.LOOP)
         for node in stage.form.order:
             if node not in renamed:
                 renamed[node] = self._renamed(stage, node, renamed)
@@ -82,6 +85,9 @@ class _KernelBuilder:
         own = [renamed[loop] for loop in own]
         target = self._address(stage, stage.write, renamed, dtype)
         first = UOp(Ops.STORE, dtype, (target, value, *own))
+        if more is not None:
+            update = self._update(stage, more, renamed, dtype)
+            return [update] if more.target is stage.write.pattern else [first, update]
         if stage.write.value not in self.handed_on:
             return [first]
         # From the local buffer to memory, in loops of its own.
@@ -92,6 +98,21 @@ class _KernelBuilder:
         memory = self._argument(self.storage_of[stage.write.value], flat, TRUE, dtype)
         value = UOp(Ops.LOAD, dtype, (target,))
         return [first, UOp(Ops.STORE, dtype, (memory, value, *again.values()))]
+
+    # --8<-- [start:in_order]
+    def _update(self, stage: Stage, more: InOrder, renamed: dict[UOp, UOp], dtype: DType) -> UOp:
+        """The STORE whose elements need those stored before: its first loop runs in order."""
+        number, value = stage.write.value, renamed[more.value]
+        if more.op is not None:
+            # r[impl ranges.scan.order, ranges.scatter.order]
+            before = self._address(stage, Access(number, more.before), renamed, dtype)
+            value = UOp(more.op, dtype, (UOp(Ops.LOAD, dtype, (before,)), value))
+            if more.before is not more.target:
+                value = UOp(Ops.WHERE, dtype, (renamed[more.before.valid], value,
+                                               renamed[more.value]))
+        target = self._address(stage, Access(number, more.target), renamed, dtype)
+        return UOp(Ops.STORE, dtype, (target, value, *(renamed[loop] for loop in more.loops)))
+    # --8<-- [end:in_order]
 
     def _range(self, loop: UOp, kind: RangeKind) -> UOp:
         """A loop of a stage in the kernel's terms."""

@@ -311,6 +311,35 @@ def reduce(op: Ops, x: UOp, axes: Sequence[int]) -> UOp:
     return cast(total, x.dtype)
 
 
+def scan(op: Ops, x: UOp, axis: int) -> UOp:
+    """Each element combined with all before it along an axis, by ADD, MUL, MAXIMUM or MINIMUM.
+
+    Sums and products of half-width floats are accumulated in float32.
+    """
+    if is_number(shape_of(x)[axis], 1) or any(is_number(size, 0) for size in shape_of(x)):
+        return x
+    wide = sum_accumulator(x.dtype) if op in (Ops.ADD, Ops.MUL) else x.dtype
+    return cast(UOp(Ops.SCAN, wide, (cast(x, wide),), (op, axis)), x.dtype)
+
+
+def scatter(op: Ops | None, base: UOp, index: UOp, values: UOp) -> UOp:
+    """`base` with row index[j] combined with values[j], or replaced by it, for every j in order.
+
+    `index` has one axis, `values` that one and the axes of a row. An index that names no row is
+    passed over. Half-width floats are accumulated in float32.
+    """
+    if any(is_number(size, 0) for size in (*shape_of(base), *shape_of(values))):
+        return base
+    wide = sum_accumulator(base.dtype) if op in (Ops.ADD, Ops.MUL) else base.dtype
+    parts = cast(base, wide), index, cast(values, wide)
+    return cast(UOp(Ops.SCATTER, wide, parts, op), base.dtype)
+
+
+def flipped_scan(op: Ops, x: UOp, axis: int) -> UOp:
+    """Each element combined with all behind it along an axis."""
+    return flip(scan(op, flip(x, (axis,)), axis), (axis,))
+
+
 def _repeated(op: Ops, number: Scalar, count: int) -> Scalar:
     """A number combined with itself, `count` times in all."""
     if op is Ops.ADD:

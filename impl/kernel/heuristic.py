@@ -289,7 +289,8 @@ class Planner:
             grows = self.growth[store.src[0].src[1]]
             if len(loops) < 2 or grows is None or grows.get(loops[-1]) == 1:
                 continue
-            better = [r for r in loops if grows.get(r) == 1 and self.extent(r) >= 8]
+            better = [r for r in loops if grows.get(r) == 1 and self.extent(r) >= 8
+                      and r.arg[1] is loops[-1].arg[1]]
             if better:
                 self._take(Swap(self.known.position[better[0]], self.known.position[loops[-1]]),
                            "contiguous stores innermost")
@@ -304,7 +305,7 @@ class Planner:
         Then every line of memory that is touched is used whole while it is in the cache.
         """
         reduces = any(n.op is Ops.REDUCE for n in self.known.order)
-        if reduces or len(self.known.order) > _TRANSPOSE_NODES or len(self.known.ast.src) > 1:
+        if reduces or any(r.arg[1] is RangeKind.BLOCK for r in self.known.ranges) or len(self.known.order) > _TRANSPOSE_NODES or len(self.known.ast.src) > 1:
             return
         store = self.known.ast.src[0]
         grows = self.growth[store.src[0].src[1]] or {}

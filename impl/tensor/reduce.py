@@ -185,6 +185,7 @@ class Reduce(Movement):
 
     # Running
 
+    # --8<-- [start:running]
     def cumsum(self, axis: int = 0) -> Self:
         """Running sums along an axis, in the dtypes of `sum`."""
         return self._running(Ops.ADD, axis, sum_result(self.dtype), "cumsum")
@@ -205,10 +206,8 @@ class Reduce(Movement):
         if not self.shape:
             return self._wrap(cast(self.uop, dtype))
         axis = self._axis(axis, name)
-        if greatest(self.shape[axis]) < 2 or any(is_number(size, 0) for size in self.shape):
-            return self._wrap(cast(self.uop, dtype))
-        wide = sum_accumulator(dtype) if op in (Ops.ADD, Ops.MUL) else dtype
-        return self._wrap(cast(running(op, cast(self.uop, wide), axis), dtype))
+        return self._wrap(nodes.scan(op, cast(self.uop, dtype), axis))
+    # --8<-- [end:running]
 
     # Order
 
@@ -305,57 +304,6 @@ class Reduce(Movement):
 def _either(axis: Any, dim: Any) -> Any:
     """`dim` is PyTorch's name for `axis`."""
     return axis if dim is None else dim
-
-
-# --8<-- [start:running]
-BLOCK = 64
-
-
-def running(op: Ops, x: UOp, axis: int) -> UOp:
-    """Each element combined with all before it along an axis of at least one element.
-
-    One window per element would cost the square of the length. So a long axis is cut into blocks:
-    running results within each block, then over the blocks' totals, and the two are combined.
-    """
-    shape = shape_of(x)
-    size = shape[axis]
-    if greatest(size) <= 2 * BLOCK:
-        return _windows(op, x, axis)
-    count = -(-size // BLOCK)
-    widths = [(0, 0)] * len(shape)
-    widths[axis] = (0, count * BLOCK - size)
-    padded = pad_with(x, tuple(widths), _neutral(op, x.dtype))
-    front, rest = shape[:axis], shape[axis + 1:]
-    blocks = nodes.reshape(padded, (*front, count, BLOCK, *rest))
-    inside = _windows(op, blocks, axis + 1)
-    last = [(0, length) for length in shape_of(inside)]
-    last[axis + 1] = (BLOCK - 1, BLOCK)
-    totals = running(op, nodes.reshape(nodes.shrink(inside, tuple(last)), (*front, count, *rest)),
-                     axis)
-    widths[axis] = (1, 0)
-    before = pad_with(totals, tuple(widths), _neutral(op, x.dtype))
-    before = nodes.shrink(before, tuple((0, count if a == axis else length)
-                                        for a, length in enumerate(shape)))
-    spread = nodes.expand(nodes.reshape(before, (*front, count, 1, *rest)), shape_of(inside))
-    combined = nodes.reshape(binary(op, spread, inside), (*front, count * BLOCK, *rest))
-    return nodes.shrink(combined, tuple((0, length) for length in shape))
-# --8<-- [end:running]
-
-
-def _windows(op: Ops, x: UOp, axis: int) -> UOp:
-    """One window per element, of all elements up to it."""
-    shape = shape_of(x)
-    size = shape[axis]
-    widths = [(0, 0)] * len(shape)
-    widths[axis] = (size - 1, 0)
-    padded = pad_with(x, tuple(widths), _neutral(op, x.dtype))
-    windows = nodes.unfold(padded, axis, size, size, 1)
-    return nodes.reshape(nodes.reduce(op, windows, (axis + 1,)), shape)
-
-
-def _neutral(op: Ops, dtype: DType) -> Any:
-    """What changes nothing when it is combined with an element."""
-    return {Ops.ADD: 0, Ops.MUL: 1, Ops.MAXIMUM: dtype.min, Ops.MINIMUM: dtype.max}[op]
 
 
 def sort_rank(x: UOp, descending: bool) -> UOp:
