@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from impl.dtypes import DType
+from impl.dtypes import DType, Scalar
 from impl.fusion.groups import Group, Member
 from impl.ir import TRUE, KernelInfo, Ops, RangeKind, Shape, UOp, new_range
 from impl.ranges import Access, Index, InOrder, Stage, flatten
@@ -106,10 +106,11 @@ class _KernelBuilder:
         if more.op is not None:
             # r[impl ranges.scan.order, ranges.scatter.order]
             before = self._address(stage, Access(number, more.before), renamed, dtype)
-            value = UOp(more.op, dtype, (UOp(Ops.LOAD, dtype, (before,)), value))
+            found = UOp(Ops.LOAD, dtype, (before,))
             if more.before is not more.target:
-                value = UOp(Ops.WHERE, dtype, (renamed[more.before.valid], value,
-                                               renamed[more.value]))
+                found = UOp(Ops.WHERE, dtype, (renamed[more.before.valid], found,
+                                               UOp.const(dtype, _neutral(more.op, dtype))))
+            value = UOp(more.op, dtype, (found, value))
         target = self._address(stage, Access(number, more.target), renamed, dtype)
         return UOp(Ops.STORE, dtype, (target, value, *(renamed[loop] for loop in more.loops)))
     # --8<-- [end:in_order]
@@ -194,6 +195,13 @@ class _KernelBuilder:
             pointer = UOp(Ops.LOCAL, dtype, (), (len(self.locals), size))
             self.locals[value] = pointer, dropped
         return self.locals[value]
+
+
+def _neutral(op: Ops, dtype: DType) -> Scalar:
+    """What changes nothing when an element is combined with it: 0.0 would change -0.0."""
+    if op is Ops.ADD:
+        return -0.0 if dtype.kind == "f" else 0
+    return {Ops.MUL: 1, Ops.MAXIMUM: dtype.min, Ops.MINIMUM: dtype.max}[op]
 
 
 # --8<-- [start:shared]

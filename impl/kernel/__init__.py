@@ -24,6 +24,7 @@ from impl.kernel.analysis import (
     verify,
 )
 from impl.kernel.blocking import Chunk, Pack, Share
+from impl.kernel.chain import Chain
 from impl.kernel.heuristic import hand_steps
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge, Stream
@@ -83,7 +84,7 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
     return ast.replace(arg=replace(ast.arg, asked=asked))
 
 
-__all__ = ["LANES", "OF_GROUPS", "REDUCERS", "STEPS", "Analysis", "Bench", "Chunk", "Estimate",
+__all__ = ["LANES", "OF_GROUPS", "REDUCERS", "STEPS", "Analysis", "Bench", "Chain", "Chunk", "Estimate",
            "GroupTop", "Growth", "Limits", "Merge", "Own", "Pack", "PadTo", "Roll", "Share",
            "Split", "Step", "StepError", "Stream", "Swap", "Thread", "Upcast", "apply_steps",
            "buffer_key", "duration", "estimate", "fold_gates", "growth", "hand_steps", "optimize",

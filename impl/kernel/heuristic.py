@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, Growth, Limits, buffer_key, growth
+from impl.kernel.chain import chain
 from impl.kernel.plain import merge_loops, vectorize
 from impl.kernel.products import plan_product
 from impl.kernel.roll import roll_lanes
@@ -78,6 +79,7 @@ class Planner:
             self.cut.update(loop.arg[0] for loop in node.src[1:])
             self._reduction(node)
             self.cut |= self.made  # what this reduction cut, others leave alone
+        chain(self)
         vectorize(self)
         roll_lanes(self)
         self._share(part_of_loop)
