@@ -76,8 +76,8 @@ class _KernelBuilder:
         own = [loop for loop in stage.loops if loop not in renamed]
         for loop in (*own, *(more.loops if more is not None else ())):
             if loop not in renamed:
-                first = more is not None and loop in more.loops[:1]
-                renamed[loop] = self._range(loop, RangeKind.BLOCK if first else RangeKind.LOOP)
+                ordered = more is not None and loop in more.loops[:1]
+                renamed[loop] = self._range(loop, RangeKind.BLOCK if ordered else RangeKind.LOOP)
         for node in stage.form.order:
             if node not in renamed:
                 renamed[node] = self._renamed(stage, node, renamed)

@@ -122,4 +122,6 @@ def _differentiable(node: UOp) -> tuple[UOp, ...]:
         return node.src[1:]
     if node.op is Ops.GATHER:
         return node.src[:1]
+    if node.op is Ops.SCATTER:
+        return node.src[::2]
     return _sources(node)

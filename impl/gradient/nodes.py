@@ -335,6 +335,44 @@ def scatter(op: Ops | None, base: UOp, index: UOp, values: UOp) -> UOp:
     return cast(UOp(Ops.SCATTER, wide, parts, op), base.dtype)
 
 
+# --8<-- [start:along]
+def flat_place(place: UOp, axis: int, shape: Shape) -> UOp:
+    """Where each element of a flattened tensor of this shape is that `place` names along an axis.
+
+    Its other axes are those of `place`. A place out of range becomes -1, which names no element.
+    """
+    own, wide = shape_of(place), dtypes.int32
+    if greatest(math.prod(shape)) > wide.max or place.dtype.itemsize == 8 or (
+            place.dtype is dtypes.uint32):
+        wide = dtypes.int64
+    place = cast(place, wide)
+    inside = UOp(Ops.AND, dtypes.bool, (
+        UOp(Ops.CMPLE, dtypes.bool, (UOp.const(wide, 0), place)),
+        UOp(Ops.CMPLT, dtypes.bool, (place, number(wide, shape[axis])))))
+    total, stride = mul(place, number(wide, math.prod(shape[axis + 1:]))), 1
+    for other in range(len(shape) - 1, -1, -1):
+        if other != axis:
+            along = cast(iota_along(own[other], other, len(own)), wide)
+            total = add(total, mul(expand(along, own), number(wide, stride)))
+        stride *= shape[other]
+    return where(inside, total, UOp.const(wide, -1))
+
+
+def gather_along(x: UOp, place: UOp, axis: int) -> UOp:
+    """out[i][j] = x[place[i][j]][j] for axis 0, and alike for the others; 0 out of range."""
+    flat = reshape(x, (math.prod(shape_of(x)),))
+    return UOp(Ops.GATHER, x.dtype, (flat, flat_place(place, axis, shape_of(x))))
+
+
+def scatter_along(op: Ops | None, base: UOp, place: UOp, values: UOp, axis: int) -> UOp:
+    """out[place[i][j]][j] combined with values[i][j] for axis 0, and alike for the others."""
+    shape, count = shape_of(base), math.prod(shape_of(place))
+    flat = reshape(flat_place(place, axis, shape), (count,))
+    found = scatter(op, reshape(base, (math.prod(shape),)), flat, reshape(values, (count,)))
+    return reshape(found, shape)
+# --8<-- [end:along]
+
+
 def flipped_scan(op: Ops, x: UOp, axis: int) -> UOp:
     """Each element combined with all behind it along an axis."""
     return flip(scan(op, flip(x, (axis,)), axis), (axis,))

@@ -306,8 +306,9 @@ class Planner:
 
         Then every line of memory that is touched is used whole while it is in the cache.
         """
-        reduces = any(n.op is Ops.REDUCE for n in self.known.order)
-        if reduces or any(r.arg[1] is RangeKind.BLOCK for r in self.known.ranges) or len(self.known.order) > _TRANSPOSE_NODES or len(self.known.ast.src) > 1:
+        bound = any(n.op is Ops.REDUCE or n.op is Ops.RANGE and n.arg[1] is RangeKind.BLOCK
+                    for n in self.known.order)
+        if bound or len(self.known.order) > _TRANSPOSE_NODES or len(self.known.ast.src) > 1:
             return
         store = self.known.ast.src[0]
         grows = self.growth[store.src[0].src[1]] or {}

@@ -175,7 +175,8 @@ def _kernel_sink(node: UOp) -> bool:
 _FLOAT_ONLY = (Ops.RECIPROCAL, Ops.SQRT, Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS,
                Ops.TANH, Ops.ERF, Ops.DIV)
 _BITWISE = (Ops.AND, Ops.OR, Ops.XOR)
-_ONE_SOURCE = (UNARY | MOVEMENT | {Ops.FOLD, Ops.SCAN, Ops.CONTIGUOUS, Ops.COPY, Ops.LOAD, Ops.RANGE})
+_ONE_SOURCE = (UNARY | MOVEMENT | {Ops.FOLD, Ops.SCAN, Ops.CONTIGUOUS, Ops.COPY, Ops.LOAD,
+                                   Ops.RANGE})
 _SOURCES = {**{Ops(op): 1 for op in _ONE_SOURCE}, **{Ops(op): 2 for op in BINARY},
             Ops.WHERE: 3, Ops.GATHER: 2, Ops.SCATTER: 3, Ops.AFTER: 2, Ops.BIND: 2, Ops.INDEX: 3,
             Ops.CONST: 0, Ops.BUFFER: 0, Ops.IOTA: 0, Ops.DEFINE_VAR: 0, Ops.PARAM: 0, Ops.LOCAL: 0}

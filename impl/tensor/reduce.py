@@ -9,9 +9,9 @@ from impl.errors import ShapeError
 from impl.gradient import nodes
 from impl.gradient.nodes import binary, cast, shape_of, unary, where
 from impl.ir import Ops, UOp
-from impl.symbolic import greatest, is_number, is_symbolic
+from impl.symbolic import is_symbolic
 from impl.tensor.elementwise import compare
-from impl.tensor.movement import Movement, pad_with
+from impl.tensor.movement import Movement
 
 
 class Reduce(Movement):
