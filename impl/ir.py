@@ -88,7 +88,8 @@ class Ops(_Kind):
     FOLD = auto()        # arg = (axis, extent, step, dilation): sums windows back, UNFOLD's adjoint
     REDUCE = auto()      # tensor: arg = (op, axes), axes stay with size 1; kernel: arg = op
     GATHER = auto()      # src = (values, index): values[index] along the first axis
-    SCAN = auto()        # arg = (op, axis): each element combined with all before it
+    SCAN = auto()        # arg = (op, axis): each element combined with all before it; with a key,
+                         # src = (values, key), arg = (op, axis, keys): with those of the same key
     SCATTER = auto()     # src = (base, index, values), arg = op or None: row index[j] of base is
                          # combined with values[j], or replaced by it, for every j in order
     # boundaries and effects

@@ -89,7 +89,8 @@ class InOrder:
 
     For the iterations of `loops`, the first of them in order: the element at `target` becomes
     the one at `before`, combined with `value` by `op` (or, without one, just `value`). Where there
-    is none `before` it is `value`.
+    is none `before` it is `value`. With a `table` of some size, what stands before is not in the
+    result but in the row `key` of that table, if there is one.
     """
 
     op: Ops | None
@@ -97,6 +98,8 @@ class InOrder:
     value: UOp
     before: Pattern
     target: Pattern
+    table: int = 0
+    key: UOp = ZERO
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,10 +124,11 @@ class Form:
     @cached_property
     def order(self) -> list[UOp]:
         """The nodes of the value and of where it is stored, sources first; nothing of loops."""
-        roots, more = (self.value, self.write.flat), self.in_order
+        roots: tuple[UOp, ...] = (self.value, self.write.flat)
+        more = self.in_order
         if more is not None:
             roots += (more.value, more.before.flat, more.before.valid, more.target.flat,
-                      more.target.valid)
+                      more.target.valid, more.key)
         return toposort(roots, lambda u: u not in self.loops)
 
     @property
@@ -716,8 +720,13 @@ def _form_in_order(node: UOp, tracer: Tracer, index: Index) -> Form:
 
 
 def _scan(node: UOp, tracer: Tracer, value: UOp, write: Pattern) -> InOrder | None:
-    op, axis = node.arg
+    op, axis, *table = node.arg
     index = write.index
+    if table:
+        row = cast(tracer.trace(node.src[1], index, inside=False), dtypes.index)
+        inside = symbolic.logical_and(symbolic.less_equal(0, row), symbolic.less_than(row, table[0]))
+        place = Pattern((table[0],), (row,), inside)
+        return InOrder(op, _loops(index[axis:]), value, place, write, table[0], row)
     if index[axis] is ZERO:
         return None
     one_less = (*index[:axis], symbolic.sub(index[axis], 1), *index[axis + 1:])

@@ -86,6 +86,8 @@ class _KernelBuilder:
         target = self._address(stage, stage.write, renamed, dtype)
         first = UOp(Ops.STORE, dtype, (target, value, *own))
         if more is not None:
+            if more.table:
+                return self._by_key(more, renamed, target, dtype)
             update = self._update(stage, more, renamed, dtype)
             return [update] if more.target is stage.write.pattern else [first, update]
         if stage.write.value not in self.handed_on:
@@ -113,6 +115,21 @@ class _KernelBuilder:
             value = UOp(more.op, dtype, (found, value))
         target = self._address(stage, Access(number, more.target), renamed, dtype)
         return UOp(Ops.STORE, dtype, (target, value, *(renamed[loop] for loop in more.loops)))
+
+    def _by_key(self, more: InOrder, renamed: dict[UOp, UOp], target: UOp,
+                dtype: DType) -> list[UOp]:
+        """A table that holds the last result of each key; what it becomes is the next result."""
+        assert more.op is not None
+        table = UOp(Ops.LOCAL, dtype, (), (0, more.table))
+        row, loops = self._numbered(more.table, RangeKind.LOOP), [renamed[r] for r in more.loops]
+        place = UOp(Ops.INDEX, dtype, (table, renamed[more.key], renamed[more.before.valid]))
+        found = UOp(Ops.LOAD, dtype, (place,))
+        value = UOp(more.op, dtype, (found, renamed[more.value]))
+        start = UOp.const(dtype, _neutral(more.op, dtype))
+        # r[impl ranges.scan.key]
+        return [UOp(Ops.STORE, dtype, (UOp(Ops.INDEX, dtype, (table, row, TRUE)), start, row)),
+                UOp(Ops.STORE, dtype, (place, value, *loops)),
+                UOp(Ops.STORE, dtype, (target, found, *loops))]
     # --8<-- [end:in_order]
 
     def _range(self, loop: UOp, kind: RangeKind) -> UOp:

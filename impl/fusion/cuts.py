@@ -167,7 +167,8 @@ class _Cutter:
             self._pass_on_write(node, places)
         elif op in IN_ORDER:  # no vector along it: what is dear is better computed before
             for source in node.src:
-                self._need(source, self._moved(places, True, False))
+                dear = self.cost[source] > self.limits.in_order
+                self._need(source, self._moved(places, dear, True))
         elif op is Ops.GATHER:
             self._need(node.src[1], self._moved(places, False, False))
             self._need(node.src[0], self._moved(places, True, False))

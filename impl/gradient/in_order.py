@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Set
 
 from impl.dtypes import dtypes
+from impl.errors import GraphError
 from impl.gradient import nodes
 from impl.gradient.nodes import cast, div, mul, shape_of, where
 from impl.ir import Ops, UOp
@@ -27,7 +28,10 @@ def _equal(a: UOp, b: UOp) -> UOp:
 # --8<-- [start:scan]
 def scan(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     """An element takes part in its own result and in all behind it."""
-    source, (op, axis) = node.src[0], node.arg
+    source, (op, axis, *keys) = node.src[0], node.arg
+    if keys:
+        raise GraphError("gradient", "SCAN by key has no gradient rule",
+                         "call .detach() on the tensor that it reads")
     if op is Ops.ADD:
         yield source, nodes.flipped_scan(Ops.ADD, gradient, axis)
     elif op is Ops.MUL:

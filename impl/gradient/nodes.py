@@ -322,6 +322,15 @@ def scan(op: Ops, x: UOp, axis: int) -> UOp:
     return cast(UOp(Ops.SCAN, wide, (cast(x, wide),), (op, axis)), x.dtype)
 
 
+def scan_by_key(op: Ops, x: UOp, key: UOp, count: int, axis: int) -> UOp:
+    """Each element combined with all before it that have its key, a number below `count`; 0 for
+    an element with another key.
+    """
+    if any(is_number(size, 0) for size in shape_of(x)):
+        return x
+    return UOp(Ops.SCAN, x.dtype, (x, key), (op, axis, count))
+
+
 def scatter(op: Ops | None, base: UOp, index: UOp, values: UOp) -> UOp:
     """`base` with row index[j] combined with values[j], or replaced by it, for every j in order.
 

@@ -125,8 +125,12 @@ def _tensor_reduce(node: UOp) -> bool:
 
 
 def _scan(node: UOp) -> bool:
-    op, axis = node.arg
-    return op in REDUCERS and 0 <= axis < len(_source_shape(node)) and _same_dtypes(node)
+    op, axis, *keys = node.arg
+    if op not in REDUCERS or not 0 <= axis < len(_source_shape(node)):
+        return False
+    if node.src[0].dtype is not node.dtype or len(node.src) != 1 + len(keys):
+        return False
+    return all(key.dtype.kind in "iu" and key.shape == node.shape for key in node.src[1:])
 
 
 def _scatter(node: UOp) -> bool:
@@ -175,8 +179,7 @@ def _kernel_sink(node: UOp) -> bool:
 _FLOAT_ONLY = (Ops.RECIPROCAL, Ops.SQRT, Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS,
                Ops.TANH, Ops.ERF, Ops.DIV)
 _BITWISE = (Ops.AND, Ops.OR, Ops.XOR)
-_ONE_SOURCE = (UNARY | MOVEMENT | {Ops.FOLD, Ops.SCAN, Ops.CONTIGUOUS, Ops.COPY, Ops.LOAD,
-                                   Ops.RANGE})
+_ONE_SOURCE = (UNARY | MOVEMENT | {Ops.FOLD, Ops.CONTIGUOUS, Ops.COPY, Ops.LOAD, Ops.RANGE})
 _SOURCES = {**{Ops(op): 1 for op in _ONE_SOURCE}, **{Ops(op): 2 for op in BINARY},
             Ops.WHERE: 3, Ops.GATHER: 2, Ops.SCATTER: 3, Ops.AFTER: 2, Ops.BIND: 2, Ops.INDEX: 3,
             Ops.CONST: 0, Ops.BUFFER: 0, Ops.IOTA: 0, Ops.DEFINE_VAR: 0, Ops.PARAM: 0, Ops.LOCAL: 0}
@@ -242,7 +245,7 @@ _TENSOR_REQUIREMENTS = (
                 lambda node: node.src[1].dtype.kind in "iu" and bool(_source_shape(node)),
                 "the index is an integer, the values have an axis"),
     Requirement("ir.scan.axis", UPat(Ops.SCAN), _scan,
-                "a scan goes along an axis, with ADD, MUL, MAXIMUM or MINIMUM"),
+                "a scan goes along an axis, with ADD, MUL, MAXIMUM or MINIMUM, and integer keys"),
     Requirement("ir.scatter.rows", UPat(Ops.SCATTER), _scatter,
                 "one integer for each row of values, and rows as those of the base"),
     Requirement("ir.store.value", UPat(Ops.STORE), lambda node: len(node.src) == 2 and _store(node),
