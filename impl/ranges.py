@@ -724,7 +724,8 @@ def _scan(node: UOp, tracer: Tracer, value: UOp, write: Pattern) -> InOrder | No
     index = write.index
     if table:
         row = cast(tracer.trace(node.src[1], index, inside=False), dtypes.index)
-        inside = symbolic.logical_and(symbolic.less_equal(0, row), symbolic.less_than(row, table[0]))
+        inside = symbolic.logical_and(symbolic.less_equal(0, row),
+                                      symbolic.less_than(row, table[0]))
         place = Pattern((table[0],), (row,), inside)
         return InOrder(op, _loops(index[axis:]), value, place, write, table[0], row)
     if index[axis] is ZERO:

@@ -207,6 +207,7 @@ class Reduce(Movement):
         if not self.shape:
             return self._wrap(cast(self.uop, dtype))
         axis = self._axis(axis, name)
+        # r[impl tensor.running.value, tensor.linear.work]
         return self._wrap(nodes.scan(op, cast(self.uop, dtype), axis))
     # --8<-- [end:running]
 

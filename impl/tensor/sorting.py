@@ -58,6 +58,7 @@ def sort_origin(x: UOp, descending: bool) -> UOp:
     count = shape[-1]
     rows = math.prod(shape[:-1])
     key = nodes.reshape(order_key(nodes.detach(x), descending), (rows, count))
+    # r[impl tensor.sort.order, tensor.linear.work]
     made = _by_rank(key) if greatest(count) <= _COMPARED else _by_digits(key)
     return nodes.reshape(made, shape)
 
