@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.saboteurs.impl_patches import ImplPatch, all_patches, killer
 from conformance.trace import verifies
 from impl import Context, Tensor, Variable
 from impl.dtypes import dtypes
@@ -74,6 +75,33 @@ def test_running_results_of_symbolic_length() -> None:
         bound = Variable("n", 1, 90).bind(length)
         got = Tensor(x)[:, :bound].cumsum(1)[:, length - 1]
         np.testing.assert_array_equal(got.numpy(), x[:, :length].sum(1))
+
+
+@verifies("ranges.scan.order")
+@verifies("ranges.scan.key")
+def test_a_running_sum_by_hand() -> None:
+    values, keys = Tensor([1, 2, 3, 4, 5]), Tensor([0, 1, 0, 7, 1])
+    assert values.cumsum().tolist() == [1, 3, 6, 10, 15]
+    by_key = UOp(Ops.SCAN, dtypes.int32, (values.uop, keys.uop), (Ops.ADD, 0, 2))
+    assert Tensor(by_key).tolist() == [1, 2, 4, 0, 7]
+
+
+@verifies("ranges.scatter.order")
+@verifies("ranges.scatter.outside")
+def test_a_scatter_by_hand() -> None:
+    table = Tensor([10, 20, 30])
+    assert table.scatter(0, Tensor([2, 0, 2, 3, -9]), Tensor([1, 2, 3, 4, 5])).tolist() == [
+        2, 20, 3]
+    assert table.scatter_add(0, Tensor([2, 0, 2, 3]), Tensor([1, 2, 3, 4])).tolist() == [
+        12, 20, 34]
+
+
+@verifies("tensor.sort.order")
+def test_an_order_by_hand() -> None:
+    mixed = Tensor([2.0, float("nan"), -1.0, 2.0, -0.0, 0.0])
+    assert mixed.argsort().tolist() == [2, 4, 5, 0, 3, 1]
+    assert mixed.argsort(descending=True).tolist() == [1, 0, 3, 4, 5, 2]
+    assert mixed.topk(3)[1].tolist() == [1, 0, 3]
 
 
 @verifies("ranges.scan.key")
@@ -286,3 +314,10 @@ def test_a_chain_is_for_running_results() -> None:
 
 def _loops(ast: UOp) -> list[UOp]:
     return Analysis(ast).ranges
+
+
+@pytest.mark.parametrize("saboteur", [each for each in all_patches()
+                                      if type(each).__module__.endswith("impl_in_order")],
+                         ids=lambda each: type(each).__name__)
+def test_a_test_of_its_rule_kills_it(saboteur: ImplPatch) -> None:
+    assert killer(saboteur), f"nothing finds out that {saboteur.description}"
