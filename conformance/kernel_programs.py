@@ -183,6 +183,18 @@ def positions(draw: random.Random) -> list[Tensor]:
     return [table.gather(0, index.reshape(-1, 1).expand(len(chosen), width))]
 
 
+def in_order(draw: random.Random) -> list[Tensor]:
+    """Running results, along the last axis and across it, and rows that are written by index."""
+    dtype = draw.choice((dtypes.float32, dtypes.int32, dtypes.float16))
+    count, width = size(draw, 33), size(draw, 17)
+    table = numbers(draw, count, width, dtype=dtype)
+    if draw.random() < 0.7:
+        make = draw.choice((Tensor.cumsum, Tensor.cummax, Tensor.cummin))
+        return [make(table + 1, draw.randrange(2))]
+    chosen = np.random.default_rng(draw.getrandbits(32)).integers(0, count, (count, width))
+    return [table.scatter_add(0, Tensor(chosen).realize(), table * 2)]
+
+
 def in_place(draw: random.Random) -> list[Tensor]:
     """A tensor that is overwritten, whole or in part, by what is computed from it."""
     dtype = draw.choice((dtypes.float32, dtypes.int32, dtypes.float16))
@@ -233,4 +245,4 @@ def training(draw: random.Random) -> list[Tensor]:
 PROGRAMS: Sequence[tuple[str, Callable[[random.Random], list[Tensor]]]] = tuple(
     (program.__name__, program) for program in (
         elementwise, functions, reductions, rows, products, products, convolutions, attention,
-        positions, in_place, symbolic, training))
+        positions, in_order, in_place, symbolic, training))

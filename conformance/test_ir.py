@@ -192,6 +192,7 @@ def test_shapes_of_elementwise_nodes() -> None:
     (Ops.PAD, ((1, 0), (2, 2)), (3, 7)), (Ops.SHRINK, ((0, 1), (1, 3)), (1, 2)),
     (Ops.FLIP, (0,), (2, 3)), (Ops.UNFOLD, (1, 2, 2, 1, 1), (2, 2, 2)),
     (Ops.FOLD, (0, 4, 1, 1), (4,)), (Ops.REDUCE, (Ops.ADD, (1,)), (2, 1)),
+    (Ops.SCAN, (Ops.MUL, 1), (2, 3)),
     (Ops.CONTIGUOUS, None, (2, 3)), (Ops.COPY, "CPU", (2, 3)), (Ops.CAST, None, (2, 3))])
 def test_shapes_of_other_nodes(op: Ops, arg: Any, shape: tuple[int, ...]) -> None:
     node = UOp(op, dtypes.int32, (reshape(iota(6), 2, 3),), arg)
@@ -254,6 +255,12 @@ TENSOR_FAULTS: dict[str, list[UOp]] = {
     "ir.reduce.axes": [movement(Ops.REDUCE, (Ops.SUB, (0,))), movement(Ops.REDUCE, (Ops.ADD, (2,))),
                        movement(Ops.REDUCE, (Ops.ADD, (0, 0)))],
     "ir.gather.index": [UOp(Ops.GATHER, dtypes.int32, (A, F))],
+    "ir.scan.axis": [movement(Ops.SCAN, (Ops.SUB, 0)), movement(Ops.SCAN, (Ops.ADD, 2)),
+                     UOp(Ops.SCAN, dtypes.int32, (A, F), (Ops.ADD, 0, 4)),
+                     UOp(Ops.SCAN, dtypes.int32, (A, A), (Ops.ADD, 0))],
+    "ir.scatter.rows": [UOp(Ops.SCATTER, dtypes.int32, (A, iota(2), iota(2))),
+                        UOp(Ops.SCATTER, dtypes.int32, (iota(4), iota(2), iota(3))),
+                        UOp(Ops.SCATTER, dtypes.int32, (iota(4), iota(2), iota(2)), Ops.SUB)],
     "ir.store.value": [after(A, F), after(A, iota(3))],
     "ir.after.chain": [after(F, F), after(movement(Ops.EXPAND, (2, 3)), A),
                        UOp(Ops.AFTER, dtypes.int32, (A, A))],
@@ -325,6 +332,8 @@ def test_every_requirement_has_faults() -> None:
 @verifies("ir.movement.fold")
 @verifies("ir.reduce.axes")
 @verifies("ir.gather.index")
+@verifies("ir.scan.axis")
+@verifies("ir.scatter.rows")
 @verifies("ir.store.value")
 @verifies("ir.after.chain")
 @verifies("ir.shape.known")

@@ -453,6 +453,8 @@ def _may_lie_there(group: Group, writer: Member, old: int, placement: Placement)
     write = writer.stage.write
     if not writer.stage.whole or placement.storage[write.value] != write.value:
         return False
+    if writer.stage.form.in_order is not None:  # it reads again what it has stored
+        return False
     written = False
     for member in group.members:
         written |= member is writer

@@ -88,6 +88,10 @@ class Ops(_Kind):
     FOLD = auto()        # arg = (axis, extent, step, dilation): sums windows back, UNFOLD's adjoint
     REDUCE = auto()      # tensor: arg = (op, axes), axes stay with size 1; kernel: arg = op
     GATHER = auto()      # src = (values, index): values[index] along the first axis
+    SCAN = auto()        # arg = (op, axis): each element combined with all before it; with a key,
+                         # src = (values, key), arg = (op, axis, keys): with those of the same key
+    SCATTER = auto()     # src = (base, index, values), arg = op or None: row index[j] of base is
+                         # combined with values[j], or replaced by it, for every j in order
     # boundaries and effects
     CONTIGUOUS = auto()  # the value has a buffer of its own
     COPY = auto()        # arg = device
@@ -111,6 +115,8 @@ BINARY = frozenset(range(Ops.ADD, Ops.WHERE))
 COMPARISONS = frozenset((Ops.CMPLT, Ops.CMPLE, Ops.CMPEQ, Ops.CMPNE))
 ELEMENTWISE = UNARY | BINARY | {Ops.WHERE}
 MOVEMENT = frozenset(range(Ops.RESHAPE, Ops.FOLD))
+#: Operations whose elements are computed one after the other: each needs what was stored before.
+IN_ORDER = frozenset((Ops.SCAN, Ops.SCATTER))
 #: Operations that are dear to compute again, in units of an addition.
 DEAR = {Ops.EXP: 20, Ops.EXP2: 20, Ops.LOG: 20, Ops.LOG2: 20, Ops.SIN: 20, Ops.COS: 20,
         Ops.TANH: 20, Ops.ERF: 20, Ops.POW: 30, Ops.SQRT: 8, Ops.DIV: 6, Ops.RECIPROCAL: 6,
@@ -497,6 +503,8 @@ _shape_rules: dict[Ops, Callable[[tuple[UOp, ...], Any], Shape | None]] = {
     Ops.FOLD: _fold_shape,
     Ops.REDUCE: _reduce_shape,
     Ops.GATHER: lambda src, arg: _shape(src[1]) + _shape(src[0])[1:],
+    Ops.SCAN: _first_shape,
+    Ops.SCATTER: _first_shape,
     Ops.CONTIGUOUS: _first_shape,
     Ops.COPY: _first_shape,
     Ops.AFTER: _first_shape,

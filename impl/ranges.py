@@ -16,7 +16,7 @@ from impl import symbolic
 from impl.dtypes import DType, dtypes
 from impl.effects import leaf_of, way
 from impl.errors import GraphError
-from impl.ir import ELEMENTWISE, TRUE, Ops, RangeKind, Shape, UOp, new_range, toposort
+from impl.ir import ELEMENTWISE, IN_ORDER, TRUE, Ops, RangeKind, Shape, UOp, new_range, toposort
 from impl.symbolic import extent
 
 Index = tuple[UOp, ...]
@@ -84,6 +84,25 @@ class Access:
 
 
 @dataclass(frozen=True, eq=False)
+class InOrder:
+    """What is stored one element after the other, each with what was stored before.
+
+    For the iterations of `loops`, the first of them in order: the element at `target` becomes
+    the one at `before`, combined with `value` by `op` (or, without one, just `value`). Where there
+    is none `before` it is `value`. With a `table` of some size, what stands before is not in the
+    result but in the row `key` of that table, if there is one.
+    """
+
+    op: Ops | None
+    loops: list[UOp]
+    value: UOp
+    before: Pattern
+    target: Pattern
+    table: int = 0
+    key: UOp = ZERO
+
+
+@dataclass(frozen=True, eq=False)
 class Form:
     """A loop nest without the names of its values: what equal stages have in common.
 
@@ -100,11 +119,25 @@ class Form:
     reads: list[tuple[int, Pattern]]
     reduced: list[UOp] = field(default_factory=list)
     operations: int = 0
+    in_order: InOrder | None = None
 
     @cached_property
     def order(self) -> list[UOp]:
         """The nodes of the value and of where it is stored, sources first; nothing of loops."""
-        return toposort((self.value, self.write.flat), lambda u: u not in self.loops)
+        roots: tuple[UOp, ...] = (self.value, self.write.flat)
+        more = self.in_order
+        if more is not None:
+            roots += (more.value, more.before.flat, more.before.valid, more.target.flat,
+                      more.target.valid, more.key)
+        return toposort(roots, lambda u: u not in self.loops)
+
+    @property
+    def independent(self) -> list[UOp]:
+        """The outermost loops whose iterations need nothing of each other."""
+        if self.in_order is None:
+            return list(self.loops)
+        first = self.in_order.loops[:1]
+        return self.loops[:self.loops.index(first[0])] if first and first[0] in self.loops else []
 
     @cached_property
     def iterations(self) -> int:
@@ -129,6 +162,11 @@ class Stage:
 
     def __post_init__(self) -> None:
         self.reads = [Access(self.slots[slot], pattern) for slot, pattern in self.form.reads]
+
+    @property
+    def alone(self) -> bool:
+        """Whether the stage is a kernel of its own."""
+        return self.copy or self.form.in_order is not None
 
     @property
     def loops(self) -> list[UOp]:
@@ -637,6 +675,8 @@ class StageGraph:
     def _value_form(self, node: UOp, tracer: Tracer) -> Form:
         assert node.shape is not None
         index = output_ranges(node.shape)
+        if node.op in IN_ORDER:
+            return _form_in_order(node, tracer, index)
         expression = tracer.trace(node, index)
         return Form(_loops(index), expression, Pattern(node.shape, index), tracer.reads,
                     tracer.reduced, tracer.operations)
@@ -663,6 +703,49 @@ class StageGraph:
         place = self.stored(base)
         assert place is not None
         return place[0]
+
+
+# --8<-- [start:in_order]
+def _form_in_order(node: UOp, tracer: Tracer, index: Index) -> Form:
+    """A SCAN stores each element beside the one before it; a SCATTER fills its result with the
+    base and then changes the rows that the index names.
+    """
+    shape = node.shape
+    assert shape is not None
+    value, write = tracer.trace(node.src[0], index, inside=False), Pattern(shape, index)
+    make = _scan if node.op is Ops.SCAN else _scatter
+    more = make(node, tracer, value, write)
+    return Form(_loops(index), value, write, tracer.reads, tracer.reduced, tracer.operations + 1,
+                more)
+
+
+def _scan(node: UOp, tracer: Tracer, value: UOp, write: Pattern) -> InOrder | None:
+    op, axis, *table = node.arg
+    index = write.index
+    if table:
+        row = cast(tracer.trace(node.src[1], index, inside=False), dtypes.index)
+        inside = symbolic.logical_and(symbolic.less_equal(0, row),
+                                      symbolic.less_than(row, table[0]))
+        place = Pattern((table[0],), (row,), inside)
+        return InOrder(op, _loops(index[axis:]), value, place, write, table[0], row)
+    if index[axis] is ZERO:
+        return None
+    one_less = (*index[:axis], symbolic.sub(index[axis], 1), *index[axis + 1:])
+    before = Pattern(write.shape, one_less, symbolic.less_equal(1, index[axis]))
+    return InOrder(op, _loops(index[axis:]), value, before, write)
+
+
+def _scatter(node: UOp, tracer: Tracer, value: UOp, write: Pattern) -> InOrder:
+    base, places, values = node.src
+    assert values.shape is not None
+    index = tuple(new_range(size, RangeKind.LOOP, len(write.shape) + axis) if size != 1 else ZERO
+                  for axis, size in enumerate(values.shape))
+    picked = cast(tracer.trace(places, index[:1], inside=False), dtypes.index)
+    given = tracer.trace(values, index, inside=False)
+    # r[impl ranges.scatter.outside]
+    target = Pattern(write.shape, (picked, *index[1:]), _picks(node, picked))
+    return InOrder(node.arg, _loops(index), given, target, target)
+# --8<-- [end:in_order]
 
 
 def _loops(index: Index) -> list[UOp]:

@@ -21,8 +21,8 @@ TESTS = {"dependencies": ("test_dependencies_edges",), "ordering": ("test_orderi
          "memory": ("test_memory_plans", "test_symbolic_sizes"),
          "caching": ("test_caching_keys", "test_caching_disk", "test_symbolic_sizes"),
          "fusion": ("test_fusion_decisions",), "playback": ("test_playback",),
-         "ranges": ("test_ranges",), "symbolic": ("test_symbolic_sizes",),
-         "tensor": ("test_symbolic_sizes",), "replay": ("test_replay_sizes",),
+         "ranges": ("test_ranges", "test_in_order"), "symbolic": ("test_symbolic_sizes",),
+         "tensor": ("test_symbolic_sizes", "test_in_order"), "replay": ("test_replay_sizes",),
          "kernel": ("test_kernel_steps", "test_kernel", "test_kernel_search",
                     "test_kernel_products", "test_cpu_threads"),
          "render": ("test_cpu_threads",), "cpu": ("test_cpu_threads", "test_cpu_memory")}

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from impl.dtypes import DType
+from impl.dtypes import DType, Scalar
 from impl.fusion.groups import Group, Member
 from impl.ir import TRUE, KernelInfo, Ops, RangeKind, Shape, UOp, new_range
-from impl.ranges import Access, Index, Stage, flatten
+from impl.ranges import Access, Index, InOrder, Stage, flatten
 from impl.symbolic import Extent, extent, extent_of, is_symbolic, plain
 
 
@@ -72,9 +72,12 @@ class _KernelBuilder:
         stage = member.stage
         renamed: dict[UOp, UOp] = dict(zip(member.prefix, self.prefix, strict=True))
         renamed[TRUE] = TRUE
+        more = stage.form.in_order
         own = [loop for loop in stage.loops if loop not in renamed]
-        for loop in own:
-            renamed[loop] = self._range(loop, RangeKind.LOOP)
+        for loop in (*own, *(more.loops if more is not None else ())):
+            if loop not in renamed:
+                ordered = more is not None and loop in more.loops[:1]
+                renamed[loop] = self._range(loop, RangeKind.BLOCK if ordered else RangeKind.LOOP)
         for node in stage.form.order:
             if node not in renamed:
                 renamed[node] = self._renamed(stage, node, renamed)
@@ -82,6 +85,11 @@ class _KernelBuilder:
         own = [renamed[loop] for loop in own]
         target = self._address(stage, stage.write, renamed, dtype)
         first = UOp(Ops.STORE, dtype, (target, value, *own))
+        if more is not None:
+            if more.table:
+                return self._by_key(more, renamed, target, dtype)
+            update = self._update(stage, more, renamed, dtype)
+            return [update] if more.target is stage.write.pattern else [first, update]
         if stage.write.value not in self.handed_on:
             return [first]
         # From the local buffer to memory, in loops of its own.
@@ -92,6 +100,37 @@ class _KernelBuilder:
         memory = self._argument(self.storage_of[stage.write.value], flat, TRUE, dtype)
         value = UOp(Ops.LOAD, dtype, (target,))
         return [first, UOp(Ops.STORE, dtype, (memory, value, *again.values()))]
+
+    # --8<-- [start:in_order]
+    def _update(self, stage: Stage, more: InOrder, renamed: dict[UOp, UOp], dtype: DType) -> UOp:
+        """The STORE whose elements need those stored before: its first loop runs in order."""
+        number, value = stage.write.value, renamed[more.value]
+        if more.op is not None:
+            # r[impl ranges.scan.order, ranges.scatter.order]
+            before = self._address(stage, Access(number, more.before), renamed, dtype)
+            found = UOp(Ops.LOAD, dtype, (before,))
+            if more.before is not more.target:
+                found = UOp(Ops.WHERE, dtype, (renamed[more.before.valid], found,
+                                               UOp.const(dtype, _neutral(more.op, dtype))))
+            value = UOp(more.op, dtype, (found, value))
+        target = self._address(stage, Access(number, more.target), renamed, dtype)
+        return UOp(Ops.STORE, dtype, (target, value, *(renamed[loop] for loop in more.loops)))
+
+    def _by_key(self, more: InOrder, renamed: dict[UOp, UOp], target: UOp,
+                dtype: DType) -> list[UOp]:
+        """A table that holds the last result of each key; what it becomes is the next result."""
+        assert more.op is not None
+        table = UOp(Ops.LOCAL, dtype, (), (0, more.table))
+        row, loops = self._numbered(more.table, RangeKind.LOOP), [renamed[r] for r in more.loops]
+        place = UOp(Ops.INDEX, dtype, (table, renamed[more.key], renamed[more.before.valid]))
+        found = UOp(Ops.LOAD, dtype, (place,))
+        value = UOp(more.op, dtype, (found, renamed[more.value]))
+        start = UOp.const(dtype, _neutral(more.op, dtype))
+        # r[impl ranges.scan.key]
+        return [UOp(Ops.STORE, dtype, (UOp(Ops.INDEX, dtype, (table, row, TRUE)), start, row)),
+                UOp(Ops.STORE, dtype, (place, value, *loops)),
+                UOp(Ops.STORE, dtype, (target, found, *loops))]
+    # --8<-- [end:in_order]
 
     def _range(self, loop: UOp, kind: RangeKind) -> UOp:
         """A loop of a stage in the kernel's terms."""
@@ -173,6 +212,13 @@ class _KernelBuilder:
             pointer = UOp(Ops.LOCAL, dtype, (), (len(self.locals), size))
             self.locals[value] = pointer, dropped
         return self.locals[value]
+
+
+def _neutral(op: Ops, dtype: DType) -> Scalar:
+    """What changes nothing when an element is combined with it: 0.0 would change -0.0."""
+    if op is Ops.ADD:
+        return -0.0 if dtype.kind == "f" else 0
+    return {Ops.MUL: 1, Ops.MAXIMUM: dtype.min, Ops.MINIMUM: dtype.max}[op]
 
 
 # --8<-- [start:shared]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from impl.effects import leaf_of
 from impl.fusion.limits import Limits
-from impl.ir import DEAR, ELEMENTWISE, MOVEMENT, Ops, UOp
+from impl.ir import DEAR, ELEMENTWISE, IN_ORDER, MOVEMENT, Ops, UOp
 
 
 class _Place(NamedTuple):
@@ -42,7 +42,8 @@ _WORST = 1 << 20
 Inputs = frozenset[int]
 _NONE: Inputs = frozenset()
 #: Values that are read from memory, or cost as little as that.
-_LOADED = frozenset((Ops.BUFFER, *_REDUCTIONS, Ops.CONTIGUOUS, Ops.COPY, Ops.AFTER))
+_LOADED = frozenset((Ops.BUFFER, *_REDUCTIONS, *IN_ORDER, Ops.CONTIGUOUS, Ops.COPY,
+                     Ops.AFTER))
 
 
 def _costs(nodes: Sequence[UOp]) -> dict[UOp, int]:
@@ -117,6 +118,8 @@ class _Cutter:
             return f"device: copied to {node.arg}"  # r[impl fusion.cut.device]
         if node.op is Ops.AFTER:
             return "assign: it writes to memory"
+        if node.op in IN_ORDER:  # r[impl fusion.cut.order]
+            return "order: its elements are computed one after the other"
         if not node.src or node.shape == () and self.cost[node] == 0:
             return None
         if not self.fuse and node.op not in MOVEMENT:
@@ -162,6 +165,10 @@ class _Cutter:
                     self._need(source, places)
         elif op is Ops.AFTER:
             self._pass_on_write(node, places)
+        elif op in IN_ORDER:  # no vector along it: what is dear is better computed before
+            for source in node.src:
+                dear = self.cost[source] > self.limits.in_order
+                self._need(source, self._moved(places, dear, True))
         elif op is Ops.GATHER:
             self._need(node.src[1], self._moved(places, False, False))
             self._need(node.src[0], self._moved(places, True, False))

@@ -106,7 +106,7 @@ class _Grouper:
     # --8<-- [end:grouper]
 
     def _find(self, stage: Stage) -> Group:
-        if self.fuse and not stage.copy:  # r[impl fusion.stages.together]
+        if self.fuse and not stage.alone:  # r[impl fusion.stages.together]
             for group in self._candidates(stage, self._earliest(stage)):
                 ours = self._conflicts(stage, group)
                 problem = self._try(group, stage, ours)
@@ -117,8 +117,9 @@ class _Grouper:
         return self._alone(stage)
 
     def _alone(self, stage: Stage) -> Group:
+        prefix = stage.form.independent
         group = Group(len(self.groups), self.device_of[self._storage(stage.write)],
-                      [Member(stage, list(stage.loops))], [extent(r) for r in stage.loops],
+                      [Member(stage, prefix)], [extent(r) for r in prefix],
                       stage.form.operations, stage.form.iterations, *self._fast_bytes(stage, None),
                       self._arguments(stage))
         self.groups.append(group)
@@ -163,7 +164,7 @@ class _Grouper:
             if group is not None and group.number >= earliest:
                 found.setdefault(group.number, group)
         device = self.device_of[self._storage(stage.write)]
-        return [g for g in found.values() if g.device == device and not g.members[0].stage.copy
+        return [g for g in found.values() if g.device == device and not g.members[0].stage.alone
                 and len(g.members) < self.limits.stages]
 
     # --8<-- [start:try]

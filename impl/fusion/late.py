@@ -156,7 +156,7 @@ class _Keeper:
         if self.life[value].maker is None:
             return False
         stage = self.life[value].stage  # r[impl fusion.late.cheap]
-        return (stage.whole and stage.overwrites is None and not stage.copy
+        return (stage.whole and stage.overwrites is None and not stage.alone
                 and self._cost(value) <= self.limits.late)
 
     def _cost(self, value: int) -> int:
@@ -256,7 +256,7 @@ class _Keeper:
         (r[fusion.group.private]).
         """
         group = self.groups[plan.late]
-        if group.members[0].stage.copy:
+        if group.members[0].stage.alone:
             return None
         for current in reversed(plan.again):  # readers before what they read
             pairs = self._pairs(current, current == value, plan)

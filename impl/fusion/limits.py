@@ -16,6 +16,7 @@ class Limits:
     stages: int = 32
     recompute: int = 12                # cost up to which a value is computed again for each user
     repeat: int = 6                    # the same if the value is repeated along an expanded axis
+    in_order: int = 19                 # the same where elements are computed one by one
     small_kernel: int = 1 << 14        # iterations below which parallelism does not matter
     parallel: int = 16                 # iterations of the prefix that a larger kernel must offer
     late: int = 48                     # cost up to which a value is made again, and not kept

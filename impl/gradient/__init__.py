@@ -120,6 +120,8 @@ def _differentiable(node: UOp) -> tuple[UOp, ...]:
         return node.src[1:]
     if node.op is Ops.WHERE:
         return node.src[1:]
-    if node.op is Ops.GATHER:
+    if node.op in (Ops.GATHER, Ops.SCAN):
         return node.src[:1]
+    if node.op is Ops.SCATTER:
+        return node.src[::2]
     return _sources(node)

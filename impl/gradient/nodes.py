@@ -311,6 +311,82 @@ def reduce(op: Ops, x: UOp, axes: Sequence[int]) -> UOp:
     return cast(total, x.dtype)
 
 
+def scan(op: Ops, x: UOp, axis: int) -> UOp:
+    """Each element combined with all before it along an axis, by ADD, MUL, MAXIMUM or MINIMUM.
+
+    Sums and products of half-width floats are accumulated in float32.
+    """
+    if is_number(shape_of(x)[axis], 1) or any(is_number(size, 0) for size in shape_of(x)):
+        return x
+    wide = sum_accumulator(x.dtype) if op in (Ops.ADD, Ops.MUL) else x.dtype
+    return cast(UOp(Ops.SCAN, wide, (cast(x, wide),), (op, axis)), x.dtype)
+
+
+def scan_by_key(op: Ops, x: UOp, key: UOp, count: int, axis: int) -> UOp:
+    """Each element combined with all before it that have its key, a number below `count`; 0 for
+    an element with another key.
+    """
+    if any(is_number(size, 0) for size in shape_of(x)):
+        return x
+    return UOp(Ops.SCAN, x.dtype, (x, key), (op, axis, count))
+
+
+def scatter(op: Ops | None, base: UOp, index: UOp, values: UOp) -> UOp:
+    """`base` with row index[j] combined with values[j], or replaced by it, for every j in order.
+
+    `index` has one axis, `values` that one and the axes of a row. An index that names no row is
+    passed over. Half-width floats are accumulated in float32.
+    """
+    if any(is_number(size, 0) for size in (*shape_of(base), *shape_of(values))):
+        return base
+    wide = sum_accumulator(base.dtype) if op in (Ops.ADD, Ops.MUL) else base.dtype
+    parts = cast(base, wide), index, cast(values, wide)
+    return cast(UOp(Ops.SCATTER, wide, parts, op), base.dtype)
+
+
+# --8<-- [start:along]
+def flat_place(place: UOp, axis: int, shape: Shape) -> UOp:
+    """Where each element of a flattened tensor of this shape is that `place` names along an axis.
+
+    Its other axes are those of `place`. A place out of range becomes -1, which names no element.
+    """
+    own, wide = shape_of(place), dtypes.int32
+    if greatest(math.prod(shape)) > wide.max or place.dtype.itemsize == 8 or (
+            place.dtype is dtypes.uint32):
+        wide = dtypes.int64
+    place = cast(place, wide)
+    inside = UOp(Ops.AND, dtypes.bool, (
+        UOp(Ops.CMPLE, dtypes.bool, (UOp.const(wide, 0), place)),
+        UOp(Ops.CMPLT, dtypes.bool, (place, number(wide, shape[axis])))))
+    total, stride = mul(place, number(wide, math.prod(shape[axis + 1:]))), 1
+    for other in range(len(shape) - 1, -1, -1):
+        if other != axis:
+            along = cast(iota_along(own[other], other, len(own)), wide)
+            total = add(total, mul(expand(along, own), number(wide, stride)))
+        stride *= shape[other]
+    return where(inside, total, UOp.const(wide, -1))
+
+
+def gather_along(x: UOp, place: UOp, axis: int) -> UOp:
+    """out[i][j] = x[place[i][j]][j] for axis 0, and alike for the others; 0 out of range."""
+    flat = reshape(x, (math.prod(shape_of(x)),))
+    return UOp(Ops.GATHER, x.dtype, (flat, flat_place(place, axis, shape_of(x))))
+
+
+def scatter_along(op: Ops | None, base: UOp, place: UOp, values: UOp, axis: int) -> UOp:
+    """out[place[i][j]][j] combined with values[i][j] for axis 0, and alike for the others."""
+    shape, count = shape_of(base), math.prod(shape_of(place))
+    flat = reshape(flat_place(place, axis, shape), (count,))
+    found = scatter(op, reshape(base, (math.prod(shape),)), flat, reshape(values, (count,)))
+    return reshape(found, shape)
+# --8<-- [end:along]
+
+
+def flipped_scan(op: Ops, x: UOp, axis: int) -> UOp:
+    """Each element combined with all behind it along an axis."""
+    return flip(scan(op, flip(x, (axis,)), axis), (axis,))
+
+
 def _repeated(op: Ops, number: Scalar, count: int) -> Scalar:
     """A number combined with itself, `count` times in all."""
     if op is Ops.ADD:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Set
 
 from impl.dtypes import dtypes
-from impl.gradient import nodes
+from impl.gradient import in_order, nodes
 from impl.gradient.nodes import div, mul, neg, scale, shape_of, sub, unary, where
 from impl.ir import MOVEMENT, Ops, Shape, UOp
 from impl.symbolic import is_number
@@ -205,23 +205,6 @@ def _fold(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
 # --8<-- [end:movement]
 
 
-# --8<-- [start:gather]
-def _gather(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
-    """Row n collects the gradients of all places that read it: a sum over a one-hot choice."""
-    values, index = node.src
-    shape, count = shape_of(values), math.prod(shape_of(index))
-    rest = math.prod(shape[1:])
-    place = nodes.reshape(index, (1, count, 1))
-    row = nodes.cast(nodes.iota_along(shape[0], 0, 3), index.dtype)
-    every = (shape[0], count, rest)
-    reads = UOp(Ops.CMPEQ, dtypes.bool,
-                (nodes.expand(row, every), nodes.expand(place, every)))
-    spread = nodes.expand(nodes.reshape(gradient, (1, count, rest)), every)
-    chosen = where(reads, spread, zero(node))
-    yield values, nodes.reshape(nodes.reduce(Ops.ADD, chosen, (1,)), shape)
-# --8<-- [end:gather]
-
-
 # --8<-- [start:write]
 def _after(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     """A write: the region's gradient belongs to the value, the rest to the old version."""
@@ -273,5 +256,6 @@ RULES: dict[Ops, Rule] = {
     Ops.BUFFER: _realized, Ops.NEG: _neg, Ops.CAST: _cast, Ops.CONTIGUOUS: _same, Ops.COPY: _copy,
     Ops.ADD: _add, Ops.SUB: _sub, Ops.MUL: _mul, Ops.DIV: _div, Ops.POW: _pow,
     Ops.MAXIMUM: _larger, Ops.MINIMUM: _larger, Ops.WHERE: _where,
-    Ops.REDUCE: _reduce, Ops.FOLD: _fold, Ops.GATHER: _gather, Ops.AFTER: _after,
+    Ops.REDUCE: _reduce, Ops.FOLD: _fold, Ops.GATHER: in_order.gather, Ops.AFTER: _after,
+    Ops.SCAN: in_order.scan, Ops.SCATTER: in_order.scatter,
 }

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, Growth, Limits, buffer_key, growth
+from impl.kernel.chain import chain
 from impl.kernel.plain import merge_loops, vectorize
 from impl.kernel.products import plan_product
 from impl.kernel.roll import roll_lanes
@@ -78,6 +79,7 @@ class Planner:
             self.cut.update(loop.arg[0] for loop in node.src[1:])
             self._reduction(node)
             self.cut |= self.made  # what this reduction cut, others leave alone
+        chain(self)
         vectorize(self)
         roll_lanes(self)
         self._share(part_of_loop)
@@ -289,7 +291,8 @@ class Planner:
             grows = self.growth[store.src[0].src[1]]
             if len(loops) < 2 or grows is None or grows.get(loops[-1]) == 1:
                 continue
-            better = [r for r in loops if grows.get(r) == 1 and self.extent(r) >= 8]
+            better = [r for r in loops if grows.get(r) == 1 and self.extent(r) >= 8
+                      and r.arg[1] is loops[-1].arg[1]]
             if better:
                 self._take(Swap(self.known.position[better[0]], self.known.position[loops[-1]]),
                            "contiguous stores innermost")
@@ -303,8 +306,9 @@ class Planner:
 
         Then every line of memory that is touched is used whole while it is in the cache.
         """
-        reduces = any(n.op is Ops.REDUCE for n in self.known.order)
-        if reduces or len(self.known.order) > _TRANSPOSE_NODES or len(self.known.ast.src) > 1:
+        bound = any(n.op is Ops.REDUCE or n.op is Ops.RANGE and n.arg[1] is RangeKind.BLOCK
+                    for n in self.known.order)
+        if bound or len(self.known.order) > _TRANSPOSE_NODES or len(self.known.ast.src) > 1:
             return
         store = self.known.ast.src[0]
         grows = self.growth[store.src[0].src[1]] or {}

@@ -174,7 +174,7 @@ def _along(planner: Planner, seen: set[int]) -> UOp | None:
         own = [loop for loop in store.src[2:] if loop.arg[1] not in LANES]
         for loop in (own or list(known.info.prefix))[-1:]:
             if loop.arg[0] in seen or loop.arg[0] in planner.made \
-                    or planner.extent(loop) < _LEAST_VECTOR:
+                    or loop.arg[1] is RangeKind.BLOCK or planner.extent(loop) < _LEAST_VECTOR:
                 continue
             if _is_plain(planner, loop):
                 return loop

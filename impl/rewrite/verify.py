@@ -28,8 +28,8 @@ from impl.rewrite.matcher import UPat
 
 _SHARED = ELEMENTWISE | {Ops.CONST, Ops.DEFINE_VAR}
 TENSOR_OPS = _SHARED | MOVEMENT | {
-    Ops.BUFFER, Ops.IOTA, Ops.BIND, Ops.FOLD, Ops.REDUCE, Ops.GATHER, Ops.CONTIGUOUS, Ops.COPY,
-    Ops.STORE, Ops.AFTER, Ops.SINK}
+    Ops.BUFFER, Ops.IOTA, Ops.BIND, Ops.FOLD, Ops.REDUCE, Ops.GATHER, Ops.SCAN, Ops.SCATTER,
+    Ops.CONTIGUOUS, Ops.COPY, Ops.STORE, Ops.AFTER, Ops.SINK}
 KERNEL_OPS = (_SHARED - {Ops.DETACH}) | {
     Ops.PARAM, Ops.LOCAL, Ops.RANGE, Ops.INDEX, Ops.LOAD, Ops.REDUCE, Ops.STORE, Ops.SINK}
 REDUCERS = (Ops.ADD, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM)
@@ -124,6 +124,23 @@ def _tensor_reduce(node: UOp) -> bool:
     return op in REDUCERS and _axes(axes, len(_source_shape(node))) and len(node.src) == 1
 
 
+def _scan(node: UOp) -> bool:
+    op, axis, *keys = node.arg
+    if op not in REDUCERS or not 0 <= axis < len(_source_shape(node)):
+        return False
+    if node.src[0].dtype is not node.dtype or len(node.src) != 1 + len(keys):
+        return False
+    return all(key.dtype.kind in "iu" and key.shape == node.shape for key in node.src[1:])
+
+
+def _scatter(node: UOp) -> bool:
+    base, index, values = node.src
+    if index.dtype.kind not in "iu" or len(index.shape or ()) != 1 or not base.shape:
+        return False
+    return (node.arg in (None, *REDUCERS) and base.dtype is values.dtype is node.dtype
+            and values.shape == (*(index.shape or ()), *base.shape[1:]))
+
+
 def _store(node: UOp) -> bool:
     view, value = node.src
     return view.dtype is value.dtype and value.shape in (view.shape, ())
@@ -165,7 +182,7 @@ _FLOAT_ONLY = (Ops.RECIPROCAL, Ops.SQRT, Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, O
 _BITWISE = (Ops.AND, Ops.OR, Ops.XOR)
 _ONE_SOURCE = (UNARY | MOVEMENT | {Ops.FOLD, Ops.CONTIGUOUS, Ops.COPY, Ops.LOAD, Ops.RANGE})
 _SOURCES = {**{Ops(op): 1 for op in _ONE_SOURCE}, **{Ops(op): 2 for op in BINARY},
-            Ops.WHERE: 3, Ops.GATHER: 2, Ops.AFTER: 2, Ops.BIND: 2, Ops.INDEX: 3,
+            Ops.WHERE: 3, Ops.GATHER: 2, Ops.SCATTER: 3, Ops.AFTER: 2, Ops.BIND: 2, Ops.INDEX: 3,
             Ops.CONST: 0, Ops.BUFFER: 0, Ops.IOTA: 0, Ops.DEFINE_VAR: 0, Ops.PARAM: 0, Ops.LOCAL: 0}
 
 
@@ -208,7 +225,8 @@ _SHARED_REQUIREMENTS = (
 # --8<-- [start:tensor]
 # r[impl ir.stage.tensor, ir.shape.known, ir.movement.expand, ir.movement.permute]
 # r[impl ir.movement.pad, ir.movement.shrink, ir.movement.flip, ir.movement.unfold]
-# r[impl ir.movement.fold, ir.reduce.axes, ir.gather.index, ir.store.value, ir.after.chain]
+# r[impl ir.movement.fold, ir.reduce.axes, ir.gather.index, ir.scan.axis, ir.scatter.rows]
+# r[impl ir.store.value, ir.after.chain]
 _TENSOR_REQUIREMENTS = (
     Requirement("ir.stage.tensor", UPat(), lambda node: node.op in TENSOR_OPS,
                 "the operation belongs to the tensor stage"),
@@ -227,6 +245,10 @@ _TENSOR_REQUIREMENTS = (
     Requirement("ir.gather.index", UPat(Ops.GATHER),
                 lambda node: node.src[1].dtype.kind in "iu" and bool(_source_shape(node)),
                 "the index is an integer, the values have an axis"),
+    Requirement("ir.scan.axis", UPat(Ops.SCAN), _scan,
+                "a scan goes along an axis, with ADD, MUL, MAXIMUM or MINIMUM, and integer keys"),
+    Requirement("ir.scatter.rows", UPat(Ops.SCATTER), _scatter,
+                "one integer for each row of values, and rows as those of the base"),
     Requirement("ir.store.value", UPat(Ops.STORE), lambda node: len(node.src) == 2 and _store(node),
                 "the stored value has the type of the view, and its shape or none"),
     Requirement("ir.after.chain", UPat(Ops.AFTER), _after,

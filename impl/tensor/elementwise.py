@@ -34,25 +34,63 @@ def absolute(x: UOp) -> UOp:
 
 
 # --8<-- [start:sigmoid]
-def sigmoid(x: UOp) -> UOp:
-    """1 / (1 + exp(-x)) for a float node.
+def _folded(x: UOp) -> tuple[UOp, UOp]:
+    """Whether x is negative, and exp(-|x|): it overflows nowhere, nor does its slope."""
+    negative = compare(Ops.CMPLT, x, number(x, 0))
+    return negative, unary(Ops.EXP, where(negative, x, nodes.neg(x)))
 
-    Below `least` the exponential would overflow, and the gradient would be 0 times infinity.
-    """
-    least = -700.0 if x.dtype is dtypes.float64 else -87.0
-    bounded = binary(Ops.MAXIMUM, x, number(x, least))
-    return unary(Ops.RECIPROCAL, nodes.add(unary(Ops.EXP, nodes.neg(bounded)), number(x, 1)))
+
+def sigmoid(x: UOp) -> UOp:
+    """1 / (1 + exp(-x)) for a float node."""
+    negative, grown = _folded(x)
+    top = where(negative, grown, number(x, 1))
+    return nodes.div(top, nodes.add(grown, number(x, 1)))
 
 
 def softplus(x: UOp) -> UOp:
-    """log(1 + exp(x)), which overflows nowhere and whose gradient is right at 0."""
-    # No more than the greatest number, since infinity less infinity would be none.
-    most = 1.7976931348623157e308 if x.dtype is dtypes.float64 else 3.4028234663852886e38
-    top = binary(Ops.MINIMUM, binary(Ops.MAXIMUM, x, number(x, 0)), number(x, most))
-    top = nodes.detach(top)
-    grown = nodes.add(unary(Ops.EXP, nodes.sub(x, top)), unary(Ops.EXP, nodes.neg(top)))
-    return nodes.add(unary(Ops.LOG, grown), top)
+    """log(1 + exp(x)), whose gradient is right at 0."""
+    negative, grown = _folded(x)
+    return nodes.add(where(negative, number(x, 0), x), log_one_more(grown))
 # --8<-- [end:sigmoid]
+
+
+# --8<-- [start:near]
+def log_one_more(x: UOp) -> UOp:
+    """log(1 + x), with all digits near 0 too.
+
+    What is lost in rounding 1 + x is known, and the logarithm grows there as its argument does.
+    """
+    more = nodes.add(x, number(x, 1))
+    gained = nodes.sub(more, number(x, 1))
+    same = compare(Ops.CMPEQ, gained, number(x, 0))
+    lost = nodes.detach(nodes.div(x, where(same, number(x, 1), gained)))
+    return where(same, x, nodes.mul(unary(Ops.LOG, more), lost))
+
+
+def _series(x: UOp, square: UOp, first: int, step: int) -> UOp:
+    """x / first! + x * square / (first + step)! + ..., with all digits up to |x| = 1."""
+    last = 19 if x.dtype is dtypes.float64 else 12
+    orders = range(first, last, step)
+    total = number(x, 1 / math.factorial(orders[-1]))
+    for order in orders[-2::-1]:
+        total = nodes.add(nodes.mul(total, square), number(x, 1 / math.factorial(order)))
+    return nodes.mul(x, total)
+
+
+def exp_less_one(x: UOp) -> UOp:
+    """exp(x) - 1, with all digits near 0 too."""
+    near = compare(Ops.CMPLT, absolute(x), number(x, 0.5))
+    small = where(near, x, number(x, 0))
+    return where(near, _series(small, small, 1, 1), nodes.sub(unary(Ops.EXP, x), number(x, 1)))
+
+
+def hyperbolic_sine(x: UOp) -> UOp:
+    """(exp(x) - exp(-x)) / 2, with all digits near 0 too."""
+    near = compare(Ops.CMPLT, absolute(x), number(x, 1))
+    small = where(near, x, number(x, 0))
+    large = nodes.sub(unary(Ops.EXP, x), unary(Ops.EXP, nodes.neg(x)))
+    return where(near, _series(small, nodes.mul(small, small), 1, 2), scale(large, 0.5))
+# --8<-- [end:near]
 
 
 def round_even(x: UOp) -> UOp:
@@ -344,9 +382,9 @@ class Elementwise(TensorBase):
         x = self.uop
         if x.dtype.kind == "f":
             if exponent == 0.5:
-                return self._wrap(unary(Ops.SQRT, x))
+                return self._wrap(power_half(x))
             if exponent == -0.5:
-                return self._wrap(unary(Ops.RECIPROCAL, unary(Ops.SQRT, x)))
+                return self._wrap(unary(Ops.RECIPROCAL, power_half(x)))
             if exponent == -1:
                 return self._wrap(unary(Ops.RECIPROCAL, x))
         elif isinstance(exponent, int) and exponent < 0:
@@ -612,9 +650,7 @@ class Elementwise(TensorBase):
 
     def sinh(self) -> Self:
         """Hyperbolic sine."""
-        x = self._float("sinh")
-        grown = nodes.sub(unary(Ops.EXP, x), unary(Ops.EXP, nodes.neg(x)))
-        return self._wrap(scale(grown, 0.5))
+        return self._widened("sinh", hyperbolic_sine)
 
     def cosh(self) -> Self:
         """Hyperbolic cosine."""
@@ -685,7 +721,7 @@ class Elementwise(TensorBase):
     def _widened(self, name: str, build: Any) -> Self:
         """A function of a float node, computed in float32 where the dtype is half as wide."""
         x = self._float(name)
-        # r[impl tensor.activation.half]
+        # r[impl tensor.activation.half, tensor.unary.limits]
         return self._wrap(cast(build(cast(x, sum_accumulator(x.dtype))), x.dtype))
 
     def relu(self) -> Self:
@@ -703,12 +739,7 @@ class Elementwise(TensorBase):
 
     def elu(self, alpha: float = 1.0) -> Self:
         """x where it is positive, else alpha * (exp(x) - 1)"""
-        x = self._float("elu")
-        # The exponential of a large x would be infinite, and its gradient 0 times infinity.
-        positive = compare(Ops.CMPLT, number(x, 0), x)
-        bounded = where(positive, number(x, 0), x)
-        curved = scale(nodes.sub(unary(Ops.EXP, bounded), number(x, 1)), alpha)
-        return self._wrap(where(positive, x, curved))
+        return self._widened("elu", lambda x: elu(x, alpha))
 
     def sigmoid(self) -> Self:
         """1 / (1 + exp(-x))"""
@@ -758,6 +789,21 @@ class Elementwise(TensorBase):
     def quick_gelu(self) -> Self:
         """x * sigmoid(1.702 x)"""
         return self._widened("quick_gelu", lambda x: nodes.mul(x, sigmoid(scale(x, 1.702))))
+
+
+def power_half(x: UOp) -> UOp:
+    """x to the power of a half: the root, but 0 of -0 and infinity of minus infinity."""
+    infinite = compare(Ops.CMPEQ, x, number(x, -math.inf))  # r[impl tensor.unary.limits]
+    root = unary(Ops.SQRT, nodes.add(x, number(x, 0)))
+    return where(infinite, number(x, math.inf), root)
+
+
+def elu(x: UOp, alpha: float) -> UOp:
+    """x where it is positive, else alpha * (exp(x) - 1)"""
+    # The exponential of a large x would be infinite, and its gradient 0 times infinity.
+    positive = compare(Ops.CMPLT, number(x, 0), x)
+    bounded = where(positive, number(x, 0), x)
+    return where(positive, x, scale(exp_less_one(bounded), alpha))
 
 
 def gelu(x: UOp) -> UOp:

@@ -264,7 +264,7 @@ class Indexing(Reduce):
                                     *range(place + new_axes, len(placed))))
         count = math.prod(shape_of(index))
         flat = nodes.reshape(node, (count, *rows_shape[1:]))
-        written = write_rows(rows, nodes.reshape(index, (count,)), flat)
+        written = nodes.scatter(None, rows, nodes.reshape(index, (count,)), flat)
         back = nodes.reshape(written, tuple(self.shape[axis] for axis in order))
         self._store(nodes.permute(back, tuple(order.index(a) for a in range(len(order)))))
 
@@ -273,16 +273,7 @@ class Indexing(Reduce):
     def gather(self, dim: int, index: Self) -> Self:
         """out[i][j] = self[index[i][j]][j] for dim 0, and alike for the other axes."""
         axis, x, place = self._along(dim, index, "gather")
-        shape = shape_of(place)
-        kept = tuple((0, size if a == axis else shape[a]) for a, size in enumerate(self.shape))
-        x = nodes.movedim_last(nodes.shrink(x, kept), axis)
-        wide = (*shape, self.shape[axis])
-        spread_x = nodes.expand(nodes.reshape(x, tuple(
-            1 if a == axis else size for a, size in enumerate(wide))), wide)
-        hit = compare(Ops.CMPEQ, nodes.expand(nodes.reshape(place, (*shape, 1)), wide),
-                      cast(nodes.expand(nodes.iota_along(wide[-1], len(shape), len(wide)), wide),
-                           place.dtype))
-        return self._wrap(self._chosen(hit, spread_x, len(shape), shape))
+        return self._wrap(nodes.gather_along(x, place, axis))
 
     def _along(self, dim: int, index: Self, name: str) -> tuple[int, UOp, UOp]:
         axis = self._axis(dim, name)
@@ -315,23 +306,8 @@ class Indexing(Reduce):
                              "use None, 'add' or 'multiply'")
         values = self._sources(src, shape) if isinstance(src, TensorBase) \
             else self._value_for(src, shape)
-        # [.., j, .., k]: whether source j along the axis goes to place k.
-        wide = (*shape, self.shape[axis])
-        hit = compare(Ops.CMPEQ, nodes.expand(nodes.reshape(place, (*shape, 1)), wide),
-                      cast(nodes.expand(nodes.iota_along(wide[-1], len(shape), len(wide)), wide),
-                           place.dtype))
-        spread_values = nodes.expand(nodes.reshape(values, (*shape, 1)), wide)
-        if reduce is None:
-            hit, spread_values, x = self._last_hit(hit, spread_values, axis, x)
-        number = 1 if reduce == "multiply" else 0
-        parts = where(hit, spread_values, UOp.const(self.dtype, number))
-        op = Ops.MUL if reduce == "multiply" else \
-            Ops.MAXIMUM if self.dtype is dtypes.bool else Ops.ADD
-        combined = self._back(nodes.reduce(op, parts, (axis,)), axis, number)
-        if reduce is None:
-            touched = self._back(nodes.reduce(Ops.MAXIMUM, hit, (axis,)), axis, 0)
-            return self._wrap(where(touched, combined, x))
-        return self._wrap(binary(Ops.MUL if reduce == "multiply" else Ops.ADD, x, combined))
+        op = {None: None, "add": Ops.ADD, "multiply": Ops.MUL}[reduce]
+        return self._wrap(nodes.scatter_along(op, x, place, values, axis))
 
     def _sources(self, src: Any, shape: Shape) -> UOp:
         """The part of a tensor that an index of this shape scatters, in this tensor's dtype."""
@@ -342,29 +318,6 @@ class Indexing(Reduce):
                              f"{shape}", "give a source for every index: src must not be smaller")
         return nodes.shrink(cast(self._require(src), self.dtype),
                             tuple((0, size) for size in shape))
-
-    def _last_hit(self, hit: UOp, values: UOp, axis: int, x: UOp) -> tuple[UOp, UOp, UOp]:
-        """Only the last of several sources that go to one place."""
-        wide = shape_of(hit)
-        number = nodes.expand(nodes.iota_along(wide[axis], axis, len(wide)), wide)
-        ranked = where(hit, number, UOp.const(number.dtype, -1))
-        last = nodes.expand(nodes.reduce(Ops.MAXIMUM, ranked, (axis,)), wide)
-        return binary(Ops.AND, hit, compare(Ops.CMPEQ, number, last)), values, x
-
-    def _back(self, node: UOp, axis: int, number: int) -> UOp:
-        """The last axis put in the place of the reduced one, padded to this tensor's shape."""
-        shape = shape_of(node)
-        order = [a for a in range(len(shape) - 1)]
-        order[axis] = len(shape) - 1
-        moved = nodes.permute(node, (*order, axis))
-        sizes = tuple(shape[a] for a in order)
-        widths = tuple((0, want - size) for want, size in
-                       zip(self.shape, sizes, strict=True))
-        padded = nodes.pad(nodes.reshape(moved, sizes), widths)
-        if padded.shape == sizes or not number or node.dtype is dtypes.bool:
-            return padded
-        inside = nodes.pad(nodes.full(UOp.const(dtypes.bool, True), sizes), widths)
-        return where(inside, padded, UOp.const(node.dtype, number))
 
     def scatter_add(self, dim: int, index: Self, src: Self) -> Self:
         """scatter with reduce="add" """
@@ -473,21 +426,3 @@ def _placed(node: UOp, place: int, count: int) -> UOp:
     rank = len(shape_of(node))
     rest = list(range(count, rank))
     return nodes.permute(node, (*rest[:place], *range(count), *rest[place:]))
-
-
-def write_rows(rows: UOp, index: UOp, values: UOp) -> UOp:
-    """`rows` with row index[j] replaced by values[j]; of several the last one stays."""
-    shape, (count,) = shape_of(rows), shape_of(index)
-    if not count:
-        return rows
-    wide = (shape[0], count)
-    row = nodes.expand(nodes.iota_along(shape[0], 0, 2), wide)
-    hit = compare(Ops.CMPEQ, cast(row, index.dtype),
-                  nodes.expand(nodes.reshape(index, (1, count)), wide))
-    number = nodes.expand(nodes.iota_along(count, 1, 2), wide)
-    last = nodes.reduce(Ops.MAXIMUM, where(hit, number, UOp.const(number.dtype, -1)), (1,))
-    last = nodes.reshape(last, (shape[0],))
-    chosen = UOp(Ops.GATHER, values.dtype, (values, last))
-    touched = compare(Ops.CMPLE, UOp.const(last.dtype, 0), last)
-    ones = (shape[0],) + (1,) * (len(shape) - 1)
-    return where(nodes.expand(nodes.reshape(touched, ones), shape), chosen, rows)

@@ -7,11 +7,12 @@ from typing import Any, Self
 from impl.dtypes import DType, as_dtype, dtypes, sum_accumulator, sum_result
 from impl.errors import ShapeError
 from impl.gradient import nodes
-from impl.gradient.nodes import binary, cast, shape_of, unary, where
+from impl.gradient.nodes import binary, cast, unary, where
 from impl.ir import Ops, UOp
-from impl.symbolic import greatest, is_number, is_symbolic
+from impl.symbolic import is_symbolic
 from impl.tensor.elementwise import compare
-from impl.tensor.movement import Movement, pad_with
+from impl.tensor.movement import Movement
+from impl.tensor.sorting import first_origin, sort_origin
 
 
 class Reduce(Movement):
@@ -185,6 +186,7 @@ class Reduce(Movement):
 
     # Running
 
+    # --8<-- [start:running]
     def cumsum(self, axis: int = 0) -> Self:
         """Running sums along an axis, in the dtypes of `sum`."""
         return self._running(Ops.ADD, axis, sum_result(self.dtype), "cumsum")
@@ -205,40 +207,27 @@ class Reduce(Movement):
         if not self.shape:
             return self._wrap(cast(self.uop, dtype))
         axis = self._axis(axis, name)
-        if greatest(self.shape[axis]) < 2 or any(is_number(size, 0) for size in self.shape):
-            return self._wrap(cast(self.uop, dtype))
-        wide = sum_accumulator(dtype) if op in (Ops.ADD, Ops.MUL) else dtype
-        return self._wrap(cast(running(op, cast(self.uop, wide), axis), dtype))
+        # r[impl tensor.running.value, tensor.linear.work]
+        return self._wrap(nodes.scan(op, cast(self.uop, dtype), axis))
+    # --8<-- [end:running]
 
     # Order
 
     def sort(self, dim: int = -1, descending: bool = False) -> tuple[Self, Self]:
         """The elements of an axis in order, and where each came from, as int32.
 
-        Equal elements keep their order, and NaN counts as greater than every number. The work
-        grows with the square of the axis: meant for axes of up to some thousand elements.
+        Equal elements keep their order, and NaN counts as greater than every number.
         """
         axis = self._axis(dim, "sort")
         values = self.movedim(axis, -1)
-        rank = sort_rank(values.uop, descending)
-        size = self.shape[axis]
-        shape = shape_of(rank)
-        wide = (*shape, size)
-        # [.., i, k]: whether element i comes at place k.
-        comes = compare(Ops.CMPEQ, nodes.expand(nodes.reshape(rank, (*shape, 1)), wide),
-                        nodes.expand(nodes.iota_along(size, len(shape), len(wide)), wide))
-        source = len(shape) - 1
-        place = nodes.expand(nodes.iota_along(size, source, len(wide)), wide)
-        origin = self._chosen(comes, place, source, shape)
-        spread = nodes.expand(nodes.reshape(values.uop, (*shape, 1)), wide)
-        ordered = self._chosen(comes, spread, source, shape)
-        return (self._wrap(ordered).movedim(-1, axis), self._wrap(origin).movedim(-1, axis))
+        if self.numel() == 0:
+            return self, self._wrap(nodes.full(UOp.const(dtypes.int32, 0), self.shape))
+        return self._picked(values, sort_origin(values.uop, descending), axis)
 
-    def _chosen(self, mask: UOp, values: UOp, axis: int, shape: tuple[int, ...]) -> UOp:
-        """The one value along an axis that a mask marks."""
-        only = where(mask, values, UOp.const(values.dtype, 0))
-        op = Ops.MAXIMUM if values.dtype is dtypes.bool else Ops.ADD
-        return nodes.reshape(nodes.reduce(op, only, (axis,)), shape)
+    def _picked(self, values: Self, origin: UOp, axis: int) -> tuple[Self, Self]:
+        """The elements of the last axis that come from some places, and these."""
+        picked = nodes.gather_along(values.uop, origin, len(self.shape) - 1)
+        return self._wrap(picked).movedim(-1, axis), self._wrap(origin).movedim(-1, axis)
 
     def argsort(self, dim: int = -1, descending: bool = False) -> Self:
         """Where the elements of an axis in order come from, as int32."""
@@ -250,6 +239,10 @@ class Reduce(Movement):
         if not 0 <= k <= self.shape[axis]:
             raise ShapeError("topk", f"{k} of {self.shape[axis]} elements",
                              f"use at most the size of axis {axis}")
+        moved = self.movedim(axis, -1)
+        first = first_origin(moved.uop, k, largest)
+        if first is not None:
+            return self._picked(moved, first, axis)
         values, places = self.sort(axis, descending=largest)
         return values.narrow(axis, 0, k), places.narrow(axis, 0, k)
 
@@ -305,85 +298,3 @@ class Reduce(Movement):
 def _either(axis: Any, dim: Any) -> Any:
     """`dim` is PyTorch's name for `axis`."""
     return axis if dim is None else dim
-
-
-# --8<-- [start:running]
-BLOCK = 64
-
-
-def running(op: Ops, x: UOp, axis: int) -> UOp:
-    """Each element combined with all before it along an axis of at least one element.
-
-    One window per element would cost the square of the length. So a long axis is cut into blocks:
-    running results within each block, then over the blocks' totals, and the two are combined.
-    """
-    shape = shape_of(x)
-    size = shape[axis]
-    if greatest(size) <= 2 * BLOCK:
-        return _windows(op, x, axis)
-    count = -(-size // BLOCK)
-    widths = [(0, 0)] * len(shape)
-    widths[axis] = (0, count * BLOCK - size)
-    padded = pad_with(x, tuple(widths), _neutral(op, x.dtype))
-    front, rest = shape[:axis], shape[axis + 1:]
-    blocks = nodes.reshape(padded, (*front, count, BLOCK, *rest))
-    inside = _windows(op, blocks, axis + 1)
-    last = [(0, length) for length in shape_of(inside)]
-    last[axis + 1] = (BLOCK - 1, BLOCK)
-    totals = running(op, nodes.reshape(nodes.shrink(inside, tuple(last)), (*front, count, *rest)),
-                     axis)
-    widths[axis] = (1, 0)
-    before = pad_with(totals, tuple(widths), _neutral(op, x.dtype))
-    before = nodes.shrink(before, tuple((0, count if a == axis else length)
-                                        for a, length in enumerate(shape)))
-    spread = nodes.expand(nodes.reshape(before, (*front, count, 1, *rest)), shape_of(inside))
-    combined = nodes.reshape(binary(op, spread, inside), (*front, count * BLOCK, *rest))
-    return nodes.shrink(combined, tuple((0, length) for length in shape))
-# --8<-- [end:running]
-
-
-def _windows(op: Ops, x: UOp, axis: int) -> UOp:
-    """One window per element, of all elements up to it."""
-    shape = shape_of(x)
-    size = shape[axis]
-    widths = [(0, 0)] * len(shape)
-    widths[axis] = (size - 1, 0)
-    padded = pad_with(x, tuple(widths), _neutral(op, x.dtype))
-    windows = nodes.unfold(padded, axis, size, size, 1)
-    return nodes.reshape(nodes.reduce(op, windows, (axis + 1,)), shape)
-
-
-def _neutral(op: Ops, dtype: DType) -> Any:
-    """What changes nothing when it is combined with an element."""
-    return {Ops.ADD: 0, Ops.MUL: 1, Ops.MAXIMUM: dtype.min, Ops.MINIMUM: dtype.max}[op]
-
-
-def sort_rank(x: UOp, descending: bool) -> UOp:
-    """For each element of the last axis: how many others come before it, as int32."""
-    shape = shape_of(nodes.detach(x))
-    size, rank = shape[-1], len(shape)
-    wide = (*shape, size)
-    x = nodes.detach(x)
-    mine = nodes.expand(nodes.reshape(x, (*shape, 1)), wide)
-    other = nodes.expand(nodes.reshape(x, (*shape[:-1], 1, size)), wide)
-    lesser, greater = (mine, other) if descending else (other, mine)
-    before = less_with_nan(lesser, greater)
-    tie = binary(Ops.AND, compare(Ops.CMPEQ, _truth_number(less_with_nan(greater, lesser)),
-                                  _truth_number(before)),
-                 compare(Ops.CMPLT, nodes.expand(nodes.iota_along(size, rank, rank + 1), wide),
-                         nodes.expand(nodes.iota_along(size, rank - 1, rank + 1), wide)))
-    comes = cast(binary(Ops.OR, before, tie), dtypes.int32)
-    return nodes.reshape(nodes.reduce(Ops.ADD, comes, (rank,)), shape)
-
-
-def _truth_number(x: UOp) -> UOp:
-    return cast(x, dtypes.int32)
-
-
-def less_with_nan(a: UOp, b: UOp) -> UOp:
-    """a < b, where NaN is greater than every number."""
-    less = compare(Ops.CMPLT, a, b)
-    if a.dtype.kind != "f":
-        return less
-    only_b = binary(Ops.AND, compare(Ops.CMPEQ, a, a), compare(Ops.CMPNE, b, b))
-    return binary(Ops.OR, less, only_b)

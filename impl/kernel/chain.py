@@ -1,0 +1,114 @@
+"""Running results: several elements at once, where each needs the one before it.
+
+Chapter: spec/kernel.md. What waits is the addition to the one result before; what is added can be
+made ready meanwhile. So the elements of a block are combined with each other first.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from impl import symbolic
+from impl.dtypes import dtypes
+from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
+from impl.kernel.analysis import REDUCERS, Analysis, buffer_key, growth
+from impl.kernel.steps import Step, StepError, _Rewriter, _sink
+
+if TYPE_CHECKING:
+    from impl.kernel.heuristic import Planner
+
+#: So many elements are combined with each other before the result that was stored last is needed.
+_AT_ONCE = 16
+
+
+class _Link(NamedTuple):
+    """`store` combines what was stored one iteration before with an element."""
+
+    store: UOp
+    before: UOp
+    element: UOp
+
+
+# --8<-- [start:chain]
+@dataclass(frozen=True)
+class Chain(Step):
+    """Take `amount` iterations of a running result at once: first among each other, then with
+    the result before them.
+
+    Legal for a BLOCK loop of fixed extent whose only store combines what was stored one iteration
+    before with an element that reads nothing of what is stored. Combining in another order is what
+    r[conventions.reassociation.reduction] allows. A rest follows one by one.
+    """
+
+    amount: int
+
+    def apply(self, known: Analysis) -> UOp:
+        """The same elements, combined in the same order and with other brackets."""
+        # r[impl kernel.step.equal]
+        loop = self._loop(known, (RangeKind.BLOCK,))
+        size, link = self._size(loop), _link(known, loop)
+        if link is None:
+            raise StepError(self.name, "what is stored along it is no running result",
+                            "name the loop of one")
+        if not 1 < self.amount <= size:
+            raise StepError(self.name, f"the loop has {size} iterations", "ask for 2 to that many")
+        whole, rest = divmod(size, self.amount)
+        outer = new_range(whole, RangeKind.BLOCK)
+        op, stores = link.store.src[1].op, list[UOp]()
+        local = UOp(Ops.LOCAL, link.before.dtype, (), (_free_local(known), 1))
+        place_of_it = UOp(Ops.INDEX, local.dtype, (local, UOp.const(dtypes.index, 0), TRUE))
+        before = UOp(Ops.LOAD, local.dtype, (place_of_it,))
+        together: UOp | None = None
+        for place in range(self.amount):
+            here = symbolic.add(symbolic.mul(outer, self.amount), place)
+            rewriter = _Rewriter(known, {loop: here}, {loop: (outer,)})
+            element = rewriter.value(link.element)
+            moved = rewriter.store(link.store, False)
+            if together is None:
+                stores.append(moved.replace(src=(place_of_it, rewriter.value(link.before),
+                                                 *moved.src[2:])))
+            together = element if together is None else UOp(op, element.dtype, (together, element))
+            value = UOp(op, element.dtype, (before, together))
+            stores.append(moved.replace(src=(moved.src[0], value, *moved.src[2:])))
+        if rest:
+            left = new_range(rest, RangeKind.BLOCK)
+            stores.append(_Rewriter(known, {loop: symbolic.add(left, whole * self.amount)},
+                                    {loop: (left,)}).store(link.store, False))
+        return _sink(known, stores, self.name)
+# --8<-- [end:chain]
+
+
+def _free_local(known: Analysis) -> int:
+    return max((node.arg[0] for node in known.order if node.op is Ops.LOCAL), default=-1) + 1
+
+
+def _link(known: Analysis, loop: UOp) -> _Link | None:
+    """The running result along a loop, if that is all that the kernel computes."""
+    store = known.ast.src[0]
+    index, value = store.src[:2]
+    if len(known.ast.src) > 1 or value.op not in REDUCERS or loop not in store.src[2:]:
+        return None
+    own = buffer_key(index.src[0])
+    reading = [any(node.op is Ops.LOAD and buffer_key(node.src[0].src[0]) == own
+                   for node in part.toposort()) for part in value.src]
+    if sorted(reading) != [False, True]:
+        return None
+    before, element = value.src if reading[0] else value.src[::-1]
+    load = before.src[1] if before.op is Ops.WHERE and before.src[2].op is Ops.CONST else before
+    grows = growth(known.order, (loop,))[index.src[1]]
+    if load.op is not Ops.LOAD or not grows:
+        return None
+    step_back = symbolic.add(load.src[0].src[1], grows[loop])
+    return _Link(store, before, element) if step_back is index.src[1] else None
+
+
+# --8<-- [start:chaining]
+def chain(planner: Planner) -> None:
+    """Take several elements of a running result at once, where no vector goes across it."""
+    known = planner.known
+    for loop in known.ast.src[0].src[2:][-1:]:
+        if loop.arg[1] is RangeKind.BLOCK and planner.extent(loop) >= 2 * _AT_ONCE \
+                and _link(known, loop) is not None:
+            planner.take(Chain(known.position[loop], _AT_ONCE),
+                         "only the result before has to be waited for")
+# --8<-- [end:chaining]
