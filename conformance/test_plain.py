@@ -195,6 +195,6 @@ def test_lanes_are_rolled_up_where_nothing_is_reduced() -> None:
 
 @verifies("kernel.plain.roll")
 def test_a_stage_that_only_scales_is_rolled_up() -> None:
-    """Beside a product whose tile it has shared; a softmax, of vectors only, has nothing to roll."""
+    """Beside a product whose tile it has shared; a softmax has vectors only."""
     assert any(name.startswith("ROLL(") for name in names(rows_with_a_product()))
     assert not any(name.startswith("ROLL(") for name in names(kb.softmax(64, 64)))

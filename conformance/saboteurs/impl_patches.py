@@ -100,7 +100,7 @@ class _Citing:
     """A pytest plugin: runs the tests that cite a rule, until one finds what is wrong."""
 
     def __init__(self, rule: str) -> None:
-        self.rule, self.killer = rule, ""
+        self.rule, self.killer = rule.partition("+")[0], ""
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         items[:] = [item for item in items if any(

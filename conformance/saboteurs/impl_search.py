@@ -16,7 +16,7 @@ Function = Callable[..., Any]
 
 
 class LocalsAreStoredAgain(ImplPatch):
-    rule = "kernel.local.order"
+    rule = "kernel.local.order+2"
     description = "a LOCAL may be stored after it was read"
     target = "impl.kernel.analysis:verify"
 
