@@ -118,6 +118,16 @@ def test_a_refused_kernel_is_kept(fresh: Path, tmp_path: Path) -> None:
     kept.unlink()
 
 
+@verifies("cpu.compile.refused")
+@pytest.mark.parametrize(("compiler", "said"), [
+    ("false", "false refused unlucky, ts_run: it ended with status 1 and said nothing"),
+    ("true", "true refused unlucky, ts_run: it ended with status 0 and wrote no file")])
+def test_what_is_no_compiler_is_said_to_be_none(compiler: str, said: str, fresh: Path) -> None:
+    with Context(CC=compiler), pytest.raises(CompileError, match=said) as caught:
+        Device["CPU"].compile([scaled(10, 1.5, "unlucky")])
+    Path(str(caught.value).split("the source is in ")[1].split(";")[0]).unlink()
+
+
 # Values
 
 

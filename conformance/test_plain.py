@@ -191,3 +191,10 @@ def test_lanes_are_rolled_up_where_nothing_is_reduced() -> None:
         apply_steps(apply_steps(kb.matmul(8, 16, 4), [Upcast(0, 8)]), [Roll(2)])
     with pytest.raises(StepError, match="ROLL"):
         apply_steps(ast, [Roll(0)])
+
+
+@verifies("kernel.plain.roll")
+def test_a_stage_that_only_scales_is_rolled_up() -> None:
+    """Beside a product whose tile it has shared; a softmax has vectors only."""
+    assert any(name.startswith("ROLL(") for name in names(rows_with_a_product()))
+    assert not any(name.startswith("ROLL(") for name in names(kb.softmax(64, 64)))

@@ -10,7 +10,7 @@ import pytest
 from conformance.runner import Check, collect
 from conformance.saboteurs import Saboteur, all_saboteurs
 from conformance.saboteurs.__main__ import killers
-from conformance.saboteurs.impl_patches import ImplPatch, killer
+from conformance.saboteurs.impl_patches import ImplPatch, all_patches, killer
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +22,16 @@ def checks() -> Sequence[Check]:
 def test_a_check_of_its_rule_kills_it(saboteur: Saboteur, checks: Sequence[Check]) -> None:
     assert saboteur.description
     assert killers(saboteur, checks), f"nothing finds out that {saboteur.description}"
+
+
+@pytest.mark.device("CPU")
+@pytest.mark.parametrize("saboteur", [each for chapter in ("render", "cpu", "inspect")
+                                      for each in all_patches(chapter)],
+                         ids=lambda each: type(each).__name__)
+def test_a_white_box_test_of_its_rule_kills_it(saboteur: ImplPatch) -> None:
+    """Those of chapters whose own tests do not ask for it."""
+    assert saboteur.description
+    assert killer(saboteur), f"nothing finds out that {saboteur.description}"
 
 
 class _Misfit(ImplPatch):

@@ -75,6 +75,36 @@ def test_the_environment_is_checked_too() -> None:
         assert expected in result.stdout + result.stderr
 
 
+@verifies("settings.environment.early")
+@pytest.mark.parametrize(("name", "value"), [
+    ("BEAM", "many"), ("CPU_COUNT", "-3"), ("CACHE_SIZE", "1G"), ("TRACK_MATCH_STATS", "9")])
+def test_a_wrong_value_is_found_when_any_other_setting_is_read(name: str, value: str) -> None:
+    code = ("from impl import settings\nfor _ in range(2):\n"
+            "    try:\n        settings.get('JIT')\n"
+            "    except ValueError as error:\n        print(error)")
+    environment = {**os.environ, name: value, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, text=True,
+                         capture_output=True, check=True)
+    lines = ran.stdout.splitlines()
+    assert len(lines) == 2 and all(line.startswith(f"{name}: ") for line in lines), ran.stdout
+
+
+@verifies("settings.unknown.meant")
+@pytest.mark.parametrize(("name", "meant"), [
+    ("DEBUGG", "did you mean DEBUG?"), ("debug", "did you mean DEBUG?"), ("JTI", "mean JIT?"),
+    ("FUS", "did you mean FUSE?"), ("CACHE_FODLER", "did you mean CACHE_FOLDER?")])
+def test_the_setting_that_was_meant_is_named(name: str, meant: str) -> None:
+    with pytest.raises(SettingError, match="Remedy: .*" + meant.replace("?", r"\?")):
+        Context(**{name: 1})
+
+
+@verifies("settings.unknown.meant")
+def test_nothing_is_guessed_where_nothing_is_near() -> None:
+    with pytest.raises(SettingError) as caught:
+        Context(THREADS=1)
+    assert "did you mean" not in str(caught.value)
+
+
 @verifies("settings.environment.misspelt")
 def test_a_misspelt_variable_is_named_once() -> None:
     code = "from impl import Tensor; (Tensor([1.0]) + 1).item(); (Tensor([1.0]) + 2).item()"

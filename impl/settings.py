@@ -91,7 +91,10 @@ def _checked(name: str, value: Any) -> Value:
     """
     setting = REGISTRY.get(name)
     if setting is None:  # r[impl settings.unknown.error]
-        raise SettingError(name, "is not a setting", "use one of " + ", ".join(sorted(REGISTRY)))
+        near = [each for each in REGISTRY if one_edit_apart(name.upper(), each)
+                or name.upper() == each]  # r[impl settings.unknown.meant]
+        raise SettingError(name, "is not a setting", f"{_meant(near)}use one of "
+                           + ", ".join(sorted(REGISTRY)))
     if isinstance(setting.default, str):
         return str(value)
     try:
@@ -103,6 +106,10 @@ def _checked(name: str, value: Any) -> Value:
         raise SettingError(name, f"{number} is not from {setting.minimum} to {setting.maximum}",
                            setting.meaning)
     return number
+
+
+def _meant(names: list[str]) -> str:
+    return f"did you mean {' or '.join(names)}? Else " if names else ""
 
 
 class _Values(threading.local):
@@ -146,10 +153,17 @@ def misspelt(names: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def _read_environment() -> None:
-    """Before the first value is read: name the variables that are probably meant to be ours."""
+    """Before the first value is read: check what is ours, name what is probably meant to be.
+
+    Raises:
+        SettingError: a setting has a value that it cannot have.
+    """
     for name, setting in misspelt(os.environ):  # r[impl settings.environment.misspelt]
         print(f"tensor-schedule: the environment variable {name} is no setting; did you mean "
               f"{setting}?", file=sys.stderr)
+    # r[impl settings.environment.early]
+    given = {name: _checked(name, os.environ[name]) for name in REGISTRY if os.environ.get(name)}
+    _environment.update(given)
 # --8<-- [end:near]
 
 
@@ -161,8 +175,9 @@ def get(name: str) -> Any:
     if name not in _environment:
         if not _environment:
             _read_environment()
-        default = REGISTRY[name].default if name in REGISTRY else None
-        _environment[name] = _checked(name, os.environ.get(name) or default)
+        if name not in _environment:
+            default = REGISTRY[name].default if name in REGISTRY else None
+            _environment[name] = _checked(name, default)
     return _environment[name]
 
 

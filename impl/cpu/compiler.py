@@ -118,9 +118,10 @@ def compile_unit(command: list[str], sources: list[tuple[str, Source]], line: st
         try:
             arguments = [*FLAGS, "-o", str(target), str(source), "-lm"]
             status, said = run_compiler([*command, *arguments], seconds)
-            if status == 0:
+            if status == 0 and target.exists():
                 return target.read_bytes()
-            message = said.strip()
+            message = said.strip() or f"it ended with status {status} and " + (
+                "wrote no file" if status == 0 else "said nothing")
         except OSError as error:
             message = str(error)
     kept = _keep_failed(text)

@@ -1,0 +1,132 @@
+"""Mistakes in steps that are asked for, told and searched, and in replays on several devices."""
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from conformance.saboteurs.impl_kernel import RestIsNotStored
+from conformance.saboteurs.impl_patches import ImplPatch
+from impl.errors import GraphError
+from impl.ir import UOp
+from impl.kernel import Analysis
+
+Function = Callable[..., Any]
+
+
+class LocalsAreStoredAgain(ImplPatch):
+    rule = "kernel.local.order+2"
+    description = "a LOCAL may be stored after it was read"
+    target = "impl.kernel.analysis:verify"
+
+    def replacement(self, original: Function) -> Function:
+        def verify(ast: UOp) -> Any:
+            try:
+                return original(ast)
+            except GraphError as error:
+                if "after it was read" not in str(error):
+                    raise
+                return Analysis(ast)
+        return verify
+
+
+class AskedForNothing(ImplPatch):
+    rule = "kernel.step.asked"
+    description = "a kernel gets the steps of the rules, whatever it asks for"
+    target = "impl.kernel:optimize"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda ast, *given, **named: original(
+            ast.replace(arg=replace(ast.arg, asked=None)), *given, **named)
+
+
+class NoReasonForSteps(ImplPatch):
+    rule = "kernel.step.reason"
+    description = "the reasons of steps are lost"
+    target = "impl.kernel:taken"
+
+    def replacement(self, original: Function) -> Function:
+        def taken(ast: UOp, steps: Any) -> UOp:
+            made: UOp = original(ast, steps)
+            return made.replace(arg=replace(made.arg, reasons=()))
+        return taken
+
+
+class StepsWithoutReasons(ImplPatch):
+    rule = "inspect.steps.reason"
+    description = "an explanation names the steps only"
+    target = "impl.inspect.text:_explain_kernel"
+
+    def replacement(self, original: Function) -> Function:
+        def explain(document: Any, step: int, kernel: dict[str, Any], *rest: Any) -> Any:
+            told = {name: value for name, value in kernel.items() if name != "because"}
+            return original(document, step, told, *rest)
+        return explain
+
+
+class SearchGoesOn(ImplPatch):
+    rule = "kernel.beam.budget"
+    description = "a search does not look at the clock"
+    target = "impl.kernel.search:_Search._is_over"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda search: False
+
+
+class TrialsSeeTheLastOne(ImplPatch):
+    rule = "kernel.beam.in-place"
+    description = "a trial finds what the trial before it has overwritten"
+    target = "impl.kernel.search:_Trial._runs"
+
+    def replacement(self, original: Function) -> Function:
+        def runs(trial: Any, program: Any, count: int) -> Any:
+            kept, trial.again = trial.again, {}
+            try:
+                return original(trial, program, count)
+            finally:
+                trial.again = kept
+        return runs
+
+
+class SlowCompilersEndTheSearch(ImplPatch):
+    rule = "kernel.beam.timeout"
+    description = "a trial that takes too long to compile is an error"
+    target = "impl.cpu.backend:compile_unit"
+
+    def replacement(self, original: Function) -> Function:
+        def compiled(*given: Any, **named: Any) -> Any:
+            try:
+                return original(*given, **named)
+            except subprocess.TimeoutExpired as error:
+                raise RuntimeError("the compiler takes too long") from error
+        return compiled
+
+
+class SearchForgetsTheRest(RestIsNotStored):
+    rule = "kernel.beam.equal"
+    description = "what a search found leaves out the rest of a loop that was cut"
+
+
+class OneTableForAll(ImplPatch):
+    rule = "replay.devices.each"
+    description = "kernels that no copy separates go to the device of the first"
+    target = "impl.replay.recording:Recording._build"
+
+    def replacement(self, original: Function) -> Function:
+        def build(recording: Any, capture: Any) -> None:
+            kind, together, rest = type(recording), list[Any](), list[Any]()
+            close = kind._close
+
+            def collect(_: Any, launches: list[Any], *given: Any) -> None:
+                together.extend(launches)
+                launches.clear()
+                rest[:] = given
+
+            kind._close = collect
+            try:
+                original(recording, capture)
+            finally:
+                kind._close = close
+            close(recording, together, *rest)
+        return build

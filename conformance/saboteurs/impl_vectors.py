@@ -1,0 +1,87 @@
+"""Mistakes in loops without reductions, vectors and stores past the caches."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from conformance.saboteurs.impl_patches import ImplPatch
+from impl.ir import Ops
+
+Function = Callable[..., Any]
+
+
+class LoopsStayApart(ImplPatch):
+    rule = "kernel.plain.merge"
+    description = "loops are never made one"
+    target = "impl.kernel.plain:merge_loops"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner: None
+
+
+class NothingIsAVector(ImplPatch):
+    rule = "kernel.plain.vector"
+    description = "loops that store contiguously stay as they are"
+    target = "impl.kernel.plain:vectorize"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner: None
+
+
+class VectorsAreHalfAsWide(ImplPatch):
+    rule = "kernel.plain.vector"
+    description = "a vector has half of the lanes that its widest type allows"
+    target = "impl.kernel.plain:_widest"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda known, loop: 2 * original(known, loop)
+
+
+class NothingGoesPastTheCaches(ImplPatch):
+    rule = "kernel.plain.stream"
+    description = "large outputs are stored like small ones"
+    target = "impl.kernel.plain:_stream"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner, loop: None
+
+
+class LanesAreNeverRolledUp(ImplPatch):
+    rule = "kernel.plain.roll"
+    description = "a stage that reduces nothing keeps all lanes of the one before it"
+    target = "impl.kernel.roll:roll_lanes"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner: None
+
+
+class MaximumIsMinimum(ImplPatch):
+    rule = "render.vector.equal"
+    description = "the larger of two vectors is the smaller one"
+    target = "impl.render.vectors:Vectors.vector_combine"
+
+    def replacement(self, original: Function) -> Function:
+        def combine(vectors: Any, op: Ops, *given: Any) -> Any:
+            return original(vectors, Ops.MINIMUM if op is Ops.MAXIMUM else op, *given)
+        return combine
+
+
+class StoredOneByOne(ImplPatch):
+    rule = "render.vector.whole"
+    description = "the elements of a vector are stored one by one"
+    target = "impl.render.vectors:Vectors.vector_store"
+
+    def replacement(self, original: Function) -> Function:
+        def stored(vectors: Any, pointer: str, index: str, dtype: Any, count: int, value: Any,
+                   mask: Any, stream: bool = False) -> Any:
+            return vectors.vector_scatter(pointer, index, 1, dtype, count, value, mask)
+        return stored
+
+
+class NobodyWaitsForStreams(ImplPatch):
+    rule = "render.stream.fence"
+    description = "a kernel ends before what it stored past the caches can be seen"
+    target = "impl.render.vectors:Vectors.fence"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda vectors: ""
