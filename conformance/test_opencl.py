@@ -230,7 +230,7 @@ def test_a_reduction_that_reads_what_was_stored_before_is_not_moved() -> None:
 
 
 @verifies("kernel.group.order")
-@verifies("kernel.group.legal")
+@verifies("kernel.group.legal+2")
 def test_a_reduction_is_shared_by_lanes() -> None:
     for rows, columns, lanes in ((3, 1000, 64), (2, 7, 4), (1, 513, 256), (4, 256, 256)):
         r, k = new_range(rows, GLOBAL), new_range(columns, REDUCE)

@@ -24,8 +24,8 @@ from impl.kernel.analysis import (
     verify,
 )
 from impl.kernel.blocking import Chunk, Pack, Share
-from impl.kernel.grouping import lane_steps
 from impl.kernel.chain import Chain
+from impl.kernel.grouping import lane_steps
 from impl.kernel.heuristic import hand_steps
 from impl.kernel.lanes import Grid, Local
 from impl.kernel.padding import PadTo
