@@ -12,6 +12,7 @@ import pytest
 
 from conformance import kernel_builder as kb
 from conformance.kernel_builder import FLOAT, INT, flat, load, local, param, reduce, store
+from conformance.saboteurs.impl_patches import ImplPatch, all_patches, killer
 from conformance.trace import verifies
 from impl import Context, GlobalCounters, Tensor, TinyJit, opencl, symbolic
 from impl.device import Device
@@ -323,13 +324,15 @@ def test_arguments_begin_anywhere() -> None:
 # Waiting
 
 
-def waits_inside(low: Any) -> list[Block]:
-    """The blocks in which barriers stand."""
-    found, stack = [], [low.root]
+def waits_inside(low: Any) -> list[tuple[Block, ...]]:
+    """For each barrier, the blocks around it, without the root."""
+    found: list[tuple[Block, ...]] = []
+    stack: list[tuple[Block, tuple[Block, ...]]] = [(low.root, ())]
     while stack:
-        block = stack.pop()
-        found += [block for item in block.items if isinstance(item, Wait)]
-        stack += [item.block for item in block.items if isinstance(item, Loop)]
+        block, around = stack.pop()
+        found += [around for item in block.items if isinstance(item, Wait)]
+        stack += [(item.block, (*around, item.block)) for item in block.items
+                  if isinstance(item, Loop)]
     return found
 
 
@@ -379,12 +382,11 @@ def test_all_lanes_come_by_a_barrier() -> None:
         made = apply_steps(ast, [step for step, _ in lane_steps(ast, Limits(lanes=32))])
         low = lower(made, False)
         groups.place_waits(low)
-        for block in waits_inside(low):
+        for around in waits_inside(low):
             seen += 1
-            while block.parent is not None:
+            for block in around:
                 assert not block.alone and block.loop is not None
                 assert block.loop in made.arg.prefix or block.loop.arg[1] is BLOCK
-                block = block.parent
     assert seen > 3
 
 
@@ -492,6 +494,7 @@ def test_programs_are_kept_for_this_driver() -> None:
 @verifies("device.type.missing")
 def test_a_type_that_the_device_lacks_is_named() -> None:
     device = opencl.OpenCLDevice("OPENCL")
+    device._identity()  # is known from now on
     device.cl_device = SimpleNamespace(double_fp_config=0, max_work_group_size=64,
                                        local_mem_size=1 << 15)
     i = new_range(4, GLOBAL)
@@ -564,3 +567,12 @@ def test_register_tiles_and_lanes_together() -> None:
         else:
             kb.run(ast, out, a, b, device="OPENCL")
         assert np.allclose(out, a @ b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("saboteur", [
+    each for each in all_patches() if type(each).__module__.endswith("impl_groups")],
+    ids=lambda each: type(each).__name__)
+def test_each_mistake_is_found(saboteur: ImplPatch) -> None:
+    Device["OPENCL"].programs.clear()
+    assert killer(saboteur), f"nobody finds out that {saboteur.description}"
+    Device["OPENCL"].programs.clear()
