@@ -572,6 +572,8 @@ def test_register_tiles_and_lanes_together() -> None:
 @pytest.mark.parametrize("saboteur", [
     each for each in all_patches() if type(each).__module__.endswith("impl_groups")],
     ids=lambda each: type(each).__name__)
+@verifies("render.wait.needed")
+@verifies("render.wait.alone")
 def test_each_mistake_is_found(saboteur: ImplPatch) -> None:
     Device["OPENCL"].programs.clear()
     assert killer(saboteur), f"nobody finds out that {saboteur.description}"
