@@ -495,7 +495,7 @@ def test_programs_are_kept_for_this_driver() -> None:
 def test_a_type_that_the_device_lacks_is_named() -> None:
     device = opencl.OpenCLDevice("OPENCL")
     device._identity()  # is known from now on
-    device.cl_device = SimpleNamespace(double_fp_config=0, max_work_group_size=64,
+    device.cl_device = SimpleNamespace(type=2, double_fp_config=0, max_work_group_size=64,
                                        local_mem_size=1 << 15)
     i = new_range(4, GLOBAL)
     ast = kb.kernel(store(param(0, dtypes.float64), i, kb.number(dtypes.float64, 1)), prefix=(i,))
