@@ -24,8 +24,9 @@ TESTS = {"dependencies": ("test_dependencies_edges",), "ordering": ("test_orderi
          "ranges": ("test_ranges",), "symbolic": ("test_symbolic_sizes",),
          "tensor": ("test_symbolic_sizes",), "replay": ("test_replay_sizes",),
          "kernel": ("test_kernel_steps", "test_kernel", "test_kernel_search",
-                    "test_kernel_products", "test_cpu_threads"),
-         "render": ("test_cpu_threads",), "cpu": ("test_cpu_threads", "test_cpu_memory")}
+                    "test_kernel_products", "test_cpu_threads", "test_opencl"),
+         "render": ("test_cpu_threads", "test_opencl"), "device": ("test_opencl",),
+         "opencl": ("test_opencl",), "cpu": ("test_cpu_threads", "test_cpu_memory")}
 
 
 #: What a saboteur raises that does not fit the code any more. Nobody has found its mistake.
