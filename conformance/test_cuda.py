@@ -248,6 +248,25 @@ def test_every_function_of_every_type(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_functions)
 
 
+def check_missing_barrier() -> None:
+    from impl.render import CUDA
+    x = Tensor(np.random.default_rng(1).standard_normal((3, 999)).astype(np.float32)).realize()
+    wanted = x.to("REFERENCE").softmax().numpy()
+    np.testing.assert_allclose(x.softmax().numpy(), wanted, 1e-5)
+    with pytest.MonkeyPatch.context() as patch, Context(SCACHE=0):
+        patch.setattr(CUDA, "wait", lambda self: "")
+        gpu().programs.clear()
+        found = x.softmax().numpy()
+    gpu().programs.clear()
+    assert not np.allclose(found, wanted, 1e-3), "a kernel without barriers has to be wrong here"
+
+
+@needs_mock
+@verifies("cuda.values.reference")
+def test_a_missing_barrier_would_show(on_gpu: Callable[[Check], None]) -> None:
+    on_gpu(check_missing_barrier)
+
+
 # ---------------------------------------------------------------- compiling
 
 def check_kept() -> None:

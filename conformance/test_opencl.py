@@ -12,6 +12,7 @@ import pytest
 
 from conformance import kernel_builder as kb
 from conformance.kernel_builder import FLOAT, INT, flat, load, local, param, reduce, store
+from conformance.saboteurs.impl_patches import ImplPatch, all_patches, killer
 from conformance.trace import verifies
 from impl import Context, GlobalCounters, Tensor, TinyJit, opencl, symbolic
 from impl.device import Device
@@ -160,7 +161,8 @@ def test_every_half_is_read_and_written() -> None:
                         prefix=(i,))
         given = kb.to_host(bits if dtype is dtypes.bfloat16 else bits.view(np.float16), dtype)
         near: np.ndarray = given.astype(np.float32)
-        near = (near + np.abs(near) * 2.0 ** -12).astype(np.float32)
+        with np.errstate(invalid="ignore"):
+            near = (near + np.abs(near) * 2.0 ** -12).astype(np.float32)
         kb.run(ast, out, bits, near, again, device="OPENCL")
         assert np.array_equal(out, given.astype(np.float32), equal_nan=True)
         with np.errstate(over="ignore"):
@@ -322,13 +324,15 @@ def test_arguments_begin_anywhere() -> None:
 # Waiting
 
 
-def waits_inside(low: Any) -> list[Block]:
-    """The blocks in which barriers stand."""
-    found, stack = [], [low.root]
+def waits_inside(low: Any) -> list[tuple[Block, ...]]:
+    """For each barrier, the blocks around it, without the root."""
+    found: list[tuple[Block, ...]] = []
+    stack: list[tuple[Block, tuple[Block, ...]]] = [(low.root, ())]
     while stack:
-        block = stack.pop()
-        found += [block for item in block.items if isinstance(item, Wait)]
-        stack += [item.block for item in block.items if isinstance(item, Loop)]
+        block, around = stack.pop()
+        found += [around for item in block.items if isinstance(item, Wait)]
+        stack += [(item.block, (*around, item.block)) for item in block.items
+                  if isinstance(item, Loop)]
     return found
 
 
@@ -378,12 +382,11 @@ def test_all_lanes_come_by_a_barrier() -> None:
         made = apply_steps(ast, [step for step, _ in lane_steps(ast, Limits(lanes=32))])
         low = lower(made, False)
         groups.place_waits(low)
-        for block in waits_inside(low):
+        for around in waits_inside(low):
             seen += 1
-            while block.parent is not None:
+            for block in around:
                 assert not block.alone and block.loop is not None
                 assert block.loop in made.arg.prefix or block.loop.arg[1] is BLOCK
-                block = block.parent
     assert seen > 3
 
 
@@ -471,7 +474,7 @@ def test_a_launch_is_timed_by_the_device() -> None:
 
 
 @verifies("opencl.cache.key")
-def test_programs_are_kept_for_this_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_are_kept_for_this_driver() -> None:
     i = new_range(11, GLOBAL)
     ast = kb.kernel(store(param(0, INT), i, kb.number(INT, 4711)), prefix=(i,))
     first = opencl.OpenCLDevice("OPENCL")
@@ -481,17 +484,19 @@ def test_programs_are_kept_for_this_driver(monkeypatch: pytest.MonkeyPatch) -> N
     GlobalCounters.reset()
     again.load([ast])
     assert GlobalCounters.compiled == 0 and GlobalCounters.disk_hits == 1
-    monkeypatch.setattr(opencl, "FLAGS", (*opencl.FLAGS, "-cl-mad-enable"))
-    other = opencl.OpenCLDevice("OPENCL")
-    keys.append(other._rendered(ast).key)
-    assert keys[0] != keys[1] and first.plan_key() != other.plan_key()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opencl, "FLAGS", (*opencl.FLAGS, "-cl-mad-enable"))
+        other = opencl.OpenCLDevice("OPENCL")
+        keys.append(other._rendered(ast).key)
+        assert keys[0] != keys[1] and first.plan_key() != other.plan_key()
 
 
 @verifies("device.type.missing")
-def test_a_type_that_the_device_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_type_that_the_device_lacks_is_named() -> None:
     device = opencl.OpenCLDevice("OPENCL")
-    monkeypatch.setattr(device, "cl_device", SimpleNamespace(
-        double_fp_config=0, max_work_group_size=64, local_mem_size=1 << 15))
+    device._identity()  # is known from now on
+    device.cl_device = SimpleNamespace(type=2, double_fp_config=0, max_work_group_size=64,
+                                       local_mem_size=1 << 15)
     i = new_range(4, GLOBAL)
     ast = kb.kernel(store(param(0, dtypes.float64), i, kb.number(dtypes.float64, 1)), prefix=(i,))
     with pytest.raises(DeviceError, match="float64.*Remedy: cast to float32"):
@@ -562,3 +567,14 @@ def test_register_tiles_and_lanes_together() -> None:
         else:
             kb.run(ast, out, a, b, device="OPENCL")
         assert np.allclose(out, a @ b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("saboteur", [
+    each for each in all_patches() if type(each).__module__.endswith("impl_groups")],
+    ids=lambda each: type(each).__name__)
+@verifies("render.wait.needed")
+@verifies("render.wait.alone")
+def test_each_mistake_is_found(saboteur: ImplPatch) -> None:
+    Device["OPENCL"].programs.clear()
+    assert killer(saboteur), f"nobody finds out that {saboteur.description}"
+    Device["OPENCL"].programs.clear()

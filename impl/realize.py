@@ -508,7 +508,9 @@ def _execute(run: Run, manner: _Manner) -> None:
 
 def _report(run: Run, number: int, operations: int, moved: int, start: float) -> None:
     """Print and poison what is asked for after a kernel, given counts and time from before it."""
-    manner, kernel, seconds = _manner(), run.plan.kernels[number], time.perf_counter() - start
+    kernel, manner = run.plan.kernels[number], _manner()
+    Device[run.buffers[kernel.arguments[0]].device].synchronize()  # a GPU may not have begun yet
+    seconds = time.perf_counter() - start
     if manner.debug >= 2:
         operations = GlobalCounters.operations - operations
         moved = GlobalCounters.bytes - moved

@@ -118,7 +118,9 @@ def own_reports() -> list[dict[str, Any]]:
 
 def title(report: dict[str, Any]) -> str:
     implementation = report["header"]["implementation"]
-    return f"{implementation['name']} {implementation['version']}"
+    where = "" if report["name"] == "impl" or implementation["name"] != "tensor-schedule" \
+        else f", {report['name']}"
+    return f"{implementation['name']} {implementation['version']}{where}"
 
 
 def whole_matrix() -> str:

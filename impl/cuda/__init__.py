@@ -5,6 +5,7 @@ for, and nobody waits before a value is read.
 """
 from __future__ import annotations
 
+import ctypes
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 from impl import settings
 from impl.cuda.compiler import Modules, key_of, version
 from impl.cuda.driver import OUT_OF_MEMORY, Context, DriverError, bindings, problem
-from impl.cuda.graph import CUDATable, Packed
+from impl.cuda.graph import POINTER, SIZE, CUDATable
 from impl.cuda.memory import Blocks, Owned, Staging
 from impl.device import Device, DeviceBackend, GlobalCounters, Launch, Memory, Program, Table
 from impl.errors import DeviceError
@@ -66,12 +67,15 @@ class CUDAProgram(Program):
         """Ask the GPU to run it, after everything that it was asked before."""
         context, driver = self.device.context, self.device.context.enter()
         context.launched.append(self.name)
-        packed = Packed(self.parts(memories, values, self.scratch()))
-        for phase in range(packed.count):
+        for phase, words in enumerate(self.parts(memories, values, self.scratch())):
             groups, lanes = self.shape(phase, values)
+            packed = (ctypes.c_uint64 * len(words))(*words)
+            size = ctypes.c_size_t(8 * len(words))
+            extra = (ctypes.c_void_p * 5)(POINTER, ctypes.addressof(packed), SIZE,
+                                          ctypes.addressof(size), 0)
             error = groups and driver.cuLaunchKernel(
                 self.function, groups, 1, 1, lanes, 1, 1, 0, self.device.stream, 0,
-                packed.extra(phase))[0]
+                ctypes.addressof(extra))[0]
             if error:  # r[impl cuda.error.clear]
                 raise context.failure(f"launch of {self.name}, {groups} groups of {lanes} lanes",
                                       error)

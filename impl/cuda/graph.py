@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from impl.cuda import CUDA
 
 _WORD = (1 << 64) - 1
-#: CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE
-_POINTER, _SIZE = 1, 2
+#: CU_LAUNCH_PARAM_BUFFERPOINTER, CU_LAUNCH_PARAM_BUFFER_SIZE
+POINTER, SIZE = 1, 2
 
 
 # --8<-- [start:packed]
@@ -33,7 +33,7 @@ class Packed:
         self.words = np.array([word & _WORD for row in rows for word in row] or [0], np.uint64)
         self.sizes = np.array([8 * len(row) for row in rows], np.uint64)
         start, sizes = self.words.ctypes.data, self.sizes.ctypes.data
-        self.extras = np.array([(_POINTER, start + 8 * self.first[place], _SIZE, sizes + 8 * place,
+        self.extras = np.array([(POINTER, start + 8 * self.first[place], SIZE, sizes + 8 * place,
                                  0) for place in range(self.count)], np.uint64)
 
     def extra(self, place: int) -> int:

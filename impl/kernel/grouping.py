@@ -27,6 +27,8 @@ _BUSY = 4096
 _LITTLE = 8192
 #: Lanes of all groups that share what has no prefix.
 _ITEMS = 16384
+#: A group that shares an iteration has at most so many times the lanes that run in step.
+_WARPS = 8
 #: A kernel whose product has fewer elements gets no register tile.
 _WORTH_A_TILE = 1 << 14
 
@@ -63,7 +65,9 @@ class GroupPlanner(Planner):
         along = [n for n in known.order if n.op is Ops.REDUCE and self._shared(n)
                  and any(self._use(self.loads(n), loop).contiguous for loop in n.src[1:])]
         reused = any(len(self.loads(n)) > 1 and n.arg is Ops.ADD for n in along)
-        return iterations >= _BUSY and (not along or reused)
+        if not along:  # neighbouring lanes then read neighbouring columns
+            return iterations >= _BUSY // 8
+        return iterations >= _BUSY and reused
     # --8<-- [end:choose]
 
     def _most(self, loop: UOp) -> int:
@@ -122,8 +126,7 @@ class GroupPlanner(Planner):
     # --8<-- [start:group]
     def _group(self) -> None:
         """The lanes of a group share reductions and stages."""
-        lanes = self.limits.lanes
-        inner = self._inner()
+        lanes, inner = min(self.limits.lanes, _WARPS * max(self.limits.lockstep, 4)), self._inner()
         while lanes > max(self.limits.lockstep, 2) and lanes // 2 >= inner:
             lanes //= 2
         while (loop := self._reduction_loop(lanes)) is not None:

@@ -144,7 +144,9 @@ class OpenCLDevice(DeviceBackend):
     def limits(self) -> Limits:
         """What the device says of itself."""
         said = self.cl_device
-        return Limits(name="OPENCL", lanes=min(256, said.max_work_group_size), lockstep=1,
+        # A processor runs lanes in a loop: its vectors are what runs in step, and they are short.
+        lockstep = 4 if said.type & self.cl.device_type.CPU else 32
+        return Limits(name="OPENCL", lanes=self.lanes, lockstep=lockstep,
                       local_memory=said.local_mem_size)
 
     def plan_key(self) -> tuple[Any, ...]:

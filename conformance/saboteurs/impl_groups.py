@@ -1,0 +1,103 @@
+"""Mistakes in kernels for work-groups, made inside `impl`."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from conformance.saboteurs.impl_patches import ImplPatch
+
+Function = Callable[..., Any]
+
+
+class NobodyWaits(ImplPatch):
+    rule = "render.wait.needed"
+    description = "the lanes of a group do not wait for what others store"
+    target = "impl.render.groups:_Open.conflicts"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda now, other: False
+
+
+class LoopsDoNotComeRound(ImplPatch):
+    rule = "render.wait.needed"
+    description = "the end of an iteration is forgotten when the next one begins"
+    target = "impl.render.groups:_Walk._repeated"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda walk, block, before: walk.block(block, before)
+
+
+class AllLanesStore(ImplPatch):
+    rule = "render.wait.alone"
+    description = "what lanes do not share is stored by all of them"
+    target = "impl.render.groups:_alone"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda item: item
+
+
+class WaitsInsideOfLanes(ImplPatch):
+    rule = "render.wait.order"
+    description = "a barrier stands in what one lane does alone"
+    target = "impl.render.groups:_alone"
+
+    def replacement(self, original: Function) -> Function:
+        from impl.render.lower import Block, Loop, Wait
+        return lambda item: Loop(Block(None, None, items=[Wait(), item], alone=True))
+
+
+class LastIterationsDropped(ImplPatch):
+    rule = "render.group.once"
+    description = "as many groups as divide the iterations, rounded down"
+    target = "impl.opencl:OpenCLProgram.groups"
+
+    def replacement(self, original: Function) -> Function:
+        def groups(program: Any, values: Any) -> int:
+            rounded = int(original(program, values))
+            return rounded - 1 if program.shared and rounded > 1 else rounded
+        return groups
+
+
+class AnyLoopIsShared(ImplPatch):
+    rule = "kernel.lane.legal"
+    description = "lanes share whatever loop they are asked to"
+    target = "impl.kernel.lanes:_not_in_lanes"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda known, loop: ""
+
+
+class PartsBeginTheirBuffer(ImplPatch):
+    rule = "opencl.argument.offset"
+    description = "a memory is taken to begin where its buffer begins"
+    target = "impl.opencl.memory:DeviceMemory._inside"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda memory, start, nbytes: original(memory, 0, nbytes)
+
+
+class NothingIsKept(ImplPatch):
+    rule = "opencl.memory.reuse"
+    description = "freed memory goes back to the driver"
+    target = "impl.opencl.memory:Pool.give"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda pool, buffer: None
+
+
+class OldDriversPrograms(ImplPatch):
+    rule = "opencl.cache.key"
+    description = "programs are kept for whatever device there is"
+    target = "impl.opencl:OpenCLDevice._identity"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda device: ""
+
+
+class MissingTypesAreTried(ImplPatch):
+    rule = "device.type.missing"
+    description = "nobody looks whether the device has a type"
+    target = "impl.opencl:OpenCLDevice._check_types"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda device, ast: None
