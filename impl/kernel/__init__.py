@@ -27,7 +27,7 @@ from impl.kernel.blocking import Chunk, Pack, Share
 from impl.kernel.chain import Chain
 from impl.kernel.grouping import lane_steps
 from impl.kernel.heuristic import hand_steps
-from impl.kernel.lanes import Grid, Local
+from impl.kernel.lanes import Grid, Inner, Local
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge, Stream
 from impl.kernel.roll import Roll
@@ -101,8 +101,8 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
 
 
 __all__ = ["LANES", "OF_GROUPS", "OF_LANES", "REDUCERS", "STEPS", "Analysis", "Bench", "Chain",
-           "Chunk", "Estimate", "Grid", "GroupTop", "Growth", "Limits", "Local", "Merge", "Own",
-           "Pack", "PadTo", "Roll", "Share", "Split", "Step", "StepError", "Stream", "Swap",
-           "Thread", "Upcast", "apply_steps", "buffer_key", "duration", "estimate", "fold_gates",
-           "growth", "hand_steps", "lane_steps", "optimize", "parameters", "shared_loops",
-           "taken", "verify", "with_steps"]
+           "Chunk", "Estimate", "Grid", "GroupTop", "Growth", "Inner", "Limits", "Local", "Merge",
+           "Own", "Pack", "PadTo", "Roll", "Share", "Split", "Step", "StepError", "Stream",
+           "Swap", "Thread", "Upcast", "apply_steps", "buffer_key", "duration", "estimate",
+           "fold_gates", "growth", "hand_steps", "lane_steps", "optimize", "parameters",
+           "shared_loops", "taken", "verify", "with_steps"]
