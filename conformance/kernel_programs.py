@@ -188,11 +188,10 @@ def in_order(draw: random.Random) -> list[Tensor]:
     dtype = draw.choice((dtypes.float32, dtypes.int32, dtypes.float16))
     count, width = size(draw, 33), size(draw, 17)
     table = numbers(draw, count, width, dtype=dtype)
-    if draw.random() < 0.7:
-        make = draw.choice((Tensor.cumsum, Tensor.cummax, Tensor.cummin))
-        return [make(table + 1, draw.randrange(2))]
+    make = draw.choice((Tensor.cumsum, Tensor.cummax, Tensor.cummin))
     chosen = np.random.default_rng(draw.getrandbits(32)).integers(0, count, (count, width))
-    return [table.scatter_add(0, Tensor(chosen).realize(), table * 2)]
+    return [make(table + 1, draw.randrange(2)), (table - 1).flatten().cumsum(),
+            table.scatter_add(0, Tensor(chosen).realize(), table * 2)]
 
 
 def in_place(draw: random.Random) -> list[Tensor]:

@@ -16,7 +16,7 @@ BUILT_IN = {
     "ShapeError": ValueError, "DTypeError": TypeError, "AxisError": IndexError,
     "VariableError": ValueError, "SettingError": ValueError, "DeviceError": RuntimeError,
     "CompileError": RuntimeError, "ReplayError": RuntimeError,
-    "GraphError": RuntimeError,
+    "GraphError": RuntimeError, "NameMissingError": AttributeError,
 }
 
 CLASSES = [each for each in vars(errors).values()
@@ -168,3 +168,16 @@ def test_the_public_functions_raise_nothing_else() -> None:
                   lambda: Tensor.ones(2).dropout(2.0, training=True)):
         with pytest.raises(TensorScheduleError):
             wrong()
+
+
+@verifies("errors.name.meant")
+@pytest.mark.parametrize("name, meant", [
+    ("Adam", "nn.optim.Adam"), ("adamw", "nn.optim.AdamW"), ("ReLU", "x.relu()"),
+    ("CrossEntropyLoss", "x.cross_entropy()"), ("Linaer", "nn.Linear"), ("GELU", "x.gelu()"),
+    ("get_parameters", "nn.state.get_parameters"), ("Parameter", "requires_grad=True"),
+    ("Sequential", "x.sequential("), ("qqqq", "one of nn.BatchNorm, ")])
+def test_what_was_meant(name: str, meant: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(nn, name)
+    assert isinstance(caught.value, TensorScheduleError) and meant in caught.value.remedy
+    assert not hasattr(nn, name)

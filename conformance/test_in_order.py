@@ -233,6 +233,19 @@ def test_sorting(dtype: str, count: int) -> None:
 
 
 @verifies("tensor.sort.order")
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])
+def test_the_first_few_of_many(dtype: str) -> None:
+    x = np.random.default_rng(5).integers(0, 120, (3, 997)).astype(dtype)
+    if dtype == "float32":
+        x[0, 700], x[1] = np.nan, -np.inf
+    for largest in (False, True):
+        values, places = Tensor(x).topk(20, 1, largest)
+        wanted = np.array([sorted_places(row, largest)[:20] for row in x])
+        np.testing.assert_array_equal(places.numpy(), wanted)
+        np.testing.assert_array_equal(values.numpy(), np.take_along_axis(x, wanted, 1))
+
+
+@verifies("tensor.sort.order")
 def test_sorting_extremes_and_nothing() -> None:
     for kind in (np.int8, np.int32, np.int64, np.uint64):
         limits = np.iinfo(kind)

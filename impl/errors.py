@@ -70,6 +70,10 @@ class AxisError(TensorScheduleError, IndexError):
     """An axis or an index is out of range."""
 
 
+class NameMissingError(TensorScheduleError, AttributeError):
+    """A module does not have what it is asked for."""
+
+
 class VariableError(TensorScheduleError, ValueError):
     """A symbolic variable is out of its bounds, or bound to two values."""
 

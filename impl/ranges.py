@@ -358,6 +358,8 @@ class Tracer:
 
     def _scalar(self, region: _Region) -> _Region:
         """Where a source of shape () is needed."""
+        if not region.index:  # a region that held itself would outlive the plan
+            return region
         if region.scalar is None:
             region.scalar = self._region((), region.valid)
         return region.scalar

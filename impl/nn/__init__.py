@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NoReturn
 
 from impl.nn import optim, state
+from impl.nn.names import missing
 from impl.tensor import Tensor
 
 __all__ = ["BatchNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Conv1d", "Conv2d",
            "ConvTranspose2d", "Dropout", "Embedding", "GroupNorm", "InstanceNorm", "LSTMCell",
            "LayerNorm", "LayerNorm2d", "Linear", "RMSNorm", "optim", "state"]
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing(name, __all__)  # r[impl errors.name.meant]
 
 
 def _uniform(shape: Sequence[int], bound: float) -> Tensor:

@@ -10,9 +10,9 @@ import math
 
 from impl.dtypes import DType, dtypes
 from impl.gradient import nodes
-from impl.gradient.nodes import binary, cast, shape_of, where
+from impl.gradient.nodes import binary, cast, scale, shape_of, where
 from impl.ir import Ops, UOp
-from impl.symbolic import greatest
+from impl.symbolic import greatest, is_symbolic
 from impl.tensor.elementwise import compare
 from impl.tensor.movement import joined
 
@@ -20,6 +20,8 @@ from impl.tensor.movement import joined
 _COMPARED = 128
 #: So many of the first elements are found by looking for the next one again and again.
 _LOOKED_FOR = 8
+#: Of rows that are so many times longer than what is asked for, only some blocks are sorted.
+_MANY = 32
 _DIGIT = 8
 _UNSIGNED = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
 
@@ -58,9 +60,13 @@ def sort_origin(x: UOp, descending: bool) -> UOp:
     count = shape[-1]
     rows = math.prod(shape[:-1])
     key = nodes.reshape(order_key(nodes.detach(x), descending), (rows, count))
+    return nodes.reshape(_order(key), shape)
+
+
+def _order(key: UOp) -> UOp:
+    """Where the unsigned numbers of each row come from when they are sorted."""
     # r[impl tensor.sort.order, tensor.linear.work]
-    made = _by_rank(key) if greatest(count) <= _COMPARED else _by_digits(key)
-    return nodes.reshape(made, shape)
+    return _by_rank(key) if greatest(shape_of(key)[1]) <= _COMPARED else _by_digits(key)
 
 
 # --8<-- [start:rank]
@@ -130,17 +136,24 @@ def packed(key: UOp, place: UOp) -> UOp:
 
 # --8<-- [start:first]
 def first_origin(x: UOp, count: int, descending: bool) -> UOp | None:
-    """Where the first few of the sorted last axis come from; None if that is better asked of all.
+    """Where the first of the sorted last axis come from; None if that is better asked of all."""
+    shape = shape_of(x)
+    if count < 1 or x.dtype.itemsize > 4 or any(is_symbolic(size) for size in shape):
+        return None
+    if math.prod(shape) == 0 or shape[-1] < (count if count <= _LOOKED_FOR else _MANY * count):
+        return None
+    rows, size = math.prod(shape[:-1]), shape[-1]
+    key = nodes.reshape(order_key(nodes.detach(x), not descending), (rows, size))
+    made = _one_by_one(key, count) if count <= _LOOKED_FOR else _of_the_best_blocks(key, count)
+    return nodes.reshape(made, (*shape[:-1], count))
 
-    The next one is the greatest of those less than the one before; no two are equal, since the
+
+def _one_by_one(key: UOp, count: int) -> UOp:
+    """The next one is the greatest of those less than the one before; no two are equal, since the
     place is a part of them.
     """
-    shape = shape_of(x)
-    if not 0 < count <= _LOOKED_FOR or x.dtype.itemsize > 4 or greatest(shape[-1]) <= count:
-        return None
-    key = order_key(nodes.detach(x), not descending)
-    last = len(shape) - 1
-    place = nodes.expand(nodes.iota_along(shape[-1], last, len(shape)), shape)
+    shape, last = shape_of(key), 1
+    place = nodes.expand(nodes.iota_along(shape[1], 1, 2), shape)
     both = packed(key, binary(Ops.XOR, place, UOp.const(place.dtype, -1)))
     found = [nodes.reduce(Ops.MAXIMUM, both, (last,))]
     while len(found) < count:
@@ -150,4 +163,30 @@ def first_origin(x: UOp, count: int, descending: bool) -> UOp | None:
     together = found[0] if count == 1 else joined(found, last)
     low = cast(binary(Ops.AND, together, UOp.const(together.dtype, _LOW)), dtypes.uint32)
     return cast(binary(Ops.XOR, low, UOp.const(low.dtype, _LOW)), dtypes.int32)
+
+
+def _of_the_best_blocks(key: UOp, count: int) -> UOp:
+    """The greatest `count` numbers are in the `count` blocks whose greatest are the greatest."""
+    rows, size = shape_of(key)
+    block = 1 << max(1, round(math.log2(size / count) / 2))
+    blocks = -(-size // block)
+    padded = nodes.pad(key, ((0, 0), (0, blocks * block - size)))
+    most = nodes.reduce(Ops.MAXIMUM, nodes.reshape(padded, (rows, blocks, block)), (2,))
+    best = _greatest(nodes.reshape(most, (rows, blocks)), count)
+    # In the order of their places, so that what is equal keeps its order.
+    ascending = _order(cast(best, dtypes.uint32))
+    best = nodes.reshape(nodes.gather_along(best, ascending, 1), (rows, count, 1))
+    wide = rows, count, block
+    inner = nodes.expand(nodes.iota_along(block, 2, 3), wide)
+    place = nodes.add(scale(nodes.expand(best, wide), block), inner)
+    place = nodes.reshape(place, (rows, count * block))
+    chosen = _greatest(nodes.gather_along(padded, place, 1), count)
+    return nodes.gather_along(place, chosen, 1)
+
+
+def _greatest(key: UOp, count: int) -> UOp:
+    """Where the greatest numbers of each row are, in order."""
+    rows, _ = shape_of(key)
+    turned = binary(Ops.XOR, key, UOp.const(key.dtype, (1 << 8 * key.dtype.itemsize) - 1))
+    return nodes.shrink(_order(turned), ((0, rows), (0, count)))
 # --8<-- [end:first]

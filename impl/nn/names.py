@@ -1,0 +1,57 @@
+"""What somebody meant who asks `nn` for a name that it does not have. Chapter: spec/errors.md."""
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from types import ModuleType
+
+from impl.errors import NameMissingError
+from impl.nn import optim, state
+from impl.tensor import Tensor
+
+#: What has another name here than its own.
+_MEANT = {"module": "any class: its attributes are searched for parameters",
+          "parameter": "Tensor(..., requires_grad=True)",
+          "functional": "the methods of Tensor: x.relu()",
+          "sequential": "x.sequential([layer, layer])",
+          "flatten": "x.flatten(1)", "identity": "lambda x: x",
+          "bceloss": "x.binary_crossentropy(target)",
+          "bcewithlogitsloss": "x.binary_crossentropy_logits(target)",
+          "nllloss": "x.nll_loss(target)", "mseloss": "(x - target).square().mean()",
+          "l1loss": "(x - target).abs().mean()", "init": "Tensor.uniform, Tensor.kaiming_uniform"}
+
+
+# --8<-- [start:meant]
+def missing(name: str, own: Iterable[str]) -> NameMissingError:
+    """The error for a name that is not there: with the nearest of all names that are."""
+    return NameMissingError("nn", f"there is no {name}", _remedy(name.lower(), own))
+
+
+def _remedy(given: str, own: Iterable[str]) -> str:
+    """A class of another spelling, a method of tensors, or the name that looks most like it."""
+    known = {each.lower(): f"nn.{each}" for each in own}
+    known |= {each.lower(): f"nn.{part}.{each}" for part, names in (
+        ("optim", optim.__all__), ("state", _functions(state))) for each in names}
+    if given in known:
+        return f"did you mean {known[given]}?"
+    if given in _MEANT and _is_there(_MEANT[given]):
+        return f"use {_MEANT[given]}"
+    methods = {each.replace("_", ""): each for each in dir(Tensor) if not each.startswith("_")}
+    for spelled in (given, given.removesuffix("loss")):
+        if spelled in methods:
+            return f"use the method of tensors, x.{methods[spelled]}()"
+    nearest = difflib.get_close_matches(given, known, 1, 0.6)
+    return f"did you mean {known[nearest[0]]}?" if nearest else \
+        "use one of " + ", ".join(sorted(known.values()))
+# --8<-- [end:meant]
+
+
+def _functions(module: ModuleType) -> list[str]:
+    return [name for name, value in vars(module).items() if not name.startswith("_")
+            and getattr(value, "__module__", "") == module.__name__]
+
+
+def _is_there(remedy: str) -> bool:
+    """Whether the methods that a remedy names exist."""
+    return all(hasattr(Tensor, each) for each in re.findall(r"(?:x|Tensor)\.(\w+)", remedy))
