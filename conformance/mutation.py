@@ -22,12 +22,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
+from copy import copy
 from dataclasses import asdict, dataclass, field
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType
@@ -115,7 +115,7 @@ def _is_text(node: ast.AST) -> bool:
 
 
 def _instead(node: ast.AST) -> Iterator[ast.AST]:
-    changed: Any = deepcopy(node)
+    changed: Any = copy(node)  # not what is below: it stays the same
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         changed.ops = [COMPARED[type(node.ops[0])]()]
         yield changed
@@ -132,7 +132,7 @@ def _instead(node: ast.AST) -> Iterator[ast.AST]:
     elif isinstance(node, ast.Constant) and type(node.value) is int:
         yield ast.Constant(node.value + 1)
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CALLED:
-        changed.func.id = CALLED[node.func.id]
+        changed.func = ast.Name(CALLED[node.func.id], ast.Load())
         yield changed
     elif isinstance(node, ast.If | ast.IfExp):
         changed.test = ast.UnaryOp(ast.Not(), changed.test)
@@ -170,7 +170,7 @@ def _short(node: ast.AST) -> str:
 def mutated(path: Path, number: int) -> ast.Module:
     """The code of a file with one change."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    old, new = list(changes(tree))[number]
+    old, new = next(islice(changes(tree), number, None))
     changed: ast.Module = _Replace(old, new).visit(tree)
     return ast.fix_missing_locations(changed)
 
@@ -255,6 +255,7 @@ class Mutation:
         with tempfile.TemporaryDirectory(prefix="mutation-") as cache:
             environment = {**os.environ, "CACHE_FOLDER": cache}
             limits = {target.name: self._usual(target, environment) for target in self.targets}
+            self.began = time.monotonic()
             for target, mutant in self._drawn():
                 if time.monotonic() - self.began > 60 * self.minutes:
                     break
