@@ -2,6 +2,7 @@
 
     python -m conformance.mutation --minutes 10
     python -m conformance.mutation --minutes 10 --target checker --seed 1 --report mutation.json
+    python -m conformance.mutation --again --report mutation.json     those that survived, once more
 
 A mutant is the code with one small change: `<` for `<=`, `+` for `-`, a condition turned round, a
 statement left out. It is killed if a test of its chapter fails, or does not end. Those that survive
@@ -22,12 +23,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
+from copy import copy
 from dataclasses import asdict, dataclass, field
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType
@@ -115,7 +116,7 @@ def _is_text(node: ast.AST) -> bool:
 
 
 def _instead(node: ast.AST) -> Iterator[ast.AST]:
-    changed: Any = deepcopy(node)
+    changed: Any = copy(node)  # not what is below: it stays the same
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         changed.ops = [COMPARED[type(node.ops[0])]()]
         yield changed
@@ -132,7 +133,7 @@ def _instead(node: ast.AST) -> Iterator[ast.AST]:
     elif isinstance(node, ast.Constant) and type(node.value) is int:
         yield ast.Constant(node.value + 1)
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CALLED:
-        changed.func.id = CALLED[node.func.id]
+        changed.func = ast.Name(CALLED[node.func.id], ast.Load())
         yield changed
     elif isinstance(node, ast.If | ast.IfExp):
         changed.test = ast.UnaryOp(ast.Not(), changed.test)
@@ -170,7 +171,7 @@ def _short(node: ast.AST) -> str:
 def mutated(path: Path, number: int) -> ast.Module:
     """The code of a file with one change."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    old, new = list(changes(tree))[number]
+    old, new = next(islice(changes(tree), number, None))
     changed: ast.Module = _Replace(old, new).visit(tree)
     return ast.fix_missing_locations(changed)
 
@@ -245,16 +246,33 @@ class Mutation:
     """A run under way."""
 
     def __init__(self, targets: Sequence[Target], seed: int, minutes: float,
-                 report: Path | None) -> None:
+                 report: Path | None, again: bool = False) -> None:
         self.targets, self.seed, self.minutes, self.path = targets, seed, minutes, report
         self.scores = {target.name: Score() for target in targets}
+        self.again: list[tuple[Target, Mutant]] = []
+        if again and report is not None:
+            self._begin_with(json.loads(report.read_text(encoding="utf-8"))["targets"])
         self.began = time.monotonic()
+
+    def _begin_with(self, known: dict[str, Any]) -> None:
+        """Take over what a report says; its survivors are to be tried once more."""
+        for target in self.targets:
+            score = self.scores[target.name] = Score(**{
+                name: value for name, value in known[target.name].items() if name != "tried"})
+            for each in score.survivors:
+                mutant = Mutant(**each)
+                if mutant not in mutants(ROOT / mutant.file):
+                    raise SystemExit(f"{mutant.file} has changed since; begin a new report")
+                self.again.append((target, mutant))
 
     def run(self) -> None:
         """Try mutants until time is up, and write down what came of them."""
         with tempfile.TemporaryDirectory(prefix="mutation-") as cache:
             environment = {**os.environ, "CACHE_FOLDER": cache}
-            limits = {target.name: self._usual(target, environment) for target in self.targets}
+            wanted = [each for each in self.targets
+                      if not self.again or self.scores[each.name].survivors]
+            limits = {target.name: self._usual(target, environment) for target in wanted}
+            self.began = time.monotonic()
             for target, mutant in self._drawn():
                 if time.monotonic() - self.began > 60 * self.minutes:
                     break
@@ -264,6 +282,9 @@ class Mutation:
 
     def _drawn(self) -> Iterator[tuple[Target, Mutant]]:
         """All mutants in an order drawn from the seed, from the targets by turns."""
+        if self.again:
+            yield from self.again
+            return
         queues = []
         for target in self.targets:
             found = [mutant for path in target.files() for mutant in mutants(path)]
@@ -298,6 +319,8 @@ class Mutation:
              environment: dict[str, str]) -> None:
         status = self._status(target, mutant.file, mutant.number, environment, limit)
         score = self.scores[target.name]
+        if self.again:
+            score.survivors.remove(asdict(mutant))
         if status is None:
             score.endless += 1
         elif status == 0:
@@ -342,9 +365,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--target", action="append", default=[],
                         choices=[target.name for target in TARGETS])
     parser.add_argument("--report", type=Path, help="where to write what was found")
+    parser.add_argument("--again", action="store_true",
+                        help="try only what survived in the report, and bring it up to date")
     options = parser.parse_args(arguments)
+    if options.again and options.report is None:
+        parser.error("--again needs the --report of an earlier run")
     chosen = [each for each in TARGETS if not options.target or each.name in options.target]
-    run = Mutation(chosen, options.seed, options.minutes, options.report)
+    run = Mutation(chosen, options.seed, options.minutes, options.report, options.again)
     try:
         run.run()
     except KeyboardInterrupt:

@@ -117,3 +117,32 @@ def test_nearly_everything_is_compared() -> None:
     errors = np.concatenate([each.error.reshape(-1) for number in range(300)
                              for each in oracle.run(programs.random_program(number))])
     assert np.isinf(errors).mean() < 0.05
+
+
+def uncertain(values: list[float], dtype: type = np.float32) -> Approximate:
+    """The first of the values may be off by a tenth, or be anything if it is a whole number."""
+    array: np.ndarray = np.array(values, dtype)
+    error = np.zeros(array.shape)
+    error[0] = 0.1 if array.dtype.kind == "f" else np.inf
+    return Approximate(array, error)
+
+
+def test_a_row_that_is_not_there_is_open() -> None:
+    """On either side; an index that is not certain asks for no row in particular either."""
+    rows = exactly([1, 2, 3])
+    found = oracle._gather(rows, Approximate(np.array([0, -1, 3, 2]), np.array([0, 0, 0, 1.0])))
+    assert found.error.tolist() == [0, np.inf, np.inf, np.inf] and found.value[0] == 1
+
+
+def test_a_product_is_exact_only_for_certain_whole_numbers() -> None:
+    for given, exact in ((exactly([2, 3]), True), (uncertain([2, 3]), False),
+                         (exactly([0.1, 0.3]), False), (exactly([2.0**20, 2.0**20]), False)):
+        assert (oracle._product(given, (0,), False).error == 0).all() == exact
+
+
+def test_one_uncertain_operand_makes_a_sum_of_products_open() -> None:
+    one, two = uncertain([2, 3], np.int32), Approximate(np.array([[1], [4]], np.int32),
+                                                        np.zeros((2, 1)))
+    left = Approximate(one.value.reshape(1, 2), one.error.reshape(1, 2))
+    assert np.isinf(oracle._matmul(left, two).error).all()
+    assert not oracle._matmul(Approximate(left.value, np.zeros((1, 2))), two).error.any()

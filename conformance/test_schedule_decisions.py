@@ -306,3 +306,11 @@ def test_a_wrong_schedule_is_refused_under_spec() -> None:
         schedule_cache.clear()
         with Context(SPEC=1), pytest.raises(WrongSchedule, match="memory.lifetime.covers"):
             (x @ x @ x @ x).tolist()
+
+
+@verifies("schedule.document.complete", observe="schedule")
+def test_a_kernel_says_how_many_bytes_it_may_touch() -> None:
+    for tensors in samples():
+        for kernel in Tensor.schedule_document(*tensors)["kernels"]:
+            assert kernel["bytes"] == sum(each["stop"] - each["start"] for each in
+                                          (*kernel["reads"], *kernel["writes"])) > 0

@@ -1,8 +1,8 @@
 """What the site computes while it is built: links to rules, the rule matrix, reports, figures.
 
 A page asks for a computed part with a comment: `<!-- rule-matrix -->`, `<!-- compatibility -->`,
-`<!-- rule-matrix: memory -->`, `<!-- figure: NAME -->`, `<!-- bench: schedule -->`. An unknown
-name fails the build.
+`<!-- rule-matrix: memory -->`, `<!-- mutation -->`, `<!-- figure: NAME -->`,
+`<!-- bench: schedule -->`. An unknown name fails the build.
 """
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from mkdocs.utils import get_relative_url
 from conformance import markdown_rules, protocol, trace
 from conformance.bench import table, timings
 
-ASKED = re.compile(r"<!--\s*(rule-matrix|compatibility|figure|bench)(?::\s*([\w-]+))?\s*-->")
+ASKED = re.compile(r"<!--\s*(rule-matrix|compatibility|figure|bench|mutation)"
+                   r"(?::\s*([\w-]+))?\s*-->")
 CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
 CELL_CODE = re.compile(r"(?<=<code>)[^<]*(?=</code>)")
 WORD_END = re.compile(r"(?<=[/_.])(?=\w)|(?<=[a-z0-9])(?=[A-Z])")
@@ -51,6 +52,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         kind, name = asked.groups()
         if kind == "compatibility":
             return compatibility()
+        if kind == "mutation":
+            return mutation()
         if kind == "bench":
             return benchmark(name or "")
         if kind == "rule-matrix":
@@ -253,6 +256,23 @@ def benchmark(name: str) -> str:
     results = [json.loads(path.read_text(encoding="utf-8"))
                for path in sorted(RESULTS.glob(f"{kind}*.json"))]
     return "\n\n".join(shown(result) for result in results) or "No result is stored yet."
+
+
+def mutation() -> str:
+    """The committed result of mutation testing: a row for each target, and what survived."""
+    known = json.loads((REPORTS / "mutation.json").read_text(encoding="utf-8"))
+    lines = ["| code | mutants | tried | found by a test | survived | score |",
+             "|---|--:|--:|--:|--:|--:|"]
+    survivors = []
+    for name, score in known["targets"].items():
+        found = score["killed"] + score["endless"]
+        share = f"{100 * found / score['tried']:.0f} %" if score["tried"] else "none tried"
+        lines.append(f"| {name} | {score['mutants']} | {score['tried']} | {found} "
+                     f"| {len(score['survivors'])} | {share} |")
+        survivors += [f"    {each['file']}:{each['line']}  {each['change']}"
+                      for each in score["survivors"]]
+    code = fenced("text", "\n".join(survivors) or "    none").replace("\n", "\n    ")
+    return "\n".join([*lines, "", '??? note "What survived"', "", f"    {code}", ""])
 
 
 def failures(report: dict[str, Any]) -> str:
