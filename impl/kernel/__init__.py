@@ -23,7 +23,7 @@ from impl.kernel.analysis import (
     shared_loops,
     verify,
 )
-from impl.kernel.blocking import Chunk, Pack, Share
+from impl.kernel.blocking import Chunk, Cut, Pack, Share
 from impl.kernel.heuristic import hand_steps
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge, Stream
@@ -43,6 +43,7 @@ from impl.kernel.steps import (
     parameters,
 )
 from impl.kernel.threads import GroupTop, Thread, duration
+from impl.kernel.windows import Window
 
 
 def optimize(ast: UOp, limits: Limits | None = None, bench: Bench | None = None,
@@ -83,8 +84,8 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
     return ast.replace(arg=replace(ast.arg, asked=asked))
 
 
-__all__ = ["LANES", "OF_GROUPS", "REDUCERS", "STEPS", "Analysis", "Bench", "Chunk", "Estimate",
-           "GroupTop", "Growth", "Limits", "Merge", "Own", "Pack", "PadTo", "Roll", "Share",
-           "Split", "Step", "StepError", "Stream", "Swap", "Thread", "Upcast", "apply_steps",
-           "buffer_key", "duration", "estimate", "fold_gates", "growth", "hand_steps", "optimize",
-           "parameters", "shared_loops", "taken", "verify", "with_steps"]
+__all__ = ["LANES", "OF_GROUPS", "REDUCERS", "STEPS", "Analysis", "Bench", "Chunk", "Cut",
+           "Estimate", "GroupTop", "Growth", "Limits", "Merge", "Own", "Pack", "PadTo", "Roll",
+           "Share", "Split", "Step", "StepError", "Stream", "Swap", "Thread", "Upcast", "Window",
+           "apply_steps", "buffer_key", "duration", "estimate", "fold_gates", "growth",
+           "hand_steps", "optimize", "parameters", "shared_loops", "taken", "verify", "with_steps"]

@@ -114,7 +114,7 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     if rows < _LEAST_ROWS and not straight:
         return False
     steady = _contiguous(planner, node.src[0].src[roles.first], roles.inner[-1])
-    _order(planner, roles)
+    order_loops(planner, roles)
     panels = _columns(planner, roles.column.arg[0], tile)
     inner = [r.arg[0] for r in roles.inner]
     if rows > (_LEAST_TILES - 1) * tile.rows or not straight:
@@ -240,7 +240,7 @@ def _contiguous(planner: Planner, value: UOp, loop: UOp) -> bool:
     return (planner.growth[value.src[0].src[1]] or {}).get(loop) == 1
 
 
-def _order(planner: Planner, roles: Roles) -> None:
+def order_loops(planner: Planner, roles: Roles) -> None:
     """Rows become loops of the stage; the column is the last loop of the prefix."""
     prefix = planner.known.info.prefix
     others = [r for r in prefix if r not in roles.rows and r is not roles.column]
@@ -299,4 +299,4 @@ def _rows(planner: Planner, number: int, tile: Tile) -> None:
         planner.take(Upcast(planner.position(own[0].arg[0]), rest), "the rows that are left over")
 
 
-__all__ = ["Roles", "Tile", "choose_tile", "find_roles", "plan_product"]
+__all__ = ["Roles", "Tile", "choose_tile", "find_roles", "order_loops", "plan_product"]
