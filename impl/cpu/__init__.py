@@ -526,6 +526,7 @@ class CPU(DeviceBackend):
         return Limits(name="CPU", vector_bytes=wide, vector_registers=32 if wide == 64 else 16,
                       second_cache=cache_bytes(2) or known.second_cache,
                       third_cache=cache_bytes(3) or known.third_cache,
+                      dots="avx512_vnni" in processor().split(),
                       threads=settings.get("CPU_COUNT") or processors())
 
     def plan_key(self) -> tuple[Any, ...]:

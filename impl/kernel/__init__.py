@@ -24,6 +24,7 @@ from impl.kernel.analysis import (
     verify,
 )
 from impl.kernel.blocking import Chunk, Cut, Pack, Share
+from impl.kernel.dots import Dot
 from impl.kernel.heuristic import hand_steps
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge, Stream
@@ -85,7 +86,7 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
 
 
 __all__ = ["LANES", "OF_GROUPS", "REDUCERS", "STEPS", "Analysis", "Bench", "Chunk", "Cut",
-           "Estimate", "GroupTop", "Growth", "Limits", "Merge", "Own", "Pack", "PadTo", "Roll",
+           "Dot", "Estimate", "GroupTop", "Growth", "Limits", "Merge", "Own", "Pack", "PadTo", "Roll",
            "Share", "Split", "Step", "StepError", "Stream", "Swap", "Thread", "Upcast", "Window",
            "apply_steps", "buffer_key", "duration", "estimate", "fold_gates", "growth",
            "hand_steps", "optimize", "parameters", "shared_loops", "taken", "verify", "with_steps"]

@@ -20,9 +20,11 @@ from impl.ir import ELEMENTWISE, KernelInfo, Ops, RangeKind, UOp, toposort
 LANES = (RangeKind.UPCAST, RangeKind.UNROLL)
 #: Operations that combine the elements of a REDUCE.
 REDUCERS = (Ops.ADD, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM)
+#: What is summed in a product of matrices: of numbers, or of four bytes at once.
+PRODUCTS = (Ops.MUL, Ops.DOT)
 _EXPRESSIONS = ELEMENTWISE - {Ops.DETACH}
 _KERNEL_OPS = _EXPRESSIONS | {Ops.CONST, Ops.DEFINE_VAR, Ops.RANGE, Ops.PARAM, Ops.LOCAL, Ops.INDEX,
-                              Ops.LOAD, Ops.REDUCE, Ops.STORE, Ops.SINK}
+                              Ops.LOAD, Ops.DOT, Ops.REDUCE, Ops.STORE, Ops.SINK}
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Limits:
     threads: int = 1
     second_cache: int = 512 << 10  # of one core
     third_cache: int = 8 << 20    # shared by the cores
+    dots: bool = False          # whether DOT is an instruction
 
 
 def buffer_key(buffer: UOp) -> tuple[Ops, int]:

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 
 from impl import symbolic
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
-from impl.kernel.analysis import LANES, Analysis, buffer_key, growth, shared_loops
+from impl.kernel.analysis import (
+    LANES,
+    PRODUCTS,
+    Analysis,
+    buffer_key,
+    growth,
+    shared_loops,
+)
 from impl.kernel.steps import HALF, Step, StepError, _Rewriter, _sink
 
 #: A packed operand has at most this many bytes.
@@ -196,7 +203,7 @@ class Pack(Step):
             if node.op is not Ops.REDUCE or loop not in node.src[1:]:
                 continue
             value = node.src[0]
-            if value.op is not Ops.MUL or not 0 <= self.factor < 2:
+            if value.op not in PRODUCTS or not 0 <= self.factor < 2:
                 raise StepError(self.name, "it is no sum of products", "name the loop of one")
             found[value.src[self.factor]] = node.src[1:]
         for value in found:

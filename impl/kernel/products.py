@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from impl.dtypes import DType
 from impl.ir import TRUE, Ops, RangeKind, UOp
-from impl.kernel.analysis import LANES, Limits, shared_loops
+from impl.kernel.analysis import LANES, PRODUCTS, Limits, shared_loops
 from impl.kernel.blocking import Chunk, Pack, Share
+from impl.kernel.dots import Dot, is_bytes
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge
 from impl.kernel.steps import HALF, Own, Swap, Upcast
@@ -51,7 +52,7 @@ def find_roles(planner: Planner, node: UOp) -> Roles | None:
     """The roles of the loops of a reduction; None if it is no product with rows and columns."""
     known, value = planner.known, node.src[0]
     plain = all(r.arg[1] not in LANES and planner.extent(r) for r in node.src[1:])
-    if node.arg is not Ops.ADD or value.op is not Ops.MUL or known.free[node] & known.lanes \
+    if node.arg is not Ops.ADD or value.op not in PRODUCTS or known.free[node] & known.lanes \
             or not plain or planner.work(node) < _LEAST_PRODUCT:
         return None
     outputs = [r for r in known.loops(known.free[node]) if planner.extent(r) > 1
@@ -113,6 +114,11 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     straight = _contiguous(planner, second, roles.column)
     if rows < _LEAST_ROWS and not straight:
         return False
+    if planner.limits.dots and rows >= _LEAST_ROWS and is_bytes(node):
+        made = planner.take(Dot(planner.position(roles.inner[0].arg[0])),
+                            "four products of bytes at a time")
+        return plan_product(planner, next(n for n in planner.known.order if n.op is Ops.REDUCE
+                                          and n.src[0].op is Ops.DOT and made[0] in n.src))
     steady = _contiguous(planner, node.src[0].src[roles.first], roles.inner[-1])
     order_loops(planner, roles)
     panels = _columns(planner, roles.column.arg[0], tile)

@@ -64,6 +64,7 @@ _GCC = {
         "f64x4": ("__AVX__", "__builtin_ia32_maskloadpd256((void *)p, (_WIDE)m)"),
         "f32x4": ("__AVX__", "__builtin_ia32_maskloadps((void *)p, m)"),
         "f64x2": ("__AVX__", "__builtin_ia32_maskloadpd((void *)p, (_WIDE)m)")},
+    "dot": {"i32x16": ("__AVX512VNNI__", "__builtin_ia32_vpdpbusd_v16si(c, a, b)")},
     "put": {
         "f32x16": ("__AVX512DQ__", "__builtin_ia32_storeups512_mask((void *)p, x, "
                    "__builtin_ia32_cvtd2mask512(m))"),
@@ -294,7 +295,7 @@ def vector_function(name: str) -> str:
         return _half(base, kind)
     if base == "iota":
         return f"#define {name} (({kind}){{{', '.join(map(str, range(parts(kind)[1])))}}})"
-    if base in ("fma", "sqrt", "scale", "higher", "lower", "any"):
+    if base in ("fma", "dot", "sqrt", "scale", "higher", "lower", "any"):
         return _instruction(base, kind)
     if base == "triglarge":
         return fill(TRIG_LARGE_VECTOR, kind)
@@ -325,7 +326,7 @@ def _instruction(base: str, kind: str) -> str:
         sign = ">" if base == "higher" else "<"
         return _function(kind, f"$K {base}_$K($K a, $K b)", _either(
             base, kind, f"return sel_$K(a {sign} b, a, b);"))
-    names = {"fma": "abc"}.get(base, "x")
+    names = {"fma": "abc", "dot": "abc"}.get(base, "x")
     given = ", ".join(f"{v}[l]" for v in names)
     loop = (f"$K r; for (long l = 0; l < $N; l++) r[l] = {base}_{parts(kind)[0]}({given}); "
             "return r;")
