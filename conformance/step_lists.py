@@ -201,9 +201,9 @@ class WrongStep(AssertionError):
     """A step did what no step may do."""
 
 
-def drawn_step(known: Analysis, draw: random.Random) -> Step:
-    """A step of any kind with any numbers, most of which have a chance to be legal."""
-    name = draw.choice(list(STEPS))
+def drawn_step(known: Analysis, draw: random.Random, name: str = "") -> Step:
+    """A step of a kind, or any, with any numbers, most of which have a chance to be legal."""
+    name = name or draw.choice(list(STEPS))
     loops = len(known.ranges)
     extent = 1
     numbers = []

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from impl.kernel import (
     Analysis,
     Chunk,
     Cut,
+    Dot,
     Limits,
     Merge,
     Own,
@@ -443,6 +445,54 @@ def test_a_private_array_is_read_beyond_what_is_stored() -> None:
         known = Analysis(ast)
         first = PadTo(known.position[i], 4).apply(known)
         assert first.src[0].src[0].src[2] is not TRUE
+
+
+# Bytes
+
+
+@verifies("kernel.dot.bytes")
+def test_four_products_of_bytes() -> None:
+    """Numbers and vectors, on every device: the first bytes are unsigned, the second signed."""
+    generator = np.random.default_rng(0)
+    one, two = (generator.integers(-1 << 31, 1 << 31, 19).astype(np.int32) for _ in range(2))
+    one[:2], two[:2] = -1, (-(1 << 31) + 0x808080, 0x7F7F7F7F)
+    wanted = [sum((a >> s & 255) * ((b >> s & 255 ^ 128) - 128) for s in (0, 8, 16, 24))
+              for a, b in zip(one.tolist(), two.tolist(), strict=True)]
+    i = new_range(19, LOOP)
+    first, second = (kb.load(kb.param(n, dtypes.int32), i) for n in (1, 2))
+    ast = kb.kernel(store(kb.param(0, dtypes.int32), i, kb.apply(Ops.DOT, first, second), i))
+    for made, device in itertools.product((ast, apply_steps(ast, [Upcast(0, 16)])), DEVICES):
+        out = exact(made, np.zeros(19, np.int32), one, two, device=device)
+        assert out.tolist() == wanted, device
+
+
+@verifies("kernel.dot.bytes")
+@verifies("kernel.step.equal")
+def test_products_of_bytes_four_at_a_time() -> None:
+    generator = np.random.default_rng(0)
+    limits = Limits(vector_bytes=64, vector_registers=32, dots=True)
+    for rows, columns, inner, turned in ((8, 130, 4, False), (13, 40, 23, True),
+                                         (9, 70, 130, False)):
+        a, b = (generator.integers(-128, 128, shape).astype(np.int8)
+                for shape in ((rows, inner), (inner, columns)))
+        with Context(DEVICE="CPU"):
+            right = Tensor(np.ascontiguousarray(b.T)).realize().T if turned else Tensor(b).realize()
+            product = Tensor(a).realize().matmul(right, dtype=dtypes.int32)
+            ast = product.schedule()[0].ast
+        made = optimize(ast, limits)
+        assert made.arg.steps[0].startswith("DOT"), made.arg.steps
+        for device in DEVICES:
+            out = np.zeros((rows, columns), np.int32)
+            exact(made, a, np.ascontiguousarray(b.T) if turned else b, out, device=device)
+            assert (out == a.astype(np.int32) @ b).all(), (rows, columns, inner, device)
+
+
+@verifies("kernel.step.refused")
+def test_only_products_of_bytes_are_taken_four_at_a_time() -> None:
+    with pytest.raises(StepError, match="products of int8"):
+        Dot(2).apply(Analysis(kb.matmul(8, 8, 8)))
+    assert not any(step.name.startswith("DOT")
+                   for step, _ in hand_steps(kb.matmul(8, 64, 64), replace(WIDE, dots=True)))
 
 
 # Choosing

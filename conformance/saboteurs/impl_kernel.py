@@ -100,7 +100,7 @@ class StartIsForgotten(ImplPatch):
 
 
 class AnyWindowIsShared(ImplPatch):
-    rule = "kernel.step.equal"
+    rule = "kernel.window.shared"
     description = "a condition on the output alone is taken for one of the window"
     target = "impl.kernel.windows:_only"
 
@@ -124,3 +124,16 @@ class PrivateArraysHaveNoEnd(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda place: place.src[0].op is Ops.LOCAL
+
+
+class AllBytesAreSigned(ImplPatch):
+    rule = "kernel.dot.bytes"
+    description = "both operands of DOT have signed bytes"
+    target = "impl.reference:_dot"
+
+    def replacement(self, original: Function) -> Function:
+        def dot(one: Any, two: Any) -> Any:
+            parts = [(x.astype("i4")[..., None] >> [0, 8, 16, 24]).astype("i1").astype("i4")
+                     for x in (one, two)]
+            return (parts[0] * parts[1]).sum(-1).astype("i4")
+        return dot

@@ -86,7 +86,7 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
 
 
 __all__ = ["LANES", "OF_GROUPS", "REDUCERS", "STEPS", "Analysis", "Bench", "Chunk", "Cut",
-           "Dot", "Estimate", "GroupTop", "Growth", "Limits", "Merge", "Own", "Pack", "PadTo", "Roll",
-           "Share", "Split", "Step", "StepError", "Stream", "Swap", "Thread", "Upcast", "Window",
-           "apply_steps", "buffer_key", "duration", "estimate", "fold_gates", "growth",
+           "Dot", "Estimate", "GroupTop", "Growth", "Limits", "Merge", "Own", "Pack", "PadTo",
+           "Roll", "Share", "Split", "Step", "StepError", "Stream", "Swap", "Thread", "Upcast",
+           "Window", "apply_steps", "buffer_key", "duration", "estimate", "fold_gates", "growth",
            "hand_steps", "optimize", "parameters", "shared_loops", "taken", "verify", "with_steps"]

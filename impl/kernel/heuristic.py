@@ -180,9 +180,11 @@ class Planner:
     # --8<-- [start:reduction]
     def _reduction(self, node: UOp) -> None:
         """Steps for one reduction: which loop is the vector, and which share what is loaded."""
-        if plan_rows(self, node) or plan_product(self, node) or plan_windows(self, node):
+        if plan_rows(self, node) or plan_product(self, node):
             return
         node = self.again(node)  # what was no product may have taken a step before that was seen
+        if plan_windows(self, node):
+            return
         loads = self.loads(node)
         width = self.limits.vector_bytes // max(node.dtype.itemsize, 4)
         outputs = [loop for loop in self.known.loops(self.known.free[node] & ~self.known.lanes)

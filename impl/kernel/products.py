@@ -53,7 +53,7 @@ def find_roles(planner: Planner, node: UOp) -> Roles | None:
     known, value = planner.known, node.src[0]
     plain = all(r.arg[1] not in LANES and planner.extent(r) for r in node.src[1:])
     if node.arg is not Ops.ADD or value.op not in PRODUCTS or known.free[node] & known.lanes \
-            or not plain or planner.work(node) < _LEAST_PRODUCT:
+            or not plain or value.op is Ops.MUL and planner.work(node) < _LEAST_PRODUCT:
         return None
     outputs = [r for r in known.loops(known.free[node]) if planner.extent(r) > 1
                and r.arg[1] in (RangeKind.GLOBAL, RangeKind.LOOP)]

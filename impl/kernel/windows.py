@@ -16,7 +16,7 @@ from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import LANES, Analysis, Growth, buffer_key, growth
 from impl.kernel.blocking import MOST_PACKED, Cut, Pack, local_place
 from impl.kernel.padding import PadTo
-from impl.kernel.steps import Own, Split, Step, StepError, Swap, Upcast, _sink
+from impl.kernel.steps import Own, Split, StepError, Swap, Upcast, _sink
 
 if TYPE_CHECKING:
     from impl.kernel.heuristic import Planner
@@ -95,7 +95,7 @@ def _only(value: UOp, grows: dict[UOp, Growth | None], pair: Pair) -> bool:
 
 # --8<-- [start:window]
 @dataclass(frozen=True)
-class Window(Step):
+class Window(Pack):
     """Copy what the windows of a sum of products over `axis` read of operand `factor`, once.
 
     Legal like PACK, if the operand sees an output loop of the stage and a loop of the sum through
@@ -103,20 +103,17 @@ class Window(Step):
     With a stride, elements that one place of the window reads lie side by side in it.
     """
 
-    factor: int
-
     def apply(self, known: Analysis) -> UOp:
         """A copy has the same elements."""
         # r[impl kernel.step.equal]
         loop = self._loop(known, (RangeKind.REDUCE,))
-        pack = Pack(self.axis, self.factor)
-        found = pack.operands(known, loop)
+        found = self.operands(known, loop)
         if len(found) != 1:
             raise StepError(self.name, "the loop has several operands", "name the loop of one sum")
         (value, reduced), = found.items()
         stores = list(known.ast.src)
         user = next(s for s in stores if value in s.src[1].toposort())
-        outer, inner = pack.spans(known, user, value, reduced)
+        outer, inner = self.spans(known, user, value, reduced)
         if any(r.src[0].op is not Ops.CONST or r.arg[1] in LANES for r in inner):
             raise StepError(self.name, "lanes are cut already, or a size is open", "copy first")
         outputs = [r for r in inner if r not in reduced]
@@ -127,7 +124,7 @@ class Window(Step):
         copy, read = _copied(value, inner, pairs, number)
         if read.src[0].src[0].arg[1] * value.dtype.itemsize > MOST_PACKED:
             raise StepError(self.name, "the copy is too large", "cut an outer loop first")
-        place = pack.before(stores, user, len(outer))
+        place = self.before(stores, user, len(outer))
         changed = user.replace(src=(user.src[0], user.src[1].substitute({value: read}),
                                     *user.src[2:]))
         made = copy.replace(src=(*copy.src[:2], *outer, *copy.src[2:]))

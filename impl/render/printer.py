@@ -586,7 +586,7 @@ class _Printer:
             for (name, _), *texts in zip(sums, *given, strict=True):
                 text = self.dialect.combine(node.arg, dtype, texts[0], name) \
                     if len(texts) == 1 else self.dialect.dot(texts[0], texts[1], name) \
-                    if value.op is Ops.DOT else self.dialect.fused(dtype, *texts, name)
+                    if value.op is Ops.DOT else self.dialect.fused(dtype, texts[0], texts[1], name)
                 self._line(f"{name} = {text};")
             return
         wholes = [self._operands(part, wide, at, vector) for part in parts]
