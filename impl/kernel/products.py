@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from impl.dtypes import DType
@@ -35,6 +35,8 @@ _LEAST_ROWS = 8
 _LEAST_CHUNK = 128
 #: A loop of the prefix becomes a BLOCK loop only if those around it offer as many iterations.
 _LEAST_PARALLEL = 4
+#: Rows that are added, so that a multiple of what is computed at a time is there, are few.
+_MOST_PADDED = 1.13
 
 
 # --8<-- [start:roles]
@@ -167,12 +169,20 @@ def _plan_stage(planner: Planner, node: UOp) -> bool:
     if not straight and shared_loops(store) == () and lanes:
         return False
     rows = math.prod(planner.extent(r) for r in planner.known.loops(lanes)) if lanes else 1
-    tile = choose_tile(planner.limits, node.dtype.itemsize, max(rows, 4), planner.extent(column))
+    tile = _stage_tile(planner.limits, node.dtype.itemsize, rows, planner.extent(column))
     _columns(planner, column.arg[0], tile)
     if not straight:
         planner.take(Pack(planner.position(inner), second),
                      "a copy for all rows, in the order in which it is read")
     return True
+
+
+def _stage_tile(limits: Limits, itemsize: int, rows: int, columns: int) -> Tile:
+    """The tile for rows that are lanes already: no more vectors than leave registers for a row."""
+    tile = choose_tile(limits, itemsize, max(rows, 4), columns)
+    most = max((limits.vector_registers - 1) // (rows + 1), 1)
+    fits = [v for v in range(1, most + 1) if columns % (v * tile.width) == 0]
+    return tile if tile.vectors <= most else replace(tile, vectors=fits[-1] if fits else most)
 
 
 def _stage_rows(planner: Planner, node: UOp, second: int, straight: bool) -> bool:
@@ -181,16 +191,25 @@ def _stage_rows(planner: Planner, node: UOp, second: int, straight: bool) -> boo
     bit = 1 << known.position[row]
     others = [planner.extent(r) for r in known.info.prefix[:-1]]
     several = math.prod(others) >= _LEAST_PARALLEL
-    amount = next((n for n in (4, 2) if planner.extent(row) % n == 0), 1)
+    number, amount = row.arg[0], _lanes_of_rows(planner, planner.extent(row))
     if not known.free[node.src[0].src[1 - second]] & bit or amount < 2 \
             or known.free[node.src[0].src[second]] & bit or not (straight or several):
         return False
-    made = planner.take(Upcast(planner.position(row.arg[0]), amount),
+    if planner.extent(row) % amount:
+        number = planner.take(PadTo(planner.position(number), amount),
+                              "the last rows are stored in part")[0].arg[0]
+    made = planner.take(Upcast(planner.position(number), amount),
                         "register tile: rows share what is loaded")
     left = [r for r in made if r.arg[1] not in LANES]
     if left and several:
         planner.take(Share(planner.position(left[0].arg[0])), "all rows share copies of operands")
     return True
+def _lanes_of_rows(planner: Planner, extent: int) -> int:
+    """How many rows at a time: as many as the registers and the second cache hold."""
+    passed = sum(n.arg[1] * n.dtype.itemsize for n in planner.known.order if n.op is Ops.LOCAL)
+    many = planner.limits.vector_registers >= 32 and 8 * passed <= planner.limits.second_cache // 2
+    return next((n for n in ((8, 4, 2) if many else (4, 2))
+                 if -(-extent // n) * n <= _MOST_PADDED * extent), 1)
 # --8<-- [end:stage]
 
 
