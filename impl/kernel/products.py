@@ -168,7 +168,8 @@ def _plan_stage(planner: Planner, node: UOp) -> bool:
     inner = node.src[1].arg[0]
     if not straight and shared_loops(store) == () and lanes:
         return False
-    rows = math.prod(planner.extent(r) for r in planner.known.loops(lanes)) if lanes else 1
+    lanes = planner.known.free[planner.again(node)] & planner.known.lanes
+    rows = math.prod(planner.extent(r) for r in planner.known.loops(lanes))
     tile = _stage_tile(planner.limits, node.dtype.itemsize, rows, planner.extent(column))
     _columns(planner, column.arg[0], tile)
     if not straight:
