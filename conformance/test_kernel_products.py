@@ -518,6 +518,23 @@ def test_a_large_product_packs_a_panel_and_fills_the_registers() -> None:
     assert text.count("= fma_f32x16(") == (6 + 2) * 4
 
 
+@verifies("kernel.thread.pays")
+@pytest.mark.parametrize("columns", [512, 320, 96])
+def test_panels_that_share_a_copy_leave_something_to_threads(columns: int) -> None:
+    """The first operand lies turned, so all panels of a thread, or each, have a copy of it."""
+    i, j, k = new_range(512, GLOBAL), new_range(columns, GLOBAL), new_range(256, REDUCE)
+    product = kb.apply(Ops.MUL, load(param(1), flat((k, 512), (i, 1))),
+                       load(param(2), flat((k, columns), (j, 1))))
+    ast = kb.kernel(store(param(0), flat((i, columns), (j, 1)), kb.reduce(Ops.ADD, product, k)),
+                    prefix=(i, j))
+    made = optimize(ast, replace(WIDE, threads=2))
+    assert made.arg.threads == 2, made.arg.steps
+    assert sum(step.startswith("PACK") for step in made.arg.steps) == 2
+    generator = np.random.default_rng(0)
+    a, b = (generator.integers(-4, 5, (256, n)).astype(np.float32) for n in (512, columns))
+    assert (exact(made, np.zeros((512, columns), np.float32), a, b, device="CPU") == a.T @ b).all()
+
+
 @verifies("cpu.values.reference")
 @pytest.mark.parametrize("seed", range(3))
 def test_products_of_any_layout_and_size(seed: int) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from impl.dtypes import DType
 from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, PRODUCTS, Limits, shared_loops
-from impl.kernel.blocking import Chunk, Pack, Share
+from impl.kernel.blocking import Chunk, Cut, Pack, Share
 from impl.kernel.dots import Dot, is_bytes
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge
@@ -131,12 +131,28 @@ def plan_product(planner: Planner, node: UOp) -> bool:
                      "a panel of the operand in the order in which it is read")
     _rows(planner, roles.rows[-1].arg[0], tile)
     if panels is not None and not steady:
-        planner.take(Share(planner.position(panels)), "panels share a copy of the other operand")
+        shared = _shared_panels(planner, panels)
+        if shared is not None:
+            planner.take(Share(planner.position(shared)),
+                         "panels share a copy of the other operand")
         planner.take(Pack(planner.position(inner[0]), roles.first),
                      "rows of the operand in the order in which they are read")
     _fuse_sums(planner, inner)
     return True
 # --8<-- [end:plan]
+
+
+def _shared_panels(planner: Planner, number: int) -> int | None:
+    """The panels that share a copy: those of one thread, if there is no other loop for threads."""
+    prefix, threads = planner.known.info.prefix, planner.threads()
+    extent = planner.extent(planner.numbered[number])
+    if math.prod(planner.extent(r) for r in prefix[:-1]) >= threads:
+        return number
+    if extent % threads or extent == threads:
+        return None  # each panel copies what it needs
+    made = planner.take(Cut(planner.position(number), extent // threads),
+                        "a part of the panels for each thread")
+    return made[-1].arg[0]
 
 
 # --8<-- [start:stage]
