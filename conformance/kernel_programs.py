@@ -119,7 +119,7 @@ def rows(draw: random.Random) -> list[Tensor]:
 
 def products(draw: random.Random) -> list[Tensor]:
     """A product of any layout, with what may stand before and after it."""
-    dtype = draw.choice((*FLOATS, dtypes.int32, dtypes.int8))
+    dtype = draw.choice((*FLOATS, dtypes.int32, dtypes.int8, dtypes.int8))
     batch = [size(draw, 4)] if draw.random() < 0.3 else []
     m, n, k = size(draw), size(draw), size(draw)
     one = numbers(draw, *batch, m, k, dtype=dtype)
@@ -130,7 +130,7 @@ def products(draw: random.Random) -> list[Tensor]:
         one = numbers(draw, *batch, k, m, dtype=dtype).transpose(-1, -2)
     if draw.random() < 0.2:
         one = one.maximum(0)
-    value = one @ two
+    value = one.matmul(two, dtype=dtypes.int32) if dtype is dtypes.int8 else one @ two
     if draw.random() < 0.4:
         value = (value + numbers(draw, n, dtype=dtype)).maximum(0)
     if draw.random() < 0.15:

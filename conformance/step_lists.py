@@ -202,9 +202,9 @@ class WrongStep(AssertionError):
     """A step did what no step may do."""
 
 
-def drawn_step(known: Analysis, draw: random.Random) -> Step:
-    """A step of any kind with any numbers, most of which have a chance to be legal."""
-    name = draw.choice([each for each in STEPS if each not in OF_LANES])
+def drawn_step(known: Analysis, draw: random.Random, name: str = "") -> Step:
+    """A step of a kind, or any, with any numbers, most of which have a chance to be legal."""
+    name = name or draw.choice([each for each in STEPS if each not in OF_LANES])
     loops = len(known.ranges)
     extent = 1
     numbers = []

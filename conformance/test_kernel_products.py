@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,15 @@ import pytest
 from conformance import kernel_builder as kb
 from conformance.kernel_builder import flat, load, local, param, store
 from conformance.trace import verifies
-from impl import Context, Tensor
+from impl import Context, Tensor, symbolic
 from impl.dtypes import dtypes
 from impl.errors import GraphError
-from impl.ir import Ops, RangeKind, UOp, new_range
+from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel import (
     Analysis,
     Chunk,
+    Cut,
+    Dot,
     Limits,
     Merge,
     Own,
@@ -28,6 +31,7 @@ from impl.kernel import (
     StepError,
     Swap,
     Upcast,
+    Window,
     apply_steps,
     fold_gates,
     hand_steps,
@@ -62,8 +66,8 @@ def applied(ast: UOp, words: str) -> UOp:
     return ast
 
 
-STEPS: dict[str, Any] = {"chunk": Chunk, "merge": Merge, "pack": Pack, "own": Own, "share": Share,
-                         "pad": PadTo, "swap": Swap, "upcast": Upcast}
+STEPS: dict[str, Any] = {"chunk": Chunk, "cut": Cut, "merge": Merge, "pack": Pack, "own": Own,
+                         "share": Share, "pad": PadTo, "swap": Swap, "upcast": Upcast}
 
 
 # Loops that stages share
@@ -278,7 +282,7 @@ def test_steps_that_are_not_legal_are_refused() -> None:
                       (product, Share(0)), (product, Share(2)), (product, Pack(0, 0)),
                       (product, Pack(2, 2)), (rows, Pack(2, 0)), (shared, Share(1)),
                       (shared, Upcast(1, 5)), (shared, PadTo(1, 4)), (product, Merge(1, 0)),
-                      (product, Merge(0, 2)), (product, Chunk(2, 2)), (product, Chunk(0, 2)),
+                      (product, Merge(0, 2)), (product, Chunk(2, 7)), (product, Chunk(0, 2)),
                       (rows, Chunk(1, 4))):
         with pytest.raises(StepError, match=type(step).__name__.upper()):
             step.apply(Analysis(ast))
@@ -315,6 +319,181 @@ def test_random_steps_keep_the_values_of_products() -> None:
     assert taken >= {"PACK", "SHARE", "PADTO", "OWN", "UPCAST"}
 
 
+# Rows of memory
+
+
+@verifies("kernel.rows.whole")
+def test_few_rows_read_the_other_operand_from_end_to_end() -> None:
+    for rows, columns, whole in ((1, 512, True), (2, 512, True), (8, 512, True), (9, 512, False),
+                                 (1, 64, False), (8, 64, False)):
+        steps = [step.name for step, _ in hand_steps(kb.matmul(rows, columns, 300), WIDE)]
+        assert any(name.startswith("CHUNK") for name in steps) is whole, (rows, columns)
+
+
+@verifies("kernel.rows.whole")
+@verifies("kernel.step.equal")
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("device", DEVICES)
+def test_sums_over_rows_of_memory_of_any_size(device: str, threads: int) -> None:
+    limits = Limits(vector_bytes=64, vector_registers=32, threads=threads)
+    generator = np.random.default_rng(0)
+    for rows, columns, inner in ((1, 128, 16), (1, 1021, 105), (3, 257, 41), (8, 203, 17)):
+        ast = optimize(kb.matmul(rows, columns, inner), limits)
+        assert any(step.startswith("CHUNK") for step in ast.arg.steps)
+        if columns == 1021:  # worth two threads, each of which has whole vectors
+            assert ast.arg.threads == threads
+        a = generator.integers(-4, 5, (rows, inner)).astype(np.float32)
+        b = generator.integers(-4, 5, (inner, columns)).astype(np.float32)
+        out = exact(ast, np.zeros((rows, columns), np.float32), a, b, device=device)
+        assert (out == a @ b).all(), (ast.arg.steps, rows, columns, inner)
+
+
+@verifies("kernel.step.equal")
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_loop_of_the_prefix_cut_in_two(device: str) -> None:
+    ast = applied(kb.matmul(6, 12, 7), "cut:GLOBAL,2")
+    assert len(ast.arg.prefix) == 3
+    a, b = (np.arange(n, dtype=np.float32).reshape(-1, 7) % 5 for n in (42, 84))
+    out = exact(ast, np.zeros((6, 12), np.float32), a, b.T.copy(), device=device)
+    assert (out == a @ b.T).all()
+    with pytest.raises(StepError, match="12 iterations.*divisor"):
+        applied(kb.matmul(12, 5, 7), "cut:GLOBAL,7")
+
+
+# Windows
+
+
+def windows(count: int, size: int, taps: int, stride: int, step: int, pad: int) -> UOp:
+    """out[n, y, x] = sum of in[n, y * stride + i * step, ...] * w[n, i, j], with zeros around."""
+    reach = size + 2 * pad - step * (taps - 1) - 1
+    n, y, x = (new_range(e, GLOBAL) for e in (count, reach // stride + 1, reach // stride + 1))
+    i, j = new_range(taps, REDUCE), new_range(taps, REDUCE)
+    valid = TRUE
+    at = []
+    for output, inner in ((y, i), (x, j)):
+        seen = symbolic.add(symbolic.mul(output, stride), symbolic.mul(inner, step))
+        at.append(symbolic.sub(seen, pad))
+        if pad:
+            valid = symbolic.logical_and(valid, symbolic.logical_and(
+                symbolic.less_than(pad - 1, seen), symbolic.less_than(seen, size + pad)))
+    index = symbolic.total([symbolic.mul(n, size * size), symbolic.mul(at[0], size), at[1]])
+    pixel = UOp(Ops.LOAD, dtypes.float32, (UOp(Ops.INDEX, dtypes.float32,
+                                               (param(1), index, valid)),))
+    weight = load(param(2), flat((n, taps * taps), (i, taps), (j, 1)))
+    out = reach // stride + 1
+    return kb.kernel(store(param(0), flat((n, out * out), (y, out), (x, 1)),
+                           kb.reduce(Ops.ADD, kb.apply(Ops.MUL, pixel, weight), i, j)),
+                     prefix=(n, y, x))
+
+
+@verifies("kernel.window.shared")
+@verifies("kernel.step.equal")
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("given", [(2, 9, 3, 1, 1, 1), (1, 21, 5, 1, 1, 0), (3, 12, 3, 2, 1, 1),
+                                   (1, 17, 3, 1, 2, 2), (2, 20, 4, 3, 1, 0), (1, 12, 3, 3, 1, 0)])
+def test_windows_read_a_copy_of_what_they_share(device: str, given: tuple[int, ...]) -> None:
+    """A stride as long as the window, and nothing is shared: no copy."""
+    plain = windows(*given)
+    ast = optimize(plain, WIDE)
+    assert any(s.startswith("WINDOW") for s in ast.arg.steps) is (given[2] > given[3])
+    generator = np.random.default_rng(0)
+    count, size, taps = given[:3]
+    x, w = (generator.integers(-4, 5, (count, n, n)).astype(np.float32) for n in (size, taps))
+    loops = [r.src[0].arg for r in plain.arg.prefix]
+    wanted, out = np.zeros(loops, np.float32), np.zeros(loops, np.float32)
+    exact(plain, wanted, x, w, device="REFERENCE")
+    exact(ast, out, x, w, device=device)
+    assert wanted.any() and (out == wanted).all(), ast.arg.steps
+
+
+@verifies("kernel.window.shared")
+@verifies("kernel.step.refused")
+def test_what_is_no_window_is_not_copied_as_one() -> None:
+    """A condition on the output alone tells windows apart; strides may leave places out."""
+    plain = windows(1, 8, 3, 1, 1, 0)
+    x = plain.arg.prefix[2]
+    loads = [n for n in plain.toposort() if n.op is Ops.LOAD and n.src[0].src[0].arg == 1]
+    gate = symbolic.less_than(x, 4)
+    gated = plain.substitute({loads[0]: loads[0].replace(src=(loads[0].src[0].replace(
+        src=(*loads[0].src[0].src[:2], gate)),))})
+    for ast in (gated, windows(1, 11, 2, 3, 1, 0), kb.matmul(5, 6, 7)):
+        own = applied(ast, "own:GLOBAL own:GLOBAL")
+        known = Analysis(own)
+        axis = next(i for i, r in enumerate(known.ranges) if r.arg[1] is REDUCE)
+        if ast is gated:  # the rows still are windows: the other loops are copied as they are
+            read = Window(axis, 0).apply(known).src[0]
+            assert [r.src[0].arg for r in read.src[2:]] == [6, 3, 8]
+            continue
+        with pytest.raises(StepError, match="windows"):
+            Window(axis, 0).apply(known)
+
+
+@verifies("kernel.pad.untouched")
+def test_a_private_array_is_read_beyond_what_is_stored() -> None:
+    """What a padded iteration reads of a LOCAL is nobody's; beyond the array it reads nothing."""
+    i, j = new_range(6, LOOP), new_range(5, LOOP)
+    for size, conditions in ((8, 0), (7, 1)):
+        buffer = local(0, size)
+        ast = kb.kernel(store(buffer, i, load(param(1), i), i),
+                        store(param(0), j, load(buffer, j), j))
+        known = Analysis(ast)
+        padded = PadTo(known.position[j], 8).apply(known)
+        reads = [n for n in padded.src[1].src[1].toposort() if n.op is Ops.INDEX]
+        assert [n.src[2] is not TRUE for n in reads] == [bool(conditions)]
+        assert padded.src[1].src[0].src[2] is not TRUE
+        known = Analysis(ast)
+        first = PadTo(known.position[i], 4).apply(known)
+        assert first.src[0].src[0].src[2] is not TRUE
+
+
+# Bytes
+
+
+@verifies("kernel.dot.bytes")
+def test_four_products_of_bytes() -> None:
+    """Numbers and vectors, on every device: the first bytes are unsigned, the second signed."""
+    generator = np.random.default_rng(0)
+    one, two = (generator.integers(-1 << 31, 1 << 31, 19).astype(np.int32) for _ in range(2))
+    one[:2], two[:2] = -1, (-(1 << 31) + 0x808080, 0x7F7F7F7F)
+    wanted = [sum((a >> s & 255) * ((b >> s & 255 ^ 128) - 128) for s in (0, 8, 16, 24))
+              for a, b in zip(one.tolist(), two.tolist(), strict=True)]
+    i = new_range(19, LOOP)
+    first, second = (kb.load(kb.param(n, dtypes.int32), i) for n in (1, 2))
+    ast = kb.kernel(store(kb.param(0, dtypes.int32), i, kb.apply(Ops.DOT, first, second), i))
+    for made, device in itertools.product((ast, apply_steps(ast, [Upcast(0, 16)])), DEVICES):
+        out = exact(made, np.zeros(19, np.int32), one, two, device=device)
+        assert out.tolist() == wanted, device
+
+
+@verifies("kernel.dot.bytes")
+@verifies("kernel.step.equal")
+def test_products_of_bytes_four_at_a_time() -> None:
+    generator = np.random.default_rng(0)
+    limits = Limits(vector_bytes=64, vector_registers=32, dots=True)
+    for rows, columns, inner, turned in ((8, 130, 4, False), (13, 40, 23, True),
+                                         (9, 70, 130, False)):
+        a, b = (generator.integers(-128, 128, shape).astype(np.int8)
+                for shape in ((rows, inner), (inner, columns)))
+        with Context(DEVICE="CPU"):
+            right = Tensor(np.ascontiguousarray(b.T)).realize().T if turned else Tensor(b).realize()
+            product = Tensor(a).realize().matmul(right, dtype=dtypes.int32)
+            ast = product.schedule()[0].ast
+        made = optimize(ast, limits)
+        assert made.arg.steps[0].startswith("DOT"), made.arg.steps
+        for device in DEVICES:
+            out = np.zeros((rows, columns), np.int32)
+            exact(made, a, np.ascontiguousarray(b.T) if turned else b, out, device=device)
+            assert (out == a.astype(np.int32) @ b).all(), (rows, columns, inner, device)
+
+
+@verifies("kernel.step.refused")
+def test_only_products_of_bytes_are_taken_four_at_a_time() -> None:
+    with pytest.raises(StepError, match="products of int8"):
+        Dot(2).apply(Analysis(kb.matmul(8, 8, 8)))
+    assert not any(step.name.startswith("DOT")
+                   for step, _ in hand_steps(kb.matmul(8, 64, 64), replace(WIDE, dots=True)))
+
+
 # Choosing
 
 
@@ -336,6 +515,23 @@ def test_a_large_product_packs_a_panel_and_fills_the_registers() -> None:
     assert [step[-3:-1] for step in steps[-2:]] == [",6", ",2"]
     text = render(optimize(kb.matmul(512, 512, 512), WIDE), C()).body
     assert text.count("= fma_f32x16(") == (6 + 2) * 4
+
+
+@verifies("kernel.thread.pays")
+@pytest.mark.parametrize("columns", [512, 320, 96])
+def test_panels_that_share_a_copy_leave_something_to_threads(columns: int) -> None:
+    """The first operand lies turned, so all panels of a thread, or each, have a copy of it."""
+    i, j, k = new_range(512, GLOBAL), new_range(columns, GLOBAL), new_range(256, REDUCE)
+    product = kb.apply(Ops.MUL, load(param(1), flat((k, 512), (i, 1))),
+                       load(param(2), flat((k, columns), (j, 1))))
+    ast = kb.kernel(store(param(0), flat((i, columns), (j, 1)), kb.reduce(Ops.ADD, product, k)),
+                    prefix=(i, j))
+    made = optimize(ast, replace(WIDE, threads=2))
+    assert made.arg.threads == 2, made.arg.steps
+    assert sum(step.startswith("PACK") for step in made.arg.steps) == 2
+    generator = np.random.default_rng(0)
+    a, b = (generator.integers(-4, 5, (256, n)).astype(np.float32) for n in (512, columns))
+    assert (exact(made, np.zeros((512, columns), np.float32), a, b, device="CPU") == a.T @ b).all()
 
 
 @verifies("cpu.values.reference")

@@ -1,6 +1,7 @@
 """Random kernels under random lists of steps, against no steps. Chapter: spec/kernel.md."""
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections import Counter
@@ -18,7 +19,7 @@ from conformance.trace import verifies
 from impl import Context, Tensor
 from impl.dtypes import dtypes
 from impl.ir import UOp
-from impl.kernel import STEPS, Analysis, Step, StepError, Upcast, parameters
+from impl.kernel import STEPS, Analysis, Own, Step, StepError, Upcast, parameters
 
 
 @verifies("kernel.step.equal")
@@ -40,24 +41,31 @@ def test_drawn_lists_keep_the_values_of_compiled_kernels() -> None:
     assert len(made) > 10
 
 
+def owned(ast: UOp) -> UOp:
+    """The kernel whose stages own all loops that they can."""
+    while ast.arg.prefix and (made := legal(ast, Own(len(ast.arg.prefix) - 1))) is not None:
+        ast = made
+    return ast
+
+
 def test_every_kind_of_step_is_drawn_taken_and_refused() -> None:
     """A kind that no drawn list can take would be a kind that nothing here tries."""
     taken: Counter[str] = Counter()
     refused: Counter[str] = Counter()
     draw = random.Random(0)
-    for seed in range(60):
+    for seed in range(120):
         for case in cases(seed):
             count = len(Analysis(case.ast).ranges)
             tried = (legal(case.ast, Upcast(axis, draw.choice((2, 3, 4, 5))))
                      for axis in draw.sample(range(count), count))
             lanes = next((found for found in tried if found is not None), case.ast)
-            for number in range(24):  # some steps want a lane
-                ast = lanes if number % 2 else case.ast
-                step = step_lists.drawn_step(Analysis(ast), draw)
-                name = step.name.partition("(")[0]
+            # Some steps want a lane, some the loops of a stage.
+            starts = (case.ast, lanes, owned(case.ast))
+            missing = [name for name in STEPS if not taken[name] or not refused[name]]
+            for name, ast in itertools.product(missing * 12, starts):
+                step = step_lists.drawn_step(Analysis(ast), draw, name)
                 (refused if legal(ast, step) is None else taken)[name] += 1
-    assert set(taken) | set(refused) == set(STEPS)
-    assert set(taken) == set(STEPS) and set(refused) == set(STEPS)
+    assert all(taken[name] and refused[name] for name in STEPS), (taken, refused)
 
 
 def test_what_a_kernel_overwrites_lies_as_it_did() -> None:

@@ -106,6 +106,7 @@ class Ops(_Kind):
     RANGE = auto()       # a loop variable from 0; src = (size,), arg = (number, RangeKind)
     INDEX = auto()       # (PARAM or LOCAL, flat index, validity)
     LOAD = auto()        # (INDEX,): zero where not valid, without touching memory
+    DOT = auto()         # int32: products of four bytes, unsigned and signed ones, added up
 # --8<-- [end:ops]
 
 

@@ -34,6 +34,8 @@ def apply(node: UOp, given: Sequence[Array]) -> Array:
         return np.asarray(_COMPARISONS[op](given[0], given[1]))
     if op is Ops.WHERE:
         return np.where(given[0], given[1], given[2])
+    if op is Ops.DOT:
+        return _dot(*given)
     if op is Ops.CAST:
         return cast(given[0], node.src[0].dtype, dtype)
     if op is Ops.BITCAST:
@@ -43,6 +45,14 @@ def apply(node: UOp, given: Sequence[Array]) -> Array:
     if dtype.kind == "b":
         return np.asarray(_logical(op, given))
     return np.asarray(_integer(op, dtype, given))
+
+
+def _dot(unsigned: Array, signed: Array) -> Array:
+    """Sums of four products; bytes are those of int32 numbers."""
+    # r[impl kernel.dot.bytes]
+    one, two = (np.ascontiguousarray(x, np.int32)[..., None].view(kind).astype(np.int32)
+                for x, kind in ((unsigned, np.uint8), (signed, np.int8)))
+    return np.asarray((one * two).sum(-1, dtype=np.int32))
 
 
 def _floating(op: Ops, dtype: DType, given: Sequence[Array]) -> Array:

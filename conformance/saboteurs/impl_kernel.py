@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from conformance.saboteurs.impl_patches import ImplPatch
-from impl.ir import UOp
+from impl.ir import Ops, UOp
 from impl.kernel import STEPS, parameters
 
 Function = Callable[..., Any]
@@ -97,3 +97,43 @@ class StartIsForgotten(ImplPatch):
         def last(search: Any, start: Any, beam: Any) -> Any:
             return original(search, beam[0], beam)
         return last
+
+
+class AnyWindowIsShared(ImplPatch):
+    rule = "kernel.window.shared"
+    description = "a condition on the output alone is taken for one of the window"
+    target = "impl.kernel.windows:_only"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda value, grows, pair: True
+
+
+class RowsAreNeverRead(ImplPatch):
+    rule = "kernel.rows.whole"
+    description = "a sum over rows of memory takes a few elements of each row"
+    target = "impl.kernel.heuristic:plan_rows"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner, node: False
+
+
+class PrivateArraysHaveNoEnd(ImplPatch):
+    rule = "kernel.pad.untouched"
+    description = "a padded loop reads beyond the end of a private array"
+    target = "impl.kernel.padding:_within_local"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda place: place.src[0].op is Ops.LOCAL
+
+
+class AllBytesAreSigned(ImplPatch):
+    rule = "kernel.dot.bytes"
+    description = "both operands of DOT have signed bytes"
+    target = "impl.reference:_dot"
+
+    def replacement(self, original: Function) -> Function:
+        def dot(one: Any, two: Any) -> Any:
+            parts = [(x.astype("i4")[..., None] >> [0, 8, 16, 24]).astype("i1").astype("i4")
+                     for x in (one, two)]
+            return (parts[0] * parts[1]).sum(-1).astype("i4")
+        return dot

@@ -21,7 +21,7 @@ from impl.cpu.compiler import (
     find_compiler,
     symbol_of,
 )
-from impl.cpu.machine import cache_bytes, processors, vector_bytes
+from impl.cpu.machine import cache_bytes, processor, processors, vector_bytes
 from impl.cpu.memory import Pool, Pooled
 from impl.cpu.objects import RUNTIME, build_lock
 from impl.cpu.programs import CPUProgram, CPUTable
@@ -51,6 +51,7 @@ class CPU(DeviceBackend):
         return Limits(name="CPU", vector_bytes=wide, vector_registers=32 if wide == 64 else 16,
                       second_cache=cache_bytes(2) or known.second_cache,
                       third_cache=cache_bytes(3) or known.third_cache,
+                      dots="avx512_vnni" in processor().split(),
                       threads=settings.get("CPU_COUNT") or processors())
 
     def plan_key(self) -> tuple[Any, ...]:

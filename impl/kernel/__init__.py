@@ -23,8 +23,9 @@ from impl.kernel.analysis import (
     shared_loops,
     verify,
 )
-from impl.kernel.blocking import Chunk, Pack, Share
+from impl.kernel.blocking import Chunk, Cut, Pack, Share
 from impl.kernel.chain import Chain
+from impl.kernel.dots import Dot
 from impl.kernel.grouping import lane_steps
 from impl.kernel.heuristic import hand_steps
 from impl.kernel.lanes import Grid, Inner, Local
@@ -47,6 +48,7 @@ from impl.kernel.steps import (
     parameters,
 )
 from impl.kernel.threads import GroupTop, Thread, duration
+from impl.kernel.windows import Window
 
 
 def optimize(ast: UOp, limits: Limits | None = None, bench: Bench | None = None,
@@ -101,8 +103,8 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
 
 
 __all__ = ["LANES", "OF_GROUPS", "OF_LANES", "REDUCERS", "STEPS", "Analysis", "Bench", "Chain",
-           "Chunk", "Estimate", "Grid", "GroupTop", "Growth", "Inner", "Limits", "Local", "Merge",
-           "Own", "Pack", "PadTo", "Roll", "Share", "Split", "Step", "StepError", "Stream",
-           "Swap", "Thread", "Upcast", "apply_steps", "buffer_key", "duration", "estimate",
-           "fold_gates", "growth", "hand_steps", "lane_steps", "optimize", "parameters",
-           "shared_loops", "taken", "verify", "with_steps"]
+           "Chunk", "Cut", "Dot", "Estimate", "Grid", "GroupTop", "Growth", "Inner", "Limits",
+           "Local", "Merge", "Own", "Pack", "PadTo", "Roll", "Share", "Split", "Step",
+           "StepError", "Stream", "Swap", "Thread", "Upcast", "Window", "apply_steps",
+           "buffer_key", "duration", "estimate", "fold_gates", "growth", "hand_steps",
+           "lane_steps", "optimize", "parameters", "shared_loops", "taken", "verify", "with_steps"]

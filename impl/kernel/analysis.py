@@ -20,9 +20,11 @@ from impl.ir import ELEMENTWISE, KernelInfo, Ops, RangeKind, UOp, toposort
 LANES = (RangeKind.UPCAST, RangeKind.UNROLL)
 #: Operations that combine the elements of a REDUCE.
 REDUCERS = (Ops.ADD, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM)
+#: What is summed in a product of matrices: of numbers, or of four bytes at once.
+PRODUCTS = (Ops.MUL, Ops.DOT)
 _EXPRESSIONS = ELEMENTWISE - {Ops.DETACH}
 _KERNEL_OPS = _EXPRESSIONS | {Ops.CONST, Ops.DEFINE_VAR, Ops.RANGE, Ops.PARAM, Ops.LOCAL, Ops.INDEX,
-                              Ops.LOAD, Ops.REDUCE, Ops.STORE, Ops.SINK}
+                              Ops.LOAD, Ops.DOT, Ops.REDUCE, Ops.STORE, Ops.SINK}
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Limits:
     lanes: int = 1                # most lanes of a work-group; 1: there are no work-groups
     lockstep: int = 1             # lanes that run in step: a warp
     local_memory: int = 0         # what the lanes of a group share
+    dots: bool = False          # whether DOT is an instruction
 
 
 def buffer_key(buffer: UOp) -> tuple[Ops, int]:

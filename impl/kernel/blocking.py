@@ -11,7 +11,14 @@ from dataclasses import dataclass
 
 from impl import symbolic
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
-from impl.kernel.analysis import LANES, Analysis, buffer_key, growth, shared_loops
+from impl.kernel.analysis import (
+    LANES,
+    PRODUCTS,
+    Analysis,
+    buffer_key,
+    growth,
+    shared_loops,
+)
 from impl.kernel.steps import HALF, Step, StepError, _Rewriter, _sink
 
 #: A packed operand has at most this many bytes.
@@ -42,15 +49,43 @@ class Share(Step):
 # --8<-- [end:share]
 
 
+# --8<-- [start:cut]
+@dataclass(frozen=True)
+class Cut(Step):
+    """Make two loops of one of the prefix: an outer one, and `amount` iterations inside of it.
+
+    Then threads may share the outer one, and the stages own the other. Legal for an extent that
+    is a multiple of `amount`.
+    """
+
+    amount: int
+
+    def apply(self, known: Analysis) -> UOp:
+        """The same iterations in the same order."""
+        # r[impl kernel.step.equal]
+        loop = self._loop(known, (RangeKind.GLOBAL,))
+        size = self._size(loop)
+        if not 1 < self.amount < size or size % self.amount:
+            raise StepError(self.name, f"the loop has {size} iterations", "ask for a divisor")
+        outer = new_range(size // self.amount, loop.arg[1])
+        inner = new_range(self.amount, loop.arg[1])
+        place = symbolic.add(symbolic.mul(outer, self.amount), inner)
+        rewriter = _Rewriter(known, {loop: place}, {})
+        prefix = tuple(new for old in known.info.prefix
+                       for new in ((outer, inner) if old is loop else (old,)))
+        return _sink(known, [rewriter.store(store, False) for store in known.ast.src], self.name,
+                     prefix)
+# --8<-- [end:cut]
+
+
 # --8<-- [start:chunk]
 @dataclass(frozen=True)
 class Chunk(Step):
     """Cut a sum into chunks of `amount`: a BLOCK loop adds one after the other to a LOCAL.
 
     Then what one chunk reads of an operand can be copied and stays in a cache. Legal for the only
-    loop of a sum that one stage alone uses, with a fixed extent that is a multiple of `amount`;
-    not for half types, whose sums are rounded once, at the end. A float sum is combined in
-    another order.
+    loop of a sum that one stage alone uses, with a fixed extent; not for half types, whose sums are
+    rounded once, at the end. A rest is added last. A float sum is combined in another order.
     """
 
     amount: int
@@ -60,8 +95,8 @@ class Chunk(Step):
         # r[impl kernel.step.equal]
         loop = self._loop(known, (RangeKind.REDUCE,))
         size = self._size(loop)
-        if not 1 < self.amount < size or size % self.amount:
-            raise StepError(self.name, f"the loop has {size} iterations", "ask for a divisor")
+        if not 1 < self.amount < size:
+            raise StepError(self.name, f"the loop has {size} iterations", "ask for fewer")
         node, place = self._sum(known, loop)
         store = known.ast.src[place]
         shared = shared_loops(store)
@@ -72,19 +107,26 @@ class Chunk(Step):
         sizes = [self._size(r) for r in own]
         number = max((n.arg[0] + 1 for n in known.order if n.op is Ops.LOCAL), default=0)
         local = UOp(Ops.LOCAL, node.dtype, (), (number, math.prod(sizes)))
-        target = _place(local, own, sizes)
+        target = local_place(local, own, sizes)
         so_far = UOp(Ops.LOAD, node.dtype, (target,))
         step = new_range(size // self.amount, RangeKind.BLOCK)
-        inner = new_range(self.amount, RangeKind.REDUCE)
-        at = symbolic.add(symbolic.mul(step, self.amount), inner)
-        value = symbolic.rebuild(node.src[0], {loop: at})
-        part = UOp(Ops.REDUCE, node.dtype, (value, inner), Ops.ADD)
-        more = UOp(Ops.ADD, node.dtype, (so_far, part))
+
+        def more(extent: int, first: symbolic.Index) -> UOp:
+            """The sum so far, and the elements of a chunk."""
+            inner = new_range(extent, RangeKind.REDUCE)
+            value = symbolic.rebuild(node.src[0], {loop: symbolic.add(first, inner)})
+            return UOp(Ops.ADD, node.dtype, (
+                so_far, UOp(Ops.REDUCE, node.dtype, (value, inner), Ops.ADD)))
+
+        chunk = more(self.amount, symbolic.mul(step, self.amount))
         zero = UOp.const(node.dtype, 0)
         done = [UOp(Ops.STORE, node.dtype, (target, zero, *shared, *own)),
-                UOp(Ops.STORE, node.dtype, (target, more, *shared, step, *own)),
+                UOp(Ops.STORE, node.dtype, (target, chunk, *shared, step, *own)),
                 store.replace(src=(store.src[0], store.src[1].substitute({node: so_far}),
                                    *store.src[2:]))]
+        if rest := size % self.amount:
+            last = more(rest, size - rest)
+            done.insert(2, UOp(Ops.STORE, node.dtype, (target, last, *shared, *own)))
         stores = known.ast.src
         return _sink(known, [*stores[:place], *done, *stores[place + 1:]], self.name)
 
@@ -99,11 +141,10 @@ class Chunk(Step):
         return found[0], places[0]
 
     def _own(self, known: Analysis, store: UOp, shared: tuple[UOp, ...]) -> list[UOp]:
-        """The loops of the stage that have sums of their own, the contiguous lane last."""
+        """The loops of the stage that have sums of their own, lanes and what is contiguous last."""
         along = growth(known.order, known.ranges)[store.src[0].src[1]] or {}
         own = [r for r in store.src[2:] if r not in shared]
-        return sorted(own, key=lambda r: (r.arg[1] in LANES, -along.get(r, 0)
-                                          if r.arg[1] in LANES else 0))
+        return sorted(own, key=lambda r: (r.arg[1] in LANES, -along.get(r, 0)))
 # --8<-- [end:chunk]
 
 
@@ -125,13 +166,13 @@ class Pack(Step):
         """A copy has the same elements."""
         # r[impl kernel.step.equal]
         loop = self._loop(known, (RangeKind.REDUCE,))
-        found = self._operands(known, loop)
+        found = self.operands(known, loop)
         stores = list(known.ast.src)
         copies: dict[UOp, UOp] = {}
         number = max((n.arg[0] + 1 for n in known.order if n.op is Ops.LOCAL), default=0)
         for value, reduced in found.items():
             user = next(s for s in stores if value in s.src[1].toposort())
-            outer, inner = self._loops(known, user, value, reduced)
+            outer, inner = self.spans(known, user, value, reduced)
             if not inner:
                 raise StepError(self.name, "the operand is one number", "leave it in a register")
             sizes = [self._size(r) for r in inner]
@@ -146,23 +187,23 @@ class Pack(Step):
             if last.arg[1] in LANES and sizes[-1] & (sizes[-1] - 1) == 0:
                 fresh[last] = new_range(sizes[-1], RangeKind.UPCAST)
             copy = symbolic.rebuild(value, fresh)
-            target = _place(local, list(fresh.values()), sizes)
+            target = local_place(local, list(fresh.values()), sizes)
             order = [fresh[r] for r in _reading_order(known, value, inner)]
             made = UOp(Ops.STORE, value.dtype, (target, copy, *outer, *order))
-            stores.insert(self._before(stores, user, len(outer)), made)
-            copies[value] = UOp(Ops.LOAD, value.dtype, (_place(local, inner, sizes),))
+            stores.insert(self.before(stores, user, len(outer)), made)
+            copies[value] = UOp(Ops.LOAD, value.dtype, (local_place(local, inner, sizes),))
         done = [s if s not in known.ast.src else s.replace(
             src=(s.src[0], s.src[1].substitute(copies), *s.src[2:])) for s in stores]
         return _sink(known, done, self.name)
 
-    def _operands(self, known: Analysis, loop: UOp) -> dict[UOp, tuple[UOp, ...]]:
+    def operands(self, known: Analysis, loop: UOp) -> dict[UOp, tuple[UOp, ...]]:
         """The operands to be copied, each with the loops over which it is reduced."""
         found: dict[UOp, tuple[UOp, ...]] = {}
         for node in known.order:
             if node.op is not Ops.REDUCE or loop not in node.src[1:]:
                 continue
             value = node.src[0]
-            if value.op is not Ops.MUL or not 0 <= self.factor < 2:
+            if value.op not in PRODUCTS or not 0 <= self.factor < 2:
                 raise StepError(self.name, "it is no sum of products", "name the loop of one")
             found[value.src[self.factor]] = node.src[1:]
         for value in found:
@@ -176,8 +217,8 @@ class Pack(Step):
                                 "pack the other one")
         return found
 
-    def _loops(self, known: Analysis, user: UOp, value: UOp,
-               reduced: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], list[UOp]]:
+    def spans(self, known: Analysis, user: UOp, value: UOp,
+              reduced: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], list[UOp]]:
         """The BLOCK loops around the copy, and the loops that it spans, outermost first."""
         free = known.loops(known.free[value])
         shared = shared_loops(user)
@@ -192,7 +233,7 @@ class Pack(Step):
                             "one", "copy it before that loop is cut")
         return shared[:depth], [*body, *sums, *lanes]
 
-    def _before(self, stores: list[UOp], user: UOp, depth: int) -> int:
+    def before(self, stores: list[UOp], user: UOp, depth: int) -> int:
         """Where a stage stands that is in `depth` of the BLOCK loops of `user`."""
         place = stores.index(user)
         loops = shared_loops(user)[:depth + 1]
@@ -216,7 +257,7 @@ def _reading_order(known: Analysis, value: UOp, loops: list[UOp]) -> list[UOp]:
                                          -abs(grows.get(r, 0)))), *lanes]
 
 
-def _place(local: UOp, loops: list[UOp], sizes: list[int]) -> UOp:
+def local_place(local: UOp, loops: list[UOp], sizes: list[int]) -> UOp:
     """The INDEX of an element of a packed operand: the last loop is contiguous."""
     terms, stride = [], 1
     for loop, size in zip(loops[::-1], sizes[::-1], strict=True):
@@ -226,4 +267,4 @@ def _place(local: UOp, loops: list[UOp], sizes: list[int]) -> UOp:
 # --8<-- [end:pack]
 
 
-__all__ = ["MOST_PACKED", "Chunk", "Pack", "Share"]
+__all__ = ["MOST_PACKED", "Chunk", "Cut", "Pack", "Share", "local_place"]

@@ -15,8 +15,10 @@ from impl.kernel.chain import chain
 from impl.kernel.plain import merge_loops, vectorize
 from impl.kernel.products import plan_product
 from impl.kernel.roll import roll_lanes
+from impl.kernel.rows import plan_rows
 from impl.kernel.steps import Own, Split, Step, Swap, Upcast
 from impl.kernel.threads import Choice, duration, part_of_loop, part_of_reduction, threads_for
+from impl.kernel.windows import plan_windows
 
 Reasoned = list[tuple[Step, str]]
 #: Register tiles are cut to these sizes: the first that divides the extent, else the first.
@@ -87,9 +89,12 @@ class Planner:
     def _share(self, choose: Callable[[Analysis, int], Choice]) -> None:
         """Give parts of the kernel to threads, where they pay."""
         if self.limits.threads > 1:
-            amount = threads_for(self.known, self.nanoseconds, self.limits)
-            while (choice := choose(self.known, amount)) is not None:
+            while (choice := choose(self.known, self.threads())) is not None:
                 self.take(*choice)
+
+    def threads(self) -> int:
+        """How many threads the kernel will get."""
+        return max(threads_for(self.known, self.nanoseconds, self.limits), 1)
 
     def _next(self) -> UOp | None:
         """The reduction with the most work among those not looked at yet."""
@@ -157,7 +162,7 @@ class Planner:
         return [n for n in node.src[0].toposort(lambda u: u.op is not Ops.REDUCE)
                 if n.op is Ops.LOAD and self.known.free[n] & self.known.mask(node.src[1:])]
 
-    def _use(self, loads: list[UOp], loop: UOp) -> _Use:
+    def use(self, loads: list[UOp], loop: UOp) -> _Use:
         counts = [0, 0, 0]
         bit = 1 << self.known.position[loop]
         for load in loads:
@@ -177,21 +182,23 @@ class Planner:
     # --8<-- [start:reduction]
     def _reduction(self, node: UOp) -> None:
         """Steps for one reduction: which loop is the vector, and which share what is loaded."""
-        if plan_product(self, node):
+        if plan_rows(self, node) or plan_product(self, node):
             return
         node = self.again(node)  # what was no product may have taken a step before that was seen
+        if plan_windows(self, node):
+            return
         loads = self.loads(node)
         width = self.limits.vector_bytes // max(node.dtype.itemsize, 4)
         outputs = [loop for loop in self.known.loops(self.known.free[node] & ~self.known.lanes)
                    if loop.arg[1] in (RangeKind.GLOBAL, RangeKind.LOOP)
                    and loop.arg[0] not in self.cut and self.extent(loop) > 1]
         along = [loop for loop in outputs if self.extent(loop) >= min(width, 8)
-                 and self._use(loads, loop).vector]
+                 and self.use(loads, loop).vector]
         across = [loop for loop in node.src[1:] if self.extent(loop) >= width
                   and loop.arg[1] is RangeKind.REDUCE
-                  and self._use(loads, loop).vector]
+                  and self.use(loads, loop).vector]
         product = node.arg is Ops.ADD and len(loads) > 1
-        shared = [loop for loop in outputs if product and self._use(loads, loop).constant]
+        shared = [loop for loop in outputs if product and self.use(loads, loop).constant]
         tiled = self._lanes_of(node)
         if along and tiled <= _MOST_TILED:
             vector = max(along, key=lambda loop: (self.extent(loop) >= width, along.index(loop)))

@@ -47,6 +47,7 @@ class _Padder:
         self.known, self.loop, self.inside = known, loop, inside
         self.bit = 1 << known.position[loop]
         self.done: dict[UOp, UOp] = {loop: longer}
+        self.targets = {store.src[0] for store in known.ast.src}
 
     def stores(self) -> list[UOp]:
         """The stores of the kernel; those that the loop repeats are gated."""
@@ -71,14 +72,24 @@ class _Padder:
             return node.replace(src=tuple(sources[source] for source in node.src))
         made = node if all(old is new for old, new in sources.items()) \
             else symbolic.rebuild(node, sources)
-        return self._gated(made) if node.op is Ops.INDEX and self.known.free[node] & self.bit \
-            else made
+        if node.op is not Ops.INDEX or not self.known.free[node] & self.bit:
+            return made
+        return made if node not in self.targets and _within_local(made) else self._gated(made)
 
     def _gated(self, place: UOp) -> UOp:
         buffer, index, valid = place.src
         if buffer.op is Ops.LOCAL and self.loop in self.known.info.prefix:
             return place  # it is private to the iteration
         return place.replace(src=(buffer, index, symbolic.logical_and(valid, self.inside)))
+
+
+def _within_local(place: UOp) -> bool:
+    """Whether an element is one of a private array, whatever its loops are: reading it is safe."""
+    buffer, index, _ = place.src
+    if buffer.op is not Ops.LOCAL:
+        return False
+    least, most = symbolic.bounds(index)
+    return least >= 0 and most < int(buffer.arg[1])
 
 
 def identity(op: Ops, dtype: DType) -> float | int | bool:

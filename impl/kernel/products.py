@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from impl.dtypes import DType
 from impl.ir import TRUE, Ops, RangeKind, UOp
-from impl.kernel.analysis import LANES, Limits, shared_loops
-from impl.kernel.blocking import Chunk, Pack, Share
+from impl.kernel.analysis import LANES, PRODUCTS, Limits, shared_loops
+from impl.kernel.blocking import Chunk, Cut, Pack, Share
+from impl.kernel.dots import Dot, is_bytes
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge
 from impl.kernel.steps import HALF, Own, Swap, Upcast
@@ -34,6 +35,8 @@ _LEAST_ROWS = 8
 _LEAST_CHUNK = 128
 #: A loop of the prefix becomes a BLOCK loop only if those around it offer as many iterations.
 _LEAST_PARALLEL = 4
+#: Rows that are added, so that a multiple of what is computed at a time is there, are few.
+_MOST_PADDED = 1.13
 
 
 # --8<-- [start:roles]
@@ -51,8 +54,8 @@ def find_roles(planner: Planner, node: UOp) -> Roles | None:
     """The roles of the loops of a reduction; None if it is no product with rows and columns."""
     known, value = planner.known, node.src[0]
     plain = all(r.arg[1] not in LANES and planner.extent(r) for r in node.src[1:])
-    if node.arg is not Ops.ADD or value.op is not Ops.MUL or known.free[node] & known.lanes \
-            or not plain or planner.work(node) < _LEAST_PRODUCT:
+    if node.arg is not Ops.ADD or value.op not in PRODUCTS or known.free[node] & known.lanes \
+            or not plain or value.op is Ops.MUL and planner.work(node) < _LEAST_PRODUCT:
         return None
     outputs = [r for r in known.loops(known.free[node]) if planner.extent(r) > 1
                and r.arg[1] in (RangeKind.GLOBAL, RangeKind.LOOP)]
@@ -113,8 +116,13 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     straight = _contiguous(planner, second, roles.column)
     if rows < _LEAST_ROWS and not straight:
         return False
+    if planner.limits.dots and rows >= _LEAST_ROWS and is_bytes(node):
+        made = planner.take(Dot(planner.position(roles.inner[0].arg[0])),
+                            "four products of bytes at a time")
+        return plan_product(planner, next(n for n in planner.known.order if n.op is Ops.REDUCE
+                                          and n.src[0].op is Ops.DOT and made[0] in n.src))
     steady = _contiguous(planner, node.src[0].src[roles.first], roles.inner[-1])
-    _order(planner, roles)
+    order_loops(planner, roles)
     panels = _columns(planner, roles.column.arg[0], tile)
     inner = [r.arg[0] for r in roles.inner]
     if rows > (_LEAST_TILES - 1) * tile.rows or not straight:
@@ -123,12 +131,28 @@ def plan_product(planner: Planner, node: UOp) -> bool:
                      "a panel of the operand in the order in which it is read")
     _rows(planner, roles.rows[-1].arg[0], tile)
     if panels is not None and not steady:
-        planner.take(Share(planner.position(panels)), "panels share a copy of the other operand")
+        shared = _shared_panels(planner, panels)
+        if shared is not None:
+            planner.take(Share(planner.position(shared)),
+                         "panels share a copy of the other operand")
         planner.take(Pack(planner.position(inner[0]), roles.first),
                      "rows of the operand in the order in which they are read")
     _fuse_sums(planner, inner)
     return True
 # --8<-- [end:plan]
+
+
+def _shared_panels(planner: Planner, number: int) -> int | None:
+    """The panels that share a copy: those of one thread, if there is no other loop for threads."""
+    prefix, threads = planner.known.info.prefix, planner.threads()
+    extent = planner.extent(planner.numbered[number])
+    if math.prod(planner.extent(r) for r in prefix[:-1]) >= threads:
+        return number
+    if extent % threads or extent == threads:
+        return None  # each panel copies what it needs
+    made = planner.take(Cut(planner.position(number), extent // threads),
+                        "a part of the panels for each thread")
+    return made[-1].arg[0]
 
 
 # --8<-- [start:stage]
@@ -160,13 +184,22 @@ def _plan_stage(planner: Planner, node: UOp) -> bool:
     inner = node.src[1].arg[0]
     if not straight and shared_loops(store) == () and lanes:
         return False
-    rows = math.prod(planner.extent(r) for r in planner.known.loops(lanes)) if lanes else 1
-    tile = choose_tile(planner.limits, node.dtype.itemsize, max(rows, 4), planner.extent(column))
+    lanes = planner.known.free[planner.again(node)] & planner.known.lanes
+    rows = math.prod(planner.extent(r) for r in planner.known.loops(lanes))
+    tile = _stage_tile(planner.limits, node.dtype.itemsize, rows, planner.extent(column))
     _columns(planner, column.arg[0], tile)
     if not straight:
         planner.take(Pack(planner.position(inner), second),
                      "a copy for all rows, in the order in which it is read")
     return True
+
+
+def _stage_tile(limits: Limits, itemsize: int, rows: int, columns: int) -> Tile:
+    """The tile for rows that are lanes already: no more vectors than leave registers for a row."""
+    tile = choose_tile(limits, itemsize, max(rows, 4), columns)
+    most = max((limits.vector_registers - 1) // (rows + 1), 1)
+    fits = [v for v in range(1, most + 1) if columns % (v * tile.width) == 0]
+    return tile if tile.vectors <= most else replace(tile, vectors=fits[-1] if fits else most)
 
 
 def _stage_rows(planner: Planner, node: UOp, second: int, straight: bool) -> bool:
@@ -175,16 +208,25 @@ def _stage_rows(planner: Planner, node: UOp, second: int, straight: bool) -> boo
     bit = 1 << known.position[row]
     others = [planner.extent(r) for r in known.info.prefix[:-1]]
     several = math.prod(others) >= _LEAST_PARALLEL
-    amount = next((n for n in (4, 2) if planner.extent(row) % n == 0), 1)
+    number, amount = row.arg[0], _lanes_of_rows(planner, planner.extent(row))
     if not known.free[node.src[0].src[1 - second]] & bit or amount < 2 \
             or known.free[node.src[0].src[second]] & bit or not (straight or several):
         return False
-    made = planner.take(Upcast(planner.position(row.arg[0]), amount),
+    if planner.extent(row) % amount:
+        number = planner.take(PadTo(planner.position(number), amount),
+                              "the last rows are stored in part")[0].arg[0]
+    made = planner.take(Upcast(planner.position(number), amount),
                         "register tile: rows share what is loaded")
     left = [r for r in made if r.arg[1] not in LANES]
     if left and several:
         planner.take(Share(planner.position(left[0].arg[0])), "all rows share copies of operands")
     return True
+def _lanes_of_rows(planner: Planner, extent: int) -> int:
+    """How many rows at a time: as many as the registers and the second cache hold."""
+    passed = sum(n.arg[1] * n.dtype.itemsize for n in planner.known.order if n.op is Ops.LOCAL)
+    many = planner.limits.vector_registers >= 32 and 8 * passed <= planner.limits.second_cache // 2
+    return next((n for n in ((8, 4, 2) if many else (4, 2))
+                 if -(-extent // n) * n <= _MOST_PADDED * extent), 1)
 # --8<-- [end:stage]
 
 
@@ -240,7 +282,7 @@ def _contiguous(planner: Planner, value: UOp, loop: UOp) -> bool:
     return (planner.growth[value.src[0].src[1]] or {}).get(loop) == 1
 
 
-def _order(planner: Planner, roles: Roles) -> None:
+def order_loops(planner: Planner, roles: Roles) -> None:
     """Rows become loops of the stage; the column is the last loop of the prefix."""
     prefix = planner.known.info.prefix
     others = [r for r in prefix if r not in roles.rows and r is not roles.column]
@@ -299,4 +341,4 @@ def _rows(planner: Planner, number: int, tile: Tile) -> None:
         planner.take(Upcast(planner.position(own[0].arg[0]), rest), "the rows that are left over")
 
 
-__all__ = ["Roles", "Tile", "choose_tile", "find_roles", "plan_product"]
+__all__ = ["Roles", "Tile", "choose_tile", "find_roles", "order_loops", "plan_product"]

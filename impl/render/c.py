@@ -79,6 +79,8 @@ class C(Vectors):
             return self._cast(given[0], node.src[0].dtype, dtype)
         if op is Ops.BITCAST:
             return self._bitcast(given[0], node.src[0].dtype, dtype)
+        if op is Ops.DOT:
+            return self.dot(given[0], given[1], "0")
         if dtype.kind == "f":
             return self._round(self._floating(op, dtype, given), op, dtype)
         if dtype.kind == "b":
@@ -177,6 +179,10 @@ class C(Vectors):
     def fused(self, dtype: DType, first: str, second: str, third: str) -> str:
         """A product added to a sum, in one operation where the processor has it."""
         return self._call(f"fma_{SHORT[dtype.name]}", first, second, third)
+
+    def dot(self, first: str, second: str, third: str) -> str:
+        """Products of four bytes added to a sum."""
+        return self._call("dot_i32", first, second, third)
 
     def finish(self, dtype: DType, value: str) -> str:
         """Round to a half type; other types are what they are."""

@@ -57,6 +57,10 @@ _NUMBERS = {
     "higher": INLINE + "$F higher_$K($F a, $F b) { return a > b ? a : b; }",
     "lower": INLINE + "$F lower_$K($F a, $F b) { return a < b ? a : b; }",
     "triglarge": TRIG_LARGE,
+    "dot": INLINE + """int dot_$K(int a, int b, int c) {
+  for (int l = 0; l < 32; l += 8) c += (a >> l & 255) * (signed char)(b >> l);
+  return c;
+}""",
 }
 
 

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 from impl import symbolic
 from impl.dtypes import DType, Scalar, dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp
+from impl.kernel.analysis import PRODUCTS
 from impl.render.groups import keep_private, place_waits
 from impl.render.lower import (
     Access,
@@ -131,6 +132,12 @@ class Dialect(Protocol):
 
     def fused(self, dtype: DType, first: str, second: str, third: str) -> str:
         """first * second + third; the product may stay unrounded."""
+
+    def dot(self, first: str, second: str, third: str) -> str:
+        """Products of four bytes added to a sum."""
+
+    def vector_dot(self, count: int, given: Sequence[Operand]) -> Operand:
+        """The same on vectors: the factors and the sum."""
 
     def finish(self, dtype: DType, value: str) -> str:
         """An accumulator rounded to the dtype of its reduction."""
@@ -536,11 +543,11 @@ class _Printer:
     def _is_fused_product(self, node: UOp) -> bool:
         """Whether the product goes into nothing but one sum: it is multiplied and added at once."""
         low = self.low
-        if node.op is not Ops.MUL or node not in low.inline:
+        if node.op not in PRODUCTS or node not in low.inline:
             return False  # r[impl render.reduce.contract]
         user = low.single[node]
         return (user.op is Ops.REDUCE and user.arg is Ops.ADD and bool(user.src[1:])
-                and node.dtype in (dtypes.float32, dtypes.float64)
+                and (node.op is Ops.DOT or node.dtype in (dtypes.float32, dtypes.float64))
                 and any(loop.arg[1] not in (RangeKind.UPCAST, RangeKind.UNROLL)
                         for loop in user.src[1:]))
 
@@ -681,8 +688,9 @@ class _Printer:
         if vector is None:
             given = [self._text(part, wide, at) for part in parts]
             for (name, _), *texts in zip(sums, *given, strict=True):
-                text = self.dialect.fused(dtype, texts[0], texts[1], name) if len(texts) == 2 \
-                    else self.dialect.combine(node.arg, dtype, texts[0], name)
+                text = self.dialect.combine(node.arg, dtype, texts[0], name) \
+                    if len(texts) == 1 else self.dialect.dot(texts[0], texts[1], name) \
+                    if value.op is Ops.DOT else self.dialect.fused(dtype, texts[0], texts[1], name)
                 self._line(f"{name} = {text};")
             return
         wholes = [self._operands(part, wide, at, vector) for part in parts]
@@ -699,6 +707,8 @@ class _Printer:
     def _whole_step(self, op: Ops, dtype: DType, count: int, operands: Sequence[Operand],
                     target: Operand) -> Operand:
         """One combination of vectors, or a product added at once."""
+        if len(operands) == 2 and dtype is dtypes.int32:
+            return self.dialect.vector_dot(count, (*operands, target))
         if len(operands) == 2:
             return self.dialect.vector_fused(dtype, count, (*operands, target))
         return self.dialect.vector_combine(op, dtype, count, (*operands, target))

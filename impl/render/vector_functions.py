@@ -64,6 +64,7 @@ _GCC = {
         "f64x4": ("__AVX__", "__builtin_ia32_maskloadpd256((void *)p, (_WIDE)m)"),
         "f32x4": ("__AVX__", "__builtin_ia32_maskloadps((void *)p, m)"),
         "f64x2": ("__AVX__", "__builtin_ia32_maskloadpd((void *)p, (_WIDE)m)")},
+    "dot": {"i32x16": ("__AVX512VNNI__", "__builtin_ia32_vpdpbusd_v16si(c, a, b)")},
     "put": {
         "f32x16": ("__AVX512DQ__", "__builtin_ia32_storeups512_mask((void *)p, x, "
                    "__builtin_ia32_cvtd2mask512(m))"),
@@ -75,6 +76,9 @@ _GCC = {
         "f32x16": ("__AVX512F__", "__builtin_ia32_gathersiv16sf((f32x16){0}, (void *)p, i, -1, 4)"),
         "f32x8": ("__AVX2__", "__builtin_ia32_gathersiv8sf((f32x8){0}, (void *)p, i, "
                   "(f32x8)((i32x8){0} == 0), 4)")},
+    "gatherm": {
+        "f32x16": ("__AVX512DQ__", "__builtin_ia32_gathersiv16sf((f32x16){0}, (void *)p, i, "
+                   "__builtin_ia32_cvtd2mask512(m), 4)")},
     # whole vectors past the caches, if the address allows it
     "stream": {
         "f32x16": ("__AVX512F__", "__builtin_ia32_movntps512((void *)p, x)"),
@@ -87,7 +91,7 @@ _GCC["any"] = {"i32x16": ("__AVX512DQ__", "__builtin_ia32_cvtd2mask512(x)"),
                "i32x8": ("__AVX__", "__builtin_ia32_movmskps256((f32x8)x)"),
                "i32x4": ("__SSE__", "__builtin_ia32_movmskps((f32x4)x)")}
 #: Integers go through the memory instructions of floats of the same width.
-_AS_FLOAT = ("masked", "put", "gather", "stream")
+_AS_FLOAT = ("masked", "put", "gather", "gatherm", "stream")
 
 
 def _either(base: str, kind: str, portable: str, form: str = "return {};") -> str:
@@ -247,9 +251,10 @@ def _move(base: str, kind: str, index: str = "") -> str:
                        "{ {}; return; }\n  " + plain)
         return _function(kind, "void stream_$K($E *p, $K x)", near)
     if base == "gatherm":
+        loop = ("$K r = {0};\n  for (long l = 0; l < $N; l++) if (m[l]) r[l] = p[i[l]];\n"
+                "  return r;")
         return _function(kind, f"$K gatherm_{index}_$K(const $E *p, {index} i, $I m)",
-                         "  $K r = {0};\n  for (long l = 0; l < $N; l++) if (m[l]) r[l] = p[i[l]];"
-                         "\n  return r;")
+                         _either(base, kind, loop) if index.startswith("i32") else f"  {loop}")
     if count <= _WRITTEN_OUT:
         loop = "return ($K){" + ", ".join(f"p[i[{place}]]" for place in range(count)) + "};"
     else:
@@ -294,7 +299,7 @@ def vector_function(name: str) -> str:
         return _half(base, kind)
     if base == "iota":
         return f"#define {name} (({kind}){{{', '.join(map(str, range(parts(kind)[1])))}}})"
-    if base in ("fma", "sqrt", "scale", "higher", "lower", "any"):
+    if base in ("fma", "dot", "sqrt", "scale", "higher", "lower", "any"):
         return _instruction(base, kind)
     if base == "triglarge":
         return fill(TRIG_LARGE_VECTOR, kind)
@@ -325,7 +330,7 @@ def _instruction(base: str, kind: str) -> str:
         sign = ">" if base == "higher" else "<"
         return _function(kind, f"$K {base}_$K($K a, $K b)", _either(
             base, kind, f"return sel_$K(a {sign} b, a, b);"))
-    names = {"fma": "abc"}.get(base, "x")
+    names = {"fma": "abc", "dot": "abc"}.get(base, "x")
     given = ", ".join(f"{v}[l]" for v in names)
     loop = (f"$K r; for (long l = 0; l < $N; l++) r[l] = {base}_{parts(kind)[0]}({given}); "
             "return r;")

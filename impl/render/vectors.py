@@ -84,6 +84,8 @@ class Vectors:
             return self._converted(given[0], source, dtype, count, narrow)
         if op is Ops.BITCAST:
             return self._reinterpreted(given[0], source, dtype, count)
+        if op is Ops.DOT:
+            return self.vector_dot(count, (*given, ("0", "")))
         return self.vector_arithmetic(op, dtype, count, given, plain, narrow)
 
     def vector_arithmetic(self, op: Ops, dtype: DType, count: int, given: Sequence[Operand],
@@ -236,6 +238,12 @@ class Vectors:
         """A product added to a sum."""
         kind = kind_of(dtype, count)
         return self._call(f"fma_{kind}", *(self._as(operand, kind) for operand in given)), \
+            self._kind(kind)
+
+    def vector_dot(self, count: int, given: Sequence[Operand]) -> Operand:
+        """Products of four bytes added to a sum."""
+        kind = f"i32x{count}"
+        return self._call(f"dot_{kind}", *(self._as(operand, kind) for operand in given)), \
             self._kind(kind)
 
     def vector_fold(self, op: Ops, dtype: DType, operand: Operand) -> str:
