@@ -189,7 +189,8 @@ class Planner:
                   and loop.arg[1] is RangeKind.REDUCE
                   and self._use(loads, loop).vector]
         product = node.arg is Ops.ADD and len(loads) > 1
-        shared = [loop for loop in outputs if product and self._use(loads, loop).constant]
+        shared = [loop for loop in outputs if product and self._use(loads, loop).constant
+                  and not self._multiplies_tiles(node, loop)]
         tiled = self._lanes_of(node)
         if along and tiled <= _MOST_TILED:
             vector = max(along, key=lambda loop: (self.extent(loop) >= width, along.index(loop)))
@@ -198,6 +199,13 @@ class Planner:
         elif across and tiled <= _MOST_TILED:
             self._rows(across[-1], shared[-2:] if tiled == 1 else shared[-1:], width, tiled)
     # --8<-- [end:reduction]
+
+    def _multiplies_tiles(self, node: UOp, loop: UOp) -> bool:
+        """Whether lanes of this loop would be lanes of another reduction that is a tile already."""
+        # r[impl kernel.tile.once]
+        bit = 1 << self.known.position[loop]
+        return any(n is not node and n.op is Ops.REDUCE and self.known.free[n] & bit
+                   and self._lanes_of(n) > 1 for n in self.known.order)
 
     # --8<-- [start:columns]
     def _columns(self, vector: UOp, rows: list[UOp], width: int, tiled: int) -> None:
