@@ -24,7 +24,7 @@ from impl.kernel.analysis import (
     verify,
 )
 from impl.kernel.blocking import Chunk, Pack, Share
-from impl.kernel.heuristic import hand_steps
+from impl.kernel.heuristic import hand_plan, hand_steps
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge, Stream
 from impl.kernel.roll import Roll
@@ -61,7 +61,7 @@ def optimize(ast: UOp, limits: Limits | None = None, bench: Bench | None = None,
     if width and bench is not None:
         # r[impl kernel.beam.equal]: what it finds are steps
         return taken(simple, searched_steps(simple, bench, width, search))
-    return taken(simple, hand_steps(simple, limits or Limits()))
+    return _said(*hand_plan(simple, limits or Limits()))
 
 
 def taken(ast: UOp, steps: Iterable[tuple[Step, str]]) -> UOp:
@@ -71,9 +71,13 @@ def taken(ast: UOp, steps: Iterable[tuple[Step, str]]) -> UOp:
         StepError: one of them is not legal.
     """
     given = list(steps)
-    made = apply_steps(ast, [step for step, _ in given])
+    return _said(apply_steps(ast, [step for step, _ in given]), given)
+
+
+def _said(made: UOp, steps: Iterable[tuple[Step, str]]) -> UOp:
+    """A kernel that was made, saying why."""
     # r[impl kernel.step.reason]
-    reasons = (*made.arg.reasons, *(reason for _, reason in given))
+    reasons = (*made.arg.reasons, *(reason for _, reason in steps))
     return made.replace(arg=replace(made.arg, reasons=reasons, asked=()))
 
 

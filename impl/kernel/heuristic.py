@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.analysis import LANES, Analysis, Growth, Limits, buffer_key, growth
+from impl.kernel.analysis import LANES, Analysis, Growth, Growths, Limits, buffer_key, growth
 from impl.kernel.plain import merge_loops, vectorize
 from impl.kernel.products import plan_product
 from impl.kernel.roll import roll_lanes
@@ -32,9 +32,14 @@ _LEAST_WORK = 64
 
 def hand_steps(ast: UOp, limits: Limits) -> Reasoned:
     """Steps for a kernel, in the order in which they apply, each with its reason."""
+    return hand_plan(ast, limits)[1]
+
+
+def hand_plan(ast: UOp, limits: Limits) -> tuple[UOp, Reasoned]:
+    """The kernel after the steps that rules choose, and the steps."""
     planner = Planner(ast, limits)
     planner.run()
-    return planner.steps
+    return planner.known.ast, planner.steps
 
 
 @dataclass(frozen=True)
@@ -61,11 +66,13 @@ class Planner:
         self.made: set[int] = set()
         self.refused: set[str] = set()  # steps that were looked at in vain
         self.nanoseconds = duration(ast) if limits.threads > 1 else 0
-        self._look(ast)
-
-    def _look(self, ast: UOp) -> None:
         self.known = Analysis(ast)
-        self.growth = growth(self.known.order, self.known.ranges)
+        self._growths: Growths = {}, {}
+        self._look(self.known)
+
+    def _look(self, known: Analysis) -> None:
+        self.known = known
+        self.growth = growth(known.order, known.ranges, self._growths)
         self.numbered = {loop.arg[0]: loop for loop in self.known.ranges}
 
     def run(self) -> None:
@@ -99,7 +106,7 @@ class Planner:
     def take(self, step: Step, reason: str) -> list[UOp]:
         """Apply a step and look at what became of the kernel; the answer are the new loops."""
         before = set(self.known.ranges)
-        self._look(step.apply(self.known))
+        self._look(Analysis(step.apply(self.known), self.known))
         self.steps.append((step, reason))
         made = [r for r in self.known.ranges if r not in before]
         self.cut.update(r.arg[0] for r in made if r.arg[1] in LANES)
