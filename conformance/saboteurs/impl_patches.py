@@ -27,8 +27,9 @@ TESTS = {"dependencies": ("test_dependencies_edges",), "ordering": ("test_orderi
          "tensor": ("test_symbolic_sizes",),
          "replay": ("test_replay_sizes", "test_replay_calls"),
          "kernel": ("test_kernel_steps", "test_kernel", "test_kernel_search",
-                    "test_kernel_products", "test_plain", "test_cpu_threads"),
-         "render": ("test_cpu_threads", "test_vectors", "test_plain"),
+                    "test_kernel_products", "test_plain", "test_cpu_threads",
+                    "test_kernel_text"),
+         "render": ("test_cpu_threads", "test_vectors", "test_plain", "test_kernel_text"),
          "inspect": ("test_inspect",), "cpu": ("test_cpu_threads", "test_cpu_memory")}
 
 

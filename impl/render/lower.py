@@ -233,11 +233,11 @@ def _rivals(low: Lowered, points: dict[UOp, int]) -> dict[UOp, list[UOp]]:
     return found
 
 
+# --8<-- [start:worth]
 def _worth_most(points: dict[UOp, int], rivals: dict[UOp, list[UOp]]) -> tuple[UOp, ...]:
-    """Lanes none of which is a rival of another: those first that are worth most of what they cost.
+    """Lanes none of which is a rival of another, the best bargains first.
 
-    A lane costs what its rivals are worth together: one that all stages have must not take the
-    vectors of all of them for the sake of one.
+    A lane costs what its rivals are worth together.
     """
     # r[impl render.vector.choice]
     left, taken = dict(points), []
@@ -251,6 +251,7 @@ def _worth_most(points: dict[UOp, int], rivals: dict[UOp, list[UOp]]) -> tuple[U
         for lane in (best, *rivals[best]):
             left.pop(lane, None)
     return tuple(taken)
+# --8<-- [end:worth]
 
 
 def _how_often(known: Analysis) -> dict[UOp, int]:
