@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 
 from conformance.trace import ROOT, verifies
-from impl import Context, Device, GlobalCounters, Tensor, cpu, dtypes, run_schedule
+from impl import Context, Device, GlobalCounters, Tensor, cpu, dtypes, run_schedule, settings
 from impl.caching import Store, disk, texts
 from impl.cpu import objects
 from impl.ir import UOp
@@ -408,6 +408,38 @@ def test_a_text_that_was_kept_is_the_one_that_would_be_made() -> None:
                 assert not printed
                 assert facts(other) != wanted[noopt]
                 assert printed == [other] or noopt
+
+
+@pytest.mark.device("CPU")
+@verifies("caching.text.found", observe="cache")
+def test_a_text_is_found_whatever_else_is_set() -> None:
+    with folder() as path, Context(DEVICE="CPU"):
+        ast = layers(1.5)
+        with another_process(path):
+            wanted = facts(ast)
+        for setting, value in (("NO_MEMORY_PLANNER", 1), ("POISON", 1), ("ORDER_SEED", 3),
+                               ("FUSE", 0), ("BEAM_UPCAST_MAX", 64)):
+            with another_process(path) as printed, Context(**{setting: value}):
+                assert facts(ast) == wanted
+            assert not printed, setting
+
+
+@pytest.mark.device("CPU")
+@verifies("caching.text.equal", observe="cache")
+def test_no_other_setting_is_asked_for_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is read while a kernel is optimised and printed is part of what it is found by."""
+    asked, get = set(), settings.get
+
+    def listening(name: str) -> Any:
+        asked.add(name)
+        return get(name)
+
+    with Context(DEVICE="CPU"):
+        ast = layers(1.5)
+        monkeypatch.setattr(settings, "get", listening)
+        Device["CPU"].source(ast)
+    # The compiler and the number of threads are part of it in other words; BEAM keeps no texts.
+    assert asked <= {"NOOPT", "BEAM", "CC", "CPU_COUNT"} and "NOOPT" in asked
 
 
 @pytest.mark.device("CPU")

@@ -133,7 +133,7 @@ class TextsForgetSettings(ImplPatch):
     target = "impl.caching.texts:kernel_name"
 
     def replacement(self, original: Function) -> Function:
-        return lambda ast, circumstances: original(ast, "")
+        return lambda ast, circumstances="", named=True: original(ast, "", named)
 
 
 class VersionsByHand(ImplPatch):

@@ -85,7 +85,8 @@ class SizesDoNotCount(ImplPatch):
     target = "impl.kernel.search:kernel_name"
 
     def replacement(self, original: Function) -> Function:
-        return lambda ast: " ".join(node.op.name for node in ast.toposort())
+        return lambda ast, circumstances="", named=True: " ".join(
+            node.op.name for node in ast.toposort())
 
 
 class StartIsForgotten(ImplPatch):

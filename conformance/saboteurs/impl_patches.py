@@ -27,8 +27,10 @@ TESTS = {"dependencies": ("test_dependencies_edges",), "ordering": ("test_orderi
          "tensor": ("test_symbolic_sizes", "test_in_order"),
          "replay": ("test_replay_sizes", "test_replay_calls"),
          "kernel": ("test_kernel_steps", "test_kernel", "test_kernel_search",
-                    "test_kernel_products", "test_plain", "test_cpu_threads", "test_opencl"),
-         "render": ("test_cpu_threads", "test_vectors", "test_plain", "test_opencl"),
+                    "test_kernel_products", "test_plain", "test_cpu_threads", "test_opencl",
+                    "test_kernel_text"),
+         "render": ("test_cpu_threads", "test_vectors", "test_plain", "test_opencl",
+                    "test_kernel_text"),
          "device": ("test_opencl",), "opencl": ("test_opencl",),
          "inspect": ("test_inspect",), "cpu": ("test_cpu_threads", "test_cpu_memory")}
 

@@ -56,3 +56,36 @@ class TakesEveryRegisterForSums(ImplPatch):
             return type(tile)(min(rows, limits.vector_registers // tile.vectors), tile.vectors,
                               tile.width)
         return choose
+
+
+class MultipliesTiles(ImplPatch):
+    rule = "kernel.tile.once"
+    description = "a second loop of the prefix is cut although its lanes join a tile"
+    target = "impl.kernel.heuristic:Planner._multiplies_tiles"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner, node, loop: False
+
+
+class SeveralVectorsEverywhere(ImplPatch):
+    rule = "kernel.text.stages"
+    description = "each of many stages computes several vectors at a time"
+    target = "impl.kernel.plain:has_many_stages"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda known: False
+
+
+class OneLaneForAll(ImplPatch):
+    rule = "render.vector.choice"
+    description = "lanes are weighed one against one"
+    target = "impl.render.lower:_worth_most"
+
+    def replacement(self, original: Function) -> Function:
+        def greedy(points: dict[Any, int], rivals: dict[Any, list[Any]]) -> tuple[Any, ...]:
+            taken: list[Any] = []
+            for lane in sorted(points, key=lambda each: -points[each]):
+                if not any(rival in taken for rival in rivals[lane]):
+                    taken.append(lane)
+            return tuple(taken)
+        return greedy

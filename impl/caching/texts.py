@@ -14,22 +14,27 @@ from pathlib import Path
 from typing import Any
 
 from impl.caching.disk import store
-from impl.ir import KernelInfo, UOp, toposort
+from impl.ir import KernelInfo, Ops, UOp, toposort
 
 
 # --8<-- [start:texts]
-def kernel_name(ast: UOp, circumstances: str) -> str:
-    """A digest of a kernel and of the circumstances: whatever else its text depends on."""
+def kernel_name(ast: UOp, circumstances: str = "", named: bool = True) -> str:
+    """A digest of a kernel and of the circumstances: whatever else is to count.
+
+    The numbers of its loops do not count, nor, unless it is `named`, its name and how it was made.
+    """
     # r[impl caching.text.equal]
     info: KernelInfo = ast.arg
     place: dict[UOp, int] = {}
-    rows: list[Any] = [circumstances, code_version()]
+    rows: list[Any] = [circumstances]
     for node in toposort((*info.prefix, *info.variables, ast)):
         place[node] = len(place)
         arg = node.arg.hex() if isinstance(node.arg, float) else node.arg
+        if node.op is Ops.RANGE:
+            arg = node.arg[1].name
         rows.append((int(node.op), node.dtype.name, None if node is ast else arg, node.tag,
                      *map(place.__getitem__, node.src)))
-    said = replace(info, prefix=(), variables=())  # whatever else it says
+    said: Any = replace(info, prefix=(), variables=()) if named else (info.threads, info.lanes)
     rows.append([*map(place.__getitem__, (*info.prefix, *info.variables))])
     return hashlib.sha256(repr((rows, said)).encode()).hexdigest()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from impl import settings
-from impl.caching.texts import keep_text, kept_text, kernel_name
+from impl.caching import texts
 from impl.cpu import objects
 from impl.cpu.compiler import (
     compile_unit,
@@ -92,10 +92,12 @@ class CPU(DeviceBackend):
     # --8<-- [start:known]
     def _known(self, ast: UOp, identity: str) -> tuple[CPUProgram, Callable[[], Source]]:
         """A program that is not compiled, and its text, which is made if nobody kept it."""
-        name = kernel_name(ast, repr((identity, self.limits, settings.plan_key())))
+        # r[impl caching.text.equal, caching.text.found]: no other setting chooses steps
+        circumstances = identity, texts.code_version(), self.limits, settings.get("NOOPT")
+        name = texts.kernel_name(ast, repr(circumstances))
         try:
             # What a search found is kept by the search, which may be told to begin anew.
-            kept = {} if settings.get("BEAM") else kept_text(name)
+            kept = {} if settings.get("BEAM") else texts.kept_text(name)
             program = CPUProgram.of_facts(self, ast, kept)
             return program, lambda: self._printed_again(program, identity)
         except (KeyError, TypeError, ValueError):
@@ -103,7 +105,7 @@ class CPU(DeviceBackend):
         # The name is not part of the key: r[impl cpu.compile.once]
         program.key = digest(identity, source.prelude, source.body)  # r[impl cpu.cache.key]
         if not settings.get("BEAM"):
-            keep_text(name, program.facts())
+            texts.keep_text(name, program.facts())
         return program, lambda: source
 
     def _printed_again(self, program: CPUProgram, identity: str) -> Source:

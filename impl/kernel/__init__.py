@@ -27,7 +27,7 @@ from impl.kernel.blocking import Chunk, Cut, Pack, Share
 from impl.kernel.chain import Chain
 from impl.kernel.dots import Dot
 from impl.kernel.grouping import lane_steps
-from impl.kernel.heuristic import hand_steps
+from impl.kernel.heuristic import hand_plan, hand_steps
 from impl.kernel.lanes import Grid, Inner, Local
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge, Stream
@@ -70,8 +70,10 @@ def optimize(ast: UOp, limits: Limits | None = None, bench: Bench | None = None,
     if width and bench is not None:
         # r[impl kernel.beam.equal]: what it finds are steps
         return taken(simple, searched_steps(simple, bench, width, search))
-    choose = lane_steps if limits and limits.lanes > 1 else hand_steps
-    return taken(simple, choose(simple, limits or Limits()))
+    if limits and limits.lanes > 1:
+        return taken(simple, lane_steps(simple, limits))
+    return _said(*hand_plan(simple, limits or Limits()))
+
 
 
 def _refuse_groups(asked: Iterable[tuple[Step, str]]) -> None:
@@ -90,9 +92,13 @@ def taken(ast: UOp, steps: Iterable[tuple[Step, str]]) -> UOp:
         StepError: one of them is not legal.
     """
     given = list(steps)
-    made = apply_steps(ast, [step for step, _ in given])
+    return _said(apply_steps(ast, [step for step, _ in given]), given)
+
+
+def _said(made: UOp, steps: Iterable[tuple[Step, str]]) -> UOp:
+    """A kernel that was made, saying why."""
     # r[impl kernel.step.reason]
-    reasons = (*made.arg.reasons, *(reason for _, reason in given))
+    reasons = (*made.arg.reasons, *(reason for _, reason in steps))
     return made.replace(arg=replace(made.arg, reasons=reasons, asked=()))
 
 

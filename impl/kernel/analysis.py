@@ -61,7 +61,8 @@ class Analysis:
     is a bit mask over their positions. `free[node]` are the loops that the node depends on.
     """
 
-    def __init__(self, ast: UOp) -> None:
+    def __init__(self, ast: UOp, before: Analysis | None = None) -> None:
+        """`before` is the kernel before a step: what the step left alone is not looked at again."""
         if ast.op is not Ops.SINK or not isinstance(ast.arg, KernelInfo):
             raise GraphError("kernel", f"{ast!r} is not a kernel", "build a SINK with a KernelInfo")
         self.ast, self.info = ast, ast.arg
@@ -74,8 +75,17 @@ class Analysis:
         self.lanes = self.mask(loop for loop in self.ranges if loop.arg[1] in LANES)
         self.stored = {buffer_key(store.src[0].src[0]) for store in ast.src}
         self.free: dict[UOp, int] = {}
+        known = before.free if before is not None and self._only_adds(before) else {}
+        moved: dict[int, int] = {}  # sets of loops in the places that they have now
         for node in self.order:
-            self.free[node] = self._free(node)
+            mask = known.get(node)
+            if mask is None:
+                self.free[node] = self._free(node)
+            else:
+                assert before is not None
+                if mask not in moved:
+                    moved[mask] = self.mask(before.loops(mask))
+                self.free[node] = moved[mask]
         for loop in self.info.prefix:
             if loop not in self.free:  # a loop that no value depends on still runs
                 self.free[loop] = 1 << self.position[loop]
@@ -88,7 +98,18 @@ class Analysis:
 
     def loops(self, mask: int) -> tuple[UOp, ...]:
         """The loops of a bit mask, in the kernel's order."""
-        return tuple(loop for i, loop in enumerate(self.ranges) if mask >> i & 1)
+        found = []
+        while mask:
+            lowest = mask & -mask
+            found.append(self.ranges[lowest.bit_length() - 1])
+            mask ^= lowest
+        return tuple(found)
+
+    def _only_adds(self, before: Analysis) -> bool:
+        """Whether a node depends on the loops that it depended on before."""
+        if self.info.prefix != before.info.prefix or not self.stored >= before.stored:
+            return False
+        return all(key[0] is Ops.LOCAL for key in self.stored - before.stored)
 
     def _free(self, node: UOp) -> int:
         mask = 0
@@ -114,18 +135,24 @@ class Analysis:
 
 # --8<-- [start:linear]
 Growth = dict[UOp, int]
+#: What is known of many nodes: how they grow, and a divisor of each.
+Growths = tuple[dict[UOp, Growth | None], dict[UOp, int]]
 
 
-def growth(order: Iterable[UOp], loops: Iterable[UOp]) -> dict[UOp, Growth | None]:
+def growth(order: Iterable[UOp], loops: Iterable[UOp],
+           before: Growths | None = None) -> dict[UOp, Growth | None]:
     """How index expressions grow with some loops.
 
     For a node that equals (its value with those loops at 0) + sum of coefficient * loop, the
-    coefficients that are not 0; None if the node is not of that form.
+    coefficients that are not 0; None if the node is not of that form. `before` has what was found
+    for the same loops and others, and takes in what is found now.
     """
     wanted = set(loops)
-    found: dict[UOp, Growth | None] = {}
-    divisor: dict[UOp, int] = {}  # of the value with the loops at 0; 0 is divisible by everything
+    # The divisor of the value with the loops at 0; 0 is divisible by everything.
+    found, divisor = ({}, {}) if before is None else before
     for node in order:
+        if node in found:
+            continue
         if node in wanted:
             found[node], divisor[node] = {node: 1}, 0
             continue

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.analysis import Limits
+from impl.kernel.analysis import Analysis, Limits
 from impl.kernel.blocking import Chunk, Pack
 from impl.kernel.heuristic import Planner, Reasoned
 from impl.kernel.lanes import Grid, Inner, Local
@@ -69,7 +69,7 @@ class GroupPlanner(Planner):
         if inner < _WORTH_A_GROUP or self._work() <= _BUSY:
             return True
         along = [n for n in known.order if n.op is Ops.REDUCE and self._shared(n)
-                 and any(self._use(self.loads(n), loop).contiguous for loop in n.src[1:])]
+                 and any(self.use(self.loads(n), loop).contiguous for loop in n.src[1:])]
         reused = any(len(self.loads(n)) > 1 and n.arg is Ops.ADD for n in along)
         if not along:  # neighbouring lanes then read neighbouring columns
             return iterations >= _BUSY // 8
@@ -125,7 +125,7 @@ class GroupPlanner(Planner):
                           "lanes share what they read in local memory")
         except StepError:
             del self.steps[steps:]
-            self._look(before)
+            self._look(Analysis(before))
             return False
         self._stages(lambda axis: Local(axis, (tile // 4) ** 2), "the lanes of a group share it")
         return True
@@ -173,7 +173,7 @@ class GroupPlanner(Planner):
         for node in self.known.order:
             if node.op is Ops.REDUCE and node.arg is Ops.ADD and self.work(node) >= _WORTH_A_TILE:
                 loads = self.loads(node)
-                uses = [(loop, self._use(loads, loop)) for loop in self.known.info.prefix]
+                uses = [(loop, self.use(loads, loop)) for loop in self.known.info.prefix]
                 for loop, use in uses:
                     if len(loads) > 1 and use.constant and use.contiguous + use.scattered:
                         self._widen(loop)
@@ -209,7 +209,7 @@ class GroupPlanner(Planner):
                          and self.extent(r) >= least and r.arg[0] not in self.cut]
                 loads = self.loads(node)
                 if loops:
-                    return max(loops, key=lambda r: (self._use(loads, r).contiguous,
+                    return max(loops, key=lambda r: (self.use(loads, r).contiguous,
                                                      self.extent(r)))
         return None
 
@@ -243,7 +243,7 @@ class GroupPlanner(Planner):
                 return True
         del self.steps[found:]
         self.cut.clear()
-        self._look(before)
+        self._look(Analysis(before))
         return False
     # --8<-- [end:grid]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.analysis import LANES, Analysis, Growth, Limits, buffer_key, growth
+from impl.kernel.analysis import LANES, Analysis, Growth, Growths, Limits, buffer_key, growth
 from impl.kernel.chain import chain
 from impl.kernel.plain import merge_loops, vectorize
 from impl.kernel.products import plan_product
@@ -35,9 +35,14 @@ _LEAST_WORK = 64
 
 def hand_steps(ast: UOp, limits: Limits) -> Reasoned:
     """Steps for a kernel, in the order in which they apply, each with its reason."""
+    return hand_plan(ast, limits)[1]
+
+
+def hand_plan(ast: UOp, limits: Limits) -> tuple[UOp, Reasoned]:
+    """The kernel after the steps that rules choose, and the steps."""
     planner = Planner(ast, limits)
     planner.run()
-    return planner.steps
+    return planner.known.ast, planner.steps
 
 
 @dataclass(frozen=True)
@@ -64,11 +69,13 @@ class Planner:
         self.made: set[int] = set()
         self.refused: set[str] = set()  # steps that were looked at in vain
         self.nanoseconds = duration(ast) if limits.threads > 1 else 0
-        self._look(ast)
-
-    def _look(self, ast: UOp) -> None:
         self.known = Analysis(ast)
-        self.growth = growth(self.known.order, self.known.ranges)
+        self._growths: Growths = {}, {}
+        self._look(self.known)
+
+    def _look(self, known: Analysis) -> None:
+        self.known = known
+        self.growth = growth(known.order, known.ranges, self._growths)
         self.numbered = {loop.arg[0]: loop for loop in self.known.ranges}
 
     def run(self) -> None:
@@ -106,7 +113,7 @@ class Planner:
     def take(self, step: Step, reason: str) -> list[UOp]:
         """Apply a step and look at what became of the kernel; the answer are the new loops."""
         before = set(self.known.ranges)
-        self._look(step.apply(self.known))
+        self._look(Analysis(step.apply(self.known), self.known))
         self.steps.append((step, reason))
         made = [r for r in self.known.ranges if r not in before]
         self.cut.update(r.arg[0] for r in made if r.arg[1] in LANES)
@@ -198,7 +205,8 @@ class Planner:
                   and loop.arg[1] is RangeKind.REDUCE
                   and self.use(loads, loop).vector]
         product = node.arg is Ops.ADD and len(loads) > 1
-        shared = [loop for loop in outputs if product and self.use(loads, loop).constant]
+        shared = [loop for loop in outputs if product and self.use(loads, loop).constant
+                  and not self._multiplies_tiles(node, loop)]
         tiled = self._lanes_of(node)
         if along and tiled <= _MOST_TILED:
             vector = max(along, key=lambda loop: (self.extent(loop) >= width, along.index(loop)))
@@ -207,6 +215,13 @@ class Planner:
         elif across and tiled <= _MOST_TILED:
             self._rows(across[-1], shared[-2:] if tiled == 1 else shared[-1:], width, tiled)
     # --8<-- [end:reduction]
+
+    def _multiplies_tiles(self, node: UOp, loop: UOp) -> bool:
+        """Whether lanes of this loop would be lanes of another reduction that is a tile already."""
+        # r[impl kernel.tile.once]
+        bit = 1 << self.known.position[loop]
+        return any(n is not node and n.op is Ops.REDUCE and self.known.free[n] & bit
+                   and self._lanes_of(n) > 1 for n in self.known.order)
 
     # --8<-- [start:columns]
     def _columns(self, vector: UOp, rows: list[UOp], width: int, tiled: int) -> None:

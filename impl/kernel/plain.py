@@ -13,6 +13,7 @@ from impl import symbolic
 from impl.dtypes import dtypes
 from impl.ir import ELEMENTWISE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import LANES, Analysis, _size, buffer_key
+from impl.kernel.roll import has_many_stages
 from impl.kernel.steps import Step, StepError, _Rewriter, _sink
 
 if TYPE_CHECKING:
@@ -157,6 +158,8 @@ def vectorize(planner: Planner) -> None:
             large = _bytes(planner, stores) > planner.limits.third_cache
             left = planner.upcast(number, amounts, "vector along the contiguous loop")
             again = 4 if cheap <= 8 else 2 if cheap <= 20 else 1
+            if has_many_stages(known):  # r[impl kernel.text.stages]
+                again = 1
             if left is not None:
                 seen.add(left.arg[0])
                 if again > 1 and planner.extent(left) % again == 0:

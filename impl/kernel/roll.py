@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: A stage that reduces nothing keeps at most this many values side by side.
 _MOST_SIDE_BY_SIDE = 4
+#: In a kernel with more stages each gets one vector: all of them together make the text.
+_MOST_WIDE_STAGES = 8
 
 
 # --8<-- [start:roll]
@@ -64,6 +66,11 @@ def roll_lanes(planner: Planner) -> None:
         planner.take(Roll(planner.known.position[lane]), "the stage needs no tile")
 
 
+def has_many_stages(known: Analysis) -> bool:
+    """Whether a kernel has so many stages that each is to be short."""
+    return len(known.ast.src) > _MOST_WIDE_STAGES
+
+
 def _too_many(planner: Planner) -> UOp | None:
     """A lane to roll up: not the vector, in a stage with too many values side by side."""
     known = planner.known
@@ -72,7 +79,9 @@ def _too_many(planner: Planner) -> UOp | None:
         grows = planner.growth[store.src[0].src[1]] or {}
         vectors = [lane for lane in lanes if grows.get(lane) == 1]
         side_by_side = math.prod(planner.extent(lane) for lane in lanes if lane not in vectors)
-        if vectors and side_by_side > _MOST_SIDE_BY_SIDE:
+        # r[impl kernel.text.stages]
+        most = 1 if has_many_stages(known) else _MOST_SIDE_BY_SIDE
+        if vectors and side_by_side > most:
             for lane in lanes:
                 if lane not in vectors and store in rollable(known, lane):
                     return lane

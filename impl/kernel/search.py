@@ -7,7 +7,6 @@ faster or time is up. What was found is kept on disk.
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
 import json
 import math
@@ -22,9 +21,9 @@ import numpy as np
 
 from impl import settings, symbolic
 from impl.caching.disk import store
-from impl.caching.texts import code_version
+from impl.caching.texts import code_version, kernel_name
 from impl.errors import GraphError
-from impl.ir import KernelInfo, Ops, UOp
+from impl.ir import Ops, UOp
 from impl.kernel.analysis import Analysis, Limits, buffer_key
 from impl.kernel.heuristic import Reasoned, hand_steps
 from impl.kernel.steps import OF_LANES, STEPS, Step, StepError, apply_steps, parameters
@@ -125,25 +124,9 @@ _LIMITS = ("BEAM_TIMEOUT_SEC", "BEAM_BUDGET_SEC", "BEAM_UPCAST_MAX", "BEAM_UOPS_
 
 def _key(ast: UOp, bench: Bench, width: int) -> str:
     """A name for the question, the same in every process."""
-    return "\n".join([kernel_name(ast), repr(bench.limits), bench.code_version(), code_version(),
-                      str(width), *(f"{name}={settings.get(name)}" for name in _LIMITS)])
-
-
-def kernel_name(ast: UOp) -> str:
-    """What a kernel computes as a checksum: neither its name nor its loops' numbers count."""
-    known = Analysis(ast)
-    position = {node: i for i, node in enumerate(known.order)}
-    lines = []
-    for node in known.order:
-        said: Any = node.arg
-        if node.op is Ops.RANGE:
-            said = known.position[node], node.arg[1].name
-        elif isinstance(said, KernelInfo):
-            said = (len(said.prefix), [each.arg for each in said.variables], said.threads,
-                    said.lanes)
-        lines.append(f"{node.op.name} {node.dtype.name} {said!r} "
-                     f"{[position[source] for source in node.src]}")
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    limits = [f"{name}={settings.get(name)}" for name in _LIMITS]
+    return "\n".join([kernel_name(ast, named=False), repr(bench.limits), bench.code_version(),
+                      code_version(), str(width), *limits])
 
 
 # --8<-- [start:actions]
@@ -222,7 +205,7 @@ class _Search:
         starts = [_Candidate(first, apply_steps(self.ast, first))]
         if first:
             starts.append(_Candidate((), self.ast))
-        self.seen.update(kernel_name(each.ast) for each in starts)
+        self.seen.update(kernel_name(each.ast, named=False) for each in starts)
         beam = self._measured(starts, ())
         if not beam or beam[0].steps != first and starts[0].program is None:
             return Found(names, math.nan, math.nan, self.tried)
@@ -264,7 +247,7 @@ class _Search:
                     ast = step.apply(known)
                 except StepError:
                     continue
-                if self._fits(ast) and (name := kernel_name(ast)) not in self.seen:
+                if self._fits(ast) and (name := kernel_name(ast, named=False)) not in self.seen:
                     self.seen.add(name)
                     made.append(_Candidate((*each.steps, step), ast))
         return made

@@ -403,9 +403,10 @@ def apply_steps(ast: UOp, steps: Iterable[Step]) -> UOp:
     Raises:
         StepError: one of them is not legal.
     """
+    known = Analysis(ast)
     for step in steps:
-        ast = step.apply(Analysis(ast))
-    return ast
+        known = Analysis(step.apply(known), known)
+    return known.ast
 
 
 # --8<-- [start:gates]

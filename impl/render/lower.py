@@ -12,7 +12,7 @@ from impl import symbolic
 from impl.dtypes import dtypes
 from impl.errors import GraphError
 from impl.ir import Ops, UOp
-from impl.kernel import Analysis, Growth, buffer_key, growth, shared_loops, verify
+from impl.kernel import LANES, Analysis, Growth, buffer_key, growth, shared_loops, verify
 
 #: What a loop whose extent is known at run time only is reckoned with.
 _UNKNOWN_EXTENT = 64
@@ -204,53 +204,91 @@ def _choose_vectors(low: Lowered) -> None:
     along which results are stored is worth half as much again.
     """
     known, score = low.known, dict[UOp, int]()
-    around = _loops_around(known)
+    often = _how_often(known)
     stored: set[UOp] = set()
     for node in low.inputs:
         if node.op in (Ops.LOAD, Ops.STORE):
             for lane, step in low.access[node.src[0]].steps.items():
                 if step == 1:
-                    weight = _iterations(known, around[node]) * _size(lane)
+                    weight = often[node] * _size(lane)
                     score[lane] = score.get(lane, 0) + weight
                     if node.op is Ops.STORE:
                         stored.add(lane)
-    good = [lane for lane in known.ranges if lane in score and _power_of_two(lane)]
-    good.sort(key=lambda lane: -score[lane] * (3 if lane in stored else 2))
-    taken = 0
-    for lane in good:
-        bit = 1 << known.position[lane]
-        # Lanes of one value: those it has, and for a reduction those it removes.
-        together = 0
-        for node in low.inputs:
-            mask = low.lane_mask(node)
-            if node.op is Ops.REDUCE:
-                mask |= low.lane_mask(node.src[0])
-            if mask & bit:
-                together |= mask
-        if not together & taken:
-            taken |= bit
+    points = {lane: score[lane] * (3 if lane in stored else 2) for lane in known.ranges
+              if lane in score and _power_of_two(lane)}
+    taken = _worth_most(points, _rivals(low, points))
     for node in low.inputs:
-        for lane in known.loops(low.lane_mask(node) & taken):
+        for lane in known.loops(low.lane_mask(node) & known.mask(taken)):
             low.vector[node] = lane
 
 
-def _loops_around(known: Analysis) -> dict[UOp, int]:
-    """For each node, the loops that are open where it is used."""
-    around = dict.fromkeys(known.order, 0)
+def _rivals(low: Lowered, points: dict[UOp, int]) -> dict[UOp, list[UOp]]:
+    """For each lane, those that some value has too: one of them at most is a vector."""
+    known = low.known
+    masks: dict[int, None] = {}
+    for node in low.inputs:
+        mask = low.lane_mask(node)
+        if node.op is Ops.REDUCE:  # those that it has, and those that it removes
+            mask |= low.lane_mask(node.src[0])
+        masks[mask] = None
+    found = {}
+    for lane in points:
+        bit, together = 1 << known.position[lane], 0
+        for mask in masks:
+            together |= mask if mask & bit else 0
+        found[lane] = [each for each in known.loops(together & ~bit) if each in points]
+    return found
+
+
+# --8<-- [start:worth]
+def _worth_most(points: dict[UOp, int], rivals: dict[UOp, list[UOp]]) -> tuple[UOp, ...]:
+    """Lanes none of which is a rival of another, the best bargains first.
+
+    A lane costs what its rivals are worth together.
+    """
+    # r[impl render.vector.choice]
+    left, taken = dict(points), []
+    while left:
+        price = {lane: sum(left.get(each, 0) for each in rivals[lane]) for lane in left}
+        best = next(iter(left))
+        for lane in left:
+            if left[lane] * max(price[best], 1) > left[best] * max(price[lane], 1):
+                best = lane
+        taken.append(best)
+        for lane in (best, *rivals[best]):
+            left.pop(lane, None)
+    return tuple(taken)
+# --8<-- [end:worth]
+
+
+def _how_often(known: Analysis) -> dict[UOp, int]:
+    """For each node how often it is computed, lanes apart: once for all loops that do not matter.
+
+    Of the loops around its use, the innermost ones that it does not depend on are left out.
+    """
+    prefix = tuple(loop for loop in known.info.prefix if loop.arg[1] not in LANES)
+    around: dict[UOp, tuple[UOp, ...]] = {}
+    often: dict[UOp, int] = {}
     for node in reversed(known.order):
-        inside = around[node]
+        inside = around.get(node, prefix)
         if node.op is Ops.STORE:
-            around[node] = inside = known.prefix | known.mask(node.src[2:])
+            inside = (*prefix, *(loop for loop in node.src[2:] if loop.arg[1] not in LANES))
+            often[node] = _iterations(inside)
         elif node.op is Ops.REDUCE:
-            inside |= known.mask(node.src[1:])
+            inside = (*inside, *(loop for loop in node.src[1:] if loop.arg[1] not in LANES))
         for source in node.src:
-            around[source] |= inside
-    return around
+            loops, free = inside, known.free[source]
+            while len(loops) > len(prefix) and not free >> known.position[loops[-1]] & 1:
+                loops = loops[:-1]
+            count = _iterations(loops)
+            if count > often.get(source, 0):
+                around[source], often[source] = loops, count
+    return often
 
 
-def _iterations(known: Analysis, around: int) -> int:
-    """How often something inside these loops happens, lanes apart."""
-    sizes = [loop.src[0] for loop in known.loops(around & ~known.lanes)]
+def _iterations(loops: tuple[UOp, ...]) -> int:
+    """How often something inside these loops happens."""
+    sizes = [loop.src[0] for loop in loops]
     return math.prod(s.arg if s.op is Ops.CONST else _UNKNOWN_EXTENT for s in sizes)
 
 
