@@ -6,6 +6,7 @@ conformance.saboteurs.impl_patches` says who is killed by what.
 """
 from __future__ import annotations
 
+import os
 import pkgutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from inspect import signature
 from typing import Any, ClassVar
+from unittest import mock
 
 from conformance.saboteurs import Patch
 from conformance.trace import ROOT
@@ -52,16 +54,21 @@ class ImplPatch:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Make the mistake in this process until the block ends. Plans do not outlive it."""
+        """Make the mistake in this process until the block ends.
+
+        Plans do not outlive it. The code counts as another version: texts that the right code
+        kept are not found, and nobody finds the wrong ones.
+        """
         patch = type("_Patch", (Patch,), {
             "target": self.target, "replacement": lambda _, original: self.replacement(original)})
-        cache = import_module("impl.schedule").schedule_cache
-        cache.clear()
+        cache, texts = (import_module(f"impl.{name}") for name in ("schedule", "caching.texts"))
+        version = f"{texts.code_version()} {type(self).__name__} {os.getpid()}"
+        cache.schedule_cache.clear()
         try:
-            with patch().installed():
+            with mock.patch.object(texts, "code_version", lambda: version), patch().installed():
                 yield
         finally:
-            cache.clear()
+            cache.schedule_cache.clear()
 
 
 def all_patches(chapter: str = "") -> list[ImplPatch]:
