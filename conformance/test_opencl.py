@@ -578,3 +578,42 @@ def test_each_mistake_is_found(saboteur: ImplPatch) -> None:
     Device["OPENCL"].programs.clear()
     assert killer(saboteur), f"nobody finds out that {saboteur.description}"
     Device["OPENCL"].programs.clear()
+
+
+def tiled(rows: int, columns: int, inner: int) -> UOp:
+    """A product with the steps that a GPU gets."""
+    ast = kb.matmul(rows, columns, inner)
+    steps = [step for step, _ in lane_steps(ast, Limits(lanes=256, lockstep=32))]
+    return apply_steps(ast, steps)
+
+
+@verifies("render.wait.private")
+@verifies("kernel.step.equal")
+def test_products_in_blocks_by_way_of_local_memory() -> None:
+    """Sums stay in registers; the operands lie in local memory, between two barriers."""
+    for rows, columns, inner in ((64, 96, 32), (40, 33, 48), (128, 64, 20)):
+        ast = tiled(rows, columns, inner)
+        assert "INNER" in "".join(ast.arg.steps) and ast.arg.lanes == 64
+        text = render(ast, OpenCL()).body
+        assert text.count("__local") == 2 and text.count("barrier") == 2
+        a, b = (np.random.default_rng(s).integers(-4, 5, shape).astype(np.float32)
+                for s, shape in ((0, (rows, inner)), (1, (inner, columns))))
+        out = np.zeros((rows, columns), np.float32)
+        run_as_it_is(ast, out, a, b)
+        assert np.array_equal(out, a @ b), (rows, columns, inner)
+
+
+@verifies("render.wait.private")
+def test_what_another_lane_reads_is_not_private() -> None:
+    """out[j] = x[size - 1 - j] by way of a LOCAL: lanes read what others stored."""
+    for turned, shared in ((True, 1), (False, 0)):
+        j, j2 = new_range(64, LOOP), new_range(64, LOOP)
+        held = local(0, 64, INT)
+        where = kb.apply(Ops.SUB, kb.number(dtypes.index, 63), j2) if turned else j2
+        ast = kb.kernel(store(held, j, load(param(1, INT), j), j),
+                        store(param(0, INT), j2, load(held, where), j2))
+        made = apply_steps(ast, [Local(0, 64), Local(1, 64)])
+        assert render(made, OpenCL()).body.count("__local") == shared
+        given, out = np.arange(64, dtype=np.int32), np.zeros(64, np.int32)
+        run_as_it_is(made, out, given)
+        assert np.array_equal(out, given[::-1] if turned else given)

@@ -59,6 +59,7 @@ class ExecItem:
             _copy(memories, self.bufs[1].nbytes)
         else:
             self.program(memories, self.values)
+            self.program.device.synchronize()  # else it is the launch that is timed
         self.done = True
         return time.perf_counter() - start
 # --8<-- [end:item]
@@ -504,8 +505,8 @@ def _execute(run: Run, manner: _Manner) -> None:
 
 def _report(run: Run, number: int, operations: int, moved: int, start: float) -> None:
     """Print and poison what is asked for after a kernel, given counts and time from before it."""
-    kernel, manner = run.plan.kernels[number], _manner()
-    Device[run.buffers[kernel.arguments[0]].device].synchronize()  # a GPU may not have begun yet
+    manner, kernel = _manner(), run.plan.kernels[number]
+    Device[kernel.device].synchronize()  # else it is the launch that is timed
     seconds = time.perf_counter() - start
     if manner.debug >= 2:
         operations = GlobalCounters.operations - operations

@@ -101,3 +101,12 @@ class MissingTypesAreTried(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda device, ast: None
+
+
+class WhateverFitsIsPrivate(ImplPatch):
+    rule = "render.wait.private"
+    description = "nobody compares how accesses grow from lane to lane"
+    target = "impl.render.groups:_own_part"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda accesses: (0, 1)

@@ -26,7 +26,7 @@ from impl.kernel.analysis import (
 from impl.kernel.blocking import Chunk, Pack, Share
 from impl.kernel.grouping import lane_steps
 from impl.kernel.heuristic import hand_steps
-from impl.kernel.lanes import Grid, Local
+from impl.kernel.lanes import Grid, Inner, Local
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge, Stream
 from impl.kernel.roll import Roll
@@ -99,9 +99,9 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
     return ast.replace(arg=replace(ast.arg, asked=asked))
 
 
-__all__ = ["Analysis", "Bench", "Chunk", "Estimate", "Grid", "GroupTop", "Growth", "LANES",
-           "Limits", "Local", "Merge", "OF_GROUPS", "OF_LANES", "Own", "Pack", "PadTo", "REDUCERS",
-           "Roll", "STEPS", "Share", "Split", "Step", "StepError", "Stream", "Swap", "Thread",
-           "Upcast", "apply_steps", "buffer_key", "duration", "estimate", "fold_gates", "growth",
-           "hand_steps", "lane_steps", "optimize", "parameters", "shared_loops", "taken",
-           "verify", "with_steps"]
+__all__ = ["Analysis", "Bench", "Chunk", "Estimate", "Grid", "GroupTop", "Growth", "Inner",
+           "LANES", "Limits", "Local", "Merge", "OF_GROUPS", "OF_LANES", "Own", "Pack", "PadTo",
+           "REDUCERS", "Roll", "STEPS", "Share", "Split", "Step", "StepError", "Stream", "Swap",
+           "Thread", "Upcast", "apply_steps", "buffer_key", "duration", "estimate", "fold_gates",
+           "growth", "hand_steps", "lane_steps", "optimize", "parameters", "shared_loops",
+           "taken", "verify", "with_steps"]

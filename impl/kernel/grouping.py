@@ -12,8 +12,10 @@ from collections.abc import Callable
 from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import Limits
+from impl.kernel.blocking import Chunk, Pack
 from impl.kernel.heuristic import Planner, Reasoned
-from impl.kernel.lanes import Grid, Local
+from impl.kernel.lanes import Grid, Inner, Local
+from impl.kernel.padding import PadTo
 from impl.kernel.plain import merge_loops
 from impl.kernel.steps import Step, StepError, Upcast
 
@@ -29,6 +31,8 @@ _LITTLE = 8192
 _ITEMS = 16384
 #: A group that shares an iteration has at most so many times the lanes that run in step.
 _WARPS = 8
+#: Where fewer lanes run in step, vectors and caches do what local memory does elsewhere.
+_TILES_FROM = 16
 #: A kernel whose product has fewer elements gets no register tile.
 _WORTH_A_TILE = 1 << 14
 
@@ -46,6 +50,8 @@ class GroupPlanner(Planner):
 
     def run(self) -> None:
         """Choose all steps."""
+        if self.limits.lockstep >= _TILES_FROM and self._tiled():
+            return
         merge_loops(self)
         if self.known.info.prefix and self._few():
             self._items()
@@ -91,6 +97,65 @@ class GroupPlanner(Planner):
     def _shared(self, node: UOp) -> bool:
         """Whether a reduction has one value for an iteration of the prefix."""
         return not self.known.free[node] & ~self.known.prefix
+
+    # --8<-- [start:tiled]
+    def _tiled(self) -> bool:
+        """A product gets a block of outputs a group: its lanes copy a part of both operands to
+        local memory, and compute a tile in registers each, part after part.
+        """
+        found, before, steps = self._product(), self.known.ast, len(self.steps)
+        if found is None:
+            return False
+        row, column, loop = found
+        numbers = [row.arg[0], column.arg[0]]
+        least = min(self.extent(row), self.extent(column))
+        tile = 64 if least >= 64 and self.work(self._sum(loop)) >= 1 << 24 else 32
+        chunk = next((n for n in (16, 32, 8, 4) if self.extent(loop) % n == 0), 0)
+        why = f"a group computes {tile} x {tile} outputs of a product"
+        try:
+            for number in numbers:
+                self._block(number, tile, why)
+            own = [r.arg[0] for r in self.known.ast.src[0].src[2:]]
+            for number in own:
+                self.take(Upcast(self.position(number), 4), "each lane computes 4 x 4 of them")
+            made = self.take(Chunk(self.position(loop.arg[0]), chunk), "part after part of the sum")
+            inner = next(r for r in made if r.arg[1] is RangeKind.REDUCE)
+            for factor in (0, 1):
+                self.take(Pack(self.position(inner.arg[0]), factor),
+                          "lanes share what they read in local memory")
+        except StepError:
+            del self.steps[steps:]
+            self._look(before)
+            return False
+        self._stages(lambda axis: Local(axis, (tile // 4) ** 2), "the lanes of a group share it")
+        return True
+
+    def _block(self, number: int, tile: int, why: str) -> None:
+        """Cut a block off a loop of the prefix, which is made a multiple first."""
+        if self.extent(self.numbered[number]) % tile:
+            made = self.take(PadTo(self.position(number), tile), "a whole number of blocks")
+            number = made[0].arg[0]
+        self.take(Inner(self.position(number), tile), why)
+
+    def _sum(self, loop: UOp) -> UOp:
+        return next(n for n in self.known.order if n.op is Ops.REDUCE and loop in n.src[1:])
+
+    def _product(self) -> tuple[UOp, UOp, UOp] | None:
+        """The loops of rows, columns and the sum, if the kernel is a product worth a tile."""
+        known = self.known
+        sums = [n for n in known.order if n.op is Ops.REDUCE]
+        if len(known.ast.src) != 1 or known.ast.src[0].src[2:] or len(sums) != 1:
+            return None
+        node = sums[0]
+        if node.arg is not Ops.ADD or node.src[0].op is not Ops.MUL or len(node.src) != 2:
+            return None
+        one, two = (known.free[factor] for factor in node.src[0].src)
+        rows = [r for r in known.info.prefix if one & ~two & known.mask((r,))]
+        columns = [r for r in known.info.prefix if two & ~one & known.mask((r,))]
+        if not rows or not columns or min(self.extent(rows[-1]), self.extent(columns[-1])) < 32:
+            return None
+        return (rows[-1], columns[-1], node.src[1]) if self.extent(node.src[1]) >= 16 else None
+    # --8<-- [end:tiled]
 
     # --8<-- [start:items]
     def _items(self) -> None:

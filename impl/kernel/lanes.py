@@ -87,6 +87,42 @@ def _cut(step: Step, known: Analysis, loop: UOp, amount: int, kind: RangeKind) -
     return stores
 
 
+# --8<-- [start:inner]
+@dataclass(frozen=True)
+class Inner(Step):
+    """Cut `amount` iterations off a loop of the prefix: they become a loop of the stages.
+
+    So a group has a block of outputs, whose lanes share what is read for it. Legal where OWN is,
+    for a loop whose fixed extent is a multiple of `amount`.
+    """
+
+    amount: int
+
+    def apply(self, known: Analysis) -> UOp:
+        """Nothing private is shared by the stages."""
+        # r[impl kernel.step.equal]
+        loop = self._loop(known, (RangeKind.GLOBAL,))
+        size = self._size(loop)
+        if not 1 < self.amount <= size or size % self.amount:
+            raise StepError(self.name, f"the loop has {size} iterations", "ask for a divisor")
+        loaded = {buffer_key(n.src[0].src[0]) for n in known.order if n.op is Ops.LOAD}
+        if any(key[0] is Ops.LOCAL for key in known.stored) or (
+                len(known.ast.src) > 1 and loaded & known.stored):
+            raise StepError(self.name, "a stage needs what another one stores", "leave it there")
+        inner = new_range(self.amount, RangeKind.LOOP)
+        outer = (new_range(size // self.amount, RangeKind.GLOBAL),) if size > self.amount else ()
+        place = symbolic.add(symbolic.mul(outer[0], self.amount), inner) if outer else inner
+        rewriter = _Rewriter(known, {loop: place}, {loop: outer})
+        stores = []
+        for store in known.ast.src:
+            done, at = rewriter.store(store, False), 2 + len(shared_loops(store))
+            stores.append(done.replace(src=(*done.src[:at], inner, *done.src[at:])))
+        prefix = tuple(new for old in known.info.prefix
+                       for new in (outer if old is loop else (old,)))
+        return _sink(known, stores, self.name, prefix)
+# --8<-- [end:inner]
+
+
 # --8<-- [start:grid]
 @dataclass(frozen=True)
 class Grid(Step):

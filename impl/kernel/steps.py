@@ -30,7 +30,8 @@ class StepError(GraphError):
 STEPS: dict[str, Callable[..., Step]] = {}
 #: Steps that need a device with work-groups, and what does the same without them.
 OF_LANES = {"LOCAL": "UPCAST for lanes, THREAD for processors",
-            "GRID": "THREAD for a stage, GROUPTOP for a reduction"}
+            "GRID": "THREAD for a stage, GROUPTOP for a reduction",
+            "INNER": "OWN, or UPCAST"}
 #: Names that nothing here stands behind, and what does the same.
 OF_GROUPS = {"TC": "UPCAST both loops of the output, and GROUP or UNROLL the sum",
              "NOLOCALS": "a list of steps without LOCAL"}

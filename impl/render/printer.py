@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from impl import symbolic
 from impl.dtypes import DType, Scalar, dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp
-from impl.render.groups import place_waits
+from impl.render.groups import keep_private, place_waits
 from impl.render.lower import (
     Access,
     Begin,
@@ -251,13 +251,16 @@ def render(ast: UOp, dialect: Dialect) -> Source:
         GraphError: the graph is no kernel.
     """
     # r[impl render.text.deterministic]
-    return _Printer(lower(ast, dialect.groups is None), dialect).run()
+    kept: frozenset[UOp] = frozenset()
+    if dialect.groups is not None:
+        ast, kept = keep_private(ast)
+    return _Printer(lower(ast, dialect.groups is None), dialect, kept).run()
 
 
 class _Printer:
     """Names values in order of appearance and writes one line for each."""
 
-    def __init__(self, low: Lowered, dialect: Dialect) -> None:
+    def __init__(self, low: Lowered, dialect: Dialect, kept: frozenset[UOp]) -> None:
         self.low, self.known, self.dialect = low, low.known, dialect
         self.lines: list[str] = []
         self.indent = 1
@@ -271,7 +274,7 @@ class _Printer:
         self.places: dict[tuple[tuple[UOp, ...], tuple[UOp, ...]], list[int]] = {}
         self.phases = cut_phases(low)
         self.groups = dialect.groups
-        self.shared: frozenset[UOp] = place_waits(low) if self.groups else frozenset()
+        self.shared: frozenset[UOp] = place_waits(low, kept) if self.groups else frozenset()
         self.launched: dict[UOp, Launched] = {}
         self.scratch = 0
 
