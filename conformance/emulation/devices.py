@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -30,7 +31,11 @@ def METAL() -> Any:  # noqa: N802
     """The adapter on a mock of PyObjC's Metal."""
     mock = _installed.enter_context(metal_objects.installed())
     mock.order = "reversed"
-    return _adapter("METAL")
+    adapter = _adapter("METAL")
+    info = adapter.info()
+    adapter.info = lambda: replace(info, dtypes=tuple(  # GPUs under Metal have no doubles
+        dtype for dtype in info.dtypes if dtype != "float64"))
+    return adapter
 # --8<-- [end:devices]
 
 

@@ -374,6 +374,6 @@ def installed() -> Iterator[Device]:
         yield device
     finally:
         if before is None:
-            del sys.modules["Metal"]
+            sys.modules.pop("Metal", None)  # at the end of the interpreter it is gone already
         else:
             sys.modules["Metal"] = before

@@ -94,8 +94,8 @@ class Run:
     def machine(self) -> None:
         """What this runs on."""
         import impl
-        driver = import_module("cuda.bindings.driver")
         device: Any = impl.Device["CUDA"]
+        driver = import_module("cuda.bindings.driver")
         self.result["machine"] = {
             "gpu": driver.cuDeviceGetName(128, device.context.device)[1].decode().strip("\0 "),
             "architecture": device.architecture, "driver": driver.cuDriverGetVersion()[1],
