@@ -250,12 +250,14 @@ class Mutation:
         self.targets, self.seed, self.minutes, self.path = targets, seed, minutes, report
         self.scores = {target.name: Score() for target in targets}
         self.again: list[tuple[Target, Mutant]] = []
+        self.others: dict[str, Any] = {}  # what a report says of targets that are not chosen now
         if again and report is not None:
             self._begin_with(json.loads(report.read_text(encoding="utf-8"))["targets"])
         self.began = time.monotonic()
 
     def _begin_with(self, known: dict[str, Any]) -> None:
         """Take over what a report says; its survivors are to be tried once more."""
+        self.others = {name: score for name, score in known.items() if name not in self.scores}
         for target in self.targets:
             score = self.scores[target.name] = Score(**{
                 name: value for name, value in known[target.name].items() if name != "tried"})
@@ -340,10 +342,11 @@ class Mutation:
         """What is known by now."""
         return {"format": FORMAT, "commit": commit(), "seed": self.seed,
                 "minutes": round((time.monotonic() - self.began) / 60, 1),
-                "targets": {name: {"mutants": score.mutants, "tried": score.tried,
-                                   "killed": score.killed, "endless": score.endless,
-                                   "survivors": score.survivors}
-                            for name, score in self.scores.items()}}
+                "targets": self.others | {
+                    name: {"mutants": score.mutants, "tried": score.tried,
+                           "killed": score.killed, "endless": score.endless,
+                           "survivors": score.survivors}
+                    for name, score in self.scores.items()}}
 
     def table(self) -> str:
         """A line for each target."""

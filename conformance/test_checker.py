@@ -240,3 +240,15 @@ def test_the_command_says_what_is_wrong_with_a_file(tmp_path: Path,
     assert said["right"] == "/right.json: right, 5 kernels, 4 hazards\n"
     assert "/two.json[1]: dependencies.raw.order: RAW on buffer 1: kernel 0" in said["two"]
     assert "schedule.document.schema" in said["no document"]
+
+
+def test_a_boundary_is_where_bytes_pass() -> None:
+    """Kernel 3 writes the other half of what kernel 0 made: kernel 2 gets nothing from it."""
+    document = right()
+    document["kernels"][3]["writes"].append({"buffer": 1, "version": 2, "start": 32, "stop": 64})
+    document["kernels"][0]["writes"][0]["stop"] = 32
+    document["kernels"][4]["reads"].append({"buffer": 1, "version": 2, "start": 0, "stop": 32})
+    document["boundaries"].append({"before": 0, "after": 4, "buffer": 1, "reason": "asked"})
+    assert "fusion.boundary.reason" not in {each.rule for each in checker.check(document)}
+    document["boundaries"].pop()
+    assert "fusion.boundary.reason" in {each.rule for each in checker.check(document)}

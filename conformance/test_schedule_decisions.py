@@ -314,3 +314,16 @@ def test_a_kernel_says_how_many_bytes_it_may_touch() -> None:
         for kernel in Tensor.schedule_document(*tensors)["kernels"]:
             assert kernel["bytes"] == sum(each["stop"] - each["start"] for each in
                                           (*kernel["reads"], *kernel["writes"])) > 0
+
+
+@verifies("effects.version.current", observe="schedule")
+def test_a_plan_says_how_many_versions_a_buffer_gains() -> None:
+    """As many as kernels write it; one fewer, and an old version would pass for the new one."""
+    for writes in (1, 2, 3):
+        state = numbers(8)
+        for start in range(writes):
+            state[start:start + 2] = state[start + 1:start + 3] * 2
+        rows, plan = documented((state,))
+        assert list(plan.written.values()) == [writes]
+        made = [write["version"] for row in rows["kernels"] for write in row["writes"]]
+        assert max(made) == writes
