@@ -207,7 +207,7 @@ def _stage_rows(planner: Planner, node: UOp, second: int, straight: bool) -> boo
     known, row = planner.known, planner.known.info.prefix[-1]
     bit = 1 << known.position[row]
     others = [planner.extent(r) for r in known.info.prefix[:-1]]
-    several = math.prod(others) >= _LEAST_PARALLEL
+    several = math.prod(others) >= min(_LEAST_PARALLEL, planner.threads())
     number, amount = row.arg[0], _lanes_of_rows(planner, planner.extent(row))
     if not known.free[node.src[0].src[1 - second]] & bit or amount < 2 \
             or known.free[node.src[0].src[second]] & bit or not (straight or several):
