@@ -34,6 +34,7 @@ from impl.kernel import (
     Window,
     apply_steps,
     fold_gates,
+    growth,
     hand_steps,
     optimize,
     products,
@@ -515,6 +516,27 @@ def test_a_large_product_packs_a_panel_and_fills_the_registers() -> None:
     assert [step[-3:-1] for step in steps[-2:]] == [",6", ",2"]
     text = render(optimize(kb.matmul(512, 512, 512), WIDE), C()).body
     assert text.count("= fma_f32x16(") == (6 + 2) * 4
+
+
+@verifies("kernel.product.flat")
+def test_a_flat_product_stores_its_rows_from_end_to_end() -> None:
+    """The columns are the inner loop of the stage, whatever they leave over."""
+    generator = np.random.default_rng(0)
+    for rows, columns, inner in ((515, 512, 8), (600, 521, 3)):
+        plain = kb.matmul(rows, columns, inner)
+        for threads in (1, 2):
+            made = optimize(plain, replace(WIDE, threads=threads))
+            assert not made.arg.prefix and made.arg.threads == threads
+            index = made.src[0].src[0].src[1]
+            loops = [r for r in made.src[0].src[2:] if r.arg[1] in (LOOP, RangeKind.THREAD)]
+            steps = growth(index.toposort(), loops)[index] or {}
+            assert [steps[r] >= columns for r in loops] == [True, False], made.arg.steps
+            a = generator.integers(-4, 5, (rows, inner)).astype(np.float32)
+            b = generator.integers(-4, 5, (inner, columns)).astype(np.float32)
+            out = exact(made, np.zeros((rows, columns), np.float32), a, b, device="CPU")
+            assert (out == a @ b).all(), (rows, columns, inner)
+    deep = optimize(kb.matmul(515, 512, 100), WIDE)
+    assert deep.arg.prefix
 
 
 @verifies("kernel.thread.pays")

@@ -35,6 +35,8 @@ _LEAST_ROWS = 8
 _LEAST_CHUNK = 128
 #: A loop of the prefix becomes a BLOCK loop only if those around it offer as many iterations.
 _LEAST_PARALLEL = 4
+#: Sums over more elements cost more than the storing of their results.
+_MOST_FLAT = 32
 #: Rows that are added, so that a multiple of what is computed at a time is there, are few.
 _MOST_PADDED = 1.13
 
@@ -123,6 +125,8 @@ def plan_product(planner: Planner, node: UOp) -> bool:
                                           and n.src[0].op is Ops.DOT and made[0] in n.src))
     steady = _contiguous(planner, node.src[0].src[roles.first], roles.inner[-1])
     order_loops(planner, roles)
+    if straight and _is_flat(planner, node, roles):
+        return _plan_flat(planner, roles, tile)
     panels = _columns(planner, roles.column.arg[0], tile)
     inner = [r.arg[0] for r in roles.inner]
     if rows > (_LEAST_TILES - 1) * tile.rows or not straight:
@@ -140,6 +144,27 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     _fuse_sums(planner, inner)
     return True
 # --8<-- [end:plan]
+
+
+def _is_flat(planner: Planner, node: UOp, roles: Roles) -> bool:
+    """Whether sums are so short that it counts how results are stored, and no operand is large."""
+    if len(roles.rows) != 1 or len(roles.inner) != 1 or not planner.may_own(roles.column):
+        return False
+    row, size = planner.extent(roles.column) * node.dtype.itemsize, planner.limits.second_cache
+    deep = planner.extent(roles.inner[0])
+    return deep <= _MOST_FLAT and deep * row <= size // 2 < planner.extent(roles.rows[0]) * row
+
+
+def _plan_flat(planner: Planner, roles: Roles, tile: Tile) -> bool:
+    """Rows around columns: results are stored from end to end."""
+    # r[impl kernel.product.flat]
+    row, column = roles.rows[0].arg[0], roles.column.arg[0]
+    planner.take(Own(planner.position(column)), "rows are stored from end to end")
+    planner.take(Swap(planner.position(column), planner.position(row)),
+                 "rows are stored from end to end")
+    _columns(planner, column, tile)
+    _rows(planner, row, tile)
+    return True
 
 
 def _shared_panels(planner: Planner, number: int) -> int | None:
@@ -207,7 +232,7 @@ def _stage_rows(planner: Planner, node: UOp, second: int, straight: bool) -> boo
     known, row = planner.known, planner.known.info.prefix[-1]
     bit = 1 << known.position[row]
     others = [planner.extent(r) for r in known.info.prefix[:-1]]
-    several = math.prod(others) >= _LEAST_PARALLEL
+    several = math.prod(others) >= min(_LEAST_PARALLEL, planner.threads())
     number, amount = row.arg[0], _lanes_of_rows(planner, planner.extent(row))
     if not known.free[node.src[0].src[1 - second]] & bit or amount < 2 \
             or known.free[node.src[0].src[second]] & bit or not (straight or several):
