@@ -603,6 +603,20 @@ def test_products_in_blocks_by_way_of_local_memory() -> None:
         assert np.array_equal(out, a @ b), (rows, columns, inner)
 
 
+@verifies("render.group.once")
+@verifies("render.wait.private")
+def test_stages_may_count_their_loops_in_other_orders() -> None:
+    """One lane stores what another one reads, although both stages have the same two loops."""
+    i, j, kept = new_range(4, LOOP), new_range(8, LOOP), local(0, 32)
+    across, down = flat((i, 8), (j, 1)), flat((j, 4), (i, 1))
+    ast = kb.kernel(store(kept, across, load(param(1), across), i, j),
+                    store(param(0), down, load(kept, across), j, i))
+    ast = apply_steps(ast, [Local(0, 32), Local(1, 32)])
+    given, out = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
+    run_as_it_is(ast, out, given)
+    assert np.array_equal(out, given.reshape(4, 8).T.ravel())
+
+
 @verifies("render.wait.private")
 def test_what_another_lane_reads_is_not_private() -> None:
     """out[j] = x[size - 1 - j] by way of a LOCAL: lanes read what others stored."""

@@ -56,7 +56,7 @@ def test_one_element_outside_is_found(shift: int, store: int, steps: str) -> Non
 def test_kernels_with_steps_touch_no_memory_but_their_own(request: pytest.FixtureRequest) -> None:
     """Of four programs; of a hundred with --profile long."""
     last = 140 if request.config.option.profile == "long" else 44
-    command = [sys.executable, "-m", "conformance.step_lists", "40", str(last), "1"]
+    command = [sys.executable, "-m", "conformance.step_lists", "40", str(last), "1", "100000"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False,
                           env=sanitized.environment())
     assert not done.returncode, done.stderr

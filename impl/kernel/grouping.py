@@ -113,7 +113,7 @@ class GroupPlanner(Planner):
         chunk = next((n for n in (16, 32, 8, 4) if self.extent(loop) % n == 0), 0)
         why = f"a group computes {tile} x {tile} outputs of a product"
         try:
-            for number in numbers:
+            for number in reversed(numbers):  # the last one is the outermost in the stage
                 self._block(number, tile, why)
             own = [r.arg[0] for r in self.known.ast.src[0].src[2:]]
             for number in own:

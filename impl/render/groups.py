@@ -176,7 +176,7 @@ def keep_private(ast: UOp) -> tuple[UOp, frozenset[UOp]]:
             if node.op is Ops.INDEX and node.src[0].op is Ops.LOCAL:
                 taken = _pattern(node, lanes, grows[node.src[1]], ast.arg.lanes)
                 known = found.setdefault(node.src[0], {})
-                if taken is None or known is None:
+                if taken is None or known is None or known.get(node, taken)[0] != taken[0]:
                     found[node.src[0]] = None
                 else:
                     known[node] = taken
