@@ -317,6 +317,10 @@ def test_a_chain_is_for_running_results() -> None:
     for step in (Chain(place, 41), Chain(place, 1), Chain(place + 1, 4)):
         with pytest.raises(StepError):
             apply_steps(ast, [step])
+    rows = Tensor(np.zeros((64, 3), np.float32)).realize().cumsum(0).schedule()[0].ast
+    place = next(i for i, loop in enumerate(_loops(rows)) if loop.arg[1].name == "BLOCK")
+    with pytest.raises(StepError, match="no running result"):  # three results before, not one
+        apply_steps(rows, [Chain(place, 4)])
     table = Tensor(np.zeros(9, np.float32)).realize()
     index = Tensor(np.arange(9)).realize()
     scatter = table.scatter_add(0, index, table + 1).schedule()[-1].ast

@@ -63,7 +63,7 @@ def test_every_kind_of_step_is_drawn_taken_and_refused() -> None:
             # Some steps want a lane, some the loops of a stage.
             starts = (case.ast, lanes, owned(case.ast))
             missing = [name for name in wanted if not taken[name] or not refused[name]]
-            for name, ast in itertools.product(missing * 12, starts):
+            for name, ast in itertools.product(missing * 40, starts):
                 step = step_lists.drawn_step(Analysis(ast), draw, name)
                 (refused if legal(ast, step) is None else taken)[name] += 1
     assert all(taken[name] and refused[name] for name in wanted), (taken, refused)

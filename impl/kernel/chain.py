@@ -35,9 +35,9 @@ class Chain(Step):
     """Take `amount` iterations of a running result at once: first among each other, then with
     the result before them.
 
-    Legal for a BLOCK loop of fixed extent whose only store combines what was stored one iteration
-    before with an element that reads nothing of what is stored. Combining in another order is what
-    r[conventions.reassociation.reduction] allows. A rest follows one by one.
+    Legal for a BLOCK loop of fixed extent, the innermost one, whose only store combines what was
+    stored one iteration before with an element that reads nothing of what is stored. Combining in
+    another order is what r[conventions.reassociation.reduction] allows. A rest follows one by one.
     """
 
     amount: int
@@ -86,8 +86,8 @@ def _link(known: Analysis, loop: UOp) -> _Link | None:
     """The running result along a loop, if that is all that the kernel computes."""
     store = known.ast.src[0]
     index, value = store.src[:2]
-    if len(known.ast.src) > 1 or value.op not in REDUCERS or loop not in store.src[2:]:
-        return None
+    if len(known.ast.src) > 1 or value.op not in REDUCERS or loop is not store.src[-1]:
+        return None  # a loop inside of it has a result before for each iteration
     own = buffer_key(index.src[0])
     reading = [any(node.op is Ops.LOAD and buffer_key(node.src[0].src[0]) == own
                    for node in part.toposort()) for part in value.src]
