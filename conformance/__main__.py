@@ -122,8 +122,9 @@ def suite(options: Namespace) -> int:
     """Run the checks, print a table, write the report."""
     try:
         subject = _subject(options)
-    except (ImportError, AttributeError, ValueError) as error:
-        print(f"the harness is broken, nothing was tested: {type(error).__name__}: {error}")
+    except (ImportError, AttributeError, ValueError, OSError) as error:
+        print(f"nothing was tested: {options.impl_cmd or options.impl} cannot be loaded: {error}. "
+              "Remedy: --impl package.module:Class, or --impl-cmd with a program that there is")
         return 1
     tiers = [tier for tier in options.tier.split(",") if tier]
     expected = Expectation.read(options.expected) if options.expected else []

@@ -26,7 +26,12 @@ from typing import Any, TextIO
 import numpy as np
 
 from conformance import coverage, effect_programs, programs, protocol, sanitized
-from conformance.interruption import close_when_terminated, end_workers, held_back
+from conformance.interruption import (
+    close_when_terminated,
+    end_if_asked,
+    end_workers,
+    held_back,
+)
 from conformance.protocol import Program
 from conformance.subject import Subject, examine, fails
 
@@ -259,6 +264,7 @@ class Fuzzing:
         try:
             if self.processes == 1:
                 for chunk in left:
+                    end_if_asked()
                     self._finished(chunk, run_chunk(self.job, *chunk))
                     if self._enough():
                         break

@@ -17,13 +17,25 @@ from types import FrameType
 STATUS = 130
 
 
+#: Whether somebody asked for the end.
+_asked = threading.Event()
+
+
 def heed_termination() -> None:
     """Let SIGTERM end this process as Ctrl-C does."""
     def end(number: int, frame: FrameType | None) -> None:
+        _asked.set()
         raise KeyboardInterrupt
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, end)
+
+
+def end_if_asked() -> None:
+    """Raise again what got lost: Python drops what a destructor or a callback from C raises."""
+    if _asked.is_set():
+        _asked.clear()
+        raise KeyboardInterrupt
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from pathlib import Path
 from time import perf_counter
 
 from conformance import oracle, protocol
+from conformance.interruption import end_if_asked
 from conformance.protocol import Program
 from conformance.report import Expectation, Report, Result
 from conformance.subject import Failure, NotClaimed, Subject
@@ -95,6 +96,7 @@ def run_suite(subject: Subject, checks: Sequence[Check], *, tiers: Collection[st
     chosen = [check for check in checks if not rules or set(rules) & set(check.rules)]
     for number, check in enumerate(chosen):
         try:
+            end_if_asked()
             result = judge(run_check(subject, check, report.tiers, broken), check, expected)
         except KeyboardInterrupt:
             report.interrupted = f"in {check.name}, after {number} of {len(chosen)} tests"

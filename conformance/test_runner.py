@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from conformance import report
+from conformance.interruption import heed_termination
 from conformance.oracle import OracleAdapter
 from conformance.protocol import Adapter, Info, Observation, Options, Program
 from conformance.runner import Check, collect, run_check, run_suite
@@ -85,6 +87,24 @@ def test_an_interrupted_run_leaves_a_report_that_says_so(tmp_path: Path) -> None
     assert [each["test"] for each in tests] == [checks[0].name] and not footer["ok"]
     assert footer["interrupted"] == f"in {checks[1].name}, after 1 of {len(checks)} tests"
     assert f"INTERRUPTED {footer['interrupted']}" in found.table()
+
+
+def test_a_signal_that_got_lost_ends_the_run_before_the_next_test() -> None:
+    """Python drops what is raised in a destructor, and so the signal with it."""
+    def lost(subject: Subject) -> None:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+
+    subject = Subject.of("conformance.oracle:OracleAdapter")
+    checks = collect(["dtypes"])
+    checks[0] = replace(checks[0], function=lost)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        heed_termination()
+        found = run_suite(subject, checks)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert found.interrupted == f"in {checks[1].name}, after 1 of {len(checks)} tests"
 
 
 #: Ctrl-C may be ignored in what starts the tests; here it is not.

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from impl import Device, ExecItem, GlobalCounters, Tensor, TinyJit, inspect, nn
+from impl.errors import DeviceError
 from impl.schedule import schedule_cache
 
 BATCH = 128
@@ -108,6 +109,10 @@ def main() -> None:
     parser.add_argument("--report", type=Path, help="where to write the HTML report")
     given = parser.parse_args()
     x, y, test_x, test_y = digits()
+    try:
+        Device[Device.DEFAULT]
+    except DeviceError as error:
+        sys.exit(f"python -m impl: {error}")
     print(f"device    {Device.DEFAULT}, {len(y)} pictures to train on, {len(test_y)} held out")
     trainer = Trainer()
     train(trainer, x, y, given.epochs)
@@ -144,4 +149,7 @@ def show(trainer: Trainer, x: Tensor, y: Tensor, report: Path | None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("interrupted")

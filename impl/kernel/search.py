@@ -97,7 +97,9 @@ def searched_steps(ast: UOp, bench: Bench, width: int, search: bool = True) -> R
         store().put("beam", key, json.dumps(vars(found)).encode())
     _known[key] = found
     if found.steps == tuple(step.name for step, _ in start):
-        return [(step, f"{reason}; BEAM={width} found nothing faster") for step, reason in start]
+        last = len(start) - 1
+        return [(step, f"{reason}; BEAM={width} found nothing faster" if i == last else reason)
+                for i, (step, reason) in enumerate(start)]
     reason = (f"BEAM={width}: {found.seconds * 1e6:.1f} us, where the steps that rules choose "
               f"take {found.start_seconds * 1e6:.1f} us")  # r[impl kernel.step.reason]
     return [(Step.parse(name), reason) for name in found.steps]
