@@ -449,14 +449,14 @@ def test_what_the_driver_refuses_leaves_the_device_usable() -> None:
     ast = kb.kernel(store(param(0, INT), i, kb.number(INT, 3)), prefix=(i,), name="three")
     program: Any = device.load([ast])[0]
     out = device.allocate(20)
-    program.lanes = 1 << 20
+    program.shape.lanes = 1 << 20
     with pytest.raises(DeviceError, match="three"):
         program([out])
     text, program.text = program.text, SimpleNamespace(
         definitions=(), signature="this is no {name}", body="at all", name="three")
     with pytest.raises(CompileError, match="three"):
         device._build({"0" * 64: program.text})  # type: ignore[attr-defined]
-    program.lanes, program.text = 8, text
+    program.shape.lanes, program.text = 8, text
     program([out])
     assert device.copy_out(out, INT, 5).tolist() == [3] * 5
 
@@ -478,7 +478,7 @@ def test_programs_are_kept_for_this_driver() -> None:
     i = new_range(11, GLOBAL)
     ast = kb.kernel(store(param(0, INT), i, kb.number(INT, 4711)), prefix=(i,))
     first = opencl.OpenCLDevice("OPENCL")
-    keys = [first._rendered(ast).key]
+    keys = [first.rendered(ast).key]
     first.load([ast])
     again = opencl.OpenCLDevice("OPENCL")
     GlobalCounters.reset()
@@ -487,8 +487,29 @@ def test_programs_are_kept_for_this_driver() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(opencl, "FLAGS", (*opencl.FLAGS, "-cl-mad-enable"))
         other = opencl.OpenCLDevice("OPENCL")
-        keys.append(other._rendered(ast).key)
+        keys.append(other.rendered(ast).key)
         assert keys[0] != keys[1] and first.plan_key() != other.plan_key()
+
+
+@verifies("device.key.complete")
+def test_kernels_that_differ_in_their_arguments_alone_are_two() -> None:
+    """Sums of 50 rows, and of n: one text, but for the parameters."""
+    n = symbolic.Variable("n", 1, 50).uop
+    asts = []
+    for count in (50, n):
+        r, k = new_range(count, GLOBAL), new_range(4096, REDUCE)
+        total = reduce(Ops.ADD, load(param(1), flat((r, 4096), (k, 1))), k)
+        asts.append(kb.kernel(store(param(0), r, total), prefix=(r,),
+                              variables=(n,) if count is n else ()))
+    made = [render(Device["OPENCL"].optimized(ast), OpenCL()) for ast in asts]
+    assert made[0].body == made[1].body and made[0].prelude == made[1].prelude
+    device: Any = Device["OPENCL"]
+    assert device.rendered(asts[0]).key != device.rendered(asts[1]).key
+    given = np.arange(50 * 4096, dtype=np.float32).reshape(50, 4096) % 7
+    for ast, values, rows in ((asts[0], (), 50), (asts[1], (40,), 40), (asts[0], (), 50)):
+        out = np.zeros(50, np.float32)
+        kb.run(ast, out, given, values=values, device="OPENCL")
+        assert np.array_equal(out[:rows], given[:rows].sum(1)) and not out[rows:].any()
 
 
 @verifies("device.type.missing")

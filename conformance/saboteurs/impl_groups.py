@@ -49,12 +49,12 @@ class WaitsInsideOfLanes(ImplPatch):
 class LastIterationsDropped(ImplPatch):
     rule = "render.group.once"
     description = "as many groups as divide the iterations, rounded down"
-    target = "impl.opencl:OpenCLProgram.groups"
+    target = "impl.kernel.shape:Shape._count"
 
     def replacement(self, original: Function) -> Function:
-        def groups(program: Any, values: Any) -> int:
-            rounded = int(original(program, values))
-            return rounded - 1 if program.shared and rounded > 1 else rounded
+        def groups(shape: Any, bound: Any) -> int:
+            rounded = int(original(shape, bound))
+            return rounded - 1 if shape.shared and rounded > 1 else rounded
         return groups
 
 
@@ -110,3 +110,13 @@ class WhateverFitsIsPrivate(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda accesses: (0, 1)
+
+
+class ParametersAreNoPart(ImplPatch):
+    rule = "device.key.complete"
+    description = "the key of a program leaves out its parameters"
+    target = "impl.render.workgroups:key_of"
+
+    def replacement(self, original: Function) -> Function:
+        from dataclasses import replace
+        return lambda source, *environment: original(replace(source, signature=""), *environment)

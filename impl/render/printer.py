@@ -397,7 +397,7 @@ class _Printer:
             return self.groups.of_prefix(name, self.launched[loop])
         if kind is not RangeKind.LANE and kind is not RangeKind.THREAD:
             return self.dialect.loop(name, self._extent(loop))
-        around = block.parent and block.parent.loop
+        around = block.parent.loop if block.parent is not None else None
         if around is None or around.arg[1] is not kind:  # stages may count them in other orders
             together = _counted_together(block)
             extents = tuple(self._extent(each) for each in together)
