@@ -516,12 +516,44 @@ def test_kernels_that_differ_in_their_arguments_alone_are_two() -> None:
 def test_a_type_that_the_device_lacks_is_named() -> None:
     device = opencl.OpenCLDevice("OPENCL")
     device._identity()  # is known from now on
-    device.cl_device = SimpleNamespace(type=2, double_fp_config=0, max_work_group_size=64,
-                                       local_mem_size=1 << 15)
+    device.double = False
     i = new_range(4, GLOBAL)
     ast = kb.kernel(store(param(0, dtypes.float64), i, kb.number(dtypes.float64, 1)), prefix=(i,))
     with pytest.raises(DeviceError, match="float64.*Remedy: cast to float32"):
         device.compile([ast])
+
+
+@verifies("device.double.absent")
+def test_floats_need_no_doubles() -> None:
+    """Large angles are reduced as a fixed-point number, which is made a float at the end."""
+    count = 64
+    i = new_range(count, GLOBAL)
+    x = load(param(1), i)
+    ops = (Ops.SIN, Ops.COS, Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.TANH, Ops.ERF, Ops.FLOOR)
+    values = [*(kb.apply(op, x) for op in ops), kb.apply(Ops.POW, x, x),
+              *(kb.apply(Ops.CAST, x, dtype=each) for each in (*_WHOLE, dtypes.float16))]
+    asts = [kb.kernel(store(param(0, each.dtype), i, each), prefix=(i,)) for each in values]
+    assert "double" in render(asts[0], OpenCL()).text
+    assert not any("double" in render(ast, OpenCL(double=False)).text for ast in asts)
+    device = opencl.OpenCLDevice("OPENCL")
+    device.double = False
+    given = (10.0 ** np.linspace(3, 38, count)).astype(np.float32)
+    for ast, wanted in ((asts[0], np.sin), (asts[1], np.cos)):
+        assert "double" not in (device.source(ast) or "")
+        out, there = device.allocate(4 * count), device.allocate(4 * count)
+        device.copy_in(there, given)
+        device.load([ast])[0]([out, there])
+        found = device.copy_out(out, FLOAT, count)
+        assert np.allclose(found, wanted(given.astype(np.float64)), rtol=1e-6, atol=1e-7)
+
+
+@verifies("render.text.deterministic")
+def test_definitions_are_made_once_for_a_language() -> None:
+    """A dialect is an object for each kernel; what it defines is not."""
+    made = OpenCL().definition("sin_f32")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OpenCL, "worded", None)
+        assert OpenCL().definition("sin_f32") == made
 
 
 @verifies("device.local.limit")

@@ -107,6 +107,7 @@ class OpenCLDevice(GroupDevice):
         self.queue = pyopencl.CommandQueue(
             self.context, properties=pyopencl.command_queue_properties.PROFILING_ENABLE)
         self.maximum_arguments = max((self.cl_device.max_parameter_size - 64) // 16, 1)
+        self.double = bool(self.cl_device.double_fp_config)
         # Partial results of reductions need some of it, too.
         self.local_bytes = min(self.local_bytes, self.cl_device.local_mem_size // 2)
         self.lanes = min(256, self.cl_device.max_work_group_size)
@@ -208,7 +209,7 @@ class OpenCLDevice(GroupDevice):
     # --8<-- [start:load]
     def dialect(self) -> OpenCL:
         """OpenCL C."""
-        return OpenCL()
+        return OpenCL(self.double)
 
     def environment(self) -> Sequence[str]:
         """Driver, device and flags."""
@@ -223,7 +224,7 @@ class OpenCLDevice(GroupDevice):
     def _check_types(self, ast: UOp) -> None:
         """Raise DeviceError if the kernel needs a type that the device does not have."""
         # r[impl device.type.missing]
-        if not self.cl_device.double_fp_config and \
+        if not self.double and \
                 any(node.dtype is dtypes.float64 for node in ast.toposort()):
             raise DeviceError(ast.arg.name, f"{self.name} has no float64",
                               "cast to float32, or use DEVICE=CPU")

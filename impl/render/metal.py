@@ -21,9 +21,6 @@ class Metal(Gpu):  # r[impl metal.space.named]
     has_double = False
     together = ("place", "places")  # `thread` is a word of the language
     words = (*Gpu.words[:-1], ("int *quadrant", "thread int *quadrant"),
-             # 2**-62 * pi / 2; what is left of a large angle is rounded to float once more
-             ("(float)((double)(long)p * 0x1.921fb54442d18p-62)",
-              "(float)(long)p * 3.40612158e-19f"),
              ("__builtin_", ""))
     own = {
         "bits_f32": "#define bits_f32(x) as_type<int>(x)",

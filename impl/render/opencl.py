@@ -17,6 +17,10 @@ class OpenCL(Gpu):
         "unbits_f32": "#define unbits_f32(x) as_float(x)",
     }
 
+    def __init__(self, double: bool = True) -> None:
+        super().__init__()
+        self.has_double = double
+
     @property
     def signature(self) -> str:
         """A kernel with its parameters, known once it is printed."""
