@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import gc
 import random
+import re
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -379,7 +380,8 @@ def test_all_lanes_come_by_a_barrier() -> None:
             *(kb.random_kernel(seed).ast for seed in range(100))]
     seen = 0
     for ast in asts:
-        made = apply_steps(ast, [step for step, _ in lane_steps(ast, Limits(lanes=32))])
+        made = apply_steps(ast, [step for step, _ in lane_steps(
+            ast, Limits(lanes=32, local_memory=32 << 10))])
         low = lower(made, False)
         groups.place_waits(low)
         for around in waits_inside(low):
@@ -556,6 +558,52 @@ def test_definitions_are_made_once_for_a_language() -> None:
         assert OpenCL().definition("sin_f32") == made
 
 
+def greatest_of_a_row(count: int, rows: int, columns: int) -> UOp:
+    """out[r] = the sum of the greatest of x + 0, of x + 1, ... in a row."""
+    r, value = new_range(rows, GLOBAL), kb.number(FLOAT, 0)
+    for number in range(count):
+        k = new_range(columns, REDUCE)
+        x = plus(load(param(1), flat((r, columns), (k, 1))), kb.number(FLOAT, number))
+        value = plus(value, reduce(Ops.MAXIMUM, x, k))
+    return kb.kernel(store(param(0), r, value), prefix=(r,))
+
+
+def local_bytes(text: str) -> int:
+    """What the lanes of a group share, by the text."""
+    sizes = re.findall(r"__local (?:unsigned )?(int|float|char|long) \w+\[(\d+)\]", text)
+    assert len(sizes) == text.count("__local ")
+    return sum({"char": 1, "int": 4, "float": 4, "long": 8}[kind] * int(size)
+               for kind, size in sizes)
+
+
+@verifies("kernel.lane.memory")
+def test_lanes_share_no_more_than_there_is() -> None:
+    """Each of 48 reductions would take a LOCAL for its parts."""
+    ast = greatest_of_a_row(48, 6, 4096)
+    found = []
+    for bytes_ in (1 << 20, 48 << 10, 10000, 1000, 64):
+        limits = Limits(lanes=256, lockstep=32, local_memory=bytes_)
+        made = apply_steps(ast, [step for step, _ in lane_steps(ast, limits)])
+        found.append(local_bytes(render(made, OpenCL()).text))
+        assert found[-1] <= bytes_
+    assert found[0] > 48 << 10 and found[1] > 40 << 10 and found[2] > 8000
+    given, out = np.random.default_rng(0).random((6, 4096), np.float32), np.zeros(6, np.float32)
+    made = apply_steps(ast, [step for step, _ in lane_steps(
+        ast, Limits(lanes=256, lockstep=32, local_memory=10000))])
+    run_as_it_is(made, out, given)
+    assert np.allclose(out, 48 * given.max(1) + 48 * 47 / 2)
+
+
+@verifies("kernel.lane.memory")
+def test_a_product_in_blocks_needs_local_memory() -> None:
+    ast = kb.matmul(256, 256, 256)
+    for bytes_, blocks in ((48 << 10, True), (4000, False), (2000, False)):
+        limits = Limits(lanes=256, lockstep=32, local_memory=bytes_)
+        made = apply_steps(ast, [step for step, _ in lane_steps(ast, limits)])
+        assert ("INNER" in "".join(made.arg.steps)) is blocks
+        assert local_bytes(render(made, OpenCL()).text) <= bytes_
+
+
 @verifies("device.local.limit")
 def test_stages_that_need_more_local_memory_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(0).standard_normal((4, 3000)).astype(np.float32)
@@ -636,7 +684,8 @@ def test_each_mistake_is_found(saboteur: ImplPatch) -> None:
 def tiled(rows: int, columns: int, inner: int) -> UOp:
     """A product with the steps that a GPU gets."""
     ast = kb.matmul(rows, columns, inner)
-    steps = [step for step, _ in lane_steps(ast, Limits(lanes=256, lockstep=32))]
+    limits = Limits(lanes=256, lockstep=32, local_memory=32 << 10)
+    steps = [step for step, _ in lane_steps(ast, limits)]
     return apply_steps(ast, steps)
 
 

@@ -106,7 +106,7 @@ class MissingTypesAreTried(ImplPatch):
 class WhateverFitsIsPrivate(ImplPatch):
     rule = "render.wait.private"
     description = "nobody compares how accesses grow from lane to lane"
-    target = "impl.render.groups:_own_part"
+    target = "impl.kernel.private:_own_part"
 
     def replacement(self, original: Function) -> Function:
         return lambda accesses: (0, 1)

@@ -12,7 +12,8 @@ from impl import symbolic
 from impl.dtypes import DType, Scalar, dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import PRODUCTS
-from impl.render.groups import keep_private, place_waits
+from impl.kernel.private import keep_private
+from impl.render.groups import place_waits
 from impl.render.lower import (
     Access,
     Begin,
