@@ -32,7 +32,7 @@ from impl.kernel import (
     lane_steps,
     with_steps,
 )
-from impl.render import OpenCL, groups, render
+from impl.render import Metal, OpenCL, groups, render
 from impl.render.lower import Block, Loop, Wait, lower
 
 GLOBAL, LOOP, REDUCE, BLOCK = (RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE, RangeKind.BLOCK)
@@ -451,14 +451,14 @@ def test_what_the_driver_refuses_leaves_the_device_usable() -> None:
     ast = kb.kernel(store(param(0, INT), i, kb.number(INT, 3)), prefix=(i,), name="three")
     program: Any = device.load([ast])[0]
     out = device.allocate(20)
-    program.shape.lanes = 1 << 20
+    lanes, program.shape.lanes = program.shape.lanes, 1 << 20
     with pytest.raises(DeviceError, match="three"):
         program([out])
     text, program.text = program.text, SimpleNamespace(
         definitions=(), signature="this is no {name}", body="at all", name="three")
     with pytest.raises(CompileError, match="three"):
         device._build({"0" * 64: program.text})  # type: ignore[attr-defined]
-    program.shape.lanes, program.text = 8, text
+    program.shape.lanes, program.text = lanes, text
     program([out])
     assert device.copy_out(out, INT, 5).tolist() == [3] * 5
 
@@ -602,6 +602,24 @@ def test_a_product_in_blocks_needs_local_memory() -> None:
         made = apply_steps(ast, [step for step, _ in lane_steps(ast, limits)])
         assert ("INNER" in "".join(made.arg.steps)) is blocks
         assert local_bytes(render(made, OpenCL()).text) <= bytes_
+
+
+@verifies("render.group.size")
+def test_a_text_says_how_many_lanes_a_group_has() -> None:
+    limits = Limits(lanes=256, lockstep=32, local_memory=32 << 10)
+    alone, rows = kb.softmax(5, 700), kb.softmax(40, 5000)
+    for ast in (alone, apply_steps(rows, [step for step, _ in lane_steps(rows, limits)])):
+        lanes = ast.arg.lanes
+        assert (lanes > 1) is (ast is not alone)
+        assert f"reqd_work_group_size({lanes}, 1, 1)" in render(ast, OpenCL()).signature
+        assert f"max_total_threads_per_threadgroup({lanes})" in render(ast, Metal()).signature
+    k = new_range(1 << 20, REDUCE)
+    ast = kb.kernel(store(param(0), kb.number(dtypes.index, 0), reduce(
+        Ops.ADD, load(param(1), k), k)))
+    phased = apply_steps(ast, [step for step, _ in lane_steps(ast, limits)])
+    made = render(phased, OpenCL())
+    assert len(made.phases) > 1 and "work_group_size" not in made.signature
+    assert "max_total_threads_per_threadgroup(256)" in render(phased, Metal()).signature
 
 
 @verifies("device.local.limit")

@@ -22,7 +22,7 @@ from impl.ir import UOp
 from impl.kernel import Limits
 from impl.render import Metal as Dialect
 from impl.render import Source
-from impl.render.metal import ARGUMENTS, SCRATCH, VALUES
+from impl.render.metal import ARGUMENTS, LANES, SCRATCH, VALUES
 from impl.render.workgroups import GroupDevice, GroupProgram, names_of, symbol, unit_text
 
 #: Launches in one command buffer, at most: more of them gain nothing.
@@ -216,7 +216,7 @@ class Metal(GroupDevice):
     @property
     def limits(self) -> Limits:
         """What every GPU that runs Metal 3 has for a group of lanes."""
-        return Limits(name="METAL", lanes=256, lockstep=32,
+        return Limits(name="METAL", lanes=LANES, lockstep=32,
                       local_memory=self.gpu.maxThreadgroupMemoryLength())
 
     def dialect(self) -> Dialect:

@@ -92,6 +92,7 @@ class Gpu(C):
 
     def __init__(self) -> None:
         super().__init__()
+        self.lanes = 1
         self.parameters: list[int] = []
         self.given: list[str] = []
 

@@ -24,7 +24,8 @@ class OpenCL(Gpu):
     @property
     def signature(self) -> str:
         """A kernel with its parameters, known once it is printed."""
-        return f"__kernel void {{name}}({', '.join(self.given)})"
+        size = f"__attribute__((reqd_work_group_size({self.lanes}, 1, 1)))"
+        return f"__kernel {size} void {{name}}({', '.join(self.given)})"
 
     @property
     def threaded(self) -> str:
