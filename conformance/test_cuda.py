@@ -281,14 +281,15 @@ def check_kept() -> None:
     assert (GlobalCounters.compiled, GlobalCounters.disk_hits) == (0, 1)
     from impl.cuda import compiler
     from impl.render import CUDA, render
+    from impl.render.workgroups import key_of
     text = render(ast, CUDA())
-    keys = {compiler.key_of(text, 80), compiler.key_of(text, 90)}
+    keys = {key_of(text, *compiler.environment(each)) for each in (80, 90)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiler, "OPTIONS", (*compiler.OPTIONS, "-DX"))
-        keys.add(compiler.key_of(text, 80))
+        keys.add(key_of(text, *compiler.environment(80)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiler, "version", lambda: "NVRTC 1.0")
-        keys.add(compiler.key_of(text, 80))
+        keys.add(key_of(text, *compiler.environment(80)))
     assert len(keys) == 4
 
 
@@ -313,15 +314,16 @@ def test_a_text_that_is_refused_is_an_error_with_its_line() -> None:
 @verifies("cuda.text.plain")
 def test_texts_compile_for_every_kind_of_gpu() -> None:
     """Kernels of every function and type, and random ones, as one text each."""
-    from impl.cuda.compiler import OPTIONS, key_of, unit_text
+    from impl.cuda.compiler import OPTIONS
     from impl.kernel import Limits, optimize
     from impl.render import CUDA, render
+    from impl.render.workgroups import key_of, unit_text
     limits = Limits(name="CUDA", lanes=256, lockstep=32, local_memory=48 << 10)
     asts = [ast for dtype in TYPES for ast in functions(dtype)]
     asts += [kb.random_kernel(seed).ast for seed in range(40)]
     sources = [render(optimize(ast, limits), CUDA()) for ast in asts]
-    unit = {key_of(source, 0): source for source in sources}
-    nvrtc.check(unit_text(list(unit.items())), options=OPTIONS)
+    unit = {key_of(source): source for source in sources}
+    nvrtc.check(unit_text(unit.items()), options=OPTIONS)
 
 
 # ---------------------------------------------------------------- memory and copies

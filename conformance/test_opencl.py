@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import gc
 import random
+import re
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -31,7 +32,7 @@ from impl.kernel import (
     lane_steps,
     with_steps,
 )
-from impl.render import OpenCL, groups, render
+from impl.render import Metal, OpenCL, groups, render
 from impl.render.lower import Block, Loop, Wait, lower
 
 GLOBAL, LOOP, REDUCE, BLOCK = (RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE, RangeKind.BLOCK)
@@ -379,7 +380,8 @@ def test_all_lanes_come_by_a_barrier() -> None:
             *(kb.random_kernel(seed).ast for seed in range(100))]
     seen = 0
     for ast in asts:
-        made = apply_steps(ast, [step for step, _ in lane_steps(ast, Limits(lanes=32))])
+        made = apply_steps(ast, [step for step, _ in lane_steps(
+            ast, Limits(lanes=32, local_memory=32 << 10))])
         low = lower(made, False)
         groups.place_waits(low)
         for around in waits_inside(low):
@@ -449,14 +451,14 @@ def test_what_the_driver_refuses_leaves_the_device_usable() -> None:
     ast = kb.kernel(store(param(0, INT), i, kb.number(INT, 3)), prefix=(i,), name="three")
     program: Any = device.load([ast])[0]
     out = device.allocate(20)
-    program.lanes = 1 << 20
+    lanes, program.shape.lanes = program.shape.lanes, 1 << 20
     with pytest.raises(DeviceError, match="three"):
         program([out])
     text, program.text = program.text, SimpleNamespace(
         definitions=(), signature="this is no {name}", body="at all", name="three")
     with pytest.raises(CompileError, match="three"):
         device._build({"0" * 64: program.text})  # type: ignore[attr-defined]
-    program.lanes, program.text = 8, text
+    program.shape.lanes, program.text = lanes, text
     program([out])
     assert device.copy_out(out, INT, 5).tolist() == [3] * 5
 
@@ -478,7 +480,7 @@ def test_programs_are_kept_for_this_driver() -> None:
     i = new_range(11, GLOBAL)
     ast = kb.kernel(store(param(0, INT), i, kb.number(INT, 4711)), prefix=(i,))
     first = opencl.OpenCLDevice("OPENCL")
-    keys = [first._rendered(ast).key]
+    keys = [first.rendered(ast).key]
     first.load([ast])
     again = opencl.OpenCLDevice("OPENCL")
     GlobalCounters.reset()
@@ -487,20 +489,137 @@ def test_programs_are_kept_for_this_driver() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(opencl, "FLAGS", (*opencl.FLAGS, "-cl-mad-enable"))
         other = opencl.OpenCLDevice("OPENCL")
-        keys.append(other._rendered(ast).key)
+        keys.append(other.rendered(ast).key)
         assert keys[0] != keys[1] and first.plan_key() != other.plan_key()
+
+
+@verifies("device.key.complete")
+def test_kernels_that_differ_in_their_arguments_alone_are_two() -> None:
+    """Sums of 50 rows, and of n: one text, but for the parameters."""
+    n = symbolic.Variable("n", 1, 50).uop
+    asts = []
+    for count in (50, n):
+        r, k = new_range(count, GLOBAL), new_range(4096, REDUCE)
+        total = reduce(Ops.ADD, load(param(1), flat((r, 4096), (k, 1))), k)
+        asts.append(kb.kernel(store(param(0), r, total), prefix=(r,),
+                              variables=(n,) if count is n else ()))
+    made = [render(Device["OPENCL"].optimized(ast), OpenCL()) for ast in asts]
+    assert made[0].body == made[1].body and made[0].prelude == made[1].prelude
+    device: Any = Device["OPENCL"]
+    assert device.rendered(asts[0]).key != device.rendered(asts[1]).key
+    given = np.arange(50 * 4096, dtype=np.float32).reshape(50, 4096) % 7
+    for ast, values, rows in ((asts[0], (), 50), (asts[1], (40,), 40), (asts[0], (), 50)):
+        out = np.zeros(50, np.float32)
+        kb.run(ast, out, given, values=values, device="OPENCL")
+        assert np.array_equal(out[:rows], given[:rows].sum(1)) and not out[rows:].any()
 
 
 @verifies("device.type.missing")
 def test_a_type_that_the_device_lacks_is_named() -> None:
     device = opencl.OpenCLDevice("OPENCL")
     device._identity()  # is known from now on
-    device.cl_device = SimpleNamespace(type=2, double_fp_config=0, max_work_group_size=64,
-                                       local_mem_size=1 << 15)
+    device.double = False
     i = new_range(4, GLOBAL)
     ast = kb.kernel(store(param(0, dtypes.float64), i, kb.number(dtypes.float64, 1)), prefix=(i,))
     with pytest.raises(DeviceError, match="float64.*Remedy: cast to float32"):
         device.compile([ast])
+
+
+@verifies("device.double.absent")
+def test_floats_need_no_doubles() -> None:
+    """Large angles are reduced as a fixed-point number, which is made a float at the end."""
+    count = 64
+    i = new_range(count, GLOBAL)
+    x = load(param(1), i)
+    ops = (Ops.SIN, Ops.COS, Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.TANH, Ops.ERF, Ops.FLOOR)
+    values = [*(kb.apply(op, x) for op in ops), kb.apply(Ops.POW, x, x),
+              *(kb.apply(Ops.CAST, x, dtype=each) for each in (*_WHOLE, dtypes.float16))]
+    asts = [kb.kernel(store(param(0, each.dtype), i, each), prefix=(i,)) for each in values]
+    assert "double" in render(asts[0], OpenCL()).text
+    assert not any("double" in render(ast, OpenCL(double=False)).text for ast in asts)
+    device = opencl.OpenCLDevice("OPENCL")
+    device.double = False
+    given = (10.0 ** np.linspace(3, 38, count)).astype(np.float32)
+    for ast, wanted in ((asts[0], np.sin), (asts[1], np.cos)):
+        assert "double" not in (device.source(ast) or "")
+        out, there = device.allocate(4 * count), device.allocate(4 * count)
+        device.copy_in(there, given)
+        device.load([ast])[0]([out, there])
+        found = device.copy_out(out, FLOAT, count)
+        assert np.allclose(found, wanted(given.astype(np.float64)), rtol=1e-6, atol=1e-7)
+
+
+@verifies("render.text.deterministic")
+def test_definitions_are_made_once_for_a_language() -> None:
+    """A dialect is an object for each kernel; what it defines is not."""
+    made = OpenCL().definition("sin_f32")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OpenCL, "worded", None)
+        assert OpenCL().definition("sin_f32") == made
+
+
+def greatest_of_a_row(count: int, rows: int, columns: int) -> UOp:
+    """out[r] = the sum of the greatest of x + 0, of x + 1, ... in a row."""
+    r, value = new_range(rows, GLOBAL), kb.number(FLOAT, 0)
+    for number in range(count):
+        k = new_range(columns, REDUCE)
+        x = plus(load(param(1), flat((r, columns), (k, 1))), kb.number(FLOAT, number))
+        value = plus(value, reduce(Ops.MAXIMUM, x, k))
+    return kb.kernel(store(param(0), r, value), prefix=(r,))
+
+
+def local_bytes(text: str) -> int:
+    """What the lanes of a group share, by the text."""
+    sizes = re.findall(r"__local (?:unsigned )?(int|float|char|long) \w+\[(\d+)\]", text)
+    assert len(sizes) == text.count("__local ")
+    return sum({"char": 1, "int": 4, "float": 4, "long": 8}[kind] * int(size)
+               for kind, size in sizes)
+
+
+@verifies("kernel.lane.memory")
+def test_lanes_share_no_more_than_there_is() -> None:
+    """Each of 48 reductions would take a LOCAL for its parts."""
+    ast = greatest_of_a_row(48, 6, 4096)
+    found = []
+    for bytes_ in (1 << 20, 48 << 10, 10000, 1000, 64):
+        limits = Limits(lanes=256, lockstep=32, local_memory=bytes_)
+        made = apply_steps(ast, [step for step, _ in lane_steps(ast, limits)])
+        found.append(local_bytes(render(made, OpenCL()).text))
+        assert found[-1] <= bytes_
+    assert found[0] > 48 << 10 and found[1] > 40 << 10 and found[2] > 8000
+    given, out = np.random.default_rng(0).random((6, 4096), np.float32), np.zeros(6, np.float32)
+    made = apply_steps(ast, [step for step, _ in lane_steps(
+        ast, Limits(lanes=256, lockstep=32, local_memory=10000))])
+    run_as_it_is(made, out, given)
+    assert np.allclose(out, 48 * given.max(1) + 48 * 47 / 2)
+
+
+@verifies("kernel.lane.memory")
+def test_a_product_in_blocks_needs_local_memory() -> None:
+    ast = kb.matmul(256, 256, 256)
+    for bytes_, blocks in ((48 << 10, True), (4000, False), (2000, False)):
+        limits = Limits(lanes=256, lockstep=32, local_memory=bytes_)
+        made = apply_steps(ast, [step for step, _ in lane_steps(ast, limits)])
+        assert ("INNER" in "".join(made.arg.steps)) is blocks
+        assert local_bytes(render(made, OpenCL()).text) <= bytes_
+
+
+@verifies("render.group.size")
+def test_a_text_says_how_many_lanes_a_group_has() -> None:
+    limits = Limits(lanes=256, lockstep=32, local_memory=32 << 10)
+    alone, rows = kb.softmax(5, 700), kb.softmax(40, 5000)
+    for ast in (alone, apply_steps(rows, [step for step, _ in lane_steps(rows, limits)])):
+        lanes = ast.arg.lanes
+        assert (lanes > 1) is (ast is not alone)
+        assert f"reqd_work_group_size({lanes}, 1, 1)" in render(ast, OpenCL()).signature
+        assert f"max_total_threads_per_threadgroup({lanes})" in render(ast, Metal()).signature
+    k = new_range(1 << 20, REDUCE)
+    ast = kb.kernel(store(param(0), kb.number(dtypes.index, 0), reduce(
+        Ops.ADD, load(param(1), k), k)))
+    phased = apply_steps(ast, [step for step, _ in lane_steps(ast, limits)])
+    made = render(phased, OpenCL())
+    assert len(made.phases) > 1 and "work_group_size" not in made.signature
+    assert "max_total_threads_per_threadgroup(256)" in render(phased, Metal()).signature
 
 
 @verifies("device.local.limit")
@@ -583,7 +702,8 @@ def test_each_mistake_is_found(saboteur: ImplPatch) -> None:
 def tiled(rows: int, columns: int, inner: int) -> UOp:
     """A product with the steps that a GPU gets."""
     ast = kb.matmul(rows, columns, inner)
-    steps = [step for step, _ in lane_steps(ast, Limits(lanes=256, lockstep=32))]
+    limits = Limits(lanes=256, lockstep=32, local_memory=32 << 10)
+    steps = [step for step, _ in lane_steps(ast, limits)]
     return apply_steps(ast, steps)
 
 

@@ -49,12 +49,12 @@ class WaitsInsideOfLanes(ImplPatch):
 class LastIterationsDropped(ImplPatch):
     rule = "render.group.once"
     description = "as many groups as divide the iterations, rounded down"
-    target = "impl.opencl:OpenCLProgram.groups"
+    target = "impl.kernel.shape:Shape._count"
 
     def replacement(self, original: Function) -> Function:
-        def groups(program: Any, values: Any) -> int:
-            rounded = int(original(program, values))
-            return rounded - 1 if program.shared and rounded > 1 else rounded
+        def groups(shape: Any, bound: Any) -> int:
+            rounded = int(original(shape, bound))
+            return rounded - 1 if shape.shared and rounded > 1 else rounded
         return groups
 
 
@@ -106,7 +106,17 @@ class MissingTypesAreTried(ImplPatch):
 class WhateverFitsIsPrivate(ImplPatch):
     rule = "render.wait.private"
     description = "nobody compares how accesses grow from lane to lane"
-    target = "impl.render.groups:_own_part"
+    target = "impl.kernel.private:_own_part"
 
     def replacement(self, original: Function) -> Function:
         return lambda accesses: (0, 1)
+
+
+class ParametersAreNoPart(ImplPatch):
+    rule = "device.key.complete"
+    description = "the key of a program leaves out its parameters"
+    target = "impl.render.workgroups:key_of"
+
+    def replacement(self, original: Function) -> Function:
+        from dataclasses import replace
+        return lambda source, *environment: original(replace(source, signature=""), *environment)

@@ -12,36 +12,29 @@ from typing import Any
 
 import numpy as np
 
-from impl import settings
-from impl.cuda.compiler import Modules, key_of, version
+from impl.cuda.compiler import Modules, environment, version
 from impl.cuda.driver import OUT_OF_MEMORY, Context, DriverError, bindings, problem
 from impl.cuda.graph import POINTER, SIZE, CUDATable
 from impl.cuda.memory import Blocks, Owned, Staging
-from impl.device import Device, DeviceBackend, GlobalCounters, Launch, Memory, Program, Table
+from impl.device import Device, GlobalCounters, Launch, Memory, Program, Table
 from impl.errors import DeviceError
 from impl.ir import UOp
-from impl.kernel import Limits, optimize
-from impl.kernel.grid import Grid
+from impl.kernel import Limits
 from impl.render import CUDA as Dialect
-from impl.render import Source, render
+from impl.render.workgroups import GroupDevice, GroupProgram
 
 #: An event without a time, a stream that waits for no other one.
 _NO_TIME, _NON_BLOCKING = 2, 1
 #: Bytes that the lanes of a group share without being asked for more.
 _LOCAL = 48 << 10
-#: Lanes of the groups that run a phase together.
-PHASE_LANES = 256
 
 
 # --8<-- [start:program]
-class CUDAProgram(Program):
+class CUDAProgram(GroupProgram):
     """A kernel as a function of the GPU. Where it has phases, each of them is a launch."""
 
     device: CUDA
     function: Any = None
-    module: Any = None    # of a program that was tried
-    text: Source
-    grid: Grid
 
     def parts(self, memories: Sequence[Memory], values: Sequence[int],
               scratch: Memory | None) -> list[list[int]]:
@@ -51,24 +44,12 @@ class CUDAProgram(Program):
             return [given]
         return [[*given, phase, scratch.address] for phase in range(len(self.text.phases))]
 
-    def shape(self, phase: int, values: Sequence[int]) -> tuple[int, int]:
-        """How many groups of how many lanes one of its launches has."""
-        if not self.text.phases:
-            return self.grid.groups(values), self.grid.lanes
-        if not self.text.phases[phase]:
-            return 1, 1
-        return -(-self.text.threads // PHASE_LANES), PHASE_LANES
-
-    def scratch(self) -> Memory | None:
-        """Memory that the phases of one run share."""
-        return self.device.allocate(max(self.text.scratch, 1)) if self.text.phases else None
-
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Ask the GPU to run it, after everything that it was asked before."""
         context, driver = self.device.context, self.device.context.enter()
         context.launched.append(self.name)
-        for phase, words in enumerate(self.parts(memories, values, self.scratch())):
-            groups, lanes = self.shape(phase, values)
+        parts = self.parts(memories, values, self.scratch())
+        for words, (groups, lanes) in zip(parts, self.shape.launches(values), strict=True):
             packed = (ctypes.c_uint64 * len(words))(*words)
             size = ctypes.c_size_t(8 * len(words))
             extra = (ctypes.c_void_p * 5)(POINTER, ctypes.addressof(packed), SIZE,
@@ -80,10 +61,9 @@ class CUDAProgram(Program):
                 raise context.failure(f"launch of {self.name}, {groups} groups of {lanes} lanes",
                                       error)
 
-    def node(self, phase: int, values: Sequence[int], extra: int) -> Any:
+    def node(self, groups: int, lanes: int, extra: int) -> Any:
         """A launch as a node of a graph; `extra` is where its parameters are described."""
         made = bindings().CUDA_KERNEL_NODE_PARAMS()
-        groups, lanes = self.shape(phase, values)
         made.func, made.extra, made.gridDimX, made.blockDimX = \
             self.function, extra, max(groups, 1), lanes
         made.gridDimY = made.gridDimZ = made.blockDimY = made.blockDimZ = 1
@@ -92,9 +72,10 @@ class CUDAProgram(Program):
 
 
 # --8<-- [start:device]
-class CUDA(DeviceBackend):
+class CUDA(GroupDevice):
     """One GPU of NVIDIA."""
 
+    program = CUDAProgram
     kind = "CUDA"
     host_memory = False
     maximum_arguments = 448  # of 8 bytes; all parameters of a kernel have 4096, variables included
@@ -208,32 +189,22 @@ class CUDA(DeviceBackend):
     # --8<-- [end:timing]
 
     # --8<-- [start:load]
-    def optimized(self, ast: UOp, search: bool = True) -> UOp:
-        """The kernel after its steps."""
-        if settings.get("NOOPT"):  # r[impl kernel.noopt.plain]
-            return ast
-        return optimize(ast, self.limits)
+    def dialect(self) -> Dialect:
+        """CUDA C++."""
+        return Dialect()
 
-    def _rendered(self, ast: UOp) -> CUDAProgram:
-        """A program that is optimised and has its text, and is not compiled."""
-        program = CUDAProgram(self, ast, self.optimized(ast))
-        program.text, program.grid = render(program.optimized, Dialect()), Grid(program.optimized)
-        program.source = program.text.text
-        return program
-
-    def source(self, ast: UOp) -> str | None:
-        """The CUDA text of a kernel."""
-        return self._rendered(ast).source
+    def environment(self) -> Sequence[str]:
+        """Compiler, options and architecture."""
+        return environment(self.architecture)
 
     def load(self, asts: Sequence[UOp]) -> list[Program]:
         """Optimise, render, and compile what is not compiled yet."""
         # r[impl cuda.values.reference]
-        programs = [self._rendered(ast) for ast in asts]
-        keys = [key_of(program.text, self.architecture) for program in programs]
-        self.modules.get({key: lambda text=program.text: text  # type: ignore[misc]
-                          for key, program in zip(keys, programs, strict=True)})
-        for key, program in zip(keys, programs, strict=True):
-            program.function = self.modules.functions[key]
+        programs = [self.rendered(ast) for ast in asts]
+        self.modules.get({program.key: program.text for program in programs})
+        for program in programs:
+            assert isinstance(program, CUDAProgram)
+            program.function = self.modules.functions[program.key]
         return list(programs)
     # --8<-- [end:load]
 

@@ -6,9 +6,7 @@ machine code for one architecture; it is kept on disk and checked before it is l
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,6 +16,7 @@ from impl.cuda.driver import Context, bindings
 from impl.device import GlobalCounters
 from impl.errors import CompileError, user_line
 from impl.render import Source
+from impl.render.workgroups import symbol, unit_text
 
 _FORMAT = "tensor-schedule-cubin/1"
 # --8<-- [start:options]
@@ -37,27 +36,13 @@ def version() -> str:
     return f"NVRTC {major}.{minor}"
 
 
-def key_of(source: Source, architecture: int) -> str:
-    """What names a kernel's text and all that its machine code depends on, but not its name."""
+def environment(architecture: int) -> tuple[str, ...]:
+    """All that machine code depends on, besides the text."""
     # r[impl cuda.compile.kept]
-    parts = (_FORMAT, version(), str(architecture), *OPTIONS, source.prelude, source.signature,
-             source.body)
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def symbol(key: str) -> str:
-    """How the function of a kernel is called."""
-    return f"kernel_{key[:24]}"
+    return (_FORMAT, version(), str(architecture), *OPTIONS)
 
 
 # --8<-- [start:compile]
-def unit_text(unit: Sequence[tuple[str, Source]]) -> str:
-    """One text: every definition once, then the kernels, each named by its key."""
-    definitions = dict.fromkeys(each for _, source in unit for each in source.definitions)
-    kernels = [f"{source.signature.format(name=symbol(key))} {source.body}" for key, source in unit]
-    return "\n".join((*definitions, *kernels))
-
-
 def compile_text(text: str, architecture: int, line: str | None = None) -> bytes:
     """What NVRTC makes of a text. `sm_` and not `compute_`: machine code, checked as such.
 
@@ -105,7 +90,7 @@ class Modules:
         self.functions: dict[str, Any] = {}
         self.loaded: dict[str, Any] = {}
 
-    def get(self, sources: dict[str, Callable[[], Source]]) -> None:
+    def get(self, sources: dict[str, Source]) -> None:
         """Have every kernel loaded: from this process, from disk, or from the compiler."""
         kept = store()
         missing = {}
@@ -116,7 +101,7 @@ class Modules:
                 GlobalCounters.cache_hits += 1
                 GlobalCounters.disk_hits += 1
             else:
-                missing[key] = source()
+                missing[key] = source
         if missing:
             self._build(kept, list(missing.items()))
 

@@ -97,11 +97,11 @@ class CUDATable(Table):
         """Each node of a launch: its number, what the driver has to know, whether it does work."""
         program, _, values = self.launches[launch]
         found, first = [], self.first[launch]
-        for phase in range(self.first[launch + 1] - first):
-            busy = program.shape(phase, values)[0] > 0  # type: ignore[attr-defined]
-            node = program.node(phase, values,  # type: ignore[attr-defined]
-                                self.packed.extra(first + phase))
-            found.append((first + phase, node, busy))
+        shapes = program.shape.launches(values)  # type: ignore[attr-defined]
+        for number, (groups, lanes) in enumerate(shapes, first):
+            node = program.node(groups, lanes,  # type: ignore[attr-defined]
+                                self.packed.extra(number))
+            found.append((number, node, groups > 0))
         return found
 
     def _instantiate(self) -> None:

@@ -17,6 +17,7 @@ from impl.kernel.heuristic import Planner, Reasoned
 from impl.kernel.lanes import Grid, Inner, Local
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import merge_loops
+from impl.kernel.private import exceeds
 from impl.kernel.steps import Step, StepError, Upcast
 
 #: LOCALs of an iteration with more bytes are shared by the lanes of a group.
@@ -103,14 +104,14 @@ class GroupPlanner(Planner):
         """A product gets a block of outputs a group: its lanes copy a part of both operands to
         local memory, and compute a tile in registers each, part after part.
         """
-        found, before, steps = self._product(), self.known.ast, len(self.steps)
+        found, before, steps = self._product(), self.known, len(self.steps)
         if found is None:
             return False
         row, column, loop = found
         numbers = [row.arg[0], column.arg[0]]
         least = min(self.extent(row), self.extent(column))
         tile = 64 if least >= 64 and self.work(self._sum(loop)) >= 1 << 24 else 32
-        chunk = next((n for n in (16, 32, 8, 4) if self.extent(loop) % n == 0), 0)
+        chunk = next((n for n in (16, 8, 4) if self.extent(loop) % n == 0), 0)
         why = f"a group computes {tile} x {tile} outputs of a product"
         try:
             for number in reversed(numbers):  # the last one is the outermost in the stage
@@ -124,10 +125,13 @@ class GroupPlanner(Planner):
                 self.take(Pack(self.position(inner.arg[0]), factor),
                           "lanes share what they read in local memory")
         except StepError:
-            del self.steps[steps:]
-            self._look(Analysis(before))
+            self._undo(before, steps)
             return False
-        self._stages(lambda axis: Local(axis, (tile // 4) ** 2), "the lanes of a group share it")
+        lanes = (tile // 4) ** 2
+        self._stages(lambda axis: Local(axis, lanes), "the lanes of a group share it", self._legal)
+        if exceeds(self.known.ast, self.limits.local_memory):
+            self._undo(before, steps)
+            return False
         return True
 
     def _block(self, number: int, tile: int, why: str) -> None:
@@ -213,14 +217,16 @@ class GroupPlanner(Planner):
                                                      self.extent(r)))
         return None
 
-    def _stages(self, make: Callable[[int], Step], reason: str) -> None:
+    def _stages(self, make: Callable[[int], Step], reason: str,
+                take: Callable[[Step, str], bool] | None = None) -> None:
         """Share the loops of all stages, as many of each as stand side by side."""
+        take = take or self._try
         for place in range(len(self.known.ast.src)):
             numbers = [r.arg[0] for r in self.known.ast.src[place].src[2:]
                        if r.arg[1] is RangeKind.LOOP]
             for number in numbers[::-1]:
                 if self.numbered[number].arg[1] is RangeKind.LOOP:
-                    self._try(make(self.position(number)), reason)
+                    take(make(self.position(number)), reason)
     # --8<-- [end:group]
 
     # --8<-- [start:grid]
@@ -229,7 +235,7 @@ class GroupPlanner(Planner):
         repeated by each of them.
         """
         items, found = _ITEMS, len(self.steps)
-        before = self.known.ast
+        before = self.known
         while (loop := self._reduction_loop(items)) is not None:
             if not self._try(Grid(self.known.position[loop], items),
                              f"{items} lanes of all groups reduce a part each"):
@@ -241,16 +247,31 @@ class GroupPlanner(Planner):
             self._stages(lambda axis: Grid(axis, items), "the lanes of all groups share a stage")
             if self.known.info.threads > 1:
                 return True
-        del self.steps[found:]
+        self._undo(before, found)
         self.cut.clear()
-        self._look(Analysis(before))
         return False
     # --8<-- [end:grid]
 
-    def _try(self, step: Step, reason: str) -> bool:
+    def _legal(self, step: Step, reason: str) -> bool:
         """Take a step if it is legal."""
         try:
             self.take(step, reason)
         except StepError:
             return False
         return True
+
+    def _try(self, step: Step, reason: str) -> bool:
+        """Take a step if it is legal, and local memory is large enough for it."""
+        # r[impl kernel.lane.memory]
+        before, count = self.known, len(self.steps)
+        if not self._legal(step, reason):
+            return False
+        if exceeds(self.known.ast, self.limits.local_memory):
+            self._undo(before, count)
+            return False
+        return True
+
+    def _undo(self, before: Analysis, count: int) -> None:
+        """The kernel as it was, after `count` steps."""
+        del self.steps[count:]
+        self._look(before)

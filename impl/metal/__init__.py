@@ -8,7 +8,6 @@ when there are enough of them or when somebody waits.
 """
 from __future__ import annotations
 
-import hashlib
 import importlib
 import platform
 import struct
@@ -17,20 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from impl import settings
-from impl.device import Device, DeviceBackend, GlobalCounters, Memory, Program
+from impl.device import Device, GlobalCounters, Memory, Program
 from impl.errors import CompileError, DeviceError
 from impl.ir import UOp
-from impl.kernel import Limits, optimize
-from impl.kernel.grid import Grid
+from impl.kernel import Limits
 from impl.render import Metal as Dialect
-from impl.render import Source, render
-from impl.render.metal import ARGUMENTS, SCRATCH, VALUES
+from impl.render import Source
+from impl.render.metal import ARGUMENTS, LANES, SCRATCH, VALUES
+from impl.render.workgroups import GroupDevice, GroupProgram, names_of, symbol, unit_text
 
 #: Launches in one command buffer, at most: more of them gain nothing.
 _GATHERED = 64
-#: Lanes of the groups that run a phase together.
-PHASE_LANES = 256
 
 
 def bindings() -> Any:
@@ -86,26 +82,18 @@ class Owned(MetalMemory):
 
 
 # --8<-- [start:program]
-class MetalProgram(Program):
+class MetalProgram(GroupProgram):
     """A kernel as a compute pipeline. Where it has phases, each of them is a dispatch."""
 
     device: Metal
     pipeline: Any = None
-    text: Source
-    grid: Grid
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Add its dispatches to the command buffer that is being gathered."""
-        if not self.text.phases:
-            groups = self.grid.groups(values)
+        scratch = self.scratch()
+        for phase, (groups, lanes) in enumerate(self.shape.launches(values)):
             if groups:
-                self._dispatch(memories, [*values, 0], groups, self.grid.lanes)
-            return
-        scratch = self.device.allocate(max(self.text.scratch, 1))
-        for phase, shared in enumerate(self.text.phases):
-            lanes = PHASE_LANES if shared else 1
-            groups = -(-self.text.threads // lanes) if shared else 1
-            self._dispatch(memories, [*values, phase], groups, lanes, scratch)
+                self._dispatch(memories, [*values, phase], groups, lanes, scratch)
 
     def _dispatch(self, memories: Sequence[Memory], values: Sequence[int], groups: int, lanes: int,
                   scratch: Memory | None = None) -> None:
@@ -132,9 +120,10 @@ class MetalProgram(Program):
 
 
 # --8<-- [start:device]
-class Metal(DeviceBackend):
+class Metal(GroupDevice):
     """One GPU under macOS."""
 
+    program = MetalProgram
     kind = "METAL"
     maximum_arguments = ARGUMENTS
 
@@ -227,37 +216,25 @@ class Metal(DeviceBackend):
     @property
     def limits(self) -> Limits:
         """What every GPU that runs Metal 3 has for a group of lanes."""
-        return Limits(name="METAL", lanes=256, lockstep=32,
+        return Limits(name="METAL", lanes=LANES, lockstep=32,
                       local_memory=self.gpu.maxThreadgroupMemoryLength())
 
-    def optimized(self, ast: UOp, search: bool = True) -> UOp:
-        """The kernel after its steps."""
-        if settings.get("NOOPT"):  # r[impl kernel.noopt.plain]
-            return ast
-        return optimize(ast, self.limits)
-
-    def _rendered(self, ast: UOp) -> MetalProgram:
-        program = MetalProgram(self, ast, self.optimized(ast))
-        program.text, program.grid = render(program.optimized, Dialect()), Grid(program.optimized)
-        program.source = program.text.text
-        return program
-
-    def source(self, ast: UOp) -> str | None:
-        """The Metal text of a kernel."""
-        return self._rendered(ast).source
+    def dialect(self) -> Dialect:
+        """Metal Shading Language."""
+        return Dialect()
 
     def load(self, asts: Sequence[UOp]) -> list[Program]:
         """Optimise, render, and compile what is not compiled yet, all in one library."""
         # r[impl metal.values.reference]
-        programs = [self._rendered(ast) for ast in asts]
-        keys = [_key(program.text) for program in programs]
-        missing = {key: program.text for key, program in zip(keys, programs, strict=True)
-                   if key not in self.pipelines}
+        programs = [self.rendered(ast) for ast in asts]
+        missing = {program.key: program.text for program in programs
+                   if program.key not in self.pipelines}
         GlobalCounters.cache_hits += len(asts) - len(missing)
         if missing:
             self._build(missing)
-        for key, program in zip(keys, programs, strict=True):
-            program.pipeline = self.pipelines[key]
+        for program in programs:
+            assert isinstance(program, MetalProgram)
+            program.pipeline = self.pipelines[program.key]
         return list(programs)
 
     def _build(self, sources: dict[str, Source]) -> None:
@@ -266,14 +243,12 @@ class Metal(DeviceBackend):
         Raises:
             CompileError: Metal refused the text.
         """
-        definitions = dict.fromkeys(each for text in sources.values() for each in text.definitions)
-        text = "\n".join((*definitions, *(f"{each.signature.format(name=_symbol(key))} {each.body}"
-                                          for key, each in sources.items())))
         options = bindings().MTLCompileOptions.alloc().init()
         options.setFastMathEnabled_(False)  # r[impl metal.compile.meaning]
-        library, wrong = self.gpu.newLibraryWithSource_options_error_(text, options, None)
+        library, wrong = self.gpu.newLibraryWithSource_options_error_(
+            unit_text(sources.items()), options, None)
         for key in sources if library is not None else ():
-            function = library.newFunctionWithName_(_symbol(key))
+            function = library.newFunctionWithName_(symbol(key))
             made, wrong = self.gpu.newComputePipelineStateWithFunction_error_(function, None)
             if made is None:
                 break
@@ -282,22 +257,11 @@ class Metal(DeviceBackend):
             if library is not None:
                 GlobalCounters.compiled += len(sources)
                 return
-        names = ", ".join(source.name for source in list(sources.values())[:4])
-        raise CompileError("compile", f"{self.name} refused {names}: "
+        raise CompileError("compile", f"{self.name} refused {names_of(sources.values())}: "
                            f"{wrong.localizedDescription() if wrong else 'no reason given'}",
                            "report this with the text that DEBUG=4 prints; DEVICE=CPU does without")
     # --8<-- [end:load]
 # --8<-- [end:device]
-
-
-def _key(source: Source) -> str:
-    """What names a kernel's text, but not its name."""
-    parts = "\0".join((source.prelude, source.signature, source.body))
-    return hashlib.sha256(parts.encode()).hexdigest()
-
-
-def _symbol(key: str) -> str:
-    return f"kernel_{key[:24]}"
 
 
 Device.register(Metal, problem)

@@ -7,22 +7,21 @@ it is a second device on it, with memory and programs of its own.
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from impl import settings, symbolic
 from impl.caching.disk import store
-from impl.device import Device, DeviceBackend, GlobalCounters, Memory, Program
+from impl.device import Device, GlobalCounters, Memory, Program
 from impl.dtypes import dtypes
 from impl.errors import CompileError, DeviceError
-from impl.ir import RangeKind, UOp
-from impl.kernel import Analysis, Limits, optimize
+from impl.ir import UOp
+from impl.kernel import Limits
 from impl.opencl.memory import DeviceMemory, Pool, Pooled
-from impl.render import OpenCL, Source, render
+from impl.render import OpenCL, Source
+from impl.render.workgroups import GroupDevice, GroupProgram, names_of, symbol, unit_text
 
 #: Divisions and roots of floats are rounded correctly; nothing is contracted, see the header.
 FLAGS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt", "-w")
@@ -54,22 +53,12 @@ def opencl_problem() -> str:
 
 
 # --8<-- [start:program]
-class OpenCLProgram(Program):
+class OpenCLProgram(GroupProgram):
     """A kernel for work-groups."""
 
     device: OpenCLDevice
     kernel: Any = None
-    text: Source
-    key = ""
-    events: list[Any]  # of its last launch
-
-    def prepare(self) -> None:
-        """Find out how it is launched."""
-        known = Analysis(self.optimized)
-        prefix = known.info.prefix
-        self.shared = [r.src[0] for r in prefix if r.arg[1] is RangeKind.LANE]
-        self.whole = [r.src[0] for r in prefix if r.arg[1] is not RangeKind.LANE]
-        self.lanes, self.events = known.info.lanes, []
+    events: Sequence[Any] = ()  # of its last launch
 
     def seconds(self) -> float:
         """How long the device worked on the last launch."""
@@ -77,17 +66,6 @@ class OpenCLProgram(Program):
         for event in self.events:
             event.wait()
         return sum(event.profile.end - event.profile.start for event in self.events) * 1e-9
-
-    def groups(self, values: Sequence[int]) -> int:
-        """How many groups run, with these values of the variables."""
-        # r[impl opencl.launch.groups]
-        bound = dict(zip(self.variables, values, strict=True))
-        count, items = 1, 1
-        for extent in self.whole:
-            count *= max(symbolic.evaluate(extent, bound), 0)
-        for extent in self.shared:
-            items *= max(symbolic.evaluate(extent, bound), 0)
-        return count * -(-items // self.lanes) if self.shared else count
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Launch it; it runs after all that was launched before."""
@@ -102,24 +80,19 @@ class OpenCLProgram(Program):
             assert isinstance(memory, DeviceMemory)
             given += [memory.buffer, np.int64(memory.start)]
         given += [np.int64(value) for value in values]
-        if self.text.phases:
-            scratch = self.device.allocate(max(self.text.scratch, 1))
-            assert isinstance(scratch, DeviceMemory)
-            for number, shared in enumerate(self.text.phases):
-                lanes = self.device.lanes if shared else 1
-                groups = -(-self.text.threads // lanes) if shared else 1
-                self.device.enqueue(self, [*given, np.int32(number), scratch.buffer], groups, lanes)
-            return
-        groups = self.groups(values)
-        if groups:
-            self.device.enqueue(self, given, groups, self.lanes)
+        scratch: Any = self.scratch()
+        for phase, (groups, lanes) in enumerate(self.shape.launches(values)):
+            more = [np.int32(phase), scratch.buffer] if scratch is not None else []
+            if groups:
+                self.events.append(self.device.enqueue(self, [*given, *more], groups, lanes))
 # --8<-- [end:program]
 
 
 # --8<-- [start:device]
-class OpenCLDevice(DeviceBackend):
+class OpenCLDevice(GroupDevice):
     """One OpenCL device: a context, a queue whose commands run in order, and memory."""
 
+    program = OpenCLProgram
     kind = "OPENCL"
     host_memory = False
 
@@ -134,6 +107,7 @@ class OpenCLDevice(DeviceBackend):
         self.queue = pyopencl.CommandQueue(
             self.context, properties=pyopencl.command_queue_properties.PROFILING_ENABLE)
         self.maximum_arguments = max((self.cl_device.max_parameter_size - 64) // 16, 1)
+        self.double = bool(self.cl_device.double_fp_config)
         # Partial results of reductions need some of it, too.
         self.local_bytes = min(self.local_bytes, self.cl_device.local_mem_size // 2)
         self.lanes = min(256, self.cl_device.max_work_group_size)
@@ -217,55 +191,47 @@ class OpenCLDevice(DeviceBackend):
 
     # --8<-- [start:launch]
     def enqueue(self, program: OpenCLProgram, given: Sequence[Any], groups: int,
-                lanes: int) -> None:
-        """Launch a kernel.
+                lanes: int) -> Any:
+        """Launch a kernel; the answer is the event of its end.
 
         Raises:
             DeviceError: the driver refused it; the device can be used as before.
         """
         try:
             program.kernel.set_args(*given)
-            program.events.append(self.cl.enqueue_nd_range_kernel(
-                self.queue, program.kernel, (groups * lanes,), (lanes,)))
+            return self.cl.enqueue_nd_range_kernel(
+                self.queue, program.kernel, (groups * lanes,), (lanes,))
         except self.cl.Error as error:  # r[impl opencl.launch.failure]
             raise DeviceError(program.name, f"{self.name} refused {groups} groups of {lanes} "
                               f"lanes: {error}", "set NOOPT=1, or use smaller tensors") from None
     # --8<-- [end:launch]
 
     # --8<-- [start:load]
-    def optimized(self, ast: UOp, search: bool = True) -> UOp:
-        """The kernel after its steps."""
-        if settings.get("NOOPT"):  # r[impl kernel.noopt.plain]
-            return ast
-        return optimize(ast, self.limits)
+    def dialect(self) -> OpenCL:
+        """OpenCL C."""
+        return OpenCL(self.double)
 
-    def _rendered(self, ast: UOp) -> OpenCLProgram:
+    def environment(self) -> Sequence[str]:
+        """Driver, device and flags."""
+        # r[impl opencl.cache.key]
+        return (self._identity(),)
+
+    def rendered(self, ast: UOp) -> GroupProgram:
         """A program that is optimised and has its text, and is not compiled."""
         self._check_types(ast)
-        # r[impl opencl.values.reference]
-        program = OpenCLProgram(self, ast, self.optimized(ast))
-        program.text = render(program.optimized, OpenCL())
-        program.source = program.text.text
-        # r[impl opencl.cache.key]
-        program.key = _digest(self._identity(), program.text.prelude, program.text.body)
-        program.prepare()
-        return program
+        return super().rendered(ast)  # r[impl opencl.values.reference]
 
     def _check_types(self, ast: UOp) -> None:
         """Raise DeviceError if the kernel needs a type that the device does not have."""
         # r[impl device.type.missing]
-        if not self.cl_device.double_fp_config and \
+        if not self.double and \
                 any(node.dtype is dtypes.float64 for node in ast.toposort()):
             raise DeviceError(ast.arg.name, f"{self.name} has no float64",
                               "cast to float32, or use DEVICE=CPU")
 
-    def source(self, ast: UOp) -> str | None:
-        """The OpenCL text of a kernel."""
-        return self._rendered(ast).source
-
     def load(self, asts: Sequence[UOp]) -> list[Program]:
         """Optimise, render, and compile what is not compiled yet, all in one unit."""
-        programs = [self._rendered(ast) for ast in asts]
+        programs = [self.rendered(ast) for ast in asts]
         missing: dict[str, Source] = {}
         for program in programs:
             if program.key in self.built or self._kept(program.key):
@@ -275,7 +241,8 @@ class OpenCLDevice(DeviceBackend):
         if missing:
             self._build(missing)
         for program in programs:
-            program.kernel = self.cl.Kernel(self.built[program.key], _symbol(program.key))
+            assert isinstance(program, OpenCLProgram)
+            program.kernel = self.cl.Kernel(self.built[program.key], symbol(program.key))
         return list(programs)
 
     def _build(self, sources: dict[str, Source]) -> None:
@@ -284,17 +251,11 @@ class OpenCLDevice(DeviceBackend):
         Raises:
             CompileError: the driver refused the text.
         """
-        seen: dict[str, None] = {}
-        for source in sources.values():
-            for definition in source.definitions:
-                seen.setdefault(definition)
-        text = "\n".join([*seen, *(f"{source.signature.format(name=_symbol(key))} {source.body}"
-                                   for key, source in sources.items())])
         try:
-            made = self.cl.Program(self.context, text).build(list(FLAGS))
+            made = self.cl.Program(self.context, unit_text(sources.items())).build(list(FLAGS))
         except self.cl.Error as error:
-            names = ", ".join(source.name for source in list(sources.values())[:4])
-            raise CompileError("compile", f"{self.name} refused {names}: {error}",
+            said = f"{self.name} refused {names_of(sources.values())}: {error}"
+            raise CompileError("compile", said,
                                "set NOOPT=1 to avoid an optimisation, or another DEVICE") from None
         GlobalCounters.compiled += len(sources)
         self.built.update(dict.fromkeys(sources, made))
@@ -310,21 +271,13 @@ class OpenCLDevice(DeviceBackend):
             if path is None:
                 return False
             made = self.cl.Program(self.context, [self.cl_device], [path.read_bytes()]).build()
-            self.cl.Kernel(made, _symbol(key))
+            self.cl.Kernel(made, symbol(key))
         except (ValueError, KeyError, TypeError, OSError, self.cl.Error):
             return False
         GlobalCounters.disk_hits += 1
         self.built[key] = made
         return True
     # --8<-- [end:load]
-
-
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def _symbol(key: str) -> str:
-    return f"kernel_{key[:24]}"
 
 
 Device.register(OpenCLDevice, opencl_problem)

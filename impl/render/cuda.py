@@ -4,7 +4,6 @@ from __future__ import annotations
 from impl.dtypes import DType
 from impl.ir import UOp
 from impl.render.gpu import Gpu
-from impl.render.printer import Launched
 
 #: The most lanes for which a compiler may take as many registers as there are.
 _UNBOUNDED = 256
@@ -39,15 +38,10 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
 }""",
     }
 
-    def begin(self) -> None:
-        """Forget the declarations, the parameters and the lanes of the last kernel."""
-        super().begin()
-        self.most = 1
-
     @property
     def signature(self) -> str:
         """A kernel with its parameters, known once it is printed."""
-        bounds = f"__launch_bounds__({self.most}) " if self.most > _UNBOUNDED else ""
+        bounds = f"__launch_bounds__({self.lanes}) " if self.lanes > _UNBOUNDED else ""
         return f'extern "C" __global__ void {bounds}{{name}}({", ".join(self.given)})'
 
     @property
@@ -71,16 +65,6 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
     def library(self, text: str, name: str) -> str:
         """NVRTC has C's functions under C's names."""
         return text
-
-    def of_prefix(self, name: str, place: Launched) -> list[str]:
-        """The lane has one iteration, or none if there are more lanes than iterations."""
-        self.most = max(self.most, place.lanes)
-        return super().of_prefix(name, place)
-
-    def of_lanes(self, name: str, place: Launched, threads: bool) -> list[str]:
-        """As many iterations at a time as there are lanes."""
-        self.most = max(self.most, place.lanes)
-        return super().of_lanes(name, place, threads)
 
     def ids(self) -> str:
         """The numbers of this lane."""

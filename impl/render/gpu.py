@@ -6,7 +6,6 @@ kernel begins, and in what a lane is called; see `opencl` for the first one.
 """
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 
@@ -60,6 +59,13 @@ _HALF = {
 }""",
 }
 # --8<-- [end:half]
+#: Words of C that compute with doubles for the sake of floats, and what does without.
+_WITHOUT_DOUBLES = (
+    # 2**-62 * pi / 2; what is left of a large angle is rounded to float once more
+    ("(float)((double)(long)p * 0x1.921fb54442d18p-62)", "(float)(long)p * 3.40612158e-19f"),
+)
+#: The definitions that a language has made, by what they depend on.
+_MADE: dict[tuple[type[Gpu], bool, str], tuple[str, tuple[str, ...]]] = {}
 _PLAIN = {"opaque_zero": "#define opaque_zero() 0", "fence": ""}
 
 
@@ -79,12 +85,14 @@ class Gpu(C):
     own: dict[str, str] = {}
     #: What begins a unit of kernels.
     header = ""
+    #: Whether the device has doubles; where it has none, nothing is computed with them.
     has_double = True
     #: How the number of a lane among all groups is called, and how many these are.
     together = ("thread", "threads")
 
     def __init__(self) -> None:
         super().__init__()
+        self.lanes = 1
         self.parameters: list[int] = []
         self.given: list[str] = []
 
@@ -103,9 +111,14 @@ class Gpu(C):
         """The header, and the functions that the printed kernel needs, in the language's words."""
         return (self.header, *definitions(self.needed, self.definition))
 
-    @functools.lru_cache(maxsize=4096)  # noqa: B019  (a dialect is one object, or a few)
     def definition(self, name: str) -> tuple[str, tuple[str, ...]]:
         """The text of a definition, and the names of those that it needs."""
+        key = type(self), self.has_double, name
+        if key not in _MADE:
+            _MADE[key] = self._definition(name)
+        return _MADE[key]
+
+    def _definition(self, name: str) -> tuple[str, tuple[str, ...]]:
         text = self.own.get(name, _PLAIN.get(name))
         if text is None and name in _HALF:
             text = INLINE + _HALF[name]
@@ -128,7 +141,8 @@ class Gpu(C):
     def worded(self, text: str) -> str:
         """A text of C in the words of the language."""
         text = text.replace(INLINE, self.inline)
-        for one, other in self.words:
+        # r[impl device.double.absent]
+        for one, other in (*(() if self.has_double else _WITHOUT_DOUBLES), *self.words):
             text = text.replace(one, other)
         return text
     # --8<-- [end:definition]

@@ -9,6 +9,8 @@ from impl.render.types import TYPES
 
 #: Where the buffers of a kernel stand: its arguments, what phases share, and the values.
 ARGUMENTS, SCRATCH, VALUES = 29, 29, 30
+#: The most lanes that a group is asked to have.
+LANES = 256
 _HALF = ("float16", "bfloat16")
 
 
@@ -21,9 +23,6 @@ class Metal(Gpu):  # r[impl metal.space.named]
     has_double = False
     together = ("place", "places")  # `thread` is a word of the language
     words = (*Gpu.words[:-1], ("int *quadrant", "thread int *quadrant"),
-             # 2**-62 * pi / 2; what is left of a large angle is rounded to float once more
-             ("(float)((double)(long)p * 0x1.921fb54442d18p-62)",
-              "(float)(long)p * 3.40612158e-19f"),
              ("__builtin_", ""))
     own = {
         "bits_f32": "#define bits_f32(x) as_type<int>(x)",
@@ -36,20 +35,21 @@ class Metal(Gpu):  # r[impl metal.space.named]
     @property
     def signature(self) -> str:
         """A kernel with its parameters, known once it is printed."""
-        return self._signature(())
+        return self._signature(self.lanes, ())
 
     @property
     def threaded(self) -> str:
         """The same with memory that all groups share; the phase is the last of the values."""
-        return self._signature((f"device char *scratch [[buffer({SCRATCH})]]",))
+        return self._signature(LANES, (f"device char *scratch [[buffer({SCRATCH})]]",))
 
-    def _signature(self, more: tuple[str, ...]) -> str:
+    def _signature(self, lanes: int, more: tuple[str, ...]) -> str:
         words = [*self.given, *more, f"constant long *values [[buffer({VALUES})]]",
                  "uint group_ [[threadgroup_position_in_grid]]",
                  "uint lane_ [[thread_position_in_threadgroup]]",
                  "uint lanes_ [[threads_per_threadgroup]]",
                  "uint groups_ [[threadgroups_per_grid]]"]
-        return f"kernel void {{name}}({', '.join(words)})"
+        return (f"[[max_total_threads_per_threadgroup({lanes})]] "
+                f"kernel void {{name}}({', '.join(words)})")
 
     def begin(self) -> None:
         """Forget the declarations and the parameters of the last kernel."""

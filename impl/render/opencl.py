@@ -17,10 +17,15 @@ class OpenCL(Gpu):
         "unbits_f32": "#define unbits_f32(x) as_float(x)",
     }
 
+    def __init__(self, double: bool = True) -> None:
+        super().__init__()
+        self.has_double = double
+
     @property
     def signature(self) -> str:
         """A kernel with its parameters, known once it is printed."""
-        return f"__kernel void {{name}}({', '.join(self.given)})"
+        size = f"__attribute__((reqd_work_group_size({self.lanes}, 1, 1)))"
+        return f"__kernel {size} void {{name}}({', '.join(self.given)})"
 
     @property
     def threaded(self) -> str:

@@ -12,7 +12,8 @@ from impl import symbolic
 from impl.dtypes import DType, Scalar, dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import PRODUCTS
-from impl.render.groups import keep_private, place_waits
+from impl.kernel.private import keep_private
+from impl.render.groups import place_waits
 from impl.render.lower import (
     Access,
     Begin,
@@ -202,6 +203,7 @@ class GroupDialect(Protocol):
     """How a language for work-groups writes what only they have."""
 
     parameters: list[int]  # the arguments that the pointers of the signature stand for
+    lanes: int             # of a group, once a kernel is begun
 
     def ids(self) -> str:
         """Declare `group`, `lane`, and among all groups `thread` of `threads`, if there are any."""
@@ -289,6 +291,8 @@ class _Printer:
     def run(self) -> Source:
         """Print the whole kernel."""
         self.dialect.begin()
+        if self.groups is not None:  # r[impl render.group.size]
+            self.groups.lanes = self.known.info.lanes
         self._declare()
         stack = [iter(self.low.root.items)]  # r[impl render.depth.unlimited]
         while stack:
