@@ -347,6 +347,30 @@ def test_a_block_is_used_again(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_reuse)
 
 
+def check_kept_blocks() -> None:
+    device, mock = gpu(), driver.load()
+    assert 0 < device.blocks.limit < 1 << 50
+    device.blocks.clear()
+    before, device.blocks.limit = mock.used(), 5 << 20
+    held = [device.allocate(2 << 20) for _ in range(4)]
+    held.clear()
+    kept = device.allocate(2 << 20)
+    assert mock.used() - before == 4 << 20, "two blocks are kept, and one of them is given away"
+    device.blocks.clear()
+    held.append(device.allocate(512))
+    wait, device.blocks.wait = device.blocks.wait, held.clear
+    device.blocks.clear()  # what comes back while it waits may be needed by what was launched
+    device.blocks.wait = wait
+    assert len(device.blocks.returned) == 1 and kept.nbytes == 2 << 20
+
+
+@needs_mock
+@verifies("device.memory.kept")
+@verifies("cuda.memory.exhausted")
+def test_what_is_kept_has_a_limit(on_gpu: Callable[[Check], None]) -> None:
+    on_gpu(check_kept_blocks)
+
+
 def check_exhausted() -> None:
     device, mock = gpu(), driver.load()
     device.blocks.clear()
@@ -405,6 +429,33 @@ def check_peer() -> None:
 @verifies("cuda.copy.peer")
 def test_gpus_wait_for_each_others_copies(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_peer)
+
+
+def check_scratch() -> None:
+    """Nobody else gets what the phases of a launch share before the last one is launched."""
+    device, k, seen = gpu(), new_range(1 << 20, RangeKind.REDUCE), []
+    total = kb.reduce(Ops.ADD, load(param(1, INT), k), k)
+    ast = kb.kernel(store(param(0, INT), kb.number(dtypes.index, 0), total))
+    program = device.load([ast])[0]
+    assert len(program.text.phases) > 1
+    given, out = device.allocate(4 << 20), device.allocate(4)
+    device.copy_in(given, np.ones(1 << 20, np.int32))
+    launches = program.shape.launches
+
+    def looked(values: Any) -> Any:
+        seen.append((len(device.blocks.returned), device.lock._is_owned()))
+        return launches(values)
+    program.shape.launches = looked
+    device.blocks.clear()
+    program([out, given])
+    assert seen == [(0, True)]
+    assert read(out) == [1 << 20]
+
+
+@needs_mock
+@verifies("cuda.memory.reuse")
+def test_what_phases_share_lives_as_long_as_they_run(on_gpu: Callable[[Check], None]) -> None:
+    on_gpu(check_scratch)
 
 
 # ---------------------------------------------------------------- failures

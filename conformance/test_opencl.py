@@ -428,6 +428,17 @@ def test_without_a_device_one_line_says_why(monkeypatch: pytest.MonkeyPatch) -> 
         assert not devices and "pyopencl is not installed" in problem
 
 
+@verifies("device.memory.kept")
+def test_a_pool_keeps_no_more_than_its_limit() -> None:
+    device: Any = opencl.OpenCLDevice("OPENCL")
+    assert device.pool.limit == device.cl_device.global_mem_size // 4
+    device.pool.limit = 5 << 20
+    held = [device.allocate(2 << 20) for _ in range(4)]
+    held.clear()
+    held.append(device.allocate(256))
+    assert device.pool.held == 4 << 20
+
+
 @verifies("opencl.memory.reuse")
 def test_freed_memory_is_used_again() -> None:
     device = Device["OPENCL"]

@@ -231,6 +231,12 @@ class Table:
 # --8<-- [end:table]
 
 
+def kept_bytes(total: int) -> int:
+    """How many bytes of freed memory are kept for the next who asks, of a device's `total`."""
+    # r[impl device.memory.kept]
+    return total // 4
+
+
 # --8<-- [start:backend]
 class DeviceBackend:
     """One device. Override `load` (and, where memory is not the host's, the copies)."""

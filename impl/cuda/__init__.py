@@ -16,7 +16,7 @@ from impl.cuda.compiler import Modules, environment, version
 from impl.cuda.driver import OUT_OF_MEMORY, Context, DriverError, bindings, problem
 from impl.cuda.graph import POINTER, SIZE, CUDATable
 from impl.cuda.memory import Blocks, Owned, Staging
-from impl.device import Device, GlobalCounters, Launch, Memory, Program, Table
+from impl.device import Device, GlobalCounters, Launch, Memory, Program, Table, kept_bytes
 from impl.errors import DeviceError
 from impl.ir import UOp
 from impl.kernel import Limits
@@ -46,20 +46,25 @@ class CUDAProgram(GroupProgram):
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Ask the GPU to run it, after everything that it was asked before."""
+        scratch = self.scratch()  # nobody else's before the last phase is launched
+        with self.device.lock:
+            self.device.context.launched.append(self.name)
+            parts = self.parts(memories, values, scratch)
+            for words, (groups, lanes) in zip(parts, self.shape.launches(values), strict=True):
+                if groups:
+                    self._launch(words, groups, lanes)
+
+    def _launch(self, words: Sequence[int], groups: int, lanes: int) -> None:
         context, driver = self.device.context, self.device.context.enter()
-        context.launched.append(self.name)
-        parts = self.parts(memories, values, self.scratch())
-        for words, (groups, lanes) in zip(parts, self.shape.launches(values), strict=True):
-            packed = (ctypes.c_uint64 * len(words))(*words)
-            size = ctypes.c_size_t(8 * len(words))
-            extra = (ctypes.c_void_p * 5)(POINTER, ctypes.addressof(packed), SIZE,
-                                          ctypes.addressof(size), 0)
-            error = groups and driver.cuLaunchKernel(
-                self.function, groups, 1, 1, lanes, 1, 1, 0, self.device.stream, 0,
-                ctypes.addressof(extra))[0]
-            if error:  # r[impl cuda.error.clear]
-                raise context.failure(f"launch of {self.name}, {groups} groups of {lanes} lanes",
-                                      error)
+        packed = (ctypes.c_uint64 * len(words))(*words)
+        size = ctypes.c_size_t(8 * len(words))
+        extra = (ctypes.c_void_p * 5)(POINTER, ctypes.addressof(packed), SIZE,
+                                      ctypes.addressof(size), 0)
+        error = driver.cuLaunchKernel(self.function, groups, 1, 1, lanes, 1, 1, 0,
+                                      self.device.stream, 0, ctypes.addressof(extra))[0]
+        if error:  # r[impl cuda.error.clear]
+            raise context.failure(f"launch of {self.name}, {groups} groups of {lanes} lanes",
+                                  error)
 
     def node(self, groups: int, lanes: int, extra: int) -> Any:
         """A launch as a node of a graph; `extra` is where its parameters are described."""
@@ -89,7 +94,8 @@ class CUDA(GroupDevice):
                                                     "COMPUTE_CAPABILITY_MINOR"))
         self.architecture = 10 * major + minor
         self.stream = self.context.call("cuStreamCreate", _NON_BLOCKING)
-        self.blocks = Blocks(self.context, self.synchronize)
+        self.blocks = Blocks(self.context, self.synchronize, kept_bytes(
+            self.context.call("cuDeviceTotalMem", self.context.device)))
         self.staging = Staging(self.context, self.stream)
         #: What nobody refers to any more, destroyed when the GPU is waited for next.
         self.done_with: deque[tuple[str, Any]] = deque()

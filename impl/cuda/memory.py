@@ -32,10 +32,10 @@ def rounded(nbytes: int) -> int:
 
 # --8<-- [start:blocks]
 class Blocks:
-    """Blocks of one GPU that nobody uses now, by size."""
+    """Blocks of one GPU that nobody uses now, by size; at most `limit` bytes of them."""
 
-    def __init__(self, context: Context, wait: Callable[[], None]) -> None:
-        self.context, self.wait = context, wait
+    def __init__(self, context: Context, wait: Callable[[], None], limit: int) -> None:
+        self.context, self.wait, self.limit, self.held = context, wait, limit, 0
         self.lock = free_after_fork(threading.RLock())
         self.kept: dict[int, list[int]] = {}
         self.returned: deque[tuple[int, int]] = deque()
@@ -51,6 +51,7 @@ class Blocks:
             self._sort()
             found = self.kept.get(size)
             if found:  # r[impl cuda.memory.reuse]
+                self.held -= size
                 return found.pop()
         try:
             address = self.context.call("cuMemAlloc", size)
@@ -68,17 +69,28 @@ class Blocks:
 
     def clear(self) -> None:
         """Give all kept blocks back to the driver, when the GPU is done with them."""
-        self.wait()
         with self.lock:
-            self._sort()
-            for address in [each for size in self.kept.values() for each in size]:
-                self.context.call("cuMemFree", address)
-            self.kept = {}
+            self._sort()  # what comes back from here on may be needed by what was launched since
+            kept, self.kept, self.held = self.kept, {}, 0
+            self._free([address for size in kept.values() for address in size])
 
     def _sort(self) -> None:
+        """Put what came back to its size; if it is too much, it is given back."""
+        beyond = []
         while self.returned:
             address, size = self.returned.popleft()
+            if self.held + size > self.limit:
+                beyond.append(address)
+                continue
+            self.held += size
             self.kept.setdefault(size, []).append(address)
+        if beyond:
+            self._free(beyond)
+
+    def _free(self, addresses: list[int]) -> None:
+        self.wait()
+        for address in addresses:
+            self.context.call("cuMemFree", address)
 # --8<-- [end:blocks]
 
 

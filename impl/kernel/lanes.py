@@ -34,8 +34,8 @@ class Local(Step):
     Legal for a loop of the prefix if those behind it are shared too: then a lane runs whole
     iterations by itself. Legal for a loop of a stage, next to those of it that are shared
     already, unless the prefix is shared: then the lanes of a group run an iteration together.
-    Legal for the loop of a reduction that depends on nothing but the prefix and shared BLOCK
-    loops: each lane combines a part, and the parts are combined by way of a LOCAL.
+    Legal for the loop of a reduction that depends on nothing but the prefix, in stages that share
+    no BLOCK loop: each lane combines a part, and the parts are combined by way of a LOCAL.
     """
 
     amount: int

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from impl.caching.disk import store
-from impl.device import Device, GlobalCounters, Memory, Program
+from impl.device import Device, GlobalCounters, Memory, Program, kept_bytes
 from impl.dtypes import dtypes
 from impl.errors import CompileError, DeviceError
 from impl.ir import UOp
@@ -26,8 +26,6 @@ from impl.render.workgroups import GroupDevice, GroupProgram, names_of, symbol, 
 #: Divisions and roots of floats are rounded correctly; nothing is contracted, see the header.
 FLAGS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt", "-w")
 _FORMAT = "tensor-schedule-opencl/1"
-#: Bytes of freed memory that are kept.
-_KEPT = 1 << 30
 
 
 # --8<-- [start:discovery]
@@ -111,7 +109,7 @@ class OpenCLDevice(GroupDevice):
         # Partial results of reductions need some of it, too.
         self.local_bytes = min(self.local_bytes, self.cl_device.local_mem_size // 2)
         self.lanes = min(256, self.cl_device.max_work_group_size)
-        self.pool = Pool(self._make, _KEPT)
+        self.pool = Pool(self._make, kept_bytes(self.cl_device.global_mem_size))
         self.built: dict[str, Any] = {}
 
     @property
