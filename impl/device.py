@@ -233,7 +233,7 @@ class Table:
 
 def kept_bytes(total: int) -> int:
     """How many bytes of freed memory are kept for the next who asks, of a device's `total`."""
-    # r[impl device.memory.kept]
+    # r[impl device.memory.kept+2]
     return total // 4
 
 
