@@ -9,7 +9,8 @@ import pytest
 
 from conformance.test_replay_calls import first, numbers, same_as_eager
 from conformance.trace import verifies
-from impl import Tensor
+from impl import Tensor, TinyJit
+from impl.errors import ReplayError
 
 Body = Callable[[Tensor], Tensor]
 FORMS: dict[str, Body] = {
@@ -97,3 +98,32 @@ def test_functions_that_share_a_state(nested: bool) -> None:
         return [first(each) for each in (*held, w)]
 
     same_as_eager(program)
+
+
+@verifies("replay.state.parted", observe="replay")
+@pytest.mark.parametrize("reached", [False, True])
+def test_where_gradients_flow_the_call_is_right_or_refused(reached: bool) -> None:
+    def program(captured: Callable[..., Any]) -> list[float]:
+        w = numbers(1).requires_grad_()
+        held, found = [w + 0], list[float]()
+        old = held[0]
+
+        def body(x: Tensor) -> Tensor:
+            w.grad = None
+            (w * x * (old if reached else 1)).sum().backward()
+            assert w.grad is not None
+            w.assign((w - w.grad).detach())
+            return w + 0
+
+        step = captured(body)
+        for i in range(5):
+            try:
+                held.append(step(numbers(i)))
+            except ReplayError as error:
+                assert error.remedy
+                break
+            found.append(first(w))
+        return found
+
+    eager, replayed = program(lambda function: function), program(TinyJit)
+    assert replayed == eager[:len(replayed)] and replayed
