@@ -9,12 +9,14 @@ from typing import Any
 from impl import realize
 from impl.effects import Buffer, forget_realized, is_lost, leaf_of, living, living_here
 from impl.errors import ReplayError, VariableError
-from impl.ir import Ops, UOp
+from impl.gradient import expression_of
+from impl.ir import Ops, UOp, toposort
 from impl.replay.arguments import Arguments, shown, take_apart
 from impl.replay.names import names_of, rebound
-from impl.replay.recording import Change, Owner, Recording, Source, copied
+from impl.replay.recording import Change, Owner, Recording, Source, copied, own_memory
 from impl.replay.results import place
 from impl.tensor import Tensor
+from impl.tensor.base import parameters
 from impl.tensor.random import generator
 
 
@@ -32,6 +34,8 @@ class Capture:
         # What is pending is no part of this call; and state must be in memory to advance.
         _realize_all([h for h in living() if isinstance(h, Tensor) and not is_lost(h.uop)])
         forget_realized()  # r[impl replay.capture.whole]
+        stand_ins = {id(tensor) for tensor in arguments.tensors.values()}
+        part([h for h in living() if isinstance(h, Tensor) and id(h) not in stand_ins | self.aside])
         self.before = [(h, h.uop) for h in living() if isinstance(h, Tensor)]
         self.random_start = generator.counter
         self.gradients: dict[int, list[weakref.ref[Tensor]]] = {}  # by identity: whose they are
@@ -132,6 +136,25 @@ def stand_ins_of(tensors: Sequence[Tensor]) -> dict[int, Tensor]:
             stand_in.requires_grad = True
         found.setdefault(id(tensor), stand_in)
     return found
+
+
+def part(tensors: Sequence[Tensor]) -> None:
+    """Give tensors that share memory memory of their own, all but the first.
+
+    So the memory that a capture reads tells which tensor the function used. A result of an earlier
+    call may share memory with the state; they are two tensors, and may part at any call. Where
+    gradients flow, equal leaves are one variable, and stay one.
+    """
+    sharing: dict[Buffer, list[Tensor]] = {}
+    for tensor in tensors:
+        if tensor.uop.op is Ops.BUFFER and not is_lost(tensor.uop):
+            sharing.setdefault(tensor.uop.arg[0], []).append(tensor)
+    variables = {expression_of(parameter.uop) for parameter in parameters()}
+    for holders in sharing.values():
+        expressions = [expression_of(h.uop) for h in holders if len(holders) > 1]
+        if expressions and variables.isdisjoint(toposort(expressions)):
+            for holder in holders[1:]:
+                own_memory(holder, {})  # r[impl replay.state.parted]
 
 
 def write_back(given: Sequence[Tensor], stand_ins: dict[int, Tensor],

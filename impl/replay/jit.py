@@ -106,6 +106,7 @@ class TinyJit(Generic[Parameters, Returned]):
         arguments = take_apart((args, kwargs))
         arguments.leaves = {p: t.uop for p, t in arguments.tensors.items()}
         capture = Capture(self.name, self.function, arguments, kept)
+        started = {id(tensor): tensor.uop for tensor in given}
         realize.capturing.observers.append(capture)
         try:
             with watching() as capture.guards:
@@ -118,8 +119,7 @@ class TinyJit(Generic[Parameters, Returned]):
         if recording is None or realize.lock.disturbed:
             return self._not_captured(result, given, stand_ins)
         try:
-            recording.check_capture(
-                tensors, {id(t): k.uop for t, k in zip(given, kept, strict=True)})
+            recording.check_capture(tensors, started)
         except ReplayError:
             for tensor, before, gradient in zip(given, kept, gradients, strict=True):
                 tensor.uop, tensor.grad = before.uop, gradient

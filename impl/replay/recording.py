@@ -155,6 +155,7 @@ class Recording:
         self.check(arguments)
         self._check_names()
         realize.realize(list(arguments.tensors.values()))
+        self._part(arguments.tensors)
         now = {buffer: self._find(buffer, source, arguments)
                for buffer, source in self.sources.items()}
         self._check_aliases(arguments, now)
@@ -262,6 +263,23 @@ class Recording:
             raise ReplayError(self.name, "a tensor that the function used does not exist any more, "
                               "so the function would use another one now", "call .reset()")
         return buffer
+
+    def _part(self, tensors: dict[str, Tensor]) -> None:
+        """Give an argument that shares memory with a state, but is another tensor, its own.
+
+        A result of an earlier call may be such an argument: the state was returned as a value.
+        """
+        holders = [c.holder() for c in self.changes if not isinstance(c.holder, str)]
+        holders += [o() for source in self.sources.values() if source.path is None
+                    for o in source.owners]
+        known = {id(h): h for h in holders if h is not None}
+        used = {h.uop.arg[0] for h in known.values() if h.uop.op is Ops.BUFFER}
+        roots = {id(root()) for h in known.values() for root, *_ in h._ancestors}
+        copies: dict[Buffer, Buffer] = {}
+        for tensor in tensors.values():
+            if tensor.uop.arg[0] in used and id(tensor) not in known and id(tensor) not in roots \
+                    and not tensor.requires_grad and self.changes:
+                own_memory(tensor, copies)  # r[impl replay.state.parted]
 
     def watch(self, names: dict[tuple[int, Any], tuple[Name, Tensor]]) -> None:
         """From now on, see to it that names of tensors that are read or changed keep them."""
@@ -379,3 +397,14 @@ def copied(buffer: Buffer) -> Buffer:
     source, target = realize.ensure_memory(buffer), realize.ensure_memory(copy)
     target.device.copy(target, source, buffer.nbytes)
     return copy
+
+
+def own_memory(tensor: Tensor, copies: dict[Buffer, Buffer]) -> None:
+    """Put the value of a realized tensor into a copy of its memory, the known one if there is."""
+    with realize.lock:
+        leaf = leaf_of(tensor.uop)
+        assert leaf is not None
+        buffer = leaf.arg[0]
+        if buffer not in copies:
+            copies[buffer] = copied(buffer)
+        tensor.uop = copies[buffer].leaf(leaf.arg[2])
