@@ -27,7 +27,7 @@ TESTS = {"dependencies": ("test_dependencies_edges",), "ordering": ("test_orderi
          "fusion": ("test_fusion_decisions",), "playback": ("test_playback",),
          "ranges": ("test_ranges", "test_in_order"), "symbolic": ("test_symbolic_sizes",),
          "tensor": ("test_symbolic_sizes", "test_in_order"),
-         "replay": ("test_replay_sizes", "test_replay_calls"),
+         "replay": ("test_replay_sizes", "test_replay_calls", "test_replay_parted"),
          "kernel": ("test_kernel_steps", "test_kernel", "test_kernel_search",
                     "test_kernel_products", "test_plain", "test_cpu_threads", "test_opencl",
                     "test_kernel_text"),
