@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from impl.dtypes import DType, Scalar, dtypes, sum_accumulator
+from impl.errors import ShapeError
 from impl.ir import COMPARISONS, Ops, Shape, UOp
 from impl.symbolic import greatest, identical, is_number, is_symbolic, node_of, present
 
@@ -227,6 +228,9 @@ def expand(x: UOp, shape: Shape) -> UOp:
                       for old, new in zip(shape_of(x), shape, strict=True))
         if identical(x.shape, shape):
             return x
+    for size in shape:  # whoever expands further up: memory beyond x would be read
+        if size < 0 and not is_symbolic(size):  # r[impl tensor.arguments.refused]
+            raise ShapeError("expand", f"{shape} has a negative size", "use sizes from 0 on")
     return UOp(_EXPAND, x.dtype, (x,), shape)
 
 
@@ -298,7 +302,9 @@ def reduce(op: Ops, x: UOp, axes: Sequence[int]) -> UOp:
         return x
     if any(is_number(size, 0) for size in shape):  # r[impl tensor.reduce.empty]
         rest = tuple(1 if axis in kept else size for axis, size in enumerate(shape))
-        return full(UOp.const(x.dtype, _IDENTITY[op](x.dtype)), rest)
+        identity = UOp.const(x.dtype, _IDENTITY[op](x.dtype))
+        return full(identity, rest) if x.dtype.kind != "f" or constant(x) is not None \
+            else add(_of_nothing(x, kept), full(identity, rest))
     number = constant(x)
     count = math.prod(shape[axis] for axis in kept)
     if number is not None and not is_symbolic(count):
@@ -309,6 +315,16 @@ def reduce(op: Ops, x: UOp, axes: Sequence[int]) -> UOp:
         return UOp(Ops.REDUCE, x.dtype, (x,), (op, kept))  # r[impl tensor.reduce.axes]
     total = UOp(Ops.REDUCE, wide, (cast(x, wide),), (op, kept))  # r[impl dtypes.half.accumulate]
     return cast(total, x.dtype)
+
+
+def _of_nothing(x: UOp, axes: tuple[int, ...]) -> UOp:
+    """Zeros with size 1 on these axes, made of no elements of x: a gradient finds the way to x."""
+    sizes = shape_of(x)
+    cut = tuple((0, 1) if axis in axes and not is_number(size, 0) else (0, size)
+                for axis, size in enumerate(sizes))
+    # r[impl gradient.empty.reached]
+    return pad(shrink(x, cut), tuple((0, 1) if axis in axes and is_number(size, 0) else (0, 0)
+                                     for axis, size in enumerate(sizes)))
 
 
 def scan(op: Ops, x: UOp, axis: int) -> UOp:

@@ -12,7 +12,7 @@ from impl.gradient.nodes import cast, unary, where
 from impl.ir import Ops, UOp
 from impl.tensor.conversion import Conversion
 from impl.tensor.elementwise import compare
-from impl.tensor.movement import triangle
+from impl.tensor.movement import triangle, whole
 from impl.tensor.random import uniform_node
 
 
@@ -66,7 +66,7 @@ class Functional(Conversion):
     def group_norm(self, num_groups: int, weight: Self | None = None, bias: Self | None = None,
                    eps: float = 1e-5) -> Self:
         """layernorm over groups of channels (axis 1) and all axes after it."""
-        if len(self.shape) < 2 or self.shape[1] % num_groups:
+        if len(self.shape) < 2 or self.shape[1] % whole(num_groups, "group_norm", "count", 1):
             raise ShapeError("group_norm", f"{num_groups} groups of the channels of {self.shape}",
                              "the number of groups must divide axis 1")
         grouped = self.reshape(self.shape[0], num_groups, -1).layernorm(-1, eps)
@@ -223,6 +223,10 @@ class Functional(Conversion):
         """
         if attn_mask is not None and is_causal:
             raise ShapeError("attention", "attn_mask and is_causal are both given", "give one")
+        if not self.shape or (scale is None and self.shape[-1] == 0):
+            # r[impl tensor.arguments.refused]
+            raise ShapeError("attention", f"a query of shape {self.shape} has no width",
+                             "give (..., queries, width) with a width from 1 on, or scale=")
         factor = 1 / math.sqrt(self.shape[-1]) if scale is None else scale
         scores = self.matmul(key.transpose(-2, -1)) * factor
         if is_causal:

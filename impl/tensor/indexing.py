@@ -14,7 +14,7 @@ from impl.ir import Ops, Shape, UOp
 from impl.symbolic import as_size, identical, is_number, is_symbolic
 from impl.tensor.base import Path, TensorBase, follow
 from impl.tensor.elementwise import compare
-from impl.tensor.movement import spread
+from impl.tensor.movement import spread, whole
 from impl.tensor.reduce import Reduce
 
 _WHOLE = slice(None)
@@ -110,6 +110,7 @@ class Indexing(Reduce):
     def _items(self, index: Any) -> list[Any]:
         """One item for each axis, besides None; checked, and with ints counted from the front."""
         items = list(index) if isinstance(index, tuple) else [index]
+        _check_masks(items, self.shape)
         items = [part for item in items for part in _unmasked(item)]
         used = sum(item is not None and item is not Ellipsis for item in items)
         missing = len(self.shape) - used
@@ -347,10 +348,14 @@ class Indexing(Reduce):
         """A new last axis that is 1 at the place each element names and 0 elsewhere, int32."""
         if self.dtype.kind not in "iu":
             raise DTypeError("one_hot", f"classes of dtype {self.dtype.name}", "use integers")
-        wide = (*self.shape, num_classes)
-        mine = nodes.expand(nodes.reshape(self.uop, (*self.shape, 1)), wide)
-        classes = nodes.expand(nodes.iota_along(num_classes, len(self.shape), len(wide)), wide)
-        return self._wrap(cast(compare(Ops.CMPEQ, mine, cast(classes, self.dtype)), dtypes.int32))
+        count = whole(num_classes, "one_hot", "number of classes")
+        wide = (*self.shape, count)
+        # r[impl tensor.one-hot.wide]: a narrow dtype cannot hold the number of every class
+        common = self.dtype if self.dtype.itemsize == 8 else \
+            dtypes.int64 if self.dtype is dtypes.uint32 else dtypes.int32
+        mine = nodes.expand(nodes.reshape(cast(self.uop, common), (*self.shape, 1)), wide)
+        classes = nodes.expand(nodes.iota_along(count, len(self.shape), len(wide)), wide)
+        return self._wrap(cast(compare(Ops.CMPEQ, mine, cast(classes, common)), dtypes.int32))
 
 
 def _checked_slice(item: slice) -> slice:
@@ -373,6 +378,28 @@ def _mask(index: Any) -> Any:
     if isinstance(index, TensorBase) and index.dtype is dtypes.bool:
         return index
     return None
+
+
+def _check_masks(items: list[Any], shape: Shape) -> None:
+    """A mask known now has the shape of the axes that it stands for, or an AxisError is raised."""
+    ranks = [_mask_rank(item) for item in items]
+    taken = [0 if item is None or item is Ellipsis else rank or 1
+             for item, rank in zip(items, ranks, strict=True)]
+    axis = 0
+    for item, rank, count in zip(items, ranks, taken, strict=True):
+        own = shape[axis:axis + rank]
+        if rank and np.shape(item) != own:  # r[impl tensor.index.mask-shape]
+            raise AxisError("index", f"a mask of shape {np.shape(item)} for axes of shape {own} "
+                            f"of {shape}", "give a mask of the shape of the axes it stands for")
+        axis += len(shape) - sum(taken) if item is Ellipsis else count
+
+
+def _mask_rank(item: Any) -> int:
+    """The axes of a mask whose values are known; 0 for any other index."""
+    if not isinstance(item, (list, np.ndarray)):
+        return 0
+    array = np.asarray(item)
+    return array.ndim if array.dtype.kind == "b" else 0
 
 
 def _unmasked(item: Any) -> tuple[Any, ...]:

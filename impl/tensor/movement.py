@@ -6,11 +6,13 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, Self
 
+import numpy as np
+
 from impl.dtypes import Scalar, dtypes
 from impl.errors import DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.ir import Ops, Shape, UOp
-from impl.symbolic import Variable, as_size, is_number, present
+from impl.symbolic import Variable, as_size, is_number, is_symbolic, present
 from impl.tensor.base import Path, broadcast_shape, promoted
 from impl.tensor.elementwise import Elementwise
 
@@ -24,6 +26,22 @@ def flat_arguments(given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _has_variable(given: tuple[Any, ...]) -> bool:
     return any(isinstance(one, (UOp, Variable)) for one in given)
+
+
+def whole(value: Any, operation: str, what: str, least: int = 0) -> int:
+    """A size, count or step; a bound variable stays one.
+
+    Raises:
+        ShapeError: it is no whole number, or less than `least` (r[tensor.arguments.refused]).
+    """
+    size = as_size(value)
+    if is_symbolic(size):
+        return size
+    if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < least:
+        # r[impl tensor.arguments.refused]
+        raise ShapeError(operation, f"{what} {value!r} is not possible",
+                         f"use a whole number from {least} on")
+    return int(size)
 
 
 def strided(x: UOp, axis: int, step: int) -> UOp:
@@ -139,6 +157,7 @@ class Movement(Elementwise):
         wanted = tuple(old if new in (-1, None) else new
                        for new, old in zip(wanted, own, strict=True))
         for old, new in zip(own, wanted, strict=True):
+            whole(new, "expand", "size")
             if old not in (new, 1):  # r[impl tensor.expand.one]
                 raise ShapeError("expand", f"{self.shape} does not expand to {wanted}: only axes "
                                  "of size 1 grow", "use .repeat to repeat longer axes")
@@ -197,10 +216,15 @@ class Movement(Elementwise):
         """Elements moved along axes, those pushed out coming in on the other side."""
         if dims is None:
             return self.flatten().roll(shifts, 0).reshape(self.shape)
-        if isinstance(dims, int):
-            shifts, dims = (shifts,), (dims,)
+        moves, axes = _listed(shifts), _listed(dims)
+        if 1 in (len(moves), len(axes)):  # as in NumPy: one shift for all, or all on one axis
+            moves, axes = moves * len(axes), axes * len(moves)
+        if len(moves) != len(axes) or not all(isinstance(one, int) for one in moves):
+            # r[impl tensor.arguments.refused]
+            raise ShapeError("roll", f"shifts {shifts!r} do not fit axes {dims!r}",
+                             "give one whole number for each axis")
         result = self
-        for shift, dim in zip(shifts, dims, strict=True):
+        for shift, dim in zip(moves, axes, strict=True):
             axis = self._axis(dim, "roll")
             size = self.shape[axis]
             shift = shift % size if size else 0
@@ -234,12 +258,11 @@ class Movement(Elementwise):
         """Parts along an axis: of this size (the last may be smaller), or of these sizes."""
         axis = self._axis(dim, "split")
         size = self.shape[axis]
-        if isinstance(split_size, int):
-            if split_size <= 0:
-                raise ShapeError("split", f"{split_size} is no size", "give a positive size")
-            sizes = [min(split_size, size - start) for start in range(0, size, split_size)]
+        if isinstance(split_size, (tuple, list)):
+            sizes = [whole(one, "split", "size") for one in split_size]
         else:
-            sizes = list(split_size)
+            each = whole(split_size, "split", "size", 1)
+            sizes = [min(each, size - start) for start in range(0, size, each)]
         if sum(sizes) != size and size:
             raise ShapeError("split", f"sizes {sizes} do not add up to {size}",
                              f"make them add up to axis {axis} of {self.shape}")
@@ -303,8 +326,12 @@ class Movement(Elementwise):
             return self._pad_from_within(widths, mode)
         kept = tuple((0 if before >= 0 else -before, size if after >= 0 else size + after)
                      for (before, after), size in zip(widths, self.shape, strict=True))
+        if any(start > stop for start, stop in kept):  # r[impl tensor.arguments.refused]
+            raise ShapeError("pad", f"{widths} cuts off more than shape {self.shape} has",
+                             "cut off less: the result must not have a negative size")
         grown = tuple((before if before >= 0 else 0, after if after >= 0 else 0)
                       for before, after in widths)
+        # r[impl effects.view-write.copies]
         return self._wrap(pad_with(nodes.shrink(self.uop, kept), grown, value))
 
     def _widths(self, padding: Sequence[Any]) -> tuple[tuple[int, int], ...]:
@@ -348,7 +375,7 @@ class Movement(Elementwise):
 
     def repeat(self, *repeats: Any) -> Self:
         """The tensor repeated along each axis, as tiles; more numbers than axes add axes."""
-        counts = flat_arguments(repeats)
+        counts = tuple(whole(one, "repeat", "count") for one in flat_arguments(repeats))
         front = len(counts) - len(self.shape)
         if front < 0:
             raise ShapeError("repeat", f"{counts} has too few numbers for shape {self.shape}",
@@ -366,6 +393,7 @@ class Movement(Elementwise):
         if dim is None:
             return self.flatten().repeat_interleave(repeats, 0)
         axis = self._axis(dim, "repeat_interleave")
+        repeats = whole(repeats, "repeat_interleave", "count")
         front, rest = self.shape[:axis + 1], self.shape[axis + 1:]
         node = nodes.expand(nodes.reshape(self.uop, front + (1,) + rest), front + (repeats,) + rest)
         return self._wrap(nodes.reshape(node, front[:-1] + (front[-1] * repeats,) + rest))
@@ -439,6 +467,11 @@ class Movement(Elementwise):
         rows, columns = self.shape[-2:]
         inside = nodes.broadcast(triangle(rows, columns, diagonal, upper), self.shape)
         return self._wrap(nodes.where(inside, self.uop, UOp.const(self.dtype, 0)))
+
+
+def _listed(given: Any) -> tuple[Any, ...]:
+    """One or several, as several."""
+    return tuple(given) if isinstance(given, (tuple, list)) else (given,)
 
 
 def _sized(width: Any) -> Any:

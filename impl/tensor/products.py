@@ -27,14 +27,14 @@ def sum_of_products(a: UOp, b: UOp, axes: Sequence[int]) -> UOp:
     return cast(nodes.reduce(Ops.ADD, product, axes), dtype)
 
 
-def pair(value: int | Sequence[int], count: int, operation: str, what: str,
+def pair(value: Any, count: int, operation: str, what: str,
          least: int = 1) -> tuple[int, ...]:
     """One number for each spatial axis.
 
     Raises:
         ShapeError: there are not as many as axes, or one is no whole number from `least` on.
     """
-    numbers = (value,) * count if isinstance(value, int) else tuple(value)
+    numbers = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
     if len(numbers) != count:
         raise ShapeError(operation, f"{what} {numbers} does not fit {count} axes",
                          "give one number, or one for each axis after the first two")
@@ -305,9 +305,12 @@ class Products(Indexing):
                              "give (batch, channels, ...)")
         kernel = pair(kernel_size, count, "pool", "window")
         steps = kernel if stride is None else pair(stride, count, "pool", "stride")
-        windows, places = self._all_windows(self.uop, kernel, steps,
-                                            pair(dilation, count, "pool", "dilation"),
-                                            _pads(padding, count, "pool"), value)
+        gaps, pads = pair(dilation, count, "pool", "dilation"), _pads(padding, count, "pool")
+        for one, gap, around in zip(kernel, gaps, pads, strict=True):
+            if 2 * max(around) > (one - 1) * gap + 1:  # r[impl tensor.pool.padding]
+                raise ShapeError("pool", f"padding {padding!r} is more than half of a window of "
+                                 f"{kernel}", "use less padding or a larger window")
+        windows, places = self._all_windows(self.uop, kernel, steps, gaps, pads, value)
         return windows, places, tuple(range(3, 3 + 2 * count, 2))
 
     def interpolate(self, size: Sequence[int], mode: str = "nearest") -> Self:
@@ -325,7 +328,7 @@ class Products(Indexing):
 def _pads(padding: int | Sequence[int], count: int,
           operation: str) -> tuple[tuple[int, int], ...]:
     """(before, after) for each spatial axis, in the order of the axes."""
-    if not isinstance(padding, int) and count and len(padding) == 2 * count:
+    if isinstance(padding, (tuple, list)) and count and len(padding) == 2 * count:
         given = pair(padding, 2 * count, operation, "padding", 0)
         return tuple((given[i], given[i + 1]) for i in range(0, 2 * count, 2))[::-1]
     return tuple((one, one) for one in pair(padding, count, operation, "padding", 0))

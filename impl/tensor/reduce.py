@@ -11,7 +11,7 @@ from impl.gradient.nodes import binary, cast, unary, where
 from impl.ir import Ops, UOp
 from impl.symbolic import is_symbolic
 from impl.tensor.elementwise import compare
-from impl.tensor.movement import Movement
+from impl.tensor.movement import Movement, whole
 from impl.tensor.sorting import first_origin, sort_origin
 
 
@@ -151,6 +151,8 @@ class Reduce(Movement):
         """The p-norm along axes."""
         if p == math.inf:
             return self.abs().max(axis, keepdim)
+        if p == 0:  # the limit: how many are not zero
+            return self.ne(0).cast(self._result_float()).sum(axis, keepdim)
         if p == 2:
             return self.square().sum(axis, keepdim).sqrt()
         return self.abs().pow(p).sum(axis, keepdim).pow(1 / p)
@@ -204,12 +206,16 @@ class Reduce(Movement):
         return self._running(Ops.MINIMUM, axis, self.dtype, "cummin")
 
     def _running(self, op: Ops, axis: int, dtype: DType, name: str) -> Self:
+        axis = self._axis_or_none(axis, name)
         if not self.shape:
             return self._wrap(cast(self.uop, dtype))
-        axis = self._axis(axis, name)
         # r[impl tensor.running.value, tensor.linear.work]
         return self._wrap(nodes.scan(op, cast(self.uop, dtype), axis))
     # --8<-- [end:running]
+
+    def _axis_or_none(self, axis: int, name: str) -> int:
+        """The axis from the front; a single number counts as an axis of one element."""
+        return self._axis(axis, name, extra=0 if self.shape else 1)
 
     # Order
 
@@ -236,11 +242,12 @@ class Reduce(Movement):
     def topk(self, k: int, dim: int = -1, largest: bool = True) -> tuple[Self, Self]:
         """The k greatest (least) elements of an axis in order, and where they come from."""
         axis = self._axis(dim, "topk")
+        k = whole(k, "topk", "number of elements")
         if not 0 <= k <= self.shape[axis]:
             raise ShapeError("topk", f"{k} of {self.shape[axis]} elements",
                              f"use at most the size of axis {axis}")
         moved = self.movedim(axis, -1)
-        first = first_origin(moved.uop, k, largest)
+        first = None if is_symbolic(k) else first_origin(moved.uop, k, largest)
         if first is not None:
             return self._picked(moved, first, axis)
         values, places = self.sort(axis, descending=largest)
@@ -260,9 +267,9 @@ class Reduce(Movement):
         """exp(x) / sum(exp(x)) along an axis, computed without overflow."""
         if dtype is not None:
             return self.cast(dtype).softmax(_either(axis, dim))
+        axis = self._axis_or_none(_either(axis, dim), "softmax")
         if self.numel() == 0 or not self.shape:
             return self.cast(self._result_float()) * 0 + 1
-        axis = self._axis(_either(axis, dim), "softmax")
         grown = unary(Ops.EXP, self._shifted(axis, "softmax")[0])
         total = nodes.reduce(Ops.ADD, grown, (axis,))
         return self._wrap(cast(nodes.div(grown, nodes.expand(total, self.shape)),
@@ -270,9 +277,9 @@ class Reduce(Movement):
 
     def log_softmax(self, axis: int = -1, dim: int | None = None) -> Self:
         """log(softmax(x)), computed without overflow."""
+        axis = self._axis_or_none(_either(axis, dim), "log_softmax")
         if self.numel() == 0 or not self.shape:
             return self.cast(self._result_float()) * 0
-        axis = self._axis(_either(axis, dim), "log_softmax")
         shifted, _ = self._shifted(axis, "log_softmax")
         total = nodes.reduce(Ops.ADD, unary(Ops.EXP, shifted), (axis,))
         return self._wrap(cast(nodes.sub(shifted, nodes.expand(unary(Ops.LOG, total), self.shape)),

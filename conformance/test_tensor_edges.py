@@ -1,0 +1,124 @@
+"""Arguments at and beyond the edge of what is possible: refused, or right."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.trace import verifies
+from impl import Tensor, Variable
+from impl.errors import AxisError, ShapeError
+
+IMAGE = Tensor(np.ones((1, 1, 6, 6), np.float32))
+KERNEL = Tensor(np.ones((1, 1, 2, 2), np.float32))
+ROW = Tensor(np.ones((1, 3), np.float32))
+NONE = Tensor(np.zeros((0, 3), np.float32))
+
+IMPOSSIBLE: dict[str, Callable[[], Any]] = {
+    "one_hot(-1)": lambda: Tensor([0, 1]).one_hot(-1),
+    "one_hot(2.5)": lambda: Tensor([0, 1]).one_hot(2.5),  # type: ignore[arg-type]
+    "repeat(-1, 2)": lambda: ROW.repeat(-1, 2),
+    "repeat(1.5, 2)": lambda: ROW.repeat(1.5, 2),
+    "repeat_interleave(-1)": lambda: ROW.repeat_interleave(-1),
+    "expand(-2, 3)": lambda: ROW.expand(-2, 3),
+    "conv_transpose2d": lambda: IMAGE.conv_transpose2d(KERNEL, padding=9),
+    "topk(True)": lambda: ROW.topk(True),
+    "topk(a)": lambda: ROW.topk("a"),  # type: ignore[arg-type]
+    "topk(None)": lambda: ROW.topk(None),  # type: ignore[arg-type]
+    "attention": lambda: Tensor.ones(2, 0).scaled_dot_product_attention(
+        Tensor.ones(2, 0), Tensor.ones(2, 3)),
+    "group_norm(0)": lambda: IMAGE.group_norm(0),
+    "split(1.5)": lambda: ROW.split(1.5, 1),  # type: ignore[arg-type]
+    "max_pool2d(2.5)": lambda: IMAGE.max_pool2d(2.5),  # type: ignore[arg-type]
+    "padding=0.5": lambda: IMAGE.max_pool2d(2, padding=0.5),  # type: ignore[arg-type]
+    "stride=1.5": lambda: IMAGE.conv2d(KERNEL, stride=1.5),  # type: ignore[arg-type]
+    "roll": lambda: ROW.roll((1, 2, 3), (0, 1)),
+}
+
+
+@verifies("tensor.arguments.refused")
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_an_impossible_argument_is_refused(name: str) -> None:
+    with pytest.raises(ShapeError):
+        IMPOSSIBLE[name]()
+
+
+@verifies("tensor.arguments.refused")
+def test_arguments_near_the_impossible_work() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert Tensor(x).roll((1, 1), 1).numpy().tolist() == np.roll(x, (1, 1), 1).tolist()
+    assert Tensor(x).norm(0).item() == 5
+    assert Tensor(x).repeat(0, 2).shape == (0, 6)
+    values, _ = Tensor(x).topk(Variable("k", 1, 3).bind(2))  # type: ignore[arg-type]
+    assert values.tolist() == [[2, 1], [5, 4]]
+
+
+@verifies("tensor.one-hot.wide")
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32", "uint32", "int64", "uint64"])
+def test_one_hot_has_a_single_one(dtype: str) -> None:
+    made = Tensor([0, 5], dtype=dtype).one_hot(300).numpy()
+    assert np.argwhere(made).tolist() == [[0, 0], [1, 5]]
+
+
+@verifies("tensor.pool.padding")
+@pytest.mark.parametrize("pool", ["max_pool2d", "avg_pool2d"])
+def test_padding_of_more_than_half_a_window_is_refused(pool: str) -> None:
+    for padding in (2, 3):
+        with pytest.raises(ShapeError):
+            getattr(IMAGE, pool)(2, padding=padding)
+    assert getattr(IMAGE, pool)(2, padding=1).shape == (1, 1, 4, 4)
+
+
+@verifies("tensor.index.mask-shape")
+@pytest.mark.parametrize("index", [
+    [True, False], np.array([True] * 4), (slice(None), np.array([True, False])),
+    (..., np.array([True, False])), np.ones((3, 2), bool), (None, [True, False])], ids=repr)
+def test_a_mask_of_another_shape_is_refused(index: Any) -> None:
+    x = Tensor(np.zeros((3, 3), np.float32))
+    with pytest.raises(AxisError):
+        x[index]
+    with pytest.raises(AxisError):
+        x[index] = 1
+    assert x[..., [True, False, True]].shape == (3, 2)
+    assert x[np.eye(3, dtype=bool)].shape == (3,)
+
+
+@verifies("tensor.axis.range")
+@pytest.mark.parametrize("method", ["cumsum", "cumprod", "cummax", "softmax", "log_softmax"])
+def test_an_axis_that_is_not_there_is_refused(method: str) -> None:
+    for x, axis in ((Tensor(3.0), 3), (NONE, 9)):
+        with pytest.raises(AxisError):
+            getattr(x, method)(axis)
+        assert getattr(x, method)(-1).shape == x.shape
+
+
+@verifies("gradient.empty.reached")
+@pytest.mark.parametrize("name", ["double", "cumsum", "cumprod", "sort", "softmax", "prod", "mean"])
+def test_the_gradient_of_no_elements_is_empty(name: str) -> None:
+    made: Any = {"double": lambda x: x * 2, "sort": lambda x: x.sort()[0]}
+    for shape in ((0, 3), (3, 0)):
+        x = Tensor(np.zeros(shape, np.float32), requires_grad=True)
+        made.get(name, lambda x: getattr(x, name)())(x).sum().backward()
+        assert x.grad is not None and x.grad.numpy().shape == shape
+
+
+@verifies("gradient.empty.reached")
+def test_the_gradient_through_no_rows_is_zero() -> None:
+    weight = Tensor(np.ones((3, 4), np.float32), requires_grad=True)
+    loss = (NONE @ weight).sum()
+    loss.backward()
+    assert loss.item() == 0 and weight.grad is not None
+    assert weight.grad.numpy().tolist() == np.zeros((3, 4)).tolist()
+
+
+@verifies("effects.view-write.copies")
+@pytest.mark.parametrize("name", ["pad", "unfold", "diagonal", "index"])
+def test_a_write_to_a_copy_stays_there(name: str) -> None:
+    made: Any = {"pad": lambda x: x.pad(((1, 1), (0, 0))), "unfold": lambda x: x.unfold(0, 2),
+                 "diagonal": lambda x: x.diagonal(), "index": lambda x: x[[0, 2]]}
+    x = Tensor(np.arange(9, dtype=np.float32).reshape(3, 3))
+    taken = made[name](x)
+    taken[...] = 7
+    assert (taken.numpy() == 7).all() and x.tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
