@@ -115,7 +115,7 @@ class WhateverFitsIsPrivate(ImplPatch):
 class ParametersAreNoPart(ImplPatch):
     rule = "device.key.complete"
     description = "the key of a program leaves out its parameters"
-    target = "impl.render.workgroups:key_of"
+    target = "impl.device.workgroups:key_of"
 
     def replacement(self, original: Function) -> Function:
         from dataclasses import replace

@@ -17,11 +17,11 @@ from impl.cuda.driver import OUT_OF_MEMORY, Context, DriverError, bindings, prob
 from impl.cuda.graph import POINTER, SIZE, CUDATable
 from impl.cuda.memory import Blocks, Owned, Staging
 from impl.device import Device, GlobalCounters, Launch, Memory, Program, Table, kept_bytes
+from impl.device.workgroups import GroupDevice, GroupProgram
 from impl.errors import DeviceError
 from impl.ir import UOp
 from impl.kernel import Limits
 from impl.render import CUDA as Dialect
-from impl.render.workgroups import GroupDevice, GroupProgram
 
 #: An event without a time, a stream that waits for no other one.
 _NO_TIME, _NON_BLOCKING = 2, 1

@@ -14,9 +14,9 @@ from impl import settings
 from impl.caching.disk import Store, store
 from impl.cuda.driver import Context, bindings
 from impl.device import GlobalCounters
+from impl.device.workgroups import symbol, unit_text
 from impl.errors import CompileError, user_line
 from impl.render import Source
-from impl.render.workgroups import symbol, unit_text
 
 _FORMAT = "tensor-schedule-cubin/1"
 # --8<-- [start:options]

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from impl.device import Device, GlobalCounters, Memory, Program
+from impl.device.workgroups import GroupDevice, GroupProgram, names_of, symbol, unit_text
 from impl.errors import CompileError, DeviceError
 from impl.ir import UOp
 from impl.kernel import Limits
 from impl.render import Metal as Dialect
 from impl.render import Source
 from impl.render.metal import ARGUMENTS, LANES, SCRATCH, VALUES
-from impl.render.workgroups import GroupDevice, GroupProgram, names_of, symbol, unit_text
 
 #: Launches in one command buffer, at most: more of them gain nothing.
 _GATHERED = 64

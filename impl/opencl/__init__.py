@@ -15,13 +15,13 @@ import numpy as np
 
 from impl.caching.disk import store
 from impl.device import Device, GlobalCounters, Memory, Program, kept_bytes
+from impl.device.workgroups import GroupDevice, GroupProgram, names_of, symbol, unit_text
 from impl.dtypes import dtypes
 from impl.errors import CompileError, DeviceError
 from impl.ir import UOp
 from impl.kernel import Limits
 from impl.opencl.memory import DeviceMemory, Pool, Pooled
 from impl.render import OpenCL, Source
-from impl.render.workgroups import GroupDevice, GroupProgram, names_of, symbol, unit_text
 
 #: Divisions and roots of floats are rounded correctly; nothing is contracted, see the header.
 FLAGS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt", "-w")
