@@ -119,10 +119,7 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     if rows < _LEAST_ROWS and not straight:
         return False
     if planner.limits.dots and rows >= _LEAST_ROWS and is_bytes(node):
-        made = planner.take(Dot(planner.position(roles.inner[0].arg[0])),
-                            "four products of bytes at a time")
-        return plan_product(planner, next(n for n in planner.known.order if n.op is Ops.REDUCE
-                                          and n.src[0].op is Ops.DOT and made[0] in n.src))
+        return plan_product(planner, _dots(planner, roles))
     steady = _contiguous(planner, node.src[0].src[roles.first], roles.inner[-1])
     order_loops(planner, roles)
     if straight and _is_flat(planner, node, roles):
@@ -135,15 +132,27 @@ def plan_product(planner: Planner, node: UOp) -> bool:
                      "a panel of the operand in the order in which it is read")
     _rows(planner, roles.rows[-1].arg[0], tile)
     if panels is not None and not steady:
-        shared = _shared_panels(planner, panels)
-        if shared is not None:
-            planner.take(Share(planner.position(shared)),
-                         "panels share a copy of the other operand")
-        planner.take(Pack(planner.position(inner[0]), roles.first),
-                     "rows of the operand in the order in which they are read")
+        _copy_rows(planner, panels, inner, roles.first)
     _fuse_sums(planner, inner)
     return True
 # --8<-- [end:plan]
+
+
+def _dots(planner: Planner, roles: Roles) -> UOp:
+    """The sum of products of bytes, four at a time."""
+    made = planner.take(Dot(planner.position(roles.inner[0].arg[0])),
+                        "four products of bytes at a time")
+    return next(n for n in planner.known.order if n.op is Ops.REDUCE
+                and n.src[0].op is Ops.DOT and made[0] in n.src)
+
+
+def _copy_rows(planner: Planner, panels: int, inner: list[int], first: int) -> None:
+    """Copy the operand of the rows, which cannot be read as it lies; panels share the copy."""
+    shared = _shared_panels(planner, panels)
+    if shared is not None:
+        planner.take(Share(planner.position(shared)), "panels share a copy of the other operand")
+    planner.take(Pack(planner.position(inner[0]), first),
+                 "rows of the operand in the order in which they are read")
 
 
 def _is_flat(planner: Planner, node: UOp, roles: Roles) -> bool:
