@@ -395,6 +395,35 @@ def test_rows_in_parts_have_the_same_values(rows: int) -> None:
     assert (found == wanted - wanted.max(-1, keepdims=True)).all()
 
 
+@verifies("kernel.product.around")
+@pytest.mark.parametrize(("batch", "threads", "steps"), [
+    (8, 1, ["SHARE(1)", "SHARE(0)"]), (8, 2, ["SHARE(1)", "CUT(0,4)", "SHARE(1)"]),
+    (6, 4, ["SHARE(1)", "CUT(0,2)", "SHARE(1)"]), (7, 2, ["SHARE(1)"])])
+def test_a_batch_shares_a_copy(batch: int, threads: int, steps: list[str]) -> None:
+    limits = Limits(vector_bytes=64, vector_registers=32, threads=threads)
+    x, w = Tensor.ones(batch, 64, 128).contiguous(), Tensor.ones(256, 128).contiguous()
+    Tensor.realize(x, w)
+    ast = (x @ w.transpose()).softmax(-1).schedule()[0].ast
+    found = [step.name for step, _ in hand_steps(ast, limits)]
+    assert [name for name in found if name.startswith(("SHARE", "CUT"))] == steps
+    assert any(name.startswith("PACK") for name in found)
+
+
+@verifies("kernel.product.around")
+@verifies("kernel.step.equal")
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("own", [False, True])
+def test_a_batch_with_a_copy_has_the_same_values(threads: int, own: bool) -> None:
+    """Also where each of the batch has an operand of its own, after one that all share."""
+    generator = np.random.default_rng(0)
+    x, w, v = (generator.integers(-2, 3, shape).astype(np.float32)
+               for shape in ((6, 32, 64), (64, 64), (6, 64, 64) if own else (64, 64)))
+    with Context(CPU_COUNT=threads):
+        first = (Tensor(x).realize() @ Tensor(w).realize().transpose()).relu()
+        found = (first @ Tensor(v).realize().transpose(-2, -1)).numpy()
+    assert (found == np.maximum(x @ w.T, 0) @ np.swapaxes(v, -2, -1)).all()
+
+
 # Windows
 
 

@@ -67,6 +67,15 @@ class KeepsRowsTogether(ImplPatch):
         return lambda planner, tiles, straight: min(original(planner, tiles, straight), 1)
 
 
+class CopiesForEverySentence(ImplPatch):
+    rule = "kernel.product.around"
+    description = "an operand is copied again in each iteration of the loops around the rows"
+    target = "impl.kernel.products:_share_around"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner, node, second, tiles: None
+
+
 class MultipliesTiles(ImplPatch):
     rule = "kernel.tile.once"
     description = "a second loop of the prefix is cut although its lanes join a tile"
