@@ -76,6 +76,15 @@ class CopiesForEverySentence(ImplPatch):
         return lambda planner, node, second, tiles: None
 
 
+class GathersAgain(ImplPatch):
+    rule = "kernel.product.gathered"
+    description = "an operand is gathered again for each row that reads it"
+    target = "impl.kernel.heuristic:copy_gathered"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner: False
+
+
 class MultipliesTiles(ImplPatch):
     rule = "kernel.tile.once"
     description = "a second loop of the prefix is cut although its lanes join a tile"

@@ -312,6 +312,36 @@ def _lanes_of_rows(planner: Planner, extent: int) -> int:
 # --8<-- [end:stage]
 
 
+# --8<-- [start:gathered]
+def copy_gathered(planner: Planner) -> bool:
+    """Copy an operand whose lanes lie apart in memory, if loops of its stage read it again."""
+    # r[impl kernel.product.gathered]
+    known = planner.known
+    for node in known.order:
+        if node.op is not Ops.REDUCE or node.arg is not Ops.ADD or node.src[0].op is not Ops.MUL:
+            continue
+        store = next(s for s in known.ast.src if node in s.toposort())
+        for factor, operand in enumerate(node.src[0].src):
+            again = math.prod(planner.extent(r) for r in store.src[2:]
+                              if r.arg[1] is RangeKind.LOOP
+                              and not known.free[operand] >> known.position[r] & 1)
+            step = Pack(known.position[node.src[1]], factor)
+            if again >= _LEAST_TILES and _gathers(planner, store, operand) \
+                    and planner.take_if_legal(step, "a copy for all that read it"):
+                return True
+    return False
+# --8<-- [end:gathered]
+
+
+def _gathers(planner: Planner, store: UOp, value: UOp) -> bool:
+    """Whether what is stored side by side is read apart."""
+    along = planner.growth[store.src[0].src[1]] or {}
+    lanes = [r for r in planner.known.loops(planner.known.free[value] & planner.known.lanes)
+             if along.get(r) == 1]
+    grows = [planner.growth[n.src[0].src[1]] or {} for n in value.toposort() if n.op is Ops.LOAD]
+    return any(grow.get(lane) != 1 for lane in lanes for grow in grows)
+
+
 def _fuse(planner: Planner, node: UOp, roles: Roles) -> bool:
     """Make one loop of two that all memory sees as one; False if there are none."""
     known = planner.known
@@ -423,4 +453,5 @@ def _rows(planner: Planner, number: int, tile: Tile) -> None:
         planner.take(Upcast(planner.position(own[0].arg[0]), rest), "the rows that are left over")
 
 
-__all__ = ["Roles", "Tile", "choose_tile", "find_roles", "order_loops", "plan_product"]
+__all__ = ["Roles", "Tile", "choose_tile", "copy_gathered", "find_roles", "order_loops",
+           "plan_product"]
