@@ -37,7 +37,7 @@ class PadsWithoutGates(ImplPatch):
 
 
 class CopiesWhatIsStored(ImplPatch):
-    rule = "kernel.pack.stored"
+    rule = "kernel.pack.stored+2"
     description = "an operand is copied although a stage stores to its memory"
     target = "impl.kernel.blocking:buffer_key"
 
