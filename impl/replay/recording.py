@@ -78,6 +78,7 @@ class Recording:
         self.result, self.changes = template_of(result, holders), changes
         kept = {c.buffer for c in changes} | {leaf.buffer for leaf in leaves_of(self.result)}
         self.sources = capture.sources(kept)
+        self.written = [b for b, source in self.sources.items() if source.written]
         made = [b for run in capture.runs for b in run.outputs]
         self.sizes = {buffer: size for run in capture.runs for buffer, size in run.sizes().items()}
         # r[impl replay.sizes.memory]: what has another size in each call has memory of that call
@@ -155,12 +156,15 @@ class Recording:
         self.check(arguments)
         self._check_names()
         realize.realize(list(arguments.tensors.values()))
-        self._part(arguments.tensors)
+        if self.changes:
+            self._part(arguments.tensors)
         now = {buffer: self._find(buffer, source, arguments)
                for buffer, source in self.sources.items()}
         self._check_aliases(arguments, now)
-        self._check_views(arguments.tensors)
-        self._protect(now, arguments)
+        if self.changes:
+            self._check_views(arguments.tensors)
+        if self.written:
+            self._protect(now, arguments)
         # r[impl replay.output.fresh, replay.outputs.distinct]
         for buffer in self.fresh:
             now[buffer] = Buffer(buffer.device, buffer.dtype, self._size(buffer, arguments))
@@ -225,7 +229,8 @@ class Recording:
                 assert bound is not None
                 value = bound.src[1].arg
             table.set_value(launch, position, value)  # r[impl replay.values.bound]
-        generator.reserve(self.random_used)  # r[impl replay.random.advances]
+        if self.random_used:
+            generator.reserve(self.random_used)  # r[impl replay.random.advances]
         try:
             for segment in self.segments:
                 if isinstance(segment, realize.ExecItem):
@@ -234,10 +239,10 @@ class Recording:
                     target.device.copy(target, source, size * segment.bufs[1].dtype.itemsize)
                 else:
                     segment.run()
-            for buffer, origin in self.sources.items():
-                advance(now[buffer], origin.written)
+            for buffer in self.written:
+                advance(now[buffer], self.sources[buffer].written)
         except BaseException:  # r[impl realize.interrupted.error]
-            spoil(now[buffer] for buffer, origin in self.sources.items() if origin.written)
+            spoil(now[buffer] for buffer in self.written)
             raise
 
     def _find(self, buffer: Buffer, source: Source, arguments: Arguments) -> Buffer:
@@ -245,8 +250,8 @@ class Recording:
         if source.path is not None:
             given: Buffer = arguments.tensors[source.path].uop.arg[0]
             return given
-        owners = [owner for owner in [o() for o in source.owners] if owner is not None]
-        if not all([owner.uop.op is Ops.BUFFER and leaf_of(owner.uop) for owner in owners]):
+        owners = [owner for reference in source.owners if (owner := reference()) is not None]
+        if not all([leaf_of(owner.uop) is owner.uop for owner in owners]):
             realize.realize(owners)
         buffers = {owner.uop.arg[0] for owner in owners}
         if len(buffers) > 1:
@@ -274,11 +279,13 @@ class Recording:
                     for o in source.owners]
         known = {id(h): h for h in holders if h is not None}
         used = {h.uop.arg[0] for h in known.values() if h.uop.op is Ops.BUFFER}
+        sharing = [t for t in tensors.values() if t.uop.arg[0] in used and id(t) not in known]
+        if not sharing:
+            return
         roots = {id(root()) for h in known.values() for root, *_ in h._ancestors}
         copies: dict[Buffer, Buffer] = {}
-        for tensor in tensors.values():
-            if tensor.uop.arg[0] in used and id(tensor) not in known and id(tensor) not in roots \
-                    and not tensor.requires_grad and self.changes:
+        for tensor in sharing:
+            if id(tensor) not in roots and not tensor.requires_grad:
                 own_memory(tensor, copies)  # r[impl replay.state.parted]
 
     def watch(self, names: dict[tuple[int, Any], tuple[Name, Tensor]]) -> None:
@@ -330,14 +337,18 @@ class Recording:
             raise ReplayError(self.name, "which arguments are the same tensor has changed: was "
                               f"{self.aliases or 'none'}, is {now or 'none'}",
                               "make another TinyJit for it, or pass a copy (.contiguous())")
+        if not self.changes and not self.written:
+            return
         holders = [h for h in (c.holder() for c in self.changes if not isinstance(c.holder, str))
                    if h is not None]
         held = {leaf.arg[0] for leaf in (leaf_of(h.uop) for h in holders) if leaf is not None}
-        own = Counter(found[b] for b, source in self.sources.items() if source.path is None)
+        own = [found[b] for b, source in self.sources.items() if source.path is None]
         given = {path: t.uop.arg[0] for path, t in arguments.tensors.items()}
-        changed = held | {found[b] for b, source in self.sources.items() if source.written}
+        changed = held.union(found[b] for b in self.written)
         changed |= {given[c.holder] for c in self.changes if isinstance(c.holder, str)}
-        both = {*own, *held} & {*given.values()} | {b for b, count in own.items() if count > 1}
+        both = {*own, *held} & {*given.values()}
+        if len({*own}) < len(own):
+            both |= {buffer for buffer, count in Counter(own).items() if count > 1}
         if both & changed:  # r[impl replay.guard.state]
             raise ReplayError(self.name, "two tensors of the function, which changes one of them, "
                               "are the same tensor now", "pass a copy (.clone())")
@@ -368,9 +379,7 @@ class Recording:
     # --8<-- [start:protect]
     def _protect(self, now: dict[Buffer, Buffer], arguments: Arguments) -> None:
         """Before memory is overwritten: whoever still means the old value gets it."""
-        written = {now[b] for b, source in self.sources.items() if source.written}
-        if not written:
-            return
+        written = {now[b] for b in self.written}
         mine = {id(arguments.tensors[c.holder] if isinstance(c.holder, str) else c.holder())
                 for c in self.changes}
         pending: list[Tensor] = []
