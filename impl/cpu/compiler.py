@@ -157,7 +157,7 @@ def _keep_failed(text: str) -> str:
 
 def dealt_out(pairs: list[tuple[str, Source]], workers: int) -> list[list[tuple[str, Source]]]:
     """Kernels dealt out to compiler runs, the longest first, each to the run with the least."""
-    # r[impl cpu.compile.together]
+    # r[impl cpu.compile.together+2]
     count = max(workers, -(-len(pairs) // _UNIT))
     units: list[list[tuple[str, Source]]] = [[] for _ in range(count)]
     lengths = [0] * count
@@ -170,7 +170,7 @@ def dealt_out(pairs: list[tuple[str, Source]], workers: int) -> list[list[tuple[
 
 def _unit_text(sources: list[tuple[str, Source]]) -> str:
     """One C file: every definition once, then the kernels."""
-    # r[impl cpu.compile.together]
+    # r[impl cpu.compile.together+2]
     seen: dict[str, None] = {}
     for _, source in sources:
         for definition in source.definitions:

@@ -71,7 +71,7 @@ def take_apart(given: Any) -> Arguments:
         path, value = stack.pop()
         if isinstance(value, Tensor):
             found.tensors[path], node = value, value.uop
-            found.signature[path] = ("Tensor", found.shape(path, node.shape), node.dtype.name,
+            found.signature[path] = ("Tensor", found.shape(path, node.shape or ()), node.dtype.name,
                                      value.device)
         elif isinstance(value, UOp) and value.op is Ops.BIND:
             found.bind(path, value)
