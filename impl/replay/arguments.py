@@ -73,15 +73,6 @@ def take_apart(given: Any) -> Arguments:
             found.tensors[path], node = value, value.uop
             found.signature[path] = ("Tensor", found.shape(path, node.shape or ()), node.dtype.name,
                                      value.device)
-        elif isinstance(value, UOp) and value.op is Ops.BIND:
-            found.bind(path, value)
-            found.signature[path] = ("Variable", value.src[0].arg)
-        elif symbolic.is_symbolic(value):
-            found.signature[path] = ("int", found.shape(path, (value,)))
-        elif isinstance(value, np.ndarray):  # r[impl replay.guard.mismatch]
-            raise ReplayError("TinyJit", f"argument {path} is a NumPy array of shape "
-                              f"{value.shape}, whose content no guard can see",
-                              "pass Tensor(array)")
         elif isinstance(value, (list, tuple)):
             found.signature[path] = (type(value).__name__, len(value))
             stack += [(f"{path}[{i}]", part) for i, part in enumerate(value)]
@@ -91,6 +82,15 @@ def take_apart(given: Any) -> Arguments:
         elif isinstance(value, dict):
             found.signature[path] = ("dict", tuple(value))
             stack += [(f"{path}[{key!r}]", part) for key, part in value.items()]
+        elif isinstance(value, UOp) and value.op is Ops.BIND:
+            found.bind(path, value)
+            found.signature[path] = ("Variable", value.src[0].arg)
+        elif symbolic.is_symbolic(value):
+            found.signature[path] = ("int", found.shape(path, (value,)))
+        elif isinstance(value, np.ndarray):  # r[impl replay.guard.mismatch]
+            raise ReplayError("TinyJit", f"argument {path} is a NumPy array of shape "
+                              f"{value.shape}, whose content no guard can see",
+                              "pass Tensor(array)")
         else:
             found.signature[path] = _described(value)
     return found
