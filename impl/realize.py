@@ -415,6 +415,8 @@ def waiting_values(values: Sequence[UOp], manner: _Manner | None = None) -> list
 def realize(holders: Sequence[Holder]) -> None:
     """Compute the values of all holders, in one schedule, and let them hold the results."""
     with lock:  # r[impl realize.thread.serial]
+        if not _scheduled and all([leaf_of(h.uop) is h.uop for h in holders]):
+            return  # they hold their values already
         nodes, manner = values_of(holders), _manner()
         run = planned_run(nodes, manner)
         if run is not None:

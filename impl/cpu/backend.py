@@ -75,19 +75,18 @@ class CPU(DeviceBackend):
 
     def load(self, asts: Sequence[UOp]) -> list[Program]:
         """Optimise, render, and compile what is not compiled yet."""
-        programs: list[CPUProgram] = []
-        sources: dict[str, Callable[[], Source]] = {}
+        programs: dict[UOp, CPUProgram] = {}
         identity = compiled_by()
-        for ast in asts:
-            program, source = self._known(ast, identity)
-            sources.setdefault(program.key, source)
-            programs.append(program)
         runtime = digest(identity, RUNTIME.prelude, RUNTIME.body)
-        with build_lock:  # r[impl cpu.thread.safe]
-            objects.loaded.get(sources, runtime)
-        for program in programs:
+        # r[impl cpu.thread.safe]
+        with build_lock, objects.Build(objects.loaded, runtime) as build:
+            # Those with most stages first: they take longest, and compilers run meanwhile.
+            for ast in sorted(asts, key=lambda ast: -len(ast.src)):
+                programs[ast], source = self._known(ast, identity)
+                build.want(programs[ast].key, source)
+        for program in programs.values():
             program.function = objects.loaded.functions[program.key]
-        return list(programs)
+        return [programs[ast] for ast in asts]
 
     # --8<-- [start:known]
     def _known(self, ast: UOp, identity: str) -> tuple[CPUProgram, Callable[[], Source]]:

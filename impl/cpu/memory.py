@@ -110,7 +110,9 @@ class Pool:
         while self.returned:
             block = self.returned.popleft()
             size = len(block[0])
-            self.blocks[size] = [*self.blocks.pop(size, ()), block]
+            blocks = self.blocks.pop(size, None) or []
+            blocks.append(block)
+            self.blocks[size] = blocks
             self.held += size
         while self.held > self.limit:
             self._kept(next(iter(self.blocks)))
