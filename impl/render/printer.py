@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from impl import symbolic
 from impl.dtypes import DType, Scalar, dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp
-from impl.kernel.analysis import PRODUCTS
+from impl.kernel.analysis import PRODUCTS, Way
 from impl.kernel.private import keep_private
 from impl.render.groups import place_waits
 from impl.render.lower import (
@@ -19,6 +19,7 @@ from impl.render.lower import (
     Begin,
     Block,
     Define,
+    Fetch,
     Finish,
     Leave,
     Loop,
@@ -190,6 +191,9 @@ class Dialect(Protocol):
                        count: int, value: Operand, mask: Operand | None) -> str:
         """A statement that writes values to index + step * place, or index + step."""
 
+    def fetch(self, pointer: str, index: str) -> str:
+        """A statement that asks for memory that will be written, or nothing."""
+
     def fence(self) -> str:
         """A statement after which what was stored past the caches is in memory."""
 
@@ -242,6 +246,8 @@ class Launched:
 
 Texts = list[str]
 _Text = TypeVar("_Text", str, Operand)
+#: Bytes of a line of memory.
+_LINE = 64
 #: Indices below this in size have 32 bits.
 _NARROW = 1 << 31
 
@@ -319,13 +325,15 @@ class _Printer:
 
     def _fence(self) -> str:
         """What went past the caches is in memory before anybody is told that it is."""
-        return self.dialect.fence() if any(store.arg for store in self.known.ast.src) else ""
+        past = any(store.arg is Way.PAST for store in self.known.ast.src)
+        return self.dialect.fence() if past else ""
 
     def _line(self, text: str) -> None:
         if text:
             self.lines.append("  " * self.indent + text)
 
-    def _item(self, item: Define | Begin | Step | Finish | Write | Loop | Leave | Wait) -> None:
+    def _item(self, item: Define | Begin | Step | Finish | Write | Fetch | Loop | Leave | Wait
+              ) -> None:
         if isinstance(item, Define):
             self._define(item.node)
         elif isinstance(item, Begin):
@@ -339,6 +347,8 @@ class _Printer:
                 self._finish(node)
         elif isinstance(item, Write):
             self._write(item.store)
+        elif isinstance(item, Fetch):
+            self._fetch(item.store)
         elif isinstance(item, Leave):
             self._line(self.dialect.phase(item.phase, True, self._fence()))
         elif isinstance(item, Wait):
@@ -637,6 +647,27 @@ class _Printer:
             guard = f"if ({condition}) " if index.src[2] is not TRUE else ""
             self._line(guard + self.dialect.store(pointer, address, dtype, text))
 
+    def _fetch(self, store: UOp) -> None:
+        """Ask for each line of memory that a store will write in one iteration of its loops."""
+        # r[impl render.fetch.before]
+        index, vector = store.src[0], self.low.vector.get(store)
+        base = self.low.access[index].base
+        if index.src[0].op is not Ops.PARAM or self.low.vector.get(base) is not None:
+            return
+        lanes = tuple(lane for lane in self.low.lanes(store) if lane is not vector)
+        at, steps = self._combinations(lanes), self.low.access[index].steps
+        bases = self._text(base, lanes, at)
+        line = max(_LINE // index.src[0].dtype.itemsize, 1)
+        last = steps.get(vector, 0) * (_extent(vector) - 1) if vector is not None else 0
+        within = [*range(0, last, line), last]
+        places: dict[str, set[int]] = {}
+        for text, values in zip(bases, at, strict=True):
+            first = sum(steps.get(lane, 0) * each for lane, each in zip(lanes, values, strict=True))
+            places.setdefault(text, set()).update(first + each for each in within)
+        for text, found in places.items():
+            for place in _apart(sorted(found), line):
+                self._line(self.dialect.fetch(self.names[index.src[0]], f"{text} + {place}"))
+
     def _write_whole(self, store: UOp, addresses: list[Operand], wide: tuple[UOp, ...],
                      at: list[tuple[int, ...]], vector: UOp) -> None:
         """A store along the vector lane."""
@@ -651,7 +682,7 @@ class _Printer:
             mask = guard if guard[1] else None
             if step == 1 and not kind:
                 line = dialect.vector_store(pointer, address, dtype, count, value, mask,
-                                            bool(store.arg))
+                                            store.arg is Way.PAST)
             elif kind:
                 places = dialect.vector_steps(count, step) if step else None
                 where = f"({address} + {dialect.vector_cast(places, dtypes.index, kind)})" \
@@ -797,6 +828,18 @@ def _extent(vector: UOp) -> int:
     """The number of elements of a vector lane."""
     size: int = vector.src[0].arg
     return size
+
+
+def _apart(places: Sequence[int], line: int) -> list[int]:
+    """Of some places in order, so many that none is a line away from those before it, or the last
+    of a row: memory need not begin where a line does.
+    """
+    found: list[int] = []
+    for place, after in itertools.zip_longest(places, places[1:]):
+        ends = after is None or after - place > line
+        if not found or place - found[-1] >= line or ends and place != found[-1]:
+            found.append(place)
+    return found
 
 
 def _is_narrow(node: UOp) -> bool:

@@ -357,6 +357,10 @@ class Vectors:
             return self._call(f"stream_{kind}", place, text) + ";"
         return f"*({kind}u *)({pointer} + {index}) = {text};"
 
+    def fetch(self, pointer: str, index: str) -> str:
+        """Ask for memory that will be written soon."""
+        return f"__builtin_prefetch({pointer} + {index}, 1);"
+
     def fence(self) -> str:
         """Stores past the caches may be seen late, unless they are waited for."""
         # r[impl render.stream.fence]
