@@ -198,3 +198,13 @@ def test_a_stage_that_only_scales_is_rolled_up() -> None:
     """Beside a product whose tile it has shared; a softmax has vectors only."""
     assert any(name.startswith("ROLL(") for name in names(rows_with_a_product()))
     assert not any(name.startswith("ROLL(") for name in names(kb.softmax(64, 64)))
+
+
+@verifies("kernel.plain.turned")
+def test_what_is_read_across_is_read_in_squares() -> None:
+    i, j = new_range(100, RangeKind.GLOBAL), new_range(90, RangeKind.GLOBAL)
+    value = load(param(1), flat((j, 100), (i, 1)))
+    made = optimize(kb.kernel(store(param(0), flat((i, 90), (j, 1)), value), prefix=(i, j)), WIDE)
+    lanes = [r.src[0].arg for r in made.toposort() if r.op is Ops.RANGE
+             and r.arg[1] is RangeKind.UPCAST]
+    assert lanes == [16, 16] and "turn_f32x16(" in render(made, C()).body

@@ -37,6 +37,24 @@ class VectorsAreHalfAsWide(ImplPatch):
         return lambda known, loop: 2 * original(known, loop)
 
 
+class GathersSquares(ImplPatch):
+    rule = "render.vector.turned"
+    description = "no square of registers is transposed"
+    target = "impl.render.printer:_Printer._across"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda printer, index, wide, vector: None
+
+
+class CutsNoSquares(ImplPatch):
+    rule = "kernel.plain.turned"
+    description = "what is read along one loop and stored along another is no square of lanes"
+    target = "impl.kernel.heuristic:Planner._transpose"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner: None
+
+
 class NothingGoesPastTheCaches(ImplPatch):
     rule = "kernel.plain.stream"
     description = "large outputs are stored like small ones"

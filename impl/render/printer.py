@@ -172,6 +172,12 @@ class Dialect(Protocol):
                       mask: Operand) -> Operand:
         """Those where a mask is true, and zero elsewhere."""
 
+    def vector_turned(self, name: str, pointer: str, indices: Sequence[str], dtype: DType
+                      ) -> tuple[list[str], list[Operand]]:
+        """Neighbouring values at as many places, transposed: the lines that load them to an
+        array of that name, and its vectors.
+        """
+
     def vector_gather(self, pointer: str, index: Operand, dtype: DType, count: int,
                       mask: Operand | None) -> Operand:
         """Values at a vector of places."""
@@ -186,6 +192,12 @@ class Dialect(Protocol):
     def vector_store(self, pointer: str, index: str, dtype: DType, count: int, value: Operand,
                      mask: Operand | None, stream: bool) -> str:
         """A statement that writes neighbouring values; `stream`: past the caches."""
+
+    def vector_store_turned(self, name: str, pointer: str, indices: Sequence[str], dtype: DType,
+                            values: Sequence[Operand], stream: bool) -> list[str]:
+        """The lines that write a square of values, transposed in an array of that name, to
+        neighbouring elements at as many places.
+        """
 
     def vector_scatter(self, pointer: str, index: str, step: Operand | int, dtype: DType,
                        count: int, value: Operand, mask: Operand | None) -> str:
@@ -585,6 +597,9 @@ class _Printer:
         index = node.src[0]
         valid = index.src[2]
         addresses = self._addresses(self.low.access[index], wide, at, vector)
+        if vector is not None and (across := self._across(index, wide, vector)) is not None:
+            self._load_turned(node, wide, [text for text, _ in addresses], vector, across)
+            return
         if vector is not None:
             guards: list[Operand | None] = [None] * len(at)
             if valid is not TRUE:
@@ -602,6 +617,36 @@ class _Printer:
                 text = f"({condition} ? {text} : {self._nothing(dtype)})"
             texts.append((text, ""))
         self._assign(node, node.dtype, texts)
+
+    def _across(self, index: UOp, wide: tuple[UOp, ...], vector: UOp) -> UOp | None:
+        """The lane along which memory is contiguous, where the vector lane is another one and both
+        have as many elements: a square that can be transposed.
+        """
+        access = self.low.access[index]
+        if index.src[2] is not TRUE or access.steps.get(vector, 0) in (0, 1) \
+                or self.low.vector.get(access.base) is not None:
+            return None
+        return next((lane for lane in wide if access.steps.get(lane) == 1
+                     and _extent(lane) == _extent(vector)), None)
+
+    def _load_turned(self, node: UOp, wide: tuple[UOp, ...], addresses: Texts, vector: UOp,
+                     across: UOp) -> None:
+        """Load squares along the lane that is contiguous, and transpose them."""
+        # r[impl render.vector.turned]
+        index, place, at = node.src[0], wide.index(across), self._combinations(wide)
+        step, count = self.low.access[index].steps[vector], _extent(vector)
+        number = {values: i for i, values in enumerate(at)}
+        found: list[Operand] = [("", "")] * len(at)
+        for values in (each for each in at if each[place] == 0):
+            first = addresses[number[values]]
+            lines, turned = self.dialect.vector_turned(
+                self._fresh("q", 1)[0], self.names[index.src[0]],
+                [f"{first} + {step * line}" for line in range(count)], index.src[0].dtype)
+            for line in lines:
+                self._line(line)
+            for element, operand in enumerate(turned):
+                found[number[(*values[:place], element, *values[place + 1:])]] = operand
+        self._assign(node, node.dtype, found)
 
     def _nothing(self, dtype: DType) -> str:
         return self.dialect.literal(
@@ -678,6 +723,9 @@ class _Printer:
         if index.src[2] is not TRUE:
             guards = self._operands(index.src[2], wide, at, vector)
         values = self._operands(store.src[1], wide, at, vector)
+        if (across := self._across(index, wide, vector)) is not None:
+            self._write_turned(store, [text for text, _ in addresses], values, wide, across)
+            return
         for (address, kind), value, guard in zip(addresses, values, guards, strict=True):
             mask = guard if guard[1] else None
             if step == 1 and not kind:
@@ -693,6 +741,22 @@ class _Printer:
                 line = dialect.vector_scatter(pointer, address, step, dtype, count, value, mask)
             # r[impl kernel.store.gated]
             self._line((f"if ({guard[0]}) " if guard[0] and mask is None else "") + line)
+    def _write_turned(self, store: UOp, addresses: Texts, values: list[Operand],
+                      wide: tuple[UOp, ...], across: UOp) -> None:
+        """Transpose squares, and store them along the lane that is contiguous."""
+        # r[impl render.vector.turned]
+        index, place, vector = store.src[0], wide.index(across), self.low.vector[store]
+        step, count = self.low.access[index].steps[vector], _extent(vector)
+        squares: dict[tuple[int, ...], list[int]] = {}
+        for number, combination in enumerate(self._combinations(wide)):
+            rest = combination[:place] + combination[place + 1:]
+            squares.setdefault(rest, []).append(number)
+        for numbers in squares.values():
+            indices = [f"{addresses[numbers[0]]} + {step * line}" for line in range(count)]
+            for line in self.dialect.vector_store_turned(
+                    self._fresh("q", 1)[0], self.names[index.src[0]], indices, index.src[0].dtype,
+                    [values[number] for number in numbers], store.arg is Way.PAST):
+                self._line(line)
     # --8<-- [end:memory]
 
     # --8<-- [start:reduce]

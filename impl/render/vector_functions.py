@@ -208,6 +208,27 @@ def _fold(op: str, kind: str) -> str:
     return _function(kind, f"$E fold_{op}_$K($K v)", "\n".join([*lines, "  return v[0];"]))
 
 
+# --8<-- [start:turn]
+def _turn(kind: str) -> str:
+    """Transpose a square: as many vectors as each has elements.
+
+    Quarters that lie across are exchanged, in squares of half, a quarter, ... of the size.
+    """
+    size = parts(kind)[1]
+    lines, step = list[str](), size // 2
+    while step:
+        upper = ", ".join(str(i + size - step if i & step else i) for i in range(size))
+        lower = ", ".join(str(i + size if i & step else i + step) for i in range(size))
+        for one in (i for i in range(size) if not i & step):
+            lines.append(f"  $K {'abcdefg'[step.bit_length()]}{one} = v[{one}];"
+                         f" v[{one}] = mingle(v[{one}], v[{one + step}], $I, {upper});"
+                         f" v[{one + step}] = mingle({'abcdefg'[step.bit_length()]}{one}, "
+                         f"v[{one + step}], $I, {lower});")
+        step //= 2
+    return _function(kind, "void turn_$K($K *v)", "\n".join(lines))
+# --8<-- [end:turn]
+
+
 # --8<-- [start:half]
 def _half(base: str, kind: str) -> str:
     """float16 and bfloat16 in memory are 16 bits; they are computed with as float."""
@@ -287,6 +308,8 @@ def vector_function(name: str) -> str:
         return _fold(base.removeprefix("fold_"), kind)
     if base in ("masked", "put", "stream"):
         return _move(base, kind)
+    if base == "turn":
+        return _turn(kind)
     if base == "dup":
         return _dup(kind)
     if base == "tohalf":
