@@ -37,6 +37,15 @@ class VectorsAreHalfAsWide(ImplPatch):
         return lambda known, loop: 2 * original(known, loop)
 
 
+class RowsStayApart(ImplPatch):
+    rule = "kernel.rows.short"
+    description = "short rows are done one after the other"
+    target = "impl.kernel.heuristic:plan_short"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner: None
+
+
 class GathersSquares(ImplPatch):
     rule = "render.vector.turned"
     description = "no square of registers is transposed"

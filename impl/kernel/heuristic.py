@@ -16,6 +16,7 @@ from impl.kernel.plain import merge_loops, vectorize
 from impl.kernel.products import plan_product
 from impl.kernel.roll import roll_lanes
 from impl.kernel.rows import plan_rows
+from impl.kernel.short import plan_short
 from impl.kernel.steps import Own, Split, Step, Swap, Upcast
 from impl.kernel.threads import Choice, duration, part_of_loop, part_of_reduction, threads_for
 from impl.kernel.windows import plan_windows
@@ -82,6 +83,7 @@ class Planner:
         """Choose all steps; the reduction with the most work first, as loops are shared."""
         merge_loops(self)
         self._share(part_of_reduction)
+        plan_short(self)
         self._order_loops()
         self._transpose()
         while (node := self._next()) is not None:

@@ -79,6 +79,11 @@ _GCC = {
     "gatherm": {
         "f32x16": ("__AVX512DQ__", "__builtin_ia32_gathersiv16sf((f32x16){0}, (void *)p, i, "
                    "__builtin_ia32_cvtd2mask512(m), 4)")},
+    "scatter": {
+        "f32x16": ("__AVX512F__", "__builtin_ia32_scattersiv16sf((void *)p, -1, i, x, 4)")},
+    "scatterm": {
+        "f32x16": ("__AVX512DQ__", "__builtin_ia32_scattersiv16sf((void *)p, "
+                   "__builtin_ia32_cvtd2mask512(m), i, x, 4)")},
     # whole vectors past the caches, if the address allows it
     "stream": {
         "f32x16": ("__AVX512F__", "__builtin_ia32_movntps512((void *)p, x)"),
@@ -91,7 +96,7 @@ _GCC["any"] = {"i32x16": ("__AVX512DQ__", "__builtin_ia32_cvtd2mask512(x)"),
                "i32x8": ("__AVX__", "__builtin_ia32_movmskps256((f32x8)x)"),
                "i32x4": ("__SSE__", "__builtin_ia32_movmskps((f32x4)x)")}
 #: Integers go through the memory instructions of floats of the same width.
-_AS_FLOAT = ("masked", "put", "gather", "gatherm", "stream")
+_AS_FLOAT = ("masked", "put", "gather", "gatherm", "scatter", "scatterm", "stream")
 
 
 def _either(base: str, kind: str, portable: str, form: str = "return {};") -> str:
@@ -271,6 +276,11 @@ def _move(base: str, kind: str, index: str = "") -> str:
         near = _either(base, kind, plain, f"if (((long)p & {bits(kind) * count // 8 - 1}) == 0) "
                        "{ {}; return; }\n  " + plain)
         return _function(kind, "void stream_$K($E *p, $K x)", near)
+    if base in ("scatter", "scatterm"):
+        mask, guard = (", $I m", "if (m[l]) ") if base == "scatterm" else ("", "")
+        loop = f"for (long l = 0; l < $N; l++) {guard}p[i[l]] = x[l];"
+        return _function(kind, f"void {base}_{index}_$K($E *p, {index} i, $K x{mask})",
+                         _either(base, kind, loop, "{};"))
     if base == "gatherm":
         loop = ("$K r = {0};\n  for (long l = 0; l < $N; l++) if (m[l]) r[l] = p[i[l]];\n"
                 "  return r;")
@@ -301,7 +311,7 @@ def vector_function(name: str) -> str:
     short, _ = parts(kind)
     if base.startswith("whole_"):
         return _whole(base.removeprefix("whole_"), kind)
-    if base.startswith("gather"):
+    if base.startswith(("gather", "scatter")):
         name, index = base.split("_")
         return _move(name, kind, index)
     if base.startswith("fold_"):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from impl.dtypes import DType, dtypes
 from impl.ir import COMPARISONS, Ops, UOp
 from impl.render.literals import literal
-from impl.render.types import HALF, SHORT, STORAGE, kind_of, mask_of
+from impl.render.types import HALF, SHORT, STORAGE, bits, kind_of, mask_of
 
 #: A text, and the kind of vector that it is; "" if it is one number for all elements.
 Operand = tuple[str, str]
@@ -400,6 +400,14 @@ class Vectors:
                        count: int, value: Operand, mask: Operand | None) -> str:
         """Write elements anywhere, one by one."""
         kind, text = self._in_memory(dtype, count, value)
+        if isinstance(step, int) and f"{bits(kind)}x{count}" == "32x16" \
+                and abs(step) * count < _REACH:
+            places = self.vector_steps(count, step)
+            given = [f"{pointer} + {index}", places[0], text]
+            if mask is not None:
+                given.append(self._mask(mask, kind))
+            name = "scatterm" if mask is not None else "scatter"
+            return self._call(f"{name}_{self._kind(places[1])}_{kind}", *given) + ";"
         pointed = f"((unsigned short *){pointer})" if dtype in HALF else pointer
         place = f"{index} + l * {step}" if isinstance(step, int) else f"{index} + s[l]"
         names = f"{{ {kind} x = {text}; "
