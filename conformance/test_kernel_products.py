@@ -21,6 +21,7 @@ from impl.kernel import (
     Chunk,
     Cut,
     Dot,
+    Fetch,
     Limits,
     Merge,
     Own,
@@ -31,6 +32,7 @@ from impl.kernel import (
     StepError,
     Swap,
     Upcast,
+    Way,
     Window,
     apply_steps,
     fold_gates,
@@ -707,3 +709,52 @@ def test_what_turns_out_to_be_no_product_gets_other_steps() -> None:
         item = x.conv2d(weight, groups=4, dilation=2, padding=1).schedule()[-1]
     steps = hand_steps(fold_gates(item.ast), Limits(vector_bytes=64, vector_registers=32))
     assert steps and apply_steps(fold_gates(item.ast), [step for step, _ in steps])
+
+
+def _sums(rows: int, inner: int, columns: int, apart: int = 0) -> UOp:
+    m, n, k = new_range(rows, GLOBAL), new_range(columns, GLOBAL), new_range(inner, REDUCE)
+    value = kb.apply(Ops.MUL, load(param(1), flat((m, inner), (k, 1))),
+                     load(param(2), flat((k, columns), (n, 1))))
+    place = flat((m, apart or columns), (n, 1))
+    return kb.kernel(store(param(0), place, kb.reduce(Ops.ADD, value, k)), prefix=(m, n))
+
+
+@verifies("kernel.product.fetch")
+def test_outputs_across_lines_are_asked_for() -> None:
+    def fetches(*sizes: int) -> bool:
+        return any(type(step) is Fetch for step, _ in hand_steps(_sums(*sizes), WIDE))
+    assert fetches(64, 100, 841)
+    assert not fetches(64, 100, 832)  # 52 lines a row
+    assert not fetches(64, 16, 841)   # the sums are there before the memory is
+
+
+@verifies("render.fetch.before")
+@pytest.mark.parametrize("columns", [45, 48])
+def test_each_line_is_asked_for_once_before_the_sum(columns: int) -> None:
+    made = optimize(_sums(18, 100, columns, 200), WIDE)
+    if not any(each.arg is Way.AHEAD for each in made.src):
+        known = Analysis(made)
+        loop = next(r for r in known.ranges if r.arg[1] is REDUCE)
+        made = Fetch(known.position[loop]).apply(known)
+    lines = [line.strip() for line in render(made, C()).body.splitlines()]
+    asked = [i for i, line in enumerate(lines) if line.startswith("__builtin_prefetch(p0 + ")]
+    assert len({lines[i] for i in asked}) == len(asked) >= 3 * 9
+    sums = next(i for i, line in enumerate(lines) if "a" in line and "= fma_" in line)
+    assert asked[0] < sums
+    places = [int(lines[i].rsplit("+ ", 1)[1].split(",")[0]) for i in asked[:4]]
+    assert places == [0, 16, 32, 47]  # the memory need not begin with a line
+    wanted = np.random.default_rng(0).integers(-4, 5, (18, 100)).astype(np.float32)
+    other = np.random.default_rng(1).integers(-4, 5, (100, columns)).astype(np.float32)
+    for device in DEVICES:
+        out = exact(made, np.zeros(18 * 200, np.float32), wanted, other, device=device)
+        assert (out.reshape(18, 200)[:, :columns] == wanted @ other).all()
+
+
+@verifies("kernel.step.refused")
+def test_what_stays_in_the_kernel_is_not_asked_for() -> None:
+    i, j, k = (new_range(size, kind) for size, kind in ((4, LOOP), (4, LOOP), (8, REDUCE)))
+    total = kb.reduce(Ops.ADD, load(param(1), flat((i, 8), (k, 1))), k)
+    ast = kb.kernel(store(local(0, 4), i, total, i), store(param(0), j, load(local(0, 4), j), j))
+    known = Analysis(ast)
+    with pytest.raises(StepError, match="FETCH"):
+        Fetch(known.position[k]).apply(known)

@@ -11,6 +11,7 @@ from impl import Context, Tensor, symbolic
 from impl.dtypes import dtypes
 from impl.ir import KernelInfo, Ops, RangeKind, UOp, new_range
 from impl.kernel import (
+    Abreast,
     Analysis,
     Limits,
     Merge,
@@ -198,3 +199,53 @@ def test_a_stage_that_only_scales_is_rolled_up() -> None:
     """Beside a product whose tile it has shared; a softmax has vectors only."""
     assert any(name.startswith("ROLL(") for name in names(rows_with_a_product()))
     assert not any(name.startswith("ROLL(") for name in names(kb.softmax(64, 64)))
+
+
+@verifies("kernel.plain.turned")
+def test_what_is_read_across_is_read_in_squares() -> None:
+    i, j = new_range(100, RangeKind.GLOBAL), new_range(90, RangeKind.GLOBAL)
+    value = load(param(1), flat((j, 100), (i, 1)))
+    made = optimize(kb.kernel(store(param(0), flat((i, 90), (j, 1)), value), prefix=(i, j)), WIDE)
+    lanes = [r.src[0].arg for r in made.toposort() if r.op is Ops.RANGE
+             and r.arg[1] is RangeKind.UPCAST]
+    assert lanes == [16, 16] and "turn_f32x16(" in render(made, C()).body
+
+
+@verifies("kernel.rows.short")
+def test_short_rows_lie_abreast() -> None:
+    def vectors(ast: UOp) -> str:
+        return render(optimize(ast, WIDE), C()).body
+    k, row = new_range(7, RangeKind.REDUCE), new_range(203, RangeKind.GLOBAL)
+    greatest = reduce(Ops.MAXIMUM, load(param(1), flat((row, 7), (k, 1))), k)
+    assert "max_f32x16(" in vectors(kb.kernel(store(param(0), row, greatest), prefix=(row,)))
+    assert "exp_f32x16(" in vectors(kb.softmax(203, 10))
+    assert "ABREAST" in str(names(kb.softmax(203, 10)))
+    assert "ABREAST" not in str(names(kb.softmax(203, 17)) + names(kb.softmax(20, 10)))
+
+
+@verifies("kernel.step.equal")
+@pytest.mark.device("CPU")
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_short_rows_are_as_without_steps(dtype: str) -> None:
+    """Rows of 1 to 15 elements, in numbers that are multiples of a vector and that are not."""
+    for rows, columns in ((64, 3), (203, 7), (65, 15)):
+        given = (np.arange(rows * columns).reshape(rows, columns) * 7 % 23 - 9).astype(np.float32)
+        found = []
+        for noopt in (0, 1):
+            with Context(NOOPT=noopt):
+                x = Tensor(given).cast(dtype).realize()
+                made = [x.max(-1), x.sum(-1), x - x.min(-1, keepdim=True)]
+                made += [x.softmax(-1)] if dtype[0] == "f" else [x.prod(-1)]
+                found.append([y.cast("float32").numpy() for y in made])
+        for one, two in zip(*found, strict=True):
+            np.testing.assert_allclose(one, two, rtol=2e-3 if dtype == "float16" else 1e-5,
+                                       atol=1e-6)
+
+
+@verifies("kernel.step.refused")
+def test_only_rows_of_the_prefix_lie_abreast() -> None:
+    i, j = new_range(64, RangeKind.GLOBAL), new_range(32, RangeKind.LOOP)
+    ast = kb.kernel(store(param(0), flat((i, 32), (j, 1)), load(param(1), j), j), prefix=(i,))
+    for step in (Abreast(1, 4), Abreast(0, 5)):
+        with pytest.raises(StepError, match="ABREAST"):
+            apply_steps(ast, [step])

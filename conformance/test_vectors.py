@@ -252,3 +252,43 @@ def test_every_type_goes_past_the_caches(monkeypatch: pytest.MonkeyPatch, dtype:
         value = Tensor(given).realize() + 1
         assert any(step.startswith("STREAM") for step in value.schedule()[0].program.steps)
         np.testing.assert_array_equal(value.numpy(), given + np.array(1, dtype))
+
+
+@verifies("render.vector.turned")
+@pytest.mark.parametrize("size", [2, 4, 8, 16])
+def test_squares_are_transposed_in_registers(size: int) -> None:
+    """Every type, also those that lie otherwise in memory than in registers."""
+    high, wide = 2 * size, 3 * size
+    for dtype in ALL:
+        given = kb.from_host(np.arange(high * wide) % 13 % (2 if dtype.kind == "b" else 13), dtype)
+        i, j = new_range(wide, RangeKind.GLOBAL), new_range(high, RangeKind.GLOBAL)
+        value = load(param(1, dtype), flat((j, wide), (i, 1)))
+        # The first is a vector along what is stored; the second along what is read, there is more.
+        for more in ((), (2, 3)):
+            others = [store(param(place, dtype), flat((j, wide), (i, 1)), value) for place in more]
+            ast = kb.kernel(store(param(0, dtype), flat((i, high), (j, 1)), value), *others,
+                            prefix=(i, j))
+            made = apply_steps(ast, [Upcast(0, size), Upcast(1, size)])
+            assert "turn_" in render(made, C()).body, dtype
+            out, *copies = (np.zeros_like(given) for _ in (0, *more))
+            with Context(NOOPT=1):
+                kb.run(made, out, given, *copies)
+            assert (out.reshape(wide, high) == given.reshape(high, wide).T).all(), dtype
+            assert all((copy == given).all() for copy in copies)
+
+
+@verifies("render.vector.turned")
+def test_copies_turned_by_the_rules_are_as_without_any() -> None:
+    """Odd sizes, three axes, two operands of which one is turned, and conditions."""
+    for shape in ((37, 53), (16, 16), (5, 33, 40), (3, 64, 17)):
+        given = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        found = []
+        for noopt in (0, 1):
+            with Context(NOOPT=noopt):
+                x = Tensor(given).realize()
+                turned = x.transpose(-1, -2)
+                other = Tensor(np.ascontiguousarray(given.swapaxes(-1, -2))).realize()
+                found.append([y.numpy() for y in (turned * 2, other + turned, turned.pad(
+                    tuple((1, 2) for _ in shape)) + 1, (turned > 5).where(turned, other))])
+        for one, two in zip(*found, strict=True):
+            assert (one == two).all(), shape

@@ -85,6 +85,24 @@ class GathersAgain(ImplPatch):
         return lambda planner: False
 
 
+class FetchesNothing(ImplPatch):
+    rule = "kernel.product.fetch"
+    description = "no product asks for the memory of its results"
+    target = "impl.kernel.products:_fetch"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner, number: None
+
+
+class FetchesEachVector(ImplPatch):
+    rule = "render.fetch.before"
+    description = "a line of memory is asked for again and again"
+    target = "impl.render.printer:_apart"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda places, line: [*places, *places]
+
+
 class MultipliesTiles(ImplPatch):
     rule = "kernel.tile.once"
     description = "a second loop of the prefix is cut although its lanes join a tile"

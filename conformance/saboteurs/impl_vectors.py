@@ -37,6 +37,33 @@ class VectorsAreHalfAsWide(ImplPatch):
         return lambda known, loop: 2 * original(known, loop)
 
 
+class RowsStayApart(ImplPatch):
+    rule = "kernel.rows.short"
+    description = "short rows are done one after the other"
+    target = "impl.kernel.heuristic:plan_short"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner: None
+
+
+class GathersSquares(ImplPatch):
+    rule = "render.vector.turned"
+    description = "no square of registers is transposed"
+    target = "impl.render.printer:_Printer._across"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda printer, index, wide, vector: None
+
+
+class CutsNoSquares(ImplPatch):
+    rule = "kernel.plain.turned"
+    description = "what is read along one loop and stored along another is no square of lanes"
+    target = "impl.kernel.heuristic:Planner._transpose"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner: None
+
+
 class NothingGoesPastTheCaches(ImplPatch):
     rule = "kernel.plain.stream"
     description = "large outputs are stored like small ones"

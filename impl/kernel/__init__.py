@@ -17,13 +17,14 @@ from impl.kernel.analysis import (
     Estimate,
     Growth,
     Limits,
+    Way,
     buffer_key,
     estimate,
     growth,
     shared_loops,
     verify,
 )
-from impl.kernel.blocking import Chunk, Cut, Pack, Share
+from impl.kernel.blocking import Chunk, Cut, Fetch, Pack, Share
 from impl.kernel.chain import Chain
 from impl.kernel.dots import Dot
 from impl.kernel.grouping import lane_steps
@@ -37,6 +38,7 @@ from impl.kernel.steps import (
     OF_GROUPS,
     OF_LANES,
     STEPS,
+    Abreast,
     Own,
     Split,
     Step,
@@ -108,9 +110,10 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
     return ast.replace(arg=replace(ast.arg, asked=asked))
 
 
-__all__ = ["LANES", "OF_GROUPS", "OF_LANES", "REDUCERS", "STEPS", "Analysis", "Bench", "Chain",
-           "Chunk", "Cut", "Dot", "Estimate", "Grid", "GroupTop", "Growth", "Inner", "Limits",
-           "Local", "Merge", "Own", "Pack", "PadTo", "Roll", "Share", "Split", "Step",
-           "StepError", "Stream", "Swap", "Thread", "Upcast", "Window", "apply_steps",
-           "buffer_key", "duration", "estimate", "fold_gates", "growth", "hand_steps",
-           "lane_steps", "optimize", "parameters", "shared_loops", "taken", "verify", "with_steps"]
+__all__ = ["LANES", "OF_GROUPS", "OF_LANES", "REDUCERS", "STEPS", "Abreast", "Analysis", "Bench",
+           "Chain", "Chunk", "Cut", "Dot", "Estimate", "Fetch", "Grid", "GroupTop", "Growth",
+           "Inner", "Limits", "Local", "Merge", "Own", "Pack", "PadTo", "Roll", "Share", "Split",
+           "Step", "StepError", "Stream", "Swap", "Thread", "Upcast", "Way", "Window",
+           "apply_steps", "buffer_key", "duration", "estimate", "fold_gates", "growth",
+           "hand_steps", "lane_steps", "optimize", "parameters", "shared_loops", "taken", "verify",
+           "with_steps"]

@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 
 from impl import symbolic
 from impl.dtypes import dtypes
@@ -25,6 +26,13 @@ PRODUCTS = (Ops.MUL, Ops.DOT)
 _EXPRESSIONS = ELEMENTWISE - {Ops.DETACH}
 _KERNEL_OPS = _EXPRESSIONS | {Ops.CONST, Ops.DEFINE_VAR, Ops.RANGE, Ops.PARAM, Ops.LOCAL, Ops.INDEX,
                               Ops.LOAD, Ops.DOT, Ops.REDUCE, Ops.STORE, Ops.SINK}
+
+
+class Way(Enum):
+    """How a store goes to memory, where a step has said so: it is the argument of the STORE."""
+
+    PAST = "past the caches"
+    AHEAD = "to lines of a cache that were asked for before its value was computed"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from impl.kernel.analysis import (
     LANES,
     PRODUCTS,
     Analysis,
+    Way,
     buffer_key,
     growth,
     shared_loops,
@@ -254,6 +255,29 @@ class Pack(Step):
         return place
 
 
+# --8<-- [start:fetch]
+@dataclass(frozen=True)
+class Fetch(Step):
+    """Ask for the memory where a sum will be stored, before the sum over a loop begins.
+
+    Then it is in a cache by the time the sum is there. Legal for a loop of a reduction on whose
+    way to an argument no other step has decided.
+    """
+
+    def apply(self, known: Analysis) -> UOp:
+        """When memory comes to a cache is no part of a value."""
+        # r[impl kernel.step.equal]
+        loop = self._loop(known, (RangeKind.REDUCE,))
+        found = [store for store in known.ast.src if store.arg is None
+                 and store.src[0].src[0].op is Ops.PARAM and loop in store.src[1].toposort()]
+        if not found:
+            raise StepError(self.name, "no stage stores what is reduced over it to an argument",
+                            "name a loop of a reduction whose result is stored")
+        return _sink(known, [store.replace(arg=Way.AHEAD) if store in found else store
+                             for store in known.ast.src], self.name)
+# --8<-- [end:fetch]
+
+
 def _reading_order(known: Analysis, value: UOp, loops: list[UOp]) -> list[UOp]:
     """The loops of a copy: those with the longest strides outside, so that lines are used whole.
 
@@ -278,4 +302,4 @@ def local_place(local: UOp, loops: list[UOp], sizes: list[int]) -> UOp:
 # --8<-- [end:pack]
 
 
-__all__ = ["MOST_PACKED", "Chunk", "Cut", "Pack", "Share", "local_place"]
+__all__ = ["MOST_PACKED", "Chunk", "Cut", "Fetch", "Pack", "Share", "local_place"]

@@ -16,6 +16,7 @@ from impl.kernel.plain import merge_loops, vectorize
 from impl.kernel.products import copy_gathered, plan_product
 from impl.kernel.roll import roll_lanes
 from impl.kernel.rows import plan_rows
+from impl.kernel.short import plan_short
 from impl.kernel.steps import Own, Split, Step, StepError, Swap, Upcast
 from impl.kernel.threads import Choice, duration, part_of_loop, part_of_reduction, threads_for
 from impl.kernel.windows import plan_windows
@@ -82,6 +83,7 @@ class Planner:
         """Choose all steps; the reduction with the most work first, as loops are shared."""
         merge_loops(self)
         self._share(part_of_reduction)
+        plan_short(self)
         self._order_loops()
         self._transpose()
         while (node := self._next()) is not None:
@@ -338,6 +340,7 @@ class Planner:
 
         Then every line of memory that is touched is used whole while it is in the cache.
         """
+        # r[impl kernel.plain.turned]
         bound = any(n.op is Ops.REDUCE or n.op is Ops.RANGE and n.arg[1] is RangeKind.BLOCK
                     for n in self.known.order)
         if bound or len(self.known.order) > _TRANSPOSE_NODES or len(self.known.ast.src) > 1:
@@ -352,8 +355,10 @@ class Planner:
                  and any(load.get(r, 0) > 1 for load in loads)]
         if not across or not along:
             return
-        width = self.limits.vector_bytes // 4
-        amounts = {along[0].arg[0]: _power(min(width, self.extent(along[0]))), across[0].arg[0]: 8}
+        size = max(store.src[0].dtype.itemsize, 4)
+        width = min(self.limits.vector_bytes // size, 16)
+        square = _power(min(width, self.extent(along[0]), self.extent(across[0])))
+        amounts = {along[0].arg[0]: square, across[0].arg[0]: square}
         self.settle(amounts)
         self.upcast(along[0].arg[0], amounts, "tile of a transposition: stores along it")
         self.upcast(across[0].arg[0], amounts, "tile of a transposition: reads along it")

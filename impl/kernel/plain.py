@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from impl import symbolic
 from impl.dtypes import dtypes
 from impl.ir import ELEMENTWISE, Ops, RangeKind, UOp, new_range
-from impl.kernel.analysis import LANES, Analysis, _size, buffer_key
+from impl.kernel.analysis import LANES, Analysis, Way, _size, buffer_key
 from impl.kernel.roll import has_many_stages
 from impl.kernel.steps import Step, StepError, _Rewriter, _sink
 
@@ -97,7 +97,7 @@ class Stream(Step):
                             or buffer_key(store.src[0].src[0]) in loaded for store in found):
             raise StepError(self.name, "the kernel reads what is stored along it",
                             "name a loop of outputs")
-        return _sink(known, [store.replace(arg=True) if store in found else store
+        return _sink(known, [store.replace(arg=Way.PAST) if store in found else store
                              for store in known.ast.src], self.name)
 # --8<-- [end:stream]
 

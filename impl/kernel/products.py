@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from impl.dtypes import DType
 from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, PRODUCTS, Limits, shared_loops
-from impl.kernel.blocking import Chunk, Cut, Pack, Share
+from impl.kernel.blocking import Chunk, Cut, Fetch, Pack, Share
 from impl.kernel.dots import Dot, is_bytes
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge
@@ -37,6 +37,10 @@ _LEAST_CHUNK = 128
 _LEAST_PARALLEL = 4
 #: Sums over more elements cost more than the storing of their results.
 _MOST_FLAT = 32
+#: Sums over fewer elements are there before the memory that is asked for.
+_LEAST_WAIT = 32
+#: Bytes of a line of memory.
+_LINE = 64
 #: Rows that are added, so that a multiple of what is computed at a time is there, are few.
 _MOST_PADDED = 1.13
 
@@ -134,6 +138,7 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     if panels is not None and not steady:
         _copy_rows(planner, panels, inner, roles.first)
     _fuse_sums(planner, inner)
+    _fetch(planner, inner[-1])
     return True
 # --8<-- [end:plan]
 
@@ -153,6 +158,24 @@ def _copy_rows(planner: Planner, panels: int, inner: list[int], first: int) -> N
         planner.take(Share(planner.position(shared)), "panels share a copy of the other operand")
     planner.take(Pack(planner.position(inner[0]), first),
                  "rows of the operand in the order in which they are read")
+
+
+def _fetch(planner: Planner, number: int) -> None:
+    """Ask for a tile of outputs before its sums begin, if its vectors will lie across two lines.
+
+    Stores wait for each other, and one across two lines for both.
+    """
+    # r[impl kernel.product.fetch]
+    if planner.extent(planner.numbered[number]) < _LEAST_WAIT:
+        return
+    loop = planner.numbered[number]
+    stores = [s for s in planner.known.ast.src if loop in s.src[1].toposort()]
+    across = any(step * store.src[0].dtype.itemsize % _LINE and row.arg[1] in LANES
+                 and step not in (0, 1) for store in stores
+                 for row, step in (planner.growth[store.src[0].src[1]] or {}).items())
+    if across and all(store.src[0].src[0].op is Ops.PARAM for store in stores):
+        planner.take(Fetch(planner.position(number)),
+                     "outputs are fetched while their sums are computed")
 
 
 def _is_flat(planner: Planner, node: UOp, roles: Roles) -> bool:

@@ -71,6 +71,15 @@ def has_many_stages(known: Analysis) -> bool:
     return len(known.ast.src) > _MOST_WIDE_STAGES
 
 
+def _is_turned(planner: Planner, store: UOp, lane: UOp) -> bool:
+    """Whether a stage reads along a lane of a square tile, and stores along the other."""
+    grows = planner.growth[store.src[0].src[1]] or {}
+    square = any(step == 1 and other.arg[1] in LANES
+                 and planner.extent(other) == planner.extent(lane) for other, step in grows.items())
+    return square and any((planner.growth[n.src[0].src[1]] or {}).get(lane) == 1
+                          for n in store.src[1].toposort() if n.op is Ops.LOAD)
+
+
 def _too_many(planner: Planner) -> UOp | None:
     """A lane to roll up: not the vector, in a stage with too many values side by side."""
     known = planner.known
@@ -83,6 +92,7 @@ def _too_many(planner: Planner) -> UOp | None:
         most = 1 if has_many_stages(known) else _MOST_SIDE_BY_SIDE
         if vectors and side_by_side > most:
             for lane in lanes:
-                if lane not in vectors and store in rollable(known, lane):
+                if lane not in vectors and store in rollable(known, lane) \
+                        and not _is_turned(planner, store, lane):
                     return lane
     return None

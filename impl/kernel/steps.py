@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 from impl import symbolic
 from impl.dtypes import DType, dtypes
@@ -125,6 +126,8 @@ class Upcast(Step):
     """
 
     amount: int
+    #: Whether the new dimension of the buffers is their last one.
+    abreast: ClassVar[bool] = False
 
     def apply(self, known: Analysis) -> UOp:
         """Any order of output iterations is legal."""
@@ -144,7 +147,7 @@ class Upcast(Step):
         main = _Rewriter(known, {loop: place}, {loop: outer})
         main.inner = inner
         if in_prefix:
-            main.private = (inner, self.amount)
+            main.private, main.abreast = (inner, self.amount), self.abreast
             prefix = tuple(new for old in known.info.prefix
                            for new in (outer if old is loop else (old,)))
             return _sink(known, [main.store(s, True) for s in known.ast.src], self.name, prefix)
@@ -161,6 +164,23 @@ class Upcast(Step):
                 stores += run
         return _sink(known, stores, self.name)
 # --8<-- [end:upcast]
+
+
+# --8<-- [start:abreast]
+@dataclass(frozen=True)
+class Abreast(Upcast):
+    """UPCAST for a loop of the prefix; in buffers between stages its lanes lie side by side.
+
+    So the lane can be a vector in all stages: one of several rows, and not of a part of one.
+    """
+
+    abreast: ClassVar[bool] = True
+
+    def apply(self, known: Analysis) -> UOp:
+        """Where elements of a private buffer lie is no part of a value."""
+        self._loop(known, (RangeKind.GLOBAL,))
+        return super().apply(known)
+# --8<-- [end:abreast]
 
 
 def _runs(known: Analysis, loop: UOp) -> list[list[UOp]]:
@@ -299,6 +319,7 @@ class _Rewriter:
         self.touched = known.mask(places)
         self.inner: UOp | None = None
         self.private: tuple[UOp, int] | None = None  # the lane that stage buffers gain
+        self.abreast = False  # whether the elements of the lane are neighbours in them
 
     def value(self, root: UOp) -> UOp:
         """The rewritten graph below a node."""
@@ -316,7 +337,9 @@ class _Rewriter:
         sources = {s: self.done[s] for s in node.src}
         if node.op is Ops.INDEX and node.src[0].op is Ops.LOCAL and self.private:
             buffer, index, valid = (sources[s] for s in node.src)
-            moved = symbolic.add(index, symbolic.mul(self.private[0], node.src[0].arg[1]))
+            lane, amount = self.private
+            moved = symbolic.add(symbolic.mul(index, amount), lane) if self.abreast else \
+                symbolic.add(index, symbolic.mul(lane, node.src[0].arg[1]))
             return node.replace(src=(buffer, moved, valid))
         if all(old is new for old, new in sources.items()):
             return node

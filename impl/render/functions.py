@@ -16,7 +16,7 @@ from impl.render.vector_functions import vector_function, vector_type
 
 #: Names of functions that are made for a kind, and of vector types.
 _NAME = re.compile(r"\b(?:(?:[a-z][a-z0-9]*_)*[fiu](?:8|16|32|64)(?:x\d+)?"
-                   r"|opaque_zero|shuffle|(?:to|from|round)_b?float16)\b")
+                   r"|opaque_zero|shuffle|mingle|(?:to|from|round)_b?float16)\b")
 
 
 _FIXED = {
@@ -24,6 +24,11 @@ _FIXED = {
 #define shuffle(v, mask, ...) __builtin_shufflevector(v, v, __VA_ARGS__)
 #else
 #define shuffle(v, mask, ...) __builtin_shuffle(v, (mask){__VA_ARGS__})
+#endif""",
+    "mingle": """#ifdef __clang__
+#define mingle(a, b, mask, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define mingle(a, b, mask, ...) __builtin_shuffle(a, b, (mask){__VA_ARGS__})
 #endif""",
     "to_bfloat16": INLINE + """unsigned short to_bfloat16(float x) {
   unsigned int u = bits_f32(x), r = (u + (0x7fffu + ((u >> 16) & 1u))) >> 16;

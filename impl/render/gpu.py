@@ -187,6 +187,10 @@ class Gpu(C):
             value = self._call(f"to_{dtype.name}", value)
         return f"{pointer}[{index}] = {value};"
 
+    def fetch(self, pointer: str, index: str) -> str:
+        """Lanes that wait for memory leave the processor to others."""
+        return ""
+
     def local(self, name: str, dtype: DType, size: int, total: int) -> str:
         """An array that a lane has for itself."""
         return f"{self.storage_of(dtype)} {name}[{max(size, 1)}];"

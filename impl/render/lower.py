@@ -12,7 +12,7 @@ from impl import symbolic
 from impl.dtypes import dtypes
 from impl.errors import GraphError
 from impl.ir import Ops, UOp
-from impl.kernel import LANES, Analysis, Growth, buffer_key, growth, shared_loops, verify
+from impl.kernel import LANES, Analysis, Growth, Way, buffer_key, growth, shared_loops, verify
 
 #: What a loop whose extent is known at run time only is reckoned with.
 _UNKNOWN_EXTENT = 64
@@ -80,6 +80,13 @@ class Write:
 
 
 @dataclass(frozen=True, eq=False)
+class Fetch:
+    """Ask for the memory that a store will write."""
+
+    store: UOp
+
+
+@dataclass(frozen=True, eq=False)
 class Leave:
     """The last thing that is done in a phase was before this."""
 
@@ -91,7 +98,7 @@ class Wait:
     """The lanes of a group wait for each other: what was stored is there for all of them."""
 
 
-Item = Define | Loop | Begin | Step | Finish | Write | Leave | Wait
+Item = Define | Loop | Begin | Step | Finish | Write | Fetch | Leave | Wait
 # --8<-- [end:blocks]
 
 
@@ -449,6 +456,10 @@ class _Placement:
         for loop in loops:
             block = self._open(block, loop, base)
             block.scope = reductions
+        for store in group.stores:
+            if store.arg is Way.AHEAD:  # r[impl render.fetch.before]
+                self._demand([(self.low.access[store.src[0]].base, block)])
+                block.items.append(Fetch(store))
         for store in group.stores:  # r[impl kernel.order.stores]
             self._demand([(source, block) for source in self.low.inputs[store]])
             self._mark_inline(store, block)
@@ -609,5 +620,5 @@ def _chain(inner: Block, outer: Block) -> list[Block]:
     return found
 
 
-__all__ = ["Access", "Analysis", "Begin", "Block", "Define", "Finish", "Loop", "Lowered", "Step",
-           "Write", "lower"]
+__all__ = ["Access", "Analysis", "Begin", "Block", "Define", "Fetch", "Finish", "Loop", "Lowered",
+           "Step", "Write", "lower"]

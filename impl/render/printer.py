@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from impl import symbolic
 from impl.dtypes import DType, Scalar, dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, identity
-from impl.kernel.analysis import PRODUCTS
+from impl.kernel.analysis import PRODUCTS, Way
 from impl.kernel.private import keep_private
 from impl.render.groups import place_waits
 from impl.render.lower import (
@@ -18,6 +18,7 @@ from impl.render.lower import (
     Begin,
     Block,
     Define,
+    Fetch,
     Finish,
     Leave,
     Loop,
@@ -170,6 +171,12 @@ class Dialect(Protocol):
                       mask: Operand) -> Operand:
         """Those where a mask is true, and zero elsewhere."""
 
+    def vector_turned(self, name: str, pointer: str, indices: Sequence[str], dtype: DType
+                      ) -> tuple[list[str], list[Operand]]:
+        """Neighbouring values at as many places, transposed: the lines that load them to an
+        array of that name, and its vectors.
+        """
+
     def vector_gather(self, pointer: str, index: Operand, dtype: DType, count: int,
                       mask: Operand | None) -> Operand:
         """Values at a vector of places."""
@@ -185,9 +192,18 @@ class Dialect(Protocol):
                      mask: Operand | None, stream: bool) -> str:
         """A statement that writes neighbouring values; `stream`: past the caches."""
 
+    def vector_store_turned(self, name: str, pointer: str, indices: Sequence[str], dtype: DType,
+                            values: Sequence[Operand], stream: bool) -> list[str]:
+        """The lines that write a square of values, transposed in an array of that name, to
+        neighbouring elements at as many places.
+        """
+
     def vector_scatter(self, pointer: str, index: str, step: Operand | int, dtype: DType,
                        count: int, value: Operand, mask: Operand | None) -> str:
         """A statement that writes values to index + step * place, or index + step."""
+
+    def fetch(self, pointer: str, index: str) -> str:
+        """A statement that asks for memory that will be written, or nothing."""
 
     def fence(self) -> str:
         """A statement after which what was stored past the caches is in memory."""
@@ -241,6 +257,8 @@ class Launched:
 
 Texts = list[str]
 _Text = TypeVar("_Text", str, Operand)
+#: Bytes of a line of memory.
+_LINE = 64
 #: Indices below this in size have 32 bits.
 _NARROW = 1 << 31
 
@@ -318,13 +336,15 @@ class _Printer:
 
     def _fence(self) -> str:
         """What went past the caches is in memory before anybody is told that it is."""
-        return self.dialect.fence() if any(store.arg for store in self.known.ast.src) else ""
+        past = any(store.arg is Way.PAST for store in self.known.ast.src)
+        return self.dialect.fence() if past else ""
 
     def _line(self, text: str) -> None:
         if text:
             self.lines.append("  " * self.indent + text)
 
-    def _item(self, item: Define | Begin | Step | Finish | Write | Loop | Leave | Wait) -> None:
+    def _item(self, item: Define | Begin | Step | Finish | Write | Fetch | Loop | Leave | Wait
+              ) -> None:
         if isinstance(item, Define):
             self._define(item.node)
         elif isinstance(item, Begin):
@@ -338,6 +358,8 @@ class _Printer:
                 self._finish(node)
         elif isinstance(item, Write):
             self._write(item.store)
+        elif isinstance(item, Fetch):
+            self._fetch(item.store)
         elif isinstance(item, Leave):
             self._line(self.dialect.phase(item.phase, True, self._fence()))
         elif isinstance(item, Wait):
@@ -574,6 +596,9 @@ class _Printer:
         index = node.src[0]
         valid = index.src[2]
         addresses = self._addresses(self.low.access[index], wide, at, vector)
+        if vector is not None and (across := self._across(index, wide, vector)) is not None:
+            self._load_turned(node, wide, [text for text, _ in addresses], vector, across)
+            return
         if vector is not None:
             guards: list[Operand | None] = [None] * len(at)
             if valid is not TRUE:
@@ -591,6 +616,36 @@ class _Printer:
                 text = f"({condition} ? {text} : {self._nothing(dtype)})"
             texts.append((text, ""))
         self._assign(node, node.dtype, texts)
+
+    def _across(self, index: UOp, wide: tuple[UOp, ...], vector: UOp) -> UOp | None:
+        """The lane along which memory is contiguous, where the vector lane is another one and both
+        have as many elements: a square that can be transposed.
+        """
+        access = self.low.access[index]
+        if index.src[2] is not TRUE or access.steps.get(vector, 0) in (0, 1) \
+                or self.low.vector.get(access.base) is not None:
+            return None
+        return next((lane for lane in wide if access.steps.get(lane) == 1
+                     and _extent(lane) == _extent(vector)), None)
+
+    def _load_turned(self, node: UOp, wide: tuple[UOp, ...], addresses: Texts, vector: UOp,
+                     across: UOp) -> None:
+        """Load squares along the lane that is contiguous, and transpose them."""
+        # r[impl render.vector.turned]
+        index, place, at = node.src[0], wide.index(across), self._combinations(wide)
+        step, count = self.low.access[index].steps[vector], _extent(vector)
+        number = {values: i for i, values in enumerate(at)}
+        found: list[Operand] = [("", "")] * len(at)
+        for values in (each for each in at if each[place] == 0):
+            first = addresses[number[values]]
+            lines, turned = self.dialect.vector_turned(
+                self._fresh("q", 1)[0], self.names[index.src[0]],
+                [f"{first} + {step * line}" for line in range(count)], index.src[0].dtype)
+            for line in lines:
+                self._line(line)
+            for element, operand in enumerate(turned):
+                found[number[(*values[:place], element, *values[place + 1:])]] = operand
+        self._assign(node, node.dtype, found)
 
     def _nothing(self, dtype: DType) -> str:
         return self.dialect.literal(
@@ -636,6 +691,27 @@ class _Printer:
             guard = f"if ({condition}) " if index.src[2] is not TRUE else ""
             self._line(guard + self.dialect.store(pointer, address, dtype, text))
 
+    def _fetch(self, store: UOp) -> None:
+        """Ask for each line of memory that a store will write in one iteration of its loops."""
+        # r[impl render.fetch.before]
+        index, vector = store.src[0], self.low.vector.get(store)
+        base = self.low.access[index].base
+        if index.src[0].op is not Ops.PARAM or self.low.vector.get(base) is not None:
+            return
+        lanes = tuple(lane for lane in self.low.lanes(store) if lane is not vector)
+        at, steps = self._combinations(lanes), self.low.access[index].steps
+        bases = self._text(base, lanes, at)
+        line = max(_LINE // index.src[0].dtype.itemsize, 1)
+        last = steps.get(vector, 0) * (_extent(vector) - 1) if vector is not None else 0
+        within = [*range(0, last, line), last]
+        places: dict[str, set[int]] = {}
+        for text, values in zip(bases, at, strict=True):
+            first = sum(steps.get(lane, 0) * each for lane, each in zip(lanes, values, strict=True))
+            places.setdefault(text, set()).update(first + each for each in within)
+        for text, found in places.items():
+            for place in _apart(sorted(found), line):
+                self._line(self.dialect.fetch(self.names[index.src[0]], f"{text} + {place}"))
+
     def _write_whole(self, store: UOp, addresses: list[Operand], wide: tuple[UOp, ...],
                      at: list[tuple[int, ...]], vector: UOp) -> None:
         """A store along the vector lane."""
@@ -646,11 +722,14 @@ class _Printer:
         if index.src[2] is not TRUE:
             guards = self._operands(index.src[2], wide, at, vector)
         values = self._operands(store.src[1], wide, at, vector)
+        if (across := self._across(index, wide, vector)) is not None:
+            self._write_turned(store, [text for text, _ in addresses], values, wide, across)
+            return
         for (address, kind), value, guard in zip(addresses, values, guards, strict=True):
             mask = guard if guard[1] else None
             if step == 1 and not kind:
                 line = dialect.vector_store(pointer, address, dtype, count, value, mask,
-                                            bool(store.arg))
+                                            store.arg is Way.PAST)
             elif kind:
                 places = dialect.vector_steps(count, step) if step else None
                 where = f"({address} + {dialect.vector_cast(places, dtypes.index, kind)})" \
@@ -661,6 +740,22 @@ class _Printer:
                 line = dialect.vector_scatter(pointer, address, step, dtype, count, value, mask)
             # r[impl kernel.store.gated]
             self._line((f"if ({guard[0]}) " if guard[0] and mask is None else "") + line)
+    def _write_turned(self, store: UOp, addresses: Texts, values: list[Operand],
+                      wide: tuple[UOp, ...], across: UOp) -> None:
+        """Transpose squares, and store them along the lane that is contiguous."""
+        # r[impl render.vector.turned]
+        index, place, vector = store.src[0], wide.index(across), self.low.vector[store]
+        step, count = self.low.access[index].steps[vector], _extent(vector)
+        squares: dict[tuple[int, ...], list[int]] = {}
+        for number, combination in enumerate(self._combinations(wide)):
+            rest = combination[:place] + combination[place + 1:]
+            squares.setdefault(rest, []).append(number)
+        for numbers in squares.values():
+            indices = [f"{addresses[numbers[0]]} + {step * line}" for line in range(count)]
+            for line in self.dialect.vector_store_turned(
+                    self._fresh("q", 1)[0], self.names[index.src[0]], indices, index.src[0].dtype,
+                    [values[number] for number in numbers], store.arg is Way.PAST):
+                self._line(line)
     # --8<-- [end:memory]
 
     # --8<-- [start:reduce]
@@ -796,6 +891,18 @@ def _extent(vector: UOp) -> int:
     """The number of elements of a vector lane."""
     size: int = vector.src[0].arg
     return size
+
+
+def _apart(places: Sequence[int], line: int) -> list[int]:
+    """Of some places in order, so many that none is a line away from those before it, or the last
+    of a row: memory need not begin where a line does.
+    """
+    found: list[int] = []
+    for place, after in itertools.zip_longest(places, places[1:]):
+        ends = after is None or after - place > line
+        if not found or place - found[-1] >= line or ends and place != found[-1]:
+            found.append(place)
+    return found
 
 
 def _is_narrow(node: UOp) -> bool:

@@ -79,6 +79,11 @@ _GCC = {
     "gatherm": {
         "f32x16": ("__AVX512DQ__", "__builtin_ia32_gathersiv16sf((f32x16){0}, (void *)p, i, "
                    "__builtin_ia32_cvtd2mask512(m), 4)")},
+    "scatter": {
+        "f32x16": ("__AVX512F__", "__builtin_ia32_scattersiv16sf((void *)p, -1, i, x, 4)")},
+    "scatterm": {
+        "f32x16": ("__AVX512DQ__", "__builtin_ia32_scattersiv16sf((void *)p, "
+                   "__builtin_ia32_cvtd2mask512(m), i, x, 4)")},
     # whole vectors past the caches, if the address allows it
     "stream": {
         "f32x16": ("__AVX512F__", "__builtin_ia32_movntps512((void *)p, x)"),
@@ -91,7 +96,7 @@ _GCC["any"] = {"i32x16": ("__AVX512DQ__", "__builtin_ia32_cvtd2mask512(x)"),
                "i32x8": ("__AVX__", "__builtin_ia32_movmskps256((f32x8)x)"),
                "i32x4": ("__SSE__", "__builtin_ia32_movmskps((f32x4)x)")}
 #: Integers go through the memory instructions of floats of the same width.
-_AS_FLOAT = ("masked", "put", "gather", "gatherm", "stream")
+_AS_FLOAT = ("masked", "put", "gather", "gatherm", "scatter", "scatterm", "stream")
 
 
 def _either(base: str, kind: str, portable: str, form: str = "return {};") -> str:
@@ -208,6 +213,27 @@ def _fold(op: str, kind: str) -> str:
     return _function(kind, f"$E fold_{op}_$K($K v)", "\n".join([*lines, "  return v[0];"]))
 
 
+# --8<-- [start:turn]
+def _turn(kind: str) -> str:
+    """Transpose a square: as many vectors as each has elements.
+
+    Quarters that lie across are exchanged, in squares of half, a quarter, ... of the size.
+    """
+    size = parts(kind)[1]
+    lines, step = list[str](), size // 2
+    while step:
+        upper = ", ".join(str(i + size - step if i & step else i) for i in range(size))
+        lower = ", ".join(str(i + size if i & step else i + step) for i in range(size))
+        for one in (i for i in range(size) if not i & step):
+            lines.append(f"  $K {'abcdefg'[step.bit_length()]}{one} = v[{one}];"
+                         f" v[{one}] = mingle(v[{one}], v[{one + step}], $I, {upper});"
+                         f" v[{one + step}] = mingle({'abcdefg'[step.bit_length()]}{one}, "
+                         f"v[{one + step}], $I, {lower});")
+        step //= 2
+    return _function(kind, "void turn_$K($K *v)", "\n".join(lines))
+# --8<-- [end:turn]
+
+
 # --8<-- [start:half]
 def _half(base: str, kind: str) -> str:
     """float16 and bfloat16 in memory are 16 bits; they are computed with as float."""
@@ -250,6 +276,11 @@ def _move(base: str, kind: str, index: str = "") -> str:
         near = _either(base, kind, plain, f"if (((long)p & {bits(kind) * count // 8 - 1}) == 0) "
                        "{ {}; return; }\n  " + plain)
         return _function(kind, "void stream_$K($E *p, $K x)", near)
+    if base in ("scatter", "scatterm"):
+        mask, guard = (", $I m", "if (m[l]) ") if base == "scatterm" else ("", "")
+        loop = f"for (long l = 0; l < $N; l++) {guard}p[i[l]] = x[l];"
+        return _function(kind, f"void {base}_{index}_$K($E *p, {index} i, $K x{mask})",
+                         _either(base, kind, loop, "{};"))
     if base == "gatherm":
         loop = ("$K r = {0};\n  for (long l = 0; l < $N; l++) if (m[l]) r[l] = p[i[l]];\n"
                 "  return r;")
@@ -280,13 +311,15 @@ def vector_function(name: str) -> str:
     short, _ = parts(kind)
     if base.startswith("whole_"):
         return _whole(base.removeprefix("whole_"), kind)
-    if base.startswith("gather"):
+    if base.startswith(("gather", "scatter")):
         name, index = base.split("_")
         return _move(name, kind, index)
     if base.startswith("fold_"):
         return _fold(base.removeprefix("fold_"), kind)
     if base in ("masked", "put", "stream"):
         return _move(base, kind)
+    if base == "turn":
+        return _turn(kind)
     if base == "dup":
         return _dup(kind)
     if base == "tohalf":

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from impl.dtypes import DType, dtypes
 from impl.ir import COMPARISONS, Ops, UOp
 from impl.render.literals import literal
-from impl.render.types import HALF, SHORT, STORAGE, kind_of, mask_of
+from impl.render.types import HALF, SHORT, STORAGE, bits, kind_of, mask_of
 
 #: A text, and the kind of vector that it is; "" if it is one number for all elements.
 Operand = tuple[str, str]
@@ -307,6 +307,20 @@ class Vectors:
         kind = self._stored_kind(dtype, count)
         return self._loaded(f"*(const {kind}u *)({pointer} + {index})", dtype, count)
 
+    def vector_turned(self, name: str, pointer: str, indices: Sequence[str], dtype: DType
+                      ) -> tuple[list[str], list[Operand]]:
+        """Neighbouring elements at as many places, transposed: the lines that load them to an
+        array of that name, and its vectors.
+        """
+        # r[impl render.vector.turned]
+        count = len(indices)
+        kind = self._stored_kind(dtype, count)
+        lines = [f"{kind} {name}[{count}];"]
+        lines += [f"{name}[{place}] = *(const {kind}u *)({pointer} + {index});"
+                  for place, index in enumerate(indices)]
+        lines.append(self._call(f"turn_{kind}", name) + ";")
+        return lines, [self._loaded(f"{name}[{place}]", dtype, count) for place in range(count)]
+
     def vector_masked(self, pointer: str, index: str, dtype: DType, count: int,
                       mask: Operand) -> Operand:
         """The same where a mask is true, zero elsewhere; memory is not touched there."""
@@ -357,6 +371,26 @@ class Vectors:
             return self._call(f"stream_{kind}", place, text) + ";"
         return f"*({kind}u *)({pointer} + {index}) = {text};"
 
+    def vector_store_turned(self, name: str, pointer: str, indices: Sequence[str], dtype: DType,
+                            values: Sequence[Operand], stream: bool) -> list[str]:
+        """Write a square of values, transposed, to neighbouring elements at as many places."""
+        # r[impl render.vector.turned]
+        count = len(indices)
+        stored = [self._in_memory(dtype, count, value) for value in values]
+        kind = stored[0][0]
+        lines = [f"{kind} {name}[{count}];"]
+        lines += [f"{name}[{place}] = {text};" for place, (_, text) in enumerate(stored)]
+        lines.append(self._call(f"turn_{kind}", name) + ";")
+        for place, index in enumerate(indices):
+            target = f"{'(unsigned short *)' * (dtype in HALF)}({pointer} + {index})"
+            lines.append(self._call(f"stream_{kind}", target, f"{name}[{place}]") + ";" if stream
+                         else f"*({kind}u *){target} = {name}[{place}];")
+        return lines
+
+    def fetch(self, pointer: str, index: str) -> str:
+        """Ask for memory that will be written soon."""
+        return f"__builtin_prefetch({pointer} + {index}, 1);"
+
     def fence(self) -> str:
         """Stores past the caches may be seen late, unless they are waited for."""
         # r[impl render.stream.fence]
@@ -366,6 +400,14 @@ class Vectors:
                        count: int, value: Operand, mask: Operand | None) -> str:
         """Write elements anywhere, one by one."""
         kind, text = self._in_memory(dtype, count, value)
+        if isinstance(step, int) and f"{bits(kind)}x{count}" == "32x16" \
+                and abs(step) * count < _REACH:
+            places = self.vector_steps(count, step)
+            given = [f"{pointer} + {index}", places[0], text]
+            if mask is not None:
+                given.append(self._mask(mask, kind))
+            name = "scatterm" if mask is not None else "scatter"
+            return self._call(f"{name}_{self._kind(places[1])}_{kind}", *given) + ";"
         pointed = f"((unsigned short *){pointer})" if dtype in HALF else pointer
         place = f"{index} + l * {step}" if isinstance(step, int) else f"{index} + s[l]"
         names = f"{{ {kind} x = {text}; "
