@@ -47,6 +47,7 @@ from impl.kernel.steps import (
     fold_gates,
     parameters,
 )
+from impl.kernel.tensor_cores import TC, refuse_units
 from impl.kernel.threads import GroupTop, Thread, duration
 from impl.kernel.windows import Window
 
@@ -65,6 +66,8 @@ def optimize(ast: UOp, limits: Limits | None = None, bench: Bench | None = None,
         asked = [(Step.parse(name), "asked for") for name in ast.arg.asked]
         if limits is None or limits.lanes == 1:
             _refuse_groups(asked)
+        else:
+            refuse_units(asked, limits)
         return taken(ast, asked)
     simple, width = fold_gates(ast), settings.get("BEAM")
     if width and bench is not None:
@@ -111,6 +114,6 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
 __all__ = ["LANES", "OF_GROUPS", "OF_LANES", "REDUCERS", "STEPS", "Analysis", "Bench", "Chain",
            "Chunk", "Cut", "Dot", "Estimate", "Grid", "GroupTop", "Growth", "Inner", "Limits",
            "Local", "Merge", "Own", "Pack", "PadTo", "Roll", "Share", "Split", "Step",
-           "StepError", "Stream", "Swap", "Thread", "Upcast", "Window", "apply_steps",
+           "StepError", "Stream", "Swap", "TC", "Thread", "Upcast", "Window", "apply_steps",
            "buffer_key", "duration", "estimate", "fold_gates", "growth", "hand_steps",
            "lane_steps", "optimize", "parameters", "shared_loops", "taken", "verify", "with_steps"]

@@ -12,6 +12,7 @@ from impl import symbolic
 from impl.dtypes import DType, Scalar, dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import PRODUCTS
+from impl.kernel.fragments import Unit
 from impl.kernel.private import keep_private
 from impl.render.groups import place_waits
 from impl.render.lower import (
@@ -28,6 +29,7 @@ from impl.render.lower import (
     Write,
     lower,
 )
+from impl.render.matrices import Matrices, Taken
 from impl.render.phases import cut_phases
 from impl.render.vectors import Operand
 
@@ -225,6 +227,16 @@ class GroupDialect(Protocol):
 
     def wait(self) -> str:
         """A statement at which the lanes of a group wait for each other."""
+
+    def lead(self, taken: Taken) -> str:
+        """What to add to the place of a lane's first element, if somebody else's is wanted."""
+
+    def take(self, taken: Taken, names: Sequence[str], place: str) -> list[str]:
+        """The lines that declare the registers of a fragment, whose first element lies there."""
+
+    def multiply(self, unit: Unit, sums: Sequence[str], first: Sequence[str],
+                 second: Sequence[str]) -> str:
+        """A statement that adds a product of two fragments to the sums of a lane."""
 # --8<-- [end:groups]
 
 
@@ -285,6 +297,7 @@ class _Printer:
         self.groups = dialect.groups
         self.shared: frozenset[UOp] = place_waits(low, kept) if self.groups else frozenset()
         self.launched: dict[UOp, Launched] = {}
+        self.matrices = Matrices(self)
         self.scratch = 0
 
     # --8<-- [start:run]
@@ -490,8 +503,12 @@ class _Printer:
         wide = self._wide(node)
         at = self._combinations(wide)
         vector = self.low.vector.get(node)
-        if node.op is Ops.LOAD:
+        if node.op is Ops.LOAD and self.matrices.is_fragment(node):
+            self.matrices.take(node)
+        elif node.op is Ops.LOAD:
             self._load(node, wide, at, vector)
+        elif node.op is Ops.MMA:
+            self.matrices.multiply(node)
         elif node.op is Ops.REDUCE:
             self._reduce_lanes(node, wide, at, vector)
         elif self._is_fused_product(node):
