@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from impl import symbolic
-from impl.dtypes import dtypes
+from impl.dtypes import DType, dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, Limits, buffer_key, growth
 from impl.kernel.fragments import UNIT_OF, UNITS, Fragment, Unit
@@ -89,7 +89,8 @@ def _operand(factor: UOp, unit: Unit, inside: UOp) -> UOp | None:
         if factor.op is not Ops.CAST or factor.src[0].dtype is not unit.dtype:
             return None
         factor = factor.src[0]
-    if inside is TRUE:
+    if inside is TRUE or factor.op is Ops.LOAD and set(symbolic.conjuncts(inside)) <= set(
+            symbolic.conjuncts(factor.src[0].src[2])):  # it is zero there already
         return factor
     return UOp(Ops.WHERE, unit.dtype, (inside, factor, UOp.const(unit.dtype, 0.0)))
 # --8<-- [end:nest]
@@ -160,11 +161,7 @@ class _Tile:
         grown = [growth(known.order, known.ranges)[n.src[0].src[1]] or {}
                  for n in operand.toposort() if n.op is Ops.LOAD and n in known.free]
         self.turned = any(grows.get(loops[0]) == 1 for grows in grown)
-        line = self.outer if self.turned else deep
-        pad = _ROW_BYTES // operand.dtype.itemsize
-        if operand.dtype is dtypes.float32 and self.turned:
-            pad *= 2
-        self.line = line + pad
+        self.line = (self.outer if self.turned else deep) + _padding(operand.dtype, self.turned)
         lines = deep if self.turned else self.outer
         self.local = UOp(Ops.LOCAL, operand.dtype, (), (number, lines * self.line))
 
@@ -186,6 +183,17 @@ class _Tile:
                                                 self.loops[1]: symbolic.add(first, deep)})
         order = (deep, outer) if self.turned else (outer, deep)
         return UOp(Ops.STORE, value.dtype, (self.at(outer, deep), value, *around, *order))
+
+
+def _padding(dtype: DType, turned: bool) -> int:
+    """How many elements a line is longer than it needs to be.
+
+    Halves are read in eight lines of 16 bytes. Floats are read in eight lines of four elements, or,
+    where they are turned, in four of eight.
+    """
+    # r[impl kernel.mma.banks]
+    pad = _ROW_BYTES // dtype.itemsize
+    return 2 * pad if dtype is dtypes.float32 and turned else pad
 # --8<-- [end:tile]
 
 

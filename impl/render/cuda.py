@@ -11,6 +11,9 @@ from impl.render.matrices import NVIDIA, Taken, is_turned, lines_of_matrices, lo
 
 #: The most lanes for which a compiler may take as many registers as there are.
 _UNBOUNDED = 256
+#: Lanes that a processor of the GPU has at a time, if they multiply matrices: while some wait for
+#: memory, others multiply.
+_BESIDE = 512
 
 
 # --8<-- [start:dialect]
@@ -47,6 +50,8 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
     def signature(self) -> str:
         """A kernel with its parameters, known once it is printed."""
         bounds = f"__launch_bounds__({self.lanes}) " if self.lanes > _UNBOUNDED else ""
+        if any(name.startswith("multiply_") for name in self.needed):  # tiles that leave no rest
+            bounds = f"__launch_bounds__({self.lanes}, {max(_BESIDE // self.lanes, 1)}) "
         return f'extern "C" __global__ void {bounds}{{name}}({", ".join(self.given)})'
 
     @property

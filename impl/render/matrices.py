@@ -59,6 +59,7 @@ class Matrices:
 
     def take(self, load: UOp) -> None:
         """The registers of an operand, for each of its tiles."""
+        # r[impl render.mma.registers]
         printer, user = self.printer, self.low.single[load]
         assert printer.groups is not None
         unit, (lanes, *elements) = UNIT_OF[user.arg], loops_of(user)

@@ -31,6 +31,7 @@ from impl.render.lower import (
 )
 from impl.render.matrices import Matrices, Taken
 from impl.render.phases import cut_phases
+from impl.render.types import HALF
 from impl.render.vectors import Operand
 
 
@@ -209,6 +210,9 @@ class GroupDialect(Protocol):
 
     def ids(self) -> str:
         """Declare `group`, `lane`, and among all groups `thread` of `threads`, if there are any."""
+
+    def storage_of(self, dtype: DType) -> str:
+        """The type of an element in memory."""
 
     def group_local(self, name: str, dtype: DType, size: int) -> str:
         """Declare a stage buffer that the lanes of a group share."""
@@ -542,9 +546,13 @@ class _Printer:
 
     def _assign(self, node: UOp, dtype: DType, found: list[Operand]) -> None:
         """Declare variables with these values, and remember their names."""
+        self._declared(node, found, self.dialect.type_of(dtype))
+
+    def _declared(self, node: UOp, found: list[Operand], number: str) -> None:
+        """The same, `number` being the type of those that are no vectors."""
         names = self._fresh("v", len(found))
         for name, (text, kind) in zip(names, found, strict=True):
-            type_name = self.dialect.vector_type(kind) if kind else self.dialect.type_of(dtype)
+            type_name = self.dialect.vector_type(kind) if kind else number
             self._line(f"const {type_name} {name} = {text};")
         self._remember(node, [(name, kind) for name, (_, kind) in zip(names, found, strict=True)])
 
@@ -601,14 +609,24 @@ class _Printer:
                 for address, guard in zip(addresses, guards, strict=True)])
             return
         pointer, dtype = self.names[index.src[0]], index.src[0].dtype
-        texts = []
+        texts, copied = [], self._is_copied(node)
         conditions = self._text(valid, wide, at) if valid is not TRUE else [""] * len(at)
         for (address, _), condition in zip(addresses, conditions, strict=True):
-            text = self.dialect.load(pointer, address, dtype)
+            text = f"{pointer}[{address}]" if copied else self.dialect.load(pointer, address, dtype)
             if condition:  # r[impl kernel.load.gated]
-                text = f"({condition} ? {text} : {self._nothing(dtype)})"
+                text = f"({condition} ? {text} : {0 if copied else self._nothing(dtype)})"
             texts.append((text, ""))
-        self._assign(node, node.dtype, texts)
+        if copied and self.groups is not None:
+            self._declared(node, texts, self.groups.storage_of(dtype))
+        else:
+            self._assign(node, node.dtype, texts)
+
+    def _is_copied(self, value: UOp) -> bool:
+        """Whether a number of a half type is loaded and stored again, and nothing else."""
+        # r[impl render.half.copied]
+        user = self.low.single.get(value)
+        return (self.groups is not None and value.op is Ops.LOAD and value.dtype in HALF
+                and self.low.users[value] == 1 and user is not None and user.op is Ops.STORE)
 
     def _nothing(self, dtype: DType) -> str:
         return self.dialect.literal(
@@ -652,7 +670,8 @@ class _Printer:
         for (address, _), text, condition in zip(addresses, values, conditions, strict=True):
             # r[impl kernel.store.gated]
             guard = f"if ({condition}) " if index.src[2] is not TRUE else ""
-            self._line(guard + self.dialect.store(pointer, address, dtype, text))
+            self._line(guard + (f"{pointer}[{address}] = {text};" if self._is_copied(value)
+                                else self.dialect.store(pointer, address, dtype, text)))
 
     def _write_whole(self, store: UOp, addresses: list[Operand], wide: tuple[UOp, ...],
                      at: list[tuple[int, ...]], vector: UOp) -> None:
