@@ -361,6 +361,40 @@ def test_a_loop_of_the_prefix_cut_in_two(device: str) -> None:
         applied(kb.matmul(12, 5, 7), "cut:GLOBAL,7")
 
 
+@verifies("kernel.product.parts")
+@verifies("kernel.step.equal")
+@pytest.mark.parametrize(("rows", "threads", "parts"), [
+    (64, 1, 1), (64, 2, 2), (64, 3, 2), (64, 4, 4), (48, 2, 2), (56, 2, 1), (72, 3, 3), (16, 2, 1)])
+def test_tiles_of_rows_that_share_a_copy_are_cut_for_threads(rows: int, threads: int,
+                                                             parts: int) -> None:
+    """What 8, 8, 8, 6, 7, 9 and 2 tiles cost: a tile for each, and one more for the copy."""
+    limits = Limits(vector_bytes=64, vector_registers=32, threads=threads)
+    generator = np.random.default_rng(0)
+    x, w = (Tensor(generator.standard_normal((n, 128)).astype(np.float32)) for n in (rows, 256))
+    ast = (x @ w.transpose()).softmax(-1).schedule()[0].ast
+    steps = [step.name for step, _ in hand_steps(ast, limits)]
+    assert any(name.startswith("PACK") for name in steps)
+    assert any(name.startswith("SHARE") for name in steps)
+    cut = [name for name in steps if name.startswith("CUT")]
+    assert cut == ([f"CUT(0,{rows // 8 // parts})"] if parts > 1 else [])
+    assert any(name.startswith("THREAD(0,") for name in steps) is (parts > 1)
+
+
+@verifies("kernel.product.parts")
+@verifies("kernel.step.equal")
+@pytest.mark.parametrize("rows", [48, 56, 80])
+def test_rows_in_parts_have_the_same_values(rows: int) -> None:
+    generator = np.random.default_rng(0)
+    x, w = (generator.integers(-4, 5, (n, 128)).astype(np.float32) for n in (rows, 256))
+    with Context(CPU_COUNT=2):
+        product = Tensor(x).realize() @ Tensor(w).realize().transpose()
+        apart = product - product.max(-1, keepdim=True)
+        assert "SHARE(" in apart.explain()
+        found = apart.numpy()
+    wanted = x @ w.T
+    assert (found == wanted - wanted.max(-1, keepdims=True)).all()
+
+
 # Windows
 
 

@@ -58,6 +58,15 @@ class TakesEveryRegisterForSums(ImplPatch):
         return choose
 
 
+class KeepsRowsTogether(ImplPatch):
+    rule = "kernel.product.parts"
+    description = "tiles of rows that share a copy are left to one thread"
+    target = "impl.kernel.products:_parts_of_rows"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner, tiles, straight: min(original(planner, tiles, straight), 1)
+
+
 class MultipliesTiles(ImplPatch):
     rule = "kernel.tile.once"
     description = "a second loop of the prefix is cut although its lanes join a tile"

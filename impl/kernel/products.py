@@ -119,10 +119,7 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     if rows < _LEAST_ROWS and not straight:
         return False
     if planner.limits.dots and rows >= _LEAST_ROWS and is_bytes(node):
-        made = planner.take(Dot(planner.position(roles.inner[0].arg[0])),
-                            "four products of bytes at a time")
-        return plan_product(planner, next(n for n in planner.known.order if n.op is Ops.REDUCE
-                                          and n.src[0].op is Ops.DOT and made[0] in n.src))
+        return plan_product(planner, _dots(planner, roles))
     steady = _contiguous(planner, node.src[0].src[roles.first], roles.inner[-1])
     order_loops(planner, roles)
     if straight and _is_flat(planner, node, roles):
@@ -135,15 +132,27 @@ def plan_product(planner: Planner, node: UOp) -> bool:
                      "a panel of the operand in the order in which it is read")
     _rows(planner, roles.rows[-1].arg[0], tile)
     if panels is not None and not steady:
-        shared = _shared_panels(planner, panels)
-        if shared is not None:
-            planner.take(Share(planner.position(shared)),
-                         "panels share a copy of the other operand")
-        planner.take(Pack(planner.position(inner[0]), roles.first),
-                     "rows of the operand in the order in which they are read")
+        _copy_rows(planner, panels, inner, roles.first)
     _fuse_sums(planner, inner)
     return True
 # --8<-- [end:plan]
+
+
+def _dots(planner: Planner, roles: Roles) -> UOp:
+    """The sum of products of bytes, four at a time."""
+    made = planner.take(Dot(planner.position(roles.inner[0].arg[0])),
+                        "four products of bytes at a time")
+    return next(n for n in planner.known.order if n.op is Ops.REDUCE
+                and n.src[0].op is Ops.DOT and made[0] in n.src)
+
+
+def _copy_rows(planner: Planner, panels: int, inner: list[int], first: int) -> None:
+    """Copy the operand of the rows, which cannot be read as it lies; panels share the copy."""
+    shared = _shared_panels(planner, panels)
+    if shared is not None:
+        planner.take(Share(planner.position(shared)), "panels share a copy of the other operand")
+    planner.take(Pack(planner.position(inner[0]), first),
+                 "rows of the operand in the order in which they are read")
 
 
 def _is_flat(planner: Planner, node: UOp, roles: Roles) -> bool:
@@ -231,11 +240,10 @@ def _stage_rows(planner: Planner, node: UOp, second: int, straight: bool) -> boo
     """Make rows of the last loop of the prefix, and where it pays a BLOCK loop of what is left."""
     known, row = planner.known, planner.known.info.prefix[-1]
     bit = 1 << known.position[row]
-    others = [planner.extent(r) for r in known.info.prefix[:-1]]
-    several = math.prod(others) >= min(_LEAST_PARALLEL, planner.threads())
     number, amount = row.arg[0], _lanes_of_rows(planner, planner.extent(row))
+    parts = _parts_of_rows(planner, -(-planner.extent(row) // amount), straight)
     if not known.free[node.src[0].src[1 - second]] & bit or amount < 2 \
-            or known.free[node.src[0].src[second]] & bit or not (straight or several):
+            or known.free[node.src[0].src[second]] & bit or not (straight or parts):
         return False
     if planner.extent(row) % amount:
         number = planner.take(PadTo(planner.position(number), amount),
@@ -243,9 +251,27 @@ def _stage_rows(planner: Planner, node: UOp, second: int, straight: bool) -> boo
     made = planner.take(Upcast(planner.position(number), amount),
                         "register tile: rows share what is loaded")
     left = [r for r in made if r.arg[1] not in LANES]
-    if left and several:
+    if left and parts > 1:
+        left = planner.take(Cut(planner.position(left[0].arg[0]),
+                                planner.extent(left[0]) // parts), "rows for each thread")[-1:]
+    if left and parts:
         planner.take(Share(planner.position(left[0].arg[0])), "all rows share copies of operands")
     return True
+
+
+def _parts_of_rows(planner: Planner, tiles: int, straight: bool) -> int:
+    """Into how many parts to cut the tiles of rows: each has a copy, and a thread. 0: no copy.
+
+    One if the other loops of the prefix offer iterations enough. To copy takes as long as a tile.
+    """
+    # r[impl kernel.product.parts]
+    threads, others = planner.threads(), planner.known.info.prefix[:-1]
+    if math.prod(planner.extent(r) for r in others) >= min(_LEAST_PARALLEL, threads):
+        return 1
+    found = [n for n in range(1, min(tiles, 2 * threads + 1)) if tiles % n == 0 and not straight]
+    return min(found, key=lambda n: -(-n // threads) * (tiles // n + 1), default=0)
+
+
 def _lanes_of_rows(planner: Planner, extent: int) -> int:
     """How many rows at a time: as many as the registers and the second cache hold."""
     passed = sum(n.arg[1] * n.dtype.itemsize for n in planner.known.order if n.op is Ops.LOCAL)
