@@ -177,12 +177,31 @@ class _Tile:
 
     def copy(self, first: symbolic.Index, around: tuple[UOp, ...]) -> UOp:
         """The stage that fills it, from element `first` of the sum on."""
-        outer = new_range(self.outer, RangeKind.LOOP)
-        deep = new_range(self.deep, RangeKind.LOOP)
+        sizes = (self.deep, self.outer) if self.turned else (self.outer, self.deep)
+        count = self._neighbours(self.loops[0 if self.turned else 1], sizes[1])
+        line, piece = new_range(sizes[0], RangeKind.LOOP), _loop(sizes[1] // count, RangeKind.LOOP)
+        lane = _loop(count, RangeKind.UPCAST)
+        within = symbolic.add(symbolic.mul(piece, count), lane)
+        outer, deep = (within, line) if self.turned else (line, within)
         value = symbolic.rebuild(self.operand, {self.loops[0]: outer,
                                                 self.loops[1]: symbolic.add(first, deep)})
-        order = (deep, outer) if self.turned else (outer, deep)
-        return UOp(Ops.STORE, value.dtype, (self.at(outer, deep), value, *around, *order))
+        loops = [r for r in (line, piece, lane) if r.op is Ops.RANGE]
+        return UOp(Ops.STORE, value.dtype, (self.at(outer, deep), value, *around, *loops))
+
+    def _neighbours(self, loop: UOp, size: int) -> int:
+        """How many neighbours a lane copies: as many as one access moves, if all that is read
+        begins at a multiple of them and is valid together.
+        """
+        count, order = _ROW_BYTES // self.operand.dtype.itemsize, self.operand.toposort()
+        divisor: dict[UOp, int] = {}
+        grows = growth(order, [n for n in order if n.op is Ops.RANGE], ({}, divisor))
+        for index in (n for n in order if n.op is Ops.INDEX and loop in n.toposort()):
+            steps = grows[index.src[1]] or {}
+            if steps.get(loop) != 1 or loop in index.src[2].toposort() \
+                    or divisor[index.src[1]] % count \
+                    or any(step % count for r, step in steps.items() if r is not loop):
+                return 1
+        return 1 if size % count else count
 
 
 def _padding(dtype: DType, turned: bool) -> int:
