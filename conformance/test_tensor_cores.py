@@ -174,14 +174,13 @@ def test_fragments_are_those_of_the_documents() -> None:
 @verifies("kernel.mma.value")
 @verifies("kernel.step.equal")
 def test_a_unit_computes_what_the_product_is() -> None:
-    sizes = (70, 40, 50)
     for place, unit in enumerate(UNITS):
-        for turned in LAYOUTS:
+        for turned, sizes in itertools.product(LAYOUTS, ((70, 40, 50), (33, 45, 32))):
             ast = product(*sizes, unit.dtype, turned)
             operands, right = given(*sizes, unit.dtype, turned)
             made = by_hand(ast, place, (32, 32), 16)
             verify(made)
-            out = np.zeros(70 * 40, operands[0].dtype)
+            out = np.zeros(sizes[0] * sizes[1], operands[0].dtype)
             kb.run(made, out, *operands, device="REFERENCE")
             close(out, right, unit.dtype, UNITS[5], sizes[2])
 

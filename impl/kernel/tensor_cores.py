@@ -62,7 +62,7 @@ def find_nest(known: Analysis, loop: UOp, unit: Unit) -> Nest | str:
     store, value, inside = known.ast.src[0], found[0].src[0], TRUE
     if value.op is Ops.WHERE and value.src[2].op is Ops.CONST and value.src[2].arg == 0:
         inside, value = value.src[:2]  # PADTO says where there is nothing to be added
-    if value.op is not Ops.MUL or known.free[inside] & ~known.mask((loop,)):
+    if value.op is not Ops.MUL or known.free.get(inside, 0) & ~known.mask((loop,)):
         return "it is no sum of products"
     one, two = (_operand(factor, unit, inside) for factor in value.src)
     if one is None or two is None:
