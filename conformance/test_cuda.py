@@ -267,6 +267,36 @@ def test_a_missing_barrier_would_show(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_missing_barrier)
 
 
+def check_units() -> None:
+    """A layer in three types with units and without steps; TF32 is used only if it may be."""
+    x, w, b = (np.random.default_rng(i).normal(size=shape).astype(np.float32)
+               for i, shape in enumerate(((2, 45, 40), (40, 70), (70,))))
+    for dtype, lost, words in ((dtypes.float16, 2e-3, {}), (dtypes.bfloat16, 2e-2, {}),
+                               (dtypes.float32, 2e-3, {"ALLOW_TF32": 1})):
+        found = []
+        for more in ({}, {"NOOPT": 1}, {"TENSOR_CORES": 0}):
+            with Context(**words, **more):
+                one, two, three = (Tensor(each).cast(dtype).realize() for each in (x, w, b))
+                layer = (one @ two + three).relu()
+                steps = gpu().rendered(layer.schedule()[-1].ast).optimized.arg.steps
+                assert any(name.startswith("TC") for name in steps) is not bool(more), steps
+                found.append(layer.numpy().astype(np.float32))
+        for other in found[1:]:
+            np.testing.assert_allclose(found[0], other, lost, lost * 10)
+    with Context(ALLOW_TF32=0):
+        one, two = Tensor(x).realize(), Tensor(w).realize()
+        steps = gpu().rendered((one @ two).schedule()[-1].ast).optimized.arg.steps
+    assert not any(name.startswith("TC") for name in steps)
+
+
+@needs_mock
+@verifies("cuda.values.reference")
+@verifies("kernel.mma.exact")
+@verifies("kernel.step.equal")
+def test_products_use_tensor_cores(on_gpu: Callable[[Check], None]) -> None:
+    on_gpu(check_units)
+
+
 # ---------------------------------------------------------------- compiling
 
 def check_kept() -> None:

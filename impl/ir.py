@@ -107,6 +107,8 @@ class Ops(_Kind):
     INDEX = auto()       # (PARAM or LOCAL, flat index, validity)
     LOAD = auto()        # (INDEX,): zero where not valid, without touching memory
     DOT = auto()         # int32: products of four bytes, unsigned and signed ones, added up
+    MMA = auto()         # (first, second, sum, loops...): a product of matrices that the lanes of a
+                         # warp hold, added to a third; arg = name of the unit
 # --8<-- [end:ops]
 
 

@@ -56,6 +56,10 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
     Setting("PARALLEL", 0, "how many versions a search compiles at once; 0: one a processor",
             maximum=4096),
     Setting("FUSE", 1, "0: every operation gets a kernel of its own", plan=True, maximum=1),
+    Setting("TENSOR_CORES", 1, "0: products are not computed by a GPU's units for small matrices",
+            plan=True, maximum=1),
+    Setting("ALLOW_TF32", 0, "1: products of float32 may be computed in TF32: operands are rounded "
+            "to 10 bits", plan=True, maximum=1),
     Setting("REMATERIALIZE", 1, "0: nothing is computed twice to save memory", plan=True,
             maximum=1),
     Setting("SCARCE", 0, "1: plan small programs like large ones, as if memory were scarce",

@@ -21,6 +21,7 @@ from impl.device.workgroups import GroupDevice, GroupProgram
 from impl.errors import DeviceError
 from impl.ir import UOp
 from impl.kernel import Limits
+from impl.kernel.fragments import units_of_nvidia
 from impl.render import CUDA as Dialect
 
 #: An event without a time, a stream that waits for no other one.
@@ -106,6 +107,7 @@ class CUDA(GroupDevice):
     def limits(self) -> Limits:
         """What the GPU has for a group of lanes; of local memory, what needs no asking."""
         return Limits(name="CUDA", lanes=256, lockstep=32, local_memory=_LOCAL,
+                      units=units_of_nvidia(self.architecture),
                       third_cache=self.context.attribute("L2_CACHE_SIZE"))
 
     def plan_key(self) -> tuple[Any, ...]:

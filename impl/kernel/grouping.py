@@ -19,6 +19,7 @@ from impl.kernel.padding import PadTo
 from impl.kernel.plain import merge_loops
 from impl.kernel.private import exceeds
 from impl.kernel.steps import Step, StepError, Upcast
+from impl.kernel.tensor_cores import plan_units
 
 #: LOCALs of an iteration with more bytes are shared by the lanes of a group.
 _PRIVATE_BYTES = 256
@@ -51,6 +52,8 @@ class GroupPlanner(Planner):
 
     def run(self) -> None:
         """Choose all steps."""
+        if self.limits.units and plan_units(self):
+            return
         if self.limits.lockstep >= _TILES_FROM and self._tiled():
             return
         merge_loops(self)

@@ -32,10 +32,10 @@ STEPS: dict[str, Callable[..., Step]] = {}
 #: Steps that need a device with work-groups, and what does the same without them.
 OF_LANES = {"LOCAL": "UPCAST for lanes, THREAD for processors",
             "GRID": "THREAD for a stage, GROUPTOP for a reduction",
-            "INNER": "OWN, or UPCAST"}
+            "INNER": "OWN, or UPCAST",
+            "TC": "UPCAST both loops of the output, and GROUP or UNROLL the sum"}
 #: Names that nothing here stands behind, and what does the same.
-OF_GROUPS = {"TC": "UPCAST both loops of the output, and GROUP or UNROLL the sum",
-             "NOLOCALS": "a list of steps without LOCAL"}
+OF_GROUPS = {"NOLOCALS": "a list of steps without LOCAL"}
 
 
 def parameters(name: str) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from impl.device.workgroups import GroupDevice, GroupProgram, names_of, symbol, 
 from impl.errors import CompileError, DeviceError
 from impl.ir import UOp
 from impl.kernel import Limits
+from impl.kernel.fragments import units_of_metal
 from impl.render import Metal as Dialect
 from impl.render import Source
 from impl.render.metal import ARGUMENTS, LANES, SCRATCH, VALUES
@@ -217,7 +218,8 @@ class Metal(GroupDevice):
     def limits(self) -> Limits:
         """What every GPU that runs Metal 3 has for a group of lanes."""
         return Limits(name="METAL", lanes=LANES, lockstep=32,
-                      local_memory=self.gpu.maxThreadgroupMemoryLength())
+                      local_memory=self.gpu.maxThreadgroupMemoryLength(),
+                      units=units_of_metal())
 
     def dialect(self) -> Dialect:
         """Metal Shading Language."""

@@ -1,12 +1,19 @@
 """The CUDA dialect, for NVRTC, without any header. Chapter: spec/cuda.md."""
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from impl.dtypes import DType
 from impl.ir import UOp
+from impl.kernel.fragments import Unit
 from impl.render.gpu import Gpu
+from impl.render.matrices import NVIDIA, Taken, is_turned, lines_of_matrices, loader_name
 
 #: The most lanes for which a compiler may take as many registers as there are.
 _UNBOUNDED = 256
+#: Lanes that a processor of the GPU has at a time, if they multiply matrices: while some wait for
+#: memory, others multiply.
+_BESIDE = 512
 
 
 # --8<-- [start:dialect]
@@ -36,12 +43,15 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
         "from_float16": """static __device__ __forceinline__ float from_float16(unsigned short h) {
   float x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h)); return x;
 }""",
+        **NVIDIA,
     }
 
     @property
     def signature(self) -> str:
         """A kernel with its parameters, known once it is printed."""
         bounds = f"__launch_bounds__({self.lanes}) " if self.lanes > _UNBOUNDED else ""
+        if any(name.startswith("multiply_") for name in self.needed):  # tiles that leave no rest
+            bounds = f"__launch_bounds__({self.lanes}, {max(_BESIDE // self.lanes, 1)}) "
         return f'extern "C" __global__ void {bounds}{{name}}({", ".join(self.given)})'
 
     @property
@@ -73,7 +83,7 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
 
     def group_local(self, name: str, dtype: DType, size: int) -> str:
         """An array that the lanes of a group share."""
-        return f"__shared__ {self.storage_of(dtype)} {name}[{max(size, 1)}];"
+        return f"__shared__ __align__(16) {self.storage_of(dtype)} {name}[{max(size, 1)}];"
 
     def shared(self, name: str, dtype: DType, offset: int) -> str:
         """An array in the memory that all groups share."""
@@ -83,4 +93,23 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
     def wait(self) -> str:
         """All lanes of a group get here before one goes on."""
         return "__syncthreads();"
+
+    def lead(self, taken: Taken) -> str:
+        """Lanes bring lines of 16 bytes for each other."""
+        return lines_of_matrices(taken) if taken.unit.word > 1 else ""
+
+    def take(self, taken: Taken, names: Sequence[str], place: str) -> list[str]:
+        """Matrices of 8 x 8 elements of 16 bits at once; elements of 32 bits one by one."""
+        if taken.unit.word > 1:
+            function = loader_name(len(names), is_turned(taken))
+            return [f"unsigned int {', '.join(names)};",
+                    self._call(function, *names, f"{taken.pointer} + ({place})") + ";"]
+        return [f"const unsigned int {name} = "
+                f"{self._call('to_tf32', f'{taken.pointer}[{place} + {offset}]')};"
+                for name, offset in zip(names, taken.offsets(), strict=True)]
+
+    def multiply(self, unit: Unit, sums: Sequence[str], first: Sequence[str],
+                 second: Sequence[str]) -> str:
+        """An instruction of the whole warp."""
+        return self._call(f"multiply_{unit.name}", *sums, *first, *second) + ";"
 # --8<-- [end:dialect]

@@ -1,10 +1,14 @@
 """The Metal dialect: address spaces, and no doubles. Chapter: spec/metal.md."""
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from impl.dtypes import DType, Scalar, dtypes
 from impl.errors import DTypeError
 from impl.ir import UOp
+from impl.kernel.fragments import Unit
 from impl.render.gpu import Gpu
+from impl.render.matrices import SIMDGROUP, Taken
 from impl.render.types import TYPES
 
 #: Where the buffers of a kernel stand: its arguments, what phases share, and the values.
@@ -30,6 +34,7 @@ class Metal(Gpu):  # r[impl metal.space.named]
         "to_float16": "#define to_float16(x) as_type<ushort>((half)(x))",
         "from_float16": "#define from_float16(x) ((float)as_type<half>((ushort)(x)))",
         "fence": "#define fence()",
+        **SIMDGROUP,
     }
 
     @property
@@ -111,4 +116,20 @@ class Metal(Gpu):  # r[impl metal.space.named]
     def wait(self) -> str:
         """All lanes of a group get here before one goes on."""
         return "threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);"
+
+    def lead(self, taken: Taken) -> str:
+        """Each lane takes its own elements."""
+        return ""
+
+    def take(self, taken: Taken, names: Sequence[str], place: str) -> list[str]:
+        """Element by element."""
+        half = taken.unit.dtype is dtypes.float16
+        kind, function = ("half", "as_type<half>") if half else ("float", "")
+        return [f"const {kind} {name} = {function}({taken.pointer}[{place} + {offset}]);"
+                for name, offset in zip(names, taken.offsets(), strict=True)]
+
+    def multiply(self, unit: Unit, sums: Sequence[str], first: Sequence[str],
+                 second: Sequence[str]) -> str:
+        """A product of matrices of the SIMD group."""
+        return self._call(f"multiply_{unit.name}", *sums, *first, *second) + ";"
 # --8<-- [end:dialect]

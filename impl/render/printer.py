@@ -11,6 +11,7 @@ from impl import symbolic
 from impl.dtypes import DType, Scalar, dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, identity
 from impl.kernel.analysis import PRODUCTS, Way
+from impl.kernel.fragments import Unit
 from impl.kernel.private import keep_private
 from impl.render.groups import place_waits
 from impl.render.lower import (
@@ -28,7 +29,9 @@ from impl.render.lower import (
     Write,
     lower,
 )
+from impl.render.matrices import Matrices, Taken
 from impl.render.phases import cut_phases
+from impl.render.types import HALF
 from impl.render.vectors import Operand
 
 
@@ -223,6 +226,9 @@ class GroupDialect(Protocol):
     def ids(self) -> str:
         """Declare `group`, `lane`, and among all groups `thread` of `threads`, if there are any."""
 
+    def storage_of(self, dtype: DType) -> str:
+        """The type of an element in memory."""
+
     def group_local(self, name: str, dtype: DType, size: int) -> str:
         """Declare a stage buffer that the lanes of a group share."""
 
@@ -240,6 +246,16 @@ class GroupDialect(Protocol):
 
     def wait(self) -> str:
         """A statement at which the lanes of a group wait for each other."""
+
+    def lead(self, taken: Taken) -> str:
+        """What to add to the place of a lane's first element, if somebody else's is wanted."""
+
+    def take(self, taken: Taken, names: Sequence[str], place: str) -> list[str]:
+        """The lines that declare the registers of a fragment, whose first element lies there."""
+
+    def multiply(self, unit: Unit, sums: Sequence[str], first: Sequence[str],
+                 second: Sequence[str]) -> str:
+        """A statement that adds a product of two fragments to the sums of a lane."""
 # --8<-- [end:groups]
 
 
@@ -302,6 +318,7 @@ class _Printer:
         self.groups = dialect.groups
         self.shared: frozenset[UOp] = place_waits(low, kept) if self.groups else frozenset()
         self.launched: dict[UOp, Launched] = {}
+        self.matrices = Matrices(self)
         self.scratch = 0
 
     # --8<-- [start:run]
@@ -511,8 +528,12 @@ class _Printer:
         wide = self._wide(node)
         at = self._combinations(wide)
         vector = self.low.vector.get(node)
-        if node.op is Ops.LOAD:
+        if node.op is Ops.LOAD and self.matrices.is_fragment(node):
+            self.matrices.take(node)
+        elif node.op is Ops.LOAD:
             self._load(node, wide, at, vector)
+        elif node.op is Ops.MMA:
+            self.matrices.multiply(node)
         elif node.op is Ops.REDUCE:
             self._reduce_lanes(node, wide, at, vector)
         elif self._is_fused_product(node):
@@ -546,9 +567,13 @@ class _Printer:
 
     def _assign(self, node: UOp, dtype: DType, found: list[Operand]) -> None:
         """Declare variables with these values, and remember their names."""
+        self._declared(node, found, self.dialect.type_of(dtype))
+
+    def _declared(self, node: UOp, found: list[Operand], number: str) -> None:
+        """The same, `number` being the type of those that are no vectors."""
         names = self._fresh("v", len(found))
         for name, (text, kind) in zip(names, found, strict=True):
-            type_name = self.dialect.vector_type(kind) if kind else self.dialect.type_of(dtype)
+            type_name = self.dialect.vector_type(kind) if kind else number
             self._line(f"const {type_name} {name} = {text};")
         self._remember(node, [(name, kind) for name, (_, kind) in zip(names, found, strict=True)])
 
@@ -608,14 +633,24 @@ class _Printer:
                 for address, guard in zip(addresses, guards, strict=True)])
             return
         pointer, dtype = self.names[index.src[0]], index.src[0].dtype
-        texts = []
+        texts, copied = [], self._is_copied(node)
         conditions = self._text(valid, wide, at) if valid is not TRUE else [""] * len(at)
         for (address, _), condition in zip(addresses, conditions, strict=True):
-            text = self.dialect.load(pointer, address, dtype)
+            text = f"{pointer}[{address}]" if copied else self.dialect.load(pointer, address, dtype)
             if condition:  # r[impl kernel.load.gated]
-                text = f"({condition} ? {text} : {self._nothing(dtype)})"
+                text = f"({condition} ? {text} : {0 if copied else self._nothing(dtype)})"
             texts.append((text, ""))
-        self._assign(node, node.dtype, texts)
+        if copied and self.groups is not None:
+            self._declared(node, texts, self.groups.storage_of(dtype))
+        else:
+            self._assign(node, node.dtype, texts)
+
+    def _is_copied(self, value: UOp) -> bool:
+        """Whether a number of a half type is loaded and stored again, and nothing else."""
+        # r[impl render.half.copied]
+        user = self.low.single.get(value)
+        return (self.groups is not None and value.op is Ops.LOAD and value.dtype in HALF
+                and self.low.users[value] == 1 and user is not None and user.op is Ops.STORE)
 
     def _across(self, index: UOp, wide: tuple[UOp, ...], vector: UOp) -> UOp | None:
         """The lane along which memory is contiguous, where the vector lane is another one and both
@@ -689,7 +724,8 @@ class _Printer:
         for (address, _), text, condition in zip(addresses, values, conditions, strict=True):
             # r[impl kernel.store.gated]
             guard = f"if ({condition}) " if index.src[2] is not TRUE else ""
-            self._line(guard + self.dialect.store(pointer, address, dtype, text))
+            self._line(guard + (f"{pointer}[{address}] = {text};" if self._is_copied(value)
+                                else self.dialect.store(pointer, address, dtype, text)))
 
     def _fetch(self, store: UOp) -> None:
         """Ask for each line of memory that a store will write in one iteration of its loops."""
