@@ -105,7 +105,7 @@ class CUDA(GroupDevice):
     @property
     def limits(self) -> Limits:
         """What the GPU has for a group of lanes; of local memory, what needs no asking."""
-        return Limits(name="CUDA", lanes=256, lockstep=32, local_memory=_LOCAL,
+        return Limits(name="CUDA", lanes=256, lockstep=32, exchange=True, local_memory=_LOCAL,
                       third_cache=self.context.attribute("L2_CACHE_SIZE"))
 
     def plan_key(self) -> tuple[Any, ...]:

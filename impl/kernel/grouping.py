@@ -12,9 +12,9 @@ from collections.abc import Callable
 from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import Analysis, Limits
-from impl.kernel.blocking import Chunk, Pack
+from impl.kernel.blocking import Chunk, Cut, Pack
 from impl.kernel.heuristic import Planner, Reasoned
-from impl.kernel.lanes import Grid, Inner, Local
+from impl.kernel.lanes import Grid, Inner, Local, Warp
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import merge_loops
 from impl.kernel.private import exceeds
@@ -32,6 +32,8 @@ _LITTLE = 8192
 _ITEMS = 16384
 #: A group that shares an iteration has at most so many times the lanes that run in step.
 _WARPS = 8
+#: Of a loop of a stage that is longer than there are lanes, a lane has at most so many iterations.
+_ROUNDS = 32
 #: Where fewer lanes run in step, vectors and caches do what local memory does elsewhere.
 _TILES_FROM = 16
 #: A kernel whose product has fewer elements gets no register tile.
@@ -48,6 +50,10 @@ def lane_steps(ast: UOp, limits: Limits) -> Reasoned:
 # --8<-- [start:choose]
 class GroupPlanner(Planner):
     """Looks at a kernel, takes a step, and looks at what became of it."""
+
+    def __init__(self, ast: UOp, limits: Limits) -> None:
+        super().__init__(ast, limits)
+        self.alone: set[int] = set()  # numbers of loops that every lane runs by itself
 
     def run(self) -> None:
         """Choose all steps."""
@@ -196,14 +202,41 @@ class GroupPlanner(Planner):
     def _group(self) -> None:
         """The lanes of a group share reductions and stages."""
         lanes, inner = min(self.limits.lanes, _WARPS * max(self.limits.lockstep, 4)), self._inner()
-        while lanes > max(self.limits.lockstep, 2) and lanes // 2 >= inner:
+        while lanes > max(self.limits.lockstep, 2) and lanes > inner:  # a lane has one, or more
             lanes //= 2
         while (loop := self._reduction_loop(lanes)) is not None:
-            if not self._try(Local(self.known.position[loop], lanes),
+            if not self._try(self._together(loop, lanes),
                              f"{lanes} lanes of a group reduce a part each"):
                 self.cut.add(loop.arg[0])
             self.cut |= self.made  # the parts of a reduction are not cut again
+        for number in self._long_loops(lanes):
+            self._rounds(number, lanes)
         self._stages(lambda axis: Local(axis, lanes), "the lanes of a group share a stage")
+
+    def _long_loops(self, lanes: int) -> list[int]:
+        """The innermost loops of stages of which each lane has a few iterations."""
+        last = [[r for r in store.src[2:] if r.arg[1] is RangeKind.LOOP][-1:]
+                for store in self.known.ast.src]
+        found = dict.fromkeys(loop for loops in last for loop in loops)
+        return [loop.arg[0] for loop in found if lanes < self.extent(loop) <= _ROUNDS * lanes]
+
+    def _rounds(self, number: int, lanes: int) -> None:
+        """Share a long loop so that it is known which lane has an element: it keeps it."""
+        before, count, why = self.known, len(self.steps), "each lane has an element of each round"
+        try:
+            if self.extent(self.numbered[number]) % lanes:
+                number = self.take(PadTo(self.position(number), lanes), why)[0].arg[0]
+            made = sorted(r.arg[0] for r in self.take(Cut(self.position(number), lanes), why))
+            self.take(Local(self.position(made[1]), lanes), why)
+            self.alone.add(made[0])
+        except StepError:
+            self._undo(before, count)
+
+    def _together(self, loop: UOp, lanes: int) -> Step:
+        """Share a reduction among lanes: warp by warp where these can exchange values."""
+        place, width = self.known.position[loop], self.limits.lockstep
+        whole = self.limits.exchange and lanes % width == 0
+        return Warp(place, lanes, width) if whole else Local(place, lanes)
 
     def _reduction_loop(self, least: int) -> UOp | None:
         """The loop of a reduction that lanes should share: it is long, and contiguous."""
@@ -225,7 +258,7 @@ class GroupPlanner(Planner):
             numbers = [r.arg[0] for r in self.known.ast.src[place].src[2:]
                        if r.arg[1] is RangeKind.LOOP]
             for number in numbers[::-1]:
-                if self.numbered[number].arg[1] is RangeKind.LOOP:
+                if self.numbered[number].arg[1] is RangeKind.LOOP and number not in self.alone:
                     take(make(self.position(number)), reason)
     # --8<-- [end:group]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 from impl.dtypes import DType
 from impl.ir import UOp
 from impl.render.gpu import Gpu
+from impl.render.types import SIZES, TYPES
 
 #: The most lanes for which a compiler may take as many registers as there are.
 _UNBOUNDED = 256
@@ -65,6 +66,12 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
     def library(self, text: str, name: str) -> str:
         """NVRTC has C's functions under C's names."""
         return text
+
+    def exchanging(self, kind: str) -> str:
+        """Types of 32 and 64 bits are exchanged as they are, shorter ones as int."""
+        given = f"({TYPES[kind]})__shfl_xor_sync(0xffffffffu, (int)(x), by)" \
+            if SIZES[kind] < 4 else "__shfl_xor_sync(0xffffffffu, x, by)"
+        return f"#define exchange_{kind}(x, by) {given}"
 
     def ids(self) -> str:
         """The numbers of this lane."""

@@ -10,12 +10,13 @@ import math
 from collections.abc import Sequence
 
 from impl.dtypes import DType, Scalar, dtypes
+from impl.errors import GraphError
 from impl.ir import Ops
 from impl.render.c import C
 from impl.render.functions import definition, definitions, needs_of
 from impl.render.literals import literal
 from impl.render.printer import GroupDialect, Launched
-from impl.render.types import HALF, INLINE, TYPES
+from impl.render.types import HALF, INLINE, SHORT, TYPES
 from impl.render.vectors import INFIX
 
 #: Signed integers wrap around: these are computed as unsigned ones.
@@ -124,6 +125,8 @@ class Gpu(C):
             text = INLINE + _HALF[name]
         elif text is None and name.startswith("bitcast_"):
             text = self.bitcast(name)
+        elif text is None and name.startswith("exchange_"):
+            text = self.exchanging(name.removeprefix("exchange_"))
         elif text is None and name.startswith("fma_"):
             text = f"#define {name}(a, b, c) fma(a, b, c)"
         elif text is None:
@@ -137,6 +140,15 @@ class Gpu(C):
     def bitcast(self, name: str) -> str:
         """The function that takes the bits of one type as another one."""
         return INLINE + _bitcast(name)
+
+    def exchanging(self, kind: str) -> str:
+        """The function by which lanes of a warp exchange values of a type.
+
+        Raises:
+            GraphError: the language has none.
+        """
+        raise GraphError("render", f"lanes exchange values, which {self.name} has no word for",
+                         "use LOCAL and not WARP")
 
     def worded(self, text: str) -> str:
         """A text of C in the words of the language."""
@@ -221,6 +233,23 @@ class Gpu(C):
             return [opened, f"  const long {index} = lane;", "  " + line]
         return [f"for (long {index} = {lane}; {index} < {total}; {index} += {lanes}) {{",
                 "  " + line]
+
+    def unroll(self) -> str:
+        """A word to the compiler."""
+        return "#pragma unroll"
+
+    def of_warp(self, name: str, extent: str) -> list[str]:
+        """Warps begin at multiples of their width."""
+        return ["{", f"  const long {name} = lane % {extent};"]
+
+    def exchange(self, value: str, dtype: DType, distance: int) -> str:
+        """A function of the language. All lanes of the warp call it."""
+        # r[impl render.exchange.all]
+        return self._call(f"exchange_{SHORT[dtype.name]}", value, str(distance))
+
+    def first(self, width: int) -> str:
+        """The first lane of its warp."""
+        return f"if (lane % {width} == 0) "
 
     def alone(self) -> str:
         """The first lane does it."""

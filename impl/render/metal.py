@@ -5,7 +5,7 @@ from impl.dtypes import DType, Scalar, dtypes
 from impl.errors import DTypeError
 from impl.ir import UOp
 from impl.render.gpu import Gpu
-from impl.render.types import TYPES
+from impl.render.types import INLINE, SIZES, TYPES
 
 #: Where the buffers of a kernel stand: its arguments, what phases share, and the values.
 ARGUMENTS, SCRATCH, VALUES = 29, 29, 30
@@ -69,6 +69,17 @@ class Metal(Gpu):  # r[impl metal.space.named]
         """A run-time integer, one of the values."""
         self.variables += 1
         return f"const long {name} = values[{self.variables - 1}];"
+
+    def exchanging(self, kind: str) -> str:
+        """Metal exchanges up to 32 bits; longer integers go in two halves."""
+        if SIZES[kind] == 8:
+            return (f"{INLINE}{TYPES[kind]} exchange_{kind}({TYPES[kind]} x, ushort by) {{\n"
+                    "  uint2 h = as_type<uint2>(x);\n"
+                    "  h.x = simd_shuffle_xor(h.x, by); h.y = simd_shuffle_xor(h.y, by);\n"
+                    f"  return as_type<{TYPES[kind]}>(h);\n}}")
+        given = f"({TYPES[kind]})simd_shuffle_xor((int)(x), by)" if SIZES[kind] < 4 \
+            else "simd_shuffle_xor(x, by)"
+        return f"#define exchange_{kind}(x, by) {given}"
 
     def ids(self) -> str:
         """The numbers of this lane, and of the phase if there is one."""

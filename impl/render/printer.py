@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from impl import symbolic
 from impl.dtypes import DType, Scalar, dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp
-from impl.kernel.analysis import PRODUCTS
+from impl.kernel.analysis import PRODUCTS, exchanged
 from impl.kernel.private import keep_private
 from impl.render.groups import place_waits
 from impl.render.lower import (
@@ -220,6 +220,18 @@ class GroupDialect(Protocol):
         or, if `threads`, those of all groups.
         """
 
+    def unroll(self) -> str:
+        """A line before a loop that is to be written out, all of it."""
+
+    def of_warp(self, name: str, extent: str) -> list[str]:
+        """The lines that open a loop of which each lane of a warp has one iteration."""
+
+    def exchange(self, value: str, dtype: DType, distance: int) -> str:
+        """The value of a variable in the lane of the warp whose number differs in one bit."""
+
+    def first(self, width: int) -> str:
+        """What stands before a statement that the first of `width` lanes runs."""
+
     def alone(self) -> str:
         """Open what one lane of a group does."""
 
@@ -285,7 +297,19 @@ class _Printer:
         self.groups = dialect.groups
         self.shared: frozenset[UOp] = place_waits(low, kept) if self.groups else frozenset()
         self.launched: dict[UOp, Launched] = {}
+        self.warps = {loop for node in self.known.order for loop in exchanged(node)}
+        self.warp = 1  # how many lanes run an iteration of the stage, to exchange values
+        self.unrolled = self._loops_over(kept)
         self.scratch = 0
+
+    def _loops_over(self, kept: frozenset[UOp]) -> set[UOp]:
+        """The loops that choose an element of an array in registers, which have no addresses."""
+        found: set[UOp] = set()
+        for node in self.known.order:
+            if node.op is Ops.INDEX and node.src[0] in kept:
+                found.update(loop for loop in self.known.loops(self.known.free[node.src[1]])
+                             if loop.arg[1] in (RangeKind.LOOP, RangeKind.REDUCE))
+        return found
 
     # --8<-- [start:run]
     def run(self) -> Source:
@@ -383,6 +407,8 @@ class _Printer:
             return
         name = f"i{next(self.loops)}"
         self.names[loop] = name
+        if self.groups and loop in self.unrolled:
+            self._line(self.groups.unroll())
         for line in self._opening(block, loop, name):
             self._line(line)
         self.indent += 1
@@ -401,13 +427,33 @@ class _Printer:
             return self.groups.of_prefix(name, self.launched[loop])
         if kind is not RangeKind.LANE and kind is not RangeKind.THREAD:
             return self.dialect.loop(name, self._extent(loop))
+        if loop in self.warps:
+            return self.groups.of_warp(name, self._extent(loop))
         around = block.parent.loop if block.parent is not None else None
         if around is None or around.arg[1] is not kind:  # stages may count them in other orders
-            together = _counted_together(block)
+            together = [each for each in _counted_together(block) if each not in self.warps]
             extents = tuple(self._extent(each) for each in together)
+            self.warp = self._warp_of(block, math.prod(map(int, extents))) \
+                if all(map(str.isdecimal, extents)) else 1
+            if self.warp > 1:  # each warp has an iteration
+                extents = (*extents, str(self.warp))
             for place, each in enumerate(together):
                 self.launched[each] = Launched(extents, place, self.known.info.lanes, name)
         return self.groups.of_lanes(name, self.launched[loop], kind is RangeKind.THREAD)
+
+    def _warp_of(self, block: Block, iterations: int) -> int:
+        """How many lanes run an iteration of a stage together, because they exchange values."""
+        stack = [store.src[1] for store in self.known.ast.src if block.loop in store.src[2:]] \
+            if self.warps else []
+        while stack:
+            node = stack.pop()
+            for loop in exchanged(node):
+                width = int(self._extent(loop))
+                if iterations * width == self.known.info.lanes:
+                    return width
+            if node.op not in (Ops.LOAD, Ops.REDUCE):
+                stack.extend(node.src)
+        return 1
 
     def _launch(self, prefix: tuple[UOp, ...]) -> None:
         """The loops of the prefix are counted by the group; those that lanes share, by the lane."""
@@ -635,7 +681,14 @@ class _Printer:
         for (address, _), text, condition in zip(addresses, values, conditions, strict=True):
             # r[impl kernel.store.gated]
             guard = f"if ({condition}) " if index.src[2] is not TRUE else ""
-            self._line(guard + self.dialect.store(pointer, address, dtype, text))
+            self._line(self._first(store) + guard
+                       + self.dialect.store(pointer, address, dtype, text))
+
+    def _first(self, store: UOp) -> str:
+        """What lets the first lane of a warp store alone, where all of them run an iteration."""
+        # r[impl render.wait.alone]
+        lanes = [loop for loop in store.src[2:] if loop.arg[1] is RangeKind.LANE]
+        return self.groups.first(self.warp) if self.groups and lanes and self.warp > 1 else ""
 
     def _write_whole(self, store: UOp, addresses: list[Operand], wide: tuple[UOp, ...],
                      at: list[tuple[int, ...]], vector: UOp) -> None:
@@ -721,6 +774,8 @@ class _Printer:
     def _finish(self, node: UOp) -> None:
         """The accumulators become the values, rounded if they were wider."""
         dtype, vector = node.dtype, self.low.vector.get(node)
+        for loop in exchanged(node):
+            self._exchange(node, int(self._extent(loop)))
         if _accumulator(dtype) is dtype:
             self._remember(node, self.sums[node])
         elif vector is None:
@@ -729,6 +784,19 @@ class _Printer:
         else:
             self._assign(node, dtype, [self.dialect.vector_finish(dtype, _extent(vector), operand)
                                        for operand in self.sums[node]])
+
+    def _exchange(self, node: UOp, width: int) -> None:
+        """Each lane of a warp combines what it has with what another lane has, more and more."""
+        # r[impl render.exchange.order]
+        assert self.groups is not None
+        dtype, distance = _accumulator(node.dtype), width // 2
+        while distance:
+            for name, _ in self.sums[node]:
+                other = self._fresh("t", 1)[0]  # a macro may name it twice
+                self._line(f"const {self.dialect.type_of(dtype)} {other} = "
+                           f"{self.groups.exchange(name, dtype, distance)};")
+                self._line(f"{name} = {self.dialect.combine(node.arg, dtype, name, other)};")
+            distance //= 2
 
     def _reduce_lanes(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
                       vector: UOp | None) -> None:

@@ -1,0 +1,55 @@
+"""Mistakes in what the lanes of a warp do together, made inside `impl`."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from conformance.saboteurs.impl_patches import ImplPatch
+
+Function = Callable[..., Any]
+
+
+class AnyWarpExchanges(ImplPatch):
+    rule = "kernel.warp.whole"
+    description = "lanes exchange values in a loop that some of them have left"
+    target = "impl.kernel.analysis:_verify_exchange"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda known, node: None
+
+
+class ExchangesMoveIntoLoops(ImplPatch):
+    rule = "kernel.warp.whole"
+    description = "a step moves a reduction among lanes into a loop of a stage"
+    target = "impl.kernel.steps:refuse_exchanged"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda name, known: None
+
+
+class HalfOfAWarpIsForgotten(ImplPatch):
+    rule = "render.exchange.order"
+    description = "the lanes of a warp exchange with half of it"
+    target = "impl.render.printer:_Printer._exchange"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda printer, node, width: original(printer, node, width // 2)
+
+
+class EverythingIsPrivate(ImplPatch):
+    rule = "render.wait.private+2"
+    description = "a lane keeps elements in registers that another one reads"
+    target = "impl.kernel.private:_in_pieces"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda rest, piece, lanes: rest
+
+
+class LoopsStoreAlike(ImplPatch):
+    rule = "render.wait.private+2"
+    description = "each lane has what others have stored"
+    target = "impl.kernel.private:_stored_alike"
+
+    def replacement(self, original: Function) -> Function:
+        from impl.ir import Ops
+        return lambda ast: {n: None for n in ast.toposort() if n.op is Ops.LOCAL}
