@@ -12,19 +12,22 @@ import pytest
 from conformance import emulated_kernels as ek
 from conformance import emulation
 from conformance import kernel_builder as kb
-from conformance.kernel_builder import INT, flat, load, local, param, reduce, store
+from conformance.kernel_builder import FLOAT, INT, flat, load, local, param, reduce, store
 from conformance.saboteurs.impl_patches import ImplPatch, all_patches, killer
 from conformance.trace import verifies
+from impl import symbolic
 from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
-from impl.ir import Ops, RangeKind, UOp, new_range
+from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel import (
     Cut,
     Inner,
     Limits,
     Local,
     Own,
+    Split,
     StepError,
+    Upcast,
     Warp,
     apply_steps,
     lane_steps,
@@ -157,7 +160,7 @@ def test_every_lane_has_the_result() -> None:
 
 @verifies("render.wait.private+2")
 @verifies("kernel.step.equal")
-@pytest.mark.parametrize("columns", [1, 7, 256, 1000, 2048, 9001])
+@pytest.mark.parametrize("columns", [1, 7, 250, 1000, 2048, 5001])
 def test_a_row_stays_in_registers(columns: int) -> None:
     """The exponentials of a softmax: each lane has every 256th, whatever the length of the row."""
     plain = kb.softmax(3, columns)
@@ -167,7 +170,7 @@ def test_a_row_stays_in_registers(columns: int) -> None:
         assert not ek.problem(plain, made, arrays, language)
     if columns in (1000, 2048):
         text = ek.source_of(made, "cuda").body
-        assert re.search(rf"  float m\d\[{-(-columns // 256)}\];", text)
+        assert re.search(r"  float m\d\[8\];", text)  # two rounds of four
         assert text.count("__syncthreads") == 2
         assert "#pragma unroll" in text
 
@@ -200,10 +203,113 @@ def test_what_one_element_of_a_loop_stores_is_not_alike() -> None:
     assert not ek.problem(plain, made, [np.zeros(8, np.int32), whole((8,))], "cuda")
 
 
+# Wide accesses
+
+
+def doubled(rows: int, columns: int, dtype: DType, first: int = 0, end: int | None = None) -> UOp:
+    """out[r, j] = x[r, j] + x[r, j], from element `first` on; beyond column `end` x is 0."""
+    r, j = new_range(rows, GLOBAL), new_range(columns, GLOBAL)
+    index = flat((r, columns), (j, 1), (first, 1))
+    valid = TRUE if end is None else symbolic.less_than(j, end)
+    value = load(param(1, dtype), index, valid)
+    return kb.kernel(store(param(0, dtype), index, kb.apply(Ops.ADD, value, value)),
+                     prefix=(r, j), name="doubled")
+
+
+@verifies("render.wide.legal")
+@pytest.mark.parametrize("dtype", [
+    dtypes.uint8, dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.int32, dtypes.int64,
+    dtypes.bool], ids=lambda each: each.name)
+def test_neighbours_go_in_one_access(dtype: DType) -> None:
+    plain = doubled(3, 48, dtype)
+    made = apply_steps(plain, [Upcast(1, 16), Local(1, 8)])
+    given = kb.from_host(whole((3, 48)) % (2 if dtype is dtypes.bool else 100), dtype)
+    for language, word in (("cuda", "load_"), ("metal", "(device const packed_")):
+        assert not ek.problem(plain, made, [np.zeros_like(given), given], language)
+        pieces = 16 // (min(4, 16 // dtype.itemsize) if language == "metal" else
+                        16 // dtype.itemsize)
+        assert ek.source_of(made, language).body.count(word) == pieces
+
+
+@verifies("render.wide.legal")
+def test_what_is_no_multiple_goes_one_by_one() -> None:
+    """An odd place, odd rows, a condition for each element; a condition for all is no hindrance."""
+    for plain, word in ((doubled(3, 48, INT), "_by_4"), (doubled(3, 48, INT, 1), ""),
+                        (doubled(3, 44, INT), "_by_4"), (doubled(3, 48, INT, 2), "_by_2"),
+                        (doubled(3, 48, INT, 8), "_by_4"), (doubled(3, 48, INT, 0, 21), "")):
+        made = apply_steps(plain, [Upcast(1, 4), Local(1, 8)])
+        loads = re.findall(r"load_int(_by_\d)", ek.source_of(made, "cuda").body)
+        assert set(loads) == ({word} if word else set())
+        arrays = [np.zeros(160, np.int32), whole((160,))]
+        assert not ek.problem(plain, made, arrays, "cuda")
+    shifted = apply_steps(reduced(Ops.ADD, 3, 45), [Split(1, 4, 0), Local(0, 8)])
+    assert "_by_" not in ek.source_of(shifted, "cuda").body  # rows of 45 begin anywhere
+
+
+@verifies("render.wide.legal")
+def test_a_condition_for_a_whole_row_is_asked_once() -> None:
+    r, j = new_range(6, GLOBAL), new_range(16, GLOBAL)
+    index, valid = flat((r, 16), (j, 1)), symbolic.less_than(r, 4)
+    plain = kb.kernel(store(param(0, INT), index, load(param(1, INT), index, valid),
+                            valid=symbolic.less_than(r, 5)), prefix=(r, j), name="rows")
+    made = apply_steps(plain, [Upcast(1, 4), Local(1, 8)])
+    for language in LANGUAGES:
+        arrays = [whole((6, 16), seed=1), whole((4, 16))]
+        assert not ek.problem(plain, made, arrays, language)
+    assert "if (v" in (text := ek.source_of(made, "cuda").body) and "load_int_by_4" in text
+
+
+@verifies("render.wide.aligned")
+def test_an_argument_may_begin_between() -> None:
+    """Emulated, an access of 16 bytes that is not aligned ends the launch."""
+    made = apply_steps(doubled(3, 48, INT), [Upcast(1, 4), Local(1, 8)])
+    given = whole((200,))
+    for language in LANGUAGES:
+        source = ek.source_of(made, language)
+        module = emulation.compile(source.text, language)
+        for first in range(5):
+            x, out = given[first:first + 144], np.zeros(200, np.int32)[first:first + 144]
+            more = [np.zeros(1, np.int64)] * 29 if language == "metal" else []
+            module.launch(source.name, 6, 8, 0, [out, x, *more])
+            assert np.array_equal(out, 2 * x), (language, first)
+    text = ek.source_of(made, "cuda").text
+    careless = emulation.compile(re.sub(r"const bool wp(\d) = .*", r"const bool wp\1 = true;", text),
+                                 "cuda")
+    with pytest.raises(emulation.EmulationError, match="not aligned"):
+        careless.launch("doubled", 6, 8, 0, [np.zeros(200, np.int32)[1:], given[1:]])
+
+
+@verifies("kernel.wide.whole")
+def test_lanes_take_neighbours() -> None:
+    """Rows of a softmax, a sum and an elementwise operation, where their length allows it."""
+    for columns, wide in ((4096, 4), (1024, 4), (4098, 2), (1025, 1)):
+        for ast in (kb.softmax(64, columns), reduced(Ops.ADD, 64, columns)):
+            text = ek.source_of(chosen(ast), "cuda").body
+            assert (f"_by_{wide} " in text) == (wide > 1), text
+    half = chosen(doubled(512, 1024, dtypes.float16))
+    assert "_by_8 " in ek.source_of(half, "cuda").body
+    assert "UPCAST" not in "".join(chosen(doubled(3, 1024, INT)).arg.steps)  # too few for all lanes
+
+
+@verifies("kernel.step.equal")
+@pytest.mark.parametrize(("columns", "dtype"), [(256, INT), (1024, FLOAT), (2000, FLOAT),
+                                                (516, dtypes.float16)])
+def test_rows_with_wide_accesses(columns: int, dtype: DType) -> None:
+    plain = reduced(Ops.ADD, 5, columns, dtype)
+    given = kb.from_host(whole((5, columns)), dtype)
+    for ast, arrays in ((plain, [np.zeros(5, given.dtype), given]),
+                        (kb.softmax(5, columns), [np.zeros((5, columns), np.float32),
+                                                  whole((5, columns), np.float32)])):
+        for language in LANGUAGES:
+            assert not ek.problem(ast, chosen(ast), arrays, language)
+
+
 @pytest.mark.parametrize("saboteur", [
     each for each in all_patches() if type(each).__module__.endswith("impl_warps")],
     ids=lambda each: type(each).__name__)
 @verifies("kernel.warp.whole")
 @verifies("render.exchange.order")
+@verifies("render.wide.legal")
+@verifies("render.wide.aligned")
 def test_each_mistake_is_found(saboteur: ImplPatch) -> None:
     assert killer(saboteur), f"nobody finds out that {saboteur.description}"

@@ -53,3 +53,21 @@ class LoopsStoreAlike(ImplPatch):
     def replacement(self, original: Function) -> Function:
         from impl.ir import Ops
         return lambda ast: {n: None for n in ast.toposort() if n.op is Ops.LOCAL}
+
+
+class EverythingIsAMultiple(ImplPatch):
+    rule = "render.wide.legal"
+    description = "neighbours are accessed at once wherever they begin"
+    target = "impl.render.wide:_begins_at_multiples"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda low, index, lane, count: True
+
+
+class ArgumentsAreAligned(ImplPatch):
+    rule = "render.wide.aligned"
+    description = "arguments are taken to begin at a multiple of 16 bytes"
+    target = "impl.render.cuda:CUDA.aligned"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda dialect, pointer: f"const bool w{pointer} = true;"

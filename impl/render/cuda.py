@@ -1,10 +1,15 @@
 """The CUDA dialect, for NVRTC, without any header. Chapter: spec/cuda.md."""
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from impl.dtypes import DType
 from impl.ir import UOp
 from impl.render.gpu import Gpu
 from impl.render.types import SIZES, TYPES
+
+#: How many bytes a type of C has.
+SIZE_OF = {text: SIZES[kind] for kind, text in TYPES.items()}
 
 #: The most lanes for which a compiler may take as many registers as there are.
 _UNBOUNDED = 256
@@ -73,6 +78,44 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
             if SIZES[kind] < 4 else "__shfl_xor_sync(0xffffffffu, x, by)"
         return f"#define exchange_{kind}(x, by) {given}"
 
+    # --8<-- [start:wide]
+    def aligned(self, pointer: str) -> str:
+        """An argument may begin anywhere. If it begins in between, elements go one by one."""
+        # r[impl render.wide.aligned]
+        return f"const bool w{pointer} = ((unsigned long){pointer} & 15) == 0;"
+
+    def wide_type(self, dtype: DType, count: int) -> str:
+        """A structure that the hardware moves at once."""
+        name = f"{self.storage_of(dtype)} by {count}"
+        self.needed[name] = None
+        return name.replace(" ", "_")
+
+    def wide_value(self, pointer: str, index: str, dtype: DType, count: int, local: bool) -> str:
+        """A call."""
+        whole = "true" if local else f"w{pointer}"
+        return f"load_{self.wide_type(dtype, count)}({pointer} + {index}, {whole})"
+
+    def wide_zero(self, dtype: DType, count: int) -> str:
+        """All elements zero."""
+        return "{}"
+
+    def wide_part(self, name: str, place: int) -> str:
+        """An element."""
+        return f"{name}.a[{place}]"
+
+    def wide_write(self, pointer: str, index: str, dtype: DType, values: Sequence[str],
+                   local: bool) -> str:
+        """A call."""
+        whole = "true" if local else f"w{pointer}"
+        kind = self.wide_type(dtype, len(values))
+        return f"store_{kind}({pointer} + {index}, {whole}, {', '.join(values)});"
+
+    def definition(self, name: str) -> tuple[str, tuple[str, ...]]:
+        """Those of wide accesses are the language's own."""
+        kind, _, count = name.partition(" by ")
+        return (_wide(kind, int(count)), ()) if count else super().definition(name)
+    # --8<-- [end:wide]
+
     def ids(self) -> str:
         """The numbers of this lane."""
         return ("const long group = blockIdx.x, lane = threadIdx.x, "
@@ -80,7 +123,7 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
 
     def group_local(self, name: str, dtype: DType, size: int) -> str:
         """An array that the lanes of a group share."""
-        return f"__shared__ {self.storage_of(dtype)} {name}[{max(size, 1)}];"
+        return f"__shared__ __align__(16) {self.storage_of(dtype)} {name}[{max(size, 1)}];"
 
     def shared(self, name: str, dtype: DType, offset: int) -> str:
         """An array in the memory that all groups share."""
@@ -91,3 +134,20 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
         """All lanes of a group get here before one goes on."""
         return "__syncthreads();"
 # --8<-- [end:dialect]
+
+
+def _wide(kind: str, count: int) -> str:
+    """A structure of so many elements, and how it is loaded and stored."""
+    name = f"{kind} by {count}".replace(" ", "_")
+    given = ", ".join(f"{kind} e{place}" for place in range(count))
+    single = " ".join(f"p[{place}] = e{place};" for place in range(count))
+    return f"""struct __align__({SIZE_OF[kind] * count}) {name} {{ {kind} a[{count}]; }};
+{CUDA.inline}{name} load_{name}(const {kind} *p, bool whole) {{
+  {name} v; if (whole) return *(const {name} *)p;
+  for (int i = 0; i < {count}; i++) v.a[i] = p[i];
+  return v;
+}}
+{CUDA.inline}void store_{name}({kind} *p, bool whole, {given}) {{
+  if (whole) {{ {name} v = {{{{{', '.join(f'e{place}' for place in range(count))}}}}};
+    *({name} *)p = v; }} else {{ {single} }}
+}}"""

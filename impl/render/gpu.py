@@ -204,6 +204,57 @@ class Gpu(C):
         return f"{self.storage_of(dtype)} {name}[{max(size, 1)}];"
     # --8<-- [end:memory]
 
+    # --8<-- [start:wide]
+    #: Elements of one access.
+    widest = 16
+
+    def aligned(self, pointer: str) -> str:
+        """Nothing: an access of neighbours need not be aligned in most languages."""
+        return ""
+
+    def wide_load(self, name: str, pointer: str, index: str, dtype: DType, count: int,
+                  local: bool, condition: str) -> list[str]:
+        """A variable with neighbouring elements."""
+        kind = self.wide_type(dtype, count)
+        found = self.wide_value(pointer, index, dtype, count, local)
+        return [f"{kind} {name} = {found};"] if not condition else \
+            [f"{kind} {name} = {self.wide_zero(dtype, count)};",
+             f"if ({condition}) {name} = {found};"]
+
+    def wide_element(self, name: str, place: int, dtype: DType) -> str:
+        """An element of such a variable."""
+        text = self.wide_part(name, place)
+        return self._call(f"from_{dtype.name}", text) if dtype in HALF else text
+
+    def wide_store(self, pointer: str, index: str, dtype: DType, values: Sequence[str],
+                   local: bool) -> str:
+        """Values are stored as they lie in memory."""
+        stored = [self._call(f"to_{dtype.name}", value) for value in values] if dtype in HALF \
+            else list(values)
+        return self.wide_write(pointer, index, dtype, stored, local)
+
+    def wide_type(self, dtype: DType, count: int) -> str:
+        """The type of a variable with so many elements as they lie in memory."""
+        raise NotImplementedError
+
+    def wide_value(self, pointer: str, index: str, dtype: DType, count: int, local: bool) -> str:
+        """That many elements of memory; `local`: of the memory of a group."""
+        raise NotImplementedError
+
+    def wide_zero(self, dtype: DType, count: int) -> str:
+        """That many zeros."""
+        raise NotImplementedError
+
+    def wide_part(self, name: str, place: int) -> str:
+        """An element of a variable, as it lies in memory."""
+        raise NotImplementedError
+
+    def wide_write(self, pointer: str, index: str, dtype: DType, values: Sequence[str],
+                   local: bool) -> str:
+        """A statement that writes elements as they lie in memory."""
+        raise NotImplementedError
+    # --8<-- [end:wide]
+
     # --8<-- [start:launch]
     def of_prefix(self, name: str, place: Launched) -> list[str]:
         """The lane has one iteration, or none if there are more lanes than iterations."""

@@ -1,6 +1,8 @@
 """The Metal dialect: address spaces, and no doubles. Chapter: spec/metal.md."""
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from impl.dtypes import DType, Scalar, dtypes
 from impl.errors import DTypeError
 from impl.ir import UOp
@@ -85,6 +87,37 @@ class Metal(Gpu):  # r[impl metal.space.named]
         """The numbers of this lane, and of the phase if there is one."""
         return (f"const long group = group_, lane = lane_, place = group * lanes_ + lane, "
                 f"places = (long)groups_ * lanes_, phase = values[{self.variables}];")
+
+    # --8<-- [start:wide]
+    widest = 4
+
+    def wide_type(self, dtype: DType, count: int) -> str:
+        """A packed vector may lie wherever one of its elements may."""
+        kind = self.storage_of(dtype)
+        return f"packed_{kind.replace('unsigned ', 'u').replace('signed ', '')}{count}"
+
+    def _wide_place(self, pointer: str, index: str, kind: str, local: bool) -> str:
+        return f"*({'threadgroup' if local else 'device'} {kind} *)({pointer} + {index})"
+
+    def wide_value(self, pointer: str, index: str, dtype: DType, count: int, local: bool) -> str:
+        """A packed vector in memory."""
+        kind = self.wide_type(dtype, count)
+        return self._wide_place(pointer, index, kind if local else f"const {kind}", local)
+
+    def wide_zero(self, dtype: DType, count: int) -> str:
+        """All elements zero."""
+        return f"{self.wide_type(dtype, count)}(0)"
+
+    def wide_part(self, name: str, place: int) -> str:
+        """An element."""
+        return f"{name}[{place}]"
+
+    def wide_write(self, pointer: str, index: str, dtype: DType, values: Sequence[str],
+                   local: bool) -> str:
+        """A packed vector of the values."""
+        kind = self.wide_type(dtype, len(values))
+        return f"{self._wide_place(pointer, index, kind, local)} = {kind}({', '.join(values)});"
+    # --8<-- [end:wide]
 
     # --8<-- [start:types]
     def type_of(self, dtype: DType) -> str:

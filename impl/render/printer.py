@@ -30,6 +30,7 @@ from impl.render.lower import (
 )
 from impl.render.phases import cut_phases
 from impl.render.vectors import Operand
+from impl.render.wide import wide_accesses
 
 
 # --8<-- [start:source]
@@ -220,6 +221,24 @@ class GroupDialect(Protocol):
         or, if `threads`, those of all groups.
         """
 
+    widest: int            # elements that one access can move
+
+    def aligned(self, pointer: str) -> str:
+        """Declare what tells whether wide accesses by way of a pointer are aligned, if they must
+        be.
+        """
+
+    def wide_load(self, name: str, pointer: str, index: str, dtype: DType, count: int,
+                  local: bool, condition: str) -> list[str]:
+        """Declare neighbouring elements; zeros unless a condition holds, if there is one."""
+
+    def wide_element(self, name: str, place: int, dtype: DType) -> str:
+        """One of them, as the type that is computed with."""
+
+    def wide_store(self, pointer: str, index: str, dtype: DType, values: Sequence[str],
+                   local: bool) -> str:
+        """A statement that writes neighbouring elements."""
+
     def unroll(self) -> str:
         """A line before a loop that is to be written out, all of it."""
 
@@ -300,6 +319,10 @@ class _Printer:
         self.warps = {loop for node in self.known.order for loop in exchanged(node)}
         self.warp = 1  # how many lanes run an iteration of the stage, to exchange values
         self.unrolled = self._loops_over(kept)
+        most = self.groups.widest if self.groups else 1
+        private = {n for n in self.known.order if n.op is Ops.LOCAL and n not in self.shared} \
+            if not self.phases else ()
+        self.wide = wide_accesses(low, most, private) if most > 1 else {}
         self.scratch = 0
 
     def _loops_over(self, kept: frozenset[UOp]) -> set[UOp]:
@@ -382,6 +405,8 @@ class _Printer:
             self.names[param] = name
             written = (Ops.PARAM, param.arg) in self.known.stored
             self._line(self.dialect.argument(name, param, written))
+            if self.groups and any(index.src[0] is param for index in self.wide):
+                self._line(self.groups.aligned(name))
         # r[impl render.argument.order]
         for place, variable in enumerate(self.known.info.variables):
             self.names[variable] = f"n{place}"
@@ -630,6 +655,9 @@ class _Printer:
                 for address, guard in zip(addresses, guards, strict=True)])
             return
         pointer, dtype = self.names[index.src[0]], index.src[0].dtype
+        if index in self.wide:
+            self._load_wide(node, wide, at, addresses)
+            return
         texts = []
         conditions = self._text(valid, wide, at) if valid is not TRUE else [""] * len(at)
         for (address, _), condition in zip(addresses, conditions, strict=True):
@@ -638,6 +666,49 @@ class _Printer:
                 text = f"({condition} ? {text} : {self._nothing(dtype)})"
             texts.append((text, ""))
         self._assign(node, node.dtype, texts)
+
+    def _pieces(self, index: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]]
+                ) -> list[list[int]]:
+        """The combinations whose elements lie side by side, as numbers of `at`."""
+        lane, count = self.wide[index]
+        place = wide.index(lane)
+        found: dict[tuple[int, ...], list[int]] = {}
+        for number, values in enumerate(at):
+            key = (*values[:place], values[place] // count, *values[place + 1:])
+            found.setdefault(key, []).append(number)
+        return list(found.values())
+
+    def _load_wide(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
+                   addresses: list[Operand]) -> None:
+        """Load pieces, and then take their elements."""
+        index, groups = node.src[0], self.groups
+        assert groups is not None
+        buffer, valid = index.src[0], index.src[2]
+        conditions = self._text(valid, wide, at) if valid is not TRUE else [""] * len(at)
+        texts: list[Operand] = [("", "")] * len(at)
+        for piece in self._pieces(index, wide, at):
+            name = self._fresh("w", 1)[0]
+            for line in groups.wide_load(name, self.names[buffer], addresses[piece[0]][0],
+                                         buffer.dtype, len(piece), buffer.op is Ops.LOCAL,
+                                         conditions[piece[0]]):
+                self._line(line)
+            for place, number in enumerate(piece):
+                texts[number] = groups.wide_element(name, place, buffer.dtype), ""
+        self._assign(node, node.dtype, texts)
+
+    def _write_wide(self, store: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
+                    addresses: list[Operand]) -> None:
+        """Store pieces."""
+        index, groups = store.src[0], self.groups
+        assert groups is not None
+        buffer, valid = index.src[0], index.src[2]
+        conditions = self._text(valid, wide, at) if valid is not TRUE else [""] * len(at)
+        values = self._text(store.src[1], wide, at)
+        for piece in self._pieces(index, wide, at):
+            guard = f"if ({conditions[piece[0]]}) " if conditions[piece[0]] else ""
+            self._line(self._first(store) + guard + groups.wide_store(
+                self.names[buffer], addresses[piece[0]][0], buffer.dtype,
+                [values[number] for number in piece], buffer.op is Ops.LOCAL))
 
     def _nothing(self, dtype: DType) -> str:
         return self.dialect.literal(
@@ -674,6 +745,9 @@ class _Printer:
         addresses = self._addresses(self.low.access[index], wide, at, vector)
         if vector is not None:
             self._write_whole(store, addresses, wide, at, vector)
+            return
+        if index in self.wide:
+            self._write_wide(store, wide, at, addresses)
             return
         pointer, dtype = self.names[index.src[0]], index.src[0].dtype
         conditions = self._text(index.src[2], wide, at)
