@@ -28,6 +28,7 @@ from impl.kernel import (
     Local,
     PadTo,
     StepError,
+    Upcast,
     apply_steps,
     growth,
     lane_steps,
@@ -564,3 +565,22 @@ def test_a_copied_half_keeps_its_bits() -> None:
         emulation.compile(text.text, "cuda").launch("turned", 1, 64, 0, [out, every])
         np.testing.assert_array_equal(out, every[::-1])
         assert "from_" not in text.text and "to_" not in text.text
+
+
+@needs_emulator
+@verifies("render.half.copied")
+def test_halves_that_are_copied_several_at_once_keep_their_bits() -> None:
+    """Eight neighbours to eight neighbours, to single places, and from single places."""
+    for dtype in HALF:
+        for first, second in ((1, 1), (1, 2), (2, 1)):
+            i, size = new_range(32, RangeKind.GLOBAL), 64
+            every = (np.arange(size, dtype=np.uint16) * 0x0401 + 0x7C00).astype(np.uint16)
+            ast = kb.kernel(store(param(0, dtype), kb.flat((i, first)),
+                                  load(param(1, dtype), kb.flat((i, second)))), prefix=(i,),
+                            name="copied")
+            text = render(apply_steps(ast, [Upcast(0, 8), Local(0, 4)]), CUDA())
+            assert "load_" in text.text or "store_" in text.text
+            assert "from_" not in text.text and " to_" not in text.text
+            out = np.zeros(size, np.uint16)
+            emulation.compile(text.text, "cuda").launch("copied", 1, 4, 0, [out, every])
+            np.testing.assert_array_equal(out[:32 * first:first], every[:32 * second:second])

@@ -20,6 +20,7 @@ from impl.kernel.analysis import (
     Way,
     buffer_key,
     estimate,
+    exchanged,
     growth,
     shared_loops,
     verify,
@@ -29,7 +30,7 @@ from impl.kernel.chain import Chain
 from impl.kernel.dots import Dot
 from impl.kernel.grouping import lane_steps
 from impl.kernel.heuristic import hand_plan, hand_steps
-from impl.kernel.lanes import Grid, Inner, Local
+from impl.kernel.lanes import Grid, Inner, Local, Warp
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge, Stream
 from impl.kernel.roll import Roll
@@ -116,7 +117,7 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
 __all__ = ["LANES", "OF_GROUPS", "OF_LANES", "REDUCERS", "STEPS", "TC", "Abreast", "Analysis",
            "Bench", "Chain", "Chunk", "Cut", "Dot", "Estimate", "Fetch", "Grid", "GroupTop",
            "Growth", "Inner", "Limits", "Local", "Merge", "Own", "Pack", "PadTo", "Roll", "Share",
-           "Split", "Step", "StepError", "Stream", "Swap", "Thread", "Upcast", "Way", "Window",
-           "apply_steps", "buffer_key", "duration", "estimate", "fold_gates", "growth",
-           "hand_steps", "lane_steps", "optimize", "parameters", "shared_loops", "taken",
-           "verify", "with_steps"]
+           "Split", "Step", "StepError", "Stream", "Swap", "Thread", "Upcast", "Warp", "Way",
+           "Window", "apply_steps", "buffer_key", "duration", "estimate", "exchanged",
+           "fold_gates", "growth", "hand_steps", "lane_steps", "optimize", "parameters",
+           "shared_loops", "taken", "verify", "with_steps"]
