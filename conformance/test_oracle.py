@@ -151,7 +151,7 @@ def test_one_uncertain_operand_makes_a_sum_of_products_open() -> None:
 def softmax(x: np.ndarray, intermediate: type) -> np.ndarray:
     """Of the last axis, every operation rounded to `intermediate`."""
     with np.errstate(all="ignore"):
-        wide = x.astype(intermediate)
+        wide: np.ndarray = x.astype(intermediate)
         powers = np.exp(wide - wide.max(axis=-1, keepdims=True))
         found: np.ndarray = (powers / powers.sum(axis=-1, keepdims=True)).astype(x.dtype)
     return found
