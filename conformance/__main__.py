@@ -6,6 +6,7 @@
     python -m conformance steps --count 10000 --seed 0 -n 2
     python -m conformance sanitize steps --count 500
     python -m conformance run witness.json --impl package.module:Adapter
+    python -m conformance run report.jsonl --test NAME --impl package.module:Adapter
     python -m conformance check schedule.json
     python -m conformance validate program.json --schema program
     python -m conformance rules
@@ -21,15 +22,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance import checker, oracle, protocol, sanitized, shapes
+from conformance.explaining import described, whole
 from conformance.fuzz import Fuzzing, Job, explained
 from conformance.interruption import STATUS, heed_termination
-from conformance.protocol import Program, ProtocolError
-from conformance.report import Expectation, Result
+from conformance.protocol import ProtocolError
+from conformance.report import Expectation, Result, witness_of
 from conformance.runner import CHAPTERS, collect, run_suite
 from conformance.starter import write_starter
-from conformance.subject import Subject, fails
+from conformance.subject import Failure, NotClaimed, Subject, put
 
 DEFAULT = "impl.adapter:Adapter"
+#: What is raised where a command names an implementation, or a file, that there is not.
+UNLOADABLE = (ImportError, AttributeError, ValueError, OSError)
 
 
 def parser() -> ArgumentParser:
@@ -72,7 +76,8 @@ def parser() -> ArgumentParser:
     watched.add_argument("words", nargs=REMAINDER, help="the command and its options")
     run = commands.add_parser("run", help="run one program and compare its values")
     _common(run)
-    run.add_argument("program", type=Path)
+    run.add_argument("program", type=Path, help="a program, or a report that has its witness")
+    run.add_argument("--test", default="", help="of a report: the test whose witness is run")
     documents = commands.add_parser("check", help="say what is wrong with schedule documents")
     documents.add_argument("files", type=Path, nargs="+")
     checked = commands.add_parser("validate", help="check JSON files against a shipped schema")
@@ -122,18 +127,22 @@ def suite(options: Namespace) -> int:
     """Run the checks, print a table, write the report."""
     try:
         subject = _subject(options)
-    except (ImportError, AttributeError, ValueError, OSError) as error:
+    except UNLOADABLE as error:
         print(f"nothing was tested: {options.impl_cmd or options.impl} cannot be loaded: {error}. "
               "Remedy: --impl package.module:Class, or --impl-cmd with a program that there is")
         return 1
     tiers = [tier for tier in options.tier.split(",") if tier]
-    expected = Expectation.read(options.expected) if options.expected else []
     try:
+        expected = Expectation.read(options.expected) if options.expected else []
         report = run_suite(subject, collect(options.chapter or CHAPTERS), tiers=tiers,
                            rules=options.rule, expected=expected, tell=_tell)
+    except ValueError as error:
+        print(f"nothing was tested: {error}")
+        return 1
     finally:
         subject.close()
     if options.report:
+        report.locate(options.report)
         report.write(options.report)
     print(report.table())
     if report.interrupted:
@@ -142,7 +151,8 @@ def suite(options: Namespace) -> int:
 
 
 def _tell(result: Result) -> None:
-    print(f"{result.verdict:<12}{result.test}  {result.seconds:.1f} s", file=sys.stderr)
+    why = f"  ({result.message})" if result.verdict in ("not-run", "unsupported") else ""
+    print(f"{result.verdict:<12}{result.test}  {result.seconds:.1f} s{why}", file=sys.stderr)
 
 
 def start(options: Namespace) -> int:
@@ -159,7 +169,7 @@ def start(options: Namespace) -> int:
 def list_rules(options: Namespace) -> int:
     """Print every check of the suite."""
     for check in collect():
-        print(f"{check.tier:<10}{check.name:<60}{' '.join(check.rules)}")
+        print(f"{check.tier:<10}{check.name}\n{'':<10}    {' '.join(check.rules)}")
     return 0
 
 
@@ -207,12 +217,23 @@ def check_files(options: Namespace) -> int:
 
 def run_one(options: Namespace) -> int:
     """Run the program of a file and print what is wrong with it, or its values."""
-    program: Program = json.loads(options.program.read_text(encoding="utf-8"))
-    protocol.check("program", program)
-    subject = _subject(options)
+    try:
+        program = witness_of(options.program, options.test)
+        protocol.check("program", program)
+        subject = _subject(options)
+    except (*UNLOADABLE, ProtocolError) as error:
+        print(f"nothing was run: {error}")
+        return 1
     sanitized.guard()
     try:
-        wrong = fails(subject, program)
+        documents = put(subject, program)
+        wrong = "; ".join(str(each) for document in documents for each in checker.check(document))
+    except NotClaimed as reason:
+        wrong = f"it was not run: {reason}"
+    except Failure as failure:
+        wrong = failure.message
+    except Exception as error:  # the implementation's own: it is the finding
+        wrong = f"{described(error)}\n{whole(error)}"
     finally:
         subject.close()
     if wrong:

@@ -14,6 +14,7 @@ from itertools import count as counting
 from typing import Any
 
 from conformance import checker, oracle, programs, protocol, shapes
+from conformance.explaining import described
 from conformance.protocol import (
     Adapter,
     Document,
@@ -253,6 +254,8 @@ class Subject:
         """The failure of the smallest part of a program that fails."""
         smallest = programs.shrink(program, lambda each: bool(self._outcome(check, each)),
                                    seconds=seconds)
+        if smallest != program:  # what is said about the whole is no longer true of a part
+            smallest = protocol.program(smallest["statements"])
         return self._explained(self._outcome(check, smallest) or failure, smallest, origin)
 
     def _generated(self, wanted: int) -> Iterator[tuple[int, Program]]:
@@ -276,11 +279,12 @@ class Subject:
         except (AssertionError, ProtocolError) as failure:
             return failure
         except Exception as error:  # the implementation's own: it is the finding
-            return Failure(f"{type(error).__name__}: {error}")
+            return Failure(described(error))
         return None
 
     def _explained(self, failure: Exception, program: Program, origin: str) -> Failure:
-        text = failure.message if isinstance(failure, Failure) else str(failure)
+        text = failure.message if isinstance(failure, Failure) else \
+            str(failure) if isinstance(failure, ProtocolError) else described(failure)
         repro = f"python -m conformance run witness.json {self.spec}"
         return Failure(f"{text}\n({origin})", program, repro)
 
@@ -308,19 +312,26 @@ def fails(subject: Subject, program: Program, **options: Any) -> str:
     return examine(subject, program, **options)[0]
 
 
+def put(subject: Subject, program: Program, **options: Any) -> list[Document]:
+    """Put a program to an implementation, and answer its schedules if its values are right.
+
+    Whatever goes wrong is raised: a `Failure`, or the exception of the implementation itself.
+    """
+    repeats = any(each["do"] in protocol.REPETITIONS for each in program["statements"])
+    tiers = [tier for tier in ("schedule", *(("replay",) if repeats else ()))
+             if tier in subject.info.observes]
+    shapes.check_program(program)
+    return subject.check_values(program, *tiers, **options).schedule
+
+
 def examine(subject: Subject, program: Program, **options: Any) -> tuple[str, list[Document]]:
     """What is wrong with a program, and the documents of its schedules.
 
     This is the question that `fuzz` asks. What a program repeats is captured and replayed.
     """
-    repeats = any(each["do"] in protocol.REPETITIONS for each in program["statements"])
-    tiers = [tier for tier in ("schedule", *(("replay",) if repeats else ()))
-             if tier in subject.info.observes]
     documents: list[Document] = []
     try:
-        shapes.check_program(program)
-        observation = subject.check_values(program, *tiers, **options)
-        documents = observation.schedule
+        documents = put(subject, program, **options)
         found = [str(finding) for document in documents for finding in checker.check(document)]
         return "; ".join(found[:4]), documents
     except Refused as reason:
@@ -330,4 +341,4 @@ def examine(subject: Subject, program: Program, **options: Any) -> tuple[str, li
     except Failure as failure:
         return failure.message, documents
     except Exception as error:  # the implementation's own: it is the finding
-        return f"{type(error).__name__}: {error}", documents
+        return described(error), documents

@@ -268,7 +268,7 @@ class Reduce(Movement):
         if dtype is not None:
             return self.cast(dtype).softmax(_either(axis, dim))
         axis = self._axis_or_none(_either(axis, dim), "softmax")
-        if self.numel() == 0 or not self.shape:
+        if self.numel() == 0 or not self.shape:  # r[impl tensor.softmax.empty]
             return self.cast(self._result_float()) * 0 + 1
         grown = unary(Ops.EXP, self._shifted(axis, "softmax")[0])
         total = nodes.reduce(Ops.ADD, grown, (axis,))
