@@ -2,6 +2,7 @@
 
     python -m conformance --impl package.module:Adapter --report report.jsonl
     python -m conformance --impl-cmd ./executable --chapter memory --profile long
+    python -m conformance --impl package.module:Adapter --profile quick
     python -m conformance fuzz --impl package.module:Adapter --count 10000 --seed 0 -n 2
     python -m conformance steps --count 10000 --seed 0 -n 2
     python -m conformance sanitize steps --count 500
@@ -15,6 +16,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from argparse import REMAINDER, ArgumentParser, Namespace
 from collections.abc import Sequence
@@ -27,7 +29,7 @@ from conformance.protocol import Program, ProtocolError
 from conformance.report import Expectation, Result
 from conformance.runner import CHAPTERS, collect, run_suite
 from conformance.starter import write_starter
-from conformance.subject import Subject, fails
+from conformance.subject import PROFILES, Subject, fails
 
 DEFAULT = "impl.adapter:Adapter"
 
@@ -93,15 +95,16 @@ def _common(target: ArgumentParser) -> None:
                         help="run --impl in a process of its own: it may crash or hang")
     target.add_argument("--timeout", type=float, default=60.0,
                         help="seconds for an answer of a process of its own")
-    target.add_argument("--profile", default="ci", choices=("ci", "long"),
-                        help="how many generated programs, and how large")
+    target.add_argument("--profile", default="ci", choices=tuple(PROFILES),
+                        help="how many programs, and how large; quick: for slow compilers")
     target.add_argument("--seed", type=int, default=0,
                         help="of what is generated")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.  The status is 0 when nothing is wrong, 130 after an interruption, else 1."""
-    options = parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    options = parser().parse_args(words, Namespace(given=words))
     commands = {None: suite, "fuzz": fuzz, "steps": steps, "run": run_one, "new": start,
                 "check": check_files, "validate": validate_files, "rules": list_rules,
                 "sanitize": sanitize}
@@ -133,6 +136,7 @@ def suite(options: Namespace) -> int:
                            rules=options.rule, expected=expected, tell=_tell)
     finally:
         subject.close()
+    report.command = shlex.join(["python", "-m", "conformance", *options.given])
     if options.report:
         report.write(options.report)
     print(report.table())

@@ -56,13 +56,24 @@ class Refused(NotClaimed):
 
 @dataclass(frozen=True)
 class Profile:
-    """How many generated programs a check tries, and how large they are."""
+    """How many generated programs a check tries, and how large they are.
+
+    Of programs that a check lists itself, the first `whole` are tried and then one of `every`.
+    """
 
     examples: int
     size: int
+    whole: int = 0
+    every: int = 1
+
+    def chosen(self, number: int) -> bool:
+        """Whether the program with this number among those that a check lists is tried."""
+        return number < self.whole or number % self.every == 0
 
 
-PROFILES = {"ci": Profile(examples=12, size=10), "long": Profile(examples=1000, size=16)}
+#: `quick` is for implementations that need seconds for a program, such as a slow compiler.
+PROFILES = {"quick": Profile(examples=4, size=8, whole=8, every=8),
+            "ci": Profile(examples=12, size=10), "long": Profile(examples=1000, size=16)}
 
 
 @dataclass
@@ -77,6 +88,7 @@ class Subject:
     examples: int = 0
     refusals: int = 0
     skipped: int = 0
+    listed: int = 0
     wrap: Callable[[Adapter], Adapter] = lambda adapter: adapter
 
     @staticmethod
@@ -171,6 +183,8 @@ class Subject:
         """
         info = self.info
         part = programs.using_only(program, {*info.statements}, {*info.dtypes})
+        if not self._chosen():
+            return
         if all(each["do"] in (*protocol.SOURCES, "observe") for each in part["statements"]):
             self.skipped += 1
             return
@@ -188,7 +202,18 @@ class Subject:
         missing = {*statements, *dtypes} - {*self.info.statements, *self.info.dtypes}
         if missing:
             raise NotClaimed(f"not declared: {', '.join(sorted(missing))}")
-        self._check_smallest(program, *tiers, **options)
+        if self._chosen():
+            self._check_smallest(program, *tiers, **options)
+
+    def begin(self) -> None:
+        """Start a check: nothing has been counted, and the implementation remembers nothing."""
+        self.examples = self.refusals = self.skipped = self.listed = 0
+        self.adapter.reset()
+
+    def _chosen(self) -> bool:
+        """Whether the profile wants the next one of the programs that a check lists."""
+        self.listed += 1
+        return PROFILES[self.profile].chosen(self.listed - 1)
 
     def _check_smallest(self, program: Program, *tiers: str, **options: Any) -> None:
         def check(each: Program) -> None:

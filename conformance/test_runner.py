@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from conformance import report
+from conformance.__main__ import main
 from conformance.interruption import heed_termination
 from conformance.oracle import OracleAdapter
 from conformance.protocol import Adapter, Info, Observation, Options, Program
@@ -70,6 +72,27 @@ def test_a_rule_whose_condition_never_occurs_is_not_passed(manner: str) -> None:
     finally:
         subject.close()
     assert len(checks) > 12 and not passed
+
+
+def test_the_quick_profile_asks_every_check_and_fewer_programs() -> None:
+    counts = {}
+    for profile in ("quick", "ci"):
+        subject = Subject.of("conformance.oracle:OracleAdapter", profile=profile)
+        found = run_suite(subject, collect(["conventions", "tensor", "effects"]))
+        assert found.ok
+        counts[profile] = {each.test: each.examples for each in found.results
+                           if each.verdict == "pass"}
+    assert counts["quick"].keys() == counts["ci"].keys()
+    assert all(counts["ci"][test] >= count > 0 for test, count in counts["quick"].items())
+    assert sum(counts["quick"].values()) < sum(counts["ci"].values()) / 2
+
+
+def test_a_report_says_how_it_was_made(tmp_path: Path) -> None:
+    path = tmp_path / "a report.jsonl"
+    words = ["--impl", "conformance.oracle:OracleAdapter", "--chapter", "dtypes",
+             "--report", str(path)]
+    assert main(words) == 0
+    assert shlex.split(report.read(path)[0]["command"]) == ["python", "-m", "conformance", *words]
 
 
 def interrupted(subject: Subject) -> None:
