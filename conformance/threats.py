@@ -5,7 +5,6 @@ which of them is a mistake that was made public: that joins the two.
 """
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,8 +1,8 @@
 """What the site computes while it is built: links to rules, the rule matrix, reports, figures.
 
 A page asks for a computed part with a comment: `<!-- rule-matrix -->`, `<!-- compatibility -->`,
-`<!-- known-threats -->`, `<!-- rule-matrix: memory -->`, `<!-- mutation -->`, `<!-- figure: NAME -->`,
-`<!-- bench: schedule -->`. An unknown name fails the build.
+`<!-- known-threats -->`, `<!-- rule-matrix: memory -->`, `<!-- mutation -->`,
+`<!-- figure: NAME -->`, `<!-- bench: schedule -->`. An unknown name fails the build.
 """
 from __future__ import annotations
 
