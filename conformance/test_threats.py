@@ -371,9 +371,11 @@ def test_fused_and_unfused() -> None:
 def test_thousands_of_operands() -> None:
     x = numbers(1)
     agree((Tensor.stack(*[x + n for n in range(1500)]).sum(), sum(range(1, 1501))))
+    state = numbers(0)
     for _ in range(3000):
         x = x + 1
-    agree((x, [3001]))
+    state.assign(x)  # a graph with a write is walked by another function than one without
+    agree((state, [3001]), (x, [3001]))
 
 
 @verifies("realize.interrupted.error")
