@@ -24,7 +24,7 @@ from pathlib import Path
 
 from conformance import checker, oracle, protocol, sanitized, shapes
 from conformance.fuzz import Fuzzing, Job, explained
-from conformance.interruption import STATUS, heed_termination
+from conformance.interruption import STATUS, quietly
 from conformance.protocol import Program, ProtocolError
 from conformance.report import Expectation, Result
 from conformance.runner import CHAPTERS, collect, run_suite
@@ -108,12 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = {None: suite, "fuzz": fuzz, "steps": steps, "run": run_one, "new": start,
                 "check": check_files, "validate": validate_files, "rules": list_rules,
                 "sanitize": sanitize}
-    heed_termination()
-    try:
-        return commands[options.command](options)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return STATUS
+    return quietly(lambda: commands[options.command](options))
 
 
 def _subject(options: Namespace) -> Subject:

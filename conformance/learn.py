@@ -25,6 +25,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from conformance.interruption import quietly
 from conformance.lessons import LESSONS, Counterexample
 from conformance.trace import ROOT
 
@@ -258,4 +259,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(quietly(main))

@@ -250,11 +250,15 @@ class Subject:
                      share: float = 1.0) -> None:
         """Apply a check to the witnesses of a rule (all without one) and to generated programs.
 
-        `share` says which part of the profile's number of programs is enough for this check.
-        A program that fails is shrunk; the failure raised has it as its witness.
+        `share` says which part of the profile's number of programs is enough for this check; where
+        that is not all of them, the profile `quick` leaves out witnesses too.  A program that
+        fails is shrunk; the failure raised has it as its witness.
         """
-        chosen = {name: program for name, program in programs.witnesses().items()
-                  if (not rule or rule in program["rules"]) and self.supports(program)}
+        profile = PROFILES[self.profile]
+        known = [(name, program) for name, program in programs.witnesses().items()
+                 if (not rule or rule in program["rules"]) and self.supports(program)]
+        chosen = {name: program for number, (name, program) in enumerate(known)
+                  if share == 1.0 or profile.chosen(number)}
         tried, failures = len(chosen), dict[str, Exception]()
         for name, program in chosen.items():
             failure = self._outcome(check, program)
@@ -264,7 +268,7 @@ class Subject:
             others = [other for other in failures if other != name]
             origin = f"witness {name}" + (f"; also {', '.join(others)}" if others else "")
             raise self._smallest(check, chosen[name], failure, origin, seconds=WITNESS_SECONDS)
-        wanted = max(1, int(PROFILES[self.profile].examples * share))
+        wanted = max(1, int(profile.examples * share))
         for number, program in self._generated(wanted):
             tried += 1
             failure = self._outcome(check, program)

@@ -174,6 +174,45 @@ def test_a_run_that_is_ended_says_so_in_one_line(words: list[str], number: int,
         time.sleep(0.05)
 
 
+#: A command as its module runs it, which says when it has begun.
+COMMAND = """
+import pathlib, signal, sys, time
+from conformance.interruption import quietly, status_of
+def command():
+    pathlib.Path("started").touch()
+    while True:
+        time.sleep(0.01)
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if len(sys.argv) > 1:
+        import subprocess
+        command = lambda: status_of(subprocess.Popen([sys.executable, __file__]))
+    sys.exit(quietly(command))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize("words", [[], ["in another process"]])
+def test_any_command_that_is_ended_says_so_in_one_line(words: list[str], number: int,
+                                                       tmp_path: Path) -> None:
+    """Also one that runs in a process of its own, as that of `sanitize` does."""
+    program = tmp_path / "command.py"
+    program.write_text(COMMAND, encoding="utf-8")
+    run = subprocess.Popen([sys.executable, str(program), *words], text=True, cwd=tmp_path,
+                           stderr=subprocess.PIPE, start_new_session=True,
+                           env={**os.environ, "PYTHONPATH": str(ROOT)})
+    while not (tmp_path / "started").exists() and run.poll() is None:
+        time.sleep(0.05)
+    if number == signal.SIGINT:
+        os.killpg(run.pid, number)
+    else:
+        run.send_signal(number)
+    _, err = run.communicate()
+    assert (run.returncode, err) == (130, "interrupted\n")
+    while living(run.pid):
+        time.sleep(0.05)
+
+
 def living(group: int) -> list[int]:
     """The processes of a group that run; none where the system does not say."""
     found = []
