@@ -197,11 +197,17 @@ def check_files(options: Namespace) -> int:
             findings = checker.check(document)
             wrong += bool(findings)
             print("\n".join(f"{name}: {finding}" for finding in findings) or f"{name}: right, "
-                  f"{len(document['kernels'])} kernels, {len(checker.hazards(document))} hazards")
+                  f"{counted(len(document['kernels']), 'kernel')}, "
+                  f"{counted(len(checker.hazards(document)), 'hazard')}")
         if not documents:
             print(f"{path}: there is no document in it")
             wrong += 1
     return 1 if wrong else 0
+
+
+def counted(number: int, noun: str) -> str:
+    """"1 kernel", "2 kernels"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def run_one(options: Namespace) -> int:
