@@ -130,8 +130,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[i
 #: Characters of a line of a table that has no other width.
 WIDTH = 120
 #: The fewest and the most characters of the columns that hold words.
-SPAN = {"kernel": (14, 28), "what": (24, 44), "reads": (12, 24), "writes": (10, 16),
-        "steps": (14, 48)}
+SPAN = {"kernel": (12, 28), "what": (24, 44), "reads": (12, 24), "writes": (10, 16),
+        "steps": (16, 48)}
 
 
 # --8<-- [start:kernels]
