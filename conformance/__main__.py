@@ -2,6 +2,7 @@
 
     python -m conformance --impl package.module:Adapter --report report.jsonl
     python -m conformance --impl-cmd ./executable --chapter memory --profile long
+    python -m conformance --impl package.module:Adapter --profile quick
     python -m conformance fuzz --impl package.module:Adapter --count 10000 --seed 0 -n 2
     python -m conformance steps --count 10000 --seed 0 -n 2
     python -m conformance sanitize steps --count 500
@@ -16,6 +17,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from argparse import REMAINDER, ArgumentParser, Namespace
 from collections.abc import Sequence
@@ -24,12 +26,12 @@ from pathlib import Path
 from conformance import checker, oracle, protocol, sanitized, shapes
 from conformance.explaining import described, whole
 from conformance.fuzz import Fuzzing, Job, explained
-from conformance.interruption import STATUS, heed_termination
+from conformance.interruption import STATUS, quietly
 from conformance.protocol import ProtocolError
 from conformance.report import Expectation, Result, witness_of
 from conformance.runner import CHAPTERS, collect, run_suite
 from conformance.starter import write_starter
-from conformance.subject import Failure, NotClaimed, Subject, put
+from conformance.subject import PROFILES, Failure, NotClaimed, Subject, put
 
 DEFAULT = "impl.adapter:Adapter"
 #: What is raised where a command names an implementation, or a file, that there is not.
@@ -98,24 +100,20 @@ def _common(target: ArgumentParser) -> None:
                         help="run --impl in a process of its own: it may crash or hang")
     target.add_argument("--timeout", type=float, default=60.0,
                         help="seconds for an answer of a process of its own")
-    target.add_argument("--profile", default="ci", choices=("ci", "long"),
-                        help="how many generated programs, and how large")
+    target.add_argument("--profile", default="ci", choices=tuple(PROFILES),
+                        help="how many programs, and how large; quick: for slow compilers")
     target.add_argument("--seed", type=int, default=0,
                         help="of what is generated")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.  The status is 0 when nothing is wrong, 130 after an interruption, else 1."""
-    options = parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    options = parser().parse_args(words, Namespace(given=words))
     commands = {None: suite, "fuzz": fuzz, "steps": steps, "run": run_one, "new": start,
                 "check": check_files, "validate": validate_files, "rules": list_rules,
                 "sanitize": sanitize}
-    heed_termination()
-    try:
-        return commands[options.command](options)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return STATUS
+    return quietly(lambda: commands[options.command](options))
 
 
 def _subject(options: Namespace) -> Subject:
@@ -141,6 +139,7 @@ def suite(options: Namespace) -> int:
         return 1
     finally:
         subject.close()
+    report.command = shlex.join(["python", "-m", "conformance", *options.given])
     if options.report:
         report.locate(options.report)
         report.write(options.report)
@@ -208,11 +207,17 @@ def check_files(options: Namespace) -> int:
             findings = checker.check(document)
             wrong += bool(findings)
             print("\n".join(f"{name}: {finding}" for finding in findings) or f"{name}: right, "
-                  f"{len(document['kernels'])} kernels, {len(checker.hazards(document))} hazards")
+                  f"{counted(len(document['kernels']), 'kernel')}, "
+                  f"{counted(len(checker.hazards(document)), 'hazard')}")
         if not documents:
             print(f"{path}: there is no document in it")
             wrong += 1
     return 1 if wrong else 0
+
+
+def counted(number: int, noun: str) -> str:
+    """"1 kernel", "2 kernels"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def run_one(options: Namespace) -> int:

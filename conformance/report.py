@@ -55,6 +55,8 @@ class Report:
     harness: str = ""
     #: Where the run was when somebody ended it; empty if nobody did.
     interrupted: str = ""
+    #: What made the report, to be pasted; empty if it was not made from a command line.
+    command: str = ""
 
     @property
     def ok(self) -> bool:
@@ -68,7 +70,8 @@ class Report:
     def lines(self) -> Iterable[dict[str, Any]]:
         yield {"type": "header", "format": protocol.REPORT_FORMAT,
                "implementation": self.info.to_json(), "tiers": self.tiers,
-               "profile": self.profile, "seed": self.seed}
+               "profile": self.profile, "seed": self.seed,
+               **({"command": self.command} if self.command else {})}
         yield from (each.to_json() for each in self.results)
         yield {"type": "footer", "verdicts": self.counts(), "ok": self.ok,
                **({"harness": self.harness} if self.harness else {}),

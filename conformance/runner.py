@@ -174,9 +174,8 @@ def run_check(subject: Subject, check: Check, tiers: Collection[str],
     if check.tier not in tiers:
         return replace(result, verdict="not-run", message=f"the tier {check.tier} is not claimed")
     start = perf_counter()
-    subject.examples = subject.refusals = subject.skipped = 0
     try:
-        subject.adapter.reset()
+        subject.begin()
         check.function(subject)
         if subject.refusals:
             result = replace(result, message=f"{subject.refusals} programs were refused")

@@ -166,9 +166,10 @@ def test_hypothesis_finds_nothing(subject: Subject) -> None:
     except ImportError as reason:
         raise NotClaimed("hypothesis is not installed") from reason
     profile = subject.profile
+    examples = {"quick": 5, "ci": 15, "long": 10_000}[profile]
 
-    @hypothesis.settings(max_examples=15 if profile == "ci" else 10_000, deadline=None,
-                         derandomize=profile == "ci", database=None, report_multiple_bugs=False,
+    @hypothesis.settings(max_examples=examples, deadline=None,
+                         derandomize=profile != "long", database=None, report_multiple_bugs=False,
                          suppress_health_check=list(hypothesis.HealthCheck))
     @hypothesis.given(programs.strategy())
     def explore(program: Program) -> None:

@@ -293,7 +293,8 @@ def prepare(values: Sequence[UOp],
 def _show(manner: _Manner, effects: Effects, plan: Plan, hit: bool, seconds: float) -> None:
     """What DEBUG and VIZ ask for of a schedule."""
     if manner.debug >= 1:
-        print(f"scheduled {len(plan.kernels):5d} kernels in {seconds * 1e3:8.2f} ms | "
+        noun = "kernel " if len(plan.kernels) == 1 else "kernels"
+        print(f"scheduled {len(plan.kernels):5d} {noun} in {seconds * 1e3:8.2f} ms | "
               f"{'cache hit ' if hit else 'CACHE MISS'} | {user_line()}")
     if manner.debug >= 3:
         for _, line in decisions(plan, effects.nodes):

@@ -1,8 +1,8 @@
 """What the site computes while it is built: links to rules, the rule matrix, reports, figures.
 
 A page asks for a computed part with a comment: `<!-- rule-matrix -->`, `<!-- compatibility -->`,
-`<!-- rule-matrix: memory -->`, `<!-- mutation -->`, `<!-- figure: NAME -->`,
-`<!-- bench: schedule -->`. An unknown name fails the build.
+`<!-- known-threats -->`, `<!-- rule-matrix: memory -->`, `<!-- mutation -->`,
+`<!-- figure: NAME -->`, `<!-- bench: schedule -->`. An unknown name fails the build.
 """
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 
-from conformance import markdown_rules, protocol, trace
+from conformance import markdown_rules, protocol, threats, trace
 from conformance.bench import table, timings
 
-ASKED = re.compile(r"<!--\s*(rule-matrix|compatibility|figure|bench|mutation)"
+ASKED = re.compile(r"<!--\s*(rule-matrix|compatibility|known-threats|figure|bench|mutation)"
                    r"(?::\s*([\w-]+))?\s*-->")
 CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
 CELL_CODE = re.compile(r"(?<=<code>)[^<]*(?=</code>)")
@@ -52,6 +52,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         kind, name = asked.groups()
         if kind == "compatibility":
             return compatibility()
+        if kind == "known-threats":
+            return known_threats()
         if kind == "mutation":
             return mutation()
         if kind == "bench":
@@ -228,8 +230,28 @@ def compatibility() -> str:
         tiers = ", ".join(report["header"]["implementation"].get("observes", []))
         numbers = " | ".join(str(counts[verdict]) for verdict in reversed(VERDICTS))
         lines.append(f"| {title(report)} | {tiers} | {numbers} |")
-    return "\n".join([*lines, "", "## Rule by rule", "", by_rule(), "",
+    return "\n".join([*lines, "", commands(), "", "## Rule by rule", "", by_rule(), "",
                       *(failures(report) for report in reports())])
+
+
+def commands() -> str:
+    """The command lines that made the reports, folded away."""
+    made = [each["header"]["command"] for each in reports() if "command" in each["header"]]
+    code = fenced("text", "\n".join(made)).replace("\n", "\n    ")
+    return f'??? note "How each report was made"\n\n    {code}\n' if made else ""
+
+
+def known_threats() -> str:
+    """The threats that the suite has found in released libraries, each with its witness."""
+    names = {report["name"]: report for report in reports()}
+    lines = ["| seen | what happened | library | found by | statements |",
+             "|---|---|---|---|--:|"]
+    for each in threats.found():
+        test = {"test": each.test}
+        title_ = each.test.split(".")[-1].removeprefix("test_").replace("_", " ")
+        lines.append(f"| {each.issue} | {each.threat.happened} | {each.library} "
+                     f"| [{title_}](#{anchor(names[each.report], test)}) | {each.statements} |")
+    return "\n".join(lines)
 
 
 def by_rule() -> str:
