@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from impl import settings
 from impl.caching.disk import store
 from impl.device import Device, GlobalCounters, Memory, Program, kept_bytes
 from impl.device.workgroups import GroupDevice, GroupProgram, names_of, symbol, unit_text
@@ -257,6 +258,8 @@ class OpenCLDevice(GroupDevice):
                                "set NOOPT=1 to avoid an optimisation, or another DEVICE") from None
         GlobalCounters.compiled += len(sources)
         self.built.update(dict.fromkeys(sources, made))
+        if not settings.get("CACHELEVEL"):
+            return  # to ask for what the driver made may take it as long as to make it
         name = store().put_object(made.get_info(self.cl.program_info.BINARIES)[0], "clbin")
         for key in sources:
             store().put("opencl", key, json.dumps({"object": name}).encode())
