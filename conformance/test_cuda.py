@@ -108,7 +108,7 @@ def test_without_the_bindings_one_line_says_so(monkeypatch: pytest.MonkeyPatch) 
         raise ImportError(name)
     monkeypatch.setattr(ours, "bindings", missing)
     said = ours.problem.__wrapped__()
-    assert "pip install 'tensor-schedule[cuda]'" in said and "\n" not in said
+    assert 'pip install -e ".[cuda]"' in said and "\n" not in said
 
 
 def check_names() -> None:

@@ -425,7 +425,7 @@ def test_without_a_device_one_line_says_why(monkeypatch: pytest.MonkeyPatch) -> 
     with monkeypatch.context() as patch:
         patch.setitem(__import__("sys").modules, "pyopencl", None)
         devices, problem = found()
-        assert not devices and "pyopencl is not installed" in problem
+        assert not devices and 'pyopencl is not installed (pip install -e ".[opencl]")' in problem
 
 
 @verifies("device.memory.kept+2")

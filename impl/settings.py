@@ -10,7 +10,7 @@ import operator
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -93,7 +93,7 @@ def _checked(name: str, value: Any) -> Value:
     if setting is None:  # r[impl settings.unknown.error]
         near = [each for each in REGISTRY if one_edit_apart(name.upper(), each)
                 or name.upper() == each]  # r[impl settings.unknown.meant]
-        raise SettingError(name, "is not a setting", f"{_meant(near)}use one of "
+        raise SettingError(name, "is not a setting", f"{meant(near)}use one of "
                            + ", ".join(sorted(REGISTRY)))
     if isinstance(setting.default, str):
         return str(value)
@@ -108,7 +108,8 @@ def _checked(name: str, value: Any) -> Value:
     return number
 
 
-def _meant(names: list[str]) -> str:
+def meant(names: Sequence[str]) -> str:
+    """The beginning of a remedy: what was probably meant, if anything is near."""
     return f"did you mean {' or '.join(names)}? Else " if names else ""
 
 

@@ -385,9 +385,10 @@ class Registry:
         """
         kind, _, number = name.upper().partition(":")
         if kind not in self.kinds or (":" in name and not number.isdecimal()):
-            names = ", ".join(sorted(self.kinds))
-            raise DeviceError("device", f"{name!r} is not a device",
-                              f"use one of {names}, or NAME:NUMBER")  # r[impl device.name.unknown]
+            names = sorted(self.kinds)  # r[impl device.name.meant]
+            near = settings.meant([each for each in names if settings.one_edit_apart(kind, each)])
+            raise DeviceError("device", f"{name!r} is not a device", f"{near}use one of "
+                              f"{', '.join(names)}, or NAME:NUMBER")  # r[impl device.name.unknown]
         return kind if not number or int(number) == 0 else f"{kind}:{int(number)}"
 
     def __getitem__(self, name: str) -> DeviceBackend:

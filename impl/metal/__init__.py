@@ -43,7 +43,7 @@ def problem() -> str:
     except ImportError:
         if platform.system() != "Darwin":
             return f"Metal is part of macOS, and this is {platform.system()}"
-        return "PyObjC is not installed (pip install 'tensor-schedule[metal]')"
+        return 'PyObjC is not installed (pip install -e ".[metal]")'
     return "" if metal.MTLCreateSystemDefaultDevice() is not None else "macOS knows no GPU"
 # --8<-- [end:problem]
 

@@ -37,7 +37,7 @@ def _found() -> tuple[tuple[Any, ...], str]:
     try:
         import pyopencl
     except ImportError:
-        return (), "the package pyopencl is not installed (pip install 'tensor-schedule[opencl]')"
+        return (), 'the package pyopencl is not installed (pip install -e ".[opencl]")'
     try:
         devices = [d for platform in pyopencl.get_platforms() for d in platform.get_devices()]
     except pyopencl.Error as error:
