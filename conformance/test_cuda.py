@@ -330,7 +330,7 @@ def test_texts_compile_for_every_kind_of_gpu() -> None:
 
 def check_reuse() -> None:
     device, mock = gpu(), driver.load()
-    device.blocks.clear()
+    device.pool.clear()
     first = device.allocate(5000)
     address, taken = first.address, mock.calls("cuMemAlloc_v2")
     part = first.part(256, 16)
@@ -349,19 +349,20 @@ def test_a_block_is_used_again(on_gpu: Callable[[Check], None]) -> None:
 
 def check_kept_blocks() -> None:
     device, mock = gpu(), driver.load()
-    assert 0 < device.blocks.limit < 1 << 50
-    device.blocks.clear()
-    before, device.blocks.limit = mock.used(), 5 << 20
+    assert 0 < device.pool.limit < 1 << 50
+    device.pool.clear()
+    before, device.pool.limit = mock.used(), 5 << 20
     held = [device.allocate(2 << 20) for _ in range(4)]
     held.clear()
     kept = device.allocate(2 << 20)
     assert mock.used() - before == 4 << 20, "two blocks are kept, and one of them is given away"
-    device.blocks.clear()
+    device.pool.clear()
     held.append(device.allocate(512))
-    wait, device.blocks.wait = device.blocks.wait, held.clear
-    device.blocks.clear()  # what comes back while it waits may be needed by what was launched
-    device.blocks.wait = wait
-    assert len(device.blocks.returned) == 1 and kept.nbytes == 2 << 20
+    device.allocate(4096)  # is given back by what comes
+    wait, device.pool.wait = device.pool.wait, held.clear
+    device.pool.clear()  # what comes back while it waits may be needed by what was launched
+    device.pool.wait = wait
+    assert len(device.pool.returned) == 1 and kept.nbytes == 2 << 20
 
 
 @needs_mock
@@ -373,7 +374,7 @@ def test_what_is_kept_has_a_limit(on_gpu: Callable[[Check], None]) -> None:
 
 def check_exhausted() -> None:
     device, mock = gpu(), driver.load()
-    device.blocks.clear()
+    device.pool.clear()
     mock.set_memory(0, mock.used() + (10 << 20))
     block_of = device.allocate(6 << 20)
     del block_of
@@ -443,10 +444,10 @@ def check_scratch() -> None:
     launches = program.shape.launches
 
     def looked(values: Any) -> Any:
-        seen.append((len(device.blocks.returned), device.lock._is_owned()))
+        seen.append((len(device.pool.returned), device.lock._is_owned()))
         return launches(values)
     program.shape.launches = looked
-    device.blocks.clear()
+    device.pool.clear()
     program([out, given])
     assert seen == [(0, True)]
     assert read(out) == [1 << 20]

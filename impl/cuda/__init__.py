@@ -94,7 +94,7 @@ class CUDA(GroupDevice):
                                                     "COMPUTE_CAPABILITY_MINOR"))
         self.architecture = 10 * major + minor
         self.stream = self.context.call("cuStreamCreate", _NON_BLOCKING)
-        self.blocks = Blocks(self.context, self.synchronize, kept_bytes(
+        self.pool = Blocks(self.context, self.synchronize, kept_bytes(
             self.context.call("cuDeviceTotalMem", self.context.device)))
         self.staging = Staging(self.context, self.stream)
         #: What nobody refers to any more, destroyed when the GPU is waited for next.
@@ -120,14 +120,14 @@ class CUDA(GroupDevice):
             DeviceError: there is not enough.
         """
         try:
-            address = self.blocks.take(nbytes)
+            block = self.pool.take(nbytes)
         except DriverError as error:
             if error.code != OUT_OF_MEMORY:
                 raise
             raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
                               "use smaller tensors or free some") from None
         GlobalCounters.grown(nbytes)
-        return Owned(self, np.empty(0, np.uint8), 0, nbytes, None, address)
+        return Owned(self, np.empty(0, np.uint8), 0, nbytes, block, block[0])
 
     def put(self, memory: Memory, flat: np.ndarray) -> None:
         """Write bytes of the host to the start of a block, after all that was launched."""

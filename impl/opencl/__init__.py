@@ -21,7 +21,7 @@ from impl.dtypes import dtypes
 from impl.errors import CompileError, DeviceError
 from impl.ir import UOp
 from impl.kernel import Limits
-from impl.opencl.memory import DeviceMemory, Pool, Pooled
+from impl.opencl.memory import Buffers, DeviceMemory, Pooled
 from impl.render import OpenCL, Source
 
 #: Divisions and roots of floats are rounded correctly; nothing is contracted, see the header.
@@ -110,7 +110,8 @@ class OpenCLDevice(GroupDevice):
         # Partial results of reductions need some of it, too.
         self.local_bytes = min(self.local_bytes, self.cl_device.local_mem_size // 2)
         self.lanes = min(256, self.cl_device.max_work_group_size)
-        self.pool = Pool(self._make, kept_bytes(self.cl_device.global_mem_size))
+        self.pool = Buffers(pyopencl, self.context, self.queue,
+                            kept_bytes(self.cl_device.global_mem_size))
         self.built: dict[str, Any] = {}
 
     @property
@@ -134,13 +135,6 @@ class OpenCLDevice(GroupDevice):
     # --8<-- [end:device]
 
     # --8<-- [start:allocate]
-    def _make(self, size: int) -> Any:
-        buffer = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, size)
-        # Drivers may put off the allocation, and fail later, where nobody expects it.
-        self.cl.enqueue_migrate_mem_objects(
-            self.queue, [buffer], self.cl.mem_migration_flags.CONTENT_UNDEFINED)
-        return buffer
-
     def allocate(self, nbytes: int) -> Memory:
         """Uninitialised memory; what was freed before is used again.
 
