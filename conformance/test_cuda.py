@@ -253,7 +253,7 @@ def check_missing_barrier() -> None:
     x = Tensor(np.random.default_rng(1).standard_normal((3, 999)).astype(np.float32)).realize()
     wanted = x.to("REFERENCE").softmax().numpy()
     np.testing.assert_allclose(x.softmax().numpy(), wanted, 1e-5)
-    with pytest.MonkeyPatch.context() as patch, Context(SCACHE=0):
+    with pytest.MonkeyPatch.context() as patch, Context(SCACHE=0, CACHELEVEL=0):
         patch.setattr(CUDA, "wait", lambda self: "")
         gpu().programs.clear()
         found = x.softmax().numpy()

@@ -16,12 +16,12 @@ from impl.cuda.compiler import Modules, environment, version
 from impl.cuda.driver import OUT_OF_MEMORY, Context, DriverError, bindings, problem
 from impl.cuda.graph import POINTER, SIZE, CUDATable
 from impl.cuda.memory import Blocks, Owned, Staging
-from impl.device import Device, GlobalCounters, Launch, Memory, Program, Table, kept_bytes
+from impl.device import Device, GlobalCounters, Launch, Memory, Table, kept_bytes
 from impl.device.workgroups import GroupDevice, GroupProgram
 from impl.errors import DeviceError
-from impl.ir import UOp
 from impl.kernel import Limits
 from impl.render import CUDA as Dialect
+from impl.render import Source
 
 #: An event without a time, a stream that waits for no other one.
 _NO_TIME, _NON_BLOCKING = 2, 1
@@ -34,7 +34,6 @@ class CUDAProgram(GroupProgram):
     """A kernel as a function of the GPU. Where it has phases, each of them is a launch."""
 
     device: CUDA
-    function: Any = None
 
     def parts(self, memories: Sequence[Memory], values: Sequence[int],
               scratch: Memory | None) -> list[list[int]]:
@@ -101,6 +100,7 @@ class CUDA(GroupDevice):
         self.done_with: deque[tuple[str, Any]] = deque()
         self.meeting = self.context.call("cuEventCreate", _NO_TIME)
         self.modules = Modules(self.context, self.architecture)
+        self.functions = self.modules.functions
 
     @property
     def limits(self) -> Limits:
@@ -203,15 +203,13 @@ class CUDA(GroupDevice):
         """Compiler, options and architecture."""
         return environment(self.architecture)
 
-    def load(self, asts: Sequence[UOp]) -> list[Program]:
-        """Optimise, render, and compile what is not compiled yet."""
-        # r[impl cuda.values.reference]
-        programs = [self.rendered(ast) for ast in asts]
-        self.modules.get({program.key: program.text for program in programs})
-        for program in programs:
-            assert isinstance(program, CUDAProgram)
-            program.function = self.modules.functions[program.key]
-        return list(programs)
+    def find(self, key: str) -> bool:
+        """Load a kernel's machine code from disk."""
+        return self.modules.find(key)
+
+    def build(self, sources: dict[str, Source]) -> None:
+        """Compile kernels by NVRTC."""
+        self.modules.build(sources)
     # --8<-- [end:load]
 
     def table(self, launches: Sequence[Launch]) -> Table:

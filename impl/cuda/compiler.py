@@ -11,9 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from impl import settings
-from impl.caching.disk import Store, store
+from impl.caching.disk import store
 from impl.cuda.driver import Context, bindings
 from impl.device import GlobalCounters
+from impl.device.kept import entry
 from impl.device.workgroups import symbol, unit_text
 from impl.errors import CompileError, user_line
 from impl.render import Source
@@ -90,36 +91,21 @@ class Modules:
         self.functions: dict[str, Any] = {}
         self.loaded: dict[str, Any] = {}
 
-    def get(self, sources: dict[str, Source]) -> None:
-        """Have every kernel loaded: from this process, from disk, or from the compiler."""
-        kept = store()
-        missing = {}
-        for key, source in sources.items():
-            if key in self.functions:
-                GlobalCounters.cache_hits += 1
-            elif self._found(kept, key):
-                GlobalCounters.cache_hits += 1
-                GlobalCounters.disk_hits += 1
-            else:
-                missing[key] = source
-        if missing:
-            self._build(kept, list(missing.items()))
-
-    def _found(self, kept: Store, key: str) -> bool:
+    def find(self, key: str) -> bool:
         """Load a kernel from disk: its entry names an object."""
-        try:
-            name = str(json.loads(kept.get("cubin", key) or b"")["object"])
-        except (ValueError, KeyError, TypeError):
-            return False
+        kept = store()
+        name = entry(kept, "cubin", key).get("object", "")
         if name not in self.loaded:
-            path = kept.find_object(name)
+            path = kept.find_object(name) if name else None
             if path is None:
                 return False
             self._load(name, path.read_bytes())
         self.functions[key] = self._function(name, key)
         return True
 
-    def _build(self, kept: Store, pairs: Unit) -> None:
+    def build(self, sources: dict[str, Source]) -> None:
+        """Compile kernels, keep what the compiler makes, and load it."""
+        kept, pairs = store(), list(sources.items())
         line, workers = user_line(), max(1, min(settings.workers(), len(pairs)))
         size = min(_UNIT, -(-len(pairs) // workers))
         units = [pairs[start:start + size] for start in range(0, len(pairs), size)]

@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from impl.device import Device, GlobalCounters, Memory, Program
+from impl.device import Device, GlobalCounters, Memory
 from impl.device.workgroups import GroupDevice, GroupProgram, names_of, symbol, unit_text
 from impl.errors import CompileError, DeviceError
-from impl.ir import UOp
 from impl.kernel import Limits
 from impl.render import Metal as Dialect
 from impl.render import Source
@@ -86,7 +85,6 @@ class MetalProgram(GroupProgram):
     """A kernel as a compute pipeline. Where it has phases, each of them is a dispatch."""
 
     device: Metal
-    pipeline: Any = None
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Add its dispatches to the command buffer that is being gathered."""
@@ -97,7 +95,7 @@ class MetalProgram(GroupProgram):
 
     def _dispatch(self, memories: Sequence[Memory], values: Sequence[int], groups: int, lanes: int,
                   scratch: Memory | None = None) -> None:
-        most = self.pipeline.maxTotalThreadsPerThreadgroup()
+        most = self.function.maxTotalThreadsPerThreadgroup()
         if lanes > most:  # r[impl metal.error.clear]
             raise DeviceError(self.name, f"groups of {lanes} lanes, where the kernel can have "
                               f"{most}", "set NOOPT=1")
@@ -107,7 +105,7 @@ class MetalProgram(GroupProgram):
         packed = struct.pack(f"{len(values)}q", *values)
         with self.device.lock:
             encoder = self.device.encoder()
-            encoder.setComputePipelineState_(self.pipeline)
+            encoder.setComputePipelineState_(self.function)
             for place, memory in given:
                 assert isinstance(memory, MetalMemory)
                 encoder.setBuffer_offset_atIndex_(memory.buffer, memory.start, place)
@@ -143,7 +141,7 @@ class Metal(GroupDevice):
         self.open: tuple[Any, Any] | None = None  # a command buffer and its encoder
         self.names: list[str] = []                # of the launches in it
         self.committed: list[tuple[Any, list[str]]] = []
-        self.pipelines: dict[str, Any] = {}
+        self.functions: dict[str, Any] = {}
 
     # --8<-- [start:gather]
     def encoder(self) -> Any:
@@ -223,21 +221,7 @@ class Metal(GroupDevice):
         """Metal Shading Language."""
         return Dialect()
 
-    def load(self, asts: Sequence[UOp]) -> list[Program]:
-        """Optimise, render, and compile what is not compiled yet, all in one library."""
-        # r[impl metal.values.reference]
-        programs = [self.rendered(ast) for ast in asts]
-        missing = {program.key: program.text for program in programs
-                   if program.key not in self.pipelines}
-        GlobalCounters.cache_hits += len(asts) - len(missing)
-        if missing:
-            self._build(missing)
-        for program in programs:
-            assert isinstance(program, MetalProgram)
-            program.pipeline = self.pipelines[program.key]
-        return list(programs)
-
-    def _build(self, sources: dict[str, Source]) -> None:
+    def build(self, sources: dict[str, Source]) -> None:
         """Compile a library and make its kernels ready.
 
         Raises:
@@ -252,7 +236,7 @@ class Metal(GroupDevice):
             made, wrong = self.gpu.newComputePipelineStateWithFunction_error_(function, None)
             if made is None:
                 break
-            self.pipelines[key] = made
+            self.functions[key] = made
         else:
             if library is not None:
                 GlobalCounters.compiled += len(sources)

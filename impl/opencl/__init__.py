@@ -15,7 +15,8 @@ import numpy as np
 
 from impl import settings
 from impl.caching.disk import store
-from impl.device import Device, GlobalCounters, Memory, Program, kept_bytes
+from impl.device import Device, GlobalCounters, Memory, kept_bytes
+from impl.device.kept import entry
 from impl.device.workgroups import GroupDevice, GroupProgram, names_of, symbol, unit_text
 from impl.dtypes import dtypes
 from impl.errors import CompileError, DeviceError
@@ -56,7 +57,6 @@ class OpenCLProgram(GroupProgram):
     """A kernel for work-groups."""
 
     device: OpenCLDevice
-    kernel: Any = None
     events: Sequence[Any] = ()  # of its last launch
 
     def seconds(self) -> float:
@@ -112,7 +112,7 @@ class OpenCLDevice(GroupDevice):
         self.lanes = min(256, self.cl_device.max_work_group_size)
         self.pool = Buffers(pyopencl, self.context, self.queue,
                             kept_bytes(self.cl_device.global_mem_size))
-        self.built: dict[str, Any] = {}
+        self.functions: dict[str, Any] = {}
 
     @property
     def limits(self) -> Limits:
@@ -191,9 +191,9 @@ class OpenCLDevice(GroupDevice):
             DeviceError: the driver refused it; the device can be used as before.
         """
         try:
-            program.kernel.set_args(*given)
+            program.function.set_args(*given)
             return self.cl.enqueue_nd_range_kernel(
-                self.queue, program.kernel, (groups * lanes,), (lanes,))
+                self.queue, program.function, (groups * lanes,), (lanes,))
         except self.cl.Error as error:  # r[impl opencl.launch.failure]
             raise DeviceError(program.name, f"{self.name} refused {groups} groups of {lanes} "
                               f"lanes: {error}", "set NOOPT=1, or use smaller tensors") from None
@@ -207,7 +207,7 @@ class OpenCLDevice(GroupDevice):
     def environment(self) -> Sequence[str]:
         """Driver, device and flags."""
         # r[impl opencl.cache.key]
-        return (self._identity(),)
+        return (self._identity(), f"double={self.double}")
 
     def rendered(self, ast: UOp) -> GroupProgram:
         """A program that is optimised and has its text, and is not compiled."""
@@ -222,23 +222,11 @@ class OpenCLDevice(GroupDevice):
             raise DeviceError(ast.arg.name, f"{self.name} has no float64",
                               "cast to float32, or use DEVICE=CPU")
 
-    def load(self, asts: Sequence[UOp]) -> list[Program]:
-        """Optimise, render, and compile what is not compiled yet, all in one unit."""
-        programs = [self.rendered(ast) for ast in asts]
-        missing: dict[str, Source] = {}
-        for program in programs:
-            if program.key in self.built or self._kept(program.key):
-                GlobalCounters.cache_hits += 1
-            else:
-                missing[program.key] = program.text
-        if missing:
-            self._build(missing)
-        for program in programs:
-            assert isinstance(program, OpenCLProgram)
-            program.kernel = self.cl.Kernel(self.built[program.key], symbol(program.key))
-        return list(programs)
+    def link(self, program: GroupProgram) -> None:
+        """Give a program a kernel of its own: it holds the arguments of the next launch."""
+        program.function = self.cl.Kernel(self.functions[program.key], symbol(program.key))
 
-    def _build(self, sources: dict[str, Source]) -> None:
+    def build(self, sources: dict[str, Source]) -> None:
         """Compile a unit, and keep what the driver made of it.
 
         Raises:
@@ -251,26 +239,25 @@ class OpenCLDevice(GroupDevice):
             raise CompileError("compile", said,
                                "set NOOPT=1 to avoid an optimisation, or another DEVICE") from None
         GlobalCounters.compiled += len(sources)
-        self.built.update(dict.fromkeys(sources, made))
+        self.functions.update(dict.fromkeys(sources, made))
         if not settings.get("CACHELEVEL"):
             return  # to ask for what the driver made may take it as long as to make it
         name = store().put_object(made.get_info(self.cl.program_info.BINARIES)[0], "clbin")
         for key in sources:
             store().put("opencl", key, json.dumps({"object": name}).encode())
 
-    def _kept(self, key: str) -> bool:
+    def find(self, key: str) -> bool:
         """Load a kernel's unit from disk."""
+        name = entry(store(), "opencl", key).get("object", "")
+        path = store().find_object(name) if name else None
         try:
-            name = json.loads(store().get("opencl", key) or b"")["object"]
-            path = store().find_object(name)
             if path is None:
                 return False
             made = self.cl.Program(self.context, [self.cl_device], [path.read_bytes()]).build()
             self.cl.Kernel(made, symbol(key))
-        except (ValueError, KeyError, TypeError, OSError, self.cl.Error):
+        except (OSError, self.cl.Error):
             return False
-        GlobalCounters.disk_hits += 1
-        self.built[key] = made
+        self.functions[key] = made
         return True
     # --8<-- [end:load]
 
