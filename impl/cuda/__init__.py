@@ -34,6 +34,7 @@ class CUDAProgram(GroupProgram):
     """A kernel as a function of the GPU. Where it has phases, each of them is a launch."""
 
     device: CUDA
+    module: Any = None  # of a program that was tried
 
     def parts(self, memories: Sequence[Memory], values: Sequence[int],
               scratch: Memory | None) -> list[list[int]]:
@@ -210,6 +211,18 @@ class CUDA(GroupDevice):
     def build(self, sources: dict[str, Source]) -> None:
         """Compile kernels by NVRTC."""
         self.modules.build(sources)
+
+    def attempt(self, program: GroupProgram) -> None:
+        """Compile a program by itself, and keep nothing of it."""
+        assert isinstance(program, CUDAProgram)
+        program.module, program.function = self.modules.alone(program.key, program.text)
+
+    def forget(self, program: GroupProgram) -> None:
+        """Unload a program that was tried."""
+        assert isinstance(program, CUDAProgram)
+        module, program.module, program.function = program.module, None, None
+        if module is not None:
+            self.context.call("cuModuleUnload", module)
     # --8<-- [end:load]
 
     def table(self, launches: Sequence[Launch]) -> Table:

@@ -122,6 +122,12 @@ class Modules:
                 self.functions[key] = self._function(name, key)
                 kept.put("cubin", key, json.dumps({"object": name}).encode())
 
+    def alone(self, key: str, source: Source) -> tuple[Any, Any]:
+        """A module with one kernel, and the kernel; nothing is kept of them."""
+        content = compile_text(unit_text([(key, source)]), self.architecture)
+        module = self.context.call("cuModuleLoadData", content)
+        return module, self.context.call("cuModuleGetFunction", module, symbol(key).encode())
+
     def _load(self, name: str, content: bytes) -> None:
         self.loaded[name] = self.context.call("cuModuleLoadData", content)
 

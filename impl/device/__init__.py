@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -350,6 +351,14 @@ class DeviceBackend:
 
     def synchronize(self) -> None:
         """Wait until everything launched is done."""
+
+    def seconds(self, work: Callable[[], None]) -> float:
+        """How long the device works on what `work` launches; by its own clock, if it has one."""
+        self.synchronize()
+        start = time.perf_counter()
+        work()
+        self.synchronize()
+        return time.perf_counter() - start
 # --8<-- [end:backend]
 
 

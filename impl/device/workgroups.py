@@ -5,7 +5,9 @@ Chapter: spec/device.md.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +15,7 @@ from impl import settings
 from impl.device import DeviceBackend, Memory, Program, kept
 from impl.device.kept import KeptProgram
 from impl.ir import UOp
-from impl.kernel import Limits, optimize
+from impl.kernel import Limits, optimize, with_steps
 from impl.kernel.shape import Shape
 from impl.render.gpu import Gpu
 from impl.render.printer import Source, render
@@ -141,10 +143,10 @@ class GroupDevice(DeviceBackend):
         return [program for program, _ in known]
 
     def optimized(self, ast: UOp, search: bool = True) -> UOp:
-        """The kernel after its steps."""
+        """The kernel after its steps; with BEAM, and unless `search` is false, they are tried."""
         if settings.get("NOOPT"):  # r[impl kernel.noopt.plain]
             return ast
-        return optimize(ast, self.limits)
+        return optimize(ast, self.limits, self, search)
 
     def rendered(self, ast: UOp) -> GroupProgram:
         """A program that is optimised and has its text, and is not compiled."""
@@ -162,3 +164,49 @@ class GroupDevice(DeviceBackend):
         """The text of a kernel."""
         return self.rendered(ast).source
 # --8<-- [end:program]
+
+    # --8<-- [start:trial]
+    def attempt(self, program: GroupProgram) -> None:
+        """Compile a program by itself, give it its function, and keep nothing of it.
+
+        Raises:
+            CompileError: the compiler refused the text.
+        """
+        raise NotImplementedError
+
+    def forget(self, program: GroupProgram) -> None:
+        """Give back what `attempt` took; the program does not run any more."""
+        program.function = None
+
+    def code_version(self) -> str:
+        """Everything about the device and its compiler on which times depend."""
+        return repr((self.kind, *self.environment()))
+
+    def trial(self, asts: Sequence[UOp], seconds: float) -> list[GroupProgram | None]:
+        """Programs for kernels as they stand, to be tried: nothing is kept of them.
+
+        None for one that cannot be printed, that the compiler refuses, or for which it takes longer
+        than `seconds`: it is a part of this process, so it cannot be ended.
+        """
+        # r[impl device.trial.released]
+        def attempted(ast: UOp) -> GroupProgram | None:
+            start = time.perf_counter()
+            try:
+                program = self.rendered(with_steps(ast, ()))
+                self.attempt(program)
+            except Exception:  # a fault of ours; the program can do without this list
+                return None
+            if time.perf_counter() - start > seconds:
+                self.forget(program)
+                return None
+            return program
+
+        with ThreadPoolExecutor(settings.workers()) as pool:
+            return list(pool.map(attempted, asts))
+
+    def release(self, programs: Sequence[GroupProgram]) -> None:
+        """Forget programs that were tried."""
+        self.synchronize()
+        for program in programs:
+            self.forget(program)
+    # --8<-- [end:trial]

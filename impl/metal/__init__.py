@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import platform
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -185,6 +185,17 @@ class Metal(GroupDevice):
                                       "NOOPT=1 or DEVICE=CPU tells whether the kernel is wrong")
     # --8<-- [end:gather]
 
+    def seconds(self, work: Callable[[], None]) -> float:
+        """What the GPU needs for what `work` asks of it, by its own clock."""
+        # r[impl metal.time.commands]
+        self.synchronize()
+        with self.lock:
+            work()
+            self._commit()
+            commands = [command for command, _ in self.committed]
+            self.synchronize()
+        return float(commands[-1].GPUEndTime() - commands[0].GPUStartTime()) if commands else 0.0
+
     def allocate(self, nbytes: int) -> Memory:
         """Uninitialised memory that the host and the GPU share.
 
@@ -222,7 +233,20 @@ class Metal(GroupDevice):
         return Dialect()
 
     def build(self, sources: dict[str, Source]) -> None:
-        """Compile a library and make its kernels ready.
+        """Compile a library and make its kernels ready."""
+        self.functions.update(self._compiled(sources))
+        GlobalCounters.compiled += len(sources)
+
+    def attempt(self, program: GroupProgram) -> None:
+        """Compile a program by itself, and keep nothing of it."""
+        program.function = self._compiled({program.key: program.text})[program.key]
+
+    def code_version(self) -> str:
+        """The GPU and its system."""
+        return f"METAL {self.gpu.name()} {platform.mac_ver()[0]}"
+
+    def _compiled(self, sources: dict[str, Source]) -> dict[str, Any]:
+        """The kernels of a library, ready to run.
 
         Raises:
             CompileError: Metal refused the text.
@@ -231,19 +255,19 @@ class Metal(GroupDevice):
         options.setFastMathEnabled_(False)  # r[impl metal.compile.meaning]
         library, wrong = self.gpu.newLibraryWithSource_options_error_(
             unit_text(sources.items()), options, None)
+        made: dict[str, Any] = {}
         for key in sources if library is not None else ():
             function = library.newFunctionWithName_(symbol(key))
-            made, wrong = self.gpu.newComputePipelineStateWithFunction_error_(function, None)
-            if made is None:
+            found, wrong = self.gpu.newComputePipelineStateWithFunction_error_(function, None)
+            if found is None:
                 break
-            self.functions[key] = made
-        else:
-            if library is not None:
-                GlobalCounters.compiled += len(sources)
-                return
-        raise CompileError("compile", f"{self.name} refused {names_of(sources.values())}: "
-                           f"{wrong.localizedDescription() if wrong else 'no reason given'}",
-                           "report this with the text that DEBUG=4 prints; DEVICE=CPU does without")
+            made[key] = found
+        if len(made) < len(sources):
+            raise CompileError("compile", f"{self.name} refused {names_of(sources.values())}: "
+                               f"{wrong.localizedDescription() if wrong else 'no reason given'}",
+                               "report this with the text that DEBUG=4 prints; DEVICE=CPU does "
+                               "without")
+        return made
     # --8<-- [end:load]
 # --8<-- [end:device]
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from impl import settings
 from impl.caching.disk import store
-from impl.device import Device, GlobalCounters, Memory, kept_bytes
+from impl.device import Device, GlobalCounters, Launch, Memory, Table, kept_bytes
 from impl.device.kept import entry
 from impl.device.workgroups import GroupDevice, GroupProgram, names_of, symbol, unit_text
 from impl.dtypes import dtypes
@@ -23,6 +23,7 @@ from impl.errors import CompileError, DeviceError
 from impl.ir import UOp
 from impl.kernel import Limits
 from impl.opencl.memory import Buffers, DeviceMemory, Pooled
+from impl.opencl.table import OpenCLTable
 from impl.render import OpenCL, Source
 
 #: Divisions and roots of floats are rounded correctly; nothing is contracted, see the header.
@@ -57,33 +58,36 @@ class OpenCLProgram(GroupProgram):
     """A kernel for work-groups."""
 
     device: OpenCLDevice
-    events: Sequence[Any] = ()  # of its last launch
+    unit: Any = None  # what holds it, compiled
 
-    def seconds(self) -> float:
-        """How long the device worked on the last launch."""
-        # r[impl opencl.time.event]
-        for event in self.events:
-            event.wait()
-        return sum(event.profile.end - event.profile.start for event in self.events) * 1e-9
+    def kernel(self) -> Any:
+        """A kernel of its own: it holds the arguments of its next launch."""
+        return self.device.cl.Kernel(self.unit, symbol(self.key))
 
-    def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
-        """Launch it; it runs after all that was launched before."""
-        with self.device.lock:
-            self._launch(memories, values)
-
-    def _launch(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
+    def parts(self, memories: Sequence[Memory], values: Sequence[int],
+              scratch: Memory | None) -> list[list[Any]]:
+        """The arguments of each of its launches: where memories begin, values, phase, scratch."""
         given: list[Any] = []
-        self.events = []
         for position in self.text.parameters:
             memory = memories[position]
             assert isinstance(memory, DeviceMemory)
             given += [memory.buffer, np.int64(memory.start)]
         given += [np.int64(value) for value in values]
-        scratch: Any = self.scratch()
-        for phase, (groups, lanes) in enumerate(self.shape.launches(values)):
-            more = [np.int32(phase), scratch.buffer] if scratch is not None else []
-            if groups:
-                self.events.append(self.device.enqueue(self, [*given, *more], groups, lanes))
+        if scratch is None:
+            return [given]
+        assert isinstance(scratch, DeviceMemory)
+        return [[*given, np.int32(phase), scratch.buffer]
+                for phase in range(len(self.text.phases))]
+
+    def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
+        """Launch it; it runs after all that was launched before."""
+        with self.device.lock:
+            scratch = self.scratch()
+            parts = self.parts(memories, values, scratch)
+            for given, (groups, lanes) in zip(parts, self.shape.launches(values), strict=True):
+                if groups:
+                    self.function.set_args(*given)
+                    self.device.enqueue(self.name, self.function, groups, lanes)
 # --8<-- [end:program]
 
 
@@ -113,6 +117,7 @@ class OpenCLDevice(GroupDevice):
         self.pool = Buffers(pyopencl, self.context, self.queue,
                             kept_bytes(self.cl_device.global_mem_size))
         self.functions: dict[str, Any] = {}
+        self.timed: list[Any] | None = None  # the events of launches, while somebody asks
 
     @property
     def limits(self) -> Limits:
@@ -182,21 +187,36 @@ class OpenCLDevice(GroupDevice):
         """Wait until everything launched is done."""
         self.queue.finish()
 
+    def table(self, launches: Sequence[Launch]) -> Table:
+        """Launches whose arguments are set once."""
+        return OpenCLTable(self, launches)
+
     # --8<-- [start:launch]
-    def enqueue(self, program: OpenCLProgram, given: Sequence[Any], groups: int,
-                lanes: int) -> Any:
-        """Launch a kernel; the answer is the event of its end.
+    def enqueue(self, name: str, kernel: Any, groups: int, lanes: int) -> None:
+        """Launch a kernel with the arguments that were set.
 
         Raises:
             DeviceError: the driver refused it; the device can be used as before.
         """
         try:
-            program.function.set_args(*given)
-            return self.cl.enqueue_nd_range_kernel(
-                self.queue, program.function, (groups * lanes,), (lanes,))
+            event = self.cl.enqueue_nd_range_kernel(
+                self.queue, kernel, (groups * lanes,), (lanes,))
         except self.cl.Error as error:  # r[impl opencl.launch.failure]
-            raise DeviceError(program.name, f"{self.name} refused {groups} groups of {lanes} "
+            raise DeviceError(name, f"{self.name} refused {groups} groups of {lanes} "
                               f"lanes: {error}", "set NOOPT=1, or use smaller tensors") from None
+        if self.timed is not None:
+            self.timed.append(event)
+
+    def seconds(self, work: Callable[[], None]) -> float:
+        """How long the device works on what `work` launches, by its own clock."""
+        # r[impl opencl.time.event]
+        self.timed = events = list[Any]()
+        try:
+            work()
+        finally:
+            self.timed = None
+        self.queue.finish()
+        return (events[-1].profile.end - events[0].profile.start) * 1e-9 if events else 0.0
     # --8<-- [end:launch]
 
     # --8<-- [start:load]
@@ -223,21 +243,38 @@ class OpenCLDevice(GroupDevice):
                               "cast to float32, or use DEVICE=CPU")
 
     def link(self, program: GroupProgram) -> None:
-        """Give a program a kernel of its own: it holds the arguments of the next launch."""
-        program.function = self.cl.Kernel(self.functions[program.key], symbol(program.key))
+        """Give a program what holds it, and a kernel."""
+        assert isinstance(program, OpenCLProgram)
+        program.unit = self.functions[program.key]
+        program.function = program.kernel()
 
-    def build(self, sources: dict[str, Source]) -> None:
-        """Compile a unit, and keep what the driver made of it.
+    def attempt(self, program: GroupProgram) -> None:
+        """Compile a program by itself, and keep nothing of it."""
+        assert isinstance(program, OpenCLProgram)
+        program.unit = self._compiled({program.key: program.text})
+        program.function = program.kernel()
+
+    def forget(self, program: GroupProgram) -> None:
+        """Let go of a program that was tried."""
+        assert isinstance(program, OpenCLProgram)
+        program.unit = program.function = None
+
+    def _compiled(self, sources: dict[str, Source]) -> Any:
+        """A unit, compiled.
 
         Raises:
             CompileError: the driver refused the text.
         """
         try:
-            made = self.cl.Program(self.context, unit_text(sources.items())).build(list(FLAGS))
+            return self.cl.Program(self.context, unit_text(sources.items())).build(list(FLAGS))
         except self.cl.Error as error:
             said = f"{self.name} refused {names_of(sources.values())}: {error}"
             raise CompileError("compile", said,
                                "set NOOPT=1 to avoid an optimisation, or another DEVICE") from None
+
+    def build(self, sources: dict[str, Source]) -> None:
+        """Compile a unit, and keep what the driver made of it."""
+        made = self._compiled(sources)
         GlobalCounters.compiled += len(sources)
         self.functions.update(dict.fromkeys(sources, made))
         if not settings.get("CACHELEVEL"):
