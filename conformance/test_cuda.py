@@ -299,14 +299,41 @@ def test_machine_code_is_kept_for_its_compiler_and_gpu(on_gpu: Callable[[Check],
     on_gpu(check_kept)
 
 
+def check_ptx() -> None:
+    device, ast, given = gpu(), added(5), []
+    with pytest.MonkeyPatch.context() as patch:
+        call = device.context.call
+
+        def seen(function: str, *arguments: Any) -> Any:
+            if function == "cuModuleLoadData":
+                given.append(bytes(arguments[0]))
+            return call(function, *arguments)
+        patch.setattr(device.context, "call", seen)
+        keys = set()
+        for ptx in (0, 1):
+            with Context(CUDA_PTX=ptx, CACHELEVEL=0):
+                program, memory = device.load([ast])[0], block([1, 2, 3, 4, 5])
+                program([memory, memory])
+                assert read(memory) == [2, 3, 4, 5, 6]
+                keys.add(program.key)
+    assert len(keys) == 2 and given[0].startswith(b"\x7fELF")
+    assert b".target sm_80" in given[1] and b".entry kernel_" in given[1]
+
+
+@needs_mock
+@verifies("cuda.compile.ptx")
+def test_the_driver_compiles_if_it_is_asked_to(on_gpu: Callable[[Check], None]) -> None:
+    on_gpu(check_ptx)
+
+
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
 @verifies("cuda.compile.refused")
 def test_a_text_that_is_refused_is_an_error_with_its_line() -> None:
     from impl.cuda.compiler import compile_text
     with pytest.raises(CompileError, match=r"sm_80.*kernel.cu\(2\).*x.*undefined"):
-        compile_text('extern "C" __global__ void f(float *a) {\n  a[0] = x;\n}', 80)
+        compile_text('extern "C" __global__ void f(float *a) {\n  a[0] = x;\n}', "sm_80")
     with pytest.raises(CompileError, match="nvidia-cuda-nvrtc"):
-        compile_text('extern "C" __global__ void f() {}', 12)
+        compile_text('extern "C" __global__ void f() {}', "sm_12")
 
 
 @pytest.mark.slow

@@ -76,6 +76,8 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
     Setting("CPU_COUNT", 0, "threads that share a kernel; 0: one for each processor it may use",
             plan=True, maximum=1024),
     Setting("CC", "", "the C compiler; empty: cc, gcc or clang from PATH", plan=True),
+    Setting("CUDA_PTX", 0, "1: NVRTC makes PTX, which the driver compiles for its GPU", plan=True,
+            maximum=1),
     Setting("VIZ", 0, "1: write an HTML report of every schedule", maximum=1),
     Setting("TRACK_MATCH_STATS", 0, "1: count the matches of every rewrite rule", maximum=3),
 )}

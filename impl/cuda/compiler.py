@@ -40,18 +40,24 @@ def version() -> str:
 def environment(architecture: int) -> tuple[str, ...]:
     """All that machine code depends on, besides the text."""
     # r[impl cuda.compile.kept]
-    return (_FORMAT, version(), str(architecture), *OPTIONS)
+    return (_FORMAT, version(), target(architecture), *OPTIONS)
+
+
+def target(architecture: int) -> str:
+    """What NVRTC compiles for: machine code, checked as such; with CUDA_PTX=1 the driver's text."""
+    # r[impl cuda.compile.ptx]
+    return f"{'compute' if settings.get('CUDA_PTX') else 'sm'}_{architecture}"
 
 
 # --8<-- [start:compile]
-def compile_text(text: str, architecture: int, line: str | None = None) -> bytes:
-    """What NVRTC makes of a text. `sm_` and not `compute_`: machine code, checked as such.
+def compile_text(text: str, target: str, line: str | None = None) -> bytes:
+    """What NVRTC makes of a text for a target: of `sm_80` machine code, of `compute_80` PTX.
 
     Raises:
         CompileError: NVRTC refuses the text.
     """
     nvrtc = bindings("nvrtc")
-    words = [each.encode() for each in (f"--gpu-architecture=sm_{architecture}", *OPTIONS)]
+    words = [each.encode() for each in (f"--gpu-architecture={target}", *OPTIONS)]
     error, program = nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], [])
     if error:
         raise CompileError("compile", f"NVRTC takes no program: {error.name}",
@@ -60,10 +66,11 @@ def compile_text(text: str, architecture: int, line: str | None = None) -> bytes
         error = nvrtc.nvrtcCompileProgram(program, len(words), words)[0]
         if error:  # r[impl cuda.compile.refused]
             said = _log(nvrtc, program) or error.name
-            raise CompileError("compile", f"{version()} for sm_{architecture}: {said}",
+            raise CompileError("compile", f"{version()} for {target}: {said}",
                                _remedy(error.name), line)
-        made = b" " * int(nvrtc.nvrtcGetCUBINSize(program)[1])
-        nvrtc.nvrtcGetCUBIN(program, made)
+        kind = "PTX" if target.startswith("compute") else "CUBIN"
+        made = b" " * int(getattr(nvrtc, f"nvrtcGet{kind}Size")(program)[1])
+        getattr(nvrtc, f"nvrtcGet{kind}")(program, made)
         return made
     finally:
         nvrtc.nvrtcDestroyProgram(program)
@@ -110,8 +117,10 @@ class Modules:
         size = min(_UNIT, -(-len(pairs) // workers))
         units = [pairs[start:start + size] for start in range(0, len(pairs), size)]
 
+        wanted = target(self.architecture)  # the setting is this thread's
+
         def compiled(unit: Unit) -> bytes:
-            return compile_text(unit_text(unit), self.architecture, line)
+            return compile_text(unit_text(unit), wanted, line)
         with ThreadPoolExecutor(workers) as pool:
             made = list(pool.map(compiled, units))
         GlobalCounters.compiled += len(pairs)
@@ -124,7 +133,7 @@ class Modules:
 
     def alone(self, key: str, source: Source) -> tuple[Any, Any]:
         """A module with one kernel, and the kernel; nothing is kept of them."""
-        content = compile_text(unit_text([(key, source)]), self.architecture)
+        content = compile_text(unit_text([(key, source)]), f"sm_{self.architecture}")
         module = self.context.call("cuModuleLoadData", content)
         return module, self.context.call("cuModuleGetFunction", module, symbol(key).encode())
 
