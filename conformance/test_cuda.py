@@ -22,6 +22,7 @@ from conformance import emulation
 from conformance import kernel_builder as kb
 from conformance.emulation import driver, nvrtc
 from conformance.kernel_builder import INT, load, param, store
+from conformance.saboteurs.impl_patches import inherited
 from conformance.trace import verifies
 from impl import Context, Device, GlobalCounters, Tensor, TinyJit
 from impl.dtypes import dtypes
@@ -58,7 +59,7 @@ def on_gpu(emulation_folder: Path, tmp_path_factory: pytest.TempPathFactory
 
 
 def _with_mock(check: Check) -> None:
-    with driver.installed() as mock:
+    with inherited(), driver.installed() as mock:
         mock.set_order("reversed")
         mock.set_memory(0, 1 << 30)
         check()
@@ -126,7 +127,8 @@ def test_every_gpu_has_its_name(on_gpu: Callable[[Check], None]) -> None:
 FORKED = """
 import os, sys
 from conformance.emulation import driver
-with driver.installed():
+from conformance.saboteurs.impl_patches import inherited
+with inherited(), driver.installed():
     from impl import Tensor
     x = Tensor([1.0, 2.0]).realize()
     assert (x + 1).tolist() == [2, 3]
@@ -336,6 +338,17 @@ def test_a_text_that_is_refused_is_an_error_with_its_line() -> None:
         compile_text('extern "C" __global__ void f() {}', "sm_12")
 
 
+@pytest.mark.skipif(bool(MISSING), reason=MISSING)
+@verifies("cuda.compile.meaning")
+def test_no_option_changes_an_operation() -> None:
+    """As PTX shows: no product is contracted; divisions and roots are rounded right."""
+    from impl.cuda.compiler import compile_text
+    made = compile_text('extern "C" __global__ void f(float *a) {\n  a[0] = a[1] * a[2] + '
+                        'a[3] / a[4] + __fsqrt_rn(a[5]); }', "compute_80").decode()
+    assert "fma.rn" not in made and ".ftz" not in made and ".approx" not in made
+    assert all(word in made for word in ("mul.f32", "div.rn.f32", "sqrt.rn.f32"))
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
 @verifies("cuda.text.plain")
@@ -506,8 +519,9 @@ def test_a_launch_that_is_refused_is_an_error(on_gpu: Callable[[Check], None]) -
 LOST = """
 import numpy as np
 from conformance.emulation import driver
+from conformance.saboteurs.impl_patches import inherited
 from conformance.test_cuda import added, block, gpu, read
-with driver.installed():
+with inherited(), driver.installed():
     program, memory, wide = gpu().compile([added(129)])[0], block([1] * 128), block([1] * 200)
     program([memory, wide])
     for attempt in (lambda: read(memory), lambda: gpu().allocate(4), lambda: gpu().synchronize()):

@@ -507,7 +507,7 @@ def test_a_table_sets_arguments_once() -> None:
                           (added, [one, two], [0])])
     table.run()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(opencl.OpenCLProgram, "parts", None)
+        patch.setattr(opencl.OpenCLProgram, "parts", lambda *given: [])
         table.run()
     assert device.copy_out(one, INT, 600).tolist() == [3] * 600
     assert device.copy_out(out, INT, 1)[0] == 1 << 16
@@ -678,7 +678,7 @@ def test_stages_that_need_more_local_memory_are_cut(monkeypatch: pytest.MonkeyPa
             e = np.exp(values.astype(np.float64))
             e = np.exp(e - e.max(1, keepdims=True))
             assert np.allclose(found.numpy(), e / e.sum(1, keepdims=True), rtol=1e-3)
-    assert counts[0] <= counts[1]
+    assert counts[0] < counts[1]
 
 
 # Several devices

@@ -57,7 +57,7 @@ def compile_text(text: str, target: str, line: str | None = None) -> bytes:
         CompileError: NVRTC refuses the text.
     """
     nvrtc = bindings("nvrtc")
-    words = [each.encode() for each in (f"--gpu-architecture={target}", *OPTIONS)]
+    words = _words(target)
     error, program = nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], [])
     if error:
         raise CompileError("compile", f"NVRTC takes no program: {error.name}",
@@ -75,6 +75,10 @@ def compile_text(text: str, target: str, line: str | None = None) -> bytes:
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 # --8<-- [end:compile]
+
+
+def _words(target: str) -> list[bytes]:
+    return [each.encode() for each in (f"--gpu-architecture={target}", *OPTIONS)]
 
 
 def _log(nvrtc: Any, program: Any) -> str:

@@ -33,6 +33,13 @@ def bindings() -> Any:
     return importlib.import_module("Metal")
 
 
+def _options() -> Any:
+    """What texts are compiled with."""
+    made = bindings().MTLCompileOptions.alloc().init()
+    made.setFastMathEnabled_(False)  # r[impl metal.compile.meaning]
+    return made
+
+
 # --8<-- [start:problem]
 def problem() -> str:
     """Why there is no Metal here, in one line; empty if there is."""
@@ -251,10 +258,8 @@ class Metal(GroupDevice):
         Raises:
             CompileError: Metal refused the text.
         """
-        options = bindings().MTLCompileOptions.alloc().init()
-        options.setFastMathEnabled_(False)  # r[impl metal.compile.meaning]
         library, wrong = self.gpu.newLibraryWithSource_options_error_(
-            unit_text(sources.items()), options, None)
+            unit_text(sources.items()), _options(), None)
         made: dict[str, Any] = {}
         for key in sources if library is not None else ():
             function = library.newFunctionWithName_(symbol(key))
