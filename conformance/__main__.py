@@ -59,6 +59,9 @@ def parser() -> ArgumentParser:
                       help="the shares of the generators: about everything, about effects")
     fuzz.add_argument("--settings", default="ordinary",
                       help="shares of settings, such as 'ordinary:6 NOOPT=1:1 FUSE=0,POISON=1:1'")
+    fuzz.add_argument("--devices", default="",
+                      help="run each program on each of these devices of this project, "
+                      "CUDA and METAL emulated: 'CPU,REFERENCE,OPENCL,CUDA,METAL'")
     fuzz.add_argument("--orders", action="store_true",
                       help="run every program in a legal order drawn at random")
     fuzz.add_argument("--report", dest="fuzz_report", type=Path,
@@ -252,7 +255,8 @@ def run_one(options: Namespace) -> int:
 def fuzz(options: Namespace) -> int:
     """Run generated programs, shrink those that fail and print them."""
     job = Job(options.impl, options.impl_cmd, options.seed, options.count, options.size,
-              options.styles, options.settings, options.orders, options.chunk, options.failures)
+              options.styles, options.settings, options.orders, options.chunk, options.failures,
+              options.devices)
     try:
         fuzzing = Fuzzing(job, options.processes, options.fuzz_report, options.resume,
                           every=options.every)

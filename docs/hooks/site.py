@@ -2,6 +2,7 @@
 
 A page asks for a computed part with a comment: `<!-- rule-matrix -->`, `<!-- compatibility -->`,
 `<!-- known-threats -->`, `<!-- rule-matrix: memory -->`, `<!-- mutation -->`,
+`<!-- agreement -->`, `<!-- dry-run -->`,
 `<!-- figure: NAME -->`, `<!-- bench: schedule -->`. An unknown name fails the build.
 """
 from __future__ import annotations
@@ -22,8 +23,10 @@ from mkdocs.utils import get_relative_url
 
 from conformance import markdown_rules, protocol, threats, trace
 from conformance.bench import table, timings
+from conformance.hardware import page as hardware
 
-ASKED = re.compile(r"<!--\s*(rule-matrix|compatibility|known-threats|figure|bench|mutation)"
+ASKED = re.compile(r"<!--\s*(rule-matrix|compatibility|known-threats|figure|bench|mutation"
+                   r"|agreement|dry-run)"
                    r"(?::\s*([\w-]+))?\s*-->")
 CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
 CELL_CODE = re.compile(r"(?<=<code>)[^<]*(?=</code>)")
@@ -56,6 +59,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return known_threats()
         if kind == "mutation":
             return mutation()
+        if kind == "agreement":
+            return agreement()
+        if kind == "dry-run":
+            return dry_run()
         if kind == "bench":
             return benchmark(name or "")
         if kind == "rule-matrix":
@@ -278,6 +285,25 @@ def benchmark(name: str) -> str:
     results = [json.loads(path.read_text(encoding="utf-8"))
                for path in sorted(RESULTS.glob(f"{kind}*.json"))]
     return "\n\n".join(shown(result) for result in results) or "No result is stored yet."
+
+
+def agreement() -> str:
+    """The committed run of generated programs on all devices."""
+    known = json.loads((REPORTS / "fuzz-devices.json").read_text(encoding="utf-8"))
+    tally = known["tally"]
+    lines = [f"{tally['programs']} programs were run, {tally['everywhere']} of them on every "
+             f"device: those with float64 are not for METAL. {len(tally['failures'])} had a wrong "
+             "value or schedule on some device." + (
+                 "" if known["complete"] else " The run was cut before its end."),
+             "", "| device | programs |", "|---|--:|"]
+    return "\n".join([*lines, *(f"| {name} | {count} |"
+                                for name, count in tally["devices"].items())])
+
+
+def dry_run() -> str:
+    """The committed dry run of the hardware script, its headings below those of the page."""
+    text = hardware.page(json.loads((REPORTS / "hardware-dry.json").read_text(encoding="utf-8")))
+    return re.sub(r"^#+ ", lambda mark: f"##{mark[0]}", text, flags=re.M)
 
 
 def mutation() -> str:

@@ -14,6 +14,7 @@ from impl.caching.disk import Store, store
 from impl.cpu.compiler import compile_unit, dealt_out, required_compiler, symbol_of
 from impl.cpu.machine import processors
 from impl.device import GlobalCounters
+from impl.device.kept import entry, missing
 from impl.errors import CompileError, DeviceError, user_line
 from impl.ir import free_after_fork
 from impl.render import Source
@@ -53,10 +54,9 @@ class Objects:
     # --8<-- [start:load]
     def found(self, kept: Store, key: str, kind: str = "kernel") -> bool:
         """Load a kernel from disk: its entry names an object, and its symbol there."""
-        try:
-            entry = json.loads(kept.get(kind, key) or b"")
-            name, symbols = entry["object"], {key: entry["symbol"]}
-        except (ValueError, KeyError, TypeError):
+        said = entry(kept, kind, key)
+        name, symbols = said.get("object", ""), {key: said.get("symbol", "")}
+        if not name:
             return False
         # What is loaded is not read again: nothing changes the content that a name stands for.
         path = kept.folder / name if name in self.libraries else kept.find_object(name)
@@ -125,12 +125,8 @@ class Build:
         if key in self.asked:
             return
         self.asked.add(key)
-        if key in self.objects.functions:
-            GlobalCounters.cache_hits += 1
-        elif self.objects.found(self.kept, key):
-            GlobalCounters.cache_hits += 1
-            GlobalCounters.disk_hits += 1
-        else:
+        if missing((key,), self.objects.functions,
+                   lambda each: self.objects.found(self.kept, each)):
             self.waiting.append((key, source()))
             if _length(self.waiting) >= _WORTH_STARTING:
                 self._start(self.waiting)
