@@ -718,7 +718,7 @@ def tiled(rows: int, columns: int, inner: int) -> UOp:
     return apply_steps(ast, steps)
 
 
-@verifies("render.wait.private")
+@verifies("render.wait.private+2")
 @verifies("kernel.step.equal")
 def test_products_in_blocks_by_way_of_local_memory() -> None:
     """Sums stay in registers; the operands lie in local memory, between two barriers."""
@@ -735,7 +735,7 @@ def test_products_in_blocks_by_way_of_local_memory() -> None:
 
 
 @verifies("render.group.once")
-@verifies("render.wait.private")
+@verifies("render.wait.private+2")
 def test_stages_may_count_their_loops_in_other_orders() -> None:
     """One lane stores what another one reads, although both stages have the same two loops."""
     i, j, kept = new_range(4, LOOP), new_range(8, LOOP), local(0, 32)
@@ -748,7 +748,7 @@ def test_stages_may_count_their_loops_in_other_orders() -> None:
     assert np.array_equal(out, given.reshape(4, 8).T.ravel())
 
 
-@verifies("render.wait.private")
+@verifies("render.wait.private+2")
 def test_what_another_lane_reads_is_not_private() -> None:
     """out[j] = x[size - 1 - j] by way of a LOCAL: lanes read what others stored."""
     for turned, shared in ((True, 1), (False, 0)):

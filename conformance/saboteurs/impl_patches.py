@@ -30,9 +30,9 @@ TESTS = {"dependencies": ("test_dependencies_edges",), "ordering": ("test_orderi
          "replay": ("test_replay_sizes", "test_replay_calls", "test_replay_parted"),
          "kernel": ("test_kernel_steps", "test_kernel", "test_kernel_search",
                     "test_kernel_products", "test_plain", "test_cpu_threads", "test_opencl",
-                    "test_kernel_text", "test_tensor_cores"),
+                    "test_kernel_text", "test_tensor_cores", "test_warps"),
          "render": ("test_cpu_threads", "test_vectors", "test_plain", "test_opencl",
-                    "test_kernel_text", "test_tensor_cores"),
+                    "test_kernel_text", "test_tensor_cores", "test_warps"),
          "device": ("test_opencl",), "opencl": ("test_opencl",),
          "inspect": ("test_inspect",), "cpu": ("test_cpu_threads", "test_cpu_memory")}
 

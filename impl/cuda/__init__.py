@@ -106,7 +106,7 @@ class CUDA(GroupDevice):
     @property
     def limits(self) -> Limits:
         """What the GPU has for a group of lanes; of local memory, what needs no asking."""
-        return Limits(name="CUDA", lanes=256, lockstep=32, local_memory=_LOCAL,
+        return Limits(name="CUDA", lanes=256, lockstep=32, exchange=True, local_memory=_LOCAL,
                       units=units_of_nvidia(self.architecture),
                       third_cache=self.context.attribute("L2_CACHE_SIZE"))
 

@@ -19,6 +19,7 @@ from impl.kernel.analysis import (
     Limits,
     buffer_key,
     estimate,
+    exchanged,
     growth,
     shared_loops,
     verify,
@@ -28,7 +29,7 @@ from impl.kernel.chain import Chain
 from impl.kernel.dots import Dot
 from impl.kernel.grouping import lane_steps
 from impl.kernel.heuristic import hand_plan, hand_steps
-from impl.kernel.lanes import Grid, Inner, Local
+from impl.kernel.lanes import Grid, Inner, Local, Warp
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge, Stream
 from impl.kernel.roll import Roll
@@ -114,6 +115,7 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
 __all__ = ["LANES", "OF_GROUPS", "OF_LANES", "REDUCERS", "STEPS", "Analysis", "Bench", "Chain",
            "Chunk", "Cut", "Dot", "Estimate", "Grid", "GroupTop", "Growth", "Inner", "Limits",
            "Local", "Merge", "Own", "Pack", "PadTo", "Roll", "Share", "Split", "Step",
-           "StepError", "Stream", "Swap", "TC", "Thread", "Upcast", "Window", "apply_steps",
-           "buffer_key", "duration", "estimate", "fold_gates", "growth", "hand_steps",
+           "StepError", "Stream", "Swap", "TC", "Thread", "Upcast", "Warp", "Window",
+           "apply_steps", "buffer_key", "duration", "estimate", "exchanged", "fold_gates",
+           "growth", "hand_steps",
            "lane_steps", "optimize", "parameters", "shared_loops", "taken", "verify", "with_steps"]

@@ -40,6 +40,7 @@ class Limits:
     third_cache: int = 8 << 20    # shared by the cores
     lanes: int = 1                # most lanes of a work-group; 1: there are no work-groups
     lockstep: int = 1             # lanes that run in step: a warp
+    exchange: bool = False        # whether the lanes of a warp can exchange values
     local_memory: int = 0         # what the lanes of a group share
     dots: bool = False          # whether DOT is an instruction
     units: tuple[str, ...] = ()   # names of the units for products of matrices, the best first
@@ -53,6 +54,13 @@ def buffer_key(buffer: UOp) -> tuple[Ops, int]:
 def shared_loops(store: UOp) -> tuple[UOp, ...]:
     """The BLOCK loops of a stage: it shares them with its neighbours, outermost first."""
     return tuple(itertools.takewhile(lambda r: r.arg[1] is RangeKind.BLOCK, store.src[2:]))
+
+
+def exchanged(node: UOp) -> tuple[UOp, ...]:
+    """The loop over which a reduction combines what lanes exchange; none for other nodes."""
+    if node.op is not Ops.REDUCE:
+        return ()
+    return tuple(loop for loop in node.src[1:] if loop.arg[1] is RangeKind.LANE)
 
 
 # --8<-- [start:analysis]
@@ -223,6 +231,8 @@ def verify(ast: UOp) -> Analysis:
         if node.op is Ops.REDUCE and node.arg not in REDUCERS:
             raise GraphError("kernel", f"a REDUCE cannot use {node.arg!r}", "use ADD, MUL, MAXIMUM "
                              "or MINIMUM")
+        if exchanged(node):
+            _verify_exchange(known, node)
     read: set[UOp] = set()
     for store in ast.src:
         if store.op is not Ops.STORE:
@@ -240,6 +250,19 @@ def verify(ast: UOp) -> Analysis:
     _verify_nest(known)
     _verify_warps(known)
     return known
+
+
+def _verify_exchange(known: Analysis, node: UOp) -> None:
+    """What lanes exchange is computed where all lanes of a warp come by: once in each lane."""
+    # r[impl kernel.warp.whole]
+    around = known.loops(known.free[node] & ~known.prefix)
+    lanes = [loop.src[0] for loop in (*around, *exchanged(node)) if loop.arg[1] is RangeKind.LANE]
+    count = math.prod(extent.arg if extent.op is Ops.CONST else 0 for extent in lanes)
+    once = count == known.info.lanes if len(lanes) > 1 else known.info.lanes % max(count, 1) == 0
+    if not count or not once or any(
+            loop.arg[1] in (RangeKind.LOOP, RangeKind.REDUCE) for loop in around):
+        raise GraphError("kernel", "lanes that do not all come by exchange values",
+                         "reduce them outside of the loops of a stage")
 
 
 def _verify_nest(known: Analysis) -> None:

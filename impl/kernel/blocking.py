@@ -52,10 +52,10 @@ class Share(Step):
 # --8<-- [start:cut]
 @dataclass(frozen=True)
 class Cut(Step):
-    """Make two loops of one of the prefix: an outer one, and `amount` iterations inside of it.
+    """Make two loops of an output loop: an outer one, and `amount` iterations inside of it.
 
-    Then threads may share the outer one, and the stages own the other. Legal for an extent that
-    is a multiple of `amount`.
+    Then threads may share the outer one, and the stages own the other; or lanes the inner one, so
+    that each has an iteration of every round. Legal for an extent that is a multiple of `amount`.
     """
 
     amount: int
@@ -63,16 +63,15 @@ class Cut(Step):
     def apply(self, known: Analysis) -> UOp:
         """The same iterations in the same order."""
         # r[impl kernel.step.equal]
-        loop = self._loop(known, (RangeKind.GLOBAL,))
+        loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP))
         size = self._size(loop)
         if not 1 < self.amount < size or size % self.amount:
             raise StepError(self.name, f"the loop has {size} iterations", "ask for a divisor")
-        outer = new_range(size // self.amount, loop.arg[1])
-        inner = new_range(self.amount, loop.arg[1])
-        place = symbolic.add(symbolic.mul(outer, self.amount), inner)
-        rewriter = _Rewriter(known, {loop: place}, {})
+        both = (new_range(size // self.amount, loop.arg[1]), new_range(self.amount, loop.arg[1]))
+        place = symbolic.add(symbolic.mul(both[0], self.amount), both[1])
+        rewriter = _Rewriter(known, {loop: place}, {loop: both})
         prefix = tuple(new for old in known.info.prefix
-                       for new in ((outer, inner) if old is loop else (old,)))
+                       for new in (both if old is loop else (old,)))
         return _sink(known, [rewriter.store(store, False) for store in known.ast.src], self.name,
                      prefix)
 # --8<-- [end:cut]

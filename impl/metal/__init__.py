@@ -217,7 +217,7 @@ class Metal(GroupDevice):
     @property
     def limits(self) -> Limits:
         """What every GPU that runs Metal 3 has for a group of lanes."""
-        return Limits(name="METAL", lanes=LANES, lockstep=32,
+        return Limits(name="METAL", lanes=LANES, lockstep=32, exchange=True,
                       local_memory=self.gpu.maxThreadgroupMemoryLength(),
                       units=units_of_metal())
 

@@ -9,7 +9,7 @@ from impl.ir import UOp
 from impl.kernel.fragments import Unit
 from impl.render.gpu import Gpu
 from impl.render.matrices import SIMDGROUP, Taken
-from impl.render.types import TYPES
+from impl.render.types import INLINE, SIZES, TYPES
 
 #: Where the buffers of a kernel stand: its arguments, what phases share, and the values.
 ARGUMENTS, SCRATCH, VALUES = 29, 29, 30
@@ -75,10 +75,52 @@ class Metal(Gpu):  # r[impl metal.space.named]
         self.variables += 1
         return f"const long {name} = values[{self.variables - 1}];"
 
+    def exchanging(self, kind: str) -> str:
+        """Metal exchanges up to 32 bits; longer integers go in two halves."""
+        if SIZES[kind] == 8:
+            return (f"{INLINE}{TYPES[kind]} exchange_{kind}({TYPES[kind]} x, ushort by) {{\n"
+                    "  uint2 h = as_type<uint2>(x);\n"
+                    "  h.x = simd_shuffle_xor(h.x, by); h.y = simd_shuffle_xor(h.y, by);\n"
+                    f"  return as_type<{TYPES[kind]}>(h);\n}}")
+        given = f"({TYPES[kind]})simd_shuffle_xor((int)(x), by)" if SIZES[kind] < 4 \
+            else "simd_shuffle_xor(x, by)"
+        return f"#define exchange_{kind}(x, by) {given}"
+
     def ids(self) -> str:
         """The numbers of this lane, and of the phase if there is one."""
         return (f"const long group = group_, lane = lane_, place = group * lanes_ + lane, "
                 f"places = (long)groups_ * lanes_, phase = values[{self.variables}];")
+
+    # --8<-- [start:wide]
+    widest = 4
+
+    def wide_type(self, dtype: DType, count: int) -> str:
+        """A packed vector may lie wherever one of its elements may."""
+        kind = self.storage_of(dtype)
+        return f"packed_{kind.replace('unsigned ', 'u').replace('signed ', '')}{count}"
+
+    def _wide_place(self, pointer: str, index: str, kind: str, local: bool) -> str:
+        return f"*({'threadgroup' if local else 'device'} {kind} *)({pointer} + {index})"
+
+    def wide_value(self, pointer: str, index: str, dtype: DType, count: int, local: bool) -> str:
+        """A packed vector in memory."""
+        kind = self.wide_type(dtype, count)
+        return self._wide_place(pointer, index, kind if local else f"const {kind}", local)
+
+    def wide_zero(self, dtype: DType, count: int) -> str:
+        """All elements zero."""
+        return f"{self.wide_type(dtype, count)}(0)"
+
+    def wide_part(self, name: str, place: int) -> str:
+        """An element."""
+        return f"{name}[{place}]"
+
+    def wide_write(self, pointer: str, index: str, dtype: DType, values: Sequence[str],
+                   local: bool) -> str:
+        """A packed vector of the values."""
+        kind = self.wide_type(dtype, len(values))
+        return f"{self._wide_place(pointer, index, kind, local)} = {kind}({', '.join(values)});"
+    # --8<-- [end:wide]
 
     # --8<-- [start:types]
     def type_of(self, dtype: DType) -> str:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Protocol, TypeVar
 from impl import symbolic
 from impl.dtypes import DType, Scalar, dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, identity
-from impl.kernel.analysis import PRODUCTS
+from impl.kernel.analysis import PRODUCTS, exchanged
 from impl.kernel.fragments import Unit
 from impl.kernel.private import keep_private
 from impl.render.groups import place_waits
@@ -32,6 +33,7 @@ from impl.render.matrices import Matrices, Taken
 from impl.render.phases import cut_phases
 from impl.render.types import HALF
 from impl.render.vectors import Operand
+from impl.render.wide import wide_accesses
 
 
 # --8<-- [start:source]
@@ -225,6 +227,43 @@ class GroupDialect(Protocol):
         or, if `threads`, those of all groups.
         """
 
+    widest: int            # elements that one access can move
+
+    def aligned(self, pointer: str) -> str:
+        """Declare what tells whether wide accesses by way of a pointer are aligned, if they must
+        be.
+        """
+
+    def wide_load(self, name: str, pointer: str, index: str, dtype: DType, count: int,
+                  local: bool, condition: str) -> list[str]:
+        """Declare neighbouring elements; zeros unless a condition holds, if there is one."""
+
+    def wide_element(self, name: str, place: int, dtype: DType) -> str:
+        """One of them, as the type that is computed with."""
+
+    def wide_part(self, name: str, place: int) -> str:
+        """One of them, as it lies in memory."""
+
+    def wide_write(self, pointer: str, index: str, dtype: DType, values: Sequence[str],
+                   local: bool) -> str:
+        """The same as wide_store for elements as they lie in memory."""
+
+    def wide_store(self, pointer: str, index: str, dtype: DType, values: Sequence[str],
+                   local: bool) -> str:
+        """A statement that writes neighbouring elements."""
+
+    def unroll(self) -> str:
+        """A line before a loop that is to be written out, all of it."""
+
+    def of_warp(self, name: str, extent: str) -> list[str]:
+        """The lines that open a loop of which each lane of a warp has one iteration."""
+
+    def exchange(self, value: str, dtype: DType, distance: int) -> str:
+        """The value of a variable in the lane of the warp whose number differs in one bit."""
+
+    def first(self, width: int) -> str:
+        """What stands before a statement that the first of `width` lanes runs."""
+
     def alone(self) -> str:
         """Open what one lane of a group does."""
 
@@ -301,7 +340,23 @@ class _Printer:
         self.shared: frozenset[UOp] = place_waits(low, kept) if self.groups else frozenset()
         self.launched: dict[UOp, Launched] = {}
         self.matrices = Matrices(self)
+        self.warps = {loop for node in self.known.order for loop in exchanged(node)}
+        self.warp = 1  # how many lanes run an iteration of the stage, to exchange values
+        self.unrolled = self._loops_over(kept)
+        most = self.groups.widest if self.groups else 1
+        private = {n for n in self.known.order if n.op is Ops.LOCAL and n not in self.shared} \
+            if not self.phases else ()
+        self.wide = wide_accesses(low, most, private) if most > 1 else {}
         self.scratch = 0
+
+    def _loops_over(self, kept: frozenset[UOp]) -> set[UOp]:
+        """The loops that choose an element of an array in registers, which have no addresses."""
+        found: set[UOp] = set()
+        for node in self.known.order:
+            if node.op is Ops.INDEX and node.src[0] in kept:
+                found.update(loop for loop in self.known.loops(self.known.free[node.src[1]])
+                             if loop.arg[1] in (RangeKind.LOOP, RangeKind.REDUCE))
+        return found
 
     # --8<-- [start:run]
     def run(self) -> Source:
@@ -374,6 +429,8 @@ class _Printer:
             self.names[param] = name
             written = (Ops.PARAM, param.arg) in self.known.stored
             self._line(self.dialect.argument(name, param, written))
+            if self.groups and any(index.src[0] is param for index in self.wide):
+                self._line(self.groups.aligned(name))
         # r[impl render.argument.order]
         for place, variable in enumerate(self.known.info.variables):
             self.names[variable] = f"n{place}"
@@ -399,6 +456,8 @@ class _Printer:
             return
         name = f"i{next(self.loops)}"
         self.names[loop] = name
+        if self.groups and loop in self.unrolled:
+            self._line(self.groups.unroll())
         for line in self._opening(block, loop, name):
             self._line(line)
         self.indent += 1
@@ -417,13 +476,33 @@ class _Printer:
             return self.groups.of_prefix(name, self.launched[loop])
         if kind is not RangeKind.LANE and kind is not RangeKind.THREAD:
             return self.dialect.loop(name, self._extent(loop))
+        if loop in self.warps:
+            return self.groups.of_warp(name, self._extent(loop))
         around = block.parent.loop if block.parent is not None else None
         if around is None or around.arg[1] is not kind:  # stages may count them in other orders
-            together = _counted_together(block)
+            together = [each for each in _counted_together(block) if each not in self.warps]
             extents = tuple(self._extent(each) for each in together)
+            self.warp = self._warp_of(block, math.prod(map(int, extents))) \
+                if all(map(str.isdecimal, extents)) else 1
+            if self.warp > 1:  # each warp has an iteration
+                extents = (*extents, str(self.warp))
             for place, each in enumerate(together):
                 self.launched[each] = Launched(extents, place, self.known.info.lanes, name)
         return self.groups.of_lanes(name, self.launched[loop], kind is RangeKind.THREAD)
+
+    def _warp_of(self, block: Block, iterations: int) -> int:
+        """How many lanes run an iteration of a stage together, because they exchange values."""
+        stack = [store.src[1] for store in self.known.ast.src if block.loop in store.src[2:]] \
+            if self.warps else []
+        while stack:
+            node = stack.pop()
+            for loop in exchanged(node):
+                width = int(self._extent(loop))
+                if iterations * width == self.known.info.lanes:
+                    return width
+            if node.op not in (Ops.LOAD, Ops.REDUCE):
+                stack.extend(node.src)
+        return 1
 
     def _launch(self, prefix: tuple[UOp, ...]) -> None:
         """The loops of the prefix are counted by the group; those that lanes share, by the lane."""
@@ -608,6 +687,9 @@ class _Printer:
                 for address, guard in zip(addresses, guards, strict=True)])
             return
         pointer, dtype = self.names[index.src[0]], index.src[0].dtype
+        if index in self.wide:
+            self._load_wide(node, wide, at, addresses)
+            return
         texts, copied = [], self._is_copied(node)
         conditions = self._text(valid, wide, at) if valid is not TRUE else [""] * len(at)
         for (address, _), condition in zip(addresses, conditions, strict=True):
@@ -626,6 +708,53 @@ class _Printer:
         user = self.low.single.get(value)
         return (self.groups is not None and value.op is Ops.LOAD and value.dtype in HALF
                 and self.low.users[value] == 1 and user is not None and user.op is Ops.STORE)
+
+    def _pieces(self, index: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]]
+                ) -> list[list[int]]:
+        """The combinations whose elements lie side by side, as numbers of `at`."""
+        lane, count = self.wide[index]
+        place = wide.index(lane)
+        found: dict[tuple[int, ...], list[int]] = {}
+        for number, values in enumerate(at):
+            key = (*values[:place], values[place] // count, *values[place + 1:])
+            found.setdefault(key, []).append(number)
+        return list(found.values())
+
+    def _load_wide(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
+                   addresses: list[Operand]) -> None:
+        """Load pieces, and then take their elements."""
+        index, groups = node.src[0], self.groups
+        assert groups is not None
+        buffer, valid = index.src[0], index.src[2]
+        conditions = self._text(valid, wide, at) if valid is not TRUE else [""] * len(at)
+        texts: list[Operand] = [("", "")] * len(at)
+        copied = self._is_copied(node)
+        for piece in self._pieces(index, wide, at):
+            name = self._fresh("w", 1)[0]
+            for line in groups.wide_load(name, self.names[buffer], addresses[piece[0]][0],
+                                         buffer.dtype, len(piece), buffer.op is Ops.LOCAL,
+                                         conditions[piece[0]]):
+                self._line(line)
+            for place, number in enumerate(piece):
+                texts[number] = groups.wide_part(name, place) if copied else \
+                    groups.wide_element(name, place, buffer.dtype), ""
+        self._declared(node, texts, groups.storage_of(node.dtype) if copied
+                       else self.dialect.type_of(node.dtype))
+
+    def _write_wide(self, store: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
+                    addresses: list[Operand]) -> None:
+        """Store pieces."""
+        index, groups = store.src[0], self.groups
+        assert groups is not None
+        buffer, valid = index.src[0], index.src[2]
+        conditions = self._text(valid, wide, at) if valid is not TRUE else [""] * len(at)
+        values = self._text(store.src[1], wide, at)
+        write = groups.wide_write if self._is_copied(store.src[1]) else groups.wide_store
+        for piece in self._pieces(index, wide, at):
+            guard = f"if ({conditions[piece[0]]}) " if conditions[piece[0]] else ""
+            self._line(self._first(store) + guard + write(
+                self.names[buffer], addresses[piece[0]][0], buffer.dtype,
+                [values[number] for number in piece], buffer.op is Ops.LOCAL))
 
     def _nothing(self, dtype: DType) -> str:
         return self.dialect.literal(
@@ -663,14 +792,24 @@ class _Printer:
         if vector is not None:
             self._write_whole(store, addresses, wide, at, vector)
             return
+        if index in self.wide:
+            self._write_wide(store, wide, at, addresses)
+            return
         pointer, dtype = self.names[index.src[0]], index.src[0].dtype
         conditions = self._text(index.src[2], wide, at)
         values = self._text(value, wide, at)
         for (address, _), text, condition in zip(addresses, values, conditions, strict=True):
             # r[impl kernel.store.gated]
             guard = f"if ({condition}) " if index.src[2] is not TRUE else ""
-            self._line(guard + (f"{pointer}[{address}] = {text};" if self._is_copied(value)
-                                else self.dialect.store(pointer, address, dtype, text)))
+            self._line(self._first(store) + guard + (
+                f"{pointer}[{address}] = {text};" if self._is_copied(value)
+                else self.dialect.store(pointer, address, dtype, text)))
+
+    def _first(self, store: UOp) -> str:
+        """What lets the first lane of a warp store alone, where all of them run an iteration."""
+        # r[impl render.wait.alone]
+        lanes = [loop for loop in store.src[2:] if loop.arg[1] is RangeKind.LANE]
+        return self.groups.first(self.warp) if self.groups and lanes and self.warp > 1 else ""
 
     def _write_whole(self, store: UOp, addresses: list[Operand], wide: tuple[UOp, ...],
                      at: list[tuple[int, ...]], vector: UOp) -> None:
@@ -756,6 +895,8 @@ class _Printer:
     def _finish(self, node: UOp) -> None:
         """The accumulators become the values, rounded if they were wider."""
         dtype, vector = node.dtype, self.low.vector.get(node)
+        for loop in exchanged(node):
+            self._exchange(node, int(self._extent(loop)))
         if _accumulator(dtype) is dtype:
             self._remember(node, self.sums[node])
         elif vector is None:
@@ -764,6 +905,19 @@ class _Printer:
         else:
             self._assign(node, dtype, [self.dialect.vector_finish(dtype, _extent(vector), operand)
                                        for operand in self.sums[node]])
+
+    def _exchange(self, node: UOp, width: int) -> None:
+        """Each lane of a warp combines what it has with what another lane has, more and more."""
+        # r[impl render.exchange.order]
+        assert self.groups is not None
+        dtype, distance = _accumulator(node.dtype), width // 2
+        while distance:
+            for name, _ in self.sums[node]:
+                other = self._fresh("t", 1)[0]  # a macro may name it twice
+                self._line(f"const {self.dialect.type_of(dtype)} {other} = "
+                           f"{self.groups.exchange(name, dtype, distance)};")
+                self._line(f"{name} = {self.dialect.combine(node.arg, dtype, name, other)};")
+            distance //= 2
 
     def _reduce_lanes(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
                       vector: UOp | None) -> None:
