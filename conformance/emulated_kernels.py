@@ -6,6 +6,7 @@ has to store the same whichever lane goes first, and what the reference device s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,8 +23,9 @@ _BEFORE = VALUES
 
 
 def source_of(ast: UOp, language: str) -> Source:
-    """The text of a kernel as it is, without further steps."""
-    return render(ast, DIALECTS[language]())
+    """The text of a kernel as it is, without further steps, under a name that no header has."""
+    named = ast.replace(arg=replace(ast.arg, name="emulated"))
+    return render(named, DIALECTS[language]())
 
 
 def run(ast: UOp, *arrays: np.ndarray, values: Sequence[int] = (),

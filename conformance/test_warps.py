@@ -133,10 +133,10 @@ def test_the_emulator_finds_lanes_that_do_not_come() -> None:
                     r"int \1 = 0; if (lane % 3) \1 = \2;", source.text)
     module = emulation.compile(branch, "cuda")
     with pytest.raises(emulation.EmulationError, match="wait for others that do not come"):
-        module.launch_in_orders("rows", 1, 64, 0, arrays)
+        module.launch_in_orders("emulated", 1, 64, 0, arrays)
     module = emulation.compile(source.text.replace("__syncthreads();", ""), "cuda")
     with pytest.raises(emulation.OrderDependence):
-        module.launch_in_orders("rows", 1, 64, 0, arrays)
+        module.launch_in_orders("emulated", 1, 64, 0, arrays)
 
 
 @verifies("render.exchange.order")
@@ -276,7 +276,7 @@ def test_an_argument_may_begin_between() -> None:
     careless = emulation.compile(re.sub(r"const bool wp(\d) = .*", r"const bool wp\1 = true;", text),
                                  "cuda")
     with pytest.raises(emulation.EmulationError, match="not aligned"):
-        careless.launch("doubled", 6, 8, 0, [np.zeros(200, np.int32)[1:], given[1:]])
+        careless.launch("emulated", 6, 8, 0, [np.zeros(200, np.int32)[1:], given[1:]])
 
 
 @verifies("kernel.wide.whole")

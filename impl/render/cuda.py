@@ -92,8 +92,12 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
 
     def wide_value(self, pointer: str, index: str, dtype: DType, count: int, local: bool) -> str:
         """A call."""
-        whole = "true" if local else f"w{pointer}"
-        return f"load_{self.wide_type(dtype, count)}({pointer} + {index}, {whole})"
+        return (f"load_{self.wide_type(dtype, count)}({pointer} + {index}, "
+                f"{self._whole(pointer)})")
+
+    def _whole(self, pointer: str) -> str:
+        """Whether a pointer is aligned; what passes between stages always is."""
+        return f"w{pointer}" if pointer.startswith("p") else "true"
 
     def wide_zero(self, dtype: DType, count: int) -> str:
         """All elements zero."""
@@ -106,9 +110,8 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
     def wide_write(self, pointer: str, index: str, dtype: DType, values: Sequence[str],
                    local: bool) -> str:
         """A call."""
-        whole = "true" if local else f"w{pointer}"
         kind = self.wide_type(dtype, len(values))
-        return f"store_{kind}({pointer} + {index}, {whole}, {', '.join(values)});"
+        return f"store_{kind}({pointer} + {index}, {self._whole(pointer)}, {', '.join(values)});"
 
     def definition(self, name: str) -> tuple[str, tuple[str, ...]]:
         """Those of wide accesses are the language's own."""

@@ -321,7 +321,7 @@ class _Printer:
         self.unrolled = self._loops_over(kept)
         most = self.groups.widest if self.groups else 1
         private = {n for n in self.known.order if n.op is Ops.LOCAL and n not in self.shared} \
-            if not self.phases else ()
+            if not self.phases or self.known.info.prefix else ()
         self.wide = wide_accesses(low, most, private) if most > 1 else {}
         self.scratch = 0
 
@@ -689,7 +689,7 @@ class _Printer:
         for piece in self._pieces(index, wide, at):
             name = self._fresh("w", 1)[0]
             for line in groups.wide_load(name, self.names[buffer], addresses[piece[0]][0],
-                                         buffer.dtype, len(piece), buffer.op is Ops.LOCAL,
+                                         buffer.dtype, len(piece), buffer in self.shared,
                                          conditions[piece[0]]):
                 self._line(line)
             for place, number in enumerate(piece):
@@ -708,7 +708,7 @@ class _Printer:
             guard = f"if ({conditions[piece[0]]}) " if conditions[piece[0]] else ""
             self._line(self._first(store) + guard + groups.wide_store(
                 self.names[buffer], addresses[piece[0]][0], buffer.dtype,
-                [values[number] for number in piece], buffer.op is Ops.LOCAL))
+                [values[number] for number in piece], buffer in self.shared))
 
     def _nothing(self, dtype: DType) -> str:
         return self.dialect.literal(
