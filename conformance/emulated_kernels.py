@@ -15,11 +15,11 @@ from conformance import kernel_builder as kb
 from impl.ir import UOp
 from impl.kernel.shape import Shape
 from impl.render import CUDA, Metal, Source, render
-from impl.render.metal import VALUES
+from impl.render.metal import SCRATCH
 
 DIALECTS = {"cuda": CUDA, "metal": Metal}
-#: The argument of Metal kernels in which the variables and the phase lie; those before it.
-_BEFORE = VALUES
+#: Lanes of a group that shares a phase.
+_TOGETHER = 64
 
 
 def source_of(ast: UOp, language: str) -> Source:
@@ -37,17 +37,19 @@ def run(ast: UOp, *arrays: np.ndarray, values: Sequence[int] = (),
         EmulationError: lanes wait for others that do not come, or touch what is not theirs.
     """
     source = source_of(ast, language)
-    assert not source.phases, "phases are several launches"
     given = [arrays[position] for position in source.parameters]
-    (groups, lanes), = Shape(ast).launches(values)
-    if not groups:
-        return source
-    arguments: list[emulation.Argument] = [*given, *values]
-    if language == "metal":
-        nothing = [np.zeros(1, np.int64)] * (_BEFORE - len(given))
-        arguments = [*given, *nothing, np.array([*values, 0], np.int64)]
     module = emulation.compile(source.text, language, sanitize)
-    module.launch_in_orders(source.name, groups, lanes, 0, arguments, seeds)
+    scratch = np.zeros(max(source.scratch, 1), np.uint8)
+    shape = Shape(ast, source.phases, source.threads, _TOGETHER)
+    for phase, (groups, lanes) in enumerate(shape.launches(values)):
+        if groups:
+            arguments: list[emulation.Argument] = [*given, *values]
+            if language == "metal":
+                nothing = [np.zeros(1, np.int64)] * (SCRATCH - len(given))
+                arguments = [*given, *nothing, scratch, np.array([*values, phase], np.int64)]
+            elif source.phases:
+                arguments += [phase, scratch]
+            module.launch_in_orders(source.name, groups, lanes, 0, arguments, seeds)
     return source
 
 

@@ -93,9 +93,9 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
     def wide_value(self, pointer: str, index: str, dtype: DType, count: int, local: bool) -> str:
         """A call."""
         return (f"load_{self.wide_type(dtype, count)}({pointer} + {index}, "
-                f"{self._whole(pointer)})")
+                f"{self._aligned_name(pointer)})")
 
-    def _whole(self, pointer: str) -> str:
+    def _aligned_name(self, pointer: str) -> str:
         """Whether a pointer is aligned; what passes between stages always is."""
         return f"w{pointer}" if pointer.startswith("p") else "true"
 
@@ -111,7 +111,7 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
                    local: bool) -> str:
         """A call."""
         kind = self.wide_type(dtype, len(values))
-        return f"store_{kind}({pointer} + {index}, {self._whole(pointer)}, {', '.join(values)});"
+        return f"store_{kind}({pointer} + {index}, {self._aligned_name(pointer)}, {', '.join(values)});"
 
     def definition(self, name: str) -> tuple[str, tuple[str, ...]]:
         """Those of wide accesses are the language's own."""
@@ -119,7 +119,7 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
         return (_wide(kind, int(count)), ()) if count else super().definition(name)
     # --8<-- [end:wide]
 
-    def ids(self) -> str:
+    def ids(self, variables: int) -> str:
         """The numbers of this lane."""
         return ("const long group = blockIdx.x, lane = threadIdx.x, "
                 "thread = group * blockDim.x + lane, threads = (long)gridDim.x * blockDim.x;")

@@ -48,7 +48,7 @@ class OpenCL(Gpu):
         self.given.append(f"const long {name}")
         return ""
 
-    def ids(self) -> str:
+    def ids(self, variables: int) -> str:
         """The numbers of this lane."""
         return ("const long group = get_group_id(0), lane = get_local_id(0), "
                 "thread = get_global_id(0), threads = get_global_size(0);")

@@ -206,8 +206,11 @@ class GroupDialect(Protocol):
     parameters: list[int]  # the arguments that the pointers of the signature stand for
     lanes: int             # of a group, once a kernel is begun
 
-    def ids(self) -> str:
-        """Declare `group`, `lane`, and among all groups `thread` of `threads`, if there are any."""
+    def ids(self, variables: int) -> str:
+        """Declare `group`, `lane`, and among all groups `thread` of `threads`, if there are any.
+
+        `variables` are the run-time integers, which come before the phase.
+        """
 
     def group_local(self, name: str, dtype: DType, size: int) -> str:
         """Declare a stage buffer that the lanes of a group share."""
@@ -395,7 +398,7 @@ class _Printer:
     def _declare(self) -> None:
         """Pointers, variables and stage buffers, at the top of the function."""
         if self.groups:
-            self._line(self.groups.ids())
+            self._line(self.groups.ids(len(self.known.info.variables)))
         params = sorted((n for n in self.known.order if n.op is Ops.PARAM),
                         key=lambda n: (n.arg, n.dtype.rank))
         seen: set[int] = set()
