@@ -209,8 +209,11 @@ class GroupDialect(Protocol):
     parameters: list[int]  # the arguments that the pointers of the signature stand for
     lanes: int             # of a group, once a kernel is begun
 
-    def ids(self) -> str:
-        """Declare `group`, `lane`, and among all groups `thread` of `threads`, if there are any."""
+    def ids(self, variables: int) -> str:
+        """Declare `group`, `lane`, and among all groups `thread` of `threads`, if there are any.
+
+        `variables` are the run-time integers, which come before the phase.
+        """
 
     def storage_of(self, dtype: DType) -> str:
         """The type of an element in memory."""
@@ -345,7 +348,7 @@ class _Printer:
         self.unrolled = self._loops_over(kept)
         most = self.groups.widest if self.groups else 1
         private = {n for n in self.known.order if n.op is Ops.LOCAL and n not in self.shared} \
-            if not self.phases else ()
+            if not self.phases or self.known.info.prefix else ()
         self.wide = wide_accesses(low, most, private) if most > 1 else {}
         self.scratch = 0
 
@@ -419,7 +422,7 @@ class _Printer:
     def _declare(self) -> None:
         """Pointers, variables and stage buffers, at the top of the function."""
         if self.groups:
-            self._line(self.groups.ids())
+            self._line(self.groups.ids(len(self.known.info.variables)))
         params = sorted((n for n in self.known.order if n.op is Ops.PARAM),
                         key=lambda n: (n.arg, n.dtype.rank))
         seen: set[int] = set()
@@ -732,7 +735,7 @@ class _Printer:
         for piece in self._pieces(index, wide, at):
             name = self._fresh("w", 1)[0]
             for line in groups.wide_load(name, self.names[buffer], addresses[piece[0]][0],
-                                         buffer.dtype, len(piece), buffer.op is Ops.LOCAL,
+                                         buffer.dtype, len(piece), buffer in self.shared,
                                          conditions[piece[0]]):
                 self._line(line)
             for place, number in enumerate(piece):
@@ -754,7 +757,7 @@ class _Printer:
             guard = f"if ({conditions[piece[0]]}) " if conditions[piece[0]] else ""
             self._line(self._first(store) + guard + write(
                 self.names[buffer], addresses[piece[0]][0], buffer.dtype,
-                [values[number] for number in piece], buffer.op is Ops.LOCAL))
+                [values[number] for number in piece], buffer in self.shared))
 
     def _nothing(self, dtype: DType) -> str:
         return self.dialect.literal(
