@@ -365,7 +365,7 @@ def _try_block(planner: GroupPlanner, found: tuple[UOp, UOp, UOp], unit: Unit,
         return False
     lanes = planner.known.info.lanes
     planner._stages(lambda axis: Local(axis, lanes), "the lanes of a group copy operands",
-                    planner._legal)
+                    planner.take_if_legal)
     return not exceeds(planner.known.ast, planner.limits.local_memory)
 # --8<-- [end:plan]
 
