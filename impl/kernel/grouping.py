@@ -223,8 +223,8 @@ class GroupPlanner(Planner):
     def _wide_prefix(self) -> None:
         """Where there are more iterations than lanes, a lane takes neighbouring ones."""
         known = self.known
-        if not self.in_step or not known.info.prefix or any(n.op is Ops.REDUCE for n in known.order) \
-                or any(store.src[2:] for store in known.ast.src):
+        if not self.in_step or not known.info.prefix or any(
+                n.op is Ops.REDUCE for n in known.order) or any(s.src[2:] for s in known.ast.src):
             return
         loop = known.info.prefix[-1]
         least = min((n.dtype.itemsize for n in known.order if n.op is Ops.PARAM), default=4)
