@@ -121,7 +121,7 @@ class GroupPlanner(Planner):
             kind = self.numbered[number].arg[1]
             step = Split(self.position(number), count, 0) if kind is RangeKind.REDUCE else \
                 Upcast(self.position(number), count)
-            self._legal(step, f"{count} neighbours in one access")
+            self.take_if_legal(step, f"{count} neighbours in one access")
         self.made.clear()  # lanes share what is left of these loops
 
     def _neighbours(self, node: UOp, loop: UOp) -> bool:
@@ -234,7 +234,7 @@ class GroupPlanner(Planner):
         iterations = math.prod(map(self._most, known.info.prefix))
         if count > 1 and iterations >= count * _ITEMS and all(
                 self._neighbours(store, loop) for store in known.ast.src):
-            self._legal(Upcast(self.position(loop.arg[0]), count),
+            self.take_if_legal(Upcast(self.position(loop.arg[0]), count),
                         f"{count} neighbours in one access")
 
     def _tiles(self) -> None:
