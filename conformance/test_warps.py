@@ -308,6 +308,29 @@ def test_rows_with_wide_accesses(columns: int, dtype: DType) -> None:
             assert not ek.problem(ast, chosen(ast), arrays, language)
 
 
+# Indices
+
+
+@verifies("render.index.narrow")
+def test_indices_are_as_long_as_they_need_to_be() -> None:
+    """out[i] = 3e9 * i, an index of more than 32 bits; elsewhere none is longer than that."""
+    i = new_range(5, GLOBAL)
+    for factor, long in ((3_000_000_000, True), (3, False)):
+        value = kb.apply(Ops.CAST, symbolic.mul(i, factor), dtype=dtypes.int64)
+        made = apply_steps(kb.kernel(store(param(0, dtypes.int64), i, value), prefix=(i,)),
+                           [Local(0, 4)])
+        for language in LANGUAGES:
+            assert ("const long group" in ek.source_of(made, language).body) is long
+            assert not ek.problem(made, made, [np.zeros(5, np.int64)], language)
+    j = new_range(1 << 31, GLOBAL)
+    many = kb.kernel(store(param(0, INT), 0, kb.apply(Ops.CAST, j, dtype=INT)), prefix=(j,))
+    assert "const long item" in ek.source_of(apply_steps(many, [Local(0, 4)]), "cuda").body
+    n = symbolic.Variable("n", 1, 1 << 33).uop
+    k = new_range(n, GLOBAL)
+    some = kb.kernel(store(param(0, INT), k, kb.number(INT, 1)), prefix=(k,), variables=(n,))
+    assert "const long item" in ek.source_of(apply_steps(some, [Local(0, 4)]), "cuda").body
+
+
 # Drawn lists
 
 
@@ -362,5 +385,6 @@ def test_phases_know_their_number_beside_variables() -> None:
 @verifies("render.exchange.order")
 @verifies("render.wide.legal")
 @verifies("render.wide.aligned")
+@verifies("render.index.narrow")
 def test_each_mistake_is_found(saboteur: ImplPatch) -> None:
     assert killer(saboteur), f"nobody finds out that {saboteur.description}"

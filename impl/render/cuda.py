@@ -119,7 +119,8 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
                    local: bool) -> str:
         """A call."""
         kind = self.wide_type(dtype, len(values))
-        return f"store_{kind}({pointer} + {index}, {self._aligned_name(pointer)}, {', '.join(values)});"
+        given = ", ".join([f"{pointer} + {index}", self._aligned_name(pointer), *values])
+        return f"store_{kind}({given});"
 
     def definition(self, name: str) -> tuple[str, tuple[str, ...]]:
         """Those of wide accesses are the language's own."""
@@ -129,8 +130,9 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
 
     def ids(self, variables: int) -> str:
         """The numbers of this lane."""
-        return ("const long group = blockIdx.x, lane = threadIdx.x, "
-                "thread = group * blockDim.x + lane, threads = (long)gridDim.x * blockDim.x;")
+        return (f"const {self.index} group = blockIdx.x, lane = threadIdx.x, "
+                "thread = group * blockDim.x + lane, "
+                f"threads = ({self.index})gridDim.x * blockDim.x;")
 
     def group_local(self, name: str, dtype: DType, size: int) -> str:
         """An array that the lanes of a group share."""

@@ -88,8 +88,8 @@ class Metal(Gpu):  # r[impl metal.space.named]
 
     def ids(self, variables: int) -> str:
         """The numbers of this lane, and of the phase if there is one."""
-        return (f"const long group = group_, lane = lane_, place = group * lanes_ + lane, "
-                f"places = (long)groups_ * lanes_, phase = values[{variables}];")
+        return (f"const {self.index} group = group_, lane = lane_, place = group * lanes_ + lane, "
+                f"places = ({self.index})groups_ * lanes_, phase = values[{variables}];")
 
     # --8<-- [start:wide]
     widest = 4

@@ -50,7 +50,7 @@ class OpenCL(Gpu):
 
     def ids(self, variables: int) -> str:
         """The numbers of this lane."""
-        return ("const long group = get_group_id(0), lane = get_local_id(0), "
+        return (f"const {self.index} group = get_group_id(0), lane = get_local_id(0), "
                 "thread = get_global_id(0), threads = get_global_size(0);")
 
     # --8<-- [start:wide]

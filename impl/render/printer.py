@@ -208,6 +208,7 @@ class GroupDialect(Protocol):
 
     parameters: list[int]  # the arguments that the pointers of the signature stand for
     lanes: int             # of a group, once a kernel is begun
+    index: str             # the type of its indices
 
     def ids(self, variables: int) -> str:
         """Declare `group`, `lane`, and among all groups `thread` of `threads`, if there are any.
@@ -301,6 +302,8 @@ Texts = list[str]
 _Text = TypeVar("_Text", str, Operand)
 #: Indices below this in size have 32 bits.
 _NARROW = 1 << 31
+#: Lanes count their iterations in steps of at most so many.
+_MOST_STEP = 1 << 24
 
 
 def identifier(name: str) -> str:
@@ -367,6 +370,7 @@ class _Printer:
         self.dialect.begin()
         if self.groups is not None:  # r[impl render.group.size]
             self.groups.lanes = self.known.info.lanes
+            self.groups.index = "int" if self._is_small() else "long"
         self._declare()
         stack = [iter(self.low.root.items)]  # r[impl render.depth.unlimited]
         while stack:
@@ -390,6 +394,17 @@ class _Printer:
                       tuple(self.groups.parameters) if self.groups else (),
                       self.phases, self.scratch)
     # --8<-- [end:run]
+
+    def _is_small(self) -> bool:
+        """Whether indices, loops and the numbers of lanes have 32 bits, whatever variables are."""
+        # r[impl render.index.narrow]
+        known = self.known
+        indices = [n for n in (*known.order, *self.low.inputs) if n.dtype is dtypes.index]
+        shared = [[r for r in store.src[2:] if r.arg[1] in (RangeKind.LANE, RangeKind.THREAD)]
+                  for store in known.ast.src]
+        counts = [math.prod(max(symbolic.bounds(loop.src[0])[1], 1) for loop in loops)
+                  for loops in (known.info.prefix, *shared)]
+        return all(map(_is_narrow, indices)) and max(counts) < _NARROW - _MOST_STEP
 
     def _fence(self) -> str:
         """What went past the caches is in memory before anybody is told that it is."""
