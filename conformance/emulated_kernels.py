@@ -6,6 +6,7 @@ has to store the same whichever lane goes first, and what the reference device s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,16 +15,17 @@ from conformance import kernel_builder as kb
 from impl.ir import UOp
 from impl.kernel.shape import Shape
 from impl.render import CUDA, Metal, Source, render
-from impl.render.metal import VALUES
+from impl.render.metal import SCRATCH
 
 DIALECTS = {"cuda": CUDA, "metal": Metal}
-#: The argument of Metal kernels in which the variables and the phase lie; those before it.
-_BEFORE = VALUES
+#: Lanes of a group that shares a phase.
+_TOGETHER = 64
 
 
 def source_of(ast: UOp, language: str) -> Source:
-    """The text of a kernel as it is, without further steps."""
-    return render(ast, DIALECTS[language]())
+    """The text of a kernel as it is, without further steps, under a name that no header has."""
+    named = ast.replace(arg=replace(ast.arg, name="emulated"))
+    return render(named, DIALECTS[language]())
 
 
 def run(ast: UOp, *arrays: np.ndarray, values: Sequence[int] = (),
@@ -35,17 +37,19 @@ def run(ast: UOp, *arrays: np.ndarray, values: Sequence[int] = (),
         EmulationError: lanes wait for others that do not come, or touch what is not theirs.
     """
     source = source_of(ast, language)
-    assert not source.phases, "phases are several launches"
     given = [arrays[position] for position in source.parameters]
-    (groups, lanes), = Shape(ast).launches(values)
-    if not groups:
-        return source
-    arguments: list[emulation.Argument] = [*given, *values]
-    if language == "metal":
-        nothing = [np.zeros(1, np.int64)] * (_BEFORE - len(given))
-        arguments = [*given, *nothing, np.array([*values, 0], np.int64)]
     module = emulation.compile(source.text, language, sanitize)
-    module.launch_in_orders(source.name, groups, lanes, 0, arguments, seeds)
+    scratch = np.zeros(max(source.scratch, 1), np.uint8)
+    shape = Shape(ast, source.phases, source.threads, _TOGETHER)
+    for phase, (groups, lanes) in enumerate(shape.launches(values)):
+        if groups:
+            arguments: list[emulation.Argument] = [*given, *values]
+            if language == "metal":
+                nothing = [np.zeros(1, np.int64)] * (SCRATCH - len(given))
+                arguments = [*given, *nothing, scratch, np.array([*values, phase], np.int64)]
+            elif source.phases:
+                arguments += [phase, scratch]
+            module.launch_in_orders(source.name, groups, lanes, 0, arguments, seeds)
     return source
 
 

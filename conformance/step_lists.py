@@ -27,12 +27,13 @@ import numpy as np
 
 import impl.cpu  # noqa: F401  (registers the device)
 import impl.reference  # noqa: F401
+from conformance import emulated_kernels, sanitized
 from conformance import kernel_builder as kb
-from conformance import sanitized
 from conformance.kernel_programs import PROGRAMS
 from impl import Context
 from impl.device import Device, Memory
 from impl.dtypes import DType, dtypes
+from impl.errors import DTypeError
 from impl.ir import Ops, UOp
 from impl.kernel import (
     OF_LANES,
@@ -53,6 +54,10 @@ MOST_LANES, MOST_NODES = 256, 1500
 #: What two right results may differ by, as a part of the greatest value that is stored.
 TOLERANCE = {dtypes.float16: 4e-3, dtypes.bfloat16: 3e-2, dtypes.float32: 2e-5,
              dtypes.float64: 1e-12}
+
+
+#: Steps for processors alone.
+_OF_PROCESSORS = ("THREAD", "GROUPTOP", "STREAM", "DOT")
 
 
 @dataclass
@@ -202,8 +207,14 @@ class WrongStep(AssertionError):
     """A step did what no step may do."""
 
 
-def drawn_step(known: Analysis, draw: random.Random, name: str = "") -> Step:
-    """A step of a kind, or any, with any numbers, most of which have a chance to be legal."""
+def drawn_step(known: Analysis, draw: random.Random, name: str = "", lanes: int = 0) -> Step:
+    """A step of a kind, or any, with any numbers, most of which have a chance to be legal.
+
+    With `lanes` the step may be one of those that share loops among so many lanes.
+    """
+    if lanes and not name:
+        name = draw.choice([*OF_LANES] if draw.random() < 0.5 else
+                           [each for each in STEPS if each not in _OF_PROCESSORS])
     name = name or draw.choice([each for each in STEPS if each not in OF_LANES])
     loops = len(known.ranges)
     extent = 1
@@ -215,6 +226,10 @@ def drawn_step(known: Analysis, draw: random.Random, name: str = "") -> Step:
             if 0 <= axis < loops and known.ranges[axis].src[0].op is Ops.CONST:
                 extent = known.ranges[axis].src[0].arg
             numbers.append(axis)
+        elif parameter == "width":
+            numbers.append(draw.choice((2, 4, 8, lanes, lanes, 3)))
+        elif lanes and parameter == "amount" and name in ("LOCAL", "WARP", "GRID"):
+            numbers.append(lanes)
         elif parameter != "amount":  # which of a few
             numbers.append(draw.choice((0, 0, 1, 1, 2, -1)))
         else:
@@ -224,8 +239,10 @@ def drawn_step(known: Analysis, draw: random.Random, name: str = "") -> Step:
     return STEPS[name](*numbers)
 
 
-def drawn_list(ast: UOp, draw: random.Random) -> list[Step]:
+def drawn_list(ast: UOp, draw: random.Random, lanes: int = 0) -> list[Step]:
     """A legal list. Each step that is refused raises StepError, each that is taken is recorded.
+
+    With `lanes`, one for a device with work-groups.
 
     Raises:
         WrongStep: a step raised something else, or made no kernel.
@@ -234,7 +251,7 @@ def drawn_list(ast: UOp, draw: random.Random) -> list[Step]:
     for _ in range(draw.randint(1, 16)):
         if len(taken) == 5:
             break
-        step = drawn_step(Analysis(ast), draw)
+        step = drawn_step(Analysis(ast), draw, lanes=lanes)
         changed = legal(ast, step)
         if changed is not None and lane_values(changed) <= MOST_LANES \
                 and len(changed.toposort()) <= MOST_NODES:
@@ -345,6 +362,51 @@ def check(seeds: Sequence[int], lists: int = 2,
     for name in devices:  # what was tried is not needed any more
         Device[name].programs.clear()
     return [trial for trial, _, _ in made], failed
+
+
+def check_lanes(seeds: Sequence[int], lists: int = 2) -> tuple[list[Trial], list[Trial]]:
+    """Lists for devices with work-groups: all trials of some seeds, and those that failed.
+
+    The kernels run as the texts of CUDA and Metal on the emulator. Those whose arguments share
+    memory are left out: the emulator gives each argument its own.
+    """
+    made: list[Trial] = []
+    failed: list[Trial] = []
+    for seed in seeds:
+        draw = random.Random(f"lanes {seed}")
+        for number, case in enumerate(cases(seed)):
+            if len({each.block for each in case.arguments}) < len(case.arguments):
+                continue
+            for _ in range(lists):
+                start, lanes = fold_gates(case.ast), draw.choice((2, 4, 8, 32))
+                try:
+                    steps = drawn_list(start, draw, lanes)
+                except WrongStep as error:
+                    failed.append(Trial(seed, number, case.name, (), str(error)))
+                    continue
+                if any(step.name.partition("(")[0] in OF_LANES for step in steps):
+                    trial = Trial(seed, number, case.name, tuple(step.name for step in steps))
+                    trial.problem = emulated(case, apply_steps(start, steps))
+                    made.append(trial)
+                    failed += [trial] if trial.problem else []
+    return made, failed
+
+
+def emulated(case: Case, ast: UOp) -> str:
+    """What is wrong with a version of a kernel as a text of CUDA and of Metal."""
+    for language in emulated_kernels.DIALECTS:
+        found = [each.before.copy() for each in case.arguments]
+        try:
+            emulated_kernels.run(ast, *found, values=case.values, language=language)
+        except DTypeError:  # no doubles
+            continue
+        except Exception as error:
+            return f"{language}: {type(error).__name__}: {str(error)[:2000]}"
+        for position, (argument, stored) in enumerate(zip(case.arguments, found, strict=True)):
+            problem = difference(argument.after, stored, argument.dtype)
+            if problem:
+                return f"argument {position} in {language}: {problem}"
+    return ""
 
 
 def attempt(case: Case, ast: UOp, device: str) -> str:

@@ -338,7 +338,7 @@ def test_blocks_fit_the_product_and_the_device() -> None:
         assert f"INNER(1,{block})" in made.arg.steps, (sizes, made.arg.steps)
         assert made.arg.lanes <= 256
     ast = product(4096, 4096, 64, dtypes.float16)
-    few = Limits(name="CUDA", lanes=256, lockstep=32, local_memory=12 << 10,
+    few = Limits(name="CUDA", lanes=256, lockstep=32, local_memory=20 << 10,
                  units=("m16n8k16_float16",))
     assert "INNER(1,64)" in [step.name for step, _ in lane_steps(ast, few)]
     assert "INNER(1,64)" in [step.name for step, _ in lane_steps(

@@ -4,13 +4,15 @@ Each kernel runs on the emulator as CUDA and as Metal, its lanes forward, revers
 """
 from __future__ import annotations
 
+import contextlib
+import random
 import re
 
 import numpy as np
 import pytest
 
 from conformance import emulated_kernels as ek
-from conformance import emulation
+from conformance import emulation, step_lists
 from conformance import kernel_builder as kb
 from conformance.kernel_builder import FLOAT, INT, flat, load, local, param, reduce, store
 from conformance.saboteurs.impl_patches import ImplPatch, all_patches, killer
@@ -20,7 +22,9 @@ from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel import (
+    Analysis,
     Cut,
+    Grid,
     Inner,
     Limits,
     Local,
@@ -133,10 +137,10 @@ def test_the_emulator_finds_lanes_that_do_not_come() -> None:
                     r"int \1 = 0; if (lane % 3) \1 = \2;", source.text)
     module = emulation.compile(branch, "cuda")
     with pytest.raises(emulation.EmulationError, match="wait for others that do not come"):
-        module.launch_in_orders("rows", 1, 64, 0, arrays)
+        module.launch_in_orders("emulated", 1, 64, 0, arrays)
     module = emulation.compile(source.text.replace("__syncthreads();", ""), "cuda")
     with pytest.raises(emulation.OrderDependence):
-        module.launch_in_orders("rows", 1, 64, 0, arrays)
+        module.launch_in_orders("emulated", 1, 64, 0, arrays)
 
 
 @verifies("render.exchange.order")
@@ -273,10 +277,10 @@ def test_an_argument_may_begin_between() -> None:
             module.launch(source.name, 6, 8, 0, [out, x, *more])
             assert np.array_equal(out, 2 * x), (language, first)
     text = ek.source_of(made, "cuda").text
-    careless = emulation.compile(re.sub(r"(const bool wp\d) = .*", r"\1 = true;", text),
-                                 "cuda")
+    text = re.sub(r"const bool wp(\d) = .*", r"const bool wp\1 = true;", text)
+    careless = emulation.compile(text, "cuda")
     with pytest.raises(emulation.EmulationError, match="not aligned"):
-        careless.launch("doubled", 6, 8, 0, [np.zeros(200, np.int32)[1:], given[1:]])
+        careless.launch("emulated", 6, 8, 0, [np.zeros(200, np.int32)[1:], given[1:]])
 
 
 @verifies("kernel.wide.whole")
@@ -304,6 +308,76 @@ def test_rows_with_wide_accesses(columns: int, dtype: DType) -> None:
             assert not ek.problem(ast, chosen(ast), arrays, language)
 
 
+# Indices
+
+
+@verifies("render.index.narrow")
+def test_indices_are_as_long_as_they_need_to_be() -> None:
+    """out[i] = 3e9 * i, an index of more than 32 bits; elsewhere none is longer than that."""
+    i = new_range(5, GLOBAL)
+    for factor, long in ((3_000_000_000, True), (3, False)):
+        value = kb.apply(Ops.CAST, symbolic.mul(i, factor), dtype=dtypes.int64)
+        made = apply_steps(kb.kernel(store(param(0, dtypes.int64), i, value), prefix=(i,)),
+                           [Local(0, 4)])
+        for language in LANGUAGES:
+            assert ("const long group" in ek.source_of(made, language).body) is long
+            assert not ek.problem(made, made, [np.zeros(5, np.int64)], language)
+    j = new_range(1 << 31, GLOBAL)
+    many = kb.kernel(store(param(0, INT), 0, kb.apply(Ops.CAST, j, dtype=INT)), prefix=(j,))
+    assert "const long item" in ek.source_of(apply_steps(many, [Local(0, 4)]), "cuda").body
+    n = symbolic.Variable("n", 1, 1 << 33).uop
+    k = new_range(n, GLOBAL)
+    some = kb.kernel(store(param(0, INT), k, kb.number(INT, 1)), prefix=(k,), variables=(n,))
+    assert "const long item" in ek.source_of(apply_steps(some, [Local(0, 4)]), "cuda").body
+
+
+# Drawn lists
+
+
+@verifies("kernel.step.equal")
+@verifies("kernel.step.refused")
+def test_drawn_lists_for_lanes_equal_no_steps() -> None:
+    """Kernels of tensor programs, drawn steps, among them those of work-groups."""
+    made, failed = step_lists.check_lanes(range(14), 1)
+    assert not failed, str(failed[0])
+    assert len(made) >= 8 and any("LOCAL" in step for trial in made for step in trial.steps)
+
+
+@verifies("kernel.step.equal")
+def test_warps_in_drawn_lists() -> None:
+    """Reductions of rows under lists that begin with WARP."""
+    draw = random.Random(3)
+    for number in range(8):
+        columns = draw.choice((33, 64, 100, 128))
+        plain = kb.softmax(3, columns) if number % 2 else reduced(Ops.ADD, 3, columns)
+        lanes = draw.choice((4, 8, 32))
+        axis = next(i for i, r in enumerate(Analysis(plain).ranges) if r.arg[1] is REDUCE)
+        before = [Split(axis, 4, number % 4 // 2)] if columns % 4 == 0 else []
+        made = apply_steps(plain, before)
+        axis = next(i for i, r in enumerate(Analysis(made).ranges) if r.arg[1] is REDUCE)
+        with contextlib.suppress(StepError):
+            made = apply_steps(made, [Warp(axis, lanes, draw.choice((2, 4, lanes)))])
+        made = apply_steps(made, step_lists.drawn_list(made, draw, lanes))
+        out = np.zeros((3, columns), np.float32) if number % 2 else np.zeros(3, np.int32)
+        given = whole((3, columns), np.float32 if number % 2 else np.int32)
+        for language in LANGUAGES:
+            assert not ek.problem(plain, made, [out, given], language)
+
+
+@verifies("metal.values.reference")
+def test_phases_know_their_number_beside_variables() -> None:
+    """Two phases of n elements: Metal has the number of the phase behind the variables."""
+    n = symbolic.Variable("n", 1, 40).uop
+    j, j2 = new_range(n, LOOP), new_range(n, LOOP)
+    held = local(0, 40, INT)
+    plain = kb.kernel(store(held, j, load(param(1, INT), j), j),
+                      store(param(0, INT), j2, load(held, j2), j2), variables=(n,))
+    made = apply_steps(plain, [Grid(0, 8), Grid(1, 8)])
+    for language in LANGUAGES:
+        arrays = [np.zeros(40, np.int32), whole((40,))]
+        assert not ek.problem(plain, made, arrays, language, values=(37,))
+
+
 @pytest.mark.parametrize("saboteur", [
     each for each in all_patches() if type(each).__module__.endswith("impl_warps")],
     ids=lambda each: type(each).__name__)
@@ -311,5 +385,6 @@ def test_rows_with_wide_accesses(columns: int, dtype: DType) -> None:
 @verifies("render.exchange.order")
 @verifies("render.wide.legal")
 @verifies("render.wide.aligned")
+@verifies("render.index.narrow")
 def test_each_mistake_is_found(saboteur: ImplPatch) -> None:
     assert killer(saboteur), f"nobody finds out that {saboteur.description}"

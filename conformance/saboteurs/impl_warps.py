@@ -71,3 +71,12 @@ class ArgumentsAreAligned(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda dialect, pointer: f"const bool w{pointer} = true;"
+
+
+class IndicesAreShort(ImplPatch):
+    rule = "render.index.narrow"
+    description = "indices have 32 bits whatever they may be"
+    target = "impl.render.printer:_Printer._is_small"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda printer: True

@@ -57,12 +57,13 @@ class GroupPlanner(Planner):
     def __init__(self, ast: UOp, limits: Limits) -> None:
         super().__init__(ast, limits)
         self.alone: set[int] = set()  # numbers of loops that every lane runs by itself
+        self.in_step = limits.lockstep >= _TILES_FROM
 
     def run(self) -> None:
         """Choose all steps."""
         if self.limits.units and plan_units(self):
             return
-        if self.limits.lockstep >= _TILES_FROM and self._tiled():
+        if self.in_step and self._tiled():
             return
         merge_loops(self)
         if self.known.info.prefix and self._few():
@@ -106,6 +107,8 @@ class GroupPlanner(Planner):
         """
         # r[impl kernel.wide.whole]
         known = self.known
+        if not self.in_step:
+            return
         reduced = [(loop, n) for n in known.order if n.op is Ops.REDUCE and self._shared(n)
                    for loop in n.src[1:]]
         stored = [(store.src[2:][-1], store) for store in known.ast.src if store.src[2:]]
@@ -224,8 +227,8 @@ class GroupPlanner(Planner):
     def _wide_prefix(self) -> None:
         """Where there are more iterations than lanes, a lane takes neighbouring ones."""
         known = self.known
-        if not known.info.prefix or any(n.op is Ops.REDUCE for n in known.order) \
-                or any(store.src[2:] for store in known.ast.src):
+        if not self.in_step or not known.info.prefix or any(
+                n.op is Ops.REDUCE for n in known.order) or any(s.src[2:] for s in known.ast.src):
             return
         loop = known.info.prefix[-1]
         least = min((n.dtype.itemsize for n in known.order if n.op is Ops.PARAM), default=4)
@@ -271,7 +274,7 @@ class GroupPlanner(Planner):
                              f"{lanes} lanes of a group reduce a part each"):
                 self.cut.add(loop.arg[0])
             self.cut |= self.made  # the parts of a reduction are not cut again
-        for number in self._long_loops(lanes):
+        for number in self._long_loops(lanes) if self.in_step else ():
             self._rounds(number, lanes)
         self._stages(lambda axis: Local(axis, lanes), "the lanes of a group share a stage")
 

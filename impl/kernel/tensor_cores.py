@@ -35,8 +35,8 @@ _BLOCKS = ((128, 4, 2), (64, 2, 2), (32, 2, 2))
 _BUSY_GROUPS = 96
 #: Larger blocks are not worth more outputs than so many times those that are wanted.
 _MOST_PADDED = 1.25
-#: Bytes of an operand that are copied for each row of a block.
-_LINE_BYTES = 64
+#: The most bytes of an operand that are copied for each row of a block, part after part.
+_LINE_BYTES = 128
 
 
 # --8<-- [start:nest]
@@ -337,14 +337,21 @@ def plan_units(planner: GroupPlanner) -> bool:
     return False
 
 
+def _part(extent: int, unit: Unit) -> int:
+    """How many elements of a sum are copied at a time: many, if that does not pad it much."""
+    most = _LINE_BYTES // unit.dtype.itemsize
+    sizes = [size for size in (most, most // 2, most // 4) if size % unit.depth == 0]
+    padded = {size: -(-extent // size) * size for size in sizes}
+    return next((size for size in sizes if padded[size] * 8 <= extent * 9),
+                min(sizes, key=lambda size: padded[size]))
+
+
 def _try_block(planner: GroupPlanner, found: tuple[UOp, UOp, UOp], unit: Unit,
                block: tuple[int, int, int]) -> bool:
     """Take the steps for a block of this size; False if one is not legal, or memory too small."""
     size, down, across = block
     row, column, loop = found
-    number = loop.arg[0]
-    deep = min(_LINE_BYTES // unit.dtype.itemsize,
-               -(-planner.extent(loop) // unit.depth) * unit.depth)
+    number, deep = loop.arg[0], _part(planner.extent(loop), unit)
     why = f"a group computes {size} x {size} outputs of a product"
     try:
         for outer in (column.arg[0], row.arg[0]):  # the last one is the outermost in the stage

@@ -100,8 +100,12 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
 
     def wide_value(self, pointer: str, index: str, dtype: DType, count: int, local: bool) -> str:
         """A call."""
-        whole = "true" if local else f"w{pointer}"
-        return f"load_{self.wide_type(dtype, count)}({pointer} + {index}, {whole})"
+        return (f"load_{self.wide_type(dtype, count)}({pointer} + {index}, "
+                f"{self._aligned_name(pointer)})")
+
+    def _aligned_name(self, pointer: str) -> str:
+        """Whether a pointer is aligned; what passes between stages always is."""
+        return f"w{pointer}" if pointer.startswith("p") else "true"
 
     def wide_zero(self, dtype: DType, count: int) -> str:
         """All elements zero."""
@@ -114,9 +118,9 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
     def wide_write(self, pointer: str, index: str, dtype: DType, values: Sequence[str],
                    local: bool) -> str:
         """A call."""
-        whole = "true" if local else f"w{pointer}"
         kind = self.wide_type(dtype, len(values))
-        return f"store_{kind}({pointer} + {index}, {whole}, {', '.join(values)});"
+        given = ", ".join([f"{pointer} + {index}", self._aligned_name(pointer), *values])
+        return f"store_{kind}({given});"
 
     def definition(self, name: str) -> tuple[str, tuple[str, ...]]:
         """Those of wide accesses are the language's own."""
@@ -124,10 +128,11 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
         return (_wide(kind, int(count)), ()) if count else super().definition(name)
     # --8<-- [end:wide]
 
-    def ids(self) -> str:
+    def ids(self, variables: int) -> str:
         """The numbers of this lane."""
-        return ("const long group = blockIdx.x, lane = threadIdx.x, "
-                "thread = group * blockDim.x + lane, threads = (long)gridDim.x * blockDim.x;")
+        return (f"const {self.index} group = blockIdx.x, lane = threadIdx.x, "
+                "thread = group * blockDim.x + lane, "
+                f"threads = ({self.index})gridDim.x * blockDim.x;")
 
     def group_local(self, name: str, dtype: DType, size: int) -> str:
         """An array that the lanes of a group share."""

@@ -94,6 +94,7 @@ class Gpu(C):
     def __init__(self) -> None:
         super().__init__()
         self.lanes = 1
+        self.index = "long"  # the type of indices, and of the numbers of lanes and groups
         self.parameters: list[int] = []
         self.given: list[str] = []
 
@@ -106,6 +107,14 @@ class Gpu(C):
         """Forget the declarations and the parameters of the last kernel."""
         super().begin()
         self.parameters, self.given = [], []
+
+    def type_of(self, dtype: DType) -> str:
+        """The type of a variable; indices are as wide as the kernel needs them."""
+        return self.index if dtype is dtypes.index else super().type_of(dtype)
+
+    def loop(self, name: str, extent: str) -> list[str]:
+        """A counted loop."""
+        return [f"for ({self.index} {name} = 0; {name} < {extent}; {name}++) {{"]
 
     # --8<-- [start:definition]
     def definitions(self) -> tuple[str, ...]:
@@ -270,9 +279,9 @@ class Gpu(C):
             index = f"(group / {each})"
         if index == "item" and place.place == 0:
             group = f"(group % {each})" if place.whole else "group"
-            lines = [f"const long item = {group} * {place.lanes} + lane;"]
+            lines = [f"const {self.index} item = {group} * {place.lanes} + lane;"]
             opened = f"if (item < {total}) {{"
-        return [*lines, opened, f"  const long {name} = "
+        return [*lines, opened, f"  const {self.index} {name} = "
                 f"{_digit(index, place.extents, place.place)};"]
 
     def of_lanes(self, name: str, place: Launched, threads: bool) -> list[str]:
@@ -280,13 +289,13 @@ class Gpu(C):
         index, total = f"x{place.first}", _product(place.extents)
         lane, lanes = self.together if threads else ("lane", str(place.lanes))
         value = _digit(index, place.extents, place.place)
-        line = f"const long {name} = {value};"
+        line = f"const {self.index} {name} = {value};"
         if place.place:
             return ["{", "  " + line]
         if not threads and total.isdecimal() and int(total) <= place.lanes:
             opened = "{" if int(total) == place.lanes else f"if (lane < {total}) {{"
-            return [opened, f"  const long {index} = lane;", "  " + line]
-        return [f"for (long {index} = {lane}; {index} < {total}; {index} += {lanes}) {{",
+            return [opened, f"  const {self.index} {index} = lane;", "  " + line]
+        return [f"for ({self.index} {index} = {lane}; {index} < {total}; {index} += {lanes}) {{",
                 "  " + line]
 
     def unroll(self) -> str:
@@ -295,7 +304,7 @@ class Gpu(C):
 
     def of_warp(self, name: str, extent: str) -> list[str]:
         """Warps begin at multiples of their width."""
-        return ["{", f"  const long {name} = lane % {extent};"]
+        return ["{", f"  const {self.index} {name} = lane % {extent};"]
 
     def exchange(self, value: str, dtype: DType, distance: int) -> str:
         """A function of the language. All lanes of the warp call it."""

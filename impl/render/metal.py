@@ -86,10 +86,10 @@ class Metal(Gpu):  # r[impl metal.space.named]
             else "simd_shuffle_xor(x, by)"
         return f"#define exchange_{kind}(x, by) {given}"
 
-    def ids(self) -> str:
+    def ids(self, variables: int) -> str:
         """The numbers of this lane, and of the phase if there is one."""
-        return (f"const long group = group_, lane = lane_, place = group * lanes_ + lane, "
-                f"places = (long)groups_ * lanes_, phase = values[{self.variables}];")
+        return (f"const {self.index} group = group_, lane = lane_, place = group * lanes_ + lane, "
+                f"places = ({self.index})groups_ * lanes_, phase = values[{variables}];")
 
     # --8<-- [start:wide]
     widest = 4

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from impl.dtypes import DType
+from impl.dtypes import DType, dtypes
 from impl.ir import UOp
 from impl.render.gpu import Gpu
 
@@ -48,9 +48,9 @@ class OpenCL(Gpu):
         self.given.append(f"const long {name}")
         return ""
 
-    def ids(self) -> str:
+    def ids(self, variables: int) -> str:
         """The numbers of this lane."""
-        return ("const long group = get_group_id(0), lane = get_local_id(0), "
+        return (f"const {self.index} group = get_group_id(0), lane = get_local_id(0), "
                 "thread = get_global_id(0), threads = get_global_size(0);")
 
     # --8<-- [start:wide]
@@ -61,7 +61,13 @@ class OpenCL(Gpu):
 
     def wide_value(self, pointer: str, index: str, dtype: DType, count: int, local: bool) -> str:
         """vload wants no more alignment than an element has."""
-        return f"vload{count}(0, {pointer} + {index})"
+        return f"vload{count}(0, {self._wide_place(pointer, index, dtype, local)})"
+
+    def _wide_place(self, pointer: str, index: str, dtype: DType, local: bool) -> str:
+        """An address; of signed bytes, which are `char` to vload and vstore."""
+        place = f"{pointer} + {index}"
+        space = "__local" if local else "__global"
+        return f"({space} char *)({place})" if dtype is dtypes.int8 else place
 
     def wide_zero(self, dtype: DType, count: int) -> str:
         """All elements zero."""
@@ -76,7 +82,8 @@ class OpenCL(Gpu):
         """A vector of the values."""
         kind = self.wide_type(dtype, len(values))
         parts = ", ".join(f"({self.storage_of(dtype)})({value})" for value in values)
-        return f"vstore{len(values)}(({kind})({parts}), 0, {pointer} + {index});"
+        place = self._wide_place(pointer, index, dtype, local)
+        return f"vstore{len(values)}(({kind})({parts}), 0, {place});"
     # --8<-- [end:wide]
 
     def group_local(self, name: str, dtype: DType, size: int) -> str:

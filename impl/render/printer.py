@@ -224,9 +224,13 @@ class GroupDialect(Protocol):
 
     parameters: list[int]  # the arguments that the pointers of the signature stand for
     lanes: int             # of a group, once a kernel is begun
+    index: str             # the type of its indices
 
-    def ids(self) -> str:
-        """Declare `group`, `lane`, and among all groups `thread` of `threads`, if there are any."""
+    def ids(self, variables: int) -> str:
+        """Declare `group`, `lane`, and among all groups `thread` of `threads`, if there are any.
+
+        `variables` are the run-time integers, which come before the phase.
+        """
 
     def storage_of(self, dtype: DType) -> str:
         """The type of an element in memory."""
@@ -309,6 +313,8 @@ _Text = TypeVar("_Text", str, Operand)
 _LINE = 64
 #: Indices below this in size have 32 bits.
 _NARROW = 1 << 31
+#: Lanes count their iterations in steps of at most so many.
+_MOST_STEP = 1 << 24
 
 
 def identifier(name: str) -> str:
@@ -356,7 +362,7 @@ class _Printer:
         self.unrolled = self._loops_over(kept)
         most = self.groups.widest if self.groups else 1
         private = {n for n in self.known.order if n.op is Ops.LOCAL and n not in self.shared} \
-            if not self.phases else ()
+            if not self.phases or self.known.info.prefix else ()
         self.wide = wide_accesses(low, most, private) if most > 1 else {}
         self.scratch = 0
 
@@ -375,6 +381,7 @@ class _Printer:
         self.dialect.begin()
         if self.groups is not None:  # r[impl render.group.size]
             self.groups.lanes = self.known.info.lanes
+            self.groups.index = "int" if self._is_small() else "long"
         self._declare()
         stack = [iter(self.low.root.items)]  # r[impl render.depth.unlimited]
         while stack:
@@ -398,6 +405,17 @@ class _Printer:
                       tuple(self.groups.parameters) if self.groups else (),
                       self.phases, self.scratch)
     # --8<-- [end:run]
+
+    def _is_small(self) -> bool:
+        """Whether indices, loops and the numbers of lanes have 32 bits, whatever variables are."""
+        # r[impl render.index.narrow]
+        known = self.known
+        indices = [n for n in (*known.order, *self.low.inputs) if n.dtype is dtypes.index]
+        shared = [[r for r in store.src[2:] if r.arg[1] in (RangeKind.LANE, RangeKind.THREAD)]
+                  for store in known.ast.src]
+        counts = [math.prod(max(symbolic.bounds(loop.src[0])[1], 1) for loop in loops)
+                  for loops in (known.info.prefix, *shared)]
+        return all(map(_is_narrow, indices)) and max(counts) < _NARROW - _MOST_STEP
 
     def _fence(self) -> str:
         """What went past the caches is in memory before anybody is told that it is."""
@@ -434,7 +452,7 @@ class _Printer:
     def _declare(self) -> None:
         """Pointers, variables and stage buffers, at the top of the function."""
         if self.groups:
-            self._line(self.groups.ids())
+            self._line(self.groups.ids(len(self.known.info.variables)))
         params = sorted((n for n in self.known.order if n.op is Ops.PARAM),
                         key=lambda n: (n.arg, n.dtype.rank))
         seen: set[int] = set()
@@ -776,7 +794,7 @@ class _Printer:
         for piece in self._pieces(index, wide, at):
             name = self._fresh("w", 1)[0]
             for line in groups.wide_load(name, self.names[buffer], addresses[piece[0]][0],
-                                         buffer.dtype, len(piece), buffer.op is Ops.LOCAL,
+                                         buffer.dtype, len(piece), buffer in self.shared,
                                          conditions[piece[0]]):
                 self._line(line)
             for place, number in enumerate(piece):
@@ -802,7 +820,7 @@ class _Printer:
             guard = f"if ({conditions[piece[0]]}) " if conditions[piece[0]] else ""
             self._line(self._first(store) + guard + groups.wide_store(
                 self.names[buffer], addresses[piece[0]][0], buffer.dtype,
-                [values[number] for number in piece], buffer.op is Ops.LOCAL,
+                [values[number] for number in piece], buffer in self.shared,
                 self._is_copied(store.src[1])))
 
     def _nothing(self, dtype: DType) -> str:
