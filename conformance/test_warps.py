@@ -14,6 +14,7 @@ import pytest
 from conformance import emulated_kernels as ek
 from conformance import emulation, step_lists
 from conformance import kernel_builder as kb
+from conformance.emulation import address_spaces, nvrtc
 from conformance.kernel_builder import FLOAT, INT, flat, load, local, param, reduce, store
 from conformance.saboteurs.impl_patches import ImplPatch, all_patches, killer
 from conformance.trace import verifies
@@ -329,6 +330,37 @@ def test_indices_are_as_long_as_they_need_to_be() -> None:
     k = new_range(n, GLOBAL)
     some = kb.kernel(store(param(0, INT), k, kb.number(INT, 1)), prefix=(k,), variables=(n,))
     assert "const long item" in ek.source_of(apply_steps(some, [Local(0, 4)]), "cuda").body
+
+
+# Real compilers
+
+TYPES = (dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16, dtypes.int64,
+         dtypes.uint64, dtypes.int32, dtypes.uint8, dtypes.int8, dtypes.int16, dtypes.bool)
+
+
+@verifies("cuda.text.plain")
+@pytest.mark.parametrize("dtype", TYPES, ids=lambda each: each.name)
+def test_nvrtc_takes_exchanges_and_wide_accesses(dtype: DType) -> None:
+    """For sm_75, 80, 90 and 100."""
+    for made in (apply_steps(reduced(Ops.MAXIMUM, 3, 100, dtype), [Warp(1, 64, 32)]),
+                 apply_steps(doubled(3, 48, dtype), [Upcast(1, 16), Local(1, 8)])):
+        try:
+            nvrtc.check(ek.source_of(made, "cuda").text)
+        except emulation.Unavailable as reason:
+            pytest.skip(str(reason))
+
+
+@verifies("metal.space.named")
+@pytest.mark.parametrize("dtype", [each for each in TYPES if each is not dtypes.float64],
+                         ids=lambda each: each.name)
+def test_address_spaces_of_exchanges_and_wide_accesses(dtype: DType) -> None:
+    """Looked at by clang, where it is there."""
+    for made in (apply_steps(reduced(Ops.MAXIMUM, 3, 100, dtype), [Warp(1, 64, 32)]),
+                 apply_steps(doubled(3, 48, dtype), [Upcast(1, 16), Local(1, 8)])):
+        try:
+            address_spaces.check(ek.source_of(made, "metal").text)
+        except emulation.Unavailable as reason:
+            pytest.skip(str(reason))
 
 
 # Drawn lists
