@@ -23,7 +23,7 @@ def _head(result: dict[str, Any]) -> Iterator[str]:
                "runs to its end; its times mean nothing, and are not shown.")
     yield (f"\n{machine['gpu']}, sm_{machine['architecture']}, driver {machine['driver']}, "
            f"{machine['compiler']}; {', '.join(f'{k} {v}' for k, v in result['versions'].items())}."
-           f" {result.get('seconds', 0):.0f} s in all.")
+           + ("" if result["dry"] else f" {result.get('seconds', 0):.0f} s in all."))
     for line in result["problems"]:
         yield f"\n- **{line}**"
 
