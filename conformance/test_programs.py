@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from conformance import effect_programs, oracle, programs, protocol, shapes
+from conformance import declared_programs, effect_programs, oracle, programs, protocol, shapes
 from conformance.protocol import Program, ProtocolError
 from conformance.report import Report, Result, read
 from conformance.saboteurs.values import ReaderSeesLaterWrite
+from conformance.trace import ROOT
 
 
 def test_every_list_of_choices_is_a_well_formed_program() -> None:
@@ -29,6 +30,40 @@ def test_every_statement_is_generated() -> None:
             for generate in (programs.random_program, effect_programs.random_program)
             for statement in generate(number)["statements"]}
     assert seen == set(protocol.STATEMENTS)
+
+
+def words_of(cell: str) -> list[str]:
+    """The names between backticks."""
+    return [word for part in cell.split("`")[1::2] for word in part.split()]
+
+
+def the_table_of_the_guide() -> set[tuple[str, str]]:
+    """Each statement with each dtype that it is defined for, as the guide says."""
+    sorts = {"all": protocol.DTYPES, "bool": ("bool",), "integers": protocol.INTEGERS,
+             "floats": protocol.FLOATS}
+    text = (ROOT / "docs" / "conformance" / "adapter.md").read_text(encoding="utf-8")
+    _, table = text.split("| statement | dtypes | fields | what it means |\n|---|---|---|---|\n")
+    rows = [row.split("|")[1:] for row in table.partition("\n\n")[0].splitlines()]
+    return {(do, dtype) for dos, dtypes, *_ in rows for do in words_of(dos)
+            for sort in dtypes.split(",") if sort.strip() for dtype in sorts[sort.strip()]}
+
+
+def test_what_is_declared_is_tried_with_every_dtype_that_the_guide_names() -> None:
+    """And what the guide does not name is not a program."""
+    tried = set()
+    for dtype in protocol.DTYPES:
+        for program in declared_programs.programs_for(dtype):
+            protocol.check("program", program)
+            kinds: shapes.Kinds = {}
+            for each in program["statements"]:
+                shapes.step(each, kinds)
+                if each["do"] != "observe":
+                    operand = each.get("target", each.get("from", [""])[-1])
+                    operand = each["from"][0] if each["do"] == "gather" else operand
+                    tried.add((each["do"], each.get("dtype") if operand == "" else
+                               kinds[operand].dtype))
+            assert {each["do"] for each in program["statements"]} - {"input", "observe"}
+    assert tried == the_table_of_the_guide()
 
 
 def planted_bug(program: Program) -> bool:
