@@ -5,7 +5,7 @@ What is not declared is left out of it before it runs, so statements do not depe
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -24,13 +24,17 @@ MOVES: dict[str, dict[str, Any]] = {
     "flip": {"axes": [0]}, "stride": {"steps": [1, 2]}}
 
 
-def programs_for(dtype: str) -> Iterator[Program]:
-    """One program for each sort of statements; where a statement is not defined it is left out."""
+def programs_for(dtypes: Sequence[str]) -> Iterator[Program]:
+    """One program for each sort of statements and each dtype, the plainest sort first.
+
+    A statement is left out where it is not defined.
+    """
     for sort in SORTS:
-        draft = Draft()
-        sort(draft, dtype)
-        draft.append({"do": "observe", "names": list(draft.kinds)})
-        yield protocol.program(draft.statements)
+        for dtype in dtypes:
+            draft = Draft()
+            sort(draft, dtype)
+            draft.append({"do": "observe", "names": list(draft.kinds)})
+            yield protocol.program(draft.statements)
 
 
 def _given(draft: Draft, dtype: str, elements: Array = SQUARE) -> str:

@@ -649,7 +649,8 @@ def _softmax(x: Approximate, axis: int) -> Approximate:
     settled = np.all(x.error == 0, axis=axis, keepdims=True)
     # An infinity makes each weight of its line NaN, or its own weight zero.
     certain = nan | (settled & (np.isnan(value) | np.isneginf(x.value)))
-    return _nearly(value, np.abs(_wide(value)) * relative, FUNCTION_ULPS, certain)
+    error = np.maximum(np.abs(_wide(value)) * relative, FUNCTION_ULPS * _last_place(value))
+    return _bounded(value, error, certain)
 
 
 def _gather(x: Approximate, index: Approximate) -> Approximate:

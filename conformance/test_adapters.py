@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 REPORTS = HERE / "reports"
 NAMES = {"numpy": "numpy_adapter:Adapter", "numexpr": "numexpr_adapter:Adapter",
          "torch": "torch_adapter:Adapter", "jax": "jax_adapter:Adapter",
-         "tinygrad": "tinygrad_adapter:Adapter"}
+         "tinygrad": "tinygrad_adapter:Adapter", "autograd": "autograd_adapter:Adapter"}
 
 
 def expected(name: str) -> list[Expectation]:
@@ -116,7 +116,22 @@ def test_what_is_expected_to_fail_says_where_and_why(path: Path) -> None:
         assert (ROOT / entry["witness"]).is_file(), entry["witness"]
 
 
-@pytest.mark.parametrize("path", sorted((HERE / "witnesses").glob("num*/*.py")),
+def test_autograd_fails_where_it_is_known_to_and_nowhere_else() -> None:
+    """It was written by somebody who had nothing but the guide."""
+    pytest.importorskip("autograd", reason="autograd is not installed")
+    subject = Subject.of("conformance.adapters.autograd_adapter:Adapter")
+    found = run_suite(subject, collect(["conventions", "dtypes", "tensor"]),
+                      expected=expected("autograd"))
+    assert found.ok, found.table()
+    assert found.counts()["pass"] > 20 and found.counts()["xfail"] == 1
+
+
+#: Libraries that take no time to be tried.
+QUICK = ("autograd", "numexpr", "numpy")
+
+
+@pytest.mark.parametrize("path", [path for name in QUICK for path in
+                                  sorted((HERE / "witnesses" / name).glob("*.py"))],
                          ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_plain_code_of_a_library_shows_what_was_seen(path: Path) -> None:
     """Where it is installed in that version; others may have been mended since."""

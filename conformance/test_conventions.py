@@ -28,9 +28,8 @@ def test_every_witness_gives_the_eager_values(subject: Subject) -> None:
 
 @verifies("conventions.support.declared")
 def test_declared_statements_run_for_each_declared_dtype(subject: Subject) -> None:
-    for dtype in subject.info.dtypes:
-        for program in declared_programs.programs_for(dtype):
-            subject.check_declared(program)
+    for program in declared_programs.programs_for(subject.info.dtypes):
+        subject.check_declared(program)
 
 
 @verifies("conventions.integers.exact")

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from conformance import effect_programs, oracle, programs, protocol, shapes
-from conformance.protocol import Program, ProtocolError
+from conformance import declared_programs, effect_programs, oracle, programs, protocol, shapes
+from conformance.protocol import Program, ProtocolError, Statement
 from conformance.report import Report, Result, read
 from conformance.saboteurs.values import ReaderSeesLaterWrite
+from conformance.trace import ROOT
 
 
 def test_every_list_of_choices_is_a_well_formed_program() -> None:
@@ -29,6 +30,43 @@ def test_every_statement_is_generated() -> None:
             for generate in (programs.random_program, effect_programs.random_program)
             for statement in generate(number)["statements"]}
     assert seen == set(protocol.STATEMENTS)
+
+
+def words_of(cell: str) -> list[str]:
+    """The names between backticks."""
+    return [word for part in cell.split("`")[1::2] for word in part.split()]
+
+
+def the_table_of_the_guide() -> set[tuple[str, str]]:
+    """Each statement with each dtype that it is defined for, as the guide says."""
+    sorts = {"all": protocol.DTYPES, "bool": ("bool",), "integers": protocol.INTEGERS,
+             "floats": protocol.FLOATS}
+    text = (ROOT / "docs" / "conformance" / "adapter.md").read_text(encoding="utf-8")
+    _, table = text.split("| statement | dtypes | fields | what it means |\n|---|---|---|---|\n")
+    rows = [row.split("|")[1:] for row in table.partition("\n\n")[0].splitlines()]
+    return {(do, dtype) for dos, dtypes, *_ in rows for do in words_of(dos)
+            for sort in dtypes.split(",") if sort.strip() for dtype in sorts[sort.strip()]}
+
+
+def _dtype_of(statement: Statement, kinds: shapes.Kinds) -> str:
+    """The dtype that a statement is about: of what it reads, and not of conditions and indices."""
+    sources = statement.get("from", ())
+    if not sources:
+        return str(statement["dtype"])
+    return kinds[sources[0 if statement["do"] == "gather" else -1]].dtype
+
+
+def test_what_is_declared_is_tried_with_every_dtype_that_the_guide_names() -> None:
+    """And what the guide does not name is not a program."""
+    tried: set[tuple[str, str]] = set()
+    for program in declared_programs.programs_for(protocol.DTYPES):
+        protocol.check("program", program)
+        kinds: shapes.Kinds = {}
+        for each in program["statements"]:
+            shapes.step(each, kinds)
+            if each["do"] != "observe":
+                tried.add((each["do"], _dtype_of(each, kinds)))
+    assert tried == the_table_of_the_guide()
 
 
 def planted_bug(program: Program) -> bool:

@@ -131,7 +131,7 @@ def test_what_runs_along_nothing_is_empty(subject: Subject) -> None:
 def test_softmax_of_halves_is_rounded_once(subject: Subject) -> None:
     subject.require(dtypes=["float16"])
     draft = Draft()
-    rows = np.outer([1, 2.5, -6], np.linspace(-2, 1.3, 40)).astype(np.float16)
+    rows = np.outer([1, 2.5, -6], np.linspace(-2, 1.3, 10)).astype(np.float16)
     x = draft.add("input", dtype="float16", shape=list(rows.shape), data=protocol.encode(rows))
     draft.append({"do": "observe", "names": [draft.add("softmax", x, axis=1)]})
     powers = np.exp(rows - rows.astype(np.float64).max(axis=1, keepdims=True))
