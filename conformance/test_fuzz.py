@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from conformance import coverage, effect_programs, programs, protocol, shapes
 from conformance.fuzz import Fuzzing, Job, explained, options_of, run_chunk, shares
 from conformance.oracle import OracleAdapter
-from conformance.protocol import Observation, Options, Program, Value
+from conformance.protocol import Info, Observation, Options, Program, Value
 
 RIGHT = "conformance.oracle:OracleAdapter"
 
@@ -29,6 +30,32 @@ class WrongAboutFlips(OracleAdapter):
             seen.values = [Value(v.name, v.dtype, v.shape, "07" * (len(v.data) // 2))
                            for v in seen.values]
         return seen
+
+
+class Refusal(Exception):
+    """What an implementation that refuses says."""
+
+
+class RefusesOrIsWrong(WrongAboutFlips):
+    """Refuses what it is not wrong about."""
+
+    def info(self) -> Info:
+        return replace(super().info(), choices={"refuses": ["Refusal"]})
+
+    def run(self, program: Program, observe: Collection[str],
+            options: Options | None = None) -> Observation:
+        if not any(each["do"] == "flip" for each in program["statements"]):
+            raise Refusal("not without a flip")
+        return super().run(program, observe, options)
+
+
+def test_a_failure_is_not_shrunk_to_a_refusal() -> None:
+    job = Job(f"{__name__}:RefusesOrIsWrong", count=40, styles="effects", most_failures=2)
+    failures = run_chunk(job, 0, 40).failures
+    assert len(failures) == 2
+    for each in failures:
+        assert any(statement["do"] == "flip" for statement in each["witness"]["statements"])
+        assert not each["shrunk"].startswith("Refusal")
 
 
 class DiesOnBits(OracleAdapter):
