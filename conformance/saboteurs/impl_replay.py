@@ -98,12 +98,3 @@ class ValuesAreReadInCaptures(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda *words: None
-
-
-class NamesAreNotWatched(ImplPatch):
-    rule = "replay.rebound.error"
-    description = "a name that was given another tensor is not noticed"
-    target = "impl.replay.capture:rebound"
-
-    def replacement(self, original: Function) -> Function:
-        return lambda before, after: ""

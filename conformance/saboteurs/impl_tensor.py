@@ -80,16 +80,18 @@ class FloatsHaveBits(ImplPatch):
         return lambda tensor, name, dtype: None
 
 
-class NegativeSizesAreNone(ImplPatch):
+class ImpossibleCountsAreOne(ImplPatch):
     rule = "tensor.arguments.refused"
-    description = "a size below zero is zero"
-    target = "impl.tensor.creation:_shape"
+    description = "a size or a count that is impossible is one"
+    target = "impl.tensor.movement:whole"
 
     def replacement(self, original: Function) -> Function:
-        def shape(given: tuple[Any, ...], name: str) -> Any:
-            return original(tuple(max(each, 0) if isinstance(each, int) else each
-                                  for each in given), name)
-        return shape
+        def whole(*given: Any) -> Any:
+            try:
+                return original(*given)
+            except ShapeError:
+                return 1
+        return whole
 
 
 class ExpandsNothing(ImplPatch):
@@ -247,11 +249,17 @@ class MasksOfAnyShape(ImplPatch):
 
 class ClassesFitIntoBytes(ImplPatch):
     rule = "tensor.one-hot.wide"
-    description = "the number of a class has eight bits"
+    description = "the numbers of classes are told apart by eight bits"
     target = "impl.tensor.indexing:Indexing.one_hot"
 
     def replacement(self, original: Function) -> Function:
-        return lambda tensor, classes: original(tensor.cast(dtypes.int8), classes)
+        def one_hot(tensor: Any, classes: Any) -> Any:
+            found = original(tensor, classes)
+            if not isinstance(classes, int) or classes <= 256:
+                return found
+            around = ((0, 0),) * tensor.ndim + ((256, 0),)
+            return found.maximum(found[..., :classes - 256].pad(around))
+        return one_hot
 
 
 class AxesComeRound(ImplPatch):
@@ -358,15 +366,6 @@ class ParametersShareNodes(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda tensor: tensor
-
-
-class ComputesAtOnce(ImplPatch):
-    rule = "tensor.lazy.nothing"
-    description = "every operation is computed where it stands"
-    target = "impl.tensor.base:TensorBase._wrap"
-
-    def replacement(self, original: Function) -> Function:
-        return lambda tensor, node: original(tensor, node).realize()
 
 
 class NearestClassCounts(ImplPatch):
