@@ -29,10 +29,11 @@ def close(found: list[float], wanted: list[float]) -> None:
 
 
 #: Of 0.5 and 3.0, known exactly, and known within SPREAD.
-UNARY = {"exp": [8.5, 11, 8205, 8207], "log": [19.54, 15.28, 23680, 2501],
-         "sqrt": [0, 0, 16390, 2732], "sin": [24.69, 178.1, 17110, 58230],
-         "tanh": [25.31, 16.04, 17750, 8249], "reciprocal": [0, 0, 16420, 2733],
-         "neg": [0, 0, 16384, 2731], "abs": [0, 0, 16384, 2731], "relu": [0, 0, 16384, 2731]}
+UNARY: dict[str, list[float]] = {
+    "exp": [8.5, 11, 8205, 8207], "log": [19.54, 15.28, 23680, 2501],
+    "sqrt": [0, 0, 16390, 2732], "sin": [24.69, 178.1, 17110, 58230],
+    "tanh": [25.31, 16.04, 17750, 8249], "reciprocal": [0, 0, 16420, 2733],
+    "neg": [0, 0, 16384, 2731], "abs": [0, 0, 16384, 2731], "relu": [0, 0, 16384, 2731]}
 
 
 @pytest.mark.parametrize("do", UNARY)
@@ -43,9 +44,10 @@ def test_functions_of_one_number(do: str) -> None:
 
 
 #: Of 0.7 and 3.1, and 2.3 and -1.7 (1.7 for pow): exact; the left within SPREAD; the last both.
-BINARY = {"add": [0, 0, 2732, 11700], "sub": [0, 0, 5121, 3414], "mul": [0, 0, 11700, 7464],
-          "div": [0, 0, 11700, 7467], "maximum": [0, 0, 3562, 2643],
-          "minimum": [0, 0, 11700, 4819], "pow": [32.96, 36.99, np.inf, np.inf]}
+BINARY: dict[str, list[float]] = {
+    "add": [0, 0, 2732, 11700], "sub": [0, 0, 5121, 3414], "mul": [0, 0, 11700, 7464],
+    "div": [0, 0, 11700, 7467], "maximum": [0, 0, 3562, 2643],
+    "minimum": [0, 0, 11700, 4819], "pow": [32.96, 36.99, np.inf, np.inf]}
 
 
 @pytest.mark.parametrize("do", BINARY)
@@ -61,9 +63,10 @@ def test_functions_of_two_numbers(do: str) -> None:
 
 
 #: Of 0.1, 0.2, 0.3 and 0.4: exact, and with the last one within SPREAD.
-ALONG = {"sum": ([6], [8198]), "mean": ([9], [8201]), "prod": ([5], [20485]),
-         "max": ([0], [20480]), "cumsum": ([6, 6, 6, 6], [6, 6, 6, 8198]),
-         "softmax": ([36.6, 36.4, 36.2, 36], [16437, 16436, 16436, 16436])}
+ALONG: dict[str, tuple[list[float], list[float]]] = {
+    "sum": ([6], [8198]), "mean": ([9], [8201]), "prod": ([5], [20485]),
+    "max": ([0], [20480]), "cumsum": ([6, 6, 6, 6], [6, 6, 6, 8198]),
+    "softmax": ([36.6, 36.4, 36.2, 36], [16437, 16436, 16436, 16436])}
 
 
 @pytest.mark.parametrize("do", ALONG)
@@ -74,7 +77,7 @@ def test_functions_along_an_axis(do: str, uncertain: bool) -> None:
         found = (oracle._cumsum(x, 0) if do == "cumsum" else oracle._softmax(x, 0)
                  if do == "softmax" else oracle._reduce(do, x, (0,), False))
     close(units(Approximate(np.atleast_1d(found.value), np.atleast_1d(found.error))),
-          [float(each) for each in ALONG[do][uncertain]])
+          ALONG[do][uncertain])
 
 
 def test_a_product_of_matrices() -> None:
