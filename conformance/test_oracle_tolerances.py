@@ -121,3 +121,56 @@ def test_an_infinity_settles_a_line_of_softmax_only_if_it_is_known() -> None:
     assert known.error[1] == 0 and known.value[1] == 0
     assert unsure.error[0] > 0.1 * unsure.value[0]
     assert small.error[1] > 0  # e ** -102 may be a subnormal number, or zero
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+def test_an_infinity_settles_a_sum_only_if_the_rest_is_known() -> None:
+    with np.errstate(all="ignore"):
+        for errors, is_open in (([0.0, 0.0], False), ([0.0, 0.1], True)):
+            x = approximate([INF, 1], errors)
+            assert (oracle._sum(x, (0,), False, mean=False).error > 0) == is_open
+            assert (oracle._cumsum(x, 0).error > 0).tolist() == [False, is_open]
+
+
+def test_functions_of_what_is_not_finite() -> None:
+    with np.errstate(all="ignore"):
+        for do, known in (("exp", [NAN, INF, -INF]), ("log", [NAN, -1, INF]), ("sin", [NAN, INF])):
+            found = oracle.FUNCTIONS[do](approximate([float(each) for each in known],
+                                                     [0.0] * len(known)))
+            assert not found.error.any(), do
+        unsure = oracle.FUNCTIONS["log"](approximate([0.05], [0.1]))
+    assert np.isinf(unsure.error).all()
+
+
+def test_bits_of_what_is_not_known_to_the_last_are_open() -> None:
+    x = approximate([1, 1, NAN, 0, -0.0], [0, SPREAD, 0, 0, 0])
+    found = oracle._bitcast(x, np.dtype("int32"))
+    assert np.isinf(found.error).tolist() == [False, True, True, True, True]
+    assert not oracle._bitcast(Approximate(np.zeros(1, np.int32), np.zeros(1)),
+                               np.dtype("float32")).error.any()
+
+
+def test_whether_a_number_is_zero() -> None:
+    x = approximate([0, 3, 0.05, 3], [0, 0, 0.1, 0.1])
+    found = oracle._cast(x, np.dtype("bool"))
+    assert np.isinf(found.error).tolist() == [False, False, True, False]
+    assert found.value.tolist() == [False, True, True, True]
+
+
+def test_products_of_coarse_numbers_are_exact_as_long_as_they_fit() -> None:
+    """Of multiples of an eighth: the products are multiples of 1/64, in 24 bits up to 2 ** 17."""
+    with np.errstate(all="ignore"):
+        for size, exact in ((2.0**16, True), (2.0**18, False)):
+            left, right = approximate([size], [0]), approximate([1.0], [0])
+            found = oracle._matmul(Approximate(left.value.reshape(1, 1), np.zeros((1, 1))),
+                                   Approximate(right.value.reshape(1, 1), np.zeros((1, 1))))
+            assert (found.error[0, 0] == 0) == exact, size
+
+
+def test_an_answer_as_far_away_as_it_may_be_is_right() -> None:
+    expected = oracle.Expected("t0", np.array([1.0], np.float32), np.array([0.25]))
+    for answer, right in ((1.25, True), (0.75, True), (1.2500001, False), (NAN, False)):
+        value = oracle.Value.of("t0", np.array([answer], np.float32))
+        assert (oracle.difference(expected, value) == "") == right, answer
