@@ -61,7 +61,7 @@ class Target:
 
 TARGETS = (
     Target("checker", ("conformance/checker.py",), ("test_checker",)),
-    Target("oracle", ("conformance/oracle.py",), ("test_oracle",)),
+    Target("oracle", ("conformance/oracle.py",), ("test_oracle", "test_oracle_tolerances")),
     Target("dependencies", ("impl/dependencies.py",),
            ("test_dependencies_edges", "test_dependencies")),
     Target("ordering", ("impl/ordering.py",), ("test_ordering_edges", "test_ordering")),

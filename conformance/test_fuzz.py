@@ -32,6 +32,32 @@ class WrongAboutFlips(OracleAdapter):
         return seen
 
 
+class Refusal(Exception):
+    """What an implementation that refuses says."""
+
+
+class RefusesOrIsWrong(WrongAboutFlips):
+    """Refuses what it is not wrong about."""
+
+    def info(self) -> Info:
+        return replace(super().info(), choices={"refuses": ["Refusal"]})
+
+    def run(self, program: Program, observe: Collection[str],
+            options: Options | None = None) -> Observation:
+        if not any(each["do"] == "flip" for each in program["statements"]):
+            raise Refusal("not without a flip")
+        return super().run(program, observe, options)
+
+
+def test_a_failure_is_not_shrunk_to_a_refusal() -> None:
+    job = Job(f"{__name__}:RefusesOrIsWrong", count=40, styles="effects", most_failures=2)
+    failures = run_chunk(job, 0, 40).failures
+    assert len(failures) == 2
+    for each in failures:
+        assert any(statement["do"] == "flip" for statement in each["witness"]["statements"])
+        assert not each["shrunk"].startswith("Refusal")
+
+
 class DiesOnBits(OracleAdapter):
     """Takes its process with it when it is asked for bits."""
 

@@ -25,7 +25,7 @@ def test_a_check_of_its_rule_kills_it(saboteur: Saboteur, checks: Sequence[Check
 
 
 @pytest.mark.device("CPU")
-@pytest.mark.parametrize("saboteur", [each for chapter in ("render", "cpu", "inspect")
+@pytest.mark.parametrize("saboteur", [each for chapter in ("render", "cpu", "inspect", "errors")
                                       for each in all_patches(chapter)],
                          ids=lambda each: type(each).__name__)
 def test_a_white_box_test_of_its_rule_kills_it(saboteur: ImplPatch) -> None:

@@ -790,6 +790,15 @@ def test_threefry_is_the_published_function() -> None:
         assert tuple(Tensor(word).item() for word in found) == expected
 
 
+@verifies("tensor.random.counter")
+def test_random_tensors_do_not_repeat_each_other() -> None:
+    """The next one begins where the last one ended, so no number comes twice."""
+    Tensor.manual_seed(4)
+    drawn = [Tensor.rand(size).tolist() for size in (3, 5, 3, 3)]
+    numbers = [number for each in drawn for number in each]
+    assert len(set(numbers)) == len(numbers), drawn
+
+
 @verifies("tensor.random.seed")
 @verifies("tensor.random.counter")
 def test_the_same_seed_gives_the_same_numbers() -> None:

@@ -170,7 +170,7 @@ def describe(kernels: Sequence[Any]) -> Document:
     versions: dict[int, int] = {}
     written, described = set[int](), []
     for number, call in enumerate(kernels):
-        arguments = [each for each in call.src[1:] if not each.is_bound_var]
+        arguments = [_looked_at(each) for each in call.src[1:] if not each.is_bound_var]
         ids = [buffers.setdefault(each, len(buffers)) for each in arguments]
         reads, writes = accesses(call.src[0])
         read = [_access(arguments[slot], ids[slot], versions) for slot in sorted(reads)]
@@ -190,6 +190,17 @@ def describe(kernels: Sequence[Any]) -> Document:
     document["dependencies"] = [vars(each) for each in checker.hazards(document)]
     document["memory"] = _memory(document, buffers)
     return document
+
+
+def _looked_at(argument: Any) -> Any:
+    """The memory of an argument: of a view, such as other bits, that which it is a view of.
+
+    A part of the memory planner's arena is a buffer of its own.
+    """
+    if argument.op is Ops.BUFFER:
+        return argument
+    whole, _ = argument.contiguous_view()
+    return whole if whole.is_realized else argument
 
 
 def accesses(ast: Any) -> tuple[set[int], set[int]]:

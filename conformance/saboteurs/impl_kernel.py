@@ -138,3 +138,39 @@ class AllBytesAreSigned(ImplPatch):
                      for x in (one, two)]
             return (parts[0] * parts[1]).sum(-1).astype("i4")
         return dot
+
+
+class StepsOfGroupsAreIgnored(ImplPatch):
+    rule = "kernel.step.groups"
+    description = "a device without work-groups does not refuse their steps"
+    target = "impl.kernel:_refuse_groups"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda asked: None
+
+
+class ReductionsDependOnTheirLoops(ImplPatch):
+    rule = "kernel.value.free"
+    description = "the value of a reduction depends on the loops that it reduces"
+    target = "impl.kernel.analysis:Analysis._free"
+
+    def replacement(self, original: Function) -> Function:
+        def free(known: Any, node: UOp) -> int:
+            mask: int = original(known, node)
+            return mask | known.mask(node.src[1:]) if node.op is Ops.REDUCE else mask
+        return free
+
+
+class KernelsAreTakenAsTheyCome(ImplPatch):
+    rule = "kernel.node.known"
+    description = "nodes that are no operation of kernels are let through"
+    target = "impl.kernel.analysis:verify"
+
+    def replacement(self, original: Function) -> Function:
+        from impl.kernel.analysis import Analysis
+        return lambda ast: Analysis(ast)
+
+
+class ValuesLeaveTheirLoops(KernelsAreTakenAsTheyCome):
+    rule = "kernel.loop.scope"
+    description = "a value is used outside of a loop that it depends on"

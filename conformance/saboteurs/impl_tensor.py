@@ -1,0 +1,439 @@
+"""Mistakes in the methods of tensors, made inside `impl.tensor`.
+
+Most let something pass that has no meaning: an error that a user needs is as much of a rule as a
+value is.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from conformance.saboteurs.impl_patches import ImplPatch
+from impl.dtypes import dtypes
+from impl.errors import DTypeError, ShapeError
+from impl.gradient import nodes
+from impl.ir import Ops, UOp
+
+Function = Callable[..., Any]
+
+
+class TakesTheLeftShape(ImplPatch):
+    rule = "tensor.broadcast.mismatch"
+    description = "of two shapes that do not fit, the left one is taken"
+    target = "impl.tensor.base:broadcast_shape"
+
+    def replacement(self, original: Function) -> Function:
+        def shape(a: Any, b: Any, operation: str) -> Any:
+            try:
+                return original(a, b, operation)
+            except ShapeError:
+                return a
+        return shape
+
+
+class DividesIntegersDown(ImplPatch):
+    rule = "tensor.division.true"
+    description = "the quotient of two integers is an integer"
+    target = "impl.tensor.elementwise:Elementwise._divide"
+
+    def replacement(self, original: Function) -> Function:
+        def divide(tensor: Any, other: Any, name: str, reflected: bool) -> Any:
+            if tensor.dtype.kind == "f":
+                return original(tensor, other, name, reflected)
+            return tensor._whole(other, Ops.FLOORDIV, name, reflected)
+        return divide
+
+
+class TruncatesByRoundingDown(ImplPatch):
+    rule = "tensor.division.trunc"
+    description = "a quotient to be rounded toward zero is rounded down"
+    target = "impl.tensor.elementwise:Elementwise._truncated"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda tensor, other: tensor._whole(other, Ops.FLOORDIV, "div", False)
+
+
+class FloorsWhatIsLost(ImplPatch):
+    rule = "tensor.division.special"
+    description = "a quotient of floats is rounded down without a look at its edges"
+    target = "impl.tensor.elementwise:floor_quotient"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda x, y: nodes.unary(Ops.FLOOR, nodes.div(x, y))
+
+
+class AnyConditionWillDo(ImplPatch):
+    rule = "tensor.where.bool"
+    description = "a condition that is a number holds where it is not zero"
+    target = "impl.tensor.elementwise:Elementwise.where"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda tensor, a, b: original(tensor.cast(dtypes.bool), a, b)
+
+
+class FloatsHaveBits(ImplPatch):
+    rule = "tensor.bits.integer"
+    description = "an operation on bits takes floats"
+    target = "impl.tensor.elementwise:Elementwise._refuse_float"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda tensor, name, dtype: None
+
+
+class ImpossibleCountsAreOne(ImplPatch):
+    rule = "tensor.arguments.refused"
+    description = "a size or a count that is impossible is one"
+    target = "impl.tensor.movement:whole"
+
+    def replacement(self, original: Function) -> Function:
+        def whole(*given: Any) -> Any:
+            try:
+                return original(*given)
+            except ShapeError:
+                return 1
+        return whole
+
+
+class ExpandsNothing(ImplPatch):
+    rule = "tensor.expand.one"
+    description = "an axis that cannot be expanded stays as it is"
+    target = "impl.tensor.movement:Movement.expand"
+
+    def replacement(self, original: Function) -> Function:
+        def expand(tensor: Any, *shape: Any) -> Any:
+            try:
+                return original(tensor, *shape)
+            except ShapeError:
+                return tensor
+        return expand
+
+
+class ReshapesWhatItCan(ImplPatch):
+    rule = "tensor.reshape.count"
+    description = "a shape of another number of elements is taken for a flat one"
+    target = "impl.tensor.movement:Movement._inferred"
+
+    def replacement(self, original: Function) -> Function:
+        def inferred(tensor: Any, wanted: Any, count: int, operation: str) -> Any:
+            try:
+                return original(tensor, wanted, count, operation)
+            except ShapeError:
+                return (count,)
+        return inferred
+
+
+class SmallSumsStaySmall(ImplPatch):
+    rule = "tensor.sum.dtype"
+    description = "the sum of small integers is a small integer"
+    target = "impl.dtypes:sum_result"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda dtype: dtype
+
+
+class NothingHasExtremes(ImplPatch):
+    rule = "tensor.max.empty"
+    description = "the greatest of no elements is the identity of the maximum"
+    target = "impl.tensor.reduce:Reduce._refuse_empty"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda tensor, axes, name: None
+
+
+class LastExtremeCounts(ImplPatch):
+    rule = "tensor.argmax.first"
+    description = "of equal extremes the last one is found"
+    target = "impl.tensor.reduce:Reduce._place"
+
+    def replacement(self, original: Function) -> Function:
+        def place(tensor: Any, op: Ops, axis: Any, keepdim: bool, name: str) -> Any:
+            if axis is None or tensor.shape[axis] == 0:
+                return original(tensor, op, axis, keepdim, name)
+            return tensor.shape[axis] - 1 - original(tensor.flip(axis), op, axis, keepdim, name)
+        return place
+
+
+class RunsFromTheEnd(ImplPatch):
+    rule = "tensor.running.value"
+    description = "running results run from the last element to the first"
+    target = "impl.tensor.reduce:Reduce._running"
+
+    def replacement(self, original: Function) -> Function:
+        def running(tensor: Any, op: Ops, axis: int, dtype: Any, name: str) -> Any:
+            turned = tensor.flip(axis) if tensor.shape else tensor
+            return original(turned, op, axis, dtype, name)
+        return running
+
+
+class CutsTheLongerOperand(ImplPatch):
+    rule = "tensor.matmul.inner"
+    description = "of two inner axes that differ, the longer one is cut off"
+    target = "impl.tensor.products:Products.matmul"
+
+    def replacement(self, original: Function) -> Function:
+        def matmul(tensor: Any, other: Any, *rest: Any, **named: Any) -> Any:
+            try:
+                return original(tensor, other, *rest, **named)
+            except ShapeError:
+                inner = min(tensor.shape[-1], other.shape[-2 if other.ndim > 1 else 0])
+                right = other[..., :inner, :] if other.ndim > 1 else other[:inner]
+                return original(tensor[..., :inner], right, *rest, **named)
+        return matmul
+
+
+class HalvesAreMultipliedAsHalves(ImplPatch):
+    rule = "tensor.matmul.half"
+    description = "products of halves are rounded before they are added"
+    target = "impl.tensor.products:sum_accumulator"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda dtype: dtype
+
+
+class NegativeNumbersAreNoRows(ImplPatch):
+    rule = "tensor.index.negative"
+    description = "a negative number in an index tensor names no row"
+    target = "impl.tensor.indexing:_index_node"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda node, size: node
+
+
+class IndicesStopAtTheEnd(ImplPatch):
+    rule = "tensor.index.range"
+    description = "a number beyond the end of an axis is its last one"
+    target = "impl.tensor.indexing:Indexing._checked"
+
+    def replacement(self, original: Function) -> Function:
+        def checked(tensor: Any, item: Any, axis: int) -> Any:
+            size = tensor.shape[axis]
+            item = max(-size, min(size - 1, item)) if isinstance(item, int) else item
+            return original(tensor, item, axis)
+        return checked
+
+
+class IndicesTooManyAreDropped(ImplPatch):
+    rule = "tensor.index.count"
+    description = "what an index has beyond the axes is left out"
+    target = "impl.tensor.indexing:Indexing._items"
+
+    def replacement(self, original: Function) -> Function:
+        def items(tensor: Any, index: Any) -> Any:
+            fits = isinstance(index, tuple) and Ellipsis not in index and None not in index
+            return original(tensor, index[:len(tensor.shape)] if fits else index)
+        return items
+
+
+class MasksAreNumbers(ImplPatch):
+    rule = "tensor.index.mask"
+    description = "a bool tensor as an index is taken for zeros and ones"
+    target = "impl.tensor.indexing:_unmasked"
+
+    def replacement(self, original: Function) -> Function:
+        def unmasked(item: Any) -> Any:
+            try:
+                return original(item)
+            except DTypeError:
+                return (int(item) if isinstance(item, bool) else item.cast(dtypes.int32),)
+        return unmasked
+
+
+class MasksOfAnyShape(ImplPatch):
+    rule = "tensor.index.mask-shape"
+    description = "the shape of a mask is not looked at"
+    target = "impl.tensor.indexing:_check_masks"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda items, shape: None
+
+
+class ClassesFitIntoBytes(ImplPatch):
+    rule = "tensor.one-hot.wide"
+    description = "the numbers of classes are told apart by eight bits"
+    target = "impl.tensor.indexing:Indexing.one_hot"
+
+    def replacement(self, original: Function) -> Function:
+        def one_hot(tensor: Any, classes: Any) -> Any:
+            found = original(tensor, classes)
+            if not isinstance(classes, int) or classes <= 256:
+                return found
+            around = ((0, 0),) * tensor.ndim + ((256, 0),)
+            return found.maximum(found[..., :classes - 256].pad(around))
+        return one_hot
+
+
+class AxesComeRound(ImplPatch):
+    rule = "tensor.axis.range"
+    description = "an axis that is out of range is counted round"
+    target = "impl.tensor.base:TensorBase._axis"
+
+    def replacement(self, original: Function) -> Function:
+        def axis(tensor: Any, given: Any, operation: str, extra: int = 0) -> Any:
+            rank = len(tensor.shape) + extra
+            return original(tensor, given % rank if isinstance(given, int) and rank else given,
+                            operation, extra)
+        return axis
+
+
+class DimIsOverheard(ImplPatch):
+    rule = "tensor.axis.name"
+    description = "what is given as dim is ignored"
+    target = "impl.tensor.names:either"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda axis, dim: axis
+
+
+class FirstItemWillDo(ImplPatch):
+    rule = "tensor.item.single"
+    description = "the item of several elements is the first one"
+    target = "impl.tensor.base:TensorBase.item"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda tensor: tensor.numpy().reshape(-1)[0].item()
+
+
+class MovesInSilence(ImplPatch):
+    rule = "tensor.device.mismatch"
+    description = "an operand of another device is moved, and nobody is told"
+    target = "impl.tensor.base:TensorBase._operand"
+
+    def replacement(self, original: Function) -> Function:
+        def operand(tensor: Any, other: Any) -> Any:
+            if hasattr(other, "uop") and other.device != tensor.device:
+                other = other.to(tensor.device)
+            return original(tensor, other)
+        return operand
+
+
+class AssignsOtherShapes(ImplPatch):
+    rule = "tensor.assign.shape"
+    description = "a value of another shape is assigned by its first element"
+    target = "impl.tensor.base:TensorBase.assign"
+
+    def replacement(self, original: Function) -> Function:
+        def assign(tensor: Any, value: Any) -> Any:
+            try:
+                return original(tensor, value)
+            except ShapeError:
+                return original(tensor, value.flatten()[0].expand(tensor.shape))
+        return assign
+
+
+class AssignsOtherTypes(ImplPatch):
+    rule = "tensor.assign.dtype"
+    description = "a value of another dtype is converted, and nobody is told"
+    target = "impl.tensor.base:TensorBase.assign"
+
+    def replacement(self, original: Function) -> Function:
+        def assign(tensor: Any, value: Any) -> Any:
+            other = hasattr(value, "uop") and value.dtype is not tensor.dtype
+            return original(tensor, value.cast(tensor.dtype) if other else value)
+        return assign
+
+
+class ViewsAreCopies(ImplPatch):
+    rule = "tensor.assign.view"
+    description = "what is assigned to a view stays there"
+    target = "impl.tensor.base:TensorBase._store"
+
+    def replacement(self, original: Function) -> Function:
+        def store(tensor: Any, node: UOp) -> None:
+            tensor._ancestors = ()
+            original(tensor, node)
+        return store
+
+
+class RegionsOfAnyShape(ImplPatch):
+    rule = "tensor.setitem.shape"
+    description = "a value that does not fit its region is zero"
+    target = "impl.tensor.indexing:Indexing._value_for"
+
+    def replacement(self, original: Function) -> Function:
+        def value_for(tensor: Any, value: Any, shape: Any) -> UOp:
+            try:
+                found: UOp = original(tensor, value, shape)
+            except ShapeError:
+                return nodes.full(UOp.const(tensor.dtype, 0), shape)
+            return found
+        return value_for
+
+
+class ParametersShareNodes(ImplPatch):
+    rule = "tensor.parameter.own"
+    description = "two parameters of one value are one variable"
+    target = "impl.tensor.base:TensorBase._own_memory"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda tensor: tensor
+
+
+class NearestClassCounts(ImplPatch):
+    rule = "tensor.loss.class"
+    description = "a number that is no class is taken for the nearest one"
+    target = "impl.tensor.functional:Functional._at_class"
+
+    def replacement(self, original: Function) -> Function:
+        def at_class(tensor: Any, target: Any, axis: int) -> Any:
+            last = tensor.shape[axis] - 1
+            return original(tensor, target.cast(dtypes.int32).maximum(0).minimum(last), axis)
+        return at_class
+
+
+class AnyTargetWillDo(ImplPatch):
+    rule = "tensor.loss.shape"
+    description = "a target of another shape is spread to the shape of the classes"
+    target = "impl.tensor.functional:Functional._at_class"
+
+    def replacement(self, original: Function) -> Function:
+        def at_class(tensor: Any, target: Any, axis: int) -> Any:
+            rest = tensor.shape[:axis] + tensor.shape[axis + 1:]
+            if target.shape != rest:
+                target = target.cast(dtypes.int32).flatten()[0].expand(rest)
+            return original(tensor, target, axis)
+        return at_class
+
+
+class WordsChangePlaces(ImplPatch):
+    rule = "tensor.random.threefry"
+    description = "the two words of a random number change places"
+    target = "impl.tensor.random:threefry"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda key, counter: original(key, counter)[::-1]
+
+
+class CountsNothing(ImplPatch):
+    rule = "tensor.random.counter"
+    description = "every random tensor starts to count where the first one did"
+    target = "impl.tensor.random:Generator.reserve"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda generator, count: generator.counter
+
+
+class SeedsDependOnThePast(ImplPatch):
+    rule = "tensor.random.seed"
+    description = "a seed is mixed with how many numbers were drawn before"
+    target = "impl.tensor.random:Generator.seed"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda generator, seed: original(generator, seed + generator.counter)
+
+
+class RemediesSayNothing(ImplPatch):
+    rule = "errors.name.method"
+    description = "a misspelt method is answered with a hint at the documentation"
+    target = "impl.tensor.names:_remedy"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda tensors, name: "read the documentation"
+
+
+class TablesAsWideAsTheyLike(ImplPatch):
+    rule = "inspect.table.width"
+    description = "nobody looks at how wide a table is"
+    target = "impl.inspect.text:fitting"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda columns, width: original(columns, 10_000)
