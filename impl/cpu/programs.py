@@ -23,7 +23,7 @@ _WORDS = 6
 
 # --8<-- [start:program]
 class CPUProgram(Program):
-    """A kernel as a C function `void kernel(void **arguments)`, or one that has chunks.
+    """A kernel as a C function `void kernel(void **arguments)`, or one that has phases.
 
     `key` names the text of the function. `shape` are the words of its launches after function and
     arguments: chunks, phases, bytes of scratch memory, and the nanoseconds that one thread would
@@ -44,7 +44,7 @@ class CPUProgram(Program):
         if source.phases:
             kinds = sum(shared << place for place, shared in enumerate(source.phases))
             self.shape = (source.threads, kinds | 1 << len(source.phases), source.scratch,
-                          duration(self.ast))
+                          duration(self.ast) if source.threads > 1 else 0)
 
     # --8<-- [start:facts]
     @property
@@ -90,7 +90,7 @@ class CPUProgram(Program):
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Call the function with the memories' addresses and the addresses of the values."""
-        if self.shape[0] > 1:
+        if self.shape[1]:
             arranged = Arranged([(self, memories, values)])  # alive until the run is over
             run_launches(arranged.address, 1)
             return

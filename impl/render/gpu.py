@@ -190,6 +190,10 @@ class Gpu(C):
     def local(self, name: str, dtype: DType, size: int, total: int) -> str:
         """An array that a lane has for itself."""
         return f"{self.storage_of(dtype)} {name}[{max(size, 1)}];"
+
+    def own_scratch(self, total: int) -> int:
+        """None: a lane has little memory, and all of it is its own."""
+        return 0
     # --8<-- [end:memory]
 
     # --8<-- [start:launch]
