@@ -528,3 +528,11 @@ def new_range(size: int | UOp, kind: RangeKind, number: int | None = None) -> UO
 
 TRUE = UOp.const(dtypes.bool, True)
 FALSE = UOp.const(dtypes.bool, False)
+
+
+def identity(op: Ops, dtype: DType) -> Scalar:
+    """What a reduction of nothing gives: for a maximum the least value of the type."""
+    # r[impl kernel.reduce.empty]
+    if op in (Ops.ADD, Ops.MUL):
+        return wrap(int(op is Ops.MUL), dtype)
+    return dtype.min if op is Ops.MAXIMUM else dtype.max

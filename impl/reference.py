@@ -16,7 +16,7 @@ import numpy as np
 from impl import symbolic
 from impl.device import Device, DeviceBackend, Memory, Program
 from impl.dtypes import DType, dtypes, from_bfloat16, to_bfloat16
-from impl.ir import COMPARISONS, TRUE, Ops, RangeKind, UOp
+from impl.ir import COMPARISONS, TRUE, Ops, RangeKind, UOp, identity
 from impl.kernel import Growth, buffer_key, growth, shared_loops, verify
 
 #: No array has more elements than this, unless a single loop step needs it.
@@ -440,7 +440,7 @@ class _Run:
             total = part if total is None else np.asarray(_ARITHMETIC[node.arg](total, part))
         self.now = saved
         if total is None:
-            total = np.full(self._extent(free), _identity(node.arg, wide), wide.numpy)
+            total = np.full(self._extent(free), identity(node.arg, wide), wide.numpy)
         return round_to(total, node.dtype) if node.dtype in _HALF else total
 
     def _combine(self, node: UOp, free: int, own: int, wide: DType, frame: _Frame) -> Array:
@@ -451,7 +451,7 @@ class _Run:
             return values.astype(wide.numpy, copy=False)
         function: Any = _ARITHMETIC[node.arg]
         return np.asarray(function.reduce(values, axis=axes, dtype=wide.numpy,
-                                          initial=_identity(node.arg, wide)))
+                                          initial=identity(node.arg, wide)))
 
     def _product(self, node: UOp, own: int, frame: _Frame) -> Array:
         """A sum of products as a matrix product: the products are never all in memory."""
@@ -475,14 +475,6 @@ class _Run:
         value = self._aligned(node, free, frame, full=True).transpose(order)
         return value.reshape([math.prod(self._extent(mask)) for mask in groups])
     # --8<-- [end:reduce]
-
-
-def _identity(op: Ops, dtype: DType) -> Any:
-    """What a reduction of nothing gives, for NumPy."""
-    # r[impl kernel.reduce.empty]
-    if op in (Ops.ADD, Ops.MUL):
-        return dtype.numpy.type(op is Ops.MUL)
-    return dtype.numpy.type(dtype.min if op is Ops.MAXIMUM else dtype.max)
 
 
 # --8<-- [start:device]

@@ -157,7 +157,7 @@ class Pack(Step):
     that is computed from memory, conversions and conditions too) in a LOCAL: for all iterations
     of the reductions, lanes and own loops of the stage that it depends on; the reductions
     inside, then the lanes. Legal if these have fixed extents and no stage of the kernel stores
-    what the operand reads.
+    what the operand reads; or only later ones do.
     """
 
     factor: int
@@ -173,6 +173,7 @@ class Pack(Step):
         for value, reduced in found.items():
             user = next(s for s in stores if value in s.src[1].toposort())
             outer, inner = self.spans(known, user, value, reduced)
+            self._not_stored(known, user, value, outer)
             if not inner:
                 raise StepError(self.name, "the operand is one number", "leave it in a register")
             sizes = [self._size(r) for r in inner]
@@ -211,11 +212,21 @@ class Pack(Step):
             if any(n.op is Ops.REDUCE for n in nodes):
                 raise StepError(self.name, "the operand is a reduction", "pack what it reads")
             loads = [n for n in nodes if n.op is Ops.LOAD]
-            # r[impl kernel.pack.stored]
-            if not loads or any(buffer_key(n.src[0].src[0]) in known.stored for n in loads):
+            if not loads or any(n.src[0].src[0].op is Ops.LOCAL for n in loads):
                 raise StepError(self.name, "the operand is not read from an argument alone",
                                 "pack the other one")
         return found
+
+    def _not_stored(self, known: Analysis, user: UOp, value: UOp, outer: tuple[UOp, ...]) -> None:
+        """Raise if the kernel stores what the operand reads, before its last reader is done."""
+        # r[impl kernel.pack.stored+2]
+        read = {buffer_key(n.src[0].src[0]) for n in value.toposort() if n.op is Ops.LOAD}
+        users = [s for s in known.ast.src if value in s.toposort()]
+        right_before = users == [user] and outer == shared_loops(user) \
+            and buffer_key(user.src[0].src[0]) not in read
+        if read & known.stored and not right_before:
+            raise StepError(self.name, "the kernel stores what the operand reads",
+                            "pack the other one")
 
     def spans(self, known: Analysis, user: UOp, value: UOp,
               reduced: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], list[UOp]]:

@@ -128,7 +128,8 @@ class GroupPlanner(Planner):
             self._undo(before, steps)
             return False
         lanes = (tile // 4) ** 2
-        self._stages(lambda axis: Local(axis, lanes), "the lanes of a group share it", self._legal)
+        self._stages(lambda axis: Local(axis, lanes), "the lanes of a group share it",
+                     self.take_if_legal)
         if exceeds(self.known.ast, self.limits.local_memory):
             self._undo(before, steps)
             return False
@@ -252,19 +253,11 @@ class GroupPlanner(Planner):
         return False
     # --8<-- [end:grid]
 
-    def _legal(self, step: Step, reason: str) -> bool:
-        """Take a step if it is legal."""
-        try:
-            self.take(step, reason)
-        except StepError:
-            return False
-        return True
-
     def _try(self, step: Step, reason: str) -> bool:
         """Take a step if it is legal, and local memory is large enough for it."""
         # r[impl kernel.lane.memory]
         before, count = self.known, len(self.steps)
-        if not self._legal(step, reason):
+        if not self.take_if_legal(step, reason):
             return False
         if exceeds(self.known.ast, self.limits.local_memory):
             self._undo(before, count)

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from impl import symbolic
 from impl.dtypes import DType, Scalar, dtypes
-from impl.ir import TRUE, Ops, RangeKind, UOp
+from impl.ir import TRUE, Ops, RangeKind, UOp, identity
 from impl.kernel.analysis import PRODUCTS
 from impl.kernel.private import keep_private
 from impl.render.groups import place_waits
@@ -682,7 +681,7 @@ class _Printer:
         """Accumulators, one for each combination of the reduction's own lanes."""
         dtype, vector = _accumulator(node.dtype), self.low.vector.get(node)
         names = self._fresh("a", len(self._combinations(self._wide(node))))
-        start = self.dialect.literal(_identity(node.arg, node.dtype), dtype)
+        start = self.dialect.literal(identity(node.arg, node.dtype), dtype)
         kind = ""
         if vector is not None:
             start, kind = self.dialect.vector_start(dtype, _extent(vector), start)
@@ -827,14 +826,3 @@ def _accumulator(dtype: DType) -> DType:
     """Half types are accumulated in float32 and rounded once."""
     # r[impl kernel.reduce.half]
     return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else dtype
-
-
-def _identity(op: Ops, dtype: DType) -> Scalar:
-    """What a reduction of nothing gives."""
-    # r[impl kernel.reduce.empty]
-    if op is Ops.ADD:
-        return 0.0 if dtype.kind == "f" else 0
-    if op is Ops.MUL:
-        return 1.0 if dtype.kind == "f" else 1
-    found = dtype.min if op is Ops.MAXIMUM else dtype.max
-    return -math.inf if dtype.kind == "f" and op is Ops.MAXIMUM else found
