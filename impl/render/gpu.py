@@ -66,7 +66,7 @@ _WITHOUT_DOUBLES = (
 )
 #: The definitions that a language has made, by what they depend on.
 _MADE: dict[tuple[type[Gpu], bool, str], tuple[str, tuple[str, ...]]] = {}
-_PLAIN = {"opaque_zero": "#define opaque_zero() 0", "fence": ""}
+_PLAIN = {"fence": ""}
 
 
 class Gpu(C):
