@@ -34,7 +34,8 @@ TESTS = {"dependencies": ("test_dependencies_edges",), "ordering": ("test_orderi
          "render": ("test_cpu_threads", "test_vectors", "test_plain", "test_opencl",
                     "test_kernel_text"),
          "device": ("test_opencl",), "opencl": ("test_opencl",),
-         "inspect": ("test_inspect",), "cpu": ("test_cpu_threads", "test_cpu_memory")}
+         "inspect": ("test_inspect",),
+         "cpu": ("test_cpu", "test_cpu_threads", "test_cpu_memory")}
 
 
 #: What a saboteur raises that does not fit the code any more. Nobody has found its mistake.
