@@ -262,6 +262,46 @@ def test_two_runs_have_scratch_memory_of_their_own() -> None:
     assert not wrong
 
 
+@verifies("render.local.large")
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_large_stage_buffers_lie_in_the_memory_of_a_run(threads: int) -> None:
+    count, rows = 20_001, 3
+    row = new_range(rows, RangeKind.GLOBAL)
+    i, j = new_range(count, RangeKind.LOOP), new_range(count, RangeKind.LOOP)
+    doubled = kb.apply(Ops.MUL, load(param(1, INT), flat((row, count), (i, 1))),
+                       kb.number(INT, 2))
+    buffer = kb.local(0, count, INT)
+    backwards = load(buffer, symbolic.add(symbolic.mul(j, -1), count - 1))
+    ast = kb.kernel(store(buffer, i, doubled, i),
+                    store(param(0, INT), flat((row, count), (j, 1)), backwards, j), prefix=(row,))
+    if threads > 1:
+        ast = apply(ast, Thread(0, threads))
+    source = render(ast, C())
+    assert "static" not in source.text and "_Thread_local" not in source.text
+    assert source.scratch == threads * -(-count * 4 // 64) * 64
+    with Context(NOOPT=1, CPU_COUNT=threads):
+        program = Device["CPU"].compile([ast])[0]
+    given = np.arange(rows * count, dtype=np.int32).reshape(rows, count)
+    wrong: list[int] = []
+
+    def use(number: int) -> None:
+        memories = [Device["CPU"].allocate(given.nbytes) for _ in range(2)]
+        memories[1].view(kb.INT)[:] = (given + number).reshape(-1)
+        table = Device["CPU"].table([(program, memories, ())] * 2)
+        for turn in range(40):
+            memories[0].view(kb.INT)[:] = 0
+            if turn % 2:
+                table.run()
+            else:
+                program.run(memories, ())
+            found = memories[0].view(kb.INT).reshape(rows, count)
+            if (found != 2 * (given + number)[:, ::-1]).any():
+                wrong.append(number)
+
+    run_together([lambda number=number: use(number) for number in range(4)])  # type: ignore[misc]
+    assert not wrong
+
+
 def run_together(tasks: list[Callable[[], None]]) -> None:
     """Run each in a thread of its own; errors are raised here."""
     errors: list[BaseException] = []

@@ -38,7 +38,8 @@ TESTS = {"dependencies": ("test_dependencies_edges",), "ordering": ("test_orderi
          "device": ("test_opencl", "test_device", "test_device_search"),
          "opencl": ("test_opencl",), "cuda": ("test_cuda", "test_device_search"),
          "metal": ("test_metal", "test_device_search"),
-         "inspect": ("test_inspect",), "cpu": ("test_cpu_threads", "test_cpu_memory")}
+         "inspect": ("test_inspect",),
+         "cpu": ("test_cpu", "test_cpu_threads", "test_cpu_memory")}
 
 
 #: Names the saboteur of a process to the processes that it starts.

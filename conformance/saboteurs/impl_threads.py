@@ -47,6 +47,24 @@ class AnyReductionIsCut(ImplPatch):
         return lambda known, loop: ""
 
 
+class LargeStagesOnTheStack(ImplPatch):
+    rule = "render.local.large"
+    description = "stage buffers stand on the stack, however large they are"
+    target = "impl.render.c:C.own_scratch"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda dialect, total: 0
+
+
+class CompilersWaitForTheLast(ImplPatch):
+    rule = "cpu.compile.together+2"
+    description = "no compiler starts before all kernels are printed"
+    target = "impl.cpu.objects:_length"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda pairs: 0
+
+
 class KeysWithoutThreads(ImplPatch):
     rule = "cpu.threads.count"
     description = "plans for another number of threads are used"

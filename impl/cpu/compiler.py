@@ -19,12 +19,12 @@ from impl.render import Source
 
 # --8<-- [start:flags]
 #: No flag changes what an operation means (r[impl cpu.flags.meaning]). Products are contracted only
-#: where the renderer says, and `C._cast` knows what GCC makes of casts without trapping math.
-#: Texts are vector code already: what a compiler adds beyond -O1 costs time and no longer pays, and
-#: its vectoriser was the source of most faults that conformance/test_cpu.py has the witnesses of.
+#: where the renderer says. Texts are vector code already: what a compiler adds beyond -O1 costs
+#: time and no longer pays, and its vectoriser was the source of most faults that the tests of the
+#: chapter have the witnesses of.
 FLAGS = ("-O1", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-pthread", "-fwrapv",
-         "-fno-tree-vectorize", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
-         "-fno-strict-aliasing", "-w")
+         "-fno-tree-vectorize", "-fno-math-errno", "-ffp-contract=off", "-fno-strict-aliasing",
+         "-w")
 #: What GCC is told besides: parts of -O1 that take a quarter of its time and change no speed.
 _GCC_FLAGS = ("-fno-tree-ccp", "-fira-region=one")
 # --8<-- [end:flags]

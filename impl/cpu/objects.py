@@ -178,8 +178,8 @@ def run_launches(address: int, count: int) -> None:
     """Run launches in order, without the lock of the interpreter.
 
     Raises:
-        DeviceError: there is no memory for what the threads of a kernel share.
+        DeviceError: there is no memory for what a kernel keeps between its stages.
     """
     if loaded.run(address, count):
-        raise DeviceError("launch", "no memory for what the threads of a kernel share",
+        raise DeviceError("launch", "no memory for what a kernel keeps between its stages",
                           "free some, or set CPU_COUNT=1")

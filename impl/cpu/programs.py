@@ -21,7 +21,7 @@ _WORDS = 6
 
 # --8<-- [start:program]
 class CPUProgram(KeptProgram):
-    """A kernel as a C function `void kernel(void **arguments)`, or one that has chunks.
+    """A kernel as a C function `void kernel(void **arguments)`, or one that has phases.
 
     `key` names the text of the function. `shape` are the words of its launches after function and
     arguments: chunks, phases, bytes of scratch memory, and the nanoseconds that one thread would
@@ -39,7 +39,7 @@ class CPUProgram(KeptProgram):
         if source.phases:
             kinds = sum(shared << place for place, shared in enumerate(source.phases))
             self.shape = (source.threads, kinds | 1 << len(source.phases), source.scratch,
-                          duration(self.ast))
+                          duration(self.ast) if source.threads > 1 else 0)
 
     # --8<-- [start:facts]
     def facts(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class CPUProgram(KeptProgram):
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Call the function with the memories' addresses and the addresses of the values."""
-        if self.shape[0] > 1:
+        if self.shape[1]:
             arranged = Arranged([(self, memories, values)])  # alive until the run is over
             run_launches(arranged.address, 1)
             return

@@ -13,8 +13,8 @@ typedef void ts_kernel(void **arguments);
 typedef void ts_part(void **arguments, long thread, long phase, char *scratch);
 
 /* `phases`: a bit for each, the first lowest: 1 if all chunks run, 0 if one call does; above the
-   last one stands a 1. `nanoseconds`: about how long one thread would take. A kernel with one
-   chunk has nothing but a function and its arguments. */
+   last one stands a 1. `nanoseconds`: about how long one thread would take. A kernel without
+   phases has nothing but a function and its arguments. */
 typedef struct {
   void *function;
   void **arguments;
@@ -178,12 +178,12 @@ static int awake(ts_launch *launch, ts_launch *end) {
 }
 /* --8<-- [end:awake] */
 
-static int launch_threads(ts_launch *launch, ts_launch *end) {
+static int launch_phases(ts_launch *launch, ts_launch *end) {
   char nearby[TS_ON_STACK] __attribute__((aligned(64)));
   char *scratch = nearby;
   if (launch->scratch > TS_ON_STACK && posix_memalign((void **)&scratch, 64, launch->scratch))
     return 1;
-  int mine = !__atomic_exchange_n(&busy, 1, __ATOMIC_SEQ_CST);
+  int mine = launch->chunks > 1 && !__atomic_exchange_n(&busy, 1, __ATOMIC_SEQ_CST);
   int together = mine && awake(launch, end);
   if (together) start((int)launch->chunks - 1);
   phases(launch, scratch, together);
@@ -196,8 +196,8 @@ static int launch_threads(ts_launch *launch, ts_launch *end) {
 /* Run launches in order. 0, or 1 if there is no memory for scratch. */
 long ts_run(ts_launch *launches, long count) {
   for (ts_launch *one = launches, *end = launches + count; one < end; one++)
-    if (one->chunks == 1) ((ts_kernel *)one->function)(one->arguments);
-    else if (launch_threads(one, end)) return 1;
+    if (!one->phases) ((ts_kernel *)one->function)(one->arguments);
+    else if (launch_phases(one, end)) return 1;
   return 0;
 }
 /* --8<-- [end:run] */

@@ -31,6 +31,7 @@ class C(Vectors):
 
     def __init__(self) -> None:
         self.needed: dict[str, None] = {}
+        self.place = 0  # of the next stage buffer in the scratch memory
 
     @property
     def groups(self) -> GroupDialect | None:
@@ -49,7 +50,7 @@ class C(Vectors):
 
     def begin(self) -> None:
         """Forget the declarations that the last kernel needed."""
-        self.needed = {}
+        self.needed, self.place = {}, 0
 
     def definitions(self) -> tuple[str, ...]:
         """The functions and vector types that the printed kernel needs."""
@@ -198,15 +199,23 @@ class C(Vectors):
         return f"const long {name} = *(const long *)args[{position}];"
 
     def local(self, name: str, dtype: DType, size: int, total: int) -> str:
-        """An array on the stack, or one for each thread if it is large.
+        """An array on the stack, or, if all are too large for it, in the scratch memory.
 
         None is smaller than a vector: GCC 12 believes that a masked load of a vector cannot read
         from a smaller array, and drops what was stored there.
         """
+        kind, own = self.storage_of(dtype), self.own_scratch(total)
+        if own:
+            place, self.place = self.place, self.place + -(-size * dtype.itemsize // 64) * 64
+            return f"{kind} *{name} = ({kind} *)(scratch + thread * {own} + {place});"
         # r[impl cpu.compiler.fault]
-        where = "" if total <= _STACK_BYTES else "static _Thread_local "
         count = max(size, _LEAST_LOCAL // dtype.itemsize)
-        return f"{where}{self.storage_of(dtype)} {name}[{count}] __attribute__((aligned(64)));"
+        return f"{kind} {name}[{count}] __attribute__((aligned(64)));"
+
+    def own_scratch(self, total: int) -> int:
+        """All bytes, if they are too many for the stack."""
+        # r[impl render.local.large]
+        return total if total > _STACK_BYTES else 0
 
     # --8<-- [start:memory]
     def load(self, pointer: str, index: str, dtype: DType) -> str:

@@ -16,7 +16,7 @@ from impl.render.vector_functions import vector_function, vector_type
 
 #: Names of functions that are made for a kind, and of vector types.
 _NAME = re.compile(r"\b(?:(?:[a-z][a-z0-9]*_)*[fiu](?:8|16|32|64)(?:x\d+)?"
-                   r"|opaque_zero|shuffle|mingle|(?:to|from|round)_b?float16)\b")
+                   r"|shuffle|mingle|(?:to|from|round)_b?float16)\b")
 
 
 _FIXED = {
@@ -42,10 +42,6 @@ _FIXED = {
 #else
 #define fence() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 #endif""",
-    # Nothing, but the compiler does not know it. `const`: it is called once, outside of loops.
-    "opaque_zero": """static __attribute__((noinline, const)) int opaque_zero(void) {
-  int zero = 0; __asm__("" : "+r"(zero)); return zero;
-}""",
     # Numbers as vectors of one element: what templates call.
     "bits_f32": INLINE + "int bits_f32(float x) { union { float f; int i; } b; b.f = x; "
     "return b.i; }",
@@ -137,14 +133,13 @@ def _whole(source: str, target: str) -> str:
     """A float as an integer, cut off toward zero: r[impl dtypes.cast.float].
 
     C leaves open what becomes of NaN and of a number that does not fit. Here it is the nearest
-    that fits. `opaque_zero` keeps GCC from making a truncation of the cast and the cast back to
-    float: that would give -0 for -0.5, and NaN for NaN.
+    that fits.
     """
     kind = TYPES[source]
     low, high = whole_limits(source, target)
     return f"""{TYPES[target]} whole_{source}_{target}({kind} x) {{
   {kind} c = x > {low} ? x : {low}; c = c < {high} ? c : {high};
-  return ({TYPES[target]})c | opaque_zero();
+  return ({TYPES[target]})c;
 }}"""
 
 

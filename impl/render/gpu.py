@@ -67,7 +67,7 @@ _WITHOUT_DOUBLES = (
 )
 #: The definitions that a language has made, by what they depend on.
 _MADE: dict[tuple[type[Gpu], bool, str], tuple[str, tuple[str, ...]]] = {}
-_PLAIN = {"opaque_zero": "#define opaque_zero() 0", "fence": ""}
+_PLAIN = {"fence": ""}
 
 
 class Gpu(C):
@@ -215,6 +215,10 @@ class Gpu(C):
     def local(self, name: str, dtype: DType, size: int, total: int) -> str:
         """An array that a lane has for itself."""
         return f"{self.storage_of(dtype)} {name}[{max(size, 1)}];"
+
+    def own_scratch(self, total: int) -> int:
+        """None: a lane has little memory, and all of it is its own."""
+        return 0
     # --8<-- [end:memory]
 
     # --8<-- [start:wide]

@@ -157,6 +157,9 @@ class Dialect(Protocol):
     def local(self, name: str, dtype: DType, size: int, total: int) -> str:
         """Declare a stage buffer; `total` are the bytes of all of them."""
 
+    def own_scratch(self, total: int) -> int:
+        """So many bytes of scratch memory each thread needs for `total` bytes of stage buffers."""
+
     def shared(self, name: str, dtype: DType, offset: int) -> str:
         """Declare a stage buffer that all threads see, at a byte of the scratch memory."""
 
@@ -324,6 +327,11 @@ def identifier(name: str) -> str:
     return plain if plain and not plain[0].isdigit() else f"k_{plain}"
 
 
+def _room(buffer: UOp) -> int:
+    """The bytes of a stage buffer, such that the next one begins at a cache line."""
+    return int(-(-buffer.arg[1] * buffer.dtype.itemsize // 64) * 64)
+
+
 def render(ast: UOp, dialect: Dialect) -> Source:
     """The text of a kernel. Equal kernels give equal text.
 
@@ -469,12 +477,17 @@ class _Printer:
             self.names[variable] = f"n{place}"
             self._line(self.dialect.variable(f"n{place}", self.known.params + place))
         buffers = [n for n in self.known.order if n.op is Ops.LOCAL]
-        total = sum(n.arg[1] * n.dtype.itemsize for n in buffers)
+        shared = self.phases and not self.known.info.prefix
+        total = sum(map(_room, buffers))
+        own = 0 if shared else self.dialect.own_scratch(total)
+        if own:
+            self.phases = self.phases or (True,)  # one thread has one phase
+            self.scratch = own * self.known.info.threads
         for place, buffer in enumerate(buffers):
             self.names[buffer] = f"m{place}"
-            if self.phases and not self.known.info.prefix:  # r[impl render.phase.scratch]
+            if shared:  # r[impl render.phase.scratch]
                 self._line(self.dialect.shared(f"m{place}", buffer.dtype, self.scratch))
-                self.scratch += -(-buffer.arg[1] * buffer.dtype.itemsize // 64) * 64
+                self.scratch += _room(buffer)
             elif self.groups and buffer in self.shared:
                 self._line(self.groups.group_local(f"m{place}", buffer.dtype, buffer.arg[1]))
             else:

@@ -188,17 +188,6 @@ def _dup(kind: str) -> str:
     return INLINE + fill(f"$K dup_$K($E x) {{ return x {sign} ($K){{0}}; }}", kind)
 
 
-def _hide(kind: str) -> str:
-    """From here on the compiler does not know what the vector is made from."""
-    size = SIZES[parts(kind)[0]] * parts(kind)[1]
-    wide = {16: "__SSE2__", 32: "__AVX__", 64: "__AVX512F__"}.get(size, "0 &&")
-    return f"""#if defined(__x86_64__) && defined({wide})
-#define hide_{kind}(v) __asm__("" : "+v"(v))
-#else
-#define hide_{kind}(v) __asm__("" : "+m"(v))
-#endif""" if size in (16, 32, 64) else f'#define hide_{kind}(v) __asm__("" : "+m"(v))'
-
-
 def _fold(op: str, kind: str) -> str:
     """Combine a vector with itself, turned by half, then by a quarter, ...: all elements agree."""
     short, size = parts(kind)
@@ -301,8 +290,7 @@ def _whole(source: str, target: str) -> str:
     low, high = whole_limits(parts(source)[0], parts(target)[0])
     return _function(source, f"{target} whole_{source}_{target}($K x)", f"""  \
 $K c = sel_$K(x > {low}, x, dup_$K({low})); c = sel_$K(c < {high}, c, dup_$K({high}));
-  {target} r = __builtin_convertvector(c, {target});
-  hide_{target}(r); return r;""")
+  return __builtin_convertvector(c, {target});""")
 
 
 def vector_function(name: str) -> str:
@@ -326,8 +314,6 @@ def vector_function(name: str) -> str:
         return _function(kind, "f32x$N tohalf_$K($K x)",
                          "  f32x$N r;\n  for (long l = 0; l < $N; l++) "
                          "r[l] = (float)(_Float16)x[l];\n  return r;")
-    if base == "hide":
-        return _hide(kind)
     if base.endswith("float16"):
         return _half(base, kind)
     if base == "iota":
