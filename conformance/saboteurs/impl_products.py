@@ -37,12 +37,30 @@ class PadsWithoutGates(ImplPatch):
 
 
 class CopiesWhatIsStored(ImplPatch):
-    rule = "kernel.pack.stored"
+    rule = "kernel.pack.stored+2"
     description = "an operand is copied although a stage stores to its memory"
-    target = "impl.kernel.blocking:buffer_key"
+    target = "impl.kernel.blocking:_is_stale"
 
     def replacement(self, original: Function) -> Function:
-        return lambda buffer: (buffer.op, -1)
+        return lambda stores, value: False
+
+
+class ComputesOperandsAgain(ImplPatch):
+    rule = "kernel.product.aside"
+    description = "an operand is computed for each panel of columns"
+    target = "impl.kernel.products:_set_aside"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner, number, factor: None
+
+
+class GathersAgain(ImplPatch):
+    rule = "kernel.product.gathered"
+    description = "an operand is gathered for each row"
+    target = "impl.kernel.heuristic:pack_gathered"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner: None
 
 
 class TakesEveryRegisterForSums(ImplPatch):

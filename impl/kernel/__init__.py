@@ -24,7 +24,7 @@ from impl.kernel.analysis import (
     shared_loops,
     verify,
 )
-from impl.kernel.blocking import Chunk, Cut, Fetch, Pack, Share
+from impl.kernel.blocking import Aside, Chunk, Cut, Fetch, Pack, Share
 from impl.kernel.chain import Chain
 from impl.kernel.dots import Dot
 from impl.kernel.grouping import lane_steps
@@ -110,7 +110,8 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
     return ast.replace(arg=replace(ast.arg, asked=asked))
 
 
-__all__ = ["LANES", "OF_GROUPS", "OF_LANES", "REDUCERS", "STEPS", "Abreast", "Analysis", "Bench",
+__all__ = ["LANES", "OF_GROUPS", "OF_LANES", "REDUCERS", "STEPS", "Abreast", "Analysis", "Aside",
+           "Bench",
            "Chain", "Chunk", "Cut", "Dot", "Estimate", "Fetch", "Grid", "GroupTop", "Growth",
            "Inner", "Limits", "Local", "Merge", "Own", "Pack", "PadTo", "Roll", "Share", "Split",
            "Step", "StepError", "Stream", "Swap", "Thread", "Upcast", "Way", "Window",

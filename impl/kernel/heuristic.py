@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from impl.ir import Ops, RangeKind, UOp
+from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, Growth, Growths, Limits, buffer_key, growth
 from impl.kernel.chain import chain
 from impl.kernel.plain import merge_loops, vectorize
-from impl.kernel.products import plan_product
+from impl.kernel.products import pack_gathered, plan_product
 from impl.kernel.roll import roll_lanes
 from impl.kernel.rows import plan_rows
 from impl.kernel.short import plan_short
@@ -30,6 +30,8 @@ _MOST_TILED = 8
 _TRANSPOSE_NODES = 60
 #: A loop is not cut into fewer wide parts: others may want to work on some of them.
 _LEAST_PARTS = 8
+#: Squares of fewer lanes are not transposed.
+_LEAST_SQUARE = 8
 #: A reduction with fewer elements is left as it is.
 _LEAST_WORK = 64
 
@@ -90,6 +92,8 @@ class Planner:
             self.cut.update(loop.arg[0] for loop in node.src[1:])
             self._reduction(node)
             self.cut |= self.made  # what this reduction cut, others leave alone
+        pack_gathered(self)
+        self._turn()
         chain(self)
         vectorize(self)
         roll_lanes(self)
@@ -353,6 +357,32 @@ class Planner:
         self.upcast(along[0].arg[0], amounts, "tile of a transposition: stores along it")
         self.upcast(across[0].arg[0], amounts, "tile of a transposition: reads along it")
     # --8<-- [end:transpose]
+
+    def _turn(self) -> None:
+        """Where a stage, a copy for a product say, would gather along its vector: read squares."""
+        # r[impl kernel.plain.turned]
+        while (found := self._gathered()) is not None:
+            self.take(Upcast(self.known.position[found[0]], found[1]),
+                      "a square of the operand is transposed, and nothing gathered")
+
+    def _gathered(self) -> tuple[UOp, int] | None:
+        """A loop of a stage along which a load is contiguous that is not along the stage's vector;
+        and the size of that vector.
+        """
+        for store in self.known.ast.src:
+            grows = self.growth[store.src[0].src[1]] or {}
+            sizes = [self.extent(r) for r in store.src[2:] if r.arg[1] in LANES
+                     and grows.get(r) == 1 and self.extent(r) >= _LEAST_SQUARE]
+            values = store.src[1].toposort()
+            if len(sizes) != 1 or any(n.op is Ops.REDUCE for n in values):
+                continue
+            loads = [self.growth[n.src[0].src[1]] or {} for n in values if n.op is Ops.LOAD
+                     and n.src[0].src[2] is TRUE]
+            for loop in store.src[2:]:
+                if loop.arg[1] is RangeKind.LOOP and self.extent(loop) >= sizes[0] \
+                        and any(load.get(loop) == 1 for load in loads):
+                    return loop, sizes[0]
+        return None
 
 
 def _power(value: int) -> int:
