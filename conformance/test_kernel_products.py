@@ -688,7 +688,10 @@ def test_what_would_be_gathered_for_each_row_is_copied() -> None:
 
 
 def _of_parts(width: int) -> tuple[UOp, UOp]:
-    """And the loop of its sum: a LOCAL with the doubled rows of x, and the product of these plus y with a matrix."""
+    """A LOCAL with the doubled rows of x, and the product of these plus y with a matrix.
+
+    And the loop of its sum.
+    """
     row, i, n, k = (new_range(16, GLOBAL), new_range(width, LOOP), new_range(96, LOOP),
                     new_range(width, REDUCE))
     place = flat((row, width), (i, 1))
