@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from impl.ir import TRUE, Ops, RangeKind, UOp
+from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, Growth, Growths, Limits, buffer_key, growth
 from impl.kernel.chain import chain
 from impl.kernel.plain import merge_loops, vectorize
@@ -376,11 +376,12 @@ class Planner:
             values = store.src[1].toposort()
             if len(sizes) != 1 or any(n.op is Ops.REDUCE for n in values):
                 continue
-            loads = [self.growth[n.src[0].src[1]] or {} for n in values if n.op is Ops.LOAD
-                     and n.src[0].src[2] is TRUE]
+            loads = [n.src[0] for n in values if n.op is Ops.LOAD]
             for loop in store.src[2:]:
+                bit = 1 << self.known.position[loop]
                 if loop.arg[1] is RangeKind.LOOP and self.extent(loop) >= sizes[0] \
-                        and any(load.get(loop) == 1 for load in loads):
+                        and any((self.growth[place.src[1]] or {}).get(loop) == 1
+                                and not self.known.free[place.src[2]] & bit for place in loads):
                     return loop, sizes[0]
         return None
 
