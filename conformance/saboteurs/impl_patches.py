@@ -32,7 +32,7 @@ TESTS = {"dependencies": ("test_dependencies_edges",), "ordering": ("test_orderi
                     "test_kernel_products", "test_plain", "test_cpu_threads", "test_opencl",
                     "test_kernel_text"),
          "render": ("test_cpu_threads", "test_vectors", "test_plain", "test_opencl",
-                    "test_kernel_text"),
+                    "test_kernel_text", "test_kernel_products"),
          "device": ("test_opencl",), "opencl": ("test_opencl",),
          "inspect": ("test_inspect",), "cpu": ("test_cpu_threads", "test_cpu_memory")}
 
