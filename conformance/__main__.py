@@ -2,10 +2,12 @@
 
     python -m conformance --impl package.module:Adapter --report report.jsonl
     python -m conformance --impl-cmd ./executable --chapter memory --profile long
+    python -m conformance --impl package.module:Adapter --profile quick
     python -m conformance fuzz --impl package.module:Adapter --count 10000 --seed 0 -n 2
     python -m conformance steps --count 10000 --seed 0 -n 2
     python -m conformance sanitize steps --count 500
     python -m conformance run witness.json --impl package.module:Adapter
+    python -m conformance run report.jsonl --test NAME --impl package.module:Adapter
     python -m conformance check schedule.json
     python -m conformance validate program.json --schema program
     python -m conformance rules
@@ -15,21 +17,25 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from argparse import REMAINDER, ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
 from conformance import checker, oracle, protocol, sanitized, shapes
+from conformance.explaining import described, whole
 from conformance.fuzz import Fuzzing, Job, explained
-from conformance.interruption import STATUS, heed_termination
-from conformance.protocol import Program, ProtocolError
-from conformance.report import Expectation, Result
+from conformance.interruption import STATUS, quietly
+from conformance.protocol import ProtocolError
+from conformance.report import Expectation, Result, witness_of
 from conformance.runner import CHAPTERS, collect, run_suite
 from conformance.starter import write_starter
-from conformance.subject import Subject, fails
+from conformance.subject import PROFILES, Failure, NotClaimed, Subject, put
 
 DEFAULT = "impl.adapter:Adapter"
+#: What is raised where a command names an implementation, or a file, that there is not.
+UNLOADABLE = (ImportError, AttributeError, ValueError, OSError)
 
 
 def parser() -> ArgumentParser:
@@ -53,6 +59,9 @@ def parser() -> ArgumentParser:
                       help="the shares of the generators: about everything, about effects")
     fuzz.add_argument("--settings", default="ordinary",
                       help="shares of settings, such as 'ordinary:6 NOOPT=1:1 FUSE=0,POISON=1:1'")
+    fuzz.add_argument("--devices", default="",
+                      help="run each program on each of these devices of this project, "
+                      "CUDA and METAL emulated: 'CPU,REFERENCE,OPENCL,CUDA,METAL'")
     fuzz.add_argument("--orders", action="store_true",
                       help="run every program in a legal order drawn at random")
     fuzz.add_argument("--report", dest="fuzz_report", type=Path,
@@ -72,7 +81,8 @@ def parser() -> ArgumentParser:
     watched.add_argument("words", nargs=REMAINDER, help="the command and its options")
     run = commands.add_parser("run", help="run one program and compare its values")
     _common(run)
-    run.add_argument("program", type=Path)
+    run.add_argument("program", type=Path, help="a program, or a report that has its witness")
+    run.add_argument("--test", default="", help="of a report: the test whose witness is run")
     documents = commands.add_parser("check", help="say what is wrong with schedule documents")
     documents.add_argument("files", type=Path, nargs="+")
     checked = commands.add_parser("validate", help="check JSON files against a shipped schema")
@@ -93,24 +103,20 @@ def _common(target: ArgumentParser) -> None:
                         help="run --impl in a process of its own: it may crash or hang")
     target.add_argument("--timeout", type=float, default=60.0,
                         help="seconds for an answer of a process of its own")
-    target.add_argument("--profile", default="ci", choices=("ci", "long"),
-                        help="how many generated programs, and how large")
+    target.add_argument("--profile", default="ci", choices=tuple(PROFILES),
+                        help="how many programs, and how large; quick: for slow compilers")
     target.add_argument("--seed", type=int, default=0,
                         help="of what is generated")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.  The status is 0 when nothing is wrong, 130 after an interruption, else 1."""
-    options = parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    options = parser().parse_args(words, Namespace(given=words))
     commands = {None: suite, "fuzz": fuzz, "steps": steps, "run": run_one, "new": start,
                 "check": check_files, "validate": validate_files, "rules": list_rules,
                 "sanitize": sanitize}
-    heed_termination()
-    try:
-        return commands[options.command](options)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return STATUS
+    return quietly(lambda: commands[options.command](options))
 
 
 def _subject(options: Namespace) -> Subject:
@@ -122,18 +128,23 @@ def suite(options: Namespace) -> int:
     """Run the checks, print a table, write the report."""
     try:
         subject = _subject(options)
-    except (ImportError, AttributeError, ValueError, OSError) as error:
+    except UNLOADABLE as error:
         print(f"nothing was tested: {options.impl_cmd or options.impl} cannot be loaded: {error}. "
               "Remedy: --impl package.module:Class, or --impl-cmd with a program that there is")
         return 1
     tiers = [tier for tier in options.tier.split(",") if tier]
-    expected = Expectation.read(options.expected) if options.expected else []
     try:
+        expected = Expectation.read(options.expected) if options.expected else []
         report = run_suite(subject, collect(options.chapter or CHAPTERS), tiers=tiers,
                            rules=options.rule, expected=expected, tell=_tell)
+    except ValueError as error:
+        print(f"nothing was tested: {error}")
+        return 1
     finally:
         subject.close()
+    report.command = shlex.join(["python", "-m", "conformance", *options.given])
     if options.report:
+        report.locate(options.report)
         report.write(options.report)
     print(report.table())
     if report.interrupted:
@@ -142,7 +153,8 @@ def suite(options: Namespace) -> int:
 
 
 def _tell(result: Result) -> None:
-    print(f"{result.verdict:<12}{result.test}  {result.seconds:.1f} s", file=sys.stderr)
+    why = f"  ({result.message})" if result.verdict in ("not-run", "unsupported") else ""
+    print(f"{result.verdict:<12}{result.test}  {result.seconds:.1f} s{why}", file=sys.stderr)
 
 
 def start(options: Namespace) -> int:
@@ -159,7 +171,7 @@ def start(options: Namespace) -> int:
 def list_rules(options: Namespace) -> int:
     """Print every check of the suite."""
     for check in collect():
-        print(f"{check.tier:<10}{check.name:<60}{' '.join(check.rules)}")
+        print(f"{check.tier:<10}{check.name}\n{'':<10}    {' '.join(check.rules)}")
     return 0
 
 
@@ -198,21 +210,38 @@ def check_files(options: Namespace) -> int:
             findings = checker.check(document)
             wrong += bool(findings)
             print("\n".join(f"{name}: {finding}" for finding in findings) or f"{name}: right, "
-                  f"{len(document['kernels'])} kernels, {len(checker.hazards(document))} hazards")
+                  f"{counted(len(document['kernels']), 'kernel')}, "
+                  f"{counted(len(checker.hazards(document)), 'hazard')}")
         if not documents:
             print(f"{path}: there is no document in it")
             wrong += 1
     return 1 if wrong else 0
 
 
+def counted(number: int, noun: str) -> str:
+    """"1 kernel", "2 kernels"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def run_one(options: Namespace) -> int:
     """Run the program of a file and print what is wrong with it, or its values."""
-    program: Program = json.loads(options.program.read_text(encoding="utf-8"))
-    protocol.check("program", program)
-    subject = _subject(options)
+    try:
+        program = witness_of(options.program, options.test)
+        protocol.check("program", program)
+        subject = _subject(options)
+    except (*UNLOADABLE, ProtocolError) as error:
+        print(f"nothing was run: {error}")
+        return 1
     sanitized.guard()
     try:
-        wrong = fails(subject, program)
+        documents = put(subject, program)
+        wrong = "; ".join(str(each) for document in documents for each in checker.check(document))
+    except NotClaimed as reason:
+        wrong = f"it was not run: {reason}"
+    except Failure as failure:
+        wrong = failure.message
+    except Exception as error:  # the implementation's own: it is the finding
+        wrong = f"{described(error)}\n{whole(error)}"
     finally:
         subject.close()
     if wrong:
@@ -226,7 +255,8 @@ def run_one(options: Namespace) -> int:
 def fuzz(options: Namespace) -> int:
     """Run generated programs, shrink those that fail and print them."""
     job = Job(options.impl, options.impl_cmd, options.seed, options.count, options.size,
-              options.styles, options.settings, options.orders, options.chunk, options.failures)
+              options.styles, options.settings, options.orders, options.chunk, options.failures,
+              options.devices)
     try:
         fuzzing = Fuzzing(job, options.processes, options.fuzz_report, options.resume,
                           every=options.every)

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from conformance.checked import watch
-from conformance.subject import NotClaimed, Subject
+from conformance.subject import PROFILES, NotClaimed, Subject
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("conformance")
     group.addoption("--impl", default="impl.adapter:Adapter", help="package.module:Adapter")
     group.addoption("--impl-cmd", default="", help="an executable that speaks JSON lines")
-    group.addoption("--profile", default="ci", choices=("ci", "long"))
+    group.addoption("--profile", default="ci", choices=tuple(PROFILES))
     group.addoption("--seed", type=int, default=0)
 
 
@@ -53,8 +53,7 @@ def subject(request: pytest.FixtureRequest, implementation: Subject) -> Subject:
     for tier in tiers:
         if tier not in implementation.info.observes:
             pytest.skip(f"the tier {tier} is not claimed")
-    implementation.adapter.reset()
-    implementation.examples = implementation.skipped = 0
+    implementation.begin()
     return implementation
 
 

@@ -38,6 +38,8 @@ from conformance.subject import Subject, examine, fails
 REPORT_FORMAT = "tensor-fuzz/1"
 STYLES: dict[str, Callable[[int, int], Program]] = {
     "general": programs.random_program, "effects": effect_programs.random_program}
+#: Where the adapters on single devices are.
+ON_DEVICES = "conformance.emulation.devices"
 #: Chunks that a process runs before a fresh one takes over: what it keeps must not pile up.
 CHUNKS_OF_A_PROCESS = 8
 #: Programs that may find each other's plans; keeping more makes every step slower.
@@ -50,7 +52,8 @@ class Job:
 
     `styles` and `settings` are shares, such as "general:1 effects:4" and
     "ordinary:6 NOOPT=1:1"; a program's number decides which of them it gets.  With `orders`
-    each program runs in a legal order drawn with its number.
+    each program runs in a legal order drawn with its number.  `devices` are names, separated by
+    commas: each program then runs on each of these devices of this project.
     """
 
     implementation: str = ""
@@ -63,6 +66,13 @@ class Job:
     orders: bool = False
     chunk: int = 100
     most_failures: int = 3
+    devices: str = ""
+
+    def subjects(self) -> dict[str, tuple[str, str]]:
+        """What is asked, by device: an implementation and a command."""
+        if not self.devices:
+            return {"": (self.implementation, self.command)}
+        return {name: (f"{ON_DEVICES}:{name}", "") for name in self.devices.split(",")}
 
     def chunks(self) -> Iterator[tuple[int, int]]:
         """The first program of each chunk and the first one after it."""
@@ -109,11 +119,14 @@ class Tally:
 
     `skipped` programs are empty or use what is not declared; `refused` ones were answered with an
     error that the implementation declares, by the name of its type, in its choice `refuses`.
+    `devices` counts runs, by device, and `everywhere` the programs that ran on all devices.
     """
 
     programs: int = 0
     skipped: int = 0
     refused: int = 0
+    everywhere: int = 0
+    devices: Counter[str] = field(default_factory=Counter)
     styles: Counter[str] = field(default_factory=Counter)
     settings: Counter[str] = field(default_factory=Counter)
     statements: Counter[str] = field(default_factory=Counter)
@@ -144,12 +157,11 @@ class Tally:
 _subjects: dict[tuple[str, str], Subject] = {}
 
 
-def _subject(job: Job) -> Subject:
-    """The implementation, started once in each process."""
-    key = (job.implementation, job.command)
-    if key not in _subjects:
-        _subjects[key] = Subject.of(job.implementation, job.command)
-    return _subjects[key]
+def _subject(asked: tuple[str, str]) -> Subject:
+    """An implementation, started once in each process."""
+    if asked not in _subjects:
+        _subjects[asked] = Subject.of(*asked)
+    return _subjects[asked]
 
 
 def _close_subjects() -> None:
@@ -159,67 +171,81 @@ def _close_subjects() -> None:
 
 def run_chunk(job: Job, first: int, end: int) -> Tally:
     """Run the programs `first` to `end`; stop early at a failure limit."""
-    subject, tally = _subject(job), Tally()
+    tally = Tally()
     sanitized.guard()
     for start in range(first, end, PROGRAMS_OF_A_CACHE):
-        subject.adapter.reset()
-        gc.freeze()  # an implementation that collects garbage need not look at this again
-        runs = list(_runs(job, subject, range(start, min(start + PROGRAMS_OF_A_CACHE, end))))
-        prepare = getattr(subject.adapter, "prepare", None)
-        if prepare is not None:
-            prepare([(run.program, run.options) for run in runs if not run.skipped])
+        runs = list(_runs(job, range(start, min(start + PROGRAMS_OF_A_CACHE, end))))
+        for device, asked in job.subjects().items():
+            _run_on(_subject(asked), device, runs, tally, job.most_failures)
         for run in runs:
-            _count(subject, run, tally)
-            if len(tally.failures) >= job.most_failures:
-                return tally
+            _count(run, len(job.subjects()), tally)
+        if len(tally.failures) >= job.most_failures:
+            break
     return tally
 
 
-@dataclass(frozen=True)
+@dataclass
 class _OneRun:
-    """A program, and how it is to be run."""
+    """A program, how it is to be run, what its schedules were, and where it was run."""
 
     number: int
     program: Program
     style: str
     setting: str
     options: dict[str, Any]
-    skipped: bool
+    documents: list[protocol.Document] = field(default_factory=list)
+    answers: list[bool] = field(default_factory=list)  # False for each that refuses
 
 
-def _runs(job: Job, subject: Subject, numbers: Sequence[int]) -> Iterator[_OneRun]:
+def _runs(job: Job, numbers: Sequence[int]) -> Iterator[_OneRun]:
     for number in numbers:
         style, setting, options = options_of(job, number)
-        program = STYLES[style](number, job.size)
-        skipped = not program["statements"] or not subject.supports(program)
-        yield _OneRun(number, program, style, setting, options, skipped)
+        yield _OneRun(number, STYLES[style](number, job.size), style, setting, options)
 
 
-def _count(subject: Subject, run: _OneRun, tally: Tally) -> None:
-    """Run one program, and count it."""
-    if run.skipped:
-        tally.skipped += 1
-        return
-    wrong, documents = examine(subject, run.program, **run.options)
-    if wrong.startswith(tuple(subject.info.choices.get("refuses", ["-"]))):
-        tally.refused += 1
+def _run_on(subject: Subject, device: str, runs: Sequence[_OneRun], tally: Tally,
+            most_failures: int) -> None:
+    """Run programs on one device, those that it declares."""
+    subject.adapter.reset()
+    gc.freeze()  # an implementation that collects garbage need not look at this again
+    able = [run for run in runs if run.program["statements"] and subject.supports(run.program)]
+    prepare = getattr(subject.adapter, "prepare", None)
+    if prepare is not None:
+        prepare([(run.program, run.options) for run in able])
+    for run in able:
+        if len(tally.failures) >= most_failures:
+            return
+        wrong, documents = examine(subject, run.program, **run.options)
+        run.answers.append(not wrong.startswith(tuple(subject.info.choices.get("refuses", "-"))))
+        if not run.answers[-1]:
+            continue
+        run.documents = run.documents or documents
+        tally.devices.update([device] if device else [])
+        if wrong:
+            tally.failures.append(_failure(subject, run, device, wrong))
+
+
+def _count(run: _OneRun, devices: int, tally: Tally) -> None:
+    """Count a program that was run, or not."""
+    if not any(run.answers):
+        tally.refused += bool(run.answers)
+        tally.skipped += not run.answers
         return
     tally.programs += 1
+    tally.everywhere += run.answers == [True] * devices
     tally.styles[run.style] += 1
     tally.settings[run.setting] += 1
     tally.statements.update(coverage.statements(run.program))
     tally.hazards.update(coverage.hazards(run.program))
-    tally.events.update(coverage.events(documents))
-    if wrong:
-        tally.failures.append(_failure(subject, run.program, run.number, wrong, run.options))
+    tally.events.update(coverage.events(run.documents))
 
 
-def _failure(subject: Subject, program: Program, number: int, wrong: str,
-             options: dict[str, Any]) -> dict[str, Any]:
-    smallest = programs.shrink(program, lambda each: bool(fails(subject, each, **options)))
-    return {"program": number, "wrong": wrong, "options": options, "witness": smallest,
-            "shrunk": fails(subject, smallest, **options) or "nothing: it fails now and then",
-            "implementation": subject.spec}
+def _failure(subject: Subject, run: _OneRun, device: str, wrong: str) -> dict[str, Any]:
+    smallest = programs.shrink(run.program,
+                               lambda each: bool(fails(subject, each, **run.options)))
+    return {"program": run.number, "wrong": wrong, "options": run.options, "witness": smallest,
+            "shrunk": fails(subject, smallest, **run.options) or "nothing: it fails now and then",
+            "implementation": subject.spec, **({"device": device} if device else {})}
 
 
 def explained(failure: dict[str, Any]) -> str:
@@ -343,7 +369,7 @@ class Fuzzing:
 
     def report(self) -> dict[str, Any]:
         """What is known by now."""
-        info = _subject(self.job).info
+        info = _subject(next(iter(self.job.subjects().values()))).info
         chunks = len(list(self.job.chunks()))
         return {"format": REPORT_FORMAT, "job": asdict(self.job),
                 "implementation": {"name": info.name, "version": info.version},

@@ -8,6 +8,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +17,8 @@ from types import FrameType
 
 #: What a shell reports of a program that Ctrl-C ended.
 STATUS = 130
-
+#: Seconds that a process which was told to end is given for it.
+PATIENCE = 10.0
 
 #: Whether somebody asked for the end.
 _asked = threading.Event()
@@ -36,6 +39,31 @@ def end_if_asked() -> None:
     if _asked.is_set():
         _asked.clear()
         raise KeyboardInterrupt
+
+
+def quietly(command: Callable[[], int]) -> int:
+    """The status of a command; one that is ended says so in one line, and without a traceback."""
+    heed_termination()
+    try:
+        return command()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return STATUS
+
+
+def status_of(process: subprocess.Popen[bytes]) -> int:
+    """Wait for a process that says itself that it was ended: Ctrl-C of a terminal reaches both."""
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        if _asked.is_set():
+            process.terminate()
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:  # only this process was told
+            process.terminate()
+            process.wait()
+        return STATUS
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+from conformance.interruption import quietly
 from conformance.lessons import LESSONS, Counterexample
 from conformance.trace import ROOT
 
@@ -66,7 +67,8 @@ def template(slug: str) -> str:
     """The heads and docstrings of what is to be written, without their bodies."""
     tree = ast.parse(module_path(slug).read_text(encoding="utf-8"))
     parts = ["from __future__ import annotations", "",
-             f"from impl.{slug} import *  # everything that you do not write yourself"]
+             f"from impl.{slug} import *  # everything that you do not write yourself", "",
+             *(f"# {line}".rstrip() for line in LESSONS[slug].names.splitlines())]
     for node in tree.body:
         if isinstance(node, ast.FunctionDef) and node.name in LESSONS[slug].functions:
             node.body = [node.body[0], *ast.parse("raise NotImplementedError").body]
@@ -257,4 +259,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(quietly(main))

@@ -46,6 +46,7 @@ class Lesson:
     """A chapter that can be learned by writing a part of it."""
 
     functions: tuple[str, ...]
+    names: str  # what the functions are given and give back, as a comment of the reader's file
     rules: tuple[str, ...]
     hints: tuple[str, ...]
     counterexamples: Callable[[ModuleType], Iterator[Counterexample]]
@@ -101,6 +102,11 @@ def _judged(module: ModuleType, problem: Problem) -> Iterator[Counterexample]:
         text = f"{type(error).__name__}: {error}".rstrip(": ")
         yield Counterexample("raised", f"your code raised {text}", described)
         return
+    answered = "" if is_whole(bound) else f"lower_bound answers {bound!r}, which is no whole number"
+    answered = answered or _unlike(shared) or _unlike(apart)
+    if answered:
+        yield Counterexample("raised", answered, described)
+        return
     least = most_alive(problem)
     if bound != least:
         yield Counterexample("memory.planned.bounds", f"lower_bound answers {bound}; the most "
@@ -118,6 +124,24 @@ def _judged(module: ModuleType, problem: Problem) -> Iterator[Counterexample]:
                                  "though reuse is off", f"{described}\n\n"
                                  + picture(problem, apart.offsets))
             return
+
+
+def is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _unlike(plan: Any) -> str:
+    """What keeps an answer from being a plan at all, or ""."""
+    numbers = ("planned", "unplanned", "lower_bound")
+    if not all(hasattr(plan, name) for name in ("offsets", *numbers)):
+        return (f"plan answers a {type(plan).__name__}, and not a plan: "
+                "MemoryPlan(offsets, lifetimes, planned, unplanned, lower_bound)")
+    if not isinstance(plan.offsets, dict):
+        return f"the offsets of your plan are a {type(plan.offsets).__name__}, and not a dict"
+    wrong = [name for name in numbers if not is_whole(getattr(plan, name))]
+    wrong += [f"offsets[{storage!r}]" for storage, offset in plan.offsets.items()
+              if not is_whole(offset)]
+    return f"{wrong[0]} of your plan is no whole number" if wrong else ""
 
 
 def _misplaced(problem: Problem, plan: Any) -> tuple[str, str] | None:
@@ -190,6 +214,14 @@ def picture(problem: Problem, offsets: dict[int, int]) -> str:
 
 LESSONS = {"memory": Lesson(
     functions=("lower_bound", "plan"),
+    names="""\
+A temporary is a Lifetime. It says its number, its bytes, and the first and the last step:
+    span.storage, span.nbytes, span.first, span.last
+    span.meets(other)     whether both are alive at some step
+A plan is
+    MemoryPlan(offsets, lifetimes, planned, unplanned, lower_bound)
+with {storage: offset}, the spans as they came, and three numbers of bytes: up to the highest end,
+with nothing shared, and your lower bound. Offsets are multiples of 64.""",
     rules=("memory.planned.bounds", "memory.alignment.arena", "memory.reuse.disjoint",
            "memory.off.equal", "memory.poison.unseen", "memory.bound.near"),
     hints=(
@@ -197,9 +229,8 @@ LESSONS = {"memory": Lesson(
         "need no bytes.",
         "Then let `plan` share nothing, one temporary after the other. That is right, and keeps "
         "all rules but one: memory.bound.near.",
-        "MemoryPlan(offsets, lifetimes, planned, unplanned, lower_bound): the offsets by "
-        "`storage`, the spans as they came, the bytes up to the highest end, the sum of all "
-        "sizes, and your bound.",
+        "Every temporary needs an offset in a plan, with reuse and without; `planned` is the "
+        "highest end, so that without reuse it is the sum of all sizes.",
         "To share, take one temporary after the other. Collect the places of those that it meets "
         "(`one.meets(other)`), sort them by offset, and walk along until a gap is large enough.",
         "Still far from the bound? Let the largest choose first: they are the hard ones to "

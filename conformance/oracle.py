@@ -194,6 +194,13 @@ def _unit(dtype: np.dtype[np.generic]) -> float:
     return float(np.finfo(dtype.name).eps)
 
 
+def _last_place(value: Array) -> Array:
+    """A unit in the last place of each element: near zero it is the smallest subnormal."""
+    finfo = np.finfo(value.dtype)
+    places: Array = float(finfo.eps) * np.maximum(np.abs(_wide(value)), float(finfo.tiny))
+    return places
+
+
 def _on_grid(array: Array, grid: float = GRID) -> bool:
     """Whether every element is a multiple of 1/grid, so that sums of them lose no bits."""
     scaled = _wide(array) * grid
@@ -216,14 +223,14 @@ def _bounded(value: Array, error: Array, certain: Array | bool = False) -> Appro
 
 def _rounded(value: Array, propagated: Array, certain: Array | bool = False) -> Approximate:
     """The result of an operation that rounds correctly: exact if its operands are."""
-    rounding = _unit(value.dtype) * np.abs(_wide(value))
-    return _bounded(value, np.where(propagated == 0, 0.0, propagated + rounding), certain)
+    rounded = propagated + _last_place(value)
+    return _bounded(value, np.where(propagated == 0, 0.0, rounded), certain)
 
 
 def _nearly(value: Array, propagated: Array, ulps: float,
             certain: Array | bool = False) -> Approximate:
     """The result of an operation that is off by some units in the last place."""
-    return _bounded(value, propagated + ulps * _unit(value.dtype) * np.abs(_wide(value)), certain)
+    return _bounded(value, propagated + ulps * _last_place(value), certain)
 
 
 def _settled(*sources: Approximate) -> Array:
@@ -413,7 +420,8 @@ def _pow(a: Approximate, b: Approximate) -> Approximate:
     moved = ~_settled(a, b)
     propagated = np.where(moved, np.inf, magnitude * relative)
     # 0 to a negative power is an infinity whose sign depends on that of the zero.
-    return _nearly(value, propagated, FUNCTION_ULPS, _settled(a, b) & np.isnan(value))
+    known = np.isnan(value) | ((base == 0) & (exponent > 0))
+    return _nearly(value, propagated, FUNCTION_ULPS, _settled(a, b) & known)
 
 
 def _compared(a: Approximate, b: Approximate,
@@ -536,7 +544,8 @@ def _accumulated(total: Array, magnitude: Array, errors: Array, count: int, on_g
     overflow = magnitude + errors > float(np.finfo(accumulator).max)
     error = np.where(overflow, np.inf, spread / max(divisor, 1))
     # A mean may also be a product with a rounded reciprocal.
-    return _rounded(value, error) if divisor == 1 else _nearly(value, error, 4.0)
+    return _rounded(value, error) if divisor == 1 else \
+        _nearly(value, error, 4.0, certain=(error == 0) & (total == 0))
 
 
 def _with_specials(result: Approximate, x: Approximate, axes: tuple[int, ...], keepdims: bool,
@@ -638,10 +647,9 @@ def _softmax(x: Approximate, axis: int) -> Approximate:
     relative = np.expm1(2 * spread + (size + 4 * FUNCTION_ULPS + 2 * reach) * unit)
     nan = np.any(_given_nan(x) & np.ones(x.value.shape, bool), axis=axis, keepdims=True)
     settled = np.all(x.error == 0, axis=axis, keepdims=True)
-    special = np.any(np.isinf(x.value), axis=axis, keepdims=True)
-    # An infinity makes each weight of its line NaN or zero, or leaves it as it is.
-    certain = nan | (settled & special & (np.isnan(value) | (value == 0)))
-    return _bounded(value, np.abs(_wide(value)) * relative, certain)
+    # An infinity makes each weight of its line NaN, or its own weight zero.
+    certain = nan | (settled & (np.isnan(value) | np.isneginf(x.value)))
+    return _nearly(value, np.abs(_wide(value)) * relative, FUNCTION_ULPS, certain)
 
 
 def _gather(x: Approximate, index: Approximate) -> Approximate:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ VERDICTS = ("pass", "fail", "error", "unsupported", "xfail", "xpass", "not-run")
 BAD = ("fail", "error", "xpass")
 #: Characters of a line of a witness that a table shows; the report has all of them.
 LONGEST = 400
+CUT = " ... (cut; --report keeps all of it)"
 
 
 @dataclass
@@ -54,6 +55,8 @@ class Report:
     harness: str = ""
     #: Where the run was when somebody ended it; empty if nobody did.
     interrupted: str = ""
+    #: What made the report, to be pasted; empty if it was not made from a command line.
+    command: str = ""
 
     @property
     def ok(self) -> bool:
@@ -67,11 +70,17 @@ class Report:
     def lines(self) -> Iterable[dict[str, Any]]:
         yield {"type": "header", "format": protocol.REPORT_FORMAT,
                "implementation": self.info.to_json(), "tiers": self.tiers,
-               "profile": self.profile, "seed": self.seed}
+               "profile": self.profile, "seed": self.seed,
+               **({"command": self.command} if self.command else {})}
         yield from (each.to_json() for each in self.results)
         yield {"type": "footer", "verdicts": self.counts(), "ok": self.ok,
                **({"harness": self.harness} if self.harness else {}),
                **({"interrupted": self.interrupted} if self.interrupted else {})}
+
+    def locate(self, path: Path) -> None:
+        """Let the commands that run a witness alone take it from the report at this path."""
+        for each in self.results:
+            each.repro = each.repro.replace(" witness.json", f" {path} --test {each.test}")
 
     def write(self, path: Path) -> None:
         """Write the report, whole or not at all."""
@@ -83,7 +92,7 @@ class Report:
     def table(self) -> str:
         """A line for each chapter, and below it what is wrong and why."""
         if self.harness:
-            return f"the harness is broken, nothing was tested: {self.harness}\n"
+            return f"nothing was tested: {self.harness}\n"
         chapters: dict[str, Counter[str]] = {}
         for each in self.results:
             chapters.setdefault(chapter(each.test), Counter())[each.verdict] += 1
@@ -96,7 +105,7 @@ class Report:
                 lines += ["", f"{each.verdict.upper()} {each.test} ({', '.join(each.rules)})",
                           *(f"    {line}" for line in each.message.splitlines()[:12])]
                 if each.witness:
-                    lines += [f"    {line if len(line) < LONGEST else line[:LONGEST] + ' ...'}"
+                    lines += [f"    {line if len(line) < LONGEST else line[:LONGEST] + CUT}"
                               for line in protocol.paste(each.witness).splitlines()]
                 if each.repro:
                     lines.append(f"    {each.repro}")
@@ -120,6 +129,37 @@ def read(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
+def document(path: Path) -> Any:
+    """What a file of JSON says.  Raises ValueError that names the file."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
+
+
+def witness_of(path: Path, test: str = "") -> Program:
+    """A program in a file of its own, or the witness of a test in a report.
+
+    Raises:
+        ValueError: the file has none, or several and no test was named.
+    """
+    if path.suffix != ".jsonl":
+        program: Program = document(path)
+        return program
+    try:
+        found = {line["test"]: line["witness"] for line in read(path) if line.get("witness")}
+    except (OSError, ValueError, ProtocolError) as error:
+        raise ValueError(f"{path}: {error}") from error
+    names = [name for name in found if test in (name, name.rpartition(".")[2], "")]
+    if len(names) != 1:
+        there = "".join(f"\n    --test {name}" for name in found) or " none"
+        raise ValueError(f"{path}: which program? It has{there}")
+    witness: Program = found[names[0]]
+    return witness
+
+
 @dataclass(frozen=True)
 class Expectation:
     """A failure that is known: which test, why, and where it is being dealt with.
@@ -136,5 +176,17 @@ class Expectation:
 
     @staticmethod
     def read(path: Path) -> list[Expectation]:
-        entries: list[Mapping[str, str]] = json.loads(path.read_text(encoding="utf-8"))
+        """The entries of a file.  Raises ValueError that names the entry that is not one."""
+        entries = document(path)
+        if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+            raise ValueError(f"{path}: not a list of entries like "
+                             '{"test": ..., "rule": ..., "reason": ...}')
+        for number, entry in enumerate(entries):
+            for name in ("test", "rule", "reason"):
+                if name not in entry:
+                    raise ValueError(f'{path}: entry {number} has no "{name}"')
+            for name, value in entry.items():
+                if name not in Expectation.__dataclass_fields__ or not isinstance(value, str):
+                    raise ValueError(f'{path}: "{name}" of entry {number} is no text that an '
+                                     f"entry has: {', '.join(Expectation.__dataclass_fields__)}")
         return [Expectation(**each) for each in entries]

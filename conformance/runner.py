@@ -8,7 +8,6 @@ reported once.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -17,6 +16,7 @@ from pathlib import Path
 from time import perf_counter
 
 from conformance import oracle, protocol
+from conformance.explaining import described, meant, whole
 from conformance.interruption import end_if_asked
 from conformance.protocol import Program
 from conformance.report import Expectation, Report, Result
@@ -81,7 +81,12 @@ def _check_of(chapter: str, name: str, function: Function) -> Check:
 def run_suite(subject: Subject, checks: Sequence[Check], *, tiers: Collection[str] = (),
               rules: Collection[str] = (), expected: Sequence[Expectation] = (),
               tell: Callable[[Result], None] = lambda result: None) -> Report:
-    """Run the checks of these tiers and rules (all when none are given)."""
+    """Run the checks of these tiers and rules (all when none are given).
+
+    Raises:
+        ValueError: there are none.
+    """
+    chosen, missed = selected(checks, tiers, rules), _stale(expected)
     unknown = Report(protocol.Info("unknown", "unknown", observes=()), list(tiers),
                      subject.profile, subject.seed)
     try:
@@ -93,7 +98,6 @@ def run_suite(subject: Subject, checks: Sequence[Check], *, tiers: Collection[st
     report = Report(subject.info, list(tiers or subject.info.observes), subject.profile,
                     subject.seed)
     broken: set[str] = set()
-    chosen = [check for check in checks if not rules or set(rules) & set(check.rules)]
     for number, check in enumerate(chosen):
         try:
             end_if_asked()
@@ -105,8 +109,31 @@ def run_suite(subject: Subject, checks: Sequence[Check], *, tiers: Collection[st
             broken.update(check.rules)
         report.results.append(result)
         tell(result)
-    report.results += _stale(expected, report.results, bool(rules))
+    report.results += missed
     return report
+
+
+def selected(checks: Sequence[Check], tiers: Collection[str],
+             rules: Collection[str]) -> list[Check]:
+    """The checks of these rules, if there are any for these tiers.
+
+    Raises:
+        ValueError: a tier or a rule that is none, or nothing is left to test.
+    """
+    for tier in tiers:
+        if tier not in protocol.TIERS:
+            raise ValueError(f"there is no tier {tier}{meant(tier, protocol.TIERS)}; "
+                             f"the tiers are {', '.join(protocol.TIERS)}")
+    verified = {rule for check in collect() for rule in check.rules} if rules else set()
+    for rule in rules:
+        if rule not in verified:
+            raise ValueError(f"no check verifies a rule {rule}{meant(rule, verified)}; "
+                             "`python -m conformance rules` lists all checks")
+    chosen = [check for check in checks if not rules or set(rules) & set(check.rules)]
+    if not any(check.tier in tiers or not tiers for check in chosen):
+        raise ValueError("no check is of this chapter, rule and tier together; "
+                         "`python -m conformance rules` lists all checks")
+    return chosen
 
 
 def smoke(subject: Subject) -> str:
@@ -114,10 +141,27 @@ def smoke(subject: Subject) -> str:
     anything."""
     try:
         protocol.check("message", {"type": "started", "info": subject.info.to_json()})
-        wrong = oracle.differences(SMOKE, subject.adapter.run(SMOKE, {"values"}, {}).values)
-        return "; ".join(wrong)
+        unknown = _undeclarable(subject.info)
+        if unknown:
+            return unknown
+        wrong = "; ".join(oracle.differences(
+            SMOKE, subject.adapter.run(SMOKE, {"values"}, {}).values))
+    except protocol.ProtocolError as error:
+        return str(error)
     except Exception as error:  # any: nothing has been established about the other side yet
-        return f"{type(error).__name__}: {error}"
+        wrong = f"{described(error)}\n{whole(error).rstrip()}"
+    return wrong and (f"the adapter fails the first program, an addition of two float32: {wrong}\n"
+                      f"{protocol.paste(SMOKE).rstrip()}")
+
+
+def _undeclarable(info: protocol.Info) -> str:
+    """What the suite has no name for among the declared statements and dtypes, or ""."""
+    for sort, declared, known in (("statement", info.statements, protocol.STATEMENTS),
+                                  ("dtype", info.dtypes, protocol.DTYPES)):
+        for name in declared:
+            if name not in known:
+                return f'it declares "{name}", which is no {sort}{meant(name, known)}'
+    return ""
 
 
 def run_check(subject: Subject, check: Check, tiers: Collection[str],
@@ -130,9 +174,8 @@ def run_check(subject: Subject, check: Check, tiers: Collection[str],
     if check.tier not in tiers:
         return replace(result, verdict="not-run", message=f"the tier {check.tier} is not claimed")
     start = perf_counter()
-    subject.examples = subject.refusals = subject.skipped = 0
     try:
-        subject.adapter.reset()
+        subject.begin()
         check.function(subject)
         if subject.refusals:
             result = replace(result, message=f"{subject.refusals} programs were refused")
@@ -146,10 +189,9 @@ def run_check(subject: Subject, check: Check, tiers: Collection[str],
         result = replace(result, verdict=failure.verdict, message=failure.message,
                          witness=failure.witness, repro=failure.repro)
     except AssertionError as failure:
-        result = replace(result, verdict="fail", message=str(failure))
+        result = replace(result, verdict="fail", message=described(failure))
     except Exception as error:  # any: one check never ends the run of the others
-        text = f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-3)}"
-        result = replace(result, verdict="error", message=text)
+        result = replace(result, verdict="error", message=f"{described(error)}\n{whole(error)}")
     return replace(result, examples=subject.examples, seconds=round(perf_counter() - start, 3))
 
 
@@ -164,10 +206,9 @@ def judge(result: Result, check: Check, expected: Sequence[Expectation]) -> Resu
     return replace(result, verdict="xfail", message=f"{note}\n{result.message}")
 
 
-def _stale(expected: Sequence[Expectation], results: Sequence[Result],
-           partial: bool) -> list[Result]:
-    """An expected failure of a test that does not exist is an error."""
-    names = {each.test for each in results}
-    return [] if partial else [
-        Result(each.test, [each.rule], "values", "error", f"stale: no test {each.test} was run")
-        for each in expected if each.test not in names]
+def _stale(expected: Sequence[Expectation]) -> list[Result]:
+    """An expected failure of a test that does not exist is an error, whatever was selected."""
+    names = {check.name for check in collect()} if expected else set()
+    return [Result(each.test, [each.rule], "values", "error",
+                   f"it is expected to fail, but there is no such test{meant(each.test, names)}")
+            for each in expected if each.test not in names]

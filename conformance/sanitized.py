@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from conformance.interruption import status_of
+
 #: No recovery: what is found ends the process, and the parent says so.
 FLAGS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer",
          "-g1")
@@ -51,8 +53,8 @@ def main(arguments: Sequence[str]) -> int:
     if not library():
         print("gcc has no address sanitizer here; install libasan (it comes with gcc)")
         return 1
-    return subprocess.run([sys.executable, "-m", "conformance", *arguments], check=False,
-                          env=environment()).returncode
+    return status_of(subprocess.Popen([sys.executable, "-m", "conformance", *arguments],
+                                      env=environment()))
 
 
 @functools.lru_cache(maxsize=1)

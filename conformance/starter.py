@@ -10,9 +10,13 @@ from pathlib import Path
 
 INTERPRETER = Path(__file__).parent / "adapters" / "c" / "eager.c"
 TEMPLATE = '''\
-"""NAME as the conformance suite drives it: `python -m conformance --impl MODULE:Adapter`."""
+"""NAME as the conformance suite drives it.
+
+    python -m conformance --impl MODULE:Adapter
+"""
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,7 +45,8 @@ class Adapter(LibraryAdapter[Tensor]):
     effects = (*LibraryAdapter.effects,)
 
     def __init__(self) -> None:
-        super().__init__("NAME", "0.1", dtypes=("int32", "float32"), observes=("values",))
+        version = importlib.metadata.version("numpy")  # in place of it: your library
+        super().__init__("NAME", version, dtypes=("int32", "float32"), observes=("values",))
 
     def array(self, elements: Array) -> Tensor:
         """A tensor with these elements, in memory of its own."""

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance import programs, shapes
+from conformance.interruption import quietly
 from conformance.protocol import Program
 from conformance.subject import Failure, NotClaimed, Subject
 
@@ -302,4 +303,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(quietly(main))

@@ -14,6 +14,7 @@ from itertools import count as counting
 from typing import Any
 
 from conformance import checker, oracle, programs, protocol, shapes
+from conformance.explaining import described
 from conformance.protocol import (
     Adapter,
     Document,
@@ -56,13 +57,24 @@ class Refused(NotClaimed):
 
 @dataclass(frozen=True)
 class Profile:
-    """How many generated programs a check tries, and how large they are."""
+    """How many generated programs a check tries, and how large they are.
+
+    Of programs that a check lists itself, the first `whole` are tried and then one of `every`.
+    """
 
     examples: int
     size: int
+    whole: int = 0
+    every: int = 1
+
+    def chosen(self, number: int) -> bool:
+        """Whether the program with this number among those that a check lists is tried."""
+        return number < self.whole or number % self.every == 0
 
 
-PROFILES = {"ci": Profile(examples=12, size=10), "long": Profile(examples=1000, size=16)}
+#: `quick` is for implementations that need seconds for a program, such as a slow compiler.
+PROFILES = {"quick": Profile(examples=4, size=8, whole=8, every=8),
+            "ci": Profile(examples=12, size=10), "long": Profile(examples=1000, size=16)}
 
 
 @dataclass
@@ -77,6 +89,7 @@ class Subject:
     examples: int = 0
     refusals: int = 0
     skipped: int = 0
+    listed: int = 0
     wrap: Callable[[Adapter], Adapter] = lambda adapter: adapter
 
     @staticmethod
@@ -171,6 +184,8 @@ class Subject:
         """
         info = self.info
         part = programs.using_only(program, {*info.statements}, {*info.dtypes})
+        if not self._chosen():
+            return
         if all(each["do"] in (*protocol.SOURCES, "observe") for each in part["statements"]):
             self.skipped += 1
             return
@@ -188,7 +203,18 @@ class Subject:
         missing = {*statements, *dtypes} - {*self.info.statements, *self.info.dtypes}
         if missing:
             raise NotClaimed(f"not declared: {', '.join(sorted(missing))}")
-        self._check_smallest(program, *tiers, **options)
+        if self._chosen():
+            self._check_smallest(program, *tiers, **options)
+
+    def begin(self) -> None:
+        """Start a check: nothing has been counted, and the implementation remembers nothing."""
+        self.examples = self.refusals = self.skipped = self.listed = 0
+        self.adapter.reset()
+
+    def _chosen(self) -> bool:
+        """Whether the profile wants the next one of the programs that a check lists."""
+        self.listed += 1
+        return PROFILES[self.profile].chosen(self.listed - 1)
 
     def _check_smallest(self, program: Program, *tiers: str, **options: Any) -> None:
         def check(each: Program) -> None:
@@ -225,11 +251,15 @@ class Subject:
                      share: float = 1.0) -> None:
         """Apply a check to the witnesses of a rule (all without one) and to generated programs.
 
-        `share` says which part of the profile's number of programs is enough for this check.
-        A program that fails is shrunk; the failure raised has it as its witness.
+        `share` says which part of the profile's number of programs is enough for this check; where
+        that is not all of them, the profile `quick` leaves out witnesses too.  A program that
+        fails is shrunk; the failure raised has it as its witness.
         """
-        chosen = {name: program for name, program in programs.witnesses().items()
-                  if (not rule or rule in program["rules"]) and self.supports(program)}
+        profile = PROFILES[self.profile]
+        known = [(name, program) for name, program in programs.witnesses().items()
+                 if (not rule or rule in program["rules"]) and self.supports(program)]
+        chosen = {name: program for number, (name, program) in enumerate(known)
+                  if share == 1.0 or profile.chosen(number)}
         tried, failures = len(chosen), dict[str, Exception]()
         for name, program in chosen.items():
             failure = self._outcome(check, program)
@@ -239,7 +269,7 @@ class Subject:
             others = [other for other in failures if other != name]
             origin = f"witness {name}" + (f"; also {', '.join(others)}" if others else "")
             raise self._smallest(check, chosen[name], failure, origin, seconds=WITNESS_SECONDS)
-        wanted = max(1, int(PROFILES[self.profile].examples * share))
+        wanted = max(1, int(profile.examples * share))
         for number, program in self._generated(wanted):
             tried += 1
             failure = self._outcome(check, program)
@@ -253,6 +283,8 @@ class Subject:
         """The failure of the smallest part of a program that fails."""
         smallest = programs.shrink(program, lambda each: bool(self._outcome(check, each)),
                                    seconds=seconds)
+        if smallest != program:  # what is said about the whole is no longer true of a part
+            smallest = protocol.program(smallest["statements"])
         return self._explained(self._outcome(check, smallest) or failure, smallest, origin)
 
     def _generated(self, wanted: int) -> Iterator[tuple[int, Program]]:
@@ -276,11 +308,12 @@ class Subject:
         except (AssertionError, ProtocolError) as failure:
             return failure
         except Exception as error:  # the implementation's own: it is the finding
-            return Failure(f"{type(error).__name__}: {error}")
+            return Failure(described(error))
         return None
 
     def _explained(self, failure: Exception, program: Program, origin: str) -> Failure:
-        text = failure.message if isinstance(failure, Failure) else str(failure)
+        text = failure.message if isinstance(failure, Failure) else \
+            str(failure) if isinstance(failure, ProtocolError) else described(failure)
         repro = f"python -m conformance run witness.json {self.spec}"
         return Failure(f"{text}\n({origin})", program, repro)
 
@@ -308,19 +341,26 @@ def fails(subject: Subject, program: Program, **options: Any) -> str:
     return examine(subject, program, **options)[0]
 
 
+def put(subject: Subject, program: Program, **options: Any) -> list[Document]:
+    """Put a program to an implementation, and answer its schedules if its values are right.
+
+    Whatever goes wrong is raised: a `Failure`, or the exception of the implementation itself.
+    """
+    repeats = any(each["do"] in protocol.REPETITIONS for each in program["statements"])
+    tiers = [tier for tier in ("schedule", *(("replay",) if repeats else ()))
+             if tier in subject.info.observes]
+    shapes.check_program(program)
+    return subject.check_values(program, *tiers, **options).schedule
+
+
 def examine(subject: Subject, program: Program, **options: Any) -> tuple[str, list[Document]]:
     """What is wrong with a program, and the documents of its schedules.
 
     This is the question that `fuzz` asks. What a program repeats is captured and replayed.
     """
-    repeats = any(each["do"] in protocol.REPETITIONS for each in program["statements"])
-    tiers = [tier for tier in ("schedule", *(("replay",) if repeats else ()))
-             if tier in subject.info.observes]
     documents: list[Document] = []
     try:
-        shapes.check_program(program)
-        observation = subject.check_values(program, *tiers, **options)
-        documents = observation.schedule
+        documents = put(subject, program, **options)
         found = [str(finding) for document in documents for finding in checker.check(document)]
         return "; ".join(found[:4]), documents
     except Refused as reason:
@@ -330,4 +370,4 @@ def examine(subject: Subject, program: Program, **options: Any) -> tuple[str, li
     except Failure as failure:
         return failure.message, documents
     except Exception as error:  # the implementation's own: it is the finding
-        return f"{type(error).__name__}: {error}", documents
+        return described(error), documents

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from conformance import protocol
+from conformance import declared_programs, protocol
 from conformance.programs import Draft
 from conformance.protocol import Program
-from conformance.shapes import ProgramError
 from conformance.subject import Failure, Subject
 from conformance.trace import verifies
 
@@ -30,15 +29,7 @@ def test_every_witness_gives_the_eager_values(subject: Subject) -> None:
 @verifies("conventions.support.declared")
 def test_declared_statements_run_for_each_declared_dtype(subject: Subject) -> None:
     for dtype in subject.info.dtypes:
-        for do in (*protocol.UNARY, *protocol.BINARY, *protocol.REDUCTIONS):
-            draft = Draft()
-            source = _input(draft, np.array([[1, 0], [1, 1]]).astype(dtype))
-            fields = {"axes": [1], "keepdims": False} if do in protocol.REDUCTIONS else {}
-            operands = [source, source] if do in protocol.BINARY else [source]
-            try:
-                program = _observed(draft, draft.add(do, *operands, **fields))
-            except ProgramError:
-                continue  # not defined for this dtype
+        for program in declared_programs.programs_for(dtype):
             subject.check_declared(program)
 
 

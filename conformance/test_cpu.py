@@ -20,7 +20,7 @@ from conformance.kernel_builder import FLOAT, INT, flat, load, param, reduce, st
 from conformance.trace import verifies
 from impl import Context, GlobalCounters, Tensor, cpu, symbolic
 from impl.caching import disk
-from impl.cpu import compiler, objects
+from impl.cpu import backend, compiler, objects
 from impl.device import Device
 from impl.dtypes import DType, dtypes
 from impl.errors import CompileError
@@ -66,7 +66,7 @@ def check(ast: UOp, factor: float, count: int = 10) -> None:
 # Compiling
 
 
-@verifies("cpu.compile.together")
+@verifies("cpu.compile.together+2")
 def test_all_kernels_of_a_call_share_compiler_runs(fresh: Path,
                                                    monkeypatch: pytest.MonkeyPatch) -> None:
     runs = 0
@@ -81,6 +81,32 @@ def test_all_kernels_of_a_call_share_compiler_runs(fresh: Path,
     asts = [scaled(10, 1 + n / 7) for n in range(20)]
     Device["CPU"].compile(asts)
     assert runs <= (os.cpu_count() or 1)
+    for n, ast in enumerate(asts):
+        check(ast, 1 + n / 7)
+
+
+@verifies("cpu.compile.together+2")
+def test_compilers_run_while_the_last_kernel_is_printed(fresh: Path,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, printed, begun, printing = objects.compile_unit, backend.render, threading.Event(), 0
+
+    def compiled(*given: object) -> bytes:
+        begun.set()
+        return plain(*given)  # type: ignore[arg-type]
+
+    def rendered(*given: object) -> object:
+        nonlocal printing
+        printing += 1
+        if printing == 4:
+            assert begun.wait(60), "nothing was compiled before the last kernel was printed"
+        return printed(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(objects, "compile_unit", compiled)
+    monkeypatch.setattr(backend, "render", rendered)
+    monkeypatch.setattr(objects, "_WORTH_STARTING", 200)
+    asts = [scaled(10, 1 + n / 7) for n in range(4)]
+    Device["CPU"].compile(asts)
+    assert printing == 4
     for n, ast in enumerate(asts):
         check(ast, 1 + n / 7)
 

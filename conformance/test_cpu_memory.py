@@ -11,8 +11,9 @@ import pytest
 
 from conformance.trace import verifies
 from impl import Context, GlobalCounters, Tensor
-from impl.cpu.memory import Pool, rounded
+from impl.cpu.memory import Pool
 from impl.device import Device
+from impl.device.pool import rounded
 
 pytestmark = pytest.mark.device("CPU")
 MEBIBYTE = 1 << 20
@@ -48,7 +49,7 @@ def test_blocks_of_a_pool() -> None:
     for _ in range(3000):
         if out and draw.random() < 0.5:
             block, address, _ = out.pop(draw.randrange(len(out)))
-            pool.give(block, address)
+            pool.give((block, address))
         else:
             nbytes = draw.choice((100, 5000, MEBIBYTE, 3 * MEBIBYTE)) + draw.randrange(500_000)
             before, held = GlobalCounters.fresh, pool.held
@@ -70,9 +71,9 @@ def test_what_was_not_used_for_longest_goes_first() -> None:
     pool = Pool(64, 10 * MEBIBYTE)
     sizes = [n * MEBIBYTE for n in (2, 3, 4)]
     for block, address in [pool.take(size) for size in sizes]:
-        pool.give(block, address)
-    pool.give(*pool.take(sizes[0]))  # used again
-    pool.give(*pool.take(4 * MEBIBYTE + 512 * 1024 + 1))
+        pool.give((block, address))
+    pool.give(pool.take(sizes[0]))  # used again
+    pool.give(pool.take(4 * MEBIBYTE + 512 * 1024 + 1))
     assert sizes[0] in pool.blocks and sizes[1] not in pool.blocks and pool.held <= pool.limit
     pool.clear()
     assert (pool.blocks, pool.held) == ({}, 0)
@@ -84,7 +85,7 @@ def test_a_block_that_is_freed_while_the_pool_is_in_use_is_kept() -> None:
     pool = Pool(64)
     block, address = pool.take(MEBIBYTE)
     with pool.lock:
-        pool.give(block, address)
+        pool.give((block, address))
         assert pool.held == 0
     assert pool.take(MEBIBYTE)[1] == address
     errors = []
@@ -96,7 +97,7 @@ def test_a_block_that_is_freed_while_the_pool_is_in_use_is_kept() -> None:
             block[:8] = seed
             if (block[:8] != seed).any():
                 errors.append(seed)
-            pool.give(block, address)
+            pool.give((block, address))
             mine.append(pool.take(5000 + seed))
 
     threads = [threading.Thread(target=use, args=(seed,)) for seed in range(6)]

@@ -22,6 +22,7 @@ from conformance import emulation
 from conformance import kernel_builder as kb
 from conformance.emulation import driver, nvrtc
 from conformance.kernel_builder import INT, load, param, store
+from conformance.saboteurs.impl_patches import inherited
 from conformance.trace import verifies
 from impl import Context, Device, GlobalCounters, Tensor, TinyJit
 from impl.dtypes import dtypes
@@ -58,7 +59,7 @@ def on_gpu(emulation_folder: Path, tmp_path_factory: pytest.TempPathFactory
 
 
 def _with_mock(check: Check) -> None:
-    with driver.installed() as mock:
+    with inherited(), driver.installed() as mock:
         mock.set_order("reversed")
         mock.set_memory(0, 1 << 30)
         check()
@@ -108,7 +109,7 @@ def test_without_the_bindings_one_line_says_so(monkeypatch: pytest.MonkeyPatch) 
         raise ImportError(name)
     monkeypatch.setattr(ours, "bindings", missing)
     said = ours.problem.__wrapped__()
-    assert "pip install 'tensor-schedule[cuda]'" in said and "\n" not in said
+    assert 'pip install -e ".[cuda]"' in said and "\n" not in said
 
 
 def check_names() -> None:
@@ -126,7 +127,8 @@ def test_every_gpu_has_its_name(on_gpu: Callable[[Check], None]) -> None:
 FORKED = """
 import os, sys
 from conformance.emulation import driver
-with driver.installed():
+from conformance.saboteurs.impl_patches import inherited
+with inherited(), driver.installed():
     from impl import Tensor
     x = Tensor([1.0, 2.0]).realize()
     assert (x + 1).tolist() == [2, 3]
@@ -253,7 +255,7 @@ def check_missing_barrier() -> None:
     x = Tensor(np.random.default_rng(1).standard_normal((3, 999)).astype(np.float32)).realize()
     wanted = x.to("REFERENCE").softmax().numpy()
     np.testing.assert_allclose(x.softmax().numpy(), wanted, 1e-5)
-    with pytest.MonkeyPatch.context() as patch, Context(SCACHE=0):
+    with pytest.MonkeyPatch.context() as patch, Context(SCACHE=0, CACHELEVEL=0):
         patch.setattr(CUDA, "wait", lambda self: "")
         gpu().programs.clear()
         found = x.softmax().numpy()
@@ -265,6 +267,36 @@ def check_missing_barrier() -> None:
 @verifies("cuda.values.reference")
 def test_a_missing_barrier_would_show(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_missing_barrier)
+
+
+def check_units() -> None:
+    """A layer in three types with units and without steps; TF32 is used only if it may be."""
+    x, w, b = (np.random.default_rng(i).normal(size=shape).astype(np.float32)
+               for i, shape in enumerate(((2, 45, 40), (40, 70), (70,))))
+    for dtype, lost, words in ((dtypes.float16, 2e-3, {}), (dtypes.bfloat16, 2e-2, {}),
+                               (dtypes.float32, 2e-3, {"ALLOW_TF32": 1})):
+        found = []
+        for more in ({}, {"NOOPT": 1}, {"TENSOR_CORES": 0}):
+            with Context(**words, **more):
+                one, two, three = (Tensor(each).cast(dtype).realize() for each in (x, w, b))
+                layer = (one @ two + three).relu()
+                steps = gpu().rendered(layer.schedule()[-1].ast).optimized.arg.steps
+                assert any(name.startswith("TC") for name in steps) is not bool(more), steps
+                found.append(layer.numpy().astype(np.float32))
+        for other in found[1:]:
+            np.testing.assert_allclose(found[0], other, lost, lost * 10)
+    with Context(ALLOW_TF32=0):
+        one, two = Tensor(x).realize(), Tensor(w).realize()
+        steps = gpu().rendered((one @ two).schedule()[-1].ast).optimized.arg.steps
+    assert not any(name.startswith("TC") for name in steps)
+
+
+@needs_mock
+@verifies("cuda.values.reference")
+@verifies("kernel.mma.exact")
+@verifies("kernel.step.equal")
+def test_products_use_tensor_cores(on_gpu: Callable[[Check], None]) -> None:
+    on_gpu(check_units)
 
 
 # ---------------------------------------------------------------- compiling
@@ -299,14 +331,52 @@ def test_machine_code_is_kept_for_its_compiler_and_gpu(on_gpu: Callable[[Check],
     on_gpu(check_kept)
 
 
+def check_ptx() -> None:
+    device, ast, given = gpu(), added(5), []
+    with pytest.MonkeyPatch.context() as patch:
+        call = device.context.call
+
+        def seen(function: str, *arguments: Any) -> Any:
+            if function == "cuModuleLoadData":
+                given.append(bytes(arguments[0]))
+            return call(function, *arguments)
+        patch.setattr(device.context, "call", seen)
+        keys = set()
+        for ptx in (0, 1):
+            with Context(CUDA_PTX=ptx, CACHELEVEL=0):
+                program, memory = device.load([ast])[0], block([1, 2, 3, 4, 5])
+                program([memory, memory])
+                assert read(memory) == [2, 3, 4, 5, 6]
+                keys.add(program.key)
+    assert len(keys) == 2 and given[0].startswith(b"\x7fELF")
+    assert b".target sm_80" in given[1] and b".entry kernel_" in given[1]
+
+
+@needs_mock
+@verifies("cuda.compile.ptx")
+def test_the_driver_compiles_if_it_is_asked_to(on_gpu: Callable[[Check], None]) -> None:
+    on_gpu(check_ptx)
+
+
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
 @verifies("cuda.compile.refused")
 def test_a_text_that_is_refused_is_an_error_with_its_line() -> None:
     from impl.cuda.compiler import compile_text
     with pytest.raises(CompileError, match=r"sm_80.*kernel.cu\(2\).*x.*undefined"):
-        compile_text('extern "C" __global__ void f(float *a) {\n  a[0] = x;\n}', 80)
+        compile_text('extern "C" __global__ void f(float *a) {\n  a[0] = x;\n}', "sm_80")
     with pytest.raises(CompileError, match="nvidia-cuda-nvrtc"):
-        compile_text('extern "C" __global__ void f() {}', 12)
+        compile_text('extern "C" __global__ void f() {}', "sm_12")
+
+
+@pytest.mark.skipif(bool(MISSING), reason=MISSING)
+@verifies("cuda.compile.meaning")
+def test_no_option_changes_an_operation() -> None:
+    """As PTX shows: no product is contracted; divisions and roots are rounded right."""
+    from impl.cuda.compiler import compile_text
+    made = compile_text('extern "C" __global__ void f(float *a) {\n  a[0] = a[1] * a[2] + '
+                        'a[3] / a[4] + __fsqrt_rn(a[5]); }', "compute_80").decode()
+    assert "fma.rn" not in made and ".ftz" not in made and ".approx" not in made
+    assert all(word in made for word in ("mul.f32", "div.rn.f32", "sqrt.rn.f32"))
 
 
 @pytest.mark.slow
@@ -330,7 +400,7 @@ def test_texts_compile_for_every_kind_of_gpu() -> None:
 
 def check_reuse() -> None:
     device, mock = gpu(), driver.load()
-    device.blocks.clear()
+    device.pool.clear()
     first = device.allocate(5000)
     address, taken = first.address, mock.calls("cuMemAlloc_v2")
     part = first.part(256, 16)
@@ -349,19 +419,20 @@ def test_a_block_is_used_again(on_gpu: Callable[[Check], None]) -> None:
 
 def check_kept_blocks() -> None:
     device, mock = gpu(), driver.load()
-    assert 0 < device.blocks.limit < 1 << 50
-    device.blocks.clear()
-    before, device.blocks.limit = mock.used(), 5 << 20
+    assert 0 < device.pool.limit < 1 << 50
+    device.pool.clear()
+    before, device.pool.limit = mock.used(), 5 << 20
     held = [device.allocate(2 << 20) for _ in range(4)]
     held.clear()
     kept = device.allocate(2 << 20)
     assert mock.used() - before == 4 << 20, "two blocks are kept, and one of them is given away"
-    device.blocks.clear()
+    device.pool.clear()
     held.append(device.allocate(512))
-    wait, device.blocks.wait = device.blocks.wait, held.clear
-    device.blocks.clear()  # what comes back while it waits may be needed by what was launched
-    device.blocks.wait = wait
-    assert len(device.blocks.returned) == 1 and kept.nbytes == 2 << 20
+    device.allocate(4096)  # is given back by what comes
+    wait, device.pool.wait = device.pool.wait, held.clear
+    device.pool.clear()  # what comes back while it waits may be needed by what was launched
+    device.pool.wait = wait
+    assert len(device.pool.returned) == 1 and kept.nbytes == 2 << 20
 
 
 @needs_mock
@@ -373,7 +444,7 @@ def test_what_is_kept_has_a_limit(on_gpu: Callable[[Check], None]) -> None:
 
 def check_exhausted() -> None:
     device, mock = gpu(), driver.load()
-    device.blocks.clear()
+    device.pool.clear()
     mock.set_memory(0, mock.used() + (10 << 20))
     block_of = device.allocate(6 << 20)
     del block_of
@@ -443,10 +514,10 @@ def check_scratch() -> None:
     launches = program.shape.launches
 
     def looked(values: Any) -> Any:
-        seen.append((len(device.blocks.returned), device.lock._is_owned()))
+        seen.append((len(device.pool.returned), device.lock._is_owned()))
         return launches(values)
     program.shape.launches = looked
-    device.blocks.clear()
+    device.pool.clear()
     program([out, given])
     assert seen == [(0, True)]
     assert read(out) == [1 << 20]
@@ -478,8 +549,9 @@ def test_a_launch_that_is_refused_is_an_error(on_gpu: Callable[[Check], None]) -
 LOST = """
 import numpy as np
 from conformance.emulation import driver
+from conformance.saboteurs.impl_patches import inherited
 from conformance.test_cuda import added, block, gpu, read
-with driver.installed():
+with inherited(), driver.installed():
     program, memory, wide = gpu().compile([added(129)])[0], block([1] * 128), block([1] * 200)
     program([memory, wide])
     for attempt in (lambda: read(memory), lambda: gpu().allocate(4), lambda: gpu().synchronize()):

@@ -46,6 +46,16 @@ def test_an_unknown_device_is_refused_with_the_names() -> None:
         assert "test_device.py" in str(caught.value)
 
 
+@verifies("device.name.meant")
+def test_a_name_that_is_nearly_right_is_guessed() -> None:
+    for name, wanted in (("CUDDA", "CUDA"), ("cup:1", "CPU"), ("METL", "METAL")):
+        with pytest.raises(DeviceError, match=f"did you mean {wanted}[?] Else use one of CPU, "):
+            Device.canonical(name)
+    with pytest.raises(DeviceError) as caught:
+        Device.canonical("TPUX")
+    assert "did you mean" not in str(caught.value)
+
+
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     settings = {**os.environ, **environment}
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,

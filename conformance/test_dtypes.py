@@ -95,4 +95,11 @@ def test_halves_are_accumulated_in_singles(subject: Subject) -> None:
     draft.add("sum", ones, axes=[1], keepdims=False)
     draft.add("mean", large, axes=[1], keepdims=False)
     draft.add("cumsum", ones, axis=1)
+    # Down the columns a library adds whole rows, which is another loop.
+    columns = draft.add("permute", ones, order=[1, 0])
+    tall = _input(draft, np.ones((3000, 3), np.float16))
+    for source in (columns, tall):
+        draft.add("sum", source, axes=[0], keepdims=False)
+        draft.add("cumsum", source, axis=0)
+    draft.add("mean", _input(draft, np.full((300, 3), 300, np.float16)), axes=[0], keepdims=False)
     _check(subject, draft)

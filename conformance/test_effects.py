@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from conformance import oracle, programs, protocol, shapes
+from conformance import programs, protocol, shapes
 from conformance.checker import check
+from conformance.explaining import described
 from conformance.programs import Draft
-from conformance.protocol import Program
+from conformance.protocol import Observation, Program
 from conformance.runner import after
 from conformance.shapes import Kind
 from conformance.subject import Failure, NotClaimed, Subject, same_values
@@ -165,9 +166,10 @@ def test_hypothesis_finds_nothing(subject: Subject) -> None:
     except ImportError as reason:
         raise NotClaimed("hypothesis is not installed") from reason
     profile = subject.profile
+    examples = {"quick": 5, "ci": 15, "long": 10_000}[profile]
 
-    @hypothesis.settings(max_examples=15 if profile == "ci" else 10_000, deadline=None,
-                         derandomize=profile == "ci", database=None, report_multiple_bugs=False,
+    @hypothesis.settings(max_examples=examples, deadline=None,
+                         derandomize=profile != "long", database=None, report_multiple_bugs=False,
                          suppress_health_check=list(hypothesis.HealthCheck))
     @hypothesis.given(programs.strategy())
     def explore(program: Program) -> None:
@@ -175,16 +177,30 @@ def test_hypothesis_finds_nothing(subject: Subject) -> None:
         kinds = [statement["do"] for statement in program["statements"]]
         for do in set(kinds) & set(protocol.EFFECTS):
             hypothesis.event(do)
-        tiers = ["schedule"] if "schedule" in subject.info.observes else []
         try:
-            observation = subject.run(program, *tiers)
-        except Exception as error:  # the implementation's own: it is the finding
-            raise Failure(f"{type(error).__name__}: {error}", program) from None
+            observation = _obeyed(subject, program)
+        except Exception as error:  # the implementation's own too: it is the finding
+            raise Failure(described(error), program) from error
         hypothesis.target(sum(len(each["dependencies"]) for each in observation.schedule)
                           or float(kinds.count("store")), label="hazards")
-        wrong = oracle.differences(program, observation.values)
-        wrong += [str(each) for document in observation.schedule for each in check(document)]
-        if wrong:
-            raise Failure("; ".join(wrong[:4]), program)
 
-    explore()
+    try:
+        explore()
+    except Failure as failure:
+        if failure.witness:  # hypothesis leaves choices that it could not make smaller
+            subject.check_smallest(failure.witness, lambda each: _obey(subject, each))
+        raise
+
+
+def _obey(subject: Subject, program: Program) -> None:
+    _obeyed(subject, program)
+
+
+def _obeyed(subject: Subject, program: Program) -> Observation:
+    """What a program shows, if its values are right and the checker finds nothing."""
+    tiers = ["schedule"] if "schedule" in subject.info.observes else []
+    observation = subject.check_values(program, *tiers)
+    wrong = [str(each) for document in observation.schedule for each in check(document)]
+    if wrong:
+        raise Failure("; ".join(wrong[:4]), program)
+    return observation

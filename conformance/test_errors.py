@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from conformance.trace import verifies
 from impl import Context, Tensor, dtypes, errors, nn
 from impl.errors import TensorScheduleError
+from impl.tensor import names
 
 BUILT_IN = {
     "ShapeError": ValueError, "DTypeError": TypeError, "AxisError": IndexError,
@@ -181,3 +183,23 @@ def test_what_was_meant(name: str, meant: str) -> None:
         getattr(nn, name)
     assert isinstance(caught.value, TensorScheduleError) and meant in caught.value.remedy
     assert not hasattr(nn, name)
+
+
+@verifies("errors.name.method")
+@pytest.mark.parametrize("name, meant", [
+    ("sofmax", "softmax?"), ("Sum", "sum?"), ("reshap", "reshape?"), ("add_", "x.assign(x.add("),
+    ("cuda", 'x.to("CUDA")'), ("astype", "x.cast("), ("qqqq", "dir(Tensor)")])
+def test_which_method_was_meant(name: str, meant: str) -> None:
+    for owner in (Tensor([1.0]), Tensor):
+        with pytest.raises(AttributeError) as caught:
+            getattr(owner, name)
+        assert isinstance(caught.value, TensorScheduleError), owner
+        assert meant in caught.value.remedy and __file__ in caught.value.line
+        assert not hasattr(owner, name) and not hasattr(owner, f"__{name}__")
+
+
+@verifies("errors.name.method")
+def test_what_is_meant_by_another_name_exists() -> None:
+    for remedy in names._MEANT.values():
+        for method in re.findall(r"(?:x|Tensor)\.(\w+)", remedy):
+            assert hasattr(Tensor, method), remedy

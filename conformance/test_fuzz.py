@@ -7,14 +7,15 @@ import json
 import os
 import signal
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from conformance import coverage, effect_programs, programs, protocol, shapes
+from conformance import coverage, effect_programs, fuzz, programs, protocol, shapes
 from conformance.fuzz import Fuzzing, Job, explained, options_of, run_chunk, shares
 from conformance.oracle import OracleAdapter
-from conformance.protocol import Observation, Options, Program, Value
+from conformance.protocol import Info, Observation, Options, Program, Value
 
 RIGHT = "conformance.oracle:OracleAdapter"
 
@@ -111,6 +112,26 @@ def test_a_process_that_dies_is_a_failure_of_its_chunk() -> None:
     assert [each["program"] for each in tally.failures] == sorted({n // 15 * 15 for n in bits})
     assert tally.failures and "died" in explained(tally.failures[0])
     assert len(fuzzing.done) == 2
+
+
+class WithoutDoubles(OracleAdapter):
+    """A device that has no float64."""
+
+    def info(self) -> Info:
+        known = super().info()
+        return replace(known, dtypes=tuple(each for each in known.dtypes if each != "float64"))
+
+
+def test_each_program_runs_on_each_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a device lacks something the others still run; a failure says on which device."""
+    monkeypatch.setattr(fuzz, "ON_DEVICES", __name__)
+    job = Job(count=40, chunk=20, devices="OracleAdapter,WithoutDoubles")
+    tally = Fuzzing(job, tell=io.StringIO()).run()
+    assert tally.devices["OracleAdapter"] == tally.programs > tally.everywhere > 20
+    assert tally.devices["WithoutDoubles"] == tally.everywhere and not tally.failures
+    job = Job(count=200, styles="effects", most_failures=1, devices="OracleAdapter,WrongAboutFlips")
+    [failure] = Fuzzing(job, tell=io.StringIO()).run().failures
+    assert failure["device"] == "WrongAboutFlips" and "WrongAboutFlips" in explained(failure)
 
 
 def test_shares_of_settings() -> None:

@@ -147,7 +147,8 @@ def test_kernel_table() -> None:
     document = training_step()
     document["order"] = [1, 0, 2, 3, 4, 5, 6, 7]
     timings = {number: 1e-6 * (number + 1) for number in range(8)}
-    lines = inspect.kernel_table(document, timings, inspect.Machine(40e9, 100e9)).splitlines()
+    machine = inspect.Machine(40e9, 100e9)
+    lines = inspect.kernel_table(document, timings, machine, 300).splitlines()
     assert lines[0].split() == ["id", "kernel", "what", "reads", "writes", "bytes", "operations",
                                 "time", "predicted", "steps"]
     assert [line.split()[0] for line in lines[2:]] == ["1", "0", "2", "3", "4", "5", "6", "7"]
@@ -156,6 +157,25 @@ def test_kernel_table() -> None:
     assert len({len(line[:135].rstrip()) for line in lines}) <= 2  # the last column is ragged
     bare = inspect.kernel_table(chain(3))
     assert bare.splitlines()[0].split() == ["id", "kernel", "reads", "writes"]
+
+
+@verifies("inspect.table.width")
+def test_a_kernel_table_fits_the_page() -> None:
+    document = training_step()
+    for kernel in document["kernels"]:
+        kernel.update(label="a label that goes on for longer than anybody would read " * 2,
+                      optimizations=[f"UPCAST({number},16)" for number in range(9)],
+                      reads=[{"buffer": each["id"], "version": 0, "start": 0, "stop": 1}
+                             for each in document["buffers"]])
+    timings = dict.fromkeys(range(8), 1e-6)
+    for width in (400, 160, 120):
+        lines = inspect.kernel_table(document, timings, width=width).splitlines()
+        assert max(map(len, lines)) <= width, width
+        assert [line.split()[0] for line in lines[2:]] == list("01234567")
+        assert all("UPCAST" in line and "a label" in line for line in lines[2:])
+    assert max(map(len, inspect.kernel_table(document, timings).splitlines())) <= 120
+    narrowest = inspect.kernel_table(document, timings, width=10)
+    assert narrowest.splitlines()[2].split()[0] == "0" and "more" in narrowest
 
 
 @verifies("inspect.boundary.reason")
@@ -183,7 +203,7 @@ def test_steps_have_reasons() -> None:
     lines = [line.strip() for line in told.splitlines()[-3:]]
     assert lines == ["steps      UPCAST(1,16): along memory", "GROUP(2,4): hides latency",
                      "SWAP(0,1)"]
-    assert "UPCAST(1,16), GROUP(2,4), SWAP(0,1)" in inspect.kernel_table(document)
+    assert "UPCAST(1,16), GROUP(2,4), SWAP(0,1)" in inspect.kernel_table(document, width=300)
 
 
 @pytest.mark.device("CPU")
@@ -293,6 +313,9 @@ def test_memory_summary() -> None:
     assert "less than 1.78 MiB: the plan is at 1.00" in text
     assert re.search(r"g_hidden +0 +1605632 +256 KiB +4 to 6", text)
     assert "no temporaries" in inspect.memory_summary(chain(2))
+    document = training_step()
+    document["memory"]["unplanned"] = document["memory"]["planned"]
+    assert "would take as much" in inspect.memory_summary(document)
 
 
 @verifies("inspect.report.alone")

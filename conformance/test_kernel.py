@@ -454,7 +454,7 @@ def test_a_step_is_read_as_it_is_written() -> None:
 
 @verifies("kernel.step.groups")
 def test_steps_of_work_groups_are_refused_with_what_to_do_instead() -> None:
-    for text in ("TC(0,0,0,1)", "NOLOCALS", "nolocals()"):
+    for text in ("NOLOCALS", "nolocals()"):
         with pytest.raises(StepError, match="no step") as caught:
             Step.parse(text)
         assert text in str(caught.value) and "Remedy: use " in str(caught.value)
@@ -463,6 +463,8 @@ def test_steps_of_work_groups_are_refused_with_what_to_do_instead() -> None:
             Device["CPU"].optimized(with_steps(kb.matmul(16, 16, 16), [text]))
         assert text in str(caught.value) and "Remedy: use THREAD" in str(caught.value).replace(
             "UPCAST for lanes, ", "")
+    with pytest.raises(StepError, match=r"work-groups.*Remedy: use UPCAST both loops"):
+        Device["CPU"].optimized(with_steps(kb.matmul(16, 16, 16), ["TC(2,0,16,1,1)"]))
     assert not set(OF_GROUPS) & set(STEPS)
     assert {*OF_GROUPS, *STEPS} >= {"UNROLL", "UPCAST", "LOCAL", "GROUP", "TC", "SWAP", "PADTO",
                                     "NOLOCALS"}

@@ -264,7 +264,7 @@ def test_conversions_and_conditions_are_copied_with_their_operand(device: str) -
     assert (out == a @ known).all()
 
 
-@verifies("kernel.pack.stored+2")
+@verifies("kernel.pack.stored+3")
 @verifies("kernel.step.refused")
 def test_an_operand_that_the_kernel_stores_is_not_copied() -> None:
     """Else an update in place would see old elements of what it has updated, or new ones."""
@@ -276,6 +276,65 @@ def test_an_operand_that_the_kernel_stores_is_not_copied() -> None:
     with pytest.raises(StepError, match=r"PACK\(2,0\)"):
         Pack(2, 0).apply(Analysis(ast))
     Pack(2, 1).apply(Analysis(ast))
+
+
+def last_layer() -> UOp:
+    """h[b, j] = sum of g[b, k] w[j, k] over k; then w[j, k] -= sum of x[b, j] g[b, k] over b."""
+    j, b, k = new_range(48, GLOBAL), new_range(20, LOOP), new_range(5, REDUCE)
+    w, x, h, g = (param(i) for i in range(4))
+    first = kb.reduce(Ops.ADD, kb.apply(Ops.MUL, load(g, flat((b, 5), (k, 1))),
+                                        load(w, flat((j, 5), (k, 1)))), k)
+    i, n = new_range(5, LOOP), new_range(20, REDUCE)
+    second = kb.reduce(Ops.ADD, kb.apply(Ops.MUL, load(g, flat((n, 5), (i, 1))),
+                                         load(x, flat((n, 48), (j, 1)))), n)
+    place = flat((j, 5), (i, 1))
+    return kb.kernel(store(h, flat((b, 48), (j, 1)), first, b),
+                     store(w, place, kb.apply(Ops.SUB, load(w, place), second), i), prefix=(j,))
+
+
+@verifies("kernel.pack.stored+3")
+@verifies("kernel.product.gathered")
+@verifies("kernel.step.equal")
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("device", DEVICES)
+def test_an_operand_that_a_later_stage_stores_is_copied_before(device: str, threads: int) -> None:
+    ast = optimize(last_layer(), replace(WIDE, threads=threads))
+    assert [step for step in ast.arg.steps if step.startswith("PACK")], ast.arg.steps
+    generator = np.random.default_rng(0)
+    w, x, h, g = (generator.integers(-4, 5, shape).astype(np.float32)
+                  for shape in ((48, 5), (20, 48), (20, 48), (20, 5)))
+    wanted = g @ w.T, w - x.T @ g
+    assert (exact(ast, w, x, h, g, device=device) == wanted[1]).all()
+    assert (h == wanted[0]).all()
+
+
+@verifies("kernel.pack.stored+3")
+@verifies("kernel.step.equal")
+def test_an_operand_that_an_earlier_stage_stores_is_copied_after() -> None:
+    ast = last_layer()
+    turned = ast.replace(src=ast.src[::-1])
+    made = optimize(turned, WIDE)
+    assert [step for step in made.arg.steps if step.startswith("PACK")], made.arg.steps
+    generator = np.random.default_rng(0)
+    w, x, h, g = (generator.integers(-4, 5, shape).astype(np.float32)
+                  for shape in ((48, 5), (20, 48), (20, 48), (20, 5)))
+    wanted = w - x.T @ g
+    assert (exact(made, w, x, h, g, device="CPU") == wanted).all()
+    assert (h == g @ wanted.T).all()
+
+
+@verifies("kernel.pack.stored+3")
+@verifies("kernel.step.refused")
+def test_an_operand_with_a_reader_after_its_store_is_not_copied() -> None:
+    """Two stages read it, and one between them stores it: one copy cannot be right for both."""
+    ast = last_layer()
+    first, second = ast.src
+    again = first.replace(src=(kb.place(param(4), first.src[0].src[1]), *first.src[1:]))
+    known = Analysis(ast.replace(src=(first, second, again)))
+    axis = next(i for i, r in enumerate(known.ranges) if r in first.src[1].src[1:])
+    Pack(axis, 0).apply(known)
+    with pytest.raises(StepError, match="stores what the operand reads"):
+        Pack(axis, 1).apply(known)
 
 
 @verifies("kernel.step.refused")
@@ -362,6 +421,69 @@ def test_a_loop_of_the_prefix_cut_in_two(device: str) -> None:
     assert (out == a @ b.T).all()
     with pytest.raises(StepError, match="12 iterations.*divisor"):
         applied(kb.matmul(12, 5, 7), "cut:GLOBAL,7")
+
+
+@verifies("kernel.product.parts")
+@verifies("kernel.step.equal")
+@pytest.mark.parametrize(("rows", "threads", "parts"), [
+    (64, 1, 1), (64, 2, 2), (64, 3, 2), (64, 4, 4), (48, 2, 2), (56, 2, 1), (72, 3, 3), (16, 2, 1)])
+def test_tiles_of_rows_that_share_a_copy_are_cut_for_threads(rows: int, threads: int,
+                                                             parts: int) -> None:
+    """What 8, 8, 8, 6, 7, 9 and 2 tiles cost: a tile for each, and one more for the copy."""
+    limits = Limits(vector_bytes=64, vector_registers=32, threads=threads)
+    generator = np.random.default_rng(0)
+    x, w = (Tensor(generator.standard_normal((n, 128)).astype(np.float32)) for n in (rows, 256))
+    ast = (x @ w.transpose()).softmax(-1).schedule()[0].ast
+    steps = [step.name for step, _ in hand_steps(ast, limits)]
+    assert any(name.startswith("PACK") for name in steps)
+    assert any(name.startswith("SHARE") for name in steps)
+    cut = [name for name in steps if name.startswith("CUT")]
+    assert cut == ([f"CUT(0,{rows // 8 // parts})"] if parts > 1 else [])
+    assert any(name.startswith("THREAD(0,") for name in steps) is (parts > 1)
+
+
+@verifies("kernel.product.parts")
+@verifies("kernel.step.equal")
+@pytest.mark.parametrize("rows", [48, 56, 80])
+def test_rows_in_parts_have_the_same_values(rows: int) -> None:
+    generator = np.random.default_rng(0)
+    x, w = (generator.integers(-4, 5, (n, 128)).astype(np.float32) for n in (rows, 256))
+    with Context(CPU_COUNT=2):
+        product = Tensor(x).realize() @ Tensor(w).realize().transpose()
+        apart = product - product.max(-1, keepdim=True)
+        assert "SHARE(" in apart.explain()
+        found = apart.numpy()
+    wanted = x @ w.T
+    assert (found == wanted - wanted.max(-1, keepdims=True)).all()
+
+
+@verifies("kernel.product.around")
+@pytest.mark.parametrize(("batch", "threads", "steps"), [
+    (8, 1, ["SHARE(1)", "SHARE(0)"]), (8, 2, ["SHARE(1)", "CUT(0,4)", "SHARE(1)"]),
+    (6, 4, ["SHARE(1)", "CUT(0,2)", "SHARE(1)"]), (7, 2, ["SHARE(1)"])])
+def test_a_batch_shares_a_copy(batch: int, threads: int, steps: list[str]) -> None:
+    limits = Limits(vector_bytes=64, vector_registers=32, threads=threads)
+    x, w = Tensor.ones(batch, 64, 128).contiguous(), Tensor.ones(256, 128).contiguous()
+    Tensor.realize(x, w)
+    ast = (x @ w.transpose()).softmax(-1).schedule()[0].ast
+    found = [step.name for step, _ in hand_steps(ast, limits)]
+    assert [name for name in found if name.startswith(("SHARE", "CUT"))] == steps
+    assert any(name.startswith("PACK") for name in found)
+
+
+@verifies("kernel.product.around")
+@verifies("kernel.step.equal")
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("own", [False, True])
+def test_a_batch_with_a_copy_has_the_same_values(threads: int, own: bool) -> None:
+    """Also where each of the batch has an operand of its own, after one that all share."""
+    generator = np.random.default_rng(0)
+    x, w, v = (generator.integers(-2, 3, shape).astype(np.float32)
+               for shape in ((6, 32, 64), (64, 64), (6, 64, 64) if own else (64, 64)))
+    with Context(CPU_COUNT=threads):
+        first = (Tensor(x).realize() @ Tensor(w).realize().transpose()).relu()
+        found = (first @ Tensor(v).realize().transpose(-2, -1)).numpy()
+    assert (found == np.maximum(x @ w.T, 0) @ np.swapaxes(v, -2, -1)).all()
 
 
 # Windows
@@ -652,7 +774,7 @@ def _in_place(before: bool) -> UOp:
     return kb.kernel(*((twice, sums) if before else (sums, twice)), prefix=(n,))
 
 
-@verifies("kernel.pack.stored+2")
+@verifies("kernel.pack.stored+3")
 @verifies("kernel.product.gathered")
 @pytest.mark.parametrize("before", [False, True])
 def test_an_operand_is_copied_before_it_is_updated_or_after(before: bool) -> None:

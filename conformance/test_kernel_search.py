@@ -22,7 +22,7 @@ from impl.caching import disk, texts
 from impl.device import Device
 from impl.dtypes import dtypes
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Limits, Step, hand_steps, search
+from impl.kernel import Analysis, Limits, Local, Step, hand_steps, search
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +56,12 @@ class FakeBench:
 
     def allocate(self, nbytes: int) -> Any:
         return Device["REFERENCE"].allocate(nbytes)
+
+    def put(self, memory: Any, flat: np.ndarray) -> None:
+        memory.device.put(memory, flat)
+
+    def seconds(self, work: Callable[[], None]) -> float:
+        raise AssertionError("a fake device runs nothing")
 
     def table(self, launches: Sequence[Any]) -> Any:
         raise AssertionError("a fake device runs nothing")
@@ -222,15 +228,20 @@ def test_long_texts_are_not_tried() -> None:
 def test_steps_of_every_kind_are_tried() -> None:
     draw = search.random.Random(0)
     tried = {step.name.partition("(")[0] for step in
-             search.actions(Analysis(kb.matmul(8, 9, 10)), draw, 2)}
+             search.actions(Analysis(kb.matmul(8, 9, 10)), draw, Limits(threads=2))}
     assert tried == set(search.STEPS) - set(search.OF_LANES)
+    lanes = Limits(lanes=64, lockstep=32, local_memory=32 << 10)
+    steps = search.actions(Analysis(kb.matmul(8, 9, 10)), draw, lanes)
+    assert {step.name.partition("(")[0] for step in steps} == set(search.STEPS) - {
+        "THREAD", "GROUPTOP"}
+    assert {step.amount for step in steps if isinstance(step, Local)} == {8, 16, 32, 64}
 
 
 @verifies("cpu.threads.count")
 def test_no_more_threads_are_tried_than_there_are() -> None:
     for threads in (1, 2, 3):
         tried = {step.amount for step in search.actions(
-            Analysis(kb.matmul(8, 9, 10)), search.random.Random(0), threads)
+            Analysis(kb.matmul(8, 9, 10)), search.random.Random(0), Limits(threads=threads))
             if isinstance(step, (search.Thread, search.GroupTop))}
         assert tried == ({threads} if threads > 1 else set())
 

@@ -47,6 +47,28 @@ def plan(spans, reuse=True):
 def lower_bound(spans):
     return max((sum(s.nbytes for s in spans if s.first <= t < s.last) for t in range(9)), default=0)
 """, "memory.planned.bounds: lower_bound answers 0; the most that is alive in one step is 64"),
+    "a dict is no plan": ("""
+def plan(spans, reuse=True):
+    return {span.storage: 0 for span in spans}
+""", "raised: plan answers a dict, and not a plan: MemoryPlan(offsets, lifetimes, planned"),
+    "nothing is returned": ("""
+def plan(spans, reuse=True):
+    pass
+""", "raised: plan answers a NoneType"),
+    "a bound of nothing": ("""
+def lower_bound(spans):
+    pass
+def plan(spans, reuse=True):
+    return MemoryPlan()
+""", "raised: lower_bound answers None, which is no whole number"),
+    "offsets in a list": ("""
+def plan(spans, reuse=True):
+    return MemoryPlan([0 for span in spans])
+""", "raised: the offsets of your plan are a list, and not a dict"),
+    "offsets are no numbers": ("""
+def plan(spans, reuse=True):
+    return MemoryPlan({span.storage: None for span in spans})
+""", "raised: offsets[0] of your plan is no whole number"),
     "offsets are one byte off": ("""
 _plan = plan
 def plan(spans, reuse=True):
@@ -105,6 +127,7 @@ def test_a_lesson_is_begun_hinted_at_and_begun_anew(tmp_path: Path,
     said, text = capsys.readouterr().out, mine.read_text(encoding="utf-8")
     assert "all 6 rules of this lesson are red, and that is right" in said
     assert text.count("raise NotImplementedError") == len(LESSONS["memory"].functions)
+    assert "span.storage" in text and "MemoryPlan(offsets" in text  # what it is to be made of
     mine.write_text(text + "# mine\n", encoding="utf-8")
     assert learn.main(["start", *named]) == 1 and "exists already" in capsys.readouterr().err
     hints = []

@@ -146,3 +146,44 @@ def test_one_uncertain_operand_makes_a_sum_of_products_open() -> None:
     left = Approximate(one.value.reshape(1, 2), one.error.reshape(1, 2))
     assert np.isinf(oracle._matmul(left, two).error).all()
     assert not oracle._matmul(Approximate(left.value, np.zeros((1, 2))), two).error.any()
+
+
+def softmax(x: np.ndarray, intermediate: type) -> np.ndarray:
+    """Of the last axis, every operation rounded to `intermediate`."""
+    with np.errstate(all="ignore"):
+        wide: np.ndarray = x.astype(intermediate)
+        powers = np.exp(wide - wide.max(axis=-1, keepdims=True))
+        found: np.ndarray = (powers / powers.sum(axis=-1, keepdims=True)).astype(x.dtype)
+    return found
+
+
+def agree(expected: Approximate, value: np.ndarray) -> bool:
+    return bool(oracle._agrees(expected.value, expected.error, value).all())
+
+
+def test_what_rounds_to_zero_may_be_the_smallest_number() -> None:
+    """A unit in the last place is not nothing there: halves end at 6e-8."""
+    places = np.array([[0, -0.5, -17], [0, -17, -np.inf], [0, -16.6, 0]], np.float16)
+    lines = Approximate(places, np.zeros(places.shape))
+    with np.errstate(all="ignore"):
+        found = oracle._softmax(lines, 1)
+        assert (found.value[:, 1:] == 0).any() and not found.error[1, 2]
+        for intermediate in (np.float16, np.float64):
+            assert agree(found, softmax(places, intermediate))
+        assert not agree(found, softmax(places, np.float16) + np.float16(1e-3))
+        assert not agree(found, softmax(places, np.float64) * 2)
+        below = oracle._exp(exactly([-17.5, -np.inf], "float16"))
+        assert agree(below, np.array([2.0**-24, 0], np.float16))
+        assert not agree(below, np.array([0, 2.0**-24], np.float16))
+        assert not agree(below, np.array([2.0**-20, 0], np.float16))
+        near = Approximate(np.array([2.0**-26], np.float32), np.array([2.0**-27]))
+        half = oracle._cast(near, np.dtype(np.float16))
+        assert agree(half, np.array([2.0**-24], np.float16))
+
+
+def test_a_zero_that_nothing_rounded_has_no_error() -> None:
+    with np.errstate(all="ignore"):
+        assert not oracle._pow(exactly([0.0]), exactly([2.0])).error.any()
+        assert not oracle._sum(exactly([1, -1]), (0,), False, mean=True).error.any()
+        assert not oracle._sum(exactly([0, 0]), (0,), False, mean=True).error.any()
+        assert not oracle._add(exactly([1.0]), exactly([-1.0])).error.any()

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from conformance import report
+from conformance.__main__ import main
 from conformance.interruption import heed_termination
 from conformance.oracle import OracleAdapter
 from conformance.protocol import Adapter, Info, Observation, Options, Program
@@ -70,6 +72,27 @@ def test_a_rule_whose_condition_never_occurs_is_not_passed(manner: str) -> None:
     finally:
         subject.close()
     assert len(checks) > 12 and not passed
+
+
+def test_the_quick_profile_asks_every_check_and_fewer_programs() -> None:
+    counts = {}
+    for profile in ("quick", "ci"):
+        subject = Subject.of("conformance.oracle:OracleAdapter", profile=profile)
+        found = run_suite(subject, collect(["conventions", "tensor", "effects"]))
+        assert found.ok
+        counts[profile] = {each.test: each.examples for each in found.results
+                           if each.verdict == "pass"}
+    assert counts["quick"].keys() == counts["ci"].keys()
+    assert all(counts["ci"][test] >= count > 0 for test, count in counts["quick"].items())
+    assert sum(counts["quick"].values()) < sum(counts["ci"].values()) / 2
+
+
+def test_a_report_says_how_it_was_made(tmp_path: Path) -> None:
+    path = tmp_path / "a report.jsonl"
+    words = ["--impl", "conformance.oracle:OracleAdapter", "--chapter", "dtypes",
+             "--report", str(path)]
+    assert main(words) == 0
+    assert shlex.split(report.read(path)[0]["command"]) == ["python", "-m", "conformance", *words]
 
 
 def interrupted(subject: Subject) -> None:
@@ -148,6 +171,45 @@ def test_a_run_that_is_ended_says_so_in_one_line(words: list[str], number: int,
     else:
         assert "interrupted" in report.read(path)[-1]
     while living(run.pid):  # what it has started ends with it, if not at once
+        time.sleep(0.05)
+
+
+#: A command as its module runs it, which says when it has begun.
+COMMAND = """
+import pathlib, signal, sys, time
+from conformance.interruption import quietly, status_of
+def command():
+    pathlib.Path("started").touch()
+    while True:
+        time.sleep(0.01)
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if len(sys.argv) > 1:
+        import subprocess
+        command = lambda: status_of(subprocess.Popen([sys.executable, __file__]))
+    sys.exit(quietly(command))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize("words", [[], ["in another process"]])
+def test_any_command_that_is_ended_says_so_in_one_line(words: list[str], number: int,
+                                                       tmp_path: Path) -> None:
+    """Also one that runs in a process of its own, as that of `sanitize` does."""
+    program = tmp_path / "command.py"
+    program.write_text(COMMAND, encoding="utf-8")
+    run = subprocess.Popen([sys.executable, str(program), *words], text=True, cwd=tmp_path,
+                           stderr=subprocess.PIPE, start_new_session=True,
+                           env={**os.environ, "PYTHONPATH": str(ROOT)})
+    while not (tmp_path / "started").exists() and run.poll() is None:
+        time.sleep(0.05)
+    if number == signal.SIGINT:
+        os.killpg(run.pid, number)
+    else:
+        run.send_signal(number)
+    _, err = run.communicate()
+    assert (run.returncode, err) == (130, "interrupted\n")
+    while living(run.pid):
         time.sleep(0.05)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from conformance import programs, protocol
 from conformance.programs import Draft
 from conformance.shapes import ProgramError
-from conformance.subject import Subject
+from conformance.subject import Failure, Subject
 from conformance.trace import verifies
 
 SHAPES = ((), (1,), (5,), (2, 3), (3, 1, 2), (0,), (2, 0), (2, 2, 3))
@@ -114,6 +114,35 @@ def test_reductions_over_nothing_have_a_value(subject: Subject) -> None:
                 except ProgramError:
                     continue  # of nothing there is no largest
         _check(subject, draft)
+
+
+@verifies("tensor.softmax.empty")
+def test_what_runs_along_nothing_is_empty(subject: Subject) -> None:
+    for shape in ((0,), (2, 0), (0, 3), (2, 0, 3)):
+        draft = Draft()
+        source = _numbers(draft, shape)
+        for axis in range(len(shape)):
+            for do in ("softmax", "cumsum"):
+                draft.add(do, source, axis=axis)
+        _check(subject, draft)
+
+
+@verifies("tensor.activation.half")
+def test_softmax_of_halves_is_rounded_once(subject: Subject) -> None:
+    subject.require(dtypes=["float16"])
+    draft = Draft()
+    rows = np.outer([1, 2.5, -6], np.linspace(-2, 1.3, 40)).astype(np.float16)
+    x = draft.add("input", dtype="float16", shape=list(rows.shape), data=protocol.encode(rows))
+    draft.append({"do": "observe", "names": [draft.add("softmax", x, axis=1)]})
+    powers = np.exp(rows - rows.astype(np.float64).max(axis=1, keepdims=True))
+    real = powers / powers.sum(axis=1, keepdims=True)
+
+    program = protocol.program(draft.statements)
+    subject.check_whole(program)
+    found = subject.run(program).values[0].array()
+    away = np.max(np.abs(found - real) / np.spacing(real.astype(np.float16)))
+    if away > 0.6:
+        raise Failure(f"a weight is {away:.1f} units in the last place from the real one", program)
 
 
 @verifies("tensor.matmul.value")

@@ -1,6 +1,7 @@
 """Arguments at and beyond the edge of what is possible: refused, or right."""
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -53,6 +54,51 @@ def test_arguments_near_the_impossible_work() -> None:
     assert Tensor(x).repeat(0, 2).shape == (0, 6)
     values, _ = Tensor(x).topk(Variable("k", 1, 3).bind(2))  # type: ignore[arg-type]
     assert values.tolist() == [[2, 1], [5, 4]]
+
+
+@verifies("tensor.axis.name")
+def test_an_axis_may_be_called_dim() -> None:
+    """Every method that takes one, found by its signature."""
+    x = Tensor(np.arange(1, 7, dtype=np.float32).reshape(2, 3))
+    required = {"norm": (2,)}
+    tried = []
+    for name, method in inspect.getmembers(Tensor, inspect.isfunction):
+        if name.startswith("_") or "axis" not in inspect.signature(method).parameters:
+            continue
+        ours, theirs = (getattr(x, name)(*required.get(name, ()), **{word: 1})
+                        for word in ("axis", "dim"))
+        for one, other in zip(*(each if isinstance(each, tuple) else (each,)
+                                for each in (ours, theirs)), strict=True):
+            assert Tensor(one).tolist() == Tensor(other).tolist(), name
+        tried.append(name)
+    assert {"sum", "cumsum", "cummax", "softmax", "argmax", "norm", "var_mean"} <= set(tried)
+
+
+CLASSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "cross_entropy": lambda x, t: x.cross_entropy(t, "none"),
+    "nll_loss": lambda x, t: x.log_softmax(1).nll_loss(t, "none"),
+    "sparse_categorical_crossentropy": lambda x, t: x.sparse_categorical_crossentropy(
+        t, ignore_index=-100, reduction="none")}
+
+
+@verifies("tensor.loss.class")
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64"])
+def test_a_loss_at_no_class_is_nan(name: str, dtype: str) -> None:
+    x = Tensor(np.array([[1, 2], [3, 4], [5, 1]], np.float32))
+    assert not np.isnan(CLASSES[name](x, Tensor([0, 1, 1], dtype=dtype)).numpy()).any()
+    for wrong in (2, 100) if dtype == "uint8" else (2, 100, -1, -128):
+        found = CLASSES[name](x, Tensor([0, wrong, 1], dtype=dtype)).numpy()
+        assert np.isnan(found).tolist() == [False, True, False], (wrong, found)
+
+
+@verifies("tensor.loss.class")
+def test_a_class_that_is_ignored_may_be_none() -> None:
+    x = Tensor(np.array([[1, 2], [3, 4]], np.float32))
+    found = x.cross_entropy(Tensor([-100, 1]), ignore_index=-100)
+    assert found.item() == x.cross_entropy(Tensor([0, 1]), "none").tolist()[1]
+    many = Tensor(np.ones((2, 300), np.float32))
+    assert many.cross_entropy(Tensor([3, 255], dtype="uint8")).item() > 0
 
 
 @verifies("tensor.one-hot.wide")

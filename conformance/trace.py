@@ -25,6 +25,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from conformance.interruption import quietly
+
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 #: Where `spec/`, `impl/` and `conformance/` stand in a source checkout.
@@ -568,4 +570,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(quietly(main))

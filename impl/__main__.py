@@ -8,6 +8,7 @@ them is held out for the test. The rest of the file uses nothing but the public 
 from __future__ import annotations
 
 import argparse
+import shutil
 import statistics
 import sys
 import tempfile
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from impl import Device, ExecItem, GlobalCounters, Tensor, TinyJit, inspect, nn
+from impl import Context, Device, ExecItem, GlobalCounters, Tensor, TinyJit, inspect, nn
 from impl.errors import DeviceError
 from impl.schedule import schedule_cache
 
@@ -134,14 +135,19 @@ def show(trainer: Trainer, x: Tensor, y: Tensor, report: Path | None) -> None:
     with Tensor.train():
         tensors = trainer.pending_step(x, y)
     document = Tensor.runtime.document(tensors, programs=True)
+    with Context(FUSE=0):
+        apart = Tensor.runtime.document(tensors)
     timings = measure(Tensor.schedule(*tensors))
     counters = {"plans cached": len(schedule_cache), "cache hits": schedule_cache.hits,
                             "cache misses": schedule_cache.misses,
                             "replays": trainer.step.replays,
                             "kernels run": GlobalCounters.kernels}
-    for part in (inspect.kernel_table(document, timings), inspect.boundaries(document),
-                 inspect.memory_summary(document)):
+    columns = shutil.get_terminal_size((120, 24)).columns
+    for part in (inspect.kernel_table(document, timings, width=columns),
+                 inspect.boundaries(document), inspect.memory_summary(document)):
         print(part + "\n")
+    print(f"without fusion (FUSE=0) there would be {len(apart['kernels'])} kernels, and "
+          + inspect.memory_summary(apart).splitlines()[0] + "\n")
     print(", ".join(f"{name}: {count}" for name, count in counters.items()))
     path = report or Path(tempfile.mkdtemp(prefix="tensor-schedule-")) / "report.html"
     inspect.html_report(document, path, timings, counters=counters)

@@ -78,19 +78,25 @@ class Adapter:
         The kernels are those of the plans that the programs leave behind when they are run on
         REFERENCE. What is wrong there is left for the run that counts.
         """
-        device = impl.Device.DEFAULT
-        if device == "REFERENCE":
-            return
+        alike: dict[tuple[Any, ...], list[tuple[Mapping[str, Any], Mapping[str, Any]]]] = {}
+        for program, options in runs:
+            settings = {"DEVICE": impl.Device.DEFAULT, **options.get("settings", {})}
+            if settings["DEVICE"] != "REFERENCE":
+                alike.setdefault(tuple(sorted(settings.items())), []).append((program, options))
+        for pairs, some in alike.items():
+            self._compile_together(dict(pairs), some)
+
+    def _compile_together(self, settings: Mapping[str, Any], runs: Iterable[
+            tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
         schedule_cache.clear()
         for program, options in runs:
-            settings = options.get("settings", {})
-            if "DEVICE" not in settings:
-                with suppress(Exception):
-                    self.run(program, TIERS, {**options, "settings": {**settings,
-                                                                      "DEVICE": "REFERENCE"}})
+            with suppress(Exception):
+                self.run(program, TIERS, {**options, "settings": {**settings,
+                                                                  "DEVICE": "REFERENCE"}})
         kernels = dict.fromkeys(kernel.ast for plan in schedule_cache.plans.values()
                                 for kernel in plan.kernels if not kernel.copy)
-        impl.Device[device].compile(list(kernels))
+        with suppress(Exception), Context(**settings):
+            impl.Device[settings["DEVICE"]].compile(list(kernels))
 
     def reset(self) -> None:
         gc.collect()  # tensors of earlier programs that only cycles keep alive

@@ -107,6 +107,8 @@ class Ops(_Kind):
     INDEX = auto()       # (PARAM or LOCAL, flat index, validity)
     LOAD = auto()        # (INDEX,): zero where not valid, without touching memory
     DOT = auto()         # int32: products of four bytes, unsigned and signed ones, added up
+    MMA = auto()         # (first, second, sum, loops...): a product of matrices that the lanes of a
+                         # warp hold, added to a third; arg = name of the unit
 # --8<-- [end:ops]
 
 
@@ -528,3 +530,11 @@ def new_range(size: int | UOp, kind: RangeKind, number: int | None = None) -> UO
 
 TRUE = UOp.const(dtypes.bool, True)
 FALSE = UOp.const(dtypes.bool, False)
+
+
+def identity(op: Ops, dtype: DType) -> Scalar:
+    """What a reduction of nothing gives: for a maximum the least value of the type."""
+    # r[impl kernel.reduce.empty]
+    if op in (Ops.ADD, Ops.MUL):
+        return wrap(int(op is Ops.MUL), dtype)
+    return dtype.min if op is Ops.MAXIMUM else dtype.max

@@ -293,7 +293,8 @@ def prepare(values: Sequence[UOp],
 def _show(manner: _Manner, effects: Effects, plan: Plan, hit: bool, seconds: float) -> None:
     """What DEBUG and VIZ ask for of a schedule."""
     if manner.debug >= 1:
-        print(f"scheduled {len(plan.kernels):5d} kernels in {seconds * 1e3:8.2f} ms | "
+        noun = "kernel " if len(plan.kernels) == 1 else "kernels"
+        print(f"scheduled {len(plan.kernels):5d} {noun} in {seconds * 1e3:8.2f} ms | "
               f"{'cache hit ' if hit else 'CACHE MISS'} | {user_line()}")
     if manner.debug >= 3:
         for _, line in decisions(plan, effects.nodes):
@@ -415,6 +416,8 @@ def waiting_values(values: Sequence[UOp], manner: _Manner | None = None) -> list
 def realize(holders: Sequence[Holder]) -> None:
     """Compute the values of all holders, in one schedule, and let them hold the results."""
     with lock:  # r[impl realize.thread.serial]
+        if not _scheduled and all([leaf_of(h.uop) is h.uop for h in holders]):
+            return  # they hold their values already
         nodes, manner = values_of(holders), _manner()
         run = planned_run(nodes, manner)
         if run is not None:

@@ -16,8 +16,9 @@ import numpy as np
 from impl import symbolic
 from impl.device import Device, DeviceBackend, Memory, Program
 from impl.dtypes import DType, dtypes, from_bfloat16, to_bfloat16
-from impl.ir import COMPARISONS, TRUE, Ops, RangeKind, UOp
+from impl.ir import COMPARISONS, TRUE, Ops, RangeKind, UOp, identity
 from impl.kernel import Growth, buffer_key, growth, shared_loops, verify
+from impl.kernel.fragments import UNIT_OF, loops_of
 
 #: No array has more elements than this, unless a single loop step needs it.
 BLOCK_ELEMENTS = 1 << 22
@@ -251,12 +252,14 @@ class _Run:
     def _block_sizes(self) -> list[int]:
         """How many steps of each loop are taken at once: outer loops are cut first."""
         # r[impl reference.block.size]
+        whole = {loop for node in self.known.order if node.op is Ops.MMA
+                 for part in loops_of(node) for loop in part}
         blocks = [1 if loop.arg[1] is RangeKind.BLOCK else size
                   for loop, size in zip(self.known.ranges, self.sizes, strict=True)]
         for position in range(len(blocks)):
             masks = [m for m in self.shape.masks if m >> position & 1]
             most = max((self._elements(m, blocks) for m in masks), default=0)
-            if most > BLOCK_ELEMENTS:
+            if most > BLOCK_ELEMENTS and self.known.ranges[position] not in whole:
                 blocks[position] = max(1, blocks[position] * BLOCK_ELEMENTS // most)
         return blocks
 
@@ -294,6 +297,8 @@ class _Run:
     def _needs(self, node: UOp) -> tuple[UOp, ...]:
         if node.op in (Ops.REDUCE, Ops.RANGE):
             return ()
+        if node.op is Ops.MMA:
+            return node.src[:3]
         if node.op is Ops.LOAD:
             index = node.src[0]
             first = self.shape.base.get(index, index.src[1])
@@ -312,9 +317,43 @@ class _Run:
             return self._load(node, frame)
         if node.op is Ops.REDUCE:
             return self._reduce(node, frame)
+        if node.op is Ops.MMA:
+            return self._mma(node, frame)
         free = self.known.free[node]
         return apply(node, [self._aligned(s, free, frame) for s in node.src])
     # --8<-- [end:evaluate]
+
+    # --8<-- [start:mma]
+    def _mma(self, node: UOp, frame: _Frame) -> Array:
+        """The product of matrices whose elements are spread over the loops of lanes."""
+        # r[impl kernel.mma.value]
+        unit, (lanes, *elements) = UNIT_OF[node.arg], loops_of(node)
+        around = self.known.free[node] & ~self.known.mask((*lanes, *elements[2]))
+        parts = (unit.first, unit.second, unit.sum)
+        shapes = ((unit.rows, unit.depth), (unit.depth, unit.columns), (unit.rows, unit.columns))
+        places = [tuple(np.array(list(part.places())).T) for part in parts]
+        matrices = []
+        for source, loops, place, shape in zip(node.src[:3], elements, places, shapes,
+                                               strict=True):
+            given = self._last(source, around, (*lanes, *loops), frame)
+            matrix = np.zeros((*given.shape[:-1], *shape), np.float32)
+            matrix[(..., *place)] = given
+            matrices.append(matrix)
+        result = (matrices[2] + matrices[0] @ matrices[1])[(..., *places[2])]
+        inner = self.known.mask((*lanes, *elements[2]))
+        order = [*self.known.loops(around), *lanes, *elements[2]]
+        result = result.reshape(self._extent(around) + tuple(
+            loop.src[0].arg for loop in order[-len(lanes) - len(elements[2]):]))
+        return result.transpose([order.index(r) for r in self.known.loops(around | inner)])
+
+    def _last(self, node: UOp, around: int, loops: Sequence[UOp], frame: _Frame) -> Array:
+        """A value over `around`, and some loops counted as one, the first of them outermost."""
+        free = around | self.known.mask(loops)
+        value = self._aligned(node, free, frame, full=True)
+        order = self.known.loops(free)
+        moved = [order.index(r) for r in (*self.known.loops(around), *loops)]
+        return value.transpose(moved).reshape(*self._extent(around), -1)
+    # --8<-- [end:mma]
 
     def _aligned(self, node: UOp, free: int, frame: _Frame, full: bool = False) -> Array:
         """A value with an axis for each loop of `free`; size 1 where it does not depend on it."""
@@ -440,7 +479,7 @@ class _Run:
             total = part if total is None else np.asarray(_ARITHMETIC[node.arg](total, part))
         self.now = saved
         if total is None:
-            total = np.full(self._extent(free), _identity(node.arg, wide), wide.numpy)
+            total = np.full(self._extent(free), identity(node.arg, wide), wide.numpy)
         return round_to(total, node.dtype) if node.dtype in _HALF else total
 
     def _combine(self, node: UOp, free: int, own: int, wide: DType, frame: _Frame) -> Array:
@@ -451,7 +490,7 @@ class _Run:
             return values.astype(wide.numpy, copy=False)
         function: Any = _ARITHMETIC[node.arg]
         return np.asarray(function.reduce(values, axis=axes, dtype=wide.numpy,
-                                          initial=_identity(node.arg, wide)))
+                                          initial=identity(node.arg, wide)))
 
     def _product(self, node: UOp, own: int, frame: _Frame) -> Array:
         """A sum of products as a matrix product: the products are never all in memory."""
@@ -475,14 +514,6 @@ class _Run:
         value = self._aligned(node, free, frame, full=True).transpose(order)
         return value.reshape([math.prod(self._extent(mask)) for mask in groups])
     # --8<-- [end:reduce]
-
-
-def _identity(op: Ops, dtype: DType) -> Any:
-    """What a reduction of nothing gives, for NumPy."""
-    # r[impl kernel.reduce.empty]
-    if op in (Ops.ADD, Ops.MUL):
-        return dtype.numpy.type(op is Ops.MUL)
-    return dtype.numpy.type(dtype.min if op is Ops.MAXIMUM else dtype.max)
 
 
 # --8<-- [start:device]

@@ -10,7 +10,7 @@ import operator
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -56,6 +56,10 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
     Setting("PARALLEL", 0, "how many versions a search compiles at once; 0: one a processor",
             maximum=4096),
     Setting("FUSE", 1, "0: every operation gets a kernel of its own", plan=True, maximum=1),
+    Setting("TENSOR_CORES", 1, "0: products are not computed by a GPU's units for small matrices",
+            plan=True, maximum=1),
+    Setting("ALLOW_TF32", 0, "1: products of float32 may be computed in TF32: operands are rounded "
+            "to 10 bits", plan=True, maximum=1),
     Setting("REMATERIALIZE", 1, "0: nothing is computed twice to save memory", plan=True,
             maximum=1),
     Setting("SCARCE", 0, "1: plan small programs like large ones, as if memory were scarce",
@@ -76,6 +80,8 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
     Setting("CPU_COUNT", 0, "threads that share a kernel; 0: one for each processor it may use",
             plan=True, maximum=1024),
     Setting("CC", "", "the C compiler; empty: cc, gcc or clang from PATH", plan=True),
+    Setting("CUDA_PTX", 0, "1: NVRTC makes PTX, which the driver compiles for its GPU", plan=True,
+            maximum=1),
     Setting("VIZ", 0, "1: write an HTML report of every schedule", maximum=1),
     Setting("TRACK_MATCH_STATS", 0, "1: count the matches of every rewrite rule", maximum=3),
 )}
@@ -93,7 +99,7 @@ def _checked(name: str, value: Any) -> Value:
     if setting is None:  # r[impl settings.unknown.error]
         near = [each for each in REGISTRY if one_edit_apart(name.upper(), each)
                 or name.upper() == each]  # r[impl settings.unknown.meant]
-        raise SettingError(name, "is not a setting", f"{_meant(near)}use one of "
+        raise SettingError(name, "is not a setting", f"{meant(near)}use one of "
                            + ", ".join(sorted(REGISTRY)))
     if isinstance(setting.default, str):
         return str(value)
@@ -108,7 +114,8 @@ def _checked(name: str, value: Any) -> Value:
     return number
 
 
-def _meant(names: list[str]) -> str:
+def meant(names: Sequence[str]) -> str:
+    """The beginning of a remedy: what was probably meant, if anything is near."""
     return f"did you mean {' or '.join(names)}? Else " if names else ""
 
 

@@ -163,7 +163,8 @@ class LibraryAdapter(Generic[T]):
         """
         def function(given: Variables[T], containers: Any) -> tuple[Variables[T], list[T]]:
             arguments = unwrapped(containers)
-            variables, observed = {**outer, **given, **arguments}, list[T]()
+            variables = {**outer, **given, **arguments}
+            observed: list[T] = []  # compilers look at these lines too: the plainest words
             for statement in body:
                 if isinstance(statement.get("value"), dict):
                     statement = {**statement, "value": arguments[statement["value"]["given"]]}

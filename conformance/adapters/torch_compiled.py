@@ -2,20 +2,18 @@
 
 A captured function is a compiled one; it specialises on numbers and compiles again.  Outside of
 repetitions a program is one function that is compiled as a whole, from one `realize` or `observe`
-to the next: what is between them is what the compiler sees at once.
+to the next: what is between them is what the compiler sees at once.  Nothing is left to be run as
+it is (`fullgraph`).
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from conformance.adapters import torch_adapter
-from conformance.adapters.library import CompilingAdapter, Function, Variables
-from conformance.protocol import Statement
-
-Tensors = Variables[torch.Tensor]
+from conformance.adapters.library import CompilingAdapter, Function
 
 
 class Adapter(CompilingAdapter[torch.Tensor], torch_adapter.Adapter):
@@ -30,11 +28,9 @@ class Adapter(CompilingAdapter[torch.Tensor], torch_adapter.Adapter):
         torch.compiler.reset()
 
     def captured(self, function: Function) -> Function:
-        compiled: Callable[..., Any] = torch.compile(function, backend=self.backend)
+        # Compiled code is found by the code of a function, of which all programs have one here:
+        # without a reset torch would soon give up and run it as it is.
+        torch.compiler.reset()
+        compiled: Callable[..., Any] = torch.compile(function, backend=self.backend,
+                                                     fullgraph=True)
         return compiled
-
-    def together(self, statements: Sequence[Statement], variables: Tensors) -> None:
-        """Each function is compiled once: nothing is found again."""
-        if statements:
-            torch.compiler.reset()
-        super().together(statements, variables)

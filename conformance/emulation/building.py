@@ -24,7 +24,8 @@ from conformance.emulation.sources import translate
 HERE = Path(__file__).parent
 FLAGS = ("-std=c++17", "-O1", "-fPIC", "-pthread", "-fno-exceptions", "-fno-rtti",
          "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=off")
-KERNEL_FLAGS = (*FLAGS, "-w", "-fmax-errors=5", "-fvisibility=hidden")
+KERNEL_FLAGS = (*FLAGS, "-w", "-fmax-errors=5", "-fvisibility=hidden",
+                "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
 LINK_FLAGS = ("-shared", "-Wl,-z,start-stop-visibility=hidden", "-Wl,--no-as-needed")
 SANITIZE = ("-g", "-fsanitize=address", "-fno-omit-frame-pointer",
             "-fsanitize-sections=emulation_shared")

@@ -1,44 +1,84 @@
-"""The implementation of this project on emulated GPUs, as the suite drives it.
+"""The implementation of this project on each of its devices, as the suite drives it.
 
     python -m conformance --impl conformance.emulation.devices:CUDA
-    python -m conformance fuzz --impl conformance.emulation.devices:METAL --count 100
+    python -m conformance fuzz --devices CPU,REFERENCE,OPENCL,CUDA,METAL --count 100
 
-The runtime is the real one, the driver under it the mock: each kernel is compiled by NVRTC too.
-Lanes run in reverse, so that one that does not wait for another shows.
+CUDA and METAL are emulated: the runtime is the real one, the driver under it a mock, and each
+kernel of CUDA is compiled by NVRTC too. Lanes run in reverse, so that one that does not wait for
+another shows. All devices may be used in one process.
 """
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 from conformance.emulation import driver, metal_objects
+from conformance.protocol import Info, Observation
 
 _installed = contextlib.ExitStack()
+Options = Mapping[str, Any]
+
+
+class OnDevice:
+    """The adapter on one device, whatever the default is. `lacks` are dtypes it does not have."""
+
+    def __init__(self, device: str, lacks: Collection[str] = ()) -> None:
+        self.device, self.lacks = device, lacks
+        self.adapter: Any = import_module("impl.adapter").Adapter()
+
+    def info(self) -> Info:
+        with import_module("impl").Context(DEVICE=self.device):
+            known: Info = self.adapter.info()
+        return replace(known, dtypes=tuple(each for each in known.dtypes
+                                           if each not in self.lacks))
+
+    def _there(self, options: Options | None) -> Options:
+        given = dict(options or {})
+        return {**given, "settings": {"DEVICE": self.device, **given.get("settings", {})}}
+
+    def run(self, program: Any, observe: Collection[str],
+            options: Options | None = None) -> Observation:
+        found: Observation = self.adapter.run(program, observe, self._there(options))
+        return found
+
+    def prepare(self, runs: Iterable[tuple[Any, Options]]) -> None:
+        self.adapter.prepare([(program, self._there(options)) for program, options in runs])
+
+    def reset(self) -> None:
+        self.adapter.reset()
 
 
 # --8<-- [start:devices]
-def CUDA() -> Any:  # noqa: N802  (named as the device is)
+def CPU() -> OnDevice:  # noqa: N802  (named as the device is)
+    """The adapter on the processor."""
+    return OnDevice("CPU")
+
+
+def REFERENCE() -> OnDevice:  # noqa: N802
+    """The adapter on the reference device."""
+    return OnDevice("REFERENCE")
+
+
+def OPENCL() -> OnDevice:  # noqa: N802
+    """The adapter on OpenCL; PoCL does not optimise, as most kernels here run once."""
+    os.environ.setdefault("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable")
+    return OnDevice("OPENCL")
+
+
+def CUDA() -> OnDevice:  # noqa: N802
     """The adapter on a mock of the CUDA driver."""
     mock = _installed.enter_context(driver.installed())
     mock.set_order("reversed")
-    return _adapter("CUDA")
+    return OnDevice("CUDA")
 
 
-def METAL() -> Any:  # noqa: N802
-    """The adapter on a mock of PyObjC's Metal."""
+def METAL() -> OnDevice:  # noqa: N802
+    """The adapter on a mock of PyObjC's Metal. GPUs under Metal have no doubles."""
     mock = _installed.enter_context(metal_objects.installed())
     mock.order = "reversed"
-    adapter = _adapter("METAL")
-    info = adapter.info()
-    adapter.info = lambda: replace(info, dtypes=tuple(  # GPUs under Metal have no doubles
-        dtype for dtype in info.dtypes if dtype != "float64"))
-    return adapter
+    return OnDevice("METAL", lacks=("float64",))
 # --8<-- [end:devices]
-
-
-def _adapter(device: str) -> Any:
-    os.environ["DEVICE"] = device
-    return import_module("impl.adapter").Adapter()

@@ -91,23 +91,25 @@ void go_on(unsigned lane) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__)
-// A lane that touches memory that is not there, or divides by zero, ends the launch and not the
+// A lane that touches memory that is not there or not aligned, or divides by zero, ends the launch and not the
 // process. The handler has a stack of its own: that of the lane may be what is full.
-const int FAULTS[] = {SIGSEGV, SIGBUS, SIGFPE};
+const int FAULTS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+const int FAULT_COUNT = 4;
 
 struct Faults {
-    struct sigaction before[3];
+    struct sigaction before[FAULT_COUNT];
     stack_t stack_before;
     char stack[64 << 10];
 } faults;
 
 void on_fault(int number, siginfo_t *about, void *) {
     if (!in_lane || !pthread_equal(pthread_self(), launching)) {
-        for (int at = 0; at < 3; at++) sigaction(FAULTS[at], &faults.before[at], 0);
+        for (int at = 0; at < FAULT_COUNT; at++) sigaction(FAULTS[at], &faults.before[at], 0);
         return;  // not ours: it happens again, and who was there before sees it
     }
     begin_message();
     if (number == SIGFPE) say("lane %u divides a whole number by zero", current);
+    else if (number == SIGILL) say("lane %u accesses memory that is not aligned", current);
     else
         say("lane %u touches memory that is not there (%p); compile with `sanitize` for the line",
             current, about->si_addr);
@@ -123,11 +125,11 @@ void watch_faults() {
     struct sigaction action = {};
     action.sa_sigaction = on_fault;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
-    for (int at = 0; at < 3; at++) sigaction(FAULTS[at], &action, &faults.before[at]);
+    for (int at = 0; at < FAULT_COUNT; at++) sigaction(FAULTS[at], &action, &faults.before[at]);
 }
 
 void forget_faults() {
-    for (int at = 0; at < 3; at++) sigaction(FAULTS[at], &faults.before[at], 0);
+    for (int at = 0; at < FAULT_COUNT; at++) sigaction(FAULTS[at], &faults.before[at], 0);
     sigaltstack(&faults.stack_before, 0);
 }
 #else

@@ -104,6 +104,21 @@ EMULATION_NAMES(bool) EMULATION_NAMES(char) EMULATION_NAMES(uchar) EMULATION_NAM
 EMULATION_NAMES(ushort) EMULATION_NAMES(int) EMULATION_NAMES(uint) EMULATION_NAMES(long)
 EMULATION_NAMES(ulong) EMULATION_NAMES(half) EMULATION_NAMES(bfloat) EMULATION_NAMES(float)
 
+// Packed vectors lie wherever one of their elements may lie.
+template <class T, int N> struct packed {
+    T at[N];
+    packed() = default;
+    explicit packed(T all) { for (int i = 0; i < N; i++) at[i] = all; }
+    template <class... U> packed(T first, T second, U... rest) : at{first, second, T(rest)...} {}
+    T &operator[](int i) { return at[i]; }
+    T operator[](int i) const { return at[i]; }
+};
+#define EMULATION_PACKED(type) \
+    typedef packed<type, 2> packed_##type##2; typedef packed<type, 4> packed_##type##4;
+EMULATION_PACKED(char) EMULATION_PACKED(uchar) EMULATION_PACKED(short) EMULATION_PACKED(ushort)
+EMULATION_PACKED(int) EMULATION_PACKED(uint) EMULATION_PACKED(long) EMULATION_PACKED(ulong)
+EMULATION_PACKED(half) EMULATION_PACKED(float)
+
 template <class To, class From> inline To as_type(From from) { return emulation::bits<To>(from); }
 
 // Functions of one or more numbers, for float, for the narrow types by way of float, for vectors.

@@ -128,6 +128,8 @@ struct Rows {
 };
 inline Rows load_rows(unsigned at, unsigned matrices, bool transposed, int line) {
     need_full_warp(line);
+    if (at % 16 && emulation_number() % 32 < 8 * matrices)
+        emulation_fail(line, "ldmatrix: the address of a row is not aligned to 16 bytes");
     Rows mine = {emulation_number() % 32 < 8 * matrices ? at : 0, {}, transposed};
     emulation_meet("ldmatrix", line, ~0u, &mine, Rows::complete);
     return mine;

@@ -20,7 +20,7 @@ def _head(result: dict[str, Any]) -> Iterator[str]:
     yield "# A run on hardware" if not result["dry"] else "# A dry run: nothing of it is a GPU"
     if result["dry"]:
         yield ("\nOver the mock of the driver, with very small sizes. It shows that the script "
-               "runs to its end; its times mean nothing.")
+               "runs to its end; its times mean nothing, and are not shown.")
     yield (f"\n{machine['gpu']}, sm_{machine['architecture']}, driver {machine['driver']}, "
            f"{machine['compiler']}; {', '.join(f'{k} {v}' for k, v in result['versions'].items())}."
            f" {result.get('seconds', 0):.0f} s in all.")
@@ -39,6 +39,8 @@ def _suite(result: dict[str, Any]) -> Iterator[str]:
 
 def _limits(result: dict[str, Any]) -> Iterator[str]:
     limits = result["limits"]
+    if result["dry"]:
+        return
     yield "\n## What the GPU can do\n"
     if "copy" in limits:
         yield f"- copy: {significant(limits['copy'] / 1e9)} GB/s, read and written"
@@ -49,7 +51,12 @@ def _limits(result: dict[str, Any]) -> Iterator[str]:
 def _tables(result: dict[str, Any]) -> Iterator[str]:
     rows = result["rows"]
     for dtype in dict.fromkeys(row["dtype"] for row in rows):
-        yield f"\n## {dtype}\n\nMilliseconds, medians (least to greatest).\n"
+        yield f"\n## {dtype}\n"
+        if result["dry"]:
+            yield "\n".join(f"- {row['name']}: {_ran(row)}" for row in rows
+                            if row["dtype"] == dtype)
+            continue
+        yield "Milliseconds, medians (least to greatest).\n"
         yield "| | " + " | ".join(TITLES.values()) + " | best other / ours | ours of limit |"
         yield "|---|" + "--:|" * (len(TITLES) + 2)
         for row in rows:
@@ -57,6 +64,12 @@ def _tables(result: dict[str, Any]) -> Iterator[str]:
                 yield (f"| {row['name']} | " + " | ".join(_cell(row["times"].get(name))
                                                           for name in TITLES)
                        + f" | {_ratio(row)} | {_part(row)} |")
+
+
+def _ran(row: dict[str, Any]) -> str:
+    """What a dry run says of a workload: that it ran and was right, or why not."""
+    said = row["times"].get("impl", {})
+    return "right" if "median" in said else str(said.get("missing", "was not run"))
 
 
 def _cell(said: dict[str, Any] | None) -> str:
@@ -83,6 +96,9 @@ def _part(row: dict[str, Any]) -> str:
 def _replay(result: dict[str, Any]) -> Iterator[str]:
     if "replay" in result:
         said = result["replay"]
+        if result["dry"]:
+            yield f"\n## Replay\n\n{said['kernels']} tiny kernels were replayed as one graph."
+            return
         yield (f"\n## Replay\n\n{said['kernels']} tiny kernels: ours "
                f"{significant(said['ours'] * 1e6)} us, a graph written by hand "
                f"{significant(said['by hand'] * 1e6)} us, ratio "

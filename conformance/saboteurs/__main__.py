@@ -11,6 +11,7 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
+from conformance.interruption import quietly
 from conformance.runner import Check, collect, run_check
 from conformance.saboteurs import AdapterSaboteur, Saboteur, all_saboteurs
 from conformance.subject import Subject
@@ -65,4 +66,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(quietly(main))

@@ -79,7 +79,7 @@ class PartsBeginTheirBuffer(ImplPatch):
 class NothingIsKept(ImplPatch):
     rule = "opencl.memory.reuse"
     description = "freed memory goes back to the driver"
-    target = "impl.opencl.memory:Pool.give"
+    target = "impl.opencl.memory:Buffers.give"
 
     def replacement(self, original: Function) -> Function:
         return lambda pool, buffer: None
@@ -104,12 +104,14 @@ class MissingTypesAreTried(ImplPatch):
 
 
 class WhateverFitsIsPrivate(ImplPatch):
-    rule = "render.wait.private"
+    rule = "render.wait.private+2"
     description = "nobody compares how accesses grow from lane to lane"
-    target = "impl.kernel.private:_own_part"
+    target = "impl.kernel.private:_block"
 
     def replacement(self, original: Function) -> Function:
-        return lambda accesses: (0, 1)
+        from impl.dtypes import dtypes
+        from impl.ir import UOp
+        return lambda accesses: (1, dict.fromkeys(accesses, UOp.const(dtypes.index, 0)))
 
 
 class ParametersAreNoPart(ImplPatch):

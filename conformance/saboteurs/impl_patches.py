@@ -30,13 +30,17 @@ TESTS = {"dependencies": ("test_dependencies_edges",), "ordering": ("test_orderi
          "replay": ("test_replay_sizes", "test_replay_calls", "test_replay_parted"),
          "kernel": ("test_kernel_steps", "test_kernel", "test_kernel_search",
                     "test_kernel_products", "test_plain", "test_cpu_threads", "test_opencl",
-                    "test_kernel_text"),
+                    "test_kernel_text", "test_tensor_cores", "test_warps"),
          "render": ("test_cpu_threads", "test_vectors", "test_plain", "test_opencl",
-                    "test_kernel_text", "test_kernel_products"),
-         "device": ("test_opencl",), "opencl": ("test_opencl",),
+                    "test_kernel_text", "test_kernel_products", "test_tensor_cores", "test_warps"),
+         "device": ("test_opencl", "test_device", "test_device_search"),
+         "opencl": ("test_opencl",), "cuda": ("test_cuda", "test_device_search"),
+         "metal": ("test_metal", "test_device_search"),
          "inspect": ("test_inspect",), "cpu": ("test_cpu_threads", "test_cpu_memory")}
 
 
+#: Names the saboteur of a process to the processes that it starts.
+INHERITED = "CONFORMANCE_SABOTEUR"
 #: What a saboteur raises that does not fit the code any more. Nobody has found its mistake.
 MISFITS = (TypeError, AttributeError, NameError)
 
@@ -65,10 +69,22 @@ class ImplPatch:
         version = f"{texts.code_version()} {type(self).__name__} {os.getpid()}"
         cache.schedule_cache.clear()
         try:
-            with mock.patch.object(texts, "code_version", lambda: version), patch().installed():
+            with mock.patch.object(texts, "code_version", lambda: version), patch().installed(), \
+                    mock.patch.dict(os.environ, {INHERITED: type(self).__name__}):
                 yield
         finally:
             cache.schedule_cache.clear()
+
+
+@contextmanager
+def inherited() -> Iterator[None]:
+    """Make the mistake of the process that started this one, if that makes one."""
+    name = os.environ.get(INHERITED)
+    if not name:
+        yield
+        return
+    with next(each for each in all_patches() if type(each).__name__ == name).installed():
+        yield
 
 
 def all_patches(chapter: str = "") -> list[ImplPatch]:

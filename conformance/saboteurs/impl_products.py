@@ -37,7 +37,7 @@ class PadsWithoutGates(ImplPatch):
 
 
 class CopiesWhatIsStored(ImplPatch):
-    rule = "kernel.pack.stored+2"
+    rule = "kernel.pack.stored+3"
     description = "an operand is copied although a stage stores to its memory"
     target = "impl.kernel.blocking:_is_stale"
 
@@ -54,15 +54,6 @@ class ComputesOperandsAgain(ImplPatch):
         return lambda planner, number, factor: None
 
 
-class GathersAgain(ImplPatch):
-    rule = "kernel.product.gathered"
-    description = "an operand is gathered for each row"
-    target = "impl.kernel.heuristic:pack_gathered"
-
-    def replacement(self, original: Function) -> Function:
-        return lambda planner: None
-
-
 class TakesEveryRegisterForSums(ImplPatch):
     rule = "kernel.product.registers"
     description = "the tile takes all registers, and none is left for the operands"
@@ -74,6 +65,33 @@ class TakesEveryRegisterForSums(ImplPatch):
             return type(tile)(min(rows, limits.vector_registers // tile.vectors), tile.vectors,
                               tile.width)
         return choose
+
+
+class KeepsRowsTogether(ImplPatch):
+    rule = "kernel.product.parts"
+    description = "tiles of rows that share a copy are left to one thread"
+    target = "impl.kernel.products:_parts_of_rows"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner, tiles, straight: min(original(planner, tiles, straight), 1)
+
+
+class CopiesForEverySentence(ImplPatch):
+    rule = "kernel.product.around"
+    description = "an operand is copied again in each iteration of the loops around the rows"
+    target = "impl.kernel.products:_share_around"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner, node, second, tiles: None
+
+
+class GathersAgain(ImplPatch):
+    rule = "kernel.product.gathered"
+    description = "an operand is gathered again for each row that reads it"
+    target = "impl.kernel.heuristic:copy_gathered"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner: False
 
 
 class FetchesNothing(ImplPatch):

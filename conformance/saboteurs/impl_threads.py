@@ -59,7 +59,7 @@ class KeysWithoutThreads(ImplPatch):
 class SizesOfPowersOfTwo(ImplPatch):
     rule = "cpu.memory.near"
     description = "a block may be twice as large as asked for"
-    target = "impl.cpu.memory:rounded"
+    target = "impl.device.pool:rounded"
 
     def replacement(self, original: Function) -> Function:
         return lambda nbytes, alignment: 1 << (max(nbytes, alignment) - 1).bit_length()
@@ -68,11 +68,12 @@ class SizesOfPowersOfTwo(ImplPatch):
 class PoolWithoutBound(ImplPatch):
     rule = "cpu.memory.bounded"
     description = "every block that is freed is kept for ever"
-    target = "impl.cpu.memory:Pool._sort"
+    target = "impl.device.pool:Pool._sort"
 
     def replacement(self, original: Function) -> Function:
-        def sort(pool: Any) -> None:
+        def sort(pool: Any) -> list[Any]:
             limit, pool.limit = pool.limit, 1 << 60
-            original(pool)
+            beyond: list[Any] = original(pool)
             pool.limit = limit
+            return beyond
         return sort

@@ -369,3 +369,82 @@ class HalvesInHalves(Rewriting):
         shape = shapes.result({**statement, "do": "sum"}, kinds)
         return _chain(statement, ("sum", ["0"], axes), ("constant", [], _full(shape, size)),
                       ("div", ["a", "b"], {}))
+
+
+class HalvesInColumnsInHalves(Rewriting):
+    rule = "dtypes.half.accumulate"
+    description = "a sum of float16 over the first axis alone stops counting at 2048"
+
+    def rewrite(self, statement: Statement, kinds: Kinds) -> list[Statement]:
+        kind = kinds.get(statement.get("from", [""])[0])
+        if statement["do"] != "sum" or kind is None or kind.dtype != "float16" \
+                or statement["axes"] != [0] or len(kind.shape) < 2:
+            return [statement]
+        axes = {"axes": [0], "keepdims": statement["keepdims"]}
+        result = shapes.result(statement, kinds)
+        return _chain(statement, ("sum", ["0"], axes), ("constant", [], _full(result, 2048)),
+                      ("minimum", ["a", "b"], {}))
+
+
+class SoftmaxInHalves(Rewriting):
+    rule = "tensor.activation.half"
+    description = "softmax of halves rounds each of its steps to a half"
+
+    def rewrite(self, statement: Statement, kinds: Kinds) -> list[Statement]:
+        kind = kinds.get(statement.get("from", [""])[0])
+        if statement["do"] != "softmax" or kind is None or kind.dtype != "float16" \
+                or 0 in kind.shape:
+            return [statement]
+        along = {"axes": [statement["axis"]], "keepdims": True}
+        whole = {"shape": list(kind.shape)}
+        return _chain(statement, ("max", ["0"], along), ("expand", ["a"], whole),
+                      ("sub", ["0", "b"], {}), ("exp", ["c"], {}), ("sum", ["d"], along),
+                      ("expand", ["e"], whole), ("div", ["d", "f"], {}))
+
+
+class SoftmaxOfNothing(Rewriting):
+    rule = "tensor.softmax.empty"
+    description = "softmax along an axis without elements raises, as a maximum of nothing does"
+
+    def rewrite(self, statement: Statement, kinds: Kinds) -> list[Statement]:
+        if statement["do"] == "softmax":
+            if kinds[statement["from"][0]].shape[statement["axis"]] == 0:
+                raise ValueError("zero-size array to reduction operation maximum")
+        return [statement]
+
+
+class MissingForOneDtype(Rewriting):
+    """Raises for one statement and one dtype, both of which are declared."""
+
+    do, dtype = "", ""
+
+    def rewrite(self, statement: Statement, kinds: Kinds) -> list[Statement]:
+        used = [kinds[name].dtype for name in statement.get("from", ()) if name in kinds]
+        steps = [step["do"] for step in statement.get("view", ())]
+        if self.do in (statement["do"], *steps) and self.dtype in used:
+            raise TypeError(f"{self.do} is not implemented for {self.dtype}")
+        return [statement]
+
+
+class NoRowsOfShorts(MissingForOneDtype):
+    rule = "conventions.support.declared"
+    description = "gather is declared, and raises for uint16"
+    do, dtype = "gather", "uint16"
+
+
+class NoFlipOfBools(MissingForOneDtype):
+    rule = "conventions.support.declared"
+    description = "flip is declared, and raises for bool"
+    do, dtype = "flip", "bool"
+
+
+class NoRunningSumOfDoubles(MissingForOneDtype):
+    rule = "conventions.support.declared"
+    description = "cumsum is declared, and raises for float64"
+    do, dtype = "cumsum", "float64"
+
+
+class NoStoreOfBytes(MissingForOneDtype):
+    rule = "conventions.support.declared"
+    description = "store is declared, and raises for int8"
+    do, dtype = "store", "int8"

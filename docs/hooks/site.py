@@ -1,8 +1,9 @@
 """What the site computes while it is built: links to rules, the rule matrix, reports, figures.
 
 A page asks for a computed part with a comment: `<!-- rule-matrix -->`, `<!-- compatibility -->`,
-`<!-- rule-matrix: memory -->`, `<!-- mutation -->`, `<!-- figure: NAME -->`,
-`<!-- bench: schedule -->`. An unknown name fails the build.
+`<!-- known-threats -->`, `<!-- rule-matrix: memory -->`, `<!-- mutation -->`,
+`<!-- agreement -->`, `<!-- dry-run -->`,
+`<!-- figure: NAME -->`, `<!-- bench: schedule -->`. An unknown name fails the build.
 """
 from __future__ import annotations
 
@@ -20,10 +21,12 @@ from mkdocs.structure.files import Files
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 
-from conformance import markdown_rules, protocol, trace
+from conformance import markdown_rules, protocol, threats, trace
 from conformance.bench import table, timings
+from conformance.hardware import page as hardware
 
-ASKED = re.compile(r"<!--\s*(rule-matrix|compatibility|figure|bench|mutation)"
+ASKED = re.compile(r"<!--\s*(rule-matrix|compatibility|known-threats|figure|bench|mutation"
+                   r"|agreement|dry-run)"
                    r"(?::\s*([\w-]+))?\s*-->")
 CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
 CELL_CODE = re.compile(r"(?<=<code>)[^<]*(?=</code>)")
@@ -52,8 +55,14 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         kind, name = asked.groups()
         if kind == "compatibility":
             return compatibility()
+        if kind == "known-threats":
+            return known_threats()
         if kind == "mutation":
             return mutation()
+        if kind == "agreement":
+            return agreement()
+        if kind == "dry-run":
+            return dry_run()
         if kind == "bench":
             return benchmark(name or "")
         if kind == "rule-matrix":
@@ -228,8 +237,28 @@ def compatibility() -> str:
         tiers = ", ".join(report["header"]["implementation"].get("observes", []))
         numbers = " | ".join(str(counts[verdict]) for verdict in reversed(VERDICTS))
         lines.append(f"| {title(report)} | {tiers} | {numbers} |")
-    return "\n".join([*lines, "", "## Rule by rule", "", by_rule(), "",
+    return "\n".join([*lines, "", commands(), "", "## Rule by rule", "", by_rule(), "",
                       *(failures(report) for report in reports())])
+
+
+def commands() -> str:
+    """The command lines that made the reports, folded away."""
+    made = [each["header"]["command"] for each in reports() if "command" in each["header"]]
+    code = fenced("text", "\n".join(made)).replace("\n", "\n    ")
+    return f'??? note "How each report was made"\n\n    {code}\n' if made else ""
+
+
+def known_threats() -> str:
+    """The threats that the suite has found in released libraries, each with its witness."""
+    names = {report["name"]: report for report in reports()}
+    lines = ["| seen | what happened | library | found by | statements |",
+             "|---|---|---|---|--:|"]
+    for each in threats.found():
+        test = {"test": each.test}
+        title_ = each.test.split(".")[-1].removeprefix("test_").replace("_", " ")
+        lines.append(f"| {each.issue} | {each.threat.happened} | {each.library} "
+                     f"| [{title_}](#{anchor(names[each.report], test)}) | {each.statements} |")
+    return "\n".join(lines)
 
 
 def by_rule() -> str:
@@ -256,6 +285,25 @@ def benchmark(name: str) -> str:
     results = [json.loads(path.read_text(encoding="utf-8"))
                for path in sorted(RESULTS.glob(f"{kind}*.json"))]
     return "\n\n".join(shown(result) for result in results) or "No result is stored yet."
+
+
+def agreement() -> str:
+    """The committed run of generated programs on all devices."""
+    known = json.loads((REPORTS / "fuzz-devices.json").read_text(encoding="utf-8"))
+    tally = known["tally"]
+    lines = [f"{tally['programs']} programs were run, {tally['everywhere']} of them on every "
+             f"device: those with float64 are not for METAL. {len(tally['failures'])} had a wrong "
+             "value or schedule on some device." + (
+                 "" if known["complete"] else " The run was cut before its end."),
+             "", "| device | programs |", "|---|--:|"]
+    return "\n".join([*lines, *(f"| {name} | {count} |"
+                                for name, count in tally["devices"].items())])
+
+
+def dry_run() -> str:
+    """The committed dry run of the hardware script, its headings below those of the page."""
+    text = hardware.page(json.loads((REPORTS / "hardware-dry.json").read_text(encoding="utf-8")))
+    return re.sub(r"^#+ ", lambda mark: f"##{mark[0]}", text, flags=re.M)
 
 
 def mutation() -> str:

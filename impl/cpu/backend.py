@@ -5,13 +5,12 @@ import _ctypes
 import ctypes
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from impl import settings
-from impl.caching import texts
 from impl.cpu import objects
 from impl.cpu.compiler import (
     compile_unit,
@@ -26,6 +25,7 @@ from impl.cpu.memory import Pool, Pooled
 from impl.cpu.objects import RUNTIME, build_lock
 from impl.cpu.programs import CPUProgram, CPUTable
 from impl.device import DeviceBackend, GlobalCounters, Launch, Memory, Program, Table
+from impl.device.kept import known
 from impl.errors import CompileError, DeviceError, user_line
 from impl.ir import UOp
 from impl.kernel import Limits, optimize, with_steps
@@ -75,47 +75,18 @@ class CPU(DeviceBackend):
 
     def load(self, asts: Sequence[UOp]) -> list[Program]:
         """Optimise, render, and compile what is not compiled yet."""
-        programs: list[CPUProgram] = []
-        sources: dict[str, Callable[[], Source]] = {}
+        programs: dict[UOp, CPUProgram] = {}
         identity = compiled_by()
-        for ast in asts:
-            program, source = self._known(ast, identity)
-            sources.setdefault(program.key, source)
-            programs.append(program)
         runtime = digest(identity, RUNTIME.prelude, RUNTIME.body)
-        with build_lock:  # r[impl cpu.thread.safe]
-            objects.loaded.get(sources, runtime)
-        for program in programs:
+        # r[impl cpu.thread.safe]
+        with build_lock, objects.Build(objects.loaded, runtime) as build:
+            # Those with most stages first: they take longest, and compilers run meanwhile.
+            for ast in sorted(asts, key=lambda ast: -len(ast.src)):
+                programs[ast], source = known(self, ast, identity, CPUProgram, self._rendered)
+                build.want(programs[ast].key, source)
+        for program in programs.values():
             program.function = objects.loaded.functions[program.key]
-        return list(programs)
-
-    # --8<-- [start:known]
-    def _known(self, ast: UOp, identity: str) -> tuple[CPUProgram, Callable[[], Source]]:
-        """A program that is not compiled, and its text, which is made if nobody kept it."""
-        # r[impl caching.text.equal, caching.text.found]: no other setting chooses steps
-        circumstances = identity, texts.code_version(), self.limits, settings.get("NOOPT")
-        name = texts.kernel_name(ast, repr(circumstances))
-        try:
-            # What a search found is kept by the search, which may be told to begin anew.
-            kept = {} if settings.get("BEAM") else texts.kept_text(name)
-            program = CPUProgram.of_facts(self, ast, kept)
-            return program, lambda: self._printed_again(program, identity)
-        except (KeyError, TypeError, ValueError):
-            program, source = self._rendered(ast)
-        # The name is not part of the key: r[impl cpu.compile.once]
-        program.key = digest(identity, source.prelude, source.body)  # r[impl cpu.cache.key]
-        if not settings.get("BEAM"):
-            texts.keep_text(name, program.facts())
-        return program, lambda: source
-
-    def _printed_again(self, program: CPUProgram, identity: str) -> Source:
-        """The text of a program whose facts were kept, and whose object is gone."""
-        source = self._rendered(program.ast)[1]
-        if digest(identity, source.prelude, source.body) != program.key:
-            raise CompileError("compile", f"what is kept of {source.name} is not what is printed "
-                               "now", "empty CACHE_FOLDER, and report this")
-        return source
-    # --8<-- [end:known]
+        return [programs[ast] for ast in asts]
 
     def _rendered(self, ast: UOp) -> tuple[CPUProgram, Source]:
         """A program that is optimised and has its text, and is not compiled."""
@@ -124,6 +95,8 @@ class CPU(DeviceBackend):
         source = render(program.optimized, C())
         program.source = source.text
         program.set_shape(source)
+        # The name is not part of the key: r[impl cpu.compile.once, cpu.cache.key]
+        program.key = digest(compiled_by(), source.prelude, source.body)
         return program, source
 
     def optimized(self, ast: UOp, search: bool = True) -> UOp:

@@ -3,23 +3,28 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import tempfile
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from impl.caching.disk import Store, store
 from impl.cpu.compiler import compile_unit, dealt_out, required_compiler, symbol_of
+from impl.cpu.machine import processors
 from impl.device import GlobalCounters
+from impl.device.kept import entry, missing
 from impl.errors import CompileError, DeviceError, user_line
 from impl.ir import free_after_fork
 from impl.render import Source
 
+#: A kernel's key, and its text.
+Pair = tuple[str, Source]
 #: Characters that take about as long to compile as a compiler takes to start.
 _WORTH_A_PROCESS = 4_000
+#: As many of them as a compiler is started for while more texts are still being printed.
+_WORTH_STARTING = 16_000
 
 
 # --8<-- [start:runtime]
@@ -47,55 +52,19 @@ class Objects:
         self.run: Any = None
 
     # --8<-- [start:load]
-    def get(self, sources: dict[str, Callable[[], Source]], runtime: str) -> None:
-        """Have every kernel loaded: from this process, from disk, or from the compiler.
-
-        And the runtime, under its key: it is compiled along with the first kernels.
-        """
-        kept = store()
-        missing = {}
-        for key, source in sources.items():
-            if key in self.functions:
-                GlobalCounters.cache_hits += 1
-            elif self._found(kept, key):
-                GlobalCounters.cache_hits += 1
-                GlobalCounters.disk_hits += 1
-            else:
-                missing[key] = source()
-        wanted = self.run is None and not self._found(kept, runtime, "runtime")
-        if missing or wanted:
-            self._build(kept, missing, [(runtime, RUNTIME)] if wanted else [])
-        if self.run is None:  # the first one that is loaded serves the process: it has the workers
-            self.run = _RUN(self.functions[runtime])
-
-    def _found(self, kept: Store, key: str, kind: str = "kernel") -> bool:
+    def found(self, kept: Store, key: str, kind: str = "kernel") -> bool:
         """Load a kernel from disk: its entry names an object, and its symbol there."""
-        try:
-            entry = json.loads(kept.get(kind, key) or b"")
-            name, symbols = entry["object"], {key: entry["symbol"]}
-        except (ValueError, KeyError, TypeError):
+        said = entry(kept, kind, key)
+        name, symbols = said.get("object", ""), {key: said.get("symbol", "")}
+        if not name:
             return False
         # What is loaded is not read again: nothing changes the content that a name stands for.
         path = kept.folder / name if name in self.libraries else kept.find_object(name)
         return path is not None and self._load(path, symbols)
     # --8<-- [end:load]
 
-    def _build(self, kept: Store, missing: dict[str, Source],
-               besides: list[tuple[str, Source]]) -> None:
-        command = required_compiler()
-        pairs, line = list(missing.items()), user_line()
-        length = sum(len(source.body) for _, source in pairs)
-        workers = max(1, min(os.cpu_count() or 1, len(pairs), length // _WORTH_A_PROCESS))
-        units = dealt_out(pairs, workers) or [[]]
-        units[0] += besides
-        with ThreadPoolExecutor(workers) as pool:
-            made = list(pool.map(lambda unit: compile_unit(command, unit, line), units))
-        GlobalCounters.compiled += len(pairs)
-        for unit, content in zip(units, made, strict=True):
-            self._keep(kept, unit, content)
-
     # --8<-- [start:keep]
-    def _keep(self, kept: Store, unit: list[tuple[str, Source]], content: bytes) -> None:
+    def keep(self, kept: Store, unit: list[Pair], content: bytes) -> None:
         """Load an object, and keep it and then its entries on disk."""
         symbols = {key: symbol_of(key) for key, _ in unit}
         name = kept.put_object(content, "so")
@@ -132,6 +101,70 @@ class Objects:
                                    "set TMPDIR or CACHE_FOLDER to a folder from which programs "
                                    "may be run") from error
             return False
+
+
+# --8<-- [start:build]
+class Build:
+    """The kernels of one call: compilers run while later texts are still being printed.
+
+    Use it as a context: when it is left, all that was wanted is loaded, and the runtime too, which
+    is compiled along with the first kernels.
+    """
+
+    def __init__(self, objects: Objects, runtime: str) -> None:
+        """`runtime` is the key of the runtime."""
+        self.objects, self.runtime = objects, runtime
+        self.kept, self.line = store(), user_line()
+        self.asked: set[str] = set()
+        self.waiting: list[Pair] = []
+        self.started: list[tuple[list[Pair], Future[bytes]]] = []
+        self.pool = ThreadPoolExecutor(processors())
+
+    def want(self, key: str, source: Callable[[], Source]) -> None:
+        """Have a kernel loaded: from this process, from disk, or from the compiler."""
+        if key in self.asked:
+            return
+        self.asked.add(key)
+        if missing((key,), self.objects.functions,
+                   lambda each: self.objects.found(self.kept, each)):
+            self.waiting.append((key, source()))
+            if _length(self.waiting) >= _WORTH_STARTING:
+                self._start(self.waiting)
+                self.waiting = []
+
+    def _start(self, unit: list[Pair]) -> None:
+        # r[impl cpu.compile.together+2]
+        command = required_compiler()
+        self.started.append((unit, self.pool.submit(compile_unit, command, unit, self.line)))
+
+    def __enter__(self) -> Build:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self.pool:  # waits for all that were started
+            if kind is None:
+                self._finish()
+
+    def _finish(self) -> None:
+        """Compile what is left, load everything, and keep it."""
+        objects, workers = self.objects, _length(self.waiting) // _WORTH_A_PROCESS
+        units = dealt_out(self.waiting, max(1, min(processors(), len(self.waiting), workers)))
+        if objects.run is None and not objects.found(self.kept, self.runtime, "runtime"):
+            units = units or [[]]
+            units[0].append((self.runtime, RUNTIME))
+        for unit in units:
+            self._start(unit)
+        for unit, made in self.started:
+            content = made.result()
+            GlobalCounters.compiled += sum(source is not RUNTIME for _, source in unit)
+            objects.keep(self.kept, unit, content)
+        if objects.run is None:  # the first one that is loaded serves the process: it has workers
+            objects.run = _RUN(objects.functions[self.runtime])
+
+
+def _length(pairs: Sequence[Pair]) -> int:
+    return sum(len(source.body) for _, source in pairs)
+# --8<-- [end:build]
 
 
 #: What this process has.

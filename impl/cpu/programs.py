@@ -4,25 +4,23 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from impl.cpu.objects import run_launches
-from impl.device import Launch, Memory, Program, Table
+from impl.device import DeviceBackend, Launch, Memory, Table
+from impl.device.kept import KeptProgram
 from impl.ir import UOp
-from impl.kernel import Estimate, Step, duration, fold_gates, taken
+from impl.kernel import duration
 from impl.render import Source
-
-if TYPE_CHECKING:
-    from impl.cpu.backend import CPU
 
 #: Words of a launch as C sees it.
 _WORDS = 6
 
 
 # --8<-- [start:program]
-class CPUProgram(Program):
+class CPUProgram(KeptProgram):
     """A kernel as a C function `void kernel(void **arguments)`, or one that has chunks.
 
     `key` names the text of the function. `shape` are the words of its launches after function and
@@ -31,13 +29,10 @@ class CPUProgram(Program):
     """
 
     function: int = 0
-    key: str = ""
     shape: tuple[int, int, int, int] = (1, 0, 0, 0)
     library: ctypes.CDLL | None = None  # of a program that was tried
     _call: Any = None
     _packed: Any = None
-    _steps: tuple[str, ...] | None = None
-    _reasons: tuple[str, ...] = ()
 
     def set_shape(self, source: Source) -> None:
         """Take over what the text says of chunks and phases."""
@@ -47,44 +42,16 @@ class CPUProgram(Program):
                           duration(self.ast))
 
     # --8<-- [start:facts]
-    @property
-    def optimized(self) -> UOp:
-        """The kernel after the optimisation steps; those of a kept text are taken again."""
-        if self._optimized is None and self._steps:
-            again = zip(map(Step.parse, self._steps), self._reasons, strict=True)
-            self._optimized = taken(fold_gates(self.ast), again)
-        return self._optimized or self.ast
-
-    @property
-    def steps(self) -> tuple[str, ...]:
-        """The optimisation steps that were applied, in order."""
-        return super().steps if self._steps is None else self._steps
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why each of the steps was applied."""
-        return super().reasons if self._steps is None else self._reasons
-
     def facts(self) -> dict[str, Any]:
         """What is kept of a program besides its object."""
-        cost = None if self.variables else self.cost()
-        return {"key": self.key, "source": self.source, "steps": self.steps,
-                "reasons": self.reasons, "arguments": self.arguments, "shape": self.shape,
-                "cost": cost and (cost.operations, cost.bytes)}
+        return {**super().facts(), "shape": self.shape}
 
     @classmethod
-    def of_facts(cls, device: CPU, ast: UOp, facts: dict[str, Any]) -> CPUProgram:
-        """The program of which these facts were kept; its function is not loaded.
-
-        Raises:
-            KeyError, TypeError, ValueError: they are no such facts.
-        """
-        found = cls(device, ast, None, int(facts["arguments"]))
-        found.key, found.source = str(facts["key"]), str(facts["source"])
+    def of_facts(cls, device: DeviceBackend, ast: UOp, facts: dict[str, Any]) -> CPUProgram:
+        """The program of which these facts were kept; its function is not loaded."""
+        found = super().of_facts(device, ast, facts)
         chunks, phases, scratch, nanoseconds = facts["shape"]
         found.shape = int(chunks), int(phases), int(scratch), int(nanoseconds)
-        found._steps, found._reasons = tuple(facts["steps"]), tuple(facts["reasons"])
-        found._cost = Estimate(*facts["cost"]) if facts["cost"] else None
         return found
     # --8<-- [end:facts]
 

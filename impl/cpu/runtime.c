@@ -51,9 +51,9 @@ static int busy, workers, sleeping, waiting, registered;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
 
-/* How long somebody looks again and again before it sleeps: the next kernel of a table, or the
-   last chunk of this one, is seldom later. */
-#define TS_SPIN 30000
+/* How long somebody looks again and again before it sleeps, in nanoseconds: the next kernel of a
+   table, the last chunk of this one, or the next call of a loop in Python is seldom later. */
+#define TS_SPIN 200000
 
 static long now(void) {
   struct timespec time;

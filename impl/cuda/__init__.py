@@ -16,12 +16,13 @@ from impl.cuda.compiler import Modules, environment, version
 from impl.cuda.driver import OUT_OF_MEMORY, Context, DriverError, bindings, problem
 from impl.cuda.graph import POINTER, SIZE, CUDATable
 from impl.cuda.memory import Blocks, Owned, Staging
-from impl.device import Device, GlobalCounters, Launch, Memory, Program, Table, kept_bytes
+from impl.device import Device, GlobalCounters, Launch, Memory, Table, kept_bytes
 from impl.device.workgroups import GroupDevice, GroupProgram
 from impl.errors import DeviceError
-from impl.ir import UOp
 from impl.kernel import Limits
+from impl.kernel.fragments import units_of_nvidia
 from impl.render import CUDA as Dialect
+from impl.render import Source
 
 #: An event without a time, a stream that waits for no other one.
 _NO_TIME, _NON_BLOCKING = 2, 1
@@ -34,7 +35,7 @@ class CUDAProgram(GroupProgram):
     """A kernel as a function of the GPU. Where it has phases, each of them is a launch."""
 
     device: CUDA
-    function: Any = None
+    module: Any = None  # of a program that was tried
 
     def parts(self, memories: Sequence[Memory], values: Sequence[int],
               scratch: Memory | None) -> list[list[int]]:
@@ -94,18 +95,20 @@ class CUDA(GroupDevice):
                                                     "COMPUTE_CAPABILITY_MINOR"))
         self.architecture = 10 * major + minor
         self.stream = self.context.call("cuStreamCreate", _NON_BLOCKING)
-        self.blocks = Blocks(self.context, self.synchronize, kept_bytes(
+        self.pool = Blocks(self.context, self.synchronize, kept_bytes(
             self.context.call("cuDeviceTotalMem", self.context.device)))
         self.staging = Staging(self.context, self.stream)
         #: What nobody refers to any more, destroyed when the GPU is waited for next.
         self.done_with: deque[tuple[str, Any]] = deque()
         self.meeting = self.context.call("cuEventCreate", _NO_TIME)
         self.modules = Modules(self.context, self.architecture)
+        self.functions = self.modules.functions
 
     @property
     def limits(self) -> Limits:
         """What the GPU has for a group of lanes; of local memory, what needs no asking."""
-        return Limits(name="CUDA", lanes=256, lockstep=32, local_memory=_LOCAL,
+        return Limits(name="CUDA", lanes=256, lockstep=32, exchange=True, local_memory=_LOCAL,
+                      units=units_of_nvidia(self.architecture),
                       third_cache=self.context.attribute("L2_CACHE_SIZE"))
 
     def plan_key(self) -> tuple[Any, ...]:
@@ -120,14 +123,14 @@ class CUDA(GroupDevice):
             DeviceError: there is not enough.
         """
         try:
-            address = self.blocks.take(nbytes)
+            block = self.pool.take(nbytes)
         except DriverError as error:
             if error.code != OUT_OF_MEMORY:
                 raise
             raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
                               "use smaller tensors or free some") from None
         GlobalCounters.grown(nbytes)
-        return Owned(self, np.empty(0, np.uint8), 0, nbytes, None, address)
+        return Owned(self, np.empty(0, np.uint8), 0, nbytes, block, block[0])
 
     def put(self, memory: Memory, flat: np.ndarray) -> None:
         """Write bytes of the host to the start of a block, after all that was launched."""
@@ -203,15 +206,25 @@ class CUDA(GroupDevice):
         """Compiler, options and architecture."""
         return environment(self.architecture)
 
-    def load(self, asts: Sequence[UOp]) -> list[Program]:
-        """Optimise, render, and compile what is not compiled yet."""
-        # r[impl cuda.values.reference]
-        programs = [self.rendered(ast) for ast in asts]
-        self.modules.get({program.key: program.text for program in programs})
-        for program in programs:
-            assert isinstance(program, CUDAProgram)
-            program.function = self.modules.functions[program.key]
-        return list(programs)
+    def find(self, key: str) -> bool:
+        """Load a kernel's machine code from disk."""
+        return self.modules.find(key)
+
+    def build(self, sources: dict[str, Source]) -> None:
+        """Compile kernels by NVRTC."""
+        self.modules.build(sources)
+
+    def attempt(self, program: GroupProgram) -> None:
+        """Compile a program by itself, and keep nothing of it."""
+        assert isinstance(program, CUDAProgram)
+        program.module, program.function = self.modules.alone(program.key, program.text)
+
+    def forget(self, program: GroupProgram) -> None:
+        """Unload a program that was tried."""
+        assert isinstance(program, CUDAProgram)
+        module, program.module, program.function = program.module, None, None
+        if module is not None:
+            self.context.call("cuModuleUnload", module)
     # --8<-- [end:load]
 
     def table(self, launches: Sequence[Launch]) -> Table:

@@ -11,9 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from impl import settings
-from impl.caching.disk import Store, store
+from impl.caching.disk import store
 from impl.cuda.driver import Context, bindings
 from impl.device import GlobalCounters
+from impl.device.kept import entry
 from impl.device.workgroups import symbol, unit_text
 from impl.errors import CompileError, user_line
 from impl.render import Source
@@ -39,18 +40,24 @@ def version() -> str:
 def environment(architecture: int) -> tuple[str, ...]:
     """All that machine code depends on, besides the text."""
     # r[impl cuda.compile.kept]
-    return (_FORMAT, version(), str(architecture), *OPTIONS)
+    return (_FORMAT, version(), target(architecture), *OPTIONS)
+
+
+def target(architecture: int) -> str:
+    """What NVRTC compiles for: machine code, checked as such; with CUDA_PTX=1 the driver's text."""
+    # r[impl cuda.compile.ptx]
+    return f"{'compute' if settings.get('CUDA_PTX') else 'sm'}_{architecture}"
 
 
 # --8<-- [start:compile]
-def compile_text(text: str, architecture: int, line: str | None = None) -> bytes:
-    """What NVRTC makes of a text. `sm_` and not `compute_`: machine code, checked as such.
+def compile_text(text: str, target: str, line: str | None = None) -> bytes:
+    """What NVRTC makes of a text for a target: of `sm_80` machine code, of `compute_80` PTX.
 
     Raises:
         CompileError: NVRTC refuses the text.
     """
     nvrtc = bindings("nvrtc")
-    words = [each.encode() for each in (f"--gpu-architecture=sm_{architecture}", *OPTIONS)]
+    words = _words(target)
     error, program = nvrtc.nvrtcCreateProgram(text.encode(), b"kernel.cu", 0, [], [])
     if error:
         raise CompileError("compile", f"NVRTC takes no program: {error.name}",
@@ -59,14 +66,19 @@ def compile_text(text: str, architecture: int, line: str | None = None) -> bytes
         error = nvrtc.nvrtcCompileProgram(program, len(words), words)[0]
         if error:  # r[impl cuda.compile.refused]
             said = _log(nvrtc, program) or error.name
-            raise CompileError("compile", f"{version()} for sm_{architecture}: {said}",
+            raise CompileError("compile", f"{version()} for {target}: {said}",
                                _remedy(error.name), line)
-        made = b" " * int(nvrtc.nvrtcGetCUBINSize(program)[1])
-        nvrtc.nvrtcGetCUBIN(program, made)
+        kind = "PTX" if target.startswith("compute") else "CUBIN"
+        made = b" " * int(getattr(nvrtc, f"nvrtcGet{kind}Size")(program)[1])
+        getattr(nvrtc, f"nvrtcGet{kind}")(program, made)
         return made
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 # --8<-- [end:compile]
+
+
+def _words(target: str) -> list[bytes]:
+    return [each.encode() for each in (f"--gpu-architecture={target}", *OPTIONS)]
 
 
 def _log(nvrtc: Any, program: Any) -> str:
@@ -90,42 +102,29 @@ class Modules:
         self.functions: dict[str, Any] = {}
         self.loaded: dict[str, Any] = {}
 
-    def get(self, sources: dict[str, Source]) -> None:
-        """Have every kernel loaded: from this process, from disk, or from the compiler."""
-        kept = store()
-        missing = {}
-        for key, source in sources.items():
-            if key in self.functions:
-                GlobalCounters.cache_hits += 1
-            elif self._found(kept, key):
-                GlobalCounters.cache_hits += 1
-                GlobalCounters.disk_hits += 1
-            else:
-                missing[key] = source
-        if missing:
-            self._build(kept, list(missing.items()))
-
-    def _found(self, kept: Store, key: str) -> bool:
+    def find(self, key: str) -> bool:
         """Load a kernel from disk: its entry names an object."""
-        try:
-            name = str(json.loads(kept.get("cubin", key) or b"")["object"])
-        except (ValueError, KeyError, TypeError):
-            return False
+        kept = store()
+        name = entry(kept, "cubin", key).get("object", "")
         if name not in self.loaded:
-            path = kept.find_object(name)
+            path = kept.find_object(name) if name else None
             if path is None:
                 return False
             self._load(name, path.read_bytes())
         self.functions[key] = self._function(name, key)
         return True
 
-    def _build(self, kept: Store, pairs: Unit) -> None:
+    def build(self, sources: dict[str, Source]) -> None:
+        """Compile kernels, keep what the compiler makes, and load it."""
+        kept, pairs = store(), list(sources.items())
         line, workers = user_line(), max(1, min(settings.workers(), len(pairs)))
         size = min(_UNIT, -(-len(pairs) // workers))
         units = [pairs[start:start + size] for start in range(0, len(pairs), size)]
 
+        wanted = target(self.architecture)  # the setting is this thread's
+
         def compiled(unit: Unit) -> bytes:
-            return compile_text(unit_text(unit), self.architecture, line)
+            return compile_text(unit_text(unit), wanted, line)
         with ThreadPoolExecutor(workers) as pool:
             made = list(pool.map(compiled, units))
         GlobalCounters.compiled += len(pairs)
@@ -135,6 +134,12 @@ class Modules:
             for key, _ in unit:
                 self.functions[key] = self._function(name, key)
                 kept.put("cubin", key, json.dumps({"object": name}).encode())
+
+    def alone(self, key: str, source: Source) -> tuple[Any, Any]:
+        """A module with one kernel, and the kernel; nothing is kept of them."""
+        content = compile_text(unit_text([(key, source)]), f"sm_{self.architecture}")
+        module = self.context.call("cuModuleLoadData", content)
+        return module, self.context.call("cuModuleGetFunction", module, symbol(key).encode())
 
     def _load(self, name: str, content: bytes) -> None:
         self.loaded[name] = self.context.call("cuModuleLoadData", content)

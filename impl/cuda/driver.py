@@ -44,7 +44,7 @@ def problem() -> str:
     try:
         driver, nvrtc = bindings(), bindings("nvrtc")
     except ImportError:
-        return "the package cuda-bindings is not installed (pip install 'tensor-schedule[cuda]')"
+        return 'the package cuda-bindings is not installed (pip install -e ".[cuda]")'
     try:
         error = driver.cuInit(0)[0]
     except Exception:  # whatever the bindings raise where there is no libcuda

@@ -8,88 +8,51 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from impl.cuda.driver import OUT_OF_MEMORY, Context, DriverError
+from impl.cuda.driver import Context
 from impl.device import GlobalCounters, Memory
+from impl.device.pool import Pool
 from impl.errors import DeviceError
 from impl.ir import free_after_fork
 
+#: The address of a block, and its bytes.
+Block = tuple[int, int]
 _SMALLEST = 512
 #: Two pinned buffers of this size take part in all copies between the host and the GPU.
 _STAGING = 4 << 20
 
 
-def rounded(nbytes: int) -> int:
-    """The size of the block for so many bytes: at most a sixteenth more, or 512 bytes."""
-    step = max(_SMALLEST, 1 << max(nbytes.bit_length() - 5, 0))
-    return max(-(-nbytes // step) * step, _SMALLEST)
-
-
 # --8<-- [start:blocks]
-class Blocks:
-    """Blocks of one GPU that nobody uses now, by size; at most `limit` bytes of them."""
+class Blocks(Pool[Block]):
+    """Blocks of one GPU: address and size."""
+
+    at_once = False  # a destructor must not wait for the GPU
 
     def __init__(self, context: Context, wait: Callable[[], None], limit: int) -> None:
-        self.context, self.wait, self.limit, self.held = context, wait, limit, 0
-        self.lock = free_after_fork(threading.RLock())
-        self.kept: dict[int, list[int]] = {}
-        self.returned: deque[tuple[int, int]] = deque()
+        super().__init__(_SMALLEST, limit)
+        self.context, self.wait = context, wait
 
-    def take(self, nbytes: int) -> int:
-        """The address of a block for so many bytes.
+    def make(self, size: int) -> Block:
+        """A new block.
 
         Raises:
-            DriverError: there is not enough memory, also after all kept blocks were given back.
+            DriverError: there is not enough memory.
         """
-        size = rounded(nbytes)
-        with self.lock:
-            self._sort()
-            found = self.kept.get(size)
-            if found:  # r[impl cuda.memory.reuse]
-                self.held -= size
-                return found.pop()
-        try:
-            address = self.context.call("cuMemAlloc", size)
-        except DriverError as error:
-            if error.code != OUT_OF_MEMORY:
-                raise
-            self.clear()  # r[impl cuda.memory.exhausted]
-            address = self.context.call("cuMemAlloc", size)
-        GlobalCounters.fresh += size
-        return int(address)
+        return int(self.context.call("cuMemAlloc", size)), size
 
-    def give(self, address: int, nbytes: int) -> None:
-        """Keep a block. May be called at any moment: nothing is locked, and nothing asked."""
-        self.returned.append((address, rounded(nbytes)))
+    def size_of(self, block: Block) -> int:
+        """How many bytes a block has."""
+        return block[1]
 
-    def clear(self) -> None:
-        """Give all kept blocks back to the driver, when the GPU is done with them."""
-        with self.lock:
-            self._sort()  # what comes back from here on may be needed by what was launched since
-            kept, self.kept, self.held = self.kept, {}, 0
-            self._free([address for size in kept.values() for address in size])
-
-    def _sort(self) -> None:
-        """Put what came back to its size; if it is too much, it is given back."""
-        beyond = []
-        while self.returned:
-            address, size = self.returned.popleft()
-            if self.held + size > self.limit:
-                beyond.append(address)
-                continue
-            self.held += size
-            self.kept.setdefault(size, []).append(address)
-        if beyond:
-            self._free(beyond)
-
-    def _free(self, addresses: list[int]) -> None:
-        self.wait()
-        for address in addresses:
+    def free(self, blocks: list[Block]) -> None:
+        """Give blocks back to the driver, when the GPU is done with them."""
+        if blocks:
+            self.wait()
+        for address, _ in blocks:
             self.context.call("cuMemFree", address)
 # --8<-- [end:blocks]
 
@@ -118,7 +81,7 @@ class Owned(GPUMemory):
     # At the end of the interpreter the names of a module are gone before its objects are.
     def __del__(self, grown: Callable[[int], None] = GlobalCounters.grown) -> None:
         grown(-self.nbytes)
-        self.device.blocks.give(self.address, self.nbytes)  # type: ignore[attr-defined]
+        self.device.pool.give(self.owner)  # type: ignore[attr-defined]
 
 
 # --8<-- [start:staging]

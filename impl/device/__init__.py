@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -350,6 +351,14 @@ class DeviceBackend:
 
     def synchronize(self) -> None:
         """Wait until everything launched is done."""
+
+    def seconds(self, work: Callable[[], None]) -> float:
+        """How long the device works on what `work` launches; by its own clock, if it has one."""
+        self.synchronize()
+        start = time.perf_counter()
+        work()
+        self.synchronize()
+        return time.perf_counter() - start
 # --8<-- [end:backend]
 
 
@@ -385,9 +394,10 @@ class Registry:
         """
         kind, _, number = name.upper().partition(":")
         if kind not in self.kinds or (":" in name and not number.isdecimal()):
-            names = ", ".join(sorted(self.kinds))
-            raise DeviceError("device", f"{name!r} is not a device",
-                              f"use one of {names}, or NAME:NUMBER")  # r[impl device.name.unknown]
+            names = sorted(self.kinds)  # r[impl device.name.meant]
+            near = settings.meant([each for each in names if settings.one_edit_apart(kind, each)])
+            raise DeviceError("device", f"{name!r} is not a device", f"{near}use one of "
+                              f"{', '.join(names)}, or NAME:NUMBER")  # r[impl device.name.unknown]
         return kind if not number or int(number) == 0 else f"{kind}:{int(number)}"
 
     def __getitem__(self, name: str) -> DeviceBackend:

@@ -8,7 +8,7 @@ from typing import Any
 
 from impl.dtypes import DType, Scalar
 from impl.fusion.groups import Group, Member
-from impl.ir import TRUE, KernelInfo, Ops, RangeKind, Shape, UOp, new_range
+from impl.ir import TRUE, KernelInfo, Ops, RangeKind, Shape, UOp, identity, new_range
 from impl.ranges import Access, Index, InOrder, Stage, flatten
 from impl.symbolic import Extent, extent, extent_of, is_symbolic, plain
 
@@ -216,9 +216,7 @@ class _KernelBuilder:
 
 def _neutral(op: Ops, dtype: DType) -> Scalar:
     """What changes nothing when an element is combined with it: 0.0 would change -0.0."""
-    if op is Ops.ADD:
-        return -0.0 if dtype.kind == "f" else 0
-    return {Ops.MUL: 1, Ops.MAXIMUM: dtype.min, Ops.MINIMUM: dtype.max}[op]
+    return -0.0 if op is Ops.ADD and dtype.kind == "f" else identity(op, dtype)
 
 
 # --8<-- [start:shared]

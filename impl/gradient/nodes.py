@@ -467,9 +467,3 @@ def expression_of(node: UOp) -> UOp:
             if computed is not None and computed.realized is node:
                 return computed  # r[impl gradient.realized.keeps]
     return node
-
-
-def movedim_last(x: UOp, axis: int) -> UOp:
-    """One axis moved behind all others."""
-    rank = len(shape_of(x))
-    return permute(x, (*(a for a in range(rank) if a != axis), axis))

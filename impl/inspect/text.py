@@ -127,33 +127,66 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[i
     return "\n".join(lines)
 
 
+#: Characters of a line of a table that has no other width.
+WIDTH = 120
+#: The fewest and the most characters of the columns that hold words.
+SPAN = {"kernel": (12, 28), "what": (24, 44), "reads": (12, 24), "writes": (10, 16),
+        "steps": (16, 48)}
+
+
 # --8<-- [start:kernels]
 def kernel_table(document: Document, timings: Timings | None = None,
-                 machine: Machine | None = None) -> str:
+                 machine: Machine | None = None, width: int = WIDTH) -> str:
     """One line a kernel, in the order in which they run (r[inspect.table.complete]).
 
     Columns that would be empty are left out: `time` without timings, `predicted` without a machine.
+    Those that hold words are made narrower where a line would have more characters than `width`.
     """
     names = buffer_names(checked(document))
     kernels = ordered_kernels(document)
-    columns: list[tuple[str, list[str]]] = [
-        ("id", [str(k["id"]) for k in kernels]),
-        ("kernel", [cut(k.get("name") or k["kind"], 28) for k in kernels]),
-        ("what", [cut(k.get("label", ""), 44) for k in kernels]),
-        ("reads", [shortened(touched(k["reads"], names), 24) for k in kernels]),
-        ("writes", [shortened(touched(k["writes"], names), 16) for k in kernels]),
-        ("bytes", [bytes_text(k["bytes"]) if "bytes" in k else "-" for k in kernels]),
-        ("operations", [count_text(k["operations"]) if "operations" in k else "-"
-                        for k in kernels]),
-        ("time", [time_text((timings or {}).get(k["id"])) for k in kernels]),
-        ("predicted", [time_text(machine.predict(k)) if machine else "-" for k in kernels]),
-        ("steps", [shortened(k.get("optimizations", []), 48) for k in kernels])]
-    shown = [(head, cells) for head, cells in columns
-             if head in ("id", "kernel", "reads", "writes") or set(cells) - {"", "-"}]
-    numbers = frozenset(i for i, (head, _) in enumerate(shown)
-                        if head in ("id", "bytes", "operations", "time", "predicted"))
-    rows = [list(row) for row in zip(*(cells for _, cells in shown), strict=True)]
-    return table([head for head, _ in shown], rows, numbers)  # r[impl inspect.table.complete]
+    columns: dict[str, list[str | list[str]]] = {
+        "id": [str(k["id"]) for k in kernels],
+        "kernel": [k.get("name") or k["kind"] for k in kernels],
+        "what": [k.get("label", "") for k in kernels],
+        "reads": [touched(k["reads"], names) for k in kernels],
+        "writes": [touched(k["writes"], names) for k in kernels],
+        "bytes": [bytes_text(k["bytes"]) if "bytes" in k else "-" for k in kernels],
+        "operations": [count_text(k["operations"]) if "operations" in k else "-" for k in kernels],
+        "time": [time_text((timings or {}).get(k["id"])) for k in kernels],
+        "predicted": [time_text(machine.predict(k)) if machine else "-" for k in kernels],
+        "steps": [k.get("optimizations", []) for k in kernels]}
+    shown = {head: cells for head, cells in columns.items()
+             if head in ("id", "kernel", "reads", "writes")
+             or any(cell not in ("", "-", []) for cell in cells)}
+    fitted = fitting(shown, width)
+    rows = [list(row) for row in zip(*fitted.values(), strict=True)]
+    numbers = frozenset(i for i, head in enumerate(fitted) if head not in SPAN)
+    return table(list(fitted), rows, numbers)  # r[impl inspect.table.complete]
+
+
+def fitting(columns: Mapping[str, Sequence[str | list[str]]], width: int) -> dict[str, list[str]]:
+    """The cells as texts, those of the widest columns cut until a line has `width` characters.
+
+    No column gets narrower than SPAN allows; a line may then be longer all the same.
+    """
+    room = {head: most for head, (_, most) in SPAN.items() if head in columns}
+    while True:
+        cells = {head: [narrow(cell, room.get(head)) for cell in column]
+                 for head, column in columns.items()}
+        wide = {head: max(map(len, (head, *column))) for head, column in cells.items()}
+        spare = {head: min(wide[head], room[head]) - SPAN[head][0] for head in room}
+        widest = max(spare, key=lambda head: spare[head], default="")
+        # r[impl inspect.table.width]
+        if sum(wide.values()) + 2 * (len(wide) - 1) <= width or not widest or spare[widest] <= 0:
+            return cells
+        room[widest] = min(wide[widest], room[widest]) - 1
+
+
+def narrow(cell: str | list[str], room: int | None) -> str:
+    """A text or a list of words in so many characters."""
+    if isinstance(cell, list):
+        return shortened(cell, room or WIDTH)
+    return cell if room is None else cut(cell, room)
 # --8<-- [end:kernels]
 
 
@@ -180,8 +213,10 @@ def memory_summary(document: Document) -> str:
     names = buffer_names(document)
     # r[impl inspect.memory.summary]
     planned, unplanned, least = memory["planned"], memory["unplanned"], memory["lower_bound"]
+    alone = f"would take {bytes_text(unplanned)}" if unplanned > least else \
+        "would take as much: there is a moment when all of them are alive"
     lines = [f"{plural(len(memory['placements']), 'temporary')} in {bytes_text(planned)}; "
-             f"each in memory of its own would take {bytes_text(unplanned)}",
+             f"each in memory of its own {alone}",
              f"at no time can it be less than {bytes_text(least)}: the plan is at "
              f"{planned / max(least, 1):.2f} of that bound"]
     rows = [[names[p["buffer"]], str(p["arena"]), str(p["offset"]), bytes_text(p["bytes"]),

@@ -20,6 +20,7 @@ from impl.kernel.analysis import (
     Way,
     buffer_key,
     estimate,
+    exchanged,
     growth,
     shared_loops,
     verify,
@@ -29,7 +30,7 @@ from impl.kernel.chain import Chain
 from impl.kernel.dots import Dot
 from impl.kernel.grouping import lane_steps
 from impl.kernel.heuristic import hand_plan, hand_steps
-from impl.kernel.lanes import Grid, Inner, Local
+from impl.kernel.lanes import Grid, Inner, Local, Warp
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge, Stream
 from impl.kernel.roll import Roll
@@ -49,6 +50,7 @@ from impl.kernel.steps import (
     fold_gates,
     parameters,
 )
+from impl.kernel.tensor_cores import TC, refuse_units
 from impl.kernel.threads import GroupTop, Thread, duration
 from impl.kernel.windows import Window
 
@@ -67,6 +69,8 @@ def optimize(ast: UOp, limits: Limits | None = None, bench: Bench | None = None,
         asked = [(Step.parse(name), "asked for") for name in ast.arg.asked]
         if limits is None or limits.lanes == 1:
             _refuse_groups(asked)
+        else:
+            refuse_units(asked, limits)
         return taken(ast, asked)
     simple, width = fold_gates(ast), settings.get("BEAM")
     if width and bench is not None:
@@ -110,11 +114,10 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
     return ast.replace(arg=replace(ast.arg, asked=asked))
 
 
-__all__ = ["LANES", "OF_GROUPS", "OF_LANES", "REDUCERS", "STEPS", "Abreast", "Analysis", "Aside",
-           "Bench",
-           "Chain", "Chunk", "Cut", "Dot", "Estimate", "Fetch", "Grid", "GroupTop", "Growth",
-           "Inner", "Limits", "Local", "Merge", "Own", "Pack", "PadTo", "Roll", "Share", "Split",
-           "Step", "StepError", "Stream", "Swap", "Thread", "Upcast", "Way", "Window",
-           "apply_steps", "buffer_key", "duration", "estimate", "fold_gates", "growth",
-           "hand_steps", "lane_steps", "optimize", "parameters", "shared_loops", "taken", "verify",
-           "with_steps"]
+__all__ = ["LANES", "OF_GROUPS", "OF_LANES", "REDUCERS", "STEPS", "TC", "Abreast", "Analysis",
+           "Aside", "Bench", "Chain", "Chunk", "Cut", "Dot", "Estimate", "Fetch", "Grid",
+           "GroupTop", "Growth", "Inner", "Limits", "Local", "Merge", "Own", "Pack", "PadTo",
+           "Roll", "Share", "Split", "Step", "StepError", "Stream", "Swap", "Thread", "Upcast",
+           "Warp", "Way", "Window", "apply_steps", "buffer_key", "duration", "estimate",
+           "exchanged", "fold_gates", "growth", "hand_steps", "lane_steps", "optimize",
+           "parameters", "shared_loops", "taken", "verify", "with_steps"]

@@ -15,7 +15,8 @@ from enum import Enum
 from impl import symbolic
 from impl.dtypes import dtypes
 from impl.errors import GraphError
-from impl.ir import ELEMENTWISE, KernelInfo, Ops, RangeKind, UOp, toposort
+from impl.ir import ELEMENTWISE, TRUE, KernelInfo, Ops, RangeKind, UOp, toposort
+from impl.kernel.fragments import UNIT_OF, loops_of
 
 #: Ranges that become lanes (registers, vector elements) and not loops.
 LANES = (RangeKind.UPCAST, RangeKind.UNROLL)
@@ -25,7 +26,7 @@ REDUCERS = (Ops.ADD, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM)
 PRODUCTS = (Ops.MUL, Ops.DOT)
 _EXPRESSIONS = ELEMENTWISE - {Ops.DETACH}
 _KERNEL_OPS = _EXPRESSIONS | {Ops.CONST, Ops.DEFINE_VAR, Ops.RANGE, Ops.PARAM, Ops.LOCAL, Ops.INDEX,
-                              Ops.LOAD, Ops.DOT, Ops.REDUCE, Ops.STORE, Ops.SINK}
+                              Ops.LOAD, Ops.DOT, Ops.MMA, Ops.REDUCE, Ops.STORE, Ops.SINK}
 
 
 class Way(Enum):
@@ -47,8 +48,10 @@ class Limits:
     third_cache: int = 8 << 20    # shared by the cores
     lanes: int = 1                # most lanes of a work-group; 1: there are no work-groups
     lockstep: int = 1             # lanes that run in step: a warp
+    exchange: bool = False        # whether the lanes of a warp can exchange values
     local_memory: int = 0         # what the lanes of a group share
     dots: bool = False          # whether DOT is an instruction
+    units: tuple[str, ...] = ()   # names of the units for products of matrices, the best first
 
 
 def buffer_key(buffer: UOp) -> tuple[Ops, int]:
@@ -59,6 +62,13 @@ def buffer_key(buffer: UOp) -> tuple[Ops, int]:
 def shared_loops(store: UOp) -> tuple[UOp, ...]:
     """The BLOCK loops of a stage: it shares them with its neighbours, outermost first."""
     return tuple(itertools.takewhile(lambda r: r.arg[1] is RangeKind.BLOCK, store.src[2:]))
+
+
+def exchanged(node: UOp) -> tuple[UOp, ...]:
+    """The loop over which a reduction combines what lanes exchange; none for other nodes."""
+    if node.op is not Ops.REDUCE:
+        return ()
+    return tuple(loop for loop in node.src[1:] if loop.arg[1] is RangeKind.LANE)
 
 
 # --8<-- [start:analysis]
@@ -129,6 +139,9 @@ class Analysis:
             mask |= self.prefix  # what a stage stores is read in the same iteration
         elif node.op is Ops.REDUCE:
             mask &= ~self.mask(node.src[1:])  # r[impl kernel.value.free]
+        elif node.op is Ops.MMA:
+            _, first, second, _ = loops_of(node)
+            mask &= ~self.mask((*first, *second))
         elif node.op is Ops.STORE:
             mask &= ~self.mask(node.src[2:])
         return mask
@@ -226,6 +239,8 @@ def verify(ast: UOp) -> Analysis:
         if node.op is Ops.REDUCE and node.arg not in REDUCERS:
             raise GraphError("kernel", f"a REDUCE cannot use {node.arg!r}", "use ADD, MUL, MAXIMUM "
                              "or MINIMUM")
+        if exchanged(node):
+            _verify_exchange(known, node)
     read: set[UOp] = set()
     for store in ast.src:
         if store.op is not Ops.STORE:
@@ -241,7 +256,21 @@ def verify(ast: UOp) -> Analysis:
         read.update(n.src[0].src[0] for n in store.src[1].toposort()
                     if n.op is Ops.LOAD and n.src[0] is not store.src[0])
     _verify_nest(known)
+    _verify_warps(known)
     return known
+
+
+def _verify_exchange(known: Analysis, node: UOp) -> None:
+    """What lanes exchange is computed where all lanes of a warp come by: once in each lane."""
+    # r[impl kernel.warp.whole]
+    around = known.loops(known.free[node] & ~known.prefix)
+    lanes = [loop.src[0] for loop in (*around, *exchanged(node)) if loop.arg[1] is RangeKind.LANE]
+    count = math.prod(extent.arg if extent.op is Ops.CONST else 0 for extent in lanes)
+    once = count == known.info.lanes if len(lanes) > 1 else known.info.lanes % max(count, 1) == 0
+    if not count or not once or any(
+            loop.arg[1] in (RangeKind.LOOP, RangeKind.REDUCE) for loop in around):
+        raise GraphError("kernel", "lanes that do not all come by exchange values",
+                         "reduce them outside of the loops of a stage")
 
 
 def _verify_nest(known: Analysis) -> None:
@@ -265,6 +294,42 @@ def _verify_nest(known: Analysis) -> None:
         if any(r.arg[1] is RangeKind.BLOCK for r in (*inside, *known.info.prefix)):
             raise GraphError("kernel", "a BLOCK loop is neither a loop of the prefix or of a "
                              "reduction, nor inside a stage", "name it first among the stage's")
+
+
+def _verify_warps(known: Analysis) -> None:
+    """An MMA takes whole warps, whose lanes hold what its unit says."""
+    # r[impl kernel.mma.warp]
+    for store in known.ast.src:
+        shared = tuple(r for r in store.src[2:] if r.arg[1] is RangeKind.LANE)
+        for node in store.src[1].toposort():
+            if node.op is Ops.MMA:
+                lanes = loops_of(node)[0]
+                if shared[-len(lanes):] != lanes \
+                        or known.info.lanes != math.prod(map(_fixed, shared)):
+                    raise GraphError("kernel", "the lanes of an MMA are not whole warps",
+                                     "let its loops be the last that lanes share in its stage")
+                _verify_fragments(node)
+
+
+def _verify_fragments(node: UOp) -> None:
+    """The operands of an MMA lie in local memory, and its loops are those of its unit."""
+    # r[impl kernel.mma.operands]
+    unit, (lanes, *elements) = UNIT_OF[node.arg], loops_of(node)
+    wanted = [each.elements for each in (unit.first, unit.second, unit.sum)]
+    sizes = [[size for size, _, _ in digits] for digits in (unit.sum.lanes, *wanted)]
+    if [list(map(_fixed, part)) for part in (lanes, *elements)] != sizes \
+            or not all(r.arg[1] in LANES for part in elements for r in part):
+        raise GraphError("kernel", f"an MMA has not the loops of {unit.name}",
+                         "leave them as step TC makes them")
+    if not all(f.op is Ops.LOAD and f.dtype is unit.dtype and f.src[0].src[2] is TRUE
+               and f.src[0].src[0].op is Ops.LOCAL for f in node.src[:2]):
+        raise GraphError("kernel", "an operand of an MMA is not loaded from a LOCAL",
+                         "copy it there first, in the type of the unit")
+
+
+def _fixed(loop: UOp) -> int:
+    """The number of iterations; 0 if it is known at run time only."""
+    return int(loop.src[0].arg) if loop.src[0].op is Ops.CONST else 0
 # --8<-- [end:verify]
 
 

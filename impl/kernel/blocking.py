@@ -55,10 +55,10 @@ class Share(Step):
 # --8<-- [start:cut]
 @dataclass(frozen=True)
 class Cut(Step):
-    """Make two loops of one of the prefix: an outer one, and `amount` iterations inside of it.
+    """Make two loops of an output loop: an outer one, and `amount` iterations inside of it.
 
-    Then threads may share the outer one, and the stages own the other. Legal for an extent that
-    is a multiple of `amount`.
+    Then threads may share the outer one, and the stages own the other; or lanes the inner one, so
+    that each has an iteration of every round. Legal for an extent that is a multiple of `amount`.
     """
 
     amount: int
@@ -66,16 +66,15 @@ class Cut(Step):
     def apply(self, known: Analysis) -> UOp:
         """The same iterations in the same order."""
         # r[impl kernel.step.equal]
-        loop = self._loop(known, (RangeKind.GLOBAL,))
+        loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP))
         size = self._size(loop)
         if not 1 < self.amount < size or size % self.amount:
             raise StepError(self.name, f"the loop has {size} iterations", "ask for a divisor")
-        outer = new_range(size // self.amount, loop.arg[1])
-        inner = new_range(self.amount, loop.arg[1])
-        place = symbolic.add(symbolic.mul(outer, self.amount), inner)
-        rewriter = _Rewriter(known, {loop: place}, {})
+        both = (new_range(size // self.amount, loop.arg[1]), new_range(self.amount, loop.arg[1]))
+        place = symbolic.add(symbolic.mul(both[0], self.amount), both[1])
+        rewriter = _Rewriter(known, {loop: place}, {loop: both})
         prefix = tuple(new for old in known.info.prefix
-                       for new in ((outer, inner) if old is loop else (old,)))
+                       for new in (both if old is loop else (old,)))
         return _sink(known, [rewriter.store(store, False) for store in known.ast.src], self.name,
                      prefix)
 # --8<-- [end:cut]
@@ -176,6 +175,7 @@ class Pack(Step):
         for value, reduced in found.items():
             user = next(s for s in stores if value in s.src[1].toposort())
             outer, inner = self.spans(known, user, value, reduced)
+            self._not_stored(known, user, value, outer)
             if not inner:
                 raise StepError(self.name, "the operand is one number", "leave it in a register")
             sizes = [self._size(r) for r in inner]
@@ -193,12 +193,7 @@ class Pack(Step):
             target = local_place(local, list(fresh.values()), sizes)
             order = [fresh[r] for r in self.order(known, value, inner)]
             made = UOp(Ops.STORE, value.dtype, (target, copy, *outer, *order))
-            place = self.before(stores, user, len(outer))
-            # r[impl kernel.pack.stored+2]
-            if _is_stale(stores[place:stores.index(user) + 1], value):
-                raise StepError(self.name, "a stage stores what is read after it would be copied",
-                                "pack the other operand")
-            stores.insert(place, made)
+            stores.insert(self.before(stores, user, len(outer)), made)
             copies[value] = UOp(Ops.LOAD, value.dtype, (local_place(local, inner, sizes),))
         done = [s if s not in known.ast.src else s.replace(
             src=(s.src[0], s.src[1].substitute(copies), *s.src[2:])) for s in stores]
@@ -222,6 +217,17 @@ class Pack(Step):
                 raise StepError(self.name, "the operand is not read from memory",
                                 "pack the other one")
         return found
+
+    def _not_stored(self, known: Analysis, user: UOp, value: UOp, outer: tuple[UOp, ...]) -> None:
+        """Raise if the kernel stores what the operand reads between the copy and its only reader.
+        """
+        # r[impl kernel.pack.stored+3]
+        stores = list(known.ast.src)
+        users = [s for s in stores if value in s.toposort()]
+        between = stores[self.before(stores, user, len(outer)):stores.index(user) + 1]
+        if _is_stale(stores, value) and users != [user] or _is_stale(between, value):
+            raise StepError(self.name, "the kernel stores what the operand reads",
+                            "pack the other one")
 
     def spans(self, known: Analysis, user: UOp, value: UOp,
               reduced: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], list[UOp]]:

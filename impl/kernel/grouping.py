@@ -11,14 +11,15 @@ from collections.abc import Callable
 
 from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.analysis import Analysis, Limits
-from impl.kernel.blocking import Chunk, Pack
+from impl.kernel.analysis import LANES, Analysis, Limits
+from impl.kernel.blocking import Chunk, Cut, Pack
 from impl.kernel.heuristic import Planner, Reasoned
-from impl.kernel.lanes import Grid, Inner, Local
+from impl.kernel.lanes import Grid, Inner, Local, Warp
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import merge_loops
 from impl.kernel.private import exceeds
-from impl.kernel.steps import Step, StepError, Upcast
+from impl.kernel.steps import Split, Step, StepError, Upcast
+from impl.kernel.tensor_cores import plan_units
 
 #: LOCALs of an iteration with more bytes are shared by the lanes of a group.
 _PRIVATE_BYTES = 256
@@ -32,6 +33,10 @@ _LITTLE = 8192
 _ITEMS = 16384
 #: A group that shares an iteration has at most so many times the lanes that run in step.
 _WARPS = 8
+#: What one access of a lane moves.
+WIDE_BYTES = 16
+#: Of a loop of a stage that is longer than there are lanes, a lane has at most so many iterations.
+_ROUNDS = 32
 #: Where fewer lanes run in step, vectors and caches do what local memory does elsewhere.
 _TILES_FROM = 16
 #: A kernel whose product has fewer elements gets no register tile.
@@ -49,8 +54,14 @@ def lane_steps(ast: UOp, limits: Limits) -> Reasoned:
 class GroupPlanner(Planner):
     """Looks at a kernel, takes a step, and looks at what became of it."""
 
+    def __init__(self, ast: UOp, limits: Limits) -> None:
+        super().__init__(ast, limits)
+        self.alone: set[int] = set()  # numbers of loops that every lane runs by itself
+
     def run(self) -> None:
         """Choose all steps."""
+        if self.limits.units and plan_units(self):
+            return
         if self.limits.lockstep >= _TILES_FROM and self._tiled():
             return
         merge_loops(self)
@@ -83,10 +94,48 @@ class GroupPlanner(Planner):
 
     def _inner(self) -> int:
         """How many elements the longest stage or reduction of an iteration has."""
-        found = [math.prod(map(self._most, store.src[2:])) for store in self.known.ast.src]
-        found += [math.prod(map(self._most, n.src[1:])) for n in self.known.order
-                  if n.op is Ops.REDUCE and self._shared(n)]
-        return max(found, default=1)
+        nests = [store.src[2:] for store in self.known.ast.src]
+        nests += [n.src[1:] for n in self.known.order if n.op is Ops.REDUCE and self._shared(n)]
+        return max((math.prod(self._most(r) for r in nest if r.arg[1] not in LANES)
+                    for nest in nests), default=1)
+
+    # --8<-- [start:wide]
+    def _wide(self) -> None:
+        """Each lane takes neighbouring elements, as many as one access moves: all of a kernel as
+        many, so that what a lane stores is what it reads later.
+        """
+        # r[impl kernel.wide.whole]
+        known = self.known
+        reduced = [(loop, n) for n in known.order if n.op is Ops.REDUCE and self._shared(n)
+                   for loop in n.src[1:]]
+        stored = [(store.src[2:][-1], store) for store in known.ast.src if store.src[2:]]
+        loops = {loop: node for loop, node in (*reduced, *stored)
+                 if self.extent(loop) >= 2 * self.limits.lockstep}
+        least = min((n.dtype.itemsize for n in known.order if n.op is Ops.PARAM), default=4)
+        count = next((n for n in (8, 4, 2) if n * least <= WIDE_BYTES and all(
+            self.extent(loop) % n == 0 and self.extent(loop) >= n * self.limits.lockstep
+            for loop in loops)), 1)
+        if count == 1 or not all(self._neighbours(node, loop) for loop, node in loops.items()):
+            return
+        for number in [loop.arg[0] for loop in loops]:
+            kind = self.numbered[number].arg[1]
+            step = Split(self.position(number), count, 0) if kind is RangeKind.REDUCE else \
+                Upcast(self.position(number), count)
+            self.take_if_legal(step, f"{count} neighbours in one access")
+        self.made.clear()  # lanes share what is left of these loops
+
+    def _neighbours(self, node: UOp, loop: UOp) -> bool:
+        """Whether a stage or a reduction reads and stores neighbours along a loop."""
+        if node.op is Ops.REDUCE:
+            loads = self.loads(node)
+        else:
+            loads = [n for n in node.src[1].toposort(lambda u: u.op is not Ops.REDUCE)
+                     if n.op is Ops.LOAD]
+            if (self.growth[node.src[0].src[1]] or {}).get(loop, 0) != 1:
+                return False
+        use = self.use(loads, loop)
+        return use.scattered == 0 and (use.contiguous > 0 or node.op is Ops.STORE)
+    # --8<-- [end:wide]
 
     def _work(self) -> int:
         """How many elements the kernel combines and stores, all in all."""
@@ -128,7 +177,8 @@ class GroupPlanner(Planner):
             self._undo(before, steps)
             return False
         lanes = (tile // 4) ** 2
-        self._stages(lambda axis: Local(axis, lanes), "the lanes of a group share it", self._legal)
+        self._stages(lambda axis: Local(axis, lanes), "the lanes of a group share it",
+                     self.take_if_legal)
         if exceeds(self.known.ast, self.limits.local_memory):
             self._undo(before, steps)
             return False
@@ -165,10 +215,27 @@ class GroupPlanner(Planner):
     def _items(self) -> None:
         """Each lane runs iterations of the prefix by itself."""
         self._tiles()
+        self._wide_prefix()
         lanes = self.limits.lanes
         for number in [loop.arg[0] for loop in self.known.info.prefix[::-1]]:
             self.take(Local(self.position(number), lanes),
                       "short iterations: each lane runs some by itself")
+
+    def _wide_prefix(self) -> None:
+        """Where there are more iterations than lanes, a lane takes neighbouring ones."""
+        known = self.known
+        if not known.info.prefix or any(n.op is Ops.REDUCE for n in known.order) \
+                or any(store.src[2:] for store in known.ast.src):
+            return
+        loop = known.info.prefix[-1]
+        least = min((n.dtype.itemsize for n in known.order if n.op is Ops.PARAM), default=4)
+        count = next((n for n in (8, 4, 2) if n * least <= WIDE_BYTES
+                      and self.extent(loop) % n == 0), 1)
+        iterations = math.prod(map(self._most, known.info.prefix))
+        if count > 1 and iterations >= count * _ITEMS and all(
+                self._neighbours(store, loop) for store in known.ast.src):
+            self.take_if_legal(Upcast(self.position(loop.arg[0]), count),
+                        f"{count} neighbours in one access")
 
     def _tiles(self) -> None:
         """A lane computes some neighbouring rows and columns of a product: what it loads serves
@@ -195,15 +262,43 @@ class GroupPlanner(Planner):
     # --8<-- [start:group]
     def _group(self) -> None:
         """The lanes of a group share reductions and stages."""
+        self._wide()
         lanes, inner = min(self.limits.lanes, _WARPS * max(self.limits.lockstep, 4)), self._inner()
-        while lanes > max(self.limits.lockstep, 2) and lanes // 2 >= inner:
+        while lanes > max(self.limits.lockstep, 2) and lanes > inner:  # a lane has one, or more
             lanes //= 2
         while (loop := self._reduction_loop(lanes)) is not None:
-            if not self._try(Local(self.known.position[loop], lanes),
+            if not self._try(self._together(loop, lanes),
                              f"{lanes} lanes of a group reduce a part each"):
                 self.cut.add(loop.arg[0])
             self.cut |= self.made  # the parts of a reduction are not cut again
+        for number in self._long_loops(lanes):
+            self._rounds(number, lanes)
         self._stages(lambda axis: Local(axis, lanes), "the lanes of a group share a stage")
+
+    def _long_loops(self, lanes: int) -> list[int]:
+        """The innermost loops of stages of which each lane has a few iterations."""
+        last = [[r for r in store.src[2:] if r.arg[1] is RangeKind.LOOP][-1:]
+                for store in self.known.ast.src]
+        found = dict.fromkeys(loop for loops in last for loop in loops)
+        return [loop.arg[0] for loop in found if lanes < self.extent(loop) <= _ROUNDS * lanes]
+
+    def _rounds(self, number: int, lanes: int) -> None:
+        """Share a long loop so that it is known which lane has an element: it keeps it."""
+        before, count, why = self.known, len(self.steps), "each lane has an element of each round"
+        try:
+            if self.extent(self.numbered[number]) % lanes:
+                number = self.take(PadTo(self.position(number), lanes), why)[0].arg[0]
+            made = sorted(r.arg[0] for r in self.take(Cut(self.position(number), lanes), why))
+            self.take(Local(self.position(made[1]), lanes), why)
+            self.alone.add(made[0])
+        except StepError:
+            self._undo(before, count)
+
+    def _together(self, loop: UOp, lanes: int) -> Step:
+        """Share a reduction among lanes: warp by warp where these can exchange values."""
+        place, width = self.known.position[loop], self.limits.lockstep
+        whole = self.limits.exchange and lanes % width == 0
+        return Warp(place, lanes, width) if whole else Local(place, lanes)
 
     def _reduction_loop(self, least: int) -> UOp | None:
         """The loop of a reduction that lanes should share: it is long, and contiguous."""
@@ -225,7 +320,7 @@ class GroupPlanner(Planner):
             numbers = [r.arg[0] for r in self.known.ast.src[place].src[2:]
                        if r.arg[1] is RangeKind.LOOP]
             for number in numbers[::-1]:
-                if self.numbered[number].arg[1] is RangeKind.LOOP:
+                if self.numbered[number].arg[1] is RangeKind.LOOP and number not in self.alone:
                     take(make(self.position(number)), reason)
     # --8<-- [end:group]
 
@@ -252,19 +347,11 @@ class GroupPlanner(Planner):
         return False
     # --8<-- [end:grid]
 
-    def _legal(self, step: Step, reason: str) -> bool:
-        """Take a step if it is legal."""
-        try:
-            self.take(step, reason)
-        except StepError:
-            return False
-        return True
-
     def _try(self, step: Step, reason: str) -> bool:
         """Take a step if it is legal, and local memory is large enough for it."""
         # r[impl kernel.lane.memory]
         before, count = self.known, len(self.steps)
-        if not self._legal(step, reason):
+        if not self.take_if_legal(step, reason):
             return False
         if exceeds(self.known.ast, self.limits.local_memory):
             self._undo(before, count)

@@ -13,11 +13,11 @@ from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, Growth, Growths, Limits, buffer_key, growth
 from impl.kernel.chain import chain
 from impl.kernel.plain import merge_loops, vectorize
-from impl.kernel.products import pack_gathered, plan_product
+from impl.kernel.products import copy_gathered, plan_product
 from impl.kernel.roll import roll_lanes
 from impl.kernel.rows import plan_rows
 from impl.kernel.short import plan_short
-from impl.kernel.steps import Own, Split, Step, Swap, Upcast
+from impl.kernel.steps import Own, Split, Step, StepError, Swap, Upcast
 from impl.kernel.threads import Choice, duration, part_of_loop, part_of_reduction, threads_for
 from impl.kernel.windows import plan_windows
 
@@ -92,7 +92,8 @@ class Planner:
             self.cut.update(loop.arg[0] for loop in node.src[1:])
             self._reduction(node)
             self.cut |= self.made  # what this reduction cut, others leave alone
-        pack_gathered(self)
+        while copy_gathered(self):
+            pass
         self._turn()
         chain(self)
         vectorize(self)
@@ -125,6 +126,14 @@ class Planner:
         self.cut.update(r.arg[0] for r in made if r.arg[1] in LANES)
         self.made.update(r.arg[0] for r in made)
         return made
+
+    def take_if_legal(self, step: Step, reason: str) -> bool:
+        """Take a step if it is legal."""
+        try:
+            self.take(step, reason)
+        except StepError:
+            return False
+        return True
 
     def _take(self, step: Step, reason: str) -> UOp | None:
         """Apply a step; the answer is the loop that is left of the one it cut, if any is."""

@@ -14,11 +14,21 @@ from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, buffer_key, shared_loops
 from impl.kernel.padding import PadTo
-from impl.kernel.steps import Step, StepError, _reduce, _Reducer, _Rewriter, _sink
+from impl.kernel.steps import (
+    Step,
+    StepError,
+    _reduce,
+    _Reducer,
+    _Rewriter,
+    _sink,
+    refuse_exchanged,
+)
 from impl.kernel.threads import _at, _not_apart, not_shared
 
 #: No group has more lanes, whatever a device can do.
 MOST_LANES = 1024
+#: No device exchanges values among more lanes.
+MOST_EXCHANGED = 32
 #: Partial results that one lane of a group combines, and one of all groups, where a step of the
 #: tree is a launch.
 _COMBINED, _COMBINED_TOP = 16, 128
@@ -63,14 +73,43 @@ class Local(Step):
         done = _sink(known, stores, self.name, prefix)
         return done.replace(arg=replace(done.arg, lanes=self.amount))
 
-    def _reduced(self, known: Analysis, loop: UOp) -> UOp:
+    def _reduced(self, known: Analysis, loop: UOp, width: int = 1) -> UOp:
         """The parts of a reduction, and their combinations, as stages of their own."""
-        rewritten = _cut(self, known, loop, self.amount, RangeKind.LANE)
+        rewritten = _cut(self, known, loop, self.amount, RangeKind.LANE, width)
         return self._made(known, rewritten, known.info.prefix)
 # --8<-- [end:local]
 
 
-def _cut(step: Step, known: Analysis, loop: UOp, amount: int, kind: RangeKind) -> list[UOp]:
+# --8<-- [start:warp]
+@dataclass(frozen=True)
+class Warp(Local):
+    """LOCAL for a reduction, on a device whose lanes run in warps of `width`, a power of two.
+
+    Each lane combines a part. The lanes of a warp combine their parts by exchanging them, and only
+    the result of each warp passes through a LOCAL; a group of one warp needs none. Legal where
+    LOCAL is, for whole warps: then all lanes of a warp come to the exchange, or none.
+    """
+
+    width: int
+
+    def apply(self, known: Analysis) -> UOp:
+        """The same elements in an order that the numbers of the lanes fix."""
+        # r[impl kernel.warp.whole]
+        self._loop(known, (RangeKind.REDUCE,))
+        if not 2 <= self.width <= MOST_EXCHANGED or self.width & (self.width - 1) \
+                or self.amount % self.width:
+            raise StepError(self.name, f"{self.amount} lanes are no whole warps of {self.width}",
+                            f"ask for a power of two from 2 to {MOST_EXCHANGED}, and a multiple "
+                            "of it as lanes")
+        return super().apply(known)
+
+    def _reduced(self, known: Analysis, loop: UOp, width: int = 1) -> UOp:
+        return super()._reduced(known, loop, self.width)
+# --8<-- [end:warp]
+
+
+def _cut(step: Step, known: Analysis, loop: UOp, amount: int, kind: RangeKind,
+         width: int = 1) -> list[UOp]:
     """The stores once the reductions over a loop are cut into parts, stages of their own."""
     size = step._size(loop)
     if size < amount:
@@ -79,7 +118,7 @@ def _cut(step: Step, known: Analysis, loop: UOp, amount: int, kind: RangeKind) -
         before = set(known.ranges)
         known = Analysis(PadTo(known.position[loop], amount).apply(known))
         loop = next(r for r in known.ranges if r not in before)
-    rewriter, stores = _Parts(known, loop, amount, kind), list[UOp]()
+    rewriter, stores = _Parts(known, loop, amount, kind, width), list[UOp]()
     for store in known.ast.src:
         done = rewriter.value(store)
         stores += [*rewriter.stores, done]  # what is combined stands before its first use
@@ -105,6 +144,7 @@ class Inner(Step):
         size = self._size(loop)
         if not 1 < self.amount <= size or size % self.amount:
             raise StepError(self.name, f"the loop has {size} iterations", "ask for a divisor")
+        refuse_exchanged(self.name, known)
         loaded = {buffer_key(n.src[0].src[0]) for n in known.order if n.op is Ops.LOAD}
         if any(key[0] is Ops.LOCAL for key in known.stored) or (
                 len(known.ast.src) > 1 and loaded & known.stored):
@@ -220,16 +260,21 @@ class _Parts(_Reducer):
     """Rewrites the reductions over one loop: each lane combines a part, and then they are combined.
 
     Neighbouring lanes take neighbouring elements. Their results lie in a LOCAL; lanes combine some
-    of these each, as long as there are many, and all lanes combine the rest.
+    of these each, as long as there are many, and all lanes combine the rest. If lanes of a warp
+    can exchange values, `width` of them combine theirs first: by a reduction over a LANE loop.
     """
 
-    def __init__(self, known: Analysis, loop: UOp, amount: int, kind: RangeKind) -> None:
+    def __init__(self, known: Analysis, loop: UOp, amount: int, kind: RangeKind,
+                 width: int) -> None:
         size = loop.src[0].arg // amount
-        part = new_range(amount, kind)
+        self.among = new_range(width, kind) if width > 1 else None
+        self.part = new_range(amount // width, kind) if width < amount else None
+        part = symbolic.total([symbolic.mul(loop, stride) for loop, stride in
+                               ((self.part, width), (self.among, 1)) if loop is not None])
         inner = (new_range(size, RangeKind.REDUCE),) if size > 1 else ()
         place = symbolic.add(symbolic.mul(inner[0], amount), part) if inner else part
         super().__init__(known, loop, place, inner, part, True)
-        self.amount, self.kind = amount, kind
+        self.amount, self.kind = amount // width, kind
         self.most = _COMBINED if kind is RangeKind.LANE else _COMBINED_TOP
         self.stores: list[UOp] = []
         taken = [node.arg[0] for node in known.order if node.op is Ops.LOCAL]
@@ -237,8 +282,13 @@ class _Parts(_Reducer):
 
     def _combined(self, op: Ops, value: UOp, loops: tuple[UOp, ...]) -> UOp:
         """A tree: its order is fixed by the numbers of the parts."""
-        # r[impl kernel.group.order]
-        found = self._stored(_reduce(op, value, loops), self.inner, self.amount)
+        # r[impl kernel.group.order, kernel.warp.order]
+        value = _reduce(op, value, loops)
+        if self.among is not None:
+            value = _reduce(op, value, (self.among,))
+        if self.part is None:
+            return value
+        found = self._stored(value, self.part, self.amount)
         parts = self.amount
         while parts > self.most and parts % self.most == 0:
             parts //= self.most

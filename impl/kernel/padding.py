@@ -1,12 +1,10 @@
 """The step PADTO: a loop goes on to a multiple, and what lies beyond does nothing."""
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from impl import symbolic
-from impl.dtypes import DType
-from impl.ir import Ops, RangeKind, UOp, new_range
+from impl.ir import Ops, RangeKind, UOp, identity, new_range
 from impl.kernel.analysis import Analysis
 from impl.kernel.steps import Step, StepError, _sink
 
@@ -90,14 +88,3 @@ def _within_local(place: UOp) -> bool:
         return False
     least, most = symbolic.bounds(index)
     return least >= 0 and most < int(buffer.arg[1])
-
-
-def identity(op: Ops, dtype: DType) -> float | int | bool:
-    """What a reduction of nothing gives."""
-    # r[impl kernel.reduce.empty]
-    if op in (Ops.ADD, Ops.MUL):
-        neutral = int(op is Ops.MUL)
-        return bool(neutral) if dtype.kind == "b" else neutral
-    if dtype.kind == "f":
-        return -math.inf if op is Ops.MAXIMUM else math.inf
-    return dtype.min if op is Ops.MAXIMUM else dtype.max

@@ -5,69 +5,103 @@ Chapter: spec/render.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 from impl import symbolic
 from impl.dtypes import dtypes
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.analysis import growth
+from impl.kernel.analysis import LANES, growth
 
 # --8<-- [start:private]
 #: A lane keeps at most so many elements of a LOCAL in registers.
 _MOST_KEPT = 128
-#: The loops that lanes share around an access: their extents, and how the index grows with them.
+#: Each lane has one of its own of a LOCAL of so few elements, if all would store the same.
+_MOST_ALIKE = 16
+#: How an index grows with the number of the lane, as digits: how many of each, and their step.
 _Pattern = tuple[tuple[int, int], ...]
+_Accesses = dict[UOp, tuple[_Pattern, UOp]]
 
 
 def keep_private(ast: UOp) -> tuple[UOp, frozenset[UOp]]:
     """Make LOCALs of which each lane touches a part of its own as small as that part.
 
     The answer is the kernel, and the LOCALs that are a lane's own now. So the sums of a register
-    tile are registers, although they pass from one stage to another.
+    tile are registers, although they pass from one stage to another, and so are the elements of a
+    row of which each lane has every 256th. What no loop stores, every lane may have for itself.
     """
-    # r[impl render.wait.private]
+    # r[impl render.wait.private+2]
     if ast.arg.lanes == 1 or any(r.arg[1] is RangeKind.LANE for r in ast.arg.prefix):
         return ast, frozenset()
-    found: dict[UOp, dict[UOp, tuple[_Pattern, UOp]] | None] = {}
-    for store in ast.src:
-        lanes = [r for r in store.src[2:] if r.arg[1] is RangeKind.LANE]
-        order = store.toposort()
-        grows = growth(order, lanes)
-        for node in order:
-            if node.op is Ops.INDEX and node.src[0].op is Ops.LOCAL:
-                taken = _pattern(node, lanes, grows[node.src[1]], ast.arg.lanes)
-                known = found.setdefault(node.src[0], {})
-                if taken is None or known is None or known.get(node, taken)[0] != taken[0]:
-                    found[node.src[0]] = None
-                else:
-                    known[node] = taken
+    alike = _stored_alike(ast)
     places: dict[UOp, UOp] = {}
-    kept: list[UOp] = []
-    for buffer, accesses in found.items():
-        own = _own_part(accesses) if accesses else None
-        if accesses and own is not None:
-            kept.append(buffer.replace(arg=(buffer.arg[0], own[1])))
-            for node, (_, rest) in accesses.items():
-                index = symbolic.add(rest, -own[0])
+    kept: list[UOp] = [*alike]
+    for buffer, accesses in _accesses(ast, alike).items():
+        own = (_block(accesses) or _interleaved(accesses, ast.arg.lanes)) if accesses else None
+        if own is not None:
+            kept.append(buffer.replace(arg=(buffer.arg[0], own[0])))
+            for node, index in own[1].items():
                 places[node] = node.replace(src=(kept[-1], index, node.src[2]))
     return (ast.substitute(places) if places else ast), frozenset(kept)
 
 
-def _pattern(node: UOp, lanes: list[UOp], grows: dict[UOp, int] | None,
+def _stored_alike(ast: UOp) -> dict[UOp, None]:
+    """Small LOCALs that are stored outside of all loops: each lane can store one of its own."""
+    found: dict[UOp, None] = {}
+    others = set()
+    for store in ast.src:
+        buffer = store.src[0].src[0]
+        if buffer.op is Ops.LOCAL and buffer.arg[1] <= _MOST_ALIKE and all(
+                r.arg[1] in (*LANES, RangeKind.BLOCK) for r in store.src[2:]):
+            found[buffer] = None
+        else:
+            others.add(buffer)
+    return {buffer: None for buffer in found if buffer not in others}
+
+
+def _accesses(ast: UOp, known: Collection[UOp]) -> dict[UOp, _Accesses | None]:
+    """For each other LOCAL how it is accessed; None if a lane's part is not its own."""
+    found: dict[UOp, _Accesses | None] = {}
+    for store in ast.src:
+        order = store.toposort()
+        own = [r for r in store.src[2:] if r.arg[1] is RangeKind.LANE]
+        among = [r for r in order if r.op is Ops.RANGE and r.arg[1] is RangeKind.LANE
+                 and r not in own]  # of reductions
+        grows = growth(order, [*own, *among])
+        for node in order:
+            if node.op is Ops.INDEX and node.src[0].op is Ops.LOCAL and node.src[0] not in known:
+                taken = _pattern(node, own, among, grows[node.src[1]], ast.arg.lanes)
+                before = found.setdefault(node.src[0], {})
+                if taken is None or before is None or before.get(node, taken)[0] != taken[0]:
+                    found[node.src[0]] = None
+                else:
+                    before[node] = taken
+    return found
+
+
+def _pattern(node: UOp, own: list[UOp], among: list[UOp], grows: dict[UOp, int] | None,
              count: int) -> tuple[_Pattern, UOp] | None:
-    """How an access grows with the loops that lanes share, and its index without them.
+    """How an access grows with the number of the lane, and its index without that.
 
     None if an iteration is not always the same lane's.
     """
-    if grows is None or any(r.src[0].op is not Ops.CONST for r in lanes) \
+    if grows is None:
+        return None
+    lanes = [*own, *(r for r in among if r in grows)]
+    if any(r.src[0].op is not Ops.CONST for r in lanes) \
             or math.prod(r.src[0].arg for r in lanes) != count:
         return None
-    pattern = tuple((r.src[0].arg, grows.get(r, 0)) for r in lanes)
+    digits: list[tuple[int, int]] = []
+    for loop in lanes:
+        extent, step = loop.src[0].arg, grows.get(loop, 0)
+        if digits and digits[-1][1] == step * extent:
+            extent *= digits.pop()[0]
+        digits.append((extent, step))
     nothing = UOp.const(dtypes.index, 0)
-    return pattern, symbolic.rebuild(node.src[1], dict.fromkeys(lanes, nothing))
+    return tuple(digits), symbolic.rebuild(node.src[1], dict.fromkeys(lanes, nothing))
 
 
-def _own_part(accesses: dict[UOp, tuple[_Pattern, UOp]]) -> tuple[int, int] | None:
-    """The first place of the part that a lane touches, and its size; None if parts overlap."""
+def _block(accesses: _Accesses) -> tuple[int, dict[UOp, UOp]] | None:
+    """The size of the part that a lane touches, and where in it; None if parts overlap."""
     patterns = {pattern for pattern, _ in accesses.values()}
     limits = [symbolic.bounds(rest) for _, rest in accesses.values()]
     least, most = min(low for low, _ in limits), max(high for _, high in limits)
@@ -80,7 +114,39 @@ def _own_part(accesses: dict[UOp, tuple[_Pattern, UOp]]) -> tuple[int, int] | No
             if step < room:
                 return None
             room = step * extent
-    return least, size
+    return size, {node: symbolic.add(rest, -least) for node, (_, rest) in accesses.items()}
+
+
+def _interleaved(accesses: _Accesses, lanes: int) -> tuple[int, dict[UOp, UOp]] | None:
+    """The same if parts are cut in pieces: a lane has one piece of each round of the lanes."""
+    patterns = {pattern for pattern, _ in accesses.values()}
+    if len(patterns) > 1 or len(next(iter(patterns))) != 1:
+        return None
+    piece, size, found = next(iter(patterns))[0][1], 0, dict[UOp, UOp]()
+    for node, (_, rest) in accesses.items():
+        place = _in_pieces(rest, piece, piece * lanes)
+        if place is None:
+            return None
+        found[node] = place
+        size = max(size, symbolic.bounds(place)[1] + 1)
+    return (size, found) if size <= _MOST_KEPT else None
+
+
+def _in_pieces(rest: UOp, piece: int, round_: int) -> UOp | None:
+    """Where the lane has an element, if it is in the first piece of its round."""
+    order = rest.toposort()
+    loops = [node for node in order if node.op is Ops.RANGE]
+    grows = growth(order, loops)[rest]
+    first = symbolic.rebuild(rest, dict.fromkeys(loops, UOp.const(dtypes.index, 0)))
+    if grows is None or first.op is not Ops.CONST or piece < 1:
+        return None
+    whole, within = divmod(first.arg, round_)
+    terms: list[UOp] = [UOp.const(dtypes.index, whole * piece + within)]
+    for loop, step in grows.items():
+        if step % round_:
+            within += step * (symbolic.bounds(loop)[1] if step > 0 else piece)
+        terms.append(symbolic.mul(loop, step if step % round_ else step // round_ * piece))
+    return symbolic.total(terms) if 0 <= within < piece else None
 
 
 def shared_bytes(ast: UOp) -> int:

@@ -40,8 +40,6 @@ _LEAST_PARALLEL = 4
 _MOST_FLAT = 32
 #: Sums over fewer elements are there before the memory that is asked for.
 _LEAST_WAIT = 32
-#: An operand that is gathered for fewer iterations is not worth copying.
-_LEAST_AGAIN = 4
 #: Bytes of a line of memory.
 _LINE = 64
 #: Rows that are added, so that a multiple of what is computed at a time is there, are few.
@@ -126,10 +124,7 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     if rows < _LEAST_ROWS and not straight:
         return False
     if planner.limits.dots and rows >= _LEAST_ROWS and is_bytes(node):
-        made = planner.take(Dot(planner.position(roles.inner[0].arg[0])),
-                            "four products of bytes at a time")
-        return plan_product(planner, next(n for n in planner.known.order if n.op is Ops.REDUCE
-                                          and n.src[0].op is Ops.DOT and made[0] in n.src))
+        return plan_product(planner, _dots(planner, roles))
     steady = _contiguous(planner, node.src[0].src[roles.first], roles.inner[-1])
     order_loops(planner, roles)
     if straight and _is_flat(planner, node, roles):
@@ -142,16 +137,28 @@ def plan_product(planner: Planner, node: UOp) -> bool:
                      "a panel of the operand in the order in which it is read")
     _rows(planner, roles.rows[-1].arg[0], tile)
     if panels is not None and not steady:
-        shared = _shared_panels(planner, panels)
-        if shared is not None:
-            planner.take(Share(planner.position(shared)),
-                         "panels share a copy of the other operand")
-        planner.take(Pack(planner.position(inner[0]), roles.first),
-                     "rows of the operand in the order in which they are read")
+        _copy_rows(planner, panels, inner, roles.first)
     _fuse_sums(planner, inner)
     _fetch(planner, inner[-1])
     return True
 # --8<-- [end:plan]
+
+
+def _dots(planner: Planner, roles: Roles) -> UOp:
+    """The sum of products of bytes, four at a time."""
+    made = planner.take(Dot(planner.position(roles.inner[0].arg[0])),
+                        "four products of bytes at a time")
+    return next(n for n in planner.known.order if n.op is Ops.REDUCE
+                and n.src[0].op is Ops.DOT and made[0] in n.src)
+
+
+def _copy_rows(planner: Planner, panels: int, inner: list[int], first: int) -> None:
+    """Copy the operand of the rows, which cannot be read as it lies; panels share the copy."""
+    shared = _shared_panels(planner, panels)
+    if shared is not None:
+        planner.take(Share(planner.position(shared)), "panels share a copy of the other operand")
+    planner.take(Pack(planner.position(inner[0]), first),
+                 "rows of the operand in the order in which they are read")
 
 
 def _fetch(planner: Planner, number: int) -> None:
@@ -215,7 +222,7 @@ def _plan_stage(planner: Planner, node: UOp) -> bool:
     a BLOCK loop, and the copy stands before it.
     """
     known, value = planner.known, node.src[0]
-    if node.arg is not Ops.ADD or value.op is not Ops.MUL or not known.info.prefix \
+    if node.arg is not Ops.ADD or value.op is not Ops.MUL \
             or any(r.arg[1] is not RangeKind.REDUCE or not planner.extent(r)
                    for r in node.src[1:]) or planner.work(node) < _LEAST_PRODUCT:
         return False
@@ -230,7 +237,7 @@ def _plan_stage(planner: Planner, node: UOp) -> bool:
         return False
     column, second = found[0]
     straight = _contiguous(planner, value.src[second], column)
-    if not lanes and not _stage_rows(planner, node, second, straight):
+    if not lanes and not (known.info.prefix and _stage_rows(planner, node, second, straight)):
         return False
     inner = node.src[1].arg[0]
     if not straight and shared_loops(store) == () and lanes:
@@ -269,51 +276,6 @@ def _set_aside(planner: Planner, number: int, factor: int) -> None:
             planner.take(along, "vector along the sum")
 
 
-# --8<-- [start:gathered]
-def pack_gathered(planner: Planner) -> None:
-    """Copy operands that a vector would gather again and again.
-
-    Other reductions of a kernel may have cut their vector off a loop along which an operand lies
-    across: each of its elements is gathered for every iteration of the loops that it is the same
-    in.
-    """
-    # r[impl kernel.product.gathered]
-    refused: set[tuple[UOp, int]] = set()
-    while (found := _gathered(planner, refused)) is not None:
-        node, factor = found
-        step = Pack(planner.known.position[node.src[1]], factor)
-        try:
-            step.apply(planner.known)
-        except StepError:
-            refused.add(found)
-        else:
-            planner.take(step, "gathered once, and not in each iteration of other loops")
-
-
-def _gathered(planner: Planner, refused: set[tuple[UOp, int]]) -> tuple[UOp, int] | None:
-    """A sum of products and the operand that is to be copied."""
-    known = planner.known
-    for store in known.ast.src:
-        grows = planner.growth[store.src[0].src[1]] or {}
-        vectors = [r for r in store.src[2:] if r.arg[1] in LANES and grows.get(r) == 1]
-        vectors += [r for r, step in grows.items() if step == 1 and r.arg[1] in LANES]
-        for node in store.src[1].toposort() if vectors else ():
-            if node.op is not Ops.REDUCE or node.src[0].op is not Ops.MUL or len(node.src) != 2 \
-                    or node.src[1].arg[1] is not RangeKind.REDUCE:
-                continue
-            for factor, value in enumerate(node.src[0].src):
-                free = known.free[value]
-                step = (planner.growth[value.src[0].src[1]] or {}).get(vectors[0], 0) \
-                    if value.op is Ops.LOAD else 0
-                others = [r for r in store.src[2:] if r.arg[1] is RangeKind.LOOP
-                          and not free >> known.position[r] & 1]
-                again = math.prod(map(planner.extent, others))
-                if step not in (0, 1) and again >= _LEAST_AGAIN and (node, factor) not in refused:
-                    return node, factor
-    return None
-# --8<-- [end:gathered]
-
-
 def _is_vector(step: Upcast, known: Analysis) -> bool:
     """Whether a lane that is cut off is one along which all memory is contiguous, or constant."""
     made = Analysis(step.apply(known))
@@ -336,11 +298,10 @@ def _stage_rows(planner: Planner, node: UOp, second: int, straight: bool) -> boo
     """Make rows of the last loop of the prefix, and where it pays a BLOCK loop of what is left."""
     known, row = planner.known, planner.known.info.prefix[-1]
     bit = 1 << known.position[row]
-    others = [planner.extent(r) for r in known.info.prefix[:-1]]
-    several = math.prod(others) >= min(_LEAST_PARALLEL, planner.threads())
     number, amount = row.arg[0], _lanes_of_rows(planner, planner.extent(row))
+    parts = _parts_of_rows(planner, -(-planner.extent(row) // amount), straight)
     if not known.free[node.src[0].src[1 - second]] & bit or amount < 2 \
-            or known.free[node.src[0].src[second]] & bit or not (straight or several):
+            or known.free[node.src[0].src[second]] & bit or not (straight or parts):
         return False
     if planner.extent(row) % amount:
         number = planner.take(PadTo(planner.position(number), amount),
@@ -348,9 +309,58 @@ def _stage_rows(planner: Planner, node: UOp, second: int, straight: bool) -> boo
     made = planner.take(Upcast(planner.position(number), amount),
                         "register tile: rows share what is loaded")
     left = [r for r in made if r.arg[1] not in LANES]
-    if left and several:
+    if left and parts > 1:
+        left = planner.take(Cut(planner.position(left[0].arg[0]),
+                                planner.extent(left[0]) // parts), "rows for each thread")[-1:]
+    if left and parts:
         planner.take(Share(planner.position(left[0].arg[0])), "all rows share copies of operands")
+    if left and parts == 1:
+        _share_around(planner, node, second, planner.extent(left[0]))
     return True
+
+
+def _parts_of_rows(planner: Planner, tiles: int, straight: bool) -> int:
+    """Into how many parts to cut the tiles of rows: each has a copy, and a thread. 0: no copy.
+
+    One if the other loops of the prefix offer iterations enough. To copy takes as long as a tile.
+    """
+    # r[impl kernel.product.parts]
+    threads, others = planner.threads(), planner.known.info.prefix[:-1]
+    if math.prod(planner.extent(r) for r in others) >= min(_LEAST_PARALLEL, threads):
+        return 1
+    return 0 if straight else _parts(tiles, threads, tiles - 1, 1)
+
+
+def _share_around(planner: Planner, node: UOp, second: int, tiles: int) -> None:
+    """Loops around the rows share the copy, too, as far as it does not depend on them."""
+    # r[impl kernel.product.around]
+    parts = 1
+    while parts == 1 and (prefix := planner.known.info.prefix):
+        operand = planner.again(node).src[0].src[second]
+        extent = planner.extent(prefix[-1])
+        others = math.prod(planner.extent(r) for r in prefix[:-1])
+        if planner.known.free[operand] >> planner.known.position[prefix[-1]] & 1 or not extent:
+            return
+        parts = _parts(extent, -(-planner.threads() // max(others, 1)), extent, 1 / tiles)
+        if parts == extent > 1:
+            return
+        if parts > 1:
+            planner.take(Cut(len(prefix) - 1, extent // parts), "a part for each thread")
+        last = len(planner.known.info.prefix) - 1
+        planner.take(Share(last), "its iterations share copies of operands")
+        tiles *= extent
+
+
+def _parts(iterations: int, threads: int, most: int, copy: float) -> int:
+    """Into how many parts to cut iterations that share a copy, at most; 0 if there are none.
+
+    To make the copy takes as long as `copy` iterations.
+    """
+    several = *range(1, min(most, 2 * threads) + 1), most
+    found = [n for n in several if n and iterations % n == 0]
+    return min(found, key=lambda n: -(-n // threads) * (iterations // n + copy), default=0)
+
+
 def _lanes_of_rows(planner: Planner, extent: int) -> int:
     """How many rows at a time: as many as the registers and the second cache hold."""
     passed = sum(n.arg[1] * n.dtype.itemsize for n in planner.known.order if n.op is Ops.LOCAL)
@@ -358,6 +368,36 @@ def _lanes_of_rows(planner: Planner, extent: int) -> int:
     return next((n for n in ((8, 4, 2) if many else (4, 2))
                  if -(-extent // n) * n <= _MOST_PADDED * extent), 1)
 # --8<-- [end:stage]
+
+
+# --8<-- [start:gathered]
+def copy_gathered(planner: Planner) -> bool:
+    """Copy an operand whose lanes lie apart in memory, if loops of its stage read it again."""
+    # r[impl kernel.product.gathered]
+    known = planner.known
+    for node in known.order:
+        if node.op is not Ops.REDUCE or node.arg is not Ops.ADD or node.src[0].op is not Ops.MUL:
+            continue
+        store = next(s for s in known.ast.src if node in s.toposort())
+        for factor, operand in enumerate(node.src[0].src):
+            again = math.prod(planner.extent(r) for r in store.src[2:]
+                              if r.arg[1] is RangeKind.LOOP
+                              and not known.free[operand] >> known.position[r] & 1)
+            step = Pack(known.position[node.src[1]], factor)
+            if again >= _LEAST_TILES and _gathers(planner, store, operand) \
+                    and planner.take_if_legal(step, "a copy for all that read it"):
+                return True
+    return False
+# --8<-- [end:gathered]
+
+
+def _gathers(planner: Planner, store: UOp, value: UOp) -> bool:
+    """Whether what is stored side by side is read apart."""
+    along = planner.growth[store.src[0].src[1]] or {}
+    lanes = [r for r in planner.known.loops(planner.known.free[value] & planner.known.lanes)
+             if along.get(r) == 1]
+    grows = [planner.growth[n.src[0].src[1]] or {} for n in value.toposort() if n.op is Ops.LOAD]
+    return any(grow.get(lane) != 1 for lane in lanes for grow in grows)
 
 
 def _fuse(planner: Planner, node: UOp, roles: Roles) -> bool:
@@ -471,4 +511,5 @@ def _rows(planner: Planner, number: int, tile: Tile) -> None:
         planner.take(Upcast(planner.position(own[0].arg[0]), rest), "the rows that are left over")
 
 
-__all__ = ["Roles", "Tile", "choose_tile", "find_roles", "order_loops", "plan_product"]
+__all__ = ["Roles", "Tile", "choose_tile", "copy_gathered", "find_roles", "order_loops",
+           "plan_product"]

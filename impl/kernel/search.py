@@ -13,7 +13,7 @@ import math
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -22,15 +22,19 @@ import numpy as np
 from impl import settings, symbolic
 from impl.caching.disk import store
 from impl.caching.texts import code_version, kernel_name
-from impl.errors import GraphError
+from impl.errors import DeviceError, GraphError
 from impl.ir import Ops, UOp
 from impl.kernel.analysis import Analysis, Limits, buffer_key
+from impl.kernel.grouping import lane_steps
 from impl.kernel.heuristic import Reasoned, hand_steps
+from impl.kernel.private import exceeds
 from impl.kernel.steps import OF_LANES, STEPS, Step, StepError, apply_steps, parameters
 from impl.kernel.threads import GroupTop, Thread
 
 #: Numbers that are tried where a step asks for an amount; and those that have to divide the loop.
 AMOUNTS, DIVISORS = (2, 4, 8, 16, 32, 64), (3, 5, 6, 7, 9, 10, 12)
+#: Numbers of lanes that are tried for a group.
+GROUPS = (8, 16, 32, 64, 128, 256, 512)
 #: Numbers that are tried where a step asks which of a few.
 CHOICES = (0, 1, 2)
 _GENERATIONS, _IDLE = 12, 2  # at most, and at most so many one after the other that gain nothing
@@ -63,8 +67,14 @@ class Bench(Protocol):
     def allocate(self, nbytes: int) -> Any:
         """Memory of the device."""
 
+    def put(self, memory: Any, flat: np.ndarray) -> None:
+        """Write bytes of the host to the start of a block."""
+
     def table(self, launches: Sequence[Any]) -> Any:
         """Launches that are replayed together."""
+
+    def seconds(self, work: Callable[[], None]) -> float:
+        """How long the device works on what `work` launches."""
 # --8<-- [end:bench]
 
 
@@ -85,7 +95,8 @@ def searched_steps(ast: UOp, bench: Bench, width: int, search: bool = True) -> R
     `ast` is as `fold_gates` makes it. What cannot be tried gets the heuristic's list, and so does
     what was not searched for yet if `search` is false.
     """
-    start = hand_steps(ast, bench.limits)
+    limits = bench.limits
+    start = lane_steps(ast, limits) if limits.lanes > 1 else hand_steps(ast, limits)
     key = _key(ast, bench, width)
     found = _known.get(key)
     if found is None and not settings.get("IGNORE_BEAM_CACHE"):
@@ -132,22 +143,24 @@ def _key(ast: UOp, bench: Bench, width: int) -> str:
 
 
 # --8<-- [start:actions]
-def actions(known: Analysis, draw: random.Random, threads: int) -> list[Step]:
+def actions(known: Analysis, draw: random.Random, limits: Limits) -> list[Step]:
     """Every step worth a try on a kernel, in random order: time may be up before the last.
 
-    No more `threads` share a kernel than the device has.
+    No more threads share a kernel than the device has, and no more lanes a group.
     """
     found = []
     extents = [loop.src[0].arg if loop.src[0].op is Ops.CONST else 0 for loop in known.ranges]
     for name, make in STEPS.items():
-        if name in OF_LANES:
+        if name in OF_LANES and limits.lanes < 2:
             continue
-        if make in (Thread, GroupTop) and threads < 2:  # r[impl cpu.threads.count]
+        if make in (Thread, GroupTop) and limits.threads < 2:  # r[impl cpu.threads.count]
             continue
         for axis in range(len(extents)):
             rest = [_numbers(parameter, axis, extents) for parameter in parameters(name)[1:]]
             if make in (Thread, GroupTop):
-                rest = [(threads,)]
+                rest = [(limits.threads,)]
+            elif name in ("LOCAL", "GRID"):
+                rest = [[lanes for lanes in GROUPS if lanes <= limits.lanes]]
             found += [make(axis, *numbers) for numbers in itertools.product(*rest)]
     draw.shuffle(found)
     return found
@@ -244,7 +257,7 @@ class _Search:
         made: list[_Candidate] = []
         for each in beam:
             known = Analysis(each.ast)
-            for step in actions(known, self.draw, self.bench.limits.threads):
+            for step in actions(known, self.draw, self.bench.limits):
                 try:
                     ast = step.apply(known)
                 except StepError:
@@ -256,7 +269,9 @@ class _Search:
 
     def _fits(self, ast: UOp) -> bool:
         """Whether the text of a kernel is not too long to try."""
-        known = Analysis(ast)
+        known, limits = Analysis(ast), self.bench.limits
+        if limits.lanes > 1 and exceeds(ast, limits.local_memory):
+            return False
         copies = [_lanes(known, known.free[node]) for node in known.order]
         return max(copies) <= settings.get("BEAM_UPCAST_MAX") \
             and sum(copies) <= settings.get("BEAM_UOPS_MAX")
@@ -276,7 +291,8 @@ class _Search:
                 each.program = program
             compiled = [each for each in some if each.program is not None]
             self._race(compiled, [*best, *found])
-            found = sorted([*found, *compiled], key=_time)
+            running = [each for each in compiled if each.program is not None]
+            found = sorted([*found, *running], key=_time)
             self._drop(found[max(self.width, 2):])
             found = found[:max(self.width, 2)]
         return found
@@ -284,12 +300,21 @@ class _Search:
     def _race(self, runners: list[_Candidate], others: Sequence[_Candidate]) -> None:
         """Measure in turns, so that what disturbs one disturbs all; the slow are given up soon."""
         for each in runners:
-            self.trial.sample(each.program)  # caches and pages get warm
+            if self._sampled(each) == math.inf:  # caches and pages get warm
+                self._drop([each])
+        runners = [each for each in runners if each.program is not None]
         for _ in range(_SAMPLES):
             limit = 1.5 * min((each.seconds for each in (*runners, *others)), default=math.inf)
             for each in runners:
                 if each.seconds is math.inf or each.seconds < limit:
-                    each.seconds = min(each.seconds, self.trial.sample(each.program))
+                    each.seconds = min(each.seconds, self._sampled(each))
+
+    def _sampled(self, each: _Candidate) -> float:
+        """The time of one run; endless if the device refuses to run it."""
+        try:
+            return self.trial.sample(each.program)
+        except DeviceError:
+            return math.inf
 
     def _drop(self, slow: Sequence[_Candidate], keep: _Candidate | None = None) -> None:
         programs = []
@@ -348,8 +373,10 @@ class _Trial:
         if sum(sizes) > _MOST_BYTES:
             return None
         memories = [bench.allocate(max(size, 64)) for size in sizes]
-        _fill(memories, known)
-        again = {place: memories[place].array.copy() for place in sorted(loaded)
+        filled = _filled(memories, known)
+        for memory, values_of in zip(memories, filled, strict=True):
+            bench.put(memory, values_of)
+        again = {place: filled[place] for place in sorted(loaded)
                  if (Ops.PARAM, place) in known.stored}
         return cls(bench, memories, values, again)
 
@@ -364,25 +391,23 @@ class _Trial:
 
     def _runs(self, program: Any, count: int) -> float:
         for place, before in self.again.items():
-            self.memories[place].array[:] = before
+            self.bench.put(self.memories[place], before)
         table = self.bench.table([(program, self.memories, self.values)] * count)
-        start = time.perf_counter()
-        table.replay()
-        return time.perf_counter() - start
+        return self.bench.seconds(table.replay)
 # --8<-- [end:trial]
 
 
-def _fill(memories: Sequence[Any], known: Analysis) -> None:
-    """Ordinary numbers: neither subnormal nor so large that sums overflow soon."""
+def _filled(memories: Sequence[Any], known: Analysis) -> list[np.ndarray]:
+    """Bytes of ordinary numbers: neither subnormal nor so large that sums overflow soon."""
     kinds = {buffer_key(node): node.dtype for node in known.order if node.op is Ops.PARAM}
+    found = []
     for place, memory in enumerate(memories):
-        dtype = kinds.get((Ops.PARAM, place))
-        memory.array[:] = 0
-        if dtype is not None and dtype.kind == "f":
-            values = memory.view(dtype)
-            pattern = (np.arange(64) % 13 - 6) / 4
-            if values.dtype.kind == "f":
-                values[:] = np.resize(pattern, len(values))
-            else:  # bfloat16 as its bits
-                bits = pattern.astype(np.float32).view(np.uint32) >> 16
-                values[:] = np.resize(bits, len(values))
+        dtype, pattern = kinds.get((Ops.PARAM, place)), (np.arange(64) % 13 - 6) / 4
+        if dtype is None or dtype.kind != "f":
+            pattern = np.zeros(1, np.uint8)
+        elif np.dtype(dtype.numpy).kind == "f":
+            pattern = pattern.astype(dtype.numpy)
+        else:  # bfloat16 as its bits
+            pattern = (pattern.astype(np.float32).view(np.uint32) >> 16).astype(dtype.numpy)
+        found.append(np.resize(pattern.view(np.uint8), memory.nbytes))
+    return found

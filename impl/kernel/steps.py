@@ -17,7 +17,7 @@ from impl import symbolic
 from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel.analysis import Analysis, buffer_key, shared_loops
+from impl.kernel.analysis import Analysis, buffer_key, exchanged, shared_loops
 
 HALF = (dtypes.float16, dtypes.bfloat16)
 
@@ -32,10 +32,11 @@ STEPS: dict[str, Callable[..., Step]] = {}
 #: Steps that need a device with work-groups, and what does the same without them.
 OF_LANES = {"LOCAL": "UPCAST for lanes, THREAD for processors",
             "GRID": "THREAD for a stage, GROUPTOP for a reduction",
-            "INNER": "OWN, or UPCAST"}
+            "INNER": "OWN, or UPCAST",
+            "TC": "UPCAST both loops of the output, and GROUP or UNROLL the sum",
+            "WARP": "GROUP, or LOCAL on a device without warps"}
 #: Names that nothing here stands behind, and what does the same.
-OF_GROUPS = {"TC": "UPCAST both loops of the output, and GROUP or UNROLL the sum",
-             "NOLOCALS": "a list of steps without LOCAL"}
+OF_GROUPS = {"NOLOCALS": "a list of steps without LOCAL"}
 
 
 def parameters(name: str) -> tuple[str, ...]:
@@ -284,6 +285,7 @@ class Own(Step):
             raise StepError(self.name, "it is not the last loop of the prefix", "name that one")
         if any(key[0] is Ops.LOCAL for key in known.stored):
             raise StepError(self.name, "memory passes between the stages", "leave the loop there")
+        refuse_exchanged(self.name, known)
         loaded = {buffer_key(n.src[0].src[0]) for n in known.order if n.op is Ops.LOAD}
         if len(known.ast.src) > 1 and loaded & known.stored:
             raise StepError(self.name, "one stage reads what another one stores", "leave it there")
@@ -296,6 +298,13 @@ class Own(Step):
             stores.append(done.replace(src=(*done.src[:place], own, *done.src[place:])))
         return _sink(known, stores, self.name, known.info.prefix[:-1])
 # --8<-- [end:own]
+
+
+def refuse_exchanged(name: str, known: Analysis) -> None:
+    """A reduction among lanes stays outside of the loops of a stage: all lanes come by there."""
+    # r[impl kernel.warp.whole]
+    if any(exchanged(node) for node in known.order):
+        raise StepError(name, "lanes exchange values for a reduction", "name this step before WARP")
 
 
 def _sink(known: Analysis, stores: Sequence[UOp], name: str,

@@ -11,16 +11,16 @@ from __future__ import annotations
 import importlib
 import platform
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from impl.device import Device, GlobalCounters, Memory, Program
+from impl.device import Device, GlobalCounters, Memory
 from impl.device.workgroups import GroupDevice, GroupProgram, names_of, symbol, unit_text
 from impl.errors import CompileError, DeviceError
-from impl.ir import UOp
 from impl.kernel import Limits
+from impl.kernel.fragments import units_of_metal
 from impl.render import Metal as Dialect
 from impl.render import Source
 from impl.render.metal import ARGUMENTS, LANES, SCRATCH, VALUES
@@ -34,6 +34,13 @@ def bindings() -> Any:
     return importlib.import_module("Metal")
 
 
+def _options() -> Any:
+    """What texts are compiled with."""
+    made = bindings().MTLCompileOptions.alloc().init()
+    made.setFastMathEnabled_(False)  # r[impl metal.compile.meaning]
+    return made
+
+
 # --8<-- [start:problem]
 def problem() -> str:
     """Why there is no Metal here, in one line; empty if there is."""
@@ -43,7 +50,7 @@ def problem() -> str:
     except ImportError:
         if platform.system() != "Darwin":
             return f"Metal is part of macOS, and this is {platform.system()}"
-        return "PyObjC is not installed (pip install 'tensor-schedule[metal]')"
+        return 'PyObjC is not installed (pip install -e ".[metal]")'
     return "" if metal.MTLCreateSystemDefaultDevice() is not None else "macOS knows no GPU"
 # --8<-- [end:problem]
 
@@ -86,7 +93,6 @@ class MetalProgram(GroupProgram):
     """A kernel as a compute pipeline. Where it has phases, each of them is a dispatch."""
 
     device: Metal
-    pipeline: Any = None
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Add its dispatches to the command buffer that is being gathered."""
@@ -97,7 +103,7 @@ class MetalProgram(GroupProgram):
 
     def _dispatch(self, memories: Sequence[Memory], values: Sequence[int], groups: int, lanes: int,
                   scratch: Memory | None = None) -> None:
-        most = self.pipeline.maxTotalThreadsPerThreadgroup()
+        most = self.function.maxTotalThreadsPerThreadgroup()
         if lanes > most:  # r[impl metal.error.clear]
             raise DeviceError(self.name, f"groups of {lanes} lanes, where the kernel can have "
                               f"{most}", "set NOOPT=1")
@@ -107,7 +113,7 @@ class MetalProgram(GroupProgram):
         packed = struct.pack(f"{len(values)}q", *values)
         with self.device.lock:
             encoder = self.device.encoder()
-            encoder.setComputePipelineState_(self.pipeline)
+            encoder.setComputePipelineState_(self.function)
             for place, memory in given:
                 assert isinstance(memory, MetalMemory)
                 encoder.setBuffer_offset_atIndex_(memory.buffer, memory.start, place)
@@ -143,7 +149,7 @@ class Metal(GroupDevice):
         self.open: tuple[Any, Any] | None = None  # a command buffer and its encoder
         self.names: list[str] = []                # of the launches in it
         self.committed: list[tuple[Any, list[str]]] = []
-        self.pipelines: dict[str, Any] = {}
+        self.functions: dict[str, Any] = {}
 
     # --8<-- [start:gather]
     def encoder(self) -> Any:
@@ -187,6 +193,17 @@ class Metal(GroupDevice):
                                       "NOOPT=1 or DEVICE=CPU tells whether the kernel is wrong")
     # --8<-- [end:gather]
 
+    def seconds(self, work: Callable[[], None]) -> float:
+        """What the GPU needs for what `work` asks of it, by its own clock."""
+        # r[impl metal.time.commands]
+        self.synchronize()
+        with self.lock:
+            work()
+            self._commit()
+            commands = [command for command, _ in self.committed]
+            self.synchronize()
+        return float(commands[-1].GPUEndTime() - commands[0].GPUStartTime()) if commands else 0.0
+
     def allocate(self, nbytes: int) -> Memory:
         """Uninitialised memory that the host and the GPU share.
 
@@ -216,50 +233,48 @@ class Metal(GroupDevice):
     @property
     def limits(self) -> Limits:
         """What every GPU that runs Metal 3 has for a group of lanes."""
-        return Limits(name="METAL", lanes=LANES, lockstep=32,
-                      local_memory=self.gpu.maxThreadgroupMemoryLength())
+        return Limits(name="METAL", lanes=LANES, lockstep=32, exchange=True,
+                      local_memory=self.gpu.maxThreadgroupMemoryLength(),
+                      units=units_of_metal())
 
     def dialect(self) -> Dialect:
         """Metal Shading Language."""
         return Dialect()
 
-    def load(self, asts: Sequence[UOp]) -> list[Program]:
-        """Optimise, render, and compile what is not compiled yet, all in one library."""
-        # r[impl metal.values.reference]
-        programs = [self.rendered(ast) for ast in asts]
-        missing = {program.key: program.text for program in programs
-                   if program.key not in self.pipelines}
-        GlobalCounters.cache_hits += len(asts) - len(missing)
-        if missing:
-            self._build(missing)
-        for program in programs:
-            assert isinstance(program, MetalProgram)
-            program.pipeline = self.pipelines[program.key]
-        return list(programs)
+    def build(self, sources: dict[str, Source]) -> None:
+        """Compile a library and make its kernels ready."""
+        self.functions.update(self._compiled(sources))
+        GlobalCounters.compiled += len(sources)
 
-    def _build(self, sources: dict[str, Source]) -> None:
-        """Compile a library and make its kernels ready.
+    def attempt(self, program: GroupProgram) -> None:
+        """Compile a program by itself, and keep nothing of it."""
+        program.function = self._compiled({program.key: program.text})[program.key]
+
+    def code_version(self) -> str:
+        """The GPU and its system."""
+        return f"METAL {self.gpu.name()} {platform.mac_ver()[0]}"
+
+    def _compiled(self, sources: dict[str, Source]) -> dict[str, Any]:
+        """The kernels of a library, ready to run.
 
         Raises:
             CompileError: Metal refused the text.
         """
-        options = bindings().MTLCompileOptions.alloc().init()
-        options.setFastMathEnabled_(False)  # r[impl metal.compile.meaning]
         library, wrong = self.gpu.newLibraryWithSource_options_error_(
-            unit_text(sources.items()), options, None)
+            unit_text(sources.items()), _options(), None)
+        made: dict[str, Any] = {}
         for key in sources if library is not None else ():
             function = library.newFunctionWithName_(symbol(key))
-            made, wrong = self.gpu.newComputePipelineStateWithFunction_error_(function, None)
-            if made is None:
+            found, wrong = self.gpu.newComputePipelineStateWithFunction_error_(function, None)
+            if found is None:
                 break
-            self.pipelines[key] = made
-        else:
-            if library is not None:
-                GlobalCounters.compiled += len(sources)
-                return
-        raise CompileError("compile", f"{self.name} refused {names_of(sources.values())}: "
-                           f"{wrong.localizedDescription() if wrong else 'no reason given'}",
-                           "report this with the text that DEBUG=4 prints; DEVICE=CPU does without")
+            made[key] = found
+        if len(made) < len(sources):
+            raise CompileError("compile", f"{self.name} refused {names_of(sources.values())}: "
+                               f"{wrong.localizedDescription() if wrong else 'no reason given'}",
+                               "report this with the text that DEBUG=4 prints; DEVICE=CPU does "
+                               "without")
+        return made
     # --8<-- [end:load]
 # --8<-- [end:device]
 

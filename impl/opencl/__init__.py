@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from impl import settings
 from impl.caching.disk import store
-from impl.device import Device, GlobalCounters, Memory, Program, kept_bytes
+from impl.device import Device, GlobalCounters, Launch, Memory, Table, kept_bytes
+from impl.device.kept import entry
 from impl.device.workgroups import GroupDevice, GroupProgram, names_of, symbol, unit_text
 from impl.dtypes import dtypes
 from impl.errors import CompileError, DeviceError
 from impl.ir import UOp
 from impl.kernel import Limits
-from impl.opencl.memory import DeviceMemory, Pool, Pooled
+from impl.opencl.memory import Buffers, DeviceMemory, Pooled
+from impl.opencl.table import OpenCLTable
 from impl.render import OpenCL, Source
 
 #: Divisions and roots of floats are rounded correctly; nothing is contracted, see the header.
@@ -36,7 +39,7 @@ def _found() -> tuple[tuple[Any, ...], str]:
     try:
         import pyopencl
     except ImportError:
-        return (), "the package pyopencl is not installed (pip install 'tensor-schedule[opencl]')"
+        return (), 'the package pyopencl is not installed (pip install -e ".[opencl]")'
     try:
         devices = [d for platform in pyopencl.get_platforms() for d in platform.get_devices()]
     except pyopencl.Error as error:
@@ -55,34 +58,36 @@ class OpenCLProgram(GroupProgram):
     """A kernel for work-groups."""
 
     device: OpenCLDevice
-    kernel: Any = None
-    events: Sequence[Any] = ()  # of its last launch
+    unit: Any = None  # what holds it, compiled
 
-    def seconds(self) -> float:
-        """How long the device worked on the last launch."""
-        # r[impl opencl.time.event]
-        for event in self.events:
-            event.wait()
-        return sum(event.profile.end - event.profile.start for event in self.events) * 1e-9
+    def kernel(self) -> Any:
+        """A kernel of its own: it holds the arguments of its next launch."""
+        return self.device.cl.Kernel(self.unit, symbol(self.key))
 
-    def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
-        """Launch it; it runs after all that was launched before."""
-        with self.device.lock:
-            self._launch(memories, values)
-
-    def _launch(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
+    def parts(self, memories: Sequence[Memory], values: Sequence[int],
+              scratch: Memory | None) -> list[list[Any]]:
+        """The arguments of each of its launches: where memories begin, values, phase, scratch."""
         given: list[Any] = []
-        self.events = []
         for position in self.text.parameters:
             memory = memories[position]
             assert isinstance(memory, DeviceMemory)
             given += [memory.buffer, np.int64(memory.start)]
         given += [np.int64(value) for value in values]
-        scratch: Any = self.scratch()
-        for phase, (groups, lanes) in enumerate(self.shape.launches(values)):
-            more = [np.int32(phase), scratch.buffer] if scratch is not None else []
-            if groups:
-                self.events.append(self.device.enqueue(self, [*given, *more], groups, lanes))
+        if scratch is None:
+            return [given]
+        assert isinstance(scratch, DeviceMemory)
+        return [[*given, np.int32(phase), scratch.buffer]
+                for phase in range(len(self.text.phases))]
+
+    def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
+        """Launch it; it runs after all that was launched before."""
+        with self.device.lock:
+            scratch = self.scratch()
+            parts = self.parts(memories, values, scratch)
+            for given, (groups, lanes) in zip(parts, self.shape.launches(values), strict=True):
+                if groups:
+                    self.function.set_args(*given)
+                    self.device.enqueue(self.name, self.function, groups, lanes)
 # --8<-- [end:program]
 
 
@@ -109,8 +114,10 @@ class OpenCLDevice(GroupDevice):
         # Partial results of reductions need some of it, too.
         self.local_bytes = min(self.local_bytes, self.cl_device.local_mem_size // 2)
         self.lanes = min(256, self.cl_device.max_work_group_size)
-        self.pool = Pool(self._make, kept_bytes(self.cl_device.global_mem_size))
-        self.built: dict[str, Any] = {}
+        self.pool = Buffers(pyopencl, self.context, self.queue,
+                            kept_bytes(self.cl_device.global_mem_size))
+        self.functions: dict[str, Any] = {}
+        self.timed: list[Any] | None = None  # the events of launches, while somebody asks
 
     @property
     def limits(self) -> Limits:
@@ -133,13 +140,6 @@ class OpenCLDevice(GroupDevice):
     # --8<-- [end:device]
 
     # --8<-- [start:allocate]
-    def _make(self, size: int) -> Any:
-        buffer = self.cl.Buffer(self.context, self.cl.mem_flags.READ_WRITE, size)
-        # Drivers may put off the allocation, and fail later, where nobody expects it.
-        self.cl.enqueue_migrate_mem_objects(
-            self.queue, [buffer], self.cl.mem_migration_flags.CONTENT_UNDEFINED)
-        return buffer
-
     def allocate(self, nbytes: int) -> Memory:
         """Uninitialised memory; what was freed before is used again.
 
@@ -187,21 +187,36 @@ class OpenCLDevice(GroupDevice):
         """Wait until everything launched is done."""
         self.queue.finish()
 
+    def table(self, launches: Sequence[Launch]) -> Table:
+        """Launches whose arguments are set once."""
+        return OpenCLTable(self, launches)
+
     # --8<-- [start:launch]
-    def enqueue(self, program: OpenCLProgram, given: Sequence[Any], groups: int,
-                lanes: int) -> Any:
-        """Launch a kernel; the answer is the event of its end.
+    def enqueue(self, name: str, kernel: Any, groups: int, lanes: int) -> None:
+        """Launch a kernel with the arguments that were set.
 
         Raises:
             DeviceError: the driver refused it; the device can be used as before.
         """
         try:
-            program.kernel.set_args(*given)
-            return self.cl.enqueue_nd_range_kernel(
-                self.queue, program.kernel, (groups * lanes,), (lanes,))
+            event = self.cl.enqueue_nd_range_kernel(
+                self.queue, kernel, (groups * lanes,), (lanes,))
         except self.cl.Error as error:  # r[impl opencl.launch.failure]
-            raise DeviceError(program.name, f"{self.name} refused {groups} groups of {lanes} "
+            raise DeviceError(name, f"{self.name} refused {groups} groups of {lanes} "
                               f"lanes: {error}", "set NOOPT=1, or use smaller tensors") from None
+        if self.timed is not None:
+            self.timed.append(event)
+
+    def seconds(self, work: Callable[[], None]) -> float:
+        """How long the device works on what `work` launches, by its own clock."""
+        # r[impl opencl.time.event]
+        self.timed = events = list[Any]()
+        try:
+            work()
+        finally:
+            self.timed = None
+        self.queue.finish()
+        return (events[-1].profile.end - events[0].profile.start) * 1e-9 if events else 0.0
     # --8<-- [end:launch]
 
     # --8<-- [start:load]
@@ -212,7 +227,7 @@ class OpenCLDevice(GroupDevice):
     def environment(self) -> Sequence[str]:
         """Driver, device and flags."""
         # r[impl opencl.cache.key]
-        return (self._identity(),)
+        return (self._identity(), f"double={self.double}")
 
     def rendered(self, ast: UOp) -> GroupProgram:
         """A program that is optimised and has its text, and is not compiled."""
@@ -227,53 +242,59 @@ class OpenCLDevice(GroupDevice):
             raise DeviceError(ast.arg.name, f"{self.name} has no float64",
                               "cast to float32, or use DEVICE=CPU")
 
-    def load(self, asts: Sequence[UOp]) -> list[Program]:
-        """Optimise, render, and compile what is not compiled yet, all in one unit."""
-        programs = [self.rendered(ast) for ast in asts]
-        missing: dict[str, Source] = {}
-        for program in programs:
-            if program.key in self.built or self._kept(program.key):
-                GlobalCounters.cache_hits += 1
-            else:
-                missing[program.key] = program.text
-        if missing:
-            self._build(missing)
-        for program in programs:
-            assert isinstance(program, OpenCLProgram)
-            program.kernel = self.cl.Kernel(self.built[program.key], symbol(program.key))
-        return list(programs)
+    def link(self, program: GroupProgram) -> None:
+        """Give a program what holds it, and a kernel."""
+        assert isinstance(program, OpenCLProgram)
+        program.unit = self.functions[program.key]
+        program.function = program.kernel()
 
-    def _build(self, sources: dict[str, Source]) -> None:
-        """Compile a unit, and keep what the driver made of it.
+    def attempt(self, program: GroupProgram) -> None:
+        """Compile a program by itself, and keep nothing of it."""
+        assert isinstance(program, OpenCLProgram)
+        program.unit = self._compiled({program.key: program.text})
+        program.function = program.kernel()
+
+    def forget(self, program: GroupProgram) -> None:
+        """Let go of a program that was tried."""
+        assert isinstance(program, OpenCLProgram)
+        program.unit = program.function = None
+
+    def _compiled(self, sources: dict[str, Source]) -> Any:
+        """A unit, compiled.
 
         Raises:
             CompileError: the driver refused the text.
         """
         try:
-            made = self.cl.Program(self.context, unit_text(sources.items())).build(list(FLAGS))
+            return self.cl.Program(self.context, unit_text(sources.items())).build(list(FLAGS))
         except self.cl.Error as error:
             said = f"{self.name} refused {names_of(sources.values())}: {error}"
             raise CompileError("compile", said,
                                "set NOOPT=1 to avoid an optimisation, or another DEVICE") from None
+
+    def build(self, sources: dict[str, Source]) -> None:
+        """Compile a unit, and keep what the driver made of it."""
+        made = self._compiled(sources)
         GlobalCounters.compiled += len(sources)
-        self.built.update(dict.fromkeys(sources, made))
+        self.functions.update(dict.fromkeys(sources, made))
+        if not settings.get("CACHELEVEL"):
+            return  # to ask for what the driver made may take it as long as to make it
         name = store().put_object(made.get_info(self.cl.program_info.BINARIES)[0], "clbin")
         for key in sources:
             store().put("opencl", key, json.dumps({"object": name}).encode())
 
-    def _kept(self, key: str) -> bool:
+    def find(self, key: str) -> bool:
         """Load a kernel's unit from disk."""
+        name = entry(store(), "opencl", key).get("object", "")
+        path = store().find_object(name) if name else None
         try:
-            name = json.loads(store().get("opencl", key) or b"")["object"]
-            path = store().find_object(name)
             if path is None:
                 return False
             made = self.cl.Program(self.context, [self.cl_device], [path.read_bytes()]).build()
             self.cl.Kernel(made, symbol(key))
-        except (ValueError, KeyError, TypeError, OSError, self.cl.Error):
+        except (OSError, self.cl.Error):
             return False
-        GlobalCounters.disk_hits += 1
-        self.built[key] = made
+        self.functions[key] = made
         return True
     # --8<-- [end:load]
 

@@ -1,12 +1,23 @@
 """The CUDA dialect, for NVRTC, without any header. Chapter: spec/cuda.md."""
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from impl.dtypes import DType
 from impl.ir import UOp
+from impl.kernel.fragments import Unit
 from impl.render.gpu import Gpu
+from impl.render.matrices import NVIDIA, Taken, is_turned, lines_of_matrices, loader_name
+from impl.render.types import SIZES, TYPES
+
+#: How many bytes a type of C has.
+SIZE_OF = {text: SIZES[kind] for kind, text in TYPES.items()}
 
 #: The most lanes for which a compiler may take as many registers as there are.
 _UNBOUNDED = 256
+#: Lanes that a processor of the GPU has at a time, if they multiply matrices: while some wait for
+#: memory, others multiply.
+_BESIDE = 512
 
 
 # --8<-- [start:dialect]
@@ -36,12 +47,15 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
         "from_float16": """static __device__ __forceinline__ float from_float16(unsigned short h) {
   float x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h)); return x;
 }""",
+        **NVIDIA,
     }
 
     @property
     def signature(self) -> str:
         """A kernel with its parameters, known once it is printed."""
         bounds = f"__launch_bounds__({self.lanes}) " if self.lanes > _UNBOUNDED else ""
+        if any(name.startswith("multiply_") for name in self.needed):  # tiles that leave no rest
+            bounds = f"__launch_bounds__({self.lanes}, {max(_BESIDE // self.lanes, 1)}) "
         return f'extern "C" __global__ void {bounds}{{name}}({", ".join(self.given)})'
 
     @property
@@ -66,6 +80,50 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
         """NVRTC has C's functions under C's names."""
         return text
 
+    def exchanging(self, kind: str) -> str:
+        """Types of 32 and 64 bits are exchanged as they are, shorter ones as int."""
+        given = f"({TYPES[kind]})__shfl_xor_sync(0xffffffffu, (int)(x), by)" \
+            if SIZES[kind] < 4 else "__shfl_xor_sync(0xffffffffu, x, by)"
+        return f"#define exchange_{kind}(x, by) {given}"
+
+    # --8<-- [start:wide]
+    def aligned(self, pointer: str) -> str:
+        """An argument may begin anywhere. If it begins in between, elements go one by one."""
+        # r[impl render.wide.aligned]
+        return f"const bool w{pointer} = ((unsigned long){pointer} & 15) == 0;"
+
+    def wide_type(self, dtype: DType, count: int) -> str:
+        """A structure that the hardware moves at once."""
+        name = f"{self.storage_of(dtype)} by {count}"
+        self.needed[name] = None
+        return name.replace(" ", "_")
+
+    def wide_value(self, pointer: str, index: str, dtype: DType, count: int, local: bool) -> str:
+        """A call."""
+        whole = "true" if local else f"w{pointer}"
+        return f"load_{self.wide_type(dtype, count)}({pointer} + {index}, {whole})"
+
+    def wide_zero(self, dtype: DType, count: int) -> str:
+        """All elements zero."""
+        return "{}"
+
+    def wide_part(self, name: str, place: int) -> str:
+        """An element."""
+        return f"{name}.a[{place}]"
+
+    def wide_write(self, pointer: str, index: str, dtype: DType, values: Sequence[str],
+                   local: bool) -> str:
+        """A call."""
+        whole = "true" if local else f"w{pointer}"
+        kind = self.wide_type(dtype, len(values))
+        return f"store_{kind}({pointer} + {index}, {whole}, {', '.join(values)});"
+
+    def definition(self, name: str) -> tuple[str, tuple[str, ...]]:
+        """Those of wide accesses are the language's own."""
+        kind, _, count = name.partition(" by ")
+        return (_wide(kind, int(count)), ()) if count else super().definition(name)
+    # --8<-- [end:wide]
+
     def ids(self) -> str:
         """The numbers of this lane."""
         return ("const long group = blockIdx.x, lane = threadIdx.x, "
@@ -73,7 +131,7 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
 
     def group_local(self, name: str, dtype: DType, size: int) -> str:
         """An array that the lanes of a group share."""
-        return f"__shared__ {self.storage_of(dtype)} {name}[{max(size, 1)}];"
+        return f"__shared__ __align__(16) {self.storage_of(dtype)} {name}[{max(size, 1)}];"
 
     def shared(self, name: str, dtype: DType, offset: int) -> str:
         """An array in the memory that all groups share."""
@@ -83,4 +141,40 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
     def wait(self) -> str:
         """All lanes of a group get here before one goes on."""
         return "__syncthreads();"
+
+    def lead(self, taken: Taken) -> str:
+        """Lanes bring lines of 16 bytes for each other."""
+        return lines_of_matrices(taken) if taken.unit.word > 1 else ""
+
+    def take(self, taken: Taken, names: Sequence[str], place: str) -> list[str]:
+        """Matrices of 8 x 8 elements of 16 bits at once; elements of 32 bits one by one."""
+        if taken.unit.word > 1:
+            function = loader_name(len(names), is_turned(taken))
+            return [f"unsigned int {', '.join(names)};",
+                    self._call(function, *names, f"{taken.pointer} + ({place})") + ";"]
+        return [f"const unsigned int {name} = "
+                f"{self._call('to_tf32', f'{taken.pointer}[{place} + {offset}]')};"
+                for name, offset in zip(names, taken.offsets(), strict=True)]
+
+    def multiply(self, unit: Unit, sums: Sequence[str], first: Sequence[str],
+                 second: Sequence[str]) -> str:
+        """An instruction of the whole warp."""
+        return self._call(f"multiply_{unit.name}", *sums, *first, *second) + ";"
 # --8<-- [end:dialect]
+
+
+def _wide(kind: str, count: int) -> str:
+    """A structure of so many elements, and how it is loaded and stored."""
+    name = f"{kind} by {count}".replace(" ", "_")
+    given = ", ".join(f"{kind} e{place}" for place in range(count))
+    single = " ".join(f"p[{place}] = e{place};" for place in range(count))
+    return f"""struct __align__({SIZE_OF[kind] * count}) {name} {{ {kind} a[{count}]; }};
+{CUDA.inline}{name} load_{name}(const {kind} *p, bool whole) {{
+  {name} v; if (whole) return *(const {name} *)p;
+  for (int i = 0; i < {count}; i++) v.a[i] = p[i];
+  return v;
+}}
+{CUDA.inline}void store_{name}({kind} *p, bool whole, {given}) {{
+  if (whole) {{ {name} v = {{{{{', '.join(f'e{place}' for place in range(count))}}}}};
+    *({name} *)p = v; }} else {{ {single} }}
+}}"""

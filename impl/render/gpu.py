@@ -10,12 +10,13 @@ import math
 from collections.abc import Sequence
 
 from impl.dtypes import DType, Scalar, dtypes
+from impl.errors import GraphError
 from impl.ir import Ops
 from impl.render.c import C
 from impl.render.functions import definition, definitions, needs_of
 from impl.render.literals import literal
 from impl.render.printer import GroupDialect, Launched
-from impl.render.types import HALF, INLINE, TYPES
+from impl.render.types import HALF, INLINE, SHORT, TYPES
 from impl.render.vectors import INFIX
 
 #: Signed integers wrap around: these are computed as unsigned ones.
@@ -124,6 +125,8 @@ class Gpu(C):
             text = INLINE + _HALF[name]
         elif text is None and name.startswith("bitcast_"):
             text = self.bitcast(name)
+        elif text is None and name.startswith("exchange_"):
+            text = self.exchanging(name.removeprefix("exchange_"))
         elif text is None and name.startswith("fma_"):
             text = f"#define {name}(a, b, c) fma(a, b, c)"
         elif text is None:
@@ -137,6 +140,15 @@ class Gpu(C):
     def bitcast(self, name: str) -> str:
         """The function that takes the bits of one type as another one."""
         return INLINE + _bitcast(name)
+
+    def exchanging(self, kind: str) -> str:
+        """The function by which lanes of a warp exchange values of a type.
+
+        Raises:
+            GraphError: the language has none.
+        """
+        raise GraphError("render", f"lanes exchange values, which {self.name} has no word for",
+                         "use LOCAL and not WARP")
 
     def worded(self, text: str) -> str:
         """A text of C in the words of the language."""
@@ -196,6 +208,57 @@ class Gpu(C):
         return f"{self.storage_of(dtype)} {name}[{max(size, 1)}];"
     # --8<-- [end:memory]
 
+    # --8<-- [start:wide]
+    #: Elements of one access.
+    widest = 16
+
+    def aligned(self, pointer: str) -> str:
+        """Nothing: an access of neighbours need not be aligned in most languages."""
+        return ""
+
+    def wide_load(self, name: str, pointer: str, index: str, dtype: DType, count: int,
+                  local: bool, condition: str) -> list[str]:
+        """A variable with neighbouring elements."""
+        kind = self.wide_type(dtype, count)
+        found = self.wide_value(pointer, index, dtype, count, local)
+        return [f"{kind} {name} = {found};"] if not condition else \
+            [f"{kind} {name} = {self.wide_zero(dtype, count)};",
+             f"if ({condition}) {name} = {found};"]
+
+    def wide_element(self, name: str, place: int, dtype: DType, copied: bool) -> str:
+        """An element of such a variable; `copied`: as it lies in memory."""
+        text = self.wide_part(name, place)
+        return self._call(f"from_{dtype.name}", text) if dtype in HALF and not copied else text
+
+    def wide_store(self, pointer: str, index: str, dtype: DType, values: Sequence[str],
+                   local: bool, copied: bool) -> str:
+        """Store neighbours; `copied`: they are already as they lie in memory."""
+        stored = [self._call(f"to_{dtype.name}", value) for value in values] \
+            if dtype in HALF and not copied else list(values)
+        return self.wide_write(pointer, index, dtype, stored, local)
+
+    def wide_type(self, dtype: DType, count: int) -> str:
+        """The type of a variable with so many elements as they lie in memory."""
+        raise NotImplementedError
+
+    def wide_value(self, pointer: str, index: str, dtype: DType, count: int, local: bool) -> str:
+        """That many elements of memory; `local`: of the memory of a group."""
+        raise NotImplementedError
+
+    def wide_zero(self, dtype: DType, count: int) -> str:
+        """That many zeros."""
+        raise NotImplementedError
+
+    def wide_part(self, name: str, place: int) -> str:
+        """An element of a variable, as it lies in memory."""
+        raise NotImplementedError
+
+    def wide_write(self, pointer: str, index: str, dtype: DType, values: Sequence[str],
+                   local: bool) -> str:
+        """A statement that writes elements as they lie in memory."""
+        raise NotImplementedError
+    # --8<-- [end:wide]
+
     # --8<-- [start:launch]
     def of_prefix(self, name: str, place: Launched) -> list[str]:
         """The lane has one iteration, or none if there are more lanes than iterations."""
@@ -225,6 +288,23 @@ class Gpu(C):
             return [opened, f"  const long {index} = lane;", "  " + line]
         return [f"for (long {index} = {lane}; {index} < {total}; {index} += {lanes}) {{",
                 "  " + line]
+
+    def unroll(self) -> str:
+        """A word to the compiler."""
+        return "#pragma unroll"
+
+    def of_warp(self, name: str, extent: str) -> list[str]:
+        """Warps begin at multiples of their width."""
+        return ["{", f"  const long {name} = lane % {extent};"]
+
+    def exchange(self, value: str, dtype: DType, distance: int) -> str:
+        """A function of the language. All lanes of the warp call it."""
+        # r[impl render.exchange.all]
+        return self._call(f"exchange_{SHORT[dtype.name]}", value, str(distance))
+
+    def first(self, width: int) -> str:
+        """The first lane of its warp."""
+        return f"if (lane % {width} == 0) "
 
     def alone(self) -> str:
         """The first lane does it."""

@@ -76,7 +76,7 @@ class _Walk:
                 items.append(Wait())  # r[impl render.wait.order]
                 now = _Open()
             now.add(does)
-            items.append(item if not _stores(item) or _has_lanes(item) else _alone(item))
+            items.append(item if not does.stored or _has_lanes(item) else _alone(item))
         block.items = items
         return now
 
@@ -135,11 +135,6 @@ def _touched(item: Item) -> _Open:
         elif isinstance(each, Define) and each.node.op is Ops.LOAD:
             found.loaded.add(buffer_key(each.node.src[0].src[0]))
     return found
-
-
-def _stores(item: Item) -> bool:
-    """Whether anything is stored in it."""
-    return any(isinstance(each, Write) for each in _walk(item))
 
 
 def _has_lanes(item: Item) -> bool:

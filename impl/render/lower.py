@@ -199,7 +199,7 @@ def _inputs(low: Lowered, node: UOp) -> tuple[UOp, ...]:
         return low.access[node.src[0]].base, node.src[0].src[2], node.src[1]
     if node.op is Ops.REDUCE:
         return node.src[:1]
-    return node.src
+    return node.src[:3] if node.op is Ops.MMA else node.src
 # --8<-- [end:prepare]
 
 

@@ -1,11 +1,15 @@
 """The Metal dialect: address spaces, and no doubles. Chapter: spec/metal.md."""
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from impl.dtypes import DType, Scalar, dtypes
 from impl.errors import DTypeError
 from impl.ir import UOp
+from impl.kernel.fragments import Unit
 from impl.render.gpu import Gpu
-from impl.render.types import TYPES
+from impl.render.matrices import SIMDGROUP, Taken
+from impl.render.types import INLINE, SIZES, TYPES
 
 #: Where the buffers of a kernel stand: its arguments, what phases share, and the values.
 ARGUMENTS, SCRATCH, VALUES = 29, 29, 30
@@ -30,6 +34,7 @@ class Metal(Gpu):  # r[impl metal.space.named]
         "to_float16": "#define to_float16(x) as_type<ushort>((half)(x))",
         "from_float16": "#define from_float16(x) ((float)as_type<half>((ushort)(x)))",
         "fence": "#define fence()",
+        **SIMDGROUP,
     }
 
     @property
@@ -70,10 +75,52 @@ class Metal(Gpu):  # r[impl metal.space.named]
         self.variables += 1
         return f"const long {name} = values[{self.variables - 1}];"
 
+    def exchanging(self, kind: str) -> str:
+        """Metal exchanges up to 32 bits; longer integers go in two halves."""
+        if SIZES[kind] == 8:
+            return (f"{INLINE}{TYPES[kind]} exchange_{kind}({TYPES[kind]} x, ushort by) {{\n"
+                    "  uint2 h = as_type<uint2>(x);\n"
+                    "  h.x = simd_shuffle_xor(h.x, by); h.y = simd_shuffle_xor(h.y, by);\n"
+                    f"  return as_type<{TYPES[kind]}>(h);\n}}")
+        given = f"({TYPES[kind]})simd_shuffle_xor((int)(x), by)" if SIZES[kind] < 4 \
+            else "simd_shuffle_xor(x, by)"
+        return f"#define exchange_{kind}(x, by) {given}"
+
     def ids(self) -> str:
         """The numbers of this lane, and of the phase if there is one."""
         return (f"const long group = group_, lane = lane_, place = group * lanes_ + lane, "
                 f"places = (long)groups_ * lanes_, phase = values[{self.variables}];")
+
+    # --8<-- [start:wide]
+    widest = 4
+
+    def wide_type(self, dtype: DType, count: int) -> str:
+        """A packed vector may lie wherever one of its elements may."""
+        kind = self.storage_of(dtype)
+        return f"packed_{kind.replace('unsigned ', 'u').replace('signed ', '')}{count}"
+
+    def _wide_place(self, pointer: str, index: str, kind: str, local: bool) -> str:
+        return f"*({'threadgroup' if local else 'device'} {kind} *)({pointer} + {index})"
+
+    def wide_value(self, pointer: str, index: str, dtype: DType, count: int, local: bool) -> str:
+        """A packed vector in memory."""
+        kind = self.wide_type(dtype, count)
+        return self._wide_place(pointer, index, kind if local else f"const {kind}", local)
+
+    def wide_zero(self, dtype: DType, count: int) -> str:
+        """All elements zero."""
+        return f"{self.wide_type(dtype, count)}(0)"
+
+    def wide_part(self, name: str, place: int) -> str:
+        """An element."""
+        return f"{name}[{place}]"
+
+    def wide_write(self, pointer: str, index: str, dtype: DType, values: Sequence[str],
+                   local: bool) -> str:
+        """A packed vector of the values."""
+        kind = self.wide_type(dtype, len(values))
+        return f"{self._wide_place(pointer, index, kind, local)} = {kind}({', '.join(values)});"
+    # --8<-- [end:wide]
 
     # --8<-- [start:types]
     def type_of(self, dtype: DType) -> str:
@@ -111,4 +158,20 @@ class Metal(Gpu):  # r[impl metal.space.named]
     def wait(self) -> str:
         """All lanes of a group get here before one goes on."""
         return "threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);"
+
+    def lead(self, taken: Taken) -> str:
+        """Each lane takes its own elements."""
+        return ""
+
+    def take(self, taken: Taken, names: Sequence[str], place: str) -> list[str]:
+        """Element by element."""
+        half = taken.unit.dtype is dtypes.float16
+        kind, function = ("half", "as_type<half>") if half else ("float", "")
+        return [f"const {kind} {name} = {function}({taken.pointer}[{place} + {offset}]);"
+                for name, offset in zip(names, taken.offsets(), strict=True)]
+
+    def multiply(self, unit: Unit, sums: Sequence[str], first: Sequence[str],
+                 second: Sequence[str]) -> str:
+        """A product of matrices of the SIMD group."""
+        return self._call(f"multiply_{unit.name}", *sums, *first, *second) + ";"
 # --8<-- [end:dialect]

@@ -1,6 +1,8 @@
 """The OpenCL C dialect. Chapter: spec/opencl.md."""
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from impl.dtypes import DType
 from impl.ir import UOp
 from impl.render.gpu import Gpu
@@ -50,6 +52,32 @@ class OpenCL(Gpu):
         """The numbers of this lane."""
         return ("const long group = get_group_id(0), lane = get_local_id(0), "
                 "thread = get_global_id(0), threads = get_global_size(0);")
+
+    # --8<-- [start:wide]
+    def wide_type(self, dtype: DType, count: int) -> str:
+        """A vector."""
+        kind = self.storage_of(dtype).replace("unsigned ", "u").replace("signed ", "")
+        return f"{kind}{count}"
+
+    def wide_value(self, pointer: str, index: str, dtype: DType, count: int, local: bool) -> str:
+        """vload wants no more alignment than an element has."""
+        return f"vload{count}(0, {pointer} + {index})"
+
+    def wide_zero(self, dtype: DType, count: int) -> str:
+        """All elements zero."""
+        return f"({self.wide_type(dtype, count)})(0)"
+
+    def wide_part(self, name: str, place: int) -> str:
+        """An element."""
+        return f"{name}.s{place:x}"
+
+    def wide_write(self, pointer: str, index: str, dtype: DType, values: Sequence[str],
+                   local: bool) -> str:
+        """A vector of the values."""
+        kind = self.wide_type(dtype, len(values))
+        parts = ", ".join(f"({self.storage_of(dtype)})({value})" for value in values)
+        return f"vstore{len(values)}(({kind})({parts}), 0, {pointer} + {index});"
+    # --8<-- [end:wide]
 
     def group_local(self, name: str, dtype: DType, size: int) -> str:
         """An array that the lanes of a group share."""

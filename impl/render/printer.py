@@ -10,8 +10,9 @@ from typing import Protocol, TypeVar
 
 from impl import symbolic
 from impl.dtypes import DType, Scalar, dtypes
-from impl.ir import TRUE, Ops, RangeKind, UOp
-from impl.kernel.analysis import PRODUCTS, Way
+from impl.ir import TRUE, Ops, RangeKind, UOp, identity
+from impl.kernel.analysis import PRODUCTS, Way, exchanged
+from impl.kernel.fragments import Unit
 from impl.kernel.private import keep_private
 from impl.render.groups import place_waits
 from impl.render.lower import (
@@ -29,8 +30,11 @@ from impl.render.lower import (
     Write,
     lower,
 )
+from impl.render.matrices import Matrices, Taken
 from impl.render.phases import cut_phases
+from impl.render.types import HALF
 from impl.render.vectors import Operand
+from impl.render.wide import wide_accesses
 
 
 # --8<-- [start:source]
@@ -224,6 +228,9 @@ class GroupDialect(Protocol):
     def ids(self) -> str:
         """Declare `group`, `lane`, and among all groups `thread` of `threads`, if there are any."""
 
+    def storage_of(self, dtype: DType) -> str:
+        """The type of an element in memory."""
+
     def group_local(self, name: str, dtype: DType, size: int) -> str:
         """Declare a stage buffer that the lanes of a group share."""
 
@@ -236,11 +243,51 @@ class GroupDialect(Protocol):
         or, if `threads`, those of all groups.
         """
 
+    widest: int            # elements that one access can move
+
+    def aligned(self, pointer: str) -> str:
+        """Declare what tells whether wide accesses by way of a pointer are aligned, if they must
+        be.
+        """
+
+    def wide_load(self, name: str, pointer: str, index: str, dtype: DType, count: int,
+                  local: bool, condition: str) -> list[str]:
+        """Declare neighbouring elements; zeros unless a condition holds, if there is one."""
+
+    def wide_element(self, name: str, place: int, dtype: DType, copied: bool) -> str:
+        """One of them, as the type that is computed with."""
+
+    def wide_store(self, pointer: str, index: str, dtype: DType, values: Sequence[str],
+                   local: bool, copied: bool) -> str:
+        """A statement that writes neighbouring elements."""
+
+    def unroll(self) -> str:
+        """A line before a loop that is to be written out, all of it."""
+
+    def of_warp(self, name: str, extent: str) -> list[str]:
+        """The lines that open a loop of which each lane of a warp has one iteration."""
+
+    def exchange(self, value: str, dtype: DType, distance: int) -> str:
+        """The value of a variable in the lane of the warp whose number differs in one bit."""
+
+    def first(self, width: int) -> str:
+        """What stands before a statement that the first of `width` lanes runs."""
+
     def alone(self) -> str:
         """Open what one lane of a group does."""
 
     def wait(self) -> str:
         """A statement at which the lanes of a group wait for each other."""
+
+    def lead(self, taken: Taken) -> str:
+        """What to add to the place of a lane's first element, if somebody else's is wanted."""
+
+    def take(self, taken: Taken, names: Sequence[str], place: str) -> list[str]:
+        """The lines that declare the registers of a fragment, whose first element lies there."""
+
+    def multiply(self, unit: Unit, sums: Sequence[str], first: Sequence[str],
+                 second: Sequence[str]) -> str:
+        """A statement that adds a product of two fragments to the sums of a lane."""
 # --8<-- [end:groups]
 
 
@@ -303,7 +350,24 @@ class _Printer:
         self.groups = dialect.groups
         self.shared: frozenset[UOp] = place_waits(low, kept) if self.groups else frozenset()
         self.launched: dict[UOp, Launched] = {}
+        self.matrices = Matrices(self)
+        self.warps = {loop for node in self.known.order for loop in exchanged(node)}
+        self.warp = 1  # how many lanes run an iteration of the stage, to exchange values
+        self.unrolled = self._loops_over(kept)
+        most = self.groups.widest if self.groups else 1
+        private = {n for n in self.known.order if n.op is Ops.LOCAL and n not in self.shared} \
+            if not self.phases else ()
+        self.wide = wide_accesses(low, most, private) if most > 1 else {}
         self.scratch = 0
+
+    def _loops_over(self, kept: frozenset[UOp]) -> set[UOp]:
+        """The loops that choose an element of an array in registers, which have no addresses."""
+        found: set[UOp] = set()
+        for node in self.known.order:
+            if node.op is Ops.INDEX and node.src[0] in kept:
+                found.update(loop for loop in self.known.loops(self.known.free[node.src[1]])
+                             if loop.arg[1] in (RangeKind.LOOP, RangeKind.REDUCE))
+        return found
 
     # --8<-- [start:run]
     def run(self) -> Source:
@@ -380,6 +444,8 @@ class _Printer:
             self.names[param] = name
             written = (Ops.PARAM, param.arg) in self.known.stored
             self._line(self.dialect.argument(name, param, written))
+            if self.groups and any(index.src[0] is param for index in self.wide):
+                self._line(self.groups.aligned(name))
         # r[impl render.argument.order]
         for place, variable in enumerate(self.known.info.variables):
             self.names[variable] = f"n{place}"
@@ -405,6 +471,8 @@ class _Printer:
             return
         name = f"i{next(self.loops)}"
         self.names[loop] = name
+        if self.groups and loop in self.unrolled:
+            self._line(self.groups.unroll())
         for line in self._opening(block, loop, name):
             self._line(line)
         self.indent += 1
@@ -423,13 +491,33 @@ class _Printer:
             return self.groups.of_prefix(name, self.launched[loop])
         if kind is not RangeKind.LANE and kind is not RangeKind.THREAD:
             return self.dialect.loop(name, self._extent(loop))
+        if loop in self.warps:
+            return self.groups.of_warp(name, self._extent(loop))
         around = block.parent.loop if block.parent is not None else None
         if around is None or around.arg[1] is not kind:  # stages may count them in other orders
-            together = _counted_together(block)
+            together = [each for each in _counted_together(block) if each not in self.warps]
             extents = tuple(self._extent(each) for each in together)
+            self.warp = self._warp_of(block, math.prod(map(int, extents))) \
+                if all(map(str.isdecimal, extents)) else 1
+            if self.warp > 1:  # each warp has an iteration
+                extents = (*extents, str(self.warp))
             for place, each in enumerate(together):
                 self.launched[each] = Launched(extents, place, self.known.info.lanes, name)
         return self.groups.of_lanes(name, self.launched[loop], kind is RangeKind.THREAD)
+
+    def _warp_of(self, block: Block, iterations: int) -> int:
+        """How many lanes run an iteration of a stage together, because they exchange values."""
+        stack = [store.src[1] for store in self.known.ast.src if block.loop in store.src[2:]] \
+            if self.warps else []
+        while stack:
+            node = stack.pop()
+            for loop in exchanged(node):
+                width = int(self._extent(loop))
+                if iterations * width == self.known.info.lanes:
+                    return width
+            if node.op not in (Ops.LOAD, Ops.REDUCE):
+                stack.extend(node.src)
+        return 1
 
     def _launch(self, prefix: tuple[UOp, ...]) -> None:
         """The loops of the prefix are counted by the group; those that lanes share, by the lane."""
@@ -512,8 +600,12 @@ class _Printer:
         wide = self._wide(node)
         at = self._combinations(wide)
         vector = self.low.vector.get(node)
-        if node.op is Ops.LOAD:
+        if node.op is Ops.LOAD and self.matrices.is_fragment(node):
+            self.matrices.take(node)
+        elif node.op is Ops.LOAD:
             self._load(node, wide, at, vector)
+        elif node.op is Ops.MMA:
+            self.matrices.multiply(node)
         elif node.op is Ops.REDUCE:
             self._reduce_lanes(node, wide, at, vector)
         elif self._is_fused_product(node):
@@ -547,9 +639,13 @@ class _Printer:
 
     def _assign(self, node: UOp, dtype: DType, found: list[Operand]) -> None:
         """Declare variables with these values, and remember their names."""
+        self._declared(node, found, self.dialect.type_of(dtype))
+
+    def _declared(self, node: UOp, found: list[Operand], number: str) -> None:
+        """The same, `number` being the type of those that are no vectors."""
         names = self._fresh("v", len(found))
         for name, (text, kind) in zip(names, found, strict=True):
-            type_name = self.dialect.vector_type(kind) if kind else self.dialect.type_of(dtype)
+            type_name = self.dialect.vector_type(kind) if kind else number
             self._line(f"const {type_name} {name} = {text};")
         self._remember(node, [(name, kind) for name, (_, kind) in zip(names, found, strict=True)])
 
@@ -609,14 +705,24 @@ class _Printer:
                 for address, guard in zip(addresses, guards, strict=True)])
             return
         pointer, dtype = self.names[index.src[0]], index.src[0].dtype
-        texts = []
+        if index in self.wide:
+            self._load_wide(node, wide, at, addresses)
+            return
+        texts, copied = [], self._is_copied(node)
         conditions = self._text(valid, wide, at) if valid is not TRUE else [""] * len(at)
         for (address, _), condition in zip(addresses, conditions, strict=True):
-            text = self.dialect.load(pointer, address, dtype)
+            text = f"{pointer}[{address}]" if copied else self.dialect.load(pointer, address, dtype)
             if condition:  # r[impl kernel.load.gated]
-                text = f"({condition} ? {text} : {self._nothing(dtype)})"
+                text = f"({condition} ? {text} : {0 if copied else self._nothing(dtype)})"
             texts.append((text, ""))
-        self._assign(node, node.dtype, texts)
+        self._read(node, texts)
+
+    def _is_copied(self, value: UOp) -> bool:
+        """Whether a number of a half type is loaded and stored again, and nothing else."""
+        # r[impl render.half.copied]
+        user = self.low.single.get(value)
+        return (self.groups is not None and value.op is Ops.LOAD and value.dtype in HALF
+                and self.low.users[value] == 1 and user is not None and user.op is Ops.STORE)
 
     def _across(self, index: UOp, wide: tuple[UOp, ...], vector: UOp) -> UOp | None:
         """The lane along which memory is contiguous, where the vector lane is another one and both
@@ -662,6 +768,57 @@ class _Printer:
         self._line(f"const {self.dialect.vector_type(kind)} {name} = {text};")
         return [self.dialect.element(dtypes.bool, (name, kind), place) for place in range(count)]
 
+    def _pieces(self, index: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]]
+                ) -> list[list[int]]:
+        """The combinations whose elements lie side by side, as numbers of `at`."""
+        lane, count = self.wide[index]
+        place = wide.index(lane)
+        found: dict[tuple[int, ...], list[int]] = {}
+        for number, values in enumerate(at):
+            key = (*values[:place], values[place] // count, *values[place + 1:])
+            found.setdefault(key, []).append(number)
+        return list(found.values())
+
+    def _load_wide(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
+                   addresses: list[Operand]) -> None:
+        """Load pieces, and then take their elements."""
+        index, groups = node.src[0], self.groups
+        assert groups is not None
+        buffer, valid, copied = index.src[0], index.src[2], self._is_copied(node)
+        conditions = self._text(valid, wide, at) if valid is not TRUE else [""] * len(at)
+        texts: list[Operand] = [("", "")] * len(at)
+        for piece in self._pieces(index, wide, at):
+            name = self._fresh("w", 1)[0]
+            for line in groups.wide_load(name, self.names[buffer], addresses[piece[0]][0],
+                                         buffer.dtype, len(piece), buffer.op is Ops.LOCAL,
+                                         conditions[piece[0]]):
+                self._line(line)
+            for place, number in enumerate(piece):
+                texts[number] = groups.wide_element(name, place, buffer.dtype, copied), ""
+        self._read(node, texts)
+
+    def _read(self, node: UOp, texts: list[Operand]) -> None:
+        """Name what was loaded; a number that is only copied keeps the type it has in memory."""
+        if self.groups is not None and self._is_copied(node):
+            self._declared(node, texts, self.groups.storage_of(node.dtype))
+        else:
+            self._assign(node, node.dtype, texts)
+
+    def _write_wide(self, store: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
+                    addresses: list[Operand]) -> None:
+        """Store pieces."""
+        index, groups = store.src[0], self.groups
+        assert groups is not None
+        buffer, valid = index.src[0], index.src[2]
+        conditions = self._text(valid, wide, at) if valid is not TRUE else [""] * len(at)
+        values = self._text(store.src[1], wide, at)
+        for piece in self._pieces(index, wide, at):
+            guard = f"if ({conditions[piece[0]]}) " if conditions[piece[0]] else ""
+            self._line(self._first(store) + guard + groups.wide_store(
+                self.names[buffer], addresses[piece[0]][0], buffer.dtype,
+                [values[number] for number in piece], buffer.op is Ops.LOCAL,
+                self._is_copied(store.src[1])))
+
     def _nothing(self, dtype: DType) -> str:
         return self.dialect.literal(
             dtype.numpy.type(0).item() if dtype.kind != "f" else 0.0, dtype)
@@ -698,13 +855,18 @@ class _Printer:
         if vector is not None:
             self._write_whole(store, addresses, wide, at, vector)
             return
+        if index in self.wide:
+            self._write_wide(store, wide, at, addresses)
+            return
         pointer, dtype = self.names[index.src[0]], index.src[0].dtype
         conditions = self._text(index.src[2], wide, at)
         values = self._text(value, wide, at)
         for (address, _), text, condition in zip(addresses, values, conditions, strict=True):
             # r[impl kernel.store.gated]
             guard = f"if ({condition}) " if index.src[2] is not TRUE else ""
-            self._line(guard + self.dialect.store(pointer, address, dtype, text))
+            line = f"{pointer}[{address}] = {text};" if self._is_copied(value) \
+                else self.dialect.store(pointer, address, dtype, text)
+            self._line(self._first(store) + guard + line)
 
     def _fetch(self, store: UOp) -> None:
         """Ask for each line of memory that a store will write in one iteration of its loops."""
@@ -726,6 +888,12 @@ class _Printer:
         for text, found in places.items():
             for place in _apart(sorted(found), line):
                 self._line(self.dialect.fetch(self.names[index.src[0]], f"{text} + {place}"))
+
+    def _first(self, store: UOp) -> str:
+        """What lets the first lane of a warp store alone, where all of them run an iteration."""
+        # r[impl render.wait.alone]
+        lanes = [loop for loop in store.src[2:] if loop.arg[1] is RangeKind.LANE]
+        return self.groups.first(self.warp) if self.groups and lanes and self.warp > 1 else ""
 
     def _write_whole(self, store: UOp, addresses: list[Operand], wide: tuple[UOp, ...],
                      at: list[tuple[int, ...]], vector: UOp) -> None:
@@ -779,7 +947,7 @@ class _Printer:
         """Accumulators, one for each combination of the reduction's own lanes."""
         dtype, vector = _accumulator(node.dtype), self.low.vector.get(node)
         names = self._fresh("a", len(self._combinations(self._wide(node))))
-        start = self.dialect.literal(_identity(node.arg, node.dtype), dtype)
+        start = self.dialect.literal(identity(node.arg, node.dtype), dtype)
         kind = ""
         if vector is not None:
             start, kind = self.dialect.vector_start(dtype, _extent(vector), start)
@@ -831,6 +999,8 @@ class _Printer:
     def _finish(self, node: UOp) -> None:
         """The accumulators become the values, rounded if they were wider."""
         dtype, vector = node.dtype, self.low.vector.get(node)
+        for loop in exchanged(node):
+            self._exchange(node, int(self._extent(loop)))
         if _accumulator(dtype) is dtype:
             self._remember(node, self.sums[node])
         elif vector is None:
@@ -839,6 +1009,19 @@ class _Printer:
         else:
             self._assign(node, dtype, [self.dialect.vector_finish(dtype, _extent(vector), operand)
                                        for operand in self.sums[node]])
+
+    def _exchange(self, node: UOp, width: int) -> None:
+        """Each lane of a warp combines what it has with what another lane has, more and more."""
+        # r[impl render.exchange.order]
+        assert self.groups is not None
+        dtype, distance = _accumulator(node.dtype), width // 2
+        while distance:
+            for name, _ in self.sums[node]:
+                other = self._fresh("t", 1)[0]  # a macro may name it twice
+                self._line(f"const {self.dialect.type_of(dtype)} {other} = "
+                           f"{self.groups.exchange(name, dtype, distance)};")
+                self._line(f"{name} = {self.dialect.combine(node.arg, dtype, name, other)};")
+            distance //= 2
 
     def _reduce_lanes(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
                       vector: UOp | None) -> None:
@@ -936,14 +1119,3 @@ def _accumulator(dtype: DType) -> DType:
     """Half types are accumulated in float32 and rounded once."""
     # r[impl kernel.reduce.half]
     return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else dtype
-
-
-def _identity(op: Ops, dtype: DType) -> Scalar:
-    """What a reduction of nothing gives."""
-    # r[impl kernel.reduce.empty]
-    if op is Ops.ADD:
-        return 0.0 if dtype.kind == "f" else 0
-    if op is Ops.MUL:
-        return 1.0 if dtype.kind == "f" else 1
-    found = dtype.min if op is Ops.MAXIMUM else dtype.max
-    return -math.inf if dtype.kind == "f" and op is Ops.MAXIMUM else found

@@ -26,19 +26,9 @@ _EXP = """$F exp_$K($F x) {
 }"""
 # --8<-- [end:exp]
 
-#: exp(x + y) for a small y.
-_EXP_PAIR = """$F exppair_$K($F x, $F y) {
-  $I none = x < -104.0f;
-  $F c = lower_$K(dup_$K(89.0f), sel_$K(none, dup_$K(0.0f), x));
-  $F n = fma_$K(c, dup_$K(1.44269504f), dup_$K(12582912.0f)) - 12582912.0f;
-  $F r = fma_$K(n, dup_$K(-0.693145752f), c); r = fma_$K(n, dup_$K(-1.42860677e-6f), r);
-  r = r + y;
-  $F p = dup_$K(1.37805939e-3f);
-  p = fma_$K(p, r, dup_$K(8.37312452e-3f)); p = fma_$K(p, r, dup_$K(4.16695364e-2f));
-  p = fma_$K(p, r, dup_$K(1.66664720e-1f)); p = fma_$K(p, r, dup_$K(4.99999851e-1f));
-  p = fma_$K(p, r, dup_$K(1.0f)); p = fma_$K(p, r, dup_$K(1.0f));
-  return sel_$K(none, dup_$K(0.0f), scale_$K(p, int_$K(n)));
-}"""
+#: exp(x + y) for a small y: it is added to what is left of x.
+_EXP_PAIR = _EXP.replace("exp_$K($F x)", "exppair_$K($F x, $F y)").replace(
+    "  $F p =", "  r = r + y;\n  $F p =")
 
 _EXP2 = """$F exp2_$K($F x) {
   $I none = x < -151.0f;

@@ -32,6 +32,8 @@ class Arguments:
 
     def shape(self, path: str, shape: Shape) -> Shape:
         """A shape without the values of its variables, which are noted as bound there."""
+        if not symbolic.present[0]:
+            return shape
         for size in symbolic.sizes_in(shape):  # r[impl replay.sizes.follow]
             for bind in symbolic.binds_in(size.expression):
                 self.bind(f"{path}: {bind.src[0].arg[0]}", bind)
@@ -45,6 +47,9 @@ class Arguments:
 
     def again(self, shape: Shape, paths: dict[UOp, str]) -> Shape:
         """A shape of the capture in this call."""
+        if not paths:  # nothing is bound anew
+            return shape
+
         def changed(size: symbolic.Size) -> int:
             binds = {bind: self.now(bind, paths) for bind in symbolic.binds_in(size.expression)}
             found: int = symbolic.as_size(size.expression.substitute(binds))
@@ -65,18 +70,9 @@ def take_apart(given: Any) -> Arguments:
     while stack:
         path, value = stack.pop()
         if isinstance(value, Tensor):
-            found.tensors[path] = value
-            found.signature[path] = ("Tensor", found.shape(path, value.shape), value.dtype.name,
+            found.tensors[path], node = value, value.uop
+            found.signature[path] = ("Tensor", found.shape(path, node.shape or ()), node.dtype.name,
                                      value.device)
-        elif isinstance(value, UOp) and value.op is Ops.BIND:
-            found.bind(path, value)
-            found.signature[path] = ("Variable", value.src[0].arg)
-        elif symbolic.is_symbolic(value):
-            found.signature[path] = ("int", found.shape(path, (value,)))
-        elif isinstance(value, np.ndarray):  # r[impl replay.guard.mismatch]
-            raise ReplayError("TinyJit", f"argument {path} is a NumPy array of shape "
-                              f"{value.shape}, whose content no guard can see",
-                              "pass Tensor(array)")
         elif isinstance(value, (list, tuple)):
             found.signature[path] = (type(value).__name__, len(value))
             stack += [(f"{path}[{i}]", part) for i, part in enumerate(value)]
@@ -86,6 +82,15 @@ def take_apart(given: Any) -> Arguments:
         elif isinstance(value, dict):
             found.signature[path] = ("dict", tuple(value))
             stack += [(f"{path}[{key!r}]", part) for key, part in value.items()]
+        elif isinstance(value, UOp) and value.op is Ops.BIND:
+            found.bind(path, value)
+            found.signature[path] = ("Variable", value.src[0].arg)
+        elif symbolic.is_symbolic(value):
+            found.signature[path] = ("int", found.shape(path, (value,)))
+        elif isinstance(value, np.ndarray):  # r[impl replay.guard.mismatch]
+            raise ReplayError("TinyJit", f"argument {path} is a NumPy array of shape "
+                              f"{value.shape}, whose content no guard can see",
+                              "pass Tensor(array)")
         else:
             found.signature[path] = _described(value)
     return found
@@ -132,6 +137,8 @@ def shown(path: str) -> str:
 
 def compare(name: str, old: dict[str, Any], new: dict[str, Any]) -> None:
     """Raise if a call does not fit the capture (r[replay.guard.mismatch])."""
+    if old == new:
+        return
     for path in [*old, *[p for p in new if p not in old]]:
         was, now = old.get(path, "absent"), new.get(path, "absent")
         if was != now:  # r[impl replay.guard.mismatch]
@@ -144,6 +151,8 @@ def compare(name: str, old: dict[str, Any], new: dict[str, Any]) -> None:
 def aliases_of(leaves: dict[str, UOp]) -> list[tuple[str, ...]]:
     """Groups of argument paths that are one buffer."""
     groups: dict[Buffer, list[str]] = {}
+    if len({leaf.arg[0] for leaf in leaves.values()}) == len(leaves):
+        return []
     for path, leaf in leaves.items():
         groups.setdefault(leaf.arg[0], []).append(path)
     return sorted(tuple(sorted(paths)) for paths in groups.values() if len(paths) > 1)

@@ -13,7 +13,7 @@ from impl.caching import has_sizes
 from impl.device import Device, Memory, Table
 from impl.effects import Buffer, advance, is_lost, leaf_of, living, spoil
 from impl.errors import ReplayError
-from impl.ir import Ops, Shape, UOp, toposort
+from impl.ir import Shape, UOp, toposort
 from impl.replay.arguments import Arguments, aliases_of, compare
 from impl.replay.names import Name
 from impl.replay.results import filled, leaves_of, template_of
@@ -78,6 +78,8 @@ class Recording:
         self.result, self.changes = template_of(result, holders), changes
         kept = {c.buffer for c in changes} | {leaf.buffer for leaf in leaves_of(self.result)}
         self.sources = capture.sources(kept)
+        self.given = [(b, s.path) for b, s in self.sources.items() if s.path is not None]
+        self.written = [b for b, source in self.sources.items() if source.written]
         made = [b for run in capture.runs for b in run.outputs]
         self.sizes = {buffer: size for run in capture.runs for buffer, size in run.sizes().items()}
         # r[impl replay.sizes.memory]: what has another size in each call has memory of that call
@@ -155,12 +157,18 @@ class Recording:
         self.check(arguments)
         self._check_names()
         realize.realize(list(arguments.tensors.values()))
-        self._part(arguments.tensors)
         now = {buffer: self._find(buffer, source, arguments)
-               for buffer, source in self.sources.items()}
-        self._check_aliases(arguments, now)
-        self._check_views(arguments.tensors)
-        self._protect(now, arguments)
+               for buffer, source in self.sources.items() if source.path is None}
+        held = self._held()
+        if self.changes:
+            self._part(arguments.tensors, held.union(now.values()))
+        for buffer, path in self.given:
+            now[buffer] = arguments.tensors[path].uop.arg[0]
+        self._check_aliases(arguments, now, held)
+        if self.changes:
+            self._check_views(arguments.tensors)
+        if self.written:
+            self._protect(now, arguments)
         # r[impl replay.output.fresh, replay.outputs.distinct]
         for buffer in self.fresh:
             now[buffer] = Buffer(buffer.device, buffer.dtype, self._size(buffer, arguments))
@@ -183,9 +191,11 @@ class Recording:
 
         A number that Python code made of a size (`range(n)`, `1.0 / n`) is in the kernels, unseen.
         """
+        if self.trusted:
+            return False
         values = {path: bind.src[1] for path, bind in arguments.variables.items()}
         mine = {path: bind.src[1] for path, bind in self.variables.items()}
-        return not self.trusted and values != mine  # r[impl replay.sizes.twice]
+        return values != mine  # r[impl replay.sizes.twice]
 
     def check(self, arguments: Arguments) -> None:
         """Refuse arguments for which the function would have done something else."""
@@ -225,7 +235,8 @@ class Recording:
                 assert bound is not None
                 value = bound.src[1].arg
             table.set_value(launch, position, value)  # r[impl replay.values.bound]
-        generator.reserve(self.random_used)  # r[impl replay.random.advances]
+        if self.random_used:
+            generator.reserve(self.random_used)  # r[impl replay.random.advances]
         try:
             for segment in self.segments:
                 if isinstance(segment, realize.ExecItem):
@@ -234,19 +245,16 @@ class Recording:
                     target.device.copy(target, source, size * segment.bufs[1].dtype.itemsize)
                 else:
                     segment.run()
-            for buffer, origin in self.sources.items():
-                advance(now[buffer], origin.written)
+            for buffer in self.written:
+                advance(now[buffer], self.sources[buffer].written)
         except BaseException:  # r[impl realize.interrupted.error]
-            spoil(now[buffer] for buffer, origin in self.sources.items() if origin.written)
+            spoil(now[buffer] for buffer in self.written)
             raise
 
     def _find(self, buffer: Buffer, source: Source, arguments: Arguments) -> Buffer:
-        """The buffer that stands now where `buffer` stood in the capture."""
-        if source.path is not None:
-            given: Buffer = arguments.tensors[source.path].uop.arg[0]
-            return given
-        owners = [owner for owner in [o() for o in source.owners] if owner is not None]
-        if not all([owner.uop.op is Ops.BUFFER and leaf_of(owner.uop) for owner in owners]):
+        """The buffer of a captured tensor that stands now where `buffer` stood in the capture."""
+        owners = [owner for reference in source.owners if (owner := reference()) is not None]
+        if not all([leaf_of(owner.uop) is owner.uop for owner in owners]):
             realize.realize(owners)
         buffers = {owner.uop.arg[0] for owner in owners}
         if len(buffers) > 1:
@@ -264,21 +272,29 @@ class Recording:
                               "so the function would use another one now", "call .reset()")
         return buffer
 
-    def _part(self, tensors: dict[str, Tensor]) -> None:
+    def _held(self) -> set[Buffer]:
+        """The buffers that hold, before the call, what it changes besides its arguments."""
+        holders = [c.holder() for c in self.changes if not isinstance(c.holder, str)]
+        leaves = [leaf_of(h.uop) for h in holders if h is not None]
+        return {leaf.arg[0] for leaf in leaves if leaf is not None}
+
+    def _part(self, tensors: dict[str, Tensor], used: set[Buffer]) -> None:
         """Give an argument that shares memory with a state, but is another tensor, its own.
 
         A result of an earlier call may be such an argument: the state was returned as a value.
+        `used` are the buffers of the states.
         """
+        sharing = [tensor for tensor in tensors.values() if tensor.uop.arg[0] in used]
+        if not sharing:
+            return
         holders = [c.holder() for c in self.changes if not isinstance(c.holder, str)]
         holders += [o() for source in self.sources.values() if source.path is None
                     for o in source.owners]
         known = {id(h): h for h in holders if h is not None}
-        used = {h.uop.arg[0] for h in known.values() if h.uop.op is Ops.BUFFER}
         roots = {id(root()) for h in known.values() for root, *_ in h._ancestors}
         copies: dict[Buffer, Buffer] = {}
-        for tensor in tensors.values():
-            if tensor.uop.arg[0] in used and id(tensor) not in known and id(tensor) not in roots \
-                    and not tensor.requires_grad and self.changes:
+        for tensor in sharing:
+            if id(tensor) not in known and id(tensor) not in roots and not tensor.requires_grad:
                 own_memory(tensor, copies)  # r[impl replay.state.parted]
 
     def watch(self, names: dict[tuple[int, Any], tuple[Name, Tensor]]) -> None:
@@ -321,7 +337,8 @@ class Recording:
         if replaced:  # r[impl replay.state.eager]
             source.owners = [GradientOf(g) for g in replaced]
 
-    def _check_aliases(self, arguments: Arguments, found: dict[Buffer, Buffer]) -> None:
+    def _check_aliases(self, arguments: Arguments, found: dict[Buffer, Buffer],
+                       held: set[Buffer]) -> None:
         """What shared memory must still do so, and nothing else, among arguments and captured
         tensors alike.
         """
@@ -330,14 +347,15 @@ class Recording:
             raise ReplayError(self.name, "which arguments are the same tensor has changed: was "
                               f"{self.aliases or 'none'}, is {now or 'none'}",
                               "make another TinyJit for it, or pass a copy (.contiguous())")
-        holders = [h for h in (c.holder() for c in self.changes if not isinstance(c.holder, str))
-                   if h is not None]
-        held = {leaf.arg[0] for leaf in (leaf_of(h.uop) for h in holders) if leaf is not None}
-        own = Counter(found[b] for b, source in self.sources.items() if source.path is None)
+        if not self.changes and not self.written:
+            return
+        own = [found[b] for b, source in self.sources.items() if source.path is None]
         given = {path: t.uop.arg[0] for path, t in arguments.tensors.items()}
-        changed = held | {found[b] for b, source in self.sources.items() if source.written}
+        changed = held.union(found[b] for b in self.written)
         changed |= {given[c.holder] for c in self.changes if isinstance(c.holder, str)}
-        both = {*own, *held} & {*given.values()} | {b for b, count in own.items() if count > 1}
+        both = {*own, *held} & {*given.values()}
+        if len({*own}) < len(own):
+            both |= {buffer for buffer, count in Counter(own).items() if count > 1}
         if both & changed:  # r[impl replay.guard.state]
             raise ReplayError(self.name, "two tensors of the function, which changes one of them, "
                               "are the same tensor now", "pass a copy (.clone())")
@@ -368,9 +386,7 @@ class Recording:
     # --8<-- [start:protect]
     def _protect(self, now: dict[Buffer, Buffer], arguments: Arguments) -> None:
         """Before memory is overwritten: whoever still means the old value gets it."""
-        written = {now[b] for b, source in self.sources.items() if source.written}
-        if not written:
-            return
+        written = {now[b] for b in self.written}
         mine = {id(arguments.tensors[c.holder] if isinstance(c.holder, str) else c.holder())
                 for c in self.changes}
         pending: list[Tensor] = []

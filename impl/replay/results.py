@@ -26,6 +26,8 @@ class Leaf:
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     """A copy of nested containers with the parts changed; the depth is that of the user's data."""
+    if isinstance(value, (Tensor, Leaf)):
+        return change(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(mapped(v, change) for v in value))
     if isinstance(value, (list, tuple)):

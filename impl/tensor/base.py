@@ -9,7 +9,7 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, Self
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from impl.errors import AxisError, DeviceError, DTypeError, ShapeError, Variable
 from impl.gradient import nodes
 from impl.ir import Ops, Shape, UOp, give_origin
 from impl.symbolic import common_size, identical, is_symbolic, present
+from impl.tensor.names import Named, either, missing
 
 _FOLDER = __file__.removesuffix("base.py")
 Path = tuple[tuple[Ops, Any], ...]
@@ -120,7 +121,7 @@ def weak_dtype(dtype: DType, value: Scalar) -> DType:
     return dtypes.default_int if dtype.kind == "b" else dtype
 
 
-class TensorBase:
+class TensorBase(metaclass=Named):
     """The variable itself: creation from data, the values, devices, assignment."""
 
     __slots__ = ("uop", "device", "grad", "_ancestors", "_history", "_parameter", "_written",
@@ -139,6 +140,10 @@ class TensorBase:
     _parameter: bool
     #: What this view, and the tensors it was taken from, held after its last assignment.
     _written: tuple[tuple[weakref.ref[Any], weakref.ref[UOp]], ...]
+
+    if not TYPE_CHECKING:
+        def __getattr__(self, name: str) -> NoReturn:
+            missing(type(self), name)  # r[impl errors.name.method]
 
     def __init__(self, data: Any, device: str | None = None, dtype: Any = None,
                  requires_grad: bool = False) -> None:
@@ -234,8 +239,9 @@ class TensorBase:
         """The number of axes."""
         return len(self.shape)
 
-    def size(self, axis: int | None = None) -> Any:
+    def size(self, axis: int | None = None, dim: int | None = None) -> Any:
         """The shape, or the size of one axis."""
+        axis = either(axis, dim)
         return self.shape if axis is None else self.shape[self._axis(axis, "size")]
 
     def numel(self) -> int:

@@ -13,6 +13,7 @@ from impl.ir import Ops, UOp
 from impl.tensor.conversion import Conversion
 from impl.tensor.elementwise import compare
 from impl.tensor.movement import triangle, whole
+from impl.tensor.names import either
 from impl.tensor.random import uniform_node
 
 
@@ -26,9 +27,9 @@ class Functional(Conversion):
     # Normalisation
 
     # --8<-- [start:layernorm]
-    def layernorm(self, axis: Any = -1, eps: float = 1e-5) -> Self:
+    def layernorm(self, axis: Any = -1, eps: float = 1e-5, dim: Any = None) -> Self:
         """(x - mean) / sqrt(variance + eps) along axes; halves are computed in float32."""
-        axes = self._axes(axis, "layernorm")
+        axes = self._axes(either(axis, dim), "layernorm")
         variance, mean = self._var_nodes(axes, 0)
         x = cast(self._float("layernorm"), mean.dtype)
         centered = nodes.sub(x, nodes.expand(mean, self.shape))
@@ -56,11 +57,11 @@ class Functional(Conversion):
         result = result if weight is None else result * weight
         return result if bias is None else result + bias
 
-    def rms_norm(self, axis: Any = -1, eps: float = 1e-6) -> Self:
+    def rms_norm(self, axis: Any = -1, eps: float = 1e-6, dim: Any = None) -> Self:
         """x / sqrt(mean(x * x) + eps) along axes; halves are computed in float32."""
         x = self._float("rms_norm")
         x = cast(x, sum_accumulator(x.dtype))
-        square = self._mean_node(nodes.mul(x, x), self._axes(axis, "rms_norm"))
+        square = self._mean_node(nodes.mul(x, x), self._axes(either(axis, dim), "rms_norm"))
         return self._wrap(cast(nodes.mul(x, self._scale(square, eps)), self._result_float()))
 
     def group_norm(self, num_groups: int, weight: Self | None = None, bias: Self | None = None,
@@ -146,7 +147,8 @@ class Functional(Conversion):
 
         Args:
             target: class numbers (an integer dtype), or probabilities of this tensor's shape.
-                Classes stand on axis 1, or on axis 0 where there is no other.
+                Classes stand on axis 1, or on axis 0 where there is no other. A number that is
+                no class gives NaN, unless it is `ignore_index`.
 
         Raises:
             ShapeError: the target has neither shape (r[tensor.loss.shape]).
@@ -176,13 +178,15 @@ class Functional(Conversion):
             # r[impl tensor.loss.shape]
             raise ShapeError("cross_entropy", f"target {target.dtype.name} {target.shape} for "
                              f"input {self.shape}", f"give class numbers of shape {rest}")
-        place = nodes.iota_along(self.shape[axis], axis, len(self.shape))
-        number = cast(target.uop, place.dtype)
-        number = nodes.reshape(number, self.shape[:axis] + (1,) + self.shape[axis + 1:])
-        hit = compare(Ops.CMPEQ, nodes.expand(place, self.shape), nodes.expand(number, self.shape))
+        classes = self.shape[axis]
+        place = nodes.iota_along(classes, axis, len(self.shape))
+        number = self._wrap(cast(target.uop, place.dtype))
+        along = nodes.reshape(number.uop, self.shape[:axis] + (1,) + self.shape[axis + 1:])
+        hit = compare(Ops.CMPEQ, nodes.expand(place, self.shape), nodes.expand(along, self.shape))
         chosen = where(hit, self.uop, UOp.const(self.dtype, 0))
         total = nodes.reshape(nodes.reduce(Ops.ADD, chosen, (axis,)), rest)
-        return self._wrap(nodes.neg(total))
+        # r[impl tensor.loss.class]
+        return ((number >= 0) & (number < classes)).where(self._wrap(nodes.neg(total)), math.nan)
 
     def _loss_of_classes(self, target: Self, reduction: str, ignore: int | None) -> Self:
         if ignore is None:

@@ -12,6 +12,7 @@ from impl.ir import Ops, UOp
 from impl.symbolic import is_symbolic
 from impl.tensor.elementwise import compare
 from impl.tensor.movement import Movement, whole
+from impl.tensor.names import either
 from impl.tensor.sorting import first_origin, sort_origin
 
 
@@ -38,30 +39,30 @@ class Reduce(Movement):
         otherwise; halves are added up in float32 and rounded once."""
         wanted = as_dtype(dtype) if dtype is not None else sum_result(self.dtype)
         # r[impl tensor.sum.dtype]
-        return self._reduce(Ops.ADD, cast(self.uop, wanted), _either(axis, dim), keepdim, "sum")
+        return self._reduce(Ops.ADD, cast(self.uop, wanted), either(axis, dim), keepdim, "sum")
 
     def prod(self, axis: Any = None, keepdim: bool = False, dtype: Any = None,
              dim: Any = None) -> Self:
         """The product along axes, in the dtypes of `sum`."""
         wanted = as_dtype(dtype) if dtype is not None else sum_result(self.dtype)
-        return self._reduce(Ops.MUL, cast(self.uop, wanted), _either(axis, dim), keepdim, "prod")
+        return self._reduce(Ops.MUL, cast(self.uop, wanted), either(axis, dim), keepdim, "prod")
     # --8<-- [end:sum]
 
     def max(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
         """The greatest element along axes; NaN if there is one."""
-        return self._extreme(Ops.MAXIMUM, _either(axis, dim), keepdim, "max")
+        return self._extreme(Ops.MAXIMUM, either(axis, dim), keepdim, "max")
 
     def min(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
         """The least element along axes; NaN if there is one."""
-        return self._extreme(Ops.MINIMUM, _either(axis, dim), keepdim, "min")
+        return self._extreme(Ops.MINIMUM, either(axis, dim), keepdim, "min")
 
-    def amax(self, axis: Any = None, keepdim: bool = False) -> Self:
+    def amax(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
         """max"""
-        return self.max(axis, keepdim)
+        return self.max(axis, keepdim, dim)
 
-    def amin(self, axis: Any = None, keepdim: bool = False) -> Self:
+    def amin(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
         """min"""
-        return self.min(axis, keepdim)
+        return self.min(axis, keepdim, dim)
 
     def _extreme(self, op: Ops, axis: Any, keepdim: bool, name: str) -> Self:
         self._refuse_empty(self._axes(axis, name), name)
@@ -75,16 +76,16 @@ class Reduce(Movement):
     def all(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
         """Whether all elements along axes are other than zero."""
         truth = cast(self.uop, dtypes.bool)
-        return self._reduce(Ops.MINIMUM, truth, _either(axis, dim), keepdim, "all")
+        return self._reduce(Ops.MINIMUM, truth, either(axis, dim), keepdim, "all")
 
     def any(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
         """Whether any element along axes is other than zero."""
         truth = cast(self.uop, dtypes.bool)
-        return self._reduce(Ops.MAXIMUM, truth, _either(axis, dim), keepdim, "any")
+        return self._reduce(Ops.MAXIMUM, truth, either(axis, dim), keepdim, "any")
 
-    def count_nonzero(self, axis: Any = None) -> Self:
+    def count_nonzero(self, axis: Any = None, dim: Any = None) -> Self:
         """How many elements along axes are other than zero."""
-        return self.cast(dtypes.bool).sum(axis)
+        return self.cast(dtypes.bool).sum(either(axis, dim))
 
     # Statistics
 
@@ -97,7 +98,7 @@ class Reduce(Movement):
 
     def mean(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
         """The mean along axes, of integers as the default float; NaN of no elements."""
-        axes = self._axes(_either(axis, dim), "mean")
+        axes = self._axes(either(axis, dim), "mean")
         node = self._mean_node(self._float("mean"), axes)
         return self._wrap(self._squeezed(node, axes, keepdim))
 
@@ -119,36 +120,38 @@ class Reduce(Movement):
     def var(self, axis: Any = None, keepdim: bool = False, correction: float = 1,
             dim: Any = None) -> Self:
         """The variance along axes: squared deviations divided by (count - correction)."""
-        axes = self._axes(_either(axis, dim), "var")
+        axes = self._axes(either(axis, dim), "var")
         variance, _ = self._var_nodes(axes, correction)
         return self._wrap(self._squeezed(cast(variance, self._result_float()), axes, keepdim))
 
     def std(self, axis: Any = None, keepdim: bool = False, correction: float = 1,
             dim: Any = None) -> Self:
         """The square root of the variance."""
-        axes = self._axes(_either(axis, dim), "std")
+        axes = self._axes(either(axis, dim), "std")
         root = unary(Ops.SQRT, self._var_nodes(axes, correction)[0])
         return self._wrap(self._squeezed(cast(root, self._result_float()), axes, keepdim))
 
-    def var_mean(self, axis: Any = None, keepdim: bool = False,
-                 correction: float = 1) -> tuple[Self, Self]:
+    def var_mean(self, axis: Any = None, keepdim: bool = False, correction: float = 1,
+                 dim: Any = None) -> tuple[Self, Self]:
         """Variance and mean, which share their work."""
-        axes = self._axes(axis, "var_mean")
+        axes = self._axes(either(axis, dim), "var_mean")
         variance, mean = (self._squeezed(cast(node, self._result_float()), axes, keepdim)
                           for node in self._var_nodes(axes, correction))
         return self._wrap(variance), self._wrap(mean)
 
-    def std_mean(self, axis: Any = None, keepdim: bool = False,
-                 correction: float = 1) -> tuple[Self, Self]:
+    def std_mean(self, axis: Any = None, keepdim: bool = False, correction: float = 1,
+                 dim: Any = None) -> tuple[Self, Self]:
         """Standard deviation and mean, which share their work."""
-        variance, mean = self.var_mean(axis, keepdim, correction)
+        variance, mean = self.var_mean(axis, keepdim, correction, dim)
         return variance.sqrt(), mean
 
     def _result_float(self) -> DType:
         return self.dtype if self.dtype.kind == "f" else dtypes.default_float
 
-    def norm(self, p: float = 2, axis: Any = None, keepdim: bool = False) -> Self:
+    def norm(self, p: float = 2, axis: Any = None, keepdim: bool = False,
+             dim: Any = None) -> Self:
         """The p-norm along axes."""
+        axis = either(axis, dim)
         if p == math.inf:
             return self.abs().max(axis, keepdim)
         if p == 0:  # the limit: how many are not zero
@@ -161,12 +164,12 @@ class Reduce(Movement):
     def argmax(self, axis: int | None = None, keepdim: bool = False,
                dim: int | None = None) -> Self:
         """Where the greatest element stands, as int32: the first, or the first NaN."""
-        return self._place(Ops.MAXIMUM, _either(axis, dim), keepdim, "argmax")
+        return self._place(Ops.MAXIMUM, either(axis, dim), keepdim, "argmax")
 
     def argmin(self, axis: int | None = None, keepdim: bool = False,
                dim: int | None = None) -> Self:
         """Where the least element stands, as int32: the first, or the first NaN."""
-        return self._place(Ops.MINIMUM, _either(axis, dim), keepdim, "argmin")
+        return self._place(Ops.MINIMUM, either(axis, dim), keepdim, "argmin")
 
     def _place(self, op: Ops, axis: int | None, keepdim: bool, name: str) -> Self:
         if axis is None:
@@ -189,21 +192,21 @@ class Reduce(Movement):
     # Running
 
     # --8<-- [start:running]
-    def cumsum(self, axis: int = 0) -> Self:
+    def cumsum(self, axis: int = 0, dim: int | None = None) -> Self:
         """Running sums along an axis, in the dtypes of `sum`."""
-        return self._running(Ops.ADD, axis, sum_result(self.dtype), "cumsum")
+        return self._running(Ops.ADD, either(axis, dim), sum_result(self.dtype), "cumsum")
 
-    def cumprod(self, axis: int = 0) -> Self:
+    def cumprod(self, axis: int = 0, dim: int | None = None) -> Self:
         """Running products along an axis, in the dtypes of `sum`."""
-        return self._running(Ops.MUL, axis, sum_result(self.dtype), "cumprod")
+        return self._running(Ops.MUL, either(axis, dim), sum_result(self.dtype), "cumprod")
 
-    def cummax(self, axis: int = 0) -> Self:
+    def cummax(self, axis: int = 0, dim: int | None = None) -> Self:
         """The greatest element so far along an axis."""
-        return self._running(Ops.MAXIMUM, axis, self.dtype, "cummax")
+        return self._running(Ops.MAXIMUM, either(axis, dim), self.dtype, "cummax")
 
-    def cummin(self, axis: int = 0) -> Self:
+    def cummin(self, axis: int = 0, dim: int | None = None) -> Self:
         """The least element so far along an axis."""
-        return self._running(Ops.MINIMUM, axis, self.dtype, "cummin")
+        return self._running(Ops.MINIMUM, either(axis, dim), self.dtype, "cummin")
 
     def _running(self, op: Ops, axis: int, dtype: DType, name: str) -> Self:
         axis = self._axis_or_none(axis, name)
@@ -266,9 +269,9 @@ class Reduce(Movement):
     def softmax(self, axis: int = -1, dtype: Any = None, dim: int | None = None) -> Self:
         """exp(x) / sum(exp(x)) along an axis, computed without overflow."""
         if dtype is not None:
-            return self.cast(dtype).softmax(_either(axis, dim))
-        axis = self._axis_or_none(_either(axis, dim), "softmax")
-        if self.numel() == 0 or not self.shape:
+            return self.cast(dtype).softmax(either(axis, dim))
+        axis = self._axis_or_none(either(axis, dim), "softmax")
+        if self.numel() == 0 or not self.shape:  # r[impl tensor.softmax.empty]
             return self.cast(self._result_float()) * 0 + 1
         grown = unary(Ops.EXP, self._shifted(axis, "softmax")[0])
         total = nodes.reduce(Ops.ADD, grown, (axis,))
@@ -277,7 +280,7 @@ class Reduce(Movement):
 
     def log_softmax(self, axis: int = -1, dim: int | None = None) -> Self:
         """log(softmax(x)), computed without overflow."""
-        axis = self._axis_or_none(_either(axis, dim), "log_softmax")
+        axis = self._axis_or_none(either(axis, dim), "log_softmax")
         if self.numel() == 0 or not self.shape:
             return self.cast(self._result_float()) * 0
         shifted, _ = self._shifted(axis, "log_softmax")
@@ -288,7 +291,7 @@ class Reduce(Movement):
 
     def logsumexp(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
         """log(sum(exp(x))) along axes, computed without overflow."""
-        axes = self._axes(_either(axis, dim), "logsumexp")
+        axes = self._axes(either(axis, dim), "logsumexp")
         x = self._float("logsumexp")
         x = cast(x, sum_accumulator(x.dtype))
         top = nodes.detach(nodes.reduce(Ops.MAXIMUM, x, axes))
@@ -300,8 +303,3 @@ class Reduce(Movement):
             Ops.ADD, unary(Ops.EXP, nodes.sub(x, nodes.expand(top, self.shape))), axes)
         node = cast(nodes.add(unary(Ops.LOG, total), top), self._result_float())
         return self._wrap(self._squeezed(node, axes, keepdim))
-
-
-def _either(axis: Any, dim: Any) -> Any:
-    """`dim` is PyTorch's name for `axis`."""
-    return axis if dim is None else dim

@@ -1,0 +1,392 @@
+"""Mistakes of devices, made inside `impl`: OpenCL, CUDA, Metal, and what they share."""
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from conformance.saboteurs.impl_patches import ImplPatch
+from impl.device import DeviceBackend, GlobalCounters, Table
+from impl.errors import DeviceError
+
+Function = Callable[..., Any]
+
+
+class NobodyGuesses(ImplPatch):
+    rule = "device.name.meant"
+    description = "no name is near to another one"
+    target = "impl.settings:one_edit_apart"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda one, other: False
+
+
+class LocalMemoryHasNoEnd(ImplPatch):
+    rule = "device.local.limit"
+    description = "stages are joined as if there were local memory without end"
+    target = "impl.realize:_environment"
+
+    def replacement(self, original: Function) -> Function:
+        def environment(names: Any) -> Any:
+            found = original(names)
+            return replace(found, limits=replace(found.limits, local_bytes=1 << 30))
+        return environment
+
+
+class TrialsStay(ImplPatch):
+    rule = "device.trial.released"
+    description = "what was tried stays on the device"
+    target = "impl.device.workgroups:GroupDevice.release"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda device, programs: None
+
+
+# OpenCL
+
+
+class AnyPlatformWillDo(ImplPatch):
+    rule = "opencl.device.missing"
+    description = "nobody says what is missing"
+    target = "impl.opencl:_found"
+
+    def replacement(self, original: Function) -> Function:
+        return functools.lru_cache(lambda: ((), ""))
+
+
+class NobodyWaitsOnOpenCL(ImplPatch):
+    rule = "opencl.values.reference"
+    description = "lanes do not wait for each other"
+    target = "impl.render.opencl:OpenCL.wait"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda dialect: ""
+
+
+class OneGroupAtLeast(ImplPatch):
+    rule = "opencl.launch.groups"
+    description = "a launch that has nothing to do has a group"
+    target = "impl.kernel.shape:Shape.groups"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda shape, values=(): max(original(shape, values), 1)
+
+
+class RefusedWithoutAName(ImplPatch):
+    rule = "opencl.launch.failure"
+    description = "a launch that is refused does not say of which kernel"
+    target = "impl.opencl:OpenCLDevice.enqueue"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda device, name, *given: original(device, "launch", *given)
+
+
+class HostsClockOnOpenCL(ImplPatch):
+    rule = "opencl.time.event"
+    description = "the host's clock tells how long the device worked"
+    target = "impl.opencl:OpenCLDevice.seconds"
+
+    def replacement(self, original: Function) -> Function:
+        return DeviceBackend.seconds
+
+
+class EachReplayAnew(ImplPatch):
+    rule = "opencl.table.prepared"
+    description = "a replay sets all arguments again"
+    target = "impl.opencl:OpenCLDevice.table"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda device, launches: Table(launches)
+
+
+# CUDA
+
+
+class NobodyWaitsOnCUDA(ImplPatch):
+    rule = "cuda.values.reference"
+    description = "lanes do not wait for each other"
+    target = "impl.render.cuda:CUDA.wait"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda dialect: ""
+
+
+class ProblemsInTwoLines(ImplPatch):
+    rule = "cuda.driver.line"
+    description = "the line does not say what is missing"
+    target = "impl.cuda.driver:problem"
+
+    def replacement(self, original: Function) -> Function:
+        return functools.cache(lambda: "it does not work")
+
+
+class NumbersBeginAgain(ImplPatch):
+    rule = "cuda.driver.devices"
+    description = "a number beyond the last GPU is the first one again"
+    target = "impl.cuda.driver:Context.__init__"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda context, name, number: original(context, name, number % 2)
+
+
+class ForksAreForgotten(ImplPatch):
+    rule = "cuda.driver.fork"
+    description = "nobody looks whether the process was forked"
+    target = "impl.cuda.driver:Context.enter"
+
+    def replacement(self, original: Function) -> Function:
+        def enter(context: Any) -> Any:
+            context.owner = os.getpid()
+            return original(context)
+        return enter
+
+
+class TextsWithHeaders(ImplPatch):
+    rule = "cuda.text.plain"
+    description = "a text includes a header of another package"
+    target = "impl.device.workgroups:unit_text"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda unit: "#include <cuda_fp16.h>\n" + original(unit)
+
+
+class FastMath(ImplPatch):
+    rule = "cuda.compile.meaning"
+    description = "NVRTC computes as fast as it can"
+    target = "impl.cuda.compiler:_words"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda target: [*original(target)[:1], b"--use_fast_math"]
+
+
+class AnyArchitecture(ImplPatch):
+    rule = "cuda.compile.kept"
+    description = "machine code is kept for whatever GPU there is"
+    target = "impl.cuda.compiler:target"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda architecture: "sm_80"
+
+
+class CompilersWordsAreLost(ImplPatch):
+    rule = "cuda.compile.refused"
+    description = "what NVRTC says of a text is not told"
+    target = "impl.cuda.compiler:_log"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda nvrtc, program: ""
+
+
+class NeverPTX(ImplPatch):
+    rule = "cuda.compile.ptx"
+    description = "the driver is given machine code, whatever is asked for"
+    target = "impl.cuda.compiler:target"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda architecture: f"sm_{architecture}"
+
+
+class BlocksAreLost(ImplPatch):
+    rule = "cuda.memory.reuse"
+    description = "freed blocks are not kept"
+    target = "impl.cuda.memory:Blocks.give"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda pool, block: None
+
+
+class KeptBlocksStay(ImplPatch):
+    rule = "cuda.memory.exhausted"
+    description = "kept blocks are not given back when memory is exhausted"
+    target = "impl.cuda.memory:Blocks.clear"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda pool: False
+
+
+class FetchedTooEarly(ImplPatch):
+    rule = "cuda.copy.staged"
+    description = "the host empties a buffer before the GPU has filled it"
+    target = "impl.cuda.memory:Staging._empty"
+
+    def replacement(self, original: Function) -> Function:
+        def empty(staging: Any, turn: int, start: int, values: Any) -> None:
+            seen = staging.buffers[turn][1]
+            part = values[start:start + len(seen)]
+            part[:] = seen[:part.nbytes]
+        return empty
+
+
+class PeersDoNotWait(ImplPatch):
+    rule = "cuda.copy.peer"
+    description = "a copy between two GPUs does not wait for the source"
+    target = "impl.cuda:CUDA.copy"
+
+    def replacement(self, original: Function) -> Function:
+        def copy(device: Any, target: Any, source: Any, nbytes: int | None = None) -> None:
+            if source.device is device or source.device.kind != "CUDA":
+                original(device, target, source, nbytes)
+                return
+            device.context.call("cuMemcpyPeerAsync", target.address, device.context.handle,
+                                source.address, source.device.context.handle, target.nbytes,
+                                device.stream)
+        return copy
+
+
+class CallsWithoutNames(ImplPatch):
+    rule = "cuda.error.clear"
+    description = "an error does not say what was refused"
+    target = "impl.cuda.driver:_refused"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda name, function, error: original(name, "the driver", error)
+
+
+class SuspectsAreForgotten(ImplPatch):
+    rule = "cuda.error.lost"
+    description = "nobody says which kernels may have broken the context"
+    target = "impl.cuda.driver:Context._is_lost"
+
+    def replacement(self, original: Function) -> Function:
+        def is_lost(context: Any, code: int = 0) -> Any:
+            context.lost = context.lost.partition(";")[0]
+            return original(context, code)
+        return is_lost
+
+
+class NoGraph(ImplPatch):
+    rule = "cuda.table.graph"
+    description = "a table is launched kernel by kernel"
+    target = "impl.cuda:CUDA.table"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda device, launches: Table(launches)
+
+
+class GraphsStayAsTheyAre(ImplPatch):
+    rule = "cuda.table.update"
+    description = "a memory that is exchanged is not exchanged in the graph"
+    target = "impl.cuda.graph:CUDATable.set_memory"
+
+    def replacement(self, original: Function) -> Function:
+        return Table.set_memory
+
+
+class OffForEver(ImplPatch):
+    rule = "cuda.table.empty"
+    description = "a node that had nothing to do once is never switched on again"
+    target = "impl.cuda.graph:CUDATable._rest"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda table, number, idle: original(table, number, True)
+
+
+class HostsClockOnCUDA(ImplPatch):
+    rule = "cuda.time.events"
+    description = "the host's clock tells how long the GPU worked"
+    target = "impl.cuda:CUDA.seconds"
+
+    def replacement(self, original: Function) -> Function:
+        return DeviceBackend.seconds
+
+
+# Metal
+
+
+class NobodyWaitsOnMetal(ImplPatch):
+    rule = "metal.values.reference"
+    description = "lanes do not wait for each other"
+    target = "impl.render.metal:Metal.wait"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda dialect: ""
+
+
+class LocalsInNoSpace(ImplPatch):
+    rule = "metal.space.named"
+    description = "a parameter does not say in which memory it lies"
+    target = "impl.render.metal:Metal.argument"
+
+    def replacement(self, original: Function) -> Function:
+        def argument(dialect: Any, *given: Any) -> str:
+            text: str = original(dialect, *given)
+            dialect.given = [each.replace("device ", "constant ") for each in dialect.given]
+            return text
+        return argument
+
+
+class DoublesAreFloats(ImplPatch):
+    rule = "metal.dtype.double"
+    description = "what asks for doubles is printed as it stands"
+    target = "impl.render.metal:Metal.type_of"
+
+    def replacement(self, original: Function) -> Function:
+        from impl.render.gpu import Gpu
+        return lambda dialect, dtype: Gpu.type_of(dialect, dtype)
+
+
+class ImportErrorsGetThrough(ImplPatch):
+    rule = "metal.driver.line"
+    description = "where there is no Metal, the error is that of an import"
+    target = "impl.metal:bindings"
+
+    def replacement(self, original: Function) -> Function:
+        def bindings() -> Any:
+            raise OSError("No module named 'Metal'")
+        return bindings
+
+
+class FastMathOnMetal(ImplPatch):
+    rule = "metal.compile.meaning"
+    description = "Metal computes as fast as it can"
+    target = "impl.metal:_options"
+
+    def replacement(self, original: Function) -> Function:
+        def options() -> Any:
+            from impl.metal import bindings
+            return bindings().MTLCompileOptions.alloc().init()
+        return options
+
+
+class CopiesOvertake(ImplPatch):
+    rule = "metal.copy.ordered"
+    description = "a copy from the host does not wait for what was launched before"
+    target = "impl.metal:Metal.put"
+
+    def replacement(self, original: Function) -> Function:
+        return DeviceBackend.put
+
+
+class CountedAllTheSame(ImplPatch):
+    rule = "metal.memory.exhausted"
+    description = "memory that is not to be had counts as allocated"
+    target = "impl.metal:Metal.allocate"
+
+    def replacement(self, original: Function) -> Function:
+        def allocate(device: Any, nbytes: int) -> Any:
+            try:
+                return original(device, nbytes)
+            except DeviceError:
+                GlobalCounters.grown(nbytes)
+                raise
+        return allocate
+
+
+class NamelessLaunches(ImplPatch):
+    rule = "metal.error.clear"
+    description = "an error does not name the launches"
+    target = "impl.metal:Metal.gathered"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda device, name: original(device, "a kernel")
+
+
+class HostsClockOnMetal(ImplPatch):
+    rule = "metal.time.commands"
+    description = "the host's clock tells how long the GPU worked"
+    target = "impl.metal:Metal.seconds"
+
+    def replacement(self, original: Function) -> Function:
+        return DeviceBackend.seconds

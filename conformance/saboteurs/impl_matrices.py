@@ -1,0 +1,139 @@
+"""Mistakes with the matrices of a warp, made inside `impl`."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from conformance.saboteurs.impl_patches import ImplPatch
+
+Function = Callable[..., Any]
+
+
+class RegistersSwapped(ImplPatch):
+    rule = "render.mma.registers"
+    description = "two registers of the first operand change places"
+    target = "impl.render.cuda:CUDA.multiply"
+
+    def replacement(self, original: Function) -> Function:
+        def multiply(dialect: Any, unit: Any, sums: Any, first: Any, second: Any) -> str:
+            one, two, *rest = first
+            return str(original(dialect, unit, sums, (two, one, *rest), second))
+        return multiply
+
+
+class SumsSwapped(ImplPatch):
+    rule = "render.mma.registers"
+    description = "two sums of a lane change places on the way to the instruction"
+    target = "impl.render.cuda:CUDA.multiply"
+
+    def replacement(self, original: Function) -> Function:
+        def multiply(dialect: Any, unit: Any, sums: Any, first: Any, second: Any) -> str:
+            one, two, *rest = sums
+            return str(original(dialect, unit, (two, one, *rest), first, second))
+        return multiply
+
+
+class NothingIsTurned(ImplPatch):
+    rule = "render.mma.registers"
+    description = "matrices whose lines go across the pairs of a fragment are fetched as they lie"
+    target = "impl.render.cuda:loader_name"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda count, turned: original(count, False)
+
+
+class LinesOfOthers(ImplPatch):
+    rule = "render.mma.registers"
+    description = "lanes bring the lines of their own elements, and not those of a matrix in order"
+    target = "impl.render.cuda:lines_of_matrices"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda taken: "0"
+
+
+class PairsTheOtherWayRound(ImplPatch):
+    rule = "kernel.mma.value"
+    description = "in the table of a fragment two digits of an element's number change places"
+    target = "impl.kernel.fragments:Fragment.places"
+
+    def replacement(self, original: Function) -> Function:
+        def places(part: Any) -> Any:
+            if len(part.elements) < 2:
+                return original(part)
+            first, second, *rest = part.elements
+            return original(replace(part, elements=(second, first, *rest)))
+        return places
+
+
+class LanesApart(ImplPatch):
+    rule = "kernel.mma.warp"
+    description = "nobody looks whether the lanes of an MMA are whole warps"
+    target = "impl.kernel.analysis:_verify_warps"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda known: None
+
+
+class AnyOperand(ImplPatch):
+    rule = "kernel.mma.operands"
+    description = "nobody looks where an operand of an MMA comes from"
+    target = "impl.kernel.analysis:_verify_fragments"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda node: None
+
+
+class WhateverIsLeftOver(ImplPatch):
+    rule = "kernel.mma.legal"
+    description = "a block that the warps do not share evenly is taken"
+    target = "impl.kernel.tensor_cores:TC._fits"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda step, nest, unit: None
+
+
+class NothingBeyondTheSum(ImplPatch):
+    rule = "kernel.mma.legal"
+    description = "what lies beyond the end of a padded sum is taken for zero"
+    target = "impl.kernel.tensor_cores:_operand"
+
+    def replacement(self, original: Function) -> Function:
+        from impl.ir import TRUE
+        return lambda factor, unit, inside: original(factor, unit, TRUE)
+
+
+class LinesWithoutGaps(ImplPatch):
+    rule = "kernel.mma.banks"
+    description = "lines of a copy lie one after the other, in the same banks"
+    target = "impl.kernel.tensor_cores:_padding"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda dtype, turned: 0
+
+
+class RoundedWithoutAsking(ImplPatch):
+    rule = "kernel.mma.exact"
+    description = "TF32 is offered whatever the setting says"
+    target = "impl.kernel.fragments:units_of_nvidia"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda capability: (*original(capability), "m16n8k8_tf32")
+
+
+class AnyUnit(ImplPatch):
+    rule = "kernel.mma.device"
+    description = "nobody looks whether the device has the unit that is asked for"
+    target = "impl.kernel:refuse_units"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda asked, limits: None
+
+
+class HalvesAreRounded(ImplPatch):
+    rule = "render.half.copied"
+    description = "a half that is copied becomes a float in between"
+    target = "impl.render.printer:_Printer._is_copied"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda printer, value: False

@@ -1,0 +1,73 @@
+"""Mistakes in what the lanes of a warp do together, made inside `impl`."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from conformance.saboteurs.impl_patches import ImplPatch
+
+Function = Callable[..., Any]
+
+
+class AnyWarpExchanges(ImplPatch):
+    rule = "kernel.warp.whole"
+    description = "lanes exchange values in a loop that some of them have left"
+    target = "impl.kernel.analysis:_verify_exchange"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda known, node: None
+
+
+class ExchangesMoveIntoLoops(ImplPatch):
+    rule = "kernel.warp.whole"
+    description = "a step moves a reduction among lanes into a loop of a stage"
+    target = "impl.kernel.steps:refuse_exchanged"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda name, known: None
+
+
+class HalfOfAWarpIsForgotten(ImplPatch):
+    rule = "render.exchange.order"
+    description = "the lanes of a warp exchange with half of it"
+    target = "impl.render.printer:_Printer._exchange"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda printer, node, width: original(printer, node, width // 2)
+
+
+class EverythingIsPrivate(ImplPatch):
+    rule = "render.wait.private+2"
+    description = "a lane keeps elements in registers that another one reads"
+    target = "impl.kernel.private:_in_pieces"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda rest, piece, lanes: rest
+
+
+class LoopsStoreAlike(ImplPatch):
+    rule = "render.wait.private+2"
+    description = "each lane has what others have stored"
+    target = "impl.kernel.private:_stored_alike"
+
+    def replacement(self, original: Function) -> Function:
+        from impl.ir import Ops
+        return lambda ast: {n: None for n in ast.toposort() if n.op is Ops.LOCAL}
+
+
+class EverythingIsAMultiple(ImplPatch):
+    rule = "render.wide.legal"
+    description = "neighbours are accessed at once wherever they begin"
+    target = "impl.render.wide:_begins_at_multiples"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda low, index, lane, count: True
+
+
+class ArgumentsAreAligned(ImplPatch):
+    rule = "render.wide.aligned"
+    description = "arguments are taken to begin at a multiple of 16 bytes"
+    target = "impl.render.cuda:CUDA.aligned"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda dialect, pointer: f"const bool w{pointer} = true;"

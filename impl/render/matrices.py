@@ -1,0 +1,204 @@
+"""How a kernel takes fragments of matrices and multiplies them. Chapter: spec/render.md.
+
+An MMA and its two operands become calls of small functions. What these are, a language says; here
+is which registers they get: one for each `word` elements of a fragment, in the order of the unit.
+"""
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from impl.ir import Ops, UOp
+from impl.kernel.analysis import growth
+from impl.kernel.fragments import UNIT_OF, Fragment, Unit, loops_of
+
+if TYPE_CHECKING:
+    from impl.render.printer import _Printer
+
+
+# --8<-- [start:taken]
+@dataclass(frozen=True)
+class Taken:
+    """How the place of a fragment's elements in local memory grows: by these steps with each digit
+    of the lane's number, and with each digit of an element's number.
+    """
+
+    unit: Unit
+    fragment: Fragment
+    pointer: str
+    lanes: tuple[int, ...]
+    elements: tuple[int, ...]
+
+    @property
+    def words(self) -> int:
+        """How many registers it takes."""
+        return self.fragment.size // self.unit.word
+
+    def offsets(self) -> list[int]:
+        """Where the elements of a lane lie, from the first of them on."""
+        sizes = [range(size) for size, _, _ in self.fragment.elements]
+        return [sum(v * step for v, step in zip(values, self.elements, strict=True))
+                for values in itertools.product(*sizes)]
+# --8<-- [end:taken]
+
+
+# --8<-- [start:matrices]
+class Matrices:
+    """Prints fragments and products for a printer."""
+
+    def __init__(self, printer: _Printer) -> None:
+        self.printer, self.low = printer, printer.low
+        #: The registers of each operand, by the values of the lanes that it has besides its own.
+        self.words: dict[UOp, tuple[tuple[UOp, ...], dict[tuple[int, ...], list[str]]]] = {}
+
+    def is_fragment(self, load: UOp) -> bool:
+        """Whether a load is an operand of an MMA."""
+        user = self.low.single.get(load)
+        return user is not None and user.op is Ops.MMA and load in user.src[:2]
+
+    def take(self, load: UOp) -> None:
+        """The registers of an operand, for each of its tiles."""
+        # r[impl render.mma.registers]
+        printer, user = self.printer, self.low.single[load]
+        assert printer.groups is not None
+        unit, (lanes, *elements) = UNIT_OF[user.arg], loops_of(user)
+        side = user.src.index(load)
+        access, own = self.low.access[load.src[0]], elements[side]
+        grows = growth(access.base.toposort(), lanes)[access.base] or {}
+        taken = Taken(unit, (unit.first, unit.second)[side], printer.names[load.src[0].src[0]],
+                      tuple(grows.get(r, 0) for r in lanes),
+                      tuple(access.steps.get(r, 0) for r in own))
+        tiles = tuple(r for r in printer.low.lanes(load) if r not in own)
+        lead = printer.groups.lead(taken)
+        if lead:
+            name = printer._fresh("r", 1)[0]
+            printer._line(f"const long {name} = {lead};")
+            lead = f" + {name}"
+        found = {}
+        base = printer._text(access.base, (), [()])[0]
+        for values in printer._combinations(tiles):
+            start = sum(v * access.steps.get(r, 0) for v, r in zip(values, tiles, strict=True))
+            found[values] = printer._fresh("f", taken.words)
+            place = f"{base} + {start}{lead}" if start else base + lead
+            for line in printer.groups.take(taken, found[values], place):
+                printer._line(line)
+        self.words[load] = tiles, found
+
+    def multiply(self, node: UOp) -> None:
+        """Sums with a product added, a call for each of the tiles."""
+        printer = self.printer
+        assert printer.groups is not None
+        unit, (_, _, _, elements) = UNIT_OF[node.arg], loops_of(node)
+        wide = printer._wide(node)
+        at = printer._combinations(wide)
+        before = node.src[2]
+        if before.op is Ops.MMA and self.low.users[before] == 1:
+            names = printer.texts[before]  # nobody else needs what they were
+        else:
+            names = printer._fresh("s", len(at))
+            for name, text in zip(names, printer._text(before, wide, at), strict=True):
+                printer._line(f"float {name} = {text};")
+        tiles = tuple(r for r in wide if r not in elements)
+        named = {tuple(values[wide.index(r)] for r in (*tiles, *elements)): name
+                 for values, name in zip(at, names, strict=True)}
+        for values in printer._combinations(tiles):
+            sums = [named[(*values, *of)] for of in printer._combinations(elements)]
+            factors = [found[tuple(values[tiles.index(r)] for r in own)]
+                       for own, found in (self.words[f] for f in node.src[:2])]
+            printer._line(printer.groups.multiply(unit, sums, *factors))
+        printer.texts[node] = names
+# --8<-- [end:matrices]
+
+
+# --8<-- [start:nvidia]
+#: How PTX calls the types of operands.
+_PTX = {"float16": "f16", "bfloat16": "bf16", "float32": "tf32"}
+
+
+def lines_of_matrices(taken: Taken) -> str:
+    """Which line of local memory a lane brings: how far it is from the lane's first element.
+
+    Eight lanes bring the lines of a matrix of 8 x 8, the next eight those of the next one. If the
+    lines go across the fragment's pairs, each matrix is turned on its way.
+    """
+    (eight, four), (*apart, pair) = taken.lanes, taken.elements
+    parts = [f"lane % 8 * {pair if is_turned(taken) else eight}"]
+    number = 8 * taken.words
+    for (size, _, _), step in zip(taken.fragment.elements, apart, strict=False):
+        number //= size
+        parts.append(f"lane / {number} % {size} * {step}")
+    return " + ".join(parts) + f" - lane / 4 % 8 * {eight} - lane % 4 * {four}"
+
+
+def is_turned(taken: Taken) -> bool:
+    """Whether the two elements of a register lie in different lines of local memory."""
+    return taken.elements[-1] != 1
+
+
+def matrix_loader(count: int, turned: bool) -> str:
+    """A function that fetches some matrices of 8 x 8 elements of 16 bits: a register of each."""
+    to = ", ".join(f"%{i}" for i in range(count))
+    names = ", ".join(f"unsigned int &a{i}" for i in range(count))
+    found = ", ".join(f'"=r"(a{i})' for i in range(count))
+    return (f"static __device__ __forceinline__ void {loader_name(count, turned)}"
+            f"({names}, const unsigned short *at) {{\n"
+            f'  asm volatile("ldmatrix.sync.aligned.m8n8.x{count}{".trans" * turned}.shared.b16 '
+            f'{{{to}}}, [%{count}];"\n    : {found} '
+            ': "r"((unsigned int)__cvta_generic_to_shared(at)) : "memory");\n}')
+
+
+def loader_name(count: int, turned: bool) -> str:
+    """How that function is called."""
+    return f"take_{'turned_' * turned}{count}"
+
+
+def matrix_product(unit: Unit) -> str:
+    """A function that adds a product to four sums, by one instruction of the warp."""
+    first, second = (part.size // unit.word for part in (unit.first, unit.second))
+    sums = unit.sum.size
+    places = iter(range(sums + first + second))
+    d, a, b = (", ".join(f"%{next(places)}" for _ in range(n)) for n in (sums, first, second))
+    shape, kind = f"m{unit.rows}n{unit.columns}k{unit.depth}", _PTX[unit.dtype.name]
+    given = [*(f"float &d{i}" for i in range(sums)),
+             *(f"unsigned int a{i}" for i in range(first)),
+             *(f"unsigned int b{i}" for i in range(second))]
+    read = ", ".join(f'"r"({name.split()[-1]})' for name in given[sums:])
+    written = ", ".join(f'"+f"(d{i})' for i in range(sums))
+    return (f"static __device__ __forceinline__ void multiply_{unit.name}({', '.join(given)}) {{\n"
+            f'  asm volatile("mma.sync.aligned.{shape}.row.col.f32.{kind}.{kind}.f32 "\n'
+            f'    "{{{d}}}, {{{a}}}, {{{b}}}, {{{d}}};"\n    : {written}\n    : {read});\n}}')
+
+
+#: The functions that fetch fragments and multiply them on NVIDIA's GPUs.
+NVIDIA = {
+    **{loader_name(n, turned): matrix_loader(n, turned)
+       for n in (1, 2, 4) for turned in (False, True)},
+    **{f"multiply_{unit.name}": matrix_product(unit) for unit in UNIT_OF.values()
+       if unit.name.startswith("m16n8")},
+    "to_tf32": """static __device__ __forceinline__ unsigned int to_tf32(float x) {
+  unsigned int y; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x)); return y;
+}""",
+}
+# --8<-- [end:nvidia]
+
+
+# --8<-- [start:simdgroup]
+def _simdgroup(name: str, kind: str) -> str:
+    """A function that adds a product of two matrices of a SIMD group to a third one."""
+    return f"""static inline void multiply_simdgroup_{name}(thread float &d0, thread float &d1,
+    {kind} a0, {kind} a1, {kind} b0, {kind} b1) {{
+  simdgroup_matrix<{kind}, 8, 8> a, b;
+  simdgroup_float8x8 d;
+  a.thread_elements()[0] = a0; a.thread_elements()[1] = a1;
+  b.thread_elements()[0] = b0; b.thread_elements()[1] = b1;
+  d.thread_elements()[0] = d0; d.thread_elements()[1] = d1;
+  simdgroup_multiply_accumulate(d, a, b, d);
+  d0 = d.thread_elements()[0]; d1 = d.thread_elements()[1];
+}}"""
+
+
+#: The same for GPUs under Metal.
+SIMDGROUP = {"multiply_simdgroup_float16": _simdgroup("float16", "half"),
+             "multiply_simdgroup_float32": _simdgroup("float32", "float")}
+# --8<-- [end:simdgroup]
