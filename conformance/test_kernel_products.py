@@ -18,6 +18,7 @@ from impl.errors import GraphError
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel import (
     Analysis,
+    Aside,
     Chunk,
     Cut,
     Dot,
@@ -263,7 +264,7 @@ def test_conversions_and_conditions_are_copied_with_their_operand(device: str) -
     assert (out == a @ known).all()
 
 
-@verifies("kernel.pack.stored+2")
+@verifies("kernel.pack.stored+3")
 @verifies("kernel.step.refused")
 def test_an_operand_that_the_kernel_stores_is_not_copied() -> None:
     """Else an update in place would see old elements of what it has updated, or new ones."""
@@ -291,7 +292,7 @@ def last_layer() -> UOp:
                      store(w, place, kb.apply(Ops.SUB, load(w, place), second), i), prefix=(j,))
 
 
-@verifies("kernel.pack.stored+2")
+@verifies("kernel.pack.stored+3")
 @verifies("kernel.product.gathered")
 @verifies("kernel.step.equal")
 @pytest.mark.parametrize("threads", [1, 2])
@@ -307,7 +308,7 @@ def test_an_operand_that_a_later_stage_stores_is_copied_before(device: str, thre
     assert (h == wanted[0]).all()
 
 
-@verifies("kernel.pack.stored+2")
+@verifies("kernel.pack.stored+3")
 @verifies("kernel.step.equal")
 def test_an_operand_that_an_earlier_stage_stores_is_copied_after() -> None:
     ast = last_layer()
@@ -322,7 +323,7 @@ def test_an_operand_that_an_earlier_stage_stores_is_copied_after() -> None:
     assert (h == g @ wanted.T).all()
 
 
-@verifies("kernel.pack.stored+2")
+@verifies("kernel.pack.stored+3")
 @verifies("kernel.step.refused")
 def test_an_operand_with_a_reader_after_its_store_is_not_copied() -> None:
     """Two stages read it, and one between them stores it: one copy cannot be right for both."""
@@ -758,3 +759,83 @@ def test_what_stays_in_the_kernel_is_not_asked_for() -> None:
     known = Analysis(ast)
     with pytest.raises(StepError, match="FETCH"):
         Fetch(known.position[k]).apply(known)
+
+
+def _in_place(before: bool) -> UOp:
+    """out = x w, and w becomes 2 w, one row at a time; `before`: it does so first."""
+    n, m, k, j = (new_range(size, kind) for size, kind in
+                  ((32, GLOBAL), (12, LOOP), (10, REDUCE), (10, LOOP)))
+    weight = param(1)
+    product = kb.apply(Ops.MUL, load(param(2), flat((m, 10), (k, 1))),
+                       load(weight, flat((n, 10), (k, 1))))
+    sums = store(param(0), flat((m, 32), (n, 1)), kb.reduce(Ops.ADD, product, k), m)
+    place = flat((n, 10), (j, 1))
+    twice = store(weight, place, kb.apply(Ops.ADD, load(weight, place), load(weight, place)), j)
+    return kb.kernel(*((twice, sums) if before else (sums, twice)), prefix=(n,))
+
+
+@verifies("kernel.pack.stored+3")
+@verifies("kernel.product.gathered")
+@pytest.mark.parametrize("before", [False, True])
+def test_an_operand_is_copied_before_it_is_updated_or_after(before: bool) -> None:
+    x = np.random.default_rng(0).integers(-4, 5, (12, 10)).astype(np.float32)
+    weight = np.random.default_rng(1).integers(-4, 5, (32, 10)).astype(np.float32)
+    ast = applied(_in_place(before), "upcast:GLOBAL,16 pack:REDUCE,1")
+    for made in (ast, optimize(_in_place(before), WIDE)):
+        for device in DEVICES:
+            given = weight.reshape(-1).copy()
+            out = exact(made, np.zeros(12 * 32, np.float32), given, x, device=device)
+            assert (out.reshape(12, 32) == x @ (weight * (1 + before)).T).all()
+            assert (given.reshape(32, 10) == 2 * weight).all()
+
+
+@verifies("kernel.product.gathered")
+def test_what_would_be_gathered_for_each_row_is_copied() -> None:
+    """The second stage makes the prefix a vector, along which the first one's operand lies across.
+    """
+    n, m, k, deep = (new_range(64, GLOBAL), new_range(12, LOOP), new_range(10, REDUCE),
+                     new_range(200, REDUCE))
+    product = kb.apply(Ops.MUL, load(param(1), flat((m, 10), (k, 1))),
+                       load(param(2), flat((n, 10), (k, 1))))
+    down = kb.reduce(Ops.ADD, load(param(3), flat((deep, 64), (n, 1))), deep)
+    ast = kb.kernel(store(param(0), flat((m, 64), (n, 1)), kb.reduce(Ops.ADD, product, k), m),
+                    store(param(4), n, down), prefix=(n,))
+    assert any(type(step) is Pack for step, _ in hand_steps(ast, WIDE))
+    rng = np.random.default_rng(2)
+    x, y, z = (rng.integers(-4, 5, size).astype(np.float32) for size in (120, 640, 12800))
+    out, sums = np.zeros(768, np.float32), np.zeros(64, np.float32)
+    kb.run(ast, out, x, y, z, sums)
+    assert (out.reshape(12, 64) == x.reshape(12, 10) @ y.reshape(64, 10).T).all()
+    assert (sums == z.reshape(200, 64).sum(0)).all()
+
+
+def _of_parts(width: int) -> tuple[UOp, UOp]:
+    """A LOCAL with the doubled rows of x, and the product of these plus y with a matrix.
+
+    And the loop of its sum.
+    """
+    row, i, n, k = (new_range(16, GLOBAL), new_range(width, LOOP), new_range(96, LOOP),
+                    new_range(width, REDUCE))
+    place = flat((row, width), (i, 1))
+    buffer = local(0, width)
+    first = store(buffer, i, kb.apply(Ops.ADD, load(param(1), place), load(param(1), place)), i)
+    part = kb.apply(Ops.ADD, load(buffer, k), load(param(2), flat((row, width), (k, 1))))
+    value = kb.apply(Ops.MUL, part, load(param(3), flat((k, 96), (n, 1))))
+    done = store(param(0), flat((row, 96), (n, 1)), kb.reduce(Ops.ADD, value, k), n)
+    return kb.kernel(first, done, prefix=(row,)), k
+
+
+@verifies("kernel.product.aside")
+@pytest.mark.parametrize("width", [64, 50])
+def test_an_operand_of_several_parts_is_computed_once(width: int) -> None:
+    ast, loop = _of_parts(width)
+    assert any(type(step) is Aside for step, _ in hand_steps(ast, WIDE))
+    aside = Aside(Analysis(ast).position[loop], 0).apply(Analysis(ast))
+    rng = np.random.default_rng(3)
+    x, y, z = (rng.integers(-4, 5, size).astype(np.float32)
+               for size in ((16, width), (16, width), (width, 96)))
+    for made in (optimize(ast, WIDE), aside):
+        for device in DEVICES:
+            out = exact(made, np.zeros(16 * 96, np.float32), x.reshape(-1), y.reshape(-1),
+                        z.reshape(-1), device=device)
+            assert (out.reshape(16, 96) == (2 * x + y) @ z).all()

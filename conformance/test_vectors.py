@@ -292,3 +292,24 @@ def test_copies_turned_by_the_rules_are_as_without_any() -> None:
                     tuple((1, 2) for _ in shape)) + 1, (turned > 5).where(turned, other))])
         for one, two in zip(*found, strict=True):
             assert (one == two).all(), shape
+
+
+@verifies("render.vector.turned")
+@verifies("kernel.load.gated")
+def test_squares_of_which_some_lines_are_not_valid() -> None:
+    """Memory ends behind the last line that is valid; the others are zero."""
+    given = np.arange(11 * 32, dtype=np.float32) + 1
+    i, j = new_range(32, RangeKind.GLOBAL), new_range(16, RangeKind.GLOBAL)
+    for condition in (symbolic.less_than(j, 11), symbolic.less_than(i, 20)):
+        value = load(param(1), flat((j, 32), (i, 1)), condition if condition.src[0] is j else
+                     symbolic.logical_and(condition, symbolic.less_than(j, 11)))
+        ast = kb.kernel(store(param(0), flat((i, 16), (j, 1)), value), prefix=(i, j))
+        made = apply_steps(ast, [Upcast(0, 16), Upcast(1, 16)])
+        out, wanted = np.zeros(512, np.float32), np.zeros((32, 16), np.float32)
+        wanted[:, :11] = given.reshape(11, 32).T
+        if condition.src[0] is not j:
+            wanted[20:] = 0
+        with Context(NOOPT=1):
+            kb.run(made, out, given)
+        assert (out.reshape(32, 16) == wanted).all()
+        assert ("turn_" in render(made, C()).body) == (condition.src[0] is j)

@@ -37,12 +37,21 @@ class PadsWithoutGates(ImplPatch):
 
 
 class CopiesWhatIsStored(ImplPatch):
-    rule = "kernel.pack.stored+2"
+    rule = "kernel.pack.stored+3"
     description = "an operand is copied although a stage stores to its memory"
-    target = "impl.kernel.blocking:buffer_key"
+    target = "impl.kernel.blocking:_is_stale"
 
     def replacement(self, original: Function) -> Function:
-        return lambda buffer: (buffer.op, -1)
+        return lambda stores, value: False
+
+
+class ComputesOperandsAgain(ImplPatch):
+    rule = "kernel.product.aside"
+    description = "an operand is computed for each panel of columns"
+    target = "impl.kernel.products:_set_aside"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner, number, factor: None
 
 
 class TakesEveryRegisterForSums(ImplPatch):

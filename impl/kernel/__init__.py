@@ -25,7 +25,7 @@ from impl.kernel.analysis import (
     shared_loops,
     verify,
 )
-from impl.kernel.blocking import Chunk, Cut, Fetch, Pack, Share
+from impl.kernel.blocking import Aside, Chunk, Cut, Fetch, Pack, Share
 from impl.kernel.chain import Chain
 from impl.kernel.dots import Dot
 from impl.kernel.grouping import lane_steps
@@ -115,9 +115,9 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
 
 
 __all__ = ["LANES", "OF_GROUPS", "OF_LANES", "REDUCERS", "STEPS", "TC", "Abreast", "Analysis",
-           "Bench", "Chain", "Chunk", "Cut", "Dot", "Estimate", "Fetch", "Grid", "GroupTop",
-           "Growth", "Inner", "Limits", "Local", "Merge", "Own", "Pack", "PadTo", "Roll", "Share",
-           "Split", "Step", "StepError", "Stream", "Swap", "Thread", "Upcast", "Warp", "Way",
-           "Window", "apply_steps", "buffer_key", "duration", "estimate", "exchanged",
-           "fold_gates", "growth", "hand_steps", "lane_steps", "optimize", "parameters",
-           "shared_loops", "taken", "verify", "with_steps"]
+           "Aside", "Bench", "Chain", "Chunk", "Cut", "Dot", "Estimate", "Fetch", "Grid",
+           "GroupTop", "Growth", "Inner", "Limits", "Local", "Merge", "Own", "Pack", "PadTo",
+           "Roll", "Share", "Split", "Step", "StepError", "Stream", "Swap", "Thread", "Upcast",
+           "Warp", "Way", "Window", "apply_steps", "buffer_key", "duration", "estimate",
+           "exchanged", "fold_gates", "growth", "hand_steps", "lane_steps", "optimize",
+           "parameters", "shared_loops", "taken", "verify", "with_steps"]

@@ -6,7 +6,9 @@ which loop the copy is good.
 """
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from impl import symbolic
@@ -156,8 +158,8 @@ class Pack(Step):
     `factor` says which of the two. A stage before the one that reads it stores the operand (all
     that is computed from memory, conversions and conditions too) in a LOCAL: for all iterations
     of the reductions, lanes and own loops of the stage that it depends on; the reductions
-    inside, then the lanes. Legal if these have fixed extents and no stage of the kernel stores
-    what the operand reads; or only later ones do.
+    inside, then the lanes. Legal if these have fixed extents and no stage stores what the operand
+    reads after it was copied.
     """
 
     factor: int
@@ -189,7 +191,7 @@ class Pack(Step):
                 fresh[last] = new_range(sizes[-1], RangeKind.UPCAST)
             copy = symbolic.rebuild(value, fresh)
             target = local_place(local, list(fresh.values()), sizes)
-            order = [fresh[r] for r in _reading_order(known, value, inner)]
+            order = [fresh[r] for r in self.order(known, value, inner)]
             made = UOp(Ops.STORE, value.dtype, (target, copy, *outer, *order))
             stores.insert(self.before(stores, user, len(outer)), made)
             copies[value] = UOp(Ops.LOAD, value.dtype, (local_place(local, inner, sizes),))
@@ -211,20 +213,19 @@ class Pack(Step):
             nodes = value.toposort()
             if any(n.op is Ops.REDUCE for n in nodes):
                 raise StepError(self.name, "the operand is a reduction", "pack what it reads")
-            loads = [n for n in nodes if n.op is Ops.LOAD]
-            if not loads or any(n.src[0].src[0].op is Ops.LOCAL for n in loads):
-                raise StepError(self.name, "the operand is not read from an argument alone",
+            if not any(n.op is Ops.LOAD for n in nodes):
+                raise StepError(self.name, "the operand is not read from memory",
                                 "pack the other one")
         return found
 
     def _not_stored(self, known: Analysis, user: UOp, value: UOp, outer: tuple[UOp, ...]) -> None:
-        """Raise if the kernel stores what the operand reads, before its last reader is done."""
-        # r[impl kernel.pack.stored+2]
-        read = {buffer_key(n.src[0].src[0]) for n in value.toposort() if n.op is Ops.LOAD}
-        users = [s for s in known.ast.src if value in s.toposort()]
-        right_before = users == [user] and outer == shared_loops(user) \
-            and buffer_key(user.src[0].src[0]) not in read
-        if read & known.stored and not right_before:
+        """Raise if the kernel stores what the operand reads between the copy and its only reader.
+        """
+        # r[impl kernel.pack.stored+3]
+        stores = list(known.ast.src)
+        users = [s for s in stores if value in s.toposort()]
+        between = stores[self.before(stores, user, len(outer)):stores.index(user) + 1]
+        if _is_stale(stores, value) and users != [user] or _is_stale(between, value):
             raise StepError(self.name, "the kernel stores what the operand reads",
                             "pack the other one")
 
@@ -234,6 +235,8 @@ class Pack(Step):
         free = known.loops(known.free[value])
         shared = shared_loops(user)
         depth = max((i + 1 for i, r in enumerate(shared) if r in free), default=0)
+        depth = max(depth, *(_together(store, user) for store in known.ast.src
+                             if store is not user and _is_stale([store], value)), 0)
         own = [r for r in user.src[2:] if r in free and r not in shared]
         along = growth(known.order, known.ranges)[user.src[0].src[1]] or {}
         lanes = sorted((r for r in own if r.arg[1] in LANES), key=lambda r: -along.get(r, 0))
@@ -243,6 +246,10 @@ class Pack(Step):
             raise StepError(self.name, "the operand depends on a loop of a reduction around this "
                             "one", "copy it before that loop is cut")
         return shared[:depth], [*body, *sums, *lanes]
+
+    def order(self, known: Analysis, value: UOp, loops: list[UOp]) -> list[UOp]:
+        """In which order the loops of a copy stand."""
+        return _reading_order(known, value, loops)
 
     def before(self, stores: list[UOp], user: UOp, depth: int) -> int:
         """Where a stage stands that is in `depth` of the BLOCK loops of `user`."""
@@ -277,6 +284,39 @@ class Fetch(Step):
 # --8<-- [end:fetch]
 
 
+def _is_stale(stores: Sequence[UOp], value: UOp) -> bool:
+    """Whether some stages store to memory that a value is read from."""
+    read = {buffer_key(n.src[0].src[0]) for n in value.toposort() if n.op is Ops.LOAD}
+    return any(buffer_key(store.src[0].src[0]) in read for store in stores)
+
+
+def _together(one: UOp, two: UOp) -> int:
+    """In how many BLOCK loops two stages are together."""
+    pairs = zip(shared_loops(one), shared_loops(two), strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] is pair[1], pairs))
+
+
+# --8<-- [start:aside]
+@dataclass(frozen=True)
+class Aside(Pack):
+    """PACK for an operand that is computed rather than read: along the sum, one row of results
+    after the other. So what it is computed from can be vectors along the sum.
+    """
+
+    def spans(self, known: Analysis, user: UOp, value: UOp,
+              reduced: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], list[UOp]]:
+        """The same loops; the lanes stand outside."""
+        outer, inner = super().spans(known, user, value, reduced)
+        if not any(r in reduced for r in inner):
+            raise StepError(self.name, "the operand does not depend on the sum", "pack it")
+        return outer, sorted(inner, key=lambda r: r.arg[1] not in LANES)
+
+    def order(self, known: Analysis, value: UOp, loops: list[UOp]) -> list[UOp]:
+        """As they lie in the copy."""
+        return loops
+# --8<-- [end:aside]
+
+
 def _reading_order(known: Analysis, value: UOp, loops: list[UOp]) -> list[UOp]:
     """The loops of a copy: those with the longest strides outside, so that lines are used whole.
 
@@ -301,4 +341,4 @@ def local_place(local: UOp, loops: list[UOp], sizes: list[int]) -> UOp:
 # --8<-- [end:pack]
 
 
-__all__ = ["MOST_PACKED", "Chunk", "Cut", "Fetch", "Pack", "Share", "local_place"]
+__all__ = ["MOST_PACKED", "Aside", "Chunk", "Cut", "Fetch", "Pack", "Share", "local_place"]

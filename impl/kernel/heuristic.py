@@ -30,6 +30,8 @@ _MOST_TILED = 8
 _TRANSPOSE_NODES = 60
 #: A loop is not cut into fewer wide parts: others may want to work on some of them.
 _LEAST_PARTS = 8
+#: Squares of fewer lanes are not transposed.
+_LEAST_SQUARE = 8
 #: A reduction with fewer elements is left as it is.
 _LEAST_WORK = 64
 
@@ -92,6 +94,7 @@ class Planner:
             self.cut |= self.made  # what this reduction cut, others leave alone
         while copy_gathered(self):
             pass
+        self._turn()
         chain(self)
         vectorize(self)
         roll_lanes(self)
@@ -363,6 +366,33 @@ class Planner:
         self.upcast(along[0].arg[0], amounts, "tile of a transposition: stores along it")
         self.upcast(across[0].arg[0], amounts, "tile of a transposition: reads along it")
     # --8<-- [end:transpose]
+
+    def _turn(self) -> None:
+        """Where a stage, a copy for a product say, would gather along its vector: read squares."""
+        # r[impl kernel.plain.turned]
+        while (found := self._gathered()) is not None:
+            self.take(Upcast(self.known.position[found[0]], found[1]),
+                      "a square of the operand is transposed, and nothing gathered")
+
+    def _gathered(self) -> tuple[UOp, int] | None:
+        """A loop of a stage along which a load is contiguous that is not along the stage's vector;
+        and the size of that vector.
+        """
+        for store in self.known.ast.src:
+            grows = self.growth[store.src[0].src[1]] or {}
+            sizes = [self.extent(r) for r in store.src[2:] if r.arg[1] in LANES
+                     and grows.get(r) == 1 and self.extent(r) >= _LEAST_SQUARE]
+            values = store.src[1].toposort()
+            if len(sizes) != 1 or any(n.op is Ops.REDUCE for n in values):
+                continue
+            loads = [n.src[0] for n in values if n.op is Ops.LOAD]
+            for loop in store.src[2:]:
+                bit = 1 << self.known.position[loop]
+                if loop.arg[1] is RangeKind.LOOP and self.extent(loop) >= sizes[0] \
+                        and any((self.growth[place.src[1]] or {}).get(loop) == 1
+                                and not self.known.free[place.src[2]] & bit for place in loads):
+                    return loop, sizes[0]
+        return None
 
 
 def _power(value: int) -> int:

@@ -6,6 +6,7 @@ along which results lie side by side becomes the vector.
 """
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from dataclasses import dataclass, replace
@@ -13,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from impl.dtypes import DType
 from impl.ir import TRUE, Ops, RangeKind, UOp
-from impl.kernel.analysis import LANES, PRODUCTS, Limits, shared_loops
-from impl.kernel.blocking import Chunk, Cut, Fetch, Pack, Share
+from impl.kernel.analysis import LANES, PRODUCTS, Analysis, Limits, growth, shared_loops
+from impl.kernel.blocking import Aside, Chunk, Cut, Fetch, Pack, Share
 from impl.kernel.dots import Dot, is_bytes
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge
-from impl.kernel.steps import HALF, Own, Swap, Upcast
+from impl.kernel.steps import HALF, Own, StepError, Swap, Upcast
 
 if TYPE_CHECKING:
     from impl.kernel.heuristic import Planner
@@ -248,7 +249,41 @@ def _plan_stage(planner: Planner, node: UOp) -> bool:
     if not straight:
         planner.take(Pack(planner.position(inner), second),
                      "a copy for all rows, in the order in which it is read")
+    _set_aside(planner, inner, 1 - second)
     return True
+
+
+def _set_aside(planner: Planner, number: int, factor: int) -> None:
+    """Compute an operand once for all columns, if it is computed from several loads."""
+    # r[impl kernel.product.aside]
+    loop = planner.numbered[number]
+    node = next(n for n in planner.known.order if n.op is Ops.REDUCE and loop in n.src[1:])
+    value = node.src[0].src[factor]
+    user = next(s for s in planner.known.ast.src if node in s.src[1].toposort())
+    again = [r for r in user.src[2:] if r.arg[1] is RangeKind.LOOP
+             and not planner.known.free[value] >> planner.known.position[r] & 1]
+    loads = sum(n.op is Ops.LOAD for n in value.toposort())
+    if loads < 2 or math.prod(planner.extent(r) for r in again) < 2:
+        return
+    step = Aside(planner.position(number), factor)
+    with contextlib.suppress(StepError):
+        step.apply(planner.known)
+        made = planner.take(step, "what several loads make is made once for all columns")
+        copy = next(s for s in planner.known.ast.src if made[0] in s.src)
+        width = planner.limits.vector_bytes // max(value.dtype.itemsize, 4)
+        along = Upcast(planner.position(copy.src[-1].arg[0]), width)
+        if planner.extent(copy.src[-1]) % width == 0 and _is_vector(along, planner.known):
+            planner.take(along, "vector along the sum")
+
+
+def _is_vector(step: Upcast, known: Analysis) -> bool:
+    """Whether a lane that is cut off is one along which all memory is contiguous, or constant."""
+    made = Analysis(step.apply(known))
+    lane = next(r for r in made.ranges if r not in known.position and r.arg[1] in LANES)
+    bit = made.mask((lane,))
+    places = [n.src[1] for n in made.order if n.op is Ops.INDEX and made.free[n.src[1]] & bit]
+    grows = growth(made.order, (lane,))
+    return all((grows[place] or {lane: 2}).get(lane, 0) in (0, 1) for place in places)
 
 
 def _stage_tile(limits: Limits, itemsize: int, rows: int, columns: int) -> Tile:

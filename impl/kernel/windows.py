@@ -111,6 +111,9 @@ class Window(Pack):
         if len(found) != 1:
             raise StepError(self.name, "the loop has several operands", "name the loop of one sum")
         (value, reduced), = found.items()
+        if not _is_copied(known, value):
+            raise StepError(self.name, "the operand is not read from arguments alone that no stage "
+                            "stores", "pack the other one")
         stores = list(known.ast.src)
         user = next(s for s in stores if value in s.src[1].toposort())
         outer, inner = self.spans(known, user, value, reduced)

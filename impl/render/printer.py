@@ -179,10 +179,10 @@ class Dialect(Protocol):
                       mask: Operand) -> Operand:
         """Those where a mask is true, and zero elsewhere."""
 
-    def vector_turned(self, name: str, pointer: str, indices: Sequence[str], dtype: DType
-                      ) -> tuple[list[str], list[Operand]]:
+    def vector_turned(self, name: str, pointer: str, indices: Sequence[str], dtype: DType,
+                      conditions: Sequence[str]) -> tuple[list[str], list[Operand]]:
         """Neighbouring values at as many places, transposed: the lines that load them to an
-        array of that name, and its vectors.
+        array of that name, and its vectors. Where a condition is false, zero is in their place.
         """
 
     def vector_gather(self, pointer: str, index: Operand, dtype: DType, count: int,
@@ -760,11 +760,12 @@ class _Printer:
         have as many elements: a square that can be transposed.
         """
         access = self.low.access[index]
-        if index.src[2] is not TRUE or access.steps.get(vector, 0) in (0, 1) \
-                or self.low.vector.get(access.base) is not None:
+        if access.steps.get(vector, 0) in (0, 1) or self.low.vector.get(access.base) is not None:
             return None
+        decides = self.known.free[index.src[2]]  # which lines are valid may differ, not what of one
         return next((lane for lane in wide if access.steps.get(lane) == 1
-                     and _extent(lane) == _extent(vector)), None)
+                     and _extent(lane) == _extent(vector)
+                     and not decides >> self.known.position[lane] & 1), None)
 
     def _load_turned(self, node: UOp, wide: tuple[UOp, ...], addresses: Texts, vector: UOp,
                      across: UOp) -> None:
@@ -774,16 +775,29 @@ class _Printer:
         step, count = self.low.access[index].steps[vector], _extent(vector)
         number = {values: i for i, values in enumerate(at)}
         found: list[Operand] = [("", "")] * len(at)
+        valid = index.src[2]
+        guards = self._operands(valid, wide, at, vector) if valid is not TRUE else []
         for values in (each for each in at if each[place] == 0):
             first = addresses[number[values]]
+            conditions = self._conditions(guards[number[values]], count) if guards else ()
             lines, turned = self.dialect.vector_turned(
                 self._fresh("q", 1)[0], self.names[index.src[0]],
-                [f"{first} + {step * line}" for line in range(count)], index.src[0].dtype)
+                [f"{first} + {step * line}" for line in range(count)], index.src[0].dtype,
+                conditions)
             for line in lines:
                 self._line(line)
             for element, operand in enumerate(turned):
                 found[number[(*values[:place], element, *values[place + 1:])]] = operand
         self._assign(node, node.dtype, found)
+
+    def _conditions(self, guard: Operand, count: int) -> Texts:
+        """The elements of a guard, a mask or one number for all."""
+        text, kind = guard
+        if not kind:
+            return [text] * count
+        name = self._fresh("g", 1)[0]
+        self._line(f"const {self.dialect.vector_type(kind)} {name} = {text};")
+        return [self.dialect.element(dtypes.bool, (name, kind), place) for place in range(count)]
 
     def _pieces(self, index: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]]
                 ) -> list[list[int]]:
@@ -922,7 +936,8 @@ class _Printer:
         if index.src[2] is not TRUE:
             guards = self._operands(index.src[2], wide, at, vector)
         values = self._operands(store.src[1], wide, at, vector)
-        if (across := self._across(index, wide, vector)) is not None:
+        across = self._across(index, wide, vector) if index.src[2] is TRUE else None
+        if across is not None:
             self._write_turned(store, [text for text, _ in addresses], values, wide, across)
             return
         for (address, kind), value, guard in zip(addresses, values, guards, strict=True):

@@ -307,17 +307,20 @@ class Vectors:
         kind = self._stored_kind(dtype, count)
         return self._loaded(f"*(const {kind}u *)({pointer} + {index})", dtype, count)
 
-    def vector_turned(self, name: str, pointer: str, indices: Sequence[str], dtype: DType
-                      ) -> tuple[list[str], list[Operand]]:
+    def vector_turned(self, name: str, pointer: str, indices: Sequence[str], dtype: DType,
+                      conditions: Sequence[str] = ()) -> tuple[list[str], list[Operand]]:
         """Neighbouring elements at as many places, transposed: the lines that load them to an
-        array of that name, and its vectors.
+        array of that name, and its vectors. Where a condition is false memory is not touched.
         """
         # r[impl render.vector.turned]
         count = len(indices)
         kind = self._stored_kind(dtype, count)
         lines = [f"{kind} {name}[{count}];"]
-        lines += [f"{name}[{place}] = *(const {kind}u *)({pointer} + {index});"
-                  for place, index in enumerate(indices)]
+        for place, index in enumerate(indices):
+            text = f"*(const {kind}u *)({pointer} + {index})"
+            if conditions:  # r[impl kernel.load.gated]
+                text = f"({conditions[place]} ? ({kind}){text} : ({kind}){{0}})"
+            lines.append(f"{name}[{place}] = {text};")
         lines.append(self._call(f"turn_{kind}", name) + ";")
         return lines, [self._loaded(f"{name}[{place}]", dtype, count) for place in range(count)]
 
