@@ -106,7 +106,7 @@ class FetchesNothing(ImplPatch):
 class FetchesEachVector(ImplPatch):
     rule = "render.fetch.before"
     description = "a line of memory is asked for again and again"
-    target = "impl.render.printer:_apart"
+    target = "impl.render.accesses:_apart"
 
     def replacement(self, original: Function) -> Function:
         return lambda places, line: [*places, *places]

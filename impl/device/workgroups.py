@@ -17,8 +17,8 @@ from impl.device.kept import KeptProgram
 from impl.ir import UOp
 from impl.kernel import Limits, optimize, with_steps
 from impl.kernel.shape import Shape
+from impl.render import Source, render
 from impl.render.gpu import Gpu
-from impl.render.printer import Source, render
 
 
 # --8<-- [start:names]

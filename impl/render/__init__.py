@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from impl.render.c import C
 from impl.render.cuda import CUDA
+from impl.render.dialect import Dialect, Source
 from impl.render.gpu import Gpu
 from impl.render.lower import Lowered, lower
 from impl.render.metal import Metal
 from impl.render.opencl import OpenCL
-from impl.render.printer import Dialect, Source, render
+from impl.render.printer import render
 
 __all__ = ["C", "CUDA", "Dialect", "Gpu", "Lowered", "Metal", "OpenCL", "Source", "lower", "render"]

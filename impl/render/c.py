@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from impl.dtypes import DType, Scalar, dtypes
 from impl.ir import COMPARISONS, Ops, UOp
+from impl.render.dialect import GroupDialect
 from impl.render.functions import definitions
 from impl.render.literals import literal
-from impl.render.printer import GroupDialect
 from impl.render.types import HALF, SHORT, STORAGE, TYPES
 from impl.render.vectors import COMPARED, FUNCTIONS, INFIX, Vectors
 

@@ -13,9 +13,9 @@ from impl.dtypes import DType, Scalar, dtypes
 from impl.errors import GraphError
 from impl.ir import Ops
 from impl.render.c import C
+from impl.render.dialect import GroupDialect, Launched
 from impl.render.functions import definition, definitions, needs_of
 from impl.render.literals import literal
-from impl.render.printer import GroupDialect, Launched
 from impl.render.types import HALF, INLINE, SHORT, TYPES
 from impl.render.vectors import INFIX
 

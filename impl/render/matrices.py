@@ -14,7 +14,7 @@ from impl.kernel.analysis import growth
 from impl.kernel.fragments import UNIT_OF, Fragment, Unit, loops_of
 
 if TYPE_CHECKING:
-    from impl.render.printer import _Printer
+    from impl.render.values import Values
 
 
 # --8<-- [start:taken]
@@ -47,7 +47,7 @@ class Taken:
 class Matrices:
     """Prints fragments and products for a printer."""
 
-    def __init__(self, printer: _Printer) -> None:
+    def __init__(self, printer: Values) -> None:
         self.printer, self.low = printer, printer.low
         #: The registers of each operand, by the values of the lanes that it has besides its own.
         self.words: dict[UOp, tuple[tuple[UOp, ...], dict[tuple[int, ...], list[str]]]] = {}

@@ -1,0 +1,303 @@
+"""What a language has to say for a kernel to be printed in it. Chapter: spec/render.md."""
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from impl.dtypes import DType, Scalar
+from impl.ir import Ops, UOp
+from impl.kernel.fragments import Unit
+from impl.render.matrices import Taken
+from impl.render.vectors import Operand
+
+
+# --8<-- [start:source]
+@dataclass(frozen=True)
+class Source:
+    """A kernel's text: `body` is the function without its name, `definitions` what it needs."""
+
+    name: str
+    body: str
+    definitions: tuple[str, ...]
+    signature: str
+    threads: int = 1              # how many chunks run at the same time, or lanes in all groups
+    lanes: int = 1                # lanes of a group
+    parameters: tuple[int, ...] = ()  # the argument of each pointer, where they are parameters
+    phases: tuple[bool, ...] = ()  # one after another; True: all chunks, False: one call
+    scratch: int = 0              # bytes that the chunks of one run share
+
+    @property
+    def prelude(self) -> str:
+        """The definitions that the body refers to, each after those that it needs."""
+        return "".join(definition + "\n" for definition in self.definitions)
+
+    @property
+    def text(self) -> str:
+        """The complete text of a compilation unit with this kernel alone."""
+        return f"{self.prelude}\n{self.signature.format(name=self.name)} {self.body}"
+# --8<-- [end:source]
+
+
+# --8<-- [start:dialect]
+class Dialect(Protocol):
+    """How a language writes a kernel. One class per language; the printer does the rest."""
+
+    name: str
+    widest_inline: int    # longest expression that gets no variable of its own
+
+    @property
+    def groups(self) -> GroupDialect | None:
+        """What it has for devices with work-groups, if it is for them."""
+
+    @property
+    def signature(self) -> str:
+        """The head of a kernel, with {name}."""
+
+    @property
+    def threaded(self) -> str:
+        """The head of a kernel that threads run."""
+
+    def begin(self) -> None:
+        """Forget the declarations that the last kernel needed."""
+
+    def definitions(self) -> tuple[str, ...]:
+        """The declarations that the printed kernel needs, in an order that depends on it alone."""
+
+    def type_of(self, dtype: DType) -> str:
+        """The type of a variable with a value of this dtype."""
+
+    def vector_type(self, kind: str) -> str:
+        """The type of a variable that holds a vector of a kind."""
+
+    def vector_operation(self, node: UOp, count: int, given: Sequence[Operand], plain: bool,
+                         narrow: bool) -> Operand:
+        """An operation on vectors and numbers; `narrow`: indices have 32 bits at most."""
+
+    def vector_combine(self, op: Ops, dtype: DType, count: int,
+                       given: Sequence[Operand]) -> Operand:
+        """One step of a reduction, in the accumulator's precision."""
+
+    def vector_fused(self, dtype: DType, count: int, given: Sequence[Operand]) -> Operand:
+        """first * second + third on vectors; the product may stay unrounded."""
+
+    def vector_start(self, dtype: DType, count: int, number: str) -> Operand:
+        """The first value of an accumulator."""
+
+    def vector_cast(self, operand: Operand, dtype: DType, kind: str) -> str:
+        """A value as an accumulator of a kind holds it."""
+
+    def vector_finish(self, dtype: DType, count: int, operand: Operand) -> Operand:
+        """Accumulators rounded to the dtype of their reduction."""
+
+    def vector_fold(self, op: Ops, dtype: DType, operand: Operand) -> str:
+        """All elements of a vector combined, in the accumulator's precision."""
+
+    def vector_places(self, count: int) -> Operand:
+        """0, 1, 2, ..."""
+
+    def vector_steps(self, count: int, step: int) -> Operand:
+        """0, step, 2 * step, ..."""
+
+    def element(self, dtype: DType, operand: Operand, place: int) -> str:
+        """One element of a vector, as a number."""
+
+    def literal(self, value: Scalar, dtype: DType) -> str:
+        """A number."""
+
+    def operation(self, node: UOp, given: Sequence[str], plain: bool) -> str:
+        """An operation on values; `plain`: no operand is negative and no divisor is 0."""
+
+    def combine(self, op: Ops, dtype: DType, first: str, second: str) -> str:
+        """One step of a reduction, in the accumulator's precision."""
+
+    def fused(self, dtype: DType, first: str, second: str, third: str) -> str:
+        """first * second + third; the product may stay unrounded."""
+
+    def dot(self, first: str, second: str, third: str) -> str:
+        """Products of four bytes added to a sum."""
+
+    def vector_dot(self, count: int, given: Sequence[Operand]) -> Operand:
+        """The same on vectors: the factors and the sum."""
+
+    def finish(self, dtype: DType, value: str) -> str:
+        """An accumulator rounded to the dtype of its reduction."""
+
+    def argument(self, name: str, param: UOp, written: bool) -> str:
+        """Declare a pointer argument."""
+
+    def variable(self, name: str, position: int) -> str:
+        """Declare a run-time integer; `position` counts pointers and variables together."""
+
+    def local(self, name: str, dtype: DType, size: int, total: int) -> str:
+        """Declare a stage buffer; `total` are the bytes of all of them."""
+
+    def own_scratch(self, total: int) -> int:
+        """So many bytes of scratch memory each thread needs for `total` bytes of stage buffers."""
+
+    def shared(self, name: str, dtype: DType, offset: int) -> str:
+        """Declare a stage buffer that all threads see, at a byte of the scratch memory."""
+
+    def share(self, name: str, extent: str, threads: int) -> list[str]:
+        """The lines that open a loop over this thread's part of the iterations."""
+
+    def phase(self, number: int, over: bool, last: str = "") -> str:
+        """Open what is done in one phase only; or, if `over`, do the last and leave it."""
+
+    def load(self, pointer: str, index: str, dtype: DType) -> str:
+        """The value in memory."""
+
+    def vector_load(self, pointer: str, index: str, dtype: DType, count: int) -> Operand:
+        """Neighbouring values in memory."""
+
+    def vector_masked(self, pointer: str, index: str, dtype: DType, count: int,
+                      mask: Operand) -> Operand:
+        """Those where a mask is true, and zero elsewhere."""
+
+    def vector_turned(self, name: str, pointer: str, indices: Sequence[str], dtype: DType,
+                      conditions: Sequence[str]) -> tuple[list[str], list[Operand]]:
+        """Neighbouring values at as many places, transposed: the lines that load them to an
+        array of that name, and its vectors. Where a condition is false, zero is in their place.
+        """
+
+    def vector_gather(self, pointer: str, index: Operand, dtype: DType, count: int,
+                      mask: Operand | None) -> Operand:
+        """Values at a vector of places."""
+
+    def store(self, pointer: str, index: str, dtype: DType, value: str) -> str:
+        """A statement that writes a value to memory."""
+
+    def vector_gated(self, condition: str, found: Operand, dtype: DType,
+                     nothing: str) -> Operand:
+        """A load, or a number if a condition is false for all elements."""
+
+    def vector_store(self, pointer: str, index: str, dtype: DType, count: int, value: Operand,
+                     mask: Operand | None, stream: bool) -> str:
+        """A statement that writes neighbouring values; `stream`: past the caches."""
+
+    def vector_store_turned(self, name: str, pointer: str, indices: Sequence[str], dtype: DType,
+                            values: Sequence[Operand], stream: bool) -> list[str]:
+        """The lines that write a square of values, transposed in an array of that name, to
+        neighbouring elements at as many places.
+        """
+
+    def vector_scatter(self, pointer: str, index: str, step: Operand | int, dtype: DType,
+                       count: int, value: Operand, mask: Operand | None) -> str:
+        """A statement that writes values to index + step * place, or index + step."""
+
+    def fetch(self, pointer: str, index: str) -> str:
+        """A statement that asks for memory that will be written, or nothing."""
+
+    def fence(self) -> str:
+        """A statement after which what was stored past the caches is in memory."""
+
+    def loop(self, name: str, extent: str) -> list[str]:
+        """The lines that open a loop."""
+# --8<-- [end:dialect]
+
+
+# --8<-- [start:groups]
+class GroupDialect(Protocol):
+    """How a language for work-groups writes what only they have."""
+
+    parameters: list[int]  # the arguments that the pointers of the signature stand for
+    lanes: int             # of a group, once a kernel is begun
+    index: str             # the type of its indices
+
+    def ids(self, variables: int) -> str:
+        """Declare `group`, `lane`, and among all groups `thread` of `threads`, if there are any.
+
+        `variables` are the run-time integers, which come before the phase.
+        """
+
+    def storage_of(self, dtype: DType) -> str:
+        """The type of an element in memory."""
+
+    def group_local(self, name: str, dtype: DType, size: int) -> str:
+        """Declare a stage buffer that the lanes of a group share."""
+
+    def of_prefix(self, name: str, place: Launched) -> list[str]:
+        """The lines that open a loop of the prefix, of which this group or lane has one iteration.
+        """
+
+    def of_lanes(self, name: str, place: Launched, threads: bool) -> list[str]:
+        """The lines that open a loop of a stage whose iterations lanes share: those of a group,
+        or, if `threads`, those of all groups.
+        """
+
+    widest: int            # elements that one access can move
+
+    def aligned(self, pointer: str) -> str:
+        """Declare what tells whether wide accesses by way of a pointer are aligned, if they must
+        be.
+        """
+
+    def wide_load(self, name: str, pointer: str, index: str, dtype: DType, count: int,
+                  local: bool, condition: str) -> list[str]:
+        """Declare neighbouring elements; zeros unless a condition holds, if there is one."""
+
+    def wide_element(self, name: str, place: int, dtype: DType, copied: bool) -> str:
+        """One of them, as the type that is computed with."""
+
+    def wide_store(self, pointer: str, index: str, dtype: DType, values: Sequence[str],
+                   local: bool, copied: bool) -> str:
+        """A statement that writes neighbouring elements."""
+
+    def unroll(self) -> str:
+        """A line before a loop that is to be written out, all of it."""
+
+    def of_warp(self, name: str, extent: str) -> list[str]:
+        """The lines that open a loop of which each lane of a warp has one iteration."""
+
+    def exchange(self, value: str, dtype: DType, distance: int) -> str:
+        """The value of a variable in the lane of the warp whose number differs in one bit."""
+
+    def first(self, width: int) -> str:
+        """What stands before a statement that the first of `width` lanes runs."""
+
+    def alone(self) -> str:
+        """Open what one lane of a group does."""
+
+    def wait(self) -> str:
+        """A statement at which the lanes of a group wait for each other."""
+
+    def lead(self, taken: Taken) -> str:
+        """What to add to the place of a lane's first element, if somebody else's is wanted."""
+
+    def take(self, taken: Taken, names: Sequence[str], place: str) -> list[str]:
+        """The lines that declare the registers of a fragment, whose first element lies there."""
+
+    def multiply(self, unit: Unit, sums: Sequence[str], first: Sequence[str],
+                 second: Sequence[str]) -> str:
+        """A statement that adds a product of two fragments to the sums of a lane."""
+# --8<-- [end:groups]
+
+
+@dataclass(frozen=True)
+class Launched:
+    """Where a loop stands among those that are counted together: their extents, and its place."""
+
+    extents: tuple[str, ...]
+    place: int
+    lanes: int                    # of a group
+    first: str = ""               # the name of the outermost of them
+    shared: tuple[str, ...] = ()  # of the prefix: the extents of the loops that lanes share,
+    whole: tuple[str, ...] = ()   # and of the others
+
+
+Texts = list[str]
+#: Lanes count their iterations in steps of at most so many.
+_MOST_STEP = 1 << 24
+
+
+def identifier(name: str) -> str:
+    """A name that every C-like language accepts."""
+    # r[impl render.name.plain]
+    plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return plain if plain and not plain[0].isdigit() else f"k_{plain}"
+
+
+def _room(buffer: UOp) -> int:
+    """The bytes of a stage buffer, such that the next one begins at a cache line."""
+    return int(-(-buffer.arg[1] * buffer.dtype.itemsize // 64) * 64)
