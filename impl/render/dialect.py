@@ -287,8 +287,6 @@ class Launched:
 
 
 Texts = list[str]
-#: Lanes count their iterations in steps of at most so many.
-_MOST_STEP = 1 << 24
 
 
 def identifier(name: str) -> str:
@@ -296,8 +294,3 @@ def identifier(name: str) -> str:
     # r[impl render.name.plain]
     plain = re.sub(r"\W", "_", name, flags=re.ASCII)
     return plain if plain and not plain[0].isdigit() else f"k_{plain}"
-
-
-def _room(buffer: UOp) -> int:
-    """The bytes of a stage buffer, such that the next one begins at a cache line."""
-    return int(-(-buffer.arg[1] * buffer.dtype.itemsize // 64) * 64)

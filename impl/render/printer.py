@@ -28,6 +28,8 @@ from impl.render.vectors import Operand
 
 #: Indices below this in size have 32 bits.
 _NARROW = 1 << 31
+#: Lanes count their iterations in steps of at most so many.
+_MOST_STEP = 1 << 24
 
 
 def render(ast: UOp, dialect: Dialect) -> Source:
@@ -285,3 +287,8 @@ def _is_narrow(node: UOp) -> bool:
 def _plain(node: UOp) -> bool:
     """Whether a quotient or remainder is C's: nothing negative, no zero divisor."""
     return symbolic.bounds(node.src[0])[0] >= 0 and symbolic.bounds(node.src[1])[0] > 0
+
+
+def _room(buffer: UOp) -> int:
+    """The bytes of a stage buffer, such that the next one begins at a cache line."""
+    return int(-(-buffer.arg[1] * buffer.dtype.itemsize // 64) * 64)
