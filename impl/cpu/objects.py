@@ -14,7 +14,6 @@ from typing import Any
 from impl.caching.disk import Store, store
 from impl.cpu.compiler import compile_unit, dealt_out, required_compiler, symbol_of
 from impl.device import GlobalCounters
-from impl.device.kept import entry, missing
 from impl.errors import CompileError, DeviceError, user_line
 from impl.ir import free_after_fork
 from impl.render import Source
@@ -54,19 +53,27 @@ class Objects:
         And the runtime, under its key: it is compiled along with the first kernels.
         """
         kept = store()
-        new = missing(sources, self.functions, lambda key: self._found(kept, key))
+        missing = {}
+        for key, source in sources.items():
+            if key in self.functions:
+                GlobalCounters.cache_hits += 1
+            elif self._found(kept, key):
+                GlobalCounters.cache_hits += 1
+                GlobalCounters.disk_hits += 1
+            else:
+                missing[key] = source()
         wanted = self.run is None and not self._found(kept, runtime, "runtime")
-        if new or wanted:
-            self._build(kept, {key: sources[key]() for key in new},
-                        [(runtime, RUNTIME)] if wanted else [])
+        if missing or wanted:
+            self._build(kept, missing, [(runtime, RUNTIME)] if wanted else [])
         if self.run is None:  # the first one that is loaded serves the process: it has the workers
             self.run = _RUN(self.functions[runtime])
 
     def _found(self, kept: Store, key: str, kind: str = "kernel") -> bool:
         """Load a kernel from disk: its entry names an object, and its symbol there."""
-        said = entry(kept, kind, key)
-        name, symbols = said.get("object", ""), {key: said.get("symbol", "")}
-        if not name:
+        try:
+            entry = json.loads(kept.get(kind, key) or b"")
+            name, symbols = entry["object"], {key: entry["symbol"]}
+        except (ValueError, KeyError, TypeError):
             return False
         # What is loaded is not read again: nothing changes the content that a name stands for.
         path = kept.folder / name if name in self.libraries else kept.find_object(name)

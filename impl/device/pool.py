@@ -121,7 +121,9 @@ class Pool(Generic[Block]):
         while self.returned:
             block = self.returned.popleft()
             size = self.size_of(block)
-            self.blocks[size] = [*self.blocks.pop(size, ()), block]
+            blocks = self.blocks.pop(size, None) or []
+            blocks.append(block)
+            self.blocks[size] = blocks
             self.held += size
         beyond = []
         while self.held > self.limit:
