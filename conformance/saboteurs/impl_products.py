@@ -115,7 +115,7 @@ class FetchesEachVector(ImplPatch):
 class MultipliesTiles(ImplPatch):
     rule = "kernel.tile.once"
     description = "a second loop of the prefix is cut although its lanes join a tile"
-    target = "impl.kernel.heuristic:Planner._multiplies_tiles"
+    target = "impl.kernel.heuristic:HandPlanner._multiplies_tiles"
 
     def replacement(self, original: Function) -> Function:
         return lambda planner, node, loop: False

@@ -58,7 +58,7 @@ class GathersSquares(ImplPatch):
 class CutsNoSquares(ImplPatch):
     rule = "kernel.plain.turned"
     description = "what is read along one loop and stored along another is no square of lanes"
-    target = "impl.kernel.heuristic:Planner._transpose"
+    target = "impl.kernel.heuristic:HandPlanner._transpose"
 
     def replacement(self, original: Function) -> Function:
         return lambda planner: None

@@ -6,16 +6,14 @@ made ready meanwhile. So the elements of a block are combined with each other fi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from impl import symbolic
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import REDUCERS, Analysis, buffer_key, growth
+from impl.kernel.planner import Planner
 from impl.kernel.steps import Step, StepError, _Rewriter, _sink
-
-if TYPE_CHECKING:
-    from impl.kernel.heuristic import Planner
 
 #: So many elements are combined with each other before the result that was stored last is needed.
 _AT_ONCE = 16

@@ -13,10 +13,10 @@ from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, Limits
 from impl.kernel.blocking import Chunk, Cut, Pack
-from impl.kernel.heuristic import Planner, Reasoned
 from impl.kernel.lanes import Grid, Inner, Local, Warp
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import merge_loops
+from impl.kernel.planner import Planner, Reasoned
 from impl.kernel.private import exceeds
 from impl.kernel.steps import Split, Step, StepError, Upcast
 from impl.kernel.tensor_cores import plan_units

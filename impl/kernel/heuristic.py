@@ -7,21 +7,20 @@ which memory is contiguous. `plain` does the same for what has no reduction.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.analysis import LANES, Analysis, Growth, Growths, Limits, buffer_key, growth
+from impl.kernel.analysis import LANES, Analysis, Limits
 from impl.kernel.chain import chain
 from impl.kernel.plain import merge_loops, vectorize
+from impl.kernel.planner import Planner, Reasoned, power
 from impl.kernel.products import copy_gathered, plan_product
 from impl.kernel.roll import roll_lanes
 from impl.kernel.rows import plan_rows
 from impl.kernel.short import plan_short
-from impl.kernel.steps import Own, Split, Step, StepError, Swap, Upcast
-from impl.kernel.threads import Choice, duration, part_of_loop, part_of_reduction, threads_for
+from impl.kernel.steps import Split, Swap, Upcast
+from impl.kernel.threads import Choice, part_of_loop, part_of_reduction
 from impl.kernel.windows import plan_windows
 
-Reasoned = list[tuple[Step, str]]
 #: Register tiles are cut to these sizes: the first that divides the extent, else the first.
 _TILES = (8, 6, 5, 4, 7, 3, 2)
 #: A reduction that computes more values side by side already is not tiled again.
@@ -43,43 +42,13 @@ def hand_steps(ast: UOp, limits: Limits) -> Reasoned:
 
 def hand_plan(ast: UOp, limits: Limits) -> tuple[UOp, Reasoned]:
     """The kernel after the steps that rules choose, and the steps."""
-    planner = Planner(ast, limits)
+    planner = HandPlanner(ast, limits)
     planner.run()
     return planner.known.ast, planner.steps
 
 
-@dataclass(frozen=True)
-class _Use:
-    """How the elements that a reduction reads lie along one loop."""
-
-    contiguous: int  # loads of neighbouring elements
-    constant: int    # loads of one element again and again
-    scattered: int
-
-    @property
-    def vector(self) -> bool:
-        """Whether all loads are vectors or a number for the whole vector."""
-        return self.contiguous > 0 and self.scattered == 0
-
-
-class Planner:
-    """Looks at a kernel, takes a step, and looks at what became of it."""
-
-    def __init__(self, ast: UOp, limits: Limits) -> None:
-        self.limits = limits
-        self.steps: Reasoned = []
-        self.cut: set[int] = set()  # numbers of loops that a step made, or that were looked at
-        self.made: set[int] = set()
-        self.refused: set[str] = set()  # steps that were looked at in vain
-        self.nanoseconds = duration(ast) if limits.threads > 1 else 0
-        self.known = Analysis(ast)
-        self._growths: Growths = {}, {}
-        self._look(self.known)
-
-    def _look(self, known: Analysis) -> None:
-        self.known = known
-        self.growth = growth(known.order, known.ranges, self._growths)
-        self.numbered = {loop.arg[0]: loop for loop in self.known.ranges}
+class HandPlanner(Planner):
+    """Chooses steps by rules: the reduction with the most work first."""
 
     def run(self) -> None:
         """Choose all steps; the reduction with the most work first, as loops are shared."""
@@ -106,63 +75,11 @@ class Planner:
             while (choice := choose(self.known, self.threads())) is not None:
                 self.take(*choice)
 
-    def threads(self) -> int:
-        """How many threads the kernel will get."""
-        return max(threads_for(self.known, self.nanoseconds, self.limits), 1)
-
     def _next(self) -> UOp | None:
         """The reduction with the most work among those not looked at yet."""
         found = [n for n in self.known.order if n.op is Ops.REDUCE and self.work(n) >= _LEAST_WORK
                  and not any(loop.arg[0] in self.cut for loop in n.src[1:])]
         return max(found, key=self.work, default=None)
-
-    # --8<-- [start:take]
-    def take(self, step: Step, reason: str) -> list[UOp]:
-        """Apply a step and look at what became of the kernel; the answer are the new loops."""
-        before = set(self.known.ranges)
-        self._look(Analysis(step.apply(self.known), self.known))
-        self.steps.append((step, reason))
-        made = [r for r in self.known.ranges if r not in before]
-        self.cut.update(r.arg[0] for r in made if r.arg[1] in LANES)
-        self.made.update(r.arg[0] for r in made)
-        return made
-
-    def take_if_legal(self, step: Step, reason: str) -> bool:
-        """Take a step if it is legal."""
-        try:
-            self.take(step, reason)
-        except StepError:
-            return False
-        return True
-
-    def _take(self, step: Step, reason: str) -> UOp | None:
-        """Apply a step; the answer is the loop that is left of the one it cut, if any is."""
-        made = self.take(step, reason)
-        lanes = [r for r in made if r.arg[1] in LANES]
-        for loop in made:
-            if loop in lanes:
-                continue
-            if loop in self.known.info.prefix or loop.arg[1] is RangeKind.REDUCE:
-                return loop
-            if any(loop in s.src and lanes and lanes[0] in s.src for s in self.known.ast.src):
-                return loop
-        return None
-    # --8<-- [end:take]
-
-    def position(self, number: int) -> int:
-        """Where a loop stands: what a step calls it."""
-        return self.known.position[self.numbered[number]]
-
-    def again(self, node: UOp) -> UOp:
-        """What a reduction has become: the one with the most work over the same loops."""
-        numbers = {loop.arg[0] for loop in node.src[1:]}
-        found = [n for n in self.known.order if n.op is Ops.REDUCE and n.arg is node.arg
-                 and {loop.arg[0] for loop in n.src[1:]} == numbers]
-        return max(found, key=self.work)
-
-    def extent(self, loop: UOp) -> int:
-        """The number of iterations; 0 if it is known at run time only."""
-        return int(loop.src[0].arg) if loop.src[0].op is Ops.CONST else 0
 
     def _lanes_of(self, node: UOp) -> int:
         """How many values a reduction computes side by side already."""
@@ -170,36 +87,6 @@ class Planner:
         for lane in self.known.loops(self.known.free[node] & self.known.lanes):
             total *= self.extent(lane)
         return total
-
-    def work(self, node: UOp) -> int:
-        """How many elements a reduction combines, all in all."""
-        total = 1
-        for loop in self.known.loops(self.known.free[node] | self.known.free[node.src[0]]):
-            total *= max(self.extent(loop), 1)
-        return total
-
-    # --8<-- [start:use]
-    def loads(self, node: UOp) -> list[UOp]:
-        """What a reduction reads in each iteration, without what inner reductions read."""
-        return [n for n in node.src[0].toposort(lambda u: u.op is not Ops.REDUCE)
-                if n.op is Ops.LOAD and self.known.free[n] & self.known.mask(node.src[1:])]
-
-    def use(self, loads: list[UOp], loop: UOp) -> _Use:
-        counts = [0, 0, 0]
-        bit = 1 << self.known.position[loop]
-        for load in loads:
-            index = load.src[0]
-            grows: Growth | None = self.growth[index.src[1]]
-            if not self.known.free[load] & bit:
-                counts[1] += 1
-            elif grows is not None and grows.get(loop, 0) == 1:
-                counts[0] += 1
-            elif grows is not None and grows.get(loop, 0) == 0:
-                counts[1] += 1  # only its validity depends on the loop
-            else:
-                counts[2] += 1
-        return _Use(*counts)
-    # --8<-- [end:use]
 
     # --8<-- [start:reduction]
     def _reduction(self, node: UOp) -> None:
@@ -242,7 +129,7 @@ class Planner:
     def _columns(self, vector: UOp, rows: list[UOp], width: int, tiled: int) -> None:
         """One output loop becomes a vector; neighbouring rows share what is loaded."""
         many = self.limits.vector_registers >= 32
-        amounts = {vector.arg[0]: _power(min(width, self.extent(vector)))}
+        amounts = {vector.arg[0]: power(min(width, self.extent(vector)))}
         amounts |= {loop.arg[0]: self._tile(loop, 8 if many else 4) for loop in rows}
         self.settle(amounts)
         left = self.upcast(vector.arg[0], amounts, "vector along the contiguous output loop")
@@ -279,41 +166,6 @@ class Planner:
                 return size if size >= 4 or extent < 8 or not self.may_own(loop) else most
         return min(most, extent)
 
-    # --8<-- [start:settle]
-    def settle(self, amounts: dict[int, int]) -> None:
-        """Loops of the prefix cannot leave a rest: make them the stages' own, or cut less off."""
-        prefix = self.known.info.prefix
-        places = [i for i, loop in enumerate(prefix) if self.extent(loop)
-                  and self.extent(loop) % amounts.get(loop.arg[0], 1)]
-        if places and self.may_own(prefix[-1]):
-            for _ in range(len(prefix) - places[0]):
-                last = self.known.info.prefix[-1]
-                self._take(Own(self.known.position[last]), "its extent leaves a rest")
-        elif places:
-            for place in places:
-                loop = prefix[place]
-                divisors = [d for d in range(1, amounts[loop.arg[0]] + 1)
-                            if self.extent(loop) % d == 0]
-                amounts[loop.arg[0]] = _power(divisors[-1]) if len(divisors) > 1 else 1
-                if self.extent(loop) % amounts[loop.arg[0]]:
-                    amounts[loop.arg[0]] = divisors[-1]
-    # --8<-- [end:settle]
-
-    def may_own(self, loop: UOp) -> bool:
-        """Whether the loop may leave a rest: it is, or can become, a loop of the stages."""
-        if loop.arg[1] is RangeKind.LOOP:
-            return True
-        loaded = {buffer_key(n.src[0].src[0]) for n in self.known.order if n.op is Ops.LOAD}
-        return not any(key[0] is Ops.LOCAL for key in self.known.stored) and (
-            len(self.known.ast.src) == 1 or not loaded & self.known.stored)
-
-    def upcast(self, number: int, amounts: dict[int, int], reason: str) -> UOp | None:
-        loop, amount = self.numbered.get(number), amounts[number]
-        if loop is None or amount < 2 or (loop in self.known.info.prefix
-                                          and self.extent(loop) % amount):
-            return None
-        return self._take(Upcast(self.known.position[loop], amount), reason)
-
     def _split(self, loop: UOp, amount: int, reason: str) -> UOp | None:
         return self._take(Split(self.known.position[loop], amount), reason)
 
@@ -335,7 +187,6 @@ class Planner:
                            "contiguous stores innermost")
                 return
     # --8<-- [end:order]
-
 
     # --8<-- [start:transpose]
     def _transpose(self) -> None:
@@ -360,7 +211,7 @@ class Planner:
             return
         size = max(store.src[0].dtype.itemsize, 4)
         width = min(self.limits.vector_bytes // size, 16)
-        square = _power(min(width, self.extent(along[0]), self.extent(across[0])))
+        square = power(min(width, self.extent(along[0]), self.extent(across[0])))
         amounts = {along[0].arg[0]: square, across[0].arg[0]: square}
         self.settle(amounts)
         self.upcast(along[0].arg[0], amounts, "tile of a transposition: stores along it")
@@ -393,8 +244,3 @@ class Planner:
                                 and not self.known.free[place.src[2]] & bit for place in loads):
                     return loop, sizes[0]
         return None
-
-
-def _power(value: int) -> int:
-    """The greatest power of two that is at most `value`."""
-    return 1 << (value.bit_length() - 1)

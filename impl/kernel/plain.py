@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from impl import symbolic
 from impl.dtypes import dtypes
 from impl.ir import ELEMENTWISE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import LANES, Analysis, Way, _size, buffer_key
+from impl.kernel.planner import Planner
 from impl.kernel.roll import has_many_stages
 from impl.kernel.steps import Step, StepError, _Rewriter, _sink
-
-if TYPE_CHECKING:
-    from impl.kernel.heuristic import Planner
 
 _OUTPUT = (RangeKind.GLOBAL, RangeKind.LOOP)
 #: Operations that are many instructions each.

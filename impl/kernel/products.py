@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from impl.dtypes import DType
 from impl.ir import TRUE, Ops, RangeKind, UOp
@@ -19,10 +18,8 @@ from impl.kernel.blocking import Aside, Chunk, Cut, Fetch, Pack, Share
 from impl.kernel.dots import Dot, is_bytes
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge
+from impl.kernel.planner import Planner
 from impl.kernel.steps import HALF, Own, StepError, Swap, Upcast
-
-if TYPE_CHECKING:
-    from impl.kernel.heuristic import Planner
 
 #: What a multiply-add costs in a tile with so many vectors a row: loads are shared by fewer.
 _PRICES = {4: 1.0, 3: 1.02, 2: 1.2, 1: 1.7}

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import LANES, Analysis
+from impl.kernel.planner import Planner
 from impl.kernel.steps import Step, StepError, _Rewriter, _sink
-
-if TYPE_CHECKING:
-    from impl.kernel.heuristic import Planner
 
 #: A stage that reduces nothing keeps at most this many values side by side.
 _MOST_SIDE_BY_SIDE = 4

@@ -9,17 +9,14 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from typing import TYPE_CHECKING
 
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES
 from impl.kernel.blocking import Chunk, Cut
 from impl.kernel.padding import PadTo
+from impl.kernel.planner import Planner
 from impl.kernel.products import Roles, order_loops
 from impl.kernel.steps import HALF, Own, Split, Upcast
-
-if TYPE_CHECKING:
-    from impl.kernel.heuristic import Planner
 
 #: So many rows of memory are read at a time: each is a stream that a processor follows. What
 #: several outputs multiply an element with has to stay in registers, so there they are fewer.

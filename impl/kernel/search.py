@@ -26,7 +26,8 @@ from impl.errors import DeviceError, GraphError
 from impl.ir import Ops, UOp
 from impl.kernel.analysis import Analysis, Limits, buffer_key
 from impl.kernel.grouping import lane_steps
-from impl.kernel.heuristic import Reasoned, hand_steps
+from impl.kernel.heuristic import hand_steps
+from impl.kernel.planner import Reasoned
 from impl.kernel.private import exceeds
 from impl.kernel.steps import OF_LANES, STEPS, Step, StepError, apply_steps, parameters
 from impl.kernel.threads import GroupTop, Thread

@@ -7,14 +7,11 @@ within it.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.padding import PadTo
+from impl.kernel.planner import Planner
 from impl.kernel.steps import Abreast, Own, Split, Upcast
-
-if TYPE_CHECKING:
-    from impl.kernel.heuristic import Planner
 
 #: With fewer vectors of rows than this the rows are left to the other rules.
 _LEAST_VECTORS = 4

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from impl import symbolic
 from impl.dtypes import dtypes
@@ -16,10 +15,8 @@ from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import LANES, Analysis, Growth, buffer_key, growth
 from impl.kernel.blocking import MOST_PACKED, Cut, Pack, local_place
 from impl.kernel.padding import PadTo
+from impl.kernel.planner import Planner
 from impl.kernel.steps import Own, Split, StepError, Swap, Upcast, _sink
-
-if TYPE_CHECKING:
-    from impl.kernel.heuristic import Planner
 
 #: So many rows of outputs share an element of the window, where that divides them or nearly.
 _MOST_ROWS = 8

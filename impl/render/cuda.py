@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from impl.dtypes import DType
 from impl.ir import UOp
 from impl.kernel.fragments import Unit
+from impl.render.dialect import Taken
 from impl.render.gpu import Gpu
-from impl.render.matrices import NVIDIA, Taken, is_turned, lines_of_matrices, loader_name
+from impl.render.matrices import NVIDIA, is_turned, lines_of_matrices, loader_name
 from impl.render.types import SIZES, TYPES
 
 #: How many bytes a type of C has.

@@ -1,6 +1,7 @@
 """What a language has to say for a kernel to be printed in it. Chapter: spec/render.md."""
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,8 +9,7 @@ from typing import Protocol
 
 from impl.dtypes import DType, Scalar
 from impl.ir import Ops, UOp
-from impl.kernel.fragments import Unit
-from impl.render.matrices import Taken
+from impl.kernel.fragments import Fragment, Unit
 from impl.render.vectors import Operand
 
 
@@ -195,6 +195,32 @@ class Dialect(Protocol):
     def loop(self, name: str, extent: str) -> list[str]:
         """The lines that open a loop."""
 # --8<-- [end:dialect]
+
+
+# --8<-- [start:taken]
+@dataclass(frozen=True)
+class Taken:
+    """How the place of a fragment's elements in local memory grows: by these steps with each digit
+    of the lane's number, and with each digit of an element's number.
+    """
+
+    unit: Unit
+    fragment: Fragment
+    pointer: str
+    lanes: tuple[int, ...]
+    elements: tuple[int, ...]
+
+    @property
+    def words(self) -> int:
+        """How many registers it takes."""
+        return self.fragment.size // self.unit.word
+
+    def offsets(self) -> list[int]:
+        """Where the elements of a lane lie, from the first of them on."""
+        sizes = [range(size) for size, _, _ in self.fragment.elements]
+        return [sum(v * step for v, step in zip(values, self.elements, strict=True))
+                for values in itertools.product(*sizes)]
+# --8<-- [end:taken]
 
 
 # --8<-- [start:groups]

@@ -5,42 +5,11 @@ is which registers they get: one for each `word` elements of a fragment, in the 
 """
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 from impl.ir import Ops, UOp
 from impl.kernel.analysis import growth
-from impl.kernel.fragments import UNIT_OF, Fragment, Unit, loops_of
-
-if TYPE_CHECKING:
-    from impl.render.values import Values
-
-
-# --8<-- [start:taken]
-@dataclass(frozen=True)
-class Taken:
-    """How the place of a fragment's elements in local memory grows: by these steps with each digit
-    of the lane's number, and with each digit of an element's number.
-    """
-
-    unit: Unit
-    fragment: Fragment
-    pointer: str
-    lanes: tuple[int, ...]
-    elements: tuple[int, ...]
-
-    @property
-    def words(self) -> int:
-        """How many registers it takes."""
-        return self.fragment.size // self.unit.word
-
-    def offsets(self) -> list[int]:
-        """Where the elements of a lane lie, from the first of them on."""
-        sizes = [range(size) for size, _, _ in self.fragment.elements]
-        return [sum(v * step for v, step in zip(values, self.elements, strict=True))
-                for values in itertools.product(*sizes)]
-# --8<-- [end:taken]
+from impl.kernel.fragments import UNIT_OF, Unit, loops_of
+from impl.render.dialect import Taken
+from impl.render.values import Values
 
 
 # --8<-- [start:matrices]

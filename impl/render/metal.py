@@ -7,8 +7,9 @@ from impl.dtypes import DType, Scalar, dtypes
 from impl.errors import DTypeError
 from impl.ir import UOp
 from impl.kernel.fragments import Unit
+from impl.render.dialect import Taken
 from impl.render.gpu import Gpu
-from impl.render.matrices import SIMDGROUP, Taken
+from impl.render.matrices import SIMDGROUP
 from impl.render.types import INLINE, SIZES, TYPES
 
 #: Where the buffers of a kernel stand: its arguments, what phases share, and the values.

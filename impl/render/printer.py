@@ -17,11 +17,13 @@ from impl.render.lower import (
     Finish,
     Leave,
     Loop,
+    Lowered,
     Step,
     Wait,
     Write,
     lower,
 )
+from impl.render.matrices import Matrices
 from impl.render.reductions import Reductions
 from impl.render.values import width_of
 from impl.render.vectors import Operand
@@ -48,6 +50,10 @@ def render(ast: UOp, dialect: Dialect) -> Source:
 
 class _Printer(Reductions):
     """Names values in order of appearance and writes one line for each."""
+
+    def __init__(self, low: Lowered, dialect: Dialect, kept: frozenset[UOp]) -> None:
+        super().__init__(low, dialect, kept)
+        self.matrices = Matrices(self)
 
     def run(self) -> Source:
         """Print the whole kernel."""

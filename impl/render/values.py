@@ -10,7 +10,6 @@ from impl.kernel.analysis import exchanged
 from impl.render.dialect import Dialect, Launched, Texts
 from impl.render.groups import place_waits
 from impl.render.lower import Lowered
-from impl.render.matrices import Matrices
 from impl.render.phases import cut_phases
 from impl.render.types import HALF
 from impl.render.vectors import Operand
@@ -38,7 +37,6 @@ class Values:
         self.groups = dialect.groups
         self.shared: frozenset[UOp] = place_waits(low, kept) if self.groups else frozenset()
         self.launched: dict[UOp, Launched] = {}
-        self.matrices = Matrices(self)
         self.warps = {loop for node in self.known.order for loop in exchanged(node)}
         self.warp = 1  # how many lanes run an iteration of the stage, to exchange values
         self.unrolled = self._loops_over(kept)
