@@ -239,6 +239,9 @@ def test_what_a_unit_cannot_compute_is_refused() -> None:
         assert word in refused(half, TC(*numbers_))
     single, axis = blocked(product(64, 64, 64, FLOAT))
     assert "not of type float16" in refused(single, TC(axis, 0, 32, 1, 1))
+    loop = Analysis(half).ranges[axis]
+    empty = half.substitute({loop: new_range(0, RangeKind.REDUCE)})
+    assert "a loop has no iterations" in refused(empty, TC(axis, 0, 32, 1, 1))
     narrow = product(64, 64, 64, dtypes.float16)
     assert "not one loop of rows and one of columns" in refused(narrow, TC(2, 0, 32, 1, 1))
 

@@ -54,7 +54,11 @@ class Limits:
     units: tuple[str, ...] = ()   # names of the units for products of matrices, the best first
 
 
-def buffer_key(buffer: UOp) -> tuple[Ops, int]:
+#: What tells a kernel's buffers apart.
+Key = tuple[Ops, int]
+
+
+def buffer_key(buffer: UOp) -> Key:
     """What tells a kernel's buffers apart: two PARAMs of one position are one buffer."""
     return buffer.op, buffer.arg if buffer.op is Ops.PARAM else buffer.arg[0]
 

@@ -137,6 +137,8 @@ class TC(Step):
         for loop, least in ((nest.row, self.down * unit.rows),
                             (nest.column, self.across * unit.columns),
                             (nest.loop, max(self.deep, 1))):
+            if not self._size(loop):
+                raise StepError(self.name, "a loop has no iterations", "there is nothing to do")
             if self._size(loop) % least:
                 raise StepError(self.name, f"{self._size(loop)} iterations are no multiple of "
                                 f"{least}", "extend the loop by PADTO, or use other numbers")
