@@ -237,7 +237,7 @@ def _no_neighbour(store: UOp, loop: UOp, kind: RangeKind) -> str:
 
 def _no_parts(known: Analysis, loop: UOp) -> str:
     """Why the reductions over a loop cannot be stages of their own; empty if they can."""
-    # r[impl kernel.group.legal+2]
+    # r[impl kernel.group.legal+3]
     stores = [store.toposort() for store in known.ast.src]
     for node in known.order:
         if node.op is not Ops.REDUCE or loop not in node.src[1:]:

@@ -97,7 +97,7 @@ class GroupTop(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """Every element is combined once."""
-        # r[impl kernel.group.legal+2]
+        # r[impl kernel.group.legal+3]
         loop = self._loop(known, (RangeKind.REDUCE,))
         size = self._size(loop)
         threads = known.info.threads
