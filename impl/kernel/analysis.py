@@ -127,6 +127,10 @@ class Analysis:
             mask ^= lowest
         return tuple(found)
 
+    def free_local(self) -> int:
+        """The number from which on no LOCAL has one."""
+        return max((node.arg[0] + 1 for node in self.order if node.op is Ops.LOCAL), default=0)
+
     def _only_adds(self, before: Analysis) -> bool:
         """Whether a node depends on the loops that it depended on before."""
         if self.info.prefix != before.info.prefix or not self.stored >= before.stored:

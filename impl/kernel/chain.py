@@ -56,7 +56,7 @@ class Chain(Step):
         whole, rest = divmod(size, self.amount)
         outer = new_range(whole, RangeKind.BLOCK)
         op, stores = link.store.src[1].op, list[UOp]()
-        local = UOp(Ops.LOCAL, link.before.dtype, (), (_free_local(known), 1))
+        local = UOp(Ops.LOCAL, link.before.dtype, (), (known.free_local(), 1))
         place_of_it = UOp(Ops.INDEX, local.dtype, (local, UOp.const(dtypes.index, 0), TRUE))
         before = UOp(Ops.LOAD, local.dtype, (place_of_it,))
         together: UOp | None = None
@@ -77,10 +77,6 @@ class Chain(Step):
                                     {loop: (left,)}).store(link.store, False))
         return _sink(known, stores, self.name)
 # --8<-- [end:chain]
-
-
-def _free_local(known: Analysis) -> int:
-    return max((node.arg[0] for node in known.order if node.op is Ops.LOCAL), default=-1) + 1
 
 
 def _link(known: Analysis, loop: UOp) -> _Link | None:

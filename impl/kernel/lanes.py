@@ -277,8 +277,7 @@ class _Parts(_Reducer):
         self.amount, self.kind = amount // width, kind
         self.most = _COMBINED if kind is RangeKind.LANE else _COMBINED_TOP
         self.stores: list[UOp] = []
-        taken = [node.arg[0] for node in known.order if node.op is Ops.LOCAL]
-        self.numbers = itertools.count(max(taken, default=-1) + 1)
+        self.numbers = itertools.count(known.free_local())
 
     def _combined(self, op: Ops, value: UOp, loops: tuple[UOp, ...]) -> UOp:
         """A tree: its order is fixed by the numbers of the parts."""
