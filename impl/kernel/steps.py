@@ -172,14 +172,18 @@ class Upcast(Step):
 class Abreast(Upcast):
     """UPCAST for a loop of the prefix; in buffers between stages its lanes lie side by side.
 
-    So the lane can be a vector in all stages: one of several rows, and not of a part of one.
+    So the lane can be a vector in all stages: one of several rows, and not of a part of one. Not
+    legal after TC: a unit for matrices reads neighbours of a row at once.
     """
 
     abreast: ClassVar[bool] = True
 
     def apply(self, known: Analysis) -> UOp:
         """Where elements of a private buffer lie is no part of a value."""
+        # r[impl kernel.step.refused]
         self._loop(known, (RangeKind.GLOBAL,))
+        if any(node.op is Ops.MMA for node in known.order):
+            raise StepError(self.name, "a unit reads neighbours of a row", "use UPCAST")
         return super().apply(known)
 # --8<-- [end:abreast]
 
