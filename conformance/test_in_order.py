@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance import kernel_builder as kb
 from conformance.saboteurs.impl_patches import ImplPatch, all_patches, killer
 from conformance.trace import verifies
-from impl import Context, Tensor, Variable
+from impl import Context, Tensor, Variable, symbolic
 from impl.dtypes import dtypes
-from impl.ir import Ops, UOp
+from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel import Analysis, StepError, apply_steps, estimate
 from impl.kernel.chain import Chain
 
@@ -327,6 +328,20 @@ def test_a_chain_is_for_running_results() -> None:
     place = next(i for i, loop in enumerate(_loops(scatter)) if loop.arg[1].name == "BLOCK")
     with pytest.raises(StepError, match="no running result"):
         apply_steps(scatter, [Chain(place, 3)])
+
+
+@verifies("kernel.step.refused")
+def test_a_chain_does_not_begin_anew_on_its_way() -> None:
+    """A running sum of each three elements; one of which some elements are never stored."""
+    i, nothing = kb.new_range(9, RangeKind.BLOCK), kb.number(dtypes.float32, 0)
+    third = kb.apply(Ops.CMPNE, symbolic.mod(i, 3), kb.number(dtypes.index, 0))
+    place = kb.flat((i, 1), (-1, 1))
+    for inside, valid in ((third, TRUE), (symbolic.less_than(0, i), third)):
+        before = kb.apply(Ops.WHERE, inside, kb.load(kb.param(0), place, inside), nothing)
+        value = kb.apply(Ops.ADD, before, kb.load(kb.param(1), i))
+        ast = kb.kernel(kb.store(kb.param(0), i, value, i, valid=valid))
+        with pytest.raises(StepError, match="no running result"):
+            apply_steps(ast, [Chain(0, 4)])
 
 
 def _loops(ast: UOp) -> list[UOp]:

@@ -376,6 +376,25 @@ def test_random_steps_keep_the_values_of_random_kernels() -> None:
 
 
 @verifies("kernel.step.equal")
+def test_a_rest_does_not_come_after_a_stage_that_overwrites_what_it_reads() -> None:
+    i = new_range(7, RangeKind.LOOP)
+    turned = kb.flat((i, -1), (6, 1))
+    reader = store(param(0), i, load(param(1), turned), i)
+    writer = store(param(1), i, load(param(2), i), i)
+    again = store(param(0), turned, load(param(2), i), i)
+    where = store(param(0), turned, load(param(2), kb.apply(
+        Ops.CAST, load(param(1), turned), dtype=dtypes.index)), i)
+    for stages in ((reader, writer), (reader, again), (writer, where)):
+        ast = kb.kernel(*stages)
+        wanted, found = ([np.arange(7, dtype=np.float32)[::step].copy() for step in (1, 1, -1)]
+                         for _ in range(2))
+        kb.run(ast, *wanted, device="REFERENCE")
+        kb.run(apply_steps(ast, [Upcast(0, 4)]), *found, device="REFERENCE")
+        for one, two in zip(wanted, found, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+@verifies("kernel.step.equal")
 def test_compiled_steps_keep_the_values_of_random_kernels() -> None:
     made = [kb.random_kernel(seed) for seed in range(60)]
     wanted = [m.result(m.ast, "REFERENCE") for m in made]

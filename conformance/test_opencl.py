@@ -213,7 +213,22 @@ def test_lanes_share_what_they_may() -> None:
         assert render(parts, OpenCL()).lanes == 4
 
 
+@verifies("kernel.group.legal+3")
+def test_a_reduction_that_reads_what_is_stored_later_is_shared() -> None:
+    """In place: the sum of each row of x, and then x = x + the sum."""
+    r, j, k = new_range(3, GLOBAL), new_range(40, LOOP), new_range(40, REDUCE)
+    at = flat((r, 40), (j, 1))
+    total = reduce(Ops.ADD, load(param(0, INT), flat((r, 40), (k, 1))), k)
+    ast = kb.kernel(store(param(0, INT), at, plus(load(param(0, INT), at), total), j), prefix=(r,))
+    steps = [Local(Analysis(ast).position[loop], 4) for loop in (j, k)]
+    found = np.arange(120, dtype=np.int32)
+    wanted = found.reshape(3, 40) + found.reshape(3, 40).sum(1, keepdims=True)
+    run_as_it_is(apply_steps(ast, steps), found)
+    assert np.array_equal(found.reshape(3, 40), wanted)
+
+
 @verifies("kernel.lane.legal")
+@verifies("kernel.group.legal+3")
 def test_a_reduction_that_reads_what_was_stored_before_is_not_moved() -> None:
     """In place: x = x + 1, and then the sum of x."""
     r, j, k = new_range(3, GLOBAL), new_range(40, LOOP), new_range(40, REDUCE)
@@ -233,7 +248,7 @@ def test_a_reduction_that_reads_what_was_stored_before_is_not_moved() -> None:
 
 
 @verifies("kernel.group.order")
-@verifies("kernel.group.legal+2")
+@verifies("kernel.group.legal+3")
 def test_a_reduction_is_shared_by_lanes() -> None:
     for rows, columns, lanes in ((3, 1000, 64), (2, 7, 4), (1, 513, 256), (4, 256, 256)):
         r, k = new_range(rows, GLOBAL), new_range(columns, REDUCE)

@@ -4,6 +4,7 @@ Where elements lie is written down here once more, as NVIDIA's and others' docum
 """
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,10 +24,12 @@ from impl.errors import GraphError
 from impl.ir import KernelInfo, Ops, RangeKind, UOp, new_range
 from impl.kernel import (
     TC,
+    Abreast,
     Inner,
     Limits,
     Local,
     PadTo,
+    Roll,
     StepError,
     Upcast,
     apply_steps,
@@ -239,8 +242,23 @@ def test_what_a_unit_cannot_compute_is_refused() -> None:
         assert word in refused(half, TC(*numbers_))
     single, axis = blocked(product(64, 64, 64, FLOAT))
     assert "not of type float16" in refused(single, TC(axis, 0, 32, 1, 1))
+    loop = Analysis(half).ranges[axis]
+    empty = half.substitute({loop: new_range(0, RangeKind.REDUCE)})
+    assert "a loop has no iterations" in refused(empty, TC(axis, 0, 32, 1, 1))
     narrow = product(64, 64, 64, dtypes.float16)
     assert "not one loop of rows and one of columns" in refused(narrow, TC(2, 0, 32, 1, 1))
+
+
+@verifies("kernel.step.refused")
+@verifies("kernel.mma.operands")
+def test_later_steps_leave_a_unit_its_fragments() -> None:
+    """ROLL leaves the stages with an MMA alone; ABREAST would part what it reads at once."""
+    made = by_hand(product(64, 64, 32, dtypes.float16), 0, (32, 32), 16)
+    assert "a unit reads neighbours" in refused(made, Abreast(0, 2))
+    ranges = Analysis(made).ranges
+    for axis in (i for i, loop in enumerate(ranges) if loop.arg[1] is RangeKind.UPCAST):
+        with contextlib.suppress(StepError):
+            verify(apply_steps(made, [Roll(axis)]))
 
 
 @verifies("kernel.mma.legal")

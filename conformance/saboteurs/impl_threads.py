@@ -39,7 +39,7 @@ class AnyLoopIsShared(ImplPatch):
 
 
 class AnyReductionIsCut(ImplPatch):
-    rule = "kernel.group.legal+2"
+    rule = "kernel.group.legal+3"
     description = "a reduction is cut although it reads what a stage stores"
     target = "impl.kernel.threads:_not_apart"
 

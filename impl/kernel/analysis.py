@@ -54,7 +54,11 @@ class Limits:
     units: tuple[str, ...] = ()   # names of the units for products of matrices, the best first
 
 
-def buffer_key(buffer: UOp) -> tuple[Ops, int]:
+#: What tells a kernel's buffers apart.
+Key = tuple[Ops, int]
+
+
+def buffer_key(buffer: UOp) -> Key:
     """What tells a kernel's buffers apart: two PARAMs of one position are one buffer."""
     return buffer.op, buffer.arg if buffer.op is Ops.PARAM else buffer.arg[0]
 
@@ -122,6 +126,10 @@ class Analysis:
             found.append(self.ranges[lowest.bit_length() - 1])
             mask ^= lowest
         return tuple(found)
+
+    def free_local(self) -> int:
+        """The number from which on no LOCAL has one."""
+        return max((node.arg[0] + 1 for node in self.order if node.op is Ops.LOCAL), default=0)
 
     def _only_adds(self, before: Analysis) -> bool:
         """Whether a node depends on the loops that it depended on before."""

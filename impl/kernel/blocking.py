@@ -107,7 +107,7 @@ class Chunk(Step):
             raise StepError(self.name, "another reduction is around the sum", "cut the sum into "
                             "chunks before that one is made")
         sizes = [self._size(r) for r in own]
-        number = max((n.arg[0] + 1 for n in known.order if n.op is Ops.LOCAL), default=0)
+        number = known.free_local()
         local = UOp(Ops.LOCAL, node.dtype, (), (number, math.prod(sizes)))
         target = local_place(local, own, sizes)
         so_far = UOp(Ops.LOAD, node.dtype, (target,))
@@ -171,7 +171,7 @@ class Pack(Step):
         found = self.operands(known, loop)
         stores = list(known.ast.src)
         copies: dict[UOp, UOp] = {}
-        number = max((n.arg[0] + 1 for n in known.order if n.op is Ops.LOCAL), default=0)
+        number = known.free_local()
         for value, reduced in found.items():
             user = next(s for s in stores if value in s.src[1].toposort())
             outer, inner = self.spans(known, user, value, reduced)

@@ -34,8 +34,9 @@ class Chain(Step):
     the result before them.
 
     Legal for a BLOCK loop of fixed extent, the innermost one, whose only store combines what was
-    stored one iteration before with an element that reads nothing of what is stored. Combining in
-    another order is what r[conventions.reassociation.reduction] allows. A rest follows one by one.
+    stored one iteration before with an element that reads nothing of what is stored: in every
+    iteration but the first. Combining in another order is what
+    r[conventions.reassociation.reduction] allows. A rest follows one by one.
     """
 
     amount: int
@@ -53,7 +54,7 @@ class Chain(Step):
         whole, rest = divmod(size, self.amount)
         outer = new_range(whole, RangeKind.BLOCK)
         op, stores = link.store.src[1].op, list[UOp]()
-        local = UOp(Ops.LOCAL, link.before.dtype, (), (_free_local(known), 1))
+        local = UOp(Ops.LOCAL, link.before.dtype, (), (known.free_local(), 1))
         place_of_it = UOp(Ops.INDEX, local.dtype, (local, UOp.const(dtypes.index, 0), TRUE))
         before = UOp(Ops.LOAD, local.dtype, (place_of_it,))
         together: UOp | None = None
@@ -76,10 +77,6 @@ class Chain(Step):
 # --8<-- [end:chain]
 
 
-def _free_local(known: Analysis) -> int:
-    return max((node.arg[0] for node in known.order if node.op is Ops.LOCAL), default=-1) + 1
-
-
 def _link(known: Analysis, loop: UOp) -> _Link | None:
     """The running result along a loop, if that is all that the kernel computes."""
     store = known.ast.src[0]
@@ -94,10 +91,21 @@ def _link(known: Analysis, loop: UOp) -> _Link | None:
     before, element = value.src if reading[0] else value.src[::-1]
     load = before.src[1] if before.op is Ops.WHERE and before.src[2].op is Ops.CONST else before
     grows = growth(known.order, (loop,))[index.src[1]]
-    if load.op is not Ops.LOAD or not grows:
+    if load.op is not Ops.LOAD or not grows or not _linked(before, index, loop):
         return None
     step_back = symbolic.add(load.src[0].src[1], grows[loop])
     return _Link(store, before, element) if step_back is index.src[1] else None
+
+
+def _linked(before: UOp, index: UOp, loop: UOp) -> bool:
+    """Whether every iteration that stores needs the result before, unless it is the first one."""
+    load = before.src[1] if before.op is Ops.WHERE else before
+    conditions = [load.src[0].src[2], *(before.src[:1] if before.op is Ops.WHERE else ())]
+    stored = symbolic.conjuncts(index.src[2])
+    later = {loop: symbolic.add(loop, 1)}
+    return loop not in index.src[2].toposort() and all(
+        part in stored or symbolic.rebuild(part, later) is TRUE
+        for condition in conditions for part in symbolic.conjuncts(condition))
 
 
 # --8<-- [start:chaining]

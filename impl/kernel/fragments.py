@@ -15,6 +15,8 @@ from impl import settings
 from impl.dtypes import DType, dtypes
 from impl.ir import UOp
 
+#: Lanes of a warp, of every unit.
+WARP = 32
 #: A digit of a number: how many values it has, and what one adds to the row and to the column.
 Digit = tuple[int, int, int]
 

@@ -237,7 +237,7 @@ def _no_neighbour(store: UOp, loop: UOp, kind: RangeKind) -> str:
 
 def _no_parts(known: Analysis, loop: UOp) -> str:
     """Why the reductions over a loop cannot be stages of their own; empty if they can."""
-    # r[impl kernel.group.legal+2]
+    # r[impl kernel.group.legal+3]
     stores = [store.toposort() for store in known.ast.src]
     for node in known.order:
         if node.op is not Ops.REDUCE or loop not in node.src[1:]:
@@ -277,8 +277,7 @@ class _Parts(_Reducer):
         self.amount, self.kind = amount // width, kind
         self.most = _COMBINED if kind is RangeKind.LANE else _COMBINED_TOP
         self.stores: list[UOp] = []
-        taken = [node.arg[0] for node in known.order if node.op is Ops.LOCAL]
-        self.numbers = itertools.count(max(taken, default=-1) + 1)
+        self.numbers = itertools.count(known.free_local())
 
     def _combined(self, op: Ops, value: UOp, loops: tuple[UOp, ...]) -> UOp:
         """A tree: its order is fixed by the numbers of the parts."""

@@ -24,7 +24,8 @@ _MOST_WIDE_STAGES = 8
 class Roll(Step):
     """Make a lane a loop in the stages that reduce nothing along it.
 
-    Legal for a lane that some stage has and reduces nothing along.
+    Legal for a lane that some stage has and reduces nothing along. A unit for matrices needs the
+    lanes of its fragments.
     """
 
     def apply(self, known: Analysis) -> UOp:
@@ -50,10 +51,11 @@ class Roll(Step):
 
 
 def rollable(known: Analysis, lane: UOp) -> list[UOp]:
-    """The stores in the lane with nothing that is reduced along it."""
+    """The stores in the lane with nothing that is reduced along it, nor computed by a unit."""
     bit = known.mask((lane,))
     return [store for store in known.ast.src if lane in store.src[2:] and not any(
-        node.op is Ops.REDUCE and known.free[node] & bit for node in store.toposort())]
+        node.op is Ops.REDUCE and known.free[node] & bit
+        or node.op is Ops.MMA and lane in node.src for node in store.toposort())]
 # --8<-- [end:roll]
 
 

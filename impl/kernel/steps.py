@@ -17,7 +17,7 @@ from impl import symbolic
 from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel.analysis import Analysis, buffer_key, exchanged, shared_loops
+from impl.kernel.analysis import Analysis, Key, buffer_key, exchanged, shared_loops
 
 HALF = (dtypes.float16, dtypes.bfloat16)
 
@@ -172,14 +172,18 @@ class Upcast(Step):
 class Abreast(Upcast):
     """UPCAST for a loop of the prefix; in buffers between stages its lanes lie side by side.
 
-    So the lane can be a vector in all stages: one of several rows, and not of a part of one.
+    So the lane can be a vector in all stages: one of several rows, and not of a part of one. Not
+    legal after TC: a unit for matrices reads neighbours of a row at once.
     """
 
     abreast: ClassVar[bool] = True
 
     def apply(self, known: Analysis) -> UOp:
         """Where elements of a private buffer lie is no part of a value."""
+        # r[impl kernel.step.refused]
         self._loop(known, (RangeKind.GLOBAL,))
+        if any(node.op is Ops.MMA for node in known.order):
+            raise StepError(self.name, "a unit reads neighbours of a row", "use UPCAST")
         return super().apply(known)
 # --8<-- [end:abreast]
 
@@ -187,14 +191,19 @@ class Abreast(Upcast):
 def _runs(known: Analysis, loop: UOp) -> list[list[UOp]]:
     """The stores in order; neighbours that share a loop nest and need nothing of each other."""
     runs: list[list[UOp]] = []
+    read, written = set[Key](), set[Key]()  # by the last run
     for store in known.ast.src:
-        last = runs[-1][-1] if runs else None
-        loads = {buffer_key(n.src[0].src[0]) for n in store.src[1].toposort()
-                 if n.op is Ops.LOAD} if loop in store.src[2:] else set()
-        if last is not None and last.src[2:] == store.src[2:] and not loads & known.stored:
+        loads = {buffer_key(n.src[0].src[0]) for n in store.toposort() if n.op is Ops.LOAD} \
+            if loop in store.src[2:] else set()
+        target = buffer_key(store.src[0].src[0])
+        alone = loads & {*written, target} or target in read | written
+        if runs and runs[-1][-1].src[2:] == store.src[2:] and not alone:
             runs[-1].append(store)
         else:
             runs.append([store])
+            read, written = set(), set()
+        read |= loads
+        written.add(target)
     return runs
 
 

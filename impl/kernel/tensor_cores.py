@@ -16,8 +16,9 @@ from impl import symbolic
 from impl.dtypes import DType, dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, Limits, buffer_key, growth
-from impl.kernel.fragments import UNIT_OF, UNITS, Fragment, Unit
-from impl.kernel.lanes import Local
+from impl.kernel.blocking import local_place
+from impl.kernel.fragments import UNIT_OF, UNITS, WARP, Fragment, Unit
+from impl.kernel.lanes import MOST_LANES, Local
 from impl.kernel.padding import PadTo
 from impl.kernel.private import exceeds
 from impl.kernel.steps import Step, StepError, _sink
@@ -25,8 +26,6 @@ from impl.kernel.steps import Step, StepError, _sink
 if TYPE_CHECKING:
     from impl.kernel.grouping import GroupPlanner
 
-#: No group has more lanes, whatever a device can do.
-_MOST_LANES = 1024
 #: Bytes that a unit reads of a row of local memory at once.
 _ROW_BYTES = 16
 #: Blocks of outputs, each with how many warps share it down and across: the largest first.
@@ -128,15 +127,17 @@ class TC(Step):
         self._fits(nest, unit)
         block = _Block(self, known, nest, unit)
         done = _sink(known, block.stages(), self.name)
-        return done.replace(arg=replace(done.arg, lanes=self.down * self.across * 32))
+        return done.replace(arg=replace(done.arg, lanes=self.down * self.across * WARP))
 
     def _fits(self, nest: Nest, unit: Unit) -> None:
         """Raise if something would be left over."""
-        if min(self.down, self.across) < 1 or self.down * self.across * 32 > _MOST_LANES:
+        if min(self.down, self.across) < 1 or self.down * self.across * WARP > MOST_LANES:
             raise StepError(self.name, f"{self.down} x {self.across} warps", "use fewer")
         for loop, least in ((nest.row, self.down * unit.rows),
                             (nest.column, self.across * unit.columns),
                             (nest.loop, max(self.deep, 1))):
+            if not self._size(loop):
+                raise StepError(self.name, "a loop has no iterations", "there is nothing to do")
             if self._size(loop) % least:
                 raise StepError(self.name, f"{self._size(loop)} iterations are no multiple of "
                                 f"{least}", "extend the loop by PADTO, or use other numbers")
@@ -259,12 +260,9 @@ class _Block:
 
     def _sums(self) -> UOp:
         """The place of a sum. Each lane has its own ones side by side: they become registers."""
-        terms, stride = [], 1
-        for loop in self.own[::-1]:
-            terms.append(symbolic.mul(loop, stride))
-            stride *= loop.src[0].arg
-        local = UOp(Ops.LOCAL, dtypes.float32, (), (0, stride))
-        return UOp(Ops.INDEX, local.dtype, (local, symbolic.total(terms), TRUE))
+        sizes = [loop.src[0].arg for loop in self.own]
+        local = UOp(Ops.LOCAL, dtypes.float32, (), (0, math.prod(sizes)))
+        return local_place(local, self.own, sizes)
 
     def _product(self, tiles: Sequence[_Tile], start: int, value: UOp) -> UOp:
         """The product of the parts that begin at an element of the sum, added to a value."""
@@ -329,7 +327,7 @@ def plan_units(planner: GroupPlanner) -> bool:
             groups = [-(-size // block) for size in (rows, columns)]
             padded = math.prod(groups) * block * block > _MOST_PADDED * rows * columns
             idle = math.prod(groups) * several < _BUSY_GROUPS
-            if down * across * 32 > limits.lanes or block > _BLOCKS[-1][0] and (padded or idle):
+            if down * across * WARP > limits.lanes or block > _BLOCKS[-1][0] and (padded or idle):
                 continue
             if _try_block(planner, found, UNIT_OF[name], (block, down, across)):
                 return True

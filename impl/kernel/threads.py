@@ -97,7 +97,7 @@ class GroupTop(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """Every element is combined once."""
-        # r[impl kernel.group.legal+2]
+        # r[impl kernel.group.legal+3]
         loop = self._loop(known, (RangeKind.REDUCE,))
         size = self._size(loop)
         threads = known.info.threads
@@ -150,8 +150,7 @@ class _Partials(_Reducer):
             self.rest = (symbolic.add(left, amount * each), left)
         self.amount = amount
         self.stores: list[UOp] = []
-        taken = [node.arg[0] for node in known.order if node.op is Ops.LOCAL]
-        self.numbers = itertools.count(max(taken, default=-1) + 1)
+        self.numbers = itertools.count(known.free_local())
 
     def _combined(self, op: Ops, value: UOp, loops: tuple[UOp, ...]) -> UOp:
         """The parts are stored by a stage of their own, and combined in order."""

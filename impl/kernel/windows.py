@@ -120,7 +120,7 @@ class Window(Pack):
         pairs = find_pairs(known, value, outputs, [r for r in inner if r in reduced])
         if not pairs:
             raise StepError(self.name, "the operand is not read in windows", "pack it instead")
-        number = max((n.arg[0] + 1 for n in known.order if n.op is Ops.LOCAL), default=0)
+        number = known.free_local()
         copy, read = _copied(value, inner, pairs, number)
         if read.src[0].src[0].arg[1] * value.dtype.itemsize > MOST_PACKED:
             raise StepError(self.name, "the copy is too large", "cut an outer loop first")

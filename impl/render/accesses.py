@@ -261,6 +261,7 @@ class Accesses(Values):
                 line = dialect.vector_scatter(pointer, address, step, dtype, count, value, mask)
             # r[impl kernel.store.gated]
             self._line((f"if ({guard[0]}) " if guard[0] and mask is None else "") + line)
+
     def _write_turned(self, store: UOp, addresses: Texts, values: list[Operand],
                       wide: tuple[UOp, ...], across: UOp) -> None:
         """Transpose squares, and store them along the lane that is contiguous."""

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel import buffer_key
+from impl.kernel.analysis import Key
 from impl.render.lower import Block, Define, Item, Loop, Lowered, Wait, Write
-
-Key = tuple[Ops, int]
 
 
 # --8<-- [start:waits]

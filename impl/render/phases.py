@@ -9,9 +9,9 @@ from __future__ import annotations
 from impl.errors import GraphError
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel import buffer_key
+from impl.kernel.analysis import Key
 from impl.render.lower import Block, Item, Leave, Loop, Lowered, Write
 
-Key = tuple[Ops, int]
 #: A launch has a bit for each phase.
 MOST_PHASES = 62
 

@@ -47,7 +47,6 @@ def render(ast: UOp, dialect: Dialect) -> Source:
     return _Printer(lower(ast, dialect.groups is None), dialect, kept).run()
 
 
-
 class _Printer(Reductions):
     """Names values in order of appearance and writes one line for each."""
 
