@@ -101,6 +101,16 @@ def test_a_class_that_is_ignored_may_be_none() -> None:
     assert many.cross_entropy(Tensor([3, 255], dtype="uint8")).item() > 0
 
 
+@verifies("tensor.loss.class")
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize(("dtype", "wrong"), [
+    ("uint32", 2**31), ("int64", 2**32 + 1), ("int64", -2**32), ("uint64", 2**63 + 1)])
+def test_no_class_is_a_class_in_fewer_bits(name: str, dtype: str, wrong: int) -> None:
+    x = Tensor(np.array([[1, 2], [3, 4]], np.float32))
+    found = CLASSES[name](x, Tensor(np.array([0, wrong], dtype))).numpy()
+    assert np.isnan(found).tolist() == [False, True], found
+
+
 @verifies("tensor.one-hot.wide")
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int32", "uint32", "int64", "uint64"])
 def test_one_hot_has_a_single_one(dtype: str) -> None:
