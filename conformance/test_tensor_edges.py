@@ -47,6 +47,14 @@ def test_an_impossible_argument_is_refused(name: str) -> None:
 
 
 @verifies("tensor.arguments.refused")
+@pytest.mark.parametrize("padding", [((1,), (1, 1)), ((1, 1, 1), (1, 1)), ((1.5, 1), (1, 1)),
+                                     (("a", 1), (1, 1)), (1.5, 1), ((1, 1),)])
+def test_padding_that_is_no_pairs_is_refused(padding: Any) -> None:
+    with pytest.raises(ShapeError, match="pad"):
+        Tensor([[1.0, 2.0]]).pad(padding)
+
+
+@verifies("tensor.arguments.refused")
 def test_arguments_near_the_impossible_work() -> None:
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     assert Tensor(x).roll((1, 1), 1).numpy().tolist() == np.roll(x, (1, 1), 1).tolist()
