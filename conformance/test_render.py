@@ -15,7 +15,7 @@ from impl import symbolic
 from impl.dtypes import ALL, dtypes
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel import Limits, optimize
-from impl.render import C, lower, render
+from impl.render import CUDA, C, Metal, OpenCL, lower, render
 
 WIDE = Limits(vector_bytes=64, vector_registers=32)
 
@@ -155,6 +155,19 @@ def test_numbers_reach_the_kernel_exactly(dtype: object) -> None:
     assert np.array_equal(found, values, equal_nan=kind.kind == "f")
     if kind.kind == "f":
         assert (np.signbit(found) == np.signbit(values))[~np.isnan(values)].all()
+
+
+@verifies("render.literal.exact")
+@pytest.mark.parametrize("number", [-np.inf, -0.0, -2.5, -2e30])
+def test_what_is_negative_may_follow_a_minus_sign(number: float) -> None:
+    """Two minus signs would be a decrement."""
+    ast = kb.kernel(store(param(0), 0, kb.apply(Ops.NEG, kb.number(FLOAT, number))))
+    for language in (C(), OpenCL(), CUDA(), Metal()):
+        text = render(ast, language).text
+        assert "--" not in text[text.index("p0[0] ="):].splitlines()[0]
+    out = np.zeros(1, np.float32)
+    kb.run(ast, out)
+    assert out[0] == -np.float32(number) and not np.signbit(out[0])
 
 
 @verifies("render.name.plain")

@@ -513,3 +513,18 @@ def test_a_variable_without_a_value_is_refused(use: Any) -> None:
     with pytest.raises(VariableError, match="steps has no value") as caught:
         use(Tensor([1.0, 2.0, 3.0, 4.0]), Variable("steps", 1, 4))
     assert "steps.bind" in caught.value.remedy
+
+
+@verifies("kernel.step.chosen")
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_run_says_how_many_rows_a_product_has(transposed: bool) -> None:
+    """The softmax behind it makes the product one stage of several."""
+    rows = Variable("rows", 1, 33)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(33, 65)).astype(np.float32)
+    w = rng.normal(size=(65, 64)).astype(np.float32)
+    one, two = Tensor(x), Tensor(w.T.copy()).T if transposed else Tensor(w)
+    for count in (1, 8, 33):
+        found = (one[:rows.bind(count)] @ two).softmax(-1).numpy()
+        right = np.exp(x[:count].astype(np.float64) @ w)
+        np.testing.assert_allclose(found, right / right.sum(-1, keepdims=True), 1e-3, 1e-6)

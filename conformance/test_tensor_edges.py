@@ -47,6 +47,14 @@ def test_an_impossible_argument_is_refused(name: str) -> None:
 
 
 @verifies("tensor.arguments.refused")
+@pytest.mark.parametrize("padding", [((1,), (1, 1)), ((1, 1, 1), (1, 1)), ((1.5, 1), (1, 1)),
+                                     (("a", 1), (1, 1)), (1.5, 1), ((1, 1),)])
+def test_padding_that_is_no_pairs_is_refused(padding: Any) -> None:
+    with pytest.raises(ShapeError, match="pad"):
+        Tensor([[1.0, 2.0]]).pad(padding)
+
+
+@verifies("tensor.arguments.refused")
 def test_arguments_near_the_impossible_work() -> None:
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     assert Tensor(x).roll((1, 1), 1).numpy().tolist() == np.roll(x, (1, 1), 1).tolist()
@@ -99,6 +107,16 @@ def test_a_class_that_is_ignored_may_be_none() -> None:
     assert found.item() == x.cross_entropy(Tensor([0, 1]), "none").tolist()[1]
     many = Tensor(np.ones((2, 300), np.float32))
     assert many.cross_entropy(Tensor([3, 255], dtype="uint8")).item() > 0
+
+
+@verifies("tensor.loss.class")
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize(("dtype", "wrong"), [
+    ("uint32", 2**31), ("int64", 2**32 + 1), ("int64", -2**32), ("uint64", 2**63 + 1)])
+def test_no_class_is_a_class_in_fewer_bits(name: str, dtype: str, wrong: int) -> None:
+    x = Tensor(np.array([[1, 2], [3, 4]], np.float32))
+    found = CLASSES[name](x, Tensor(np.array([0, wrong], dtype))).numpy()
+    assert np.isnan(found).tolist() == [False, True], found
 
 
 @verifies("tensor.one-hot.wide")

@@ -360,6 +360,8 @@ def _parts(iterations: int, threads: int, most: int, copy: float) -> int:
 
 def _lanes_of_rows(planner: Planner, extent: int) -> int:
     """How many rows at a time: as many as the registers and the second cache hold."""
+    if not extent:  # r[impl kernel.step.chosen]: lanes are cut off a loop of fixed extent
+        return 1
     passed = sum(n.arg[1] * n.dtype.itemsize for n in planner.known.order if n.op is Ops.LOCAL)
     many = planner.limits.vector_registers >= 32 and 8 * passed <= planner.limits.second_cache // 2
     return next((n for n in ((8, 4, 2) if many else (4, 2))

@@ -18,11 +18,12 @@ def literal(value: Scalar, dtype: DType) -> str:
     if math.isnan(number):
         return f'__builtin_nan{suffix}("")'
     if math.isinf(number):
-        return ("-" if number < 0 else "") + f"__builtin_inf{suffix}()"
-    if number == int(number) and abs(number) < 1e6:
+        text = ("-" if number < 0 else "") + f"__builtin_inf{suffix}()"
+    elif number == int(number) and abs(number) < 1e6:
         text = f"{number:.1f}{suffix}"
     else:
         text = number.hex() + suffix
+    # What is negative may follow another minus sign, and two of them are a decrement.
     return f"({text})" if math.copysign(1, number) < 0 else text
 
 

@@ -12,6 +12,7 @@ from impl.gradient.nodes import cast, unary, where
 from impl.ir import Ops, UOp
 from impl.tensor.conversion import Conversion
 from impl.tensor.elementwise import compare
+from impl.tensor.indexing import class_dtype
 from impl.tensor.movement import triangle, whole
 from impl.tensor.names import either
 from impl.tensor.random import uniform_node
@@ -180,13 +181,15 @@ class Functional(Conversion):
                              f"input {self.shape}", f"give class numbers of shape {rest}")
         classes = self.shape[axis]
         place = nodes.iota_along(classes, axis, len(self.shape))
-        number = self._wrap(cast(target.uop, place.dtype))
-        along = nodes.reshape(number.uop, self.shape[:axis] + (1,) + self.shape[axis + 1:])
+        number = target.cast(class_dtype(target.dtype))
+        named = (number >= 0) & (number < classes)  # before a cast can make a class of it
+        alone = self.shape[:axis] + (1,) + self.shape[axis + 1:]
+        along = nodes.reshape(cast(target.uop, place.dtype), alone)
         hit = compare(Ops.CMPEQ, nodes.expand(place, self.shape), nodes.expand(along, self.shape))
         chosen = where(hit, self.uop, UOp.const(self.dtype, 0))
         total = nodes.reshape(nodes.reduce(Ops.ADD, chosen, (axis,)), rest)
         # r[impl tensor.loss.class]
-        return ((number >= 0) & (number < classes)).where(self._wrap(nodes.neg(total)), math.nan)
+        return named.where(self._wrap(nodes.neg(total)), math.nan)
 
     def _loss_of_classes(self, target: Self, reduction: str, ignore: int | None) -> Self:
         if ignore is None:

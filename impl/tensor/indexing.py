@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from impl.dtypes import dtypes
+from impl.dtypes import DType, dtypes
 from impl.errors import AxisError, DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.gradient.nodes import binary, cast, shape_of, where
@@ -350,12 +350,18 @@ class Indexing(Reduce):
             raise DTypeError("one_hot", f"classes of dtype {self.dtype.name}", "use integers")
         count = whole(num_classes, "one_hot", "number of classes")
         wide = (*self.shape, count)
-        # r[impl tensor.one-hot.wide]: a narrow dtype cannot hold the number of every class
-        common = self.dtype if self.dtype.itemsize == 8 else \
-            dtypes.int64 if self.dtype is dtypes.uint32 else dtypes.int32
+        common = class_dtype(self.dtype)
         mine = nodes.expand(nodes.reshape(cast(self.uop, common), (*self.shape, 1)), wide)
         classes = nodes.expand(nodes.iota_along(count, len(self.shape), len(wide)), wide)
         return self._wrap(cast(compare(Ops.CMPEQ, mine, cast(classes, common)), dtypes.int32))
+
+
+def class_dtype(dtype: DType) -> DType:
+    """In what class numbers of a dtype are compared with the number of classes."""
+    # r[impl tensor.one-hot.wide, tensor.loss.class]: a narrow dtype cannot hold every class
+    if dtype.itemsize == 8:
+        return dtype
+    return dtypes.int64 if dtype is dtypes.uint32 else dtypes.int32
 
 
 def _checked_slice(item: slice) -> slice:

@@ -342,8 +342,9 @@ class Movement(Elementwise):
                                  "give two numbers for each axis, the last axis first")
             pairs = [(padding[i], padding[i + 1]) for i in range(0, len(padding), 2)]
             return ((0, 0),) * (rank - len(pairs)) + tuple(pairs[::-1])
-        if len(padding) != rank:
-            raise ShapeError("pad", f"{len(padding)} pairs for shape {self.shape}",
+        if len(padding) != rank or not all(one is None or _is_pair(one) for one in padding):
+            # r[impl tensor.arguments.refused]
+            raise ShapeError("pad", f"{tuple(padding)} does not fit shape {self.shape}",
                              "give (before, after) or None for each axis")
         return tuple((0, 0) if one is None else (one[0], one[1]) for one in padding)
 
@@ -479,6 +480,12 @@ def _sized(width: Any) -> Any:
     if isinstance(width, (tuple, list)):
         return tuple(as_size(one) for one in width)
     return as_size(width)
+
+
+def _is_pair(width: Any) -> bool:
+    """Whether it says how many elements stand before and how many after."""
+    return isinstance(width, tuple) and len(width) == 2 and all(
+        is_symbolic(one) or isinstance(one, (int, np.integer)) for one in width)
 
 
 def _tensors(given: tuple[Any, ...], operation: str) -> list[Any]:
