@@ -244,11 +244,15 @@ def _named(slug: str, mine: Path) -> str:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m conformance.learn", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("start", "check", "hint", "reset", "progress"))
+    parser.add_argument("command", choices=("start", "check", "hint", "reset", "progress"),
+                        nargs="?")
     parser.add_argument("lesson", choices=sorted(LESSONS), nargs="?",
                         help="not needed by `progress`")
     parser.add_argument("--mine", type=Path, help="your file; my_LESSON.py if it is not named")
     options = parser.parse_args(arguments)
+    if options.command is None:  # somebody who asks what there is
+        parser.print_help()
+        return 2
     if options.command == "progress":
         return show_progress(options.mine or Path("my_lesson.py"))
     if options.lesson is None:

@@ -221,7 +221,8 @@ A temporary is a Lifetime. It says its number, its bytes, and the first and the 
 A plan is
     MemoryPlan(offsets, lifetimes, planned, unplanned, lower_bound)
 with {storage: offset}, the spans as they came, and three numbers of bytes: up to the highest end,
-with nothing shared, and your lower bound. Offsets are multiples of 64.""",
+with nothing shared, and your lower bound. Offsets are multiples of 64, as is
+span.nbytes.""",
     rules=("memory.planned.bounds", "memory.alignment.arena", "memory.reuse.disjoint",
            "memory.off.equal", "memory.poison.unseen", "memory.bound.near"),
     hints=(

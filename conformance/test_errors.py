@@ -188,7 +188,9 @@ def test_what_was_meant(name: str, meant: str) -> None:
 @verifies("errors.name.method")
 @pytest.mark.parametrize("name, meant", [
     ("sofmax", "softmax?"), ("Sum", "sum?"), ("reshap", "reshape?"), ("add_", "x.assign(x.add("),
-    ("cuda", 'x.to("CUDA")'), ("astype", "x.cast("), ("qqqq", "dir(Tensor)")])
+    ("cuda", 'x.to("CUDA")'), ("astype", "x.cast("), ("qqqq", "dir(Tensor)"), ("t", "use x.T"),
+    ("no_grad", "x.detach()"), ("zero_grad", "x.grad = None"), ("from_numpy", "Tensor(array)"),
+    ("onse", "ones?"), ("inverse", "dir(Tensor)"), ("svd", "dir(Tensor)")])
 def test_which_method_was_meant(name: str, meant: str) -> None:
     for owner in (Tensor([1.0]), Tensor):
         with pytest.raises(AttributeError) as caught:

@@ -149,6 +149,11 @@ def test_a_lesson_has_to_be_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "name a lesson: memory" in capsys.readouterr().err
 
 
+def test_without_a_word_it_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert learn.main([]) == 2
+    assert "learn start memory" in capsys.readouterr().out
+
+
 def test_every_lesson_has_its_page_and_its_rules() -> None:
     """What the table of chapters calls a lesson is one, and the other way round."""
     pages = {page.stem for page in (ROOT / "docs" / "course").glob("*.md")} - {"index"}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.trace import verifies
 from impl import Tensor, dtypes, nn
 from impl.errors import DTypeError, ShapeError
 
@@ -187,6 +188,32 @@ def test_state_has_names_and_is_loaded() -> None:
     state["layers.1.weight"] = Tensor([1.0])
     with pytest.raises(ShapeError, match="shape"):
         nn.state.load_state_dict(other, state, strict=False)
+
+
+@verifies("errors.type.base")
+@pytest.mark.parametrize("content", [
+    b"", b"hello world, this is no header", b"\2" + bytes(7) + b"[]", b"\7" + bytes(7) + b'{"a":1}',
+    b"\2" + bytes(7) + b"\xff\xff", b"PK\3\4" + bytes(200)])
+def test_what_is_no_safetensors_file_is_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    path.write_bytes(content)
+    with pytest.raises(DTypeError, match=r"model\.pt is no safetensors file.*safe_save"):
+        nn.state.safe_load(path)
+
+
+@verifies("errors.type.base")
+def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    nn.state.safe_save({"a": Tensor(X)}, path)
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(DTypeError, match="no safetensors file"):
+        nn.state.safe_load(path)
+
+
+@verifies("errors.type.base")
+def test_an_optimiser_is_given_parameters() -> None:
+    with pytest.raises(DTypeError, match=r"Linear is no list.*get_parameters\(model\)"):
+        nn.optim.SGD(nn.Linear(2, 3))  # type: ignore[arg-type]
 
 
 def test_files(tmp_path: Path) -> None:

@@ -169,3 +169,8 @@ def test_every_setting_is_described() -> None:
     rows = list(settings.describe())
     assert [name for name, *_ in rows] == sorted(REGISTRY)
     assert all(meaning for *_, meaning in rows)
+    with Context(DEBUG=2):
+        lines = settings.table().splitlines()
+    assert len(lines) == len(rows)
+    assert any(line.startswith("DEBUG=2 ") and line.endswith("(default: 0)") for line in lines)
+    assert any(line.startswith("CC= ") and line.endswith("(default: empty)") for line in lines)

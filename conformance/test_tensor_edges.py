@@ -23,6 +23,9 @@ IMPOSSIBLE: dict[str, Callable[[], Any]] = {
     "repeat(-1, 2)": lambda: ROW.repeat(-1, 2),
     "repeat(1.5, 2)": lambda: ROW.repeat(1.5, 2),
     "repeat_interleave(-1)": lambda: ROW.repeat_interleave(-1),
+    "reshape(a)": lambda: ROW.reshape("a"),
+    "reshape(1.5)": lambda: ROW.reshape(1.5),
+    "unflatten(a)": lambda: ROW.unflatten(0, ["a"]),  # type: ignore[list-item]
     "expand(-2, 3)": lambda: ROW.expand(-2, 3),
     "conv_transpose2d": lambda: IMAGE.conv_transpose2d(KERNEL, padding=9),
     "topk(True)": lambda: ROW.topk(True),

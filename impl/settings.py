@@ -239,3 +239,11 @@ def describe() -> Iterator[tuple[str, Value, Value, str]]:
     """Name, value in force, default and meaning of every setting, in alphabetical order."""
     for name, setting in sorted(REGISTRY.items()):
         yield name, get(name), setting.default, setting.meaning
+
+
+def table() -> str:
+    """What `describe` gives, to be read: a line for each setting, with its default."""
+    rows = [(f"{name}={value}", f"{meaning} (default: {default if default != '' else 'empty'})")
+            for name, value, default, meaning in describe()]
+    width = max(len(left) for left, _ in rows)
+    return "\n".join(f"{left:{width}}  {right}" for left, right in rows)

@@ -15,7 +15,7 @@ Function = Callable[..., Any]
 
 
 class NobodyGuesses(ImplPatch):
-    rule = "device.name.meant"
+    rule = "device.name.meant+2"
     description = "no name is near to another one"
     target = "impl.settings:one_edit_apart"
 

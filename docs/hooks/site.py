@@ -230,12 +230,14 @@ def compatibility() -> str:
             "No report is stored in `conformance/reports/` yet. A report that is put there appears "
             "on this page, and as a column in the [rule matrix](matrix.md), with the next build."
         )
-    lines = ["| implementation | tiers | " + " | ".join(reversed(VERDICTS)) + " |",
-             "|---" * (len(VERDICTS) + 2) + "|"]
+    given = {test["verdict"] for report in reports() for test in report["tests"]}
+    shown = [verdict for verdict in reversed(VERDICTS) if verdict in given]
+    lines = ["| implementation | tiers | " + " | ".join(shown) + " |",
+             "|---|---" + "|--:" * len(shown) + "|"]
     for report in reports():
         counts = Counter(test["verdict"] for test in report["tests"])
         tiers = ", ".join(report["header"]["implementation"].get("observes", []))
-        numbers = " | ".join(str(counts[verdict]) for verdict in reversed(VERDICTS))
+        numbers = " | ".join(str(counts[verdict]) for verdict in shown)
         lines.append(f"| {title(report)} | {tiers} | {numbers} |")
     return "\n".join([*lines, "", commands(), "", "## Rule by rule", "", by_rule(), "",
                       *(failures(report) for report in reports())])

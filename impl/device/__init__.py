@@ -372,6 +372,13 @@ class _Owned(Memory):
         grown(-self.nbytes)
 
 
+# --8<-- [start:elsewhere]
+#: Devices by the names that other libraries have for them.
+_ELSEWHERE = {"GPU": ["CUDA", "OPENCL", "METAL"], "MPS": ["METAL"], "NV": ["CUDA"],
+              "CL": ["OPENCL"], "CLANG": ["CPU"], "PYTHON": ["REFERENCE"], "NUMPY": ["REFERENCE"]}
+# --8<-- [end:elsewhere]
+
+
 # --8<-- [start:registry]
 class Registry:
     """All devices by name. `Device["CPU"]`, `Device["CPU:1"]`, `Device.DEFAULT`."""
@@ -394,8 +401,9 @@ class Registry:
         """
         kind, _, number = name.upper().partition(":")
         if kind not in self.kinds or (":" in name and not number.isdecimal()):
-            names = sorted(self.kinds)  # r[impl device.name.meant]
-            near = settings.meant([each for each in names if settings.one_edit_apart(kind, each)])
+            names = sorted(self.kinds)  # r[impl device.name.meant+2]
+            near = settings.meant(_ELSEWHERE.get(kind) or [
+                each for each in names if settings.one_edit_apart(kind, each)])
             raise DeviceError("device", f"{name!r} is not a device", f"{near}use one of "
                               f"{', '.join(names)}, or NAME:NUMBER")  # r[impl device.name.unknown]
         return kind if not number or int(number) == 0 else f"{kind}:{int(number)}"

@@ -5,7 +5,7 @@ to realize, so that a step can share a schedule with the loss.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from impl.dtypes import dtypes
 from impl.errors import DTypeError
@@ -34,6 +34,9 @@ class Optimizer:
     """What all optimisers share. Subclasses say how one parameter changes."""
 
     def __init__(self, params: Sequence[Tensor], lr: float) -> None:
+        if not isinstance(params, Iterable):
+            raise DTypeError("optim", f"{type(params).__name__} is no list of tensors",
+                             "give nn.state.get_parameters(model)")
         wanted = [p for p in params if p.requires_grad]
         if not wanted:
             raise DTypeError("optim", "no parameter requires a gradient",

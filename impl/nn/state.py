@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from impl.dtypes import DType, dtypes, from_bfloat16
-from impl.errors import ShapeError
+from impl.errors import DTypeError, ShapeError
 from impl.tensor import Tensor
 
 
@@ -99,12 +99,27 @@ def safe_save(tensors: Mapping[str, Tensor], path: str | os.PathLike[str]) -> No
 
 
 def safe_load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """Read the tensors of a safetensors file."""
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        length = int.from_bytes(content[:8], "little")
-        header = json.loads(content[8:8 + length])
-        header.pop("__metadata__", None)
-        return {name: _read(content, 8 + length, entry) for name, entry in header.items()}
+    """Read the tensors of a safetensors file.
+
+    Raises:
+        DTypeError: it is another kind of file, or cut short.
+    """
+    with open(path, "rb") as file:
+        try:
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                return _read_all(content)
+        # What is elsewhere in the place of a header may be anything, also JSON of another form.
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            # r[impl errors.type.base]
+            raise DTypeError("safe_load", f"{os.fspath(path)} is no safetensors file, or cut "
+                             f"short ({error})", "give a file of nn.state.safe_save") from None
+
+
+def _read_all(content: mmap.mmap) -> dict[str, Tensor]:
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:8 + length])
+    header.pop("__metadata__", None)
+    return {name: _read(content, 8 + length, entry) for name, entry in header.items()}
 
 
 def _read(content: mmap.mmap, start: int, entry: dict[str, Any]) -> Tensor:

@@ -97,6 +97,10 @@ class Movement(Elementwise):
 
     def _inferred(self, wanted: Shape, count: int, operation: str) -> Shape:
         """The shape with its -1 replaced."""
+        for size in wanted:
+            if not hasattr(size, "__index__"):  # r[impl tensor.arguments.refused]
+                raise ShapeError(operation, f"{wanted} is no shape", "give whole numbers; one of "
+                                 "them may be -1")
         known = math.prod(size for size in wanted if size != -1)
         if wanted.count(-1) == 1 and known and count % known == 0:
             wanted = tuple(count // known if size == -1 else size for size in wanted)

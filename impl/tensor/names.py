@@ -22,7 +22,20 @@ _MEANT = {"cuda": 'x.to("CUDA")', "copy_": "x.assign(y)", "fill_": "x.assign(x.f
           "unique": "NumPy on x.numpy(): the shape of a result depends on no value",
           "tile": "x.repeat(*times)", "copy": "x.clone()", "astype": "x.cast(dtype)",
           "ravel": "x.flatten()", "swapaxes": "x.transpose(first, second)",
-          "expand_dims": "x.unsqueeze(axis)", "concatenate": "Tensor.cat(x, y)"}
+          "expand_dims": "x.unsqueeze(axis)", "concatenate": "Tensor.cat(x, y)",
+          "t": "x.T", "gpu": 'x.to("CUDA"), or another device', "diag": "x.diagonal()",
+          "select": "x.index_select(axis, indices), or x[..., number]",
+          "vstack": "Tensor.cat(x, y)", "hstack": "Tensor.cat(x, y, dim=1)",
+          "from_numpy": "Tensor(array)", "tensor": "Tensor(values)", "array": "Tensor(values)",
+          "as_tensor": "Tensor(values)", "equal": "(x == y).all()",
+          "allclose": "NumPy on x.numpy()", "xavier_uniform": "Tensor.glorot_uniform(*shape)",
+          "no_grad": "x.detach(), or nothing: only .backward() computes gradients",
+          "zero_grad": "x.grad = None, or the zero_grad() of an optimiser",
+          "jit": "TinyJit(function)", "save": "nn.state.safe_save({name: x}, path)",
+          "load": "nn.state.safe_load(path)"}
+
+#: How alike two names have to be. Below it `inverse` would be taken for `linear`.
+_ALIKE = 0.75
 
 
 # --8<-- [start:missing]
@@ -40,7 +53,7 @@ def _remedy(tensors: type, name: str) -> str:
         return f"use {_MEANT[name]}"
     if name.endswith("_") and name[:-1] in known:
         return f"no method writes in place; use x.assign(x.{name[:-1]}(...))"
-    nearest = difflib.get_close_matches(name.lower(), known, 1, 0.6)
+    nearest = difflib.get_close_matches(name.lower(), known, 1, _ALIKE)
     return f"did you mean {nearest[0]}?" if nearest else \
         "look for it among the methods in the API reference, or in dir(Tensor)"
 # --8<-- [end:missing]
