@@ -59,6 +59,21 @@ def test_the_tiles_of_two_reductions_are_not_multiplied() -> None:
         assert all(tile(known, node) <= 32 * 16 for node in sums), ast.arg.name
 
 
+@verifies("kernel.tile.once")
+def test_a_loop_in_which_another_reduction_has_lanes_is_not_cut() -> None:
+    """Rows of four maxima: a tile of eight rows of the product would make 32 maxima of them."""
+    i, j = (new_range(64, RangeKind.GLOBAL) for _ in range(2))
+    k, m = (new_range(256, RangeKind.REDUCE) for _ in range(2))
+    most = reduce(Ops.MAXIMUM, load(param(1), flat((i, 64 * 256), (j, 256), (k, 1))), k)
+    total = reduce(Ops.ADD, kb.apply(Ops.MUL, load(param(2), flat((i, 256), (m, 1))),
+                                     load(param(3), flat((m, 1)))), m)
+    ast = apply_steps(kb.kernel(store(param(0), flat((i, 64), (j, 1)),
+                                      kb.apply(Ops.ADD, most, total)), prefix=(i, j)),
+                      [Upcast(1, 4)])
+    known = Analysis(apply_steps(ast, [step for step, _ in hand_steps(ast, WIDE)]))
+    assert max(tile(known, node) for node in known.order if node.op is Ops.REDUCE) == 4 * 16
+
+
 @verifies("kernel.text.stages")
 def test_many_stages_get_one_vector_each() -> None:
     most = max(transformer_block(), key=lambda ast: len(ast.src))
