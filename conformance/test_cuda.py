@@ -445,6 +445,7 @@ def test_what_is_kept_has_a_limit(on_gpu: Callable[[Check], None]) -> None:
 def check_exhausted() -> None:
     device, mock = gpu(), driver.load()
     device.pool.clear()
+    device.pool.limit = 1 << 30
     mock.set_memory(0, mock.used() + (10 << 20))
     block_of = device.allocate(6 << 20)
     del block_of

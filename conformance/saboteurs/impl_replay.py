@@ -29,7 +29,7 @@ class ArgumentsAreNotParted(ImplPatch):
     target = "impl.replay.recording:Recording._part"
 
     def replacement(self, original: Function) -> Function:
-        return lambda recording, tensors: None
+        return lambda recording, tensors, held: None
 
 
 class KnownValuesAreNotCaptured(ImplPatch):
