@@ -264,7 +264,6 @@ def _set_aside(planner: Planner, number: int, factor: int) -> None:
         return
     step = Aside(planner.position(number), factor)
     with contextlib.suppress(StepError):
-        step.apply(planner.known)
         made = planner.take(step, "what several loads make is made once for all columns")
         copy = next(s for s in planner.known.ast.src if made[0] in s.src)
         width = planner.limits.vector_bytes // max(value.dtype.itemsize, 4)
