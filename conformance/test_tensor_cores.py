@@ -18,7 +18,6 @@ from conformance.emulation import address_spaces, metal_objects, nvrtc
 from conformance.kernel_builder import FLOAT, flat, load, param, store
 from conformance.trace import verifies
 from impl import Context, Device, Tensor
-from impl.device.workgroups import key_of, symbol, unit_text
 from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
 from impl.ir import KernelInfo, Ops, RangeKind, UOp, new_range
@@ -42,7 +41,7 @@ from impl.kernel import (
 )
 from impl.kernel.analysis import Analysis
 from impl.kernel.fragments import UNITS, Fragment, Unit, units_of_metal, units_of_nvidia
-from impl.render import CUDA, Metal, render
+from impl.render import CUDA, Metal, key_of, render, symbol, unit_text
 
 NVIDIA, SIMD = UNITS[:4], UNITS[4:]
 LAYOUTS = [(False, False), (False, True), (True, False), (True, True)]

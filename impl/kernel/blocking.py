@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from impl import symbolic
+from impl.dtypes import HALF
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import (
     LANES,
@@ -22,7 +23,7 @@ from impl.kernel.analysis import (
     growth,
     shared_loops,
 )
-from impl.kernel.steps import HALF, Step, StepError, _Rewriter, _sink
+from impl.kernel.steps import Step, StepError, _Rewriter, _sink
 
 #: A packed operand has at most this many bytes.
 MOST_PACKED = 64 << 20

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from impl import symbolic
-from impl.dtypes import dtypes
+from impl.dtypes import dtypes, sum_accumulator
 from impl.ir import ELEMENTWISE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import LANES, Analysis, Way, _size, buffer_key
 from impl.kernel.planner import Planner
@@ -224,7 +224,7 @@ def _stores_along(known: Analysis, loop: UOp) -> list[UOp]:
 def _widest(known: Analysis, loop: UOp) -> int:
     """The bytes of the widest elements that are computed along a loop."""
     bit = known.mask((loop,))
-    sizes = [4 if node.dtype in (dtypes.float16, dtypes.bfloat16) else node.dtype.itemsize
+    sizes = [sum_accumulator(node.dtype).itemsize
              for node in known.order if known.free[node] & bit or node.op is Ops.STORE
              if node.dtype is not dtypes.index and node.op not in (Ops.INDEX, Ops.SINK)
              and (node.dtype is not dtypes.bool or node.op is Ops.LOAD)]

@@ -11,7 +11,7 @@ import itertools
 import math
 from dataclasses import dataclass, replace
 
-from impl.dtypes import DType
+from impl.dtypes import HALF, DType
 from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, PRODUCTS, Analysis, Limits, growth, shared_loops
 from impl.kernel.blocking import Aside, Chunk, Cut, Fetch, Pack, Share
@@ -19,7 +19,7 @@ from impl.kernel.dots import Dot, is_bytes
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge
 from impl.kernel.planner import Planner
-from impl.kernel.steps import HALF, Own, StepError, Swap, Upcast
+from impl.kernel.steps import Own, StepError, Swap, Upcast
 
 #: What a multiply-add costs in a tile with so many vectors a row: loads are shared by fewer.
 _PRICES = {4: 1.0, 3: 1.02, 2: 1.2, 1: 1.7}

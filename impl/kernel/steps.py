@@ -14,12 +14,10 @@ from functools import partial
 from typing import ClassVar
 
 from impl import symbolic
-from impl.dtypes import DType, dtypes
+from impl.dtypes import DType, sum_accumulator
 from impl.errors import GraphError
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, Key, buffer_key, exchanged, shared_loops
-
-HALF = (dtypes.float16, dtypes.bfloat16)
 
 
 class StepError(GraphError):
@@ -410,7 +408,7 @@ class _Reducer:
         """The reduction over the whole blocks, lane by lane, combined with that of the rest."""
         kept = node.src[1:]
         blocks = tuple(new for old in kept for new in (self.outer if old is self.loop else (old,)))
-        dtype = dtypes.float32 if node.dtype in HALF else node.dtype
+        dtype = sum_accumulator(node.dtype)
         value = _as(self.main[node.src[0]], dtype)
         if self.grouped:
             found = self._combined(node.arg, value, blocks)

@@ -1,12 +1,11 @@
 """What somebody meant who asks `nn` for a name that it does not have. Chapter: spec/errors.md."""
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from types import ModuleType
 
-from impl.errors import NameMissingError
+from impl.errors import NameMissingError, nearest
 from impl.nn import optim, state
 from impl.tensor import Tensor
 
@@ -41,8 +40,8 @@ def _remedy(given: str, own: Iterable[str]) -> str:
     for spelled in (given, given.removesuffix("loss")):
         if spelled in methods:
             return f"use the method of tensors, x.{methods[spelled]}()"
-    nearest = difflib.get_close_matches(given, known, 1, 0.6)
-    return f"did you mean {known[nearest[0]]}?" if nearest else \
+    near = nearest(given, known)
+    return f"did you mean {known[near]}?" if near else \
         "use one of " + ", ".join(sorted(known.values()))
 # --8<-- [end:meant]
 

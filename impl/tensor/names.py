@@ -4,10 +4,9 @@ Chapter: spec/errors.md.
 """
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from impl.errors import NameMissingError
+from impl.errors import NameMissingError, nearest
 
 
 def either(axis: Any, dim: Any) -> Any:
@@ -34,9 +33,6 @@ _MEANT = {"cuda": 'x.to("CUDA")', "copy_": "x.assign(y)", "fill_": "x.assign(x.f
           "jit": "TinyJit(function)", "save": "nn.state.safe_save({name: x}, path)",
           "load": "nn.state.safe_load(path)"}
 
-#: How alike two names have to be. Below it `inverse` would be taken for `linear`.
-_ALIKE = 0.75
-
 
 # --8<-- [start:missing]
 def missing(tensors: type, name: str) -> NoReturn:
@@ -53,8 +49,8 @@ def _remedy(tensors: type, name: str) -> str:
         return f"use {_MEANT[name]}"
     if name.endswith("_") and name[:-1] in known:
         return f"no method writes in place; use x.assign(x.{name[:-1]}(...))"
-    nearest = difflib.get_close_matches(name.lower(), known, 1, _ALIKE)
-    return f"did you mean {nearest[0]}?" if nearest else \
+    near = nearest(name, known)
+    return f"did you mean {near}?" if near else \
         "look for it among the methods in the API reference, or in dir(Tensor)"
 # --8<-- [end:missing]
 
