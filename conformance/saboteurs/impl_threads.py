@@ -41,7 +41,7 @@ class AnyLoopIsShared(ImplPatch):
 class AnyReductionIsCut(ImplPatch):
     rule = "kernel.group.legal+3"
     description = "a reduction is cut although it reads what a stage stores"
-    target = "impl.kernel.threads:_not_apart"
+    target = "impl.kernel.threads:not_apart"
 
     def replacement(self, original: Function) -> Function:
         return lambda known, loop: ""

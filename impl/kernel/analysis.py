@@ -361,7 +361,7 @@ def estimate(ast: UOp, values: dict[UOp, int] | None = None) -> Estimate:
     """
     # r[impl kernel.estimate.operations]
     known = Analysis(ast)
-    sizes = [_size(loop, values or {}) for loop in known.ranges]
+    sizes = [size_of(loop, values or {}) for loop in known.ranges]
     operations = 0
     touched: dict[UOp, list[tuple[int, int, int]]] = {}
     for node in known.order:
@@ -385,7 +385,7 @@ def _elements(mask: int, sizes: list[int]) -> int:
     return math.prod(size for i, size in enumerate(sizes) if mask >> i & 1)
 
 
-def _size(loop: UOp, values: dict[UOp, int]) -> int:
+def size_of(loop: UOp, values: dict[UOp, int]) -> int:
     """The number of iterations of a loop, given the variables' values."""
     extent = loop.src[0]
     if extent.op is Ops.CONST:

@@ -13,7 +13,7 @@ from impl.gradient import nodes
 from impl.gradient.nodes import cast
 from impl.ir import Ops, Shape, UOp
 from impl.symbolic import as_size, is_number, is_symbolic
-from impl.tensor.base import _dtype_of_number
+from impl.tensor.base import dtype_of_number
 from impl.tensor.functional import Functional
 from impl.tensor.movement import flat_arguments
 from impl.tensor.random import generator, integer_node, normal_node, uniform_node
@@ -72,7 +72,7 @@ class Creation(Functional):
         """
         fill = _number(fill_value, "full")
         natural = as_dtype(fill_value.dtype) if isinstance(fill_value, np.generic) else None
-        wanted = natural or _dtype_of_number(fill) if dtype is None else as_dtype(dtype)
+        wanted = natural or dtype_of_number(fill) if dtype is None else as_dtype(dtype)
         sizes = _shape((shape,), "full")
         return cls._made(nodes.full(UOp.const(wanted, fill), sizes), device, requires_grad)
 
