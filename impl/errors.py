@@ -86,6 +86,10 @@ class NameMissingError(TensorScheduleError, AttributeError):
     """A module does not have what it is asked for."""
 
 
+class ArgumentError(TensorScheduleError, TypeError):
+    """An operation does not take an argument of this name, or gets it twice."""
+
+
 class VariableError(TensorScheduleError, ValueError):
     """A symbolic variable is out of its bounds, or bound to two values."""
 

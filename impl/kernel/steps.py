@@ -149,8 +149,8 @@ class Upcast(Step):
             main.private, main.abreast = (inner, self.amount), self.abreast
             prefix = tuple(new for old in known.info.prefix
                            for new in (outer if old is loop else (old,)))
-            stores = [main.store(store, True) for store in known.ast.src]
-            return with_stores(known, stores, self.name, prefix)
+            moved = [main.store(store, True) for store in known.ast.src]
+            return with_stores(known, moved, self.name, prefix)
         parts = [main]
         if rest:
             left = new_range(rest, RangeKind.LOOP)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any, Self
 
 import numpy as np
@@ -181,7 +182,11 @@ class Creation(Functional):
     @staticmethod
     def manual_seed(seed: int = 0) -> None:
         """Start the random numbers again: the same seed gives the same numbers."""
-        generator.seed(seed)  # r[impl tensor.random.seed]
+        try:
+            generator.seed(operator.index(seed))  # r[impl tensor.random.seed]
+        except TypeError:  # r[impl tensor.arguments.refused]
+            raise DTypeError("manual_seed", f"{seed!r} is no whole number",
+                             "give one: 42") from None
 
     @classmethod
     def rand(cls, *shape: Any, dtype: Any = None, device: str | None = None,
