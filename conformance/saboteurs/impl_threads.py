@@ -95,3 +95,16 @@ class PoolWithoutBound(ImplPatch):
             pool.limit = limit
             return beyond
         return sort
+
+
+class OneRefusalLosesAll(ImplPatch):
+    rule = "cpu.compile.others"
+    description = "what was compiled beside a refused kernel is thrown away"
+    target = "impl.cpu.objects:Build._finish"
+
+    def replacement(self, original: Function) -> Function:
+        def finish(build: Any) -> Any:
+            for _, made in build.started:
+                made.result()
+            return original(build)
+        return finish

@@ -154,10 +154,17 @@ class Build:
             units[0].append((self.runtime, RUNTIME))
         for unit in units:
             self._start(unit)
+        refused: CompileError | None = None
         for unit, made in self.started:
-            content = made.result()
+            try:
+                content = made.result()
+            except CompileError as error:  # the others are compiled, and need not be again
+                refused = refused or error
+                continue
             GlobalCounters.compiled += sum(source is not RUNTIME for _, source in unit)
             objects.keep(self.kept, unit, content)
+        if refused is not None:
+            raise refused  # r[impl cpu.compile.others]
         if objects.run is None:  # the first one that is loaded serves the process: it has workers
             objects.run = _RUN(objects.functions[self.runtime])
 
