@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -152,6 +153,27 @@ def test_what_is_no_compiler_is_said_to_be_none(compiler: str, said: str, fresh:
     with Context(CC=compiler), pytest.raises(CompileError, match=said) as caught:
         Device["CPU"].compile([scaled(10, 1.5, "unlucky")])
     Path(str(caught.value).split("the source is in ")[1].split(";")[0]).unlink()
+
+
+@verifies("cpu.compile.others")
+def test_what_stood_beside_a_refused_kernel_is_kept(
+        fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = objects.compile_unit
+
+    def refusing(command: list[str], unit: list[Any], line: str) -> bytes:
+        if any(source.name == "unlucky" for _, source in unit):
+            raise CompileError("compile", "refused unlucky", "none")
+        return compiled(command, unit, line)
+
+    asts = [scaled(10 + place, 1.5, name) for place, name in enumerate(("one", "unlucky", "two"))]
+    monkeypatch.setattr(objects, "_WORTH_STARTING", 0)  # each kernel in a run of its own
+    monkeypatch.setattr(objects, "compile_unit", refusing)
+    with pytest.raises(CompileError, match="unlucky"):
+        Device["CPU"].compile(asts)
+    monkeypatch.undo()
+    before = GlobalCounters.compiled
+    Device["CPU"].compile(asts)
+    assert GlobalCounters.compiled == before + 1
 
 
 # Values

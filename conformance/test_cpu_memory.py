@@ -5,6 +5,7 @@ import random
 import sys
 import threading
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from conformance.trace import verifies
 from impl import Context, GlobalCounters, Tensor
 from impl.cpu.memory import Pool
 from impl.device import Device
+from impl.device import pool as device_pool
 from impl.device.pool import rounded
 
 pytestmark = pytest.mark.device("CPU")
@@ -64,6 +66,30 @@ def test_blocks_of_a_pool() -> None:
         places = sorted((address, len(block)) for block, address, _ in out)
         assert all(a + size <= b for (a, size), (b, _) in zip(places, places[1:], strict=False))
     assert near > 5
+
+
+@verifies("cpu.memory.bounded")
+def test_what_is_too_much_is_freed() -> None:
+    """By a pool whose blocks have to be freed, and may be at any moment."""
+    class Counting(device_pool.Pool[int]):
+        freed: ClassVar[list[int]] = []
+
+        def make(self, size: int) -> int:
+            return size
+
+        def size_of(self, block: int) -> int:
+            return block
+
+        def free(self, blocks: list[int]) -> None:
+            assert not self.lock.locked()
+            self.freed.extend(blocks)
+
+    pool = Counting(64, 1000)
+    for block in (640, 320, 704):
+        pool.give(block)
+    assert pool.freed == [640, 320] and pool.held == 704
+    pool.clear()
+    assert pool.freed == [640, 320, 704]
 
 
 @verifies("cpu.memory.bounded")

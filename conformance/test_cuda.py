@@ -312,8 +312,7 @@ def check_kept() -> None:
     device.compile([ast])
     assert (GlobalCounters.compiled, GlobalCounters.disk_hits) == (0, 1)
     from impl.cuda import compiler
-    from impl.device.workgroups import key_of
-    from impl.render import CUDA, render
+    from impl.render import CUDA, key_of, render
     text = render(ast, CUDA())
     keys = {key_of(text, *compiler.environment(each)) for each in (80, 90)}
     with pytest.MonkeyPatch.context() as patch:
@@ -385,9 +384,8 @@ def test_no_option_changes_an_operation() -> None:
 def test_texts_compile_for_every_kind_of_gpu() -> None:
     """Kernels of every function and type, and random ones, as one text each."""
     from impl.cuda.compiler import OPTIONS
-    from impl.device.workgroups import key_of, unit_text
     from impl.kernel import Limits, optimize
-    from impl.render import CUDA, render
+    from impl.render import CUDA, key_of, render, unit_text
     limits = Limits(name="CUDA", lanes=256, lockstep=32, local_memory=48 << 10)
     asts = [ast for dtype in TYPES for ast in functions(dtype)]
     asts += [kb.random_kernel(seed).ast for seed in range(40)]

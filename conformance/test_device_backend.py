@@ -17,9 +17,9 @@ from impl.kernel import search
 # isort: split
 # --8<-- [start:backend]
 from impl.device import Memory
-from impl.device.workgroups import GroupDevice, GroupProgram, symbol, unit_text
+from impl.device.workgroups import GroupDevice, GroupProgram
 from impl.kernel import Limits
-from impl.render import CUDA, Source
+from impl.render import CUDA, Source, symbol, unit_text
 
 
 class WrittenProgram(GroupProgram):

@@ -1,6 +1,7 @@
 """Errors say what, where and what to do. Chapter: spec/errors.md."""
 from __future__ import annotations
 
+import copy
 import inspect
 import pickle
 import re
@@ -11,20 +12,22 @@ import pytest
 
 from conformance.trace import verifies
 from impl import Context, Tensor, dtypes, errors, nn
-from impl.errors import TensorScheduleError
+from impl.errors import NameMissingError, TensorScheduleError
 from impl.tensor import names
 
 BUILT_IN = {
     "ShapeError": ValueError, "DTypeError": TypeError, "AxisError": IndexError,
     "VariableError": ValueError, "SettingError": ValueError, "DeviceError": RuntimeError,
     "CompileError": RuntimeError, "ReplayError": RuntimeError,
-    "GraphError": RuntimeError, "NameMissingError": AttributeError,
+    "GraphError": RuntimeError, "NameMissingError": AttributeError, "ArgumentError": TypeError,
 }
 
 CLASSES = [each for each in vars(errors).values()
            if inspect.isclass(each) and issubclass(each, TensorScheduleError)]
 
 COLUMN = Tensor([[1], [2]])
+TENSORS: Any = Tensor  # called in ways that a type checker would refuse
+LAYERS: Any = nn
 
 #: What a user does wrong, and words that the message has to have.
 MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
@@ -183,6 +186,86 @@ def test_what_was_meant(name: str, meant: str) -> None:
         getattr(nn, name)
     assert isinstance(caught.value, TensorScheduleError) and meant in caught.value.remedy
     assert not hasattr(nn, name)
+
+
+@verifies("errors.name.layer")
+@pytest.mark.parametrize("name, meant", [
+    ("parameters", "nn.state.get_parameters(layer)"), ("wieght", "weight?"), ("to", "replace"),
+    ("state_dict", "nn.state.get_state_dict(layer)"), ("qqqq", "it has weight, bias")])
+def test_what_was_meant_of_a_layer(name: str, meant: str) -> None:
+    layer = nn.Linear(2, 3)
+    with pytest.raises(NameMissingError, match="nn.Linear") as caught:
+        getattr(layer, name)
+    assert meant in caught.value.remedy and __file__ in caught.value.line
+    assert len(nn.state.get_parameters(copy.deepcopy(layer))) == 2
+
+
+@verifies("errors.type.base")
+@pytest.mark.parametrize("make", [
+    lambda: nn.Linear(-1, 3), lambda: LAYERS.Linear(1.5, 3), lambda: nn.Conv2d(4, 4, 3, groups=3),
+    lambda: nn.Conv2d(4, 4, 3, groups=0), lambda: nn.GroupNorm(3, 4), lambda: nn.Embedding(-1, 2),
+    lambda: LAYERS.LSTMCell("a", 1), lambda: nn.ConvTranspose2d(3, -1, 2)])
+def test_sizes_that_no_layer_has(make: Callable[[], Any]) -> None:
+    with pytest.raises(errors.ShapeError, match="nn."):
+        make()
+
+
+@verifies("errors.type.base")
+def test_a_layer_may_have_no_inputs() -> None:
+    assert nn.Linear(0, 3)(Tensor.ones(2, 0)).shape == (2, 3)
+
+
+@verifies("errors.name.keyword")
+@pytest.mark.parametrize("ours, theirs", [
+    (lambda x: x.sum(1, keepdim=True), lambda x: x.sum(axis=1, keepdims=True)),
+    (lambda x: x.std(correction=0), lambda x: x.std(ddof=0)),
+    (lambda x: x.var(correction=1), lambda x: x.var(unbiased=True)),
+    (lambda x: x.flip(0), lambda x: x.flip(dims=(0,))),
+    (lambda x: x.flip(1), lambda x: x.flip(axis=1)),
+    (lambda x: x.permute(1, 0), lambda x: x.permute(dims=(1, 0))),
+    (lambda x: x.reshape(4), lambda x: x.reshape(shape=(4,))),
+    (lambda x: x.clip(2, 3), lambda x: x.clip(a_min=2, a_max=3)),
+    (lambda x: x.unsqueeze(0), lambda x: x.unsqueeze(axis=0)),
+    (lambda x: Tensor.cat(x, x, dim=1), lambda x: TENSORS.cat(x, x, axis=1)),
+    (lambda x: Tensor.zeros(2, 3), lambda x: TENSORS.zeros(size=(2, 3))),
+    (lambda x: Tensor.linspace(0, 1, 3), lambda x: TENSORS.linspace(0, 1, num=3))])
+def test_names_of_others_are_understood(ours: Any, theirs: Any) -> None:
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert theirs(x).tolist() == ours(x).tolist()
+
+
+@verifies("errors.name.keyword")
+@pytest.mark.parametrize("call, words", [
+    (lambda x: x.sum(kepdim=True), ["Tensor.sum", "kepdim", "keepdim?"]),
+    (lambda x: x.sum(out=x), ["Tensor.sum", "out", "it takes axis, keepdim, dtype, dim"]),
+    (lambda x: TENSORS.zeros(2, dytpe="int32"), ["Tensor.zeros", "dytpe", "dtype?"]),
+    (lambda x: TENSORS.manual_seed(sed=1), ["Tensor.manual_seed", "sed", "seed?"]),
+    (lambda x: x.reshape(4, copy=True), ["Tensor.reshape", "copy", "no keywords"])])
+def test_a_keyword_that_is_not_there(call: Any, words: list[str]) -> None:
+    with pytest.raises(errors.ArgumentError) as caught:
+        call(Tensor([1.0, 2.0, 3.0, 4.0]))
+    assert __file__ in caught.value.line
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+@verifies("errors.name.keyword")
+def test_python_names_methods_by_the_class_that_users_know() -> None:
+    with pytest.raises(TypeError, match=r"Tensor\.relu\(\)"):
+        Tensor([1.0]).relu(3)  # type: ignore[call-arg]
+    node = (Tensor([1.0, 2.0]).sum(0)).uop
+    assert node.origin is not None and node.origin[0] == "sum"
+
+
+@verifies("errors.name.twice")
+@pytest.mark.parametrize("call", [
+    lambda x: x.sum(axis=0, dim=1), lambda x: x.sum(0, dim=1), lambda x: x.cumsum(0, dim=1),
+    lambda x: x.softmax(1, dim=0), lambda x: x.var(correction=0, ddof=1),
+    lambda x: x.sum(keepdim=True, keepdims=False)])
+def test_two_values_under_two_names(call: Any) -> None:
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    with pytest.raises(errors.ArgumentError, match="which means the same"):
+        call(x)
+    assert x.sum(axis=1, dim=1).tolist() == x.sum(1, dim=1).tolist() == [3, 7]
 
 
 @verifies("errors.name.method")

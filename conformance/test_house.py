@@ -91,6 +91,15 @@ def test_imports_lead_to_earlier_chapters(path: Path) -> None:
     assert not found, "\n".join(found)
 
 
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_what_another_module_uses_has_a_public_name(path: Path) -> None:
+    private = [f"{name_of(path)}:{node.lineno}: {alias.name}"
+               for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path)))
+               if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("impl")
+               for alias in node.names if alias.name.startswith("_")]
+    assert not private, "\n".join(private)
+
+
 def test_a_chapter_is_listed_once() -> None:
     assert SLUGS, "spec/index.md holds no table of chapters"
     assert len(set(SLUGS)) == len(SLUGS)

@@ -244,6 +244,25 @@ def test_keywords_are_part_of_a_call() -> None:
             step(*arguments, **named)
 
 
+@verifies("replay.arguments.order", observe="replay")
+def test_keywords_in_any_order() -> None:
+    step = TinyJit(lambda x, *, low, high: x * high - low)
+    for value in range(3):
+        step(numbers(value), low=numbers(1), high=numbers(2))
+    assert first(step(numbers(5), high=numbers(3), low=numbers(4))) == 11
+    with pytest.raises(ReplayError):
+        step(numbers(5), high=numbers(3))  # type: ignore[call-arg]
+
+
+@verifies("replay.arguments.call", observe="replay")
+def test_the_order_of_any_keywords_is_seen() -> None:
+    step = TinyJit(lambda **named: list(named.values())[0] - list(named.values())[1])
+    for value in range(3):
+        step(a=numbers(value), b=numbers(1))
+    with pytest.raises(ReplayError, match="kwargs"):
+        step(b=numbers(1), a=numbers(2))
+
+
 class Scale:
     def __init__(self, factor: float) -> None:
         self.factor = factor

@@ -17,8 +17,7 @@ from conformance import kernel_builder as kb
 from conformance.emulation import address_spaces, metal_objects, nvrtc
 from conformance.kernel_builder import FLOAT, flat, load, param, store
 from conformance.trace import verifies
-from impl import Context, Device, Tensor
-from impl.device.workgroups import key_of, symbol, unit_text
+from impl import Context, Device, Tensor, symbolic
 from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
 from impl.ir import KernelInfo, Ops, RangeKind, UOp, new_range
@@ -41,8 +40,15 @@ from impl.kernel import (
     with_steps,
 )
 from impl.kernel.analysis import Analysis
-from impl.kernel.fragments import UNITS, Fragment, Unit, units_of_metal, units_of_nvidia
-from impl.render import CUDA, Metal, render
+from impl.kernel.fragments import (
+    UNITS,
+    Fragment,
+    Unit,
+    loops_of,
+    units_of_metal,
+    units_of_nvidia,
+)
+from impl.render import CUDA, Metal, key_of, render, symbol, unit_text
 
 NVIDIA, SIMD = UNITS[:4], UNITS[4:]
 LAYOUTS = [(False, False), (False, True), (True, False), (True, True)]
@@ -313,6 +319,24 @@ def test_an_mma_that_no_unit_can_do_is_no_kernel() -> None:
     number = kb.number(dtypes.float16, 1)
     with pytest.raises(GraphError, match="not loaded from a LOCAL"):
         verify(made.substitute({node: node.replace(src=(number, *node.src[1:]))}))
+
+
+@verifies("kernel.mma.lines")
+def test_lines_begin_where_an_access_can() -> None:
+    """Lines that are one element longer, and a LOCAL from its second element on."""
+    for place, unit in enumerate(UNITS):
+        for turned in LAYOUTS:
+            made = by_hand(product(64, 64, 64, unit.dtype, turned), place, (32, 32), 16)
+            verify(made)
+            product_of = next(n for n in made.toposort() if n.op is Ops.MMA)
+            first, (lanes, *_) = product_of.src[0], loops_of(product_of)
+            buffer, index, valid = first.src[0].src
+            steps = growth(index.toposort(), lanes)[index] or {}
+            across = max(steps, key=lambda r: steps[r])
+            for moved in (symbolic.add(index, 1), symbolic.add(index, across)):
+                other = first.replace(src=(first.src[0].replace(src=(buffer, moved, valid)),))
+                with pytest.raises(GraphError, match="does not begin at a multiple"):
+                    verify(made.substitute({first: other}))
 
 
 # ---------------------------------------------------------------- what is chosen

@@ -86,6 +86,8 @@ class dtypes:  # noqa: N801  (the field writes dtypes.float32)
 ALL: tuple[DType, ...] = tuple(sorted(
     {d for d in vars(dtypes).values() if isinstance(d, DType) and d is not dtypes.index},
     key=lambda d: d.rank))
+#: Stored in 16 bits, and accumulated in float32.
+HALF = (dtypes.float16, dtypes.bfloat16)
 _FROM_NUMPY = {d.numpy: d for d in ALL if d is not dtypes.bfloat16}
 
 
@@ -97,8 +99,8 @@ _WIDER: dict[DType, tuple[DType, ...]] = {
     dtypes.int8: (dtypes.int16,), dtypes.int16: (dtypes.int32,), dtypes.int32: (dtypes.int64,),
     dtypes.uint8: (dtypes.int16, dtypes.uint16), dtypes.uint16: (dtypes.int32, dtypes.uint32),
     dtypes.uint32: (dtypes.int64, dtypes.uint64),
-    dtypes.int64: (dtypes.float16, dtypes.bfloat16),
-    dtypes.uint64: (dtypes.float16, dtypes.bfloat16),
+    dtypes.int64: HALF,
+    dtypes.uint64: HALF,
     dtypes.float16: (dtypes.float32,), dtypes.bfloat16: (dtypes.float32,),
     dtypes.float32: (dtypes.float64,), dtypes.float64: (),
 }
@@ -129,7 +131,7 @@ def least_upper_dtype(*given: DType) -> DType:
     common = frozenset.intersection(*(_REACHES[d] for d in given))
     # uint64 with a signed integer has no integer above both: the default float is meant.
     least = min(common, key=lambda d: d.rank)  # r[impl dtypes.promote.least]
-    if least in (dtypes.float16, dtypes.bfloat16) and not any(d.kind == "f" for d in given):
+    if least in HALF and not any(d.kind == "f" for d in given):
         return dtypes.default_float
     return least
 # --8<-- [end:promote]
@@ -137,7 +139,7 @@ def least_upper_dtype(*given: DType) -> DType:
 
 def sum_accumulator(dtype: DType) -> DType:
     """The type in which a sum or product of `dtype` is accumulated: half types use float32."""
-    return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else dtype
+    return dtypes.float32 if dtype in HALF else dtype
 
 
 def sum_result(dtype: DType) -> DType:

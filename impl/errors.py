@@ -6,9 +6,11 @@ a user would expect (`ShapeError` is a `ValueError`), so that old `except` claus
 """
 from __future__ import annotations
 
+import difflib
 import functools
 import os
 import sys
+from collections.abc import Iterable
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 #: Files of this package that use the public API as a user does.
@@ -31,6 +33,16 @@ def user_line() -> str:
         frame = frame.f_back  # type: ignore[assignment]
     return "<unknown>"
 # --8<-- [end:user_line]
+
+
+#: How alike two names have to be. Below it `inverse` would be taken for `linear`.
+_ALIKE = 0.75
+
+
+def nearest(given: str, known: Iterable[str]) -> str:
+    """The known name that looks most like the one that was given; empty if none does."""
+    found = difflib.get_close_matches(given.lower(), list(known), 1, _ALIKE)
+    return found[0] if found else ""
 
 
 # --8<-- [start:base]
@@ -72,6 +84,10 @@ class AxisError(TensorScheduleError, IndexError):
 
 class NameMissingError(TensorScheduleError, AttributeError):
     """A module does not have what it is asked for."""
+
+
+class ArgumentError(TensorScheduleError, TypeError):
+    """An operation does not take an argument of this name, or gets it twice."""
 
 
 class VariableError(TensorScheduleError, ValueError):

@@ -15,7 +15,14 @@ import numpy as np
 
 from impl import symbolic
 from impl.device import Device, DeviceBackend, Memory, Program
-from impl.dtypes import DType, dtypes, from_bfloat16, to_bfloat16
+from impl.dtypes import (
+    HALF,
+    DType,
+    dtypes,
+    from_bfloat16,
+    sum_accumulator,
+    to_bfloat16,
+)
 from impl.ir import COMPARISONS, TRUE, Ops, RangeKind, UOp, identity
 from impl.kernel import Growth, buffer_key, growth, shared_loops, verify
 from impl.kernel.fragments import UNIT_OF, loops_of
@@ -23,7 +30,6 @@ from impl.kernel.fragments import UNIT_OF, loops_of
 #: No array has more elements than this, unless a single loop step needs it.
 BLOCK_ELEMENTS = 1 << 22
 Array = np.ndarray
-_HALF = (dtypes.float16, dtypes.bfloat16)
 
 
 # --8<-- [start:operations]
@@ -467,7 +473,7 @@ class _Run:
         loops, free = node.src[1:], self.known.free[node]
         own = self.known.mask(loops)
         # r[impl kernel.reduce.half]
-        wide = dtypes.float32 if node.dtype in _HALF else node.dtype
+        wide = sum_accumulator(node.dtype)
         total: Array | None = None
         saved = list(self.now)
         for _ in self._over(loops):
@@ -480,7 +486,7 @@ class _Run:
         self.now = saved
         if total is None:
             total = np.full(self._extent(free), identity(node.arg, wide), wide.numpy)
-        return round_to(total, node.dtype) if node.dtype in _HALF else total
+        return round_to(total, node.dtype) if node.dtype in HALF else total
 
     def _combine(self, node: UOp, free: int, own: int, wide: DType, frame: _Frame) -> Array:
         values = self._aligned(node.src[0], free, frame, full=True)

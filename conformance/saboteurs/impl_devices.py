@@ -146,10 +146,13 @@ class ForksAreForgotten(ImplPatch):
 class TextsWithHeaders(ImplPatch):
     rule = "cuda.text.plain"
     description = "a text includes a header of another package"
-    target = "impl.device.workgroups:unit_text"
+    target = "impl.render.source:unit_text"
 
     def replacement(self, original: Function) -> Function:
-        return lambda unit: "#include <cuda_fp16.h>\n" + original(unit)
+        def with_header(unit: Any) -> str:
+            text: str = original(unit)
+            return "#include <cuda_fp16.h>\n" * ("__global__" in text) + text
+        return with_header
 
 
 class FastMath(ImplPatch):

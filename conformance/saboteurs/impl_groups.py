@@ -117,7 +117,7 @@ class WhateverFitsIsPrivate(ImplPatch):
 class ParametersAreNoPart(ImplPatch):
     rule = "device.key.complete"
     description = "the key of a program leaves out its parameters"
-    target = "impl.device.workgroups:key_of"
+    target = "impl.render.source:key_of"
 
     def replacement(self, original: Function) -> Function:
         from dataclasses import replace

@@ -28,7 +28,7 @@ class RestIsNotStored(ImplPatch):
 class RestIsNotReduced(ImplPatch):
     rule = "kernel.step.equal"
     description = "what is left of a reduction is not combined with the whole blocks"
-    target = "impl.kernel.steps:_Reducer._reduction"
+    target = "impl.kernel.steps:Reducer._reduction"
 
     def replacement(self, original: Function) -> Function:
         def reduction(reducer: Any, node: UOp) -> UOp:
@@ -44,7 +44,7 @@ class RestIsNotReduced(ImplPatch):
 class StepsAreNotRecorded(ImplPatch):
     rule = "kernel.step.recorded"
     description = "the list of steps that were applied is lost"
-    target = "impl.kernel.steps:_sink"
+    target = "impl.kernel.steps:with_stores"
 
     def replacement(self, original: Function) -> Function:
         def sink(*given: Any, **named: Any) -> UOp:

@@ -84,6 +84,15 @@ class AnyOperand(ImplPatch):
         return lambda node: None
 
 
+class LinesBeginAnywhere(ImplPatch):
+    rule = "kernel.mma.lines"
+    description = "nobody looks where the lines of an MMA's operand begin"
+    target = "impl.kernel.analysis:_verify_lines"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda load, own: None
+
+
 class WhateverIsLeftOver(ImplPatch):
     rule = "kernel.mma.legal"
     description = "a block that the warps do not share evenly is taken"

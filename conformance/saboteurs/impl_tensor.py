@@ -10,7 +10,7 @@ from typing import Any
 
 from conformance.saboteurs.impl_patches import ImplPatch
 from impl.dtypes import dtypes
-from impl.errors import DTypeError, ShapeError
+from impl.errors import DTypeError, NameMissingError, ShapeError
 from impl.gradient import nodes
 from impl.ir import Ops, UOp
 
@@ -437,3 +437,32 @@ class TablesAsWideAsTheyLike(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda columns, width: original(columns, 10_000)
+
+
+class KeywordsAreGuessed(ImplPatch):
+    rule = "errors.name.keyword"
+    description = "a keyword that no method has is taken for its first parameter"
+    target = "impl.tensor.names:_Keywords._meant"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda keywords, name: keywords.own[0] if keywords.own else keywords.many
+
+
+class TheSecondNameWins(ImplPatch):
+    rule = "errors.name.twice"
+    description = "of two values under two names, one is taken"
+    target = "impl.tensor.names:_Keywords._refuse_second"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda *_: None
+
+
+class LayersSayNothing(ImplPatch):
+    rule = "errors.name.layer"
+    description = "a layer does not say what is used instead of a name that is not there"
+    target = "impl.nn.names:Layer.__getattr__"
+
+    def replacement(self, original: Function) -> Function:
+        def refuse(layer: Any, name: str) -> Any:
+            raise NameMissingError("nn", f"there is no {name}", "look elsewhere")
+        return refuse

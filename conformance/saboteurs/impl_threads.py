@@ -41,7 +41,7 @@ class AnyLoopIsShared(ImplPatch):
 class AnyReductionIsCut(ImplPatch):
     rule = "kernel.group.legal+3"
     description = "a reduction is cut although it reads what a stage stores"
-    target = "impl.kernel.threads:_not_apart"
+    target = "impl.kernel.threads:not_apart"
 
     def replacement(self, original: Function) -> Function:
         return lambda known, loop: ""
@@ -95,3 +95,16 @@ class PoolWithoutBound(ImplPatch):
             pool.limit = limit
             return beyond
         return sort
+
+
+class OneRefusalLosesAll(ImplPatch):
+    rule = "cpu.compile.others"
+    description = "what was compiled beside a refused kernel is thrown away"
+    target = "impl.cpu.objects:Build._finish"
+
+    def replacement(self, original: Function) -> Function:
+        def finish(build: Any) -> Any:
+            for _, made in build.started:
+                made.result()
+            return original(build)
+        return finish

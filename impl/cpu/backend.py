@@ -16,9 +16,7 @@ from impl.cpu.compiler import (
     compile_unit,
     compiled_by,
     compiler_identity,
-    digest,
     find_compiler,
-    symbol_of,
 )
 from impl.cpu.machine import cache_bytes, processor, processors, vector_bytes
 from impl.cpu.memory import Pool, Pooled
@@ -29,7 +27,7 @@ from impl.device.kept import known
 from impl.errors import CompileError, DeviceError, user_line
 from impl.ir import UOp
 from impl.kernel import Limits, optimize, with_steps
-from impl.render import C, Source, render
+from impl.render import C, Source, key_of, render, symbol
 
 
 # --8<-- [start:device]
@@ -77,7 +75,7 @@ class CPU(DeviceBackend):
         """Optimise, render, and compile what is not compiled yet."""
         programs: dict[UOp, CPUProgram] = {}
         identity = compiled_by()
-        runtime = digest(identity, RUNTIME.prelude, RUNTIME.body)
+        runtime = key_of(RUNTIME, identity)
         # r[impl cpu.thread.safe]
         with build_lock, objects.Build(objects.loaded, runtime) as build:
             # Those with most stages first: they take longest, and compilers run meanwhile.
@@ -95,8 +93,7 @@ class CPU(DeviceBackend):
         source = render(program.optimized, C())
         program.source = source.text
         program.set_shape(source)
-        # The name is not part of the key: r[impl cpu.compile.once, cpu.cache.key]
-        program.key = digest(compiled_by(), source.prelude, source.body)
+        program.key = key_of(source, compiled_by())
         return program, source
 
     def optimized(self, ast: UOp, search: bool = True) -> UOp:
@@ -130,7 +127,7 @@ class CPU(DeviceBackend):
                 program, source = self._rendered(with_steps(ast, ()))
             except Exception:  # a fault of ours; the program can do without this list
                 return None
-            key = digest(source.prelude, source.body)
+            key = key_of(source)
             try:
                 content = compile_unit(command, [(key, source)], line, seconds)
             except (CompileError, subprocess.TimeoutExpired):
@@ -139,7 +136,7 @@ class CPU(DeviceBackend):
                 path = Path(folder, "trial.so")
                 path.write_bytes(content)
                 program.library = ctypes.CDLL(str(path))
-            found = ctypes.cast(getattr(program.library, symbol_of(key)), ctypes.c_void_p).value
+            found = ctypes.cast(getattr(program.library, symbol(key)), ctypes.c_void_p).value
             assert found is not None
             program.function = found
             return program

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.util
 import os
 import shutil
@@ -15,7 +14,7 @@ from pathlib import Path
 from impl import settings
 from impl.cpu.machine import processor
 from impl.errors import CompileError
-from impl.render import Source
+from impl.render import Source, digest, names_of, unit_text
 
 # --8<-- [start:flags]
 #: No flag changes what an operation means (r[impl cpu.flags.meaning]). Products are contracted only
@@ -104,11 +103,6 @@ def _flags(command: list[str]) -> tuple[str, ...]:
     return (*FLAGS, *_GCC_FLAGS) if theirs else FLAGS
 
 
-def digest(*parts: str) -> str:
-    """A name for what these texts say."""
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
 # --8<-- [start:compile]
 def compile_unit(command: list[str], sources: list[tuple[str, Source]], line: str,
                   seconds: float | None = None) -> bytes:
@@ -120,7 +114,7 @@ def compile_unit(command: list[str], sources: list[tuple[str, Source]], line: st
         CompileError: the compiler is missing, or refused the text; the text is kept.
         subprocess.TimeoutExpired: it took longer than `seconds`.
     """
-    text = _unit_text(sources)
+    text = unit_text(sources)
     with tempfile.TemporaryDirectory(prefix="tensor-schedule-") as folder:
         source, target = Path(folder, "unit.c"), Path(folder, "unit.so")
         source.write_text(text, encoding="utf-8")
@@ -133,8 +127,7 @@ def compile_unit(command: list[str], sources: list[tuple[str, Source]], line: st
                 "wrote no file" if status == 0 else "said nothing")
         except OSError as error:
             message = str(error)
-    kept = _keep_failed(text)
-    names = ", ".join(source.name for _, source in sources[:4])
+    kept, names = _keep_failed(text), names_of(source for _, source in sources)
     raise CompileError(  # r[impl cpu.compile.refused]
         "compile", f"{' '.join(command)} refused {names}: {message}; the source is in {kept}",
         "set CC to a working compiler, NOOPT=1 to avoid an optimisation, or DEVICE=REFERENCE",
@@ -175,21 +168,4 @@ def dealt_out(pairs: list[tuple[str, Source]], workers: int) -> list[list[tuple[
         units[least].append(pair)
         lengths[least] += len(pair[1].body) + 1
     return [unit for unit in units if unit]
-
-
-def _unit_text(sources: list[tuple[str, Source]]) -> str:
-    """One C file: every definition once, then the kernels."""
-    # r[impl cpu.compile.together+2]
-    seen: dict[str, None] = {}
-    for _, source in sources:
-        for definition in source.definitions:
-            seen.setdefault(definition)
-    parts = [*seen]
-    parts += [f"{source.signature.format(name=symbol_of(key))} {source.body}"
-              for key, source in sources]
-    return "\n".join(parts)
-
-
-def symbol_of(key: str) -> str:
-    return f"kernel_{key[:24]}"
 # --8<-- [end:compile]

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from impl.caching.disk import Store, store
-from impl.cpu.compiler import compile_unit, dealt_out, required_compiler, symbol_of
+from impl.cpu.compiler import compile_unit, dealt_out, required_compiler
 from impl.cpu.machine import processors
 from impl.device import GlobalCounters
 from impl.device.kept import entry, missing
 from impl.errors import CompileError, DeviceError, user_line
 from impl.ir import free_after_fork
-from impl.render import Source
+from impl.render import Source, symbol
 
 #: A kernel's key, and its text.
 Pair = tuple[str, Source]
@@ -66,15 +66,15 @@ class Objects:
     # --8<-- [start:keep]
     def keep(self, kept: Store, unit: list[Pair], content: bytes) -> None:
         """Load an object, and keep it and then its entries on disk."""
-        symbols = {key: symbol_of(key) for key, _ in unit}
+        symbols = {key: symbol(key) for key, _ in unit}
         name = kept.put_object(content, "so")
         path = kept.find_object(name)
         if path is None or not self._load(path, symbols):
             self._load_aside(content, name, symbols)  # a full disk must not stop the program
             return
         for key, source in unit:
-            kind, symbol = "runtime" if source is RUNTIME else "kernel", symbols[key]
-            kept.put(kind, key, json.dumps({"object": name, "symbol": symbol}).encode())
+            kind = "runtime" if source is RUNTIME else "kernel"
+            kept.put(kind, key, json.dumps({"object": name, "symbol": symbols[key]}).encode())
     # --8<-- [end:keep]
 
     def _load_aside(self, content: bytes, name: str, symbols: dict[str, str]) -> None:
@@ -90,8 +90,8 @@ class Objects:
             library = self.libraries.get(path.name)
             if library is None:
                 library = self.libraries[path.name] = ctypes.CDLL(str(path))
-            for key, symbol in symbols.items():
-                pointer = ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
+            for key, called in symbols.items():
+                pointer = ctypes.cast(getattr(library, called), ctypes.c_void_p).value
                 assert pointer is not None
                 self.functions[key] = pointer
             return True
@@ -154,10 +154,17 @@ class Build:
             units[0].append((self.runtime, RUNTIME))
         for unit in units:
             self._start(unit)
+        refused: CompileError | None = None
         for unit, made in self.started:
-            content = made.result()
+            try:
+                content = made.result()
+            except CompileError as error:  # the others are compiled, and need not be again
+                refused = refused or error
+                continue
             GlobalCounters.compiled += sum(source is not RUNTIME for _, source in unit)
             objects.keep(self.kept, unit, content)
+        if refused is not None:
+            raise refused  # r[impl cpu.compile.others]
         if objects.run is None:  # the first one that is loaded serves the process: it has workers
             objects.run = _RUN(objects.functions[self.runtime])
 

@@ -15,9 +15,8 @@ from impl.caching.disk import store
 from impl.cuda.driver import Context, bindings
 from impl.device import GlobalCounters
 from impl.device.kept import entry
-from impl.device.workgroups import symbol, unit_text
 from impl.errors import CompileError, user_line
-from impl.render import Source
+from impl.render import Source, symbol, unit_text
 
 _FORMAT = "tensor-schedule-cubin/1"
 # --8<-- [start:options]

@@ -88,9 +88,11 @@ class Pool(Generic[Block]):
         self.returned.append(block)
         if self.at_once and self.lock.acquire(blocking=False):
             try:
-                self._sort()
+                beyond = self._sort()
             finally:
                 self.lock.release()
+            if beyond:
+                self.free(beyond)
 
     def clear(self) -> bool:
         """Give all kept blocks back; whether there were any.

@@ -4,9 +4,8 @@ Chapter: spec/device.md.
 """
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -17,35 +16,8 @@ from impl.device.kept import KeptProgram
 from impl.ir import UOp
 from impl.kernel import Limits, optimize, with_steps
 from impl.kernel.shape import Shape
-from impl.render import Source, render
+from impl.render import Source, key_of, render
 from impl.render.gpu import Gpu
-
-
-# --8<-- [start:names]
-def key_of(source: Source, *environment: str) -> str:
-    """What names a kernel's text and all that its machine code depends on, but not its name."""
-    # r[impl device.key.complete]
-    parts = (*environment, source.prelude, source.signature, source.body)
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def symbol(key: str) -> str:
-    """How the function of a kernel is called."""
-    return f"kernel_{key[:24]}"
-
-
-def unit_text(unit: Iterable[tuple[str, Source]]) -> str:
-    """One text: every definition once, then the kernels, each named by its key."""
-    pairs = list(unit)
-    definitions = dict.fromkeys(each for _, source in pairs for each in source.definitions)
-    kernels = [f"{each.signature.format(name=symbol(key))} {each.body}" for key, each in pairs]
-    return "\n".join((*definitions, *kernels))
-
-
-def names_of(sources: Iterable[Source]) -> str:
-    """The first kernels of a unit, for an error."""
-    return ", ".join([source.name for source in sources][:4])
-# --8<-- [end:names]
 
 
 # --8<-- [start:program]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -333,6 +333,20 @@ def _verify_fragments(node: UOp) -> None:
                and f.src[0].src[0].op is Ops.LOCAL for f in node.src[:2]):
         raise GraphError("kernel", "an operand of an MMA is not loaded from a LOCAL",
                          "copy it there first, in the type of the unit")
+    for place, load in enumerate(node.src[:2]):
+        _verify_lines(load, (*lanes, *elements[place]))
+
+
+def _verify_lines(load: UOp, own: Sequence[UOp]) -> None:
+    """A line of an operand begins where one access of 16 bytes can begin."""
+    # r[impl kernel.mma.lines]
+    count, index = 16 // load.dtype.itemsize, load.src[0].src[1]
+    divisor: dict[UOp, int] = {}
+    steps = growth(index.toposort(), own, ({}, divisor))[index]
+    line = 1 + sum(step * (_fixed(r) - 1) for r, step in (steps or {}).items() if step % count)
+    if steps is None or divisor[index] % count or line % count:
+        raise GraphError("kernel", "a line of an operand of an MMA does not begin at a multiple "
+                         "of 16 bytes", "make the lines of its LOCAL longer")
 
 
 def _fixed(loop: UOp) -> int:
@@ -361,7 +375,7 @@ def estimate(ast: UOp, values: dict[UOp, int] | None = None) -> Estimate:
     """
     # r[impl kernel.estimate.operations]
     known = Analysis(ast)
-    sizes = [_size(loop, values or {}) for loop in known.ranges]
+    sizes = [size_of(loop, values or {}) for loop in known.ranges]
     operations = 0
     touched: dict[UOp, list[tuple[int, int, int]]] = {}
     for node in known.order:
@@ -385,7 +399,7 @@ def _elements(mask: int, sizes: list[int]) -> int:
     return math.prod(size for i, size in enumerate(sizes) if mask >> i & 1)
 
 
-def _size(loop: UOp, values: dict[UOp, int]) -> int:
+def size_of(loop: UOp, values: dict[UOp, int]) -> int:
     """The number of iterations of a loop, given the variables' values."""
     extent = loop.src[0]
     if extent.op is Ops.CONST:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from impl import symbolic
+from impl.dtypes import HALF
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import (
     LANES,
@@ -22,7 +23,7 @@ from impl.kernel.analysis import (
     growth,
     shared_loops,
 )
-from impl.kernel.steps import HALF, Step, StepError, _Rewriter, _sink
+from impl.kernel.steps import Rewriter, Step, StepError, with_stores
 
 #: A packed operand has at most this many bytes.
 MOST_PACKED = 64 << 20
@@ -43,12 +44,12 @@ class Share(Step):
         if loop is not known.info.prefix[-1]:
             raise StepError(self.name, "it is not the last loop of the prefix", "name that one")
         own = UOp(Ops.RANGE, loop.dtype, loop.src, (loop.arg[0], RangeKind.BLOCK))
-        rewriter = _Rewriter(known, {loop: own}, {loop: (own,)})
+        rewriter = Rewriter(known, {loop: own}, {loop: (own,)})
         stores = []
         for store in known.ast.src:
             done = rewriter.store(store, False)
             stores.append(done.replace(src=(*done.src[:2], own, *done.src[2:])))
-        return _sink(known, stores, self.name, known.info.prefix[:-1])
+        return with_stores(known, stores, self.name, known.info.prefix[:-1])
 # --8<-- [end:share]
 
 
@@ -67,16 +68,16 @@ class Cut(Step):
         """The same iterations in the same order."""
         # r[impl kernel.step.equal]
         loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP))
-        size = self._size(loop)
+        size = self.size_of(loop)
         if not 1 < self.amount < size or size % self.amount:
             raise StepError(self.name, f"the loop has {size} iterations", "ask for a divisor")
         both = (new_range(size // self.amount, loop.arg[1]), new_range(self.amount, loop.arg[1]))
         place = symbolic.add(symbolic.mul(both[0], self.amount), both[1])
-        rewriter = _Rewriter(known, {loop: place}, {loop: both})
+        rewriter = Rewriter(known, {loop: place}, {loop: both})
         prefix = tuple(new for old in known.info.prefix
                        for new in (both if old is loop else (old,)))
-        return _sink(known, [rewriter.store(store, False) for store in known.ast.src], self.name,
-                     prefix)
+        stores = [rewriter.store(store, False) for store in known.ast.src]
+        return with_stores(known, stores, self.name, prefix)
 # --8<-- [end:cut]
 
 
@@ -96,7 +97,7 @@ class Chunk(Step):
         """Every element is added once; the LOCAL starts at zero."""
         # r[impl kernel.step.equal]
         loop = self._loop(known, (RangeKind.REDUCE,))
-        size = self._size(loop)
+        size = self.size_of(loop)
         if not 1 < self.amount < size:
             raise StepError(self.name, f"the loop has {size} iterations", "ask for fewer")
         node, place = self._sum(known, loop)
@@ -106,7 +107,7 @@ class Chunk(Step):
         if set(known.loops(known.free[node])) - {*known.info.prefix, *shared, *own}:
             raise StepError(self.name, "another reduction is around the sum", "cut the sum into "
                             "chunks before that one is made")
-        sizes = [self._size(r) for r in own]
+        sizes = [self.size_of(r) for r in own]
         number = known.free_local()
         local = UOp(Ops.LOCAL, node.dtype, (), (number, math.prod(sizes)))
         target = local_place(local, own, sizes)
@@ -130,7 +131,7 @@ class Chunk(Step):
             last = more(rest, size - rest)
             done.insert(2, UOp(Ops.STORE, node.dtype, (target, last, *shared, *own)))
         stores = known.ast.src
-        return _sink(known, [*stores[:place], *done, *stores[place + 1:]], self.name)
+        return with_stores(known, [*stores[:place], *done, *stores[place + 1:]], self.name)
 
     def _sum(self, known: Analysis, loop: UOp) -> tuple[UOp, int]:
         """The sum over the loop, and the place of the stage that uses it."""
@@ -178,7 +179,7 @@ class Pack(Step):
             self._not_stored(known, user, value, outer)
             if not inner:
                 raise StepError(self.name, "the operand is one number", "leave it in a register")
-            sizes = [self._size(r) for r in inner]
+            sizes = [self.size_of(r) for r in inner]
             if math.prod(sizes) * value.dtype.itemsize > MOST_PACKED:
                 raise StepError(self.name, f"the copy has {math.prod(sizes)} elements",
                                 "cut an outer loop first")
@@ -197,7 +198,7 @@ class Pack(Step):
             copies[value] = UOp(Ops.LOAD, value.dtype, (local_place(local, inner, sizes),))
         done = [s if s not in known.ast.src else s.replace(
             src=(s.src[0], s.src[1].substitute(copies), *s.src[2:])) for s in stores]
-        return _sink(known, done, self.name)
+        return with_stores(known, done, self.name)
 
     def operands(self, known: Analysis, loop: UOp) -> dict[UOp, tuple[UOp, ...]]:
         """The operands to be copied, each with the loops over which it is reduced."""
@@ -279,8 +280,8 @@ class Fetch(Step):
         if not found:
             raise StepError(self.name, "no stage stores what is reduced over it to an argument",
                             "name a loop of a reduction whose result is stored")
-        return _sink(known, [store.replace(arg=Way.AHEAD) if store in found else store
-                             for store in known.ast.src], self.name)
+        return with_stores(known, [store.replace(arg=Way.AHEAD) if store in found else store
+                                   for store in known.ast.src], self.name)
 # --8<-- [end:fetch]
 
 

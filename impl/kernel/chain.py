@@ -13,7 +13,7 @@ from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import REDUCERS, Analysis, buffer_key, growth
 from impl.kernel.planner import Planner
-from impl.kernel.steps import Step, StepError, _Rewriter, _sink
+from impl.kernel.steps import Rewriter, Step, StepError, with_stores
 
 #: So many elements are combined with each other before the result that was stored last is needed.
 _AT_ONCE = 16
@@ -45,7 +45,7 @@ class Chain(Step):
         """The same elements, combined in the same order and with other brackets."""
         # r[impl kernel.step.equal]
         loop = self._loop(known, (RangeKind.BLOCK,))
-        size, link = self._size(loop), _link(known, loop)
+        size, link = self.size_of(loop), _link(known, loop)
         if link is None:
             raise StepError(self.name, "what is stored along it is no running result",
                             "name the loop of one")
@@ -60,7 +60,7 @@ class Chain(Step):
         together: UOp | None = None
         for place in range(self.amount):
             here = symbolic.add(symbolic.mul(outer, self.amount), place)
-            rewriter = _Rewriter(known, {loop: here}, {loop: (outer,)})
+            rewriter = Rewriter(known, {loop: here}, {loop: (outer,)})
             element = rewriter.value(link.element)
             moved = rewriter.store(link.store, False)
             if together is None:
@@ -71,9 +71,9 @@ class Chain(Step):
             stores.append(moved.replace(src=(moved.src[0], value, *moved.src[2:])))
         if rest:
             left = new_range(rest, RangeKind.BLOCK)
-            stores.append(_Rewriter(known, {loop: symbolic.add(left, whole * self.amount)},
-                                    {loop: (left,)}).store(link.store, False))
-        return _sink(known, stores, self.name)
+            stores.append(Rewriter(known, {loop: symbolic.add(left, whole * self.amount)},
+                                   {loop: (left,)}).store(link.store, False))
+        return with_stores(known, stores, self.name)
 # --8<-- [end:chain]
 
 

@@ -11,7 +11,7 @@ from impl import symbolic
 from impl.dtypes import dtypes
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis
-from impl.kernel.steps import Step, StepError, _sink
+from impl.kernel.steps import Step, StepError, with_stores
 
 #: Bytes of a word; a signed byte and this make the unsigned one with the same bits but the first.
 _BYTES, _SIGN = 4, 0x80
@@ -48,7 +48,7 @@ class Dot(Step):
         made = {node: _sum(node, loop) for node in found}
         stores = [store.replace(src=(store.src[0], store.src[1].substitute(made),
                                      *store.src[2:])) for store in known.ast.src]
-        return _sink(known, stores, self.name)
+        return with_stores(known, stores, self.name)
 
 
 def _sum(node: UOp, loop: UOp) -> UOp:

@@ -156,18 +156,18 @@ class GroupPlanner(Planner):
         """A product gets a block of outputs a group: its lanes copy a part of both operands to
         local memory, and compute a tile in registers each, part after part.
         """
-        found, before, steps = self._product(), self.known, len(self.steps)
+        found, before, steps = self.product(), self.known, len(self.steps)
         if found is None:
             return False
         row, column, loop = found
         numbers = [row.arg[0], column.arg[0]]
         least = min(self.extent(row), self.extent(column))
-        tile = 64 if least >= 64 and self.work(self._sum(loop)) >= 1 << 24 else 32
+        tile = 64 if least >= 64 and self.work(self.sum_over(loop)) >= 1 << 24 else 32
         chunk = next((n for n in (16, 8, 4) if self.extent(loop) % n == 0), 0)
         why = f"a group computes {tile} x {tile} outputs of a product"
         try:
             for number in reversed(numbers):  # the last one is the outermost in the stage
-                self._block(number, tile, why)
+                self.block(number, tile, why)
             own = [r.arg[0] for r in self.known.ast.src[0].src[2:]]
             for number in own:
                 self.take(Upcast(self.position(number), 4), "each lane computes 4 x 4 of them")
@@ -177,27 +177,27 @@ class GroupPlanner(Planner):
                 self.take(Pack(self.position(inner.arg[0]), factor),
                           "lanes share what they read in local memory")
         except StepError:
-            self._undo(before, steps)
+            self.undo(before, steps)
             return False
         lanes = (tile // 4) ** 2
-        self._stages(lambda axis: Local(axis, lanes), "the lanes of a group share it",
-                     self.take_if_legal)
+        self.share_out(lambda axis: Local(axis, lanes), "the lanes of a group share it",
+                       self.take_if_legal)
         if exceeds(self.known.ast, self.limits.local_memory):
-            self._undo(before, steps)
+            self.undo(before, steps)
             return False
         return True
 
-    def _block(self, number: int, tile: int, why: str) -> None:
+    def block(self, number: int, tile: int, why: str) -> None:
         """Cut a block off a loop of the prefix, which is made a multiple first."""
         if self.extent(self.numbered[number]) % tile:
             made = self.take(PadTo(self.position(number), tile), "a whole number of blocks")
             number = made[0].arg[0]
         self.take(Inner(self.position(number), tile), why)
 
-    def _sum(self, loop: UOp) -> UOp:
+    def sum_over(self, loop: UOp) -> UOp:
         return next(n for n in self.known.order if n.op is Ops.REDUCE and loop in n.src[1:])
 
-    def _product(self) -> tuple[UOp, UOp, UOp] | None:
+    def product(self) -> tuple[UOp, UOp, UOp] | None:
         """The loops of rows, columns and the sum, if the kernel is a product worth a tile."""
         known = self.known
         sums = [n for n in known.order if n.op is Ops.REDUCE]
@@ -276,7 +276,7 @@ class GroupPlanner(Planner):
             self.cut |= self.made  # the parts of a reduction are not cut again
         for number in self._long_loops(lanes) if self.in_step else ():
             self._rounds(number, lanes)
-        self._stages(lambda axis: Local(axis, lanes), "the lanes of a group share a stage")
+        self.share_out(lambda axis: Local(axis, lanes), "the lanes of a group share a stage")
 
     def _long_loops(self, lanes: int) -> list[int]:
         """The innermost loops of stages of which each lane has a few iterations."""
@@ -295,7 +295,7 @@ class GroupPlanner(Planner):
             self.take(Local(self.position(made[1]), lanes), why)
             self.alone.add(made[0])
         except StepError:
-            self._undo(before, count)
+            self.undo(before, count)
 
     def _together(self, loop: UOp, lanes: int) -> Step:
         """Share a reduction among lanes: warp by warp where these can exchange values."""
@@ -315,8 +315,8 @@ class GroupPlanner(Planner):
                                                      self.extent(r)))
         return None
 
-    def _stages(self, make: Callable[[int], Step], reason: str,
-                take: Callable[[Step, str], bool] | None = None) -> None:
+    def share_out(self, make: Callable[[int], Step], reason: str,
+                  take: Callable[[Step, str], bool] | None = None) -> None:
         """Share the loops of all stages, as many of each as stand side by side."""
         take = take or self._try
         for place in range(len(self.known.ast.src)):
@@ -342,10 +342,10 @@ class GroupPlanner(Planner):
         repeated = [n for n in self.known.order if n.op is Ops.REDUCE and not self.known.free[n]
                     and self.work(n) > _WORTH_A_GROUP * 8]
         if not repeated:
-            self._stages(lambda axis: Grid(axis, items), "the lanes of all groups share a stage")
+            self.share_out(lambda axis: Grid(axis, items), "the lanes of all groups share a stage")
             if self.known.info.threads > 1:
                 return True
-        self._undo(before, found)
+        self.undo(before, found)
         self.cut.clear()
         return False
     # --8<-- [end:grid]
@@ -357,11 +357,11 @@ class GroupPlanner(Planner):
         if not self.take_if_legal(step, reason):
             return False
         if exceeds(self.known.ast, self.limits.local_memory):
-            self._undo(before, count)
+            self.undo(before, count)
             return False
         return True
 
-    def _undo(self, before: Analysis, count: int) -> None:
+    def undo(self, before: Analysis, count: int) -> None:
         """The kernel as it was, after `count` steps."""
         del self.steps[count:]
         self._look(before)

@@ -15,15 +15,15 @@ from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, buffer_key, shared_loops
 from impl.kernel.padding import PadTo
 from impl.kernel.steps import (
+    Reducer,
+    Rewriter,
     Step,
     StepError,
-    _reduce,
-    _Reducer,
-    _Rewriter,
-    _sink,
+    reduce,
     refuse_exchanged,
+    with_stores,
 )
-from impl.kernel.threads import _at, _not_apart, not_shared
+from impl.kernel.threads import element_of, not_apart, not_shared
 
 #: No group has more lanes, whatever a device can do.
 MOST_LANES = 1024
@@ -64,13 +64,13 @@ class Local(Step):
         if loop.arg[1] is RangeKind.REDUCE:
             return self._reduced(known, loop)
         shared = UOp(Ops.RANGE, loop.dtype, loop.src, (loop.arg[0], RangeKind.LANE))
-        rewriter = _Rewriter(known, {loop: shared}, {loop: (shared,)})
+        rewriter = Rewriter(known, {loop: shared}, {loop: (shared,)})
         prefix = tuple(shared if other is loop else other for other in known.info.prefix)
         stores = [rewriter.store(store, False) for store in known.ast.src]
         return self._made(known, stores, prefix)
 
     def _made(self, known: Analysis, stores: Sequence[UOp], prefix: tuple[UOp, ...]) -> UOp:
-        done = _sink(known, stores, self.name, prefix)
+        done = with_stores(known, stores, self.name, prefix)
         return done.replace(arg=replace(done.arg, lanes=self.amount))
 
     def _reduced(self, known: Analysis, loop: UOp, width: int = 1) -> UOp:
@@ -111,7 +111,7 @@ class Warp(Local):
 def _cut(step: Step, known: Analysis, loop: UOp, amount: int, kind: RangeKind,
          width: int = 1) -> list[UOp]:
     """The stores once the reductions over a loop are cut into parts, stages of their own."""
-    size = step._size(loop)
+    size = step.size_of(loop)
     if size < amount:
         raise StepError(step.name, f"the loop has {size} iterations", "use fewer lanes")
     if size % amount:  # what is beyond the end combines the identity
@@ -141,7 +141,7 @@ class Inner(Step):
         """Nothing private is shared by the stages."""
         # r[impl kernel.step.equal]
         loop = self._loop(known, (RangeKind.GLOBAL,))
-        size = self._size(loop)
+        size = self.size_of(loop)
         if not 1 < self.amount <= size or size % self.amount:
             raise StepError(self.name, f"the loop has {size} iterations", "ask for a divisor")
         refuse_exchanged(self.name, known)
@@ -152,14 +152,14 @@ class Inner(Step):
         inner = new_range(self.amount, RangeKind.LOOP)
         outer = (new_range(size // self.amount, RangeKind.GLOBAL),) if size > self.amount else ()
         place = symbolic.add(symbolic.mul(outer[0], self.amount), inner) if outer else inner
-        rewriter = _Rewriter(known, {loop: place}, {loop: outer})
+        rewriter = Rewriter(known, {loop: place}, {loop: outer})
         stores = []
         for store in known.ast.src:
             done, at = rewriter.store(store, False), 2 + len(shared_loops(store))
             stores.append(done.replace(src=(*done.src[:at], inner, *done.src[at:])))
         prefix = tuple(new for old in known.info.prefix
                        for new in (outer if old is loop else (old,)))
-        return _sink(known, stores, self.name, prefix)
+        return with_stores(known, stores, self.name, prefix)
 # --8<-- [end:inner]
 
 
@@ -184,16 +184,16 @@ class Grid(Step):
                             f"use one number for the whole kernel, from 2 to {MOST_ITEMS}")
         reduced = loop.arg[1] is RangeKind.REDUCE
         problem = "the lanes of a group share a loop" if info.lanes > 1 else \
-            _not_apart(known, loop) if reduced else _no_grid(known, loop)
+            not_apart(known, loop) if reduced else _no_grid(known, loop)
         if problem:
             raise StepError(self.name, problem, "name another loop, or leave it as it is")
         if reduced:
             stores = _cut(self, known, loop, self.amount, RangeKind.THREAD)
         else:
             shared = UOp(Ops.RANGE, loop.dtype, loop.src, (loop.arg[0], RangeKind.THREAD))
-            rewriter = _Rewriter(known, {loop: shared}, {loop: (shared,)})
+            rewriter = Rewriter(known, {loop: shared}, {loop: (shared,)})
             stores = [rewriter.store(store, False) for store in known.ast.src]
-        done = _sink(known, stores, self.name)
+        done = with_stores(known, stores, self.name)
         return done.replace(arg=replace(done.arg, threads=self.amount))
 # --8<-- [end:grid]
 
@@ -256,7 +256,7 @@ def _no_parts(known: Analysis, loop: UOp) -> str:
 
 
 # --8<-- [start:parts]
-class _Parts(_Reducer):
+class _Parts(Reducer):
     """Rewrites the reductions over one loop: each lane combines a part, and then they are combined.
 
     Neighbouring lanes take neighbouring elements. Their results lie in a LOCAL; lanes combine some
@@ -282,9 +282,9 @@ class _Parts(_Reducer):
     def _combined(self, op: Ops, value: UOp, loops: tuple[UOp, ...]) -> UOp:
         """A tree: its order is fixed by the numbers of the parts."""
         # r[impl kernel.group.order, kernel.warp.order]
-        value = _reduce(op, value, loops)
+        value = reduce(op, value, loops)
         if self.among is not None:
-            value = _reduce(op, value, (self.among,))
+            value = reduce(op, value, (self.among,))
         if self.part is None:
             return value
         found = self._stored(value, self.part, self.amount)
@@ -293,15 +293,15 @@ class _Parts(_Reducer):
             parts //= self.most
             lane, again = new_range(parts, self.kind), new_range(self.most, RangeKind.REDUCE)
             place = symbolic.add(symbolic.mul(again, parts), lane)
-            some = _reduce(op, UOp(Ops.LOAD, value.dtype, (_at(found, place),)), (again,))
+            some = reduce(op, UOp(Ops.LOAD, value.dtype, (element_of(found, place),)), (again,))
             found = self._stored(some, lane, parts)
         last = new_range(parts, RangeKind.REDUCE)
-        return _reduce(op, UOp(Ops.LOAD, value.dtype, (_at(found, last),)), (last,))
+        return reduce(op, UOp(Ops.LOAD, value.dtype, (element_of(found, last),)), (last,))
 
     def _stored(self, value: UOp, lane: UOp, count: int) -> UOp:
         """The LOCAL in which each lane stores its value."""
         local = UOp(Ops.LOCAL, value.dtype, (), (next(self.numbers), count))
-        self.stores.append(UOp(Ops.STORE, value.dtype, (_at(local, lane), value, lane)))
+        self.stores.append(UOp(Ops.STORE, value.dtype, (element_of(local, lane), value, lane)))
         return local
 # --8<-- [end:parts]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp, identity, new_range
 from impl.kernel.analysis import Analysis
-from impl.kernel.steps import Step, StepError, _sink
+from impl.kernel.steps import Step, StepError, with_stores
 
 
 # --8<-- [start:padto]
@@ -25,7 +25,7 @@ class PadTo(Step):
         """No element is stored or combined that was not before."""
         # r[impl kernel.step.equal, kernel.pad.untouched]
         loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE))
-        size = self._size(loop)
+        size = self.size_of(loop)
         if self.amount < 2 or size % self.amount == 0:
             raise StepError(self.name, f"{size} iterations are a multiple already, or none can be",
                             "ask for a multiple of at least 2 that it is not")
@@ -34,7 +34,7 @@ class PadTo(Step):
         inside = symbolic.less_than(longer, size)
         stores = _Padder(known, loop, longer, inside).stores()
         prefix = tuple(longer if old is loop else old for old in known.info.prefix)
-        return _sink(known, stores, self.name, prefix)
+        return with_stores(known, stores, self.name, prefix)
 # --8<-- [end:padto]
 
 

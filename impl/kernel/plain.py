@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from impl import symbolic
-from impl.dtypes import dtypes
+from impl.dtypes import dtypes, sum_accumulator
 from impl.ir import ELEMENTWISE, Ops, RangeKind, UOp, new_range
-from impl.kernel.analysis import LANES, Analysis, Way, _size, buffer_key
+from impl.kernel.analysis import LANES, Analysis, Way, buffer_key, size_of
 from impl.kernel.planner import Planner
 from impl.kernel.roll import has_many_stages
-from impl.kernel.steps import Step, StepError, _Rewriter, _sink
+from impl.kernel.steps import Rewriter, Step, StepError, with_stores
 
 _OUTPUT = (RangeKind.GLOBAL, RangeKind.LOOP)
 #: Operations that are many instructions each.
@@ -40,16 +40,16 @@ class Merge(Step):
         # r[impl kernel.step.equal]
         outer = self._loop(known, (*_OUTPUT, RangeKind.REDUCE))
         inner = self._loop(known, (outer.arg[1],), self.other)
-        size = self._size(inner)
+        size = self.size_of(inner)
         self._check(known, outer, inner)
-        merged = new_range(self._size(outer) * size, outer.arg[1])
+        merged = new_range(self.size_of(outer) * size, outer.arg[1])
         rewriter = _Merger(known, {outer: symbolic.floordiv(merged, size),
                                    inner: symbolic.mod(merged, size)},
                            {outer: (), inner: (merged,)})
         prefix = tuple(new for old in known.info.prefix
                        for new in rewriter.loops.get(old, (old,)))
-        return _sink(known, [rewriter.store(store, False) for store in known.ast.src], self.name,
-                     prefix)
+        stores = [rewriter.store(store, False) for store in known.ast.src]
+        return with_stores(known, stores, self.name, prefix)
 
     def _check(self, known: Analysis, outer: UOp, inner: UOp) -> None:
         lists = [known.info.prefix, *(store.src[2:] for store in known.ast.src)]
@@ -64,7 +64,7 @@ def _directly(loops: Sequence[UOp], outer: UOp, inner: UOp) -> bool:
     return outer in loops and loops[loops.index(outer) + 1:][:1] == (inner,)
 
 
-class _Merger(_Rewriter):
+class _Merger(Rewriter):
     """Also puts the new loop into reductions."""
 
     def _node(self, node: UOp) -> UOp:
@@ -94,8 +94,8 @@ class Stream(Step):
                             or buffer_key(store.src[0].src[0]) in loaded for store in found):
             raise StepError(self.name, "the kernel reads what is stored along it",
                             "name a loop of outputs")
-        return _sink(known, [store.replace(arg=Way.PAST) if store in found else store
-                             for store in known.ast.src], self.name)
+        return with_stores(known, [store.replace(arg=Way.PAST) if store in found else store
+                                   for store in known.ast.src], self.name)
 # --8<-- [end:stream]
 
 
@@ -224,7 +224,7 @@ def _stores_along(known: Analysis, loop: UOp) -> list[UOp]:
 def _widest(known: Analysis, loop: UOp) -> int:
     """The bytes of the widest elements that are computed along a loop."""
     bit = known.mask((loop,))
-    sizes = [4 if node.dtype in (dtypes.float16, dtypes.bfloat16) else node.dtype.itemsize
+    sizes = [sum_accumulator(node.dtype).itemsize
              for node in known.order if known.free[node] & bit or node.op is Ops.STORE
              if node.dtype is not dtypes.index and node.op not in (Ops.INDEX, Ops.SINK)
              and (node.dtype is not dtypes.bool or node.op is Ops.LOAD)]
@@ -247,7 +247,7 @@ def _bytes(planner: Planner, stores: Iterable[UOp]) -> int:
             loops = (*known.info.prefix, *store.src[2:])
             size = store.src[0].dtype.itemsize
             for loop in loops:
-                size *= _size(loop, {})
+                size *= size_of(loop, {})
             most = max(most, size)
     return most
 

@@ -11,7 +11,7 @@ import itertools
 import math
 from dataclasses import dataclass, replace
 
-from impl.dtypes import DType
+from impl.dtypes import HALF, DType
 from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, PRODUCTS, Analysis, Limits, growth, shared_loops
 from impl.kernel.blocking import Aside, Chunk, Cut, Fetch, Pack, Share
@@ -19,7 +19,7 @@ from impl.kernel.dots import Dot, is_bytes
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge
 from impl.kernel.planner import Planner
-from impl.kernel.steps import HALF, Own, StepError, Swap, Upcast
+from impl.kernel.steps import Own, StepError, Swap, Upcast
 
 #: What a multiply-add costs in a tile with so many vectors a row: loads are shared by fewer.
 _PRICES = {4: 1.0, 3: 1.02, 2: 1.2, 1: 1.7}
@@ -79,7 +79,7 @@ def find_roles(planner: Planner, node: UOp) -> Roles | None:
 
 # --8<-- [start:shape]
 @dataclass(frozen=True)
-class Tile:
+class RegisterTile:
     """A register tile: so many rows of so many vectors of so many elements."""
 
     rows: int
@@ -87,7 +87,7 @@ class Tile:
     width: int
 
 
-def choose_tile(limits: Limits, itemsize: int, rows: int, columns: int) -> Tile:
+def choose_tile(limits: Limits, itemsize: int, rows: int, columns: int) -> RegisterTile:
     """The tile that wastes least: all registers but those for one row of the second operand."""
     width = limits.vector_bytes // max(itemsize, 4)
     while width > 2 and width >= 2 * columns:
@@ -96,7 +96,7 @@ def choose_tile(limits: Limits, itemsize: int, rows: int, columns: int) -> Tile:
     vectors = min(most, key=lambda v: (-(-columns // (v * width)) * v * _PRICES[v], -v))
     room = (limits.vector_registers - 1 - vectors) // vectors
     room = min(room, 14)
-    return Tile(-(-rows // -(-rows // room)), vectors, width)
+    return RegisterTile(-(-rows // -(-rows // room)), vectors, width)
 # --8<-- [end:shape]
 
 
@@ -185,7 +185,7 @@ def _is_flat(planner: Planner, node: UOp, roles: Roles) -> bool:
     return deep <= _MOST_FLAT and deep * row <= size // 2 < planner.extent(roles.rows[0]) * row
 
 
-def _plan_flat(planner: Planner, roles: Roles, tile: Tile) -> bool:
+def _plan_flat(planner: Planner, roles: Roles, tile: RegisterTile) -> bool:
     """Rows around columns: results are stored from end to end."""
     # r[impl kernel.product.flat]
     row, column = roles.rows[0].arg[0], roles.column.arg[0]
@@ -282,7 +282,7 @@ def _is_vector(step: Upcast, known: Analysis) -> bool:
     return all((grows[place] or {lane: 2}).get(lane, 0) in (0, 1) for place in places)
 
 
-def _stage_tile(limits: Limits, itemsize: int, rows: int, columns: int) -> Tile:
+def _stage_tile(limits: Limits, itemsize: int, rows: int, columns: int) -> RegisterTile:
     """The tile for rows that are lanes already: no more vectors than leave registers for a row."""
     tile = choose_tile(limits, itemsize, max(rows, 4), columns)
     most = max((limits.vector_registers - 1) // (rows + 1), 1)
@@ -464,7 +464,7 @@ def order_loops(planner: Planner, roles: Roles) -> None:
         planner.take(Own(len(planner.known.info.prefix) - 1), "rows share a panel")
 
 
-def _chunks(planner: Planner, inner: list[int], tile: Tile, dtype: DType) -> list[int]:
+def _chunks(planner: Planner, inner: list[int], tile: RegisterTile, dtype: DType) -> list[int]:
     """Cut a long sum, so that a panel of one chunk stays in the second cache; its loops."""
     row = tile.width * tile.vectors * dtype.itemsize
     extent = planner.extent(planner.numbered[inner[0]])
@@ -478,7 +478,7 @@ def _chunks(planner: Planner, inner: list[int], tile: Tile, dtype: DType) -> lis
     return [r.arg[0] for r in made if r.arg[1] is RangeKind.REDUCE]
 
 
-def _columns(planner: Planner, number: int, tile: Tile) -> int | None:
+def _columns(planner: Planner, number: int, tile: RegisterTile) -> int | None:
     """Cut the lanes off the column: vectors, and several of them a row; the loop that is left."""
     extent, whole = planner.extent(planner.numbered[number]), tile.width * tile.vectors
     if extent % whole:
@@ -494,7 +494,7 @@ def _columns(planner: Planner, number: int, tile: Tile) -> int | None:
     return left[0].arg[0] if left else None
 
 
-def _rows(planner: Planner, number: int, tile: Tile) -> None:
+def _rows(planner: Planner, number: int, tile: RegisterTile) -> None:
     """Cut the lanes off the rows; what is left over becomes a smaller tile."""
     extent = planner.extent(planner.numbered[number])
     if tile.rows < 2:
@@ -509,5 +509,5 @@ def _rows(planner: Planner, number: int, tile: Tile) -> None:
         planner.take(Upcast(planner.position(own[0].arg[0]), rest), "the rows that are left over")
 
 
-__all__ = ["Roles", "Tile", "choose_tile", "copy_gathered", "find_roles", "order_loops",
+__all__ = ["Roles", "RegisterTile", "choose_tile", "copy_gathered", "find_roles", "order_loops",
            "plan_product"]

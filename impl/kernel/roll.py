@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import LANES, Analysis
 from impl.kernel.planner import Planner
-from impl.kernel.steps import Step, StepError, _Rewriter, _sink
+from impl.kernel.steps import Rewriter, Step, StepError, with_stores
 
 #: A stage that reduces nothing keeps at most this many values side by side.
 _MOST_SIDE_BY_SIDE = 4
@@ -36,8 +36,8 @@ class Roll(Step):
         if not found:
             raise StepError(self.name, "every stage with this lane reduces along it",
                             "name a lane of a stage that does not")
-        loop = new_range(self._size(lane), RangeKind.LOOP)
-        rewriter = _Rewriter(known, {lane: loop}, {lane: ()})
+        loop = new_range(self.size_of(lane), RangeKind.LOOP)
+        rewriter = Rewriter(known, {lane: loop}, {lane: ()})
         stores = []
         for store in known.ast.src:
             if store in found:
@@ -47,7 +47,7 @@ class Roll(Step):
                               if each.arg[1] in (RangeKind.LOOP, *LANES)), len(loops))
                 store = done.replace(src=(*done.src[:2], *loops[:place], loop, *loops[place:]))
             stores.append(store)
-        return _sink(known, stores, self.name)
+        return with_stores(known, stores, self.name)
 
 
 def rollable(known: Analysis, lane: UOp) -> list[UOp]:

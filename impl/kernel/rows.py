@@ -10,13 +10,14 @@ import functools
 import math
 import operator
 
+from impl.dtypes import HALF
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES
 from impl.kernel.blocking import Chunk, Cut
 from impl.kernel.padding import PadTo
 from impl.kernel.planner import Planner
 from impl.kernel.products import Roles, order_loops
-from impl.kernel.steps import HALF, Own, Split, Upcast
+from impl.kernel.steps import Own, Split, Upcast
 
 #: So many rows of memory are read at a time: each is a stream that a processor follows. What
 #: several outputs multiply an element with has to stay in registers, so there they are fewer.

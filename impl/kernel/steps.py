@@ -14,12 +14,10 @@ from functools import partial
 from typing import ClassVar
 
 from impl import symbolic
-from impl.dtypes import DType, dtypes
+from impl.dtypes import DType, sum_accumulator
 from impl.errors import GraphError
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, Key, buffer_key, exchanged, shared_loops
-
-HALF = (dtypes.float16, dtypes.bfloat16)
 
 
 class StepError(GraphError):
@@ -107,7 +105,7 @@ class Step:
                             "name one of kind " + " or ".join(kind.name for kind in kinds))
         return loop
 
-    def _size(self, loop: UOp) -> int:
+    def size_of(self, loop: UOp) -> int:
         if loop.src[0].op is not Ops.CONST:
             raise StepError(self.name, "the number of iterations is known at run time only",
                             "name a loop of fixed extent")
@@ -134,7 +132,7 @@ class Upcast(Step):
         """Any order of output iterations is legal."""
         # r[impl kernel.step.equal]
         loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP))
-        size = self._size(loop)
+        size = self.size_of(loop)
         if not 1 < self.amount <= size:
             raise StepError(self.name, f"the loop has {size} iterations", "ask for 2 to that many")
         whole, rest = divmod(size, self.amount)
@@ -145,25 +143,26 @@ class Upcast(Step):
         inner = new_range(self.amount, RangeKind.UPCAST)
         outer = (new_range(whole, loop.arg[1]),) if whole > 1 else ()
         place = symbolic.add(symbolic.mul(outer[0], self.amount), inner) if outer else inner
-        main = _Rewriter(known, {loop: place}, {loop: outer})
+        main = Rewriter(known, {loop: place}, {loop: outer})
         main.inner = inner
         if in_prefix:
             main.private, main.abreast = (inner, self.amount), self.abreast
             prefix = tuple(new for old in known.info.prefix
                            for new in (outer if old is loop else (old,)))
-            return _sink(known, [main.store(s, True) for s in known.ast.src], self.name, prefix)
+            moved = [main.store(store, True) for store in known.ast.src]
+            return with_stores(known, moved, self.name, prefix)
         parts = [main]
         if rest:
             left = new_range(rest, RangeKind.LOOP)
-            parts.append(_Rewriter(known, {loop: symbolic.add(left, whole * self.amount)},
-                                   {loop: (left,)}))
+            parts.append(Rewriter(known, {loop: symbolic.add(left, whole * self.amount)},
+                                  {loop: (left,)}))
         stores: list[UOp] = []
         for run in _runs(known, loop):
             if loop in run[0].src[2:]:
                 stores += [part.store(store, part is main) for part in parts for store in run]
             else:
                 stores += run
-        return _sink(known, stores, self.name)
+        return with_stores(known, stores, self.name)
 # --8<-- [end:upcast]
 
 
@@ -229,18 +228,18 @@ class Split(Step):
         """Every element is combined once."""
         # r[impl kernel.step.equal]
         loop = self._loop(known, (RangeKind.REDUCE,))
-        size = self._size(loop)
+        size = self.size_of(loop)
         if not 1 < self.amount <= size:
             raise StepError(self.name, f"the loop has {size} iterations", "ask for 2 to that many")
         whole, rest = divmod(size, self.amount)
         inner = new_range(self.amount, RangeKind.UNROLL)
         outer = (new_range(whole, RangeKind.REDUCE),) if whole > 1 else ()
         place = symbolic.add(symbolic.mul(outer[0], self.amount), inner) if outer else inner
-        rewriter = _Reducer(known, loop, place, outer, inner, bool(self.grouped))
+        rewriter = Reducer(known, loop, place, outer, inner, bool(self.grouped))
         if rest:
             left = new_range(rest, RangeKind.REDUCE)
             rewriter.rest = (symbolic.add(left, whole * self.amount), left)
-        return _sink(known, [rewriter.value(store) for store in known.ast.src], self.name)
+        return with_stores(known, [rewriter.value(store) for store in known.ast.src], self.name)
 
 
 del STEPS["SPLIT"]  # it is written as one of two steps
@@ -268,13 +267,13 @@ class Swap(Step):
         info = known.info
         if one in info.prefix and two in info.prefix:
             prefix = tuple(exchange.get(loop, loop) for loop in info.prefix)
-            return _sink(known, known.ast.src, self.name, prefix)
+            return with_stores(known, known.ast.src, self.name, prefix)
         found = [store for store in known.ast.src if one in store.src and two in store.src]
         if not found:
             raise StepError(self.name, "no stage has both loops", "name two loops of one stage")
         stores = [store.replace(src=tuple(exchange.get(s, s) for s in store.src))
                   if store in found else store for store in known.ast.src]
-        return _sink(known, stores, self.name)
+        return with_stores(known, stores, self.name)
 # --8<-- [end:swap]
 
 
@@ -299,13 +298,13 @@ class Own(Step):
         if len(known.ast.src) > 1 and loaded & known.stored:
             raise StepError(self.name, "one stage reads what another one stores", "leave it there")
         own = UOp(Ops.RANGE, loop.dtype, loop.src, (loop.arg[0], RangeKind.LOOP))
-        rewriter = _Rewriter(known, {loop: own}, {loop: (own,)})
+        rewriter = Rewriter(known, {loop: own}, {loop: (own,)})
         stores = []
         for store in known.ast.src:
             done = rewriter.store(store, False)
             place = 2 + len(shared_loops(done))
             stores.append(done.replace(src=(*done.src[:place], own, *done.src[place:])))
-        return _sink(known, stores, self.name, known.info.prefix[:-1])
+        return with_stores(known, stores, self.name, known.info.prefix[:-1])
 # --8<-- [end:own]
 
 
@@ -316,8 +315,8 @@ def refuse_exchanged(name: str, known: Analysis) -> None:
         raise StepError(name, "lanes exchange values for a reduction", "name this step before WARP")
 
 
-def _sink(known: Analysis, stores: Sequence[UOp], name: str,
-          prefix: tuple[UOp, ...] | None = None) -> UOp:
+def with_stores(known: Analysis, stores: Sequence[UOp], name: str,
+                prefix: tuple[UOp, ...] | None = None) -> UOp:
     """The kernel with other stores, and the step's name noted."""
     # r[impl kernel.step.recorded]
     info = known.info
@@ -327,7 +326,7 @@ def _sink(known: Analysis, stores: Sequence[UOp], name: str,
 
 
 # --8<-- [start:rewriter]
-class _Rewriter:
+class Rewriter:
     """Puts expressions in the place of loops, and new loops into the stores and reductions."""
 
     def __init__(self, known: Analysis, places: dict[UOp, UOp],
@@ -372,7 +371,7 @@ class _Rewriter:
 # --8<-- [end:rewriter]
 
 
-class _Reducer:
+class Reducer:
     """Rewrites the reductions over one loop; `main` and `rest` are the two parts of its range."""
 
     def __init__(self, known: Analysis, loop: UOp, place: UOp, outer: tuple[UOp, ...], inner: UOp,
@@ -410,22 +409,22 @@ class _Reducer:
         """The reduction over the whole blocks, lane by lane, combined with that of the rest."""
         kept = node.src[1:]
         blocks = tuple(new for old in kept for new in (self.outer if old is self.loop else (old,)))
-        dtype = dtypes.float32 if node.dtype in HALF else node.dtype
+        dtype = sum_accumulator(node.dtype)
         value = _as(self.main[node.src[0]], dtype)
         if self.grouped:
             found = self._combined(node.arg, value, blocks)
         else:
             place = kept.index(self.loop) + len(self.outer)
-            found = _reduce(node.arg, value, (*blocks[:place], self.inner, *blocks[place:]))
+            found = reduce(node.arg, value, (*blocks[:place], self.inner, *blocks[place:]))
         if self.rest is not None:
             loops = tuple(self.rest[1] if loop is self.loop else loop for loop in kept)
-            last = _reduce(node.arg, _as(self.left[node.src[0]], dtype), loops)
+            last = reduce(node.arg, _as(self.left[node.src[0]], dtype), loops)
             found = UOp(node.arg, dtype, (found, last))
         return _as(found, node.dtype)
 
     def _combined(self, op: Ops, value: UOp, loops: tuple[UOp, ...]) -> UOp:
         """One result for each accumulator, and then their combination."""
-        return _reduce(op, _reduce(op, value, loops), (self.inner,))
+        return reduce(op, reduce(op, value, loops), (self.inner,))
 
 
 def _as(value: UOp, dtype: DType) -> UOp:
@@ -433,7 +432,7 @@ def _as(value: UOp, dtype: DType) -> UOp:
     return value if value.dtype is dtype else UOp(Ops.CAST, dtype, (value,))
 
 
-def _reduce(op: Ops, value: UOp, loops: Iterable[UOp]) -> UOp:
+def reduce(op: Ops, value: UOp, loops: Iterable[UOp]) -> UOp:
     given = tuple(loops)
     return UOp(Ops.REDUCE, value.dtype, (value, *given), op) if given else value
 

@@ -21,7 +21,7 @@ from impl.kernel.fragments import UNIT_OF, UNITS, WARP, Fragment, Unit
 from impl.kernel.lanes import MOST_LANES, Local
 from impl.kernel.padding import PadTo
 from impl.kernel.private import exceeds
-from impl.kernel.steps import Step, StepError, _sink
+from impl.kernel.steps import Step, StepError, with_stores
 
 if TYPE_CHECKING:
     from impl.kernel.grouping import GroupPlanner
@@ -126,7 +126,7 @@ class TC(Step):
             raise StepError(self.name, nest, "leave the product to the other steps")
         self._fits(nest, unit)
         block = _Block(self, known, nest, unit)
-        done = _sink(known, block.stages(), self.name)
+        done = with_stores(known, block.stages(), self.name)
         return done.replace(arg=replace(done.arg, lanes=self.down * self.across * WARP))
 
     def _fits(self, nest: Nest, unit: Unit) -> None:
@@ -136,10 +136,10 @@ class TC(Step):
         for loop, least in ((nest.row, self.down * unit.rows),
                             (nest.column, self.across * unit.columns),
                             (nest.loop, max(self.deep, 1))):
-            if not self._size(loop):
+            if not self.size_of(loop):
                 raise StepError(self.name, "a loop has no iterations", "there is nothing to do")
-            if self._size(loop) % least:
-                raise StepError(self.name, f"{self._size(loop)} iterations are no multiple of "
+            if self.size_of(loop) % least:
+                raise StepError(self.name, f"{self.size_of(loop)} iterations are no multiple of "
                                 f"{least}", "extend the loop by PADTO, or use other numbers")
         if self.deep < 1 or self.deep % unit.depth:
             raise StepError(self.name, f"{self.deep} is no multiple of {unit.depth}",
@@ -316,12 +316,13 @@ def plan_units(planner: GroupPlanner) -> bool:
     A group gets the largest block that leaves work for all groups and does not pad much.
     """
     # r[impl kernel.mma.chosen]
-    found, limits = planner._product(), planner.limits
+    found, limits = planner.product(), planner.limits
     if found is None:
         return False
     before, steps = planner.known, len(planner.steps)
     rows, columns = (planner.extent(loop) for loop in found[:2])
-    several = planner.work(planner._sum(found[2])) // (rows * columns * planner.extent(found[2]))
+    total = planner.sum_over(found[2])
+    several = planner.work(total) // (rows * columns * planner.extent(found[2]))
     for name in limits.units:
         for block, down, across in _BLOCKS:
             groups = [-(-size // block) for size in (rows, columns)]
@@ -331,7 +332,7 @@ def plan_units(planner: GroupPlanner) -> bool:
                 continue
             if _try_block(planner, found, UNIT_OF[name], (block, down, across)):
                 return True
-            planner._undo(before, steps)
+            planner.undo(before, steps)
     return False
 
 
@@ -353,7 +354,7 @@ def _try_block(planner: GroupPlanner, found: tuple[UOp, UOp, UOp], unit: Unit,
     why = f"a group computes {size} x {size} outputs of a product"
     try:
         for outer in (column.arg[0], row.arg[0]):  # the last one is the outermost in the stage
-            planner._block(outer, size, why)
+            planner.block(outer, size, why)
         if planner.extent(loop) % deep:
             made = planner.take(PadTo(planner.position(number), deep), "a whole number of parts")
             number = made[0].arg[0]
@@ -362,8 +363,8 @@ def _try_block(planner: GroupPlanner, found: tuple[UOp, UOp, UOp], unit: Unit,
     except StepError:
         return False
     lanes = planner.known.info.lanes
-    planner._stages(lambda axis: Local(axis, lanes), "the lanes of a group copy operands",
-                    planner.take_if_legal)
+    planner.share_out(lambda axis: Local(axis, lanes), "the lanes of a group copy operands",
+                      planner.take_if_legal)
     return not exceeds(planner.known.ast, planner.limits.local_memory)
 # --8<-- [end:plan]
 

@@ -19,7 +19,7 @@ from impl.kernel.analysis import (
     estimate,
     shared_loops,
 )
-from impl.kernel.steps import Step, StepError, _reduce, _Reducer, _Rewriter, _sink
+from impl.kernel.steps import Reducer, Rewriter, Step, StepError, reduce, with_stores
 
 #: A part of a reduction with at least 16 times as many elements is a multiple of this many, so that
 #: the parts begin at the beginning of a cache line.
@@ -55,10 +55,10 @@ class Thread(Step):
         if problem:
             raise StepError(self.name, problem, "name another loop, or leave it as it is")
         shared = UOp(Ops.RANGE, loop.dtype, loop.src, (loop.arg[0], RangeKind.THREAD))
-        rewriter = _Rewriter(known, {loop: shared}, {loop: (shared,)})
+        rewriter = Rewriter(known, {loop: shared}, {loop: (shared,)})
         prefix = tuple(shared if other is loop else other for other in info.prefix)
-        done = _sink(known, [rewriter.store(store, False) for store in known.ast.src], self.name,
-                     prefix)
+        stores = [rewriter.store(store, False) for store in known.ast.src]
+        done = with_stores(known, stores, self.name, prefix)
         return done.replace(arg=replace(done.arg, threads=self.amount))
 
 
@@ -99,12 +99,12 @@ class GroupTop(Step):
         """Every element is combined once."""
         # r[impl kernel.group.legal+3]
         loop = self._loop(known, (RangeKind.REDUCE,))
-        size = self._size(loop)
+        size = self.size_of(loop)
         threads = known.info.threads
         if not 1 < self.amount <= min(size, MOST_THREADS) or threads not in (1, self.amount):
             raise StepError(self.name, f"the loop has {size} iterations, the kernel "
                             f"{threads} threads", f"ask for 2 to {min(size, MOST_THREADS)} parts")
-        problem = _not_apart(known, loop)
+        problem = not_apart(known, loop)
         if problem:
             raise StepError(self.name, problem, "leave the reduction as it is")
         rewriter, stores = _Partials(known, loop, size, self.amount), list[UOp]()
@@ -112,12 +112,12 @@ class GroupTop(Step):
             done = rewriter.value(store)
             stores += [*rewriter.stores, done]  # what is combined stands before its first use
             rewriter.stores.clear()
-        found = _sink(known, stores, self.name)
+        found = with_stores(known, stores, self.name)
         return found.replace(arg=replace(found.arg, threads=self.amount))
 # --8<-- [end:group]
 
 
-def _not_apart(known: Analysis, loop: UOp) -> str:
+def not_apart(known: Analysis, loop: UOp) -> str:
     """Why the reductions over a loop cannot be stages of their own; empty if they can."""
     if known.info.prefix:
         return "the kernel has a prefix"
@@ -136,7 +136,7 @@ def _not_apart(known: Analysis, loop: UOp) -> str:
     return ""
 
 
-class _Partials(_Reducer):
+class _Partials(Reducer):
     """Rewrites the reductions over one loop: a stage stores the parts, which are combined."""
 
     def __init__(self, known: Analysis, loop: UOp, size: int, amount: int) -> None:
@@ -156,14 +156,14 @@ class _Partials(_Reducer):
         """The parts are stored by a stage of their own, and combined in order."""
         # r[impl kernel.group.order]
         local = UOp(Ops.LOCAL, value.dtype, (), (next(self.numbers), self.amount))
-        partial = _reduce(op, value, loops)
-        self.stores.append(UOp(Ops.STORE, value.dtype, (_at(local, self.inner), partial,
+        partial = reduce(op, value, loops)
+        self.stores.append(UOp(Ops.STORE, value.dtype, (element_of(local, self.inner), partial,
                                                         self.inner)))
         again = new_range(self.amount, RangeKind.REDUCE)
-        return _reduce(op, UOp(Ops.LOAD, value.dtype, (_at(local, again),)), (again,))
+        return reduce(op, UOp(Ops.LOAD, value.dtype, (element_of(local, again),)), (again,))
 
 
-def _at(buffer: UOp, index: UOp) -> UOp:
+def element_of(buffer: UOp, index: UOp) -> UOp:
     return UOp(Ops.INDEX, buffer.dtype, (buffer, index, TRUE))
 
 
@@ -216,7 +216,7 @@ def part_of_reduction(known: Analysis, amount: int) -> Choice:
             continue
         loop = max(node.src[1:], key=_extent)
         fixed = loop.arg[1] is RangeKind.REDUCE and loop.src[0].op is Ops.CONST
-        if fixed and _extent(loop) >= _LEAST_PART * amount and not _not_apart(known, loop) and \
+        if fixed and _extent(loop) >= _LEAST_PART * amount and not not_apart(known, loop) and \
                 _alone(known, node) >= SHARE:
             return (GroupTop(known.position[loop], amount),
                     f"a reduction over everything: {amount} threads reduce a part each")

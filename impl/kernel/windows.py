@@ -16,7 +16,7 @@ from impl.kernel.analysis import LANES, Analysis, Growth, buffer_key, growth
 from impl.kernel.blocking import MOST_PACKED, Cut, Pack, local_place
 from impl.kernel.padding import PadTo
 from impl.kernel.planner import Planner
-from impl.kernel.steps import Own, Split, StepError, Swap, Upcast, _sink
+from impl.kernel.steps import Own, Split, StepError, Swap, Upcast, with_stores
 
 #: So many rows of outputs share an element of the window, where that divides them or nearly.
 _MOST_ROWS = 8
@@ -129,7 +129,7 @@ class Window(Pack):
                                     *user.src[2:]))
         made = copy.replace(src=(*copy.src[:2], *outer, *copy.src[2:]))
         done = [changed if s is user else s for s in stores]
-        return _sink(known, [*done[:place], made, *done[place:]], self.name)
+        return with_stores(known, [*done[:place], made, *done[place:]], self.name)
 
 
 def _copied(value: UOp, inner: list[UOp], pairs: list[Pair], number: int) -> tuple[UOp, UOp]:

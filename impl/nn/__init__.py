@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from impl.nn import optim, state
-from impl.nn.names import missing
+from impl.nn.names import Layer, missing, sizes
 from impl.tensor import Tensor
 
 __all__ = ["BatchNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Conv1d", "Conv2d",
@@ -22,7 +22,9 @@ def __getattr__(name: str) -> NoReturn:
     raise missing(name, __all__)  # r[impl errors.name.meant]
 
 
-def _uniform(shape: Sequence[int], bound: float) -> Tensor:
+def _uniform(shape: Sequence[int], inputs: int) -> Tensor:
+    """Weights of a layer in which so many inputs go into one output."""
+    bound = 1 / math.sqrt(max(inputs, 1))
     return Tensor.uniform(*shape, low=-bound, high=bound, requires_grad=True)
 
 
@@ -31,19 +33,19 @@ def _stored(value: float, *shape: int) -> Tensor:
     return Tensor.empty(*shape).assign(value)
 
 
-class Linear:
+class Linear(Layer):
     """y = x @ weight.T + bias; weight: (out_features, in_features)."""
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
-        bound = 1 / math.sqrt(in_features)
-        self.weight = _uniform((out_features, in_features), bound)
-        self.bias = _uniform((out_features,), bound) if bias else None
+        sizes(self, in_features=in_features, out_features=out_features)
+        self.weight = _uniform((out_features, in_features), in_features)
+        self.bias = _uniform((out_features,), in_features) if bias else None
 
     def __call__(self, x: Tensor) -> Tensor:
         return x.linear(self.weight, self.bias)
 
 
-class Conv2d:
+class Conv2d(Layer):
     """Convolution over (batch, in_channels, height, width)."""
 
     axes = 2
@@ -52,11 +54,12 @@ class Conv2d:
                  stride: int | Sequence[int] = 1, padding: int | Sequence[int] | str = 0,
                  dilation: int | Sequence[int] = 1, groups: int = 1, bias: bool = True) -> None:
         kernel = (kernel_size,) * self.axes if isinstance(kernel_size, int) else tuple(kernel_size)
+        sizes(self, groups, in_channels=in_channels, out_channels=out_channels)
         self.stride, self.dilation, self.groups = stride, dilation, groups
         self.padding = self._same(kernel, dilation) if isinstance(padding, str) else padding
-        bound = 1 / math.sqrt(in_channels // groups * math.prod(kernel))
-        self.weight = _uniform((out_channels, in_channels // groups, *kernel), bound)
-        self.bias = _uniform((out_channels,), bound) if bias else None
+        inputs = in_channels // groups * math.prod(kernel)
+        self.weight = _uniform((out_channels, in_channels // groups, *kernel), inputs)
+        self.bias = _uniform((out_channels,), inputs) if bias else None
 
     def _same(self, kernel: tuple[int, ...], dilation: int | Sequence[int]) -> tuple[int, ...]:
         """Padding that keeps the size, for stride 1: (before, after) of each axis, last first."""
@@ -75,7 +78,7 @@ class Conv1d(Conv2d):
     axes = 1
 
 
-class ConvTranspose2d:
+class ConvTranspose2d(Layer):
     """The adjoint of a convolution; weight: (in_channels, out_channels / groups, *kernel)."""
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int | Sequence[int],
@@ -85,16 +88,17 @@ class ConvTranspose2d:
         kernel = (kernel_size,) * 2 if isinstance(kernel_size, int) else tuple(kernel_size)
         self.stride, self.padding, self.output_padding = stride, padding, output_padding
         self.dilation, self.groups = dilation, groups
-        bound = 1 / math.sqrt(out_channels // groups * math.prod(kernel))
-        self.weight = _uniform((in_channels, out_channels // groups, *kernel), bound)
-        self.bias = _uniform((out_channels,), bound) if bias else None
+        sizes(self, groups, in_channels=in_channels, out_channels=out_channels)
+        inputs = out_channels // groups * math.prod(kernel)
+        self.weight = _uniform((in_channels, out_channels // groups, *kernel), inputs)
+        self.bias = _uniform((out_channels,), inputs) if bias else None
 
     def __call__(self, x: Tensor) -> Tensor:
         return x.conv_transpose2d(self.weight, self.bias, self.groups, self.stride, self.dilation,
                                   self.padding, self.output_padding)
 
 
-class BatchNorm:
+class BatchNorm(Layer):
     """Normalises each channel (axis 1) over all other axes.
 
     While training with the statistics of the batch, which also move the running statistics;
@@ -130,7 +134,7 @@ class BatchNorm:
 BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
 
 
-class LayerNorm:
+class LayerNorm(Layer):
     """Normalises over the last axes, of the given shape."""
 
     def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-5,
@@ -153,7 +157,7 @@ class LayerNorm2d(LayerNorm):
         return super().__call__(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
-class RMSNorm:
+class RMSNorm(Layer):
     """x / sqrt(mean(x * x) + eps) over the last axis, times weight."""
 
     def __init__(self, dim: int, eps: float = 1e-6, elementwise_affine: bool = True) -> None:
@@ -165,11 +169,12 @@ class RMSNorm:
         return normal if self.weight is None else normal * self.weight
 
 
-class GroupNorm:
+class GroupNorm(Layer):
     """Normalises groups of channels (axis 1) together with all axes after it."""
 
     def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5,
                  affine: bool = True) -> None:
+        sizes(self, num_groups, num_channels=num_channels)
         self.num_groups, self.eps = num_groups, eps
         self.weight = Tensor.ones(num_channels, requires_grad=True) if affine else None
         self.bias = Tensor.zeros(num_channels, requires_grad=True) if affine else None
@@ -185,17 +190,18 @@ class InstanceNorm(GroupNorm):
         super().__init__(num_features, num_features, eps, affine)
 
 
-class Embedding:
+class Embedding(Layer):
     """A row of `weight` for each number; a number out of range gives zeros."""
 
     def __init__(self, num_embeddings: int, embedding_dim: int) -> None:
+        sizes(self, num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         self.weight = Tensor.randn(num_embeddings, embedding_dim, requires_grad=True)
 
     def __call__(self, index: Tensor) -> Tensor:
         return self.weight.embedding(index)
 
 
-class Dropout:
+class Dropout(Layer):
     """Zeros with probability p while training."""
 
     def __init__(self, p: float = 0.5) -> None:
@@ -205,15 +211,15 @@ class Dropout:
         return x.dropout(self.p)
 
 
-class LSTMCell:
+class LSTMCell(Layer):
     """One step of an LSTM: (x, (h, c)) -> (h, c)."""
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
-        bound = 1 / math.sqrt(hidden_size)
-        self.weight_ih = _uniform((4 * hidden_size, input_size), bound)
-        self.weight_hh = _uniform((4 * hidden_size, hidden_size), bound)
-        self.bias_ih = _uniform((4 * hidden_size,), bound) if bias else None
-        self.bias_hh = _uniform((4 * hidden_size,), bound) if bias else None
+        sizes(self, input_size=input_size, hidden_size=hidden_size)
+        self.weight_ih = _uniform((4 * hidden_size, input_size), hidden_size)
+        self.weight_hh = _uniform((4 * hidden_size, hidden_size), hidden_size)
+        self.bias_ih = _uniform((4 * hidden_size,), hidden_size) if bias else None
+        self.bias_hh = _uniform((4 * hidden_size,), hidden_size) if bias else None
 
     def __call__(self, x: Tensor, state: tuple[Tensor, Tensor] | None = None
                  ) -> tuple[Tensor, Tensor]:

@@ -1,12 +1,12 @@
 """What somebody meant who asks `nn` for a name that it does not have. Chapter: spec/errors.md."""
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from types import ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from impl.errors import NameMissingError
+from impl.errors import NameMissingError, ShapeError, nearest
 from impl.nn import optim, state
 from impl.tensor import Tensor
 
@@ -41,10 +41,55 @@ def _remedy(given: str, own: Iterable[str]) -> str:
     for spelled in (given, given.removesuffix("loss")):
         if spelled in methods:
             return f"use the method of tensors, x.{methods[spelled]}()"
-    nearest = difflib.get_close_matches(given, known, 1, 0.6)
-    return f"did you mean {known[nearest[0]]}?" if nearest else \
+    near = nearest(given, known)
+    return f"did you mean {known[near]}?" if near else \
         "use one of " + ", ".join(sorted(known.values()))
 # --8<-- [end:meant]
+
+
+#: What modules of other libraries have and layers here have not: a layer is a plain object.
+_OF_A_MODULE = {"parameters": "nn.state.get_parameters(layer)",
+                "named_parameters": "nn.state.get_state_dict(layer)",
+                "state_dict": "nn.state.get_state_dict(layer)",
+                "load_state_dict": "nn.state.load_state_dict(layer, state)",
+                "forward": "layer(x)", "train": "with Tensor.train(): ...",
+                "eval": "nothing: layers train in `with Tensor.train(): ...` only",
+                "zero_grad": "the zero_grad() of an optimiser",
+                "to": "each.replace(each.to(device)) for each of nn.state.get_parameters(layer)"}
+
+
+# --8<-- [start:layer]
+class Layer:
+    """What all layers of `nn` have in common: errors that help."""
+
+    if not TYPE_CHECKING:
+        def __getattr__(self, name: str) -> NoReturn:
+            kind = f"nn.{type(self).__name__}"
+            if name.startswith("_"):  # what Python itself looks for, often without need
+                raise AttributeError(f"{kind} has no {name}")
+            near = nearest(name, vars(self))
+            remedy = f"use {_OF_A_MODULE[name]}" if name in _OF_A_MODULE else \
+                f"did you mean {near}?" if near else "it has " + ", ".join(vars(self))
+            raise NameMissingError(kind, f"there is no {name}", remedy)  # r[impl errors.name.layer]
+
+
+def sizes(layer: Layer, groups: int = 1, **given: Any) -> None:
+    """Refuse what cannot be the sizes of a layer.
+
+    Raises:
+        ShapeError: one is no whole number, is negative, or is no multiple of the groups.
+    """
+    # r[impl errors.type.base]
+    kind = f"nn.{type(layer).__name__}"
+    for name, value in {"groups": groups, **given}.items():
+        least = 1 if name == "groups" else 0
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ShapeError(kind, f"{name}={value!r} is not possible",
+                             f"use a whole number from {least} on")
+        if value % groups and name != "groups":
+            raise ShapeError(kind, f"{name}={value} is no multiple of {groups} groups",
+                             "make it one")
+# --8<-- [end:layer]
 
 
 def _functions(module: ModuleType) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from impl.dtypes import dtypes
+from impl.dtypes import DType, sum_accumulator
 from impl.errors import DTypeError
 from impl.tensor import Tensor
 
@@ -19,9 +19,9 @@ def _number(value: float) -> Tensor:
     return Tensor.empty(()).assign(value)
 
 
-def _wide(dtype: object) -> object:
+def _wide(dtype: DType) -> DType:
     """The dtype of an optimiser's state: float32 for half-width parameters."""
-    return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else dtype
+    return sum_accumulator(dtype)
 
 
 def _memory(parameter: Tensor) -> Tensor:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from impl.render.c import C
 from impl.render.cuda import CUDA
-from impl.render.dialect import Dialect, Source
+from impl.render.dialect import Dialect
 from impl.render.gpu import Gpu
 from impl.render.lower import Lowered, lower
 from impl.render.metal import Metal
 from impl.render.opencl import OpenCL
 from impl.render.printer import render
+from impl.render.source import Source, digest, key_of, names_of, symbol, unit_text
 
-__all__ = ["C", "CUDA", "Dialect", "Gpu", "Lowered", "Metal", "OpenCL", "Source", "lower", "render"]
+__all__ = ["C", "CUDA", "Dialect", "Gpu", "Lowered", "Metal", "OpenCL", "Source", "digest",
+           "key_of", "lower", "names_of", "render", "symbol", "unit_text"]

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from impl.dtypes import DType, Scalar, dtypes
+from impl.dtypes import HALF, DType, Scalar, dtypes
 from impl.ir import COMPARISONS, Ops, UOp
 from impl.render.dialect import GroupDialect
 from impl.render.functions import definitions
 from impl.render.literals import literal
-from impl.render.types import HALF, SHORT, STORAGE, TYPES
+from impl.render.types import SHORT, STORAGE, TYPES
 from impl.render.vectors import COMPARED, FUNCTIONS, INFIX, Vectors
 
 #: Stage buffers together up to this many bytes stand on the stack.

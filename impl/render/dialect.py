@@ -13,33 +13,6 @@ from impl.kernel.fragments import Fragment, Unit
 from impl.render.vectors import Operand
 
 
-# --8<-- [start:source]
-@dataclass(frozen=True)
-class Source:
-    """A kernel's text: `body` is the function without its name, `definitions` what it needs."""
-
-    name: str
-    body: str
-    definitions: tuple[str, ...]
-    signature: str
-    threads: int = 1              # how many chunks run at the same time, or lanes in all groups
-    lanes: int = 1                # lanes of a group
-    parameters: tuple[int, ...] = ()  # the argument of each pointer, where they are parameters
-    phases: tuple[bool, ...] = ()  # one after another; True: all chunks, False: one call
-    scratch: int = 0              # bytes that the chunks of one run share
-
-    @property
-    def prelude(self) -> str:
-        """The definitions that the body refers to, each after those that it needs."""
-        return "".join(definition + "\n" for definition in self.definitions)
-
-    @property
-    def text(self) -> str:
-        """The complete text of a compilation unit with this kernel alone."""
-        return f"{self.prelude}\n{self.signature.format(name=self.name)} {self.body}"
-# --8<-- [end:source]
-
-
 # --8<-- [start:dialect]
 class Dialect(Protocol):
     """How a language writes a kernel. One class per language; the printer does the rest."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from impl.dtypes import DType, Scalar, dtypes
+from impl.dtypes import HALF, DType, Scalar, dtypes
 from impl.errors import GraphError
 from impl.ir import Ops
 from impl.render.c import C
 from impl.render.dialect import GroupDialect, Launched
 from impl.render.functions import definition, definitions, needs_of
 from impl.render.literals import literal
-from impl.render.types import HALF, INLINE, SHORT, TYPES
+from impl.render.types import INLINE, SHORT, TYPES
 from impl.render.vectors import INFIX
 
 #: Signed integers wrap around: these are computed as unsigned ones.

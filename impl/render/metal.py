@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from impl.dtypes import DType, Scalar, dtypes
+from impl.dtypes import HALF, DType, Scalar, dtypes
 from impl.errors import DTypeError
 from impl.ir import UOp
 from impl.kernel.fragments import Unit
@@ -16,7 +16,7 @@ from impl.render.types import INLINE, SIZES, TYPES
 ARGUMENTS, SCRATCH, VALUES = 29, 29, 30
 #: The most lanes that a group is asked to have.
 LANES = 256
-_HALF = ("float16", "bfloat16")
+_HALF = {each.name for each in HALF}
 
 
 # --8<-- [start:dialect]

@@ -8,7 +8,7 @@ from impl.dtypes import dtypes
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import PRODUCTS, Way, exchanged
 from impl.kernel.private import keep_private
-from impl.render.dialect import Dialect, Launched, Source, identifier
+from impl.render.dialect import Dialect, Launched, identifier
 from impl.render.lower import (
     Begin,
     Block,
@@ -25,6 +25,7 @@ from impl.render.lower import (
 )
 from impl.render.matrices import Matrices
 from impl.render.reductions import Reductions
+from impl.render.source import Source
 from impl.render.values import width_of
 from impl.render.vectors import Operand
 

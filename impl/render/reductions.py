@@ -4,7 +4,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from impl.dtypes import DType, dtypes
+from impl.dtypes import DType, dtypes, sum_accumulator
 from impl.ir import Ops, RangeKind, UOp, identity
 from impl.kernel.analysis import exchanged
 from impl.render.accesses import Accesses
@@ -17,7 +17,8 @@ class Reductions(Accesses):
 
     def _begin(self, node: UOp) -> None:
         """Accumulators, one for each combination of the reduction's own lanes."""
-        dtype, vector = _accumulator(node.dtype), self.low.vector.get(node)
+        # r[impl kernel.reduce.half]
+        dtype, vector = sum_accumulator(node.dtype), self.low.vector.get(node)
         names = self._fresh("a", len(self._combinations(self._wide(node))))
         start = self.dialect.literal(identity(node.arg, node.dtype), dtype)
         kind = ""
@@ -31,7 +32,7 @@ class Reductions(Accesses):
     def _step(self, node: UOp) -> None:
         """Take in the elements of one iteration, in increasing order of the reduced lanes."""
         value = node.src[0]
-        dtype, vector = _accumulator(node.dtype), self.low.vector.get(node)
+        dtype, vector = sum_accumulator(node.dtype), self.low.vector.get(node)
         kept = self._wide(node)
         inner = tuple(r for r in node.src[1:]
                       if r.arg[1] in (RangeKind.UPCAST, RangeKind.UNROLL))
@@ -73,7 +74,7 @@ class Reductions(Accesses):
         dtype, vector = node.dtype, self.low.vector.get(node)
         for loop in exchanged(node):
             self._exchange(node, int(self._extent(loop)))
-        if _accumulator(dtype) is dtype:
+        if sum_accumulator(dtype) is dtype:
             self._remember(node, self.sums[node])
         elif vector is None:
             self._assign(node, dtype, [(self.dialect.finish(dtype, name), "")
@@ -86,7 +87,7 @@ class Reductions(Accesses):
         """Each lane of a warp combines what it has with what another lane has, more and more."""
         # r[impl render.exchange.order]
         assert self.groups is not None
-        dtype, distance = _accumulator(node.dtype), width // 2
+        dtype, distance = sum_accumulator(node.dtype), width // 2
         while distance:
             for name, _ in self.sums[node]:
                 other = self._fresh("t", 1)[0]  # a macro may name it twice
@@ -98,7 +99,7 @@ class Reductions(Accesses):
     def _reduce_lanes(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
                       vector: UOp | None) -> None:
         """A reduction over lanes alone: a tree of operations, no loop."""
-        dtype, inner = _accumulator(node.dtype), node.src[1:]
+        dtype, inner = sum_accumulator(node.dtype), node.src[1:]
         # A vector lane that is reduced comes last: vectors are combined, then their elements.
         folded = self.low.vector.get(node.src[0])
         if folded not in inner:
@@ -125,7 +126,7 @@ class Reductions(Accesses):
                 vector: UOp | None) -> Operand:
         """One result: a vector's elements combined if that is asked for, and rounded."""
         if folded is not None:
-            text = self.dialect.vector_fold(node.arg, _accumulator(node.dtype), operand)
+            text = self.dialect.vector_fold(node.arg, sum_accumulator(node.dtype), operand)
             return self.dialect.finish(node.dtype, text), ""
         if vector is not None:
             return self.dialect.vector_finish(node.dtype, width_of(vector), operand)
@@ -142,9 +143,3 @@ class Reductions(Accesses):
         type_name = self.dialect.vector_type(kind) if kind else self.dialect.type_of(dtype)
         self._line(f"const {type_name} {name} = {text};")
         return name, kind
-
-
-def _accumulator(dtype: DType) -> DType:
-    """Half types are accumulated in float32 and rounded once."""
-    # r[impl kernel.reduce.half]
-    return dtypes.float32 if dtype in (dtypes.float16, dtypes.bfloat16) else dtype

@@ -16,7 +16,6 @@ TYPES = {"u8": "unsigned char", "i8": "signed char", "i16": "short", "u16": "uns
 STORAGE = {dtypes.float16: "_Float16", dtypes.bfloat16: "unsigned short"}
 SIZES = {"u8": 1, "i8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "i64": 8, "u64": 8,
          "f32": 4, "f64": 8}
-HALF = (dtypes.float16, dtypes.bfloat16)
 #: How functions begin that kernels call.
 INLINE = "static inline __attribute__((always_inline)) "
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 import itertools
 from typing import TypeVar
 
-from impl.dtypes import DType
+from impl.dtypes import HALF, DType
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import exchanged
 from impl.render.dialect import Dialect, Launched, Texts
 from impl.render.groups import place_waits
 from impl.render.lower import Lowered
 from impl.render.phases import cut_phases
-from impl.render.types import HALF
 from impl.render.vectors import Operand
 from impl.render.wide import wide_accesses
 

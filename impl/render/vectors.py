@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from impl.dtypes import DType, dtypes
+from impl.dtypes import HALF, DType, dtypes
 from impl.ir import COMPARISONS, Ops, UOp
 from impl.render.literals import literal
-from impl.render.types import HALF, SHORT, STORAGE, bits, kind_of, mask_of
+from impl.render.types import SHORT, STORAGE, bits, kind_of, mask_of
 
 #: A text, and the kind of vector that it is; "" if it is one number for all elements.
 Operand = tuple[str, str]

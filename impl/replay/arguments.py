@@ -1,6 +1,7 @@
 """The arguments of a captured call, taken apart, and compared with those of the capture."""
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
@@ -133,6 +134,33 @@ def shown(path: str) -> str:
         if path.startswith(start):
             return path.replace(start, name, 1)
     return "list"
+
+
+class _AnyOrder(tuple[Any, ...]):
+    """The names of a dict, which equal those of another one with the same names."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple) and other[:1] == ("dict",) \
+            and sorted(self[1]) == sorted(other[1])
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+
+def expected(signature: dict[str, Any], function: Any) -> dict[str, Any]:
+    """What the arguments of a call have to be; keywords that have names stand in any order."""
+    # r[impl replay.arguments.order]
+    try:
+        given = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a function that is not Python's
+        return signature
+    if any(each.kind is each.VAR_KEYWORD for each in given):  # which may look at the order
+        return signature
+    return {**signature, "[1]": _AnyOrder(signature["[1]"])}
 
 
 def compare(name: str, old: dict[str, Any], new: dict[str, Any]) -> None:

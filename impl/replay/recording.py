@@ -14,7 +14,7 @@ from impl.device import Device, Memory, Table
 from impl.effects import Buffer, advance, is_lost, leaf_of, living, spoil
 from impl.errors import ReplayError
 from impl.ir import Shape, UOp, toposort
-from impl.replay.arguments import Arguments, aliases_of, compare
+from impl.replay.arguments import Arguments, aliases_of, compare, expected
 from impl.replay.names import Name
 from impl.replay.results import filled, leaves_of, template_of
 from impl.tensor import Tensor
@@ -73,7 +73,8 @@ class Recording:
 
     def __init__(self, capture: Capture, result: Any, changes: list[Change],
                  holders: dict[int, weakref.ref[Tensor] | str]) -> None:
-        self.name, self.signature = capture.name, capture.arguments.signature
+        self.name = capture.name
+        self.signature = expected(capture.arguments.signature, capture.function)
         self.aliases = aliases_of(capture.arguments.leaves)
         self.result, self.changes = template_of(result, holders), changes
         kept = {c.buffer for c in changes} | {leaf.buffer for leaf in leaves_of(self.result)}

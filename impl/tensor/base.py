@@ -181,7 +181,7 @@ class TensorBase(metaclass=Named):
         if isinstance(data, np.generic) and data.dtype.kind in "biuf":
             return UOp.const(dtype or as_dtype(data.dtype), data.item())
         if isinstance(data, (bool, int, float)):
-            return UOp.const(dtype or _dtype_of_number(data), data)
+            return UOp.const(dtype or dtype_of_number(data), data)
         array = _as_array(data, dtype)
         if dtype is not None:
             stored = array.astype(np.float32) if dtype is dtypes.bfloat16 else array
@@ -671,7 +671,7 @@ def broadcast_pair(a: UOp, b: UOp, operation: str) -> tuple[UOp, UOp]:
     return a, b
 
 
-def _dtype_of_number(value: Scalar) -> DType:
+def dtype_of_number(value: Scalar) -> DType:
     if isinstance(value, bool):
         return dtypes.bool
     if isinstance(value, float):

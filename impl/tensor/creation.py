@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +14,7 @@ from impl.gradient import nodes
 from impl.gradient.nodes import cast
 from impl.ir import Ops, Shape, UOp
 from impl.symbolic import as_size, is_number, is_symbolic
-from impl.tensor.base import _dtype_of_number
+from impl.tensor.base import dtype_of_number
 from impl.tensor.functional import Functional
 from impl.tensor.movement import flat_arguments
 from impl.tensor.random import generator, integer_node, normal_node, uniform_node
@@ -72,7 +73,7 @@ class Creation(Functional):
         """
         fill = _number(fill_value, "full")
         natural = as_dtype(fill_value.dtype) if isinstance(fill_value, np.generic) else None
-        wanted = natural or _dtype_of_number(fill) if dtype is None else as_dtype(dtype)
+        wanted = natural or dtype_of_number(fill) if dtype is None else as_dtype(dtype)
         sizes = _shape((shape,), "full")
         return cls._made(nodes.full(UOp.const(wanted, fill), sizes), device, requires_grad)
 
@@ -181,7 +182,11 @@ class Creation(Functional):
     @staticmethod
     def manual_seed(seed: int = 0) -> None:
         """Start the random numbers again: the same seed gives the same numbers."""
-        generator.seed(seed)  # r[impl tensor.random.seed]
+        try:
+            generator.seed(operator.index(seed))  # r[impl tensor.random.seed]
+        except TypeError:  # r[impl tensor.arguments.refused]
+            raise DTypeError("manual_seed", f"{seed!r} is no whole number",
+                             "give one: 42") from None
 
     @classmethod
     def rand(cls, *shape: Any, dtype: Any = None, device: str | None = None,

@@ -4,10 +4,12 @@ Chapter: spec/errors.md.
 """
 from __future__ import annotations
 
-import difflib
+import functools
+import inspect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from impl.errors import NameMissingError
+from impl.errors import ArgumentError, NameMissingError, nearest
 
 
 def either(axis: Any, dim: Any) -> Any:
@@ -34,9 +36,6 @@ _MEANT = {"cuda": 'x.to("CUDA")', "copy_": "x.assign(y)", "fill_": "x.assign(x.f
           "jit": "TinyJit(function)", "save": "nn.state.safe_save({name: x}, path)",
           "load": "nn.state.safe_load(path)"}
 
-#: How alike two names have to be. Below it `inverse` would be taken for `linear`.
-_ALIKE = 0.75
-
 
 # --8<-- [start:missing]
 def missing(tensors: type, name: str) -> NoReturn:
@@ -53,14 +52,115 @@ def _remedy(tensors: type, name: str) -> str:
         return f"use {_MEANT[name]}"
     if name.endswith("_") and name[:-1] in known:
         return f"no method writes in place; use x.assign(x.{name[:-1]}(...))"
-    nearest = difflib.get_close_matches(name.lower(), known, 1, _ALIKE)
-    return f"did you mean {nearest[0]}?" if nearest else \
+    near = nearest(name, known)
+    return f"did you mean {near}?" if near else \
         "look for it among the methods in the API reference, or in dir(Tensor)"
 # --8<-- [end:missing]
 
 
+# --8<-- [start:keywords]
+#: Names that NumPy, PyTorch and we give to the same argument.
+_SAME = (("axis", "dim", "axes", "dims"), ("keepdim", "keepdims"),
+         ("correction", "ddof", "unbiased"), ("min", "a_min"), ("max", "a_max"),
+         ("padding", "pad", "pad_width"), ("shape", "size"), ("order", "dims", "axes"),
+         ("other", "exponent", "mat2", "vec2", "tensor2"), ("formula", "equation", "subscripts"),
+         ("index", "indices"), ("dim", "dimension"), ("steps", "num"), ("rows", "n", "N"),
+         ("columns", "m", "M"), ("count", "n"), ("value", "constant_values"),
+         ("split_size", "split_size_or_sections", "indices_or_sections"), ("shifts", "shift"),
+         ("mean", "loc"), ("std", "scale"), ("low", "a"), ("high", "b"), ("repeats", "size"),
+         ("wanted", "requires_grad"), ("p", "ord"), ("k", "n"), ("diagonal", "k"))
+
+
+class _Keywords:
+    """The names of a method's parameters, and those that others give to them."""
+
+    def __init__(self, method: Callable[..., Any], name: str, bound: bool) -> None:
+        self.name = f"Tensor.{name}"
+        parameters = list(inspect.signature(method).parameters.values())
+        self.places = {each.name: place for place, each in enumerate(parameters)}
+        self.many = next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), "")
+        self.own = [each.name for each in parameters[bound:] if each.name != self.many]
+        self.plain = frozenset(self.own) - {"dim"}  # what needs no second look
+
+    def understood(self, positional: tuple[Any, ...], given: dict[str, Any]) \
+            -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments under our names.
+
+        Raises:
+            ArgumentError: a name is not known, or two that mean the same have different values.
+        """
+        known: dict[str, Any] = {}
+        for name, value in given.items():
+            own = name if name in self.own else self._meant(name)
+            if own == self.many:
+                positional = (*positional, value)
+                continue
+            value = int(value) if name == "unbiased" else value
+            self._refuse_second(name, own, value, {**known, **self._by_place(positional)})
+            known[own] = value
+        return positional, known
+
+    def _meant(self, name: str) -> str:
+        """Our name for what others call so."""
+        # r[impl errors.name.keyword]
+        same = [own for group in _SAME if name in group for own in group if own in self.places]
+        if same:
+            return same[0]
+        near = nearest(name, self.own)
+        raise ArgumentError(self.name, f"there is no argument {name}", f"did you mean {near}?"
+                            if near else f"it takes {', '.join(self.own) or 'no keywords'}")
+
+    def _by_place(self, positional: tuple[Any, ...]) -> dict[str, Any]:
+        return {} if self.many else dict(zip(self.places, positional, strict=False))
+
+    def _refuse_second(self, name: str, own: str, value: Any, before: dict[str, Any]) -> None:
+        """`dim` is PyTorch's name for `axis`, which a method may have as a name of its own."""
+        # r[impl errors.name.twice]
+        for other in ({own, "axis", "dim"} if own in ("axis", "dim") else {own}) - {name}:
+            if before.get(other) is not None and value is not None and before[other] != value:
+                raise ArgumentError(self.name, f"{other} is {before[other]!r}, and {name}, which "
+                                    f"means the same, is {value!r}", "give one of them")
+
+
+def with_keywords(method: Callable[..., Any], name: str, bound: bool = True) -> Callable[..., Any]:
+    """The method, which takes the names of others for its arguments, too.
+
+    `bound`: its first parameter is a tensor or the class.
+    """
+    keywords = _Keywords(method, name, bound)
+    method.__qualname__ = keywords.name  # which Python's own errors show
+    if not keywords.own and not keywords.many:
+        return method
+    plain = keywords.plain
+
+    def call(*positional: Any, **given: Any) -> Any:
+        if given and not plain.issuperset(given):
+            positional, given = keywords.understood(positional, given)
+        return method(*positional, **given)
+
+    call.__code__ = call.__code__.replace(co_name=method.__name__)  # what a node's origin shows
+    return functools.wraps(method)(call)
+# --8<-- [end:keywords]
+
+
+def _named(member: Any, name: str) -> Any:
+    """A member of a class; a method of any kind with the keywords of others."""
+    if isinstance(member, (classmethod, staticmethod)):
+        bound = isinstance(member, classmethod)
+        return type(member)(with_keywords(member.__func__, name, bound))
+    return with_keywords(member, name) if inspect.isfunction(member) else member
+
+
 class Named(type):
     """The type of tensor classes, which says what was meant: `Tensor.zeross(2)`."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Named:
+        """The class, whose public methods know what others call their arguments."""
+        if members["__module__"].startswith("impl."):
+            for key, value in members.items():
+                if not key.startswith("_"):
+                    members[key] = _named(value, key)
+        return super().__new__(cls, name, bases, members)
 
     if not TYPE_CHECKING:
         def __getattr__(cls, name: str) -> NoReturn:
