@@ -211,6 +211,31 @@ def test_what_is_read_across_is_read_in_squares() -> None:
     assert lanes == [16, 16] and "turn_f32x16(" in render(made, C()).body
 
 
+def turned(columns: int, rows: int) -> UOp:
+    """A copy of (rows, columns) as (columns, rows)."""
+    i, j = new_range(columns, RangeKind.GLOBAL), new_range(rows, RangeKind.GLOBAL)
+    value = load(param(1), flat((j, columns), (i, 1)))
+    return kb.kernel(store(param(0), flat((i, rows), (j, 1)), value), prefix=(i, j))
+
+
+@verifies("kernel.plain.read-on")
+def test_squares_along_the_rows_that_are_read_come_first() -> None:
+    """What 16 x rows x 4 bytes of each square store fits a quarter of the cache n times."""
+    assert WIDE.second_cache == 512 << 10
+    assert names(turned(1984, 96))[-2:] == ["CUT(0,4)", "SWAP(1,2)"]
+    assert names(turned(1984, 97))[-3:] == ["CUT(0,4)", "OWN(1)", "SWAP(4,2)"]
+    assert names(turned(64, 96))[-1] == "SWAP(0,1)"
+    assert names(turned(1984, 960))[-1].startswith("UPCAST")
+
+
+@verifies("kernel.step.equal")
+@pytest.mark.device("CPU")
+@pytest.mark.parametrize("columns, rows", [(64, 96), (128, 97), (100, 90), (192, 17)])
+def test_copies_that_read_on_are_as_without_steps(columns: int, rows: int) -> None:
+    array = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
+    assert np.array_equal(Tensor(array).realize().permute(1, 0).contiguous().numpy(), array.T)
+
+
 @verifies("kernel.rows.short")
 def test_short_rows_lie_abreast() -> None:
     def vectors(ast: UOp) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, Limits
+from impl.kernel.blocking import Cut
 from impl.kernel.chain import chain
 from impl.kernel.plain import merge_loops, vectorize
 from impl.kernel.planner import Planner, Reasoned, power
@@ -17,7 +18,7 @@ from impl.kernel.products import copy_gathered, plan_product
 from impl.kernel.roll import roll_lanes
 from impl.kernel.rows import plan_rows
 from impl.kernel.short import plan_short
-from impl.kernel.steps import Split, Swap, Upcast
+from impl.kernel.steps import Own, Split, Swap, Upcast
 from impl.kernel.threads import Choice, part_of_loop, part_of_reduction
 from impl.kernel.windows import plan_windows
 
@@ -27,6 +28,8 @@ _TILES = (8, 6, 5, 4, 7, 3, 2)
 _MOST_TILED = 8
 #: A kernel with more nodes is not tiled for a transposition: its text would get long.
 _TRANSPOSE_NODES = 60
+#: Rows of a transposition are read on for so many tiles at least, or not.
+_READ_ON = 4
 #: A loop is not cut into fewer wide parts: others may want to work on some of them.
 _LEAST_PARTS = 8
 #: Squares of fewer lanes are not transposed.
@@ -214,9 +217,35 @@ class HandPlanner(Planner):
         square = power(min(width, self.extent(along[0]), self.extent(across[0])))
         amounts = {along[0].arg[0]: square, across[0].arg[0]: square}
         self.settle(amounts)
-        self.upcast(along[0].arg[0], amounts, "tile of a transposition: stores along it")
-        self.upcast(across[0].arg[0], amounts, "tile of a transposition: reads along it")
+        stored = self.upcast(along[0].arg[0], amounts, "tile of a transposition: stores along it")
+        read = self.upcast(across[0].arg[0], amounts, "tile of a transposition: reads along it")
+        if stored is not None and read is not None:
+            self._read_on(stored, read, size * square * self.extent(along[0]))
     # --8<-- [end:transpose]
+
+    # --8<-- [start:read-on]
+    def _read_on(self, stored: UOp, read: UOp, size: int) -> None:
+        """Read a tile's rows on for a while before other rows: memory likes long lines.
+
+        What is stored meanwhile, `size` bytes for each tile, has to stay in a cache.
+        """
+        # r[impl kernel.plain.read-on]
+        amount = max((n for n in range(_READ_ON, self.extent(read) + 1)
+                      if self.extent(read) % n == 0 and n * size <= self.limits.second_cache // 4),
+                     default=0)
+        prefix = self.known.info.prefix
+        own = read in prefix and stored not in prefix
+        if not amount or own and read is not prefix[-1]:
+            return
+        if amount < self.extent(read):
+            read = self.take(Cut(self.known.position[read], amount),
+                             "rows are read on for a while")[-1]
+        if own:
+            self.take(Own(self.known.position[read]), "other rows are around it")
+            read = self.numbered[read.arg[0]]
+        self.take(Swap(self.known.position[read], self.known.position[stored]),
+                  "rows are read on before others")
+    # --8<-- [end:read-on]
 
     def _turn(self) -> None:
         """Where a stage, a copy for a product say, would gather along its vector: read squares."""
