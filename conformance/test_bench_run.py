@@ -8,6 +8,9 @@ import json
 import math
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from conformance.bench.operations import Numpy
 from conformance.bench.peers import NotMeasured, Ready, load, numpy_peer
 from conformance.bench.processes import Worker
 from conformance.bench.workloads import Array, Work, Workload, WrongAnswer, check
+from conformance.trace import ROOT
 
 GIB = 1e9
 MACHINE = Limits(1, 100 * GIB, (Speeds(1 << 20, 80 * GIB, 100 * GIB),
@@ -294,6 +298,48 @@ def test_a_process_that_died_between_two_questions_is_reported() -> None:
         assert one.ask("add", {}, 60)["seconds"] > 0, "the next question starts it again"
     finally:
         one.close()
+
+
+needs_stopping = pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="has no such signal")
+
+
+def _stands_still(process: int) -> bool:
+    """Whether a child of this process was stopped since this was asked last."""
+    for _ in range(1000):
+        if os.WIFSTOPPED(os.waitpid(process, os.WUNTRACED | os.WNOHANG)[1]):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@needs_stopping
+def test_who_has_no_turn_stands_still() -> None:
+    one = Worker("numpy", 1)
+    try:
+        assert "version" in one.start() and one.process is not None
+        assert _stands_still(one.process.pid)
+        assert one.ask("add", {}, 60)["seconds"] > 0, "it goes on when it is asked"
+        assert _stands_still(one.process.pid)
+    finally:
+        one.close()
+
+
+@needs_stopping
+def test_who_stands_still_ends_with_the_benchmark() -> None:
+    text = ("import os, signal; from conformance.bench.processes import Worker; "
+            "one = Worker('numpy', 1); one.start(); print(one.process.pid, flush=True); "
+            "os.kill(os.getpid(), signal.SIGKILL)")
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, stdout=subprocess.PIPE,
+                          text=True)
+    assert done.returncode == -signal.SIGKILL
+    for _ in range(1000):
+        try:
+            os.killpg(int(done.stdout), 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.01)
+    os.killpg(int(done.stdout), signal.SIGKILL)
+    pytest.fail("a process that stood still was left over")
 
 
 def _result(**times: float) -> dict[str, Any]:

@@ -433,6 +433,34 @@ print(used() - before < 0.05)
 """).split() == ["0", "0", "3", "True"]
 
 
+@on_linux
+@pytest.mark.skipif(cpu.processors() < 2, reason="there is no other processor")
+@verifies("cpu.threads.apart")
+def test_workers_are_not_where_their_caller_is() -> None:
+    """Wherever the caller is put. Where there are too few processors, workers may be anywhere."""
+    assert child("""
+allowed = os.sched_getaffinity(0)
+here = lambda: int(open("/proc/thread-self/stat").read().rsplit(")", 1)[1].split()[36])
+big = Tensor(np.ones(1 << 22, np.float32)).realize()
+tasks = lambda: set(map(int, os.listdir("/proc/self/task")))
+before, seen = tasks(), set()
+for turn in range(100):
+    os.sched_setaffinity(0, {sorted(allowed)[turn % 2]})  # go there, and stay for a while
+    os.sched_setaffinity(0, allowed)
+    there = here()
+    with Context(CPU_COUNT=2): (big * 2).realize()
+    if there == here():
+        (worker,) = tasks() - before
+        assert os.sched_getaffinity(worker) == allowed - {there}, (there, worker)
+        seen.add(there)
+    assert os.sched_getaffinity(0) == allowed
+with Context(CPU_COUNT=len(allowed) + 1): (big * 3).realize()
+found = tasks() - before
+print(len(seen) >= 2, len(found) == len(allowed),
+      all(os.sched_getaffinity(worker) == allowed for worker in found))
+""", OPENBLAS_NUM_THREADS=1).split() == ["True", "True", "True"]
+
+
 @verifies("cpu.threads.exit")
 def test_a_process_ends_with_its_workers() -> None:
     assert child("print(check())") == "fine"

@@ -1,4 +1,8 @@
-"""The processes that are measured: started with pinned threads, asked, and ended at a limit."""
+"""The processes that are measured: started with pinned threads, asked, and ended at a limit.
+
+A process runs while it is asked and stands still otherwise: the threads of some libraries look for
+more work for a tenth of a second after a call, on a core that another library is measured on.
+"""
 from __future__ import annotations
 
 import contextlib
@@ -48,8 +52,8 @@ class Worker:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "conformance.bench.worker", self.name, str(self.threads)],
             cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, start_new_session=True)
-        return self._read(limit)
+            stderr=subprocess.DEVNULL, process_group=0)
+        return self._answer(limit)
 
     def ask(self, method: str, arguments: dict[str, Any], limit: float) -> Answer:
         """One question. A process that takes longer than the limit (in seconds) is ended."""
@@ -59,12 +63,31 @@ class Worker:
                 return said
         assert self.process is not None and self.process.stdin is not None
         question = json.dumps({"method": method, "arguments": arguments})
+        self._signal("SIGCONT")
         try:
             self.process.stdin.write(question.encode() + b"\n")
             self.process.stdin.flush()
         except BrokenPipeError:  # it died since its last answer
             return self._ended()
-        return self._read(limit)
+        return self._answer(limit)
+
+    # --8<-- [start:still]
+    def _answer(self, limit: float) -> Answer:
+        """Read an answer, and let the process and what it started stand still until it is asked.
+
+        They are a group in the session of this process. When this process ends, however that
+        happens, the system ends groups that stand still.
+        """
+        said = self._read(limit)
+        self._signal("SIGSTOP")
+        return said
+
+    def _signal(self, name: str) -> None:
+        """Send a signal to the process and what it started, where the system has such a signal."""
+        if self.process is not None and hasattr(signal, name):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, getattr(signal, name))
+    # --8<-- [end:still]
 
     def _read(self, limit: float) -> Answer:
         assert self.process is not None and self.process.stdout is not None
@@ -92,10 +115,7 @@ class Worker:
         """End the process and what it started."""
         if self.process is None:
             return
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        self._signal("SIGKILL")
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:

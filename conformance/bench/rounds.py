@@ -25,7 +25,7 @@ PATIENCE = 20.0
 CHECK_LIMIT = 400.0
 #: What a quick run checks; the greater workloads take long to compile.
 QUICKLY_CHECKED = {"softmax", "layer_norm", "attention"}
-#: Between two libraries, so that threads of the one that had its turn are asleep, in seconds.
+#: Between two libraries, so that the one that had its turn stands still, in seconds.
 BREATH = 0.01
 #: Where each library keeps on disk what it has compiled.
 DISK = {"impl": ("CACHE_FOLDER",), "tinygrad": ("XDG_CACHE_HOME",),

@@ -5,6 +5,7 @@
    the chunks itself, one after another: nobody waits for a pool, so nothing can block. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
@@ -52,8 +53,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
 
 /* How long somebody looks again and again before it sleeps, in nanoseconds: the next kernel of a
-   table, the last chunk of this one, or the next call of a loop in Python is seldom later. */
-#define TS_SPIN 200000
+   table, the last chunk of this one, or the next call of a loop in Python is seldom later, also
+   where the last chunk takes some hundred microseconds more than the others. */
+#define TS_SPIN 1000000
 
 static long now(void) {
   struct timespec time;
@@ -104,10 +106,30 @@ static void *worker(void *nothing) {
 }
 /* --8<-- [end:worker] */
 
+/* --8<-- [start:apart] */
+#define TS_MOST_WORKERS 1024
+static pthread_t threads[TS_MOST_WORKERS];
+static int placed, avoided; /* how many workers keep off which processor */
+
+/* Keep the workers off the caller's processor, if there are enough others. The system may wake one
+   there if the others are not idle, and then both share it for as long as they run. */
+static void keep_apart(void) {
+#ifdef __linux__
+  cpu_set_t allowed;
+  int here = sched_getcpu();
+  if (here < 0 || (placed == workers && avoided == here)) return;
+  placed = workers, avoided = here;
+  if (sched_getaffinity(0, sizeof allowed, &allowed)) return;
+  if (workers < CPU_COUNT(&allowed)) CPU_CLR(here, &allowed);
+  for (int i = 0; i < workers; i++) pthread_setaffinity_np(threads[i], sizeof allowed, &allowed);
+#endif
+}
+/* --8<-- [end:apart] */
+
 /* --8<-- [start:fork] */
 /* A child has the thread that forked and no other: it starts workers of its own. */
 static void forked(void) {
-  state = 0, unfinished = 0, busy = workers = sleeping = waiting = 0;
+  state = 0, unfinished = 0, busy = workers = sleeping = waiting = placed = 0;
   pthread_mutex_t free_lock = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t nobody = PTHREAD_COND_INITIALIZER;
   lock = free_lock, wake = done = nobody;
@@ -118,13 +140,14 @@ static void forked(void) {
 static void start(int wanted) {
   sigset_t every, before;
   pthread_t thread;
+  if (wanted > TS_MOST_WORKERS) wanted = TS_MOST_WORKERS;
   if (workers >= wanted) return;
   if (!registered) registered = !pthread_atfork(0, 0, forked);
   sigfillset(&every);
   pthread_sigmask(SIG_SETMASK, &every, &before);
   while (workers < wanted && !pthread_create(&thread, 0, worker, 0)) {
     pthread_detach(thread);
-    workers++;
+    threads[workers++] = thread;
   }
   pthread_sigmask(SIG_SETMASK, &before, 0);
 }
@@ -185,7 +208,7 @@ static int launch_phases(ts_launch *launch, ts_launch *end) {
     return 1;
   int mine = launch->chunks > 1 && !__atomic_exchange_n(&busy, 1, __ATOMIC_SEQ_CST);
   int together = mine && awake(launch, end);
-  if (together) start((int)launch->chunks - 1);
+  if (together) start((int)launch->chunks - 1), keep_apart();
   phases(launch, scratch, together);
   if (mine) ts_set(&busy, 0);
   if (scratch != nearby) free(scratch);
