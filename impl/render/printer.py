@@ -12,9 +12,11 @@ from impl.render.dialect import Dialect, Launched, Source, identifier
 from impl.render.lower import (
     Begin,
     Block,
+    Bundle,
     Define,
     Fetch,
     Finish,
+    Item,
     Leave,
     Loop,
     Lowered,
@@ -99,8 +101,7 @@ class _Printer(Reductions):
         past = any(store.arg is Way.PAST for store in self.known.ast.src)
         return self.dialect.fence() if past else ""
 
-    def _item(self, item: Define | Begin | Step | Finish | Write | Fetch | Loop | Leave | Wait
-              ) -> None:
+    def _item(self, item: Item) -> None:
         if isinstance(item, Define):
             self._define(item.node)
         elif isinstance(item, Begin):
@@ -120,7 +121,12 @@ class _Printer(Reductions):
             self._line(self.dialect.phase(item.phase, True, self._fence()))
         elif isinstance(item, Wait):
             assert self.groups is not None
+            if item.open is not None:
+                self._line(self.groups.arrive(item.open))
             self._line(self.groups.wait())
+        elif isinstance(item, Bundle):
+            assert self.groups is not None
+            self._line(self.groups.bundle())
 
     def _declare(self) -> None:
         """Pointers, variables and stage buffers, at the top of the function."""
@@ -231,6 +237,8 @@ class _Printer(Reductions):
         vector = self.low.vector.get(node)
         if node.op is Ops.LOAD and self.matrices.is_fragment(node):
             self.matrices.take(node)
+        elif node.op is Ops.LOAD and self._goes_ahead(node):
+            pass  # the store says all
         elif node.op is Ops.LOAD:
             self._load(node, wide, at, vector)
         elif node.op is Ops.MMA:
