@@ -36,7 +36,7 @@ TESTS = {"dependencies": ("test_dependencies_edges",), "ordering": ("test_orderi
                     "test_pipeline"),
          "render": ("test_cpu_threads", "test_vectors", "test_plain", "test_opencl",
                     "test_kernel_text", "test_kernel_products", "test_tensor_cores", "test_warps",
-                    "test_pipeline"),
+                    "test_pipeline", "test_render"),
          "device": ("test_opencl", "test_device", "test_device_search"),
          "opencl": ("test_opencl",), "cuda": ("test_cuda", "test_device_search", "test_pipeline"),
          "metal": ("test_metal", "test_device_search"),

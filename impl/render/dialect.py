@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -328,10 +327,3 @@ class Launched:
 
 
 Texts = list[str]
-
-
-def identifier(name: str) -> str:
-    """A name that every C-like language accepts."""
-    # r[impl render.name.plain]
-    plain = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return plain if plain and not plain[0].isdigit() else f"k_{plain}"

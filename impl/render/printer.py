@@ -8,7 +8,7 @@ from impl.dtypes import dtypes
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import PRODUCTS, Way, exchanged
 from impl.kernel.private import keep_private
-from impl.render.dialect import Dialect, Launched, Source, identifier
+from impl.render.dialect import Dialect, Launched, Source
 from impl.render.lower import (
     Begin,
     Block,
@@ -26,6 +26,7 @@ from impl.render.lower import (
     lower,
 )
 from impl.render.matrices import Matrices
+from impl.render.names import identifier
 from impl.render.reductions import Reductions
 from impl.render.values import width_of
 from impl.render.vectors import Operand
