@@ -8,8 +8,8 @@ import re
 _C = """auto break case char const continue default do double else enum extern float for goto if
 inline int long register restrict return short signed sizeof static struct switch typedef typeof union
 unsigned void volatile while asm main"""
-_CPP = """alignas alignof and and_eq bitand bitor bool catch char8_t char16_t char32_t class
-co_await co_return co_yield compl concept const_cast consteval constexpr constinit decltype delete
+_CPP = """alignas alignof and and_eq bitand bitor bool catch char8_t char16_t char32_t
+class co_await co_return co_yield compl concept const_cast consteval constexpr constinit decltype delete
 dynamic_cast explicit export false friend mutable namespace new noexcept not not_eq nullptr operator
 or or_eq private protected public reinterpret_cast requires static_assert static_cast std template
 this thread_local throw true try typeid typename using virtual wchar_t xor xor_eq"""
