@@ -269,6 +269,16 @@ def test_a_copy_that_is_not_waited_for_does_not_arrive() -> None:
     assert np.isnan(given).all()
 
 
+def test_a_copy_spoils_its_target_until_it_arrives() -> None:
+    """What was there before may be gone: whoever reads it too early must not get away with it."""
+    filled = PRODUCT.replace("    unsigned to =", "    for (int at = lane; at < 256; at += 32) "
+                             "left[at] = a[at];\n    __syncthreads();\n    unsigned to =")
+    given, right = launch_product(filled)
+    np.testing.assert_array_equal(given, right)
+    given, _ = launch_product(filled.replace('asm volatile("cp.async.wait_group 0;");', ""))
+    assert np.isnan(given).all()
+
+
 @pytest.mark.parametrize(("source", "first"), [
     (REDUCTION, 75), (REVERSAL, 75), (DIVERGENT, 75), (WARP, 80), (PRODUCT, 80),
 ], ids=["reduction", "reversal", "divergent", "warp", "product"])

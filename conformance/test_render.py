@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance import emulation
 from conformance import kernel_builder as kb
+from conformance.emulation import address_spaces, nvrtc
 from conformance.kernel_builder import FLOAT, flat, load, param, reduce, store
+from conformance.test_tensor_cores import nvidia_missing
 from conformance.trace import verifies
 from impl import symbolic
 from impl.dtypes import ALL, dtypes
@@ -178,6 +181,42 @@ def test_any_name_is_made_an_identifier() -> None:
         source = render(ast, C())
         assert re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", source.name)
         assert f"void {source.name}(void **args)" in source.text
+
+
+#: Words of some languages; types; functions that have other arguments than a kernel.
+WORDS = ("half", "kernel", "constant", "thread", "vertex", "int", "template", "asm", "main", "exp",
+         "max", "float4", "uint2", "packed_half4", "bfloat", "bool", "new", "global", "local",
+         "restrict", "size_t", "threadIdx", "fma", "printf", "__half", "_Bool", "sampler", "memcpy",
+         "signed", "typename", "std", "metal", "abs", "select", "dot", "uchar", "texture")
+
+
+def named(language: Any) -> str:
+    """A text with a kernel for each of the words."""
+    i, found = new_range(3, RangeKind.GLOBAL), []
+    for name in WORDS:
+        ast = kb.kernel(store(param(0), i, load(param(1), i)), prefix=(i,), name=name)
+        source = render(ast, language())
+        found.append(source)
+        assert source.name not in WORDS and source.name.endswith(name.strip("_")), source.name
+    body = [f"{each.signature.format(name=each.name)} {each.body}" for each in found]
+    return "\n".join((*dict.fromkeys(each for s in found for each in s.definitions), *body))
+
+
+@verifies("render.name.reserved")
+def test_no_kernel_is_called_like_a_word_of_a_language() -> None:
+    for language in (C, OpenCL, CUDA, Metal):
+        assert f"k_{WORDS[0]}(" in named(language)
+
+
+@pytest.mark.skipif(bool(emulation.unavailable()), reason=emulation.unavailable())
+@verifies("render.name.reserved")
+def test_kernels_called_like_words_compile() -> None:
+    for language, name in ((CUDA, "cuda"), (Metal, "metal")):
+        emulation.compile(named(language), name)
+    if not address_spaces.unavailable():
+        address_spaces.check(named(Metal))
+    if not nvidia_missing():
+        nvrtc.check(named(CUDA), (80,))
 
 
 @verifies("render.argument.order")

@@ -169,6 +169,7 @@ inline void start_transfer(unsigned to, address from, unsigned size, unsigned ta
     if (to % size || from % size) emulation_fail(line, "cp.async: an address is not aligned");
     Transfers &own = transfers(line);
     own.all[own.count++] = {shared(to), (const void *)from, size, taken, own.group};
+    memset(shared(to), 0xff, size);  // what is under way there, nobody may read
 }
 inline void finish_transfers(Transfers &own, unsigned before) {
     unsigned kept = 0;

@@ -122,3 +122,12 @@ class ParametersAreNoPart(ImplPatch):
     def replacement(self, original: Function) -> Function:
         from dataclasses import replace
         return lambda source, *environment: original(replace(source, signature=""), *environment)
+
+
+class CalledLikeWords(ImplPatch):
+    rule = "render.name.reserved"
+    description = "a kernel is called what its user calls it, whatever that means in the language"
+    target = "impl.render.printer:identifier"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda name: original(name).removeprefix("k_")

@@ -1,4 +1,4 @@
-"""Mistakes with the matrices of a warp, made inside `impl`."""
+"""Mistakes with the matrices of a warp and the copies that feed them, made inside `impl`."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -146,3 +146,87 @@ class HalvesAreRounded(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda printer, value: False
+
+
+class CopiesAreNotAwaited(ImplPatch):
+    rule = "render.wait.early"
+    description = "nobody waits for the copies that were begun early"
+    target = "impl.render.cuda:CUDA.arrive"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda dialect, open: ""
+
+
+class OneBundleTooFew(ImplPatch):
+    rule = "render.wait.early"
+    description = "one bundle of copies more than may be is still under way"
+    target = "impl.render.cuda:CUDA.arrive"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda dialect, open: original(dialect, open + 1)
+
+
+class OneBundleOfAll(ImplPatch):
+    rule = "render.wait.early"
+    description = "copies are never bundled, so that a wait for all but the last ones is for none"
+    target = "impl.render.cuda:CUDA.bundle"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda dialect: ""
+
+
+class EachLaneForItself(ImplPatch):
+    rule = "render.wait.early"
+    description = "a lane waits for its own copies, and not for the lanes that still read the place"
+    target = "impl.render.printer:_Printer._item"
+
+    def replacement(self, original: Function) -> Function:
+        def item(printer: Any, given: Any) -> None:
+            if getattr(given, "open", None) is None:
+                original(printer, given)
+            else:
+                printer._line(printer.groups.arrive(given.open))
+        return item
+
+
+class CopiesReadAnything(ImplPatch):
+    rule = "render.copy.ahead"
+    description = "a copy that the device makes ignores whether the load is valid"
+    target = "impl.render.cuda:CUDA.copy_ahead"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda dialect, to, source, dtype, count, condition: original(
+            dialect, to, source, dtype, count, "")
+
+
+class CopiesForWhomever(ImplPatch):
+    rule = "kernel.pipeline.legal"
+    description = "nobody looks who else needs what a stage copies"
+    target = "impl.kernel.pipeline:_serves"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda known, key, place, loop: True
+
+
+class OnePlaceTooFew(ImplPatch):
+    rule = "kernel.pipeline.legal"
+    description = "the place of a copy is given to another one while it is read"
+    target = "impl.kernel.pipeline:_Ring._place"
+
+    def replacement(self, original: Function) -> Function:
+        def place(ring: Any, index: Any, at: Any, iteration: Any, valid: Any) -> Any:
+            ring.amount -= 1
+            try:
+                return original(ring, index, at, iteration, valid)
+            finally:
+                ring.amount += 1
+        return place
+
+
+class CopiesOnEveryGpu(ImplPatch):
+    rule = "cuda.copy.ahead"
+    description = "GPUs that cannot copy by themselves are told to"
+    target = "impl.render.cuda:copies_of_nvidia"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda capability: (4, 8, 16)

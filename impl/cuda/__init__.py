@@ -23,6 +23,7 @@ from impl.kernel import Limits
 from impl.kernel.fragments import units_of_nvidia
 from impl.render import CUDA as Dialect
 from impl.render import Source
+from impl.render.cuda import copies_of_nvidia
 
 #: An event without a time, a stream that waits for no other one.
 _NO_TIME, _NON_BLOCKING = 2, 1
@@ -108,6 +109,7 @@ class CUDA(GroupDevice):
     def limits(self) -> Limits:
         """What the GPU has for a group of lanes; of local memory, what needs no asking."""
         return Limits(name="CUDA", lanes=256, lockstep=32, exchange=True, local_memory=_LOCAL,
+                      asynchronous=bool(copies_of_nvidia(self.architecture)),
                       units=units_of_nvidia(self.architecture),
                       third_cache=self.context.attribute("L2_CACHE_SIZE"))
 
@@ -200,7 +202,7 @@ class CUDA(GroupDevice):
     # --8<-- [start:load]
     def dialect(self) -> Dialect:
         """CUDA C++."""
-        return Dialect()
+        return Dialect(self.architecture)
 
     def environment(self) -> Sequence[str]:
         """Compiler, options and architecture."""

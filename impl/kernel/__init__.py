@@ -14,6 +14,7 @@ from impl.kernel.analysis import (
     LANES,
     REDUCERS,
     Analysis,
+    Early,
     Estimate,
     Growth,
     Limits,
@@ -32,6 +33,7 @@ from impl.kernel.grouping import lane_steps
 from impl.kernel.heuristic import hand_plan, hand_steps
 from impl.kernel.lanes import Grid, Inner, Local, Warp
 from impl.kernel.padding import PadTo
+from impl.kernel.pipeline import Pipeline
 from impl.kernel.plain import Merge, Stream
 from impl.kernel.roll import Roll
 from impl.kernel.search import Bench, searched_steps
@@ -115,9 +117,9 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
 
 
 __all__ = ["LANES", "OF_GROUPS", "OF_LANES", "REDUCERS", "STEPS", "TC", "Abreast", "Analysis",
-           "Aside", "Bench", "Chain", "Chunk", "Cut", "Dot", "Estimate", "Fetch", "Grid",
+           "Aside", "Bench", "Chain", "Chunk", "Cut", "Dot", "Early", "Estimate", "Fetch", "Grid",
            "GroupTop", "Growth", "Inner", "Limits", "Local", "Merge", "Own", "Pack", "PadTo",
-           "Roll", "Share", "Split", "Step", "StepError", "Stream", "Swap", "Thread", "Upcast",
-           "Warp", "Way", "Window", "apply_steps", "buffer_key", "duration", "estimate",
+           "Pipeline", "Roll", "Share", "Split", "Step", "StepError", "Stream", "Swap", "Thread",
+           "Upcast", "Warp", "Way", "Window", "apply_steps", "buffer_key", "duration", "estimate",
            "exchanged", "fold_gates", "growth", "hand_steps", "lane_steps", "optimize",
            "parameters", "shared_loops", "taken", "verify", "with_steps"]

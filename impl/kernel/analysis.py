@@ -37,6 +37,13 @@ class Way(Enum):
 
 
 @dataclass(frozen=True)
+class Early:
+    """The argument of a STORE that makes a copy for a later iteration of its last BLOCK loop."""
+
+    iterations: int  # how much later
+
+
+@dataclass(frozen=True)
 class Limits:
     """What a device can do, as far as the optimisation steps care. All sizes in bytes."""
 
@@ -51,6 +58,7 @@ class Limits:
     exchange: bool = False        # whether the lanes of a warp can exchange values
     local_memory: int = 0         # what the lanes of a group share
     dots: bool = False          # whether DOT is an instruction
+    asynchronous: bool = False    # whether copies to local memory go on while lanes compute
     units: tuple[str, ...] = ()   # names of the units for products of matrices, the best first
 
 

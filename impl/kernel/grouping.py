@@ -15,6 +15,7 @@ from impl.kernel.analysis import LANES, Analysis, Limits
 from impl.kernel.blocking import Chunk, Cut, Pack
 from impl.kernel.lanes import Grid, Inner, Local, Warp
 from impl.kernel.padding import PadTo
+from impl.kernel.pipeline import COPIES, early_copies
 from impl.kernel.plain import merge_loops
 from impl.kernel.planner import Planner, Reasoned
 from impl.kernel.private import exceeds
@@ -185,6 +186,8 @@ class GroupPlanner(Planner):
         if exceeds(self.known.ast, self.limits.local_memory):
             self.undo(before, steps)
             return False
+        if self.limits.asynchronous:  # r[impl kernel.pipeline.chosen]
+            any(self._try(*early_copies(self.known, copies)) for copies in COPIES)
         return True
 
     def block(self, number: int, tile: int, why: str) -> None:

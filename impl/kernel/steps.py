@@ -31,6 +31,7 @@ STEPS: dict[str, Callable[..., Step]] = {}
 OF_LANES = {"LOCAL": "UPCAST for lanes, THREAD for processors",
             "GRID": "THREAD for a stage, GROUPTOP for a reduction",
             "INNER": "OWN, or UPCAST",
+            "PIPELINE": "PACK: a processor fetches ahead by itself",
             "TC": "UPCAST both loops of the output, and GROUP or UNROLL the sum",
             "WARP": "GROUP, or LOCAL on a device without warps"}
 #: Names that nothing here stands behind, and what does the same.

@@ -20,6 +20,7 @@ from impl.kernel.blocking import local_place
 from impl.kernel.fragments import UNIT_OF, UNITS, WARP, Fragment, Unit
 from impl.kernel.lanes import MOST_LANES, Local
 from impl.kernel.padding import PadTo
+from impl.kernel.pipeline import COPIES, early_copies
 from impl.kernel.private import exceeds
 from impl.kernel.steps import Step, StepError, with_stores
 
@@ -330,10 +331,23 @@ def plan_units(planner: GroupPlanner) -> bool:
             idle = math.prod(groups) * several < _BUSY_GROUPS
             if down * across * WARP > limits.lanes or block > _BLOCKS[-1][0] and (padded or idle):
                 continue
-            if _try_block(planner, found, UNIT_OF[name], (block, down, across)):
-                return True
-            planner.undo(before, steps)
+            for part in _parts(planner, found[2], UNIT_OF[name]):
+                if _try_block(planner, found, UNIT_OF[name], (block, down, across), part):
+                    return True
+                planner.undo(before, steps)
     return False
+
+
+def _parts(planner: GroupPlanner, loop: UOp, unit: Unit) -> list[tuple[int, int]]:
+    """How many elements of the sum are copied at a time, and how many copies there are: three, if
+    the device copies by itself, so that one is multiplied while two are under way; else two.
+    """
+    # r[impl kernel.pipeline.chosen]
+    extent = planner.extent(loop)
+    most = _part(extent, unit)
+    found = [(deep, copies) for copies in COPIES for deep in (most, most // 2)
+             if deep and deep % unit.depth == 0 and -(-extent // deep) >= copies]
+    return [*(found if planner.limits.asynchronous else ()), (most, 1)]
 
 
 def _part(extent: int, unit: Unit) -> int:
@@ -346,11 +360,11 @@ def _part(extent: int, unit: Unit) -> int:
 
 
 def _try_block(planner: GroupPlanner, found: tuple[UOp, UOp, UOp], unit: Unit,
-               block: tuple[int, int, int]) -> bool:
+               block: tuple[int, int, int], part: tuple[int, int]) -> bool:
     """Take the steps for a block of this size; False if one is not legal, or memory too small."""
-    size, down, across = block
+    (size, down, across), (deep, copies) = block, part
     row, column, loop = found
-    number, deep = loop.arg[0], _part(planner.extent(loop), unit)
+    number = loop.arg[0]
     why = f"a group computes {size} x {size} outputs of a product"
     try:
         for outer in (column.arg[0], row.arg[0]):  # the last one is the outermost in the stage
@@ -360,7 +374,11 @@ def _try_block(planner: GroupPlanner, found: tuple[UOp, UOp, UOp], unit: Unit,
             number = made[0].arg[0]
         planner.take(TC(planner.position(number), UNITS.index(unit), deep, down, across),
                      f"its warps multiply matrices: {unit.name}")
+        if copies > 1:
+            planner.take(*early_copies(planner.known, copies))
     except StepError:
+        return False
+    if exceeds(planner.known.ast, planner.limits.local_memory):
         return False
     lanes = planner.known.info.lanes
     planner.share_out(lambda axis: Local(axis, lanes), "the lanes of a group copy operands",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from impl.dtypes import DType, dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp
-from impl.kernel.analysis import Way
+from impl.kernel.analysis import Early, Way
 from impl.render.dialect import Texts
 from impl.render.lower import Access
 from impl.render.values import Values, width_of
@@ -156,6 +156,46 @@ class Accesses(Values):
                 [values[number] for number in piece], buffer in self.shared,
                 self._is_copied(store.src[1])))
 
+    # --8<-- [start:ahead]
+    def _goes_ahead(self, load: UOp) -> bool:
+        """Whether a load is nothing but the source of a copy that the device makes by itself, while
+        the lanes compute: of as many bytes as it can, from an argument to what lanes share.
+        """
+        # r[impl render.copy.ahead]
+        store = self.low.single.get(load)
+        if self.groups is None or store is None or store.op is not Ops.STORE \
+                or not isinstance(store.arg, Early) or store.src[1] is not load \
+                or self.low.users[load] > 1 or load.src[0].src[0].op is not Ops.PARAM \
+                or store.src[0].src[0] not in self.shared:
+            return False
+        count = self.wide[load.src[0]][1] if self._copies_pieces(store) else 1
+        return load.dtype.itemsize * count in self.groups.ahead
+
+    def _copies_pieces(self, store: UOp) -> bool:
+        """Whether what lies side by side where it comes from does so where it goes to, too."""
+        read, stored = (self.wide.get(node.src[0]) for node in (store.src[1], store))
+        return read is not None and read == stored
+
+    def _write_ahead(self, store: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
+                     addresses: list[Operand]) -> None:
+        """Have the device copy pieces; zeros where the load is not valid."""
+        load, groups = store.src[1], self.groups
+        assert groups is not None
+        to, source = store.src[0], load.src[0]
+        guards, conditions = (self._text(index.src[2], wide, at) if index.src[2] is not TRUE
+                              else [""] * len(at) for index in (to, source))
+        sources = self._addresses(self.low.access[source], wide, at, None)
+        pieces = self._pieces(to, wide, at) if self._copies_pieces(store) else \
+            [[number] for number in range(len(at))]
+        for piece in pieces:
+            first = piece[0]
+            guard = f"if ({guards[first]}) " if guards[first] else ""
+            self._line(self._first(store) + guard + groups.copy_ahead(
+                (self.names[to.src[0]], addresses[first][0]),
+                (self.names[source.src[0]], sources[first][0]), load.dtype, len(piece),
+                conditions[first]))
+    # --8<-- [end:ahead]
+
     def _nothing(self, dtype: DType) -> str:
         return self.dialect.literal(
             dtype.numpy.type(0).item() if dtype.kind != "f" else 0.0, dtype)
@@ -191,6 +231,9 @@ class Accesses(Values):
         addresses = self._addresses(self.low.access[index], wide, at, vector)
         if vector is not None:
             self._write_whole(store, addresses, wide, at, vector)
+            return
+        if value.op is Ops.LOAD and self._goes_ahead(value):
+            self._write_ahead(store, wide, at, addresses)
             return
         if index in self.wide:
             self._write_wide(store, wide, at, addresses)

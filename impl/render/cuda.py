@@ -21,6 +21,13 @@ _UNBOUNDED = 256
 _BESIDE = 512
 
 
+def copies_of_nvidia(capability: int) -> tuple[int, ...]:
+    """Bytes of the copies to local memory that go on by themselves; `capability` is 80 for sm_80.
+    """
+    # r[impl cuda.copy.ahead]
+    return (4, 8, 16) if capability >= 80 else ()
+
+
 # --8<-- [start:dialect]
 class CUDA(Gpu):  # r[impl cuda.text.plain]
     """CUDA C++ as NVRTC takes it on systems where a long has 64 bits."""
@@ -50,6 +57,10 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
 }""",
         **NVIDIA,
     }
+
+    def __init__(self, architecture: int = 80) -> None:
+        super().__init__()
+        self.ahead = copies_of_nvidia(architecture)
 
     @property
     def signature(self) -> str:
@@ -126,8 +137,35 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
     def definition(self, name: str) -> tuple[str, tuple[str, ...]]:
         """Those of wide accesses are the language's own."""
         kind, _, count = name.partition(" by ")
+        if kind.startswith("ahead "):
+            return _ahead(kind.removeprefix("ahead "), int(count)), ()
         return (_wide(kind, int(count)), ()) if count else super().definition(name)
     # --8<-- [end:wide]
+
+    # --8<-- [start:ahead]
+    def copy_ahead(self, to: tuple[str, str], source: tuple[str, str], dtype: DType, count: int,
+                   condition: str) -> str:
+        """cp.async; where the argument is not aligned, the lane copies by itself."""
+        # r[impl render.copy.ahead, cuda.copy.ahead]
+        name = f"ahead {self.storage_of(dtype)} by {count}"
+        self.needed[name] = None
+        whole = self._aligned_name(source[0]) if count > 1 else "true"
+        return (f"{name.replace(' ', '_')}({' + '.join(to)}, {source[0]}, {source[1]}, "
+                f"{condition or 'true'}, {whole});")
+
+    def bundle(self) -> str:
+        """A group of copies."""
+        return 'asm volatile("cp.async.commit_group;" ::: "memory");' if self._copies() else ""
+
+    def arrive(self, open: int) -> str:
+        """All groups but the last ones."""
+        return f'asm volatile("cp.async.wait_group {open};" ::: "memory");' \
+            if self._copies() else ""
+
+    def _copies(self) -> bool:
+        """Whether the kernel has begun such a copy so far."""
+        return any(name.startswith("ahead ") for name in self.needed)
+    # --8<-- [end:ahead]
 
     def ids(self, variables: int) -> str:
         """The numbers of this lane."""
@@ -167,6 +205,22 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
         """An instruction of the whole warp."""
         return self._call(f"multiply_{unit.name}", *sums, *first, *second) + ";"
 # --8<-- [end:dialect]
+
+
+def _ahead(kind: str, count: int) -> str:
+    """How so many elements are copied to local memory while the lane goes on."""
+    size = SIZE_OF[kind] * count
+    way = "cg" if size == 16 else "ca"  # past the first cache, which only that size may
+    return f"""{CUDA.inline}void ahead_{kind.replace(' ', '_')}_by_{count}({kind} *to,
+    const {kind} *p, long at, bool valid, bool whole) {{
+  if (!whole) {{
+    for (int i = 0; i < {count}; i++) to[i] = valid ? p[at + i] : ({kind})0;
+    return;
+  }}
+  asm volatile("cp.async.{way}.shared.global [%0], [%1], {size}, %2;"
+    :: "r"((unsigned int)__cvta_generic_to_shared(to)), "l"(valid ? p + at : p),
+    "r"(valid ? {size} : 0) : "memory");
+}}"""
 
 
 def _wide(kind: str, count: int) -> str:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -261,6 +260,21 @@ class GroupDialect(Protocol):
     def wait(self) -> str:
         """A statement at which the lanes of a group wait for each other."""
 
+    ahead: tuple[int, ...]  # bytes of a copy to local memory that goes on while lanes compute
+
+    def copy_ahead(self, to: tuple[str, str], source: tuple[str, str], dtype: DType, count: int,
+                   condition: str) -> str:
+        """Begin such a copy of neighbours, from one pointer and index to another; of zeros, unless
+        a condition holds, if there is one.
+        """
+
+    def bundle(self) -> str:
+        """The copies begun since the last time are waited for together; nothing, if there are none.
+        """
+
+    def arrive(self, open: int) -> str:
+        """Wait for all bundles of this lane but the last `open`."""
+
     def lead(self, taken: Taken) -> str:
         """What to add to the place of a lane's first element, if somebody else's is wanted."""
 
@@ -286,10 +300,3 @@ class Launched:
 
 
 Texts = list[str]
-
-
-def identifier(name: str) -> str:
-    """A name that every C-like language accepts."""
-    # r[impl render.name.plain]
-    plain = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return plain if plain and not plain[0].isdigit() else f"k_{plain}"

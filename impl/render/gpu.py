@@ -272,6 +272,24 @@ class Gpu(C):
         raise NotImplementedError
     # --8<-- [end:wide]
 
+    # --8<-- [start:ahead]
+    #: What a copy that is made early has in bytes, to go on by itself: most languages have no word.
+    ahead: tuple[int, ...] = ()
+
+    def copy_ahead(self, to: tuple[str, str], source: tuple[str, str], dtype: DType, count: int,
+                   condition: str) -> str:
+        """Begin a copy."""
+        raise NotImplementedError
+
+    def bundle(self) -> str:
+        """Lanes make the copies themselves, and are done with them when they go on."""
+        return ""
+
+    def arrive(self, open: int) -> str:
+        """There is nothing to wait for."""
+        return ""
+    # --8<-- [end:ahead]
+
     # --8<-- [start:launch]
     def of_prefix(self, name: str, place: Launched) -> list[str]:
         """The lane has one iteration, or none if there are more lanes than iterations."""

@@ -11,9 +11,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel import buffer_key
+from impl.kernel import Early, buffer_key
 from impl.kernel.analysis import Key
-from impl.render.lower import Block, Define, Item, Loop, Lowered, Wait, Write
+from impl.render.lower import Block, Bundle, Define, Item, Loop, Lowered, Wait, Write
 
 
 # --8<-- [start:waits]
@@ -61,8 +61,11 @@ class _Walk:
 
     def block(self, block: Block, before: _Open) -> _Open:
         """Put barriers into a block and those in it; the answer is what is open after it."""
-        now = before
+        now, early = before, _made_early(block)
         items: list[Item] = []
+        if early is not None:  # r[impl render.wait.early]
+            items.append(Wait(early.iterations - 1))
+            now = _Open()
         for item in block.items:
             inner = item.block if isinstance(item, Loop) else None
             if inner is not None and self._run_by_all(inner):
@@ -71,12 +74,16 @@ class _Walk:
                 continue
             does = _touched(item)
             does = _Open(does.stored - self.private, does.loaded - self.private)
-            if now.conflicts(does):
+            alone = does.stored and not _has_lanes(item)
+            ahead = _early(item) is not None
+            if ahead and early is not None:
+                does.stored.clear()  # nobody reads that copy before the wait of its iteration
+            if now.loaded & does.stored if ahead else now.conflicts(does):
                 items.append(Wait())  # r[impl render.wait.order]
                 now = _Open()
             now.add(does)
-            items.append(item if not does.stored or _has_lanes(item) else _alone(item))
-        block.items = items
+            items.append(_alone(item) if alone else item)
+        block.items = self._bundled(items)
         return now
 
     def _run_by_all(self, block: Block) -> bool:
@@ -84,6 +91,13 @@ class _Walk:
         loop = block.loop
         return loop is not None and (loop in self.low.known.info.prefix
                                      or loop.arg[1] is RangeKind.BLOCK)
+
+    def _bundled(self, items: list[Item]) -> list[Item]:
+        """Copies that are made early, one after the other, are one bundle."""
+        # r[impl render.wait.early]
+        ahead = [place for place, item in enumerate(items) if _early(item) is not None
+                 and not (isinstance(item, Loop) and self._run_by_all(item.block))]
+        return [*items[:ahead[-1] + 1], Bundle(), *items[ahead[-1] + 1:]] if ahead else items
 
     def _repeated(self, block: Block, before: _Open) -> _Open:
         """What an iteration leaves open is open when the next one begins."""
@@ -101,11 +115,32 @@ class _Walk:
         stack = [item.block for item in items if isinstance(item, Loop)]
         while stack:
             inner = stack.pop()
-            inner.items = [item for item in inner.items if not isinstance(item, Wait)]
+            inner.items = [item for item in inner.items if not isinstance(item, Wait | Bundle)]
             inner.items = [item.block.items[0] if isinstance(item, Loop) and item.block.alone
                            else item for item in inner.items]
             stack += [item.block for item in inner.items if isinstance(item, Loop)]
 # --8<-- [end:waits]
+
+
+# --8<-- [start:early]
+def _early(item: Item) -> Early | None:
+    """How early an item makes copies, if it does."""
+    found = (each.store.arg for each in _walk(item) if isinstance(each, Write))
+    return next((arg for arg in found if isinstance(arg, Early)), None)
+
+
+def _made_early(block: Block) -> Early | None:
+    """How early copies are made in a loop that needs them, too."""
+    if block.loop is None or block.loop.arg[1] is not RangeKind.BLOCK:
+        return None
+    early, read = list[Write](), set[Key]()
+    for item in block.items:
+        read |= _touched(item).loaded
+        early += [each for each in _walk(item) if isinstance(each, Write)
+                  and isinstance(each.store.arg, Early)]
+    found = [each.store for each in early if buffer_key(each.store.src[0].src[0]) in read]
+    return next((store.arg for store in found), None)
+# --8<-- [end:early]
 
 
 def _alone(item: Item) -> Item:

@@ -95,10 +95,20 @@ class Leave:
 
 @dataclass(frozen=True, eq=False)
 class Wait:
-    """The lanes of a group wait for each other: what was stored is there for all of them."""
+    """The lanes of a group wait for each other: what was stored is there for all of them.
+
+    Before that each waits for the copies that it has begun early: all but the last `open` bundles.
+    """
+
+    open: int | None = None
 
 
-Item = Define | Loop | Begin | Step | Finish | Write | Fetch | Leave | Wait
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """The copies that were begun early since the last bundle are one, to be waited for at once."""
+
+
+Item = Define | Loop | Begin | Step | Finish | Write | Fetch | Leave | Wait | Bundle
 # --8<-- [end:blocks]
 
 

@@ -8,13 +8,15 @@ from impl.dtypes import dtypes
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import PRODUCTS, Way, exchanged
 from impl.kernel.private import keep_private
-from impl.render.dialect import Dialect, Launched, identifier
+from impl.render.dialect import Dialect, Launched
 from impl.render.lower import (
     Begin,
     Block,
+    Bundle,
     Define,
     Fetch,
     Finish,
+    Item,
     Leave,
     Loop,
     Lowered,
@@ -24,6 +26,7 @@ from impl.render.lower import (
     lower,
 )
 from impl.render.matrices import Matrices
+from impl.render.names import identifier
 from impl.render.reductions import Reductions
 from impl.render.source import Source
 from impl.render.values import width_of
@@ -100,8 +103,7 @@ class _Printer(Reductions):
         past = any(store.arg is Way.PAST for store in self.known.ast.src)
         return self.dialect.fence() if past else ""
 
-    def _item(self, item: Define | Begin | Step | Finish | Write | Fetch | Loop | Leave | Wait
-              ) -> None:
+    def _item(self, item: Item) -> None:
         if isinstance(item, Define):
             self._define(item.node)
         elif isinstance(item, Begin):
@@ -121,7 +123,12 @@ class _Printer(Reductions):
             self._line(self.dialect.phase(item.phase, True, self._fence()))
         elif isinstance(item, Wait):
             assert self.groups is not None
+            if item.open is not None:
+                self._line(self.groups.arrive(item.open))
             self._line(self.groups.wait())
+        elif isinstance(item, Bundle):
+            assert self.groups is not None
+            self._line(self.groups.bundle())
 
     def _declare(self) -> None:
         """Pointers, variables and stage buffers, at the top of the function."""
@@ -232,6 +239,8 @@ class _Printer(Reductions):
         vector = self.low.vector.get(node)
         if node.op is Ops.LOAD and self.matrices.is_fragment(node):
             self.matrices.take(node)
+        elif node.op is Ops.LOAD and self._goes_ahead(node):
+            pass  # the store says all
         elif node.op is Ops.LOAD:
             self._load(node, wide, at, vector)
         elif node.op is Ops.MMA:

@@ -42,12 +42,7 @@ def wide_accesses(low: Lowered, most: int, kept: Collection[UOp]) -> dict[UOp, t
 
 def _begins_at_multiples(low: Lowered, index: UOp, lane: UOp, count: int) -> bool:
     """Whether a place is a multiple of `count` where the lane is at 0, whatever the loops are."""
-    order = index.src[1].toposort()
-    loops = [node for node in order if node.op is Ops.RANGE and node is not lane]
     divisor: dict[UOp, int] = {}
-    grows = growth(order, [*loops, lane], ({}, divisor))[index.src[1]]
-    if grows is None:
-        return False
-    steps = [step for loop, step in grows.items() if loop is not lane]
-    return divisor[index.src[1]] % count == 0 and all(step % count == 0 for step in steps)
+    grows = growth(index.src[1].toposort(), [lane], ({}, divisor))[index.src[1]]
+    return grows is not None and divisor[index.src[1]] % count == 0
 # --8<-- [end:wide]
