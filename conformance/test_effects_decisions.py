@@ -72,6 +72,19 @@ def test_a_held_version_keeps_its_memory() -> None:
     assert first.tolist() == [11, 0, 0]
 
 
+@verifies("effects.version.held")
+def test_all_versions_that_are_held_keep_their_memory() -> None:
+    one, other = vector(1, 2, 3), vector(4, 5, 6)
+    held = [Tensor(one), Tensor(other)]
+    buffers = [memory(each) for each in held]
+    one.assign(one + other)
+    other.assign(other * 2)
+    Tensor.realize(one, other)
+    assert [memory(each) for each in held] == buffers
+    assert [each.tolist() for each in held] == [[1, 2, 3], [4, 5, 6]]
+    assert (one.tolist(), other.tolist()) == ([5, 7, 9], [8, 10, 12])
+
+
 @verifies("effects.version.forgotten")
 def test_a_shared_node_outlives_its_version() -> None:
     """A scalar is one node for all who use it; a write to one variable is none to the others."""
@@ -104,6 +117,18 @@ def test_waiting_readers_are_computed_first() -> None:
     assert deep.tolist() == [[7], [5], [3]]
     assert x.tolist() == [0, 0, 0]
     assert GlobalCounters.kernels == 0
+
+
+@verifies("effects.war.rescue")
+def test_readers_of_what_a_rescued_value_overwrites() -> None:
+    x, y = vector(1, 2, 3), vector(4, 5, 6)
+    reader = y * 10
+    y.assign(y + x)
+    x.assign(x * 0)
+    assert collect([x.uop]).rescued == 2
+    assert x.tolist() == [0, 0, 0]
+    assert reader.tolist() == [40, 50, 60]
+    assert y.tolist() == [5, 7, 9]
 
 
 @verifies("effects.war.rescue")

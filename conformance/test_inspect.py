@@ -228,10 +228,18 @@ def test_steps_are_told_before_anything_is_compiled() -> None:
             assert "steps  " not in product().explain()
 
 
+def with_two_reasons() -> Document:
+    """The sample, in which a kernel waits for another one twice over."""
+    document = training_step()
+    document["dependencies"].append(
+        {"before": 1, "after": 2, "kind": "WAR", "buffer": 2, "version": 1})
+    return document
+
+
 @verifies("inspect.hazard.named")
 def test_hazards_have_buffers_and_versions() -> None:
     """Every dependency of the document is told, at the kernel that waits."""
-    document = training_step()
+    document = with_two_reasons()
     parts = inspect.explain(document).split("\n\n")
     told = {int(part.split("kernel ")[1].split(",")[0]): part for part in parts
             if part.startswith("step ")}
@@ -314,6 +322,9 @@ def test_memory_summary() -> None:
     assert re.search(r"g_hidden +0 +1605632 +256 KiB +4 to 6", text)
     assert "no temporaries" in inspect.memory_summary(chain(2))
     document = training_step()
+    document["memory"]["lower_bound"] = 1 << 20
+    assert "less than 1 MiB: the plan is at 1.78" in inspect.memory_summary(document)
+    document = training_step()
     document["memory"]["unplanned"] = document["memory"]["planned"]
     assert "would take as much" in inspect.memory_summary(document)
 
@@ -339,7 +350,7 @@ def test_report_is_one_file(tmp_path: Path) -> None:
 
 @verifies("inspect.graph.shows")
 def test_graph_shows_kernels_and_dependencies() -> None:
-    document = training_step()
+    document = with_two_reasons()
     page = Page(schedule_graph(document))
     assert [a["data-kernel"] for a in page.of_class("kernel")] == [str(n) for n in range(8)]
     for kind in ("RAW", "WAR", "WAW"):

@@ -399,6 +399,19 @@ def test_a_node_is_found_wherever_it_was_computed() -> None:
     assert GlobalCounters.kernels == 0
 
 
+@verifies("realize.value.once")
+def test_another_default_device_does_not_make_forget_what_was_computed() -> None:
+    x = vector(1, 2, 3)
+    node = (x.exp() * 2).uop  # the expression is held, and its value
+    computed = Tensor(node).realize()
+    for device in ("CPU", "REFERENCE"):
+        with Context(DEVICE=device):
+            (Tensor.ones(2).contiguous() + 1).realize()
+            GlobalCounters.reset()
+            assert Tensor(node).tolist() == computed.tolist()
+            assert GlobalCounters.kernels == 0
+
+
 def place_of(tensor: Tensor) -> str:
     """The device in whose memory a realized tensor's value is."""
     return str(tensor.uop.arg[0].device)

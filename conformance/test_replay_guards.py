@@ -56,6 +56,24 @@ def test_an_argument_that_becomes_a_state_that_is_written() -> None:
         assert w.tolist()[0] in (4, 8)
 
 
+@verifies("replay.failure.none", observe="replay")
+def test_a_capture_that_is_refused_is_not_replayed() -> None:
+    w, calls = numbers(1), []
+
+    def body(x: Tensor) -> None:
+        calls.append(0)
+        assign(w, w + x)
+
+    step = TinyJit(body)
+    step(numbers(1))
+    with pytest.raises(ReplayError, match="besides"):
+        step(w)
+    step(numbers(2))
+    assert len(calls) == 3
+    step(numbers(3))
+    assert (len(calls), step.replays, first(w)) == (3, 1, 7)
+
+
 @verifies("replay.guard.state", observe="replay")
 @verifies("replay.failure.none", observe="replay")
 @pytest.mark.parametrize("case", range(5))

@@ -419,6 +419,16 @@ def test_readers_with_other_values() -> None:
     np.testing.assert_array_equal(t.numpy(), a)
 
 
+@verifies("realize.rescue.variables")
+def test_readers_whose_values_are_not_the_writers() -> None:
+    at, t = Variable("at", 1, 9), Tensor(np.arange(10, dtype=np.float32)).realize()
+    sums = [(t[:at.bind(value)] * 2).sum() for value in (3, 5, 8)]
+    n = at.bind(7)
+    t[n:n + 1] = 100.0
+    assert t.tolist() == [0, 1, 2, 3, 4, 5, 6, 100, 8, 9]
+    assert [each.item() for each in sums] == [6, 20, 56]
+
+
 @verifies("schedule.document.complete", observe="schedule")
 def test_documents_of_symbolic_programs_are_sound() -> None:
     n = Variable("n", 1, 10)

@@ -136,6 +136,9 @@ def test_padding_of_more_than_half_a_window_is_refused(pool: str) -> None:
         with pytest.raises(ShapeError):
             getattr(IMAGE, pool)(2, padding=padding)
     assert getattr(IMAGE, pool)(2, padding=1).shape == (1, 1, 4, 4)
+    with pytest.raises(ShapeError):  # the window reaches over three places
+        getattr(IMAGE, pool)(2, dilation=2, padding=2)
+    assert getattr(IMAGE, pool)(2, dilation=2, padding=1).shape == (1, 1, 3, 3)
 
 
 @verifies("tensor.index.mask-shape")

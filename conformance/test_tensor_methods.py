@@ -443,7 +443,8 @@ def test_shapes_that_do_not_fit() -> None:
 
     mistakes: list[Callable[[], Any]] = [
         lambda: two + three, lambda: three.reshape(2, -1), lambda: two.expand(4),
-        lambda: Tensor(A).cat(Tensor(B[None, :3])), lambda: Tensor(A) @ three,
+        lambda: Tensor(A).cat(Tensor(B[None, :3])),
+        lambda: Tensor(A).cat(Tensor(A[:2]), dim=1), lambda: Tensor(A) @ three,
         lambda: Tensor.zeros(2, 0).max(1), lambda: Tensor.zeros(0).argmin(), lambda: two.item(),
         lambda: two.assign(three), set_item, lambda: Tensor(A).cross_entropy(Tensor([0, 1])),
         lambda: Tensor(A).cross_entropy(two)]
@@ -480,6 +481,7 @@ def test_numbers_out_of_range_give_zeros() -> None:
     x = Tensor([[1, 2], [3, 4], [5, 6]])
     assert x[Tensor([-1, 3, 2 ** 30, -4, 0])].tolist() == [[5, 6], [0, 0], [0, 0], [0, 0], [1, 2]]
     assert x[Tensor([0, 2, 5]), Tensor([-1, 2, 0])].tolist() == [2, 0, 0]
+    assert x[Tensor([0, 1]), Tensor([2, 3])].tolist() == [0, 0]  # nor the rows below
 
 
 @verifies("tensor.argmax.first")
@@ -726,6 +728,11 @@ def test_promotion_is_the_least_common_type() -> None:
                 assert least is dtypes.default_float and all(c.kind == "f" for c in common)
             else:
                 assert least in common and all(above(least, c) for c in common)
+    for names in ("bool int8 int8", "int8 uint8 int16", "uint8 uint16 uint16", "int64 bool int64",
+                  "int32 uint32 int64", "uint64 int8 float32", "uint8 bfloat16 bfloat16",
+                  "int64 float16 float16", "float16 bfloat16 float32", "float32 float64 float64"):
+        one, other, wanted = map(as_dtype, names.split())
+        assert least_upper_dtype(one, other) is wanted, names
     x, y = Tensor([1], dtype=dtypes.int8), Tensor([1.5], dtype=dtypes.float16)
     for result in (x + y, x * y, x.maximum(y), (x > 0).where(x, y), x.cat(y), x.dot(y)):
         assert result.dtype is dtypes.float16
@@ -770,6 +777,7 @@ def test_bitcast() -> None:
 @verifies("dtypes.cast.float")
 def test_casts() -> None:
     assert np.array_equal(Tensor(I * 1000).cast("int8").numpy(), (I * 1000).astype(np.int8))
+    assert np.array_equal(Tensor(I * 1000).cast("int8").int().numpy(), (I * 1000).astype(np.int8))
     assert np.array_equal(Tensor(A * 9).int().numpy(), (A * 9).astype(np.int32))
     assert Tensor([0.5, 0.0, math.nan]).bool().tolist() == [True, False, True]
     third = Tensor([1 / 3]).bfloat16()

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
 
 Function = Callable[..., Any]
@@ -53,3 +54,94 @@ class ComputesReductionsAgain(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda keeper, value: 1
+
+
+class ReducesForEachUser(Edit):
+    rule = "fusion.cut.once"
+    description = "a reduction with two users is computed in both of them"
+    file = "impl/fusion/cuts.py"
+    old, new = 'if len(places) > 1:\n            return f"reduce', \
+        'if len(places) > 2:\n            return f"reduce'
+
+
+class StoresOnlyWhatIsDear(Edit):
+    rule = "fusion.cut.contiguous"
+    description = "`contiguous` of a cheap value is taken for a hint and not followed"
+    file = "impl/fusion/cuts.py"
+    old, new = "if node.op is Ops.CONTIGUOUS:\n", \
+        "if node.op is Ops.CONTIGUOUS and self.cost[node.src[0]] > self.limits.recompute:\n"
+
+
+class JoinsTheScan(Edit):
+    rule = "fusion.cut.order"
+    description = "what comes after a scan may join its kernel"
+    file = "impl/fusion/groups.py"
+    old, new = "g.device == device and not g.members[0].stage.alone", "g.device == device"
+
+
+class ComputesWhileCopying(Edit):
+    rule = "fusion.cut.device"
+    description = "the step that copies to another device computes the value on its way"
+    file = "impl/fusion/cuts.py"
+    old, new = 'self.forced.setdefault(node.src[0], "device: read by a copy to another device")', \
+        "self._need(node.src[0], places)"
+
+
+class LooksAtOneExchange(Edit):
+    rule = "fusion.group.private"
+    description = "the common loops of two stages are those of the first value that they exchange"
+    file = "impl/fusion/groups.py"
+    old, new = "for (_, member, theirs), mine in conflicts:\n            found", \
+        "for (_, member, theirs), mine in conflicts[:1]:\n            found"
+
+
+class HandsOnParts(Edit):
+    rule = "fusion.group.memory"
+    description = "a stage may read what another stage of its kernel has written in part"
+    file = "impl/fusion/groups.py"
+    old, new = "if not member.stage.whole:", \
+        "if not member.stage.whole and mine.index == theirs.index:"
+
+
+class ForgetsTheOutput(Edit):
+    rule = "fusion.limit.arguments"
+    description = "the limit of arguments is applied to what a kernel reads, not to what it writes"
+    file = "impl/fusion/groups.py"
+    old, new = "if len(arguments) > self.limits.arguments:", \
+        "if len(arguments) - 1 > self.limits.arguments:"
+
+
+class CountsTheLastBuffer(Edit):
+    rule = "fusion.limit.local"
+    description = "each stage has the local memory of the device for itself"
+    file = "impl/fusion/groups.py"
+    old, new = "return local + group.local_bytes, ", "return local, "
+
+
+class ComputesLittleAgain(Edit):
+    rule = "fusion.late.off"
+    description = "REMATERIALIZE=0 lowers the price that may be paid, and does not forbid it"
+    file = "impl/realize.py"
+    old, new = "limits = replace(limits, late=0)", "limits = replace(limits, late=limits.recompute)"
+
+
+class TwinsComeTooLate(Edit):
+    rule = "fusion.scarce.equal"
+    description = "what is computed again comes after the first stage that reads it"
+    file = "impl/fusion/late.py"
+    old, new = "return min(readers) if readers else", "return min(readers) + 1 if readers else"
+
+
+class FusesWhatIsCheap(Edit):
+    rule = "fusion.off.single"
+    description = "with FUSE=0 what is cheap is computed inside its user"
+    file = "impl/fusion/cuts.py"
+    old, new = "if not self.fuse and node.op not in MOVEMENT:", \
+        "if not self.fuse and node.op not in MOVEMENT and self.cost[node] > self.limits.repeat:"
+
+
+class KeepsTheNames(Edit):
+    rule = "fusion.kernel.canonical"
+    description = "a kernel has the names that the user gave to variables"
+    file = "impl/fusion/assemble.py"
+    old, new = 'name = f"variable{len(self.variables)}"', "name = node.arg[0]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
 from conformance.saboteurs.threats import OutputsAreShared
 
@@ -107,3 +108,62 @@ class KeywordsStandInOrder(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda signature, function: signature
+
+
+class OnlyReturnedValuesAreRecorded(Edit):
+    rule = "replay.effects.all"
+    description = "an effect that is still pending when the function returns is not recorded"
+    file = "impl/replay/capture.py"
+    old, new = "touched = [h for h in living() if isinstance(h, Tensor) and known", \
+        "touched = [h for h in living() if h in returned.values() and known"
+
+
+class ReadersOfAViewAreForgotten(Edit):
+    rule = "replay.readers.kept"
+    description = "who holds the old value of what a replay overwrites sees the new one"
+    file = "impl/replay/recording.py"
+    old, new = "kept |= {leaf.arg[0]} & written", "kept |= set()"
+
+
+class NumbersOfOneValueAreTheSame(Edit):
+    rule = "replay.guard.mismatch"
+    description = "2, 2.0 and True are told apart by their values only"
+    file = "impl/replay/arguments.py"
+    old, new = "return (type(value).__name__, value)", 'return ("number", value)'
+
+
+class ReplacedTensorsAreReadForEver(Edit):
+    rule = "replay.rebound.error"
+    description = "a tensor that a name was given since the capture is not noticed"
+    file = "impl/replay/recording.py"
+    old, new = "if now is not tensor() and isinstance(now, Tensor):", \
+        "if now is None and isinstance(now, Tensor):"
+
+
+class RecordsBeforeItKnows(Edit):
+    rule = "replay.failure.none"
+    description = "a recording stays although the check that comes after the call has refused it"
+    file = "impl/replay/jit.py"
+    old, new = "recording.check_capture(tensors, started)", \
+        "self.recording = recording; recording.check_capture(tensors, started)"
+
+
+class OthersEffectsAreRecorded(Edit):
+    rule = "replay.thread.isolated"
+    description = "another thread may work during the turn of a capture"
+    file = "impl/effects.py"
+    old, new = "while self.owner not in (0, me):", "while False:"
+
+
+class WaitsMakeNoDifference(Edit):
+    rule = "replay.thread.waits"
+    description = "a turn into which another thread has come is not marked"
+    file = "impl/effects.py"
+    old, new = "self.disturbed, self.guest = True, 1", "self.guest = 1"
+
+
+class CapturesInsideACapture(Edit):
+    rule = "replay.nested.inlined"
+    description = "a captured function counts its calls and is replayed inside another one"
+    file = "impl/replay/jit.py"
+    old, new = 'if observers or not settings.get("JIT"):', 'if not settings.get("JIT"):'

@@ -1,0 +1,212 @@
+"""Mistakes in what a person reads, made inside `impl.errors`, `.nn`, `.inspect` and `.settings`."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+
+from conformance.saboteurs.edits import Edit
+from conformance.saboteurs.impl_patches import ImplPatch
+
+# Errors
+
+
+class NoRemedy(Edit):
+    rule = "errors.message.parts"
+    description = "the remedy of an error is an attribute only"
+    file = "impl/errors.py"
+    old, new = "; at {self.line}. Remedy: {remedy}", "; at {self.line}"
+
+
+class LayersAreTheUsers(Edit):
+    rule = "errors.message.line"
+    description = "a line in a layer counts as the user's"
+    file = "impl/errors.py"
+    old, new = "return filename.startswith(_PACKAGE) and", \
+        'return filename.startswith(_PACKAGE) and os.sep + "nn" + os.sep not in filename and'
+
+
+class PlainValueError(Edit):
+    rule = "errors.type.base"
+    description = "parts that are too few raise a ValueError of Python's own"
+    file = "impl/tensor/movement.py"
+    old, new = 'raise ShapeError("chunk", f"{chunks!r}', 'raise ValueError("chunk", f"{chunks!r}'
+
+
+class OnlyOurOwnError(ImplPatch):
+    rule = "errors.type.builtin"
+    description = "a SettingError is no ValueError"
+
+    @contextmanager
+    def mistake(self) -> Iterator[None]:
+        kind = import_module("impl.errors").SettingError
+        before = kind.__bases__
+        kind.__bases__ = before[:1]
+        try:
+            yield
+        finally:
+            kind.__bases__ = before
+
+
+class CapitalsMatter(Edit):
+    rule = "errors.name.meant"
+    description = "a name is looked for as it was written"
+    file = "impl/nn/names.py"
+    old, new = "_remedy(name.lower(), own)", "_remedy(name, own)"
+
+
+class ForgetsTheLine(Edit):
+    rule = "errors.pickle.parts"
+    description = "an error that is loaded again names the line that loads it"
+    file = "impl/errors.py"
+    old, new = "(self.operation, self.detail, self.remedy, self.line)", \
+        "(self.operation, self.detail, self.remedy)"
+
+
+# Reports
+
+
+class AnyVersionWillDo(Edit):
+    rule = "inspect.format.refused"
+    description = "a document of a later version is shown as if it were of this one"
+    file = "impl/inspect/text.py"
+    old, new = 'if document.get("format") != FORMAT:', \
+        'if not str(document.get("format")).startswith(FORMAT[:-1]):'
+
+
+class ListedByNumber(Edit):
+    rule = "inspect.table.complete"
+    description = "kernels are listed by their numbers, and not in their order"
+    file = "impl/inspect/text.py"
+    old, new = 'for number in document["order"]]', 'for number in sorted(document["order"])]'
+
+
+class ReasonsWithoutBuffers(Edit):
+    rule = "inspect.boundary.reason"
+    description = "the list of boundaries does not say which value crosses"
+    file = "impl/inspect/text.py"
+    old, new = "-> kernel {row['after']}{through}: {reason}", "-> kernel {row['after']}: {reason}"
+
+
+class OneHazardForTwoKernels(Edit):
+    rule = "inspect.hazard.named"
+    description = "of several dependencies between two kernels only the first is told"
+    file = "impl/inspect/text.py"
+    old, new = 'if row["after"] == number:', \
+        'if row["after"] == number and row["before"] not in found:'
+
+
+class BoundIsThePlan(Edit):
+    rule = "inspect.memory.summary"
+    description = "what the plan needs is called the least that is possible"
+    file = "impl/inspect/text.py"
+    old, new = 'memory["unplanned"], memory["lower_bound"]', \
+        'memory["unplanned"], memory["planned"]'
+
+
+class StyleInAnotherFile(Edit):
+    rule = "inspect.report.alone"
+    description = "a report loads its style from a file beside it"
+    file = "impl/inspect/report.py"
+    old, new = 'f"<style>{STYLE}</style>', \
+        'f"<link rel=\'stylesheet\' href=\'report.css\'/>'
+
+
+class OneLineForTwoKernels(Edit):
+    rule = "inspect.graph.shows"
+    description = "of several kinds of dependency between two kernels only the first is drawn"
+    file = "impl/inspect/drawing.py"
+    old, new = "for pair, kinds in links.items() for kind in kinds]", \
+        "for pair, kinds in links.items() for kind in list(kinds)[:1]]"
+
+
+class GoneAStepEarly(Edit):
+    rule = "inspect.memory.chart"
+    description = "a temporary does not count at the last step that needs it"
+    file = "impl/inspect/drawing.py"
+    old, new = 'change[place["last"] + 1] -= place["bytes"]', \
+        'change[place["last"]] -= place["bytes"]'
+
+
+class LabelsAreMarkup(Edit):
+    rule = "inspect.text.escaped"
+    description = "words in a drawing are taken for markup"
+    file = "impl/inspect/drawing.py"
+    old, new = 'return tag("text", escape(words),', 'return tag("text", words,'
+
+
+class SilentAboutTheSecond(Edit):
+    rule = "inspect.debug.lines"
+    description = "of what a kernel stores only the first value has a line"
+    file = "impl/realize.py"
+    old, new = "for touch in kernel.writes:\n", "for touch in kernel.writes[:1]:\n"
+
+
+# Settings
+
+
+class SettingsEdit(Edit):
+    """A mistake after which the settings are as they were, and nothing is remembered of them."""
+
+    @contextmanager
+    def mistake(self) -> Iterator[None]:
+        settings = import_module("impl.settings")
+        before = settings._values.scoped
+        try:
+            with super().mistake():
+                settings.Context._set(before)
+                yield
+        finally:
+            settings.Context._set(before)
+
+
+class StaysAfterAnError(SettingsEdit):
+    rule = "settings.context.restore"
+    description = "a Context that an exception leaves stays in force"
+    file = "impl/settings.py"
+    old, new = "self._set(self.outer.pop())", \
+        "self._set(_values.scoped if _[0] is not None else self.outer.pop())"
+
+
+class ListsTheNearest(Edit):
+    rule = "settings.unknown.error"
+    description = "the error for an unknown name lists only the names that are near"
+    file = "impl/settings.py"
+    old, new = '", ".join(sorted(REGISTRY))', '", ".join(near)'
+
+
+class NoGreatestValue(Edit):
+    rule = "settings.value.error"
+    description = "a value above the greatest is taken"
+    file = "impl/settings.py"
+    old, new = "if not setting.minimum <= number <= setting.maximum:", \
+        "if not setting.minimum <= number:"
+
+
+class SmallLettersAreFar(Edit):
+    rule = "settings.unknown.meant"
+    description = "a setting in small letters is not recognised"
+    file = "impl/settings.py"
+    old, new = "or name.upper() == each]", "or name == each]"
+
+
+class CheckedWhenAskedFor(Edit):
+    rule = "settings.environment.early"
+    description = "what the environment says is taken as it is"
+    file = "impl/settings.py"
+    old, new = "given = {name: _checked(name, os.environ[name])", "given = {name: os.environ[name]"
+
+
+class SwapsAreTwoEdits(Edit):
+    rule = "settings.environment.misspelt"
+    description = "two letters in the wrong order are not one edit"
+    file = "impl/settings.py"
+    old, new = "== long[start:start + 2][::-1]", "== long[start:start + 2]"
+
+
+class WordsAreNoPartOfTheKey(SettingsEdit):
+    rule = "settings.plan.key"
+    description = "settings that are words are not in the key of a plan"
+    file = "impl/settings.py"
+    old, new = "for s in REGISTRY.values() if s.plan)", \
+        "for s in REGISTRY.values() if s.plan and not isinstance(s.default, str))"

@@ -1,0 +1,140 @@
+"""Mistakes in running a schedule and in telling who may know of it, made inside `impl.realize`."""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+from unittest import mock
+
+from conformance.saboteurs.edits import Edit
+from conformance.saboteurs.impl_patches import ImplPatch
+
+Function = Callable[..., Any]
+
+
+class ForgetsAllOnAnotherDevice(Edit):
+    rule = "realize.value.once"
+    description = "when the default device changes, all that was computed is forgotten"
+    file = "impl/realize.py"
+    old, new = "lambda node: not node.reads", "lambda node: node.op is not _BUFFER"
+
+
+class StaysOnTheDefaultDevice(Edit):
+    rule = "realize.device.named"
+    description = "what was computed on another default device is read from there"
+    file = "impl/realize.py"
+    old, new = "lambda node: not node.reads", "lambda node: False"
+
+
+class SizeOfTheLargest(Edit):
+    rule = "realize.size.actual"
+    description = "a result has the size that it has for the greatest values of its variables"
+    file = "impl/realize.py"
+    old, new = "size = symbolic.actual(storage.size, bound) if bound else storage.size", \
+        "size = symbolic.plain(storage.size)"
+
+
+class ShapesInNumbers(Edit):
+    rule = "realize.size.symbolic"
+    description = "a realized value has the numbers of this run in its shape"
+    file = "impl/realize.py"
+    old, new = "buffers[result.storage].leaf(root.shape or ())", \
+        "buffers[result.storage].leaf(tuple(map(int, root.shape or ())))"
+
+
+class OneVersionForEachRun(Edit):
+    rule = "realize.commit.version"
+    description = "a run gives a buffer one version, however often it has written there"
+    file = "impl/realize.py"
+    old, new = "advance(buffers[number], gained)", "advance(buffers[number], min(gained, 1))"
+
+
+class RescuedKeepTheirExpression(Edit):
+    rule = "realize.rescue.held"
+    description = "a tensor whose value was computed for it keeps its expression"
+    file = "impl/realize.py"
+    old, new = "if run.effects.rescued:", "if run.effects.rescued > 1:"
+
+
+class RescuesTheFirst(Edit):
+    rule = "realize.rescue.variables"
+    description = "of those that wait with other values, only the first is computed before"
+    file = "impl/realize.py"
+    old, new = "for waiting in effects.roots[len(roots):]:", \
+        "for waiting in effects.roots[len(roots):len(roots) + 1]:"
+
+
+class CommitsBeforeItRuns(Edit):
+    rule = "realize.failure.unchanged"
+    description = "versions advance before the programs are compiled"
+    file = "impl/realize.py"
+    old, new = "_execute(run, manner)\n                commit(run)\n            except", \
+        "commit(run)\n                _execute(run, manner)\n            except"
+
+
+class AllocatesOnTheWay(ImplPatch):
+    rule = "realize.memory.first"
+    description = "memory is allocated for a kernel when its turn has come"
+    target = "impl.realize:_execute"
+
+    def replacement(self, original: Function) -> Function:
+        def execute(run: Any, manner: Any) -> None:
+            """Run a kernel at a time, as if it were a plan of its own."""
+            plan = run.plan
+            try:
+                for number in plan.order:
+                    run.plan = replace(plan, order=[number])
+                    original(run, manner)
+            finally:
+                run.plan = plan
+        return execute
+
+
+class MarksTheLastKernel(Edit):
+    rule = "realize.interrupted.error"
+    description = "after an interruption only what the last kernel wrote is taken for lost"
+    file = "impl/realize.py"
+    old, new = "for kernel in self.plan.order[:self.begun]\n", \
+        "for kernel in self.plan.order[:self.begun][-1:]\n"
+
+
+class ReadsAWindow(Edit):
+    rule = "realize.read.fresh"
+    description = "a reading is a window on the memory of the tensor"
+    file = "impl/device/__init__.py"
+    old, new = "return memory.array[offset:offset + nbytes].copy()", \
+        "return memory.array[offset:offset + nbytes]"
+
+
+class TakesAPromiseForAValue(Edit):
+    rule = "realize.schedule.observed"
+    description = "a tensor that was scheduled is read before its kernels have run"
+    file = "impl/realize.py"
+    old, new = "if not _scheduled and all(", "if all("
+
+
+class RunsWhatWasRun(Edit):
+    rule = "realize.item.once"
+    description = "what the caller has run by hand is run again before a value is read"
+    file = "impl/realize.py"
+    old, new = "if not item.done:  # r[impl realize.item.once]", "if item.done or not item.done:"
+
+
+class EachThreadForItself(ImplPatch):
+    rule = "realize.thread.serial"
+    description = "each thread has a lock of its own"
+
+    @contextmanager
+    def mistake(self) -> Iterator[None]:
+        lock = import_module("impl.effects").lock
+        with mock.patch.object(lock, "mutex", _LockForEach()):
+            yield
+
+
+class _LockForEach(threading.local):
+    def __init__(self) -> None:
+        own = threading.RLock()
+        self.acquire, self.release = own.acquire, own.release

@@ -1,0 +1,72 @@
+"""Mistakes in what a schedule says and keeps, made inside `impl.schedule`, `.realize`, `.ir`."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from conformance.saboteurs.edits import Edit
+from conformance.saboteurs.impl_patches import ImplPatch
+
+Function = Callable[..., Any]
+
+
+class NotesInTheGraph(Edit):
+    rule = "schedule.passes.pure"
+    description = "the reason for a cut is noted in the user's graph"
+    file = "impl/fusion/cuts.py"
+    old, new = "self.reasons[node] = reason ", "self.reasons[node] = node.tag = reason "
+
+
+class RunsTheReaders(Edit):
+    rule = "schedule.document.nothing-runs"
+    description = "who waits for an old value is computed before the document is made"
+    file = "impl/realize.py"
+    old, new = "effects = collect(waiting)", "effects = _readers_first(collect(waiting), waiting)"
+
+
+class PlanKeepsItsCall(ImplPatch):
+    rule = "schedule.plan.slots"
+    description = "a plan keeps the graph that it was made for"
+    target = "impl.schedule.pipeline:make_plan"
+
+    def replacement(self, original: Function) -> Function:
+        def make_plan(effects: Any, *rest: Any) -> Any:
+            plan = original(effects, *rest)
+            plan.made_for = effects
+            return plan
+        return make_plan
+
+
+class ListsOneElementTooFew(Edit):
+    rule = "schedule.document.complete"
+    description = "the bytes that a kernel touches end where its last element begins"
+    file = "impl/dependencies.py"
+    old, new = "(high + 1) * size)", "max(high, low + 1) * size)"
+
+
+class AsksTheFirstChecker(Edit):
+    rule = "schedule.document.checked"
+    description = "only the first of the registered checkers is asked"
+    file = "impl/realize.py"
+    old, new = "for checker in checkers:", "for checker in checkers[:1]:"
+
+
+class LabelsStayWithThePlan(ImplPatch):
+    rule = "schedule.label.line"
+    description = "a label is made once for each plan"
+    target = "impl.schedule.reasons:label"
+
+    def replacement(self, original: Function) -> Function:
+        made: dict[Any, str] = {}
+
+        def label(plan: Any, kernel: int, nodes: Any) -> str:
+            return made.setdefault((plan.key, kernel), original(plan, kernel, nodes))
+        return label
+
+
+class ForgetsWhatIsWritten(Edit):
+    rule = "schedule.document.outputs"
+    description = "buffers that were there before are not listed as outputs"
+    file = "impl/schedule/document.py"
+    old, new = "for r in plan.results if r.storage in names]", \
+        "for r in plan.results if r.storage in names and r.storage not in plan.written]"

@@ -1,0 +1,243 @@
+"""Mistakes in the values of elements, of views and of indices: dtypes, reference, tensor."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from conformance.saboteurs.edits import Edit
+from conformance.saboteurs.impl_patches import ImplPatch
+
+Function = Callable[..., Any]
+
+# Documents
+
+
+class CountsElements(Edit):
+    rule = "conventions.units.bytes"
+    description = "the size of a buffer is counted in elements"
+    file = "impl/schedule/document.py"
+    old, new = '"bytes": storage.nbytes, "device"', '"bytes": plain(storage.size), "device"'
+
+
+# Dtypes
+
+
+class FewestBytes(Edit):
+    rule = "dtypes.promote.least"
+    description = "two dtypes meet in the one with the fewest bytes that is above both"
+    file = "impl/dtypes.py"
+    old, new = "least = min(common, key=lambda d: d.rank)", \
+        "least = min(common, key=lambda d: (d.itemsize, -d.rank))"
+
+
+class NumbersWidenHalves(Edit):
+    rule = "dtypes.scalar.weak"
+    description = "a Python float makes a default float of whatever it meets"
+    file = "impl/tensor/base.py"
+    old, new = 'if dtype.kind == "f" or isinstance(value, bool):', \
+        'if dtype.kind == "f" and type(value) is int or isinstance(value, bool):'
+
+
+class SidesDoNotMatter(Edit):
+    rule = "dtypes.scalar.compare"
+    description = "a number above all elements is taken for one below them"
+    file = "impl/tensor/elementwise.py"
+    old, new = "(other > 0) is not swapped", "(other < 0) is not swapped"
+
+
+class CastsOfCastsAreOne(Edit):
+    rule = "dtypes.cast.integer"
+    description = "a cast of a cast forgets the first one, also where it loses bits"
+    file = "impl/gradient/nodes.py"
+    old, new = "return UOp(_CAST, dtype, (x,))", \
+        "return UOp(_CAST, dtype, (x.src[0] if x.op is _CAST else x,))"
+
+
+class CastsRoundToNearest(Edit):
+    rule = "dtypes.cast.float"
+    description = "a cast of a float to an integer rounds to the nearest"
+    file = "impl/render/functions.py"
+    old, new = "return ({TYPES[target]})c;", "return ({TYPES[target]})__builtin_rint(c);"
+
+
+class PartsOfElements(Edit):
+    rule = "dtypes.bitcast.size"
+    description = "bits may be read as a dtype that has fewer of them"
+    file = "impl/tensor/base.py"
+    old, new = "if wanted.itemsize != self.dtype.itemsize:", \
+        "if wanted.itemsize > self.dtype.itemsize:"
+
+
+# The reference device
+
+
+class NeedsACompiler(ImplPatch):
+    rule = "reference.device.always"
+    description = "the device that interprets kernels asks for a C compiler"
+    target = "impl.reference:Reference.load"
+
+    def replacement(self, original: Function) -> Function:
+        def load(device: Any, asts: Any) -> Any:
+            import_module("impl.cpu.compiler").required_compiler()
+            return original(device, asts)
+        return load
+
+
+class InterpretsFasterKernels(ImplPatch):
+    rule = "reference.kernel.plain"
+    description = "the device that interprets kernels takes the steps that make others fast"
+    target = "impl.reference:Reference.load"
+
+    def replacement(self, original: Function) -> Function:
+        def load(device: Any, asts: Any) -> Any:
+            other = import_module("impl.device").Device["CPU"]
+            return original(device, [other.optimized(ast, False) for ast in asts])
+        return load
+
+
+class RoundsWhenItStores(Edit):
+    rule = "reference.operation.exact"
+    description = "results of bfloat16 are rounded when they are stored, and not before"
+    file = "impl/reference.py"
+    old, new = "return round_to(_floating(op, dtype, given), dtype)", \
+        "return _floating(op, dtype, given).astype(given[0].dtype)"
+
+
+class UnsignedCastsAreSigned(Edit):
+    rule = "reference.cast.equal"
+    description = "a float becomes an unsigned integer by way of a signed one of its size"
+    file = "impl/reference.py"
+    old, new = "np.int64 if target is dtypes.uint32 else np.int32", "np.int32"
+
+
+class WarnsOfWhatIsInvalid(Edit):
+    rule = "reference.warning.none"
+    description = "only a division by zero is passed over in silence"
+    file = "impl/reference.py"
+    old, new = 'np.errstate(all="ignore")', 'np.errstate(divide="ignore")'
+
+
+# Tensors
+
+
+class ComputesInPlace(Edit):
+    rule = "tensor.lazy.nothing"
+    description = "`+=` computes the value at once"
+    file = "impl/tensor/elementwise.py"
+    old, new = "return self.assign(value)  #", "return self.assign(value).realize()  #"
+
+
+class LooksAtTheArray(Edit):
+    rule = "tensor.create.copy"
+    description = "a tensor made from an array looks at its memory"
+    file = "impl/tensor/base.py"
+    old, new = 'np.array(array, order="C", copy=True)', 'np.asarray(array, order="C")'
+
+
+class AlignsFirstAxes(Edit):
+    rule = "tensor.broadcast.rule"
+    description = "axes are aligned from the first one"
+    file = "impl/tensor/base.py"
+    old, new = "right = (1,) * (rank - len(b)) + b", "right = b + (1,) * (rank - len(b))"
+
+
+class SignOfNothing(Edit):
+    rule = "tensor.unary.limits"
+    description = "the sign of NaN is zero"
+    file = "impl/tensor/elementwise.py"
+    old, new = "number(x, 1), nodes.add(x, zero))", "number(x, 1), zero)"
+
+
+class CountsTheLastGap(Edit):
+    rule = "tensor.pool.padding"
+    description = "a window counts a gap after its last element, too"
+    file = "impl/tensor/products.py"
+    old, new = "> (one - 1) * gap + 1:", "> one * gap:"
+
+
+class LooksAfterTheAxis(Edit):
+    rule = "tensor.cat.shape"
+    description = "of tensors to be joined only the axes after the joined one are compared"
+    file = "impl/tensor/movement.py"
+    old, new = "if other != self.shape:", "if other[axis:] != self.shape[axis:]:"
+
+
+class NoAxesAreAll(Edit):
+    rule = "tensor.reduce.axes"
+    description = "axis 0, and no axis, are taken for all axes"
+    file = "impl/tensor/base.py"
+    old, new = "if axis is None:\n            return tuple(range", \
+        "if not axis:\n            return tuple(range"
+
+
+class ComparesAll(Edit):
+    rule = "tensor.linear.work"
+    description = "every two elements of a long axis are compared to sort it"
+    file = "impl/tensor/sorting.py"
+    old, new = "if greatest(shape_of(key)[1]) <= _COMPARED", \
+        "if greatest(shape_of(key)[1]) <= 1000 * _COMPARED"
+
+
+class FirstMatrixForAll(Edit):
+    rule = "tensor.matmul.value"
+    description = "for every leading index the first matrix on the right is taken"
+    file = "impl/tensor/products.py"
+    old, new = "total = sum_of_products(a, b,", \
+        "total = sum_of_products(a, nodes.shrink(b, ((0, 1),) * len(batch) + " \
+        "tuple(zip((0, 0, 0), shape_of(b)[len(batch):]))),"
+
+
+class StrideOfTheFirst(Edit):
+    rule = "tensor.gather.rows"
+    description = "indices of several axes are joined as if all had the size of the first"
+    file = "impl/tensor/indexing.py"
+    old, new = "nodes.mul(total, nodes.number(wide, size))", \
+        "nodes.mul(total, nodes.number(wide, sizes[0]))"
+
+
+class LooksAtTheFirstIndex(Edit):
+    rule = "tensor.gather.outside"
+    description = "of several indices only the first is held against the size of its axis"
+    file = "impl/tensor/indexing.py"
+    old, new = "inside = fits if inside is None else binary(Ops.AND, inside, fits)", \
+        "inside = fits if inside is None else inside"
+
+
+class OverwritesWhatIsAwaited(Edit):
+    rule = "tensor.assign.value"
+    description = "what waits for the old value is not computed before that is overwritten"
+    file = "impl/effects.py"
+    old, new = "found = _waiting(written, effects) if written else []", "found = []"
+
+
+class ViewsNeedNothing(Edit):
+    rule = "tensor.view.value"
+    description = "a view is not computed before the tensor that it looks at is overwritten"
+    file = "impl/effects.py"
+    old, new = "elif _reaches(value, written, reads):", \
+        "elif value.op is not Ops.SHRINK and _reaches(value, written, reads):"
+
+
+class BitsAreConverted(Edit):
+    rule = "tensor.bitcast.view"
+    description = "what is assigned to bits is converted, and not read as bits"
+    file = "impl/tensor/base.py"
+    old, new = "value = UOp(Ops.BITCAST, memory.dtype, (value,))", \
+        "value = UOp(Ops.CAST, memory.dtype, (value,))"
+
+
+class WritesTwice(Edit):
+    rule = "tensor.assign.operator"
+    description = "`t[a] += b` writes once as an operator and once as an item that is set"
+    file = "impl/tensor/indexing.py"
+    old, new = "if not (isinstance(value, TensorBase) and value._already_in(self, path)):", \
+        "if value is not self:"
+
+
+class BitsOfTheValue(Edit):
+    rule = "tensor.setitem.cast"
+    description = "only a number is converted when it is set"
+    file = "impl/tensor/indexing.py"
+    old, new = "node = cast(node, self.dtype)  #", \
+        "node = cast(node, self.dtype) if node.shape == () else node  #"
