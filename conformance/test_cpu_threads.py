@@ -171,11 +171,11 @@ def test_no_reduction_of_a_shared_loop_is_cut() -> None:
 @verifies("kernel.group.order")
 def test_parts_are_combined_from_the_first_to_the_last() -> None:
     """2**24 + 1 is 2**24 in float32, so that the order shows."""
-    k = new_range(6, RangeKind.REDUCE)
-    ast = apply(kb.kernel(store(param(0), 0, reduce(Ops.ADD, load(param(1), k), k))),
-                GroupTop(0, 3))
     big = 2.0**24
-    for values, wanted in (([big, 0, -big, 0, 1, 0], 1), ([big, 0, 1, 0, -big, 0], 0)):
+    for values, wanted in (([big, 0, -big, 0, 1, 0], 1), ([big, 0, 1, 0, -big, 0], 0)) * 2:
+        k = new_range(6, RangeKind.REDUCE)
+        ast = apply(kb.kernel(store(param(0), 0, reduce(Ops.ADD, load(param(1), k), k))),
+                    GroupTop(0, 3))
         for _ in range(20):
             out = np.zeros(1, np.float32)
             with Context(NOOPT=1):
