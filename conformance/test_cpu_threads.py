@@ -262,6 +262,19 @@ def test_two_runs_have_scratch_memory_of_their_own() -> None:
     assert not wrong
 
 
+@verifies("render.phase.scratch")
+def test_what_passes_between_phases_lies_apart() -> None:
+    """The parts of a sum, and those of a maximum."""
+    k = new_range(64, RangeKind.REDUCE)
+    both = kb.apply(Ops.ADD, *(reduce(op, load(param(1, INT), k), k)
+                               for op in (Ops.ADD, Ops.MAXIMUM)))
+    ast = apply(kb.kernel(store(param(0, INT), 0, both)), GroupTop(0, 4))
+    out = np.zeros(1, np.int32)
+    with Context(NOOPT=1):
+        kb.run(ast, out, np.arange(64, dtype=np.int32))
+    assert render(ast, C()).scratch == 128 and out[0] == 63 * 32 + 63
+
+
 @verifies("render.local.large")
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_large_stage_buffers_lie_in_the_memory_of_a_run(threads: int) -> None:
