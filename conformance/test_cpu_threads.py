@@ -171,11 +171,11 @@ def test_no_reduction_of_a_shared_loop_is_cut() -> None:
 @verifies("kernel.group.order")
 def test_parts_are_combined_from_the_first_to_the_last() -> None:
     """2**24 + 1 is 2**24 in float32, so that the order shows."""
-    k = new_range(6, RangeKind.REDUCE)
-    ast = apply(kb.kernel(store(param(0), 0, reduce(Ops.ADD, load(param(1), k), k))),
-                GroupTop(0, 3))
     big = 2.0**24
-    for values, wanted in (([big, 0, -big, 0, 1, 0], 1), ([big, 0, 1, 0, -big, 0], 0)):
+    for values, wanted in (([big, 0, -big, 0, 1, 0], 1), ([big, 0, 1, 0, -big, 0], 0)) * 2:
+        k = new_range(6, RangeKind.REDUCE)
+        ast = apply(kb.kernel(store(param(0), 0, reduce(Ops.ADD, load(param(1), k), k))),
+                    GroupTop(0, 3))
         for _ in range(20):
             out = np.zeros(1, np.float32)
             with Context(NOOPT=1):
@@ -260,6 +260,19 @@ def test_two_runs_have_scratch_memory_of_their_own() -> None:
 
     run_together([lambda number=number: use(number) for number in range(4)])  # type: ignore[misc]
     assert not wrong
+
+
+@verifies("render.phase.scratch")
+def test_what_passes_between_phases_lies_apart() -> None:
+    """The parts of a sum, and those of a maximum."""
+    k = new_range(64, RangeKind.REDUCE)
+    both = kb.apply(Ops.ADD, *(reduce(op, load(param(1, INT), k), k)
+                               for op in (Ops.ADD, Ops.MAXIMUM)))
+    ast = apply(kb.kernel(store(param(0, INT), 0, both)), GroupTop(0, 4))
+    out = np.zeros(1, np.int32)
+    with Context(NOOPT=1):
+        kb.run(ast, out, np.arange(64, dtype=np.int32))
+    assert render(ast, C()).scratch == 128 and out[0] == 63 * 32 + 63
 
 
 @verifies("render.local.large")

@@ -59,6 +59,7 @@ def test_a_name_that_is_nearly_right_is_guessed() -> None:
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     settings = {**os.environ, **environment}
+    code = f"from conformance.saboteurs.impl_patches import inherit; inherit(); {code}"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
                           env=settings, check=True, cwd=ROOT)
 
@@ -136,6 +137,7 @@ def test_copies(device: str) -> None:
     assert two.device.copy_out(two, FLOAT, 10).tolist() == given[::-1].tolist()
     assert two.device.copy_out(two, FLOAT, 2, offset=4).tolist() == [8.0, 7.0]
     bits = np.array([0x7f800001, 0xffc12345, 0x80000000, 1], np.uint32)  # NaNs, -0, subnormal
+    one.device.copy_in(one, np.zeros(10, np.float32))
     one.device.copy_in(one, bits.view(np.float32))
     two.device.copy(two, one, 16)
     assert (two.device.copy_out(two, FLOAT, 4).view(np.uint32) == bits).all()
@@ -158,6 +160,15 @@ def test_arguments_are_checked(device: str) -> None:
     with pytest.raises(DeviceError):
         program([], (3,))
     program([memory], (5,))
+
+
+@each_device
+@verifies("device.launch.memories")
+def test_a_launch_with_too_few_memories_is_refused(device: str) -> None:
+    program = Device[device].compile([add_one(4)])[0]
+    for count in (0, 1):
+        with pytest.raises(DeviceError, match=f"{count} memories for 2 arguments"):
+            program([Device[device].allocate(16)] * count)
 
 
 @each_device

@@ -12,7 +12,7 @@ import pytest
 from conformance import kernel_builder as kb
 from conformance.kernel_builder import FLOAT, INT, flat, load, param, reduce, store
 from conformance.trace import ROOT, verifies
-from impl import Context, symbolic
+from impl import Context, Tensor, symbolic
 from impl.device import Device
 from impl.dtypes import ALL, DType, dtypes
 from impl.errors import GraphError
@@ -60,10 +60,15 @@ def pairs(dtype: DType) -> tuple[np.ndarray, np.ndarray]:
 
 def computed(op: Ops, dtype: DType, device: str, *given: np.ndarray,
              result: DType | None = None) -> np.ndarray:
+    """What an operation gives for all elements: as vectors, and number by number."""
     ast = elementwise(op, dtype, given[0].size, len(given), result)
-    out = np.zeros(given[0].size, ast.src[0].dtype.numpy)
-    kb.run(ast, out, *given, device=device)
-    return out
+    outs = []
+    for noopt in (0, 1):
+        outs.append(np.zeros(given[0].size, ast.src[0].dtype.numpy))
+        with Context(NOOPT=noopt):
+            kb.run(ast, outs[-1], *given, device=device)
+    assert outs[0].tobytes() == outs[1].tobytes(), op.name
+    return outs[0]
 
 
 # Meaning
@@ -111,6 +116,19 @@ def test_stores_take_effect_in_order(device: str) -> None:
     given, result = np.arange(12, dtype=np.int32), np.zeros(12, np.int32)
     kb.run(kb.kernel(first, second, prefix=(i,)), result, given, device=device)
     assert result.tolist() == np.repeat(given.reshape(3, 4).sum(1), 4).tolist()
+
+
+@each_device
+@verifies("kernel.order.stores")
+def test_what_was_read_before_a_store_is_read_again(device: str) -> None:
+    """The same expression in front of a store to its memory and behind it."""
+    total, j = param(0, INT), new_range(3, RangeKind.LOOP)
+    value = kb.apply(Ops.ADD, load(total, 0), kb.number(INT, 5))
+    ast = kb.kernel(store(param(1, INT), j, value, j), store(total, 0, value),
+                    store(param(2, INT), j, value, j))
+    outs = [np.full(count, 7, np.int32) for count in (1, 3, 3)]
+    kb.run(ast, *outs, device=device)
+    assert [out.tolist() for out in outs] == [[12], [12] * 3, [17] * 3]
 
 
 @each_device
@@ -233,10 +251,12 @@ def test_half_types_round_after_every_operation(device: str, dtype: DType) -> No
     i = new_range(8, RangeKind.GLOBAL)
     x = load(param(1, dtype), i)
     value = kb.apply(Ops.SUB, kb.apply(Ops.ADD, x, kb.number(dtype, 1.0)), x)
-    out = kb.from_host(np.ones(8), dtype)
-    kb.run(kb.kernel(store(param(0, dtype), i, value), prefix=(i,)), out,
-           kb.from_host(np.full(8, big), dtype), device=device)
-    assert (kb.to_host(out, dtype) == 0).all()
+    for noopt in (0, 1):
+        out = kb.from_host(np.ones(8), dtype)
+        with Context(NOOPT=noopt):
+            kb.run(kb.kernel(store(param(0, dtype), i, value), prefix=(i,)), out,
+                   kb.from_host(np.full(8, big), dtype), device=device)
+        assert (kb.to_host(out, dtype) == 0).all()
 
 
 def floor_divide(one: np.ndarray, two: np.ndarray, dtype: DType) -> list[tuple[int, int]]:
@@ -558,6 +578,17 @@ def test_a_gate_around_a_gated_load_is_dropped() -> None:
     other = kb.apply(Ops.WHERE, valid, load(param(1), i, TRUE), kb.number(FLOAT, 0.0))
     found = optimize(kb.kernel(store(param(0), i, other), prefix=(i,)))
     assert any(node.op is Ops.WHERE for node in found.toposort())
+
+
+@verifies("kernel.step.numbers")
+def test_no_step_meets_the_number_of_an_assembled_loop() -> None:
+    """Those are numbered from 0, and no kernel has a million loops."""
+    with Context(DEVICE="REFERENCE"):
+        x = Tensor(np.ones((16, 16), np.int8)).realize()
+        ast = (x @ x).schedule()[0].ast
+    before, after = ({*Analysis(each).ranges} for each in (ast, apply_steps(ast, [Upcast(0, 4)])))
+    assert max(loop.arg[0] for loop in before) < 1 << 20
+    assert min(loop.arg[0] for loop in after - before) >= 1 << 20
 
 
 @verifies("kernel.step.numbers")

@@ -19,6 +19,7 @@ from impl.dtypes import ALL, dtypes
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel import Limits, optimize
 from impl.render import CUDA, C, Metal, OpenCL, lower, render
+from impl.render.lower import Loop, Lowered
 
 WIDE = Limits(vector_bytes=64, vector_registers=32)
 
@@ -112,6 +113,11 @@ def test_only_the_product_of_a_sum_is_contracted() -> None:
     out = np.ones(64, np.float32)
     kb.run(ast, out, given)
     assert (out == 0).all()
+    difference = kb.apply(Ops.SUB, kb.apply(Ops.MUL, load(param(1), i), load(param(2), i)),
+                          load(param(1), i))
+    kb.run(kb.kernel(store(param(0), i, difference), prefix=(i,)), out, given,
+           other := given[::-1].copy())
+    assert (out == given * other - given).all()
     twice = kb.apply(Ops.MUL, load(param(1), k), load(param(1), k))
     total = reduce(Ops.ADD, kb.apply(Ops.ADD, twice, twice), k)
     assert "fma_f32" not in text_of(kb.kernel(store(param(0), 0, total)))
@@ -234,9 +240,38 @@ def test_variables_follow_the_pointers() -> None:
             assert out.tolist() == [n * count for n in range(count)] + [-1] * (100 - count)
 
 
+@verifies("render.argument.order")
+def test_variables_come_in_their_order() -> None:
+    names = [symbolic.Variable(name, 0, 100).uop for name in ("second", "first")]
+    stores = [store(param(0, dtypes.int32), place, kb.apply(Ops.CAST, name, dtype=dtypes.int32))
+              for place, name in enumerate(names)]
+    for device in ("CPU", "REFERENCE"):
+        out = np.zeros(2, np.int32)
+        kb.run(kb.kernel(*stores, variables=names), out, values=(7, 9), device=device)
+        assert out.tolist() == [7, 9]
+
+
 @verifies("render.lower.language")
 def test_lowering_is_independent_of_the_language() -> None:
     low = lower(optimize(kb.matmul(64, 64, 64), WIDE))
     kinds = [type(item).__name__ for item in low.root.items]
     assert kinds == ["Loop", "Loop", "Begin", "Loop", "Finish", "Write"]  # panel, tiles, rest
     assert len(low.vector) > 0
+
+
+@verifies("render.lower.language")
+def test_languages_without_vectors_have_the_same_loops() -> None:
+    i = new_range(640, RangeKind.LOOP)
+    pair = kb.kernel(*(store(param(place), i, kb.apply(op, load(param(2), i), load(param(2), i)), i)
+                       for place, op in enumerate((Ops.ADD, Ops.MUL))))
+    for ast in (kb.softmax(6, 100), *(optimize(each, WIDE) for each in (kb.matmul(8, 8, 8), pair))):
+        assert outline(lower(ast)) == outline(lower(ast, vectors=False))
+
+
+def outline(low: Lowered) -> list[str]:
+    """What stands in a lowered kernel, loop by loop."""
+    found, blocks = [], [low.root]
+    for block in blocks:
+        found += [type(item).__name__ for item in block.items]
+        blocks += [item.block for item in block.items if isinstance(item, Loop)]
+    return found

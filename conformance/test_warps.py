@@ -67,6 +67,19 @@ def whole(shape: tuple[int, ...], dtype: type = np.int32, seed: int = 0) -> np.n
 
 
 @verifies("kernel.warp.order")
+def test_a_sum_has_the_same_bits_in_every_kernel() -> None:
+    """2**24 + 1 is 2**24 in float32: which lanes are added first shows."""
+    big = 2.0 ** 24
+    given = np.array([[big, 1, -big, 1], [big, -big, 1, 1]], np.float32)
+    for language in LANGUAGES:
+        found = np.zeros((2, 2), np.float32)
+        for out in found:
+            made = apply_steps(reduced(Ops.ADD, 2, 4, FLOAT), [Warp(1, 4, 4)])
+            ek.run(made, out, given, language=language)
+        assert (found[0] == found[1]).all()
+
+
+@verifies("kernel.warp.order")
 @verifies("kernel.step.equal")
 def test_lanes_of_a_warp_reduce_by_exchanging() -> None:
     for rows, columns, lanes, width in ((3, 1000, 64, 32), (2, 7, 4, 4), (1, 513, 256, 32),

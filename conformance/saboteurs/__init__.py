@@ -122,10 +122,11 @@ class Patch(Saboteur):
 
 
 def _holders(module: str, original: Any, owner: Any) -> list[tuple[Any, str]]:
-    package = module.split(".")[0]
+    """The modules of the package, and those of its tests, that know an object by a name."""
+    places = (f"{module.split('.')[0]}.", "conformance.test_")
     return [(holder, attribute)
             for name, holder in list(sys.modules.items())
-            if name.split(".")[0] == package and holder is not None and holder is not owner
+            if f"{name}.".startswith(places) and holder is not None and holder is not owner
             for attribute, value in list(vars(holder).items()) if value is original]
 
 

@@ -52,12 +52,13 @@ class Edit(ImplPatch):
 
     def codes(self) -> dict[CodeType, CodeType]:
         """The code of each function that the edit changes, and what it becomes."""
-        text = (ROOT / self.file).read_text(encoding="utf-8")
+        path = ROOT / self.file  # an error names the line of the user, which is not in impl
+        text = path.read_text(encoding="utf-8")
         lines = self.old.count("\n") - self.new.count("\n")
         if text.count(self.old) != 1 or lines < 0:
             raise TypeError(f"{self.file} has {self.old!r} {text.count(self.old)} times, not once")
         edited = text.replace(self.old, self.new + "\n" * lines)
-        return dict(_different(*(compile(each, self.file, "exec") for each in (text, edited))))
+        return dict(_different(*(compile(each, str(path), "exec") for each in (text, edited))))
 
 
 def _different(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:

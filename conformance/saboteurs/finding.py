@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +23,8 @@ from conformance.trace import ROOT, load
 #: What a saboteur raises that does not fit the code any more. Nobody has found its mistake.
 MISFITS = (TypeError, AttributeError, NameError)
 #: In a process that runs tests already: nothing that such a process has once only.
-ALONE = ("no:cacheprovider", "no:xdist", "no:faulthandler", "no:terminal")
+_ALONE = ["--rootdir", str(ROOT), "-pno:cacheprovider", "-pno:xdist", "-pno:faulthandler",
+          "-pno:terminal"]
 
 
 @dataclass
@@ -64,15 +66,24 @@ def search(saboteur: ImplPatch, *, quiet: bool = True) -> Search:
     """
     found = Search()
     tests = _cited().get(saboteur.rule.partition("+")[0], [])
-    plugins = [part for each in ALONE for part in ("-p", each)]
+    _know(tests)
     with saboteur.installed(), _silence(quiet):
-        status = pytest.main(["-x", "-s", "--rootdir", str(ROOT), *plugins, *tests],
-                             plugins=[found])
+        status = pytest.main(["-x", "-s", *_ALONE, *tests], plugins=[found])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise RuntimeError(f"pytest could not run {tests}")
     if found.misfit and not found.killer:
         raise TypeError(f"{type(saboteur).__name__} does not fit: {found.misfit}")
     return found
+
+
+def _know(tests: Iterable[str]) -> None:
+    """Import the modules of tests: what they import while a mistake is made, they would keep."""
+    paths = {Path(test.partition("::")[0]) for test in tests}
+    new = sorted(str(path) for path in paths
+                 if ".".join(path.relative_to(ROOT).with_suffix("").parts) not in sys.modules)
+    if new:
+        with _silence(True):
+            pytest.main(["--collect-only", *_ALONE, *new])
 
 
 @contextmanager

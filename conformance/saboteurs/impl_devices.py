@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
 from impl.device import DeviceBackend, GlobalCounters, Table
 from impl.errors import DeviceError
@@ -257,6 +258,13 @@ class SuspectsAreForgotten(ImplPatch):
             context.lost = context.lost.partition(";")[0]
             return original(context, code)
         return is_lost
+
+
+class UnitsOfTheNextGeneration(Edit):
+    rule = "cuda.units.architecture"
+    description = "sm_75 gets the units of sm_80"
+    file = "impl/kernel/fragments.py"
+    old, new = "if capability < 80:", "if capability < 70:"
 
 
 class NoGraph(ImplPatch):

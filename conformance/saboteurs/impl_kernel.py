@@ -1,12 +1,15 @@
-"""Mistakes in optimisation steps, made inside `impl.kernel`."""
+"""Mistakes in what a kernel means, what it costs, and in the steps that make it fast."""
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
-from impl.ir import Ops, UOp
+from impl import symbolic
+from impl.ir import Ops, RangeKind, UOp
 from impl.kernel import STEPS, parameters
 
 Function = Callable[..., Any]
@@ -174,3 +177,176 @@ class KernelsAreTakenAsTheyCome(ImplPatch):
 class ValuesLeaveTheirLoops(KernelsAreTakenAsTheyCome):
     rule = "kernel.loop.scope"
     description = "a value is used outside of a loop that it depends on"
+
+
+# Meaning
+
+
+class ReadBeforeItWasStored(Edit):
+    rule = "kernel.order.stores"
+    description = "what was read of a memory is taken for what is there after a store"
+    file = "impl/render/lower.py"
+    old, new = "epoch = max(epoch, self.written.get(key, 0))", "epoch = max(epoch, 0)"
+
+
+class LocalsOfTheFirstIteration(Edit):
+    rule = "kernel.local.private"
+    description = "what a stage stores is read once for all iterations of the prefix"
+    file = "impl/kernel/analysis.py"
+    old, new = "mask |= self.prefix  #", "mask |= 0  #"
+
+
+class NothingIsOne(Edit):
+    rule = "kernel.load.gated"
+    description = "a load that is not valid gives one"
+    file = "impl/render/accesses.py"
+    old, new = "{0 if copied else self._nothing(dtype)}", "{1}"
+
+
+class VectorsAreStoredWhole(Edit):
+    rule = "kernel.store.gated"
+    description = "a vector is stored whole, whatever part of it is valid"
+    file = "impl/render/vectors.py"
+    old = 'return self._call(f"put_{kind}", place, text, self._mask(mask, kind)) + ";"'
+    new = 'return f"*({kind}u *)({pointer} + {index}) = {text};"'
+
+
+class LeastIsMinusTheGreatest(Edit):
+    rule = "kernel.reduce.empty"
+    description = "a maximum of nothing is minus the greatest value of its type"
+    file = "impl/ir.py"
+    old, new = "return dtype.min if op is Ops.MAXIMUM", \
+        "return wrap(-dtype.max, dtype) if op is Ops.MAXIMUM"
+
+
+class SumsRoundedEachTime(Edit):
+    rule = "kernel.reduce.half"
+    description = "the sum of halves is rounded after each of them"
+    file = "impl/render/reductions.py"
+    old, new = "self._line(f\"{name} = {text};\")", \
+        "self._line(f\"{name} = {self.dialect.finish(node.dtype, text)};\")"
+
+
+class OnlyFloat16IsRounded(Edit):
+    rule = "kernel.half.round"
+    description = "an operation on bfloat16 leaves a float32"
+    file = "impl/render/c.py"
+    old, new = "if dtype not in HALF or op in _EXACT:", \
+        "if dtype is not dtypes.float16 or op in _EXACT:"
+
+
+class ExactQuotientsAreOneLess(Edit):
+    rule = "kernel.divide.floor"
+    description = "a negative quotient is one less, also where nothing is left over"
+    file = "impl/render/functions.py"
+    old, new = "((a % b != 0) & ((a < 0) != (b < 0)))", "((a < 0) != (b < 0))"
+
+
+class RemainderByZeroIsAll(Edit):
+    rule = "kernel.divide.zero"
+    description = "the remainder by zero is the dividend"
+    file = "impl/render/functions.py"
+    old, new = "if (b == 0 || b == -1) return 0;", "if (b == 0 || b == -1) return b ? 0 : a;"
+
+
+class ShiftsByTheWidth(Edit):
+    rule = "kernel.shift.width"
+    description = "a shift by the width of the type shifts by nothing, as processors do"
+    file = "impl/render/functions.py"
+    old, new = "($U)b < {bits(kind)}", "($U)b <= {bits(kind)}"
+
+
+class PowersOfMinusOne(Edit):
+    rule = "kernel.power.integer"
+    description = "-1 to an even negative power is -1"
+    file = "impl/render/functions.py"
+    old, new = "(b & 1 ? -1 : 1)", "-1"
+
+
+class RemaindersOfBools(Edit):
+    rule = "kernel.bool.arithmetic"
+    description = "the remainder of true by true is true"
+    file = "impl/render/c.py"
+    old, new = "({given[0]} & 0)", "({given[0]} & {given[1]})"
+
+
+# Cost
+
+
+class SumsCostTheirResults(Edit):
+    rule = "kernel.estimate.operations"
+    description = "a reduction counts an operation for each result, and not for each element"
+    file = "impl/kernel/analysis.py"
+    old, new = "_elements(known.free[node] | known.free[node.src[0]], sizes)", \
+        "_elements(known.free[node], sizes)"
+
+
+# Steps
+
+
+class NumbersBeginAtZero(ImplPatch):
+    rule = "kernel.step.numbers"
+    description = "loops that steps make are numbered from 0, as those of an assembled kernel are"
+    target = "impl.ir:_range_numbers"
+
+    def replacement(self, original: Any) -> Any:
+        return itertools.count()
+
+
+class LanesOfLoopsWithoutExtent(Edit):
+    rule = "kernel.step.chosen"
+    description = "lanes are cut off a loop whose extent is known at run time only"
+    file = "impl/kernel/products.py"
+    old, new = "if not extent:  # r[impl kernel.step.chosen]", "if extent is None:  #"
+
+
+class LocalMemoryTwice(Edit):
+    rule = "kernel.lane.memory"
+    description = "a step may need twice the local memory that there is"
+    file = "impl/kernel/grouping.py"
+    old = "return False\n        if exceeds(self.known.ast, self.limits.local_memory):"
+    new = "return False\n        if exceeds(self.known.ast, 2 * self.limits.local_memory):"
+
+
+class StepsForKernelsOfStages(Edit):
+    rule = "kernel.noopt.plain"
+    description = "a kernel of several stages gets its steps, whatever NOOPT says"
+    file = "impl/cpu/backend.py"
+    old, new = 'if settings.get("NOOPT"):', 'if settings.get("NOOPT") and len(ast.src) == 1:'
+
+
+# Parts
+
+
+class PartsAsTheyCome(ImplPatch):
+    rule = "kernel.group.order"
+    description = "every second kernel combines the parts of its threads from the last one on"
+    target = "impl.kernel.threads:_at"
+
+    def replacement(self, original: Function) -> Function:
+        turned = itertools.count()
+
+        def at(buffer: UOp, index: UOp) -> UOp:
+            if index.arg[1] is RangeKind.REDUCE and next(turned) % 2:
+                index = symbolic.sub(index.src[0].arg - 1, index)
+            found: UOp = original(buffer, index)
+            return found
+        return at
+
+
+class WarpsAsTheyCome(ImplPatch):
+    rule = "kernel.warp.order"
+    description = "every second reduction begins its exchanges with the lane that is nearest"
+    target = "impl.render.reductions:Reductions._exchange"
+
+    def replacement(self, original: Function) -> Function:
+        nearest = itertools.count()
+
+        def exchange(printer: Any, node: UOp, width: int) -> None:
+            before = len(printer.lines)
+            original(printer, node, width)
+            if next(nearest) % 2:
+                lines = printer.lines[before:]
+                pairs = [lines[i:i + 2] for i in range(0, len(lines), 2)]
+                printer.lines[before:] = itertools.chain.from_iterable(pairs[::-1])
+        return exchange

@@ -5,10 +5,11 @@ are the tests that cite its rule: `python -m conformance.saboteurs.finding` says
 """
 from __future__ import annotations
 
+import atexit
 import os
 import pkgutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib import import_module
 from typing import Any, ClassVar
 from unittest import mock
@@ -40,18 +41,25 @@ class ImplPatch:
     def installed(self) -> Iterator[None]:
         """Make the mistake in this process until the block ends.
 
-        Plans do not outlive it. The code counts as another version: texts that the right code
-        kept are not found, and nobody finds the wrong ones.
+        Plans and programs do not outlive it. The code counts as another version: texts that the
+        right code kept are not found, and nobody finds the wrong ones.
         """
-        cache, texts = (import_module(f"impl.{name}") for name in ("schedule", "caching.texts"))
+        texts = import_module("impl.caching.texts")
         version = f"{texts.code_version()} {type(self).__name__} {os.getpid()}"
-        cache.schedule_cache.clear()
+        _forget()
         try:
             with mock.patch.object(texts, "code_version", lambda: version), self.mistake(), \
                     mock.patch.dict(os.environ, {INHERITED: type(self).__name__}):
                 yield
         finally:
-            cache.schedule_cache.clear()
+            _forget()
+
+
+def _forget() -> None:
+    """Drop what this process has planned and compiled."""
+    import_module("impl.schedule").schedule_cache.clear()
+    for device in import_module("impl.device").Device.opened.values():
+        device.programs.clear()
 
 
 @contextmanager
@@ -63,6 +71,13 @@ def inherited() -> Iterator[None]:
         return
     with next(each for each in all_patches() if type(each).__name__ == name).installed():
         yield
+
+
+def inherit() -> None:
+    """The same until this process ends."""
+    stack = ExitStack()
+    stack.enter_context(inherited())
+    atexit.register(stack.close)
 
 
 def all_patches(chapter: str = "") -> list[ImplPatch]:

@@ -1,0 +1,121 @@
+"""Mistakes in what all devices share, made inside `impl.device`."""
+from __future__ import annotations
+
+from conformance.saboteurs.edits import Edit
+
+
+class NumberZeroIsAnother(Edit):
+    rule = "device.name.canonical"
+    description = "CPU:0 is another device than CPU"
+    file = "impl/device/__init__.py"
+    old, new = "if not number or int(number) == 0 else", "if not number else"
+
+
+class OnlyOpenDevicesAreNamed(Edit):
+    rule = "device.name.unknown"
+    description = "the error lists the devices that somebody has used"
+    file = "impl/device/__init__.py"
+    old, new = "{', '.join(names)}, or NAME:NUMBER", "{', '.join(self.opened)}, or NAME:NUMBER"
+
+
+class SaidEachTime(Edit):
+    rule = "device.default.line"
+    description = "each time that one asks, it is said that another device takes the default's place"
+    file = "impl/device/__init__.py"
+    old, new = "self.announced = True", "self.announced = False"
+
+
+class AlignedTo16(Edit):
+    rule = "device.memory.aligned"
+    description = "memory is aligned as a vector of 16 bytes wants it"
+    file = "impl/device/__init__.py"
+    old, new = "-block.ctypes.data % self.alignment", "-block.ctypes.data % 16"
+
+
+class RefusedAndCounted(Edit):
+    rule = "device.memory.exhausted"
+    description = "memory that is not to be had counts as allocated"
+    file = "impl/device/__init__.py"
+    old, new = 'raise DeviceError("allocate",', \
+        'GlobalCounters.grown(nbytes); raise DeviceError("allocate",'
+
+
+class HalfIsKept(Edit):
+    rule = "device.memory.kept+2"
+    description = "half of a device's memory is kept for whoever asks next"
+    file = "impl/device/__init__.py"
+    old, new = "return total // 4", "return total // 2"
+
+
+class PartsKeepNothingAlive(Edit):
+    rule = "device.memory.part"
+    description = "a part does not keep its block alive"
+    file = "impl/device/__init__.py"
+    old, new = "self.block, start, nbytes, self,", "self.block, start, nbytes, None,"
+
+
+class CopiesOfAllThatFits(Edit):
+    rule = "device.copy.exact"
+    description = "a copy of some bytes copies all that fit"
+    file = "impl/device/__init__.py"
+    old, new = "min(target.nbytes, source.nbytes) if nbytes is None else nbytes", \
+        "min(target.nbytes, source.nbytes)"
+
+
+class CompiledEachTime(Edit):
+    rule = "device.compile.once"
+    description = "a kernel is compiled each time it is asked for"
+    file = "impl/device/__init__.py"
+    old, new = "if (a, key) not in self.programs", \
+        "if (key, a) not in self.programs"
+
+
+class OneArgumentMore(Edit):
+    rule = "device.arguments.limit"
+    description = "a kernel may have one argument more than the device takes"
+    file = "impl/device/__init__.py"
+    old, new = "program.arguments > self.maximum_arguments", \
+        "program.arguments > self.maximum_arguments + 1"
+
+
+class SomeMemoriesAreEnough(Edit):
+    rule = "device.launch.memories"
+    description = "a launch is let through that has some of its memories"
+    file = "impl/device/__init__.py"
+    old, new = "if len(memories) < self.arguments:  #", "if not memories and self.arguments:  #"
+
+
+class OnlyTheGreatestIsAsked(Edit):
+    rule = "device.launch.variables"
+    description = "a value below the bounds of its variable is let through"
+    file = "impl/device/__init__.py"
+    old, new = "if not least <= value <= most:", "if not value <= most:"
+
+
+class DoublesEverywhere(Edit):
+    rule = "device.double.absent"
+    description = "functions of float32 use doubles on a device that has none"
+    file = "impl/render/gpu.py"
+    old, new = "(() if self.has_double else _WITHOUT_DOUBLES)", "()"
+
+
+class ValuesOfTheFirstLaunch(Edit):
+    rule = "device.table.equal"
+    description = "a value that is exchanged in a table goes to its first launch"
+    file = "impl/cpu/programs.py"
+    old, new = "self.arranged.first_value[launch] + variable", \
+        "self.arranged.first_value[0] + variable"
+
+
+class ReplaysCountOnce(Edit):
+    rule = "device.counters.exact"
+    description = "the replay of a table counts as one launch"
+    file = "impl/device/__init__.py"
+    old, new = "GlobalCounters.kernels += len(self.launches)", "GlobalCounters.kernels += 1"
+
+
+class LimitsAreNoProperty(Edit):
+    rule = "device.plan.key"
+    description = "plans for other limits are used"
+    file = "impl/device/__init__.py"
+    old, new = "self.maximum_arguments, self.limits)", "self.maximum_arguments)"

@@ -1,0 +1,148 @@
+"""Mistakes in texts and in where values stand in them, made inside `impl.render`."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from conformance.saboteurs.edits import Edit
+from conformance.saboteurs.impl_patches import ImplPatch
+
+Function = Callable[..., Any]
+
+
+# Places
+
+
+class ValuesStayInThePrefix(Edit):
+    rule = "render.place.level"
+    description = "what no loop of the prefix changes is computed inside of all of them"
+    file = "impl/render/lower.py"
+    old, new = "not block.own & free:", "not block.own & (free | self.known.prefix):"
+
+
+class EachUserComputesAnew(Edit):
+    rule = "render.place.once"
+    description = "a value is computed once for each of its users"
+    file = "impl/render/lower.py"
+    old, new = "if target.ready.get(node, -1) >= self._epoch_of(node):", \
+        "if target.ready.get(node, -1) > self._epoch_of(node):"
+
+
+class LoopsOfTheLeastExtent(Edit):
+    rule = "render.loop.extent"
+    description = "a loop runs as often as it has to whatever the variables are"
+    file = "impl/render/values.py"
+    old, new = "return self._text(loop.src[0], (), [()])[0]", \
+        "from impl import symbolic; return str(max(symbolic.bounds(loop.src[0])[0], 0))"
+
+
+class NodesByRecursion(ImplPatch):
+    rule = "render.depth.unlimited"
+    description = "the nodes of a kernel are found by recursion"
+    target = "impl.kernel.analysis:toposort"
+
+    def replacement(self, original: Function) -> Function:
+        def toposort(roots: Any, *given: Any) -> Any:
+            depth: dict[Any, int] = {}
+
+            def visit(node: Any) -> int:
+                if node not in depth:
+                    depth[node] = 1 + max(map(visit, node.src), default=0)
+                return depth[node]
+            for root in roots:
+                visit(root)
+            return original(roots, *given)
+        return toposort
+
+
+class NestsOfVectors(Edit):
+    rule = "render.lower.language"
+    description = "stores share their loops in languages with vectors only"
+    file = "impl/render/lower.py"
+    old, new = "if group.stores[0].src[2:] != store.src[2:]:", \
+        "if group.stores[0].src[2:] != store.src[2:] or not self.low.vector:"
+
+
+# Phases and exchanges
+
+
+class OneScratchForAll(Edit):
+    rule = "render.phase.scratch"
+    description = "all buffers that pass between phases lie at one place"
+    file = "impl/render/printer.py"
+    old, new = "self.scratch += _room(buffer)", "self.scratch = _room(buffer)"
+
+
+class OnlyThoseThatNeedItExchange(Edit):
+    rule = "render.exchange.all"
+    description = "only the lanes whose results go on exchange their values"
+    file = "impl/render/gpu.py"
+    old = 'return self._call(f"exchange_{SHORT[dtype.name]}", value, str(distance))'
+    new = ('text = self._call(f"exchange_{SHORT[dtype.name]}", value, str(distance)); '
+           'return f"(lane & {distance} ? {value} : {text})"')
+
+
+# Text
+
+
+class LoopsByTheirNumbers(Edit):
+    rule = "render.text.deterministic"
+    description = "a loop of a text is named by its number in the graph"
+    file = "impl/render/printer.py"
+    old, new = 'name = f"i{next(self.loops)}"', 'name = f"i{loop.arg[0]}"'
+
+
+class NumbersOfSixDigits(Edit):
+    rule = "render.literal.exact"
+    description = "a float is written with six digits"
+    file = "impl/render/literals.py"
+    old, new = "text = number.hex() + suffix", 'text = f"{number:.6e}{suffix}"'
+
+
+class LettersOfAllAlphabets(Edit):
+    rule = "render.name.plain"
+    description = "what is a letter in any alphabet stays in a name"
+    file = "impl/render/dialect.py"
+    old, new = 're.sub(r"\\W", "_", name, flags=re.ASCII)', 're.sub(r"\\W", "_", name)'
+
+
+class VariablesFromTheLast(Edit):
+    rule = "render.argument.order"
+    description = "a kernel takes its variables from the last one on"
+    file = "impl/render/printer.py"
+    old, new = "self.known.params + place))", \
+        "self.known.params + len(self.known.info.variables) - 1 - place))"
+
+
+# Arithmetic
+
+
+class CompilersContract(ImplPatch):
+    rule = "render.reduce.contract"
+    description = "the compiler contracts products and sums where it likes"
+    target = "impl.cpu.compiler:_flags"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda command: (*original(command), "-O2", "-ffp-contract=fast")
+
+
+class LogarithmOfZero(ImplPatch):
+    rule = "render.function.special"
+    description = "the logarithm of zero is a number"
+    target = "impl.render.transcendental:TEMPLATES"
+
+    def replacement(self, original: Any) -> Any:
+        edge = "r = sel_$K(x == 0.0f, dup_$K(-__builtin_inff()), r);"
+        assert edge in original["log"]
+        return {**original, "log": original["log"].replace(edge, "")}
+
+    @contextmanager
+    def mistake(self) -> Iterator[None]:
+        from impl.render.functions import definition
+        definition.cache_clear()
+        try:
+            with super().mistake():
+                yield
+        finally:
+            definition.cache_clear()
