@@ -41,6 +41,33 @@ def test_a_shuffled_kernel_graph_is_ordered_again() -> None:
     np.testing.assert_allclose(y.numpy(), expected)
 
 
+def versions(call: UOp, side: str) -> set[tuple[Buffer, int]]:
+    """The versions of buffers that a CALL reads or writes."""
+    return {(call.src[1 + place].arg[0], version) for place, version in getattr(call.arg, side)}
+
+
+@verifies("linear.order.legal")
+def test_what_is_overwritten_is_read_before() -> None:
+    """By a kernel that only the memory keeps from running later."""
+    x = Tensor(np.arange(8, dtype=np.float32)).realize()
+    nine = Tensor(np.full(4, 9, np.float32)).realize()
+    with Context(FUSE=0):
+        old = x.flip(0).contiguous()
+        x[2:6] = nine
+        graph = get_kernel_graph(sink(x, old))
+    for calls in (graph.src, graph.src[::-1]):
+        ordered = create_schedule(UOp(Ops.SINK, dtypes.index, calls)).src
+        after = [{(buffer, version - 1) for buffer, version in versions(call, "writes")}
+                 for call in ordered]
+        pairs = [(reader, writer) for reader, call in enumerate(ordered)
+                 for writer, replaced in enumerate(after)
+                 if reader != writer and versions(call, "reads") & replaced]
+        assert pairs and all(reader < writer for reader, writer in pairs)
+    run_schedule(linear_to_schedule(create_schedule(graph)))
+    assert old.tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
+    assert x.tolist() == [0, 1, 9, 9, 9, 9, 6, 7]
+
+
 @verifies("linear.kernel.none")
 def test_a_kernel_is_not_lowered_again() -> None:
     y, _ = several()
@@ -51,10 +78,23 @@ def test_a_kernel_is_not_lowered_again() -> None:
 
 @verifies("linear.variables.one-value")
 def test_one_name_with_two_values_raises() -> None:
+    for other in (9, 5):
+        bound = Variable("n", 0, 9).bind(3), Variable("n", 0, other).bind(4)
+        one, two = (Tensor(bind).cast(dtypes.float32) for bind in bound)
+        with pytest.raises(VariableError, match="n: .*3.*4"):
+            create_linear_with_vars(sink(one + two))
+
+
+@verifies("linear.variables.one-value")
+def test_what_was_computed_with_another_value_is_no_part_of_the_schedule() -> None:
     variable = Variable("n", 0, 9)
-    both = [Tensor(variable.bind(value)).cast(dtypes.float32) for value in (3, 4)]
-    with pytest.raises(VariableError, match="n: .*3.*4"):
-        create_linear_with_vars(sink(both[0] + both[1]))
+    one, two = (Tensor(variable.bind(value)).cast(dtypes.float32) * 2 for value in (3, 4))
+    both = one + two
+    one.realize()
+    linear, values = create_linear_with_vars(sink(both))
+    assert values == {"n": 4}
+    run_schedule(linear_to_schedule(linear, values))
+    assert both.item() == 14
 
 
 @verifies("linear.nested.flat")
@@ -62,8 +102,10 @@ def test_a_nested_linear_is_flattened() -> None:
     y, expected = several()
     linear = lower_sink_to_linear(sink(y))
     assert linear is not None
+    assert len(linear.src) > 1
+    inner = UOp(Ops.LINEAR, dtypes.index, linear.src[:1])
     nested = UOp(Ops.LINEAR, dtypes.index, (
-        UOp(Ops.LINEAR, dtypes.index, linear.src[:1]), *linear.src[1:]))
+        UOp(Ops.LINEAR, dtypes.index, (inner, *linear.src[1:])),))
     items = linear_to_schedule(nested)
     assert [i.ast for i in items] == [call.src[0] for call in linear.src]
     run_schedule(items)

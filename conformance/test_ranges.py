@@ -111,6 +111,17 @@ def element(view: UOp, base: UOp, place: tuple[int, ...]) -> int:
 
 
 @verifies("ranges.index.exact")
+@pytest.mark.parametrize("kind", range(7))
+def test_one_movement_shows_what_numpy_shows(kind: int) -> None:
+    """Every permutation of three axes among them, and every axis flipped."""
+    base = source(2, 3, 4)
+    for choice in range(12):
+        view, array = moved(base, np.arange(24).reshape(2, 3, 4), kind, choice)
+        for place in np.ndindex(array.shape):
+            assert element(view, base, place) == array[place]
+
+
+@verifies("ranges.index.exact")
 @given(st.sampled_from(SHAPES), CHOICES)
 @settings(max_examples=150, deadline=None)
 def test_every_view_shows_what_numpy_shows(shape: Shape, steps: list[tuple[int, int]]) -> None:
@@ -246,6 +257,18 @@ def test_a_gather_of_no_row_gives_zero(fuse: int) -> None:
 
 
 @verifies("ranges.fold.sum")
+@pytest.mark.parametrize("step, dilation", [(1, 1), (2, 1), (3, 1), (1, 2), (2, 3)])
+def test_fold_adds_windows_of_two(step: int, dilation: int) -> None:
+    windows = np.array([[1, 10], [2, 20], [3, 30]], np.int32)
+    expected = np.zeros(9 + dilation, np.int32)
+    for window, tap in itertools.product(range(3), range(2)):
+        expected[window * step + tap * dilation] += windows[window, tap]
+    shape = 0, 9 + dilation, step, dilation
+    node = UOp(Ops.FOLD, dtypes.int32, (Tensor(windows).uop,), shape)
+    np.testing.assert_array_equal(Tensor(node).numpy(), expected)
+
+
+@verifies("ranges.fold.sum")
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3),
        st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
@@ -363,6 +386,18 @@ def test_a_node_at_an_index_is_computed_once() -> None:
     assert tracer.operations == 40
     assert len(tracer.reads) == 1
     assert len([u for u in expression.toposort() if u.op is Ops.MUL]) == 40
+
+
+@verifies("ranges.value.shared")
+def test_a_node_that_is_reached_on_two_ways_is_computed_once() -> None:
+    """Two flips lead back to the index where the sum is needed already."""
+    x = source(3, 4)
+    total = UOp(Ops.REDUCE, x.dtype, (x,), (Ops.ADD, (1,)))
+    around = UOp(Ops.FLIP, x.dtype, (UOp(Ops.FLIP, x.dtype, (total,), (0,)),), (0,))
+    tracer = Tracer(lambda node: (0, node.shape or ()) if node.op is Ops.BUFFER else None)
+    expression = tracer.trace(UOp(Ops.ADD, x.dtype, (total, around)), output_ranges((3, 1)))
+    assert len(tracer.reduced) == len(tracer.reads) == 1
+    assert len([u for u in expression.toposort() if u.op is Ops.REDUCE]) == 1
 
 
 @verifies("ranges.reduce.own")

@@ -62,6 +62,14 @@ def test_sources_in_any_order_fit_together() -> None:
 
 
 @verifies("rewrite.match.permuted")
+@pytest.mark.parametrize("order", list(itertools.permutations((X, Y, number(3)))))
+def test_three_sources_in_any_order(order: tuple[UOp, ...]) -> None:
+    pattern = UPat(Ops.SINK, src=[UPat.const(3), UPat.var("a"), UPat(arg=Y.arg, name="b")])
+    rules = PatternMatcher([(pattern, lambda a, b: alu(Ops.ADD, a, b))])
+    assert rules.rewrite(UOp(Ops.SINK, dtypes.index, order)) is alu(Ops.ADD, X, Y)
+
+
+@verifies("rewrite.match.permuted")
 def test_a_refusal_tries_the_other_order() -> None:
     rules = PatternMatcher([(UPat(Ops.ADD, src=[UPat.var("a"), UPat.var("b")]),
                              lambda a, b: a if a is Y else None)])
@@ -169,6 +177,17 @@ def test_top_down_pushes_down() -> None:
     assert result is alu(Ops.ADD, inner, alu(Ops.NEG, Z))
 
 
+@verifies("rewrite.order.top-down")
+def test_top_down_goes_to_the_end_before_the_sources() -> None:
+    """Only two rewrites of a node lead to a pattern that its sources would no longer fit."""
+    steps = PatternMatcher([
+        (UPat(Ops.ADD, name="n"), lambda n: n.replace(op=Ops.SUB)),
+        (UPat(Ops.SUB, name="n"), lambda n: n.replace(op=Ops.MUL)),
+        (UPat(Ops.MUL, src=(UPat.const(5), UPat.var("x"))), lambda x: alu(Ops.NEG, x))])
+    graph = alu(Ops.ADD, number(5), V)
+    assert graph_rewrite(graph, COUNT_DOWN + steps, order="top-down") is alu(Ops.NEG, V)
+
+
 @verifies("rewrite.order.walk")
 def test_walk_looks_once() -> None:
     graph = alu(Ops.ADD, alu(Ops.ADD, number(9), V), number(5))
@@ -181,6 +200,17 @@ def test_gate_stops() -> None:
     graph = alu(Ops.ADD, alu(Ops.MUL, number(9), V), number(5))
     result = graph_rewrite(graph, COUNT_DOWN, gate=lambda node: node.op is not Ops.MUL)
     assert result is alu(Ops.ADD, alu(Ops.MUL, number(9), V), number(0))
+
+
+@verifies("rewrite.gate.stop")
+@pytest.mark.parametrize("order", ["bottom-up", "top-down", "walk"])
+def test_what_fails_the_gate_stays_and_what_is_below_unless_reached_otherwise(order: Any) -> None:
+    negate = PatternMatcher([(UPat((Ops.ADD, Ops.MUL), name="n"), lambda n: n.replace(op=Ops.SUB))])
+    below = alu(Ops.ADD, X, Y)
+    kept = alu(Ops.MUL, below, Z)
+    result = graph_rewrite(alu(Ops.ADD, kept, below), negate, order=order,
+                           gate=lambda node: node is not kept)
+    assert result is alu(Ops.SUB, kept, alu(Ops.SUB, X, Y))
 
 
 @verifies("rewrite.loop.error")
@@ -229,6 +259,16 @@ def test_statistics_count() -> None:
     assert match_statistics == {"zero": [3, 2]}
     graph_rewrite(graph, rules)
     assert match_statistics == {"zero": [3, 2]}
+
+
+@verifies("rewrite.statistics.exact")
+def test_a_rule_that_gives_the_node_back_was_not_applied() -> None:
+    add = UPat(Ops.ADD, name="n")
+    rules = PatternMatcher([Rule(add, lambda n: n, "idle"), Rule(add, lambda n: X, "other")])
+    match_statistics.clear()
+    with Context(TRACK_MATCH_STATS=1):
+        assert graph_rewrite(alu(Ops.ADD, X, Y), rules) is X
+    assert match_statistics == {"idle": [1, 0], "other": [1, 1]}
 
 
 # Algebra
@@ -341,24 +381,6 @@ def cast_there_and_back(node: UOp, other: DType) -> UOp:
 
 
 @verifies("rewrite.simplify.exact")
-@pytest.mark.parametrize("dtype", TYPES, ids=lambda dtype: dtype.name)
-@given(steps=STEPS)
-@settings(max_examples=120, deadline=None)
-def test_simplify_keeps_every_bit(dtype: DType, steps: list[tuple[int, ...]]) -> None:
-    graph = expression(dtype, steps)
-    pairs = list(itertools.product(samples(dtype), samples(dtype), (False, True)))
-    columns = [np.array(column) for column in zip(*pairs, strict=True)]
-    leaves = [leaf(dtype, 0), leaf(dtype, 1), leaf(dtypes.bool, 2)]
-    with np.errstate(all="ignore"):
-        values = {u: c.astype(u.dtype.numpy) for u, c in zip(leaves, columns, strict=True)}
-    simple = simplify(graph)
-    shape = columns[0].shape
-    before = np.broadcast_to(compute(graph, values), shape)
-    after = np.broadcast_to(compute(simple, values), shape)
-    assert bits(before) == bits(after)
-
-
-@verifies("rewrite.simplify.exact")
 def test_what_simplify_does() -> None:
     x, b = leaf(dtypes.int32, 0), leaf(dtypes.bool, 1)
     zero, one = UOp.const(dtypes.int32, 0), UOp.const(dtypes.int32, 1)
@@ -396,3 +418,21 @@ def test_simplify_keeps_shapes() -> None:
     product = alu(Ops.MUL, counted, UOp.const(dtypes.int32, 0))
     assert simplify(product).shape == (5,)
     assert simplify(alu(Ops.MUL, counted, UOp.const(dtypes.int32, 1))) is counted
+
+
+@verifies("rewrite.simplify.exact")
+@pytest.mark.parametrize("dtype", TYPES, ids=lambda dtype: dtype.name)
+@given(steps=STEPS)
+@settings(max_examples=120, deadline=None)
+def test_simplify_keeps_every_bit(dtype: DType, steps: list[tuple[int, ...]]) -> None:
+    graph = expression(dtype, steps)
+    pairs = list(itertools.product(samples(dtype), samples(dtype), (False, True)))
+    columns = [np.array(column) for column in zip(*pairs, strict=True)]
+    leaves = [leaf(dtype, 0), leaf(dtype, 1), leaf(dtypes.bool, 2)]
+    with np.errstate(all="ignore"):
+        values = {u: c.astype(u.dtype.numpy) for u, c in zip(leaves, columns, strict=True)}
+    simple = simplify(graph)
+    shape = columns[0].shape
+    before = np.broadcast_to(compute(graph, values), shape)
+    after = np.broadcast_to(compute(simple, values), shape)
+    assert bits(before) == bits(after)

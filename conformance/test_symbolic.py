@@ -76,6 +76,59 @@ def points(seed: int, count: int = 12) -> list[dict[UOp, int]]:
 
 @verifies("symbolic.value.equal")
 @verifies("symbolic.bounds.sound")
+@pytest.mark.parametrize("first, second", list(itertools.product(list(BUILDERS)[:5], repeat=2)))
+def test_two_operations_on_numbers_of_any_sign(first: Ops, second: Ops) -> None:
+    """All points, where the random test looks at some of many more expressions."""
+    offset, size = VARIABLES
+    numbers = symbolic.const(4), symbolic.const(-3), offset
+    for left, number in itertools.product((offset, symbolic.add(size, -3)), numbers):
+        inner = combine(first, (left, left), (number, number))
+        simple, plain = combine(second, inner, (number, number))
+        (low, high), widest = symbolic.bounds(simple), symbolic.bounds(plain)
+        for point in ({offset: a, size: b} for a in range(-5, 7) for b in range(10)):
+            value = symbolic.evaluate(plain, point)
+            assert symbolic.evaluate(simple, point) == value
+            assert low <= value <= high and widest[0] <= value <= widest[1]
+
+
+@verifies("symbolic.value.equal")
+@pytest.mark.parametrize("constant", [-7, 0, 5])
+@pytest.mark.parametrize("factor", [-2, 1, 3])
+def test_halves_that_are_put_together(constant: int, factor: int) -> None:
+    number = Variable("number", -30, 30).uop
+    whole = symbolic.add(symbolic.mul(number, 5), constant)
+    quotient, remainder = symbolic.floordiv(whole, 12), symbolic.mod(whole, 12)
+    again = symbolic.add(symbolic.mul(quotient, 12 * factor), symbolic.mul(remainder, factor))
+    assert again is symbolic.mul(whole, factor)
+
+
+@verifies("symbolic.rebuild.equal")
+def test_what_is_not_index_arithmetic_is_rebuilt_on_new_sources() -> None:
+    loop, outer = LOOPS[2], new_range(2, RangeKind.LOOP, 210)
+    inside = symbolic.less_than(loop, 5)
+    most = UOp(Ops.MAXIMUM, dtypes.index, (loop, symbolic.const(3)))
+    chosen = UOp(Ops.WHERE, dtypes.index, (inside, most, UOp(Ops.NEG, dtypes.index, (loop,))))
+    rebuilt = symbolic.rebuild(chosen, {loop: symbolic.mul(outer, 6)})
+    assert [symbolic.evaluate(rebuilt, {outer: value}) for value in (0, 1)] == [3, -6]
+
+
+@verifies("symbolic.assuming.equal")
+@pytest.mark.parametrize("divisor", [3, 4, 7])
+def test_an_index_under_a_condition(divisor: int) -> None:
+    number = Variable("number", -9, 12).uop
+    for low, high, shift in itertools.product((-9, 0, 2), (3, 8, 12), (0, 4)):
+        condition = symbolic.logical_and(symbolic.less_equal(low, number),
+                                         symbolic.less_equal(number, high))
+        index = symbolic.add(number, shift)
+        parts = symbolic.floordiv(index, divisor), symbolic.mod(index, divisor)
+        assumed = [symbolic.assuming(part, condition) for part in parts]
+        for value in range(low, high + 1):
+            found = [symbolic.evaluate(part, {number: value}) for part in assumed]
+            assert found == list(divmod(value + shift, divisor))
+
+
+@verifies("symbolic.value.equal")
+@verifies("symbolic.bounds.sound")
 @given(STEPS, SEEDS)
 @settings(max_examples=300, deadline=None)
 def test_simplified_equals_plain(steps: list[tuple[Ops, int, int]], seed: int) -> None:
@@ -87,26 +140,6 @@ def test_simplified_equals_plain(steps: list[tuple[Ops, int, int]], seed: int) -
         assert symbolic.evaluate(simple, point) == value
         assert low <= value <= high
         assert widest[0] <= value <= widest[1]
-
-
-@verifies("symbolic.comparison.decided")
-@verifies("symbolic.logical.implied")
-@given(STEPS, STEPS, st.sampled_from(list(BUILDERS)[5:]), SEEDS)
-@settings(max_examples=200, deadline=None)
-def test_conditions_equal_plain(first: list[tuple[Ops, int, int]],
-                                second: list[tuple[Ops, int, int]], op: Ops, seed: int) -> None:
-    left, right = build(first), build(second)
-    condition, plain = combine(op, left, right)
-    limited = symbolic.logical_and(symbolic.less_than(left[0], seed % 20), condition)
-    for point in points(seed):
-        held = symbolic.evaluate(plain, point)
-        assert symbolic.evaluate(condition, point) == held
-        small = symbolic.evaluate(left[1], point) < seed % 20
-        assert symbolic.evaluate(limited, point) == (small and held)
-    low, high = symbolic.bounds(left[0])
-    least, most = symbolic.bounds(right[0])
-    if op is Ops.CMPLT and (high < least or low >= most):
-        assert condition in (TRUE, FALSE)
 
 
 @verifies("symbolic.rebuild.equal")
@@ -233,6 +266,36 @@ def test_weaker_limits_vanish() -> None:
     assert symbolic.conjuncts(TRUE) == []
 
 
+@verifies("symbolic.comparison.decided")
+@verifies("symbolic.logical.implied")
+@given(STEPS, STEPS, st.sampled_from(list(BUILDERS)[5:]), SEEDS)
+@settings(max_examples=200, deadline=None)
+def test_conditions_equal_plain(first: list[tuple[Ops, int, int]],
+                                second: list[tuple[Ops, int, int]], op: Ops, seed: int) -> None:
+    left, right = build(first), build(second)
+    condition, plain = combine(op, left, right)
+    limited = symbolic.logical_and(symbolic.less_than(left[0], seed % 20), condition)
+    for point in points(seed):
+        held = symbolic.evaluate(plain, point)
+        assert symbolic.evaluate(condition, point) == held
+        small = symbolic.evaluate(left[1], point) < seed % 20
+        assert symbolic.evaluate(limited, point) == (small and held)
+    low, high = symbolic.bounds(left[0])
+    least, most = symbolic.bounds(right[0])
+    if op is Ops.CMPLT and (high < least or low >= most):
+        assert condition in (TRUE, FALSE)
+
+
+@verifies("symbolic.depth.iterative")
+def test_deep_expressions_whose_bounds_nobody_asked_for() -> None:
+    x = new_range(1 << 60, RangeKind.LOOP, 0)
+    plain = x
+    for level in range(10_000):
+        plain = UOp((Ops.ADD, Ops.MAXIMUM)[level % 2], dtypes.index, (plain, symbolic.const(level)))
+    assert symbolic.bounds(plain)[0] == symbolic.evaluate(plain, {x: 0})
+    assert symbolic.less_than(plain, 0) is FALSE
+
+
 @verifies("symbolic.depth.iterative")
 def test_deep_expressions() -> None:
     x = new_range(1 << 60, RangeKind.LOOP, 0)
@@ -267,8 +330,10 @@ def test_bounds_of_loads_and_casts() -> None:
 
 @verifies("symbolic.variable.interval")
 def test_empty_interval_is_refused() -> None:
-    with pytest.raises(VariableError, match="length"):
-        Variable("length", 3, 2)
+    for least, greatest in ((3, 2), (0, -1), (-2, -9), (1, -1)):
+        with pytest.raises(VariableError, match="length"):
+            Variable("length", least, greatest)
+    assert Variable("length", -2, -2).minimum == -2
 
 
 @verifies("symbolic.variable.name")

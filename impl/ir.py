@@ -112,7 +112,7 @@ class Ops(_Kind):
 # --8<-- [end:ops]
 
 
-_BUFFER, _AFTER = Ops.BUFFER, Ops.AFTER
+_BUFFER, _AFTER, _CONST = Ops.BUFFER, Ops.AFTER, Ops.CONST
 UNARY = frozenset(range(Ops.NEG, Ops.ADD))
 BINARY = frozenset(range(Ops.ADD, Ops.WHERE))
 COMPARISONS = frozenset((Ops.CMPLT, Ops.CMPLE, Ops.CMPEQ, Ops.CMPNE))
@@ -229,12 +229,7 @@ class UOp:
         number = wrap(value, dtype)
         if dtype.kind != "f":
             return UOp(Ops.CONST, dtype, (), number)
-        # r[impl ir.const.identity]: equal floats are not always the same number.
-        sign = "nan" if math.isnan(number) else math.copysign(1.0, number)
-        key = (Ops.CONST, dtype, (), 0.0 if sign == "nan" else number, None, sign)
-        reference = _interned.get(key)
-        found = reference() if reference is not None else None
-        return found if found is not None else _new(key, number)
+        return _floating(dtype, number, None)
 
     # Arithmetic on a bound variable gives a size; the chapter symbolic says how.
     arithmetic: ClassVar[Callable[[str, UOp, Any, bool], Any]]
@@ -268,8 +263,6 @@ class UOp:
 
     def replace(self, **parts: Any) -> UOp:
         """The node with some of op, dtype, src, arg, tag replaced."""
-        if self.op is Ops.CONST and not parts:
-            return self
         return UOp(parts.get("op", self.op), parts.get("dtype", self.dtype),
                    parts.get("src", self.src), parts.get("arg", self.arg),
                    parts.get("tag", self.tag))
@@ -329,18 +322,27 @@ def _from_rows(rows: list[tuple[Any, ...]]) -> UOp:
     """Rebuild a pickled graph without recursion."""
     nodes: list[UOp] = []
     for op, dtype, sources, arg, tag in rows:
-        if op == Ops.CONST:
-            nodes.append(UOp.const(dtype, arg))
-        else:
-            nodes.append(UOp(Ops(op), dtype, tuple(nodes[i] for i in sources), arg, tag))
+        nodes.append(UOp(Ops(op), dtype, tuple(nodes[i] for i in sources), arg, tag))
     return nodes[-1]
 
 
 # --8<-- [start:intern]
+def _floating(dtype: DType, number: float, tag: Any) -> UOp:
+    """The node of a floating number, whose key says more than the number: its sign, and NaN."""
+    # r[impl ir.const.identity]: equal floats are not always the same number.
+    sign = "nan" if math.isnan(number) else math.copysign(1.0, number)
+    key = Ops.CONST, dtype, (), 0.0 if sign == "nan" else number, tag, sign
+    reference = _interned.get(key)
+    found = reference() if reference is not None else None
+    return found if found is not None else _new(key, number)
+
+
 def _new(key: tuple[Any, ...], arg: Any) -> UOp:
     """A new node with this key; or the one that another thread has made meanwhile."""
-    node: UOp = object.__new__(UOp)
     op, dtype, src = key[:3]
+    if op is _CONST and dtype.kind == "f" and len(key) == 5:
+        return _floating(dtype, arg, key[4])  # made otherwise than by `UOp.const`
+    node: UOp = object.__new__(UOp)
     node.op, node.dtype, node.src, node.arg, node.tag = op, dtype, src, arg, key[4]
     node.origin = node.realized = node.bounds = None
     rule = _shape_rules.get(op)

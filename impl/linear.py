@@ -19,7 +19,7 @@ from impl.dependencies import Dependency
 from impl.device import Device
 from impl.dtypes import dtypes
 from impl.effects import Buffer, is_lost, leaf_of, living
-from impl.errors import GraphError, VariableError
+from impl.errors import GraphError
 from impl.ir import TRUE, KernelInfo, Ops, UOp, toposort
 from impl.ordering import Uses, linearize
 from impl.realize import ExecItem, Run, commit, lock, planned_run, refuse_capture
@@ -43,15 +43,21 @@ def get_kernel_graph(sink: UOp) -> UOp:
 
     The values hold their buffers from now on; run the kernels before anything reads them.
     """
+    return _kernel_graph(sink)[0]
+
+
+def _kernel_graph(sink: UOp) -> tuple[UOp, dict[str, int]]:
+    """The SINK of CALLs, and the value of every variable that was bound."""
     refuse_capture("get_kernel_graph", "kernels are made that a replay would not know of",
                    "do it outside the function")
     with lock:
         run = planned_run(sink.src, planned=False)
         if run is None:
-            return UOp(Ops.SINK, dtypes.index)
-        calls = _calls(run)
+            return UOp(Ops.SINK, dtypes.index), {}
+        calls, bound = _calls(run), run.canonical
         commit(run)
-        return UOp(Ops.SINK, dtypes.index, tuple(calls))
+        values = dict(zip(map(_name, bound.variables), bound.values, strict=True))
+        return UOp(Ops.SINK, dtypes.index, tuple(calls)), values
 # --8<-- [end:kernel_graph]
 
 
@@ -124,30 +130,14 @@ def create_linear_with_vars(big_sink: UOp) -> tuple[UOp, dict[str, int]]:
     Raises:
         VariableError: one name is bound to two values (r[linear.variables.one-value]).
     """
-    binds = _bound_in(big_sink)
-    linear = lower_sink_to_linear(big_sink)
-    if linear is None:
+    if isinstance(big_sink.arg, KernelInfo):
         raise GraphError("create_linear_with_vars", "the SINK is a kernel already",
                          "give a SINK of tensor values")
+    graph, values = _kernel_graph(big_sink)
+    linear = create_schedule(graph)
     used = {name for call in linear.src for name in call.arg.variables}
-    values: dict[str, int] = {}
-    for bind in binds:
-        name, value = _name(bind), bind.src[1].arg
-        if name in used and values.setdefault(name, value) != value:
-            # r[impl linear.variables.one-value]
-            raise VariableError(name, f"is bound to {values[name]} and to {value} in one schedule",
-                                "bind each variable once, or use two names")
-    return linear, values
+    return linear, {name: value for name, value in values.items() if name in used}
 # --8<-- [end:variables]
-
-
-def _bound_in(sink: UOp) -> list[UOp]:
-    """The bound variables below: nodes, or in the sizes and positions of nodes."""
-    nodes = sink.toposort()
-    sizes = [size for node in nodes for part in (node.shape, node.arg)
-             for size in symbolic.sizes_in(part)]
-    inside = [bind for size in sizes for bind in symbolic.binds_in(size.expression)]
-    return [node for node in nodes if node.op is Ops.BIND] + inside
 
 
 def linear_to_schedule(linear: UOp, var_vals: dict[str, int] | None = None) -> list[ExecItem]:

@@ -20,8 +20,9 @@ import pytest
 from conformance.saboteurs.impl_patches import ImplPatch, all_patches
 from conformance.trace import ROOT, load
 
-#: What a saboteur raises that does not fit the code any more. Nobody has found its mistake.
-MISFITS = (TypeError, AttributeError, NameError)
+#: What a saboteur raises that does not fit the code any more. Nobody has found its mistake. (The
+#: errors that say what a user did wrong are of these types too, but of classes of their own.)
+MISFITS = (TypeError, AttributeError, NameError, UnboundLocalError)
 #: In a process that runs tests already: nothing that such a process has once only.
 _ALONE = ["--rootdir", str(ROOT), "-pno:cacheprovider", "-pno:xdist", "-pno:faulthandler",
           "-pno:terminal"]
@@ -42,7 +43,7 @@ class Search:
             self.passed += call.when == "call"
         elif wrong.typename == "Skipped":
             self.skipped.append(f"{item.name}: {wrong.value}")
-        elif wrong.errisinstance(MISFITS):
+        elif wrong.type in MISFITS:
             self.misfit = f"{item.name}: {wrong.value}"
         elif wrong.typename != "Exit":
             self.killer = self.killer or item.name

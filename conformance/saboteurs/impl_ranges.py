@@ -1,9 +1,10 @@
-"""Mistakes in what is taken for the same loop nest, made inside `impl.ranges`."""
+"""Mistakes in the index of a nest, in what has one, and in what is taken for the same nest."""
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
 
 Function = Callable[..., Any]
@@ -62,3 +63,94 @@ class FormsForgetThePlaceOfAWrite(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda write: (write.src[1].src[0].shape, write.src[0].shape)
+
+
+class PermutesTheWrongWay(Edit):
+    rule = "ranges.index.exact"
+    description = "the index of a transposed value is transposed in the same direction"
+    file = "impl/ranges.py"
+    old, new = "moved[old] = index[axis]", "moved[axis] = index[old]"
+
+
+class FlipsOneTooFar(Edit):
+    rule = "ranges.index.exact"
+    description = "a flipped axis starts one element behind its end"
+    file = "impl/ranges.py"
+    old, new = "symbolic.sub(source[axis] - 1, i)", "symbolic.sub(source[axis], i)"
+
+
+class LoadsForgetTheirCondition(Edit):
+    rule = "ranges.access.inside"
+    description = "what lies below a PAD is loaded for the padding too"
+    file = "impl/ranges.py"
+    old, new = "Pattern(shape, region.index, region.valid)", "Pattern(shape, region.index)"
+
+
+class OnlyLoadsAreZero(Edit):
+    rule = "ranges.pad.zero"
+    description = "padding is zero because its loads are, so that exp makes it one"
+    file = "impl/ranges.py"
+    old = "return _where(source_index(node, region.index)[1], sources[0], node.dtype)"
+    new = "return sources[0]"
+
+
+class NegativeRowsExist(Edit):
+    rule = "ranges.gather.outside"
+    description = "of an index only the greatest value is looked at"
+    file = "impl/ranges.py"
+    old = "return symbolic.logical_and(symbolic.less_equal(0, picked),\n"
+    new = "return symbolic.logical_and(TRUE,\n"
+
+
+class EveryTapHits(Edit):
+    rule = "ranges.fold.sum"
+    description = "windows between two steps are added too"
+    file = "impl/ranges.py"
+    old = "inside = symbolic.logical_and(inside, hit)"
+    new = "inside = symbolic.logical_and(inside, TRUE)"
+
+
+class WritesMakeNoValue(Edit):
+    rule = "ranges.stage.one-value"
+    description = "a write into memory stores the old value once more, not a new one"
+    file = "impl/ranges.py"
+    old = ("else self._device_of_reads(given, slots))\n"
+           "        value = self._new_value(node, node, False, device)")
+    new = ("else self._device_of_reads(given, slots))\n"
+           "        value = self.values[overwrites or 0]; self.number_of[node] = value.number")
+
+
+class EmptyRowsHaveAStage(Edit):
+    rule = "ranges.stage.empty"
+    description = "only values of one axis are seen to have no elements"
+    file = "impl/ranges.py"
+    old, new = "if 0 in (node.shape or ()):", "if node.shape == (0,):"
+
+
+class TwoWaysAreTwoNodes(Edit):
+    rule = "ranges.value.shared"
+    description = "a node that is reached on two ways is computed twice at one index"
+    file = "impl/ranges.py"
+    old, new = "region = self.regions.get(key)\n", "region = None\n"
+
+
+class ReductionsShareALoop(Edit):
+    rule = "ranges.reduce.own"
+    description = "all reductions of one size have one loop"
+    file = "impl/ranges.py"
+    old, new = "number = self.first_loop + len(self.reduced)", "number = self.first_loop"
+
+
+class TracesByRecursion(ImplPatch):
+    rule = "ranges.trace.depth"
+    description = "a node is traced by a function that calls itself for the sources"
+    target = "impl.ranges:Tracer._open"
+
+    def replacement(self, original: Function) -> Function:
+        def open_all(tracer: Any, node: Any, region: Any, inside: bool, stack: list[Any]) -> bool:
+            done: bool = original(tracer, node, region, inside, stack)
+            for source, where in () if done else tracer._needs(node, region):
+                if source not in where.done:
+                    open_all(tracer, source, where, False, stack)
+            return done
+        return open_all

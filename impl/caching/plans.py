@@ -52,7 +52,7 @@ class _Variables:
         """The slot of a bound variable."""
         variable, value = bind.unbind()
         known = self.names.setdefault(variable.arg[0], value)
-        if known != value:  # r[impl caching.values.each]
+        if known != value:  # r[impl caching.values.each, linear.variables.one-value]
             raise VariableError(variable.arg[0], f"is bound to {known} and to {value} "
                                 "in one schedule", "bind it once, or use two variables")
         slot = self.slots.setdefault(variable, len(self.slots))

@@ -330,12 +330,13 @@ class PatternMatcher:
                     continue
             registers = [context, node] + [None] * (rule.size - 2)
             answer = rule.step(registers)
+            applies = answer is not None and answer is not node
             if statistics is not None:
                 # r[impl rewrite.statistics.exact]
                 counts = statistics.setdefault(rule.name, [0, 0])
                 counts[0] += 1
-                counts[1] += answer is not None
-            if answer is not None and answer is not node:
+                counts[1] += applies
+            if applies:
                 return answer, rule  # r[impl rewrite.rule.first]
         return None
 # --8<-- [end:matcher]

@@ -6,6 +6,7 @@ and the user's line.
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -146,10 +147,20 @@ def _store(node: UOp) -> bool:
     return view.dtype is value.dtype and value.shape in (view.shape, ())
 
 
+def _names_each_once(view: UOp) -> bool:
+    """Whether a movement operation names each element of its source at most once."""
+    if view.op is not Ops.UNFOLD:
+        return view.op in MOVEMENT and view.op not in (Ops.EXPAND, Ops.PAD)
+    # Two windows meet where one is a multiple of `dilation` steps before the other.
+    _, count, size, step, dilation = view.arg
+    common = math.gcd(step, dilation)
+    return bool(dilation // common >= count or step // common >= size)
+
+
 def _after(node: UOp) -> bool:
     base, store = node.src
     view = store.src[0] if store.op is Ops.STORE else store
-    while view is not base and view.op in MOVEMENT and view.op not in (Ops.EXPAND, Ops.PAD):
+    while view is not base and _names_each_once(view):
         view = view.src[0]
     return store.op is Ops.STORE and view is base and base.dtype is node.dtype
 
@@ -258,14 +269,15 @@ _TENSOR_REQUIREMENTS = (
 
 
 # --8<-- [start:kernel]
-# r[impl ir.stage.kernel, ir.kernel.sink, ir.kernel.range, ir.kernel.index, ir.kernel.load]
+# r[impl ir.stage.kernel, ir.kernel.sink+2, ir.kernel.range, ir.kernel.index, ir.kernel.load]
 # r[impl ir.kernel.store, ir.kernel.reduce]
 _KERNEL_REQUIREMENTS = (
     Requirement("ir.stage.kernel", UPat(), lambda node: node.op in KERNEL_OPS,
                 "the operation belongs to the kernel stage"),
     *_SHARED_REQUIREMENTS,
     Requirement("ir.kernel.sink", UPat(Ops.SINK), _kernel_sink,
-                "a kernel is a SINK of stores, with a KernelInfo whose prefix are GLOBAL loops"),
+                "a kernel is a SINK of stores, with a KernelInfo whose prefix are GLOBAL, THREAD "
+                "or LANE loops"),
     Requirement("ir.kernel.range", UPat(Ops.RANGE),
                 lambda node: node.dtype is dtypes.index is node.src[0].dtype,
                 "a loop variable and its size are of type index"),

@@ -1,0 +1,149 @@
+"""Mistakes in gradients: slopes, ties, the walk, and what `backward` does."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from conformance.saboteurs.edits import Edit
+from conformance.saboteurs.impl_patches import ImplPatch
+
+
+class LosesTheSign(Edit):
+    rule = "gradient.value.derivative"
+    description = "the gradient of a negation is not negated"
+    file = "impl/gradient/rules.py"
+    old, new = "yield node.src[0], neg(gradient)", "yield node.src[0], gradient"
+
+
+class WritesLeaveTheOldGradient(Edit):
+    rule = "gradient.value.derivative"
+    description = "the old version of a written region still has its gradient"
+    file = "impl/gradient/rules.py"
+    old = "yield base, where(region(view, path), zero(node), gradient)"
+    new = "yield base, gradient"
+
+
+class WalksByRecursion(ImplPatch):
+    rule = "gradient.walk.once"
+    description = "the order of the walk is found by a function that calls itself"
+    target = "impl.gradient:_order"
+
+    def replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def order(root: Any) -> Any:
+            found: dict[Any, None] = {}
+
+            def visit(node: Any) -> None:
+                for source in node.src:
+                    if source not in found:
+                        visit(source)
+                found[node] = None
+
+            visit(root)
+            return list(found)
+        return order
+
+
+class TheLastUseCounts(Edit):
+    rule = "gradient.walk.sum"
+    description = "of several uses of a value one gives it its gradient"
+    file = "impl/gradient/__init__.py"
+    old, new = "part if known is None else nodes.add(known, part)", "part"
+
+
+class DetachDoesNothing(Edit):
+    rule = "gradient.detach.stops"
+    description = "a detached value is the value itself"
+    file = "impl/gradient/nodes.py"
+    old, new = "return UOp(Ops.DETACH, x.dtype, (x,))", "return x"
+
+
+class OneRepetitionCounts(Edit):
+    rule = "gradient.broadcast.sum"
+    description = "of the gradients of a repeated element the greatest is taken"
+    file = "impl/gradient/rules.py"
+    old = "return nodes.reduce(Ops.ADD, gradient, grown)"
+    new = "return nodes.reduce(Ops.MAXIMUM, gradient, grown)"
+
+
+class TheFirstOfTwoEquals(Edit):
+    rule = "gradient.maximum.tie"
+    description = "where both operands are equal, the first one has the gradient"
+    file = "impl/gradient/rules.py"
+    old, new = "first_wins = UOp(Ops.CMPLT,", "first_wins = UOp(Ops.CMPLE,"
+
+
+class AllHaveTheWholeGradient(Edit):
+    rule = "gradient.max.tie"
+    description = "each of several greatest elements has the whole gradient"
+    file = "impl/gradient/rules.py"
+    old = "share = div(gradient, nodes.reduce(Ops.ADD, weight, axes))"
+    new = "share = gradient"
+
+
+class DividesByTheFactor(Edit):
+    rule = "gradient.product.zero"
+    description = "the product of the other factors is the product divided by the factor"
+    file = "impl/gradient/rules.py"
+    old = "yield source, mul(spread, _others_product(source, axes))"
+    new = "yield source, mul(spread, div(nodes.expand(node, shape), source))"
+
+
+class BackwardReplaces(Edit):
+    rule = "gradient.backward.accumulate"
+    description = "`backward` replaces the `grad` that a tensor has"
+    file = "impl/tensor/autograd.py"
+    old = "tensor.grad = tensor._wrap(node) if tensor.grad is None else \\\n"
+    new = "tensor.grad = tensor._wrap(node) if node is not None else \\\n"
+
+
+class BackwardOfNothingIsFine(Edit):
+    rule = "gradient.backward.nothing"
+    description = "`backward` does nothing where only other results have parameters"
+    file = "impl/tensor/autograd.py"
+    old = "if not any(node is not None for node in found):"
+    new = "if not any(node is not None or wanted for node in found):"
+
+
+class SeedsEveryElement(Edit):
+    rule = "gradient.seed.scalar"
+    description = "a tensor of any shape has the gradient 1 of its own"
+    file = "impl/tensor/autograd.py"
+    old, new = "if self.numel() != 1:", "if self.numel() < 1:"
+
+
+class UnusedTargetsAreLeftOut(Edit):
+    rule = "gradient.target.unused"
+    description = "a target that is not used is left out of the answer"
+    file = "impl/tensor/autograd.py"
+    old, new = "if node is None:  # r[impl gradient.target.unused]", "if self is targets[number]:"
+
+
+class LooksEndTheWay(Edit):
+    rule = "gradient.realized.keeps"
+    description = "a tensor that was realized is a leaf"
+    file = "impl/gradient/nodes.py"
+    old, new = "return computed  # r[impl gradient.realized.keeps]", "return node"
+
+
+class ReadsWhatIsThereNow(Edit):
+    rule = "gradient.realized.overwritten"
+    description = "a gradient reads memory that was overwritten since"
+    file = "impl/gradient/__init__.py"
+    old = "node.arg[1] != node.arg[0].version}"
+    new = "node.arg[1] > node.arg[0].version}"
+
+
+class SumsOfNothingAreNumbers(Edit):
+    rule = "gradient.empty.reached"
+    description = "a sum over no elements depends on nothing"
+    file = "impl/gradient/nodes.py"
+    old = "else add(_of_nothing(x, kept), full(identity, rest))"
+    new = "else full(identity, rest)"
+
+
+class PlusZeroIsLeftOut(Edit):
+    rule = "gradient.nodes.exact"
+    description = "an addition of 0.0 is left out, so that -0.0 stays"
+    file = "impl/gradient/nodes.py"
+    old = "number == 0 and (isinstance(number, int) or math.copysign(1.0, number) < 0)"
+    new = "number == 0"

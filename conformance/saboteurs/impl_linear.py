@@ -1,0 +1,56 @@
+"""Mistakes in the steps of a schedule: the order, variables, and places in memory."""
+from __future__ import annotations
+
+from conformance.saboteurs.edits import Edit
+
+
+class TakesTheGivenOrder(Edit):
+    rule = "linear.order.legal"
+    description = "the CALLs stay in the order in which they stand in the graph"
+    file = "impl/linear.py"
+    old = "tuple(calls[i] for i in order))"
+    new = "tuple(calls[i] for i in sorted(order)))"
+
+
+class WritesDoNotWaitForReads(Edit):
+    rule = "linear.order.legal"
+    description = "memory may be written before the old version was read"
+    file = "impl/linear.py"
+    old, new = "for r in readers.get(old, ()) if r != w]", "for r in readers.get((), ()) if r != w]"
+
+
+class GivesTheKernelBack(Edit):
+    rule = "linear.kernel.none"
+    description = "a kernel is its own schedule"
+    file = "impl/linear.py"
+    old = "return None\n    return create_schedule("
+    new = "return function\n    return create_schedule("
+
+
+class IntervalsTellNamesApart(Edit):
+    rule = "linear.variables.one-value"
+    description = "variables of one name and different intervals may have two values"
+    file = "impl/caching/plans.py"
+    old = "self.names.setdefault(variable.arg[0], value)"
+    new = "self.names.setdefault(str(variable.arg), value)"
+
+
+class InnerCallsRunBackwards(Edit):
+    rule = "linear.nested.flat"
+    description = "the CALLs of a LINEAR in a LINEAR run in reverse"
+    file = "impl/linear.py"
+    old, new = "stack += call.src[::-1]", "stack += call.src"
+
+
+class PlacesWhatTensorsHold(Edit):
+    rule = "linear.memory.kept"
+    description = "what a living tensor needs is placed in the arena"
+    file = "impl/linear.py"
+    old, new = "{*keep, *held, *_read_first(schedule)}", "{*keep, *_read_first(schedule)}"
+
+
+class PlacesWhatIsFilledInPart(Edit):
+    rule = "linear.memory.kept"
+    description = "a buffer that a kernel fills in part counts as filled"
+    file = "impl/linear.py"
+    old, new = "math.prod(loops) == buffers[pointer.arg].size)", "math.prod(loops) > 0)"

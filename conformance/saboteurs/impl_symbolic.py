@@ -1,0 +1,151 @@
+"""Mistakes in index arithmetic, in bounds and in variables."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from conformance.saboteurs.edits import Edit
+from conformance.saboteurs.impl_patches import ImplPatch
+
+
+class DividesLikeC(Edit):
+    rule = "symbolic.floor.exact"
+    description = "a quotient of two numbers is rounded towards zero"
+    file = "impl/symbolic/arithmetic.py"
+    old = "return const(left.arg // divisor if divisor else 0)"
+    new = "return const(int(left.arg / divisor) if divisor else 0)"
+
+
+class NegativeDivisorsKeepTheSign(Edit):
+    rule = "symbolic.floor.exact"
+    description = "a remainder by a negative divisor has the sign of a positive one"
+    file = "impl/symbolic/arithmetic.py"
+    old = "return mul(mod(mul(left, -1), -divisor), -1)"
+    new = "return mod(left, -divisor)"
+
+
+class ConstantsAreNotMultiplied(Edit):
+    rule = "symbolic.value.equal"
+    description = "in a sum times a number the constant stays as it was"
+    file = "impl/symbolic/arithmetic.py"
+    old = "for atom, f in terms.items()}, constant * factor)"
+    new = "for atom, f in terms.items()}, constant)"
+
+
+class RecombinesWithoutTheConstant(Edit):
+    rule = "symbolic.value.equal"
+    description = "a quotient and a remainder put together lose the constant of their number"
+    file = "impl/symbolic/arithmetic.py"
+    old, new = "constant += factor * extra", "constant += 0 * extra"
+
+
+class CornersInOrder(Edit):
+    rule = "symbolic.bounds.sound"
+    description = "the least product is taken to be that of the least factors"
+    file = "impl/symbolic/bounds.py"
+    old, new = "return min(values), max(values)", "return values[0], values[-1]"
+
+
+class TermsStandAsTheyCame(Edit):
+    rule = "symbolic.sum.canonical"
+    description = "the terms of a sum stand in the order in which they were added"
+    file = "impl/symbolic/terms.py"
+    old = "sorted(terms.items(), key=place_of) if len(terms) > 1 else terms.items()"
+    new = "terms.items()"
+
+
+class OnlyNumbersAreDecided(Edit):
+    rule = "symbolic.division.decided"
+    description = "the quotient of a rest is decided only where the rest is a number"
+    file = "impl/symbolic/arithmetic.py"
+    old = "if low // divisor == high // divisor:  # r[impl symbolic.division.decided]"
+    new = "if low == high:"
+
+
+class OpensMultiplesOnly(Edit):
+    rule = "symbolic.division.nested"
+    description = "a quotient in a quotient is opened where one divisor divides the other"
+    file = "impl/symbolic/arithmetic.py"
+    old = "if alone and atom.op is _FLOORDIV and _positive(atom.src[1]):"
+    new = "if alone and atom.op is _FLOORDIV and _multiple(atom, divisor):"
+
+
+class EqualDivisorsOnly(Edit):
+    rule = "symbolic.remainder.nested"
+    description = "a remainder in a remainder vanishes where both divisors are equal"
+    file = "impl/symbolic/arithmetic.py"
+    old = "factor * atom.src[1].arg % divisor == 0):"
+    new = "factor * atom.src[1].arg == divisor):"
+
+
+class BoundsByRecursion(Edit):
+    rule = "symbolic.depth.iterative"
+    description = "the bounds of a node are found by a function that calls itself"
+    file = "impl/symbolic/bounds.py"
+    old, new = "stack.extend(waiting)", "list(map(bounds, waiting))"
+
+
+class LeavesOpenWhatIsEqual(Edit):
+    rule = "symbolic.comparison.decided"
+    description = "a < b is left open where the least a is the greatest b"
+    file = "impl/symbolic/comparison.py"
+    old, new = "if low >= limit:", "if low > limit:"
+
+
+class KeepsTheWeakerLimit(Edit):
+    rule = "symbolic.logical.implied"
+    description = "of two limits the one that the other implies is kept"
+    file = "impl/symbolic/comparison.py"
+    old, new = "if (limit[2] > known[2]) == limit[1]:", "if (limit[2] > known[2]) != limit[1]:"
+
+
+class OtherOperationsStay(Edit):
+    rule = "symbolic.rebuild.equal"
+    description = "what is not built by a function of its own keeps its old sources"
+    file = "impl/symbolic/rebuild.py"
+    old = "return node if sources == node.src else node.replace(src=sources)"
+    new = "return node"
+
+
+class LimitsCountAsExcluded(Edit):
+    rule = "symbolic.assuming.equal"
+    description = "the greatest value under a condition is taken to be one less"
+    file = "impl/symbolic/rebuild.py"
+    old, new = "else (low, min(high, value))", "else (low, min(high, value - 1))"
+
+
+class NegativeIntervalsAreNotChecked(Edit):
+    rule = "symbolic.variable.interval"
+    description = "an empty interval is refused only where its bounds are positive"
+    file = "impl/symbolic/variable.py"
+    old, new = "if minimum > maximum:", "if minimum > maximum > 0:"
+
+
+class CutsFractions(Edit):
+    rule = "symbolic.variable.whole"
+    description = "a value of 3.5 is taken for 3"
+    file = "impl/symbolic/variable.py"
+    old, new = 'if not hasattr(value, "__index__"):', 'if not hasattr(value, "__int__"):'
+
+
+class KnowsItsOwnNamesOnly(Edit):
+    rule = "symbolic.variable.name"
+    description = "only the names that random numbers have today are refused"
+    file = "impl/symbolic/variable.py"
+    old, new = 'if "#" in name:', 'if name.startswith("random#"):'
+
+
+class BindsBeyondTheInterval(Edit):
+    rule = "symbolic.variable.bind"
+    description = "a value above the interval is bound"
+    file = "impl/symbolic/variable.py"
+    old, new = "if not self.minimum <= value <= self.maximum:", "if not self.minimum <= value:"
+
+
+class VariablesAreTheirLeastValue(ImplPatch):
+    rule = "symbolic.variable.unbound"
+    description = "a variable that is used as a number is its least value"
+    target = "impl.symbolic.variable:Variable.__int__"
+
+    def replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda variable: variable.minimum
