@@ -321,7 +321,7 @@ class StepsForKernelsOfStages(Edit):
 class PartsAsTheyCome(ImplPatch):
     rule = "kernel.group.order"
     description = "every second kernel combines the parts of its threads from the last one on"
-    target = "impl.kernel.threads:_at"
+    target = "impl.kernel.threads:element_of"
 
     def replacement(self, original: Function) -> Function:
         turned = itertools.count()

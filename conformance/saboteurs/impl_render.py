@@ -103,7 +103,7 @@ class NumbersOfSixDigits(Edit):
 class LettersOfAllAlphabets(Edit):
     rule = "render.name.plain"
     description = "what is a letter in any alphabet stays in a name"
-    file = "impl/render/dialect.py"
+    file = "impl/render/names.py"
     old, new = 're.sub(r"\\W", "_", name, flags=re.ASCII)', 're.sub(r"\\W", "_", name)'
 
 

@@ -38,7 +38,7 @@ class Pipeline(Step):
         """When a copy is made is no part of a value, if nobody stores what it reads."""
         # r[impl kernel.step.equal, kernel.pipeline.legal]
         loop = self._loop(known, (RangeKind.BLOCK,))
-        size = self._size(loop)
+        size = self.size_of(loop)
         if not 2 <= self.amount <= min(size, MOST_COPIES):
             raise StepError(self.name, f"{self.amount} copies for {size} iterations",
                             f"ask for 2 to as many, and at most {MOST_COPIES}")
