@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Iterator
@@ -58,6 +59,13 @@ def subject(request: pytest.FixtureRequest, implementation: Subject) -> Subject:
             pytest.skip(f"the tier {tier} is not claimed")
     implementation.begin()
     return implementation
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Thousands of tests are alive until the end: do not look at them in each collection."""
+    if not gc.get_freeze_count():  # else this is a run within another
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from inspect import CO_NEWLOCALS
-from types import CodeType, FunctionType
-from typing import Any, ClassVar
+from types import CodeType, FunctionType, ModuleType
+from typing import ClassVar
 
 from conformance.saboteurs.impl_patches import ImplPatch
 from conformance.trace import ROOT
@@ -72,13 +72,19 @@ def _different(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeTyp
             yield from _different(before, after)
 
 
-def _live(module: Any) -> list[FunctionType]:
-    """The functions that were made in a module, wherever they are held now."""
-    return [each for each in gc.get_objects()
-            if type(each) is FunctionType and each.__globals__ is vars(module)]
+@functools.cache
+def _live(module: ModuleType) -> list[FunctionType]:
+    """The functions that were made when a module was imported, wherever they are held."""
+    frozen = gc.get_freeze_count()
+    gc.unfreeze()  # else what is frozen is not listed
+    found = [each for each in gc.get_objects()
+             if type(each) is FunctionType and each.__globals__ is vars(module)]
+    if frozen:
+        gc.freeze()
+    return found
 
 
-def _forget(module: Any) -> None:
+def _forget(module: ModuleType) -> None:
     """Drop what the module's functions have answered before."""
     for value in list(vars(module).values()):
         for each in [value, *(vars(value).values() if isinstance(value, type) else ())]:

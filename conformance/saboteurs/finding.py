@@ -25,7 +25,7 @@ from conformance.trace import ROOT, load
 MISFITS = (TypeError, AttributeError, NameError, UnboundLocalError)
 #: In a process that runs tests already: nothing that such a process has once only.
 _ALONE = ["--rootdir", str(ROOT), "-pno:cacheprovider", "-pno:xdist", "-pno:faulthandler",
-          "-pno:terminal"]
+          "-pno:terminal", "-pno:unraisableexception", "-pno:threadexception", "-pno:warnings"]
 
 
 @dataclass
