@@ -466,3 +466,12 @@ class LayersSayNothing(ImplPatch):
         def refuse(layer: Any, name: str) -> Any:
             raise NameMissingError("nn", f"there is no {name}", "look elsewhere")
         return refuse
+
+
+class WordsAreCut(ImplPatch):
+    rule = "inspect.table.words"
+    description = "the words of a column are cut where the column ends"
+    target = "impl.inspect.text:shortened"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda words, width, noun="buffer": ", ".join(words)[:width]
