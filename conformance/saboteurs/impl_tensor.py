@@ -475,3 +475,18 @@ class WordsAreCut(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda words, width, noun="buffer": ", ".join(words)[:width]
+
+
+class LettersNameTheFirstAxis(ImplPatch):
+    rule = "tensor.einsum.diagonal"
+    description = "of axes with one letter, the first element of all but one is taken"
+    target = "impl.tensor.products:_on_diagonals"
+
+    def replacement(self, original: Function) -> Function:
+        def first(letters: str, tensor: Any) -> Any:
+            while len(set(letters)) < len(letters):
+                place = next(i for i, each in enumerate(letters) if each in letters[:i])
+                tensor, letters = tensor.narrow(place, 0, 1).squeeze(place), \
+                    letters[:place] + letters[place + 1:]
+            return letters, tensor
+        return first
