@@ -80,10 +80,12 @@ def test_letters_that_stand_several_times(formula: str) -> None:
 @verifies("tensor.arguments.refused")
 def test_axes_that_are_no_pair() -> None:
     x = Tensor(np.zeros((2, 3, 4), np.float32))
-    for call in (lambda: x.diagonal(0, 1, -2), lambda: x.movedim((0, 1), 0),
-                 lambda: x.movedim((0, 0), (0, 1)), lambda: x.diagonal(0, 3, 0)):
+    for dim1, dim2 in ((1, -2), (3, 0)):
         with pytest.raises(AxisError):
-            call()
+            x.diagonal(0, dim1, dim2)
+    for source, destination in (((0, 1), 0), ((0, 0), (0, 1))):
+        with pytest.raises(AxisError):
+            x.movedim(source, destination)
     with pytest.raises(ShapeError, match="'i' is 3 and 4"):
         Tensor.einsum("jii", x)
 

@@ -490,3 +490,14 @@ class LettersNameTheFirstAxis(ImplPatch):
                     letters[:place] + letters[place + 1:]
             return letters, tensor
         return first
+
+
+class AnyArgumentIsTried(ImplPatch):
+    rule = "errors.argument.kind"
+    description = "of an argument with which a method failed it is not told which one it is"
+    target = "impl.tensor.names:_Keywords.refuse"
+
+    def replacement(self, original: Function) -> Function:
+        def refuse(*_: Any) -> None:
+            raise ShapeError("Tensor", "an argument does not fit", "give another one")
+        return refuse

@@ -105,7 +105,7 @@ def shortened(words: Sequence[str], width: int, noun: str = "buffer") -> str:
 
     A word is whole or not there: where none fits, all of them are counted.
     """
-    for left in range(max(len(words), 1)):
+    for left in range(max(len(words), 1)):  # r[impl inspect.table.words]
         line = ", ".join(words[:len(words) - left]) + (f" and {left} more" if left else "")
         if len(line) <= width:
             return line
