@@ -49,7 +49,27 @@ def parser() -> ArgumentParser:
     top.add_argument("--tier", default="", help="only these tiers, separated by commas")
     top.add_argument("--expected", type=Path, help="the failures that are known")
     commands = top.add_subparsers(dest="command")
-    fuzz = commands.add_parser("fuzz", help="run generated programs until one fails")
+    _add_fuzz(commands.add_parser("fuzz", help="run generated programs until one fails"))
+    _add_steps(commands.add_parser("steps", help="try random lists of steps on random kernels"))
+    watched = commands.add_parser("sanitize", help="run a command with kernels that watch memory")
+    watched.add_argument("words", nargs=REMAINDER, help="the command and its options")
+    run = commands.add_parser("run", help="run one program and compare its values")
+    _common(run)
+    run.add_argument("program", type=Path, help="a program, or a report that has its witness")
+    run.add_argument("--test", default="", help="of a report: the test whose witness is run")
+    _add_files(commands.add_parser("check", help="say what is wrong with schedule documents"))
+    validated = commands.add_parser("validate", help="check JSON files against a shipped schema")
+    _add_files(validated)
+    validated.add_argument("--schema", default="program",
+                           choices=("program", "message", "observation", "schedule", "report"))
+    new = commands.add_parser("new", help="write an adapter to start from")
+    new.add_argument("name", help="of the implementation, such as my_impl")
+    new.add_argument("--language", default="python", choices=("python", "c"))
+    commands.add_parser("rules", help="list the checks with the rules that they verify")
+    return top
+
+
+def _add_fuzz(fuzz: ArgumentParser) -> None:
     _common(fuzz)
     fuzz.add_argument("--count", type=int, default=10_000, help="how many programs")
     fuzz.add_argument("--size", type=int, default=14, help="the most choices in a program")
@@ -70,30 +90,19 @@ def parser() -> ArgumentParser:
     fuzz.add_argument("--chunk", type=int, default=100, help="programs in a chunk")
     fuzz.add_argument("--failures", type=int, default=3, help="stop after so many")
     fuzz.add_argument("--every", type=float, default=10, help="seconds between lines of progress")
-    steps = commands.add_parser("steps", help="try random lists of steps on random kernels")
+
+
+def _add_steps(steps: ArgumentParser) -> None:
     steps.add_argument("--count", type=int, default=10_000, help="how many lists")
     steps.add_argument("--seed", type=int, default=0, help="of the first program")
     steps.add_argument("-n", "--processes", type=int, default=1,
                        help="processes that share the work")
     steps.add_argument("--report", dest="steps_report", type=Path,
                        help="where to write what was tried, after every process")
-    watched = commands.add_parser("sanitize", help="run a command with kernels that watch memory")
-    watched.add_argument("words", nargs=REMAINDER, help="the command and its options")
-    run = commands.add_parser("run", help="run one program and compare its values")
-    _common(run)
-    run.add_argument("program", type=Path, help="a program, or a report that has its witness")
-    run.add_argument("--test", default="", help="of a report: the test whose witness is run")
-    documents = commands.add_parser("check", help="say what is wrong with schedule documents")
-    documents.add_argument("files", type=Path, nargs="+")
-    checked = commands.add_parser("validate", help="check JSON files against a shipped schema")
-    checked.add_argument("files", type=Path, nargs="+")
-    checked.add_argument("--schema", default="program",
-                         choices=("program", "message", "observation", "schedule", "report"))
-    new = commands.add_parser("new", help="write an adapter to start from")
-    new.add_argument("name", help="of the implementation, such as my_impl")
-    new.add_argument("--language", default="python", choices=("python", "c"))
-    commands.add_parser("rules", help="list the checks with the rules that they verify")
-    return top
+
+
+def _add_files(command: ArgumentParser) -> None:
+    command.add_argument("files", type=Path, nargs="+")
 
 
 def _common(target: ArgumentParser) -> None:

@@ -17,6 +17,8 @@ from types import FrameType
 
 #: What a shell reports of a program that Ctrl-C ended.
 STATUS = 130
+#: And of one that wrote to a pipe from which nobody reads any more.
+UNREAD = 141
 #: Seconds that a process which was told to end is given for it.
 PATIENCE = 10.0
 
@@ -42,13 +44,32 @@ def end_if_asked() -> None:
 
 
 def quietly(command: Callable[[], int]) -> int:
-    """The status of a command; one that is ended says so in one line, and without a traceback."""
+    """The status of a command; one that is ended says so in one line, and without a traceback.
+
+    Also where nobody reads on: `python -m conformance rules | head`.
+    """
     heed_termination()
     try:
-        return command()
+        status = command()
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return STATUS
+    except BrokenPipeError:
+        if _is_read():  # it was another pipe
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD
+
+
+def _is_read() -> bool:
+    """Whether what is printed still arrives."""
+    try:
+        print(flush=True)
+    except BrokenPipeError:
+        return False
+    return True
 
 
 def status_of(process: subprocess.Popen[bytes]) -> int:

@@ -373,6 +373,20 @@ def test_what_is_behind_is_listed_with_the_best_peer() -> None:
     assert timings.behind(_result(impl=7.0, jax=8.0)) == "In no row: ours is the fastest."
 
 
+def test_only_the_furthest_behind_are_shown_at_once() -> None:
+    row = _result(impl=10.0, jax=8.0)["rows"][0]
+    rows = [{**row, "title": f"row {n}", "results": {
+        **row["results"], "impl": {**row["results"]["impl"], "median": 10.0 + n}}}
+        for n in range(13)]
+    lines = timings.behind({"rows": rows}).splitlines()
+    assert [line.split("|")[1].strip() for line in lines[2:12]] == [f"row {n}" for n in
+                                                                    range(12, 2, -1)]
+    assert lines[12:15] == ["", '??? note "3 more"', ""] and lines[15:17] == [
+        "    " + line for line in lines[:2]]
+    assert [line.split("|")[1].strip() for line in lines[17:]] == ["row 2", "row 1", "row 0"]
+    assert "more" not in timings.behind({"rows": rows[:10]})
+
+
 def test_every_workload_has_a_dot_in_a_drawing() -> None:
     result = _result(impl=10.0, jax=8.0, numpy=20.0)
     for name, svg, caption in drawing.drawings(result):

@@ -256,6 +256,30 @@ def test_python_names_methods_by_the_class_that_users_know() -> None:
     assert node.origin is not None and node.origin[0] == "sum"
 
 
+@verifies("errors.argument.kind")
+@pytest.mark.parametrize("call, words", [
+    (lambda x: x.narrow(0, "a", 1), ["Tensor.narrow", "start is 'a'", "a whole number"]),
+    (lambda x: x.var(correction="a"), ["Tensor.var", "correction is 'a'", "a number"]),
+    (lambda x: x.cross_entropy("a"), ["Tensor.cross_entropy", "target is 'a'", "a tensor"]),
+    (lambda x: x.expand_as(3), ["Tensor.expand_as", "other is 3", "a tensor"]),
+    (lambda x: x.maximum("a"), ["Tensor.maximum", "'a' is no operand"]),
+    (lambda x: x.clip(object()), ["Tensor.clip", "is no operand"]),
+    (lambda x: TENSORS.rand(2, device=3), ["Tensor.rand", "device is 3", "a text or None"])])
+def test_an_argument_of_another_kind(call: Any, words: list[str]) -> None:
+    with pytest.raises(errors.ArgumentError) as caught:
+        call(Tensor([[1.0, 2.0], [3.0, 4.0]]))
+    assert __file__ in caught.value.line
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+@verifies("errors.argument.kind")
+def test_errors_of_others_stay_what_they_are() -> None:
+    def broken(x: Tensor) -> Tensor:
+        raise ValueError("of a layer")
+    with pytest.raises(ValueError, match=r"^of a layer$"):
+        Tensor([1.0]).sequential([broken])
+
+
 @verifies("errors.name.twice")
 @pytest.mark.parametrize("call", [
     lambda x: x.sum(axis=0, dim=1), lambda x: x.sum(0, dim=1), lambda x: x.cumsum(0, dim=1),

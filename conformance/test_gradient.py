@@ -215,6 +215,17 @@ def test_a_tie_goes_to_the_second_operand() -> None:
     assert zero.abs().sum().gradient(zero)[0].tolist() == [0]
 
 
+@verifies("gradient.clip.inclusive")
+def test_the_ends_of_an_interval_belong_to_it() -> None:
+    x = Tensor([-2.0, -1.0, 0.5, 1.0, 2.0])
+    for found in (x.clip(-1, 1), x.clamp(Tensor([-1.0]), Tensor([1.0]))):
+        assert found.sum().gradient(x)[0].tolist() == [0, 1, 1, 1, 0]
+        assert found.tolist() == [-1, -1, 0.5, 1, 1]
+    for other, ends in ((Tensor.hardtanh, [-1.0, 1.0]), (Tensor.relu6, [0.0, 6.0])):
+        end = Tensor(ends)
+        assert other(end).sum().gradient(end)[0].tolist() == [0, 0]
+
+
 @verifies("gradient.max.tie")
 def test_equal_maxima_share() -> None:
     x = Tensor([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0]])

@@ -17,6 +17,7 @@ from conformance.checker import check
 from conformance.trace import verifies
 from impl import Context, GlobalCounters, Tensor, inspect, run_schedule
 from impl.errors import GraphError
+from impl.inspect import text
 from impl.inspect.drawing import MOST_DRAWN, memory_chart, needed, schedule_graph
 from impl.inspect.layout import layered, layers_of
 
@@ -168,14 +169,33 @@ def test_a_kernel_table_fits_the_page() -> None:
                       reads=[{"buffer": each["id"], "version": 0, "start": 0, "stop": 1}
                              for each in document["buffers"]])
     timings = dict.fromkeys(range(8), 1e-6)
-    for width in (400, 160, 120):
+    for width in (400, 180, 120):
         lines = inspect.kernel_table(document, timings, width=width).splitlines()
         assert max(map(len, lines)) <= width, width
         assert [line.split()[0] for line in lines[2:]] == list("01234567")
-        assert all("UPCAST" in line and "a label" in line for line in lines[2:])
+        steps = "9 steps" if width == 120 else "UPCAST(0,16)"
+        assert all(steps in line and "a label" in line for line in lines[2:])
     assert max(map(len, inspect.kernel_table(document, timings).splitlines())) <= 120
     narrowest = inspect.kernel_table(document, timings, width=10)
     assert narrowest.splitlines()[2].split()[0] == "0" and "more" in narrowest
+
+
+@verifies("inspect.table.words")
+def test_words_of_a_kernel_table_are_whole() -> None:
+    assert [text.shortened(["first", "second", "third"], width) for width in (20, 19, 17, 16, 5)] \
+        == ["first, second, third", "first and 2 more", "first and 2 more", "first and 2 more",
+            "3 buffers"]
+    document = training_step()
+    words = {f"STEP({n},{n})" for n in range(5)} | {b["name"] for b in document["buffers"]}
+    for kernel in document["kernels"]:
+        kernel.update(optimizations=[f"STEP({n},{n})" for n in range(5)], name="kernel_of_a_name",
+                      label="conv2d, add (/somewhere/else/model.py:3)")
+    for width in (300, 130, 100, 80):
+        for line in inspect.kernel_table(document, width=width).splitlines()[2:]:
+            assert "kernel_of_a_name" in line and "somewhere" not in line
+            assert all(word in words for word in re.findall(r"[A-Z]+\([\d,]*\)?", line)), line
+            assert "…" not in line
+            assert "STEP(0,0)" in line or "5 steps" in line
 
 
 @verifies("inspect.boundary.reason")

@@ -17,7 +17,7 @@ import pytest
 
 from conformance import report
 from conformance.__main__ import main
-from conformance.interruption import heed_termination
+from conformance.interruption import UNREAD, heed_termination
 from conformance.oracle import OracleAdapter
 from conformance.protocol import Adapter, Info, Observation, Options, Program
 from conformance.runner import Check, collect, run_check, run_suite
@@ -97,6 +97,16 @@ def test_a_report_says_how_it_was_made(tmp_path: Path) -> None:
 
 def interrupted(subject: Subject) -> None:
     raise KeyboardInterrupt
+
+
+def test_nobody_has_to_read_all_that_is_printed() -> None:
+    """As in `python -m conformance rules | head`."""
+    with subprocess.Popen([sys.executable, "-m", "conformance", "rules"], cwd=ROOT,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == UNREAD
 
 
 def test_an_interrupted_run_leaves_a_report_that_says_so(tmp_path: Path) -> None:

@@ -67,6 +67,29 @@ def test_arguments_near_the_impossible_work() -> None:
     assert values.tolist() == [[2, 1], [5, 4]]
 
 
+@verifies("tensor.einsum.diagonal")
+@pytest.mark.parametrize("formula", ["ii", "ii->i", "iij->ij", "iij,jk->ki", "iii", "iji->j",
+                                     "ii,ii", "...ii->...i"])
+def test_letters_that_stand_several_times(formula: str) -> None:
+    ranks = [len(part.replace("...", "j")) for part in formula.partition("->")[0].split(",")]
+    given = [np.arange(3.0 ** rank, dtype=np.float32).reshape((3,) * rank) for rank in ranks]
+    found = Tensor.einsum(formula, *map(Tensor, given))
+    assert found.tolist() == np.einsum(formula, *given).tolist()
+
+
+@verifies("tensor.arguments.refused")
+def test_axes_that_are_no_pair() -> None:
+    x = Tensor(np.zeros((2, 3, 4), np.float32))
+    for dim1, dim2 in ((1, -2), (3, 0)):
+        with pytest.raises(AxisError):
+            x.diagonal(0, dim1, dim2)
+    for source, destination in (((0, 1), 0), ((0, 0), (0, 1))):
+        with pytest.raises(AxisError):
+            x.movedim(source, destination)
+    with pytest.raises(ShapeError, match="'i' is 3 and 4"):
+        Tensor.einsum("jii", x)
+
+
 @verifies("tensor.axis.name")
 def test_an_axis_may_be_called_dim() -> None:
     """Every method that takes one, found by its signature."""

@@ -127,14 +127,19 @@ def summary(rows: list[Row]) -> str:
             f"{len(found)} at 1 or above.")
 
 
+#: So many of the rows that are furthest behind are shown at once.
+_SHOWN = 10
+
+
 def behind(result: dict[str, Any]) -> str:
     """The workloads where a peer is faster, the furthest behind first, as a table."""
     found = [(times, row) for row in result["rows"]
              if "limit" in row and (times := ratio(row)) is not None and times < 1]
     if not found:
         return "In no row: ours is the fastest."
-    rows = ["| | threads | ours, ms | best peer, ms | ratio | ours of limit |",
+    head = ["| | threads | ours, ms | best peer, ms | ratio | ours of limit |",
             "|---|--:|--:|---|--:|--:|"]
+    rows = []
     for times, row in sorted(found, key=lambda one: one[0]):
         fastest = best(row)
         assert fastest is not None
@@ -142,7 +147,14 @@ def behind(result: dict[str, Any]) -> str:
         rows.append(f"| {row['title']} | {row['threads']} | {significant(ours)} | "
                     f"{TITLES.get(fastest[0], fastest[0])} {significant(fastest[1])} | "
                     f"{part(times)} | {row['limit'] / ours:.0%} |")
-    return "\n".join(rows)
+    return "\n".join([*head, *rows[:_SHOWN], *_folded([*head, *rows[_SHOWN:]])])
+
+
+def _folded(table: list[str]) -> Iterator[str]:
+    """A table that opens on demand, if it has any rows; a block of mkdocs-material."""
+    count = len(table) - 2
+    if count:
+        yield from ("", f'??? note "{count} more"', "", *(f"    {row}" for row in table))
 
 
 def line(row: Row) -> str:

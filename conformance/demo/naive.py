@@ -171,6 +171,14 @@ def ordered(kernels: list[Kernel], number: dict[Kernel, int], seed: int | None) 
 # The document ------------------------------------------------------------------------------
 
 
+def versions_before(kernels: list[Kernel]) -> dict[Buffer, int]:
+    """What each buffer holds before the schedule: versions count from there."""
+    first = {buffer: version for kernel in kernels for buffer, version in kernel.reads}
+    for target in {kernel.target for kernel in kernels}:
+        first[target] = min(each.version for each in kernels if each.target is target) - 1
+    return first
+
+
 def describe(kernels: list[Kernel], number: dict[Kernel, int],
              order: list[Kernel]) -> dict[str, Any]:
     """The schedule document of these kernels."""
@@ -178,15 +186,7 @@ def describe(kernels: list[Kernel], number: dict[Kernel, int],
     for kernel in kernels:
         for buffer in [*(buffer for buffer, _ in kernel.reads), kernel.target]:
             buffers.setdefault(buffer, len(buffers))
-    # Versions count from what a buffer holds before the schedule.
-    base = {buffer: 0 for buffer in buffers}
-    for kernel in kernels:
-        writes = [each.version for each in kernels if each.target is kernel.target]
-        base[kernel.target] = min(writes) - 1
-    for kernel in kernels:
-        for buffer, version in kernel.reads:
-            if not any(each.target is buffer for each in kernels):
-                base[buffer] = version
+    base = versions_before(kernels)
     made = {kernel.target for kernel in kernels if base[kernel.target] == 0}
     kinds = {buffer: "input" if not any(k.target is buffer for k in kernels)
              else "state" if buffer not in made else "output" if buffer.alive else "temporary"

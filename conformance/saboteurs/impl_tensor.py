@@ -466,3 +466,38 @@ class LayersSayNothing(ImplPatch):
         def refuse(layer: Any, name: str) -> Any:
             raise NameMissingError("nn", f"there is no {name}", "look elsewhere")
         return refuse
+
+
+class WordsAreCut(ImplPatch):
+    rule = "inspect.table.words"
+    description = "the words of a column are cut where the column ends"
+    target = "impl.inspect.text:shortened"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda words, width, noun="buffer": ", ".join(words)[:width]
+
+
+class LettersNameTheFirstAxis(ImplPatch):
+    rule = "tensor.einsum.diagonal"
+    description = "of axes with one letter, the first element of all but one is taken"
+    target = "impl.tensor.products:_on_diagonals"
+
+    def replacement(self, original: Function) -> Function:
+        def first(letters: str, tensor: Any) -> Any:
+            while len(set(letters)) < len(letters):
+                place = next(i for i, each in enumerate(letters) if each in letters[:i])
+                tensor, letters = tensor.narrow(place, 0, 1).squeeze(place), \
+                    letters[:place] + letters[place + 1:]
+            return letters, tensor
+        return first
+
+
+class AnyArgumentIsTried(ImplPatch):
+    rule = "errors.argument.kind"
+    description = "of an argument with which a method failed it is not told which one it is"
+    target = "impl.tensor.names:_Keywords.refuse"
+
+    def replacement(self, original: Function) -> Function:
+        def refuse(*_: Any) -> None:
+            raise ShapeError("Tensor", "an argument does not fit", "give another one")
+        return refuse

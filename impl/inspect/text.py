@@ -1,6 +1,7 @@
 """A schedule as plain text: tables and sentences for a terminal."""
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -99,16 +100,16 @@ def touched(accesses: Iterable[Row], names: Mapping[int, str]) -> list[str]:
     return list(dict.fromkeys(names[access["buffer"]] for access in accesses))
 
 
-def shortened(words: Sequence[str], width: int) -> str:
-    """Words with commas, the last ones counted instead of named where the line gets too long."""
-    whole = ", ".join(words)
-    if len(whole) <= width:
-        return whole
-    kept = list(words)
-    while len(kept) > 1 and len(", ".join(kept)) > width - 9:
-        kept.pop()
-    left = len(words) - len(kept)
-    return cut(", ".join(kept), width - (9 if left else 0)) + (f" and {left} more" if left else "")
+def shortened(words: Sequence[str], width: int, noun: str = "buffer") -> str:
+    """Words with commas, the last ones counted instead of named where the line gets too long.
+
+    A word is whole or not there: where none fits, all of them are counted.
+    """
+    for left in range(max(len(words), 1)):  # r[impl inspect.table.words]
+        line = ", ".join(words[:len(words) - left]) + (f" and {left} more" if left else "")
+        if len(line) <= width:
+            return line
+    return plural(len(words), noun)
 
 
 def cut(line: str, width: int) -> str:
@@ -130,8 +131,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[i
 #: Characters of a line of a table that has no other width.
 WIDTH = 120
 #: The fewest and the most characters of the columns that hold words.
-SPAN = {"kernel": (12, 28), "what": (24, 44), "reads": (12, 24), "writes": (10, 16),
-        "steps": (16, 48)}
+SPAN = {"kernel": (20, 28), "what": (24, 44), "reads": (13, 24), "writes": (12, 16),
+        "steps": (8, 48)}
 
 
 # --8<-- [start:kernels]
@@ -147,7 +148,7 @@ def kernel_table(document: Document, timings: Timings | None = None,
     columns: dict[str, list[str | list[str]]] = {
         "id": [str(k["id"]) for k in kernels],
         "kernel": [k.get("name") or k["kind"] for k in kernels],
-        "what": [k.get("label", "") for k in kernels],
+        "what": [_without_folders(k.get("label", "")) for k in kernels],
         "reads": [touched(k["reads"], names) for k in kernels],
         "writes": [touched(k["writes"], names) for k in kernels],
         "bytes": [bytes_text(k["bytes"]) if "bytes" in k else "-" for k in kernels],
@@ -164,6 +165,11 @@ def kernel_table(document: Document, timings: Timings | None = None,
     return table(list(fitted), rows, numbers)  # r[impl inspect.table.complete]
 
 
+def _without_folders(label: str) -> str:
+    """A label as it is, but for the folders of the file at its end: conv2d (model.py:3)."""
+    return re.sub(r"\([^()]*[/\\]([^()/\\]+:\d+)\)$", r"(\1)", label)
+
+
 def fitting(columns: Mapping[str, Sequence[str | list[str]]], width: int) -> dict[str, list[str]]:
     """The cells as texts, those of the widest columns cut until a line has `width` characters.
 
@@ -171,7 +177,7 @@ def fitting(columns: Mapping[str, Sequence[str | list[str]]], width: int) -> dic
     """
     room = {head: most for head, (_, most) in SPAN.items() if head in columns}
     while True:
-        cells = {head: [narrow(cell, room.get(head)) for cell in column]
+        cells = {head: [narrow(cell, room.get(head), head) for cell in column]
                  for head, column in columns.items()}
         wide = {head: max(map(len, (head, *column))) for head, column in cells.items()}
         spare = {head: min(wide[head], room[head]) - SPAN[head][0] for head in room}
@@ -182,10 +188,10 @@ def fitting(columns: Mapping[str, Sequence[str | list[str]]], width: int) -> dic
         room[widest] = min(wide[widest], room[widest]) - 1
 
 
-def narrow(cell: str | list[str], room: int | None) -> str:
+def narrow(cell: str | list[str], room: int | None, head: str) -> str:
     """A text or a list of words in so many characters."""
     if isinstance(cell, list):
-        return shortened(cell, room or WIDTH)
+        return shortened(cell, room or WIDTH, "step" if head == "steps" else "buffer")
     return cell if room is None else cut(cell, room)
 # --8<-- [end:kernels]
 

@@ -593,9 +593,17 @@ class Elementwise(TensorBase):
         return self._binary(other, Ops.MINIMUM, "minimum")
 
     def clip(self, min: Any = None, max: Any = None) -> Self:  # noqa: A002
-        """The elements moved into the interval from `min` to `max`, each of which may be None."""
-        result = self if min is None else self.maximum(min)
-        return result if max is None else result.minimum(max)
+        """The elements moved into the interval from `min` to `max`, each of which may be None.
+
+        An element at an end gets the gradient, as one inside does.
+        """
+        # r[impl gradient.clip.inclusive]
+        result = self if min is None else self._at_most(min, Ops.MAXIMUM)
+        return result if max is None else result._at_most(max, Ops.MINIMUM)
+
+    def _at_most(self, end: Any, op: Ops) -> Self:
+        """The end or self, which gets the gradient of a tie: it stands second."""
+        return self._binary(end, op, "clip", reflected=True)
 
     def clamp(self, min: Any = None, max: Any = None) -> Self:  # noqa: A002
         """The elements moved into the interval from `min` to `max`, each of which may be None."""
@@ -730,7 +738,7 @@ class Elementwise(TensorBase):
 
     def relu6(self) -> Self:
         """min(max(x, 0), 6)"""
-        return self.clip(0, 6)
+        return self.maximum(0).minimum(6)
 
     def leaky_relu(self, negative_slope: float = 0.01) -> Self:
         """x where it is positive, else x * negative_slope"""
@@ -772,11 +780,11 @@ class Elementwise(TensorBase):
 
     def hardtanh(self, min_val: float = -1.0, max_val: float = 1.0) -> Self:
         """The elements moved into the interval from `min_val` to `max_val`."""
-        return self.clip(min_val, max_val)
+        return self.maximum(min_val).minimum(max_val)
 
     def hardsigmoid(self) -> Self:
         """min(max(x + 3, 0), 6) / 6"""
-        return (self + 3).clip(0, 6) / 6
+        return (self + 3).relu6() / 6
 
     def hardswish(self) -> Self:
         """x * hardsigmoid(x)"""

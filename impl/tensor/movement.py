@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from impl.dtypes import Scalar, dtypes
-from impl.errors import DTypeError, ShapeError
+from impl.errors import AxisError, DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.ir import Ops, Shape, UOp
 from impl.symbolic import Variable, as_size, is_number, is_symbolic, present
@@ -204,11 +204,16 @@ class Movement(Elementwise):
         """The last two axes exchanged."""
         return self.transpose(-1, -2)
 
-    def movedim(self, source: int, destination: int) -> Self:
-        """One axis moved to another place, the others in their order."""
-        start, stop = self._axis(source, "movedim"), self._axis(destination, "movedim")
-        order = [axis for axis in range(len(self.shape)) if axis != start]
-        order.insert(stop, start)
+    def movedim(self, source: Any, destination: Any) -> Self:
+        """Axes moved to other places, one or several, the others in their order."""
+        starts = [self._axis(axis, "movedim") for axis in _listed(source)]
+        stops = [self._axis(axis, "movedim") for axis in _listed(destination)]
+        if not len(starts) == len(stops) == len(set(starts)) == len(set(stops)):
+            raise AxisError("movedim", f"axes {source!r} do not fit places {destination!r}",
+                            "name as many places as axes, and each once")
+        order = [axis for axis in range(len(self.shape)) if axis not in starts]
+        for stop, start in sorted(zip(stops, starts, strict=True)):
+            order.insert(stop, start)
         return self._moved(Ops.PERMUTE, tuple(order))
 
     def flip(self, *axes: Any) -> Self:
@@ -307,14 +312,25 @@ class Movement(Elementwise):
                              f"not fit axis {axis} of shape {self.shape}", "make them smaller")
         return (self.shape[axis] - reach) // step + 1
 
-    def diagonal(self) -> Self:
-        """The elements [i, i] of a square matrix."""
-        if len(self.shape) != 2 or self.shape[0] != self.shape[1]:
-            raise ShapeError("diagonal", f"{self.shape} is no square matrix", "slice it first")
-        size = self.shape[0]
-        line = nodes.pad(nodes.reshape(self.uop, (size * size,)), ((0, size),))
-        return self._wrap(nodes.reshape(nodes.shrink(nodes.reshape(line, (size, size + 1)),
-                                                     ((0, size), (0, 1))), (size,)))
+    def diagonal(self, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Self:
+        """The elements [i, i + offset] along two axes, as the last axis of the result.
+
+        Raises:
+            AxisError: there are not two such axes.
+        """
+        rows, columns = self._axis(dim1, "diagonal"), self._axis(dim2, "diagonal")
+        if rows == columns:
+            raise AxisError("diagonal", f"axes {dim1} and {dim2} are the same", "name two axes")
+        matrix = self.movedim((rows, columns), (-2, -1))
+        *around, height, width = matrix.shape
+        down, right = max(-offset, 0), max(offset, 0)
+        size = max(min(height - down, width - right), 0)
+        square = matrix.narrow(-2, min(down, height), size).narrow(-1, min(right, width), size).uop
+        pads = ((0, 0),) * len(around)
+        line = nodes.pad(nodes.reshape(square, (*around, size * size)), (*pads, (0, size)))
+        lines = nodes.reshape(line, (*around, size, size + 1))
+        first = nodes.shrink(lines, (*((0, n) for n in (*around, size)), (0, 1)))
+        return self._wrap(nodes.reshape(first, (*around, size)))
 
     # More
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from impl.errors import ArgumentError, NameMissingError, nearest
+from impl.errors import ArgumentError, NameMissingError, TensorScheduleError, nearest
 
 
 def either(axis: Any, dim: Any) -> Any:
@@ -31,6 +32,13 @@ _MEANT = {"cuda": 'x.to("CUDA")', "copy_": "x.assign(y)", "fill_": "x.assign(x.f
           "from_numpy": "Tensor(array)", "tensor": "Tensor(values)", "array": "Tensor(values)",
           "as_tensor": "Tensor(values)", "equal": "(x == y).all()",
           "allclose": "NumPy on x.numpy()", "xavier_uniform": "Tensor.glorot_uniform(*shape)",
+          "remainder": "x.mod(y)", "fmod": "x - (x / y).trunc() * y", "expm1": "x.exp() - 1",
+          "log1p": "(1 + x).log()", "diff": "x[1:] - x[:-1]", "median": "x.sort()[0]",
+          "isclose": "(x - y).abs() <= tolerance", "nan_to_num": "x.isnan().where(0, x)",
+          "asinh": "(x + (x.square() + 1).sqrt()).log()", "atanh": "((1 + x) / (1 - x)).log() / 2",
+          "acosh": "(x + (x.square() - 1).sqrt()).log()",
+          **dict.fromkeys(("asin", "acos", "atan", "atan2", "arcsin", "arccos", "arctan"),
+                          "NumPy on x.numpy(): inverses of angles are missing here"),
           "no_grad": "x.detach(), or nothing: only .backward() computes gradients",
           "zero_grad": "x.grad = None, or the zero_grad() of an optimiser",
           "jit": "TinyJit(function)", "save": "nn.state.safe_save({name: x}, path)",
@@ -76,7 +84,8 @@ class _Keywords:
 
     def __init__(self, method: Callable[..., Any], name: str, bound: bool) -> None:
         self.name = f"Tensor.{name}"
-        parameters = list(inspect.signature(method).parameters.values())
+        self.signature = inspect.signature(method)
+        parameters = list(self.signature.parameters.values())
         self.places = {each.name: place for place, each in enumerate(parameters)}
         self.many = next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), "")
         self.own = [each.name for each in parameters[bound:] if each.name != self.many]
@@ -122,10 +131,38 @@ class _Keywords:
                                     f"means the same, is {value!r}", "give one of them")
 
 
-def with_keywords(method: Callable[..., Any], name: str, bound: bool = True) -> Callable[..., Any]:
+    def refuse(self, tensors: type, positional: tuple[Any, ...], given: dict[str, Any]) -> None:
+        """Raise if an argument is nothing of what its annotation says; asked once a call failed.
+
+        Raises:
+            ArgumentError: one is not.
+        """
+        try:
+            values = self.signature.bind(*positional, **given).arguments
+        except TypeError:  # there are too many of them, or too few, as Python says
+            return
+        kinds = {**_KINDS, "Self": tensors}
+        for name, value in list(values.items()):
+            words = str(self.signature.parameters[name].annotation).split(" | ")
+            if name != self.many and all(word in kinds for word in words) \
+                    and not any(isinstance(value, kinds[word]) for word in words):
+                meant = " or ".join(_CALLED[word] for word in words)
+                # r[impl errors.argument.kind]
+                raise ArgumentError(self.name, f"{name} is {value!r:.60}", f"give {meant}")
+
+
+#: What an argument has to be whose annotation is such a word, and how that is called.
+_KINDS: dict[str, Any] = {"int": Integral, "float": Real, "Scalar": Real, "str": str,
+                          "bool": object, "None": type(None)}
+_CALLED = {"int": "a whole number", "float": "a number", "Scalar": "a number", "str": "a text",
+           "bool": "True or False", "None": "None", "Self": "a tensor"}
+
+
+def with_keywords(method: Callable[..., Any], name: str, tensors: list[type],
+                  bound: bool = True) -> Callable[..., Any]:
     """The method, which takes the names of others for its arguments, too.
 
-    `bound`: its first parameter is a tensor or the class.
+    `tensors` gets the class of all tensors. `bound`: the first parameter is a tensor or the class.
     """
     keywords = _Keywords(method, name, bound)
     method.__qualname__ = keywords.name  # which Python's own errors show
@@ -136,31 +173,45 @@ def with_keywords(method: Callable[..., Any], name: str, bound: bool = True) -> 
     def call(*positional: Any, **given: Any) -> Any:
         if given and not plain.issuperset(given):
             positional, given = keywords.understood(positional, given)
-        return method(*positional, **given)
+        try:
+            result = method(*positional, **given)
+        except (TypeError, AttributeError, ValueError) as error:
+            if not isinstance(error, TensorScheduleError):
+                keywords.refuse(tensors[0], positional, given)
+            raise
+        if result is NotImplemented:  # which only an operator may answer
+            raise ArgumentError(keywords.name, f"{positional[-1]!r:.60} is no operand",
+                                "give a tensor, an array or a number")
+        return result
 
     call.__code__ = call.__code__.replace(co_name=method.__name__)  # what a node's origin shows
     return functools.wraps(method)(call)
 # --8<-- [end:keywords]
 
 
-def _named(member: Any, name: str) -> Any:
+def _named(member: Any, name: str, tensors: list[type]) -> Any:
     """A member of a class; a method of any kind with the keywords of others."""
     if isinstance(member, (classmethod, staticmethod)):
         bound = isinstance(member, classmethod)
-        return type(member)(with_keywords(member.__func__, name, bound))
-    return with_keywords(member, name) if inspect.isfunction(member) else member
+        return type(member)(with_keywords(member.__func__, name, tensors, bound))
+    return with_keywords(member, name, tensors) if inspect.isfunction(member) else member
 
 
 class Named(type):
     """The type of tensor classes, which says what was meant: `Tensor.zeross(2)`."""
+
+    tensors: ClassVar[list[type]] = []  # the class of which all tensors are, once it is made
 
     def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Named:
         """The class, whose public methods know what others call their arguments."""
         if members["__module__"].startswith("impl."):
             for key, value in members.items():
                 if not key.startswith("_"):
-                    members[key] = _named(value, key)
-        return super().__new__(cls, name, bases, members)
+                    members[key] = _named(value, key, cls.tensors)
+        made = super().__new__(cls, name, bases, members)
+        if not cls.tensors:
+            cls.tensors.append(made)
+        return made
 
     if not TYPE_CHECKING:
         def __getattr__(cls, name: str) -> NoReturn:

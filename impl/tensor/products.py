@@ -137,6 +137,8 @@ class Products(Indexing):
         tensors = list(operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple))
                        else operands)
         inputs, output = _parse(formula.replace(" ", ""), [len(t.shape) for t in tensors])
+        for place, letters in enumerate(inputs):
+            inputs[place], tensors[place] = _on_diagonals(letters, tensors[place])
         sizes: dict[str, int] = {}
         for letters, tensor in zip(inputs, tensors, strict=True):
             for letter, size in zip(letters, tensor.shape, strict=True):
@@ -334,6 +336,21 @@ def _pads(padding: int | Sequence[int], count: int,
     return tuple((one, one) for one in pair(padding, count, operation, "padding", 0))
 
 
+def _on_diagonals(letters: str, tensor: Any) -> tuple[str, Any]:
+    """An operand of which each letter names one axis: of `ii` the diagonal, as `i`."""
+    # r[impl tensor.einsum.diagonal]
+    for letter in [each for each in dict.fromkeys(letters) if letters.count(each) > 1]:
+        while letters.count(letter) > 1:
+            first, second = letters.index(letter), letters.rindex(letter)
+            if tensor.shape[first] != tensor.shape[second]:
+                raise ShapeError("einsum", f"{letter!r} is {tensor.shape[first]} and "
+                                 f"{tensor.shape[second]} in {letters!r}", "use another letter")
+            tensor = tensor.diagonal(0, first, second)
+            letters = "".join(each for place, each in enumerate(letters)
+                              if place not in (first, second)) + letter
+    return letters, tensor
+
+
 def _parse(formula: str, ranks: list[int]) -> tuple[list[str], str]:
     """The letters of each operand and of the result; `...` becomes capital letters' own names."""
     left, arrow, output = formula.partition("->")
@@ -348,9 +365,9 @@ def _parse(formula: str, ranks: list[int]) -> tuple[list[str], str]:
     for letters, rank in zip(inputs, ranks, strict=True):
         hidden = rank - len(letters.replace("...", ""))
         full.append(letters.replace("...", "".join(spare[most - hidden:]) if hidden > 0 else ""))
-        if len(full[-1]) != rank or len(set(full[-1])) != rank:
-            raise ShapeError("einsum", f"{letters!r} does not name {rank} different axes",
-                             "name each axis once; take a diagonal with .diagonal()")
+        if len(full[-1]) != rank:
+            raise ShapeError("einsum", f"{letters!r} does not name {rank} axes",
+                             "write a letter for each axis, or ... for several")
     if not arrow:
         every = "".join(full)
         output = ("..." if most else "") + "".join(
