@@ -156,7 +156,7 @@ class CacheWithoutBound(ImplPatch):
     target = "impl.caching.plans:PlanCache.put"
 
     def replacement(self, original: Function) -> Function:
-        return lambda cache, key, plan: cache.plans.update({key: plan})
+        return lambda cache, key, plan: cache.plans.update({key: [plan, 0]})
 
 
 class AnyPlanWillDo(ImplPatch):
@@ -165,7 +165,7 @@ class AnyPlanWillDo(ImplPatch):
     target = "impl.caching.plans:PlanCache.get"
 
     def replacement(self, original: Function) -> Function:
-        return lambda cache, key: next((plan for known, plan in cache.plans.items()
+        return lambda cache, key: next((entry[0] for known, entry in cache.plans.items()
                                         if len(known[0]) == len(key[0])), None)
 
 

@@ -64,7 +64,9 @@ class CPUProgram(KeptProgram):
         if self._call is None:
             self._packed = struct.Struct(f"{self.arguments + len(self.variables)}P").pack
             self._call = _PROTOTYPE(self.function)
-        addresses = [memory.address for memory in memories[:self.arguments]]
+        if len(memories) > self.arguments:
+            memories = memories[:self.arguments]
+        addresses = [memory.address for memory in memories]
         if values:
             numbers = (ctypes.c_int64 * len(values))(*values)
             start = ctypes.addressof(numbers)
