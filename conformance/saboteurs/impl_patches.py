@@ -29,7 +29,7 @@ TESTS = {"dependencies": ("test_dependencies_edges",), "ordering": ("test_orderi
          "tensor": ("test_symbolic_sizes", "test_in_order", "test_tensor_edges",
                     "test_tensor_methods"), "errors": ("test_errors",),
          "replay": ("test_replay_sizes", "test_replay_calls", "test_replay_parted",
-                    "test_replay_guards"),
+                    "test_replay_guards", "test_replay_shortcut"),
          "kernel": ("test_kernel_steps", "test_kernel", "test_kernel_search",
                     "test_kernel_products", "test_plain", "test_cpu_threads", "test_opencl",
                     "test_kernel_text", "test_tensor_cores", "test_warps"),

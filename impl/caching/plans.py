@@ -69,10 +69,11 @@ def canonicalize(effects: Effects, device_key: Hashable) -> Canonical:
     """
     if effects.described is not None:
         return _canonical(effects, *effects.described, device_key)
-    place, slots = {}, {}
+    place: dict[UOp, int] = {}
+    slots: dict[Buffer, int] = {}
     variables = _Variables()
     describe = _Describer(variables.slot).described if symbolic.present[0] else None
-    rows = []
+    rows: list[Row] = []
     held = {leaf.arg[0] for leaf in effects.held}
     for node in effects.nodes:
         place[node] = len(place)
@@ -281,16 +282,21 @@ class PlanCache(Generic[PlanType]):
 
     def __init__(self, capacity: int = 4096) -> None:
         self.capacity = capacity
-        self.plans: dict[tuple[Any, ...], list[Any]] = {}  # the plan, and when it was used
+        self.entries: dict[tuple[Any, ...], list[Any]] = {}  # the plan, and when it was used
         self.short: dict[tuple[Any, ...], list[Any]] = {}  # the same, by short keys
         self.uses = itertools.count()
         self.lock = free_after_fork(threading.Lock())
         self.hits = self.misses = 0
 
+    @property
+    def plans(self) -> dict[tuple[Any, ...], PlanType]:
+        """All plans by their keys."""
+        return {key: plan for key, (plan, _) in self.entries.items()}
+
     def get(self, key: tuple[Any, ...]) -> PlanType | None:
         """The plan, if it is there; counts a hit or a miss."""
         with self.lock:
-            entry = self.plans.get(key)  # r[impl caching.hit.equal]
+            entry = self.entries.get(key)  # r[impl caching.hit.equal]
             if entry is None:
                 self.misses += 1
                 return None
@@ -315,24 +321,24 @@ class PlanCache(Generic[PlanType]):
         with self.lock:
             if len(self.short) >= self.capacity:
                 self.short.clear()
-            if key in self.plans:
-                self.short[short] = self.plans[key]
+            if key in self.entries:
+                self.short[short] = self.entries[key]
 
     def put(self, key: tuple[Any, ...], plan: PlanType) -> None:
         """Keep a plan; beyond the capacity the oldest is dropped (r[caching.bounded.capacity])."""
         with self.lock:
-            self.plans[key] = [plan, next(self.uses)]
-            while len(self.plans) > self.capacity:  # r[impl caching.bounded.capacity]
-                del self.plans[min(self.plans, key=lambda each: self.plans[each][1])]
+            self.entries[key] = [plan, next(self.uses)]
+            while len(self.entries) > self.capacity:  # r[impl caching.bounded.capacity]
+                del self.entries[min(self.entries, key=lambda each: self.entries[each][1])]
                 self.short.clear()
 
     def clear(self) -> None:
         """Forget everything, the counts too."""
         with self.lock:
-            self.plans.clear()
+            self.entries.clear()
             self.short.clear()
             self.hits = self.misses = 0
 
     def __len__(self) -> int:
-        return len(self.plans)
+        return len(self.entries)
 # --8<-- [end:cache]

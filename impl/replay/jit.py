@@ -62,9 +62,9 @@ class TinyJit(Generic[Parameters, Returned]):
         recording = self.recording
         if recording is not None and recording.shortcut is not None \
                 and not kwargs and not manner.poison:
-            returned = self._shortly(recording.shortcut, args)
+            returned: Any = self._shortly(recording.shortcut, args)
             if returned is not MISSED:
-                return returned  # type: ignore[no-any-return]
+                return returned
         return self._in_full(args, kwargs)
 
     def _shortly(self, shortcut: Shortcut, args: Sequence[Any]) -> Any:

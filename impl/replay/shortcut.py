@@ -27,7 +27,7 @@ _EXACT = (bool, int, str, bytes, type(None))
 class _Given(NamedTuple):
     """What an argument has to be: a tensor of this form, or this Python value."""
 
-    kind: type
+    kind: type[Any]
     value: Any
     shape: Shape = ()
     dtype: DType | None = None

@@ -102,7 +102,7 @@ class Plan:
                 if s.kind == "output" or s.kind == "temporary" and s.number in touched]
 
     @cached_property
-    def launches(self) -> list[tuple[int, list[int], tuple[int, ...]]]:
+    def launches(self) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:
         """The kernels in order: their numbers, arguments, and the slots of their values."""
         return [(n, self.kernels[n].arguments, self.kernels[n].slots) for n in self.order]
 
