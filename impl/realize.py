@@ -289,7 +289,7 @@ def prepare(values: Sequence[UOp],
     short = short_key(values[0], manner) if len(values) == 1 and manner.quiet else None
     if short is not None:
         known = schedule_cache.get_short(short[0])
-        if known is not None:  # r[impl caching.hit.equal]
+        if known is not None:  # r[impl caching.key.short]
             GlobalCounters.plan_hits += 1
             root = values[0]
             return (Effects([root], [*dict.fromkeys(root.src), root], _NOTHING), known,

@@ -71,6 +71,7 @@ class Shortcut:
 
     def run(self, given: Sequence[Any]) -> Any:
         """Replay; `MISSED`, and nothing done, if anything has changed."""
+        # r[impl replay.shortcut.same]
         if len(given) != len(self.given) or realize.pending():
             return MISSED
         found: list[Buffer] = []
