@@ -114,8 +114,9 @@ class CPUTable(Table):
 
     def set_memory(self, launch: int, argument: int, memory: Memory) -> None:
         """Give one launch another memory for one argument."""
-        super().set_memory(launch, argument, memory)
-        if argument < self.launches[launch][0].arguments:
+        program, memories, _ = self.launches[launch]
+        memories[argument] = memory
+        if argument < program.arguments:
             self.arranged.words[self.arranged.first[launch] + argument] = memory.address
 
     def set_value(self, launch: int, variable: int, value: int) -> None:

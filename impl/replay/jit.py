@@ -12,7 +12,7 @@ from impl.replay.arguments import Arguments, compare, take_apart
 from impl.replay.capture import Capture, stand_ins_of, write_back
 from impl.replay.recording import Recording
 from impl.replay.results import mapped
-from impl.replay.shortcut import MISSED, Shortcut
+from impl.replay.shortcut import MISSED
 from impl.symbolic import watching
 from impl.tensor import Tensor
 
@@ -62,21 +62,14 @@ class TinyJit(Generic[Parameters, Returned]):
         recording = self.recording
         if recording is not None and recording.shortcut is not None \
                 and not kwargs and not manner.poison:
-            returned: Any = self._shortly(recording.shortcut, args)
-            if returned is not MISSED:
-                return returned
+            with realize.lock.mutex:
+                # In another thread's turn everything is looked at.
+                returned: Any = MISSED if realize.lock.owner else recording.shortcut.run(args)
+                if returned is not MISSED:
+                    self.calls += 1
+                    self.replays += 1
+                    return returned
         return self._in_full(args, kwargs)
-
-    def _shortly(self, shortcut: Shortcut, args: Sequence[Any]) -> Any:
-        """Replay by a shortcut; `MISSED` if it does not lead there now."""
-        with realize.lock.mutex:
-            if realize.lock.owner:  # another thread's turn
-                return MISSED
-            returned = shortcut.run(args)
-            if returned is not MISSED:
-                self.calls += 1
-                self.replays += 1
-            return returned
 
     def _in_full(self, args: Any, kwargs: Any) -> Returned:
         """Run, capture or replay, when everything has to be looked at."""

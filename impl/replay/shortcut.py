@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from impl import realize
-from impl.device import Device, DeviceBackend, Table
+from impl.device import Device, DeviceBackend, Memory, Table
 from impl.dtypes import DType
 from impl.effects import Buffer
 from impl.ir import Ops, Shape
@@ -53,8 +53,9 @@ class Shortcut:
     def __init__(self, recording: Recording, arguments: Arguments) -> None:
         self.check_names = recording._check_names if recording.names else None
         self.given = [_given(arguments, path) for path in _paths(arguments)]
-        self.inputs = [recording.inputs.get(path) for path in _paths(arguments)
-                       if path in arguments.tensors]
+        tensors = [path for path in _paths(arguments) if path in arguments.tensors]
+        self.inputs = [(place, recording.inputs[path]) for place, path in enumerate(tensors)
+                       if path in recording.inputs]
         self.states: list[tuple[Owner, Buffer]] = [
             (owner, held.uop.arg[0]) for source in recording.sources.values()
             if source.path is None for owner in source.owners if (held := owner()) is not None]
@@ -106,14 +107,16 @@ class Shortcut:
 
     def _launch(self, found: Sequence[Buffer]) -> Any:
         """Put arguments and new outputs in their places, and run all kernels."""
-        for captured, buffer in zip(self.inputs, found, strict=True):
-            if captured is not None:
-                self._place(captured, buffer.memory or realize.ensure_memory(buffer))
+        placed = self.placed
+        for place, captured in self.inputs:
+            memory = found[place].memory
+            if memory is None or placed.get(captured) is not memory:
+                self._place(captured, realize.ensure_memory(found[place]))
         outputs: dict[Buffer, Buffer] = {}
         for captured, device, nbytes in self.made:  # r[impl replay.output.fresh]
             new = outputs[captured] = Buffer(captured.device, captured.dtype, captured.size)
-            new.memory = device.allocate(nbytes)
-            self._place(captured, new.memory)
+            new.memory = memory = device.allocate(nbytes)
+            self._place(captured, memory)
         self.table.run()
         result = self.result
         if result.__class__ is Leaf:
@@ -122,12 +125,11 @@ class Shortcut:
         return mapped(result, lambda v: made.get(v) or made.setdefault(v, _filled(v, outputs))
                       if isinstance(v, Leaf) else v)
 
-    def _place(self, captured: Buffer, memory: Any) -> None:
+    def _place(self, captured: Buffer, memory: Memory) -> None:
         """Put memory where a buffer of the capture was."""
-        if self.placed.get(captured) is not memory:
-            self.placed[captured] = memory
-            for table, launch, argument in self.slots.get(captured, ()):
-                table.set_memory(launch, argument, memory)
+        self.placed[captured] = memory
+        for table, launch, argument in self.slots.get(captured, ()):
+            table.set_memory(launch, argument, memory)
 # --8<-- [end:shortcut]
 
 
