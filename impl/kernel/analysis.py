@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -146,14 +146,13 @@ class Analysis:
             for node in self.order:
                 self.free[node] = self._free(node)
             return
-        masks = list(map(before.free.get, self.order))
+        masks: list[int | None] = [before.free.get(node) for node in self.order]
+        moves = _moves(before.ranges, self.position)
         # Sets of loops in the places that they have now.
-        moved = {mask: None if mask is None else self.mask(before.loops(mask))
-                 for mask in set(masks)}
-        self.free = dict(zip(self.order, map(moved.__getitem__, masks), strict=True))
+        moved = {mask: sum([(mask >> start & ones) << place for start, ones, place in moves])
+                 for mask in set(masks) if mask is not None}
         for node, mask in zip(self.order, masks, strict=True):
-            if mask is None:
-                self.free[node] = self._free(node)
+            self.free[node] = self._free(node) if mask is None else moved[mask]
 
     def mask(self, loops: Iterable[UOp]) -> int:
         """The set of loops as a bit mask."""
@@ -201,6 +200,24 @@ class Analysis:
             if part not in self.free:
                 self.free[part] = self._free(part)
 # --8<-- [end:analysis]
+
+
+def _moves(before: Sequence[UOp], position: dict[UOp, int]) -> list[tuple[int, int, int]]:
+    """Runs of loops that still stand side by side: where one begins, a bit mask as wide as it
+    is, and where it begins now.
+    """
+    found: list[tuple[int, int, int]] = []
+    for start, loop in enumerate(before):
+        place = position.get(loop)
+        if place is None:
+            continue
+        if found and found[-1][0] - found[-1][2] == start - place \
+                and found[-1][0] + found[-1][1].bit_length() == start:
+            first, ones, new = found.pop()
+            found.append((first, ones << 1 | 1, new))
+        else:
+            found.append((start, 1, place))
+    return found
 
 
 # --8<-- [start:linear]
