@@ -1,6 +1,7 @@
 """Keys of plans, taken from graphs directly; and the table of plans. See spec/caching.md."""
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -13,7 +14,7 @@ from unittest import mock
 import numpy as np
 
 from conformance.trace import ROOT, verifies
-from impl import Context, Tensor, Variable, caching, realize, settings, symbolic
+from impl import Context, GlobalCounters, Tensor, Variable, caching, realize, settings, symbolic
 from impl.caching import PlanCache
 from impl.effects import collect
 from impl.errors import VariableError
@@ -66,6 +67,60 @@ def test_a_graph_that_is_walked_once_has_the_same_key() -> None:
     for tensor in (written, bound, a.to("CPU" if a.device == "REFERENCE" else "REFERENCE") + 1):
         with mock.patch.object(symbolic, "present", [False]):
             assert caching.walk([tensor.uop]) is None
+
+
+@verifies("caching.key.short", observe="cache")
+def test_short_keys_tell_apart_what_keys_tell_apart() -> None:
+    """Of all pairs of single operations, on buffers that are some the same and some alike."""
+    a, b, c = numbers(1, 2, 3, 4), numbers(5, 6, 7, 8), numbers(1, 2, 3, 4, dtype=np.int32)
+    square, short = a.reshape(2, 2).contiguous().realize(), numbers(1, 2)
+    one = [a + b, b + a, a + a, a * b, b * b, a + 1, b + 1, a + 2, a + 1.5, a * 0.0, a * -0.0,
+           c + c, c + 1, c + True, a.exp(), b.exp(), square.exp(), square + square, short.exp(),
+           a.sum(), square.sum(0), square.sum(1), square + 1, a.maximum(b),
+           a.cast("int32"), c.cast("float32"), a.reshape(4, 1).contiguous(), square.flip(0)]
+    found = []
+    with mock.patch.object(symbolic, "present", [False]):
+        for tensor in one:
+            effects = caching.walk([tensor.uop])
+            said = caching.short_key(tensor.uop, "here")
+            assert effects is not None
+            whole = caching.canonicalize(effects, "here")
+            assert said is None or said[1] == whole.buffers
+            found.append((said and said[0], whole.key))
+    assert sum(said is not None for said, _ in found) > 15
+    for first, second in itertools.combinations(found, 2):
+        if first[0] is not None and second[0] is not None:
+            assert (first[0] == second[0]) is (first[1] == second[1])
+
+
+@verifies("caching.key.short", observe="cache")
+@verifies("caching.count.exact", observe="cache")
+def test_what_a_short_key_finds_is_a_plan_of_the_cache() -> None:
+    a, b = numbers(1, 2, 3), numbers(4, 5, 6)
+    schedule_cache.clear()
+    GlobalCounters.reset()
+    for turn in range(4):
+        assert (a + b).tolist() == [5, 7, 9], turn
+    assert (schedule_cache.hits, schedule_cache.misses, len(schedule_cache)) == (3, 1, 1)
+    assert (GlobalCounters.plan_hits, GlobalCounters.plan_misses) == (3, 1)
+    assert ((a + a).tolist(), (b + a).tolist()) == ([2, 4, 6], [5, 7, 9])
+    a.assign(a * 2).realize()
+    assert (a + b).tolist() == [6, 9, 12]
+    schedule_cache.clear()
+    assert (a + b).tolist() == [6, 9, 12] and schedule_cache.misses == 1
+    with Context(FUSE=0):
+        assert (a + b).tolist() == [6, 9, 12] and schedule_cache.misses == 2
+
+
+@verifies("caching.bounded.capacity")
+def test_a_dropped_plan_is_not_found_by_its_short_key() -> None:
+    cache: caching.PlanCache[str] = caching.PlanCache(2)
+    for name in ("one", "two", "three"):
+        cache.put((name,), f"plan {name}")
+        cache.put_short((name, "short"), (name,))
+        assert cache.get_short((name, "short")) == f"plan {name}"
+    assert cache.get(("one",)) is None and cache.get_short(("one", "short")) is None
+    assert cache.get(("three",)) == "plan three"
 
 
 @verifies("caching.key.alias", observe="cache")

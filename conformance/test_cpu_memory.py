@@ -53,7 +53,7 @@ def test_blocks_of_a_pool() -> None:
             block, address, _ = out.pop(draw.randrange(len(out)))
             pool.give((block, address))
         else:
-            nbytes = draw.choice((100, 5000, MEBIBYTE, 3 * MEBIBYTE)) + draw.randrange(500_000)
+            nbytes = draw.choice((5000, 50_000, MEBIBYTE, 3 * MEBIBYTE)) + draw.randrange(500_000)
             before, held = GlobalCounters.fresh, pool.held
             block, address = pool.take(nbytes)
             assert block.ctypes.data == address and address % 64 == 0
@@ -90,6 +90,35 @@ def test_what_is_too_much_is_freed() -> None:
     assert pool.freed == [640, 320] and pool.held == 704
     pool.clear()
     assert pool.freed == [640, 320, 704]
+
+
+@verifies("cpu.memory.bounded")
+@verifies("cpu.memory.reuse")
+def test_small_blocks_of_a_pool() -> None:
+    """They are used again, never by two at once, and only so many are kept."""
+    draw, pool = random.Random(7), Pool(64, 1 << 20)
+    out: list[tuple[np.ndarray, int]] = []
+    for _ in range(3000):
+        if out and draw.random() < 0.5:
+            pool.give(out.pop(draw.randrange(len(out))))
+        else:
+            nbytes = draw.randrange(4200)
+            block, address = pool.take(nbytes)
+            assert block.ctypes.data == address and address % 64 == 0
+            assert nbytes <= len(block) <= max(1.5 * nbytes, nbytes + 64)
+            out.append((block, address))
+        places = sorted((address, len(block)) for block, address in out)
+        assert all(a + size <= b for (a, size), (b, _) in zip(places, places[1:], strict=False))
+    many = [pool.take(100) for _ in range(200)]
+    GlobalCounters.reset()
+    for pair in many:
+        pool.give(pair)
+    again = {pool.take(120)[1] for _ in range(150)}  # of the same size when rounded
+    assert GlobalCounters.fresh == 0 and again <= {address for _, address in many}
+    for pair in [pool.take(100) for _ in range(2000)]:
+        pool.give(pair)
+    assert sum(len(blocks) for blocks in pool.small.values()) <= 64 * len(pool.small)
+    assert pool.clear() and not any(pool.small.values()) and not pool.clear()
 
 
 @verifies("cpu.memory.bounded")

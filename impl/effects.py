@@ -23,9 +23,10 @@ import numpy as np
 
 from impl.dtypes import DType
 from impl.errors import GraphError, ShapeError
-from impl.ir import Ops, Shape, UOp, living_nodes, toposort
+from impl.ir import Ops, Shape, UOp, intern_leaf, living_nodes, toposort
 from impl.symbolic import is_number, plain
 
+_BUFFER, _BIND = Ops.BUFFER, Ops.BIND
 _numbers = itertools.count()
 _BITS = 192  # width of the bit set that tells quickly which buffers a graph may read
 
@@ -58,7 +59,7 @@ class Buffer:
 
     def leaf(self, shape: Shape) -> UOp:
         """The node that denotes the present content, seen with this shape."""
-        return UOp(Ops.BUFFER, self.dtype, (), (self, self.version, shape))
+        return intern_leaf(self.dtype, (self, self.version, shape))
 
     def __repr__(self) -> str:
         return f"<Buffer {self.number} {self.dtype.name}[{self.size}] on {self.device}>"
@@ -77,7 +78,7 @@ def leaf_of(node: UOp) -> UOp | None:
     Raises:
         GraphError: the leaf names a version that has been overwritten (r[effects.version.current]).
     """
-    leaf = node if node.op is Ops.BUFFER else node.realized
+    leaf = node if node.op is _BUFFER else node.realized
     if leaf is not None and leaf.arg[1] != leaf.arg[0].version:
         if leaf.arg[0].spoiled:  # r[impl realize.interrupted.error]
             raise GraphError("read", f"a run was interrupted, or failed, while it overwrote "
@@ -237,6 +238,7 @@ class _Live(weakref.ref[Any]):
 
 
 _live: dict[int, _Live] = {}
+_this_thread = threading.get_ident
 
 
 def _died(reference: _Live) -> None:
@@ -246,9 +248,9 @@ def _died(reference: _Live) -> None:
 def register(holder: Holder) -> None:
     """Note a living tensor: its value is observable until it dies."""
     reference = _Live(holder, _died)
-    reference.key = id(holder)
-    reference.thread = threading.get_ident()
-    _live[reference.key] = reference
+    reference.key = key = id(holder)
+    reference.thread = _this_thread()
+    _live[key] = reference
 
 
 def living() -> list[Holder]:
@@ -323,7 +325,7 @@ class Effects:
 
 def _open(node: UOp) -> bool:
     """Whether a walk goes on below this node: its value has to be computed."""
-    return node.op is not Ops.BUFFER and node.op is not Ops.BIND and node.realized is None
+    return node.realized is None and node.op is not _BUFFER and node.op is not _BIND
 
 
 # --8<-- [start:collect]

@@ -178,18 +178,19 @@ def _forget(reference: _Reference) -> None:
 
     It must not wait: garbage is collected anywhere, also where another lock is held.
     """
-    if not _making.acquire(False):
+    if not _acquire(False):
         _dead.append(reference)
         return
     try:
-        if _interned.get(reference.key) is reference:
-            del _interned[reference.key]
+        key = reference.key
+        if _interned.get(key) is reference:
+            del _interned[key]
         while _dead:
             dead = _dead.pop()
             if _interned.get(dead.key) is dead:
                 del _interned[dead.key]
     finally:
-        _making.release()
+        _release()
 
 
 # --8<-- [start:uop]
@@ -221,7 +222,9 @@ class UOp:
         key = op, dtype, src, arg, tag
         reference = _interned.get(key)
         found = reference() if reference is not None else None
-        return found if found is not None else _new(key, arg)  # r[impl ir.intern.identity]
+        if found is not None:  # r[impl ir.intern.identity]
+            return found
+        return intern_leaf(dtype, arg) if op is _BUFFER and tag is None else intern(key, arg)
 
     @staticmethod
     def const(dtype: DType, value: Scalar) -> UOp:
@@ -334,23 +337,37 @@ def _floating(dtype: DType, number: float, tag: Any) -> UOp:
     key = Ops.CONST, dtype, (), 0.0 if sign == "nan" else number, tag, sign
     reference = _interned.get(key)
     found = reference() if reference is not None else None
-    return found if found is not None else _new(key, number)
+    return found if found is not None else intern(key, number)
 
 
-def _new(key: tuple[Any, ...], arg: Any) -> UOp:
+def intern(key: tuple[Any, ...], arg: Any) -> UOp:
     """A new node with this key; or the one that another thread has made meanwhile."""
-    op, dtype, src = key[:3]
-    if op is _CONST and dtype.kind == "f" and len(key) == 5:
-        return _floating(dtype, arg, key[4])  # made otherwise than by `UOp.const`
+    if key[0] is _CONST and key[1].kind == "f" and len(key) == 5:
+        return _floating(key[1], arg, key[4])  # made otherwise than by `UOp.const`
     node: UOp = object.__new__(UOp)
-    node.op, node.dtype, node.src, node.arg, node.tag = op, dtype, src, arg, key[4]
+    node.op, node.dtype, node.src, _, node.tag = key[:5]
+    node.arg = arg
     node.origin = node.realized = node.bounds = None
-    rule = _shape_rules.get(op)
-    node.shape = None if rule is None else rule(src, arg)
-    reads = arg[0].bit if op is _BUFFER else 0
-    for source in src:
+    rule = _shape_rules.get(node.op)
+    node.shape = None if rule is None else rule(node.src, arg)
+    reads = 0
+    for source in node.src:
         reads |= source.reads
     node.reads = reads
+    return _registered(key, node)
+
+
+def intern_leaf(dtype: DType, arg: Any) -> UOp:
+    """The BUFFER for (Buffer, version, shape), which most often is new."""
+    node: UOp = object.__new__(UOp)
+    node.op, node.dtype, node.src, node.arg, node.shape = _BUFFER, dtype, (), arg, arg[2]
+    node.origin = node.realized = node.bounds = node.tag = None
+    node.reads = arg[0].bit
+    return _registered((_BUFFER, dtype, (), arg, None), node)
+
+
+def _registered(key: tuple[Any, ...], node: UOp) -> UOp:
+    """A new node; or the one that stands in the table already."""
     reference = _Reference(node, _forget)
     reference.key = key
     known = _interned.setdefault(key, reference)  # in one step: no lock is needed
@@ -376,6 +393,7 @@ def free_after_fork(lock: Any) -> Any:
 
 
 _making = free_after_fork(threading.RLock())  # held by whoever takes something out of the table
+_acquire, _release = _making.acquire, _making.release
 # --8<-- [end:intern]
 
 
@@ -431,7 +449,10 @@ def toposort(roots: Iterable[UOp], gate: Callable[[UOp], bool] | None = None,
 
 # --8<-- [start:shapes]
 def _elementwise_shape(src: tuple[UOp, ...], arg: Any) -> Shape | None:
-    shape: Shape | None = None
+    shape = src[0].shape
+    if len(src) < 3 and shape == src[-1].shape:  # nearly always
+        return shape
+    shape = None
     for source in src:
         other = source.shape
         if other is None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from impl import settings, symbolic
-from impl.caching import Canonical, walk
+from impl.caching import Canonical, short_key, walk
 from impl.device import Device, GlobalCounters, Memory, Program
 from impl.dtypes import dtypes
 from impl.effects import (
@@ -30,7 +30,15 @@ from impl.errors import ReplayError, VariableError, user_line
 from impl.fusion import Kernel, Limits
 from impl.ir import ELEMENTWISE, Ops, UOp, toposort
 from impl.rewrite import verify
-from impl.schedule import Environment, Plan, document, label, plan_for, shown_numbers
+from impl.schedule import (
+    Environment,
+    Plan,
+    document,
+    label,
+    plan_for,
+    schedule_cache,
+    shown_numbers,
+)
 
 #: More inputs than this in one kernel gain nothing: their rows crowd each other out of the cache.
 MOST_ARGUMENTS = 60
@@ -71,7 +79,7 @@ def _copy(memories: Sequence[Memory], nbytes: int) -> None:
     target.device.copy(target, source, nbytes)
 
 
-def ensure_memory(buffer: Buffer, manner: _Manner | None = None) -> Memory:
+def ensure_memory(buffer: Buffer, manner: Manner | None = None) -> Memory:
     """The memory of a buffer, allocated and filled from the host at the first use."""
     memory: Memory | None = buffer.memory
     if memory is None:
@@ -80,7 +88,7 @@ def ensure_memory(buffer: Buffer, manner: _Manner | None = None) -> Memory:
         if buffer.host is not None:
             device.copy_in(memory, buffer.host)
             buffer.host = None
-        elif (manner or _manner()).poison:
+        elif (manner or in_force()).poison:
             _poison(memory)
     return memory
 
@@ -105,12 +113,12 @@ class Run:
         self.buffers = {number: given[slot] for number, slot in plan.inputs}
         self.outputs: list[Buffer] = []
         # By slot: another program with this plan may call its variables otherwise.
-        bound = dict(zip(plan.unknowns, canonical.values, strict=True)) if plan.unknowns else {}
-        for storage in plan.made:
+        bound = dict(zip(plan.unknowns, canonical.values, strict=True)) if plan.unknowns else None
+        for number, device, dtype, size, kept in plan.made:
             # r[impl realize.size.actual]
-            size = symbolic.actual(storage.size, bound) if bound else storage.size
-            buffer = self.buffers[storage.number] = Buffer(storage.device, storage.dtype, size)
-            if storage.kind == "output":
+            buffer = self.buffers[number] = Buffer(
+                device, dtype, symbolic.actual(size, bound) if bound else size)
+            if kept:
                 self.outputs.append(buffer)
         if planned and plan.memories:
             self._place_temporaries(own_arena)
@@ -151,11 +159,12 @@ class Run:
     def commit(self) -> None:
         """Advance the versions of overwritten buffers; note which leaf holds each root."""
         plan, buffers = self.plan, self.buffers
-        for number, gained in plan.written.items():
-            advance(buffers[number], gained)  # r[impl realize.commit.version]
-        for root, result in zip(self.effects.roots, plan.results, strict=True):
+        if plan.written:
+            for number, gained in plan.written.items():
+                advance(buffers[number], gained)  # r[impl realize.commit.version]
+        for root, number in zip(self.effects.roots, plan.places, strict=True):
             # r[impl realize.size.symbolic]: the root's own shape, with the values of this call
-            mark_realized(root, buffers[result.storage].leaf(root.shape or ()))
+            mark_realized(root, buffers[number].leaf(root.shape or ()))
     # --8<-- [end:commit]
 
     def touched(self) -> list[Buffer]:
@@ -210,7 +219,7 @@ def _print_programs(compiled: int, hits: int, disk_hits: int) -> None:
 
 
 # --8<-- [start:manner]
-class _Manner:
+class Manner:
     """What the settings in force say about planning and running; asked for once, not each time."""
 
     def __init__(self) -> None:
@@ -219,23 +228,26 @@ class _Manner:
         self.debug, self.poison, self.viz = get("DEBUG"), get("POISON"), get("VIZ")
         self.checked, self.recorded = get("SPEC"), get("CAPTURE_PROCESS_REPLAY")
         self.use_cache = bool(get("SCACHE"))
+        self.captures = bool(get("JIT"))
         self.shown = self.debug or self.viz
+        # Nobody looks at what is found, and what was found before may be found again.
+        self.quiet = self.use_cache and not (self.checked or self.recorded or self.shown)
         self.watched = self.debug >= 2 or self.poison
         self.environments: dict[tuple[str, ...], Environment] = {}
 
 
-def _manner() -> _Manner:
-    return settings.derived(_Manner)
+def in_force() -> Manner:
+    """What the settings in force in this thread say."""
+    return settings.derived(Manner)
 # --8<-- [end:manner]
 
 
-def environment(effects: Effects, manner: _Manner | None = None) -> Environment:
+def environment(effects: Effects, manner: Manner | None = None) -> Environment:
     """What the devices of the values and the present settings ask of a plan."""
-    manner = manner or _manner()
+    manner = manner or in_force()
     names = {manner.default: None}
     if effects.described is not None:
-        for buffer in effects.described[2]:
-            names[buffer.device] = None
+        names.update(dict.fromkeys([buffer.device for buffer in effects.described[2]]))
     else:
         for node in effects.nodes:
             leaf = node if node.op is _BUFFER else node.realized
@@ -248,6 +260,7 @@ def environment(effects: Effects, manner: _Manner | None = None) -> Environment:
 
 
 _BUFFER, _COPY = Ops.BUFFER, Ops.COPY
+_NOTHING: frozenset[UOp] = frozenset()
 
 
 def _environment(names: Sequence[str]) -> Environment:
@@ -270,9 +283,17 @@ def _environment(names: Sequence[str]) -> Environment:
 
 
 def prepare(values: Sequence[UOp],
-            manner: _Manner | None = None) -> tuple[Effects, Plan, Canonical]:
+            manner: Manner | None = None) -> tuple[Effects, Plan, Canonical]:
     """Everything up to the plan for some values, each given once."""
-    manner = manner or _manner()
+    manner = manner or in_force()
+    short = short_key(values[0], manner) if len(values) == 1 and manner.quiet else None
+    if short is not None:
+        known = schedule_cache.get_short(short[0])
+        if known is not None:  # r[impl caching.key.short]
+            GlobalCounters.plan_hits += 1
+            root = values[0]
+            return (Effects([root], [*dict.fromkeys(root.src), root], _NOTHING), known,
+                    Canonical(known.key, short[1], [], []))
     start = time.perf_counter() if manner.shown else 0.0
     effects = walk(values) or collect(values)
     try:
@@ -280,6 +301,8 @@ def prepare(values: Sequence[UOp],
     except VariableError:
         effects = _readers_first(effects, values)
         plan, canonical, hit = _checked_plan(effects, manner)
+    if short is not None:
+        schedule_cache.put_short(short[0], canonical.key)
     # r[impl caching.count.exact]
     if hit:
         GlobalCounters.plan_hits += 1
@@ -290,7 +313,7 @@ def prepare(values: Sequence[UOp],
     return effects, plan, canonical
 
 
-def _show(manner: _Manner, effects: Effects, plan: Plan, hit: bool, seconds: float) -> None:
+def _show(manner: Manner, effects: Effects, plan: Plan, hit: bool, seconds: float) -> None:
     """What DEBUG and VIZ ask for of a schedule."""
     if manner.debug >= 1:
         noun = "kernel " if len(plan.kernels) == 1 else "kernels"
@@ -317,7 +340,7 @@ def _readers_first(effects: Effects, roots: Sequence[UOp]) -> Effects:
     for waiting in effects.roots[len(roots):]:  # r[impl realize.rescue.variables]
         run = planned_run([waiting])
         if run is not None:
-            _execute(run, _manner())
+            _execute(run, in_force())
             commit(run)
     return collect(roots)
 
@@ -328,7 +351,7 @@ viewers: list[Callable[[dict[str, Any]], None]] = []
 checkers: list[Callable[[dict[str, Any]], None]] = []
 
 
-def _checked_plan(effects: Effects, manner: _Manner) -> tuple[Plan, Canonical, bool]:
+def _checked_plan(effects: Effects, manner: Manner) -> tuple[Plan, Canonical, bool]:
     """The plan; with SPEC=1 the graph before it, every kernel and the document are verified."""
     if manner.checked:
         verify(UOp(Ops.SINK, dtypes.index, tuple(effects.roots)), "tensor")
@@ -395,71 +418,80 @@ def _allocations(plan: Plan, shown: dict[int, int]) -> list[tuple[frozenset[int]
 _default = [""]  # the default device of the last time that values were asked for
 
 
-def waiting_values(values: Sequence[UOp], manner: _Manner | None = None) -> list[UOp]:
+def waiting_values(values: Sequence[UOp], manner: Manner | None = None) -> list[UOp]:
     """Those that are not in memory yet, each once.
 
     When the default device has changed, what was computed on the old one without any buffer is
     forgotten: a value that reads none has no device of its own.
     """
-    default = (manner or _manner()).default
+    default = (manner or in_force()).default
     if _default[0] != default:  # r[impl realize.device.named]
         _default[0] = default
         forget_realized(lambda node: not node.reads)
-    found: dict[UOp, None] = {}
-    for value in values:
-        if leaf_of(value) is None:  # r[impl realize.value.once]
-            found[value] = None
-    return list(found)
+    # r[impl realize.value.once]
+    return list(dict.fromkeys([value for value in values if leaf_of(value) is None]))
 
 
 # --8<-- [start:realize]
 def realize(holders: Sequence[Holder]) -> None:
     """Compute the values of all holders, in one schedule, and let them hold the results."""
-    with lock:  # r[impl realize.thread.serial]
-        if not _scheduled and all([leaf_of(h.uop) is h.uop for h in holders]):
+    with lock.mutex:  # r[impl realize.thread.serial]
+        if not lock.owner:  # nobody has a turn
+            return _realize(holders)
+    with lock:
+        return _realize(holders)
+
+
+def _realize(holders: Sequence[Holder]) -> None:
+    for holder in holders:
+        node = holder.uop
+        if node.op is not _BUFFER or leaf_of(node) is None:
+            break
+    else:
+        if not _scheduled:
             return  # they hold their values already
-        nodes, manner = values_of(holders), _manner()
-        run = planned_run(nodes, manner)
-        if run is not None:
-            try:
-                _execute(run, manner)
-                commit(run)
-            except BaseException:
-                spoil(run.touched())
-                raise
-        _hold(holders, nodes)
+    manner = in_force()
+    nodes = values_of(holders, manner)
+    run = planned_run(nodes, manner)
+    if run is not None:
+        try:
+            _execute(run, manner)
+            commit(run)
+        except BaseException:
+            spoil(run.touched())
+            raise
+    _hold(holders, nodes)
 
 
-def values_of(holders: Sequence[Holder]) -> list[UOp]:
+def values_of(holders: Sequence[Holder], manner: Manner | None = None) -> list[UOp]:
     """What the holders hold, on the devices that they name.
 
     A value that reads no buffer is computed on the default device. A holder that names another one
     gets a copy.
     """
-    values = []
-    for holder in holders:
-        value = holder.uop
-        if not value.reads and holder.device != _manner().default and (
-                value.op is not Ops.COPY or value.arg != holder.device):
-            # r[impl realize.device.named]
-            value = holder.uop = UOp(Ops.COPY, value.dtype, (value,), holder.device)
-        values.append(value)
+    values = [holder.uop for holder in holders]
+    for place, value in enumerate(values):
+        if not value.reads and holders[place].device != (manner or in_force()).default:
+            device = holders[place].device
+            if value.op is not _COPY or value.arg != device:  # r[impl realize.device.named]
+                copy = UOp(Ops.COPY, value.dtype, (value,), device)
+                values[place] = holders[place].uop = copy
     return values
 
 
-def planned_run(nodes: Sequence[UOp], manner: _Manner | None = None, **how: bool) -> Run | None:
+def planned_run(nodes: Sequence[UOp], manner: Manner | None = None, **how: bool) -> Run | None:
     """The plan for those of the values that are not in memory, bound to buffers; None for none.
 
     Whoever calls it holds the lock, has the kernels run, and commits.
     """
     if _scheduled:
         _run_scheduled()
-    manner = manner or _manner()
+    manner = manner or in_force()
     waiting = waiting_values(nodes, manner)
     if not waiting:
         return None
     effects, plan, canonical = prepare(waiting, manner)
-    return Run(plan, canonical, effects, **how)
+    return Run(plan, canonical, effects, **how) if how else Run(plan, canonical, effects)
 
 
 def commit(run: Run) -> None:
@@ -475,9 +507,10 @@ def commit(run: Run) -> None:
 def _hold(holders: Sequence[Holder], nodes: Sequence[UOp]) -> None:
     """Let the holders hold the leaves of their values, unless they were given others meanwhile."""
     for holder, node in zip(holders, nodes, strict=True):
-        leaf = leaf_of(node)
-        if leaf is not None and holder.uop is node:
-            holder.uop = leaf
+        if holder.uop is node:
+            leaf = leaf_of(node)
+            if leaf is not None:
+                holder.uop = leaf
 
 
 def _let_go() -> None:
@@ -487,32 +520,32 @@ def _let_go() -> None:
             holder.uop = holder.uop.realized  # r[impl realize.rescue.held]
 
 
-def _execute(run: Run, manner: _Manner) -> None:
+def _execute(run: Run, manner: Manner) -> None:
     """Run the kernels in order; print and poison if that is asked for."""
     plan, buffers, values = run.plan, run.buffers, run.values
     programs = plan.programs or programs_of(plan)
     # r[impl realize.memory.first]: a run that does not fit changes nothing
-    memories: dict[int, Memory] = {}
     for number in plan.touched:
-        buffer = buffers[number]
-        memories[number] = buffer.memory or ensure_memory(buffer, manner)
-    for number in plan.order:
+        if buffers[number].memory is None:
+            ensure_memory(buffers[number], manner)
+    watched = manner.watched
+    for number, arguments, slots in plan.launches:
         run.begun += 1
-        kernel, program = plan.kernels[number], programs[number]
-        before = (GlobalCounters.operations, GlobalCounters.bytes, time.perf_counter()) \
-            if manner.watched else ()
-        given = list(map(memories.__getitem__, kernel.arguments))
+        program = programs[number]
+        given = [buffers[argument].memory for argument in arguments]
+        if watched:
+            before = GlobalCounters.operations, GlobalCounters.bytes, time.perf_counter()
         if program is None:
-            _copy(given, buffers[kernel.arguments[1]].nbytes)
+            _copy(given, buffers[arguments[1]].nbytes)
         else:
-            program(given, [values[slot] for slot in kernel.slots] if kernel.slots else ())
-        if before:
+            program(given, [values[slot] for slot in slots] if slots else ())
+        if watched:
             _report(run, number, *before)
 
 
 def _report(run: Run, number: int, operations: int, moved: int, start: float) -> None:
     """Print and poison what is asked for after a kernel, given counts and time from before it."""
-    manner, kernel = _manner(), run.plan.kernels[number]
+    manner, kernel = in_force(), run.plan.kernels[number]
     Device[kernel.device].synchronize()  # else it is the launch that is timed
     seconds = time.perf_counter() - start
     if manner.debug >= 2:
@@ -581,6 +614,11 @@ def refuse_capture(operation: str, why: str, remedy: str) -> None:
 _scheduled: list[ExecItem] = []
 
 
+def pending() -> bool:
+    """Whether kernels were scheduled and not run, which comes before anything else."""
+    return bool(_scheduled)
+
+
 def _run_scheduled() -> None:
     """Run what was scheduled and not run, before anything can observe that it was not."""
     while _scheduled:
@@ -636,7 +674,7 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False,
         _run_scheduled()
         waiting = waiting_values(values_of(holders))
         effects = collect(waiting)
-        plan, canonical, hit = _checked_plan(effects, _manner())
+        plan, canonical, hit = _checked_plan(effects, in_force())
         rows = document(plan, hit, effects.nodes)  # r[impl schedule.document.nothing-runs]
         if programs:
             for row, program in zip(rows["kernels"], programs_of(plan), strict=True):

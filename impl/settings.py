@@ -125,6 +125,7 @@ class _Values(threading.local):
     def __init__(self) -> None:
         self.scoped: dict[str, Value] = {}
         self.plan: tuple[Value, ...] | None = None
+        self.plan_text: str | None = None
         self.derived: dict[Callable[[], Any], Any] = {}
 
 
@@ -204,12 +205,19 @@ def plan_key() -> tuple[Value, ...]:
     return _values.plan
 
 
+def plan_text() -> str:
+    """`plan_key` as a text, which is hashed once and not for every key."""
+    if _values.plan_text is None:
+        _values.plan_text = repr(plan_key())
+    return _values.plan_text
+
+
 def derived(make: Callable[[], Derived]) -> Derived:
     """What a function makes of the settings in force; made once for as long as they are."""
     known = _values.derived
-    if make not in known:
-        known[make] = make()
-    found: Derived = known[make]
+    found: Derived | None = known.get(make)
+    if found is None:
+        found = known[make] = make()
     return found
 
 
@@ -231,7 +239,7 @@ class Context:
 
     @staticmethod
     def _set(scoped: dict[str, Value]) -> None:
-        _values.scoped, _values.plan, _values.derived = scoped, None, {}
+        _values.scoped, _values.plan, _values.plan_text, _values.derived = scoped, None, None, {}
 # --8<-- [end:context]
 
 

@@ -156,7 +156,7 @@ class CacheWithoutBound(ImplPatch):
     target = "impl.caching.plans:PlanCache.put"
 
     def replacement(self, original: Function) -> Function:
-        return lambda cache, key, plan: cache.plans.update({key: plan})
+        return lambda cache, key, plan: cache.entries.update({key: [plan, 0]})
 
 
 class AnyPlanWillDo(ImplPatch):
@@ -167,6 +167,18 @@ class AnyPlanWillDo(ImplPatch):
     def replacement(self, original: Function) -> Function:
         return lambda cache, key: next((plan for known, plan in cache.plans.items()
                                         if len(known[0]) == len(key[0])), None)
+
+
+class ShortKeysWithoutForms(ImplPatch):
+    rule = "caching.key.short"
+    description = "a short key has the operation, and nothing of its sources"
+    target = "impl.caching.plans:short_key"
+
+    def replacement(self, original: Function) -> Function:
+        def short(root: Any, circumstances: Any) -> Any:
+            found = original(root, circumstances)
+            return found and (found[0][:4], found[1])
+        return short
 
 
 class OutputsStayWithThePlan(ImplPatch):

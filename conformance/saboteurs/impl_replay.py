@@ -33,6 +33,27 @@ class ArgumentsAreNotParted(ImplPatch):
         return lambda recording, tensors, held: None
 
 
+class ShortcutsLookAtNoShape(ImplPatch):
+    rule = "replay.shortcut.same"
+    description = "a call takes a shortcut with an argument of any shape"
+    target = "impl.replay.shortcut:identical"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda first, second: True
+
+
+class ShortcutsForgetStates(ImplPatch):
+    rule = "replay.shortcut.same"
+    description = "a shortcut reads the states where they were when it was made"
+    target = "impl.replay.shortcut:Shortcut.__init__"
+
+    def replacement(self, original: Function) -> Function:
+        def start(shortcut: Any, *given: Any) -> None:
+            original(shortcut, *given)
+            shortcut.states = []
+        return start
+
+
 class KnownValuesAreNotCaptured(ImplPatch):
     rule = "replay.capture.whole"
     description = "what was computed before a capture is not computed in it"

@@ -9,10 +9,11 @@ from impl.caching.plans import (
     canonicalize,
     exact,
     has_sizes,
+    short_key,
     stable_name,
     unbound,
     walk,
 )
 
 __all__ = ["Canonical", "PlanCache", "Store", "canonicalize", "exact", "has_sizes",
-           "stable_name", "store", "unbound", "walk"]
+           "short_key", "stable_name", "store", "unbound", "walk"]

@@ -7,8 +7,8 @@ properties that can change a plan belong to it. Bound values are not in the key.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -68,12 +68,12 @@ def canonicalize(effects: Effects, device_key: Hashable) -> Canonical:
     r[caching.key.alias], r[caching.key.settings], r[caching.key.values]
     """
     if effects.described is not None:
-        rows, place, slots = effects.described
-        return _canonical(effects, rows, place, slots, device_key)
-    place, slots = {}, {}
+        return _canonical(effects, *effects.described, device_key)
+    place: dict[UOp, int] = {}
+    slots: dict[Buffer, int] = {}
     variables = _Variables()
     describe = _Describer(variables.slot).described if symbolic.present[0] else None
-    rows = []
+    rows: list[Row] = []
     held = {leaf.arg[0] for leaf in effects.held}
     for node in effects.nodes:
         place[node] = len(place)
@@ -104,11 +104,11 @@ def canonicalize(effects: Effects, device_key: Hashable) -> Canonical:
 
 def _canonical(effects: Effects, rows: list[Row], place: dict[UOp, int], slots: dict[Buffer, int],
                device_key: Hashable) -> Canonical:
-    roots = tuple(map(place.__getitem__, effects.roots))
+    roots = tuple([place[root] for root in effects.roots])
     # r[impl caching.key.settings, caching.key.device]
-    key = (tuple(rows), roots, settings.plan_key(), device_key)
+    key = tuple(rows), roots, settings.plan_text(), device_key
     # A plan names slots only; no run leaves a buffer in it. r[impl caching.result.independent]
-    return Canonical(key, list(slots))
+    return Canonical(key, list(slots), [], [])
 # --8<-- [end:canonical]
 
 
@@ -124,34 +124,37 @@ def walk(roots: Sequence[UOp]) -> Effects | None:
     rows: list[Row] = []
     place: dict[UOp, int] = {}
     slots: dict[Buffer, int] = {}
-    at = place.__getitem__
-    # As in `toposort`, a node stands on the stack twice: first to open it, then to close it.
-    stack: list[Any] = list(roots[::-1])
-    while stack:
-        node = stack.pop()
-        opened = node is None
-        if opened:
-            node = stack.pop()
-        elif node in place:
-            continue
-        op = node.op
-        leaf = node if op is _BUFFER else node.realized
-        if leaf is not None:
-            buffer, version, _ = leaf.arg
-            if version != buffer.version:
-                return None  # an error, which `collect` finds
-            slot = slots.setdefault(buffer, len(slots))
-            rows.append((slot, buffer.device, buffer.size, node.dtype.name, node.shape, False))
-        elif op is _CONST:
-            rows.append((op, node.dtype.name, exact(node.arg)))
-        elif op in _SPECIAL:
-            return None
-        elif opened or not node.src:
-            rows.append((op, node.dtype.name, node.arg, *map(at, node.src)))
+    # What is open: a node, and those of its sources that were not looked at yet.
+    open_nodes: list[tuple[UOp | None, Iterator[UOp]]] = [(None, iter(roots))]
+    while open_nodes:
+        node, sources = open_nodes[-1]
+        for source in sources:
+            if source in place:
+                continue
+            op = source.op
+            leaf = source if op is _BUFFER else source.realized
+            if leaf is not None:
+                buffer, version, _ = leaf.arg
+                if version != buffer.version:
+                    return None  # an error, which `collect` finds
+                slot = slots.setdefault(buffer, len(slots))
+                rows.append((slot, buffer.device, buffer.size, source.dtype.name, source.shape,
+                             False))
+            elif op is _CONST:
+                rows.append((op, source.dtype.name, exact(source.arg)))
+            elif op in _SPECIAL:
+                return None
+            elif source.src:
+                open_nodes.append((source, iter(source.src)))
+                break
+            else:
+                rows.append((op, source.dtype.name, source.arg))
+            place[source] = len(place)
         else:
-            stack += (node, None, *node.src[::-1])
-            continue
-        place[node] = len(place)
+            open_nodes.pop()
+            if node is not None:
+                rows.append((node.op, node.dtype.name, node.arg, *[place[s] for s in node.src]))
+                place[node] = len(place)
     return Effects(list(roots), list(place), _NOTHING, 0, (rows, place, slots))
 # --8<-- [end:walk]
 
@@ -245,40 +248,97 @@ def stable_name(key: tuple[Any, ...]) -> str:
     return hashlib.sha256(repr(key).encode()).hexdigest()  # r[impl caching.key.stable]
 
 
+# --8<-- [start:short]
+def short_key(root: UOp, circumstances: Hashable) -> tuple[tuple[Any, ...], list[Buffer]] | None:
+    """What describes one operation on values in memory, and their buffers; None for all else.
+
+    It says as much as the key of the whole, and is found in a fraction of the time.
+    """
+    if root.op in _SPECIAL or symbolic.present[0]:
+        return None
+    key = [circumstances, root.op, root.dtype, root.arg]
+    buffers: list[Buffer] = []
+    for source in root.src:
+        leaf = source if source.op is _BUFFER else source.realized
+        if leaf is not None:
+            buffer, version, _ = leaf.arg
+            if version != buffer.version:
+                return None
+            buffers.append(buffer)
+            key += buffer.device, buffer.size, source.dtype, source.shape
+        elif source.op is _CONST:
+            key += exact(source.arg), source.dtype
+        else:
+            return None
+    if not buffers or len(buffers) > 1 and len(set(buffers)) < len(buffers):
+        return None  # r[impl caching.key.alias]
+    return tuple(key), buffers
+# --8<-- [end:short]
+
+
 # --8<-- [start:cache]
 class PlanCache(Generic[PlanType]):
     """A bounded table from keys to plans; the plan used longest ago goes first. Thread-safe."""
 
     def __init__(self, capacity: int = 4096) -> None:
         self.capacity = capacity
-        self.plans: OrderedDict[tuple[Any, ...], PlanType] = OrderedDict()
+        self.entries: dict[tuple[Any, ...], list[Any]] = {}  # the plan, and when it was used
+        self.short: dict[tuple[Any, ...], list[Any]] = {}  # the same, by short keys
+        self.uses = itertools.count()
         self.lock = free_after_fork(threading.Lock())
         self.hits = self.misses = 0
+
+    @property
+    def plans(self) -> dict[tuple[Any, ...], PlanType]:
+        """All plans by their keys."""
+        return {key: plan for key, (plan, _) in self.entries.items()}
 
     def get(self, key: tuple[Any, ...]) -> PlanType | None:
         """The plan, if it is there; counts a hit or a miss."""
         with self.lock:
-            plan = self.plans.get(key)  # r[impl caching.hit.equal]
-            if plan is None:
+            entry = self.entries.get(key)  # r[impl caching.hit.equal]
+            if entry is None:
                 self.misses += 1
-            else:
-                self.hits += 1
-                self.plans.move_to_end(key)
+                return None
+            self.hits += 1
+            entry[1] = next(self.uses)
+            plan: PlanType = entry[0]
             return plan
+
+    def get_short(self, key: tuple[Any, ...]) -> PlanType | None:
+        """The plan that was found before for what a short key describes; counts a hit."""
+        with self.lock:
+            entry = self.short.get(key)
+            if entry is None:
+                return None
+            self.hits += 1
+            entry[1] = next(self.uses)
+            plan: PlanType = entry[0]
+            return plan
+
+    def put_short(self, short: tuple[Any, ...], key: tuple[Any, ...]) -> None:
+        """Let a plan be found by a short key too."""
+        with self.lock:
+            if len(self.short) >= self.capacity:
+                self.short.clear()
+            if key in self.entries:
+                self.short[short] = self.entries[key]
 
     def put(self, key: tuple[Any, ...], plan: PlanType) -> None:
         """Keep a plan; beyond the capacity the oldest is dropped (r[caching.bounded.capacity])."""
         with self.lock:
-            self.plans[key] = plan
-            while len(self.plans) > self.capacity:  # r[impl caching.bounded.capacity]
-                self.plans.popitem(last=False)
+            self.entries[key] = [plan, next(self.uses)]
+            while len(self.entries) > self.capacity:  # r[impl caching.bounded.capacity]
+                del self.entries[min(self.entries, key=lambda each: self.entries[each][1])]
+                self.short.clear()
 
     def clear(self) -> None:
         """Forget everything, the counts too."""
         with self.lock:
-            self.plans.clear()
+            self.entries.clear()
+            self.short.clear()
             self.hits = self.misses = 0
 
     def __len__(self) -> int:
-        return len(self.plans)
+        return len(self.entries)
 # --8<-- [end:cache]

@@ -68,7 +68,10 @@ class CPU(DeviceBackend):
         except (MemoryError, OSError, OverflowError, ValueError):
             raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
                               "use smaller tensors or free some") from None
-        GlobalCounters.grown(nbytes)
+        counters = GlobalCounters
+        counters.allocated += nbytes
+        if counters.allocated > counters.peak:
+            counters.peak = counters.allocated
         return Pooled(self, block, 0, nbytes, None, address)
 
     def load(self, asts: Sequence[UOp]) -> list[Program]:

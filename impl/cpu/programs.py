@@ -64,7 +64,9 @@ class CPUProgram(KeptProgram):
         if self._call is None:
             self._packed = struct.Struct(f"{self.arguments + len(self.variables)}P").pack
             self._call = _PROTOTYPE(self.function)
-        addresses = [memory.address for memory in memories[:self.arguments]]
+        if len(memories) > self.arguments:
+            memories = memories[:self.arguments]
+        addresses = [memory.address for memory in memories]
         if values:
             numbers = (ctypes.c_int64 * len(values))(*values)
             start = ctypes.addressof(numbers)
@@ -112,8 +114,9 @@ class CPUTable(Table):
 
     def set_memory(self, launch: int, argument: int, memory: Memory) -> None:
         """Give one launch another memory for one argument."""
-        super().set_memory(launch, argument, memory)
-        if argument < self.launches[launch][0].arguments:
+        program, memories, _ = self.launches[launch]
+        memories[argument] = memory
+        if argument < program.arguments:
             self.arranged.words[self.arranged.first[launch] + argument] = memory.address
 
     def set_value(self, launch: int, variable: int, value: int) -> None:

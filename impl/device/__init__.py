@@ -21,7 +21,7 @@ from impl.kernel import Analysis, Estimate, Limits, estimate
 
 
 # --8<-- [start:counters]
-class _Counters:
+class Counters:
     """Exact counts of what all devices did since the last `reset()`."""
 
     __slots__ = ("kernels", "operations", "bytes", "copies", "copied_bytes", "compiled",
@@ -69,7 +69,7 @@ class _Counters:
             self.peak = self.allocated
 
 
-GlobalCounters = _Counters()
+GlobalCounters = Counters()
 # --8<-- [end:counters]
 
 
@@ -89,9 +89,9 @@ class Memory:
                  owner: Any = None, address: int | None = None) -> None:
         self.device, self.owner, self.nbytes = device, owner, nbytes
         self.block, self.start = block, start
-        if address is None:  # numpy is slow to tell
-            address = block.__array_interface__["data"][0] + start
-        self.address: int = address
+        # NumPy is slow to tell.
+        self.address: int = block.__array_interface__["data"][0] + start if address is None \
+            else address
 
     @property
     def array(self) -> np.ndarray:
@@ -180,7 +180,10 @@ class Program:
         if values or self.variables or len(memories) < self.arguments:
             self.check(memories, values)
         self.run(memories, values)
-        GlobalCounters.launched(self._cost or self.cost(values))  # r[impl device.counters.exact]
+        cost, counters = self._cost or self.cost(values), GlobalCounters
+        counters.kernels += 1  # r[impl device.counters.exact]
+        counters.operations += cost.operations
+        counters.bytes += cost.bytes
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Run without checks or counting; each backend has its own."""

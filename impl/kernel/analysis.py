@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from impl import symbolic
 from impl.dtypes import dtypes
@@ -83,6 +85,37 @@ def exchanged(node: UOp) -> tuple[UOp, ...]:
     return tuple(loop for loop in node.src[1:] if loop.arg[1] is RangeKind.LANE)
 
 
+# --8<-- [start:stage]
+class Stage(NamedTuple):
+    """What stands below a STORE. Steps change a few stages, and leave the others as they are."""
+
+    order: tuple[UOp, ...]       # all nodes, sources first
+    ranges: tuple[UOp, ...]      # the loops among them
+    loads: tuple[UOp, ...]
+    reductions: tuple[UOp, ...]  # and what units for matrices compute
+    params: int                  # one more than the number of the last PARAM
+
+
+_stages: weakref.WeakKeyDictionary[UOp, Stage] = weakref.WeakKeyDictionary()
+
+
+def stage_of(store: UOp) -> Stage:
+    """What stands below a STORE, looked at once as long as it lives."""
+    found = _stages.get(store)
+    if found is None:
+        order = tuple(toposort(store.src))  # without the STORE, or it would live for ever
+        kinds: dict[Ops, list[UOp]] = {}
+        for node in order:
+            kinds.setdefault(node.op, []).append(node)
+        reductions = [n for n in order if n.op is Ops.REDUCE or n.op is Ops.MMA] \
+            if Ops.REDUCE in kinds or Ops.MMA in kinds else ()
+        found = _stages[store] = Stage(
+            order, tuple(kinds.get(Ops.RANGE, ())), tuple(kinds.get(Ops.LOAD, ())),
+            tuple(reductions), max([p.arg for p in kinds.get(Ops.PARAM, ())], default=-1) + 1)
+    return found
+# --8<-- [end:stage]
+
+
 # --8<-- [start:analysis]
 class Analysis:
     """A kernel's graph with the answers that everybody needs.
@@ -96,31 +129,38 @@ class Analysis:
         if ast.op is not Ops.SINK or not isinstance(ast.arg, KernelInfo):
             raise GraphError("kernel", f"{ast!r} is not a kernel", "build a SINK with a KernelInfo")
         self.ast, self.info = ast, ast.arg
-        self.order = toposort((ast,))
+        stages = [stage_of(store) for store in ast.src]
+        # Each stage sources first, and what stages have in common where it is met first: as one
+        # walk of the whole finds them.
+        self.order = [*dict.fromkeys(itertools.chain.from_iterable(
+            (*stage.order, store) for stage, store in zip(stages, ast.src, strict=True))), ast]
         prefix = dict.fromkeys(self.info.prefix)
-        found = [node for node in self.order if node.op is Ops.RANGE and node not in prefix]
-        self.ranges = [*prefix, *found]
+        self.ranges = list(dict.fromkeys(itertools.chain(
+            prefix, *(stage.ranges for stage in stages))))
         self.position = {loop: i for i, loop in enumerate(self.ranges)}
         self.prefix = (1 << len(prefix)) - 1
         self.lanes = self.mask(loop for loop in self.ranges if loop.arg[1] in LANES)
         self.stored = {buffer_key(store.src[0].src[0]) for store in ast.src}
+        self.params = max((stage.params for stage in stages), default=0)
         self.free: dict[UOp, int] = {}
-        known = before.free if before is not None and self._only_adds(before) else {}
-        moved: dict[int, int] = {}  # sets of loops in the places that they have now
-        for node in self.order:
-            mask = known.get(node)
-            if mask is None:
-                self.free[node] = self._free(node)
-            else:
-                assert before is not None
-                if mask not in moved:
-                    moved[mask] = self.mask(before.loops(mask))
-                self.free[node] = moved[mask]
+        self._find_free(before if before is not None and self._only_adds(before) else None)
         for loop in self.info.prefix:
             if loop not in self.free:  # a loop that no value depends on still runs
                 self.free[loop] = 1 << self.position[loop]
-        count = [node.arg for node in self.order if node.op is Ops.PARAM]
-        self.params = max(count, default=-1) + 1
+
+    def _find_free(self, before: Analysis | None) -> None:
+        """On which loops the nodes depend; taken over from before where they were there."""
+        if before is None:
+            for node in self.order:
+                self.free[node] = self._free(node)
+            return
+        masks: list[int | None] = [before.free.get(node) for node in self.order]
+        moves = _moves(before.ranges, self.position)
+        # Sets of loops in the places that they have now.
+        moved = {mask: sum([(mask >> start & ones) << place for start, ones, place in moves])
+                 for mask in set(masks) if mask is not None}
+        for node, mask in zip(self.order, masks, strict=True):
+            self.free[node] = self._free(node) if mask is None else moved[mask]
 
     def mask(self, loops: Iterable[UOp]) -> int:
         """The set of loops as a bit mask."""
@@ -170,6 +210,24 @@ class Analysis:
 # --8<-- [end:analysis]
 
 
+def _moves(before: Sequence[UOp], position: dict[UOp, int]) -> list[tuple[int, int, int]]:
+    """Runs of loops that still stand side by side: where one begins, a bit mask as wide as it
+    is, and where it begins now.
+    """
+    found: list[tuple[int, int, int]] = []
+    for start, loop in enumerate(before):
+        place = position.get(loop)
+        if place is None:
+            continue
+        if found and found[-1][0] - found[-1][2] == start - place \
+                and found[-1][0] + found[-1][1].bit_length() == start:
+            first, ones, new = found.pop()
+            found.append((first, ones << 1 | 1, new))
+        else:
+            found.append((start, 1, place))
+    return found
+
+
 # --8<-- [start:linear]
 Growth = dict[UOp, int]
 #: What is known of many nodes: how they grow, and a divisor of each.
@@ -194,7 +252,7 @@ def growth(order: Iterable[UOp], loops: Iterable[UOp],
             found[node], divisor[node] = {node: 1}, 0
             continue
         parts = [found[source] for source in node.src]
-        flat = all(part == {} for part in parts)
+        flat = parts.count({}) == len(parts)
         found[node], divisor[node] = ({} if flat else None), 1
         if node.op is Ops.CONST and node.dtype.kind in "iu":
             divisor[node] = abs(node.arg)
@@ -207,7 +265,7 @@ def growth(order: Iterable[UOp], loops: Iterable[UOp],
     return found
 
 
-_GROWTH_RULES = (Ops.ADD, Ops.SUB, Ops.MUL, Ops.FLOORDIV, Ops.FLOORMOD)
+_GROWTH_RULES = frozenset((Ops.ADD, Ops.SUB, Ops.MUL, Ops.FLOORDIV, Ops.FLOORMOD))
 
 
 def _grow(node: UOp, found: dict[UOp, Growth | None], divisor: dict[UOp, int]) -> None:

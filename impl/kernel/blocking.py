@@ -22,6 +22,7 @@ from impl.kernel.analysis import (
     buffer_key,
     growth,
     shared_loops,
+    stage_of,
 )
 from impl.kernel.steps import Rewriter, Step, StepError, with_stores
 
@@ -224,7 +225,7 @@ class Pack(Step):
         """
         # r[impl kernel.pack.stored+3]
         stores = list(known.ast.src)
-        users = [s for s in stores if value in s.toposort()]
+        users = [s for s in stores if value in stage_of(s).order]
         between = stores[self.before(stores, user, len(outer)):stores.index(user) + 1]
         if _is_stale(stores, value) and users != [user] or _is_stale(between, value):
             raise StepError(self.name, "the kernel stores what the operand reads",
@@ -239,7 +240,8 @@ class Pack(Step):
         depth = max(depth, *(_together(store, user) for store in known.ast.src
                              if store is not user and _is_stale([store], value)), 0)
         own = [r for r in user.src[2:] if r in free and r not in shared]
-        along = growth(known.order, known.ranges)[user.src[0].src[1]] or {}
+        target = user.src[0].src[1]
+        along = growth(target.toposort(), known.ranges)[target] or {}
         lanes = sorted((r for r in own if r.arg[1] in LANES), key=lambda r: -along.get(r, 0))
         body = [r for r in own if r not in lanes]
         sums = [r for r in reduced if r in free]

@@ -128,7 +128,7 @@ def _merging(planner: Planner) -> Step | None:
 def _merges(step: Merge, known: Analysis) -> bool:
     """Whether the loops can be merged and every index stays as simple as it is."""
     try:
-        changed = Analysis(step.apply(known))
+        changed = Analysis(step.apply(known), known)
     except StepError:
         return False
     divisions = [sum(n.op in (Ops.FLOORDIV, Ops.FLOORMOD) for n in each.order)

@@ -13,7 +13,15 @@ from dataclasses import dataclass, replace
 
 from impl.dtypes import HALF, DType
 from impl.ir import TRUE, Ops, RangeKind, UOp
-from impl.kernel.analysis import LANES, PRODUCTS, Analysis, Limits, growth, shared_loops
+from impl.kernel.analysis import (
+    LANES,
+    PRODUCTS,
+    Analysis,
+    Limits,
+    growth,
+    shared_loops,
+    stage_of,
+)
 from impl.kernel.blocking import Aside, Chunk, Cut, Fetch, Pack, Share
 from impl.kernel.dots import Dot, is_bytes
 from impl.kernel.padding import PadTo
@@ -274,7 +282,7 @@ def _set_aside(planner: Planner, number: int, factor: int) -> None:
 
 def _is_vector(step: Upcast, known: Analysis) -> bool:
     """Whether a lane that is cut off is one along which all memory is contiguous, or constant."""
-    made = Analysis(step.apply(known))
+    made = Analysis(step.apply(known), known)
     lane = next(r for r in made.ranges if r not in known.position and r.arg[1] in LANES)
     bit = made.mask((lane,))
     places = [n.src[1] for n in made.order if n.op is Ops.INDEX and made.free[n.src[1]] & bit]
@@ -376,7 +384,7 @@ def copy_gathered(planner: Planner) -> bool:
     for node in known.order:
         if node.op is not Ops.REDUCE or node.arg is not Ops.ADD or node.src[0].op is not Ops.MUL:
             continue
-        store = next(s for s in known.ast.src if node in s.toposort())
+        store = next(s for s in known.ast.src if node in stage_of(s).order)
         for factor, operand in enumerate(node.src[0].src):
             again = math.prod(planner.extent(r) for r in store.src[2:]
                               if r.arg[1] is RangeKind.LOOP

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel.analysis import LANES, Analysis
+from impl.kernel.analysis import LANES, Analysis, stage_of
 from impl.kernel.planner import Planner
 from impl.kernel.steps import Rewriter, Step, StepError, with_stores
 
@@ -54,8 +54,8 @@ def rollable(known: Analysis, lane: UOp) -> list[UOp]:
     """The stores in the lane with nothing that is reduced along it, nor computed by a unit."""
     bit = known.mask((lane,))
     return [store for store in known.ast.src if lane in store.src[2:] and not any(
-        node.op is Ops.REDUCE and known.free[node] & bit
-        or node.op is Ops.MMA and lane in node.src for node in store.toposort())]
+        known.free[node] & bit if node.op is Ops.REDUCE else lane in node.src
+        for node in stage_of(store).reductions)]
 # --8<-- [end:roll]
 
 

@@ -17,7 +17,7 @@ from impl import symbolic
 from impl.dtypes import DType, sum_accumulator
 from impl.errors import GraphError
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel.analysis import Analysis, Key, buffer_key, exchanged, shared_loops
+from impl.kernel.analysis import Analysis, Key, buffer_key, exchanged, shared_loops, stage_of
 
 
 class StepError(GraphError):
@@ -193,7 +193,7 @@ def _runs(known: Analysis, loop: UOp) -> list[list[UOp]]:
     runs: list[list[UOp]] = []
     read, written = set[Key](), set[Key]()  # by the last run
     for store in known.ast.src:
-        loads = {buffer_key(n.src[0].src[0]) for n in store.toposort() if n.op is Ops.LOAD} \
+        loads = {buffer_key(n.src[0].src[0]) for n in stage_of(store).loads} \
             if loop in store.src[2:] else set()
         target = buffer_key(store.src[0].src[0])
         alone = loads & {*written, target} or target in read | written
@@ -240,7 +240,9 @@ class Split(Step):
         if rest:
             left = new_range(rest, RangeKind.REDUCE)
             rewriter.rest = (symbolic.add(left, whole * self.amount), left)
-        return with_stores(known, [rewriter.value(store) for store in known.ast.src], self.name)
+        stores = [rewriter.value(store) if loop in stage_of(store).ranges else store
+                  for store in known.ast.src]
+        return with_stores(known, stores, self.name)
 
 
 del STEPS["SPLIT"]  # it is written as one of two steps
@@ -333,7 +335,7 @@ class Rewriter:
     def __init__(self, known: Analysis, places: dict[UOp, UOp],
                  loops: dict[UOp, tuple[UOp, ...]]) -> None:
         self.known, self.loops = known, loops
-        self.done: dict[UOp, UOp] = dict(places)
+        self.places, self.done = places.keys(), dict(places)
         self.touched = known.mask(places)
         self.inner: UOp | None = None
         self.private: tuple[UOp, int] | None = None  # the lane that stage buffers gain
@@ -359,12 +361,13 @@ class Rewriter:
             moved = symbolic.add(symbolic.mul(index, amount), lane) if self.abreast else \
                 symbolic.add(index, symbolic.mul(lane, node.src[0].arg[1]))
             return node.replace(src=(buffer, moved, valid))
-        if all(old is new for old, new in sources.items()):
-            return node
-        return symbolic.rebuild(node, sources)
+        return symbolic.rebuilt(node, sources)
 
     def store(self, store: UOp, lane: bool) -> UOp:
         """A store with its loops replaced, and the new lane if it gets one."""
+        added = self.private or lane and self.inner is not None
+        if not added and self.places.isdisjoint(stage_of(store).ranges):
+            return store
         loops = [new for old in store.src[2:] for new in self.loops.get(old, (old,))]
         if lane and self.inner is not None:
             loops.append(self.inner)
@@ -401,10 +404,7 @@ class Reducer:
         return self.main[root]
 
     def _node(self, node: UOp, part: dict[UOp, UOp]) -> UOp:
-        sources = {s: part[s] for s in node.src}
-        if all(old is new for old, new in sources.items()):
-            return node
-        return symbolic.rebuild(node, sources)
+        return symbolic.rebuilt(node, part)
 
     def _reduction(self, node: UOp) -> UOp:
         """The reduction over the whole blocks, lane by lane, combined with that of the rest."""

@@ -17,6 +17,7 @@ from impl.ir import Shape, UOp, toposort
 from impl.replay.arguments import Arguments, aliases_of, compare, expected
 from impl.replay.names import Name
 from impl.replay.results import filled, leaves_of, template_of
+from impl.replay.shortcut import Shortcut
 from impl.tensor import Tensor
 from impl.tensor.random import generator
 
@@ -94,6 +95,8 @@ class Recording:
         self.random_start = capture.random_start
         self.random_used = generator.counter - capture.random_start
         self.names: list[tuple[Name, weakref.ref[Tensor]]] = []
+        self.inputs = {path: b for b, path in self.given}
+        self.shortcut: Shortcut | None = None
         self._build(capture)
 
     # --8<-- [start:build]
@@ -183,6 +186,7 @@ class Recording:
                 holder.grad = Tensor(leaf)
             elif holder is not None:  # r[impl replay.state.eager]
                 holder.uop = leaf
+        self.shortcut = Shortcut.of(self, arguments)
         return filled(self.result, now, arguments, self.paths)
     # --8<-- [end:run]
 

@@ -91,11 +91,25 @@ class Plan:
         return [(s.number, s.slot) for s in self.storages.values() if s.kind == "input"]
 
     @cached_property
-    def made(self) -> list[Storage]:
-        """The storages for which each run has a new buffer: results, and what kernels hand on."""
+    def made(self) -> list[tuple[int, str, DType, int, bool]]:
+        """The storages for which each run has a new buffer: results, and what kernels hand on.
+
+        Number, device, dtype and size, and whether it is a result.
+        """
         touched = set(self.touched)
-        return [s for s in self.storages.values()
+        return [(s.number, s.device, s.dtype, s.size, s.kind == "output")
+                for s in self.storages.values()
                 if s.kind == "output" or s.kind == "temporary" and s.number in touched]
+
+    @cached_property
+    def launches(self) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:
+        """The kernels in order: their numbers, arguments, and the slots of their values."""
+        return [(n, self.kernels[n].arguments, self.kernels[n].slots) for n in self.order]
+
+    @cached_property
+    def places(self) -> list[int]:
+        """The storages of the results."""
+        return [result.storage for result in self.results]
 
 
 @dataclass(frozen=True)

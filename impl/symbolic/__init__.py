@@ -12,7 +12,7 @@ from impl.symbolic.arithmetic import add, as_node, floordiv, mod, mul, sub, tota
 from impl.symbolic.bounds import Bounds, Index, bounds, const
 from impl.symbolic.comparison import conjuncts, equal, less_equal, less_than, logical_and
 from impl.symbolic.evaluate import evaluate, text
-from impl.symbolic.rebuild import assuming, rebuild
+from impl.symbolic.rebuild import assuming, rebuild, rebuilt
 from impl.symbolic.size import (
     Extent,
     Size,
@@ -41,5 +41,5 @@ __all__ = ["Bounds", "Extent", "Index", "Size", "Variable", "actual", "add", "as
            "as_size", "assuming", "binds_in", "bounds", "common_size", "conjuncts", "const",
            "equal", "evaluate", "extent", "extent_of", "floordiv", "greatest", "identical",
            "is_number", "is_symbolic", "less_equal", "less_than", "logical_and", "mapped",
-           "mod", "mul", "node_of", "plain", "present", "rebuild", "sizes_in", "sub", "text",
-           "total", "unbound", "watching", "weighted_sum", "without_values"]
+           "mod", "mul", "node_of", "plain", "present", "rebuild", "rebuilt", "sizes_in", "sub",
+           "text", "total", "unbound", "watching", "weighted_sum", "without_values"]

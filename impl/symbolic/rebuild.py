@@ -39,6 +39,12 @@ def rebuild(node: UOp, replacements: Mapping[UOp, UOp] | None = None) -> UOp:
     return done[node]
 
 
+def rebuilt(node: UOp, done: Mapping[UOp, UOp]) -> UOp:
+    """A node on what its sources have become; itself if they have become nothing else."""
+    sources = tuple([done[source] for source in node.src])
+    return node if sources == node.src else _rebuilt(node, sources)
+
+
 def _rebuilt(node: UOp, sources: tuple[UOp, ...]) -> UOp:
     if sources and sources[0].dtype is _index and node.op in _BUILDERS:
         return _BUILDERS[node.op](*sources)

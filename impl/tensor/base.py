@@ -61,20 +61,25 @@ def note_origin(node: UOp) -> None:
     name = ""
     while frame is not None:
         code = frame.f_code
-        file = code.co_filename
-        whose = _whose.get(file)
-        if whose is None:  # a method of Tensor, not of a layer
-            whose = _whose[file] = "tensor" if file.startswith(_FOLDER) \
-                else "library" if is_library(file) else "user"
-        if whose == "user":
-            give_origin(node, (name.strip("_"), f"{file}:{frame.f_lineno}"))
+        whose = _whose.get(code.co_filename) or _owner(code.co_filename)
+        if whose is _USER:
+            give_origin(node, (name.strip("_"), f"{code.co_filename}:{frame.f_lineno}"))
             return
-        if whose == "tensor":
+        if whose is _TENSOR:
             name = code.co_name
         frame = frame.f_back
 
 
-_whose: dict[str, str] = {}  # by file: whose code is in it
+#: Whose code is in a file: methods of Tensor, those of layers, or the user's.
+_TENSOR, _LIBRARY, _USER = "tensor", "library", "user"
+_whose: dict[str, str] = {}
+
+
+def _owner(file: str) -> str:
+    """Whose code is in a file, remembered."""
+    whose = _whose[file] = _TENSOR if file.startswith(_FOLDER) \
+        else _LIBRARY if is_library(file) else _USER
+    return whose
 # --8<-- [end:origin]
 
 
@@ -195,25 +200,26 @@ class TensorBase(metaclass=Named):
 
     def _wrap(self, node: UOp) -> Self:
         """The tensor that an operation on this one returns."""
-        result: Self = object.__new__(self.__class__)
-        result.uop, result.device = node, self.device
-        result._ancestors, result._parameter, result.grad, result._history = (), False, None, None
-        result._written = ()
         if node.origin is None:
             note_origin(node)
+        return self.__class__._holding(node, self.device)
+
+    @classmethod
+    def _holding(cls, node: UOp, device: str) -> Self:
+        """A new tensor that holds a node whose device is known."""
+        result: Self = object.__new__(cls)
+        result.uop, result.device, result._ancestors, result._written = node, device, (), ()
+        result.grad = result._history = None
+        result._parameter = False
         register(result)
         return result
 
     @classmethod
     def _made(cls, node: UOp, device: str | None = None, requires_grad: bool = False) -> Self:
         """The tensor that a creation function returns."""
-        result: Self = object.__new__(cls)
-        result.uop, result.device = node, cls._device(device)
-        result._ancestors, result._parameter, result.grad, result._history = (), False, None, None
-        result._written = ()
         if node.origin is None:
             note_origin(node)
-        register(result)
+        result = cls._holding(node, cls._device(device))
         if requires_grad:
             result.requires_grad = True
         return result

@@ -9,6 +9,7 @@ from impl.errors import DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.gradient.nodes import binary, cast, scale, unary, where
 from impl.ir import Ops, UOp
+from impl.symbolic import identical
 from impl.tensor.base import TensorBase, broadcast_shape, promoted, weak_dtype
 
 
@@ -146,6 +147,10 @@ def infinite(x: UOp) -> UOp:
     return compare(Ops.CMPEQ, absolute(x), number(x, math.inf))
 
 
+#: Python is slow to look up the members of an enumeration.
+_ADD, _MUL, _AND, _OR = Ops.ADD, Ops.MUL, Ops.AND, Ops.OR
+
+
 class Elementwise(TensorBase):
     """Operators and functions that work on each element alone."""
 
@@ -158,8 +163,10 @@ class Elementwise(TensorBase):
         b = self._operand(other)
         if b is None:
             return NotImplemented
-        x, y = self._pair(b, name)
-        return self._wrap(binary(op, y, x) if reflected else binary(op, x, y))
+        x = self.uop
+        if x.dtype is not b.dtype or not identical(x.shape, b.shape):
+            x, b = self._pair(b, name)
+        return self._wrap(binary(op, b, x) if reflected else binary(op, x, b))
 
     def _compare(self, other: Any, op: Ops, name: str, swapped: bool = False) -> Self:
         """A comparison; an integer that the dtype cannot hold is above or below every element."""
@@ -185,7 +192,7 @@ class Elementwise(TensorBase):
     # Arithmetic
 
     def __add__(self, other: Any) -> Self:
-        return self._binary(other, Ops.OR if self._both_bool(other) else Ops.ADD, "add")
+        return self._binary(other, _OR if self._both_bool(other) else _ADD, "add")
 
     def __radd__(self, other: Any) -> Self:
         return self._binary(other, Ops.OR if self._both_bool(other) else Ops.ADD, "add", True)
@@ -197,7 +204,7 @@ class Elementwise(TensorBase):
         return self._binary(other, self._no_bool(other, Ops.SUB), "sub", True)
 
     def __mul__(self, other: Any) -> Self:
-        return self._binary(other, Ops.AND if self._both_bool(other) else Ops.MUL, "mul")
+        return self._binary(other, _AND if self._both_bool(other) else _MUL, "mul")
 
     def __rmul__(self, other: Any) -> Self:
         return self._binary(other, Ops.AND if self._both_bool(other) else Ops.MUL, "mul", True)

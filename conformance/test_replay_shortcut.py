@@ -1,0 +1,218 @@
+"""Calls that are like the one before them, and calls that only seem so. See spec/replay.md."""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from conformance.trace import verifies
+from impl import Context, GlobalCounters, Tensor, TinyJit, Variable, dtypes, run_schedule
+from impl.errors import ReplayError
+from impl.replay.shortcut import MISSED, Shortcut
+
+TURNS = 6
+
+
+def numbers(*values: float) -> Tensor:
+    return Tensor(np.array(values, np.float32)).realize()
+
+
+def taken(function: Callable[[], Any]) -> int:
+    """How many shortcuts were taken in a call."""
+    found: list[bool] = []
+    original = Shortcut.run
+
+    def run(shortcut: Shortcut, given: Any) -> Any:
+        returned = original(shortcut, given)
+        found.append(returned is not MISSED)
+        return returned
+
+    with mock.patch.object(Shortcut, "run", run):
+        function()
+    return sum(found)
+
+
+def warm(function: Callable[..., Any], *arguments: Any) -> TinyJit[..., Any]:
+    """A captured function whose calls with such arguments take shortcuts."""
+    captured = TinyJit(function)
+    for _ in range(4):
+        captured(*arguments)
+    assert taken(lambda: captured(*arguments)) == 1
+    return captured
+
+
+@verifies("replay.shortcut.same", observe="replay")
+@verifies("replay.outputs.distinct", observe="replay")
+@verifies("replay.output.fresh", observe="replay")
+def test_values_results_and_counts() -> None:
+    w = numbers(2, 3)
+    step = warm(lambda x, n: {"all": [x * w, (x + n).sum()], "n": n}, numbers(1, 1), 3)
+    held = []
+    GlobalCounters.reset()
+    for turn in range(TURNS):
+        held.append(step(numbers(turn, 1), 3))
+    assert GlobalCounters.kernels == TURNS * (GlobalCounters.kernels // TURNS) > 0
+    one, more = GlobalCounters.kernels // TURNS, GlobalCounters.bytes // TURNS
+    GlobalCounters.reset()
+    assert step.recording is not None
+    step.recording.shortcut = None
+    step(numbers(0, 1), 3)  # in full
+    assert (GlobalCounters.kernels, GlobalCounters.bytes) == (one, more)
+    assert step.calls == step.replays + 2 == 5 + TURNS + 1
+    for turn, found in enumerate(held):
+        assert found["all"][0].tolist() == [2 * turn, 3]
+        assert found["all"][1].item() == turn + 1 + 6 and found["n"] == 3
+
+
+@verifies("replay.shortcut.same", observe="replay")
+@verifies("replay.guard.mismatch", observe="replay")
+@pytest.mark.parametrize("given", [
+    (numbers(1, 2, 3), 1), (numbers(1, 2).reshape(1, 2).contiguous().realize(), 1),
+    (Tensor([1, 2]).realize(), 1), (numbers(1, 2), 2), (numbers(1, 2), True), (numbers(1, 2), 1.0),
+    (numbers(1, 2),), (numbers(1, 2), 1, 1), (1, 1), (numbers(1, 2), numbers(1))])
+def test_other_arguments_are_refused(given: tuple[Any, ...]) -> None:
+    x = numbers(1, 2)
+    step = warm(lambda *both: both[0] * both[1] + 2, x, 1)
+    with pytest.raises(ReplayError, match="argument"):
+        step(*given)
+    assert step(x, 1).tolist() == [3, 4]
+
+
+@verifies("replay.shortcut.same", observe="replay")
+@verifies("replay.guard.alias", observe="replay")
+def test_arguments_that_become_one() -> None:
+    a, b = numbers(1, 2), numbers(3, 4)
+    step = warm(lambda x, y: x - y, a, b)
+    for pair in ((a, a), (b, b), (a, Tensor(a.uop))):
+        with pytest.raises(ReplayError, match="same tensor"):
+            step(*pair)
+    assert step(b, a).tolist() == [2, 2]
+
+
+@verifies("replay.shortcut.same", observe="replay")
+@verifies("replay.state.eager", observe="replay")
+def test_states_that_are_written_moved_and_gone() -> None:
+    w, x = numbers(1, 2), numbers(10, 10)
+    step = warm(lambda x: x + w, x)
+    w.assign(w * 3)  # in place, and not computed yet
+    assert step(x).tolist() == [13, 16]
+    w.assign(w + 1).realize()
+    assert step(x).tolist() == [14, 17] == step(x).tolist()
+    w.replace(numbers(5, 5))  # in other memory
+    assert step(x).tolist() == [15, 15] == step(x).tolist()
+    assert taken(lambda: step(x)) == 1
+    w.replace(numbers(6, 6))
+    assert [step(x).tolist() for _ in range(2)] == [[16, 16]] * 2
+
+
+@verifies("replay.shortcut.same", observe="replay")
+@verifies("replay.rebound.error", observe="replay")
+def test_a_name_that_is_given_another_tensor() -> None:
+    model = {"w": numbers(1)}
+    step = warm(lambda x: x + model["w"], numbers(1))
+    kept, model["w"] = model["w"], numbers(7)
+    with pytest.raises(ReplayError, match="another tensor"):
+        step(numbers(1))
+    model["w"] = kept
+    assert step(numbers(1)).tolist() == [2]
+    del kept
+    model.clear()
+    with pytest.raises(ReplayError):
+        step(numbers(1))
+
+
+@verifies("replay.shortcut.same", observe="replay")
+def test_arguments_that_are_not_computed_or_views() -> None:
+    x = numbers(1, 2, 3, 4)
+    step = warm(lambda x: x * 2, x)
+    assert step(x + 1).tolist() == [4, 6, 8, 10]
+    assert step(x.flip(0)).tolist() == [8, 6, 4, 2]
+    x[1:3] = 9
+    assert step(x).tolist() == [2, 18, 18, 8]
+    late = x + 5
+    items = late.schedule()
+    assert step(late).tolist() == [12, 28, 28, 18]
+    run_schedule(items)
+    assert step(x).tolist() == [2, 18, 18, 8]
+
+
+@verifies("replay.shortcut.same", observe="replay")
+def test_settings_between_the_calls() -> None:
+    x = numbers(1, 2)
+    seen: list[int] = []
+
+    def twice(x: Tensor) -> Tensor:
+        seen.append(1)
+        return x * 2
+    step = warm(twice, x)
+    assert len(seen) == 2
+    with Context(JIT=0):
+        assert step(x).tolist() == [2, 4] and len(seen) == 3
+    with Context(POISON=1):
+        assert taken(lambda: step(x)) == 0
+    assert step(x).tolist() == [2, 4] and len(seen) == 3
+    outer = TinyJit(lambda x: step(x) + 1)
+    assert [outer(x).tolist() for _ in range(4)] == [[3, 5]] * 4
+
+
+@verifies("replay.shortcut.same", observe="replay")
+def test_what_takes_no_shortcut() -> None:
+    """What writes to a state, draws, has sizes, or names its arguments."""
+    w, x = numbers(0), numbers(1)
+    writing = TinyJit(lambda x: w.assign(w + x))
+    drawing = TinyJit(lambda x: x + Tensor.rand(1))
+    naming = TinyJit(lambda x: x + 1)
+    size = Variable("shortcut", 1, 4)
+    sized = TinyJit(lambda x: x.sum())
+    ramp = Tensor.arange(4).float().realize()
+
+    def all_of_them() -> None:
+        for turn in range(TURNS):
+            writing(x)
+            drawing(x)
+            assert naming(x=x).tolist() == [2]
+            sized(ramp[: size.bind(1 + turn % 4)])
+    assert taken(all_of_them) == 0
+    assert w.tolist() == [TURNS]
+    argument = TinyJit(lambda x: (x, x + 1))
+    for _ in range(TURNS):
+        same, more = argument(x)
+        assert same is x and more.tolist() == [2]
+
+
+@verifies("replay.shortcut.same", observe="replay")
+@verifies("replay.thread.isolated", observe="replay")
+def test_shortcuts_in_several_threads() -> None:
+    step = warm(lambda x, y: (x * y).sum(), numbers(1, 2), numbers(3, 4))
+    wrong: list[Any] = []
+
+    def call(start: int) -> None:
+        held = []
+        for turn in range(200):
+            x, y = numbers(start, turn), numbers(2, 1)
+            held.append((step(x, y), 2 * start + turn))
+        wrong.extend(1 for found, right in held if found.item() != right)
+
+    threads = [threading.Thread(target=call, args=(start,)) for start in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@verifies("replay.shortcut.same", observe="replay")
+@verifies("effects.version.current", observe="replay")
+def test_memory_that_was_overwritten() -> None:
+    """A replay that writes gives its tensors new versions; readers by shortcut see them."""
+    w, x = numbers(1), numbers(1)
+    grow = TinyJit(lambda x: w.assign(w + x))
+    look = TinyJit(lambda x: x + w)
+    for turn in range(1, TURNS + 1):
+        grow(x)
+        assert look(x).tolist() == [2 + turn]
+    assert w.dtype is dtypes.float32
