@@ -447,6 +447,24 @@ print(used() - before < 0.05)
 
 
 @on_linux
+@verifies("cpu.threads.learned")
+def test_a_kernel_that_takes_longer_than_was_thought_gets_workers() -> None:
+    assert child("""
+from conformance import test_cpu_threads as t
+from impl.device import Device
+ast = t.apply(t.total(1 << 22), t.GroupTop(0, 2))
+with Context(NOOPT=1): program = Device["CPU"].compile([ast])[0]
+program.shape = (*program.shape[:3], 1)  # a nanosecond
+out, given = Device["CPU"].allocate(4), Device["CPU"].allocate(4 << 22)
+given.array.view(np.int32)[:] = 1
+table = Device["CPU"].table([(program, [out, given], ())])
+for _ in range(3):
+    table.run()
+    print(workers(), out.array.view(np.int32)[0])
+""").split() == ["0", str(1 << 22), "1", str(1 << 22), "1", str(1 << 22)]
+
+
+@on_linux
 @pytest.mark.skipif(cpu.processors() < 2, reason="there is no other processor")
 @verifies("cpu.threads.apart")
 def test_workers_are_not_where_their_caller_is() -> None:

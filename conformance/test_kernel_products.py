@@ -457,6 +457,46 @@ def test_rows_in_parts_have_the_same_values(rows: int) -> None:
     assert (found == wanted - wanted.max(-1, keepdims=True)).all()
 
 
+@verifies("kernel.product.turned")
+@pytest.mark.parametrize(("rows", "columns", "threads", "shared"), [
+    (512, 128, 1, ""), (512, 128, 2, "CUT(0,256)"), (512, 128, 4, "CUT(0,128)"),
+    (510, 128, 4, ""), (256, 512, 2, "CUT(0,128)"), (256, 576, 2, ""), (16, 128, 2, ""),
+    (512, 64, 2, "")])
+def test_threads_share_rows_that_are_copied_out_of_order(rows: int, columns: int, threads: int,
+                                                         shared: str) -> None:
+    """Not for one panel, few rows, many columns, or where the rows cannot be shared equally."""
+    limits = Limits(vector_bytes=64, vector_registers=32, threads=threads)
+    x, g = Tensor.ones(512, rows).contiguous(), Tensor.ones(512, columns).contiguous()
+    Tensor.realize(x, g)
+    ast = (x.transpose() @ g).schedule()[0].ast
+    found = [step.name for step, _ in hand_steps(ast, limits)]
+    assert found[0] == shared or not shared and not found[0].startswith("CUT")
+    assert not shared or f"THREAD(0,{threads})" in found and "SHARE(1)" in found
+    straight = [step.name for step, _ in hand_steps(
+        (x @ g).schedule()[0].ast if rows == 512 else ast, limits)]
+    assert rows < 512 or not straight[0].startswith("CUT"), "these rows are read as they lie"
+
+
+@verifies("kernel.product.turned")
+@verifies("kernel.step.equal")
+@pytest.mark.parametrize(("rows", "columns", "batch"), [
+    (96, 80, ()), (97, 80, ()), (48, 130, ()), (128, 128, (3,)), (64, 64, (1,))])
+@pytest.mark.parametrize("turned", [False, True])
+def test_rows_that_threads_share_have_the_same_values(rows: int, columns: int,
+                                                      batch: tuple[int, ...], turned: bool) -> None:
+    """Also where the other operand has to be turned, too."""
+    generator = np.random.default_rng(0)
+    x = generator.integers(-3, 4, (*batch, 200, rows)).astype(np.float32)
+    g = generator.integers(-3, 4, (*batch, *((columns, 200) if turned else (200, columns))))
+    for count in (2, 3):
+        with Context(CPU_COUNT=count):
+            other = Tensor(g.astype(np.float32)).realize()
+            other = other.transpose(-1, -2) if turned else other
+            found = (Tensor(x).realize().transpose(-1, -2) @ other + 1).numpy()
+        wanted = np.swapaxes(x, -1, -2) @ (np.swapaxes(g, -1, -2) if turned else g) + 1
+        assert (found == wanted).all(), count
+
+
 @verifies("kernel.product.around")
 @pytest.mark.parametrize(("batch", "threads", "steps"), [
     (8, 1, ["SHARE(1)", "SHARE(0)"]), (8, 2, ["SHARE(1)", "CUT(0,4)", "SHARE(1)"]),

@@ -30,7 +30,7 @@ _WORTH_STARTING = 16_000
 # --8<-- [start:runtime]
 def _runtime() -> Source:
     """What runs tables of launches; compiled and kept like a kernel."""
-    # r[impl cpu.threads.equal, cpu.threads.idle, cpu.threads.concurrent]
+    # r[impl cpu.threads.equal, cpu.threads.idle, cpu.threads.concurrent, cpu.threads.learned]
     # r[impl cpu.threads.fork+2, cpu.threads.exit, cpu.threads.signals, cpu.threads.apart]
     text = Path(__file__).with_name("runtime.c").read_text(encoding="utf-8")
     before, name, after = text.partition("long ts_run")

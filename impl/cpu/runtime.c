@@ -14,8 +14,9 @@ typedef void ts_kernel(void **arguments);
 typedef void ts_part(void **arguments, long thread, long phase, char *scratch);
 
 /* `phases`: a bit for each, the first lowest: 1 if all chunks run, 0 if one call does; above the
-   last one stands a 1. `nanoseconds`: about how long one thread would take. A kernel without
-   phases has nothing but a function and its arguments. */
+   last one stands a 1. `nanoseconds`: how long one thread would take at the least; what was measured
+   since takes its place. A kernel without phases has nothing but a function and its
+   arguments. */
 typedef struct {
   void *function;
   void **arguments;
@@ -196,10 +197,20 @@ static int awake(ts_launch *launch, ts_launch *end) {
   long left = TS_WORTH;
   if (workers && !ts_load(&sleeping)) return 1;
   for (; launch < end && left > 0; launch++)
-    if (launch->chunks > 1) left -= launch->nanoseconds;
+    if (launch->chunks > 1) left -= __atomic_load_n(&launch->nanoseconds, __ATOMIC_RELAXED);
   return left <= 0;
 }
 /* --8<-- [end:awake] */
+
+/* --8<-- [start:learn] */
+/* Note how long one thread takes: what the caller took, or if the workers helped, no more than as
+   many times that as there are chunks. */
+static void learn(ts_launch *launch, long took, int together) {
+  long known = __atomic_load_n(&launch->nanoseconds, __ATOMIC_RELAXED);
+  if (together) took *= launch->chunks;
+  if (!together || took < known) __atomic_store_n(&launch->nanoseconds, took, __ATOMIC_RELAXED);
+}
+/* --8<-- [end:learn] */
 
 static int launch_phases(ts_launch *launch, ts_launch *end) {
   char nearby[TS_ON_STACK] __attribute__((aligned(64)));
@@ -209,7 +220,9 @@ static int launch_phases(ts_launch *launch, ts_launch *end) {
   int mine = launch->chunks > 1 && !__atomic_exchange_n(&busy, 1, __ATOMIC_SEQ_CST);
   int together = mine && awake(launch, end);
   if (together) start((int)launch->chunks - 1), keep_apart();
+  long begin = mine ? now() : 0;
   phases(launch, scratch, together);
+  if (mine) learn(launch, now() - begin, together);
   if (mine) ts_set(&busy, 0);
   if (scratch != nearby) free(scratch);
   return 0;

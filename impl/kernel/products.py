@@ -45,6 +45,8 @@ _LEAST_PARALLEL = 4
 _MOST_FLAT = 32
 #: Sums over fewer elements are there before the memory that is asked for.
 _LEAST_WAIT = 32
+#: To copy an element of rows that cannot be read as they lie takes as long as so many of others.
+_TURN = 2
 #: Bytes of a line of memory.
 _LINE = 64
 #: Rows that are added, so that a multiple of what is computed at a time is there, are few.
@@ -131,6 +133,8 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     if planner.limits.dots and rows >= _LEAST_ROWS and is_bytes(node):
         return plan_product(planner, _dots(planner, roles))
     steady = _contiguous(planner, node.src[0].src[roles.first], roles.inner[-1])
+    if not steady:
+        roles = _rows_for_threads(planner, node, roles, tile, straight)
     order_loops(planner, roles)
     if straight and _is_flat(planner, node, roles):
         return _plan_flat(planner, roles, tile)
@@ -147,6 +151,31 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     _fetch(planner, inner[-1])
     return True
 # --8<-- [end:plan]
+
+
+# --8<-- [start:turned]
+def _rows_for_threads(planner: Planner, node: UOp, roles: Roles, tile: Tile,
+                      straight: bool) -> Roles:
+    """Cut a part of the rows for each thread, where it takes long to copy them; the other roles.
+
+    Otherwise threads have panels, and each one copies all rows. With a part of the rows each one
+    copies all panels, which is quicker done if they are copied as they lie (`straight`).
+    """
+    # r[impl kernel.product.turned]
+    threads, row, columns = planner.threads(), roles.rows[-1], planner.extent(roles.column)
+    others = math.prod(planner.extent(r) for r in planner.known.info.prefix
+                       if r is not roles.column and r is not row)
+    extent, deep = planner.extent(row), math.prod(planner.extent(r) for r in roles.inner)
+    if threads < 2 or others >= threads or extent % threads or deep <= _MOST_FLAT \
+            or extent < 2 * threads * tile.rows \
+            or not tile.vectors * tile.width < columns <= (_TURN if straight else 1) * extent:
+        return roles
+    outer = planner.take(Cut(planner.position(row.arg[0]), extent // threads),
+                         "a part of the rows for each thread, which copies no others")[0]
+    found = find_roles(planner, planner.again(node))
+    assert found is not None, "a part of the rows is as good as all"
+    return replace(found, rows=tuple(r for r in found.rows if r.arg[0] != outer.arg[0]))
+# --8<-- [end:turned]
 
 
 def _dots(planner: Planner, roles: Roles) -> UOp:
