@@ -33,7 +33,7 @@ TESTS = {"dependencies": ("test_dependencies_edges",), "ordering": ("test_orderi
          "kernel": ("test_kernel_steps", "test_kernel", "test_kernel_search",
                     "test_kernel_products", "test_plain", "test_cpu_threads", "test_opencl",
                     "test_kernel_text", "test_tensor_cores", "test_warps",
-                    "test_pipeline"),
+                    "test_pipeline", "test_online"),
          "render": ("test_cpu_threads", "test_vectors", "test_plain", "test_opencl",
                     "test_kernel_text", "test_kernel_products", "test_tensor_cores", "test_warps",
                     "test_pipeline", "test_render"),

@@ -37,6 +37,8 @@ OF_LANES = {"LOCAL": "UPCAST for lanes, THREAD for processors",
             "PIPELINE": "PACK: a processor fetches ahead by itself",
             "TC": "UPCAST both loops of the output, and GROUP or UNROLL the sum",
             "WARP": "GROUP, or LOCAL on a device without warps"}
+#: Steps that round elsewhere than the kernel as it was written: nobody takes them unasked.
+ASKED_FOR = ("ONLINE",)
 #: Names that nothing here stands behind, and what does the same.
 OF_GROUPS = {"NOLOCALS": "a list of steps without LOCAL"}
 
