@@ -40,9 +40,8 @@ class _Stages:
         for store in known.ast.src[:-1]:
             place, key = store.src[0], buffer_key(store.src[0].src[0])
             own = store.src[2:]
-            zero = place.src[1].op is Ops.CONST and place.src[0].arg[1] == 1
             if place.src[0].op is Ops.LOCAL and place.src[2] is TRUE and key not in self.by_key \
-                    and (own == () and zero or own == (place.src[1],)):
+                    and (own == (place.src[1],) or own == () and place.src[0].arg[1] == 1):
                 self.by_key[key] = store
 
     def of(self, load: UOp) -> UOp | None:
