@@ -229,11 +229,11 @@ def test_steps_of_every_kind_are_tried() -> None:
     draw = search.random.Random(0)
     tried = {step.name.partition("(")[0] for step in
              search.actions(Analysis(kb.matmul(8, 9, 10)), draw, Limits(threads=2))}
-    assert tried == set(search.STEPS) - set(search.OF_LANES)
+    assert tried == set(search.STEPS) - set(search.OF_LANES) - set(search.ASKED_FOR)
     lanes = Limits(lanes=64, lockstep=32, local_memory=32 << 10)
     steps = search.actions(Analysis(kb.matmul(8, 9, 10)), draw, lanes)
     assert {step.name.partition("(")[0] for step in steps} == set(search.STEPS) - {
-        "THREAD", "GROUPTOP"}
+        "THREAD", "GROUPTOP", *search.ASKED_FOR}
     assert {step.amount for step in steps if type(step) is Local} == {8, 16, 32, 64}
 
 

@@ -28,16 +28,22 @@ from conformance.test_tensor_cores import (
     sources,
 )
 from conformance.trace import verifies
+from impl import symbolic
 from impl.dtypes import DType, dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel import (
+    Chunk,
     Early,
+    Inner,
     Limits,
+    Pack,
     Pipeline,
+    Spread,
     StepError,
     Upcast,
     apply_steps,
     lane_steps,
+    optimize,
     taken,
     verify,
     with_steps,
@@ -311,3 +317,47 @@ def test_later_steps_leave_early_copies_what_they_are() -> None:
     assert sum(isinstance(s.arg, Early) for s in made.src) == 4
     found, right = (on_reference(each, 64 * 64, *operands) for each in (made, ast))
     np.testing.assert_array_equal(found, right)
+
+
+# ---------------------------------------------------------------- banks
+
+def read_at_once(ast: UOp, buffer: UOp) -> list[int]:
+    """Where the first eight lanes read a LOCAL in the stage that has most loads of it."""
+    stage = next(s for s in ast.src if any(n.op is Ops.REDUCE for n in s.toposort()))
+    shared = [r for r in stage.src[2:] if r.arg[1] is RangeKind.LANE]
+    index = next(n.src[0].src[1] for n in stage.toposort()
+                 if n.op is Ops.LOAD and n.src[0].src[0] is buffer)
+    others = dict.fromkeys((r for r in index.toposort() if r.op is Ops.RANGE), 0)
+    sizes = [r.src[0].arg for r in shared]
+    lanes = list(itertools.product(*map(range, sizes)))[:8]
+    return [symbolic.evaluate(index, others | dict(zip(shared, at, strict=True))) for at in lanes]
+
+
+@verifies("kernel.spread.banks")
+def test_lanes_read_lines_of_an_ordinary_product_from_different_banks() -> None:
+    for sizes, turned in itertools.product(((64, 64, 48), (512, 512, 512)), LAYOUTS):
+        ast = product(*sizes, FLOAT, turned)
+        made = taken(ast, lane_steps(ast, limits(False, units=())))
+        assert sum(name.startswith("SPREAD") for name in made.arg.steps) == 2
+        copies = dict.fromkeys(s.src[0].src[0] for s in made.src
+                               if s.src[0].src[0].op is Ops.LOCAL and s.src[1].op is Ops.LOAD)
+        assert len(copies) == 2
+        for buffer in copies:
+            places = dict.fromkeys(read_at_once(made, buffer))
+            assert all(place % 4 == 0 for place in places)
+            assert len({place // 4 % 8 for place in places}) == len(places), (sizes, turned)
+
+
+@verifies("kernel.step.equal")
+@verifies("kernel.step.refused")
+def test_longer_lines_have_the_same_elements() -> None:
+    ast = product(24, 32, 40, FLOAT)
+    blocks = apply_steps(ast, [Inner(1, 16), Inner(0, 8), Upcast(3, 4), Upcast(2, 4), Chunk(6, 8)])
+    inner = next(i for i, r in enumerate(Analysis(blocks).ranges) if r.arg[1] is RangeKind.REDUCE)
+    operands, _ = given(24, 32, 40, FLOAT, (False, False))
+    found = [on_reference(apply_steps(blocks, [kind(inner, factor)]), 24 * 32, *operands)
+             for kind, factor in itertools.product((Pack, Spread), (0, 1))]
+    for each in found[1:]:
+        np.testing.assert_array_equal(each, found[0])
+    with pytest.raises(StepError, match="work-groups"):
+        optimize(with_steps(ast, ["SPREAD(2,0)"]), Limits())

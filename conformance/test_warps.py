@@ -382,7 +382,7 @@ def test_address_spaces_of_exchanges_and_wide_accesses(dtype: DType) -> None:
 @verifies("kernel.step.refused")
 def test_drawn_lists_for_lanes_equal_no_steps() -> None:
     """Kernels of tensor programs, drawn steps, among them those of work-groups."""
-    made, failed = step_lists.check_lanes(range(14), 1)
+    made, failed = step_lists.check_lanes(range(20), 1)
     assert not failed, str(failed[0])
     assert len(made) >= 8 and any("LOCAL" in step for trial in made for step in trial.steps)
 

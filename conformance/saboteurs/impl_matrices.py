@@ -230,3 +230,13 @@ class CopiesOnEveryGpu(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda capability: (4, 8, 16)
+
+
+class LinesSideBySide(ImplPatch):
+    rule = "kernel.spread.banks"
+    description = "lines of the copies of an ordinary product follow one upon the other"
+    target = "impl.kernel.blocking:Spread.strides"
+
+    def replacement(self, original: Function) -> Function:
+        from impl.kernel.blocking import Pack
+        return lambda step, sizes, line, itemsize: Pack.strides(step, sizes, line, itemsize)

@@ -143,3 +143,55 @@ class OneLaneForAll(ImplPatch):
                     taken.append(lane)
             return tuple(taken)
         return greedy
+
+
+class NothingIsScaled(ImplPatch):
+    rule = "kernel.online.scaled"
+    description = "what was summed before the maximum grew stays as it was"
+    target = "impl.kernel.online:_Blocks._more"
+
+    def replacement(self, original: Function) -> Function:
+        from impl.dtypes import dtypes
+        from impl.ir import Ops, UOp
+
+        def more(blocks: Any, place: Any, added: Any) -> Any:
+            so_far = UOp(Ops.LOAD, dtypes.float32, (place,))
+            return UOp(Ops.ADD, dtypes.float32, (so_far, added))
+        return more
+
+
+class HiddenBlocksAreNotANumber(ImplPatch):
+    rule = "kernel.online.scaled"
+    description = "a block of nothing but negative infinity is taken from itself"
+    target = "impl.kernel.online:_Blocks._shifted"
+
+    def replacement(self, original: Function) -> Function:
+        from impl.dtypes import dtypes
+        from impl.ir import Ops, UOp
+
+        def shifted(blocks: Any, value: Any) -> Any:
+            most = UOp(Ops.LOAD, dtypes.float32, (blocks.after,))
+            return UOp(Ops.EXP, dtypes.float32, (UOp(Ops.SUB, dtypes.float32, (value, most)),))
+        return shifted
+
+
+class AnyMaximum(ImplPatch):
+    rule = "kernel.online.legal"
+    description = "nobody looks what a softmax is divided and shifted by"
+    target = "impl.kernel.online:_over"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda node, op, element, loop: True
+
+
+class RunningMaximumForAll(ImplPatch):
+    rule = "kernel.online.asked"
+    description = "a search tries steps that round elsewhere"
+    target = "impl.kernel.search:actions"
+
+    def replacement(self, original: Function) -> Function:
+        from impl.kernel import Online
+
+        def actions(known: Any, draw: Any, limits: Any) -> Any:
+            return [*original(known, draw, limits), Online(0, 2)]
+        return actions

@@ -26,12 +26,13 @@ from impl.kernel.analysis import (
     shared_loops,
     verify,
 )
-from impl.kernel.blocking import Aside, Chunk, Cut, Fetch, Pack, Share
+from impl.kernel.blocking import Aside, Chunk, Cut, Fetch, Pack, Share, Spread
 from impl.kernel.chain import Chain
 from impl.kernel.dots import Dot
 from impl.kernel.grouping import lane_steps
 from impl.kernel.heuristic import hand_plan, hand_steps
 from impl.kernel.lanes import Grid, Inner, Local, Warp
+from impl.kernel.online import Online
 from impl.kernel.padding import PadTo
 from impl.kernel.pipeline import Pipeline
 from impl.kernel.plain import Merge, Stream
@@ -118,8 +119,8 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
 
 __all__ = ["LANES", "OF_GROUPS", "OF_LANES", "REDUCERS", "STEPS", "TC", "Abreast", "Analysis",
            "Aside", "Bench", "Chain", "Chunk", "Cut", "Dot", "Early", "Estimate", "Fetch", "Grid",
-           "GroupTop", "Growth", "Inner", "Limits", "Local", "Merge", "Own", "Pack", "PadTo",
-           "Pipeline", "Roll", "Share", "Split", "Step", "StepError", "Stream", "Swap", "Thread",
-           "Upcast", "Warp", "Way", "Window", "apply_steps", "buffer_key", "duration", "estimate",
-           "exchanged", "fold_gates", "growth", "hand_steps", "lane_steps", "optimize",
-           "parameters", "shared_loops", "taken", "verify", "with_steps"]
+           "GroupTop", "Growth", "Inner", "Limits", "Local", "Merge", "Online", "Own", "Pack",
+           "PadTo", "Pipeline", "Roll", "Share", "Split", "Spread", "Step", "StepError", "Stream",
+           "Swap", "Thread", "Upcast", "Warp", "Way", "Window", "apply_steps", "buffer_key",
+           "duration", "estimate", "exchanged", "fold_gates", "growth", "hand_steps", "lane_steps",
+           "optimize", "parameters", "shared_loops", "taken", "verify", "with_steps"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from impl import symbolic
@@ -28,6 +28,8 @@ from impl.kernel.steps import Rewriter, Step, StepError, with_stores
 
 #: A packed operand has at most this many bytes.
 MOST_PACKED = 64 << 20
+#: What a lane reads of local memory at once.
+_BANKED_BYTES = 16
 
 
 # --8<-- [start:share]
@@ -184,7 +186,10 @@ class Pack(Step):
             if math.prod(sizes) * value.dtype.itemsize > MOST_PACKED:
                 raise StepError(self.name, f"the copy has {math.prod(sizes)} elements",
                                 "cut an outer loop first")
-            local = UOp(Ops.LOCAL, value.dtype, (), (number, math.prod(sizes)))
+            along = sum(r in (*reduced, *(r for r in inner if r.arg[1] in LANES)) for r in inner)
+            steps = self.strides(sizes, along, value.dtype.itemsize)
+            room = 1 + sum((size - 1) * step for size, step in zip(sizes, steps, strict=True))
+            local = UOp(Ops.LOCAL, value.dtype, (), (number, room))
             number += 1
             fresh = {r: new_range(size, RangeKind.LOOP) for r, size in zip(inner, sizes,
                                                                            strict=True)}
@@ -192,11 +197,11 @@ class Pack(Step):
             if last.arg[1] in LANES and sizes[-1] & (sizes[-1] - 1) == 0:
                 fresh[last] = new_range(sizes[-1], RangeKind.UPCAST)
             copy = symbolic.rebuild(value, fresh)
-            target = local_place(local, list(fresh.values()), sizes)
+            target = _strided(local, fresh.values(), steps)
             order = [fresh[r] for r in self.order(known, value, inner)]
             made = UOp(Ops.STORE, value.dtype, (target, copy, *outer, *order))
             stores.insert(self.before(stores, user, len(outer)), made)
-            copies[value] = UOp(Ops.LOAD, value.dtype, (local_place(local, inner, sizes),))
+            copies[value] = UOp(Ops.LOAD, value.dtype, (_strided(local, inner, steps),))
         done = [s if s not in known.ast.src else s.replace(
             src=(s.src[0], s.src[1].substitute(copies), *s.src[2:])) for s in stores]
         return with_stores(known, done, self.name)
@@ -253,6 +258,12 @@ class Pack(Step):
     def order(self, known: Analysis, value: UOp, loops: list[UOp]) -> list[UOp]:
         """In which order the loops of a copy stand."""
         return _reading_order(known, value, loops)
+
+    def strides(self, sizes: Sequence[int], line: int, itemsize: int) -> list[int]:
+        """How far the elements of a copy are apart along each loop. The last `line` loops are what
+        one iteration of the others reads.
+        """
+        return [math.prod(sizes[place + 1:]) for place in range(len(sizes))]
 
     def before(self, stores: list[UOp], user: UOp, depth: int) -> int:
         """Where a stage stands that is in `depth` of the BLOCK loops of `user`."""
@@ -320,6 +331,25 @@ class Aside(Pack):
 # --8<-- [end:aside]
 
 
+# --8<-- [start:spread]
+@dataclass(frozen=True)
+class Spread(Pack):
+    """PACK for lanes that read at once, each a line of its own: lines begin in different banks.
+
+    They are as much longer than they need to be as one access moves.
+    """
+
+    def strides(self, sizes: Sequence[int], line: int, itemsize: int) -> list[int]:
+        """The lines are longer; within one nothing changes."""
+        # r[impl kernel.spread.banks]
+        steps, outer = super().strides(sizes, line, itemsize), len(sizes) - line
+        length = math.prod(sizes[outer:])
+        longer = length + max(_BANKED_BYTES // itemsize, 1) if line else length
+        return [step // length * longer if place < outer else step
+                for place, step in enumerate(steps)]
+# --8<-- [end:spread]
+
+
 def _reading_order(known: Analysis, value: UOp, loops: list[UOp]) -> list[UOp]:
     """The loops of a copy: those with the longest strides outside, so that lines are used whole.
 
@@ -336,12 +366,15 @@ def _reading_order(known: Analysis, value: UOp, loops: list[UOp]) -> list[UOp]:
 
 def local_place(local: UOp, loops: list[UOp], sizes: list[int]) -> UOp:
     """The INDEX of an element of a packed operand: the last loop is contiguous."""
-    terms, stride = [], 1
-    for loop, size in zip(loops[::-1], sizes[::-1], strict=True):
-        terms.append(symbolic.mul(loop, stride))
-        stride *= size
-    return UOp(Ops.INDEX, local.dtype, (local, symbolic.total(terms), TRUE))
+    return _strided(local, loops, [math.prod(sizes[place + 1:]) for place in range(len(sizes))])
+
+
+def _strided(local: UOp, loops: Iterable[UOp], steps: Sequence[int]) -> UOp:
+    """The INDEX of an element whose place grows by these steps with the loops."""
+    terms = [symbolic.mul(loop, step) for loop, step in zip(loops, steps, strict=True)]
+    return UOp(Ops.INDEX, local.dtype, (local, symbolic.total(terms[::-1]), TRUE))
 # --8<-- [end:pack]
 
 
-__all__ = ["MOST_PACKED", "Aside", "Chunk", "Cut", "Fetch", "Pack", "Share", "local_place"]
+__all__ = ["MOST_PACKED", "Aside", "Chunk", "Cut", "Fetch", "Pack", "Share", "Spread",
+           "local_place"]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, Limits
-from impl.kernel.blocking import Chunk, Cut, Pack
+from impl.kernel.blocking import Chunk, Cut, Spread
 from impl.kernel.lanes import Grid, Inner, Local, Warp
 from impl.kernel.padding import PadTo
 from impl.kernel.pipeline import COPIES, early_copies
@@ -175,7 +175,7 @@ class GroupPlanner(Planner):
             made = self.take(Chunk(self.position(loop.arg[0]), chunk), "part after part of the sum")
             inner = next(r for r in made if r.arg[1] is RangeKind.REDUCE)
             for factor in (0, 1):
-                self.take(Pack(self.position(inner.arg[0]), factor),
+                self.take(Spread(self.position(inner.arg[0]), factor),
                           "lanes share what they read in local memory")
         except StepError:
             self.undo(before, steps)

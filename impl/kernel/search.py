@@ -29,7 +29,7 @@ from impl.kernel.grouping import lane_steps
 from impl.kernel.heuristic import hand_steps
 from impl.kernel.planner import Reasoned
 from impl.kernel.private import exceeds
-from impl.kernel.steps import OF_LANES, STEPS, Step, StepError, apply_steps, parameters
+from impl.kernel.steps import ASKED_FOR, OF_LANES, STEPS, Step, StepError, apply_steps, parameters
 from impl.kernel.threads import GroupTop, Thread
 
 #: Numbers that are tried where a step asks for an amount; and those that have to divide the loop.
@@ -152,6 +152,8 @@ def actions(known: Analysis, draw: random.Random, limits: Limits) -> list[Step]:
     found = []
     extents = [loop.src[0].arg if loop.src[0].op is Ops.CONST else 0 for loop in known.ranges]
     for name, make in STEPS.items():
+        if name in ASKED_FOR:  # r[impl kernel.online.asked]
+            continue
         if name in OF_LANES and limits.lanes < 2:
             continue
         if make in (Thread, GroupTop) and limits.threads < 2:  # r[impl cpu.threads.count]

@@ -31,9 +31,12 @@ STEPS: dict[str, Callable[..., Step]] = {}
 OF_LANES = {"LOCAL": "UPCAST for lanes, THREAD for processors",
             "GRID": "THREAD for a stage, GROUPTOP for a reduction",
             "INNER": "OWN, or UPCAST",
+            "SPREAD": "PACK: caches have no banks to mind",
             "PIPELINE": "PACK: a processor fetches ahead by itself",
             "TC": "UPCAST both loops of the output, and GROUP or UNROLL the sum",
             "WARP": "GROUP, or LOCAL on a device without warps"}
+#: Steps that round elsewhere than the kernel as it was written: nobody takes them unasked.
+ASKED_FOR = ("ONLINE",)
 #: Names that nothing here stands behind, and what does the same.
 OF_GROUPS = {"NOLOCALS": "a list of steps without LOCAL"}
 

@@ -1,0 +1,252 @@
+"""The step ONLINE: a softmax that weights a sum, a block of elements at a time.
+
+Chapter: spec/kernel.md. Attention weights values by the softmax of a row of scores. Row by row,
+all scores of a row have to be kept. But a sum of weighted values can be made block by block, if it
+is scaled again whenever a block has a greater maximum than those before.
+"""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from impl import symbolic
+from impl.dtypes import dtypes
+from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
+from impl.kernel.analysis import Analysis, Key, buffer_key, shared_loops
+from impl.kernel.blocking import local_place
+from impl.kernel.steps import Step, StepError, _sink
+
+_FLOAT = dtypes.float32
+
+
+# --8<-- [start:weighted]
+@dataclass(frozen=True)
+class Weighted:
+    """sum over `loop` of softmax(score) * value, and the stages that compute the scores."""
+
+    store: UOp       # the stage that stores it
+    sum: UOp         # the REDUCE in there
+    value: UOp       # the factor that is no weight
+    score: UOp       # an expression of `loop`
+    rows: tuple[UOp, ...]
+
+
+class _Stages:
+    """The stages of a kernel by what they store, each in a LOCAL of its own."""
+
+    def __init__(self, known: Analysis) -> None:
+        self.by_key: dict[Key, UOp] = {}
+        self.used: list[UOp] = []
+        for store in known.ast.src[:-1]:
+            place, key = store.src[0], buffer_key(store.src[0].src[0])
+            own = store.src[2:]
+            if place.src[0].op is Ops.LOCAL and place.src[2] is TRUE and key not in self.by_key \
+                    and (own == (place.src[1],) or own == () and place.src[0].arg[1] == 1):
+                self.by_key[key] = store
+
+    def of(self, load: UOp) -> UOp | None:
+        """The stage that stores what is loaded, if it is known."""
+        return self.by_key.get(buffer_key(load.src[0].src[0])) if load.op is Ops.LOAD else None
+
+    def value(self, load: UOp, loop: UOp | None) -> UOp | None:
+        """What was stored: the element that belongs to an iteration, or the only one."""
+        store = self.of(load)
+        own = store.src[2:] if store is not None else ()
+        if store is None or bool(own) is (loop is None) or own and load.src[0].src[1] is not loop:
+            return None
+        self.used.append(store)
+        return _at(store.src[1], own[0], loop) if loop is not None else store.src[1]
+
+
+def _at(value: UOp, own: UOp, loop: UOp) -> UOp:
+    """An expression of one loop as one of another."""
+    return symbolic.rebuild(value, {own: loop})
+
+
+def find_weighted(known: Analysis, loop: UOp) -> Weighted | str:
+    """The sum over a loop whose weights are a softmax; or why it is none."""
+    store, stages = known.ast.src[-1], _Stages(known)
+    sums = [n for n in known.order if n.op is Ops.REDUCE and loop in n.src[1:]]
+    if len(sums) != 1 or sums[0].src[1:] != (loop,) or sums[0].arg is not Ops.ADD \
+            or sums[0].dtype is not _FLOAT or sums[0].src[0].op is not Ops.MUL \
+            or sums[0] not in store.src[1].toposort():
+        return "it is not the loop of one sum of products in float32, in the last stage"
+    weight, value = sums[0].src[0].src
+    if stages.of(weight) is None:
+        weight, value = value, weight
+    score = _score(stages, weight, loop)
+    if score is None:
+        return "the weights are no softmax in float32"
+    rows = _rows(stages, score, loop)
+    other = [*value.toposort(), *store.src[0].toposort(),
+             *store.src[1].toposort(lambda u: u is not sums[0])]
+    if rows is None or {*rows, *stages.used, store} != {*known.ast.src} or any(
+            n.op is Ops.LOAD and buffer_key(n.src[0].src[0]) in known.stored
+            for n in other if n is not sums[0]) or any(map(shared_loops, known.ast.src)):
+        return "another stage needs what the softmax is computed from"
+    return Weighted(store, sums[0], value, score, rows)
+
+
+def _score(stages: _Stages, weight: UOp, loop: UOp) -> UOp | None:
+    """What the softmax is taken of, as an expression of the loop."""
+    found = stages.value(weight, loop)
+    if found is None or found.op is not Ops.DIV:
+        return None
+    shifted, total = stages.value(found.src[0], loop), stages.value(found.src[1], None)
+    if shifted is None or total is None or shifted.op is not Ops.EXP \
+            or shifted.src[0].op is not Ops.SUB or not _over(total, Ops.ADD, found.src[0], loop):
+        return None
+    score, top = shifted.src[0].src
+    most = stages.value(top, None)
+    return score if most is not None and score.dtype is _FLOAT \
+        and _over(most, Ops.MAXIMUM, score, loop) else None
+
+
+def _over(node: UOp, op: Ops, element: UOp, loop: UOp) -> bool:
+    """Whether a node combines an expression of a loop over all its iterations."""
+    return node.op is Ops.REDUCE and node.arg is op and len(node.src) == 2 \
+        and node.src[1].src == loop.src and _at(node.src[0], node.src[1], loop) is element
+
+
+def _rows(stages: _Stages, score: UOp, loop: UOp) -> tuple[UOp, ...] | None:
+    """The stages of rows that the score is computed from, each after those that it needs."""
+    found: dict[UOp, None] = {}
+    stack = [(score, loop)]
+    while stack:
+        value, own = stack.pop()
+        for load in value.toposort():
+            store = stages.of(load)
+            if store is None:
+                continue
+            if len(store.src) != 3 or load.src[0].src[1] is not own:
+                return None
+            found.pop(store, None)
+            found[store] = None
+            stack.append((store.src[1], store.src[2]))
+    return tuple(found)[::-1]
+# --8<-- [end:weighted]
+
+
+# --8<-- [start:online]
+@dataclass(frozen=True)
+class Online(Step):
+    """Weight a sum by a softmax block by block: `amount` elements of a row at a time are kept.
+
+    A BLOCK loop keeps the maximum so far, the sum of the exponentials, and the weighted sum; where
+    the maximum grows, both sums are scaled. Legal for the loop of the weighted sum, the last stage
+    of a kernel of a softmax in float32 that nobody else needs, of a multiple of `amount` elements.
+    """
+
+    amount: int
+
+    def apply(self, known: Analysis) -> UOp:
+        """exp(a) exp(b) is exp(a + b), but for rounding."""
+        # r[impl kernel.online.legal]
+        loop = self._loop(known, (RangeKind.REDUCE,))
+        size = self._size(loop)
+        if not 1 <= self.amount < size or size % self.amount:
+            raise StepError(self.name, f"the loop has {size} iterations", "ask for a divisor")
+        found = find_weighted(known, loop)
+        if isinstance(found, str):
+            raise StepError(self.name, found, "leave the row whole")
+        sizes = [self._size(r) for r in found.store.src[2:]]
+        blocks = _Blocks(known.free_local(), found, loop, self.amount, sizes)
+        return _sink(known, blocks.stages(), self.name)
+# --8<-- [end:online]
+
+
+# --8<-- [start:running]
+class _Blocks:
+    """The stages of a softmax that runs over blocks."""
+
+    def __init__(self, number: int, found: Weighted, loop: UOp, amount: int,
+                 sizes: list[int]) -> None:
+        self.found, self.loop, self.amount = found, loop, amount
+        self.block = new_range(loop.src[0].arg // amount, RangeKind.BLOCK)
+        self.rows: dict[Key, UOp] = {}
+        for row in found.rows:
+            self.rows[buffer_key(row.src[0].src[0])] = UOp(
+                Ops.LOCAL, row.src[1].dtype, (), (number + len(self.rows), amount))
+        number += len(self.rows)
+        most, scale, weights, total, done = (
+            UOp(Ops.LOCAL, _FLOAT, (), (number + place, size))
+            for place, size in enumerate((2, 1, amount, 1, math.prod(sizes))))
+        # Two places for the maximum take turns: the one before is needed with the one after.
+        self.before, self.after = (
+            _index(most, symbolic.mod(symbolic.add(self.block, n), 2)) for n in (0, 1))
+        self.start = _index(most, 0)
+        self.scale, self.total, self.weights = _index(scale, 0), _index(total, 0), weights
+        self.done = local_place(done, list(found.store.src[2:]), sizes)
+
+    def _moved(self, value: UOp, own: UOp, inner: UOp) -> UOp:
+        """An expression of the whole row as one of the block at hand."""
+        place = symbolic.add(symbolic.mul(self.block, self.amount), inner)
+        moved = {own: place}
+        for node in value.toposort():
+            if node.op is Ops.LOAD and (row := self.rows.get(buffer_key(node.src[0].src[0]))):
+                moved[node] = _load(_index(row, inner))
+        return symbolic.rebuild(value, moved)
+
+    def _row(self, store: UOp) -> UOp:
+        """A stage of the row, for a block of it."""
+        inner = new_range(self.amount, RangeKind.LOOP)
+        row = self.rows[buffer_key(store.src[0].src[0])]
+        value = self._moved(store.src[1], store.src[2], inner)
+        return UOp(Ops.STORE, value.dtype, (_index(row, inner), value, self.block, inner))
+
+    def stages(self) -> list[UOp]:
+        """All of them, in order."""
+        # r[impl kernel.online.scaled]
+        loop, element = (new_range(self.amount, RangeKind.REDUCE) for _ in range(2))
+        each, inner = new_range(self.amount, RangeKind.LOOP), new_range(self.amount,
+                                                                        RangeKind.REDUCE)
+        score, own = self.found.score, self.found.store.src[2:]
+        top = UOp(Ops.REDUCE, _FLOAT, (self._moved(score, self.loop, loop), loop), Ops.MAXIMUM)
+        most = UOp(Ops.MAXIMUM, _FLOAT, (_load(self.before), top))
+        added = UOp(Ops.REDUCE, _FLOAT, (_load(_index(self.weights, element)), element), Ops.ADD)
+        weight, value = _load(_index(self.weights, inner)), self._moved(self.found.value, self.loop,
+                                                                        inner)
+        product = UOp(Ops.REDUCE, _FLOAT, (UOp(Ops.MUL, _FLOAT, (weight, value)), inner), Ops.ADD)
+        final = UOp(Ops.DIV, _FLOAT, (_load(self.done), _load(self.total)))
+        store = self.found.store
+        return [_store(self.start, UOp.const(_FLOAT, -math.inf)),
+                _store(self.total, UOp.const(_FLOAT, 0.0)),
+                _store(self.done, UOp.const(_FLOAT, 0.0), *own),
+                *(self._row(row) for row in self.found.rows),
+                _store(self.after, most, self.block),
+                _store(self.scale, self._shifted(_load(self.before)), self.block),
+                _store(_index(self.weights, each),
+                       self._shifted(self._moved(score, self.loop, each)), self.block, each),
+                _store(self.total, self._more(self.total, added), self.block),
+                _store(self.done, self._more(self.done, product), self.block, *own),
+                store.replace(src=(store.src[0], store.src[1].substitute({self.found.sum: final}),
+                                   *own))]
+
+    def _shifted(self, value: UOp) -> UOp:
+        """exp(value - maximum); 0, and not NaN, as long as nothing but -inf was seen."""
+        most, nothing = _load(self.after), UOp.const(_FLOAT, -math.inf)
+        empty = UOp(Ops.CMPEQ, dtypes.bool, (most, nothing))
+        least = UOp(Ops.WHERE, _FLOAT, (empty, UOp.const(_FLOAT, 0.0), most))
+        return UOp(Ops.EXP, _FLOAT, (UOp(Ops.SUB, _FLOAT, (value, least)),))
+
+    def _more(self, place: UOp, added: UOp) -> UOp:
+        """A sum so far, scaled, and what a block adds to it."""
+        so_far = UOp(Ops.MUL, _FLOAT, (_load(place), _load(self.scale)))
+        return UOp(Ops.ADD, _FLOAT, (so_far, added))
+
+
+def _index(local: UOp, place: symbolic.Index) -> UOp:
+    """An element of a LOCAL."""
+    return UOp(Ops.INDEX, local.dtype, (local, symbolic.as_node(place), TRUE))
+
+
+def _load(place: UOp) -> UOp:
+    return UOp(Ops.LOAD, place.dtype, (place,))
+
+
+def _store(place: UOp, value: UOp, *loops: UOp) -> UOp:
+    return UOp(Ops.STORE, value.dtype, (place, value, *loops))
+# --8<-- [end:running]
+
+
+__all__ = ["Online", "Weighted", "find_weighted"]
