@@ -16,6 +16,7 @@ from impl import Tensor, dtypes
 from impl.errors import DTypeError, GraphError, ShapeError
 from impl.gradient import compute_gradient, nodes
 from impl.ir import Ops, UOp, toposort
+from impl.rewrite import simplify
 
 Function = Callable[..., Tensor]
 
@@ -299,6 +300,21 @@ def test_simplification_keeps_every_bit() -> None:
     assert np.signbit((minus + 0.0).numpy()).tolist() == [False, False]
     assert np.signbit((minus * 1.0 - 0.0).numpy()).tolist() == [True, False]
     assert nodes.add(number(0.1), number(0.2)).arg == float(np.float32(0.1) + np.float32(0.2))
+
+
+@verifies("gradient.nodes.exact")
+@verifies("rewrite.simplify.exact")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_large_whole_number_is_rounded_once(dtype: str) -> None:
+    """Just above and just below the middle of two floats, which 53 digits do not tell apart."""
+    for low in (2**60 + 2**36, 2**60 + 3 * 2**36, 2**62 - 2**37, 2**62 - 3 * 2**37, 2**61 + 2**8):
+        for value in (low - 1, low, low + 1, -low - 1, -low, 1 - low):
+            whole = UOp.const(dtypes.int64, value)
+            folded = nodes.cast(nodes.full(whole, (2,)), getattr(dtypes, dtype))
+            simple = simplify(UOp(Ops.CAST, getattr(dtypes, dtype), (whole,)))
+            right = np.int64(value).astype(dtype)
+            constant = nodes.constant(folded)
+            assert constant is not None and constant.arg == simple.arg == right
 
 
 @verifies("gradient.backward.accumulate")

@@ -510,12 +510,25 @@ def test_a_write_through_a_computed_view_beside_a_symbolic_size() -> None:
     lambda x, n: n + 1, lambda x, n: 2 * n, lambda x, n: n < 3, lambda x, n: int(n),
     lambda x, n: x + n, lambda x, n: x * n, lambda x, n: n - x, lambda x, n: x[n],
     lambda x, n: x[:n], lambda x, n: x[n:], lambda x, n: x.reshape(n, 2), lambda x, n: x.expand(n),
-    lambda x, n: x.pad(((0, n),)), lambda x, n: Tensor.ones(n, 3), lambda x, n: Tensor.arange(n)])
+    lambda x, n: x.pad(((0, n),)), lambda x, n: Tensor.ones(n, 3), lambda x, n: Tensor.arange(n),
+    lambda x, n: n == 3, lambda x, n: 3 != n, lambda x, n: bool(n), lambda x, n: n ** 2,
+    lambda x, n: 2 ** n, lambda x, n: abs(n), lambda x, n: divmod(7, n), lambda x, n: 1 << n,
+    lambda x, n: n & 1, lambda x, n: round(n), lambda x, n: x == n, lambda x, n: x != n,
+    lambda x, n: x ** n, lambda x, n: n ** x, lambda x, n: x.maximum(n), lambda x, n: x.clip(n),
+    lambda x, n: x.int() & n, lambda x, n: (x > 1).where(n, x), lambda x, n: Tensor([1, n]),
+    lambda x, n: x.masked_fill(x > 1, n), lambda x, n: x.assign(n),
+    lambda x, n: x.__setitem__(0, n), lambda x, n: x.__setitem__(n, 0)])
 def test_a_variable_without_a_value_is_refused(use: Any) -> None:
     """Also where the tensor stands first: it leaves what it does not know to the variable."""
     with pytest.raises(VariableError, match="steps has no value") as caught:
         use(Tensor([1.0, 2.0, 3.0, 4.0]), Variable("steps", 1, 4))
     assert "steps.bind" in caught.value.remedy
+
+
+@verifies("symbolic.variable.unbound")
+def test_a_variable_can_be_told_from_others() -> None:
+    steps = Variable("steps", 1, 4)
+    assert steps in (None, "steps", steps) and steps not in {Variable("steps", 1, 4), None}
 
 
 @verifies("kernel.step.chosen")

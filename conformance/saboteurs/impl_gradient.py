@@ -147,3 +147,11 @@ class PlusZeroIsLeftOut(Edit):
     file = "impl/gradient/nodes.py"
     old = "number == 0 and (isinstance(number, int) or math.copysign(1.0, number) < 0)"
     new = "number == 0"
+
+
+class LargeNumbersAreRoundedTwice(Edit):
+    rule = "gradient.nodes.exact"
+    description = "a whole number becomes a float64 before it becomes a float32"
+    file = "impl/dtypes.py"
+    old = "kept = magnitude >> extra | (magnitude & ((1 << extra) - 1) != 0)"
+    new = "kept = magnitude >> extra"

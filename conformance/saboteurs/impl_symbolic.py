@@ -149,3 +149,11 @@ class VariablesAreTheirLeastValue(ImplPatch):
 
     def replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:
         return lambda variable: variable.minimum
+
+
+class VariablesEqualNoNumber(Edit):
+    rule = "symbolic.variable.unbound"
+    description = "a variable without a value is unequal to every number"
+    file = "impl/symbolic/variable.py"
+    old = 'if hasattr(other, "__sub__") and not isinstance(other, Variable):'
+    new = 'if not hasattr(other, "__hash__"):'

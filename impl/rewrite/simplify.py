@@ -102,8 +102,6 @@ def cast_number(value: Scalar, source: DType, target: DType) -> UOp | None:
     if source.kind == "f" and target.kind in "iu":
         if not math.isfinite(value) or not target.min <= math.trunc(value) <= target.max:
             return None  # unspecified
-    if target.kind == "f" and source.kind in "iu" and abs(value) > 1 << 53:
-        return None  # would be rounded twice here
     return UOp.const(target, value)
 # --8<-- [end:fold]
 

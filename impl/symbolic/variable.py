@@ -62,9 +62,20 @@ class Variable:
         raise VariableError("Variable", f"{self.name} has no value yet",
                             f"bind it first: {self.name}.bind({self.minimum})")
 
-    __index__ = __int__ = __float__ = __neg__ = __lt__ = __le__ = __gt__ = __ge__ = _no_value
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _no_value
+    __index__ = __int__ = __float__ = __bool__ = __lt__ = __le__ = __gt__ = __ge__ = _no_value
+    __neg__ = __pos__ = __abs__ = __invert__ = __round__ = __trunc__ = _no_value
+    __floor__ = __ceil__ = _no_value
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __pow__ = __rpow__ = _no_value
     __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __truediv__ = __rtruediv__ = _no_value
+    __divmod__ = __rdivmod__ = __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _no_value
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _no_value
+
+    def __eq__(self, other: object) -> bool:
+        if hasattr(other, "__sub__") and not isinstance(other, Variable):  # a number or a tensor
+            self._no_value()
+        return self is other
+
+    __hash__ = object.__hash__
 
     def __repr__(self) -> str:
         return f"Variable({self.name!r}, {self.minimum}, {self.maximum})"

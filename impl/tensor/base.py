@@ -18,7 +18,7 @@ from impl.effects import lock, new_buffer_node, register, write
 from impl.errors import AxisError, DeviceError, DTypeError, ShapeError, VariableError, is_library
 from impl.gradient import nodes
 from impl.ir import Ops, Shape, UOp, give_origin
-from impl.symbolic import common_size, identical, is_symbolic, present
+from impl.symbolic import as_size, common_size, identical, is_symbolic, present
 from impl.tensor.names import Named, either, missing
 
 _FOLDER = __file__.removesuffix("base.py")
@@ -322,6 +322,7 @@ class TensorBase(metaclass=Named):
             return self.__class__(other, self.device).uop
         if isinstance(other, UOp):
             return self._bound(other)
+        as_size(other)  # which refuses a variable without a value
         return None
 
     def _bound(self, variable: UOp) -> UOp:
@@ -709,6 +710,8 @@ def _as_array(data: Any, dtype: DType | None) -> np.ndarray:
     else:
         array = np.asarray(data)
     if array.dtype.kind not in "biuf":
+        for one in array.flat:
+            as_size(one)  # which refuses a variable without a value
         raise DTypeError("Tensor", f"data of type {type(data).__name__} and dtype {array.dtype} "
                          "are no numbers", "give numbers, nested lists or a NumPy array")
     if dtype is None:
