@@ -176,13 +176,20 @@ def wrap(value: Scalar, dtype: DType) -> Scalar:
     if dtype.kind == "b":
         return bool(value)
     if dtype.kind == "f":
-        return _round_float(float(value), dtype)
+        return _round_float(_as_float(value), dtype)
     bits = 8 * dtype.itemsize
     if isinstance(value, float) and not math.isfinite(value):
         return 0  # unspecified by the chapter; a fixed value keeps it deterministic
     whole = int(value) & ((1 << bits) - 1)  # r[impl dtypes.wraparound.integer]
     return whole - (1 << bits) if dtype.kind == "i" and whole >> (bits - 1) else whole
 # --8<-- [end:wrap]
+
+
+def _as_float(value: Scalar) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an integer beyond all floats is rounded as the greatest are
+        return math.inf if value > 0 else -math.inf
 
 
 def _round_float(value: float, dtype: DType) -> float:
