@@ -198,7 +198,9 @@ def test_no_reduction_is_repeated(make: Callable[[], tuple[Tensor, ...]]) -> Non
 def test_a_reduction_with_two_users_is_cut() -> None:
     x = numbers(8, 4)
     s = x.sum(1, keepdim=True)
-    for values in [(s * 2, s.exp()), (x / s,), (s.permute(1, 0) + 1, s - 1), (s + s.flip(0),)]:
+    row, places = s.reshape(8), Tensor([0, 3, 3, 0, 7] * 4).realize()
+    for values in [(s * 2, s.exp()), (x / s,), (s.permute(1, 0) + 1, s - 1), (s + s.flip(0),),
+                   (row.unfold(0, 3) + 1,), (row[places] * 2,)]:
         kernels = plan_of(*values).kernels
         assert sum(sum(reductions(kernel.ast).values()) for kernel in kernels) == 32
 

@@ -251,8 +251,9 @@ def test_steps_are_told_before_anything_is_compiled() -> None:
 def with_two_reasons() -> Document:
     """The sample, in which a kernel waits for another one twice over."""
     document = training_step()
-    document["dependencies"].append(
-        {"before": 1, "after": 2, "kind": "WAR", "buffer": 2, "version": 1})
+    document["dependencies"] += [
+        {"before": 1, "after": 2, "kind": kind, "buffer": 2, "version": 1}
+        for kind in ("WAR", "WAW")]
     return document
 
 
@@ -292,10 +293,13 @@ def test_every_decision_has_a_line() -> None:
     tensors = several_kernels()
     document = Tensor.schedule_document(*tensors)
     lines = decided(lambda: Tensor.realize(*tensors))
+    kinds = {buffer["id"]: buffer["kind"] for buffer in document["buffers"]}
     for kernel in document["kernels"]:
         assert any(re.match(rf"kernel {kernel['id']}: (fused|alone): ", line) for line in lines)
         for written in kernel["writes"]:
-            assert any(line.startswith(f"alloc b{written['buffer']}: ") for line in lines)
+            (place,) = [line for line in lines if line.startswith(f"alloc b{written['buffer']}: ")]
+            kind = kinds[written["buffer"]]
+            assert {"state": "in place", "output": "of its own"}.get(kind, "arena") in place
     for row in document["boundaries"]:
         assert f"kernel {row['before']} -> kernel {row['after']}: not fused: " \
                f"b{row['buffer']}: {row['reason']}" in lines
@@ -436,6 +440,8 @@ def test_text_from_programs_stays_text() -> None:
     assert [name for name, _ in page.elements].count("script") == 1
     assert "alert('" not in text.replace("&#x27;", "'").split("<script>")[0].split("&lt;")[0]
     assert any("<b>" in words for words in page.words)  # from the source, as text
+    hints = [attributes.get("data-tip") or "" for _, attributes in page.elements]
+    assert any(hint.startswith(f"kernel 1: {evil}\n{evil}\n") for hint in hints)
 
 
 @verifies("inspect.table.complete")

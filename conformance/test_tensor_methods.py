@@ -776,6 +776,27 @@ def test_numbers_that_do_not_fit_compare_as_numbers() -> None:
             assert np.array_equal(found.numpy(), wanted)
 
 
+@verifies("dtypes.scalar.compare")
+@pytest.mark.parametrize("dtype", ["bool", "float16", "float32", "float64"])
+def test_integers_beside_bools_and_floats_compare_as_numbers(dtype: str) -> None:
+    """Python compares an integer with a float exactly, however large it is."""
+    near = [0.0, 1.0] if dtype == "bool" else [
+        -math.inf, -2049.0, -1.0, 0.0, 2048.0, 65504.0, 2.0 ** 24, 2.0 ** 53, 1e300, math.inf,
+        math.nan]
+    with np.errstate(over="ignore"):
+        t = Tensor(np.array(near).astype(dtype))
+    elements = t.tolist()
+    for number in (2, 2049, 65519, 65520, 2 ** 24 + 1, 2 ** 32 + 1, 2 ** 40, 2 ** 53 + 1,
+                   -2 ** 53 - 1, 2 ** 1024, -10 ** 400):
+        for found, wanted in ((t < number, [x < number for x in elements]),
+                              (t <= number, [x <= number for x in elements]),
+                              (t > number, [x > number for x in elements]),
+                              (t >= number, [x >= number for x in elements]),
+                              (t == number, [x == number for x in elements]),
+                              (t != number, [x != number for x in elements])):
+            assert found.tolist() == wanted, number
+
+
 @verifies("dtypes.bitcast.size")
 def test_bitcast() -> None:
     assert np.array_equal(Tensor(A).bitcast("int32").numpy(), A.view(np.int32))

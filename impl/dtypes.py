@@ -194,11 +194,14 @@ def _to_odd(value: Scalar, dtype: DType) -> float:
     lies just above the middle of two float32 would be rounded to the middle, and then down.
     """
     extra = abs(value).bit_length() - 53 if isinstance(value, int) else 0
-    if extra <= 0 or dtype is dtypes.float64:
-        return float(value)
-    magnitude = abs(int(value))
-    kept = magnitude >> extra | (magnitude & ((1 << extra) - 1) != 0)
-    return math.copysign(float(kept << extra), value)
+    kept = value
+    if extra > 0 and dtype is not dtypes.float64:
+        magnitude = abs(int(value))
+        kept = (magnitude >> extra | (magnitude & ((1 << extra) - 1) != 0)) << extra
+    try:
+        return math.copysign(float(kept), value)
+    except OverflowError:  # an integer beyond all floats is rounded as the greatest are
+        return math.inf if value > 0 else -math.inf
 
 
 def _round_float(value: float, dtype: DType) -> float:

@@ -64,6 +64,14 @@ class ReducesForEachUser(Edit):
         'if len(places) > 2:\n            return f"reduce'
 
 
+class ReducesForEachWindow(Edit):
+    rule = "fusion.cut.once"
+    description = "a reduction with one user that repeats its value is computed inside it"
+    file = "impl/fusion/cuts.py"
+    old, new = 'if repeated:\n            return "reduce: its', \
+        'if repeated and not places:\n            return "reduce: its'
+
+
 class StoresOnlyWhatIsDear(Edit):
     rule = "fusion.cut.contiguous"
     description = "`contiguous` of a cheap value is taken for a hint and not followed"

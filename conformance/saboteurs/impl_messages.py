@@ -135,6 +135,13 @@ class LabelsAreMarkup(Edit):
     old, new = 'return tag("text", escape(words),', 'return tag("text", words,'
 
 
+class QuotesAreMarkup(Edit):
+    rule = "inspect.text.escaped"
+    description = "a quotation mark in a hint ends it"
+    file = "impl/inspect/drawing.py"
+    old, new = "escape(_number(value), quote=True)", "escape(_number(value), quote=False)"
+
+
 class SilentAboutTheSecond(Edit):
     rule = "inspect.debug.lines"
     description = "of what a kernel stores only the first value has a line"

@@ -46,6 +46,13 @@ class SidesDoNotMatter(Edit):
     old, new = "(other > 0) is not swapped", "(other < 0) is not swapped"
 
 
+class RoundsToTheWrongSide(Edit):
+    rule = "dtypes.scalar.compare"
+    description = "a number between two floats is taken to be on the other side of the nearer one"
+    file = "impl/tensor/elementwise.py"
+    old, new = "if (b.arg < other) is not swapped else", "if (b.arg > other) is not swapped else"
+
+
 class CastsOfCastsAreOne(Edit):
     rule = "dtypes.cast.integer"
     description = "a cast of a cast forgets the first one, also where it loses bits"

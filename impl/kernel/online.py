@@ -14,7 +14,7 @@ from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, Key, buffer_key, shared_loops
 from impl.kernel.blocking import local_place
-from impl.kernel.steps import Step, StepError, _sink
+from impl.kernel.steps import Step, StepError, with_stores
 
 _FLOAT = dtypes.float32
 
@@ -143,15 +143,15 @@ class Online(Step):
         """exp(a) exp(b) is exp(a + b), but for rounding."""
         # r[impl kernel.online.legal]
         loop = self._loop(known, (RangeKind.REDUCE,))
-        size = self._size(loop)
+        size = self.size_of(loop)
         if not 1 <= self.amount < size or size % self.amount:
             raise StepError(self.name, f"the loop has {size} iterations", "ask for a divisor")
         found = find_weighted(known, loop)
         if isinstance(found, str):
             raise StepError(self.name, found, "leave the row whole")
-        sizes = [self._size(r) for r in found.store.src[2:]]
+        sizes = [self.size_of(r) for r in found.store.src[2:]]
         blocks = _Blocks(known.free_local(), found, loop, self.amount, sizes)
-        return _sink(known, blocks.stages(), self.name)
+        return with_stores(known, blocks.stages(), self.name)
 # --8<-- [end:online]
 
 

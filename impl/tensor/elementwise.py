@@ -169,15 +169,19 @@ class Elementwise(TensorBase):
         return self._wrap(binary(op, b, x) if reflected else binary(op, x, b))
 
     def _compare(self, other: Any, op: Ops, name: str, swapped: bool = False) -> Self:
-        """A comparison; an integer that the dtype cannot hold is above or below every element."""
+        """A comparison. An integer that the dtype cannot hold is above or below every element, or
+        between two numbers that are next to each other.
+        """
         b = self._operand(other)
         if b is None:
             return NotImplemented
-        a = self.uop
-        if type(other) is int and a.dtype.kind in "iu" and b.arg != other:
-            # r[impl dtypes.scalar.compare]
-            above = op is Ops.CMPNE or (op is not Ops.CMPEQ and (other > 0) is not swapped)
-            return self._wrap(nodes.full(UOp.const(dtypes.bool, above), self.shape))
+        if type(other) is int and b.arg != other:  # r[impl dtypes.scalar.compare]
+            between = b.dtype.kind == "f" and op not in (Ops.CMPEQ, Ops.CMPNE)
+            if not between:
+                above = op is Ops.CMPNE or (op is not Ops.CMPEQ and (other > 0) is not swapped)
+                return self._wrap(nodes.full(UOp.const(dtypes.bool, above), self.shape))
+            # `b` is its neighbour: what is not above the neighbour is below the number.
+            op = Ops.CMPLE if (b.arg < other) is not swapped else Ops.CMPLT
         x, y = self._pair(b, name)
         return self._wrap(compare(op, y, x) if swapped else compare(op, x, y))
 
