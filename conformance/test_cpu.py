@@ -312,6 +312,23 @@ def test_the_key_has_all_that_matters(fresh: Path, monkeypatch: pytest.MonkeyPat
 
 
 @verifies("cpu.cache.checked")
+def test_another_object_under_the_same_name_is_not_loaded(
+        fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the function that is looked for, and could be loaded."""
+    program = Device["CPU"].compile([scaled(10, 3.25)])[0]
+    unit = next(fresh.glob("*.so"))
+    unit.unlink()
+    other = fresh / "other.c"
+    symbol = compiler.symbol_of(program.key)  # type: ignore[attr-defined]
+    other.write_text(f"void {symbol}(void **args) {{ (*(float **)args)[0] = 42; }}\n")
+    subprocess.run([*compiler.find_compiler(), "-shared", "-fPIC", "-o", str(unit), str(other)],
+                   check=True)
+    forget(monkeypatch)
+    check(scaled(10, 3.25), 3.25)
+    assert GlobalCounters.compiled == 1
+
+
+@verifies("cpu.cache.checked")
 @pytest.mark.parametrize("damage", ["empty", "garbage", "cut", "swapped", "entry", "gone", "path",
                                     "forged"])
 def test_a_damaged_object_is_built_again(fresh: Path, damage: str,
@@ -388,6 +405,26 @@ def test_level_zero_reads_nothing(fresh: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @verifies("cpu.cache.atomic")
+@verifies("cpu.cache.crash")
+def test_files_get_their_names_in_order_when_they_are_whole(
+        fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is killed leaves no part of a file, and no entry without its object."""
+    whole: dict[str, bytes] = {}
+    plain = os.replace
+
+    def replace(source: str, target: Path) -> None:
+        whole[target.name] = Path(source).read_bytes()
+        if target.name.startswith("kernel-"):
+            assert json.loads(whole[target.name].partition(b"\n")[2])["object"] in whole
+        plain(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    Device["CPU"].compile([scaled(10, 8.5), scaled(10, 9.5)])
+    assert {each.name: each.read_bytes() for each in fresh.iterdir()} == whole
+    assert sum(name.startswith("kernel-") for name in whole) == 2
+
+
+@verifies("cpu.cache.atomic")
 def test_processes_share_a_folder(tmp_path: Path) -> None:
     """Several at once, all with the same kernels: each gets right ones, and no rest is left."""
     code = ("from conformance import test_cpu as t\n"
@@ -461,6 +498,34 @@ def test_a_process_killed_while_the_compiler_runs(fresh: Path, tmp_path: Path,
     with Context(CC=str(compiler)):
         check(scaled(10, 0.5), 0.5)
     assert GlobalCounters.compiled == 1
+
+
+@verifies("cpu.thread.safe")
+def test_a_launch_does_not_wait_for_a_compiler(fresh: Path,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread compiles until the launch is over."""
+    program = Device["CPU"].compile([scaled(10, 3)])[0]
+    memories = [Device["CPU"].allocate(40) for _ in range(2)]
+    plain, begun, launched = objects.compile_unit, threading.Event(), threading.Event()
+    waited: list[bool] = []
+
+    def compiled(*given: object) -> bytes:
+        begun.set()
+        waited.append(launched.wait(3))
+        return plain(*given)  # type: ignore[arg-type]
+
+    def work() -> None:
+        with Context(CACHE_FOLDER=str(fresh)):
+            Device["CPU"].compile([scaled(10, 4)])
+
+    monkeypatch.setattr(objects, "compile_unit", compiled)
+    other = threading.Thread(target=work)
+    other.start()
+    assert begun.wait(20)
+    program(memories)
+    launched.set()
+    other.join()
+    assert waited == [True]
 
 
 @verifies("cpu.thread.safe")

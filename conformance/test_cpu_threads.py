@@ -18,6 +18,7 @@ from conformance import kernel_builder as kb
 from conformance.kernel_builder import FLOAT, INT, flat, load, param, reduce, store
 from conformance.trace import verifies
 from impl import Context, Tensor, cpu, symbolic
+from impl.cpu import objects
 from impl.device import Device
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel import Analysis, GroupTop, Limits, Step, StepError, Thread, hand_steps
@@ -358,6 +359,28 @@ def expected(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
 
 
 @verifies("cpu.threads.equal")
+@verifies("cpu.threads.concurrent")
+@verifies("cpu.threads.fork+2")
+@pytest.mark.parametrize("sanitizer", ["", "thread", "address,undefined"])
+def test_the_runtime_under_stress(sanitizer: str, tmp_path: Path) -> None:
+    """The C program tells whether all results were right, the sanitizer how they came about."""
+    compiler = shutil.which("gcc") or shutil.which("cc") or ""
+    flags = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"] if sanitizer else []
+    base = [compiler, "-O1", "-g", "-pthread", *flags, "-o", str(tmp_path / "stress")]
+    (tmp_path / "empty.c").write_text("int main(void) { return 0; }\n")
+    if subprocess.run([*base, str(tmp_path / "empty.c")], capture_output=True, check=False,
+                      ).returncode:
+        pytest.skip(f"{compiler or 'no compiler'} has no -fsanitize={sanitizer}")
+    source = ROOT / "conformance" / "witnesses" / "runtime_stress.c"
+    (tmp_path / "runtime.c").write_text(objects.RUNTIME.text)
+    subprocess.run([*base, "-I", str(tmp_path), str(source)], check=True)
+    forks = [] if sanitizer else ["fork"]  # their allocators may be locked by a thread that is gone
+    found = subprocess.run([str(tmp_path / "stress"), *forks], capture_output=True, text=True,
+                           check=False, timeout=120)
+    assert (found.stdout, found.returncode) == ("fine with workers\n", 0), found.stderr
+
+
+@verifies("cpu.threads.equal")
 @pytest.mark.parametrize("shape", [(37, 53, 19), (64, 128, 32), (3, 1000, 7), (1, 5, 1)])
 def test_results_do_not_depend_on_who_did_what(shape: tuple[int, int, int]) -> None:
     rng = np.random.default_rng(7)
@@ -397,6 +420,8 @@ def test_the_number_of_threads_is_part_of_the_keys() -> None:
 def child(code: str, **settings: object) -> str:
     """What a new process prints, which has to end by itself, and well."""
     start = """
+from conformance.saboteurs.impl_patches import inherit
+inherit()
 import os, sys, threading, time, signal
 import numpy as np
 from impl import Context, Tensor
@@ -514,8 +539,21 @@ print(workers())
 """) == "3"
 
 
+@on_linux
 @verifies("cpu.threads.fork+2")
 def test_a_child_starts_workers_of_its_own() -> None:
+    assert child("""
+def used():
+    (Tensor(np.ones(1 << 22, np.float32)).realize() * 2).realize()
+    return workers()
+before, pid = used(), os.fork()
+if not pid: os._exit(used())
+print(before, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+""") == "3 3"
+
+
+@verifies("cpu.threads.fork+2")
+def test_a_child_of_a_busy_process_has_workers() -> None:
     """Also when it is forked while other threads are in the middle of kernels."""
     assert child("""
 check()
@@ -561,26 +599,6 @@ def test_threads_of_python_run_shared_kernels_together() -> None:
 
     with everything_shared():
         run_together([lambda a=a: use(a) for a in arrays])  # type: ignore[misc]
-
-
-@verifies("cpu.threads.concurrent")
-@verifies("cpu.threads.fork+2")
-@pytest.mark.parametrize("sanitizer", ["", "thread", "address,undefined"])
-def test_the_runtime_under_stress(sanitizer: str, tmp_path: Path) -> None:
-    """The C program tells whether all results were right, the sanitizer how they came about."""
-    compiler = shutil.which("gcc") or shutil.which("cc") or ""
-    flags = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"] if sanitizer else []
-    base = [compiler, "-O1", "-g", "-pthread", *flags, "-o", str(tmp_path / "stress")]
-    (tmp_path / "empty.c").write_text("int main(void) { return 0; }\n")
-    if subprocess.run([*base, str(tmp_path / "empty.c")], capture_output=True, check=False,
-                      ).returncode:
-        pytest.skip(f"{compiler or 'no compiler'} has no -fsanitize={sanitizer}")
-    source = ROOT / "conformance" / "witnesses" / "runtime_stress.c"
-    subprocess.run([*base, "-I", str(ROOT / "impl" / "cpu"), str(source)], check=True)
-    forks = [] if sanitizer else ["fork"]  # their allocators may be locked by a thread that is gone
-    found = subprocess.run([str(tmp_path / "stress"), *forks], capture_output=True, text=True,
-                           check=False, timeout=120)
-    assert (found.stdout, found.returncode) == ("fine with workers\n", 0), found.stderr
 
 
 @verifies("cpu.threads.fork+2")

@@ -20,7 +20,7 @@ class OnlyOpenDevicesAreNamed(Edit):
 
 class SaidEachTime(Edit):
     rule = "device.default.line"
-    description = "at each question it is said that another device takes the default's place"
+    description = "it is said each time that another device takes the default's place"
     file = "impl/device/__init__.py"
     old, new = "self.announced = True", "self.announced = False"
 

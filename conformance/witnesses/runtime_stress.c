@@ -12,6 +12,7 @@
 static void summed(void **arguments, long thread, long phase, char *scratch) {
   long *numbers = arguments[0], *results = arguments[1], *sums = (long *)scratch, total = 0;
   if (phase == 0) {
+    if (thread == 0 && numbers[0] % 50 == 0) usleep(200); /* others take the other parts */
     sums[thread] = 0;
     for (long i = thread * EACH; i < (thread + 1) * EACH; i++) sums[thread] += numbers[i];
     return;

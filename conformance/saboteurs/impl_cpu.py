@@ -1,0 +1,192 @@
+"""Mistakes of the CPU device, made inside `impl.cpu` and in its runtime in C."""
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, ClassVar
+from unittest import mock
+
+from conformance.saboteurs.edits import Edit
+from conformance.saboteurs.impl_disk import WrittenInPlace
+from conformance.saboteurs.impl_patches import ImplPatch
+from impl.cpu import backend, objects
+
+Function = Callable[..., Any]
+
+
+class RuntimeEdit(ImplPatch):
+    """In impl/cpu/runtime.c, the text `new` stands where `old` does."""
+
+    old: ClassVar[str] = ""
+    new: ClassVar[str] = ""
+
+    @contextmanager
+    def mistake(self) -> Iterator[None]:
+        right = objects.RUNTIME
+        texts = (*right.definitions, right.body)
+        if sum(text.count(self.old) for text in texts) != 1:
+            raise TypeError(f"the runtime has not {self.old!r} once")
+        *before, body = (text.replace(self.old, self.new) for text in texts)
+        wrong = replace(right, definitions=tuple(before), body=body)
+        with mock.patch.object(objects, "RUNTIME", wrong), \
+                mock.patch.object(backend, "RUNTIME", wrong), \
+                mock.patch.object(objects, "loaded", objects.Objects()):
+            yield
+
+
+# Compiling
+
+
+class LeastIsTheGreatest(Edit):
+    rule = "cpu.values.reference"
+    description = "the least of two numbers is the greatest"
+    file = "impl/render/functions.py"
+    old, new = 'sign = ">" if name == "max" else "<"', 'sign = ">"'
+
+
+class NamesAreCompiled(Edit):
+    rule = "cpu.compile.once"
+    description = "a kernel's name is part of its key"
+    file = "impl/cpu/backend.py"
+    old, new = "digest(compiled_by(), source.prelude, source.body)", \
+        "digest(compiled_by(), source.name, source.prelude, source.body)"
+
+
+class FastMathOnTheCPU(ImplPatch):
+    rule = "cpu.flags.meaning"
+    description = "the compiler may assume that there is no NaN"
+    target = "impl.cpu.compiler:_flags"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda command: (*original(command), "-ffast-math")
+
+
+class CompilersWithoutNames(Edit):
+    rule = "cpu.compile.missing"
+    description = "the error does not name the compiler that CC asks for"
+    file = "impl/cpu/compiler.py"
+    old, new = 'return f"CC={chosen} is not found"', 'return "no C compiler found"'
+
+
+class SilentCompilers(Edit):
+    rule = "cpu.compile.refused"
+    description = "the error does not say what the compiler said"
+    file = "impl/cpu/compiler.py"
+    old, new = "refused {names}: {message};", "refused {names};"
+
+
+class CompilersVectorise(ImplPatch):
+    rule = "cpu.compiler.fault"
+    description = "the compiler makes vectors of what is written as numbers"
+    target = "impl.cpu.compiler:_flags"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda command: (*original(command), "-O3", "-ftree-vectorize")
+
+
+# The cache
+
+
+class TextsAreKeys(Edit):
+    rule = "cpu.cache.key"
+    description = "a compiled kernel is found by its text alone"
+    file = "impl/cpu/backend.py"
+    old, new = "program.key = digest(compiled_by(), source", "program.key = digest(source"
+
+
+class ModesAreNotAsked(Edit):
+    rule = "cpu.cache.private"
+    description = "a folder is believed whoever may write to it"
+    file = "impl/caching/disk.py"
+    old, new = "return not_private(folder.stat()) or replaceable(folder)", \
+        "return replaceable(folder)"
+
+
+class ObjectsAreBelieved(Edit):
+    rule = "cpu.cache.checked"
+    description = "an object is loaded if it is there"
+    file = "impl/caching/disk.py"
+    old, new = 'if content is None or _digest(content) != name.partition(".")[0]:', \
+        "if content is None:"
+
+
+class ObjectsGrowInPlace(WrittenInPlace):
+    rule = "cpu.cache.atomic"
+
+
+class EntriesFirst(ImplPatch):
+    rule = "cpu.cache.crash"
+    description = "an entry is there before the object that it names"
+    target = "impl.cpu.objects:Objects.keep"
+
+    def replacement(self, original: Function) -> Function:
+        def keep(loaded: Any, kept: Any, unit: Any, content: bytes) -> None:
+            name = f"{hashlib.sha256(content).hexdigest()}.so"
+            for key, _ in unit:
+                named = {"object": name, "symbol": objects.symbol_of(key)}
+                kept.put("kernel", key, json.dumps(named).encode())
+            original(loaded, kept, unit, content)
+        return keep
+
+
+class FoldersAreUsedAnyway(Edit):
+    rule = "cpu.cache.unwritable"
+    description = "a folder is tried for each kernel, although it cannot be used"
+    file = "impl/caching/disk.py"
+    old, new = "self._private() if problem else Store(Path(chosen))", "Store(Path(chosen))"
+
+
+class LevelZeroIsOne(Edit):
+    rule = "cpu.cache.off"
+    description = "the folder is used, whatever CACHELEVEL says"
+    file = "impl/caching/disk.py"
+    old, new = 'if settings.get("CACHELEVEL") == 0:', 'if settings.get("CACHELEVEL") < 0:'
+
+
+# Threads
+
+
+class LaunchesWaitForCompilers(ImplPatch):
+    rule = "cpu.thread.safe"
+    description = "a launch waits until no thread compiles"
+    target = "impl.cpu.programs:CPUProgram.run"
+
+    def replacement(self, original: Function) -> Function:
+        def run(*given: Any) -> None:
+            with objects.build_lock:
+                original(*given)
+        return run
+
+
+class ThreadsCountTheirParts(RuntimeEdit):
+    rule = "cpu.threads.equal"
+    description = "which part a thread runs follows from how many it has run"
+    old, new = "(job.arguments, TS_NEXT(mine),", "(job.arguments, taken - 1,"
+
+
+class WhoComesLateRunsNothing(RuntimeEdit):
+    rule = "cpu.threads.concurrent"
+    description = "who finds the workers busy leaves its parts to them"
+    old, new = "phases(launch, scratch, together);\n  if", \
+        "if (mine || launch->chunks == 1) phases(launch, scratch, together);\n  if"
+
+
+class WorkersOfTheParent(RuntimeEdit):
+    rule = "cpu.threads.fork+2"
+    description = "after a fork, the child counts on the workers of its parent"
+    old, new = "busy = workers = sleeping = waiting = 0;", "busy = sleeping = waiting = 0;"
+
+
+class EndsWithAnAbort(RuntimeEdit):
+    rule = "cpu.threads.exit"
+    description = "a process that ends while it has workers is aborted, as C++ does"
+    old, new = "pthread_detach(thread);", "if (!workers) atexit(abort);"
+
+
+class WorkersTakeSignals(RuntimeEdit):
+    rule = "cpu.threads.signals"
+    description = "a worker takes any signal"
+    old, new = "sigfillset(&every);", "sigemptyset(&every);"
