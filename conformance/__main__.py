@@ -132,6 +132,7 @@ def suite(options: Namespace) -> int:
         print(f"nothing was tested: {options.impl_cmd or options.impl} cannot be loaded: {error}. "
               "Remedy: --impl package.module:Class, or --impl-cmd with a program that there is")
         return 1
+    sanitized.guard()
     tiers = [tier for tier in options.tier.split(",") if tier]
     try:
         expected = Expectation.read(options.expected) if options.expected else []

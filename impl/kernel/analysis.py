@@ -53,6 +53,10 @@ class Limits:
     dots: bool = False          # whether DOT is an instruction
     units: tuple[str, ...] = ()   # names of the units for products of matrices, the best first
 
+    def elements(self, itemsize: int) -> int:
+        """How many elements of a vector are computed at once; narrow ones are computed as int."""
+        return self.vector_bytes // max(itemsize, 4)
+
 
 #: What tells a kernel's buffers apart.
 Key = tuple[Ops, int]

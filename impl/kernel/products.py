@@ -89,7 +89,7 @@ class Tile:
 
 def choose_tile(limits: Limits, itemsize: int, rows: int, columns: int) -> Tile:
     """The tile that wastes least: all registers but those for one row of the second operand."""
-    width = limits.vector_bytes // max(itemsize, 4)
+    width = limits.elements(itemsize)
     while width > 2 and width >= 2 * columns:
         width //= 2
     most = (4, 3, 2, 1) if limits.vector_registers >= 32 else (2, 1)
@@ -266,7 +266,7 @@ def _set_aside(planner: Planner, number: int, factor: int) -> None:
     with contextlib.suppress(StepError):
         made = planner.take(step, "what several loads make is made once for all columns")
         copy = next(s for s in planner.known.ast.src if made[0] in s.src)
-        width = planner.limits.vector_bytes // max(value.dtype.itemsize, 4)
+        width = planner.limits.elements(value.dtype.itemsize)
         along = Upcast(planner.position(copy.src[-1].arg[0]), width)
         if planner.extent(copy.src[-1]) % width == 0 and _is_vector(along, planner.known):
             planner.take(along, "vector along the sum")
