@@ -2,24 +2,23 @@
 #include <math.h>
 #include <string.h>
 
-typedef double (*function)(double);
-
-static double rsqrt(double x) { return 1 / sqrt(x); }
-static double reciprocal(double x) { return 1 / x; }
-static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
-
-static const struct { const char *name; function real; } functions[] = {
-  {"exp", exp}, {"exp2", exp2}, {"log", log}, {"log2", log2}, {"log10", log10}, {"sin", sin},
-  {"cos", cos}, {"tan", tan}, {"sinh", sinh}, {"cosh", cosh}, {"tanh", tanh}, {"erf", erf},
-  {"sqrt", sqrt}, {"rsqrt", rsqrt}, {"reciprocal", reciprocal}, {"sigmoid", sigmoid}};
+// A loop for each function, since some C libraries have these functions for vectors too.
+#define FUNCTION(name, value) \
+  static void real_##name(const float *given, double *real, long count) { \
+    for (long i = 0; i < count; i++) { double x = given[i]; real[i] = (value); } \
+  }
+#define FUNCTIONS(each) \
+  each(exp, exp(x)) each(exp2, exp2(x)) each(log, log(x)) each(log2, log2(x)) \
+  each(log10, log10(x)) each(sin, sin(x)) each(cos, cos(x)) each(tan, tan(x)) \
+  each(tanh, tanh(x)) each(erf, erf(x)) each(sqrt, sqrt(x)) each(rsqrt, 1 / sqrt(x)) \
+  each(reciprocal, 1 / x) each(sigmoid, 1 / (1 + exp(-x)))
+FUNCTIONS(FUNCTION)
 
 // The real results of a function; whether it is known.
 int real_results(const char *name, const float *given, double *real, long count) {
-  for (unsigned each = 0; each < sizeof functions / sizeof *functions; each++) {
-    if (strcmp(functions[each].name, name)) continue;
-    for (long i = 0; i < count; i++) real[i] = functions[each].real(given[i]);
-    return 1;
-  }
+#define CHOOSE(known, value) \
+  if (!strcmp(name, #known)) { real_##known(given, real, count); return 1; }
+  FUNCTIONS(CHOOSE)
   return 0;
 }
 
@@ -27,18 +26,21 @@ int real_results(const char *name, const float *given, double *real, long count)
 static double unit(float x) {
   unsigned bits;
   memcpy(&bits, &x, sizeof bits);
-  int exponent = bits >> 23 & 255;
-  return ldexp(1, (exponent ? exponent : 1) - 150);
+  unsigned long exponent = bits >> 23 & 255, power = (exponent ? exponent : 1) - 150 + 1023;
+  power <<= 52;
+  double result;
+  memcpy(&result, &power, sizeof result);
+  return result;
 }
 
 // How far a float is from the real result, in units in its last place.
 static double distance(float found, double real) {
   const float largest = 0x1.fffffep127f;
   float rounded = (float)real, a = fabsf(found), b = fabsf(rounded);
-  if (isfinite(a) && isfinite(b)) return fabs(found - real) / unit(rounded);
-  if (found == rounded || (isnan(a) && isnan(b))) return 0;
+  if (a <= largest && b <= largest) return fabs(found - real) / unit(rounded);
+  if (found == rounded || (a != a && b != b)) return 0;
   // Between the largest float and infinity, either may be what is rounded to.
-  return (isinf(b) && a == largest) || (isinf(a) && b == largest) ? 1 : INFINITY;
+  return (b > largest && a == largest) || (a > largest && b == largest) ? 1 : INFINITY;
 }
 
 void distances(const float *found, const double *real, double *away, long count) {

@@ -57,7 +57,6 @@ _FIXED = {
 _NUMBERS = {
     "sel": "#define sel_$K(m, a, b) ((m) ? (a) : (b))",
     "dup": "#define dup_$K(x) (x)",
-    "int": "#define int_$K(x) (($I)(x))",
     "real": "#define real_$K(x) (($F)(x))",
     "any": "#define any_$K(x) (x)",
     "higher": INLINE + "$F higher_$K($F a, $F b) { return a > b ? a : b; }",
@@ -125,6 +124,14 @@ def _power(kind: str) -> str:
 # --8<-- [end:exact]
 
 
+def _integer(kind: str) -> str:
+    """A float cut off, or the least integer: for NaN and what does not fit C has no answer."""
+    least, suffix = -2.0 ** (bits(kind) - 1), "f" if kind == "f32" else ""
+    low, beyond = f"{least.hex()}{suffix}", f"{(-least).hex()}{suffix}"
+    return fill(f"$I int_$K($F x) {{ return x >= {low} && x < {beyond} ? ($I)x : "
+                f"($I)(($U)1 << {bits(kind) - 1}); }}", kind)
+
+
 def whole_limits(source: str, target: str) -> tuple[str, str]:
     """The least and the greatest float of one type that an integer type holds, as C writes it."""
     width, digits = bits(target), 24 if source == "f32" else 53
@@ -180,6 +187,7 @@ _MADE: dict[str, Callable[[str], str]] = {
     "floordiv": _floordiv, "floormod": _floormod,
     "shl": lambda s: _shift("shl", s), "shr": lambda s: _shift("shr", s),
     "max": lambda s: _extreme("max", s), "min": lambda s: _extreme("min", s), "pow": _power,
+    "int": _integer,
 }
 
 
