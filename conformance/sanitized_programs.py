@@ -102,6 +102,7 @@ class Run:
     path: Path | None
     found: dict[str, dict[str, Any]] = field(default_factory=dict)
     complete: bool = False
+    planned: int = 0
 
     def resume(self) -> None:
         """Keep what an earlier run found right."""
@@ -114,6 +115,7 @@ class Run:
 
     def all(self, chosen: Sequence[Part]) -> bool:
         """Run what is left; whether nothing was wrong."""
+        self.planned = len(chosen)
         for number, part in enumerate(chosen):
             end_if_asked()
             if part.name not in self.found:
@@ -133,7 +135,8 @@ class Run:
             return
         partial = self.path.with_suffix(".tmp")
         partial.write_text(json.dumps({
-            "format": REPORT_FORMAT, "complete": self.complete, "compiler": _compiler(),
+            "format": REPORT_FORMAT, "complete": self.complete, "planned": self.planned,
+            "compiler": _compiler(),
             "flags": " ".join(sanitized.FLAGS), "ways": {name: dict(way) for name, way
                                                          in ways().items()},
             "parts": self.found}, indent=1) + "\n", encoding="utf-8")

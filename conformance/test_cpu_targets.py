@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conformance import crossed
 from conformance import kernel_builder as kb
 from conformance.kernel_builder import load, param, store
 from conformance.trace import verifies
@@ -94,16 +95,16 @@ def test_a_target_that_is_wider_than_the_processor_is_an_error(
 
 
 @verifies("cpu.target.vectors")
-@pytest.mark.parametrize("width", [16, 32, 64])
-def test_vectors_of_any_width(width: int) -> None:
+def test_vectors_of_any_width() -> None:
     given = np.random.default_rng(0).integers(-9, 9, (33, 50)).astype(np.float32)
-    with Context(DEVICE="CPU", VECTOR_BYTES=width):
-        x = Tensor(given).realize()
-        assert Device["CPU"].limits.vector_bytes == width
-        item = (x * 3 + 1).schedule()[0]
-        program = Device["CPU"].compile([item.ast])[0]
-        assert f"f32x{width // 4}" in (program.source or "")
-        assert ((x @ x.transpose(0, 1)).numpy() == given @ given.T).all()
+    for width in (16, 32, 64):
+        with Context(DEVICE="CPU", VECTOR_BYTES=width):
+            x = Tensor(given).realize()
+            assert Device["CPU"].limits.vector_bytes == width
+            for value in (x * 3 + 1, x @ x.transpose(0, 1)):
+                program = Device["CPU"].compile([value.schedule()[-1].ast])[0]
+                assert f"f32x{width // 4}" in (program.source or "")
+            assert ((x @ x.transpose(0, 1)).numpy() == given @ given.T).all()
 
 
 @verifies("cpu.target.vectors")
@@ -159,3 +160,28 @@ def test_halves_without_a_type_for_them(noopt: int) -> None:
         assert (halves_of(single) == wanted[1].view(np.uint16)).all()
         assert np.isnan(halves_of(np.full(20, np.nan, np.float32)).view(np.float16)).all()
         assert np.isnan(halves_of(np.full(20, np.nan)).view(np.float16)).all()
+
+
+# Processors that are not there
+
+
+@verifies("cpu.values.reference")
+def test_kernels_for_another_processor_give_what_is_right() -> None:
+    """Under an emulator; a kernel that is wrong is seen."""
+    problem = crossed.missing()
+    if problem:
+        pytest.skip(problem)
+    kernels = [given for seed in range(4000, 4006) for given in crossed.drawn(seed)]
+    assert crossed.check(kernels) == []
+    other = kernels[0].case.arguments[0]
+    other.after = other.after[::-1] + 1
+    assert len(crossed.check(kernels[:1])) == 1
+
+
+@verifies("cpu.values.reference")
+def test_chunks_of_another_processor() -> None:
+    problem = crossed.missing()
+    if problem:
+        pytest.skip(problem)
+    kernels = [given for seed in range(4010, 4014) for given in crossed.drawn(seed, threads=2)]
+    assert crossed.check(kernels) == []

@@ -39,7 +39,7 @@ TESTS = {"dependencies": ("test_dependencies_edges",), "ordering": ("test_orderi
          "opencl": ("test_opencl",), "cuda": ("test_cuda", "test_device_search"),
          "metal": ("test_metal", "test_device_search"),
          "inspect": ("test_inspect",),
-         "cpu": ("test_cpu", "test_cpu_threads", "test_cpu_memory")}
+         "cpu": ("test_cpu", "test_cpu_threads", "test_cpu_memory", "test_cpu_targets")}
 
 
 #: Names the saboteur of a process to the processes that it starts.
