@@ -6,6 +6,7 @@
     python -m conformance fuzz --impl package.module:Adapter --count 10000 --seed 0 -n 2
     python -m conformance steps --count 10000 --seed 0 -n 2
     python -m conformance sanitize steps --count 500
+    python -m conformance sanitize all --report report.json --resume
     python -m conformance run witness.json --impl package.module:Adapter
     python -m conformance run report.jsonl --test NAME --impl package.module:Adapter
     python -m conformance check schedule.json
@@ -97,6 +98,8 @@ def _add_steps(steps: ArgumentParser) -> None:
     steps.add_argument("--seed", type=int, default=0, help="of the first program")
     steps.add_argument("-n", "--processes", type=int, default=1,
                        help="processes that share the work")
+    steps.add_argument("--groups", action="store_true",
+                       help="lists for devices with work-groups, on the emulator")
     steps.add_argument("--report", dest="steps_report", type=Path,
                        help="where to write what was tried, after every process")
 
@@ -121,10 +124,11 @@ def _common(target: ArgumentParser) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.  The status is 0 when nothing is wrong, 130 after an interruption, else 1."""
     words = sys.argv[1:] if arguments is None else list(arguments)
+    if words[:1] == ["sanitize"]:  # its words may begin with an option
+        return quietly(lambda: sanitized.main(words[1:]))
     options = parser().parse_args(words, Namespace(given=words))
     commands = {None: suite, "fuzz": fuzz, "steps": steps, "run": run_one, "new": start,
-                "check": check_files, "validate": validate_files, "rules": list_rules,
-                "sanitize": sanitize}
+                "check": check_files, "validate": validate_files, "rules": list_rules}
     return quietly(lambda: commands[options.command](options))
 
 
@@ -141,6 +145,7 @@ def suite(options: Namespace) -> int:
         print(f"nothing was tested: {options.impl_cmd or options.impl} cannot be loaded: {error}. "
               "Remedy: --impl package.module:Class, or --impl-cmd with a program that there is")
         return 1
+    sanitized.guard()
     tiers = [tier for tier in options.tier.split(",") if tier]
     try:
         expected = Expectation.read(options.expected) if options.expected else []
@@ -284,15 +289,11 @@ def fuzz(options: Namespace) -> int:
     return 1 if tally.failures else 0
 
 
-def sanitize(options: Namespace) -> int:
-    """Run another command in a process whose kernels watch their memory."""
-    return sanitized.main(options.words)
-
-
 def steps(options: Namespace) -> int:
     """Run random kernels under random lists of optimisation steps; only `impl` has such steps."""
     from conformance.step_lists import Profile
-    found = Profile(options.seed, options.count, options.processes, report=options.steps_report)
+    found = Profile(options.seed, options.count, options.processes, report=options.steps_report,
+                    groups=options.groups)
     right = found.run()
     print(f"{found.tried.total()} lists of steps, {len(found.failures)} wrong")
     if found.interrupted:

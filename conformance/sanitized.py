@@ -2,6 +2,7 @@
 
     python -m conformance sanitize steps --count 500
     python -m conformance sanitize fuzz --count 500 --settings NO_MEMORY_PLANNER=1
+    python -m conformance sanitize all --report report.json --resume
 
 GCC's address sanitizer sees a read or write outside of an array, its sanitizer of undefined
 behaviour a misaligned vector, a shift that is too wide, and the like. The kernels are built with
@@ -13,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -24,10 +26,12 @@ import numpy as np
 from conformance.interruption import status_of
 
 #: No recovery: what is found ends the process, and the parent says so.
-FLAGS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer",
-         "-g1")
+FLAGS = ("-fsanitize=address,undefined,float-cast-overflow", "-fno-sanitize-recover=all",
+         "-fno-omit-frame-pointer", "-g1")
 #: Bytes before and behind each block of memory that nobody may touch.
-FENCE = 256
+FENCE = 4096
+#: Bytes of a stack: what a kernel keeps for itself stands there, in arrays with fences.
+_STACK = 256 << 20
 
 
 def library() -> str:
@@ -53,6 +57,12 @@ def main(arguments: Sequence[str]) -> int:
     if not library():
         print("gcc has no address sanitizer here; install libasan (it comes with gcc)")
         return 1
+    most = resource.getrlimit(resource.RLIMIT_STACK)[1]
+    deep = _STACK if most == resource.RLIM_INFINITY else min(_STACK, most)
+    resource.setrlimit(resource.RLIMIT_STACK, (deep, most))
+    if arguments[:1] == ["all"]:
+        from conformance import sanitized_programs
+        return sanitized_programs.main(arguments[1:])
     return status_of(subprocess.Popen([sys.executable, "-m", "conformance", *arguments],
                                       env=environment()))
 
@@ -70,11 +80,16 @@ def poisoning() -> tuple[Any, Any] | None:
 
 
 def guard() -> bool:
-    """Put fences around the memory of the CPU device, if this process is watched."""
+    """Put fences around the memory of the CPU device, if this process is watched.
+
+    The buffers of a kernel's stages stand on the stack, and not side by side in one block.
+    """
     cpu: Any = sys.modules.get("impl.cpu")
     if poisoning() is None or cpu is None:
         return False
     cpu.CPU.allocate = _allocate
+    renderer: Any = sys.modules["impl.render"]
+    renderer.C.own_scratch = lambda dialect, total: 0
     return True
 
 

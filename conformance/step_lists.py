@@ -7,6 +7,7 @@ lists of steps drawn from the registry, and runs on the reference device and com
 Steps that are added to the registry are drawn as soon as they are there.
 
     python -m conformance steps --count 10000 --seed 0 -n 2 --report steps.json
+    python -m conformance steps --count 300 --groups
 """
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ import numpy as np
 
 import impl.cpu  # noqa: F401  (registers the device)
 import impl.reference  # noqa: F401
-from conformance import emulated_kernels, sanitized
+from conformance import emulated_kernels, sanitized, step_kernels
 from conformance import kernel_builder as kb
 from conformance.kernel_programs import PROGRAMS
 from impl import Context
@@ -136,8 +137,11 @@ def difference(wanted: np.ndarray, found: np.ndarray, dtype: DType) -> str:
 def cases(seed: int) -> list[Case]:
     """The kernels of one program, written with tensors or loop by loop."""
     draw = random.Random(seed)
-    if draw.random() < 0.2:
+    kind = draw.random()
+    if kind < 0.1:
         return [written(seed)]
+    if kind < 0.25:
+        return [ran("overwriting", *step_kernels.overwriting(seed))]
     name, program = draw.choice(PROGRAMS)
     with Context(DEVICE="REFERENCE"):
         return [case for case in captured(name, program, draw) if len(case.ast.src)]
@@ -146,11 +150,16 @@ def cases(seed: int) -> list[Case]:
 def written(seed: int) -> Case:
     """A kernel that is drawn loop by loop: gates, memory between stages, in int32."""
     made = kb.random_kernel(seed)
-    arrays = made.arrays(seed)
-    arguments = [Argument(dtype, i, 0, array, array)
-                 for i, (dtype, array) in enumerate(zip(made.types, arrays, strict=True))]
-    case = Case("written", made.ast, arguments)
-    program = Device["REFERENCE"].compile([made.ast])[0]
+    return ran("written", made.ast, made.arrays(seed))
+
+
+def ran(name: str, ast: UOp, arrays: Sequence[np.ndarray]) -> Case:
+    """A kernel with its arguments, and what it makes of them as it is written."""
+    types = {node.arg: node.dtype for node in ast.toposort() if node.op is Ops.PARAM}
+    arguments = [Argument(types.get(i, dtypes.int32), i, 0, array, array)
+                 for i, array in enumerate(arrays)]
+    case = Case(name, ast, arguments)
+    program = Device["REFERENCE"].compile([ast])[0]
     for each, after in zip(arguments, run(case, program), strict=True):
         each.after = after
     return case
@@ -239,7 +248,8 @@ def drawn_step(known: Analysis, draw: random.Random, name: str = "", lanes: int 
     return STEPS[name](*numbers)
 
 
-def drawn_list(ast: UOp, draw: random.Random, lanes: int = 0) -> list[Step]:
+def drawn_list(ast: UOp, draw: random.Random, lanes: int = 0,
+               most_nodes: int = MOST_NODES, tries: int = 16) -> list[Step]:
     """A legal list. Each step that is refused raises StepError, each that is taken is recorded.
 
     With `lanes`, one for a device with work-groups.
@@ -248,13 +258,13 @@ def drawn_list(ast: UOp, draw: random.Random, lanes: int = 0) -> list[Step]:
         WrongStep: a step raised something else, or made no kernel.
     """
     taken: list[Step] = []
-    for _ in range(draw.randint(1, 16)):
+    for _ in range(draw.randint(1, tries)):
         if len(taken) == 5:
             break
         step = drawn_step(Analysis(ast), draw, lanes=lanes)
         changed = legal(ast, step)
         if changed is not None and lane_values(changed) <= MOST_LANES \
-                and len(changed.toposort()) <= MOST_NODES:
+                and len(changed.toposort()) <= most_nodes:
             ast = changed
             taken.append(step)
     return taken
@@ -392,9 +402,42 @@ def check_lanes(seeds: Sequence[int], lists: int = 2) -> tuple[list[Trial], list
     return made, failed
 
 
-def emulated(case: Case, ast: UOp) -> str:
+def check_units(seeds: Sequence[int], lists: int = 2) -> tuple[list[Trial], list[Trial]]:
+    """The same for products that a GPU's units compute: TC, and then what is drawn after it."""
+    made: list[Trial] = []
+    failed: list[Trial] = []
+    for seed in seeds:
+        plain, start, arrays, language = step_kernels.units(seed)
+        case, draw = ran("units", plain, arrays), random.Random(f"after TC {seed}")
+        for _ in range(lists):
+            try:
+                steps = drawn_list(start, draw, 32, 2 * MOST_NODES, tries=80)
+            except WrongStep as error:
+                failed.append(Trial(seed, 0, case.name, start.arg.steps, str(error)))
+                continue
+            ast = apply_steps(start, steps)
+            made.append(Trial(seed, 0, case.name, ast.arg.steps, emulated(case, ast, (language,))))
+            failed += [made[-1]] if made[-1].problem else []
+    return made, failed
+
+
+def check_groups(seeds: Sequence[int], lists: int, most: int) -> tuple[list[Trial], list[Trial]]:
+    """Both of them, seed by seed, until so many lists were tried."""
+    made: list[Trial] = []
+    failed: list[Trial] = []
+    for seed in seeds:
+        for check_some in (check_lanes, check_units):
+            one, two = check_some((seed,), lists)
+            made, failed = made + one, failed + two
+        if len(made) >= most:
+            break
+    return made[:most], failed
+
+
+def emulated(case: Case, ast: UOp,
+             languages: Sequence[str] = tuple(emulated_kernels.DIALECTS)) -> str:
     """What is wrong with a version of a kernel as a text of CUDA and of Metal."""
-    for language in emulated_kernels.DIALECTS:
+    for language in languages:
         found = [each.before.copy() for each in case.arguments]
         try:
             emulated_kernels.run(ast, *found, values=case.values, language=language)
@@ -457,6 +500,7 @@ class Profile:
     processes: int = 1
     lists: int = 2
     report: Path | None = None
+    groups: bool = False
     tried: Counter[str] = field(default_factory=Counter)
     steps: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
@@ -491,7 +535,8 @@ class Profile:
     def _process(self, first: int, most: int) -> tuple[int, dict[str, Any]]:
         """What a process of its own found out about some seeds, in `most` lists or fewer."""
         command = [sys.executable, "-X", "faulthandler", "-m", "conformance.step_lists", str(first),
-                   str(first + SEEDS_OF_A_PROCESS), str(self.lists), str(most)]
+                   str(first + SEEDS_OF_A_PROCESS), str(self.lists), str(most),
+                   *(["groups"] if self.groups else [])]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False,
                                   timeout=SECONDS_OF_A_PROCESS)
@@ -527,11 +572,14 @@ class Profile:
 
 def main(arguments: Sequence[str]) -> int:
     """The trials of some seeds in this process: first seed, seed to stop at, lists a kernel, and
-    the most lists."""
-    first, stop, lists, most = map(int, arguments)
+    the most lists; and "groups" for lists of devices with work-groups."""
+    first, stop, lists, most = map(int, arguments[:4])
     sanitized.guard()
     with Context(CACHELEVEL=0):
-        made, failed = check(range(first, stop), lists, most=most)
+        if arguments[4:]:
+            made, failed = check_groups(range(first, stop), lists, most)
+        else:
+            made, failed = check(range(first, stop), lists, most=most)
     print(json.dumps({
         "tried": Counter(trial.name for trial in made),
         "steps": Counter(name.partition("(")[0] for trial in made for name in trial.steps),

@@ -243,8 +243,8 @@ def test_flags_change_no_value(fresh: Path, monkeypatch: pytest.MonkeyPatch,
     fast = results(asts, dtype)
     forget(monkeypatch)
     with monkeypatch.context() as patch:
-        patch.setattr(compiler, "FLAGS", ("-O0", "-march=native", "-std=gnu11", "-shared", "-fPIC",
-                                     "-fwrapv", "-ffp-contract=off", "-w"))
+        patch.setattr(compiler, "FLAGS", ("-O0", "-std=gnu11", "-shared", "-fPIC", "-fwrapv",
+                                      "-ffp-contract=off", "-w"))
         Device["CPU"].compile(asts)
         assert GlobalCounters.compiled > len(asts) // 2
         plain = results(asts, dtype)

@@ -11,14 +11,24 @@ import numpy as np
 import pytest
 
 from conformance import kernel_builder as kb
-from conformance import step_lists
+from conformance import step_kernels, step_lists
 from conformance.kernel_programs import PROGRAMS
 from conformance.step_lists import Profile, WrongStep, cases, check, difference, legal, places
 from conformance.trace import verifies
 from impl import Context, Tensor
 from impl.dtypes import dtypes
-from impl.ir import UOp
-from impl.kernel import OF_LANES, STEPS, Analysis, Own, Step, StepError, Upcast, parameters
+from impl.ir import Ops, UOp
+from impl.kernel import (
+    OF_LANES,
+    STEPS,
+    Analysis,
+    Own,
+    Step,
+    StepError,
+    Upcast,
+    buffer_key,
+    parameters,
+)
 
 
 @verifies("kernel.step.equal")
@@ -29,6 +39,24 @@ def test_drawn_lists_keep_the_values_of_all_kinds_of_kernels() -> None:
     made, failed = check(range(70), devices=("REFERENCE",))
     assert not failed, "\n".join(map(str, failed))
     assert {trial.name for trial in made} >= {name for name, _ in PROGRAMS}
+
+
+@verifies("kernel.step.equal")
+@verifies("kernel.order.stores")
+def test_stages_that_overwrite_what_others_read_are_drawn() -> None:
+    """Some store what a later stage reads, some what an earlier one has read, and some both."""
+    seen = set[tuple[bool, bool]]()
+    for seed in range(60):
+        ast, arrays = step_kernels.overwriting(seed)
+        reads = [{buffer_key(n.src[0].src[0]) for n in store.src[1].toposort()
+                  if n.op is Ops.LOAD} for store in ast.src]
+        stores = [buffer_key(store.src[0].src[0]) for store in ast.src]
+        pairs = list(itertools.combinations(range(len(stores)), 2))
+        seen.add((any(stores[i] in reads[j] for i, j in pairs),
+                  any(stores[j] in reads[i] for i, j in pairs)))
+        assert all(array.dtype == np.int32 for array in arrays)
+    assert len(seen) == 4
+    assert any(case.name == "overwriting" for seed in range(40) for case in cases(seed))
 
 
 @pytest.mark.device("CPU")

@@ -29,6 +29,7 @@ from impl.kernel import (
     Local,
     PadTo,
     Roll,
+    Step,
     StepError,
     Upcast,
     apply_steps,
@@ -296,6 +297,22 @@ def test_a_condition_of_the_padded_sum_reaches_both_operands() -> None:
     out = np.zeros(32 * 32, np.float16)
     kb.run(made, out, *operands, device="REFERENCE")
     assert np.isfinite(out).all()
+
+
+@verifies("kernel.mma.warp")
+@verifies("kernel.step.refused")
+def test_lanes_share_no_more_of_a_stage_with_an_mma() -> None:
+    """A list that a drawn one ended with: a loop beside the warps would be one of their lanes."""
+    made = apply_steps(by_hand(product(64, 64, 64, dtypes.float16), 0, (32, 32), 16, 1, 1),
+                       [Step.parse("ROLL(2)")])
+    verify(made)
+    stage = next(s for s in made.src if any(n.op is Ops.MMA for n in s.src[1].toposort()))
+    known = Analysis(made)
+    loops = [r for r in stage.src[2:] if r.arg[1] is RangeKind.LOOP]
+    assert loops
+    for loop in loops:
+        with pytest.raises(StepError, match="the lanes of its stage are the warps of an MMA"):
+            Local(known.position[loop], known.info.lanes).apply(known)
 
 
 @verifies("kernel.mma.warp")

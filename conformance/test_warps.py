@@ -388,6 +388,17 @@ def test_drawn_lists_for_lanes_equal_no_steps() -> None:
 
 
 @verifies("kernel.step.equal")
+@verifies("kernel.step.refused")
+@verifies("kernel.mma.warp")
+def test_drawn_lists_after_tc_equal_no_steps() -> None:
+    """Of seeds among which one had a list that was taken and made no kernel."""
+    made, failed = step_lists.check_units((10, 102, 104), 2)
+    assert not failed, str(failed[0])
+    after = {step.partition("(")[0] for trial in made for step in trial.steps[-2:]}
+    assert after - {"TC", "INNER", "PADTO"}, "nothing was drawn after TC"
+
+
+@verifies("kernel.step.equal")
 def test_warps_in_drawn_lists() -> None:
     """Reductions of rows under lists that begin with WARP."""
     draw = random.Random(3)

@@ -29,7 +29,7 @@ class Setting:
     default: Value
     meaning: str
     plan: bool = False
-    choices: tuple[Value, ...] = ()
+    choices: tuple[int, ...] = ()
     minimum: int = 0
     maximum: int = 1 << 30
 
@@ -80,6 +80,10 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
     Setting("CPU_COUNT", 0, "threads that share a kernel; 0: one for each processor it may use",
             plan=True, maximum=1024),
     Setting("CC", "", "the C compiler; empty: cc, gcc or clang from PATH", plan=True),
+    Setting("CPU_TARGET", "", "the processor that CPU kernels are made for, by its name after "
+            "-march=, such as x86-64-v3; empty: the one they run on", plan=True),
+    Setting("VECTOR_BYTES", 0, "the width of vectors in CPU kernels: 16, 32, or 64; 0: that of "
+            "the target's registers", plan=True, choices=(0, 16, 32, 64), maximum=64),
     Setting("CUDA_PTX", 0, "1: NVRTC makes PTX, which the driver compiles for its GPU", plan=True,
             maximum=1),
     Setting("VIZ", 0, "1: write an HTML report of every schedule", maximum=1),
@@ -110,6 +114,9 @@ def _checked(name: str, value: Any) -> Value:
                            f"{setting.meaning}; default {setting.default}") from None
     if not setting.minimum <= number <= setting.maximum:
         raise SettingError(name, f"{number} is not from {setting.minimum} to {setting.maximum}",
+                           setting.meaning)
+    if setting.choices and number not in setting.choices:
+        raise SettingError(name, f"{number} is none of {', '.join(map(str, setting.choices))}",
                            setting.meaning)
     return number
 

@@ -2,7 +2,7 @@
 
 A page asks for a computed part with a comment: `<!-- rule-matrix -->`, `<!-- compatibility -->`,
 `<!-- known-threats -->`, `<!-- rule-matrix: memory -->`, `<!-- mutation -->`,
-`<!-- agreement -->`, `<!-- dry-run -->`,
+`<!-- agreement -->`, `<!-- dry-run -->`, `<!-- sanitized -->`,
 `<!-- figure: NAME -->`, `<!-- bench: schedule -->`. An unknown name fails the build.
 """
 from __future__ import annotations
@@ -26,7 +26,7 @@ from conformance.bench import table, timings
 from conformance.hardware import page as hardware
 
 ASKED = re.compile(r"<!--\s*(rule-matrix|compatibility|known-threats|figure|bench|mutation"
-                   r"|agreement|dry-run)"
+                   r"|agreement|dry-run|sanitized)"
                    r"(?::\s*([\w-]+))?\s*-->")
 CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
 CELL_CODE = re.compile(r"(?<=<code>)[^<]*(?=</code>)")
@@ -63,6 +63,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return agreement()
         if kind == "dry-run":
             return dry_run()
+        if kind == "sanitized":
+            return sanitized()
         if kind == "bench":
             return benchmark(name or "")
         if kind == "rule-matrix":
@@ -300,6 +302,24 @@ def agreement() -> str:
              "", "| device | programs |", "|---|--:|"]
     return "\n".join([*lines, *(f"| {name} | {count} |"
                                 for name, count in tally["devices"].items())])
+
+
+def sanitized() -> str:
+    """The committed run of all programs under the sanitizers: parts of each kind, by way."""
+    known = json.loads((REPORTS / "sanitized.json").read_text(encoding="utf-8"))
+    counts = Counter((*name.split()[:2], bool(each["wrong"]))
+                     for name, each in known["parts"].items())
+    kinds = ("checks", "programs", "workloads")
+    wrong = sum(count for (_, _, failed), count in counts.items() if failed)
+    lines = [f"{known['compiler']}: {counts.total()} parts of {known['planned']} were run, "
+             f"{wrong} of them had something wrong.", "",
+             f"| way | settings | {' | '.join(f'right: {kind}' for kind in kinds)} |",
+             "|---|---|" + "--:|" * len(kinds)]
+    for way, settings in known["ways"].items():
+        shown = " ".join(f"`{name}={value}`" for name, value in settings.items())
+        right = " | ".join(str(counts[way, kind, False]) for kind in kinds)
+        lines.append(f"| {way} | {shown} | {right} |")
+    return "\n".join(lines)
 
 
 def dry_run() -> str:

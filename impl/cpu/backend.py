@@ -16,9 +16,10 @@ from impl.cpu.compiler import (
     compile_unit,
     compiled_by,
     compiler_identity,
+    features,
     find_compiler,
 )
-from impl.cpu.machine import cache_bytes, processor, processors, vector_bytes
+from impl.cpu.machine import cache_bytes, processors, vectors_of
 from impl.cpu.memory import Pool, Pooled
 from impl.cpu.objects import RUNTIME, build_lock
 from impl.cpu.programs import CPUProgram, CPUTable
@@ -43,13 +44,15 @@ class CPU(DeviceBackend):
 
     @property
     def limits(self) -> Limits:
-        """Widths and sizes of this processor."""
-        wide = vector_bytes()  # r[impl cpu.threads.count]
+        """Widths and sizes of this processor, or of a target that is named."""
+        vectors = vectors_of(features())  # r[impl cpu.target.named]
+        wide = int(settings.get("VECTOR_BYTES")) or vectors.width
         known = Limits()
-        return Limits(name="CPU", vector_bytes=wide, vector_registers=32 if wide == 64 else 16,
+        # r[impl cpu.threads.count]
+        return Limits(name="CPU", vector_bytes=wide, vector_registers=vectors.registers,
                       second_cache=cache_bytes(2) or known.second_cache,
                       third_cache=cache_bytes(3) or known.third_cache,
-                      dots="avx512_vnni" in processor().split(),
+                      dots=vectors.dots and wide == vectors.width,
                       threads=settings.get("CPU_COUNT") or processors())
 
     def plan_key(self) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from impl import settings
-from impl.cpu.machine import processor
+from impl.cpu.machine import EXTENSIONS, own_features, processor
 from impl.errors import CompileError
 from impl.render import Source, digest, names_of, unit_text
 
@@ -21,7 +21,7 @@ from impl.render import Source, digest, names_of, unit_text
 #: where the renderer says. Texts are vector code already: what a compiler adds beyond -O1 costs
 #: time and no longer pays, and its vectoriser was the source of most faults that the tests of the
 #: chapter have the witnesses of.
-FLAGS = ("-O1", "-march=native", "-std=gnu11", "-shared", "-fPIC", "-pthread", "-fwrapv",
+FLAGS = ("-O1", "-std=gnu11", "-shared", "-fPIC", "-pthread", "-fwrapv",
          "-fno-tree-vectorize", "-fno-math-errno", "-ffp-contract=off", "-fno-strict-aliasing",
          "-w")
 #: What GCC is told besides: parts of -O1 that take a quarter of its time and change no speed.
@@ -34,22 +34,27 @@ _UNIT = 24
 
 # --8<-- [start:compiler]
 def find_compiler() -> list[str]:
-    """The command of the C compiler: setting CC, else cc, gcc, clang, else `ziglang`; or []."""
-    return list(_find_compiler(str(settings.get("CC") or ""), os.environ.get("PATH", "")))
+    """The command of the C compiler, and for which processor it compiles; or [].
+
+    The compiler is that of setting CC, else cc, gcc, clang, else `ziglang`.
+    """
+    found = _find_compiler(str(settings.get("CC") or ""), os.environ.get("PATH", ""))
+    # r[impl cpu.target.named]
+    return [*found, f"-march={settings.get('CPU_TARGET') or 'native'}"] if found else []
 
 
 @functools.lru_cache(maxsize=8)
-def _find_compiler(chosen: str, path: str) -> list[str]:
-    """The same, looked for once: every schedule asks, and files are slow to look for."""
+def _find_compiler(chosen: str, path: str) -> tuple[str, ...]:
+    """The compiler, looked for once: every schedule asks, and files are slow to look for."""
     if chosen:
         words = chosen.split()
-        return words if shutil.which(words[0], path=path) else []
+        return tuple(words) if shutil.which(words[0], path=path) else ()
     for name in ("cc", "gcc", "clang"):
         if shutil.which(name, path=path):
-            return [name]
+            return (name,)
     if importlib.util.find_spec("ziglang") is not None:
-        return [sys.executable, "-m", "ziglang", "cc"]
-    return []
+        return (sys.executable, "-m", "ziglang", "cc")
+    return ()
 
 
 def compiler_problem() -> str:
@@ -85,6 +90,32 @@ def required_compiler() -> list[str]:
         raise CompileError("compile", compiler_problem(), "install gcc or clang, set CC to a "
                            "compiler, pip install ziglang, or set DEVICE=REFERENCE")
     return command
+
+
+# --8<-- [start:target]
+def features() -> frozenset[str]:
+    """What the target of kernels can do: the processor's features, or those of CPU_TARGET.
+
+    Raises:
+        CompileError: the compiler does not know the target, or this processor lacks some of it.
+    """
+    target = str(settings.get("CPU_TARGET"))
+    return _features(tuple(required_compiler()), target) if target else own_features()
+
+
+@functools.lru_cache(maxsize=8)
+def _features(command: tuple[str, ...], target: str) -> frozenset[str]:
+    """The features of a target by the macros that the compiler defines for it."""
+    words = [*command, "-dM", "-E", "-x", "c", os.devnull]
+    run = subprocess.run(words, capture_output=True, text=True, check=False)
+    found = frozenset(word.replace("_", "").lower() for word in run.stdout.split())
+    beyond = sorted(EXTENSIONS & found - own_features())
+    if run.returncode or beyond:  # r[impl cpu.target.wider]
+        problem = f"this processor has no {', '.join(beyond)}" if beyond else run.stderr.strip()
+        raise CompileError("compile", f"CPU_TARGET={target}: {problem}", "name what this "
+                           "processor has, such as x86-64, or leave CPU_TARGET empty")
+    return found
+# --8<-- [end:target]
 
 
 def compiled_by() -> str:

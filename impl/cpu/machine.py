@@ -4,6 +4,8 @@ from __future__ import annotations
 import functools
 import os
 import platform
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -19,13 +21,36 @@ def processor() -> str:
         return " ".join((platform.machine(), platform.processor(), platform.platform()))
 
 
+# --8<-- [start:vectors]
+@dataclass(frozen=True)
+class Vectors:
+    """The vector registers of a processor: bytes in each, and how many there are."""
+
+    width: int
+    registers: int
+    dots: bool  # whether there is an instruction for products of bytes
+
+
+#: What generated text uses beyond the least that a processor of its kind has.
+EXTENSIONS = frozenset(("avx", "avx2", "fma", "f16c", "avx512f", "avx512dq", "avx512vnni"))
+#: How machines are called that have 32 registers of 16 bytes.
+_ARM = {"aarch64", "arm64"}
+
+
+def vectors_of(features: Collection[str]) -> Vectors:
+    """The registers of a processor with these features, named without underscores."""
+    if "avx512f" in features:
+        return Vectors(64, 32, "avx512vnni" in features)
+    if "avx2" in features:
+        return Vectors(32, 16, False)
+    return Vectors(16, 32 if _ARM & set(features) else 16, False)
+
+
 @functools.lru_cache(maxsize=1)
-def vector_bytes() -> int:
-    """The width of a vector register."""
-    found = processor().split()
-    if "avx512f" in found:
-        return 64
-    return 32 if "avx2" in found else 16
+def own_features() -> frozenset[str]:
+    """What the processor can do that this runs on."""
+    return frozenset(processor().replace("_", "").split())
+# --8<-- [end:vectors]
 
 
 @functools.lru_cache(maxsize=4)

@@ -63,6 +63,10 @@ class Limits:
     asynchronous: bool = False    # whether copies to local memory go on while lanes compute
     units: tuple[str, ...] = ()   # names of the units for products of matrices, the best first
 
+    def elements(self, itemsize: int) -> int:
+        """How many elements of a vector are computed at once; narrow ones are computed as int."""
+        return self.vector_bytes // max(itemsize, 4)
+
 
 #: What tells a kernel's buffers apart.
 Key = tuple[Ops, int]

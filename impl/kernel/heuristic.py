@@ -100,7 +100,7 @@ class HandPlanner(Planner):
         if plan_windows(self, node):
             return
         loads = self.loads(node)
-        width = self.limits.vector_bytes // max(node.dtype.itemsize, 4)
+        width = self.limits.elements(node.dtype.itemsize)
         outputs = [loop for loop in self.known.loops(self.known.free[node] & ~self.known.lanes)
                    if loop.arg[1] in (RangeKind.GLOBAL, RangeKind.LOOP)
                    and loop.arg[0] not in self.cut and self.extent(loop) > 1]
@@ -212,15 +212,15 @@ class HandPlanner(Planner):
                  and any(load.get(r, 0) > 1 for load in loads)]
         if not across or not along:
             return
-        size = max(store.src[0].dtype.itemsize, 4)
-        width = min(self.limits.vector_bytes // size, 16)
+        width = min(self.limits.elements(store.src[0].dtype.itemsize), 16)
         square = power(min(width, self.extent(along[0]), self.extent(across[0])))
         amounts = {along[0].arg[0]: square, across[0].arg[0]: square}
         self.settle(amounts)
         stored = self.upcast(along[0].arg[0], amounts, "tile of a transposition: stores along it")
         read = self.upcast(across[0].arg[0], amounts, "tile of a transposition: reads along it")
         if stored is not None and read is not None:
-            self._read_on(stored, read, size * square * self.extent(along[0]))
+            size = store.src[0].dtype.itemsize * square * self.extent(along[0])
+            self._read_on(stored, read, size)
     # --8<-- [end:transpose]
 
     # --8<-- [start:read-on]

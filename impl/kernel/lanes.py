@@ -222,6 +222,9 @@ def _not_in_lanes(known: Analysis, loop: UOp) -> str:
         return "the prefix is shared, so that each lane runs its iterations by itself"
     if loop.arg[1] is RangeKind.REDUCE:
         return _no_parts(known, loop)
+    if any(loop in store.src and any(n.op is Ops.MMA for n in store.src[1].toposort())
+           for store in known.ast.src):  # r[impl kernel.mma.warp]
+        return "the lanes of its stage are the warps of an MMA"
     return next(filter(None, (_no_neighbour(store, loop, RangeKind.LANE)
                               for store in known.ast.src)), "")
 

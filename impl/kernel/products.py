@@ -99,7 +99,7 @@ class RegisterTile:
 
 def choose_tile(limits: Limits, itemsize: int, rows: int, columns: int) -> RegisterTile:
     """The tile that wastes least: all registers but those for one row of the second operand."""
-    width = limits.vector_bytes // max(itemsize, 4)
+    width = limits.elements(itemsize)
     while width > 2 and width >= 2 * columns:
         width //= 2
     most = (4, 3, 2, 1) if limits.vector_registers >= 32 else (2, 1)
@@ -154,7 +154,7 @@ def plan_product(planner: Planner, node: UOp) -> bool:
 
 
 # --8<-- [start:turned]
-def _rows_for_threads(planner: Planner, node: UOp, roles: Roles, tile: Tile,
+def _rows_for_threads(planner: Planner, node: UOp, roles: Roles, tile: RegisterTile,
                       straight: bool) -> Roles:
     """Cut a part of the rows for each thread, where it takes long to copy them; the other roles.
 
@@ -303,7 +303,7 @@ def _set_aside(planner: Planner, number: int, factor: int) -> None:
     with contextlib.suppress(StepError):
         made = planner.take(step, "what several loads make is made once for all columns")
         copy = next(s for s in planner.known.ast.src if made[0] in s.src)
-        width = planner.limits.vector_bytes // max(value.dtype.itemsize, 4)
+        width = planner.limits.elements(value.dtype.itemsize)
         along = Upcast(planner.position(copy.src[-1].arg[0]), width)
         if planner.extent(copy.src[-1]) % width == 0 and _is_vector(along, planner.known):
             planner.take(along, "vector along the sum")

@@ -35,7 +35,7 @@ def plan_rows(planner: Planner, node: UOp) -> bool:
     roles = _find_roles(planner, node)
     if roles is None:
         return False
-    width = planner.limits.vector_bytes // max(node.dtype.itemsize, 4)
+    width = planner.limits.elements(node.dtype.itemsize)
     column, loop = roles.column.arg[0], roles.inner[0].arg[0]
     parts = planner.threads()
     if planner.extent(roles.column) % (width * parts):
@@ -69,7 +69,7 @@ def _find_roles(planner: Planner, node: UOp) -> Roles | None:
         return None
     loop, grows = node.src[1], planner.growth[known.ast.src[0].src[0].src[1]] or {}
     column = next((r for r in known.info.prefix if grows.get(r) == 1), None)
-    width = planner.limits.vector_bytes // max(node.dtype.itemsize, 4)
+    width = planner.limits.elements(node.dtype.itemsize)
     if column is None or planner.extent(loop) < 2 * _STREAMS or not planner.may_own(column) \
             or planner.extent(column) < _LEAST_VECTORS * width:
         return None

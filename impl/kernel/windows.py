@@ -223,7 +223,7 @@ def _windows(planner: Planner, node: UOp, factor: int, pairs: list[Pair]) -> Non
         planner.take(Own(planner.position(number)), "outputs share a copy of what they read")
     made = planner.take(Window(planner.position(node.src[1].arg[0]), factor),
                         "an element is in many windows, and padding is looked at once")
-    width = planner.limits.vector_bytes // max(node.dtype.itemsize, 4)
+    width = planner.limits.elements(node.dtype.itemsize)
     copy = next(s for s in planner.known.ast.src if made[0] in s.src)
     if pairs[-1].stride == 1:
         _vector(planner, copy.src[-1].arg[0], width)

@@ -152,7 +152,7 @@ class C(Vectors):
             return f"({text} != 0)"
         if target in HALF:
             if target is dtypes.float16 and source is dtypes.float64:
-                return f"((float)(_Float16){text})"
+                return self._call("tohalf_f64", text)
             return text if source is target else self.finish(target, f"((float){text})")
         if source.kind == "f" and target.kind != "f":
             # By way of a wider type, so that whatever fits in 32 bits wraps around, as elsewhere.
@@ -221,16 +221,12 @@ class C(Vectors):
     def load(self, pointer: str, index: str, dtype: DType) -> str:
         """An element, as the type that is computed with."""
         text = f"{pointer}[{index}]"
-        if dtype is dtypes.float16:
-            return f"((float){text})"
-        return self._call("from_bfloat16", text) if dtype is dtypes.bfloat16 else text
+        return self._call(f"from_{dtype.name}", text) if dtype in HALF else text
 
     def store(self, pointer: str, index: str, dtype: DType, value: str) -> str:
         """Write an element."""
-        if dtype is dtypes.float16:
-            value = f"(_Float16){value}"
-        elif dtype is dtypes.bfloat16:
-            value = self._call("to_bfloat16", value)
+        if dtype in HALF:
+            value = self._call(f"to_{dtype.name}", value)
         return f"{pointer}[{index}] = {value};"
     # --8<-- [end:memory]
 

@@ -10,6 +10,7 @@ import functools
 import re
 from collections.abc import Callable, Iterable
 
+from impl.render.halves import FROM_FLOAT16, TO_FLOAT16, TO_HALF
 from impl.render.transcendental import TEMPLATES, TRIG_LARGE
 from impl.render.types import INLINE, TYPES, bits, fill
 from impl.render.vector_functions import vector_function, vector_type
@@ -19,6 +20,7 @@ _NAME = re.compile(r"\b(?:(?:[a-z][a-z0-9]*_)*[fiu](?:8|16|32|64)(?:x\d+)?"
                    r"|shuffle|mingle|(?:to|from|round)_b?float16)\b")
 
 
+_HALVES = ("float16", "bfloat16")
 _FIXED = {
     "shuffle": """#ifdef __clang__
 #define shuffle(v, mask, ...) __builtin_shufflevector(v, v, __VA_ARGS__)
@@ -30,6 +32,9 @@ _FIXED = {
 #else
 #define mingle(a, b, mask, ...) __builtin_shuffle(a, b, (mask){__VA_ARGS__})
 #endif""",
+    "to_float16": INLINE + fill(TO_FLOAT16, "f32"),
+    "from_float16": INLINE + fill(FROM_FLOAT16, "f32"),
+    "tohalf_f64": INLINE + TO_HALF,
     "to_bfloat16": INLINE + """unsigned short to_bfloat16(float x) {
   unsigned int u = bits_f32(x), r = (u + (0x7fffu + ((u >> 16) & 1u))) >> 16;
   return x != x ? 0x7fc0 : r;
@@ -52,7 +57,6 @@ _FIXED = {
 _NUMBERS = {
     "sel": "#define sel_$K(m, a, b) ((m) ? (a) : (b))",
     "dup": "#define dup_$K(x) (x)",
-    "int": "#define int_$K(x) (($I)(x))",
     "real": "#define real_$K(x) (($F)(x))",
     "any": "#define any_$K(x) (x)",
     "higher": INLINE + "$F higher_$K($F a, $F b) { return a > b ? a : b; }",
@@ -120,6 +124,14 @@ def _power(kind: str) -> str:
 # --8<-- [end:exact]
 
 
+def _integer(kind: str) -> str:
+    """A float cut off, or the least integer: for NaN and what does not fit C has no answer."""
+    least, suffix = -2.0 ** (bits(kind) - 1), "f" if kind == "f32" else ""
+    low, beyond = f"{least.hex()}{suffix}", f"{(-least).hex()}{suffix}"
+    return fill(f"$I int_$K($F x) {{ return x >= {low} && x < {beyond} ? ($I)x : "
+                f"($I)(($U)1 << {bits(kind) - 1}); }}", kind)
+
+
 def whole_limits(source: str, target: str) -> tuple[str, str]:
     """The least and the greatest float of one type that an integer type holds, as C writes it."""
     width, digits = bits(target), 24 if source == "f32" else 53
@@ -145,10 +157,9 @@ def _whole(source: str, target: str) -> str:
 
 def _bitcast_function(name: str) -> str:
     source, target = name.removeprefix("bitcast_").split("_")
-    memory = {"float16": "_Float16", "bfloat16": "unsigned short"}
-    take = {"bfloat16": "to_bfloat16(x)"}.get(source, "x")
-    give = {"bfloat16": "from_bfloat16(b.y)"}.get(target, "b.y")
-    one, two = (memory.get(s) or TYPES[s] for s in (source, target))
+    take = f"to_{source}(x)" if source in _HALVES else "x"
+    give = f"from_{target}(b.y)" if target in _HALVES else "b.y"
+    one, two = ("unsigned short" if s in _HALVES else TYPES[s] for s in (source, target))
     kind, result = TYPES.get(source, "float"), TYPES.get(target, "float")
     return (f"{result} {name}({kind} x) {{ union {{ {one} x; {two} y; }} b; "
             f"b.x = {take}; return {give}; }}")
@@ -176,6 +187,7 @@ _MADE: dict[str, Callable[[str], str]] = {
     "floordiv": _floordiv, "floormod": _floormod,
     "shl": lambda s: _shift("shl", s), "shr": lambda s: _shift("shr", s),
     "max": lambda s: _extreme("max", s), "min": lambda s: _extreme("min", s), "pow": _power,
+    "int": _integer,
 }
 
 
@@ -204,8 +216,9 @@ def definition(name: str) -> tuple[str, tuple[str, ...]]:
         text = _FIXED[name]
     elif "_" not in name:
         text = vector_type(name) if "x" in name else ""
-    elif name.startswith("round_") and name.count("_") == 1:
-        text = INLINE + _ROUND[name]
+    elif name.removeprefix("round_") in _HALVES:
+        half = name.removeprefix("round_")
+        text = INLINE + f"float {name}(float x) {{ return from_{half}(to_{half}(x)); }}"
     elif "x" in name.rpartition("_")[2]:
         text = vector_function(name)
     else:
@@ -218,10 +231,6 @@ def needs_of(name: str, text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found for found in _NAME.findall(text) if found != name))
 
 
-_ROUND = {
-    "round_float16": "float round_float16(float x) { return (float)(_Float16)x; }",
-    "round_bfloat16": "float round_bfloat16(float x) { return from_bfloat16(to_bfloat16(x)); }",
-}
 
 
 Definition = tuple[str, tuple[str, ...]]

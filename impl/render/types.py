@@ -13,7 +13,8 @@ SHORT = {"bool": "u8", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u
 TYPES = {"u8": "unsigned char", "i8": "signed char", "i16": "short", "u16": "unsigned short",
          "i32": "int", "u32": "unsigned int", "i64": "long", "u64": "unsigned long",
          "f32": "float", "f64": "double"}
-STORAGE = {dtypes.float16: "_Float16", dtypes.bfloat16: "unsigned short"}
+#: Not every compiler has a type for halves.
+STORAGE = {dtypes.float16: "unsigned short", dtypes.bfloat16: "unsigned short"}
 SIZES = {"u8": 1, "i8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "i64": 8, "u64": 8,
          "f32": 4, "f64": 8}
 #: How functions begin that kernels call.

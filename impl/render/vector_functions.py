@@ -6,6 +6,7 @@ find, GCC's name for that instruction is used, and the portable text stands besi
 """
 from __future__ import annotations
 
+from impl.render.halves import FROM_BITS, TO_BITS
 from impl.render.transcendental import TEMPLATES, TRIG_LARGE_VECTOR, VECTOR_TEMPLATES
 from impl.render.types import INLINE, SIZES, bits, fill, parts, type_name
 
@@ -228,15 +229,11 @@ def _half(base: str, kind: str) -> str:
     """float16 and bfloat16 in memory are 16 bits; they are computed with as float."""
     whole = f"u16x{parts(kind)[1]}"
     if base == "to_float16":
-        loop = (f"typedef union {{ _Float16 f; unsigned short u; }} half; {whole} r;\n  "
-                "for (long l = 0; l < $N; l++) { half h; h.f = (_Float16)x[l]; r[l] = h.u; }\n"
-                "  return r;")
-        return _function(kind, f"{whole} to_float16_$K($K x)", _either(base, kind, loop))
+        plain = TO_BITS.replace("RETURN", f"__builtin_convertvector(r, {whole})")
+        return _function(kind, f"{whole} to_float16_$K($K x)", _either(base, kind, plain))
     if base == "from_float16":
-        loop = ("typedef union { _Float16 f; unsigned short u; } half; $K r;\n  "
-                "for (long l = 0; l < $N; l++) { half h; h.u = x[l]; r[l] = (float)h.f; }\n"
-                "  return r;")
-        return _function(kind, f"$K from_float16_$K({whole} x)", _either(base, kind, loop))
+        plain = FROM_BITS.replace("GIVEN", "__builtin_convertvector(x, $I)")
+        return _function(kind, f"$K from_float16_$K({whole} x)", _either(base, kind, plain))
     if base == "to_bfloat16":
         return _function(kind, f"{whole} to_bfloat16_$K($K x)", f"""  $U u = ($U)x;
   u = (u + (0x7fffu + ((u >> 16) & 1u))) >> 16;
@@ -313,7 +310,7 @@ def vector_function(name: str) -> str:
     if base == "tohalf":
         return _function(kind, "f32x$N tohalf_$K($K x)",
                          "  f32x$N r;\n  for (long l = 0; l < $N; l++) "
-                         "r[l] = (float)(_Float16)x[l];\n  return r;")
+                         "r[l] = tohalf_f64(x[l]);\n  return r;")
     if base.endswith("float16"):
         return _half(base, kind)
     if base == "iota":
