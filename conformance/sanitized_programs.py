@@ -101,7 +101,6 @@ class Run:
 
     path: Path | None
     found: dict[str, dict[str, Any]] = field(default_factory=dict)
-    complete: bool = False
     planned: int = 0
 
     def resume(self) -> None:
@@ -115,7 +114,6 @@ class Run:
 
     def all(self, chosen: Sequence[Part]) -> bool:
         """Run what is left; whether nothing was wrong."""
-        self.planned = len(chosen)
         for number, part in enumerate(chosen):
             end_if_asked()
             if part.name not in self.found:
@@ -124,10 +122,7 @@ class Run:
                 wrong = self.found[part.name]["wrong"]
                 print(f"{number + 1} of {len(chosen)}  {part.name}: {wrong or 'right'}",
                       flush=True)
-        self.found = {part.name: self.found[part.name] for part in chosen}
-        self.complete = True
-        self.write()
-        return not any(each["wrong"] for each in self.found.values())
+        return not any(self.found[part.name]["wrong"] for part in chosen)
 
     def write(self) -> None:
         """Write the report, whole or not at all."""
@@ -135,8 +130,8 @@ class Run:
             return
         partial = self.path.with_suffix(".tmp")
         partial.write_text(json.dumps({
-            "format": REPORT_FORMAT, "complete": self.complete, "planned": self.planned,
-            "compiler": _compiler(),
+            "format": REPORT_FORMAT, "complete": len(self.found) == self.planned,
+            "planned": self.planned, "compiler": _compiler(),
             "flags": " ".join(sanitized.FLAGS), "ways": {name: dict(way) for name, way
                                                          in ways().items()},
             "parts": self.found}, indent=1) + "\n", encoding="utf-8")
@@ -184,13 +179,16 @@ def main(arguments: Sequence[str]) -> int:
     run = Run(options.report)
     if options.resume:
         run.resume()
-    chosen = [part for part in parts(options.count) if options.only in part.name]
+    every = list(parts(options.count))
+    run.planned = len(every)
+    chosen = [part for part in every if options.only in part.name]
     try:
         right = run.all(chosen)
     except KeyboardInterrupt:
         print(f"interrupted after {len(run.found)} of {len(chosen)} parts", file=sys.stderr)
         return STATUS
-    print(f"{len(chosen)} parts, {sum(bool(e['wrong']) for e in run.found.values())} wrong")
+    wrong = sum(bool(run.found[part.name]["wrong"]) for part in chosen)
+    print(f"{len(chosen)} parts, {wrong} wrong")
     return 0 if right else 1
 
 

@@ -15,7 +15,7 @@ from conformance.kernel_builder import FLOAT, INT, apply, flat, load, number, pa
 from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import TC, Analysis, Inner, PadTo, Step, StepError, verify
+from impl.kernel import TC, Analysis, Inner, PadTo, StepError, verify
 from impl.kernel.fragments import UNITS
 
 GLOBAL, LOOP, REDUCE = RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE
@@ -88,7 +88,8 @@ def overwriting(seed: int) -> tuple[UOp, list[np.ndarray]]:
     draw = random.Random(f"overwriting {seed}")
     while True:
         outer = new_range(_OUTER, GLOBAL) if draw.random() < 0.4 else None
-        maker, stages, loops = _Stages(draw, outer), list[UOp](), ()
+        maker, stages = _Stages(draw, outer), list[UOp]()
+        loops: tuple[UOp, ...] = ()
         for _ in range(draw.randint(1, 4)):
             loops = loops if loops and draw.random() < 0.5 else maker.loops()
             stages.append(maker.stage(loops))
@@ -167,7 +168,7 @@ def with_unit(ast: UOp, draw: random.Random, unit: int) -> UOp:
               draw.choice((1, 2))).apply(known)
 
 
-def _applied(ast: UOp, step: type[Step], which: int, amount: int) -> UOp:
+def _applied(ast: UOp, step: type[PadTo] | type[Inner], which: int, amount: int) -> UOp:
     """A step for a loop of the prefix."""
     known = Analysis(ast)
     return step(known.position[known.info.prefix[which]], amount).apply(known)

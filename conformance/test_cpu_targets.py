@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import platform
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ on_x86 = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reaso
 
 
 @pytest.fixture
-def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A compiler that writes down what it was told, a line for each run."""
     said, program = tmp_path / "said", tmp_path / "compiler"
     program.write_text(f'#!/bin/sh\necho "$@" >> {said}\nexec cc "$@"\n')
@@ -46,7 +47,7 @@ def test_kernels_are_made_for_the_target_that_is_named(words: Path) -> None:
 
 
 @on_x86
-@verifies("cpu.target.named")
+@verifies("cpu.target.steps")
 def test_steps_are_chosen_for_the_target_that_is_named() -> None:
     def chosen() -> tuple[tuple[int, int], tuple[str, ...]]:
         limits = Device["CPU"].limits
@@ -63,7 +64,7 @@ def test_steps_are_chosen_for_the_target_that_is_named() -> None:
             assert wide[0] == wanted and wide[1] != narrow[1]
 
 
-@verifies("cpu.target.named")
+@verifies("cpu.target.steps")
 def test_registers_of_processors() -> None:
     def registers(text: str) -> tuple[int, int, bool]:
         found = machine.vectors_of(frozenset(text.split()))

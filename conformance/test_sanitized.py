@@ -2,19 +2,21 @@
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from conformance import sanitized
+from conformance import sanitized, sanitized_programs
 from conformance.__main__ import main
 from conformance.trace import ROOT, verifies
 
 pytestmark = [pytest.mark.device("CPU"),
               pytest.mark.skipif(not sanitized.library(), reason="gcc has no sanitizers here")]
 
-#: Stores out[i] = in[i + shift] for i below 16; with steps, as they would be tried.
+#: Stores out[i] = in[i * stride + shift] for i below 16; with steps, as they would be tried.
 PROGRAM = """
 import numpy as np
 from conformance import kernel_builder as kb, sanitized
@@ -22,19 +24,20 @@ from impl.ir import RangeKind, new_range
 from impl.kernel import with_steps
 assert sanitized.guard()
 i = new_range(16, RangeKind.GLOBAL)
-read = kb.load(kb.param(1), kb.flat((i, 1), ({shift}, 1)))
+read = kb.load(kb.param(1), kb.flat((i, {stride}), ({shift}, 1)))
 ast = with_steps(kb.kernel(kb.store(kb.param(0), kb.flat((i, 1), ({store}, 1)), read),
                            prefix=(i,)), {steps})
-given, out = np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
+given, out = np.arange(16 * {stride}, dtype=np.float32), np.zeros(16, np.float32)
 kb.run(ast, out, given)
 print(out.sum())
 """
 
 
-def watched(shift: int = 0, store: int = 0, steps: str = "[]") -> subprocess.CompletedProcess[str]:
-    code = PROGRAM.format(shift=shift, store=store, steps=steps)
+def watched(shift: int = 0, store: int = 0, steps: str = "[]", stride: int = 1,
+            **settings: str) -> subprocess.CompletedProcess[str]:
+    code = PROGRAM.format(shift=shift, store=store, steps=steps, stride=stride)
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT,
-                          check=False, env=sanitized.environment())
+                          check=False, env={**sanitized.environment(), **settings})
 
 
 def test_what_stays_inside_runs() -> None:
@@ -48,6 +51,41 @@ def test_one_element_outside_is_found(shift: int, store: int, steps: str) -> Non
     done = watched(shift, store, steps)
     assert done.returncode and "AddressSanitizer" in done.stderr
     assert ("READ" if shift else "WRITE") in done.stderr
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the names of targets are those of x86")
+def test_a_gather_outside_is_found_in_portable_text() -> None:
+    """No sanitizer sees inside of the instruction that a wide processor has for it."""
+    portable = {"CPU_TARGET": "x86-64", "VECTOR_BYTES": "64"}
+    inside = watched(2, 0, "['UPCAST(0,16)']", 3, **portable)
+    assert not inside.returncode, inside.stderr
+    outside = watched(3, 0, "['UPCAST(0,16)']", 3, **portable)
+    assert outside.returncode and "AddressSanitizer" in outside.stderr
+
+
+def test_parts_that_were_right_are_not_run_again(tmp_path: Path) -> None:
+    """What is wrong is reported, and tried again; the others stay as they are."""
+    path = tmp_path / "report.json"
+    right, wrong = (sanitized_programs.Part(name, ("-c", code)) for name, code in (
+        ("right", "print('so')"), ("wrong", "raise SystemExit('x: runtime error: oh')")))
+    first = sanitized_programs.Run(path, planned=2)
+    assert not first.all([right, wrong])
+    known = json.loads(path.read_text())
+    assert known["complete"] and "runtime error: oh" in known["parts"]["wrong"]["wrong"]
+    again = sanitized_programs.Run(path, planned=2)
+    again.resume()
+    assert list(again.found) == ["right"]
+    assert again.all([right, sanitized_programs.Part("wrong", ("-c", ""))])
+
+
+def test_all_kinds_of_parts_are_planned() -> None:
+    parts = list(sanitized_programs.parts(100))
+    names = [part.name for part in parts]
+    assert len(set(names)) == len(names)
+    for way in ("machine", "portable", "scalar"):
+        assert f"{way} checks tensor" in names and f"{way} programs 50 to 99" in names
+    assert any(name.startswith("portable workloads") and "conv2d_strided" in name
+               and "attention_odd" in name or "matmul_prime" in name for name in names)
 
 
 @verifies("cpu.values.reference")

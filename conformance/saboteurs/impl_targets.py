@@ -12,7 +12,7 @@ Function = Callable[..., Any]
 
 
 class StepsForThisProcessor(ImplPatch):
-    rule = "cpu.target.named"
+    rule = "cpu.target.steps"
     description = "steps are chosen for the processor itself, whatever target is named"
     target = "impl.cpu.backend:features"
 

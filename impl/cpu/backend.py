@@ -45,7 +45,8 @@ class CPU(DeviceBackend):
     @property
     def limits(self) -> Limits:
         """Widths and sizes of this processor, or of a target that is named."""
-        vectors = vectors_of(features())  # r[impl cpu.target.named]
+        # r[impl cpu.target.steps, cpu.target.vectors]
+        vectors = vectors_of(features())
         wide = int(settings.get("VECTOR_BYTES")) or vectors.width
         known = Limits()
         # r[impl cpu.threads.count]
