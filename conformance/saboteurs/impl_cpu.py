@@ -50,9 +50,9 @@ class LeastIsTheGreatest(Edit):
 class NamesAreCompiled(Edit):
     rule = "cpu.compile.once"
     description = "a kernel's name is part of its key"
-    file = "impl/cpu/backend.py"
-    old, new = "digest(compiled_by(), source.prelude, source.body)", \
-        "digest(compiled_by(), source.name, source.prelude, source.body)"
+    file = "impl/render/source.py"
+    old = "source.prelude, source.signature, source.body)"
+    new = "source.prelude, source.name, source.body)"
 
 
 class FastMathOnTheCPU(ImplPatch):
@@ -94,7 +94,8 @@ class TextsAreKeys(Edit):
     rule = "cpu.cache.key"
     description = "a compiled kernel is found by its text alone"
     file = "impl/cpu/backend.py"
-    old, new = "program.key = digest(compiled_by(), source", "program.key = digest(source"
+    old = "key_of(source, compiled_by())"
+    new = "key_of(source)"
 
 
 class ModesAreNotAsked(Edit):
@@ -177,7 +178,8 @@ class WhoComesLateRunsNothing(RuntimeEdit):
 class WorkersOfTheParent(RuntimeEdit):
     rule = "cpu.threads.fork+2"
     description = "after a fork, the child counts on the workers of its parent"
-    old, new = "busy = workers = sleeping = waiting = 0;", "busy = sleeping = waiting = 0;"
+    old = "busy = workers = sleeping = waiting = placed = 0;"
+    new = "busy = sleeping = waiting = placed = 0;"
 
 
 class EndsWithAnAbort(RuntimeEdit):

@@ -23,8 +23,8 @@ class DyingNodesTakeTheirSuccessorAlong(Edit):
     rule = "ir.intern.identity"
     description = "a node that dies takes whatever has its key out of the table"
     file = "impl/ir.py"
-    old = "if _interned.get(reference.key) is reference:\n            del _interned[reference.key]"
-    new = "_interned.pop(reference.key, None)"
+    old = "if _interned.get(key) is reference:\n            del _interned[key]"
+    new = "_interned.pop(key, None)"
 
 
 class MinusZeroIsZero(Edit):
@@ -38,8 +38,8 @@ class TaggedNumbersLoseTheirSign(Edit):
     rule = "ir.const.identity"
     description = "a number that is made by `replace` is looked up as Python compares numbers"
     file = "impl/ir.py"
-    old = 'if op is _CONST and dtype.kind == "f" and len(key) == 5:'
-    new = 'if op is _CONST and dtype.kind == "f" and len(key) == 4:'
+    old = 'if key[0] is _CONST and key[1].kind == "f" and len(key) == 5:'
+    new = 'if key[0] is _CONST and key[1].kind == "f" and len(key) == 4:'
 
 
 class PickledNumbersLoseTheirTag(Edit):

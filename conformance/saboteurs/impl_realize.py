@@ -33,16 +33,16 @@ class SizeOfTheLargest(Edit):
     rule = "realize.size.actual"
     description = "a result has the size that it has for the greatest values of its variables"
     file = "impl/realize.py"
-    old, new = "size = symbolic.actual(storage.size, bound) if bound else storage.size", \
-        "size = symbolic.plain(storage.size)"
+    old = "symbolic.actual(size, bound) if bound else size)"
+    new = "symbolic.plain(size))"
 
 
 class ShapesInNumbers(Edit):
     rule = "realize.size.symbolic"
     description = "a realized value has the numbers of this run in its shape"
     file = "impl/realize.py"
-    old, new = "buffers[result.storage].leaf(root.shape or ())", \
-        "buffers[result.storage].leaf(tuple(map(int, root.shape or ())))"
+    old = "buffers[number].leaf(root.shape or ())"
+    new = "buffers[number].leaf(tuple(map(int, root.shape or ())))"
 
 
 class OneVersionForEachRun(Edit):
@@ -71,8 +71,8 @@ class CommitsBeforeItRuns(Edit):
     rule = "realize.failure.unchanged"
     description = "versions advance before the programs are compiled"
     file = "impl/realize.py"
-    old, new = "_execute(run, manner)\n                commit(run)\n            except", \
-        "commit(run)\n                _execute(run, manner)\n            except"
+    old = "_execute(run, manner)\n            commit(run)\n        except"
+    new = "commit(run)\n            _execute(run, manner)\n        except"
 
 
 class AllocatesOnTheWay(ImplPatch):
@@ -113,7 +113,8 @@ class TakesAPromiseForAValue(Edit):
     rule = "realize.schedule.observed"
     description = "a tensor that was scheduled is read before its kernels have run"
     file = "impl/realize.py"
-    old, new = "if not _scheduled and all(", "if all("
+    old = "        if not _scheduled:\n            return"
+    new = "        if True:\n            return"
 
 
 class RunsWhatWasRun(Edit):

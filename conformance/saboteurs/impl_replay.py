@@ -188,4 +188,5 @@ class CapturesInsideACapture(Edit):
     rule = "replay.nested.inlined"
     description = "a captured function counts its calls and is replayed inside another one"
     file = "impl/replay/jit.py"
-    old, new = 'if observers or not settings.get("JIT"):', 'if not settings.get("JIT"):'
+    old = "if realize.capturing.observers or not manner.captures:"
+    new = "if not manner.captures:"
