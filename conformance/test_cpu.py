@@ -26,6 +26,7 @@ from impl.device import Device
 from impl.dtypes import DType, dtypes
 from impl.errors import CompileError
 from impl.ir import COMPARISONS, Ops, RangeKind, UOp, new_range
+from impl.render import symbol
 
 ROOT = Path(__file__).parent.parent
 
@@ -319,8 +320,8 @@ def test_another_object_under_the_same_name_is_not_loaded(
     unit = next(fresh.glob("*.so"))
     unit.unlink()
     other = fresh / "other.c"
-    symbol = compiler.symbol_of(program.key)  # type: ignore[attr-defined]
-    other.write_text(f"void {symbol}(void **args) {{ (*(float **)args)[0] = 42; }}\n")
+    called = symbol(program.key)
+    other.write_text(f"void {called}(void **args) {{ (*(float **)args)[0] = 42; }}\n")
     subprocess.run([*compiler.find_compiler(), "-shared", "-fPIC", "-o", str(unit), str(other)],
                    check=True)
     forget(monkeypatch)

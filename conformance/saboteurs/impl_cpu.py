@@ -13,6 +13,7 @@ from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_disk import WrittenInPlace
 from conformance.saboteurs.impl_patches import ImplPatch
 from impl.cpu import backend, objects
+from impl.render import symbol
 
 Function = Callable[..., Any]
 
@@ -127,7 +128,7 @@ class EntriesFirst(ImplPatch):
         def keep(loaded: Any, kept: Any, unit: Any, content: bytes) -> None:
             name = f"{hashlib.sha256(content).hexdigest()}.so"
             for key, _ in unit:
-                named = {"object": name, "symbol": objects.symbol_of(key)}
+                named = {"object": name, "symbol": symbol(key)}
                 kept.put("kernel", key, json.dumps(named).encode())
             original(loaded, kept, unit, content)
         return keep
