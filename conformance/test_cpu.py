@@ -320,7 +320,7 @@ def test_another_object_under_the_same_name_is_not_loaded(
     unit = next(fresh.glob("*.so"))
     unit.unlink()
     other = fresh / "other.c"
-    called = symbol(program.key)
+    called = symbol(program.key)  # type: ignore[attr-defined]
     other.write_text(f"void {called}(void **args) {{ (*(float **)args)[0] = 42; }}\n")
     subprocess.run([*compiler.find_compiler(), "-shared", "-fPIC", "-o", str(unit), str(other)],
                    check=True)
