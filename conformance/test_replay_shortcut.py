@@ -115,8 +115,10 @@ def test_a_name_that_is_given_another_tensor() -> None:
     model = {"w": numbers(1)}
     step = warm(lambda x: x + model["w"], numbers(1))
     kept, model["w"] = model["w"], numbers(7)
+    calls = step.calls
     with pytest.raises(ReplayError, match="another tensor"):
         step(numbers(1))
+    assert step.calls == calls + 1
     model["w"] = kept
     assert step(numbers(1)).tolist() == [2]
     del kept

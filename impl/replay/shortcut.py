@@ -51,7 +51,7 @@ class Shortcut:
     """
 
     def __init__(self, recording: Recording, arguments: Arguments) -> None:
-        self.check_names = recording._check_names if recording.names else None
+        self.names = recording.names
         self.given = [_given(arguments, path) for path in _paths(arguments)]
         tensors = [path for path in _paths(arguments) if path in arguments.tensors]
         self.inputs = [(place, recording.inputs[path]) for place, path in enumerate(tensors)
@@ -101,8 +101,8 @@ class Shortcut:
             now, version, _ = held.uop.arg
             if now is not buffer or version != buffer.version:
                 return MISSED
-        if self.check_names is not None:
-            self.check_names()
+        if self.names and not all([name.value() is tensor() for name, tensor in self.names]):
+            return MISSED
         return self._launch(found)
 
     def _launch(self, found: Sequence[Buffer]) -> Any:
