@@ -39,6 +39,9 @@ def implementation(request: pytest.FixtureRequest) -> Iterator[Subject]:
 @pytest.fixture(scope="session")
 def emulation_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Where emulated kernels are kept: one folder for all processes of a run."""
+    if "EMULATION_FOLDER" in os.environ:  # of a run within another
+        yield Path(os.environ["EMULATION_FOLDER"])
+        return
     base = tmp_path_factory.getbasetemp()
     path = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "emulation"
     with pytest.MonkeyPatch.context() as patch:

@@ -214,14 +214,6 @@ class Score:
         return self.killed + self.endless + len(self.survivors)
 
 
-class _Apart:
-    """A pytest plugin: leaves out tests of saboteurs, which are mistakes themselves."""
-
-    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        items[:] = [item for item in items
-                    if "saboteur" not in getattr(getattr(item, "callspec", None), "params", ())]
-
-
 def run_tests(file: str, number: int, tests: Sequence[str]) -> int:
     """Run tests in this process with a mutant in place; -1: with the code as it is."""
     if number >= 0:
@@ -229,8 +221,7 @@ def run_tests(file: str, number: int, tests: Sequence[str]) -> int:
         for name in [each for each in sys.modules if each.partition(".")[0] == "conformance"]:
             del sys.modules[name]  # so that they are loaded with the mutant
     return int(pytest.main(["-q", "-x", "--no-header", "--tb=no", "-p", "no:cacheprovider",
-                            *(str(ROOT / "conformance" / f"{each}.py") for each in tests)],
-                           plugins=[_Apart()]))
+                            *(str(ROOT / "conformance" / f"{each}.py") for each in tests)]))
 
 
 def _in_child(file: str, number: int, tests: Sequence[str], environment: dict[str, str]) -> None:

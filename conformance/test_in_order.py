@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from conformance import kernel_builder as kb
-from conformance.saboteurs.impl_patches import ImplPatch, all_patches, killer
 from conformance.trace import verifies
 from impl import Context, Tensor, Variable, symbolic
 from impl.dtypes import dtypes
@@ -346,10 +345,3 @@ def test_a_chain_does_not_begin_anew_on_its_way() -> None:
 
 def _loops(ast: UOp) -> list[UOp]:
     return Analysis(ast).ranges
-
-
-@pytest.mark.parametrize("saboteur", [each for each in all_patches()
-                                      if type(each).__module__.endswith("impl_in_order")],
-                         ids=lambda each: type(each).__name__)
-def test_a_test_of_its_rule_kills_it(saboteur: ImplPatch) -> None:
-    assert killer(saboteur), f"nothing finds out that {saboteur.description}"

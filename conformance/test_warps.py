@@ -16,7 +16,6 @@ from conformance import emulation, step_lists
 from conformance import kernel_builder as kb
 from conformance.emulation import address_spaces, nvrtc
 from conformance.kernel_builder import FLOAT, INT, flat, load, local, param, reduce, store
-from conformance.saboteurs.impl_patches import ImplPatch, all_patches, killer
 from conformance.trace import verifies
 from impl import symbolic
 from impl.dtypes import DType, dtypes
@@ -408,15 +407,3 @@ def test_phases_know_their_number_beside_variables() -> None:
     for language in LANGUAGES:
         arrays = [np.zeros(40, np.int32), whole((40,))]
         assert not ek.problem(plain, made, arrays, language, values=(37,))
-
-
-@pytest.mark.parametrize("saboteur", [
-    each for each in all_patches() if type(each).__module__.endswith("impl_warps")],
-    ids=lambda each: type(each).__name__)
-@verifies("kernel.warp.whole")
-@verifies("render.exchange.order")
-@verifies("render.wide.legal")
-@verifies("render.wide.aligned")
-@verifies("render.index.narrow")
-def test_each_mistake_is_found(saboteur: ImplPatch) -> None:
-    assert killer(saboteur), f"nobody finds out that {saboteur.description}"

@@ -1,0 +1,85 @@
+"""Mistakes that are an edit of a line: what stands in the code, and what might have stood there.
+
+    class LosesTheSign(Edit):
+        rule = "gradient.rule.complete"
+        description = "the gradient of a negation is not negated"
+        file = "impl/gradient.py"
+        old, new = "return [-upstream]", "return [upstream]"
+
+The text `old` stands in the file once, within a function. The changed file is compiled, and every
+function that came out different gets its new code, in this process and for a while.
+"""
+from __future__ import annotations
+
+import functools
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from inspect import CO_NEWLOCALS
+from types import CodeType, FunctionType
+from typing import Any, ClassVar
+
+from conformance.saboteurs.impl_patches import ImplPatch
+from conformance.trace import ROOT
+
+
+class Edit(ImplPatch):
+    """One mistake: in `file`, the text `new` stands where `old` does. It has no more lines."""
+
+    file: ClassVar[str] = ""
+    old: ClassVar[str] = ""
+    new: ClassVar[str] = ""
+
+    @contextmanager
+    def mistake(self) -> Iterator[None]:
+        module = import_module(self.file.removesuffix(".py").removesuffix("/__init__")
+                               .replace("/", "."))
+        codes = self.codes()
+        functions = [each for each in _live(module) if each.__code__ in codes]
+        if not functions:
+            raise TypeError(f"no function of {self.file} has the text {self.old!r}")
+        before = [function.__code__ for function in functions]
+        _forget(module)
+        try:
+            for function in functions:
+                function.__code__ = codes[function.__code__]
+            yield
+        finally:
+            for function, code in zip(functions, before, strict=True):
+                function.__code__ = code
+            _forget(module)
+
+    def codes(self) -> dict[CodeType, CodeType]:
+        """The code of each function that the edit changes, and what it becomes."""
+        text = (ROOT / self.file).read_text(encoding="utf-8")
+        lines = self.old.count("\n") - self.new.count("\n")
+        if text.count(self.old) != 1 or lines < 0:
+            raise TypeError(f"{self.file} has {self.old!r} {text.count(self.old)} times, not once")
+        edited = text.replace(self.old, self.new + "\n" * lines)
+        return dict(_different(*(compile(each, self.file, "exec") for each in (text, edited))))
+
+
+def _different(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
+    """The functions in the code of a module that are not the same in two versions of it."""
+    inside = [[each for each in code.co_consts if isinstance(each, CodeType)]
+              for code in (old, new)]
+    for before, after in zip(*inside, strict=True):
+        if before != after:
+            if before.co_flags & CO_NEWLOCALS:  # else the body of a class
+                yield before, after
+            yield from _different(before, after)
+
+
+def _live(module: Any) -> list[FunctionType]:
+    """The functions that were made in a module, wherever they are held now."""
+    return [each for each in gc.get_objects()
+            if type(each) is FunctionType and each.__globals__ is vars(module)]
+
+
+def _forget(module: Any) -> None:
+    """Drop what the module's functions have answered before."""
+    for value in list(vars(module).values()):
+        for each in [value, *(vars(value).values() if isinstance(value, type) else ())]:
+            if isinstance(each, functools._lru_cache_wrapper):
+                each.cache_clear()

@@ -1,0 +1,117 @@
+"""Which test finds a mistake made inside `impl`: `python -m conformance.saboteurs.finding`.
+
+The tests that cite the rule of a saboteur are run by pytest, in this process, while the mistake is
+in place. One of them has to fail. With names of saboteurs: those only, and what their tests print.
+"""
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from conformance.saboteurs.impl_patches import ImplPatch, all_patches
+from conformance.trace import ROOT, load
+
+#: What a saboteur raises that does not fit the code any more. Nobody has found its mistake.
+MISFITS = (TypeError, AttributeError, NameError)
+#: In a process that runs tests already: nothing that such a process has once only.
+ALONE = ("no:cacheprovider", "no:xdist", "no:faulthandler", "no:terminal")
+
+
+@dataclass
+class Search:
+    """A pytest plugin that remembers the first test that fails, and what the others did."""
+
+    killer: str = ""
+    misfit: str = ""
+    passed: int = 0
+    skipped: list[str] = field(default_factory=list)
+
+    def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
+        wrong = call.excinfo
+        if wrong is None:
+            self.passed += call.when == "call"
+        elif wrong.typename == "Skipped":
+            self.skipped.append(f"{item.name}: {wrong.value}")
+        elif wrong.errisinstance(MISFITS):
+            self.misfit = f"{item.name}: {wrong.value}"
+        elif wrong.typename != "Exit":
+            self.killer = self.killer or item.name
+
+
+@cache
+def _cited() -> dict[str, list[str]]:
+    """The tests that cite each rule, as pytest names them."""
+    found: dict[str, list[str]] = {}
+    for place in load(ROOT).tests:
+        inner = "::".join(place.name.split(".")[1:])
+        found.setdefault(place.id, []).append(f"{ROOT / place.file}::{inner}")
+    return found
+
+
+def search(saboteur: ImplPatch, *, quiet: bool = True) -> Search:
+    """Run the tests that cite a saboteur's rule until one of them finds its mistake.
+
+    Raises:
+        TypeError, AttributeError, NameError: the saboteur does not fit the code any more.
+    """
+    found = Search()
+    tests = _cited().get(saboteur.rule.partition("+")[0], [])
+    plugins = [part for each in ALONE for part in ("-p", each)]
+    with saboteur.installed(), _silence(quiet):
+        status = pytest.main(["-x", "-s", "--rootdir", str(ROOT), *plugins, *tests],
+                             plugins=[found])
+    if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        raise RuntimeError(f"pytest could not run {tests}")
+    if found.misfit and not found.killer:
+        raise TypeError(f"{type(saboteur).__name__} does not fit: {found.misfit}")
+    return found
+
+
+@contextmanager
+def _silence(quiet: bool) -> Iterator[None]:
+    """Keep what the tests of a wrong implementation print to themselves."""
+    if not quiet:
+        yield
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(stream) for stream in (1, 2)]
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        for stream in (1, 2):
+            os.dup2(nowhere, stream)
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for stream, before in zip((1, 2), kept, strict=True):
+            os.dup2(before, stream)
+            os.close(before)
+        os.close(nowhere)
+
+
+def main(names: Sequence[str]) -> int:
+    """Print a line for each saboteur. The status is 1 if one of them lives."""
+    alive = 0
+    for saboteur in all_patches():
+        if names and type(saboteur).__name__ not in names:
+            continue
+        found = search(saboteur, quiet=not names)
+        alive += not found.killer and not found.skipped
+        verdict = f"killed by {found.killer}" if found.killer else \
+            f"its tests are skipped here, {found.skipped[0]}" if found.skipped else "ALIVE"
+        print(f"{saboteur.rule:<36}{type(saboteur).__name__:<30}{verdict}", flush=True)
+    return 1 if alive else 0
+
+
+if __name__ == "__main__":
+    # Run as a program, this module is not the one that the tests import.
+    sys.exit(import_module("conformance.saboteurs.finding").main(sys.argv[1:]))
