@@ -171,10 +171,13 @@ def with_keywords(method: Callable[..., Any], name: str, tensors: list[type],
     plain = keywords.plain
 
     def call(*positional: Any, **given: Any) -> Any:
-        if given and not plain.issuperset(given):
-            positional, given = keywords.understood(positional, given)
         try:
-            result = method(*positional, **given)
+            if not given:
+                result = method(*positional)
+            else:
+                if not given.keys() <= plain:
+                    positional, given = keywords.understood(positional, given)
+                result = method(*positional, **given)
         except (TypeError, AttributeError, ValueError) as error:
             if not isinstance(error, TensorScheduleError):
                 keywords.refuse(tensors[0], positional, given)
