@@ -141,6 +141,7 @@ def test_variables_of_other_programs_never_warn() -> None:
 def test_every_setting_that_changes_plans_is_in_the_key() -> None:
     for setting in REGISTRY.values():
         other: settings.Value = "other" if isinstance(setting.default, str) else \
+            setting.choices[-1] if setting.choices else \
             setting.minimum if setting.default == setting.maximum else int(setting.default) + 1
         before = settings.plan_key()
         with Context(**{setting.name: other}):
