@@ -178,7 +178,7 @@ def wrap(value: Scalar, dtype: DType) -> Scalar:
     if dtype.kind == "b":
         return bool(value)
     if dtype.kind == "f":
-        return _round_float(value if value.__class__ is float else _to_odd(value, dtype), dtype)
+        return _round_float(value if value.__class__ is float else _as_float(value, dtype), dtype)
     bits = 8 * dtype.itemsize
     if isinstance(value, float) and not math.isfinite(value):
         return 0  # unspecified by the chapter; a fixed value keeps it deterministic
@@ -187,19 +187,19 @@ def wrap(value: Scalar, dtype: DType) -> Scalar:
 # --8<-- [end:wrap]
 
 
-def _to_odd(value: Scalar, dtype: DType) -> float:
+def _as_float(value: Scalar, dtype: DType) -> float:
     """A number as a float64 that rounds to `dtype` as the number itself does.
 
     A whole number of more than 53 digits keeps a mark of those that are cut off: without it what
     lies just above the middle of two float32 would be rounded to the middle, and then down.
     """
-    extra = abs(value).bit_length() - 53 if isinstance(value, int) else 0
-    kept = value
-    if extra > 0 and dtype is not dtypes.float64:
-        magnitude = abs(int(value))
-        kept = (magnitude >> extra | (magnitude & ((1 << extra) - 1) != 0)) << extra
     try:
-        return math.copysign(float(kept), value)
+        extra = abs(value).bit_length() - 53 if isinstance(value, int) else 0
+        if extra <= 0 or dtype is dtypes.float64:
+            return float(value)
+        magnitude = abs(int(value))
+        kept = magnitude >> extra | (magnitude & ((1 << extra) - 1) != 0)
+        return float(kept << extra if value > 0 else -(kept << extra))
     except OverflowError:  # an integer beyond all floats is rounded as the greatest are
         return math.inf if value > 0 else -math.inf
 

@@ -153,5 +153,5 @@ class LargeNumbersAreRoundedTwice(Edit):
     rule = "gradient.nodes.exact"
     description = "a whole number becomes a float64 before it becomes a float32"
     file = "impl/dtypes.py"
-    old = "(magnitude >> extra | (magnitude & ((1 << extra) - 1) != 0)) << extra"
-    new = "magnitude >> extra << extra"
+    old = "kept = magnitude >> extra | (magnitude & ((1 << extra) - 1) != 0)"
+    new = "kept = magnitude >> extra"

@@ -19,14 +19,6 @@ class RacingThreadsKeepTheirNodes(Edit):
     new = "return node"
 
 
-class DyingNodesTakeTheirSuccessorAlong(Edit):
-    rule = "ir.intern.identity"
-    description = "a node that dies takes whatever has its key out of the table"
-    file = "impl/ir.py"
-    old = "if _interned.get(key) is reference:\n            del _interned[key]"
-    new = "_interned.pop(key, None)"
-
-
 class MinusZeroIsZero(Edit):
     rule = "ir.const.identity"
     description = "0.0 and -0.0 are one node, as they are equal in Python"
