@@ -85,6 +85,21 @@ def test_all_versions_that_are_held_keep_their_memory() -> None:
     assert (one.tolist(), other.tolist()) == ([5, 7, 9], [8, 10, 12])
 
 
+@verifies("effects.version.held")
+def test_a_version_is_held_by_an_expression_that_was_computed() -> None:
+    x = vector(1, 2, 3)
+    one = x + 1
+    other = Tensor(one.uop)
+    one.realize()
+    buffer = memory(one)
+    one.assign(one * 2)
+    x.assign(x * 0)
+    Tensor.realize(one, x)
+    assert other.tolist() == [2, 3, 4]
+    assert memory(other.realize()) is buffer
+    assert (one.tolist(), x.tolist()) == ([4, 6, 8], [0, 0, 0])
+
+
 @verifies("effects.version.forgotten")
 def test_a_shared_node_outlives_its_version() -> None:
     """A scalar is one node for all who use it; a write to one variable is none to the others."""

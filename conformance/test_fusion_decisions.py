@@ -83,6 +83,12 @@ def scaled(x: Tensor) -> Tensor:
 _numbers = itertools.count()
 
 
+def whole_and_part(state: Tensor, x: Tensor) -> Tensor:
+    state.assign(x * 2)
+    state[:3] = x[:3] + 1
+    return state
+
+
 def shifted(x: Tensor) -> Tensor:
     x[1:, ::2] = x[:-1, ::2]
     return x
@@ -105,6 +111,7 @@ PROGRAMS: dict[str, Callable[[], tuple[Tensor, ...]]] = {
     "convolution": lambda: (numbers(1, 1, 6, 6).conv2d(numbers(2, 1, 3, 3)),),
     "padded": lambda: (numbers(4, 6).exp().pad((1, 1)).sum(1).exp().sum(0),),
     "reshaped": lambda: (numbers(4, 6).sum(1), numbers(4, 6).sum(1).reshape(2, 2) * 2),
+    "whole and part": lambda: (whole_and_part(numbers(6), numbers(6)),),
     "assign": lambda: (shifted(numbers(4, 6)),),
     "in place": lambda: (numbers(4, 6).assign(numbers(4, 6).softmax(1)),),
     "assign twice": lambda: (assigned_twice(numbers(4, 6)),),

@@ -426,6 +426,31 @@ def test_memory_chart() -> None:
                for a in page.of_class("bound"))
 
 
+@verifies("inspect.memory.chart")
+def test_the_memory_chart_is_drawn_to_scale() -> None:
+    document = training_step()
+    document["memory"]["arenas"][0]["bytes"] *= 2  # so that the lower bound is below its end
+    placements = sorted(document["memory"]["placements"], key=lambda p: (p["first"], p["offset"]))
+    text = memory_chart(document)
+    rectangle = r'<rect x="([^"]+)" y="([^"]+)" width="([^"]+)" height="([^"]+)"'
+    boxes = [tuple(map(float, found))
+             for found in re.findall(r'<g class="tone[^>]*>' + rectangle, text)]
+    assert len(boxes) == len(placements)
+    ends = [(p["offset"], y + height) for p, (_, y, _, height) in zip(
+        placements, boxes, strict=True)]
+    (low, bottom), (high, top) = min(ends), max(ends)
+    scale = (bottom - top) / (high - low)
+    assert scale > 0
+    assert all(abs(bottom - (offset - low) * scale - end) < 0.5 for offset, end in ends)
+    step = (boxes[-1][0] - boxes[0][0]) / (placements[-1]["first"] - placements[0]["first"])
+    for place, (x, _, width, _) in zip(placements, boxes, strict=True):
+        assert abs(x - boxes[0][0] - (place["first"] - placements[0]["first"]) * step) < 0.5
+        assert abs(width - (place["last"] - place["first"] + 1) * step) < 2
+    (line,) = re.findall(r'd="M76.0 ([0-9.]+)H[^"]*" class="bound"', text)
+    least = document["memory"]["lower_bound"]
+    assert abs(float(line) - (bottom - (least - low) * scale)) < 1.5
+
+
 @verifies("inspect.text.escaped")
 def test_text_from_programs_stays_text() -> None:
     evil = "<script>alert('&\"')</script>"

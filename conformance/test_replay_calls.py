@@ -131,6 +131,17 @@ def test_a_reader_from_before_a_replay() -> None:
     assert [first(each) for each in (lazy, held, view, state)] == [3.5, 3, 3, 5]
 
 
+@verifies("replay.readers.kept", observe="replay")
+def test_a_reader_from_before_each_replay() -> None:
+    """From the second one on, the state is not where it was when the function was captured."""
+    state, held = numbers(0), []
+    step = TinyJit(lambda: assign(state, state + 1))
+    for _ in range(6):
+        held.append(Tensor(state.uop))
+        step()
+    assert [first(each) for each in (*held, state)] == [0, 1, 2, 3, 4, 5, 6]
+
+
 @verifies("replay.outputs.distinct", observe="replay")
 @verifies("replay.output.fresh", observe="replay")
 def test_outputs_of_all_calls_are_held() -> None:

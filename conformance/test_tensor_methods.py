@@ -611,6 +611,10 @@ def test_operators_in_place_write_once() -> None:
     t[0] *= 5
     t -= Tensor([1, 1, 1, 1])
     assert same is t and t.tolist() == [9, 12, 13, 4] and before.tolist() == [1, 2, 3, 4]
+    part = t[:1]
+    part += 1
+    t[1:2] = part  # another place than the operator has written
+    assert t.tolist() == [10, 10, 13, 4]
     with pytest.raises(DTypeError):
         t += 0.5
     number = Tensor([1, 2])

@@ -71,6 +71,13 @@ class KeepsTheDead(ImplPatch):
         return register
 
 
+class ExpressionsHoldNothing(Edit):
+    rule = "effects.version.held"
+    description = "an expression that was computed does not hold the memory of its value"
+    file = "impl/effects.py"
+    old, new = "if leaf.arg[0] in written:\n", "if leaf is value and leaf.arg[0] in written:\n"
+
+
 class HoldsOneVersion(Edit):
     rule = "effects.version.held"
     description = "of the versions that are held, only the last that was found is kept"

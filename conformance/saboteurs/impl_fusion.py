@@ -103,6 +103,13 @@ class LooksAtOneExchange(Edit):
         "for (_, member, theirs), mine in conflicts[:1]:\n            found"
 
 
+class WritesPartsTwice(Edit):
+    rule = "fusion.group.memory"
+    description = "a kernel may write a storage and then a part of it"
+    file = "impl/fusion/groups.py"
+    old, new = "if mine is stage.write:\n", "if mine is stage.write and stage.whole:\n"
+
+
 class HandsOnParts(Edit):
     rule = "fusion.group.memory"
     description = "a stage may read what another stage of its kernel has written in part"

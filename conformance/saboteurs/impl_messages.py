@@ -128,6 +128,21 @@ class GoneAStepEarly(Edit):
         'change[place["last"]] -= place["bytes"]'
 
 
+class AllAtTheBottom(Edit):
+    rule = "inspect.memory.chart"
+    description = "every temporary is drawn at the bottom of its arena"
+    file = "impl/inspect/drawing.py"
+    old, new = 'y = bottom - place["offset"] * scale - height - 0.75', \
+        "y = bottom - height - 0.75"
+
+
+class BoundIsTheTop(Edit):
+    rule = "inspect.memory.chart"
+    description = "the lower bound is drawn where the arena ends"
+    file = "impl/inspect/drawing.py"
+    old, new = "bound = bottom - least * scale", "bound = top"
+
+
 class LabelsAreMarkup(Edit):
     rule = "inspect.text.escaped"
     description = "words in a drawing are taken for markup"

@@ -146,6 +146,13 @@ class ReadersOfAViewAreForgotten(Edit):
     old, new = "kept |= {leaf.arg[0]} & written", "kept |= set()"
 
 
+class KeepsTheFirstPlace(Edit):
+    rule = "replay.readers.kept"
+    description = "who holds an old value keeps it only where the state has not moved since"
+    file = "impl/replay/recording.py"
+    old, new = "if current is buffer:", "if current is buffer and captured is buffer:"
+
+
 class TuplesAreLists(Edit):
     rule = "replay.guard.mismatch"
     description = "a tuple in an argument may be a list at the next call"

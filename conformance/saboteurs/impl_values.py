@@ -242,6 +242,14 @@ class WritesTwice(Edit):
         "if value is not self:"
 
 
+class WrittenIsWritten(Edit):
+    rule = "tensor.assign.operator"
+    description = "what an operator has written to one place is not set at another one"
+    file = "impl/tensor/base.py"
+    old, new = "return reference() is base and way == path and all(", \
+        "return reference() is base and all("
+
+
 class BitsOfTheValue(Edit):
     rule = "tensor.setitem.cast"
     description = "only a number is converted when it is set"
