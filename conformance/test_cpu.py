@@ -98,7 +98,7 @@ def test_compilers_run_while_the_last_kernel_is_printed(fresh: Path,
         nonlocal printing
         printing += 1
         if printing == 4:
-            assert begun.wait(20), "nothing was compiled before the last kernel was printed"
+            assert begun.wait(5), "nothing was compiled before the last kernel was printed"
         return printed(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(objects, "compile_unit", compiled)
