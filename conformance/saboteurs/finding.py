@@ -66,7 +66,10 @@ def search(saboteur: ImplPatch, *, quiet: bool = True) -> Search:
         TypeError, AttributeError, NameError: the saboteur does not fit the code any more.
     """
     found = Search()
-    tests = _cited().get(saboteur.rule.partition("+")[0], [])
+    tests = sorted(_cited().get(saboteur.rule.partition("+")[0], []),
+                   key=lambda test: test.rpartition("::")[2] != saboteur.first)
+    if saboteur.first and not tests[0].endswith(f"::{saboteur.first}"):
+        raise TypeError(f"{type(saboteur).__name__}: no {saboteur.first} cites {saboteur.rule}")
     _know(tests)
     with saboteur.installed(), _silence(quiet):
         status = pytest.main(["-x", "-s", *_ALONE, *tests], plugins=[found])

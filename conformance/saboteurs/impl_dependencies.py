@@ -20,18 +20,21 @@ class _Without(ImplPatch):
 class FindsNoReadsAfterWrites(_Without):
     rule = "dependencies.raw.order"
     description = "no kernel waits for what it reads"
+    first = "test_write_read_write"
     kind = "RAW"
 
 
 class FindsNoWritesAfterReads(_Without):
     rule = "dependencies.war.order"
     description = "no kernel waits for the readers of what it overwrites"
+    first = "test_write_read_write"
     kind = "WAR"
 
 
 class FindsNoWritesAfterWrites(_Without):
     rule = "dependencies.waw.order"
     description = "no kernel waits for the writers of what it overwrites"
+    first = "test_write_read_write"
     kind = "WAW"
 
 

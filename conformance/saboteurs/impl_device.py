@@ -11,11 +11,11 @@ class NumberZeroIsAnother(Edit):
     old, new = "if not number or int(number) == 0 else", "if not number else"
 
 
-class OnlyOpenDevicesAreNamed(Edit):
+class OneDeviceIsNamed(Edit):
     rule = "device.name.unknown"
-    description = "the error lists the devices that somebody has used"
+    description = "the error lists one of the devices that there are"
     file = "impl/device/__init__.py"
-    old, new = "{', '.join(names)}, or NAME:NUMBER", "{', '.join(self.opened)}, or NAME:NUMBER"
+    old, new = "{', '.join(names)}, or NAME:NUMBER", "{names[0]}, or NAME:NUMBER"
 
 
 class SaidEachTime(Edit):

@@ -108,6 +108,7 @@ class EachReplayAnew(ImplPatch):
 class NobodyWaitsOnCUDA(ImplPatch):
     rule = "cuda.values.reference"
     description = "lanes do not wait for each other"
+    first = "test_random_kernels_store_what_the_reference_stores"
     target = "impl.render.cuda:CUDA.wait"
 
     def replacement(self, original: Function) -> Function:
@@ -309,6 +310,7 @@ class HostsClockOnCUDA(ImplPatch):
 class NobodyWaitsOnMetal(ImplPatch):
     rule = "metal.values.reference"
     description = "lanes do not wait for each other"
+    first = "test_random_kernels_store_what_the_reference_stores"
     target = "impl.render.metal:Metal.wait"
 
     def replacement(self, original: Function) -> Function:

@@ -118,6 +118,7 @@ class FullDiskRaises(ImplPatch):
 class PlansNotCounted(ImplPatch):
     rule = "caching.count.exact"
     description = "the counters do not see whether a plan was found"
+    first = "test_plans_are_counted"
     target = "impl.schedule:plan_for"
 
     def replacement(self, original: Function) -> Function:

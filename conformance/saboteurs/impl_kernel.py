@@ -18,6 +18,7 @@ Function = Callable[..., Any]
 class RestIsNotStored(ImplPatch):
     rule = "kernel.step.equal"
     description = "what is left of a loop that was cut is not stored"
+    first = "test_random_steps_keep_the_values_of_random_kernels"
     target = "impl.kernel.steps:Upcast.apply"
 
     def replacement(self, original: Function) -> Function:
@@ -31,6 +32,7 @@ class RestIsNotStored(ImplPatch):
 class RestIsNotReduced(ImplPatch):
     rule = "kernel.step.equal"
     description = "what is left of a reduction is not combined with the whole blocks"
+    first = "test_random_steps_keep_the_values_of_random_kernels"
     target = "impl.kernel.steps:Reducer._reduction"
 
     def replacement(self, original: Function) -> Function:

@@ -14,6 +14,7 @@ Function = Callable[..., Any]
 class LastStepDoesNotCount(ImplPatch):
     rule = "memory.reuse.disjoint"
     description = "lives that have only their ends in common are taken not to meet"
+    first = "test_what_is_alive_together_lies_apart"
     target = "impl.memory:Lifetime.meets"
 
     def replacement(self, original: Function) -> Function:

@@ -34,6 +34,7 @@ class SomeOrdersBreakReaders(ImplPatch):
 class OrderIsDrawn(_Order):
     rule = "ordering.deterministic.same"
     description = "among legal orders one is drawn at random"
+    first = "test_the_order_does_not_depend_on_how_dependences_are_listed"
 
     def replacement(self, original: Function) -> Function:
         def linearize(count: int, dependencies: Any, uses: Any, seed: int | None = None) -> Any:

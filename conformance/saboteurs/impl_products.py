@@ -115,6 +115,7 @@ class FetchesEachVector(ImplPatch):
 class MultipliesTiles(ImplPatch):
     rule = "kernel.tile.once"
     description = "a second loop of the prefix is cut although its lanes join a tile"
+    first = "test_a_loop_in_which_another_reduction_has_lanes_is_not_cut"
     target = "impl.kernel.heuristic:HandPlanner._multiplies_tiles"
 
     def replacement(self, original: Function) -> Function:

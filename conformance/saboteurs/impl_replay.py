@@ -27,6 +27,7 @@ class WhatSharesMemoryStaysTogether(ImplPatch):
 class ArgumentsAreNotParted(ImplPatch):
     rule = "replay.state.parted"
     description = "an argument may share memory with the state"
+    first = "test_an_output_that_is_fed_back"
     target = "impl.replay.recording:Recording._part"
 
     def replacement(self, original: Function) -> Function:

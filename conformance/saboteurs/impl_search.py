@@ -106,11 +106,13 @@ class SlowCompilersEndTheSearch(ImplPatch):
 class SearchForgetsTheRest(RestIsNotStored):
     rule = "kernel.beam.equal"
     description = "what a search found leaves out the rest of a loop that was cut"
+    first = "test_a_search_keeps_the_values"
 
 
 class OneTableForAll(ImplPatch):
     rule = "replay.devices.each"
     description = "kernels that no copy separates go to the device of the first"
+    first = "test_kernels_of_two_devices_that_no_copy_separates"
     target = "impl.replay.recording:Recording._build"
 
     def replacement(self, original: Function) -> Function:
