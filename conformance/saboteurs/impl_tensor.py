@@ -501,3 +501,12 @@ class AnyArgumentIsTried(ImplPatch):
         def refuse(*_: Any) -> None:
             raise ShapeError("Tensor", "an argument does not fit", "give another one")
         return refuse
+
+
+class EndsAreOutside(ImplPatch):
+    rule = "gradient.clip.inclusive"
+    description = "an element at an end of an interval gets no gradient"
+    target = "impl.tensor.elementwise:Elementwise._at_most"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda tensor, end, op: tensor._binary(end, op, "clip")
