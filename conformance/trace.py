@@ -38,9 +38,6 @@ USER_LIBRARIES = frozenset({"nn", "adapter", "__main__", "__init__"})
 #: Chapters of text and tests only: their rules hold for all modules alike.
 WITHOUT_MODULE = frozenset({"conventions"})
 
-#: Chapters where a test is not evidence enough: a MUST there needs a saboteur that the test kills.
-HAZARDS = frozenset({"dependencies", "ordering", "memory", "caching"})
-
 NAME = r"[a-z]+(?:-[a-z]+)*"
 RULE_ID = re.compile(rf"{NAME}\.{NAME}\.{NAME}")
 RULE_LINE = re.compile(r"^r\[(?!impl |exception )([^\]\s]+)\]\s*$")
@@ -431,7 +428,7 @@ def missing_evidence(project: Project) -> Iterator[Problem]:
             yield Problem(*at, what + "code", remedy)
         if obliged and rule.id not in tests:
             yield Problem(*at, what + "test", f'write a test with @verifies("{rule.id}")')
-        if obliged and rule.chapter in HAZARDS and rule.id not in saboteurs:
+        if obliged and rule.id not in saboteurs:
             remedy = f"add a class with rule = '{rule.id}' to conformance/saboteurs/"
             yield Problem(*at, what + "saboteur", remedy)
         if rule.level == "SHOULD" and rule.id not in tests | excepted:
