@@ -66,6 +66,7 @@ FILES = {
     "conformance/saboteurs/__init__.py": (
         'class Base:\n    rule: str = ""\n\n'
         'class EarlyFree(Base):\n    rule = "memory.reuse.disjoint"\n    description = "frees"\n'
+        'class Downwards(Base):\n    rule = "kernel.loop.order+2"\n'
     ),
 }
 
@@ -133,7 +134,7 @@ FAILURES = {
         "conformance/test_memory.py:4: there is no rule a.b.c"),
     "unknown id in a saboteur": (
         "conformance/saboteurs/__init__.py", "", 'class Other:\n    rule = "a.b.c"\n',
-        "conformance/saboteurs/__init__.py:7: there is no rule a.b.c"),
+        "conformance/saboteurs/__init__.py:9: there is no rule a.b.c"),
     "unknown id in prose": (
         "docs/index.md", "", "See r[memory.reuse.never].\n",
         "docs/index.md:4: there is no rule memory.reuse.never"),
@@ -197,7 +198,8 @@ def test_a_revision_asks_every_citation_to_follow(tree: Path, edit: Edit) -> Non
     edit("spec/kernel.md", "run upwards", "run once")
     assert trace.lock(tree) == []
     places = [(problem.file, problem.line) for problem in trace.check(tree)]
-    assert places == [("conformance/test_kernel.py", 2), ("impl/kernel.py", 2)]
+    assert places == [("conformance/saboteurs/__init__.py", 7), ("conformance/test_kernel.py", 2),
+                      ("impl/kernel.py", 2)]
 
 
 def test_lock_refuses_changed_text(tree: Path, edit: Edit) -> None:
@@ -233,6 +235,7 @@ def test_conventions_need_no_module_and_no_code(tree: Path, edit: Edit) -> None:
     edit("spec/conventions.md", "", "\nr[conventions.law.value]\nA value MUST hold.\n")
     edit("conformance/test_conventions.py", "",
          '@verifies("conventions.law.value")\ndef test_values(): ...\n')
+    edit("conformance/saboteurs/__init__.py", "", 'class Law:\n    rule = "conventions.law.value"\n')
     assert trace.lock(tree) == []
     assert trace.check(tree) == []
 
@@ -248,7 +251,7 @@ def test_the_matrix_joins_a_rule_with_what_cites_it(tree: Path) -> None:
 def test_the_commands(tree: Path, edit: Edit, capsys: pytest.CaptureFixture[str]) -> None:
     assert trace.main(["check", "--root", str(tree)]) == 0
     assert trace.main(["lock", "--root", str(tree)]) == 0
-    assert capsys.readouterr().out.endswith("1 saboteurs, 0 problems\n")
+    assert capsys.readouterr().out.endswith("2 saboteurs, 0 problems\n")
     assert trace.main(["matrix", "--json", "--root", str(tree)]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 4
     edit("impl/memory.py", "disjoint", "never")

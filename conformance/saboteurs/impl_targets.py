@@ -11,6 +11,14 @@ from impl.cpu.machine import own_features
 Function = Callable[..., Any]
 
 
+class TargetsAreNotTold(Edit):
+    rule = "cpu.target.named"
+    description = "kernels are compiled for the processor, whatever CPU_TARGET says"
+    file = "impl/cpu/compiler.py"
+    old = "-march={settings.get('CPU_TARGET') or 'native'}"
+    new = "-march=native"
+
+
 class StepsForThisProcessor(ImplPatch):
     rule = "cpu.target.steps"
     description = "steps are chosen for the processor itself, whatever target is named"
