@@ -235,7 +235,8 @@ def test_conventions_need_no_module_and_no_code(tree: Path, edit: Edit) -> None:
     edit("spec/conventions.md", "", "\nr[conventions.law.value]\nA value MUST hold.\n")
     edit("conformance/test_conventions.py", "",
          '@verifies("conventions.law.value")\ndef test_values(): ...\n')
-    edit("conformance/saboteurs/__init__.py", "", 'class Law:\n    rule = "conventions.law.value"\n')
+    edit("conformance/saboteurs/__init__.py", "",
+         'class Law:\n    rule = "conventions.law.value"\n')
     assert trace.lock(tree) == []
     assert trace.check(tree) == []
 
