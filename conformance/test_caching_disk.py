@@ -438,8 +438,9 @@ def test_no_other_setting_is_asked_for_a_text(monkeypatch: pytest.MonkeyPatch) -
         ast = layers(1.5)
         monkeypatch.setattr(settings, "get", listening)
         Device["CPU"].source(ast)
-    # The compiler and the number of threads are part of it in other words; BEAM keeps no texts.
-    assert asked <= {"NOOPT", "BEAM", "CC", "CPU_COUNT"} and "NOOPT" in asked
+    # Compiler, target, widths and threads are part of it in other words; BEAM keeps no texts.
+    others = {"BEAM", "CC", "CPU_COUNT", "CPU_TARGET", "VECTOR_BYTES"}
+    assert asked - others == {"NOOPT"}
 
 
 @pytest.mark.device("CPU")

@@ -206,8 +206,9 @@ def test_every_setting_that_changes_plans() -> None:
     x = numbers(1, 2) + 1
     usual = key(x)
     for setting in settings.REGISTRY.values():
-        value: Any = "other" if isinstance(setting.default, str) else setting.minimum + (
-            settings.get(setting.name) == setting.minimum)
+        allowed = setting.choices or (setting.minimum, setting.minimum + 1)
+        value: Any = "other" if isinstance(setting.default, str) else \
+            allowed[settings.get(setting.name) == allowed[0]]
         with Context(**{setting.name: value}):
             assert (key(x) != usual) == setting.plan, setting.name
     assert key(x) == usual
