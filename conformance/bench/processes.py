@@ -80,6 +80,9 @@ class Worker:
         """
         said = self._read(limit)
         self._signal("SIGSTOP")
+        if self.process is not None and hasattr(os, "waitid"):
+            # Until it stands: only then does the system end it should we be ended now.
+            os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         return said
 
     def _signal(self, name: str) -> None:
