@@ -5,6 +5,7 @@ in place. One of them has to fail. With names of saboteurs: those only, and what
 """
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -71,13 +72,26 @@ def search(saboteur: ImplPatch, *, quiet: bool = True) -> Search:
     if saboteur.first and not tests[0].endswith(f"::{saboteur.first}"):
         raise TypeError(f"{type(saboteur).__name__}: no {saboteur.first} cites {saboteur.rule}")
     _know(tests)
-    with saboteur.installed(), _silence(quiet):
-        status = pytest.main(["-x", "-s", *_ALONE, *tests], plugins=[found])
+    try:
+        with saboteur.installed(), _silence(quiet):
+            status = pytest.main(["-x", "-s", *_ALONE, *tests], plugins=[found])
+    finally:
+        _let_go()
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise RuntimeError(f"pytest could not run {tests}")
     if found.misfit and not found.killer:
         raise TypeError(f"{type(saboteur).__name__} does not fit: {found.misfit}")
     return found
+
+
+def _let_go() -> None:
+    """Drop what a failed test held: a tensor that can no longer be computed would be in the way of
+    writes in other tests.
+    """
+    for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+        if hasattr(sys, name):
+            delattr(sys, name)
+    gc.collect()
 
 
 def _know(tests: Iterable[str]) -> None:
