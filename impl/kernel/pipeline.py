@@ -6,7 +6,7 @@ hand is multiplied.
 """
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from impl import symbolic
@@ -106,10 +106,9 @@ class _Ring:
     def _copy(self, copy: UOp, iteration: UOp, valid: UOp) -> tuple[UOp, UOp]:
         """Where the copy for an iteration is stored, and what; where it is not `valid`, nothing."""
         value = symbolic.rebuild(copy.src[1], {self.loop: iteration})
-        gated = {n: n.replace(src=(*n.src[:2], symbolic.logical_and(n.src[2], valid)))
-                 for n in value.toposort() if n.op is Ops.INDEX}
         return (self._place(copy.src[0], copy.src[0].src[1], iteration, valid),
-                value.substitute(gated) if valid is not TRUE else value)
+                _with_places(value, lambda n: n.replace(
+                    src=(*n.src[:2], symbolic.logical_and(n.src[2], valid)))))
 
     def first(self, copy: UOp) -> UOp:
         """The stage that makes the copies for the first iterations."""
@@ -127,9 +126,17 @@ class _Ring:
 
     def read(self, store: UOp) -> UOp:
         """A stage that reads the copy of the iteration at hand."""
-        places = {n: self._place(n, n.src[1], self.loop, n.src[2])
-                  for n in store.toposort() if n.op is Ops.INDEX and n.src[0] in self.buffers}
-        return store.substitute(places)
+        return _with_places(store, lambda n: self._place(n, n.src[1], self.loop, n.src[2])
+                            if n.src[0] in self.buffers else n)
+
+
+def _with_places(root: UOp, change: Callable[[UOp], UOp]) -> UOp:
+    """An expression with every INDEX changed, also those from which addresses are loaded."""
+    done: dict[UOp, UOp] = {}
+    for node in root.toposort():
+        made = symbolic.rebuilt(node, done)
+        done[node] = change(made) if node.op is Ops.INDEX else made
+    return done[root]
 # --8<-- [end:ring]
 
 
