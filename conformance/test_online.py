@@ -132,6 +132,26 @@ def test_blocks_have_the_softmax_of_the_row() -> None:
             np.testing.assert_allclose(given[0], right, 1e-5, 1e-6)
 
 
+@verifies("kernel.online.equal")
+def test_what_is_rounded_elsewhere_is_near() -> None:
+    made = [with_steps(online(attention(), amount), ()) for amount in (1, 4, 8)]
+    for mask, great in itertools.product(masks(), (1e-30, 1.0, 1e37)):
+        if not np.isfinite(mask).all():
+            continue
+        given = operands(mask)
+        given[4][:] *= np.float32(great) / np.abs(given[4]).max()
+        scores = given[1].astype(np.float64) @ given[2].T.astype(np.float64) + mask
+        weights = np.exp(scores - scores.max(1, keepdims=True))
+        weights /= weights.sum(1, keepdims=True)
+        values = given[4].astype(np.float64)
+        # What an error of a score in its last place does to a weight, and what is rounded besides.
+        allowed = (KEYS + np.abs(scores).max()) * 2.0**-21 * (weights @ np.abs(values))
+        for each, device in itertools.product(made, ("REFERENCE", "CPU")):
+            given[0][:] = 0
+            kb.run(each, *given, device=device)
+            assert (np.abs(given[0] - weights @ values) <= allowed + 1e-38).all(), (great, device)
+
+
 @verifies("kernel.online.legal")
 @verifies("kernel.step.refused")
 def test_what_is_no_softmax_is_refused() -> None:

@@ -105,7 +105,7 @@ def off_by_one(memory: np.ndarray) -> np.ndarray:
 
 # ---------------------------------------------------------------- the step
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @verifies("kernel.pipeline.legal")
 def test_copies_made_early_change_no_bit() -> None:
     sizes = (33, 45, 77)
@@ -199,7 +199,7 @@ def looked_up() -> UOp:
                      name="looked_up")
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_addresses_that_are_loaded_are_those_of_their_iteration() -> None:
     draw = np.random.default_rng(3)
     places = draw.permutation(40).astype(np.int32)
@@ -252,7 +252,7 @@ def test_each_lane_waits_once_in_an_iteration() -> None:
 @needs_emulator
 @verifies("render.wait.early")
 @verifies("render.copy.ahead")
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_products_whose_operands_are_copied_early() -> None:
     """Whole and odd sizes, all layouts, any number of copies; in each order of the lanes."""
     for sizes in ((64, 64, 80), (45, 70, 37)):
@@ -343,7 +343,7 @@ def test_texts_with_early_copies_compile() -> None:
         nvrtc.check(text, (architecture,), OPTIONS)
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_later_steps_leave_early_copies_what_they_are() -> None:
     ast = early(by_hand(product(64, 64, 64, dtypes.float16), 0, (32, 32), 16), 2)
     operands, _ = given(64, 64, 64, dtypes.float16, (False, False))
@@ -382,7 +382,7 @@ def test_lanes_read_lines_of_an_ordinary_product_from_different_banks() -> None:
             assert len({place // 4 % 8 for place in places}) == len(places), (sizes, turned)
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @verifies("kernel.step.refused")
 def test_longer_lines_have_the_same_elements() -> None:
     ast = product(24, 32, 40, FLOAT)

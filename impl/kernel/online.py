@@ -199,7 +199,7 @@ class _Blocks:
 
     def stages(self) -> list[UOp]:
         """All of them, in order."""
-        # r[impl kernel.online.scaled]
+        # r[impl kernel.online.equal, kernel.online.scaled]
         loop, element = (new_range(self.amount, RangeKind.REDUCE) for _ in range(2))
         each, inner = new_range(self.amount, RangeKind.LOOP), new_range(self.amount,
                                                                         RangeKind.REDUCE)

@@ -36,7 +36,7 @@ class Pipeline(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """When a copy is made is no part of a value, if nobody stores what it reads."""
-        # r[impl kernel.step.equal, kernel.pipeline.legal]
+        # r[impl kernel.step.equal+2, kernel.pipeline.legal]
         loop = self._loop(known, (RangeKind.BLOCK,))
         size = self.size_of(loop)
         if not 2 <= self.amount <= min(size, MOST_COPIES):

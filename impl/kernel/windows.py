@@ -102,7 +102,7 @@ class Window(Pack):
 
     def apply(self, known: Analysis) -> UOp:
         """A copy has the same elements."""
-        # r[impl kernel.step.equal]
+        # r[impl kernel.step.equal+2]
         loop = self._loop(known, (RangeKind.REDUCE,))
         found = self.operands(known, loop)
         if len(found) != 1:
