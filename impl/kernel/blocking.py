@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from impl import symbolic
@@ -376,5 +376,20 @@ def _strided(local: UOp, loops: Iterable[UOp], steps: Sequence[int]) -> UOp:
 # --8<-- [end:pack]
 
 
+def with_places(root: UOp, change: Callable[[UOp], UOp]) -> UOp:
+    """An expression with every INDEX changed, also those from which addresses are loaded."""
+    done: dict[UOp, UOp] = {}
+    for node in root.toposort():
+        made = symbolic.rebuilt(node, done)
+        done[node] = change(made) if node.op is Ops.INDEX else made
+    return done[root]
+
+
+def gated(value: UOp, valid: UOp) -> UOp:
+    """A value for which nothing is read unless a condition holds."""
+    return value if valid is TRUE else with_places(value, lambda place: place.replace(
+        src=(*place.src[:2], symbolic.logical_and(place.src[2], valid))))
+
+
 __all__ = ["MOST_PACKED", "Aside", "Chunk", "Cut", "Fetch", "Pack", "Share", "Spread",
-           "local_place"]
+           "gated", "local_place", "with_places"]

@@ -6,13 +6,14 @@ hand is multiplied.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from impl import symbolic
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, Early, Key, buffer_key, shared_loops
+from impl.kernel.blocking import gated, with_places
 from impl.kernel.steps import Step, StepError, with_stores
 
 #: More copies than this do not make a lane wait less.
@@ -107,8 +108,7 @@ class _Ring:
         """Where the copy for an iteration is stored, and what; where it is not `valid`, nothing."""
         value = symbolic.rebuild(copy.src[1], {self.loop: iteration})
         return (self._place(copy.src[0], copy.src[0].src[1], iteration, valid),
-                _with_places(value, lambda n: n.replace(
-                    src=(*n.src[:2], symbolic.logical_and(n.src[2], valid)))))
+                gated(value, valid))
 
     def first(self, copy: UOp) -> UOp:
         """The stage that makes the copies for the first iterations."""
@@ -126,17 +126,9 @@ class _Ring:
 
     def read(self, store: UOp) -> UOp:
         """A stage that reads the copy of the iteration at hand."""
-        return _with_places(store, lambda n: self._place(n, n.src[1], self.loop, n.src[2])
-                            if n.src[0] in self.buffers else n)
+        return with_places(store, lambda n: self._place(n, n.src[1], self.loop, n.src[2])
+                           if n.src[0] in self.buffers else n)
 
-
-def _with_places(root: UOp, change: Callable[[UOp], UOp]) -> UOp:
-    """An expression with every INDEX changed, also those from which addresses are loaded."""
-    done: dict[UOp, UOp] = {}
-    for node in root.toposort():
-        made = symbolic.rebuilt(node, done)
-        done[node] = change(made) if node.op is Ops.INDEX else made
-    return done[root]
 # --8<-- [end:ring]
 
 
