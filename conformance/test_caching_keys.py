@@ -206,9 +206,9 @@ def test_every_setting_that_changes_plans() -> None:
     x = numbers(1, 2) + 1
     usual = key(x)
     for setting in settings.REGISTRY.values():
-        allowed = setting.choices or (setting.minimum, setting.minimum + 1)
-        value: Any = "other" if isinstance(setting.default, str) else \
-            allowed[settings.get(setting.name) == allowed[0]]
+        allowed = setting.choices or range(setting.minimum, setting.minimum + 2)
+        value: Any = "other" if isinstance(setting.default, str) else next(
+            number for number in allowed if number != settings.get(setting.name))
         with Context(**{setting.name: value}):
             assert (key(x) != usual) == setting.plan, setting.name
     assert key(x) == usual
@@ -304,6 +304,22 @@ def test_the_plan_used_longest_ago_goes() -> None:
     assert (cache.hits, cache.misses) == (4, 1)
     cache.clear()
     assert (len(cache), cache.hits, cache.misses) == (0, 0, 0)
+
+
+@verifies("caching.bounded.capacity")
+def test_a_full_table_drops_several_plans_at_once() -> None:
+    """So the next ones have room, and short keys live on."""
+    cache: PlanCache[int] = PlanCache(capacity=256)
+    for number in range(257):
+        cache.put((number,), number)
+    left = len(cache)
+    assert 250 <= left < 256
+    cache.put_short(("short",), (256,))
+    for number in range(257, 257 + 256 - left):
+        cache.put((number,), number)
+    assert len(cache) == 256 and cache.get_short(("short",)) == 256
+    assert [number for number in range(257) if cache.get((number,)) is None] == [
+        *range(257 - left)]
 
 
 def test_threads_share_a_cache() -> None:

@@ -55,7 +55,7 @@ def test_each_operation_is_rounded_to_its_dtype(subject: Subject) -> None:
         subject.check_declared(_observed(draft, result))
 
 
-@verifies("conventions.reassociation.elementwise")
+@verifies("conventions.reassociation.elementwise+2")
 def test_nothing_is_cancelled_or_regrouped(subject: Subject) -> None:
     draft = Draft()
     x = _input(draft, np.array([1, 3, 1e-3, np.inf], np.float32))

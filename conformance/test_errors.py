@@ -284,12 +284,14 @@ def test_errors_of_others_stay_what_they_are() -> None:
 @pytest.mark.parametrize("call", [
     lambda x: x.sum(axis=0, dim=1), lambda x: x.sum(0, dim=1), lambda x: x.cumsum(0, dim=1),
     lambda x: x.softmax(1, dim=0), lambda x: x.var(correction=0, ddof=1),
-    lambda x: x.sum(keepdim=True, keepdims=False)])
+    lambda x: x.sum(keepdim=True, keepdims=False), lambda x: x.clip(min=x, a_min=x + 1),
+    lambda x: x.clip(x, a_min=0), lambda x: x.clip(0, a_min=x)])
 def test_two_values_under_two_names(call: Any) -> None:
     x = Tensor([[1.0, 2.0], [3.0, 4.0]])
     with pytest.raises(errors.ArgumentError, match="which means the same"):
         call(x)
     assert x.sum(axis=1, dim=1).tolist() == x.sum(1, dim=1).tolist() == [3, 7]
+    assert x.clip(min=x, a_min=x).tolist() == x.tolist()
 
 
 @verifies("errors.name.method")

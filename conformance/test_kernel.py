@@ -384,7 +384,7 @@ def test_the_cost_follows_the_variables() -> None:
 # Steps
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_random_steps_keep_the_values_of_random_kernels() -> None:
     for seed in range(150):
         made = kb.random_kernel(seed)
@@ -395,7 +395,7 @@ def test_random_steps_keep_the_values_of_random_kernels() -> None:
             assert (found == wanted).all(), (seed, changed.arg.steps)
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_a_rest_does_not_come_after_a_stage_that_overwrites_what_it_reads() -> None:
     i = new_range(7, RangeKind.LOOP)
     turned = kb.flat((i, -1), (6, 1))
@@ -414,7 +414,7 @@ def test_a_rest_does_not_come_after_a_stage_that_overwrites_what_it_reads() -> N
             np.testing.assert_array_equal(one, two)
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_compiled_steps_keep_the_values_of_random_kernels() -> None:
     made = [kb.random_kernel(seed) for seed in range(60)]
     wanted = [m.result(m.ast, "REFERENCE") for m in made]
@@ -429,7 +429,7 @@ def test_compiled_steps_keep_the_values_of_random_kernels() -> None:
         assert (arrays[0] == wanted[seed]).all(), (seed, program.steps)
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @pytest.mark.parametrize(("rows", "columns", "inner"), [
     (1, 1, 1), (3, 5, 7), (8, 32, 16), (17, 33, 65), (64, 10, 128), (13, 128, 1), (31, 48, 100)])
 @pytest.mark.parametrize("transposed", [False, True])
@@ -537,7 +537,7 @@ def test_every_step_has_a_reason() -> None:
     assert optimize(with_steps(kb.matmul(4, 4, 4), ["UPCAST(0,2)"])).arg.reasons == ("asked for",)
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @each_device
 @pytest.mark.parametrize("dtype", [FLOAT, INT, dtypes.uint8, dtypes.bool, dtypes.float16],
                          ids=lambda d: d.name)
@@ -568,7 +568,7 @@ def test_noopt_leaves_kernels_as_they_are() -> None:
         assert Device["CPU"].compile([ast])[0].steps != ()
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_a_gate_around_a_gated_load_is_dropped() -> None:
     i = new_range(10, RangeKind.GLOBAL)
     valid = symbolic.less_than(i, 4)
@@ -616,7 +616,7 @@ print("fine")
 
 
 @pytest.mark.device("CPU")
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_lanes_in_another_order_for_another_value() -> None:
     """A maximum and a sum of products share lanes: unrolled first, then those of the output."""
     def load(argument: int, index: UOp) -> UOp:

@@ -183,7 +183,7 @@ def test_an_added_row_is_not_stored() -> None:
     assert (out[:6] == 3).all() and (out[6:] == 7).all()
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("steps", [
     "pack:REDUCE,0", "pack:REDUCE,1", "pack:REDUCE,0 pack:REDUCE,1", "own:GLOBAL pack:REDUCE,1",
@@ -204,7 +204,7 @@ def test_a_copied_operand_has_the_same_elements(device: str, steps: str) -> None
         assert (out == a @ b).all(), ast.arg.steps
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("steps", [
     "chunk:REDUCE,4", "own:GLOBAL chunk:REDUCE,3", "own:GLOBAL chunk:REDUCE,6 upcast:LOOP,4",
@@ -242,7 +242,7 @@ def test_a_stage_may_replace_what_it_reads() -> None:
         verify(kb.kernel(*first, other, more(i, i), ends))
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @pytest.mark.parametrize("device", DEVICES)
 def test_conversions_and_conditions_are_copied_with_their_operand(device: str) -> None:
     """The operand is cast from int8, shifted, and zero where it is not valid."""
@@ -294,7 +294,7 @@ def last_layer() -> UOp:
 
 @verifies("kernel.pack.stored+3")
 @verifies("kernel.product.gathered")
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("device", DEVICES)
 def test_an_operand_that_a_later_stage_stores_is_copied_before(device: str, threads: int) -> None:
@@ -309,7 +309,7 @@ def test_an_operand_that_a_later_stage_stores_is_copied_before(device: str, thre
 
 
 @verifies("kernel.pack.stored+3")
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_an_operand_that_an_earlier_stage_stores_is_copied_after() -> None:
     ast = last_layer()
     turned = ast.replace(src=ast.src[::-1])
@@ -362,7 +362,7 @@ def test_an_operand_inside_of_another_reduction_is_not_copied() -> None:
         Chunk(axis, 2).apply(Analysis(apply_steps(kb.matmul(6, 10, 16), [Split(2, 4)])))
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_random_steps_keep_the_values_of_products() -> None:
     """Products are where copies are legal, so they get steps of their own."""
     taken: set[str] = set()
@@ -394,7 +394,7 @@ def test_few_rows_read_the_other_operand_from_end_to_end() -> None:
 
 
 @verifies("kernel.rows.whole")
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("device", DEVICES)
 def test_sums_over_rows_of_memory_of_any_size(device: str, threads: int) -> None:
@@ -411,7 +411,7 @@ def test_sums_over_rows_of_memory_of_any_size(device: str, threads: int) -> None
         assert (out == a @ b).all(), (ast.arg.steps, rows, columns, inner)
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_loop_of_the_prefix_cut_in_two(device: str) -> None:
     ast = applied(kb.matmul(6, 12, 7), "cut:GLOBAL,2")
@@ -424,7 +424,7 @@ def test_a_loop_of_the_prefix_cut_in_two(device: str) -> None:
 
 
 @verifies("kernel.product.parts")
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @pytest.mark.parametrize(("rows", "threads", "parts"), [
     (64, 1, 1), (64, 2, 2), (64, 3, 2), (64, 4, 4), (48, 2, 2), (56, 2, 1), (72, 3, 3), (16, 2, 1)])
 def test_tiles_of_rows_that_share_a_copy_are_cut_for_threads(rows: int, threads: int,
@@ -443,7 +443,7 @@ def test_tiles_of_rows_that_share_a_copy_are_cut_for_threads(rows: int, threads:
 
 
 @verifies("kernel.product.parts")
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @pytest.mark.parametrize("rows", [48, 56, 80])
 def test_rows_in_parts_have_the_same_values(rows: int) -> None:
     generator = np.random.default_rng(0)
@@ -478,7 +478,7 @@ def test_threads_share_rows_that_are_copied_out_of_order(rows: int, columns: int
 
 
 @verifies("kernel.product.turned")
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @pytest.mark.parametrize(("rows", "columns", "batch"), [
     (96, 80, ()), (97, 80, ()), (48, 130, ()), (128, 128, (3,)), (64, 64, (1,))])
 @pytest.mark.parametrize("turned", [False, True])
@@ -512,7 +512,7 @@ def test_a_batch_shares_a_copy(batch: int, threads: int, steps: list[str]) -> No
 
 
 @verifies("kernel.product.around")
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("own", [False, True])
 def test_a_batch_with_a_copy_has_the_same_values(threads: int, own: bool) -> None:
@@ -553,7 +553,7 @@ def windows(count: int, size: int, taps: int, stride: int, step: int, pad: int) 
 
 
 @verifies("kernel.window.shared")
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("given", [(2, 9, 3, 1, 1, 1), (1, 21, 5, 1, 1, 0), (3, 12, 3, 2, 1, 1),
                                    (1, 17, 3, 1, 2, 2), (2, 20, 4, 3, 1, 0), (1, 12, 3, 3, 1, 0)])
@@ -632,7 +632,7 @@ def test_four_products_of_bytes() -> None:
 
 
 @verifies("kernel.dot.bytes")
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_products_of_bytes_four_at_a_time() -> None:
     generator = np.random.default_rng(0)
     limits = Limits(vector_bytes=64, vector_registers=32, dots=True)

@@ -31,7 +31,7 @@ from impl.kernel import (
 )
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @verifies("kernel.step.numbers")
 @verifies("kernel.step.recorded")
 @verifies("kernel.step.refused")
@@ -41,7 +41,7 @@ def test_drawn_lists_keep_the_values_of_all_kinds_of_kernels() -> None:
     assert {trial.name for trial in made} >= {name for name, _ in PROGRAMS}
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @verifies("kernel.order.stores")
 def test_stages_that_overwrite_what_others_read_are_drawn() -> None:
     """Some store what a later stage reads, some what an earlier one has read, and some both."""
@@ -60,7 +60,7 @@ def test_stages_that_overwrite_what_others_read_are_drawn() -> None:
 
 
 @pytest.mark.device("CPU")
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @verifies("cpu.values.reference")
 def test_drawn_lists_keep_the_values_of_compiled_kernels() -> None:
     made, failed = check(range(1000, 1008), lists=1, devices=("CPU",))
@@ -150,7 +150,7 @@ def test_a_step_that_goes_wrong_is_found(how: str, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.device("CPU")
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_a_run_writes_what_it_tried(request: pytest.FixtureRequest, tmp_path: Path,
                                     monkeypatch: pytest.MonkeyPatch) -> None:
     """Two lists or more; ten thousand with --profile long."""
@@ -181,7 +181,7 @@ def test_numbers_have_names_that_say_what_to_draw() -> None:
 
 
 @pytest.mark.device("CPU")
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @pytest.mark.parametrize("name", ["UNROLL(0,4)", "GROUP(0,4)"])
 def test_elements_of_a_vector_of_bools_are_taken_one_by_one(name: str) -> None:
     """A vector of bools is no vector in C: a reduction over its lanes could not find it."""

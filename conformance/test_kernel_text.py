@@ -85,7 +85,7 @@ def test_many_stages_get_one_vector_each() -> None:
     assert any(reason == "several vectors" for _, reason in short)
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_what_a_step_left_alone_need_not_be_looked_at_again() -> None:
     """Step by step, an analysis that knows the one before says what a fresh one says."""
     for ast in transformer_block():

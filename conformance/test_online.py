@@ -14,7 +14,7 @@ from conformance.kernel_builder import FLOAT, flat, load, local, param, reduce, 
 from conformance.test_tensor_cores import launched, needs_emulator, sources
 from conformance.trace import verifies
 from impl.dtypes import dtypes
-from impl.ir import Ops, RangeKind, UOp, new_range
+from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel import (
     Limits,
     Local,
@@ -46,20 +46,29 @@ def attention(keys: int = KEYS, other: str = "") -> UOp:
         (keys, 1, keys, 1, keys)))
     zero = kb.number(dtypes.index, 0)
 
+    def seen(buffer: UOp, name: str, at: UOp) -> UOp:
+        half = kb.apply(Ops.CMPLT, at, kb.number(dtypes.index, keys // 2), dtype=dtypes.bool)
+        return load(buffer, at, half if other == f"half of the {name}" else TRUE)
+
     def score(at: UOp) -> UOp:
-        return kb.apply(Ops.ADD, load(scores, at), load(param(3), flat((r, keys), (at, 1))))
+        masked = load(param(3), flat((r, keys), (at, 1)))
+        return kb.apply(Ops.ADD, seen(scores, "scores", at), masked)
 
     product = kb.apply(Ops.MUL, load(param(1), flat((r, DEEP), (i, 1))),
                        load(param(2), flat((j, DEEP), (i, 1))))
     most = reduce(Ops.MINIMUM if other == "least" else Ops.MAXIMUM, score(k), k)
     shifted = kb.apply(Ops.SUB, score(j2), load(top, zero))
-    summed = load(scores if other == "scores" else powers, k2)
-    quotient = kb.apply(Ops.DIV, load(powers, j3), load(total, zero))
+    summed = load(scores, k2) if other == "scores" else seen(powers, "sum", k2)
+    quotient = kb.apply(Ops.DIV, seen(powers, "powers", j3), load(total, zero))
     if other == "rounded":
         quotient = kb.apply(Ops.CAST, kb.apply(Ops.CAST, quotient, dtype=dtypes.float16),
                             dtype=FLOAT)
-    values = load(param(0) if other == "stored" else param(4), flat((k3, WIDE), (d, 1)))
-    result = reduce(Ops.ADD, kb.apply(Ops.MUL, load(weights, k3), values), k3)
+    wide = new_range(WIDE, RangeKind.REDUCE)
+    values = load(param(0) if other == "stored" else param(4),
+                  flat((k3, WIDE), (wide if other == "summed" else d, 1)))
+    result = reduce(Ops.ADD, kb.apply(Ops.MUL, seen(weights, "weights", k3), values), k3)
+    if other == "summed":
+        result = reduce(Ops.ADD, result, wide)
     if other == "needed":
         result = kb.apply(Ops.ADD, result, load(top, zero))
     stages = [store(scores, j, reduce(Ops.ADD, product, i), j), store(top, zero, most),
@@ -123,12 +132,34 @@ def test_blocks_have_the_softmax_of_the_row() -> None:
             np.testing.assert_allclose(given[0], right, 1e-5, 1e-6)
 
 
+@verifies("kernel.online.equal")
+def test_what_is_rounded_elsewhere_is_near() -> None:
+    made = [with_steps(online(attention(), amount), ()) for amount in (1, 4, 8)]
+    for mask, great in itertools.product(masks(), (1e-30, 1.0, 1e37)):
+        if not np.isfinite(mask).all():
+            continue
+        given = operands(mask)
+        given[4][:] *= np.float32(great) / np.abs(given[4]).max()
+        scores = given[1].astype(np.float64) @ given[2].T.astype(np.float64) + mask
+        weights = np.exp(scores - scores.max(1, keepdims=True))
+        weights /= weights.sum(1, keepdims=True)
+        values = given[4].astype(np.float64)
+        # What an error of a score in its last place does to a weight, and what is rounded besides.
+        allowed = (KEYS + np.abs(scores).max()) * 2.0**-21 * (weights @ np.abs(values))
+        for each, device in itertools.product(made, ("REFERENCE", "CPU")):
+            given[0][:] = 0
+            kb.run(each, *given, device=device)
+            assert (np.abs(given[0] - weights @ values) <= allowed + 1e-38).all(), (great, device)
+
+
 @verifies("kernel.online.legal")
 @verifies("kernel.step.refused")
 def test_what_is_no_softmax_is_refused() -> None:
     for other, word in (("least", "no softmax"), ("scores", "no softmax"),
                         ("rounded", "no softmax"), ("needed", "another stage"),
-                        ("stored", "another stage")):
+                        ("stored", "another stage"), ("half of the scores", "another stage"),
+                        ("half of the sum", "no softmax"), ("half of the powers", "no softmax"),
+                        ("half of the weights", "no softmax"), ("summed", "around the sum")):
         with pytest.raises(StepError, match=word):
             online(attention(other=other), 8)
     ast = attention()

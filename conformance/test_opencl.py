@@ -80,7 +80,7 @@ def random_lanes(ast: UOp, seed: int) -> UOp:
 
 
 @verifies("opencl.values.reference")
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_random_kernels_store_what_the_reference_stores() -> None:
     """With the steps that rules choose, and with lanes on random loops."""
     made = [kb.random_kernel(seed) for seed in range(40)]
@@ -730,7 +730,7 @@ def test_a_capture_is_replayed_on_the_device() -> None:
             assert np.allclose(found, (e / e.sum(1, keepdims=True)).sum(0), rtol=1e-4)
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_register_tiles_and_lanes_together() -> None:
     a, b = (np.random.default_rng(s).standard_normal(shape).astype(np.float32)
             for s, shape in ((0, (36, 40)), (1, (40, 44))))
@@ -754,7 +754,7 @@ def tiled(rows: int, columns: int, inner: int) -> UOp:
 
 
 @verifies("render.wait.private+2")
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_products_in_blocks_by_way_of_local_memory() -> None:
     """Sums stay in registers; the operands lie in local memory, between two barriers."""
     for rows, columns, inner in ((64, 96, 32), (40, 33, 48), (128, 64, 20)):

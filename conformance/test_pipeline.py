@@ -105,7 +105,7 @@ def off_by_one(memory: np.ndarray) -> np.ndarray:
 
 # ---------------------------------------------------------------- the step
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @verifies("kernel.pipeline.legal")
 def test_copies_made_early_change_no_bit() -> None:
     sizes = (33, 45, 77)
@@ -179,6 +179,40 @@ def test_only_copies_that_nobody_else_needs_are_made_early() -> None:
             np.testing.assert_array_equal(out, given_.reshape(5, 8)[:, ::-1].reshape(-1))
 
 
+def looked_up() -> UOp:
+    """out[8 b + i] = in[places[8 b + i]]: places are copied, and elements at them, which are read
+    at places of their own.
+    """
+    block, i, j, k = (new_range(n, kind) for n, kind in (
+        (5, RangeKind.BLOCK), *((8, RangeKind.LOOP),) * 3))
+
+    def place(at: UOp) -> UOp:
+        found = load(param(2, dtypes.int32), flat((block, 8), (at, 1)))
+        return kb.apply(Ops.CAST, found, dtype=dtypes.index)
+
+    elements, back = kb.local(0, 8), kb.local(1, 8, dtypes.int32)
+    turned = load(param(3, dtypes.int32), flat((block, 8), (j, 1)))
+    there = kb.apply(Ops.CAST, load(back, k), dtype=dtypes.index)
+    return kb.kernel(store(elements, i, load(param(1), place(i)), block, i),
+                     store(back, j, turned, block, j),
+                     store(param(0), flat((block, 8), (k, 1)), load(elements, there), block, k),
+                     name="looked_up")
+
+
+@verifies("kernel.step.equal+2")
+def test_addresses_that_are_loaded_are_those_of_their_iteration() -> None:
+    draw = np.random.default_rng(3)
+    places = draw.permutation(40).astype(np.int32)
+    back = np.concatenate([draw.permutation(8) for _ in range(5)]).astype(np.int32)
+    given_ = np.arange(40, dtype=np.float32)
+    right = given_[places.reshape(5, 8)[np.arange(5)[:, None], back.reshape(5, 8)]].reshape(-1)
+    for amount, device in itertools.product((2, 3, 4), ("REFERENCE", "CPU")):
+        out = np.zeros(40, np.float32)
+        kb.run(with_steps(early(looked_up(), amount), ()), out, given_, places, back,
+               device=device)
+        np.testing.assert_array_equal(out, right)
+
+
 @verifies("kernel.pipeline.chosen")
 def test_copies_are_made_early_where_a_device_copies_by_itself() -> None:
     for sizes, copies in (((4096, 4096, 512), 2), ((1024, 1024, 512), 3), ((256, 256, 512), 3),
@@ -218,7 +252,7 @@ def test_each_lane_waits_once_in_an_iteration() -> None:
 @needs_emulator
 @verifies("render.wait.early")
 @verifies("render.copy.ahead")
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_products_whose_operands_are_copied_early() -> None:
     """Whole and odd sizes, all layouts, any number of copies; in each order of the lanes."""
     for sizes in ((64, 64, 80), (45, 70, 37)):
@@ -309,7 +343,7 @@ def test_texts_with_early_copies_compile() -> None:
         nvrtc.check(text, (architecture,), OPTIONS)
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_later_steps_leave_early_copies_what_they_are() -> None:
     ast = early(by_hand(product(64, 64, 64, dtypes.float16), 0, (32, 32), 16), 2)
     operands, _ = given(64, 64, 64, dtypes.float16, (False, False))
@@ -348,7 +382,7 @@ def test_lanes_read_lines_of_an_ordinary_product_from_different_banks() -> None:
             assert len({place // 4 % 8 for place in places}) == len(places), (sizes, turned)
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @verifies("kernel.step.refused")
 def test_longer_lines_have_the_same_elements() -> None:
     ast = product(24, 32, 40, FLOAT)

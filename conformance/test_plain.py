@@ -53,7 +53,7 @@ def test_loops_are_merged_where_every_access_allows_it() -> None:
     assert out[0] == given.sum()
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @verifies("kernel.step.refused")
 def test_only_neighbours_are_merged() -> None:
     """Also with indices that do not become simpler; not in the wrong order, not across stages."""
@@ -228,7 +228,7 @@ def test_squares_along_the_rows_that_are_read_come_first() -> None:
     assert names(turned(1984, 960))[-1].startswith("UPCAST")
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @pytest.mark.device("CPU")
 @pytest.mark.parametrize("columns, rows", [(64, 96), (128, 97), (100, 90), (192, 17)])
 def test_copies_that_read_on_are_as_without_steps(columns: int, rows: int) -> None:
@@ -248,7 +248,7 @@ def test_short_rows_lie_abreast() -> None:
     assert "ABREAST" not in str(names(kb.softmax(203, 17)) + names(kb.softmax(20, 10)))
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @pytest.mark.device("CPU")
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 def test_short_rows_are_as_without_steps(dtype: str) -> None:

@@ -69,6 +69,18 @@ def test_values_results_and_counts() -> None:
 
 
 @verifies("replay.shortcut.same", observe="replay")
+def test_a_tensor_that_is_returned_twice() -> None:
+    def named(x: Tensor) -> dict[str, Any]:
+        made = x + 1
+        return {"one": made, "again": [made, made.sum()]}
+
+    step = warm(named, numbers(1, 1))
+    found = step(numbers(1, 2))
+    assert found["one"] is found["again"][0] and found["one"].tolist() == [2, 3]
+    assert found["again"][1].item() == 5
+
+
+@verifies("replay.shortcut.same", observe="replay")
 @verifies("replay.guard.mismatch", observe="replay")
 @pytest.mark.parametrize("given", [
     (numbers(1, 2, 3), 1), (numbers(1, 2).reshape(1, 2).contiguous().realize(), 1),

@@ -183,7 +183,7 @@ def test_fragments_are_those_of_the_documents() -> None:
 
 
 @verifies("kernel.mma.value")
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_a_unit_computes_what_the_product_is() -> None:
     for place, unit in enumerate(UNITS):
         for turned, sizes in itertools.product(LAYOUTS, ((70, 40, 50), (33, 45, 32))):
@@ -197,7 +197,7 @@ def test_a_unit_computes_what_the_product_is() -> None:
 
 
 @verifies("kernel.mma.value")
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_what_stands_before_and_after_a_product_stays_with_it() -> None:
     def before(x: UOp) -> UOp:  # not zero where nothing is loaded
         return kb.apply(Ops.ADD, x, kb.number(x.dtype, 1))
@@ -597,7 +597,7 @@ def test_matrices_of_simd_groups_name_their_memory() -> None:
 
 @needs_emulator
 @verifies("kernel.noopt.plain")
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_a_layer_is_what_it_is_without_steps(mac: Any) -> None:
     x, w, b = (numbers(dtypes.float16, *shape, seed=i)
                for i, shape in enumerate(((3, 33, 40), (40, 64), (64,))))

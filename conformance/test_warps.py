@@ -80,7 +80,7 @@ def test_a_sum_has_the_same_bits_in_every_kernel() -> None:
 
 
 @verifies("kernel.warp.order")
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_lanes_of_a_warp_reduce_by_exchanging() -> None:
     for rows, columns, lanes, width in ((3, 1000, 64, 32), (2, 7, 4, 4), (1, 513, 256, 32),
                                         (4, 40, 32, 32), (2, 2048, 1024, 16), (5, 64, 8, 2)):
@@ -176,7 +176,7 @@ def test_every_lane_has_the_result() -> None:
 
 
 @verifies("render.wait.private+2")
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @pytest.mark.parametrize("columns", [1, 7, 250, 1000, 2048, 5001])
 def test_a_row_stays_in_registers(columns: int) -> None:
     """The exponentials of a softmax: each lane has every 256th, whatever the length of the row."""
@@ -308,7 +308,7 @@ def test_lanes_take_neighbours() -> None:
     assert "UPCAST" not in "".join(chosen(doubled(3, 1024, INT)).arg.steps)  # too few for all lanes
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @pytest.mark.parametrize(("columns", "dtype"), [(256, INT), (1024, FLOAT), (2000, FLOAT),
                                                 (516, dtypes.float16)])
 def test_rows_with_wide_accesses(columns: int, dtype: DType) -> None:
@@ -378,7 +378,7 @@ def test_address_spaces_of_exchanges_and_wide_accesses(dtype: DType) -> None:
 # Drawn lists
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @verifies("kernel.step.refused")
 def test_drawn_lists_for_lanes_equal_no_steps() -> None:
     """Kernels of tensor programs, drawn steps, among them those of work-groups."""
@@ -387,7 +387,7 @@ def test_drawn_lists_for_lanes_equal_no_steps() -> None:
     assert len(made) >= 8 and any("LOCAL" in step for trial in made for step in trial.steps)
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 @verifies("kernel.step.refused")
 @verifies("kernel.mma.warp")
 def test_drawn_lists_after_tc_equal_no_steps() -> None:
@@ -398,7 +398,7 @@ def test_drawn_lists_after_tc_equal_no_steps() -> None:
     assert after - {"TC", "INNER", "PADTO"}, "nothing was drawn after TC"
 
 
-@verifies("kernel.step.equal")
+@verifies("kernel.step.equal+2")
 def test_warps_in_drawn_lists() -> None:
     """Reductions of rows under lists that begin with WARP."""
     draw = random.Random(3)

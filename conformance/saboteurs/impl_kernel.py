@@ -16,7 +16,7 @@ Function = Callable[..., Any]
 
 
 class RestIsNotStored(ImplPatch):
-    rule = "kernel.step.equal"
+    rule = "kernel.step.equal+2"
     description = "what is left of a loop that was cut is not stored"
     first = "test_random_steps_keep_the_values_of_random_kernels"
     target = "impl.kernel.steps:Upcast.apply"
@@ -30,7 +30,7 @@ class RestIsNotStored(ImplPatch):
 
 
 class RestIsNotReduced(ImplPatch):
-    rule = "kernel.step.equal"
+    rule = "kernel.step.equal+2"
     description = "what is left of a reduction is not combined with the whole blocks"
     first = "test_random_steps_keep_the_values_of_random_kernels"
     target = "impl.kernel.steps:Reducer._reduction"

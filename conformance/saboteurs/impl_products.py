@@ -185,6 +185,21 @@ class AnyMaximum(ImplPatch):
         return lambda node, op, element, loop: True
 
 
+class WeightsOfTheMaximumBefore(ImplPatch):
+    rule = "kernel.online.equal"
+    description = "a block is weighted by the maximum of the blocks before it"
+    target = "impl.kernel.online:_Blocks._shifted"
+
+    def replacement(self, original: Function) -> Function:
+        def shifted(blocks: Any, value: Any) -> Any:
+            blocks.before, blocks.after = blocks.after, blocks.before
+            try:
+                return original(blocks, value)
+            finally:
+                blocks.before, blocks.after = blocks.after, blocks.before
+        return shifted
+
+
 class RunningMaximumForAll(ImplPatch):
     rule = "kernel.online.asked"
     description = "a search tries steps that round elsewhere"

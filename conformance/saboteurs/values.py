@@ -305,7 +305,7 @@ class DivisionCutsOff(Rewriting):
 
 
 class CancelledSum(Rewriting):
-    rule = "conventions.reassociation.elementwise"
+    rule = "conventions.reassociation.elementwise+2"
     description = "(x + y) - y is simplified to x"
 
     def __init__(self) -> None:

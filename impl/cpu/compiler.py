@@ -67,15 +67,21 @@ def compiler_problem() -> str:
     return "no C compiler found (looked for cc, gcc, clang and the package ziglang)"
 
 
-@functools.lru_cache(maxsize=8)
 def compiler_identity(command: tuple[str, ...]) -> str:
     """The compiler's version and the processor: objects for others are not for us."""
+    return _identity(command, os.environ.get("PATH", ""))
+
+
+@functools.lru_cache(maxsize=8)
+def _identity(command: tuple[str, ...], path: str) -> str:
+    """The same, asked once: by another path, a command may be another compiler."""
+    # r[impl cpu.cache.key]
     try:
         run = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
         version = run.stdout
     except OSError:
         version = ""
-    return "\n".join([*command, shutil.which(command[0]) or "", version, processor()])
+    return "\n".join([*command, shutil.which(command[0], path=path) or "", version, processor()])
 # --8<-- [end:compiler]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from impl import symbolic
@@ -42,7 +42,7 @@ class Share(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """The loop becomes the outermost of all stages."""
-        # r[impl kernel.step.equal]
+        # r[impl kernel.step.equal+2]
         loop = self._loop(known, (RangeKind.GLOBAL,))
         if loop is not known.info.prefix[-1]:
             raise StepError(self.name, "it is not the last loop of the prefix", "name that one")
@@ -69,7 +69,7 @@ class Cut(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """The same iterations in the same order."""
-        # r[impl kernel.step.equal]
+        # r[impl kernel.step.equal+2]
         loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP))
         size = self.size_of(loop)
         if not 1 < self.amount < size or size % self.amount:
@@ -98,7 +98,7 @@ class Chunk(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """Every element is added once; the LOCAL starts at zero."""
-        # r[impl kernel.step.equal]
+        # r[impl kernel.step.equal+2]
         loop = self._loop(known, (RangeKind.REDUCE,))
         size = self.size_of(loop)
         if not 1 < self.amount < size:
@@ -170,7 +170,7 @@ class Pack(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """A copy has the same elements."""
-        # r[impl kernel.step.equal]
+        # r[impl kernel.step.equal+2]
         loop = self._loop(known, (RangeKind.REDUCE,))
         found = self.operands(known, loop)
         stores = list(known.ast.src)
@@ -286,7 +286,7 @@ class Fetch(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """When memory comes to a cache is no part of a value."""
-        # r[impl kernel.step.equal]
+        # r[impl kernel.step.equal+2]
         loop = self._loop(known, (RangeKind.REDUCE,))
         found = [store for store in known.ast.src if store.arg is None
                  and store.src[0].src[0].op is Ops.PARAM and loop in store.src[1].toposort()]
@@ -376,5 +376,20 @@ def _strided(local: UOp, loops: Iterable[UOp], steps: Sequence[int]) -> UOp:
 # --8<-- [end:pack]
 
 
+def with_places(root: UOp, change: Callable[[UOp], UOp]) -> UOp:
+    """An expression with every INDEX changed, also those from which addresses are loaded."""
+    done: dict[UOp, UOp] = {}
+    for node in root.toposort():
+        made = symbolic.rebuilt(node, done)
+        done[node] = change(made) if node.op is Ops.INDEX else made
+    return done[root]
+
+
+def gated(value: UOp, valid: UOp) -> UOp:
+    """A value for which nothing is read unless a condition holds."""
+    return value if valid is TRUE else with_places(value, lambda place: place.replace(
+        src=(*place.src[:2], symbolic.logical_and(place.src[2], valid))))
+
+
 __all__ = ["MOST_PACKED", "Aside", "Chunk", "Cut", "Fetch", "Pack", "Share", "Spread",
-           "local_place"]
+           "gated", "local_place", "with_places"]

@@ -43,7 +43,7 @@ class Chain(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """The same elements, combined in the same order and with other brackets."""
-        # r[impl kernel.step.equal]
+        # r[impl kernel.step.equal+2]
         loop = self._loop(known, (RangeKind.BLOCK,))
         size, link = self.size_of(loop), _link(known, loop)
         if link is None:

@@ -39,7 +39,7 @@ class Dot(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """Integers wrap around: sums are equal in any order."""
-        # r[impl kernel.step.equal, kernel.dot.bytes]
+        # r[impl kernel.step.equal+2, kernel.dot.bytes]
         loop = self._loop(known, (RangeKind.REDUCE,))
         found = [n for n in known.order if n.op is Ops.REDUCE and loop in n.src[1:]]
         if not all(is_bytes(node) for node in found):

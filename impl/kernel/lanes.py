@@ -139,7 +139,7 @@ class Inner(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """Nothing private is shared by the stages."""
-        # r[impl kernel.step.equal]
+        # r[impl kernel.step.equal+2]
         loop = self._loop(known, (RangeKind.GLOBAL,))
         size = self.size_of(loop)
         if not 1 < self.amount <= size or size % self.amount:

@@ -52,7 +52,8 @@ class _Stages:
         """What was stored: the element that belongs to an iteration, or the only one."""
         store = self.of(load)
         own = store.src[2:] if store is not None else ()
-        if store is None or bool(own) is (loop is None) or own and load.src[0].src[1] is not loop:
+        if store is None or load.src[0].src[2] is not TRUE or bool(own) is (loop is None) \
+                or own and load.src[0].src[1] is not loop:
             return None
         self.used.append(store)
         return _at(store.src[1], own[0], loop) if loop is not None else store.src[1]
@@ -71,6 +72,8 @@ def find_weighted(known: Analysis, loop: UOp) -> Weighted | str:
             or sums[0].dtype is not _FLOAT or sums[0].src[0].op is not Ops.MUL \
             or sums[0] not in store.src[1].toposort():
         return "it is not the loop of one sum of products in float32, in the last stage"
+    if known.free[sums[0]] & ~(known.prefix | known.mask(store.src[2:])):
+        return "another reduction of the stage is around the sum"
     weight, value = sums[0].src[0].src
     if stages.of(weight) is None:
         weight, value = value, weight
@@ -118,7 +121,7 @@ def _rows(stages: _Stages, score: UOp, loop: UOp) -> tuple[UOp, ...] | None:
             store = stages.of(load)
             if store is None:
                 continue
-            if len(store.src) != 3 or load.src[0].src[1] is not own:
+            if len(store.src) != 3 or load.src[0].src[1:] != (own, TRUE):
                 return None
             found.pop(store, None)
             found[store] = None
@@ -196,7 +199,7 @@ class _Blocks:
 
     def stages(self) -> list[UOp]:
         """All of them, in order."""
-        # r[impl kernel.online.scaled]
+        # r[impl kernel.online.equal, kernel.online.scaled]
         loop, element = (new_range(self.amount, RangeKind.REDUCE) for _ in range(2))
         each, inner = new_range(self.amount, RangeKind.LOOP), new_range(self.amount,
                                                                         RangeKind.REDUCE)

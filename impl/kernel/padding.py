@@ -23,7 +23,7 @@ class PadTo(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """No element is stored or combined that was not before."""
-        # r[impl kernel.step.equal, kernel.pad.untouched]
+        # r[impl kernel.step.equal+2, kernel.pad.untouched]
         loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE))
         size = self.size_of(loop)
         if self.amount < 2 or size % self.amount == 0:

@@ -13,6 +13,7 @@ from impl import symbolic
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, Early, Key, buffer_key, shared_loops
+from impl.kernel.blocking import gated, with_places
 from impl.kernel.steps import Step, StepError, with_stores
 
 #: More copies than this do not make a lane wait less.
@@ -36,7 +37,7 @@ class Pipeline(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """When a copy is made is no part of a value, if nobody stores what it reads."""
-        # r[impl kernel.step.equal, kernel.pipeline.legal]
+        # r[impl kernel.step.equal+2, kernel.pipeline.legal]
         loop = self._loop(known, (RangeKind.BLOCK,))
         size = self.size_of(loop)
         if not 2 <= self.amount <= min(size, MOST_COPIES):
@@ -106,10 +107,8 @@ class _Ring:
     def _copy(self, copy: UOp, iteration: UOp, valid: UOp) -> tuple[UOp, UOp]:
         """Where the copy for an iteration is stored, and what; where it is not `valid`, nothing."""
         value = symbolic.rebuild(copy.src[1], {self.loop: iteration})
-        gated = {n: n.replace(src=(*n.src[:2], symbolic.logical_and(n.src[2], valid)))
-                 for n in value.toposort() if n.op is Ops.INDEX}
         return (self._place(copy.src[0], copy.src[0].src[1], iteration, valid),
-                value.substitute(gated) if valid is not TRUE else value)
+                gated(value, valid))
 
     def first(self, copy: UOp) -> UOp:
         """The stage that makes the copies for the first iterations."""
@@ -127,9 +126,9 @@ class _Ring:
 
     def read(self, store: UOp) -> UOp:
         """A stage that reads the copy of the iteration at hand."""
-        places = {n: self._place(n, n.src[1], self.loop, n.src[2])
-                  for n in store.toposort() if n.op is Ops.INDEX and n.src[0] in self.buffers}
-        return store.substitute(places)
+        return with_places(store, lambda n: self._place(n, n.src[1], self.loop, n.src[2])
+                           if n.src[0] in self.buffers else n)
+
 # --8<-- [end:ring]
 
 

@@ -37,7 +37,7 @@ class Merge(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """The same iterations in the same order."""
-        # r[impl kernel.step.equal]
+        # r[impl kernel.step.equal+2]
         outer = self._loop(known, (*_OUTPUT, RangeKind.REDUCE))
         inner = self._loop(known, (outer.arg[1],), self.other)
         size = self.size_of(inner)
@@ -85,7 +85,7 @@ class Stream(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """Where a value waits on its way to memory is no part of it."""
-        # r[impl kernel.step.equal]
+        # r[impl kernel.step.equal+2]
         loop = self._loop(known, (*_OUTPUT, *LANES))
         loaded = {buffer_key(n.src[0].src[0]) for n in known.order if n.op is Ops.LOAD}
         found = [store for store in known.ast.src

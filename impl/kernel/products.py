@@ -64,6 +64,11 @@ class Roles:
     inner: tuple[UOp, ...]    # the loops of the sum
 
 
+def _stage_with(known: Analysis, node: UOp) -> UOp:
+    """The first stage that needs a node."""
+    return next(store for store in known.ast.src if node in stage_of(store).order)
+
+
 def find_roles(planner: Planner, node: UOp) -> Roles | None:
     """The roles of the loops of a reduction; None if it is no product with rows and columns."""
     known, value = planner.known, node.src[0]
@@ -75,7 +80,7 @@ def find_roles(planner: Planner, node: UOp) -> Roles | None:
                and r.arg[1] in (RangeKind.GLOBAL, RangeKind.LOOP)]
     sides = [[bool(known.free[f] >> known.position[r] & 1) for f in value.src] for r in outputs]
     alone = [r for r, side in zip(outputs, sides, strict=True) if side[0] != side[1]]
-    store = next(s for s in known.ast.src if node in s.src[1].toposort())
+    store = _stage_with(known, node)
     grows = planner.growth[store.src[0].src[1]] or {}
     for column in alone:
         if grows.get(column) == 1:
@@ -260,7 +265,7 @@ def _plan_stage(planner: Planner, node: UOp) -> bool:
             or any(r.arg[1] is not RangeKind.REDUCE or not planner.extent(r)
                    for r in node.src[1:]) or planner.work(node) < _LEAST_PRODUCT:
         return False
-    store = next(s for s in known.ast.src if node in s.src[1].toposort())
+    store = _stage_with(known, node)
     grows, lanes = planner.growth[store.src[0].src[1]] or {}, known.free[node] & known.lanes
     free = [known.free[factor] for factor in value.src]
     found = [(r, second) for r in store.src[2:] for second in (0, 1)
@@ -293,7 +298,7 @@ def _set_aside(planner: Planner, number: int, factor: int) -> None:
     loop = planner.numbered[number]
     node = next(n for n in planner.known.order if n.op is Ops.REDUCE and loop in n.src[1:])
     value = node.src[0].src[factor]
-    user = next(s for s in planner.known.ast.src if node in s.src[1].toposort())
+    user = _stage_with(planner.known, node)
     again = [r for r in user.src[2:] if r.arg[1] is RangeKind.LOOP
              and not planner.known.free[value] >> planner.known.position[r] & 1]
     loads = sum(n.op is Ops.LOAD for n in value.toposort())
@@ -413,7 +418,7 @@ def copy_gathered(planner: Planner) -> bool:
     for node in known.order:
         if node.op is not Ops.REDUCE or node.arg is not Ops.ADD or node.src[0].op is not Ops.MUL:
             continue
-        store = next(s for s in known.ast.src if node in stage_of(s).order)
+        store = _stage_with(known, node)
         for factor, operand in enumerate(node.src[0].src):
             again = math.prod(planner.extent(r) for r in store.src[2:]
                               if r.arg[1] is RangeKind.LOOP

@@ -30,7 +30,7 @@ class Roll(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """Any order of output iterations is legal."""
-        # r[impl kernel.step.equal]
+        # r[impl kernel.step.equal+2]
         lane = self._loop(known, (RangeKind.UPCAST,))
         found = rollable(known, lane)
         if not found:

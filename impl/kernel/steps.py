@@ -134,7 +134,7 @@ class Upcast(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """Any order of output iterations is legal."""
-        # r[impl kernel.step.equal]
+        # r[impl kernel.step.equal+2]
         loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP))
         size = self.size_of(loop)
         if not 1 < self.amount <= size:
@@ -230,7 +230,7 @@ class Split(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """Every element is combined once."""
-        # r[impl kernel.step.equal]
+        # r[impl kernel.step.equal+2]
         loop = self._loop(known, (RangeKind.REDUCE,))
         size = self.size_of(loop)
         if not 1 < self.amount <= size:
@@ -266,7 +266,7 @@ class Swap(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """Any order of output iterations is legal."""
-        # r[impl kernel.step.equal]
+        # r[impl kernel.step.equal+2]
         one = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP))
         two = self._loop(known, (one.arg[1],), self.other)
         exchange = {one: two, two: one}
@@ -293,7 +293,7 @@ class Own(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """Nothing private is shared by the stages."""
-        # r[impl kernel.step.equal]
+        # r[impl kernel.step.equal+2]
         loop = self._loop(known, (RangeKind.GLOBAL,))
         if not known.info.prefix or loop is not known.info.prefix[-1]:
             raise StepError(self.name, "it is not the last loop of the prefix", "name that one")

@@ -115,7 +115,7 @@ class TC(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """The same products, added in another order."""
-        # r[impl kernel.step.equal, kernel.mma.legal]
+        # r[impl kernel.step.equal+2, kernel.mma.legal]
         loop = self._loop(known, (RangeKind.REDUCE,))
         if not 0 <= self.unit < len(UNITS):
             raise StepError(self.name, f"there are {len(UNITS)} units", "name one of them")

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from impl import symbolic
 from impl.dtypes import dtypes
-from impl.ir import Ops, RangeKind, UOp, new_range
+from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import LANES, Analysis, Growth, buffer_key, growth
-from impl.kernel.blocking import MOST_PACKED, Cut, Pack, local_place
+from impl.kernel.blocking import MOST_PACKED, Cut, Pack, gated, local_place
 from impl.kernel.padding import PadTo
 from impl.kernel.planner import Planner
 from impl.kernel.steps import Own, Split, StepError, Swap, Upcast, with_stores
@@ -102,7 +102,7 @@ class Window(Pack):
 
     def apply(self, known: Analysis) -> UOp:
         """A copy has the same elements."""
-        # r[impl kernel.step.equal]
+        # r[impl kernel.step.equal+2]
         loop = self._loop(known, (RangeKind.REDUCE,))
         found = self.operands(known, loop)
         if len(found) != 1:
@@ -161,23 +161,12 @@ def _copied(value: UOp, inner: list[UOp], pairs: list[Pair], number: int) -> tup
                       symbolic.add(pair.output, symbolic.mul(pair.inner, pair.step)))
     sizes = [loop.src[0].arg for loop in loops]
     local = UOp(Ops.LOCAL, value.dtype, (), (number, math.prod(sizes) + _SLACK))
-    copy = _gated(symbolic.rebuild(value, instead), inside)
+    copy = gated(symbolic.rebuild(value, instead),
+                 functools.reduce(symbolic.logical_and, inside, TRUE))
     target, read = local_place(local, loops, sizes), local_place(local, wanted, sizes)
     return (UOp(Ops.STORE, value.dtype, (target, copy, *loops)),
             UOp(Ops.LOAD, value.dtype, (read,)))
 # --8<-- [end:window]
-
-
-def _gated(value: UOp, conditions: list[UOp]) -> UOp:
-    """The value, with nothing read unless some conditions hold."""
-    done: dict[UOp, UOp] = {}
-    for node in value.toposort() if conditions else ():
-        made = symbolic.rebuild(node, {source: done[source] for source in node.src})
-        if made.op is Ops.INDEX:
-            valid = functools.reduce(symbolic.logical_and, conditions, made.src[2])
-            made = made.replace(src=(*made.src[:2], valid))
-        done[node] = made
-    return done.get(value, value)
 
 
 # --8<-- [start:plan]

@@ -59,12 +59,13 @@ class TinyJit(Generic[Parameters, Returned]):
         manner = realize.in_force()
         if realize.capturing.observers or not manner.captures:
             return self.function(*args, **kwargs)  # r[impl replay.nested.inlined]
+        # Asked for once: another thread may forget the recording meanwhile.
         recording = self.recording
-        if recording is not None and recording.shortcut is not None \
-                and not kwargs and not manner.poison:
+        shortcut = None if recording is None else recording.shortcut
+        if shortcut is not None and not kwargs and not manner.poison:
             with realize.lock.mutex:
                 # In another thread's turn everything is looked at.
-                returned: Any = MISSED if realize.lock.owner else recording.shortcut.run(args)
+                returned: Any = MISSED if realize.lock.owner else shortcut.run(args)
                 if returned is not MISSED:
                     self.calls += 1
                     self.replays += 1

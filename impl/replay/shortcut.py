@@ -122,8 +122,14 @@ class Shortcut:
         if result.__class__ is Leaf:
             return _filled(result, outputs)
         made: dict[Leaf, Tensor] = {}
-        return mapped(result, lambda v: made.get(v) or made.setdefault(v, _filled(v, outputs))
-                      if isinstance(v, Leaf) else v)
+
+        def fill(value: Any) -> Any:
+            if not isinstance(value, Leaf):
+                return value
+            if value not in made:  # a tensor that is returned twice is one tensor
+                made[value] = _filled(value, outputs)
+            return made[value]
+        return mapped(result, fill)
 
     def _place(self, captured: Buffer, memory: Memory) -> None:
         """Put memory where a buffer of the capture was."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from numbers import Integral, Real
+from numbers import Integral, Number, Real
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from impl.errors import ArgumentError, NameMissingError, TensorScheduleError, nearest
@@ -126,10 +126,10 @@ class _Keywords:
         """`dim` is PyTorch's name for `axis`, which a method may have as a name of its own."""
         # r[impl errors.name.twice]
         for other in ({own, "axis", "dim"} if own in ("axis", "dim") else {own}) - {name}:
-            if before.get(other) is not None and value is not None and before[other] != value:
+            if before.get(other) is not None and value is not None \
+                    and not _same(before[other], value):
                 raise ArgumentError(self.name, f"{other} is {before[other]!r}, and {name}, which "
                                     f"means the same, is {value!r}", "give one of them")
-
 
     def refuse(self, tensors: type, positional: tuple[Any, ...], given: dict[str, Any]) -> None:
         """Raise if an argument is nothing of what its annotation says; asked once a call failed.
@@ -151,6 +151,15 @@ class _Keywords:
                 raise ArgumentError(self.name, f"{name} is {value!r:.60}", f"give {meant}")
 
 
+def _same(one: Any, two: Any) -> bool:
+    """Whether two arguments are one value; of a tensor or an array, whether they are one object.
+
+    To compare elements would compute them, and tell no truth.
+    """
+    return one is two or isinstance(one, _COMPARED) and isinstance(two, _COMPARED) and one == two
+
+
+_COMPARED = (Number, str, tuple, list)
 #: What an argument has to be whose annotation is such a word, and how that is called.
 _KINDS: dict[str, Any] = {"int": Integral, "float": Real, "Scalar": Real, "str": str,
                           "bool": object, "None": type(None)}
