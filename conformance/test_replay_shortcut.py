@@ -69,6 +69,20 @@ def test_values_results_and_counts() -> None:
 
 
 @verifies("replay.shortcut.same", observe="replay")
+def test_one_tensor_returned_twice() -> None:
+    def both(x: Tensor) -> dict[str, Any]:
+        total = x + 1
+        return {"one": total, "more": [total, total * 2]}
+
+    step = warm(both, numbers(1, 2))
+    for turn in range(TURNS):
+        found = step(numbers(turn, -1))
+        assert found["one"] is found["more"][0] is not found["more"][1]
+        assert found["one"].tolist() == [turn + 1, 0]
+        assert found["more"][1].tolist() == [2 * turn + 2, 0]
+
+
+@verifies("replay.shortcut.same", observe="replay")
 @verifies("replay.guard.mismatch", observe="replay")
 @pytest.mark.parametrize("given", [
     (numbers(1, 2, 3), 1), (numbers(1, 2).reshape(1, 2).contiguous().realize(), 1),

@@ -121,9 +121,8 @@ class Shortcut:
         result = self.result
         if result.__class__ is Leaf:
             return _filled(result, outputs)
-        made: dict[Leaf, Tensor] = {}
-        return mapped(result, lambda v: made.get(v) or made.setdefault(v, _filled(v, outputs))
-                      if isinstance(v, Leaf) else v)
+        made = {leaf: _filled(leaf, outputs) for leaf in leaves_of(result)}
+        return mapped(result, lambda v: made[v] if isinstance(v, Leaf) else v)
 
     def _place(self, captured: Buffer, memory: Memory) -> None:
         """Put memory where a buffer of the capture was."""
