@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import signal
 import subprocess
@@ -273,6 +274,23 @@ def test_a_float_that_was_an_integer_is_one(kind: DType, whole: DType) -> None:
     assert not np.isnan(seen).any() and not np.isnan(bounded).any()
     if kind is not dtypes.float16:  # the largest integers are infinite as float16
         assert np.isfinite(seen).all() and (seen == np.trunc(seen)).all()
+
+
+@verifies("cpu.flags.meaning")
+@verifies("conventions.zero.sign")
+@pytest.mark.parametrize("noopt", [0, 1])
+@pytest.mark.parametrize("dtype", [dtypes.int8, dtypes.int64, dtypes.bool, dtypes.float16,
+                                   dtypes.float32], ids=lambda d: d.name)
+def test_zero_less_zero_is_not_negative(dtype: DType, noopt: int) -> None:
+    """GCC 12 takes 0.0 - x for -x where it sees that x is a cast or a choice."""
+    with Context(DEVICE="CPU", NOOPT=noopt):
+        for count in (3, 8):
+            x = Tensor([0] * count, dtype=dtype).realize()
+            for found in (0.0 - x, 0.0 - x.cast("float64"), 0.0 - x.cast("float32").abs(),
+                          0.0 - (x > 0).cast("float32"), 0.0 - (x > 0).where(1.0, 0.0)):
+                assert not np.signbit(found.numpy()).any()
+        minus = 0.0 - Tensor([-0.0, 2.0, -math.inf]).realize()
+        assert [repr(number) for number in minus.tolist()] == ["0.0", "-2.0", "inf"]
 
 
 # The cache

@@ -4,6 +4,7 @@ Each body is called several times, captured and plain, and has to be right or re
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -148,6 +149,58 @@ def test_rebinding_between_calls() -> None:
     assert [step(numbers(i)).item() for i in range(4)] == [0, 10, 20, 30]
     model.state.assign(numbers(7))
     assert step(numbers(1)).item() == 7
+
+
+class Part:
+    shared = numbers(1)
+
+    def __init__(self) -> None:
+        self.state = numbers(1)
+
+
+@verifies("replay.rebound.error", observe="replay")
+@pytest.mark.parametrize("change", [
+    lambda whole: setattr(whole, "part", Part()), lambda whole: whole.parts.reverse(),
+    lambda whole: whole.table.update(part={"state": numbers(7)}),
+    lambda whole: setattr(whole.part, "state", 7.0), lambda whole: whole.table.clear(),
+    lambda whole: setattr(whole.part, "state", None), lambda whole: setattr(Part, "shared", 3.0)])
+def test_what_holds_a_tensor_is_replaced_between_calls(change: Callable[[Any], None]) -> None:
+    """Nobody sees it in the tensors: they live on, and are what they were."""
+    class Whole:
+        def __init__(self) -> None:
+            self.part, self.parts = Part(), [Part(), Part()]
+            self.table: dict[str, Any] = {"part": {"state": numbers(1)}}
+
+    whole, kept = Whole(), Part.shared
+    step = TinyJit(lambda x: x + whole.part.state + whole.parts[0].state + Part.shared
+                   + whole.table["part"]["state"])
+    held = [whole.part, *whole.parts, whole.table["part"], whole.part.state]
+    assert [step(numbers(turn)).item() for turn in range(5)] == [4, 5, 6, 7, 8]
+    assert step.replays == 3 and held
+    change(whole)
+    try:
+        with pytest.raises(ReplayError, match="is another (tensor|object)"):
+            step(numbers(1))
+    finally:
+        Part.shared = kept
+
+
+@verifies("replay.rebound.error", observe="replay")
+def test_what_a_function_does_not_read_may_be_replaced() -> None:
+    """Attributes that are called like a global, bound arguments, captured functions inside."""
+    global GLOBAL_PART
+    part = Part()
+    part.GLOBAL_PART = numbers(2)  # type: ignore[attr-defined]
+    GLOBAL_PART = part.GLOBAL_PART  # type: ignore[attr-defined]
+    inner = TinyJit(lambda x: x + part.GLOBAL_PART)  # type: ignore[attr-defined]
+    outer = TinyJit(functools.partial(lambda w, x: inner(x) * w, numbers(3)))
+    assert [outer(numbers(turn)).item() for turn in range(5)] == [6, 9, 12, 15, 18]
+    GLOBAL_PART = None
+    assert [inner(numbers(turn)).item() for turn in range(5)] == [2, 3, 4, 5, 6]
+    assert outer(numbers(1)).item() == 9 and outer.replays == 4
+
+
+GLOBAL_PART: Any = None
 
 
 @verifies("replay.rebound.error", observe="replay")

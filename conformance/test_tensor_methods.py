@@ -781,6 +781,18 @@ def test_numbers_that_do_not_fit_compare_as_numbers() -> None:
 
 
 @verifies("dtypes.scalar.compare")
+@pytest.mark.parametrize("number", [np.int64(-1), np.uint64(2 ** 63), np.int16(300), np.int64(255)])
+def test_scalars_of_numpy_compare_as_numbers(number: np.integer[Any]) -> None:
+    elements = [0, 1, 255]
+    t = Tensor(np.array(elements, np.uint8))
+    for found, wanted in ((t < number, [x < int(number) for x in elements]),
+                          (t >= number, [x >= int(number) for x in elements]),
+                          (t == number, [x == int(number) for x in elements]),
+                          (t != number, [x != int(number) for x in elements])):
+        assert found.tolist() == wanted
+
+
+@verifies("dtypes.scalar.compare")
 @pytest.mark.parametrize("dtype", ["bool", "float16", "float32", "float64"])
 def test_integers_beside_bools_and_floats_compare_as_numbers(dtype: str) -> None:
     """Python compares an integer with a float exactly, however large it is."""

@@ -166,8 +166,7 @@ class ReplacedTensorsAreReadForEver(Edit):
     rule = "replay.rebound.error"
     description = "a tensor that a name was given since the capture is not noticed"
     file = "impl/replay/recording.py"
-    old, new = "if now is not tensor() and isinstance(now, Tensor):", \
-        "if now is None and isinstance(now, Tensor):"
+    old, new = "if now is not known():", "if now is not known() and now is None:"
 
 
 class RecordsBeforeItKnows(Edit):

@@ -97,6 +97,8 @@ class C(Vectors):
 
     def _floating(self, op: Ops, dtype: DType, given: Sequence[str]) -> str:
         short = "f64" if dtype is dtypes.float64 else "f32"
+        if op is Ops.SUB and given[0] == self.literal(0.0, dtype):
+            return self._call(f"fromzero_{short}", given[1])
         if op in INFIX:
             return f"({given[0]} {INFIX[op]} {given[1]})"
         if op is Ops.NEG:

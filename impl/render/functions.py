@@ -61,6 +61,8 @@ _NUMBERS = {
     "any": "#define any_$K(x) (x)",
     "higher": INLINE + "$F higher_$K($F a, $F b) { return a > b ? a : b; }",
     "lower": INLINE + "$F lower_$K($F a, $F b) { return a < b ? a : b; }",
+    # r[impl conventions.zero.sign]: where GCC sees what `x` is, it takes `0 - x` for `-x`.
+    "fromzero": INLINE + "$F fromzero_$K($F x) { return 0 - x; }",
     "triglarge": TRIG_LARGE,
     "dot": INLINE + """int dot_$K(int a, int b, int c) {
   for (int l = 0; l < 32; l += 8) c += (a >> l & 255) * (signed char)(b >> l);

@@ -91,7 +91,7 @@ class Capture:
         self.before = []
         recording.check_owners()
         recording.watch(self.names)
-        self.names = {}
+        del self.names
         return recording
 # --8<-- [end:capture]
 

@@ -5,12 +5,13 @@ between two calls, is looked for here.
 """
 from __future__ import annotations
 
+import dis
 import functools
 import types
 import weakref
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from impl.tensor import Tensor
 #: Objects that are looked at, nearest first: models have thousands, and modules lead anywhere.
 _MOST = 20_000
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), np.ndarray, np.generic, UOp, type)
+#: What reads a global; the other names of a code are those of attributes.
+_GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "STORE_GLOBAL")
 
 
 # --8<-- [start:name]
@@ -32,6 +35,7 @@ class Name:
     path: str
     container: Any
     key: Any
+    owner: Any = field(default=None, compare=False)  # of which the place is a part
 
     @property
     def place(self) -> tuple[int, Any]:
@@ -50,18 +54,44 @@ class Name:
 
 
 # --8<-- [start:names]
-def names_of(function: Any) -> dict[tuple[int, Any], tuple[Name, Tensor]]:
-    """Every place below a function that holds a tensor."""
-    found: dict[tuple[int, Any], tuple[Name, Tensor]] = {}
+@dataclass
+class Names:
+    """Every place below a function that holds a tensor, and every one that leads to such places."""
+
+    tensors: dict[tuple[int, Any], tuple[Name, Tensor]]
+    others: dict[tuple[int, Any], tuple[Name, Any]]
+
+    def leading(self, names: Iterable[Name]) -> list[tuple[Name, Any]]:
+        """The places on the way to some, with the objects there."""
+        places: dict[int, list[tuple[Name, Any]]] = {}
+        for name, part in self.others.values():
+            places.setdefault(id(part), []).append((name, part))
+        found: list[tuple[Name, Any]] = []
+        waiting = [name.owner for name in names]
+        seen = set()
+        while waiting:
+            owner = waiting.pop()
+            if id(owner) not in seen:
+                seen.add(id(owner))
+                found += places.get(id(owner), [])
+                waiting += [name.owner for name, _ in places.get(id(owner), [])]
+        return found
+
+
+def names_of(function: Any) -> Names:
+    """The names below a function."""
+    found = Names({}, {})
     waiting, seen = deque([("", function)]), {id(function): function}
     while waiting and len(seen) < _MOST:
         path, value = waiting.popleft()
         for name, part in _parts(path, value):
             if isinstance(part, Tensor):
-                found[name.place] = name, part
-            elif not isinstance(part, _PLAIN) and id(part) not in seen:
-                seen[id(part)] = part
-                waiting.append((name.path, part))
+                found.tensors.setdefault(name.place, (replace(name, owner=value), part))
+            elif not isinstance(part, _PLAIN):
+                found.others.setdefault(name.place, (replace(name, owner=value), part))
+                if id(part) not in seen:
+                    seen[id(part)] = part
+                    waiting.append((name.path, part))
     return found
 # --8<-- [end:names]
 
@@ -75,12 +105,15 @@ def _parts(path: str, value: Any) -> Iterator[tuple[Name, Any]]:
         if not is_library(value.__code__.co_filename):
             yield from _of_function(value)
     elif isinstance(value, functools.partial):
-        parts = (value.func, *value.args, *value.keywords.values())
-        yield from ((Name(f"{path}.args[{i}]", parts, i), p) for i, p in enumerate(parts))
+        yield Name(f"{path}.func", _Slot(value), "func"), value.func
+        yield from _parts(f"{path}.args", value.args)
+        yield from _parts(f"{path}.keywords", value.keywords)
     elif isinstance(value, dict):
         yield from ((Name(f"{path}[{key!r}]", value, key), p) for key, p in list(value.items()))
     elif isinstance(value, (list, tuple)):
         yield from ((Name(f"{path}[{i}]", value, i), p) for i, p in enumerate(value))
+    elif type(value).__module__ == "impl.replay.jit":  # what it noted is no part of the function
+        yield Name(path, vars(value), "function"), value.function
     elif not isinstance(value, types.ModuleType):
         yield from _of_object(path, value)
 
@@ -90,7 +123,7 @@ def _of_function(function: types.FunctionType) -> Iterator[tuple[Name, Any]]:
     codes, space = [function.__code__], function.__globals__
     for code in codes:
         codes += [c for c in code.co_consts if isinstance(c, types.CodeType)]
-        for name in code.co_names:
+        for name in {i.argval: None for i in dis.get_instructions(code) if i.opname in _GLOBAL}:
             if name in space:
                 yield Name(name, space, name), space[name]
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
@@ -111,13 +144,13 @@ def _of_object(path: str, value: Any) -> Iterator[tuple[Name, Any]]:
         if kind.__module__ not in ("builtins", "typing"):
             for key, part in list(vars(kind).items()):
                 if isinstance(part, (Tensor, types.FunctionType)):
-                    yield Name(start + key, vars(kind), key), part
+                    yield Name(start + key, _Slot(kind), key), part
                 elif isinstance(part, types.MemberDescriptorType):  # a slot
                     yield Name(start + key, _Slot(value), key), getattr(value, key, None)
 
 
 class _Slot:
-    """An object with slots as a container; two are one if the object is."""
+    """An object or a class as a container of attributes; two are one if the object is."""
 
     made: weakref.WeakValueDictionary[int, _Slot] = weakref.WeakValueDictionary()
     owner: Any
@@ -134,10 +167,10 @@ class _Slot:
         return getattr(self.owner, key, None)
 
 
-def rebound(before: dict[tuple[int, Any], tuple[Name, Tensor]],
-            after: dict[tuple[int, Any], tuple[Name, Tensor]]) -> str:
+def rebound(before: Names, after: Names) -> str:
     """The path of a name that holds another tensor than before, or one where none was."""
-    for place, (name, tensor) in after.items():
-        if place not in before or before[place][1] is not tensor:
+    old, new = before.tensors, after.tensors
+    for place, (name, tensor) in new.items():
+        if place not in old or old[place][1] is not tensor:
             return name.path
-    return next((name.path for place, (name, _) in before.items() if place not in after), "")
+    return next((name.path for place, (name, _) in old.items() if place not in new), "")

@@ -1,6 +1,7 @@
 """The kernels of a captured call, and running them again on other buffers."""
 from __future__ import annotations
 
+import functools
 import gc
 import weakref
 from collections import Counter
@@ -15,7 +16,7 @@ from impl.effects import Buffer, advance, is_lost, leaf_of, living, spoil
 from impl.errors import ReplayError
 from impl.ir import Shape, UOp, toposort
 from impl.replay.arguments import Arguments, aliases_of, compare, expected
-from impl.replay.names import Name
+from impl.replay.names import Name, Names
 from impl.replay.results import filled, leaves_of, template_of
 from impl.replay.shortcut import Shortcut
 from impl.tensor import Tensor
@@ -94,7 +95,7 @@ class Recording:
         self.paths = {bind: path for path, bind in capture.arguments.variables.items()}
         self.random_start = capture.random_start
         self.random_used = generator.counter - capture.random_start
-        self.names: list[tuple[Name, weakref.ref[Tensor]]] = []
+        self.names: list[tuple[Name, Callable[[], Any]]] = []
         self.inputs = {path: b for b, path in self.given}
         self.shortcut: Shortcut | None = None
         self._build(capture)
@@ -302,19 +303,22 @@ class Recording:
             if id(tensor) not in known and id(tensor) not in roots and not tensor.requires_grad:
                 own_memory(tensor, copies)  # r[impl replay.state.parted]
 
-    def watch(self, names: dict[tuple[int, Any], tuple[Name, Tensor]]) -> None:
+    def watch(self, names: Names) -> None:
         """From now on, see to it that names of tensors that are read or changed keep them."""
         mine = {id(o()) for source in self.sources.values() if source.path is None
                 for o in source.owners}
         mine |= {id(c.holder()) for c in self.changes if not isinstance(c.holder, str)}
-        self.names = [(name, weakref.ref(tensor)) for name, tensor in names.values()
-                      if id(tensor) in mine]
+        found = [(name, tensor) for name, tensor in names.tensors.values() if id(tensor) in mine]
+        self.names = [(name, weakref.ref(tensor)) for name, tensor in found]
+        self.names += [(name, functools.partial(_same, part))
+                       for name, part in names.leading(name for name, _ in found)]
 
     def _check_names(self) -> None:
-        for name, tensor in self.names:
+        for name, known in self.names:
             now = name.value()
-            if now is not tensor() and isinstance(now, Tensor):  # r[impl replay.rebound.error]
-                raise ReplayError(self.name, f"{name.path} is another tensor than when the "
+            if now is not known():  # r[impl replay.rebound.error]
+                kind = "tensor" if isinstance(now, Tensor) else "object"
+                raise ReplayError(self.name, f"{name.path} is another {kind} than when the "
                                   "function was captured, and a replay would use the old one",
                                   "change it with .assign, or call .reset()")
 
@@ -411,6 +415,10 @@ class Recording:
                 if current is buffer:
                     now[captured] = copied(current)
     # --8<-- [end:protect]
+
+
+def _same(part: Any) -> Any:
+    return part
 
 
 def copied(buffer: Buffer) -> Buffer:

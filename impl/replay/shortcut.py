@@ -121,15 +121,8 @@ class Shortcut:
         result = self.result
         if result.__class__ is Leaf:
             return _filled(result, outputs)
-        made: dict[Leaf, Tensor] = {}
-
-        def fill(value: Any) -> Any:
-            if not isinstance(value, Leaf):
-                return value
-            if value not in made:  # a tensor that is returned twice is one tensor
-                made[value] = _filled(value, outputs)
-            return made[value]
-        return mapped(result, fill)
+        made = {leaf: _filled(leaf, outputs) for leaf in leaves_of(result)}
+        return mapped(result, lambda v: made[v] if isinstance(v, Leaf) else v)
 
     def _place(self, captured: Buffer, memory: Memory) -> None:
         """Put memory where a buffer of the capture was."""

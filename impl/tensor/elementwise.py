@@ -4,6 +4,8 @@ from __future__ import annotations
 import math
 from typing import Any, Self
 
+import numpy as np
+
 from impl.dtypes import DType, dtypes, sum_accumulator
 from impl.errors import DTypeError, ShapeError
 from impl.gradient import nodes
@@ -175,7 +177,9 @@ class Elementwise(TensorBase):
         b = self._operand(other)
         if b is None:
             return NotImplemented
-        if type(other) is int and b.arg != other:  # r[impl dtypes.scalar.compare]
+        other = other.item() if isinstance(other, np.generic) else other
+        # r[impl dtypes.scalar.compare]
+        if isinstance(other, int) and b.op is Ops.CONST and b.arg != other:
             between = b.dtype.kind == "f" and op not in (Ops.CMPEQ, Ops.CMPNE)
             if not between:
                 above = op is Ops.CMPNE or (op is not Ops.CMPEQ and (other > 0) is not swapped)
