@@ -279,6 +279,10 @@ class TensorBase(metaclass=Named):
         state = "" if known else ", lazy"
         return f"<Tensor {self.dtype.name} {self.shape} on {self.device}{state}>"
 
+    def __format__(self, specification: str) -> str:
+        # r[impl tensor.item.format]
+        return format(self.item(), specification) if specification else str(self)
+
     def __hash__(self) -> int:
         return id(self)
 
