@@ -62,7 +62,8 @@ def parser() -> ArgumentParser:
     validated = commands.add_parser("validate", help="check JSON files against a shipped schema")
     _add_files(validated)
     validated.add_argument("--schema", default="program",
-                           choices=("program", "message", "observation", "schedule", "report"))
+                           choices=("program", "message", "observation", "schedule", "report"),
+                           help="what the files are; program without a wish")
     new = commands.add_parser("new", help="write an adapter to start from")
     new.add_argument("name", help="of the implementation, such as my_impl")
     new.add_argument("--language", default="python", choices=("python", "c"))

@@ -226,6 +226,8 @@ def test_a_layer_may_have_no_inputs() -> None:
     (lambda x: x.reshape(4), lambda x: x.reshape(shape=(4,))),
     (lambda x: x.clip(2, 3), lambda x: x.clip(a_min=2, a_max=3)),
     (lambda x: x.unsqueeze(0), lambda x: x.unsqueeze(axis=0)),
+    (lambda x: x.to("int32"), lambda x: x.to(dtype="int32")),
+    (lambda x: x.to("CPU"), lambda x: x.to(device="cpu")),
     (lambda x: Tensor.cat(x, x, dim=1), lambda x: TENSORS.cat(x, x, axis=1)),
     (lambda x: Tensor.zeros(2, 3), lambda x: TENSORS.zeros(size=(2, 3))),
     (lambda x: Tensor.linspace(0, 1, 3), lambda x: TENSORS.linspace(0, 1, num=3))])
@@ -240,7 +242,8 @@ def test_names_of_others_are_understood(ours: Any, theirs: Any) -> None:
     (lambda x: x.sum(out=x), ["Tensor.sum", "out", "it takes axis, keepdim, dtype, dim"]),
     (lambda x: TENSORS.zeros(2, dytpe="int32"), ["Tensor.zeros", "dytpe", "dtype?"]),
     (lambda x: TENSORS.manual_seed(sed=1), ["Tensor.manual_seed", "sed", "seed?"]),
-    (lambda x: x.reshape(4, copy=True), ["Tensor.reshape", "copy", "no keywords"])])
+    (lambda x: x.reshape(4, copy=True), ["Tensor.reshape", "copy", "no keywords"]),
+    (lambda x: x.relu(inplace=True), ["Tensor.relu", "inplace", "no keywords"])])
 def test_a_keyword_that_is_not_there(call: Any, words: list[str]) -> None:
     with pytest.raises(errors.ArgumentError) as caught:
         call(Tensor([1.0, 2.0, 3.0, 4.0]))
@@ -254,6 +257,8 @@ def test_python_names_methods_by_the_class_that_users_know() -> None:
         Tensor([1.0]).relu(3)  # type: ignore[call-arg]
     node = (Tensor([1.0, 2.0]).sum(0)).uop
     assert node.origin is not None and node.origin[0] == "sum"
+    node = Tensor([1.0, 2.0]).relu().uop  # which has no arguments
+    assert node.origin is not None and node.origin[0] == "relu"
 
 
 @verifies("errors.argument.kind")

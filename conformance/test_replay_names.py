@@ -350,6 +350,17 @@ def test_what_changed_and_how(given: Callable[[], Any], said: str) -> None:
         step(numbers(1, 2), given())
 
 
+@verifies("replay.guard.mismatch", observe="replay")
+def test_the_argument_that_is_named() -> None:
+    step = TinyJit(lambda x, y: x + y)
+    for _ in range(3):
+        step(numbers(1, 2), numbers(3, 4))
+    with pytest.raises(ReplayError, match=r"argument args\[0\] was"):
+        step(numbers(1), numbers(3))  # both differ; the first is named
+    with pytest.raises(ReplayError, match=r"argument args\[1\] is a NumPy array"):
+        step(numbers(1, 2), np.ones(2))
+
+
 @verifies("replay.outputs.distinct", observe="replay")
 def test_outputs_that_are_fed_back() -> None:
     step = TinyJit(lambda x, y: (x + y, x * 2))

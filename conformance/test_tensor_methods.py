@@ -441,6 +441,14 @@ def test_activations_of_halves_round_once() -> None:
 @verifies("tensor.cat.shape")
 @verifies("tensor.matmul.inner")
 @verifies("tensor.max.empty")
+@verifies("tensor.item.format")
+def test_one_element_is_formatted_as_a_number() -> None:
+    assert f"{Tensor([1.5, 1.0]).sum():.2f} {Tensor([[7]]):>4}" == "2.50    7"
+    assert f"{Tensor([1.0])}" == str(Tensor([1.0]))
+    with pytest.raises(ShapeError):
+        f"{Tensor([1.0, 2.0]):.2f}"
+
+
 @verifies("tensor.item.single")
 @verifies("tensor.assign.shape")
 @verifies("tensor.setitem.shape")

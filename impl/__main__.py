@@ -106,7 +106,8 @@ def train(trainer: Trainer, x: np.ndarray, y: np.ndarray, epochs: int) -> None:
 def main() -> None:
     """Train, test, explain."""
     parser = argparse.ArgumentParser(prog="python -m impl", description=__doc__.split("\n")[0])
-    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--epochs", type=int, default=20,
+                        help="how often all pictures are seen; 20 without a wish")
     parser.add_argument("--report", type=Path, help="where to write the HTML report")
     given = parser.parse_args()
     x, y, test_x, test_y = digits()

@@ -20,7 +20,10 @@ DRY_CHAPTER = "dtypes"
 
 def options(arguments: Sequence[str] | None = None) -> Namespace:
     """The command line."""
-    parser = ArgumentParser(prog="python -m conformance.hardware", description=__doc__)
+    parser = ArgumentParser(
+        prog="python -m conformance.hardware",
+        description="The suite on a CUDA GPU, then times against other libraries there; "
+                    "writes hardware.json and hardware.md.")
     parser.add_argument("--dry-run", action="store_true", help="over the mock driver, very small")
     parser.add_argument("--seconds", type=float, default=450, help="for everything")
     parser.add_argument("--out", type=Path, default=Path.cwd(), help="folder for the two files")

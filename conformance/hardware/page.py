@@ -53,8 +53,7 @@ def _tables(result: dict[str, Any]) -> Iterator[str]:
     for dtype in dict.fromkeys(row["dtype"] for row in rows):
         yield f"\n## {dtype}\n"
         if result["dry"]:
-            yield "\n".join(f"- {row['name']}: {_ran(row)}" for row in rows
-                            if row["dtype"] == dtype)
+            yield from _dry([row for row in rows if row["dtype"] == dtype])
             continue
         yield "Milliseconds, medians (least to greatest).\n"
         yield "| | " + " | ".join(TITLES.values()) + " | best other / ours | ours of limit |"
@@ -64,6 +63,12 @@ def _tables(result: dict[str, Any]) -> Iterator[str]:
                 yield (f"| {row['name']} | " + " | ".join(_cell(row["times"].get(name))
                                                           for name in TITLES)
                        + f" | {_ratio(row)} | {_part(row)} |")
+
+
+def _dry(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """A line for each thing that is said, with the workloads of which it is."""
+    for said in dict.fromkeys(map(_ran, rows)):
+        yield f"- {said}: {', '.join(row['name'] for row in rows if _ran(row) == said)}"
 
 
 def _ran(row: dict[str, Any]) -> str:

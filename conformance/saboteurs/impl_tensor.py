@@ -293,6 +293,15 @@ class FirstItemWillDo(ImplPatch):
         return lambda tensor: tensor.numpy().reshape(-1)[0].item()
 
 
+class FormatsForget(ImplPatch):
+    rule = "tensor.item.format"
+    description = "a format specification is read by nobody"
+    target = "impl.tensor.base:TensorBase.__format__"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda tensor, specification: str(tensor)
+
+
 class MovesInSilence(ImplPatch):
     rule = "tensor.device.mismatch"
     description = "an operand of another device is moved, and nobody is told"

@@ -121,7 +121,13 @@ def reports() -> list[dict[str, Any]]:
         entries = json.loads(known.read_text(encoding="utf-8")) if known.exists() else []
         found.append({"header": lines[0], "tests": tests, "footer": lines[-1],
                       "name": path.stem, "expected": {each["test"]: each for each in entries}})
-    return found
+    return sorted(found, key=rank)
+
+
+def rank(report: dict[str, Any]) -> int:
+    """Ours first, then the libraries; at the side of a wide table ours on other devices."""
+    ours = report["header"]["implementation"]["name"] == "tensor-schedule"
+    return 0 if report["name"] == "impl" else 2 if ours else 1
 
 
 def own_reports() -> list[dict[str, Any]]:

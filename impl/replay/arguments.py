@@ -89,7 +89,7 @@ def take_apart(given: Any) -> Arguments:
         elif symbolic.is_symbolic(value):
             found.signature[path] = ("int", found.shape(path, (value,)))
         elif isinstance(value, np.ndarray):  # r[impl replay.guard.mismatch]
-            raise ReplayError("TinyJit", f"argument {path} is a NumPy array of shape "
+            raise ReplayError("TinyJit", f"argument {shown(path)} is a NumPy array of shape "
                               f"{value.shape}, whose content no guard can see",
                               "pass Tensor(array)")
         else:
@@ -167,7 +167,7 @@ def compare(name: str, old: dict[str, Any], new: dict[str, Any]) -> None:
     """Raise if a call does not fit the capture (r[replay.guard.mismatch])."""
     if old == new:
         return
-    for path in [*old, *[p for p in new if p not in old]]:
+    for path in sorted({*old, *new}):  # so that the first argument of several is named
         was, now = old.get(path, "absent"), new.get(path, "absent")
         if was != now:  # r[impl replay.guard.mismatch]
             raise ReplayError(name, f"argument {shown(path)} was {was} when the function was "

@@ -279,6 +279,10 @@ class TensorBase(metaclass=Named):
         state = "" if known else ", lazy"
         return f"<Tensor {self.dtype.name} {self.shape} on {self.device}{state}>"
 
+    def __format__(self, specification: str) -> str:
+        # r[impl tensor.item.format]
+        return format(self.item(), specification) if specification else str(self)
+
     def __hash__(self) -> int:
         return id(self)
 
@@ -467,16 +471,17 @@ class TensorBase(metaclass=Named):
             return view(self.uop, ())
         return view(UOp(Ops.BITCAST, wanted, (self.uop,)), ((Ops.BITCAST, wanted),))
 
-    def to(self, target: Any) -> Self:
+    def to(self, device_or_dtype: Any) -> Self:
         """The tensor on another device, or in another dtype."""
-        if isinstance(target, str) and not isinstance(getattr(dtypes, target, None), DType):
-            device = self._device(target)
+        wanted = device_or_dtype
+        if isinstance(wanted, str) and not isinstance(getattr(dtypes, wanted, None), DType):
+            device = self._device(wanted)
             if device == self.device:
                 return self
             result = self._wrap(UOp(Ops.COPY, self.uop.dtype, (self.uop,), device))
             result.device = device
             return result
-        return self if target is None else self.cast(target)
+        return self if wanted is None else self.cast(wanted)
 
     def cpu(self) -> Self:
         """The tensor on the CPU device."""

@@ -76,7 +76,8 @@ _SAME = (("axis", "dim", "axes", "dims"), ("keepdim", "keepdims"),
          ("columns", "m", "M"), ("count", "n"), ("value", "constant_values"),
          ("split_size", "split_size_or_sections", "indices_or_sections"), ("shifts", "shift"),
          ("mean", "loc"), ("std", "scale"), ("low", "a"), ("high", "b"), ("repeats", "size"),
-         ("wanted", "requires_grad"), ("p", "ord"), ("k", "n"), ("diagonal", "k"))
+         ("wanted", "requires_grad"), ("p", "ord"), ("k", "n"), ("diagonal", "k"),
+         ("device_or_dtype", "device", "dtype"))
 
 
 class _Keywords:
@@ -175,8 +176,6 @@ def with_keywords(method: Callable[..., Any], name: str, tensors: list[type],
     """
     keywords = _Keywords(method, name, bound)
     method.__qualname__ = keywords.name  # which Python's own errors show
-    if not keywords.own and not keywords.many:
-        return method
     plain = keywords.plain
 
     def call(*positional: Any, **given: Any) -> Any:
