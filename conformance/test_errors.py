@@ -296,7 +296,7 @@ def test_two_values_under_two_names(call: Any) -> None:
     with pytest.raises(errors.ArgumentError, match="which means the same"):
         call(x)
     assert x.sum(axis=1, dim=1).tolist() == x.sum(1, dim=1).tolist() == [3, 7]
-    assert x.clip(min=x, a_min=x).tolist() == x.tolist()
+    assert x.clip(min=x, a_min=x).tolist() == x.tolist()  # type: ignore[call-arg]
 
 
 @verifies("errors.name.method")
