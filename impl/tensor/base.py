@@ -473,6 +473,7 @@ class TensorBase(metaclass=Named):
             device = self._device(target)
             if device == self.device:
                 return self
+            # r[impl device.several.equal]
             result = self._wrap(UOp(Ops.COPY, self.uop.dtype, (self.uop,), device))
             result.device = device
             return result
