@@ -155,7 +155,7 @@ def _no_findings(subject: Subject, rule: str, met: Callable[[Document], int], wh
         if wrong:
             raise Failure("; ".join(wrong), program)
 
-    for program in _written():
+    for program in (_equal_constants(), *_written()):
         if subject.supports(program):
             subject.check_smallest(program, check)
     _for_placed(subject, check, share=0.5)
@@ -184,6 +184,16 @@ def _independent() -> Program:
     names = [both, *sources, *there]
     draft.append({"do": "realize", "names": names})
     draft.append({"do": "observe", "names": names})
+    return protocol.program(draft.statements)
+
+
+def _equal_constants() -> Program:
+    """A constant that is copied, and on the other device the same one for a position."""
+    draft = Draft()
+    rows = draft.add("copy", _input(draft, np.ones((1, 2), np.float32)), device=1)
+    zero = draft.add("constant", dtype="int32", shape=[1, 1], value=0)
+    position = draft.add("copy", zero, device=1)
+    draft.append({"do": "observe", "names": [draft.add("gather", rows, position)]})
     return protocol.program(draft.statements)
 
 
@@ -274,7 +284,7 @@ def test_temporaries_lie_in_an_arena_of_their_device(subject: Subject) -> None:
 def test_copies_are_replayed(subject: Subject) -> None:
     """Each call copies what its own call made: states that advance, and values handed out."""
     subject.require("multi", "replay")
-    for program in _advancing():
+    for program in (_nothing_returned(), *_advancing()):
         if subject.supports(program):
             subject.check_smallest(program, lambda each: _replayed(subject, each))
     _for_placed(subject, lambda each: _replayed(subject, each), rule="effects.value.eager",
@@ -283,6 +293,23 @@ def test_copies_are_replayed(subject: Subject) -> None:
 
 def _replayed(subject: Subject, program: Program) -> None:
     subject.check_values(program, "replay")
+
+
+def _nothing_returned() -> Program:
+    """A replay returns a tensor without elements: it lies where it lay, and is written there."""
+    draft = Draft()
+    source = _input(draft, np.ones(3, np.float32))
+    body: list[Statement] = [
+        {"do": "copy", "to": "there", "from": [source], "device": 1},
+        {"do": "shrink", "to": "part", "from": ["there"], "bounds": [[1, 1]]},
+        {"do": "sub", "to": "nothing", "from": ["part", "part"]}]
+    return protocol.program([
+        *draft.statements, {"do": "repeat", "count": 5, "statements": body},
+        {"do": "assign", "target": "nothing", "from": ["part"]},
+        {"do": "add", "to": "both", "from": ["nothing", "part"]},
+        {"do": "shrink", "to": "none", "from": ["there"], "bounds": [[2, 2]]},
+        {"do": "assign", "target": "nothing", "from": ["none"]},
+        {"do": "observe", "names": ["both", "nothing"]}])
 
 
 def _advancing() -> Iterator[Program]:

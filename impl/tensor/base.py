@@ -474,7 +474,11 @@ class TensorBase(metaclass=Named):
             if device == self.device:
                 return self
             # r[impl device.several.equal]
-            result = self._wrap(UOp(Ops.COPY, self.uop.dtype, (self.uop,), device))
+            source = self.uop
+            if not source.reads and source.op not in (Ops.COPY, Ops.CONTIGUOUS):
+                # Constants are equal nodes: others there must not read this one's memory here.
+                source = UOp(Ops.CONTIGUOUS, source.dtype, (source,))
+            result = self._wrap(UOp(Ops.COPY, source.dtype, (source,), device))
             result.device = device
             return result
         return self if target is None else self.cast(target)
