@@ -80,7 +80,7 @@ def check(document: Document) -> list[Finding]:
         return findings
     return [*check_order(document, document["order"]), *_versions(document),
             *_dependencies(document), *_initialised(document), *_boundaries(document),
-            *check_memory(document)]
+            *_devices(document), *check_memory(document)]
 
 
 def check_order(document: Document, order: Sequence[int]) -> list[Finding]:
@@ -275,6 +275,25 @@ def _boundaries(document: Document) -> Iterator[Finding]:
                 yield Finding("fusion.boundary.reason",
                               f"buffer {buffer} passes from kernel {write.kernel} to kernel "
                               f"{read.kernel} for no stated reason")
+
+
+def _devices(document: Document) -> Iterator[Finding]:
+    """A kernel touches only what lies on its device; what joins two devices is a copy."""
+    where = {each["id"]: each["device"] for each in document["buffers"]}
+    for kernel in document["kernels"]:
+        for field in ("reads", "writes") if kernel["kind"] == "kernel" else ():
+            for buffer in sorted({each["buffer"] for each in kernel[field]}):
+                if where[buffer] != kernel["device"]:
+                    yield Finding("schedule.document.devices",
+                                  f"kernel {kernel['id']} on {kernel['device']} {field} buffer "
+                                  f"{buffer}, which lies on {where[buffer]}")
+
+
+def joins(document: Document) -> list[int]:
+    """The copies of a document that touch buffers of two devices, by their ids."""
+    where = {each["id"]: each["device"] for each in document["buffers"]}
+    return [kernel["id"] for kernel in document["kernels"] if kernel["kind"] == "copy"
+            and len({where[each["buffer"]] for each in (*kernel["reads"], *kernel["writes"])}) > 1]
 
 
 # Memory ------------------------------------------------------------------------------------

@@ -5,6 +5,10 @@ eager value semantics: every statement is executed where it stands, and a variab
 value its statement had at that moment.  A `store` or an `assign` gives its target a new value
 for later statements; it changes no other variable, whatever that variable was computed from.
 
+A `copy` may name the device that its result lies on: `"device": n`, n modulo the number of devices
+that the implementation lists.  Inputs and constants lie on device 0, any other result where its
+operands do.  The values are those of one device.
+
     {"format": "tensor-program/1", "statements": [
       {"do": "input", "to": "t0", "dtype": "int32", "shape": [2], "data": "0100000002000000"},
       {"do": "add", "to": "t1", "from": ["t0", "t0"]},
@@ -38,7 +42,7 @@ Document = dict[str, Any]
 Options = Mapping[str, Any]
 Array = np.ndarray[Any, np.dtype[Any]]
 
-TIERS = ("values", "schedule", "order", "memory", "cache", "replay")
+TIERS = ("values", "schedule", "order", "memory", "cache", "replay", "multi")
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "float32", "float64")
@@ -103,8 +107,9 @@ class Info:
     """What an implementation says about itself when it is started.
 
     `observes` are the tiers it claims.  `statements` and `dtypes` are what it can execute: an
-    answer `unsupported` about anything listed here is a failure.  `settings` are the switches
-    that the option `settings` accepts.  `choices` are its implementation-defined choices.
+    answer `unsupported` about anything listed here is a failure.  `devices` are what `"device": n`
+    counts; who claims the tier `multi` has two or more.  `settings` are the switches that the
+    option `settings` accepts.  `choices` are its implementation-defined choices.
     """
 
     name: str

@@ -23,7 +23,7 @@ from conformance.report import Expectation, Report, Result
 from conformance.subject import Failure, NotClaimed, Subject
 
 CHAPTERS = ("conventions", "dtypes", "tensor", "effects", "fusion", "dependencies", "ordering",
-            "memory", "caching", "schedule", "replay")
+            "memory", "caching", "schedule", "replay", "multi")
 
 SMOKE: Program = protocol.program([
     {"do": "input", "to": "t0", "dtype": "float32", "shape": [2], "data": "0000803f00000040"},
@@ -161,6 +161,8 @@ def _undeclarable(info: protocol.Info) -> str:
         for name in declared:
             if name not in known:
                 return f'it declares "{name}", which is no {sort}{meant(name, known)}'
+    if "multi" in info.observes and len(info.devices) < 2:
+        return f"it claims the tier multi with {len(info.devices)} device, where it takes two"
     return ""
 
 

@@ -1,13 +1,14 @@
 """Which programs are well formed: the dtype and shape of every variable.
 
 Programs are explicitly typed, so nothing here promotes or broadcasts: operands have equal
-shapes and equal dtypes, and a `cast` or an `expand` stands where they would not.
+shapes and equal dtypes, and a `cast` or an `expand` stands where they would not.  They lie on one
+device too, and a `copy` stands where they would not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from conformance import protocol
@@ -22,10 +23,11 @@ class ProgramError(ValueError):
 
 @dataclass(frozen=True)
 class Kind:
-    """The dtype and shape of a variable."""
+    """The dtype and shape of a variable, and the device that it lies on."""
 
     dtype: str
     shape: Shape
+    device: int = 0
 
 
 Kinds = dict[str, Kind]
@@ -63,9 +65,8 @@ def step(statement: Statement, kinds: Kinds) -> None:
     elif do in ("assign", "store"):
         target = _known(statement["target"], kinds)
         value = _known(statement["from"][0], kinds)
-        region = view_shape(target.shape, statement.get("view", ()))
-        _require(value == Kind(target.dtype, region),
-                 f"{value} does not fit {Kind(target.dtype, region)}")
+        region = replace(target, shape=view_shape(target.shape, statement.get("view", ())))
+        _require(value == region, f"{value} does not fit {region}")
     else:
         kinds[statement["to"]] = result(statement, kinds)
 
@@ -91,7 +92,15 @@ def result(statement: Statement, kinds: Kinds) -> Kind:
         _require(not isinstance(statement.get("value"), dict), "no call gives it this number")
         return Kind(statement["dtype"], tuple(statement["shape"]))
     sources = [_known(name, kinds) for name in statement["from"]]
-    first = sources[0]
+    device = sources[0].device
+    _require(all(each.device == device for each in sources), f"operands lie apart: {sources}")
+    made, device = _computed(statement, sources), statement.get("device", device)
+    return made if made.device == device else replace(made, device=device)
+
+
+def _computed(statement: Statement, sources: list[Kind]) -> Kind:
+    """The kind of what is computed from these, but for its device."""
+    do, first = statement["do"], sources[0]
     if do in protocol.MOVEMENT:
         return Kind(first.dtype, moved(statement, first.shape))
     if do in protocol.REDUCTIONS:

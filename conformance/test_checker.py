@@ -111,6 +111,7 @@ MISTAKES: list[tuple[str, Spoil]] = [
     ("effects.version.single-writer", lambda d: _second_writer(d, version=1)),
     ("memory.lifetime.covers", lambda d: d["memory"]["placements"][0].update(first=1)),
     ("memory.alignment.arena", lambda d: d["memory"]["arenas"][0].update(device="GPU")),
+    ("schedule.document.devices", lambda d: d["kernels"][3].update(device="GPU")),
     ("memory.reuse.disjoint", lambda d: _taken_over(d, offset=64)),
     ("memory.reuse.disjoint", lambda d: _taken_over(d, in_place_of=1)),
     ("memory.reuse.disjoint", lambda d: _not_read_where_it_is_taken_over(d))]
@@ -156,10 +157,13 @@ def test_a_bound_is_of_one_device() -> None:
     """The two devices of this document need their most bytes in different steps."""
     document = right()
     document["buffers"][4]["device"] = "GPU"
+    for number in (3, 4):  # there and back
+        document["kernels"][number]["kind"] = "copy"
     document["memory"]["arenas"].append({"id": 1, "device": "GPU", "bytes": 64})
     document["memory"]["placements"][2].update(arena=1, offset=0)
     document["memory"].update(planned=192, lower_bound=192)
     assert checker.check(document) == []
+    assert checker.joins(document) == [3, 4]
 
 
 def test_every_finding_is_made_by_some_mistake() -> None:

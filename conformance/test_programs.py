@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from conformance import declared_programs, effect_programs, oracle, programs, protocol, shapes
+from conformance import (
+    declared_programs,
+    effect_programs,
+    multi_programs,
+    oracle,
+    programs,
+    protocol,
+    shapes,
+)
 from conformance.protocol import Program, ProtocolError, Statement
 from conformance.report import Report, Result, read
 from conformance.saboteurs.values import ReaderSeesLaterWrite
@@ -23,6 +31,21 @@ def test_every_list_of_choices_is_a_well_formed_program() -> None:
 def test_the_same_seed_is_the_same_program() -> None:
     assert programs.random_program(7) == programs.random_program(7)
     assert programs.random_program(7) != programs.random_program(8)
+
+
+def test_a_program_that_is_spread_over_devices_has_the_values_that_it_had() -> None:
+    copies = 0
+    for number, program in enumerate([*programs.witnesses().values(),
+                                      *map(programs.random_program, range(100))]):
+        for devices in (2, 3):
+            spread = multi_programs.placed(program, number, devices)
+            protocol.check("program", spread)
+            shapes.check_program(spread)
+            found = [protocol.Value.of(each.name, each.value) for each in oracle.run(spread)]
+            assert not oracle.differences(program, found)
+            copies += multi_programs.transfers(spread)
+    assert copies > 500
+    assert multi_programs.random_program(7) == multi_programs.random_program(7)
 
 
 def test_every_statement_is_generated() -> None:
@@ -114,7 +137,13 @@ def test_the_validator_names_the_place(change: dict, where: str) -> None:
     [{"do": "constant", "to": "a", "dtype": "int8", "shape": [0], "value": 1},
      {"do": "max", "to": "b", "from": ["a"], "axes": [0], "keepdims": False}],
     [{"do": "constant", "to": "a", "dtype": "int8", "shape": [2], "value": 1},
-     {"do": "shrink", "to": "b", "from": ["a"], "bounds": [[1, 3]]}]])
+     {"do": "shrink", "to": "b", "from": ["a"], "bounds": [[1, 3]]}],
+    [{"do": "constant", "to": "a", "dtype": "int8", "shape": [2], "value": 1},
+     {"do": "copy", "to": "b", "from": ["a"], "device": 1},
+     {"do": "gather", "to": "c", "from": ["a", "b"]}],
+    [{"do": "constant", "to": "a", "dtype": "int8", "shape": [2], "value": 1},
+     {"do": "copy", "to": "b", "from": ["a"], "device": 1},
+     {"do": "assign", "target": "a", "from": ["b"]}]])
 def test_ill_formed_programs_are_refused(statements: list) -> None:
     with pytest.raises(shapes.ProgramError):
         shapes.check_program(protocol.program(statements))

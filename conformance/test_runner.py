@@ -54,7 +54,10 @@ class SaysNothing:
         getattr(self.adapter, "close", lambda: None)()
 
 
-SCHEDULED = [check for check in collect() if check.tier in ("schedule", "order", "memory")]
+#: The checks that ask about schedules, also about those of several devices.
+SCHEDULED = [check for check in collect() if check.tier in ("schedule", "order", "memory")
+             or check.tier == "multi" and check.rules[0].split(".")[0] in (
+                 "schedule", "dependencies", "ordering", "memory")]
 #: What these ask about is not in the schedules that say nothing; the others are about plans.
 OF_PLANS = [check for check in collect() if check.tier == "cache"]
 
@@ -72,6 +75,31 @@ def test_a_rule_whose_condition_never_occurs_is_not_passed(manner: str) -> None:
     finally:
         subject.close()
     assert len(checks) > 12 and not passed
+
+
+class OneDevice(OracleAdapter):
+    """Claims the tier `multi`, and lists one device."""
+
+    def info(self) -> Info:
+        return replace(super().info(), observes=("values", "multi"))
+
+
+class TwoDevices(OneDevice):
+    """Has two devices, of which nobody sees where one ends."""
+
+    def info(self) -> Info:
+        return replace(super().info(), devices=("one", "other"))
+
+
+def test_the_tier_multi_is_of_two_devices() -> None:
+    checks = collect(["multi"])
+    found = run_suite(Subject(OneDevice(), "", []), checks)
+    assert "the tier multi with 1 device" in found.harness and not found.results
+    found = run_suite(Subject(TwoDevices(), "", []), checks)
+    verdicts = {each.test.split(".")[1]: each.verdict for each in found.results}
+    assert found.ok and found.counts() == {"pass": 4, "unsupported": 6}, verdicts
+    found = run_suite(Subject(OracleAdapter(), "", []), checks, tiers=["multi"])
+    assert found.counts() == {"unsupported": len(checks)}
 
 
 def test_the_quick_profile_asks_every_check_and_fewer_programs() -> None:

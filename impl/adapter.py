@@ -21,7 +21,7 @@ from impl.schedule import schedule_cache
 Statement = Mapping[str, Any]
 Variables = dict[str, Tensor]
 
-TIERS = ("values", "schedule", "order", "memory", "cache", "replay")
+TIERS = ("values", "schedule", "order", "memory", "cache", "replay", "multi")
 SETTINGS = ("FUSE", "NOOPT", "NO_MEMORY_PLANNER", "POISON", "SCACHE",
             "SCARCE", "SPEC")
 
@@ -51,8 +51,9 @@ class Adapter:
     """Runs programs; see `conformance.protocol.Adapter` for what its methods promise."""
 
     def info(self) -> Info:
-        return Info("tensor-schedule", impl.__version__, observes=TIERS, settings=SETTINGS,
-                    devices=(impl.Device.DEFAULT,),
+        devices = _devices()
+        return Info("tensor-schedule", impl.__version__, settings=SETTINGS, devices=devices,
+                    observes=TIERS if len(devices) > 1 else TIERS[:-1],
                     # A replay that might be wrong is refused: r[replay.rebound.error].
                     choices={"refuses": ["ReplayError"]})
 
@@ -103,6 +104,13 @@ class Adapter:
         schedule_cache.clear()
 
 
+def _devices() -> tuple[str, ...]:
+    """The default device, where inputs lie, and where there is one a second of its kind."""
+    default = impl.Device.DEFAULT
+    # On the processor there are as many as anybody names: with memory and programs of their own.
+    return (default, f"{default}:1") if default in ("CPU", "REFERENCE") else (default,)
+
+
 class _Run:
     """One run of one program: its variables and what has been observed."""
 
@@ -136,7 +144,7 @@ class _Run:
         tensors = [self.variables[name] for name in names]
         if not tensors:
             return
-        if self.tiers - {"values", "replay"}:
+        if self.tiers - {"values", "replay", "multi"}:
             document = Tensor.schedule_document(*tensors)
             if document["kernels"]:
                 self.seen.schedule.append(document)
@@ -236,6 +244,8 @@ def evaluate(statement: Statement, variables: Variables) -> Tensor:
 
 def _operation(statement: Statement, sources: Sequence[Tensor]) -> Tensor:
     do, first = statement["do"], sources[0]
+    if "device" in statement:
+        return _moved(first, statement["device"])
     if do in UNARY:
         return UNARY[do](first)
     if do in BINARY:
@@ -249,6 +259,13 @@ def _operation(statement: Statement, sources: Sequence[Tensor]) -> Tensor:
     if do in ("softmax", "cumsum"):
         return getattr(first, do)(statement["axis"])
     return move(statement, first)
+
+
+def _moved(tensor: Tensor, number: int) -> Tensor:
+    """A copy on the device with this number, modulo how many there are."""
+    devices = _devices()
+    target = devices[number % len(devices)]
+    return tensor.clone() if tensor.device == target else tensor.to(target)
 
 
 def move(step: Statement, tensor: Tensor) -> Tensor:

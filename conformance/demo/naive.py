@@ -3,7 +3,8 @@
 
 Each statement becomes a kernel; kernels wait until a value is asked for and then run in an
 order that their reads and writes permit.  Every expression has a buffer of its own, a store
-makes a new version of its target's buffer.
+makes a new version of its target's buffer.  There are two devices, which are only names: a copy
+whose result lies elsewhere is the one kernel that may touch buffers of both.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from typing import Any
 from interpreter import STATEMENTS, Tensor, encode, evaluate, region
 
 ALIGNMENT = 64
+DEVICES = ["CPU", "CPU:1"]
 EFFECTS = ["assign", "store", "realize", "drop", "observe", "repeat", "calls"]
 
 
 @dataclass(eq=False)
 class Buffer:
-    """Memory, and how many versions of its content were asked for."""
+    """Memory of a device, and how many versions of its content were asked for."""
 
+    device: str
     value: Any = None  # a Tensor, once it is computed
     version: int = 0
     alive: bool = True
@@ -93,12 +96,12 @@ class Run:
         if "to" in statement:
             if statement["to"] in self.variables:
                 self.variables[statement["to"]].alive = False
-            self.variables[statement["to"]] = target = Buffer()
+            self.variables[statement["to"]] = target = Buffer(lies_on(statement, reads))
         else:
             target = self.variables[statement["target"]]
             # A value that lies in its own target is copied first.
             if any(buffer is target for buffer, _ in reads):
-                copy = Buffer(alive=False)
+                copy = Buffer(target.device, alive=False)
                 copy.version = 1
                 self.waiting.append(self.linked(Kernel({"do": "copy"}, reads, copy, 1)))
                 reads = [(copy, 1)]
@@ -143,6 +146,13 @@ class Run:
             self.cache.add(key)
             self.documents.append(document)
             self.orders.append([number[kernel] for kernel in order])
+
+
+def lies_on(statement: dict[str, Any], reads: list[tuple[Buffer, int]]) -> str:
+    """The device of what a statement makes: the one that it names, or that of its operands."""
+    if "device" in statement:
+        return DEVICES[statement["device"] % len(DEVICES)]
+    return reads[0][0].device if reads else DEVICES[0]
 
 
 def called(statement: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -207,10 +217,12 @@ def describe(kernels: list[Kernel], number: dict[Kernel, int],
         "format": "tensor-schedule/1", "implementation": "naive",
         "buffers": [{"id": index, "name": f"b{index}", "kind": kinds[buffer],
                      "dtype": buffer.value.dtype, "shape": list(buffer.value.shape),
-                     "bytes": buffer.value.nbytes, "device": "CPU"}
+                     "bytes": buffer.value.nbytes, "device": buffer.device}
                     for buffer, index in buffers.items()],
-        "kernels": [{"id": number[kernel], "name": kernel.statement["do"], "kind": "kernel",
-                     "device": "CPU", "reads": [access(*read) for read in kernel.reads],
+        "kernels": [{"id": number[kernel], "name": kernel.statement["do"],
+                     "kind": "copy" if kernel.statement["do"] == "copy" else "kernel",
+                     "device": kernel.target.device,
+                     "reads": [access(*read) for read in kernel.reads],
                      "writes": [access(kernel.target, kernel.version)]} for kernel in kernels],
         "dependencies": dependencies, "order": [number[kernel] for kernel in order],
         "boundaries": [{"before": step["before"], "after": step["after"],
@@ -222,13 +234,35 @@ def describe(kernels: list[Kernel], number: dict[Kernel, int],
 
 
 def plan(document: dict[str, Any], reuse: bool) -> dict[str, Any]:
-    """First fit: each temporary at the lowest offset that is free during its life."""
+    """First fit: each temporary at the lowest offset that is free during its life.
+
+    Each device has an arena of its own.
+    """
     life: dict[int, list[int]] = {}
     for step, kernel in enumerate(document["order"]):
         for each in document["kernels"][kernel]["reads"] + document["kernels"][kernel]["writes"]:
             life.setdefault(each["buffer"], []).append(step)
-    sizes = {each["id"]: -(-each["bytes"] // ALIGNMENT) * ALIGNMENT
-             for each in document["buffers"] if each["kind"] == "temporary" and each["bytes"]}
+    total: dict[str, Any] = {"alignment": ALIGNMENT, "arenas": [], "placements": [],
+                             "planned": 0, "unplanned": 0, "lower_bound": 0}
+    for arena, device in enumerate(DEVICES):
+        sizes = {each["id"]: -(-each["bytes"] // ALIGNMENT) * ALIGNMENT
+                 for each in document["buffers"]
+                 if each["kind"] == "temporary" and each["bytes"] and each["device"] == device}
+        places = placed(sizes, life, arena, reuse)
+        planned = max((p["offset"] + p["bytes"] for p in places), default=0)
+        total["arenas"].append({"id": arena, "device": device, "bytes": planned})
+        total["placements"] += places
+        total["planned"] += planned
+        total["unplanned"] += sum(sizes.values())
+        total["lower_bound"] += max(
+            (sum(p["bytes"] for p in places if p["first"] <= step <= p["last"])
+             for step in range(len(document["order"]))), default=0)
+    return total
+
+
+def placed(sizes: dict[int, int], life: dict[int, list[int]], arena: int,
+           reuse: bool) -> list[dict[str, Any]]:
+    """The places of the temporaries of one arena, of these sizes."""
     places: list[dict[str, Any]] = []
     for buffer, size in sizes.items():
         first, last = min(life[buffer]), max(life[buffer])
@@ -239,14 +273,9 @@ def plan(document: dict[str, Any], reuse: bool) -> dict[str, Any]:
             if offset + size <= start:
                 break
             offset = max(offset, start + length)
-        places.append({"buffer": buffer, "arena": 0, "offset": offset, "bytes": size,
+        places.append({"buffer": buffer, "arena": arena, "offset": offset, "bytes": size,
                        "first": first, "last": last, "in_place_of": None})
-    total = max((p["offset"] + p["bytes"] for p in places), default=0)
-    bound = max((sum(p["bytes"] for p in places if p["first"] <= step <= p["last"])
-                 for step in range(len(document["order"]))), default=0)
-    return {"alignment": ALIGNMENT, "arenas": [{"id": 0, "device": "CPU", "bytes": total}],
-            "placements": places, "planned": total, "unplanned": sum(sizes.values()),
-            "lower_bound": bound}
+    return places
 
 
 def skeleton(document: dict[str, Any], kernels: list[Kernel]) -> list[Any]:
@@ -263,7 +292,8 @@ def answer(message: dict[str, Any], cache: set[str]) -> dict[str, Any]:
     if message["type"] == "start":
         return {"type": "started", "info": {
             "name": "naive", "version": "1", "language": "Python without NumPy",
-            "observes": ["values", "schedule", "order", "memory", "cache", "replay"],
+            "observes": ["values", "schedule", "order", "memory", "cache", "replay", "multi"],
+            "devices": DEVICES,
             "statements": STATEMENTS + EFFECTS, "settings": ["NO_MEMORY_PLANNER"]}}
     if message["type"] == "reset":
         cache.clear()

@@ -37,6 +37,21 @@ class PlanKeepsItsCall(ImplPatch):
         return make_plan
 
 
+class CopyWithoutMemory(Edit):
+    rule = "device.several.equal"
+    description = "a copy of which nothing is read has no memory to go to"
+    first = "test_a_copy_of_which_nothing_is_read_is_in_nobodys_way"
+    file = "impl/schedule/pipeline.py"
+    old, new = '"temporary" and n not in copied}', '"temporary"}'
+
+
+class CopiesAreCalledKernels(Edit):
+    rule = "schedule.document.devices"
+    description = "what copies to another device is listed as a kernel of that device"
+    file = "impl/schedule/document.py"
+    old, new = '"copy" if kernel.copy else "kernel"', '"kernel"'
+
+
 class ListsOneElementTooFew(Edit):
     rule = "schedule.document.complete"
     description = "the bytes that a kernel touches end where its last element begins"

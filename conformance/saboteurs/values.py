@@ -127,11 +127,11 @@ class LastRealizedIsStale(AdapterSaboteur):
     def observation(self, seen: Observation, program: Program, options: Options) -> Observation:
         for statement in protocol.walk(program["statements"]):
             if statement["do"] == "realize" and statement["names"] != sorted(statement["names"]):
-                return _spoiled(seen)
+                return spoiled(seen)
         return seen
 
 
-def _spoiled(seen: Observation) -> Observation:
+def spoiled(seen: Observation) -> Observation:
     """The observation with the first element of each value changed."""
     def spoil(value: Value) -> Value:
         array = value.array().copy()
@@ -152,7 +152,7 @@ class OtherOrderOtherValues(AdapterSaboteur):
     description = "the values depend on the order in which kernels run"
 
     def observation(self, seen: Observation, program: Program, options: Options) -> Observation:
-        return _spoiled(seen) if options.get("order_seed") else seen
+        return spoiled(seen) if options.get("order_seed") else seen
 
 
 class PlannerChangesValues(AdapterSaboteur):
@@ -161,7 +161,7 @@ class PlannerChangesValues(AdapterSaboteur):
 
     def observation(self, seen: Observation, program: Program, options: Options) -> Observation:
         off = options.get("settings", {}).get("NO_MEMORY_PLANNER")
-        return _spoiled(seen) if off else seen
+        return spoiled(seen) if off else seen
 
 
 class FreedMemoryIsRead(AdapterSaboteur):
@@ -169,7 +169,7 @@ class FreedMemoryIsRead(AdapterSaboteur):
     description = "something is read from memory that was freed"
 
     def observation(self, seen: Observation, program: Program, options: Options) -> Observation:
-        return _spoiled(seen) if options.get("poison") else seen
+        return spoiled(seen) if options.get("poison") else seen
 
 
 class HitReturnsOldValues(AdapterSaboteur):

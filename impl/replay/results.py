@@ -14,14 +14,15 @@ from impl.tensor import Tensor
 
 
 class Leaf:
-    """A tensor in a result: the buffer that held it in the capture.
+    """A tensor in a result: the buffer that held it in the capture, and the device it names.
 
     `holder`: the function returned a tensor that exists besides, an argument (its path) or another.
     """
 
     def __init__(self, buffer: Buffer, shape: Shape,
-                 holder: weakref.ref[Tensor] | str | None = None) -> None:
+                 holder: weakref.ref[Tensor] | str | None = None, device: str = "") -> None:
         self.buffer, self.shape, self.holder = buffer, shape, holder
+        self.device = device or buffer.device  # another one where there are no elements
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
@@ -49,7 +50,8 @@ def template_of(result: Any, holders: dict[int, weakref.ref[Tensor] | str]) -> A
     def describe(value: Any) -> Any:
         if not isinstance(value, Tensor):
             return value
-        return made.setdefault(id(value), Leaf(*place(value), holders.get(id(value))))
+        return made.setdefault(id(value), Leaf(
+            *place(value), holders.get(id(value)), value.device))
     return mapped(result, describe)
 
 
@@ -70,9 +72,9 @@ def filled(template: Any, now: dict[Buffer, Buffer], arguments: Arguments,
         if value not in made:
             held = arguments.tensors[value.holder] if isinstance(value.holder, str) \
                 else value.holder() if value.holder is not None else None
-            made[value] = held if held is not None else \
-                Tensor(now.get(value.buffer, value.buffer).leaf(
-                    arguments.again(value.shape, paths)))
+            made[value] = held if held is not None else Tensor._holding(
+                now.get(value.buffer, value.buffer).leaf(arguments.again(value.shape, paths)),
+                value.device)
         return made[value]
     return mapped(template, fill)
 

@@ -135,7 +135,7 @@ class Shortcut:
 def _filled(leaf: Leaf, outputs: dict[Buffer, Buffer]) -> Tensor:
     """The tensor that stands in this call for a part of the result."""
     buffer = outputs[leaf.buffer]
-    return Tensor._holding(buffer.leaf(leaf.shape), buffer.device)
+    return Tensor._holding(buffer.leaf(leaf.shape), leaf.device)
 
 
 def _is_plain(recording: Recording) -> bool:

@@ -158,14 +158,19 @@ def _single(placement: Placement, storages: dict[int, Storage]) -> set[int]:
 
 def _private(groups: Sequence[Group], placement: Placement,
              storages: dict[int, Storage]) -> set[int]:
-    """The temporaries that only one kernel touches: they become its local buffers."""
+    """The temporaries that only one kernel touches: they become its local buffers.
+
+    A copy has none: it goes from memory to memory, also where nothing is read of what it makes.
+    """
     users: dict[int, set[int]] = {}
+    copied = {placement.storage[member.stage.write.value]
+              for group in groups for member in group.members if member.stage.copy}
     for group in groups:
         for member in group.members:
             for access in (*member.stage.reads, member.stage.write):
                 users.setdefault(placement.storage[access.value], set()).add(group.number)
     return {n for n, kernels in users.items()
-            if len(kernels) == 1 and storages[n].kind == "temporary"}
+            if len(kernels) == 1 and storages[n].kind == "temporary" and n not in copied}
 
 
 def _temporary_bytes(storages: dict[int, Storage], but: Collection[int] = ()) -> dict[int, int]:

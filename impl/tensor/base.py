@@ -478,7 +478,12 @@ class TensorBase(metaclass=Named):
             device = self._device(wanted)
             if device == self.device:
                 return self
-            result = self._wrap(UOp(Ops.COPY, self.uop.dtype, (self.uop,), device))
+            # r[impl device.several.equal]
+            source = self.uop
+            if not source.reads and source.op not in (Ops.COPY, Ops.CONTIGUOUS):
+                # Constants are equal nodes: others there must not read this one's memory here.
+                source = UOp(Ops.CONTIGUOUS, source.dtype, (source,))
+            result = self._wrap(UOp(Ops.COPY, source.dtype, (source,), device))
             result.device = device
             return result
         return self if wanted is None else self.cast(wanted)
