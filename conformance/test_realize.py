@@ -4,6 +4,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Context, Device, GlobalCounters, Tensor, TinyJit, run_schedule
+from impl import Context, Device, GlobalCounters, Tensor, TinyJit, realize, run_schedule
 from impl.effects import collect
 from impl.errors import CompileError, DeviceError, GraphError
 from impl.ir import Ops, UOp
@@ -336,6 +337,23 @@ def test_the_device_of_a_tensor_limits_its_kernels(monkeypatch: pytest.MonkeyPat
 
 
 # Threads
+
+
+@verifies("realize.thread.serial")
+def test_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, most, execute = 0, 0, realize._execute
+
+    def slowly(*given: Any) -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        time.sleep(0.01)
+        execute(*given)
+        inside -= 1
+
+    monkeypatch.setattr(realize, "_execute", slowly)
+    run_in_threads(lambda number: (vector(number) + 1).tolist())
+    assert most == 1
 
 
 @verifies("realize.thread.serial")

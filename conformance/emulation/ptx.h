@@ -154,15 +154,17 @@ struct Transfer {
     const void *from;
     unsigned size, taken, group;
 };
+const unsigned MOST_TRANSFERS = 2048;  // far more than the tiles of a product need
 struct Transfers {
     unsigned epoch, group, count;
-    Transfer all[64];
+    Transfer all[MOST_TRANSFERS];
 };
 inline Transfers &transfers(int line) {
     static Transfers of_lanes[1024];
     Transfers &own = of_lanes[emulation_number()];
     if (own.epoch != emulation_epoch) own.epoch = emulation_epoch, own.group = own.count = 0;
-    if (own.count == 64) emulation_fail(line, "more than 64 cp.async of a lane are under way");
+    if (own.count == MOST_TRANSFERS)
+        emulation_fail(line, "too many cp.async of a lane are under way");
     return own;
 }
 inline void start_transfer(unsigned to, address from, unsigned size, unsigned taken, int line) {

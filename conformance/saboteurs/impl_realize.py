@@ -127,6 +127,7 @@ class RunsWhatWasRun(Edit):
 class EachThreadForItself(ImplPatch):
     rule = "realize.thread.serial"
     description = "each thread has a lock of its own"
+    first = "test_one_thread_at_a_time"
 
     @contextmanager
     def mistake(self) -> Iterator[None]:
@@ -139,3 +140,9 @@ class _LockForEach(threading.local):
     def __init__(self) -> None:
         own = threading.RLock()
         self.acquire, self.release = own.acquire, own.release
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
