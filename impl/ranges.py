@@ -554,6 +554,13 @@ class Value:
 # --8<-- [end:values]
 
 
+def _is_constant(node: UOp) -> bool:
+    """Whether every element of a node is one number that is known now."""
+    while node.op in (Ops.EXPAND, Ops.RESHAPE):
+        node = node.src[0]
+    return node.op is Ops.CONST
+
+
 class StageGraph:
     """All values with storage, and the stages that compute them, in a legal order."""
 
@@ -564,6 +571,7 @@ class StageGraph:
         self.number_of: dict[object, int] = {}
         self.forms: dict[tuple[Any, ...], tuple[Form, tuple[int, ...]]] = {}
         self.loaded: dict[UOp, tuple[int, Shape] | None] = {}  # what `read_from` has answered
+        self.copied = {node.src[0] for node in cuts if node.op is Ops.COPY}
 
     # --8<-- [start:build]
     def build(self) -> StageGraph:
@@ -583,9 +591,14 @@ class StageGraph:
     def read_from(self, node: UOp) -> tuple[int, Shape] | None:
         """What a loop nest loads for a node. A reshape of a stored value is computed instead, by
         its index: so all stages see a value in one shape, and find the loops that they share.
+
+        A constant is computed too, unless it is copied: equal ones on other devices are the
+        same node, and cannot read it there.
         """
         if node not in self.loaded:
-            self.loaded[node] = None if node in self.alias else self.stored(node)
+            known = None if node in self.alias else self.stored(node)
+            is_number = known is not None and _is_constant(node) and node not in self.copied
+            self.loaded[node] = None if is_number else known
         return self.loaded[node]
 
     def stored(self, node: UOp) -> tuple[int, Shape] | None:
