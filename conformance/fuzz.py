@@ -25,7 +25,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from conformance import coverage, effect_programs, programs, protocol, sanitized
+from conformance import coverage, effect_programs, multi_programs, programs, protocol, sanitized
 from conformance.interruption import (
     close_when_terminated,
     end_if_asked,
@@ -37,7 +37,8 @@ from conformance.subject import Subject, examine, fails
 
 REPORT_FORMAT = "tensor-fuzz/1"
 STYLES: dict[str, Callable[[int, int], Program]] = {
-    "general": programs.random_program, "effects": effect_programs.random_program}
+    "general": programs.random_program, "effects": effect_programs.random_program,
+    "multi": multi_programs.random_program}
 #: Where the adapters on single devices are.
 ON_DEVICES = "conformance.emulation.devices"
 #: Chunks that a process runs before a fresh one takes over: what it keeps must not pile up.

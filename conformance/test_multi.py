@@ -188,12 +188,14 @@ def _independent() -> Program:
 
 
 def _equal_constants() -> Program:
-    """A constant that is copied, and on the other device the same one for a position."""
+    """A constant that is copied and kept, and on the other device the same for a position."""
     draft = Draft()
     rows = draft.add("copy", _input(draft, np.ones((1, 2), np.float32)), device=1)
     zero = draft.add("constant", dtype="int32", shape=[1, 1], value=0)
     position = draft.add("copy", zero, device=1)
-    draft.append({"do": "observe", "names": [draft.add("gather", rows, position)]})
+    names = [zero, draft.add("gather", rows, position)]
+    draft.append({"do": "realize", "names": names})
+    draft.append({"do": "observe", "names": names})
     return protocol.program(draft.statements)
 
 

@@ -52,6 +52,14 @@ class CopiesAreCalledKernels(Edit):
     old, new = '"copy" if kernel.copy else "kernel"', '"kernel"'
 
 
+class ConstantsAreReadAnywhere(Edit):
+    rule = "schedule.document.devices"
+    description = "a constant in memory is read by its equals on another device"
+    first = "test_only_copies_join_two_devices"
+    file = "impl/ranges.py"
+    old, new = "_is_constant(node) and node not in self.copied", "False"
+
+
 class ListsOneElementTooFew(Edit):
     rule = "schedule.document.complete"
     description = "the bytes that a kernel touches end where its last element begins"
