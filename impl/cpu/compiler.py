@@ -76,10 +76,11 @@ def compiler_identity(command: tuple[str, ...]) -> str:
 def _identity(command: tuple[str, ...], path: str) -> str:
     """The same, asked once: by another path, a command may be another compiler."""
     # r[impl cpu.cache.key]
+    words = [word for word in command if not word.startswith("-march=")]
     try:
-        run = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
-        version = run.stdout
-    except OSError:
+        version = subprocess.run([*words, "--version"], capture_output=True, text=True,
+                                 check=False, timeout=60).stdout
+    except (OSError, subprocess.TimeoutExpired):
         version = ""
     return "\n".join([*command, shutil.which(command[0], path=path) or "", version, processor()])
 # --8<-- [end:compiler]
