@@ -435,12 +435,6 @@ def test_activations_of_halves_round_once() -> None:
         assert (np.abs(found.numpy().astype(np.float32) - exact) <= 0.51 * ulp).all()
 
 
-@verifies("tensor.broadcast.mismatch")
-@verifies("tensor.reshape.count")
-@verifies("tensor.expand.one")
-@verifies("tensor.cat.shape")
-@verifies("tensor.matmul.inner")
-@verifies("tensor.max.empty")
 @verifies("tensor.item.format")
 def test_one_element_is_formatted_as_a_number() -> None:
     assert f"{Tensor([1.5, 1.0]).sum():.2f} {Tensor([[7]]):>4}" == "2.50    7"
@@ -449,6 +443,12 @@ def test_one_element_is_formatted_as_a_number() -> None:
         f"{Tensor([1.0, 2.0]):.2f}"
 
 
+@verifies("tensor.broadcast.mismatch")
+@verifies("tensor.reshape.count")
+@verifies("tensor.expand.one")
+@verifies("tensor.cat.shape")
+@verifies("tensor.matmul.inner")
+@verifies("tensor.max.empty")
 @verifies("tensor.item.single")
 @verifies("tensor.assign.shape")
 @verifies("tensor.setitem.shape")

@@ -22,14 +22,14 @@ IMPLEMENTATION = "impl.adapter:Adapter"
 
 def killers(saboteur: Saboteur, checks: Sequence[Check], implementation: str = "") -> list[str]:
     """The checks that cite the saboteur's rule and find it."""
-    subject = _subject(saboteur, implementation)
+    subject, rule = _subject(saboteur, implementation), saboteur.rule.partition("+")[0]
     found = []
     try:
         with saboteur.installed():
             subject.adapter = saboteur.wrap(subject.adapter)
             subject.wrap = saboteur.wrap
             for check in checks:
-                if saboteur.rule in check.rules:
+                if rule in check.rules:
                     result = run_check(subject, check, subject.info.observes, ())
                     if result.verdict in ("fail", "error"):
                         found.append(check.name)
