@@ -1,11 +1,13 @@
 """Every mistake made inside `impl` is found by a test that cites the rule it breaks."""
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
 
 import pytest
 
+from conformance.saboteurs import impl_patches
 from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.finding import search
 from conformance.saboteurs.impl_patches import ImplPatch, all_patches
@@ -45,6 +47,36 @@ class _Harmless(ImplPatch):
 def test_what_changes_nothing_is_not_found() -> None:
     found = search(_Harmless())
     assert not found.killer and found.passed
+
+
+class _BeginsElsewhere(_Harmless):
+    first = "test_that_nobody_wrote"
+
+
+def test_the_test_to_begin_with_cites_the_rule() -> None:
+    with pytest.raises(TypeError, match="test_that_nobody_wrote"):
+        search(_BeginsElsewhere())
+
+
+class _Noting(ImplPatch):
+    made: ClassVar[list[str]] = []
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        self.made.append(type(self).__module__)
+        yield
+
+
+def test_a_process_makes_the_mistake_of_the_one_that_started_it(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where two modules have one that is called the same."""
+    twins = [type("Twin", (_Noting,), {"__module__": module})() for module in ("one", "two")]
+    monkeypatch.setattr(impl_patches, "all_patches", lambda: twins)
+    for twin in twins:
+        monkeypatch.setenv(impl_patches.INHERITED, impl_patches.full_name(twin))
+        with impl_patches.inherited():
+            pass
+    assert _Noting.made == ["one", "two"]
 
 
 class _NoSuchText(Edit):

@@ -53,7 +53,7 @@ class ImplPatch:
         _forget()
         try:
             with mock.patch.object(texts, "code_version", lambda: version), self.mistake(), \
-                    mock.patch.dict(os.environ, {INHERITED: type(self).__name__}):
+                    mock.patch.dict(os.environ, {INHERITED: full_name(self)}):
                 yield
         finally:
             _forget()
@@ -73,7 +73,7 @@ def inherited() -> Iterator[None]:
     if not name:
         yield
         return
-    with next(each for each in all_patches() if type(each).__name__ == name).installed():
+    with next(each for each in all_patches() if full_name(each) == name).installed():
         yield
 
 
@@ -84,8 +84,8 @@ def inherit() -> None:
     atexit.register(stack.close)
 
 
-def all_patches(chapter: str = "") -> list[ImplPatch]:
-    """One of each class of the modules `impl_...` whose rule is of the chapter."""
+def all_patches() -> list[ImplPatch]:
+    """One of each class of the modules `impl_...` that names a rule."""
     package = import_module("conformance.saboteurs")
     found: list[ImplPatch] = []
     for entry in pkgutil.iter_modules(package.__path__):
@@ -93,6 +93,10 @@ def all_patches(chapter: str = "") -> list[ImplPatch]:
             module = import_module(f"conformance.saboteurs.{entry.name}")
             found += [value() for value in vars(module).values()
                       if isinstance(value, type) and issubclass(value, ImplPatch)
-                      and value.rule.startswith(f"{chapter}." if chapter else "")
                       and value.rule and value.__module__ == module.__name__]
     return found
+
+
+def full_name(patch: ImplPatch) -> str:
+    """What tells it from one of another module that is called the same."""
+    return f"{type(patch).__module__}:{type(patch).__qualname__}"

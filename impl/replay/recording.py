@@ -310,7 +310,7 @@ class Recording:
         mine |= {id(c.holder()) for c in self.changes if not isinstance(c.holder, str)}
         found = [(name, tensor) for name, tensor in names.tensors.values() if id(tensor) in mine]
         self.names = [(name, weakref.ref(tensor)) for name, tensor in found]
-        self.names += [(name, functools.partial(_same, part))
+        self.names += [(name, functools.partial(_itself, part))
                        for name, part in names.leading(name for name, _ in found)]
 
     def _check_names(self) -> None:
@@ -417,7 +417,7 @@ class Recording:
     # --8<-- [end:protect]
 
 
-def _same(part: Any) -> Any:
+def _itself(part: Any) -> Any:
     return part
 
 
