@@ -193,3 +193,15 @@ class WorkersTakeSignals(RuntimeEdit):
     rule = "cpu.threads.signals"
     description = "a worker takes any signal"
     old, new = "sigfillset(&every);", "sigemptyset(&every);"
+
+
+class WorkersStandWhereverTheyAre(RuntimeEdit):
+    rule = "cpu.threads.apart"
+    description = "a worker may be put on the processor of its caller"
+    old, new = "start((int)launch->chunks - 1), keep_apart();", "start((int)launch->chunks - 1);"
+
+
+class EstimatesAreNeverMended(RuntimeEdit):
+    rule = "cpu.threads.learned"
+    description = "what a launch took changes nothing about what is thought of it"
+    old, new = "if (mine) learn(launch, now() - begin, together);", "(void)begin;"

@@ -352,3 +352,24 @@ class WarpsAsTheyCome(ImplPatch):
                 pairs = [lines[i:i + 2] for i in range(0, len(lines), 2)]
                 printer.lines[before:] = itertools.chain.from_iterable(pairs[::-1])
         return exchange
+
+
+class RowsAreLeftAfterOneSquare(Edit):
+    rule = "kernel.plain.read-on"
+    description = "after each square of a transposition, squares of other rows are read"
+    file = "impl/kernel/heuristic.py"
+    old, new = "self._read_on(stored, read, size)", "pass"
+
+
+class EachThreadCopiesAllRows(Edit):
+    rule = "kernel.product.turned"
+    description = "threads have columns alone, and each copies all rows out of order"
+    file = "impl/kernel/products.py"
+    old, new = "roles = _rows_for_threads(planner, node, roles, tile, straight)", "pass"
+
+
+class NothingIsCopiedAhead(Edit):
+    rule = "kernel.pipeline.chosen"
+    description = "tiles of a product are copied when they are needed, whatever the device can"
+    file = "impl/kernel/grouping.py"
+    old, new = "if self.limits.asynchronous:", "if False:"
