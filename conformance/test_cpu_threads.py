@@ -427,14 +427,15 @@ import numpy as np
 from impl import Context, Tensor
 from impl.kernel import threads as sharing
 a = np.random.default_rng(1).random(1 << 18, np.float32)
-def workers():  # threads that take no signals, and do not come and go
-    found = 0
+def tasks():  # of workers: they take no signals; a compiler's thread may still be on its way out
+    found = set()
     for task in os.listdir("/proc/self/task"):
         try: lines = open(f"/proc/self/task/{task}/status").read().splitlines()
         except OSError: continue
         blocked = int([line.split()[1] for line in lines if line.startswith("SigBlk")][0], 16)
-        found += blocked >> (signal.SIGINT - 1) & 1
+        if blocked >> (signal.SIGINT - 1) & 1: found.add(int(task))
     return found
+def workers(): return len(tasks())
 def check():
     x = Tensor(a)
     assert np.allclose((x * 2 + 1).numpy(), a * 2 + 1)
@@ -498,21 +499,20 @@ def test_workers_are_not_where_their_caller_is() -> None:
 allowed = os.sched_getaffinity(0)
 here = lambda: int(open("/proc/thread-self/stat").read().rsplit(")", 1)[1].split()[36])
 big = Tensor(np.ones(1 << 22, np.float32)).realize()
-tasks = lambda: set(map(int, os.listdir("/proc/self/task")))
-before, seen = tasks(), set()
+before, seen, apart = tasks(), set(), 0
 for turn in range(100):
     os.sched_setaffinity(0, {sorted(allowed)[turn % 2]})  # go there, and stay for a while
     os.sched_setaffinity(0, allowed)
     there = here()
     with Context(CPU_COUNT=2): (big * 2).realize()
-    if there == here():
-        (worker,) = tasks() - before
-        assert os.sched_getaffinity(worker) == allowed - {there}, (there, worker)
-        seen.add(there)
+    (worker,) = tasks() - before
+    (avoided,) = allowed - os.sched_getaffinity(worker)
+    apart += avoided == there  # but for the turns in which the system moved the caller meanwhile
+    seen.add(avoided)
     assert os.sched_getaffinity(0) == allowed
 with Context(CPU_COUNT=len(allowed) + 1): (big * 3).realize()
 found = tasks() - before
-print(len(seen) >= 2, len(found) == len(allowed),
+print(len(seen) >= 2 and apart > 50, len(found) == len(allowed),
       all(os.sched_getaffinity(worker) == allowed for worker in found))
 """, OPENBLAS_NUM_THREADS=1).split() == ["True", "True", "True"]
 
