@@ -315,7 +315,7 @@ def vector_function(name: str) -> str:
         return _half(base, kind)
     if base == "iota":
         return f"#define {name} (({kind}){{{', '.join(map(str, range(parts(kind)[1])))}}})"
-    if base in ("fma", "dot", "sqrt", "scale", "higher", "lower", "any"):
+    if base in ("fma", "fused", "dot", "sqrt", "scale", "higher", "lower", "any"):
         return _instruction(base, kind)
     if base == "triglarge":
         return fill(TRIG_LARGE_VECTOR, kind)
@@ -346,9 +346,9 @@ def _instruction(base: str, kind: str) -> str:
         sign = ">" if base == "higher" else "<"
         return _function(kind, f"$K {base}_$K($K a, $K b)", _either(
             base, kind, f"return sel_$K(a {sign} b, a, b);"))
-    names = {"fma": "abc", "dot": "abc"}.get(base, "x")
+    names = {"fma": "abc", "fused": "abc", "dot": "abc"}.get(base, "x")
     given = ", ".join(f"{v}[l]" for v in names)
     loop = (f"$K r; for (long l = 0; l < $N; l++) r[l] = {base}_{parts(kind)[0]}({given}); "
             "return r;")
     head = f"$K {base}_$K({', '.join(f'$K {v}' for v in names)})"
-    return _function(kind, head, _either(base, kind, loop))
+    return _function(kind, head, _either("fma" if base == "fused" else base, kind, loop))
