@@ -237,3 +237,18 @@ def test_programs_run_and_replay(mock: Any) -> None:
         program([memory, memory], [value])
     found = read(memory)
     assert found[:4] == [2, 2, 2, 1] and found[-1] == 1
+
+
+@needs_emulator
+@verifies("metal.values.reference")
+def test_bits_of_numbers_are_those_of_their_type(mock: Any) -> None:
+    """A number of 8 or 16 bits is an int for the compiler, and has 32."""
+    for source, target in ((dtypes.int8, dtypes.uint8), (dtypes.uint8, dtypes.int8),
+                           (dtypes.int16, dtypes.uint16), (dtypes.uint16, dtypes.int16),
+                           (dtypes.int16, dtypes.float16), (dtypes.uint16, dtypes.bfloat16)):
+        whole = np.full(3, 77, source.numpy)
+        assert Tensor.full((3,), 77, dtype=source).bitcast(target).bitcast(source).tolist() == [
+            77, 77, 77]
+        given = Tensor(whole).realize()
+        added = (given + given).bitcast(target).bitcast(source)
+        assert added.tolist() == (whole + whole).tolist()
