@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import emulation
+from conformance import emulation, multi_programs
 from conformance import kernel_builder as kb
 from conformance.emulation import address_spaces, metal_objects
+from conformance.emulation.devices import OnDevice
 from conformance.emulation.errors import CompileError as Wrong
 from conformance.kernel_builder import INT, load, param, store
+from conformance.subject import Subject
 from conformance.trace import verifies
 from impl import Context, Device, GlobalCounters, Tensor, TinyJit
 from impl.dtypes import dtypes
@@ -71,6 +73,22 @@ def test_elsewhere_one_line_says_so() -> None:
     line = f"METAL cannot be used: Metal is part of macOS, and this is {platform.system()}; "
     with pytest.raises(DeviceError, match=line):
         Device["METAL"]
+
+
+@needs_emulator
+@verifies("device.several.equal")
+def test_a_state_goes_round_two_gpus_and_the_processor(emulation_folder: Path) -> None:
+    second = metal_objects.Device()
+    with metal_objects.installed(second) as first:
+        first.order = second.order = "reversed"
+        try:
+            subject = Subject(OnDevice("METAL", lacks=("float64",)), "", [])
+            assert subject.info.devices == ("METAL", "METAL:1", "CPU")
+            for program in list(multi_programs.advancing(3))[1::2]:
+                subject.check_values(program, "replay")
+        finally:
+            Device.opened.pop("METAL", None)
+            Device.opened.pop("METAL:1", None)
 
 
 # ---------------------------------------------------------------- values and texts
