@@ -155,7 +155,7 @@ def _no_findings(subject: Subject, rule: str, met: Callable[[Document], int], wh
         if wrong:
             raise Failure("; ".join(wrong), program)
 
-    for program in (_equal_constants(), *_written()):
+    for program in (_equal_constants(), _of_nothing(), *_written()):
         if subject.supports(program):
             subject.check_smallest(program, check)
     _for_placed(subject, check, share=0.5)
@@ -194,6 +194,18 @@ def _equal_constants() -> Program:
     zero = draft.add("constant", dtype="int32", shape=[1, 1], value=0)
     position = draft.add("copy", zero, device=1)
     names = [zero, draft.add("gather", rows, position)]
+    draft.append({"do": "realize", "names": names})
+    draft.append({"do": "observe", "names": names})
+    return protocol.program(draft.statements)
+
+
+def _of_nothing() -> Program:
+    """Sums over no elements, on the other device: nothing that lies there is read for them."""
+    draft = Draft()
+    nothing, some = (draft.add("copy", _input(draft, np.ones((2, width), np.float32)), device=1)
+                     for width in (0, 1))
+    total = draft.add("sum", nothing, axes=[1], keepdims=True)
+    names = [total, draft.add("add", total, some)]
     draft.append({"do": "realize", "names": names})
     draft.append({"do": "observe", "names": names})
     return protocol.program(draft.statements)
