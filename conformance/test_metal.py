@@ -158,6 +158,27 @@ def test_random_kernels_store_what_the_reference_stores(mock: Any) -> None:
                 assert (found == made.result(made.ast, "REFERENCE", seed)).all(), (noopt, seed)
 
 
+@needs_emulator
+@verifies("metal.values.reference")
+def test_bits_of_small_numbers_that_the_language_computes_as_int(mock: Any) -> None:
+    i, kernels = new_range(64, RangeKind.GLOBAL), list[UOp]()
+    for pair in ((dtypes.int8, dtypes.uint8), (dtypes.int16, dtypes.uint16),
+                 (dtypes.uint16, dtypes.float16), (dtypes.bfloat16, dtypes.int16)):
+        for source, target in (pair, pair[::-1]):
+            given = load(param(1, source), i)
+            values = [kb.number(source, 3)]
+            if source.kind != "f":  # the payload of a NaN is open
+                values.append(kb.apply(Ops.ADD, given, given))
+            kernels += [kb.kernel(store(param(0, target), i, kb.apply(
+                Ops.BITCAST, value, dtype=target)), prefix=(i,)) for value in values]
+    gpu().compile(kernels)
+    for ast in kernels:
+        target = ast.src[0].src[1].dtype
+        one = kb.special(ast.src[0].src[1].src[0].dtype)
+        np.testing.assert_array_equal(*(kb.to_host(_result(
+            ast, device, target, one, one), target) for device in ("METAL", "REFERENCE")))
+
+
 @needs_clang
 @verifies("metal.space.named")
 def test_pointers_name_their_memory() -> None:
