@@ -138,11 +138,12 @@ class Metal(Gpu):  # r[impl metal.space.named]
         return super().literal(value, dtype)
 
     def bitcast(self, name: str) -> str:
-        """Metal has words for that; half types are 16 bits."""
+        """Metal has words for that; half types are 16 bits, and sums of chars are of type int."""
         source, target = name.removeprefix("bitcast_").split("_")
-        taken = f"to_{source}(x)" if source in _HALF else f"({_word(source)})(x)"
-        kind = "ushort" if target in _HALF else _word(target)
-        text = f"as_type<{kind}>({taken})"
+        one, two = ("ushort" if each in _HALF else TYPES[each].replace("unsigned ", "u").replace(
+            "signed char", "char") for each in (source, target))
+        taken = f"to_{source}(x)" if source in _HALF else "(x)"
+        text = f"as_type<{two}>(({one}){taken})"
         return f"#define {name}(x) " + (f"from_{target}({text})" if target in _HALF else text)
     # --8<-- [end:types]
 
@@ -175,8 +176,3 @@ class Metal(Gpu):  # r[impl metal.space.named]
         """A product of matrices of the SIMD group."""
         return self._call(f"multiply_{unit.name}", *sums, *first, *second) + ";"
 # --8<-- [end:dialect]
-
-
-def _word(kind: str) -> str:
-    """A type in one word. A number of 8 or 16 bits is an int, as in C, until it is cast."""
-    return TYPES[kind].replace("unsigned ", "u").replace("signed char", "char")
