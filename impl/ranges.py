@@ -731,7 +731,7 @@ class StageGraph:
             source = stack.pop()
             if source.op is Ops.COPY:
                 return str(source.arg)
-            place = self.stored(source)
+            place = self.read_from(source)
             if place is not None and place[0] not in self.homeless:
                 found = place[0]
                 break

@@ -57,7 +57,7 @@ class ConstantsAreReadAnywhere(Edit):
     description = "a constant in memory is read by its equals on another device"
     first = "test_only_copies_join_two_devices"
     file = "impl/ranges.py"
-    old, new = "_is_constant(node) and node not in self.copied", "False"
+    old, new = "has_storage and node not in self.copied and _is_constant(node)", "False"
 
 
 class ListsOneElementTooFew(Edit):
