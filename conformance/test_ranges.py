@@ -295,6 +295,15 @@ def test_a_number_that_was_realized_is_read_before_an_equal_one_is_stored() -> N
     assert whole.tolist() == [[3], [0], [0]] and other.tolist() == [3]
 
 
+@verifies("schedule.document.devices")
+def test_a_number_that_lies_on_one_device_is_computed_on_others() -> None:
+    """A number in an expression has no device, and is the same node wherever it stands."""
+    assert Tensor.full((), 2.5).realize().item() == 2.5
+    there = Tensor([1.0, 2.0, 3.0], device="CPU:1").realize() * 2.5
+    (kernel,) = Tensor.schedule_document(there)["kernels"]
+    assert len(kernel["reads"]) == 1 and there.tolist() == [2.5, 5, 7.5]
+
+
 @verifies("ranges.stage.one-value")
 def test_each_value_has_one_stage() -> None:
     for tensors in samples():
