@@ -467,6 +467,7 @@ def test_freed_memory_is_used_again() -> None:
 @verifies("opencl.launch.failure")
 @verifies("device.memory.exhausted")
 def test_what_the_driver_refuses_leaves_the_device_usable() -> None:
+    gc.collect()
     device = Device["OPENCL"]
     before = GlobalCounters.allocated
     with pytest.raises(DeviceError, match=str(1 << 50)):
