@@ -123,7 +123,7 @@ def test_the_demo_agrees_with_the_oracle(naive: SubprocessAdapter) -> None:
 
 
 def test_the_demo_passes_the_suite(naive: SubprocessAdapter) -> None:
-    subject = Subject(naive, "", naive.command)
+    subject = Subject(naive, "", naive.command, "quick")
     report = run_suite(subject, collect())
     assert report.ok, report.table()
     assert report.counts()["pass"] > 40
