@@ -61,9 +61,9 @@ class TensorScheduleError(Exception):
     def __init__(self, operation: str, detail: str, remedy: str, line: str | None = None) -> None:
         self.detail, self.remedy, self.line = detail, remedy, line or user_line()
         super().__init__()
-        self.name(operation)
+        self.rename(operation)
 
-    def name(self, operation: str) -> None:
+    def rename(self, operation: str) -> None:
         """Say what was called."""
         self.operation = operation
         # r[impl errors.message.parts]

@@ -22,7 +22,7 @@ class NamesTheInnermost(Edit):
     rule = "errors.message.called"
     description = "an error names the method in which the one that was called has failed"
     file = "impl/tensor/names.py"
-    old, new = "error.name(error.operation.removesuffix(failed) + self.method)", "pass"
+    old, new = "error.rename(error.operation.removesuffix(failed) + self.method)", "pass"
 
 
 class LayersAreTheUsers(Edit):

@@ -154,7 +154,7 @@ class _Keywords:
                 or error.line != user_line():
             return
         if failed == error.method:  # r[impl errors.message.called]
-            error.name(error.operation.removesuffix(failed) + self.method)
+            error.rename(error.operation.removesuffix(failed) + self.method)
         error.method = self.method
 
     def refuse(self, tensors: type, positional: tuple[Any, ...], given: dict[str, Any]) -> None:
