@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,18 @@ def pytest_configure(config: pytest.Config) -> None:
     """Where `impl` is what is tested, its schedules are checked under SPEC=1, in every test."""
     if config.option.impl.startswith("impl.") and not config.option.impl_cmd:
         watch()
+    _draw_the_same_examples()
+
+
+def _draw_the_same_examples() -> None:
+    """What hypothesis draws depends neither on the run nor on how busy the machine is."""
+    try:
+        from hypothesis import HealthCheck, settings
+    except ImportError:
+        return
+    settings.register_profile("conformance", deadline=None, derandomize=True, database=None,
+                              suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("conformance")
 
 
 @pytest.fixture(scope="session")
@@ -76,6 +90,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(problem)
     if not _COMPILER and any(mark.args == ("CPU",) for mark in item.iter_markers("device")):
         pytest.skip("needs a C compiler")
+
+
+def pytest_runtest_teardown() -> None:
+    """What a test has scheduled and not run would be run, and counted, in a later one."""
+    if realize := sys.modules.get("impl.realize"):
+        while realize.pending():
+            with suppress(Exception):  # each is taken off the list before it runs
+                realize._run_scheduled()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -66,6 +66,11 @@ def check(ast: UOp, factor: float, count: int = 10) -> None:
     assert (out == np.arange(count, dtype=np.float32) * np.float32(factor)).all()
 
 
+def patiently(event: threading.Event, turns: int = 300) -> bool:
+    """Whether an event comes while this thread has so many turns: few on a busy machine."""
+    return any(event.wait(0.01) for _ in range(turns))
+
+
 # Compiling
 
 
@@ -81,9 +86,10 @@ def test_all_kernels_of_a_call_share_compiler_runs(fresh: Path,
         return plain(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(objects, "compile_unit", counted)
+    monkeypatch.setattr(objects, "processors", lambda: 2)
     asts = [scaled(10, 1 + n / 7) for n in range(20)]
     Device["CPU"].compile(asts)
-    assert runs <= (os.cpu_count() or 1)
+    assert runs <= 2
     for n, ast in enumerate(asts):
         check(ast, 1 + n / 7)
 
@@ -101,7 +107,7 @@ def test_compilers_run_while_the_last_kernel_is_printed(fresh: Path,
         nonlocal printing
         printing += 1
         if printing == 4:
-            assert begun.wait(5), "nothing was compiled before the last kernel was printed"
+            assert patiently(begun), "nothing was compiled before the last kernel was printed"
         return printed(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(objects, "compile_unit", compiled)
@@ -487,6 +493,7 @@ else:
     threading.Timer(moment, os.kill, (os.getpid(), signal.SIGKILL)).start()
 for n in range(50):
     t.Device["CPU"].compile([t.scaled(10, n + 0.5), t.scaled(10, n + 0.75)])
+time.sleep(60)  # if it has been as quick as that
 """
 
 
@@ -512,22 +519,22 @@ def test_a_killed_process_leaves_nothing_wrong(fresh: Path, monkeypatch: pytest.
 @verifies("cpu.cache.crash")
 def test_a_process_killed_while_the_compiler_runs(fresh: Path, tmp_path: Path,
                                                   monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiler is slow, and outlives the process that started it."""
-    plain, begun = cpu.find_compiler()[0], tmp_path / "begun"
+    """The compiler outlives the process that started it."""
+    plain, begun, killed = cpu.find_compiler()[0], tmp_path / "begun", tmp_path / "killed"
     compiler = tmp_path / "slow-cc"
     compiler.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec {plain} --version\n'
-                        f'touch {begun}\nsleep 0.3\nexec {plain} "$@"\n')
+                        f'touch {begun}\nwhile [ ! -e {killed} ]; do sleep 0.01; done\n'
+                        f'exec {plain} "$@"\n')
     compiler.chmod(0o755)
     environment = {**os.environ, "CACHE_FOLDER": str(fresh), "CACHELEVEL": "1",
                    "CC": str(compiler)}
     process = subprocess.Popen([sys.executable, "-c", KILLED, "60"], env=environment, cwd=ROOT,
                                stderr=subprocess.DEVNULL)
-    for _ in range(1000):
-        if begun.exists():
-            break
+    while not begun.exists() and process.poll() is None:
         time.sleep(0.01)
     process.kill()
     assert process.wait() == -signal.SIGKILL and begun.exists()
+    killed.touch()
     forget(monkeypatch)
     with Context(CC=str(compiler)):
         check(scaled(10, 0.5), 0.5)
@@ -545,7 +552,7 @@ def test_a_launch_does_not_wait_for_a_compiler(fresh: Path,
 
     def compiled(*given: object) -> bytes:
         begun.set()
-        waited.append(launched.wait(3))
+        waited.append(patiently(launched))
         return plain(*given)  # type: ignore[arg-type]
 
     def work() -> None:
@@ -555,7 +562,7 @@ def test_a_launch_does_not_wait_for_a_compiler(fresh: Path,
     monkeypatch.setattr(objects, "compile_unit", compiled)
     other = threading.Thread(target=work)
     other.start()
-    assert begun.wait(20)
+    assert patiently(begun, 3000)
     program(memories)
     launched.set()
     other.join()

@@ -376,7 +376,7 @@ def test_the_runtime_under_stress(sanitizer: str, tmp_path: Path) -> None:
     subprocess.run([*base, "-I", str(tmp_path), str(source)], check=True)
     forks = [] if sanitizer else ["fork"]  # their allocators may be locked by a thread that is gone
     found = subprocess.run([str(tmp_path / "stress"), *forks], capture_output=True, text=True,
-                           check=False, timeout=120)
+                           check=False, timeout=600)
     assert (found.stdout, found.returncode) == ("fine with workers\n", 0), found.stderr
 
 
@@ -444,7 +444,7 @@ def check():
 """
     environment = {**os.environ, "CPU_COUNT": "4", "OPENBLAS_NUM_THREADS": "1", "DEVICE": "CPU",
                    **{name: str(value) for name, value in settings.items()}}
-    found = subprocess.run([sys.executable, "-c", start + code], cwd=ROOT, text=True, timeout=120,
+    found = subprocess.run([sys.executable, "-c", start + code], cwd=ROOT, text=True, timeout=600,
                            capture_output=True, check=False, env=environment)
     assert found.returncode == 0, found.stderr
     return found.stdout.strip()
@@ -465,10 +465,11 @@ print(workers())
 big = Tensor(np.ones(1 << 22, np.float32)).realize()
 (big * 2).realize()
 print(workers())
-time.sleep(0.05)
-before = used()
-time.sleep(0.5)
-print(used() - before < 0.05)
+for turn in range(40):  # on a busy machine it takes a while until they have looked long enough
+    before = used()
+    time.sleep(0.05)
+    if used() - before < 0.005: break
+print(turn < 39)
 """).split() == ["0", "0", "3", "True"]
 
 
@@ -500,19 +501,23 @@ allowed = os.sched_getaffinity(0)
 here = lambda: int(open("/proc/thread-self/stat").read().rsplit(")", 1)[1].split()[36])
 big = Tensor(np.ones(1 << 22, np.float32)).realize()
 before, seen, apart = tasks(), set(), 0
-for turn in range(100):
+stayed = 0
+for turn in range(200):
     os.sched_setaffinity(0, {sorted(allowed)[turn % 2]})  # go there, and stay for a while
     os.sched_setaffinity(0, allowed)
     there = here()
     with Context(CPU_COUNT=2): (big * 2).realize()
+    if here() != there: continue  # the system has moved the caller meanwhile
+    stayed += 1
     (worker,) = tasks() - before
     (avoided,) = allowed - os.sched_getaffinity(worker)
-    apart += avoided == there  # but for the turns in which the system moved the caller meanwhile
+    apart += avoided == there  # but for turns in which it was moved there and back
     seen.add(avoided)
     assert os.sched_getaffinity(0) == allowed
+    if stayed >= 60 and len(seen) >= 2: break
 with Context(CPU_COUNT=len(allowed) + 1): (big * 3).realize()
 found = tasks() - before
-print(len(seen) >= 2 and apart > 50, len(found) == len(allowed),
+print(len(seen) >= 2 and apart > stayed / 2, len(found) == len(allowed),
       all(os.sched_getaffinity(worker) == allowed for worker in found))
 """, OPENBLAS_NUM_THREADS=1).split() == ["True", "True", "True"]
 
@@ -625,12 +630,12 @@ other.start()
 for _ in range(8):
     child = os.fork()
     if not child:
-        signal.alarm(20)
+        signal.alarm(300)
         os._exit(int(answer() != 600_014))
     assert os.waitpid(child, 0)[1] == 0
 stopped.set()
 other.join()
 """
     run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True,
-                         check=False, timeout=300)
+                         check=False, timeout=900)
     assert run.returncode == 0, run.stderr

@@ -5,6 +5,7 @@ is libcuda.so.1.
 """
 from __future__ import annotations
 
+import gc
 import importlib.util
 import multiprocessing
 import os
@@ -154,7 +155,7 @@ with inherited(), driver.installed():
 def test_a_forked_process_is_told(emulation_folder: Path, tmp_path: Path) -> None:
     environment = driver.environment() | {"DEVICE": "CUDA", "CACHE_FOLDER": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", FORKED], cwd=ROOT, env=environment, text=True,
-                          capture_output=True, timeout=120)
+                          capture_output=True, timeout=600)
     assert "this process was forked from one that uses the GPU" in done.stdout, done.stderr
     assert "parent goes on" in done.stdout
 
@@ -444,6 +445,7 @@ def test_what_is_kept_has_a_limit(on_gpu: Callable[[Check], None]) -> None:
 
 def check_exhausted() -> None:
     device, mock = gpu(), driver.load()
+    gc.collect()
     device.pool.clear()
     device.pool.limit = 1 << 30
     mock.set_memory(0, mock.used() + (10 << 20))
@@ -582,7 +584,7 @@ def test_a_context_that_is_lost_says_so_and_names_the_kernel(emulation_folder: P
                                                              tmp_path: Path) -> None:
     environment = driver.environment() | {"DEVICE": "CUDA", "CACHE_FOLDER": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", LOST], cwd=ROOT, env=environment, text=True,
-                          capture_output=True, timeout=120)
+                          capture_output=True, timeout=600)
     said = done.stdout.splitlines()
     assert len(said) == 3, done.stderr
     for line in said:

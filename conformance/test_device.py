@@ -93,6 +93,7 @@ def test_the_main_job_runs_without_a_compiler(tmp_path: Path) -> None:
 @verifies("device.memory.exhausted")
 @pytest.mark.parametrize("size", [1 << 60, (1 << 63) - 1, 1 << 70])
 def test_memory_that_cannot_be_had_is_refused(device: str, size: int) -> None:
+    gc.collect()
     before = GlobalCounters.allocated
     with pytest.raises(DeviceError, match="bytes left") as caught:
         Device[device].allocate(size)

@@ -89,6 +89,8 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
     "cat of none": (lambda: Tensor.cat(), ValueError, ["cat", "no tensors"]),
     "cat of numbers": (lambda: Tensor.cat(Tensor([1]), 2), TypeError, ["cat", "int"]),
     "eye": (lambda: Tensor.eye(-1), ValueError, ["eye", "-1"]),
+    "bounds first": (lambda: Tensor.randint(0, 5, (3, 4)), ValueError,
+                     ["randint", "Tensor.randint(3, 4, low=0, high=5)"]),
     "linspace": (lambda: Tensor.linspace(0, 1, -1), ValueError, ["linspace", "-1"]),
     "layer_norm": (lambda: Tensor.ones(2, 3).layer_norm(7), ValueError, ["(2, 3)", "(7,)"]),
     "long layer_norm": (lambda: Tensor.ones(3).layer_norm((2, 3)), ValueError, ["(3,)", "(2, 3)"]),
@@ -146,6 +148,28 @@ def test_the_line_is_the_innermost_of_the_user() -> None:
     assert caught.value.line.rsplit(":", 1)[0] == __file__
 
 
+@verifies("errors.message.called")
+@pytest.mark.parametrize("name, call", {
+    "zeros": lambda x: Tensor.zeros(-1), "ones": lambda x: Tensor.ones(1.5),
+    "kaiming_normal": lambda x: Tensor.kaiming_normal(-1), "amax": lambda x: x.amax(5),
+    "norm": lambda x: x.norm(p=3, axis=7), "argsort": lambda x: x.argsort(9),
+    "std_mean": lambda x: x.std_mean(5), "count_nonzero": lambda x: x.count_nonzero(4),
+    "amin": lambda x: x.zeros_like().reshape(2, 2).amin(8),
+    "linear": lambda x: nn.Linear(5, 3)(x)}.items())
+def test_an_error_names_what_was_called(name: str, call: Callable[[Tensor], object]) -> None:
+    with pytest.raises(TensorScheduleError) as caught:
+        call(Tensor([[1.0, 2.0], [3.0, 4.0]]))
+    assert caught.value.operation == name and str(caught.value).startswith(f"{name}: ")
+
+
+@verifies("errors.message.called")
+def test_an_error_in_what_is_given_stays_what_it_is() -> None:
+    with pytest.raises(errors.ShapeError, match=r"^linear: "):
+        Tensor.ones(2, 2).sequential([nn.Linear(5, 3)])
+    with pytest.raises(errors.ShapeError, match=r"^reshape: "):
+        Tensor.ones(2, 2).sequential([lambda x: x.reshape(3)])
+
+
 @verifies("errors.type.builtin")
 def test_each_error_is_the_built_in_one() -> None:
     found = {each.__name__: each for each in CLASSES if each is not TensorScheduleError}
@@ -175,7 +199,7 @@ def test_the_public_functions_raise_nothing_else() -> None:
             wrong()
 
 
-@verifies("errors.name.meant")
+@verifies("errors.name.meant+2")
 @pytest.mark.parametrize("name, meant", [
     ("Adam", "nn.optim.Adam"), ("adamw", "nn.optim.AdamW"), ("ReLU", "x.relu()"),
     ("CrossEntropyLoss", "x.cross_entropy()"), ("Linaer", "nn.Linear"), ("GELU", "x.gelu()"),
@@ -186,6 +210,16 @@ def test_what_was_meant(name: str, meant: str) -> None:
         getattr(nn, name)
     assert isinstance(caught.value, TensorScheduleError) and meant in caught.value.remedy
     assert not hasattr(nn, name)
+
+
+@verifies("errors.name.meant+2")
+@pytest.mark.parametrize("module, name, meant", [
+    (nn.optim, "adam", "nn.optim.Adam?"), (nn.optim, "AdamV", "nn.optim.Adam"),
+    (nn.state, "get_parameter", "nn.state.get_parameters?"), (nn.state, "SGD", "nn.optim.SGD?")])
+def test_what_was_meant_of_a_part_of_nn(module: Any, name: str, meant: str) -> None:
+    with pytest.raises(NameMissingError, match=module.__name__.removeprefix("impl.")) as caught:
+        getattr(module, name)
+    assert meant in caught.value.remedy and __file__ in caught.value.line
 
 
 @verifies("errors.name.layer")
@@ -253,8 +287,7 @@ def test_a_keyword_that_is_not_there(call: Any, words: list[str]) -> None:
 
 @verifies("errors.name.keyword")
 def test_python_names_methods_by_the_class_that_users_know() -> None:
-    with pytest.raises(TypeError, match=r"Tensor\.relu\(\)"):
-        Tensor([1.0]).relu(3)  # type: ignore[call-arg]
+    assert Tensor.relu.__qualname__ == "Tensor.relu"
     node = (Tensor([1.0, 2.0]).sum(0)).uop
     assert node.origin is not None and node.origin[0] == "sum"
     node = Tensor([1.0, 2.0]).relu().uop  # which has no arguments
@@ -265,12 +298,25 @@ def test_python_names_methods_by_the_class_that_users_know() -> None:
 @pytest.mark.parametrize("call, words", [
     (lambda x: x.narrow(0, "a", 1), ["Tensor.narrow", "start is 'a'", "a whole number"]),
     (lambda x: x.var(correction="a"), ["Tensor.var", "correction is 'a'", "a number"]),
+    (lambda x: x.var(unbiased=None), ["Tensor.var", "unbiased is None", "True or False"]),
     (lambda x: x.cross_entropy("a"), ["Tensor.cross_entropy", "target is 'a'", "a tensor"]),
     (lambda x: x.expand_as(3), ["Tensor.expand_as", "other is 3", "a tensor"]),
     (lambda x: x.maximum("a"), ["Tensor.maximum", "'a' is no operand"]),
     (lambda x: x.clip(object()), ["Tensor.clip", "is no operand"]),
     (lambda x: TENSORS.rand(2, device=3), ["Tensor.rand", "device is 3", "a text or None"])])
 def test_an_argument_of_another_kind(call: Any, words: list[str]) -> None:
+    with pytest.raises(errors.ArgumentError) as caught:
+        call(Tensor([[1.0, 2.0], [3.0, 4.0]]))
+    assert __file__ in caught.value.line
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+@verifies("errors.argument.count")
+@pytest.mark.parametrize("call, words", [
+    (lambda x: x.round(2), ["Tensor.round", "too many", "it takes no arguments"]),
+    (lambda x: x.narrow(0), ["Tensor.narrow", "'start'", "it takes dim, start, length"]),
+    (lambda x: x.std(0, True, 1, 2, 3), ["Tensor.std", "too many", "it takes axis, keepdim, "])])
+def test_too_many_arguments_or_too_few(call: Any, words: list[str]) -> None:
     with pytest.raises(errors.ArgumentError) as caught:
         call(Tensor([[1.0, 2.0], [3.0, 4.0]]))
     assert __file__ in caught.value.line

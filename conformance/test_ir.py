@@ -103,7 +103,7 @@ def test_a_node_that_dies_does_not_take_its_successor_along(
     node = iota(987654322)
     monkeypatch.setattr(ir, "_interned", Table(ir._interned))
     del node
-    other.join(20)
+    other.join()
     assert iota(987654322) is made[0]
 
 

@@ -315,13 +315,16 @@ def test_a_compiler_that_takes_too_long_is_ended(tmp_path: Path) -> None:
                         f"sleep 600 &\necho $! > {child}\nwait\n")
     compiler.chmod(0o755)
     from impl.cpu.compiler import run_compiler
-    with pytest.raises(subprocess.TimeoutExpired):
-        run_compiler([str(compiler), "x"], 0.5)
+    for seconds in (0.3, 3, 30, 300):  # on a busy machine it may not have started anything yet
+        with pytest.raises(subprocess.TimeoutExpired):
+            run_compiler([str(compiler), "x"], seconds)
+        if child.exists() and child.read_text():
+            break
     number = int(child.read_text())
-    for _ in range(100):
+    for _ in range(1000):
         if not _runs(number):
             break
-        time.sleep(0.05)
+        time.sleep(0.01)
     assert not _runs(number)
     i = new_range(8, RangeKind.GLOBAL)
     ast = kb.kernel(store(param(0), i, load(param(1), i)), prefix=(i,))
@@ -356,9 +359,10 @@ def test_what_is_refused_is_given_up(tmp_path: Path) -> None:
 
 @pytest.mark.device("CPU")
 @verifies("kernel.beam.kept")
-def test_the_cpu_keeps_what_it_found(tmp_path: Path) -> None:
+def test_the_cpu_keeps_what_it_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench: Any = Device["CPU"]
-    with Context(BEAM_BUDGET_SEC=1, PARALLEL=2):
+    monkeypatch.setattr(search._Search, "_is_over", lambda self: self.tried > 2)
+    with Context(PARALLEL=2):
         first = search.searched_steps(kb.matmul(16, 16, 16), bench, 1)
         files = list((tmp_path / "cache").glob("beam-*.entry"))
         assert len(files) == 1

@@ -211,7 +211,7 @@ spans_of_six = strategies.lists(strategies.tuples(
 
 
 @verifies("memory.search.least", observe="memory")
-@hypothesis.settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@hypothesis.settings(max_examples=150)
 @hypothesis.given(spans_of_six)
 def test_hypothesis_finds_no_better_plan(rows: list[tuple[int, int, int]]) -> None:
     spans = [Lifetime(number, size * ALIGNMENT, first, first + length)
@@ -230,7 +230,7 @@ def test_what_was_cut_from_one_block_fits_into_it_again() -> None:
 
 
 @verifies("memory.search.not-worse", observe="memory")
-@hypothesis.settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@hypothesis.settings(max_examples=60)
 @hypothesis.given(strategies.integers(0, 1 << 32), strategies.sampled_from((0, 10**4, 10**6)))
 def test_a_search_never_needs_more_than_it_began_with(seed: int, budget: int) -> None:
     spans = [span for span in random_lifetimes(seed, most=40) if span.nbytes]

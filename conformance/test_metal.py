@@ -1,6 +1,7 @@
 """The Metal device, over a mock of PyObjC. Chapter: spec/metal.md. It has never run on hardware."""
 from __future__ import annotations
 
+import gc
 import platform
 from collections.abc import Iterator
 from pathlib import Path
@@ -237,6 +238,7 @@ def test_copies_come_after_launches(mock: Any) -> None:
 @needs_emulator
 @verifies("metal.memory.exhausted")
 def test_memory_that_is_exhausted_is_an_error(mock: Any) -> None:
+    gc.collect()
     one = block([1, 2])
     mock.memory = mock.used + 5000
     before = GlobalCounters.allocated

@@ -1,6 +1,7 @@
 """Layers, optimisers and state, compared with NumPy. They are user code on top of the tensor."""
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,22 @@ def test_linear() -> None:
     wanted = X @ layer.weight.numpy().T + layer.bias.numpy()
     assert np.allclose(layer(Tensor(X)).numpy(), wanted, atol=1e-5)
     assert np.abs(layer.weight.numpy()).max() <= 6 ** -0.5
+
+
+def test_a_layer_says_how_it_was_made() -> None:
+    layer = nn.Linear(6, 3)
+    assert repr(layer) == repr(copy.deepcopy(layer)) == \
+        "Linear(in_features=6, out_features=3, bias=True)"
+    assert repr(nn.Conv1d(2, 4, [3], padding="same")) == (
+        "Conv1d(in_channels=2, out_channels=4, kernel_size=[3], stride=1, padding='same', "
+        "dilation=1, groups=1, bias=True)")
+
+    class Tied(nn.Linear):
+        def __init__(self, other: nn.Linear) -> None:
+            self.weight, self.bias = other.weight, other.bias
+
+    assert repr(Tied(layer)) == "Tied(other=Linear)"
+    assert list(nn.state.get_state_dict(Tied(layer))) == ["weight", "bias"]
 
 
 def test_normalisation() -> None:

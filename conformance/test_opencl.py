@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import random
 import re
 import time
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -102,29 +104,39 @@ _WHOLE = (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.int32, 
           dtypes.int64, dtypes.uint64)
 
 
-def operation(op: Ops, dtype: DType, count: int) -> UOp:
-    """out[i] = op(a[i], b[i])."""
+def together(count: int, dtype: DType, arguments: int,
+             values: Callable[..., list[UOp]]) -> UOp:
+    """out0[i], out1[i], ... = values of a[i], ...: the driver takes its time for each kernel."""
     i = new_range(count, GLOBAL)
-    given = [load(param(place, dtype), i) for place in ((1,) if op is Ops.NEG else (1, 2))]
-    value = kb.apply(op, *given)
-    return kb.kernel(store(param(0, value.dtype), i, value), prefix=(i,))
+    stored = len(values([kb.number(dtype, 1)] * arguments))
+    made = values([load(param(stored + n, dtype), i) for n in range(arguments)])
+    return kb.kernel(*(store(param(place, value.dtype), i, value)
+                       for place, value in enumerate(made)), prefix=(i,))
+
+
+def check_stored(ast: UOp, types: Sequence[DType], *given: np.ndarray) -> None:
+    """Every value of a kernel is that of the reference."""
+    found = []
+    for device in ("REFERENCE", "OPENCL"):
+        outs = [kb.from_host(np.zeros(given[0].size), dtype) for dtype in types]
+        kb.run(ast, *outs, *given, device=device)
+        found.append([kb.to_host(out, dtype) for out, dtype in zip(outs, types, strict=True)])
+    for place, dtype in enumerate(types):
+        assert np.array_equal(found[0][place], found[1][place], equal_nan=dtype.kind == "f"), \
+            ast.src[place]
 
 
 @verifies("opencl.values.reference")
 @verifies("conventions.integers.exact")
 def test_integers_are_exact_at_their_limits() -> None:
-    cases = [(op, dtype) for op in _OPERATIONS for dtype in _WHOLE]
-    asts = [operation(op, dtype, 64 * 64) for op, dtype in cases]
+    asts = [together(64 * 64, dtype, 2, lambda given: [
+        kb.apply(op, *given[:1 if op is Ops.NEG else 2]) for op in _OPERATIONS])
+        for dtype in _WHOLE]
     Device["OPENCL"].compile(asts)
-    for (op, dtype), ast in zip(cases, asts, strict=True):
+    for dtype, ast in zip(_WHOLE, asts, strict=True):
         values = kb.special(dtype)
         a, b = (np.ascontiguousarray(x).reshape(-1) for x in np.meshgrid(values, values))
-        found = []
-        for device in ("REFERENCE", "OPENCL"):
-            out = np.zeros(a.size, np.bool_ if op is Ops.CMPLT else dtype.numpy)
-            kb.run(ast, out, a, *(() if op is Ops.NEG else (b,)), device=device)
-            found.append(out)
-        assert np.array_equal(found[0], found[1]), (op, dtype)
+        check_stored(ast, [dtypes.bool if op is Ops.CMPLT else dtype for op in _OPERATIONS], a, b)
 
 
 @verifies("opencl.values.reference")
@@ -132,24 +144,18 @@ def test_integers_are_exact_at_their_limits() -> None:
 def test_casts_of_every_type_to_every_type() -> None:
     """Half types are 16 bits: all of them are read, and floats near ties are rounded to them."""
     every = (*_WHOLE, dtypes.bool, dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
-    cases = [(one, two) for one in every for two in every if one is not two]
-    asts = []
-    for one, two in cases:
-        i = new_range(70, GLOBAL)
-        value = kb.apply(Ops.CAST, load(param(1, one), i), dtype=two)
-        asts.append(kb.kernel(store(param(0, two), i, value), prefix=(i,)))
-    Device["OPENCL"].compile(asts)
-    for (one, two), ast in zip(cases, asts, strict=True):
+    cases = []
+    for one, kinds in itertools.product(every, ("bf", "i", "u")):
+        targets = [two for two in every if two.kind in kinds and two is not one]
         values = kb.special(one, 70)
-        if one.kind == "f" and two.kind in "iu":  # what does not fit is left open
+        if one.kind == "f" and kinds != "bf":  # what does not fit is left open
             given = np.nan_to_num(kb.to_host(values, one).astype(np.float32))
-            values = kb.from_host(given.clip(0 if two.kind == "u" else -100, 100), one)
-        found = []
-        for device in ("REFERENCE", "OPENCL"):
-            out = kb.from_host(np.zeros(70), two)
-            kb.run(ast, out, values, device=device)
-            found.append(kb.to_host(out, two))
-        assert np.array_equal(found[0], found[1], equal_nan=two.kind == "f"), (one, two)
+            values = kb.from_host(given.clip(0 if kinds == "u" else -100, 100), one)
+        cases.append((values, targets, together(70, one, 1, lambda given, targets=targets: [
+            kb.apply(Ops.CAST, *given, dtype=two) for two in targets])))
+    Device["OPENCL"].compile([ast for _, _, ast in cases])
+    for values, targets, ast in cases:
+        check_stored(ast, targets, values)
 
 
 @verifies("kernel.half.round")
@@ -470,6 +476,7 @@ def test_freed_memory_is_used_again() -> None:
 @verifies("opencl.launch.failure")
 @verifies("device.memory.exhausted")
 def test_what_the_driver_refuses_leaves_the_device_usable() -> None:
+    gc.collect()
     device = Device["OPENCL"]
     before = GlobalCounters.allocated
     with pytest.raises(DeviceError, match=str(1 << 50)):

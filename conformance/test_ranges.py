@@ -123,7 +123,7 @@ def test_one_movement_shows_what_numpy_shows(kind: int) -> None:
 
 @verifies("ranges.index.exact")
 @given(st.sampled_from(SHAPES), CHOICES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_every_view_shows_what_numpy_shows(shape: Shape, steps: list[tuple[int, int]]) -> None:
     base = view = source(*shape)
     array = np.arange(math.prod(shape)).reshape(shape)
@@ -138,7 +138,7 @@ def test_every_view_shows_what_numpy_shows(shape: Shape, steps: list[tuple[int, 
 
 @verifies("ranges.index.exact")
 @given(st.sampled_from(SHAPES), CHOICES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_loops_and_numbers_give_one_index(shape: Shape, steps: list[tuple[int, int]]) -> None:
     """Simplifying an index over loops changes nothing."""
     base = view = source(*shape)
@@ -271,7 +271,7 @@ def test_fold_adds_windows_of_two(step: int, dilation: int) -> None:
 @verifies("ranges.fold.sum")
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3),
        st.integers(0, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_fold_adds_the_windows(count: int, taps: int, step: int, dilation: int,
                                more: int) -> None:
     extent = (count - 1) * step + (taps - 1) * dilation + 1 + more
@@ -455,7 +455,7 @@ def test_tracing_does_not_recurse() -> None:
 
 @verifies("effects.view-write.region")
 @given(st.sampled_from(SHAPES), CHOICES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_write_names_the_element_that_a_read_names(shape: Shape,
                                                      steps: list[tuple[int, int]]) -> None:
     base = view = source(*shape)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from conformance.kernel_builder import flat, load, param, reduce, store
 from conformance.trace import verifies
 from impl.device import Device
 from impl.dtypes import ALL, DType, dtypes
-from impl.ir import BINARY, COMPARISONS, UNARY, Ops, RangeKind, new_range
+from impl.ir import BINARY, COMPARISONS, UNARY, Ops, RangeKind, UOp, new_range
 
 FLOATS = [d for d in ALL if d.kind == "f"]
 NUMPY = {Ops.ADD: np.add, Ops.SUB: np.subtract, Ops.MUL: np.multiply, Ops.DIV: np.divide,
@@ -27,14 +28,24 @@ FUNCTIONS = {Ops.EXP: np.exp, Ops.EXP2: np.exp2, Ops.LOG: np.log, Ops.LOG2: np.l
              Ops.SIN: np.sin, Ops.COS: np.cos, Ops.TANH: np.tanh}
 
 
-def computed(op: Ops, dtype: DType, device: str, *given: np.ndarray) -> np.ndarray:
-    i = new_range(given[0].size, RangeKind.GLOBAL)
-    loads = [load(param(1 + n, dtype), i) for n in range(len(given))]
+def computed(ops: Iterable[Ops], dtype: DType, device: str,
+             *given: np.ndarray) -> dict[Ops, np.ndarray]:
+    """What operations make of arrays. Their kernels are compiled together."""
+    found, asts = {}, [applied(op, dtype, given[0].size) for op in ops]
+    for op, ast, program in zip(ops, asts, Device[device].compile(asts), strict=True):
+        made = ast.src[0].src[1].dtype
+        out = np.zeros(given[0].size, made.numpy)
+        kb.launch(program, out, *given[:1 if op in UNARY else 2])
+        found[op] = kb.to_host(out, made)
+    return found
+
+
+def applied(op: Ops, dtype: DType, count: int) -> UOp:
+    """out[i] = op(a[i]), or op(a[i], b[i])."""
+    i = new_range(count, RangeKind.GLOBAL)
+    loads = [load(param(1 + n, dtype), i) for n in range(1 if op in UNARY else 2)]
     value = kb.apply(op, *loads)
-    out = np.zeros(given[0].size, value.dtype.numpy)
-    kb.run(kb.kernel(store(param(0, value.dtype), i, value), prefix=(i,)), out, *given,
-           device=device)
-    return kb.to_host(out, value.dtype)
+    return kb.kernel(store(param(0, value.dtype), i, value), prefix=(i,))
 
 
 @verifies("reference.operation.exact")
@@ -57,12 +68,10 @@ def test_arithmetic_rounds_once(dtype: DType, device: str) -> None:
     one, two = np.repeat(one, two.size), np.tile(two, one.size)
     a, b = kb.to_host(one, dtype), kb.to_host(two, dtype)
     with np.errstate(all="ignore"):
-        for op, rule in NUMPY.items():
-            operands = (one,) if op in UNARY else (one, two)
-            wanted = rule(*(a, b)[:len(operands)])
+        for op, found in computed(NUMPY, dtype, device, one, two).items():
+            wanted = NUMPY[op](*(a, b)[:1 if op in UNARY else 2])
             if op not in COMPARISONS:
                 wanted = kb.to_host(kb.from_host(wanted, dtype), dtype)
-            found = computed(op, dtype, device, *operands)
             assert np.array_equal(found, wanted, equal_nan=dtype.kind == "f"), op.name
             if op in (Ops.ADD, Ops.MUL, Ops.NEG):
                 same = np.signbit(found) == np.signbit(wanted)
@@ -78,10 +87,10 @@ def test_functions_are_close(dtype: DType, device: str) -> None:
     given = kb.to_host(stored, dtype)
     digits = {2: 11, 4: 24, 8: 53}[dtype.itemsize] if dtype is not dtypes.bfloat16 else 8
     with np.errstate(all="ignore"):
-        for op, rule in FUNCTIONS.items():
-            wide = rule(given.astype(np.longdouble))
+        for op, rounded in computed(FUNCTIONS, dtype, device, stored).items():
+            wide = FUNCTIONS[op](given.astype(np.longdouble))
             wanted = kb.to_host(kb.from_host(wide.astype(np.float64), dtype), dtype)
-            found = computed(op, dtype, device, stored).astype(np.float64)
+            found = rounded.astype(np.float64)
             unit = np.exp2(np.floor(np.log2(np.abs(wide))) - digits + 1).astype(np.float64)
             least = {2: 6e-8, 4: 1.5e-45, 8: 5e-324}[dtype.itemsize]
             limit = 4 * np.maximum(unit, 1e-38 if dtype is dtypes.bfloat16 else least)
@@ -93,18 +102,19 @@ def test_functions_are_close(dtype: DType, device: str) -> None:
 @verifies("reference.operation.exact")
 def test_every_operation_is_known_to_both_devices() -> None:
     """Two devices that were written apart agree on every operation and type."""
-    for op in [Ops(o) for o in sorted(UNARY | BINARY) if Ops(o) not in
-               (Ops.CAST, Ops.BITCAST, Ops.DETACH)]:
-        for dtype in ALL:
-            if not allowed(op, dtype):
-                continue
-            given = [kb.special(dtype, seed=n) for n in range(1 if op in UNARY else 2)]
-            one, two = (computed(op, dtype, device, *given) for device in ("CPU", "REFERENCE"))
+    every = [Ops(o) for o in sorted(UNARY | BINARY)
+             if Ops(o) not in (Ops.CAST, Ops.BITCAST, Ops.DETACH)]
+    for dtype in ALL:
+        given = [kb.special(dtype, seed=n) for n in range(2)]
+        ops = [op for op in every if allowed(op, dtype)]
+        first, second = (computed(ops, dtype, device, *given) for device in ("CPU", "REFERENCE"))
+        for op, one in first.items():
             if op in (*FUNCTIONS, Ops.ERF, Ops.POW):
                 rough = {2: 5e-2, 4: 1e-5, 8: 1e-12}[dtype.itemsize] if dtype.kind == "f" else 0
-                np.testing.assert_allclose(one, two, rtol=rough, atol=1e-37, err_msg=op.name)
+                np.testing.assert_allclose(one, second[op], rtol=rough, atol=1e-37,
+                                           err_msg=op.name)
             else:
-                assert np.array_equal(one, two, equal_nan=one.dtype.kind == "f"), (op, dtype)
+                assert np.array_equal(one, second[op], equal_nan=one.dtype.kind == "f"), (op, dtype)
 
 
 def allowed(op: Ops, dtype: DType) -> bool:

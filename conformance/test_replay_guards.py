@@ -298,13 +298,13 @@ def test_a_capture_does_not_see_other_threads() -> None:
         return x + 1
 
     def other() -> list[float]:
-        assert inside.wait(20)
+        assert inside.wait(300)
         kept.append(shared[0] * 3)
         state.assign(state + 1)
         return [first(shared[0] + 5), first(state)]
 
     def reader() -> float:
-        assert inside.wait(20)
+        assert inside.wait(300)
         made.set()
         value = shared[0] + 6
         run_schedule(value.schedule())  # refused in a captured function, which this is not

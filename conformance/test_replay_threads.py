@@ -47,7 +47,7 @@ class During:
         step = TinyJit(self)
         assert [step(numbers(i)).item() for i in range(2)] == [0, 2]
         for thread in self.threads:
-            thread.join(30)
+            thread.join(300)
             assert not thread.is_alive()
         assert [step(numbers(i)).item() for i in range(4)] == [0, 2, 4, 6]
         assert step.replays == 4 and self.calls == 2
@@ -119,7 +119,7 @@ def test_a_function_that_waits_for_a_thread(how: str, capsys: pytest.CaptureFixt
     worker = threading.Thread(target=lambda: found.extend(
         step(numbers(10)).item() for _ in range(3)), daemon=True)
     worker.start()
-    worker.join(60)
+    worker.join(300)
     assert found == [11, 12, 13] and state.item() == 3
     assert capsys.readouterr().err.count("was not captured") == 1
 

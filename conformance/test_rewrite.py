@@ -423,7 +423,7 @@ def test_simplify_keeps_shapes() -> None:
 @verifies("rewrite.simplify.exact")
 @pytest.mark.parametrize("dtype", TYPES, ids=lambda dtype: dtype.name)
 @given(steps=STEPS)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_simplify_keeps_every_bit(dtype: DType, steps: list[tuple[int, ...]]) -> None:
     graph = expression(dtype, steps)
     pairs = list(itertools.product(samples(dtype), samples(dtype), (False, True)))

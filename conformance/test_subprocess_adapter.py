@@ -18,7 +18,7 @@ DEMO = Path(__file__).parent / "demo"
 
 
 def misbehaving(manner: str) -> SubprocessAdapter:
-    return SubprocessAdapter([sys.executable, str(DEMO / "misbehaving.py"), manner], timeout=5.0,
+    return SubprocessAdapter([sys.executable, str(DEMO / "misbehaving.py"), manner], timeout=60.0,
                              longest_line=1_000_000)
 
 
@@ -58,7 +58,7 @@ def test_a_process_that_reads_nothing_ends() -> None:
     adapter.timeout = 0.3
     with pytest.raises(ProtocolError, match="it read nothing for 0.3 seconds"):
         adapter.run(large, {"values"})
-    adapter.timeout = 5.0
+    adapter.timeout = 60.0
     adapter.run(SMOKE, {"values"})  # by a fresh process
     adapter.close()
 
@@ -109,7 +109,7 @@ def test_unsupported_that_was_not_declared_is_a_failure() -> None:
                                     "drip", "orphan", "shape", "endless", "hang"])
 def test_each_breach_has_a_verdict(manner: str) -> None:
     adapter = misbehaving(manner)
-    adapter.timeout = 0.5 if manner in ("drip", "orphan", "hang") else 5.0
+    adapter.timeout = 0.5 if manner in ("drip", "orphan", "hang") else 60.0
     check = next(each for each in collect(["conventions"]) if "zero" in each.rules[0])
     verdict = run_check(Subject(adapter, "", []), check, ["values"], ()).verdict
     assert verdict == ("fail" if manner == "shape" else "error")
@@ -123,7 +123,7 @@ def test_the_demo_agrees_with_the_oracle(naive: SubprocessAdapter) -> None:
 
 
 def test_the_demo_passes_the_suite(naive: SubprocessAdapter) -> None:
-    subject = Subject(naive, "", naive.command)
+    subject = Subject(naive, "", naive.command, "quick")
     report = run_suite(subject, collect())
     assert report.ok, report.table()
     assert report.counts()["pass"] > 40

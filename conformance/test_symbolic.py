@@ -130,7 +130,7 @@ def test_an_index_under_a_condition(divisor: int) -> None:
 @verifies("symbolic.value.equal")
 @verifies("symbolic.bounds.sound")
 @given(STEPS, SEEDS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_simplified_equals_plain(steps: list[tuple[Ops, int, int]], seed: int) -> None:
     simple, plain = build(steps)
     low, high = symbolic.bounds(simple)
@@ -145,7 +145,7 @@ def test_simplified_equals_plain(steps: list[tuple[Ops, int, int]], seed: int) -
 @verifies("symbolic.rebuild.equal")
 @verifies("symbolic.assuming.equal")
 @given(STEPS, st.integers(-6, 9), SEEDS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_rebuilt_and_assumed_equal_plain(steps: list[tuple[Ops, int, int]], limit: int,
                                          seed: int) -> None:
     simple, plain = build(steps)
@@ -269,7 +269,7 @@ def test_weaker_limits_vanish() -> None:
 @verifies("symbolic.comparison.decided")
 @verifies("symbolic.logical.implied")
 @given(STEPS, STEPS, st.sampled_from(list(BUILDERS)[5:]), SEEDS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_conditions_equal_plain(first: list[tuple[Ops, int, int]],
                                 second: list[tuple[Ops, int, int]], op: Ops, seed: int) -> None:
     left, right = build(first), build(second)

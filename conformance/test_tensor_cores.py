@@ -550,10 +550,12 @@ def test_texts_compile_for_every_gpu_with_the_unit() -> None:
             names = units_of_nvidia(architecture)
         cases = []
         for place, unit in enumerate(NVIDIA):
-            if unit.name in names:
+            if unit.name in names:  # of all layouts for the newest, of others one
+                some = slice(None) if architecture == nvrtc.ARCHITECTURES[-1] else slice(
+                    (place + architecture) % 4, None, 4)
                 cases += [by_hand(product(128, 128, 64, unit.dtype, turned), place, (64, 64), 32, 2,
-                                  2) for turned in LAYOUTS]
-        assert len(cases) == 4 * len(names) > 0
+                                  2) for turned in LAYOUTS[some]]
+        assert len(cases) >= len(names) > 0
         nvrtc.check(sources([(ast, CUDA) for ast in cases])[0], (architecture,), OPTIONS)
 
 

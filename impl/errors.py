@@ -55,11 +55,19 @@ class TensorScheduleError(Exception):
         remedy: what the user can do about it.
     """
 
+    #: The method of tensors that has failed, once that is known.
+    method = ""
+
     def __init__(self, operation: str, detail: str, remedy: str, line: str | None = None) -> None:
-        self.operation, self.detail, self.remedy = operation, detail, remedy
-        self.line = line or user_line()
+        self.detail, self.remedy, self.line = detail, remedy, line or user_line()
+        super().__init__()
+        self.rename(operation)
+
+    def rename(self, operation: str) -> None:
+        """Say what was called."""
+        self.operation = operation
         # r[impl errors.message.parts]
-        super().__init__(f"{operation}: {detail}; at {self.line}. Remedy: {remedy}")
+        self.args = (f"{operation}: {self.detail}; at {self.line}. Remedy: {self.remedy}",)
 
     # r[impl errors.pickle.parts]
     def __reduce__(self) -> tuple[object, ...]:

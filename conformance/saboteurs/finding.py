@@ -38,6 +38,9 @@ class Search:
     passed: int = 0
     skipped: list[str] = field(default_factory=list)
 
+    def pytest_configure(self, config: Any) -> None:
+        config.option.tbstyle = "no"  # which nobody would see
+
     def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
         wrong = call.excinfo
         if wrong is None:

@@ -178,6 +178,7 @@ class WhoComesLateRunsNothing(RuntimeEdit):
 
 class WorkersOfTheParent(RuntimeEdit):
     rule = "cpu.threads.fork+2"
+    first = "test_a_child_starts_workers_of_its_own"
     description = "after a fork, the child counts on the workers of its parent"
     old = "busy = workers = sleeping = waiting = placed = 0;"
     new = "busy = sleeping = waiting = placed = 0;"

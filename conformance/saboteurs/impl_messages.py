@@ -15,7 +15,14 @@ class NoRemedy(Edit):
     rule = "errors.message.parts"
     description = "the remedy of an error is an attribute only"
     file = "impl/errors.py"
-    old, new = "; at {self.line}. Remedy: {remedy}", "; at {self.line}"
+    old, new = "; at {self.line}. Remedy: {self.remedy}", "; at {self.line}"
+
+
+class NamesTheInnermost(Edit):
+    rule = "errors.message.called"
+    description = "an error names the method in which the one that was called has failed"
+    file = "impl/tensor/names.py"
+    old, new = "error.rename(error.operation.removesuffix(failed) + self.method)", "pass"
 
 
 class LayersAreTheUsers(Edit):
@@ -49,7 +56,7 @@ class OnlyOurOwnError(ImplPatch):
 
 
 class CapitalsMatter(Edit):
-    rule = "errors.name.meant"
+    rule = "errors.name.meant+2"
     description = "a name is looked for as it was written"
     file = "impl/nn/names.py"
     old, new = "_remedy(name.lower(), own)", "_remedy(name, own)"

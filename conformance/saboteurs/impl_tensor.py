@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
 from impl.dtypes import dtypes
 from impl.errors import DTypeError, NameMissingError, ShapeError
@@ -510,6 +511,13 @@ class AnyArgumentIsTried(ImplPatch):
         def refuse(*_: Any) -> None:
             raise ShapeError("Tensor", "an argument does not fit", "give another one")
         return refuse
+
+
+class ParametersStayUnknown(Edit):
+    rule = "errors.argument.count"
+    description = "who gives too many arguments is not told which there are"
+    file = "impl/tensor/names.py"
+    old, new = """f"it takes {', '.join(self.own) or 'no arguments'}\"""", '"give others"'
 
 
 class EndsAreOutside(ImplPatch):

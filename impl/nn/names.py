@@ -1,10 +1,12 @@
 """What somebody meant who asks `nn` for a name that it does not have. Chapter: spec/errors.md."""
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from impl.errors import NameMissingError, ShapeError, nearest
 from impl.nn import optim, state
@@ -23,9 +25,9 @@ _MEANT = {"module": "any class: its attributes are searched for parameters",
 
 
 # --8<-- [start:meant]
-def missing(name: str, own: Iterable[str]) -> NameMissingError:
+def missing(name: str, own: Iterable[str], module: str = "nn") -> NameMissingError:
     """The error for a name that is not there: with the nearest of all names that are."""
-    return NameMissingError("nn", f"there is no {name}", _remedy(name.lower(), own))
+    return NameMissingError(module, f"there is no {name}", _remedy(name.lower(), own))
 
 
 def _remedy(given: str, own: Iterable[str]) -> str:
@@ -60,17 +62,40 @@ _OF_A_MODULE = {"parameters": "nn.state.get_parameters(layer)",
 
 # --8<-- [start:layer]
 class Layer:
-    """What all layers of `nn` have in common: errors that help."""
+    """What all layers of `nn` have in common: they say how they were made, and errors help."""
+
+    _made = ""
+
+    def __new__(cls, *given: Any, **named: Any) -> Self:
+        layer = super().__new__(cls)
+        with suppress(TypeError):  # a copy is made of nothing
+            made = inspect.signature(cls.__init__).bind(layer, *given, **named)
+            made.apply_defaults()
+            layer._made = ", ".join(f"{name}={_shown(value)}"
+                                    for name, value in list(made.arguments.items())[1:])
+        return layer
+
+    def __repr__(self) -> str:
+        """`Linear(in_features=3, out_features=4, bias=True)`."""
+        return f"{type(self).__name__}({self._made})"
 
     if not TYPE_CHECKING:
         def __getattr__(self, name: str) -> NoReturn:
             kind = f"nn.{type(self).__name__}"
             if name.startswith("_"):  # what Python itself looks for, often without need
                 raise AttributeError(f"{kind} has no {name}")
-            near = nearest(name, vars(self))
+            own = [each for each in vars(self) if not each.startswith("_")]
+            near = nearest(name, own)
             remedy = f"use {_OF_A_MODULE[name]}" if name in _OF_A_MODULE else \
-                f"did you mean {near}?" if near else "it has " + ", ".join(vars(self))
+                f"did you mean {near}?" if near else "it has " + ", ".join(own)
             raise NameMissingError(kind, f"there is no {name}", remedy)  # r[impl errors.name.layer]
+
+
+def _shown(value: Any) -> str:
+    """A number, a text or several of them; of all else its kind."""
+    several = value if isinstance(value, (tuple, list)) else (value,)
+    plain = all(isinstance(one, (int, float, str, type(None))) for one in several)
+    return repr(value) if plain else type(value).__name__
 
 
 def sizes(layer: Layer, groups: int = 1, **given: Any) -> None:

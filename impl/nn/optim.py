@@ -6,12 +6,18 @@ to realize, so that a step can share a schedule with the loss.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NoReturn
 
 from impl.dtypes import DType, sum_accumulator
 from impl.errors import DTypeError
 from impl.tensor import Tensor
 
 __all__ = ["Adam", "AdamW", "LAMB", "Optimizer", "SGD"]
+
+
+def __getattr__(name: str) -> NoReturn:
+    from impl.nn.names import missing  # which knows this module
+    raise missing(name, (), "nn.optim")  # r[impl errors.name.meant+2]
 
 
 def _number(value: float) -> Tensor:

@@ -5,13 +5,18 @@ import json
 import mmap
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from impl.dtypes import DType, dtypes, from_bfloat16
 from impl.errors import DTypeError, ShapeError
 from impl.tensor import Tensor
+
+
+def __getattr__(name: str) -> NoReturn:
+    from impl.nn.names import missing  # which knows this module
+    raise missing(name, (), "nn.state")  # r[impl errors.name.meant+2]
 
 
 def get_state_dict(model: Any, prefix: str = "") -> dict[str, Tensor]:

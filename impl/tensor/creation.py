@@ -50,6 +50,16 @@ def _number(value: Any, name: str) -> Scalar:
     return plain
 
 
+def _refuse_bounds(given: tuple[Any, ...]) -> None:
+    """Refuse PyTorch's order: the bounds, and then the shape."""
+    if len(given) in (2, 3) and isinstance(given[-1], (tuple, list)):
+        low, high = (0, *given[:-1])[-2:]
+        sizes = ", ".join(map(str, given[-1]))
+        # r[impl tensor.arguments.refused]
+        raise ShapeError("randint", f"{given} is no shape", "give the sizes first, and the bounds "
+                         f"by name: Tensor.randint({sizes}, low={low}, high={high})")
+
+
 def _float(dtype: Any, name: str) -> DType:
     wanted = dtypes.default_float if dtype is None else as_dtype(dtype)
     if wanted.kind != "f":
@@ -207,6 +217,7 @@ class Creation(Functional):
                 device: str | None = None) -> Self:
         """Whole numbers from `low` to `high - 1`, int32 unless another dtype is given."""
         wanted = dtypes.default_int if dtype is None else as_dtype(dtype)
+        _refuse_bounds(shape)
         if high <= low or high - low > 1 << 32:
             raise ShapeError("randint", f"there are no numbers from {low} to {high} - 1 to choose",
                              "use low < high, at most 2**32 apart")

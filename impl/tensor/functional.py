@@ -31,7 +31,7 @@ class Functional(Conversion):
     def layernorm(self, axis: Any = -1, eps: float = 1e-5, dim: Any = None) -> Self:
         """(x - mean) / sqrt(variance + eps) along axes; halves are computed in float32."""
         axes = self._axes(either(axis, dim), "layernorm")
-        variance, mean = self._var_nodes(axes, 0)
+        variance, mean = self._var_nodes(axes, 0, "layernorm")
         x = cast(self._float("layernorm"), mean.dtype)
         centered = nodes.sub(x, nodes.expand(mean, self.shape))
         return self._wrap(cast(nodes.mul(centered, self._scale(variance, eps)),

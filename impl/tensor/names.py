@@ -10,7 +10,13 @@ from collections.abc import Callable
 from numbers import Integral, Number, Real
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from impl.errors import ArgumentError, NameMissingError, TensorScheduleError, nearest
+from impl.errors import (
+    ArgumentError,
+    NameMissingError,
+    TensorScheduleError,
+    nearest,
+    user_line,
+)
 
 
 def either(axis: Any, dim: Any) -> Any:
@@ -80,11 +86,15 @@ _SAME = (("axis", "dim", "axes", "dims"), ("keepdim", "keepdims"),
          ("device_or_dtype", "device", "dtype"))
 
 
+#: Methods that call what the user has given them.
+_OF_OTHERS = ("sequential",)
+
+
 class _Keywords:
     """The names of a method's parameters, and those that others give to them."""
 
     def __init__(self, method: Callable[..., Any], name: str, bound: bool) -> None:
-        self.name = f"Tensor.{name}"
+        self.method, self.name = name, f"Tensor.{name}"
         self.signature = inspect.signature(method)
         parameters = list(self.signature.parameters.values())
         self.places = {each.name: place for place, each in enumerate(parameters)}
@@ -105,7 +115,7 @@ class _Keywords:
             if own == self.many:
                 positional = (*positional, value)
                 continue
-            value = int(value) if name == "unbiased" else value
+            value = self._correction(value) if name == "unbiased" else value
             self._refuse_second(name, own, value, {**known, **self._by_place(positional)})
             known[own] = value
         return positional, known
@@ -120,6 +130,11 @@ class _Keywords:
         raise ArgumentError(self.name, f"there is no argument {name}", f"did you mean {near}?"
                             if near else f"it takes {', '.join(self.own) or 'no keywords'}")
 
+    def _correction(self, unbiased: Any) -> int:
+        if not isinstance(unbiased, Integral):  # r[impl errors.argument.kind]
+            raise ArgumentError(self.name, f"unbiased is {unbiased!r:.60}", "give True or False")
+        return int(unbiased)
+
     def _by_place(self, positional: tuple[Any, ...]) -> dict[str, Any]:
         return {} if self.many else dict(zip(self.places, positional, strict=False))
 
@@ -132,16 +147,27 @@ class _Keywords:
                 raise ArgumentError(self.name, f"{other} is {before[other]!r}, and {name}, which "
                                     f"means the same, is {value!r}", "give one of them")
 
+    def claim(self, error: TensorScheduleError) -> None:
+        """Let the error of a method that this one has called name this one."""
+        failed = error.operation.removeprefix("Tensor.")
+        if failed not in (self.method, error.method) or self.method in _OF_OTHERS \
+                or error.line != user_line():
+            return
+        if failed == error.method:  # r[impl errors.message.called]
+            error.rename(error.operation.removesuffix(failed) + self.method)
+        error.method = self.method
+
     def refuse(self, tensors: type, positional: tuple[Any, ...], given: dict[str, Any]) -> None:
         """Raise if an argument is nothing of what its annotation says; asked once a call failed.
 
         Raises:
-            ArgumentError: one is not.
+            ArgumentError: one is not, or there are too many of them, or too few.
         """
         try:
             values = self.signature.bind(*positional, **given).arguments
-        except TypeError:  # there are too many of them, or too few, as Python says
-            return
+        except TypeError as wrong:  # r[impl errors.argument.count]
+            raise ArgumentError(self.name, str(wrong),
+                                f"it takes {', '.join(self.own) or 'no arguments'}") from None
         kinds = {**_KINDS, "Self": tensors}
         for name, value in list(values.items()):
             words = str(self.signature.parameters[name].annotation).split(" | ")
@@ -186,8 +212,10 @@ def with_keywords(method: Callable[..., Any], name: str, tensors: list[type],
                 if not given.keys() <= plain:
                     positional, given = keywords.understood(positional, given)
                 result = method(*positional, **given)
-        except (TypeError, AttributeError, ValueError) as error:
-            if not isinstance(error, TensorScheduleError):
+        except (TypeError, AttributeError, ValueError, IndexError) as error:
+            if isinstance(error, TensorScheduleError):
+                keywords.claim(error)
+            else:
                 keywords.refuse(tensors[0], positional, given)
             raise
         if result is NotImplemented:  # which only an operator may answer

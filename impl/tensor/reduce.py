@@ -102,9 +102,10 @@ class Reduce(Movement):
         node = self._mean_node(self._float("mean"), axes)
         return self._wrap(self._squeezed(node, axes, keepdim))
 
-    def _var_nodes(self, axes: tuple[int, ...], correction: float) -> tuple[UOp, UOp]:
+    def _var_nodes(self, axes: tuple[int, ...], correction: float,
+                   name: str) -> tuple[UOp, UOp]:
         """Variance and mean, with the axes kept, in the accumulator's dtype."""
-        x = self._float("var")
+        x = self._float(name)
         wide = cast(x, sum_accumulator(x.dtype))
         mean = self._mean_node(wide, axes)
         deviation = nodes.sub(wide, nodes.expand(mean, self.shape))
@@ -121,14 +122,14 @@ class Reduce(Movement):
             dim: Any = None) -> Self:
         """The variance along axes: squared deviations divided by (count - correction)."""
         axes = self._axes(either(axis, dim), "var")
-        variance, _ = self._var_nodes(axes, correction)
+        variance, _ = self._var_nodes(axes, correction, "var")
         return self._wrap(self._squeezed(cast(variance, self._result_float()), axes, keepdim))
 
     def std(self, axis: Any = None, keepdim: bool = False, correction: float = 1,
             dim: Any = None) -> Self:
         """The square root of the variance."""
         axes = self._axes(either(axis, dim), "std")
-        root = unary(Ops.SQRT, self._var_nodes(axes, correction)[0])
+        root = unary(Ops.SQRT, self._var_nodes(axes, correction, "std")[0])
         return self._wrap(self._squeezed(cast(root, self._result_float()), axes, keepdim))
 
     def var_mean(self, axis: Any = None, keepdim: bool = False, correction: float = 1,
@@ -136,7 +137,7 @@ class Reduce(Movement):
         """Variance and mean, which share their work."""
         axes = self._axes(either(axis, dim), "var_mean")
         variance, mean = (self._squeezed(cast(node, self._result_float()), axes, keepdim)
-                          for node in self._var_nodes(axes, correction))
+                          for node in self._var_nodes(axes, correction, "var_mean"))
         return self._wrap(variance), self._wrap(mean)
 
     def std_mean(self, axis: Any = None, keepdim: bool = False, correction: float = 1,
