@@ -197,12 +197,12 @@ def test_no_element_is_lost_by_cutting(op: Ops) -> None:
         assert out[0] == numpy.reduce(values, dtype=np.int32)
 
 
-@verifies("kernel.thread.pays")
+@verifies("kernel.thread.pays+2")
 def test_small_kernels_are_left_to_one_thread() -> None:
     limits = Limits(threads=8)
     assert not any(isinstance(step, (Thread, GroupTop)) for ast in (total(1000), kb.softmax(8, 64))
                    for step, _ in hand_steps(ast, limits))
-    some = [step for step, _ in hand_steps(kb.matmul(128, 128, 128), limits)][-1]
+    some = [step for step, _ in hand_steps(kb.matmul(96, 96, 96), limits)][-1]
     assert isinstance(some, Thread) and 2 <= some.amount < 8
     last, reason = hand_steps(kb.softmax(4096, 4096), limits)[-1]
     assert last == Thread(0, 8) and "4096 iterations" in reason

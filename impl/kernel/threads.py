@@ -170,7 +170,7 @@ def element_of(buffer: UOp, index: UOp) -> UOp:
 # --8<-- [start:choose]
 #: Nanoseconds of work that a thread should get at least: to give it its part and to wait for it
 #: takes one or two thousand. That it may have to be woken first is the device's business.
-SHARE = 10_000
+SHARE = 5_000
 #: So many nanoseconds a part takes at least where threads get several.
 _PART = 20_000
 #: What one thread does in a nanosecond, where nothing is in its way: bytes moved and operations.
@@ -185,7 +185,7 @@ Choice = tuple[Step, str] | None
 
 def duration(ast: UOp) -> int:
     """Nanoseconds that one thread needs for a kernel, at the least."""
-    # r[impl kernel.thread.pays]
+    # r[impl kernel.thread.pays+2]
     known = Analysis(ast)
     cost = estimate(ast)
     dear = sum(DEAR[node.op] * _iterations(known, known.free[node]) for node in known.order
