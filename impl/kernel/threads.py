@@ -276,9 +276,9 @@ def _best(known: Analysis, loops: Sequence[UOp], threads: int, parts: int) -> Ch
 
 
 def _even(extent: int, threads: int, parts: int) -> int:
-    """At most so many parts, and at least one a thread: equal ones, if there are such."""
+    """At most so many parts, as many for each thread: equal ones, if there are such."""
     if extent <= parts:
         return max(extent, threads)
-    several = range(parts, max(parts // 2, threads - 1), -1)
+    several = range(parts, max(parts // 2, threads - 1), -threads)
     return next((n for n in several if extent % n == 0), parts)
 # --8<-- [end:choose]
