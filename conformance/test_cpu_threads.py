@@ -219,6 +219,13 @@ def test_long_kernels_have_several_parts_for_each_thread() -> None:
         assert last == Thread(0, amount) and f"in {amount} parts" in reason
     assert hand_steps(total(1 << 24), limits)[0][0] == GroupTop(0, 16)
     assert hand_steps(total(1 << 18), limits)[0][0] == GroupTop(0, 2)
+    for heads, wanted in ((5, Thread(0, 4)), (8, Thread(1, 8)), (1 << 10, Thread(1, 16))):
+        i, j, k = (new_range(n, r) for n, r in ((4, RangeKind.GLOBAL), (heads, RangeKind.GLOBAL),
+                                                (1 << 16, RangeKind.REDUCE)))
+        row = symbolic.add(symbolic.mul(i, heads), j)
+        ast = kb.kernel(store(param(0), row, reduce(Ops.ADD, load(
+            param(1), symbolic.add(symbolic.mul(row, 1 << 16), k)), k)), prefix=(i, j))
+        assert hand_steps(ast, limits)[-1][0] == wanted  # the loop with parts enough
     many = hand_steps(kb.softmax(1 << 16, 1 << 12), Limits(threads=1024, parts=8))[-1][0]
     assert many == Thread(0, sharing.MOST_THREADS)
 

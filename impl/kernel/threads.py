@@ -173,6 +173,8 @@ def element_of(buffer: UOp, index: UOp) -> UOp:
 SHARE = 5_000
 #: So many nanoseconds a part takes at least where threads get several.
 _PART = 20_000
+#: Where so many parts are left for each thread, more make little difference.
+_SEVERAL = 4
 #: What one thread does in a nanosecond, where nothing is in its way: bytes moved and operations.
 _BYTES, _OPERATIONS = 20, 100
 #: A reduction is cut into parts of at least as many elements; what combines them is not cut again.
@@ -261,14 +263,19 @@ def part_of_loop(known: Analysis, nanoseconds: int, threads: int, limits: Limits
 
 
 def _best(known: Analysis, loops: Sequence[UOp], threads: int, parts: int) -> Choice:
-    """The first loop that keeps nearly all threads busy all the time; else the best of them."""
+    """The first loop that keeps nearly all threads busy all the time; else the best of them.
+
+    One with few iterations gives way to one with more: with few parts, the last one takes long.
+    """
     loops = [loop for loop in loops if loop.arg[1] in (RangeKind.GLOBAL, RangeKind.LOOP)
              and not not_shared(known, loop)]
     busy = [_extent(loop) / max(-(-_extent(loop) // threads), 1) for loop in loops]
     best = max(busy, default=0)
     if best < _LEAST_BUSY:
         return None
-    loop = loops[next(i for i, share in enumerate(busy) if share >= min(best, 0.9 * threads))]
+    good = [loop for loop, share in zip(loops, busy, strict=True)
+            if share >= min(best, 0.9 * threads)]
+    loop = max(good, key=lambda loop: min(_extent(loop), parts, _SEVERAL * threads))
     if known.info.threads == 1:
         parts = _even(_extent(loop), threads, parts)
     return (Thread(known.position[loop], parts), f"long enough for {threads} threads: "
