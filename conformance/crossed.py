@@ -101,7 +101,7 @@ def text_of(kernels: Sequence[Given]) -> str:
                   f"kernel{place}(arguments, i, {phase}, scratch);"
                   for phase, shared in enumerate(source.phases)] or [f"kernel{place}(arguments);"]
         calls.append(f"  if (kernel == {place}) {{ " + " ".join(phases) + " }")
-    scratch = max([64, *(given.source.scratch for given in kernels)])
+    scratch = max([64, *(given.source.scratch + given.source.own for given in kernels)])
     parts += [f"static char scratch[{scratch}] __attribute__((aligned(64)));",
               "static void run(int kernel, void **arguments) {", *calls, "}",
               _MAIN.replace("KERNELS", str(len(kernels)))]

@@ -197,16 +197,37 @@ def test_no_element_is_lost_by_cutting(op: Ops) -> None:
         assert out[0] == numpy.reduce(values, dtype=np.int32)
 
 
-@verifies("kernel.thread.pays")
+@verifies("kernel.thread.pays+2")
 def test_small_kernels_are_left_to_one_thread() -> None:
     limits = Limits(threads=8)
     assert not any(isinstance(step, (Thread, GroupTop)) for ast in (total(1000), kb.softmax(8, 64))
                    for step, _ in hand_steps(ast, limits))
-    some = [step for step, _ in hand_steps(kb.matmul(128, 128, 128), limits)][-1]
+    some = [step for step, _ in hand_steps(kb.matmul(96, 96, 96), limits)][-1]
     assert isinstance(some, Thread) and 2 <= some.amount < 8
     last, reason = hand_steps(kb.softmax(4096, 4096), limits)[-1]
     assert last == Thread(0, 8) and "4096 iterations" in reason
     assert hand_steps(total(1 << 24), limits)[0][0] == GroupTop(0, 8)
+
+
+@verifies("kernel.thread.balance")
+def test_long_kernels_have_several_parts_for_each_thread() -> None:
+    limits = Limits(threads=2, parts=8)
+    for ast, amount in ((kb.softmax(4096, 4096), 16), (kb.softmax(3100, 4096), 10),
+                        (kb.softmax(9, 1 << 16), 9), (kb.softmax(4099, 512), 16),
+                        (kb.softmax(128, 400), 2)):
+        last, reason = hand_steps(ast, limits)[-1]
+        assert last == Thread(0, amount) and f"in {amount} parts" in reason
+    assert hand_steps(total(1 << 24), limits)[0][0] == GroupTop(0, 16)
+    assert hand_steps(total(1 << 18), limits)[0][0] == GroupTop(0, 2)
+    for heads, wanted in ((5, Thread(0, 4)), (8, Thread(1, 8)), (1 << 10, Thread(1, 16))):
+        i, j, k = (new_range(n, r) for n, r in ((4, RangeKind.GLOBAL), (heads, RangeKind.GLOBAL),
+                                                (1 << 16, RangeKind.REDUCE)))
+        row = symbolic.add(symbolic.mul(i, heads), j)
+        ast = kb.kernel(store(param(0), row, reduce(Ops.ADD, load(
+            param(1), symbolic.add(symbolic.mul(row, 1 << 16), k)), k)), prefix=(i, j))
+        assert hand_steps(ast, limits)[-1][0] == wanted  # the loop with parts enough
+    many = hand_steps(kb.softmax(1 << 16, 1 << 12), Limits(threads=1024, parts=8))[-1][0]
+    assert many == Thread(0, sharing.MOST_THREADS)
 
 
 # Phases
@@ -292,7 +313,7 @@ def test_large_stage_buffers_lie_in_the_memory_of_a_run(threads: int) -> None:
         ast = apply(ast, Thread(0, threads))
     source = render(ast, C())
     assert "static" not in source.text and "_Thread_local" not in source.text
-    assert source.scratch == threads * -(-count * 4 // 64) * 64
+    assert source.scratch == 0 and source.own == -(-count * 4 // 64) * 64
     with Context(NOOPT=1, CPU_COUNT=threads):
         program = Device["CPU"].compile([ast])[0]
     given = np.arange(rows * count, dtype=np.int32).reshape(rows, count)
@@ -361,6 +382,8 @@ def expected(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
 @verifies("cpu.threads.equal")
 @verifies("cpu.threads.concurrent")
 @verifies("cpu.threads.fork+2")
+@verifies("cpu.threads.count")
+@verifies("cpu.threads.near")
 @pytest.mark.parametrize("sanitizer", ["", "thread", "address,undefined"])
 def test_the_runtime_under_stress(sanitizer: str, tmp_path: Path) -> None:
     """The C program tells whether all results were right, the sanitizer how they came about."""
@@ -410,7 +433,7 @@ def test_the_number_of_threads_is_part_of_the_keys() -> None:
             program = Device["CPU"].compile([ast])[0]
             assert isinstance(program, cpu.CPUProgram)
             keys.add(Device["CPU"].plan_key())
-            shapes.append(program.shape[0])
+            shapes.append(program.shape[1])
             texts.append(program.source or "")
     assert len(keys) == 3 and shapes == [1, 2, 3]
     assert "thread" not in texts[0] and "void softmax(void **args) {" in texts[0]
@@ -481,7 +504,7 @@ from conformance import test_cpu_threads as t
 from impl.device import Device
 ast = t.apply(t.total(1 << 22), t.GroupTop(0, 2))
 with Context(NOOPT=1): program = Device["CPU"].compile([ast])[0]
-program.shape = (*program.shape[:3], 1)  # a nanosecond
+program.shape = (*program.shape[:-1], 1)  # a nanosecond
 out, given = Device["CPU"].allocate(4), Device["CPU"].allocate(4 << 22)
 given.array.view(np.int32)[:] = 1
 table = Device["CPU"].table([(program, [out, given], ())])

@@ -704,7 +704,7 @@ def test_a_flat_product_stores_its_rows_from_end_to_end() -> None:
     assert deep.arg.prefix
 
 
-@verifies("kernel.thread.pays")
+@verifies("kernel.thread.pays+2")
 @pytest.mark.parametrize("columns", [512, 320, 96])
 def test_panels_that_share_a_copy_leave_something_to_threads(columns: int) -> None:
     """The first operand lies turned, so all panels of a thread, or each, have a copy of it."""

@@ -244,6 +244,10 @@ def test_no_more_threads_are_tried_than_there_are() -> None:
             Analysis(kb.matmul(8, 9, 10)), search.random.Random(0), Limits(threads=threads))
             if isinstance(step, (search.Thread, search.GroupTop))}
         assert tried == ({threads} if threads > 1 else set())
+    tried = {step.amount for step in search.actions(
+        Analysis(kb.matmul(64, 64, 64)), search.random.Random(0), Limits(threads=2, parts=8))
+        if isinstance(step, (search.Thread, search.GroupTop))}
+    assert tried == {2, 16}
 
 
 @pytest.mark.usefixtures("timed")

@@ -166,7 +166,20 @@ class LaunchesWaitForCompilers(ImplPatch):
 class ThreadsCountTheirParts(RuntimeEdit):
     rule = "cpu.threads.equal"
     description = "which part a thread runs follows from how many it has run"
-    old, new = "(job.arguments, TS_NEXT(mine),", "(job.arguments, taken - 1,"
+    old, new = "chunk_for(me), job.phase,", "taken, job.phase,"
+
+
+class AnybodyHelps(RuntimeEdit):
+    rule = "cpu.threads.count"
+    description = "workers that were started for a kernel with more threads share any kernel"
+    old, new = "TS_TAKEN(word) < TS_CHUNKS(word) && (me) < TS_THREADS(word)", \
+        "(me) >= 0 && TS_TAKEN(word) < TS_CHUNKS(word)"
+
+
+class PartsInTurn(RuntimeEdit):
+    rule = "cpu.threads.near"
+    description = "threads take parts in turn, whoever comes first"
+    old, new = "for (long whose = me;; whose", "for (long whose = 0;; whose"
 
 
 class WhoComesLateRunsNothing(RuntimeEdit):
@@ -199,7 +212,7 @@ class WorkersTakeSignals(RuntimeEdit):
 class WorkersStandWhereverTheyAre(RuntimeEdit):
     rule = "cpu.threads.apart"
     description = "a worker may be put on the processor of its caller"
-    old, new = "start((int)launch->chunks - 1), keep_apart();", "start((int)launch->chunks - 1);"
+    old, new = "start((int)launch->threads - 1), keep_apart();", "start((int)launch->threads - 1);"
 
 
 class EstimatesAreNeverMended(RuntimeEdit):

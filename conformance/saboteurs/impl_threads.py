@@ -38,6 +38,15 @@ class AnyLoopIsShared(ImplPatch):
         return lambda known, loop: ""
 
 
+class OnePartAThread(ImplPatch):
+    rule = "kernel.thread.balance"
+    description = "each thread has one part, however long that takes"
+    target = "impl.kernel.threads:parts_for"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda known, nanoseconds, threads, limits: threads
+
+
 class AnyReductionIsCut(ImplPatch):
     rule = "kernel.group.legal+3"
     description = "a reduction is cut although it reads what a stage stores"

@@ -30,6 +30,9 @@ from impl.ir import UOp
 from impl.kernel import Limits, optimize, with_steps
 from impl.render import C, Source, key_of, render, symbol
 
+#: Parts of a long kernel for each thread: the last one to be done holds up the others that much.
+_PARTS = 8
+
 
 # --8<-- [start:device]
 class CPU(DeviceBackend):
@@ -54,7 +57,7 @@ class CPU(DeviceBackend):
                       second_cache=cache_bytes(2) or known.second_cache,
                       third_cache=cache_bytes(3) or known.third_cache,
                       dots=vectors.dots and wide == vectors.width,
-                      threads=settings.get("CPU_COUNT") or processors())
+                      threads=settings.get("CPU_COUNT") or processors(), parts=_PARTS)
 
     def plan_key(self) -> tuple[Any, ...]:
         """To what all devices have, the compiler and the processor."""
@@ -99,7 +102,7 @@ class CPU(DeviceBackend):
         program = CPUProgram(self, ast, self.optimized(ast))
         source = render(program.optimized, C())
         program.source = source.text
-        program.set_shape(source)
+        program.set_shape(source, self.limits.threads)
         program.key = key_of(source, compiled_by())
         return program, source
 

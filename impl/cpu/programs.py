@@ -16,7 +16,7 @@ from impl.kernel import duration
 from impl.render import Source
 
 #: Words of a launch as C sees it.
-_WORDS = 6
+_WORDS = 8
 
 
 # --8<-- [start:program]
@@ -24,21 +24,22 @@ class CPUProgram(KeptProgram):
     """A kernel as a C function `void kernel(void **arguments)`, or one that has phases.
 
     `key` names the text of the function. `shape` are the words of its launches after function and
-    arguments: chunks, phases, bytes of scratch memory, and the nanoseconds that one thread would
-    need.
+    arguments: chunks, threads, phases, bytes of scratch memory for all and for each thread, and the
+    nanoseconds that one thread would need.
     """
 
     function: int = 0
-    shape: tuple[int, int, int, int] = (1, 0, 0, 0)
+    shape: tuple[int, ...] = (1, 1, 0, 0, 0, 0)
     library: ctypes.CDLL | None = None  # of a program that was tried
     _call: Any = None
     _packed: Any = None
 
-    def set_shape(self, source: Source) -> None:
-        """Take over what the text says of chunks and phases."""
+    def set_shape(self, source: Source, threads: int) -> None:
+        """Take over what the text says of chunks and phases; so many threads may share them."""
         if source.phases:
             kinds = sum(shared << place for place, shared in enumerate(source.phases))
-            self.shape = (source.threads, kinds | 1 << len(source.phases), source.scratch,
+            self.shape = (source.threads, min(source.threads, threads),
+                          kinds | 1 << len(source.phases), source.scratch, source.own,
                           duration(self.ast) if source.threads > 1 else 0)
 
     # --8<-- [start:facts]
@@ -50,14 +51,13 @@ class CPUProgram(KeptProgram):
     def of_facts(cls, device: DeviceBackend, ast: UOp, facts: dict[str, Any]) -> CPUProgram:
         """The program of which these facts were kept; its function is not loaded."""
         found = super().of_facts(device, ast, facts)
-        chunks, phases, scratch, nanoseconds = facts["shape"]
-        found.shape = int(chunks), int(phases), int(scratch), int(nanoseconds)
+        found.shape = tuple(map(int, facts["shape"]))
         return found
     # --8<-- [end:facts]
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Call the function with the memories' addresses and the addresses of the values."""
-        if self.shape[1]:
+        if self.shape[2]:
             arranged = Arranged([(self, memories, values)])  # alive until the run is over
             run_launches(arranged.address, 1)
             return

@@ -53,6 +53,7 @@ class Limits:
     vector_bytes: int = 32      # width of one vector register
     vector_registers: int = 16
     threads: int = 1
+    parts: int = 1              # into how many parts a thread's share of a long kernel is cut
     second_cache: int = 512 << 10  # of one core
     third_cache: int = 8 << 20    # shared by the cores
     lanes: int = 1                # most lanes of a work-group; 1: there are no work-groups

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.analysis import LANES, Analysis, Limits
+from impl.kernel.analysis import LANES, Limits
 from impl.kernel.blocking import Cut
 from impl.kernel.chain import chain
 from impl.kernel.plain import merge_loops, vectorize
@@ -56,7 +56,7 @@ class HandPlanner(Planner):
     def run(self) -> None:
         """Choose all steps; the reduction with the most work first, as loops are shared."""
         merge_loops(self)
-        self._share(part_of_reduction)
+        self._share(lambda: part_of_reduction(self.known, self.threads(), self.limits))
         plan_short(self)
         self._order_loops()
         self._transpose()
@@ -70,12 +70,13 @@ class HandPlanner(Planner):
         chain(self)
         vectorize(self)
         roll_lanes(self)
-        self._share(part_of_loop)
+        self._share(lambda: part_of_loop(self.known, self.nanoseconds, self.threads(),
+                                         self.limits))
 
-    def _share(self, choose: Callable[[Analysis, int], Choice]) -> None:
+    def _share(self, choose: Callable[[], Choice]) -> None:
         """Give parts of the kernel to threads, where they pay."""
         if self.limits.threads > 1:
-            while (choice := choose(self.known, self.threads())) is not None:
+            while (choice := choose()) is not None:
                 self.take(*choice)
 
     def _next(self) -> UOp | None:

@@ -46,7 +46,7 @@ class Planner:
 
     def threads(self) -> int:
         """How many threads the kernel will get."""
-        return max(threads_for(self.known, self.nanoseconds, self.limits), 1)
+        return max(threads_for(self.nanoseconds, self.limits), 1)
 
     # --8<-- [start:take]
     def take(self, step: Step, reason: str) -> list[UOp]:

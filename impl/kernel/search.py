@@ -161,7 +161,7 @@ def actions(known: Analysis, draw: random.Random, limits: Limits) -> list[Step]:
         for axis in range(len(extents)):
             rest = [_numbers(parameter, axis, extents) for parameter in parameters(name)[1:]]
             if make in (Thread, GroupTop):
-                rest = [(limits.threads,)]
+                rest = [sorted({limits.threads, limits.threads * limits.parts})]
             elif name in ("LOCAL", "GRID"):
                 rest = [[lanes for lanes in GROUPS if lanes <= limits.lanes]]
             found += [make(axis, *numbers) for numbers in itertools.product(*rest)]

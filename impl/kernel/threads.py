@@ -170,7 +170,11 @@ def element_of(buffer: UOp, index: UOp) -> UOp:
 # --8<-- [start:choose]
 #: Nanoseconds of work that a thread should get at least: to give it its part and to wait for it
 #: takes one or two thousand. That it may have to be woken first is the device's business.
-SHARE = 10_000
+SHARE = 5_000
+#: So many nanoseconds a part takes at least where threads get several.
+_PART = 20_000
+#: Where so many parts are left for each thread, more make little difference.
+_SEVERAL = 4
 #: What one thread does in a nanosecond, where nothing is in its way: bytes moved and operations.
 _BYTES, _OPERATIONS = 20, 100
 #: A reduction is cut into parts of at least as many elements; what combines them is not cut again.
@@ -183,7 +187,7 @@ Choice = tuple[Step, str] | None
 
 def duration(ast: UOp) -> int:
     """Nanoseconds that one thread needs for a kernel, at the least."""
-    # r[impl kernel.thread.pays]
+    # r[impl kernel.thread.pays+2]
     known = Analysis(ast)
     cost = estimate(ast)
     dear = sum(DEAR[node.op] * _iterations(known, known.free[node]) for node in known.order
@@ -200,26 +204,38 @@ def _extent(loop: UOp) -> int:
     return symbolic.bounds(loop.src[0])[1]
 
 
-def threads_for(known: Analysis, nanoseconds: int, limits: Limits) -> int:
+def threads_for(nanoseconds: int, limits: Limits) -> int:
     """How many threads a kernel should get: each has to be worth its price."""
-    if known.info.threads > 1:
-        return known.info.threads
     return min(limits.threads, nanoseconds // SHARE)
 
 
-def part_of_reduction(known: Analysis, amount: int) -> Choice:
+def parts_for(known: Analysis, nanoseconds: int, threads: int, limits: Limits) -> int:
+    """Into how many parts to cut what takes so long: several a thread, if that is worth it.
+
+    Who is done early takes parts of others. So a thread whose processor is slow for a while, as
+    others use it, holds up nobody for longer than a part takes.
+    """
+    # r[impl kernel.thread.balance]
+    if known.info.threads > 1:
+        return known.info.threads
+    each = min(limits.parts, nanoseconds // (_PART * threads), MOST_THREADS // threads)
+    return threads * max(each, 1)
+
+
+def part_of_reduction(known: Analysis, threads: int, limits: Limits) -> Choice:
     """Cut a reduction that has to be finished before anything else can begin, if it is long."""
-    if amount < 2:
+    if threads < 2:
         return None
     for node in known.order:
         if node.op is not Ops.REDUCE or known.free[node]:
             continue
         loop = max(node.src[1:], key=_extent)
+        amount = parts_for(known, _alone(known, node), threads, limits)
         fixed = loop.arg[1] is RangeKind.REDUCE and loop.src[0].op is Ops.CONST
         if fixed and _extent(loop) >= _LEAST_PART * amount and not not_apart(known, loop) and \
                 _alone(known, node) >= SHARE:
             return (GroupTop(known.position[loop], amount),
-                    f"a reduction over everything: {amount} threads reduce a part each")
+                    f"a reduction over everything: {amount} parts for {threads} threads")
     return None
 
 
@@ -229,31 +245,47 @@ def _alone(known: Analysis, node: UOp) -> int:
     return count * node.dtype.itemsize // _BYTES
 
 
-def part_of_loop(known: Analysis, amount: int) -> Choice:
+def part_of_loop(known: Analysis, nanoseconds: int, threads: int, limits: Limits) -> Choice:
     """The loop whose iterations are best shared out: in the prefix, or else of the next stage."""
-    if amount < 2:
+    if threads < 2:
         return None
     if known.info.prefix:
-        return _best(known, known.info.prefix, amount)
-    if any(node.op is Ops.REDUCE and not known.free[node] and _alone(known, node) >= SHARE
-           for node in known.order):
+        parts = parts_for(known, nanoseconds, threads, limits)
+        return _best(known, known.info.prefix, threads, parts)
+    again = [_alone(known, node) for node in known.order
+             if node.op is Ops.REDUCE and not known.free[node]]
+    if max(again, default=0) >= SHARE:
         return None  # every thread would compute the reduction again
-    for store in known.ast.src:
-        found = _best(known, store.src[2:], amount) if _alone(known, store) >= SHARE else None
-        if found is not None:
-            return found
-    return None
+    long = [store for store in known.ast.src if _alone(known, store) >= SHARE]
+    shortest = min((_alone(known, store) for store in long), default=0)
+    parts = parts_for(known, shortest if sum(again) < SHARE // 10 else 0, threads, limits)
+    return next(filter(None, (_best(known, store.src[2:], threads, parts) for store in long)), None)
 
 
-def _best(known: Analysis, loops: Sequence[UOp], amount: int) -> Choice:
-    """The first loop that keeps nearly all threads busy all the time; else the best of them."""
+def _best(known: Analysis, loops: Sequence[UOp], threads: int, parts: int) -> Choice:
+    """The first loop that keeps nearly all threads busy all the time; else the best of them.
+
+    One with few iterations gives way to one with more: with few parts, the last one takes long.
+    """
     loops = [loop for loop in loops if loop.arg[1] in (RangeKind.GLOBAL, RangeKind.LOOP)
              and not not_shared(known, loop)]
-    busy = [_extent(loop) / max(-(-_extent(loop) // amount), 1) for loop in loops]
+    busy = [_extent(loop) / max(-(-_extent(loop) // threads), 1) for loop in loops]
     best = max(busy, default=0)
     if best < _LEAST_BUSY:
         return None
-    place = next(i for i, share in enumerate(busy) if share >= min(best, 0.9 * amount))
-    return (Thread(known.position[loops[place]], amount),
-            f"long enough for {amount} threads: {_extent(loops[place])} iterations are shared out")
+    good = [loop for loop, share in zip(loops, busy, strict=True)
+            if share >= min(best, 0.9 * threads)]
+    loop = max(good, key=lambda loop: min(_extent(loop), parts, _SEVERAL * threads))
+    if known.info.threads == 1:
+        parts = _even(_extent(loop), threads, parts)
+    return (Thread(known.position[loop], parts), f"long enough for {threads} threads: "
+            f"{_extent(loop)} iterations are shared out in {parts} parts")
+
+
+def _even(extent: int, threads: int, parts: int) -> int:
+    """At most so many parts, as many for each thread: equal ones, if there are such."""
+    if extent <= parts:
+        return max(extent, threads)
+    several = range(parts, max(parts // 2, threads - 1), -threads)
+    return next((n for n in several if extent % n == 0), parts)
 # --8<-- [end:choose]

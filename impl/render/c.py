@@ -209,7 +209,7 @@ class C(Vectors):
         kind, own = self.storage_of(dtype), self.own_scratch(total)
         if own:
             place, self.place = self.place, self.place + -(-size * dtype.itemsize // 64) * 64
-            return f"{kind} *{name} = ({kind} *)(scratch + thread * {own} + {place});"
+            return f"{kind} *{name} = ({kind} *)(scratch + {place});"
         # r[impl cpu.compiler.fault]
         count = max(size, _LEAST_LOCAL // dtype.itemsize)
         return f"{kind} {name}[{count}] __attribute__((aligned(64)));"

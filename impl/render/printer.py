@@ -85,7 +85,7 @@ class _Printer(Reductions):
                       self.dialect.threaded if self.phases else self.dialect.signature,
                       self.known.info.threads, self.known.info.lanes,
                       tuple(self.groups.parameters) if self.groups else (),
-                      self.phases, self.scratch)
+                      self.phases, self.scratch, self.own)
 
     def _is_small(self) -> bool:
         """Whether indices, loops and the numbers of lanes have 32 bits, whatever variables are."""
@@ -155,7 +155,7 @@ class _Printer(Reductions):
         own = 0 if shared else self.dialect.own_scratch(total)
         if own:
             self.phases = self.phases or (True,)  # one thread has one phase
-            self.scratch = own * self.known.info.threads
+            self.own = own
         for place, buffer in enumerate(buffers):
             self.names[buffer] = f"m{place}"
             if shared:  # r[impl render.phase.scratch]

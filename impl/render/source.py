@@ -20,6 +20,7 @@ class Source:
     parameters: tuple[int, ...] = ()  # the argument of each pointer, where they are parameters
     phases: tuple[bool, ...] = ()  # one after another; True: all chunks, False: one call
     scratch: int = 0              # bytes that the chunks of one run share
+    own: int = 0                  # bytes that each thread needs for itself
 
     @property
     def prelude(self) -> str:

@@ -43,7 +43,7 @@ class Values:
         private = {n for n in self.known.order if n.op is Ops.LOCAL and n not in self.shared} \
             if not self.phases or self.known.info.prefix else ()
         self.wide = wide_accesses(low, most, private) if most > 1 else {}
-        self.scratch = 0
+        self.scratch = self.own = 0
 
     def _loops_over(self, kept: frozenset[UOp]) -> set[UOp]:
         """The loops that choose an element of an array in registers, which have no addresses."""
