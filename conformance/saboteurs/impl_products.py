@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
 
 Function = Callable[..., Any]
@@ -110,6 +111,38 @@ class FetchesEachVector(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda places, line: [*places, *places]
+
+
+class AsksForNoNextRow(ImplPatch):
+    rule = "kernel.rows.next"
+    description = "no stage asks memory for the next row"
+    target = "impl.kernel.heuristic:look_ahead"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner: None
+
+
+class AsksForTheSameRow(Edit):
+    rule = "render.fetch.next"
+    description = "what is asked for is what has just been read"
+    file = "impl/render/accesses.py"
+    old, new = 'f"{address} + {self.ahead[node]}", False', 'f"{address} + 0", False'
+
+
+class LeavesNumbersOver(ImplPatch):
+    rule = "kernel.pad.rest"
+    description = "what a vector of a row leaves over is computed one by one"
+    target = "impl.kernel.planner:Planner.whole_rest"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner, before, rest, width: None
+
+
+class DividesEachElement(Edit):
+    rule = "tensor.softmax.once"
+    description = "a softmax divides each element by the sum"
+    file = "impl/tensor/reduce.py"
+    old, new = "nodes.mul(grown, part)", "nodes.div(grown, nodes.expand(total, self.shape))"
 
 
 class MultipliesTiles(ImplPatch):

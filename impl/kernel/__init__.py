@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from impl import settings
 from impl.ir import UOp
+from impl.kernel.ahead import Next, next_loads
 from impl.kernel.analysis import (
     LANES,
     REDUCERS,
@@ -119,7 +120,7 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
 
 __all__ = ["LANES", "OF_GROUPS", "OF_LANES", "REDUCERS", "STEPS", "TC", "Abreast", "Analysis",
            "Aside", "Bench", "Chain", "Chunk", "Cut", "Dot", "Early", "Estimate", "Fetch", "Grid",
-           "GroupTop", "Growth", "Inner", "Limits", "Local", "Merge", "Online", "Own", "Pack",
+           "GroupTop", "Growth", "Inner", "Limits", "Local", "Merge", "Next", "Online", "Own", "Pack",
            "PadTo", "Pipeline", "Roll", "Share", "Split", "Spread", "Step", "StepError", "Stream",
            "Swap", "Thread", "Upcast", "Warp", "Way", "Window", "apply_steps", "buffer_key",
            "duration", "estimate", "exchanged", "fold_gates", "growth", "hand_steps", "lane_steps",

@@ -31,6 +31,8 @@ from impl.kernel.steps import Own, StepError, Swap, Upcast
 
 #: What a multiply-add costs in a tile with so many vectors a row: loads are shared by fewer.
 _PRICES = {4: 1.0, 3: 1.02, 2: 1.2, 1: 1.7}
+#: The same in a tile of so many rows: they alone keep the multiply-adds busy.
+_MANY_ROWS, _PRICES_OF_ROWS = 8, {4: 1.0, 3: 1.0, 2: 1.02, 1: 1.3}
 #: A product with fewer multiply-adds is left to the other rules.
 _LEAST_PRODUCT = 1 << 12
 #: An operand that fewer tiles read is copied only if it cannot be read as it lies.
@@ -328,8 +330,10 @@ def _stage_tile(limits: Limits, itemsize: int, rows: int, columns: int) -> Regis
     """The tile for rows that are lanes already: no more vectors than leave registers for a row."""
     tile = choose_tile(limits, itemsize, max(rows, 4), columns)
     most = max((limits.vector_registers - 1) // (rows + 1), 1)
-    fits = [v for v in range(1, most + 1) if columns % (v * tile.width) == 0]
-    return tile if tile.vectors <= most else replace(tile, vectors=fits[-1] if fits else most)
+    prices = _PRICES if rows < _MANY_ROWS else _PRICES_OF_ROWS
+    vectors = min(range(1, most + 1), key=lambda v: (-(-columns // (v * tile.width)) * v
+                                                     * prices[min(v, 4)], -v))
+    return replace(tile, vectors=vectors)
 
 
 def _stage_rows(planner: Planner, node: UOp, second: int, straight: bool) -> bool:
