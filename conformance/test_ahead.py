@@ -100,4 +100,18 @@ def test_a_softmax_divides_once_a_row() -> None:
     text = "".join(kernel["source"].split("void ", 1)[1] for kernel in document["kernels"])
     assert text.count(" / ") == text.count("(1.0f / ") == 1
     wide = Tensor(np.array([[1e4, 0.0, -1e4], [5.0, 5.0, 5.0]])).cast(dtypes.float32)
-    np.testing.assert_allclose(wide.softmax(-1).numpy(), [[1, 0, 0], [1 / 3] * 3], rtol=1e-6)
+    np.testing.assert_allclose(wide.softmax(-1).numpy(), np.array([[1, 0, 0], [1 / 3] * 3]),
+                               rtol=1e-6)
+
+
+@verifies("kernel.rows.next")
+def test_a_copy_of_a_panel_asks_for_the_next_one() -> None:
+    m, n, k = (new_range(size, kind) for size, kind in (
+        (64, RangeKind.GLOBAL), (256, RangeKind.GLOBAL), (100, RangeKind.REDUCE)))
+    value = kb.apply(Ops.MUL, load(param(1), flat((m, 100), (k, 1))),
+                     load(param(2), flat((k, 256), (n, 1))))
+    product = kb.kernel(store(param(0), flat((m, 256), (n, 1)), reduce(Ops.ADD, value, k)),
+                        prefix=(m, n))
+    assert any(name.startswith("NEXT(") for name in names(product))
+    small = Limits(vector_bytes=64, vector_registers=32, second_cache=1 << 20)
+    assert not any(step.name.startswith("NEXT(") for step, _ in hand_steps(product, small))

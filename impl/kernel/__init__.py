@@ -120,8 +120,8 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
 
 __all__ = ["LANES", "OF_GROUPS", "OF_LANES", "REDUCERS", "STEPS", "TC", "Abreast", "Analysis",
            "Aside", "Bench", "Chain", "Chunk", "Cut", "Dot", "Early", "Estimate", "Fetch", "Grid",
-           "GroupTop", "Growth", "Inner", "Limits", "Local", "Merge", "Next", "Online", "Own", "Pack",
-           "PadTo", "Pipeline", "Roll", "Share", "Split", "Spread", "Step", "StepError", "Stream",
-           "Swap", "Thread", "Upcast", "Warp", "Way", "Window", "apply_steps", "buffer_key",
+           "GroupTop", "Growth", "Inner", "Limits", "Local", "Merge", "Next", "Online", "Own",
+           "Pack", "PadTo", "Pipeline", "Roll", "Share", "Split", "Spread", "Step", "StepError",
+           "Stream", "Swap", "Thread", "Upcast", "Warp", "Way", "Window", "apply_steps", "buffer_key",
            "duration", "estimate", "exchanged", "fold_gates", "growth", "hand_steps", "lane_steps",
-           "optimize", "parameters", "shared_loops", "taken", "verify", "with_steps"]
+           "next_loads", "optimize", "parameters", "shared_loops", "taken", "verify", "with_steps"]

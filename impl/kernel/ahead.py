@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, Way, buffer_key, growth, stage_of
 from impl.kernel.planner import Planner
@@ -54,13 +55,16 @@ def next_loads(known: Analysis) -> dict[UOp, int]:
 
 # --8<-- [start:plan]
 def look_ahead(planner: Planner) -> None:
-    """Let a stage that reads a row again, from a cache, ask memory for the next one."""
+    """Let a stage that reads a row again, from a cache, ask memory for the next one; or a stage
+    that copies a part of an operand, after which the processor multiplies for a long time.
+    """
     # r[impl kernel.rows.next]
     ahead = next_loads(planner.known)
     before: set[tuple[object, int]] = set()
     for store in planner.known.ast.src:
         loads = [load for load in stage_of(store).loads if load in ahead]
-        again = [load for load in loads if (buffer_key(load.src[0].src[0]), ahead[load]) in before]
+        again = [load for load in loads if (buffer_key(load.src[0].src[0]), ahead[load]) in before
+                 or _is_copied(planner, store, load)]
         loops = [r for r in stage_of(store).ranges if r not in planner.known.info.prefix
                  and r.arg[1] in (RangeKind.LOOP, RangeKind.REDUCE)]
         if store.arg is None and loops and any(_is_far(planner, load, ahead[load])
@@ -72,13 +76,19 @@ def look_ahead(planner: Planner) -> None:
         before |= {(buffer_key(load.src[0].src[0]), ahead[load]) for load in loads}
 
 
+def _is_copied(planner: Planner, store: UOp, load: UOp) -> bool:
+    """Whether a stage copies what it loads to a LOCAL, in the order in which it lies there."""
+    place, value = (planner.growth[index.src[1]] or {} for index in (store.src[0], load.src[0]))
+    along = any(step == 1 == value.get(loop) and loop.arg[1] in LANES
+                for loop, step in place.items())
+    return store.src[1] is load and store.src[0].src[0].op is Ops.LOCAL and along
+
+
 def _is_far(planner: Planner, load: UOp, step: int) -> bool:
     """Whether rows are too many to stay in the second cache, and short enough that some do."""
-    size, cache = step * load.dtype.itemsize, planner.limits.second_cache
-    rows = 1
-    for loop in planner.known.info.prefix:
-        rows *= max(planner.extent(loop), 1)
-    return size * _ROWS <= cache < size * rows
+    width, cache = load.dtype.itemsize, planner.limits.second_cache
+    least, most = symbolic.bounds(load.src[0].src[1])
+    return step * width * _ROWS <= cache < (most - least + 1) * width
 # --8<-- [end:plan]
 
 
