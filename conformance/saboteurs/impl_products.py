@@ -113,6 +113,31 @@ class FetchesEachVector(ImplPatch):
         return lambda places, line: [*places, *places]
 
 
+class HidesWhatIsSeen(Edit):
+    rule = "kernel.hide.read"
+    description = "a product is left out although somebody reads it without the mask"
+    file = "impl/kernel/hidden.py"
+    old, new = "return None if bare & {*store.src[:2]} or any(", "return None if any("
+
+
+class HidesNothing(ImplPatch):
+    rule = "kernel.product.hidden"
+    description = "products that a mask hides are computed"
+    target = "impl.kernel.products:_hide"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner, column, dtype: None
+
+
+class SkipsNothing(ImplPatch):
+    rule = "render.gate.skipped"
+    description = "what is not stored is computed all the same"
+    target = "impl.render.lower:_Placement._gates"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda placement, group: []
+
+
 class AsksForNoNextRow(ImplPatch):
     rule = "kernel.rows.next"
     description = "no stage asks memory for the next row"

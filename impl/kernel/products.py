@@ -24,6 +24,7 @@ from impl.kernel.analysis import (
 )
 from impl.kernel.blocking import Aside, Chunk, Cut, Fetch, Pack, Share
 from impl.kernel.dots import Dot, is_bytes
+from impl.kernel.hidden import Hide
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge
 from impl.kernel.planner import Planner
@@ -278,6 +279,8 @@ def _plan_stage(planner: Planner, node: UOp) -> bool:
         return False
     column, second = found[0]
     straight = _contiguous(planner, value.src[second], column)
+    if not lanes and known.info.prefix:
+        _hide(planner, column, node.dtype)
     if not lanes and not (known.info.prefix and _stage_rows(planner, node, second, straight)):
         return False
     inner = node.src[1].arg[0]
@@ -292,6 +295,15 @@ def _plan_stage(planner: Planner, node: UOp) -> bool:
                      "a copy for all rows, in the order in which it is read")
     _set_aside(planner, inner, 1 - second)
     return True
+
+
+def _hide(planner: Planner, column: UOp, dtype: DType) -> None:
+    """Leave out tiles of a product that a mask hides, as a causal one hides what comes later."""
+    # r[impl kernel.product.hidden]
+    rows = _lanes_of_rows(planner, planner.extent(planner.known.info.prefix[-1]))
+    tile = _stage_tile(planner.limits, dtype.itemsize, rows, planner.extent(column))
+    planner.take_if_legal(Hide(planner.known.position[column], tile.width * tile.vectors, rows),
+                          "a mask hides tiles of the product whole")
 
 
 def _set_aside(planner: Planner, number: int, factor: int) -> None:

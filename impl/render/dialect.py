@@ -161,6 +161,9 @@ class Dialect(Protocol):
     def fetch(self, pointer: str, index: str, written: bool) -> str:
         """A statement that asks for memory that will be read or written, or nothing."""
 
+    def skip(self, condition: str) -> str:
+        """A statement that goes on with the next iteration unless a condition is true."""
+
     def fence(self) -> str:
         """A statement after which what was stored past the caches is in memory."""
 

@@ -394,6 +394,10 @@ class Vectors:
         """Ask for memory that will be read or written soon."""
         return f"__builtin_prefetch({pointer} + {index}, {int(written)});"
 
+    def skip(self, condition: str) -> str:
+        """Nothing but stores that do not happen would follow."""
+        return f"if (!{condition}) continue;"
+
     def fence(self) -> str:
         """Stores past the caches may be seen late, unless they are waited for."""
         # r[impl render.stream.fence]
