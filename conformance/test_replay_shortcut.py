@@ -68,6 +68,27 @@ def test_values_results_and_counts() -> None:
         assert found["all"][1].item() == turn + 1 + 6 and found["n"] == 3
 
 
+@verifies("replay.output.again")
+@pytest.mark.parametrize("short", [True, False])
+def test_a_large_output_has_the_memory_of_the_one_before(short: bool) -> None:
+    def memory(tensor: Tensor) -> int:
+        found = tensor.uop.arg[0].memory
+        assert found is not None
+        return found.address
+
+    x = Tensor(np.arange(1 << 16, dtype=np.float32)).realize()
+    step = warm(lambda x: x * 2, x)
+    assert step.recording is not None
+    seen = set()
+    for _ in range(TURNS):
+        if not short:
+            step.recording.shortcut = None
+        seen.add(memory(step(x)))
+    assert len(seen) == 1
+    one, two = step(x), step(x)  # and another one while it is held
+    assert memory(one) != memory(two) and one.tolist() == two.tolist()
+
+
 @verifies("replay.shortcut.same", observe="replay")
 def test_one_tensor_returned_twice() -> None:
     def both(x: Tensor) -> dict[str, Any]:

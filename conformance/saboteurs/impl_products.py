@@ -113,6 +113,63 @@ class FetchesEachVector(ImplPatch):
         return lambda places, line: [*places, *places]
 
 
+class HidesWhatIsSeen(Edit):
+    rule = "kernel.hide.read"
+    description = "a product is left out although somebody reads it without the mask"
+    file = "impl/kernel/hidden.py"
+    old, new = "return None if bare & {*store.src[:2]} or any(", "return None if any("
+
+
+class HidesNothing(ImplPatch):
+    rule = "kernel.product.hidden"
+    description = "products that a mask hides are computed"
+    target = "impl.kernel.products:_hide"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner, column, dtype: None
+
+
+class SkipsNothing(ImplPatch):
+    rule = "render.gate.skipped"
+    description = "what is not stored is computed all the same"
+    target = "impl.render.lower:_Placement._gates"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda placement, group: []
+
+
+class AsksForNoNextRow(ImplPatch):
+    rule = "kernel.rows.next"
+    description = "no stage asks memory for the next row"
+    target = "impl.kernel.heuristic:look_ahead"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner: None
+
+
+class AsksForTheSameRow(Edit):
+    rule = "render.fetch.next"
+    description = "what is asked for is what has just been read"
+    file = "impl/render/accesses.py"
+    old, new = 'f"{address} + {self.ahead[node]}", False', 'f"{address} + 0", False'
+
+
+class LeavesNumbersOver(ImplPatch):
+    rule = "kernel.pad.rest"
+    description = "what a vector of a row leaves over is computed one by one"
+    target = "impl.kernel.planner:Planner.whole_rest"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda planner, before, rest, width: None
+
+
+class DividesEachElement(Edit):
+    rule = "tensor.softmax.once"
+    description = "a softmax divides each element by the sum"
+    file = "impl/tensor/reduce.py"
+    old, new = "nodes.mul(grown, part)", "nodes.div(grown, nodes.expand(total, self.shape))"
+
+
 class MultipliesTiles(ImplPatch):
     rule = "kernel.tile.once"
     description = "a second loop of the prefix is cut although its lanes join a tile"

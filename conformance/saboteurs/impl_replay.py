@@ -15,6 +15,13 @@ class OutputsStayWhereTheyWere(OutputsAreShared):
     rule = "replay.output.fresh"
 
 
+class ResultsTakeTurns(Edit):
+    rule = "replay.output.again"
+    description = "a replay holds the memory of the results before until it has made the new ones"
+    file = "impl/replay/recording.py"
+    old, new = "for buffer in buffers:\n", "for buffer in buffers[:0]:\n"
+
+
 class WhatSharesMemoryStaysTogether(ImplPatch):
     rule = "replay.state.parted"
     description = "a capture does not part tensors that share memory"

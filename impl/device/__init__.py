@@ -209,6 +209,10 @@ class Table:
         """Give one launch another memory for one argument."""
         self.launches[launch][1][argument] = memory
 
+    def forget(self, launch: int, argument: int) -> None:
+        """Let go of the memory of an argument; it gets another one before the next run."""
+        self.launches[launch][1][argument] = None  # type: ignore[call-overload]
+
     def set_value(self, launch: int, variable: int, value: int) -> None:
         """Give one launch another value of one variable."""
         program, memories, values = self.launches[launch]

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from impl import settings
 from impl.ir import UOp
+from impl.kernel.ahead import Next, next_loads
 from impl.kernel.analysis import (
     LANES,
     REDUCERS,
@@ -31,6 +32,7 @@ from impl.kernel.chain import Chain
 from impl.kernel.dots import Dot
 from impl.kernel.grouping import lane_steps
 from impl.kernel.heuristic import hand_plan, hand_steps
+from impl.kernel.hidden import Hide
 from impl.kernel.lanes import Grid, Inner, Local, Warp
 from impl.kernel.online import Online
 from impl.kernel.padding import PadTo
@@ -119,8 +121,9 @@ def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
 
 __all__ = ["LANES", "OF_GROUPS", "OF_LANES", "REDUCERS", "STEPS", "TC", "Abreast", "Analysis",
            "Aside", "Bench", "Chain", "Chunk", "Cut", "Dot", "Early", "Estimate", "Fetch", "Grid",
-           "GroupTop", "Growth", "Inner", "Limits", "Local", "Merge", "Online", "Own", "Pack",
-           "PadTo", "Pipeline", "Roll", "Share", "Split", "Spread", "Step", "StepError", "Stream",
-           "Swap", "Thread", "Upcast", "Warp", "Way", "Window", "apply_steps", "buffer_key",
-           "duration", "estimate", "exchanged", "fold_gates", "growth", "hand_steps", "lane_steps",
-           "optimize", "parameters", "shared_loops", "taken", "verify", "with_steps"]
+           "GroupTop", "Growth", "Hide", "Inner", "Limits", "Local", "Merge", "Next", "Online",
+           "Own", "Pack", "PadTo", "Pipeline", "Roll", "Share", "Split", "Spread", "Step",
+           "StepError", "Stream", "Swap", "Thread", "Upcast", "Warp", "Way", "Window",
+           "apply_steps", "buffer_key", "duration", "estimate", "exchanged", "fold_gates", "growth",
+           "hand_steps", "lane_steps", "next_loads", "optimize", "parameters", "shared_loops",
+           "taken", "verify", "with_steps"]

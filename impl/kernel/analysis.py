@@ -36,6 +36,7 @@ class Way(Enum):
 
     PAST = "past the caches"
     AHEAD = "to lines of a cache that were asked for before its value was computed"
+    NEXT = "while memory is asked for what its value will need in the next iteration"
 
 
 @dataclass(frozen=True)

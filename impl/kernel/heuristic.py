@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from impl.ir import Ops, RangeKind, UOp
+from impl.kernel.ahead import look_ahead
 from impl.kernel.analysis import LANES, Limits
 from impl.kernel.blocking import Cut
 from impl.kernel.chain import chain
@@ -70,6 +71,7 @@ class HandPlanner(Planner):
         chain(self)
         vectorize(self)
         roll_lanes(self)
+        look_ahead(self)
         self._share(lambda: part_of_loop(self.known, self.nanoseconds, self.threads(),
                                          self.limits))
 
@@ -156,9 +158,11 @@ class HandPlanner(Planner):
         self.settle(amounts)
         for r in tile:
             self.upcast(r.arg[0], amounts, "register tile: outputs share what is loaded")
+        before, rest = set(self.known.ranges), self.extent(loop) % width
         left = self._split(loop, width, "vector of partial results along the contiguous loop")
+        self.whole_rest(before, rest, width)
         alone = tiled * max(amounts.values(), default=1) == 1
-        if left is not None and self.extent(left) >= 8 and alone:
+        if left in self.known.position and self.extent(left) >= 8 and alone:
             self._split(left, 4, "several accumulators hide the latency of one")
     # --8<-- [end:rows]
 

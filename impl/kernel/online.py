@@ -93,9 +93,11 @@ def find_weighted(known: Analysis, loop: UOp) -> Weighted | str:
 def _score(stages: _Stages, weight: UOp, loop: UOp) -> UOp | None:
     """What the softmax is taken of, as an expression of the loop."""
     found = stages.value(weight, loop)
-    if found is None or found.op is not Ops.DIV:
+    if found is None or found.op not in (Ops.DIV, Ops.MUL):
         return None
     shifted, total = stages.value(found.src[0], loop), stages.value(found.src[1], None)
+    if found.op is Ops.MUL and total is not None:  # by the reciprocal, as `softmax` does
+        total = total.src[0] if total.op is Ops.RECIPROCAL else None
     if shifted is None or total is None or shifted.op is not Ops.EXP \
             or shifted.src[0].op is not Ops.SUB or not _over(total, Ops.ADD, found.src[0], loop):
         return None

@@ -153,7 +153,9 @@ def vectorize(planner: Planner) -> None:
         if loop is not None and amounts[number] >= _LEAST_VECTOR:
             cheap = _cost(known, loop)
             large = _bytes(planner, stores) > planner.limits.third_cache
+            before, rest = set(known.ranges), planner.extent(loop) % amounts[number]
             left = planner.upcast(number, amounts, "vector along the contiguous loop")
+            planner.whole_rest(before, rest, amounts[number])
             again = 4 if cheap <= 8 else 2 if cheap <= 20 else 1
             if has_many_stages(known):  # r[impl kernel.text.stages]
                 again = 1

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, Growth, Growths, Limits, buffer_key, growth
-from impl.kernel.steps import Own, Step, StepError, Upcast
+from impl.kernel.padding import PadTo
+from impl.kernel.steps import Own, Split, Step, StepError, Upcast
 from impl.kernel.threads import duration, threads_for
 
 Reasoned = list[tuple[Step, str]]
@@ -125,6 +126,22 @@ class Planner:
                 counts[2] += 1
         return _Use(*counts)
     # --8<-- [end:use]
+
+    # --8<-- [start:rest]
+    def whole_rest(self, before: set[UOp], rest: int, width: int) -> None:
+        """Make one vector, stored or combined in part, of what a step left of a vector loop."""
+        # r[impl kernel.pad.rest]
+        kinds = (RangeKind.LOOP, RangeKind.REDUCE)
+        left = next((loop for loop in self.known.ranges if loop not in before
+                     and loop.arg[1] in kinds and self.extent(loop) == rest), None)
+        if rest < 2 or left is None or width <= rest:
+            return
+        reason = "the rest is a vector in part"
+        longer = self.take(PadTo(self.known.position[left], width), reason)[0]
+        place = self.known.position[longer]
+        step = Upcast(place, width) if left.arg[1] is RangeKind.LOOP else Split(place, width)
+        self.take(step, reason)
+    # --8<-- [end:rest]
 
     # --8<-- [start:settle]
     def settle(self, amounts: dict[int, int]) -> None:

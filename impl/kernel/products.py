@@ -24,6 +24,7 @@ from impl.kernel.analysis import (
 )
 from impl.kernel.blocking import Aside, Chunk, Cut, Fetch, Pack, Share
 from impl.kernel.dots import Dot, is_bytes
+from impl.kernel.hidden import Hide
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge
 from impl.kernel.planner import Planner
@@ -31,6 +32,8 @@ from impl.kernel.steps import Own, StepError, Swap, Upcast
 
 #: What a multiply-add costs in a tile with so many vectors a row: loads are shared by fewer.
 _PRICES = {4: 1.0, 3: 1.02, 2: 1.2, 1: 1.7}
+#: The same in a tile of so many rows: they alone keep the multiply-adds busy.
+_MANY_ROWS, _PRICES_OF_ROWS = 8, {4: 1.0, 3: 1.0, 2: 1.02, 1: 1.3}
 #: A product with fewer multiply-adds is left to the other rules.
 _LEAST_PRODUCT = 1 << 12
 #: An operand that fewer tiles read is copied only if it cannot be read as it lies.
@@ -276,6 +279,8 @@ def _plan_stage(planner: Planner, node: UOp) -> bool:
         return False
     column, second = found[0]
     straight = _contiguous(planner, value.src[second], column)
+    if not lanes and known.info.prefix:
+        _hide(planner, column, node.dtype)
     if not lanes and not (known.info.prefix and _stage_rows(planner, node, second, straight)):
         return False
     inner = node.src[1].arg[0]
@@ -290,6 +295,15 @@ def _plan_stage(planner: Planner, node: UOp) -> bool:
                      "a copy for all rows, in the order in which it is read")
     _set_aside(planner, inner, 1 - second)
     return True
+
+
+def _hide(planner: Planner, column: UOp, dtype: DType) -> None:
+    """Leave out tiles of a product that a mask hides, as a causal one hides what comes later."""
+    # r[impl kernel.product.hidden]
+    rows = _lanes_of_rows(planner, planner.extent(planner.known.info.prefix[-1]))
+    tile = _stage_tile(planner.limits, dtype.itemsize, rows, planner.extent(column))
+    planner.take_if_legal(Hide(planner.known.position[column], tile.width * tile.vectors, rows),
+                          "a mask hides tiles of the product whole")
 
 
 def _set_aside(planner: Planner, number: int, factor: int) -> None:
@@ -328,8 +342,10 @@ def _stage_tile(limits: Limits, itemsize: int, rows: int, columns: int) -> Regis
     """The tile for rows that are lanes already: no more vectors than leave registers for a row."""
     tile = choose_tile(limits, itemsize, max(rows, 4), columns)
     most = max((limits.vector_registers - 1) // (rows + 1), 1)
-    fits = [v for v in range(1, most + 1) if columns % (v * tile.width) == 0]
-    return tile if tile.vectors <= most else replace(tile, vectors=fits[-1] if fits else most)
+    prices = _PRICES if rows < _MANY_ROWS else _PRICES_OF_ROWS
+    vectors = min(range(1, most + 1), key=lambda v: (-(-columns // (v * tile.width)) * v
+                                                     * prices[min(v, 4)], -v))
+    return replace(tile, vectors=vectors)
 
 
 def _stage_rows(planner: Planner, node: UOp, second: int, straight: bool) -> bool:

@@ -47,6 +47,10 @@ class Accesses(Values):
             self._assign(node, node.dtype, [
                 self._whole_load(node, address, guard, vector)
                 for address, guard in zip(addresses, guards, strict=True)])
+            if node in self.ahead and self.low.access[index].steps.get(vector) == 1:
+                for address, kind in addresses:  # r[impl render.fetch.next]
+                    self._line("" if kind else self.dialect.fetch(
+                        self.names[index.src[0]], f"{address} + {self.ahead[node]}", False))
             return
         pointer, dtype = self.names[index.src[0]], index.src[0].dtype
         if index in self.wide:
@@ -267,7 +271,8 @@ class Accesses(Values):
             places.setdefault(text, set()).update(first + each for each in within)
         for text, found in places.items():
             for place in _apart(sorted(found), line):
-                self._line(self.dialect.fetch(self.names[index.src[0]], f"{text} + {place}"))
+                self._line(self.dialect.fetch(self.names[index.src[0]], f"{text} + {place}",
+                                              True))
 
     def _first(self, store: UOp) -> str:
         """What lets the first lane of a warp store alone, where all of them run an iteration."""

@@ -158,8 +158,11 @@ class Dialect(Protocol):
                        count: int, value: Operand, mask: Operand | None) -> str:
         """A statement that writes values to index + step * place, or index + step."""
 
-    def fetch(self, pointer: str, index: str) -> str:
-        """A statement that asks for memory that will be written, or nothing."""
+    def fetch(self, pointer: str, index: str, written: bool) -> str:
+        """A statement that asks for memory that will be read or written, or nothing."""
+
+    def skip(self, condition: str) -> str:
+        """A statement that goes on with the next iteration unless a condition is true."""
 
     def fence(self) -> str:
         """A statement after which what was stored past the caches is in memory."""

@@ -208,7 +208,7 @@ class Gpu(C):
             value = self._call(f"to_{dtype.name}", value)
         return f"{pointer}[{index}] = {value};"
 
-    def fetch(self, pointer: str, index: str) -> str:
+    def fetch(self, pointer: str, index: str, written: bool) -> str:
         """Lanes that wait for memory leave the processor to others."""
         return ""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from impl import symbolic
 from impl.dtypes import dtypes
 from impl.errors import GraphError
-from impl.ir import Ops, UOp
+from impl.ir import TRUE, Ops, UOp
 from impl.kernel import LANES, Analysis, Growth, Way, buffer_key, growth, shared_loops, verify
 
 #: What a loop whose extent is known at run time only is reckoned with.
@@ -87,6 +87,13 @@ class Fetch:
 
 
 @dataclass(frozen=True, eq=False)
+class Skip:
+    """Unless a condition is true, an iteration has nothing to do."""
+
+    condition: UOp
+
+
+@dataclass(frozen=True, eq=False)
 class Leave:
     """The last thing that is done in a phase was before this."""
 
@@ -108,7 +115,7 @@ class Bundle:
     """The copies that were begun early since the last bundle are one, to be waited for at once."""
 
 
-Item = Define | Loop | Begin | Step | Finish | Write | Fetch | Leave | Wait | Bundle
+Item = Define | Loop | Begin | Step | Finish | Write | Fetch | Skip | Leave | Wait | Bundle
 # --8<-- [end:blocks]
 
 
@@ -466,6 +473,10 @@ class _Placement:
         for loop in loops:
             block = self._open(block, loop, base)
             block.scope = reductions
+        for condition in self._gates(group) if loops and reductions else ():
+            self.low.users[condition] += 1
+            self._demand([(condition, block)])
+            block.items.append(Skip(condition))
         for store in group.stores:
             if store.arg is Way.AHEAD:  # r[impl render.fetch.before]
                 self._demand([(self.low.access[store.src[0]].base, block)])
@@ -475,6 +486,14 @@ class _Placement:
             self._mark_inline(store, block)
             block.items.append(Write(store))
         _attach(block, base)
+
+    def _gates(self, group: _Group) -> list[UOp]:
+        """Conditions without which none of the stores happens, whatever the lane is."""
+        # r[impl render.gate.skipped]
+        first, *others = ([part for part in symbolic.conjuncts(store.src[0].src[2])
+                           if part is not TRUE and not self.low.lane_mask(part)]
+                          for store in group.stores)
+        return [part for part in first if all(part in each for each in others)]
 
     def _is_lane(self, loop: UOp) -> bool:
         return bool(self.known.lanes >> self.known.position[loop] & 1)
@@ -631,4 +650,4 @@ def _chain(inner: Block, outer: Block) -> list[Block]:
 
 
 __all__ = ["Access", "Analysis", "Begin", "Block", "Define", "Fetch", "Finish", "Loop", "Lowered",
-           "Step", "Write", "lower"]
+           "Skip", "Step", "Write", "lower"]

@@ -20,6 +20,7 @@ from impl.render.lower import (
     Leave,
     Loop,
     Lowered,
+    Skip,
     Step,
     Wait,
     Write,
@@ -119,6 +120,9 @@ class _Printer(Reductions):
             self._write(item.store)
         elif isinstance(item, Fetch):
             self._fetch(item.store)
+        elif isinstance(item, Skip):
+            self._line("" if self.groups else self.dialect.skip(
+                self._text(item.condition, (), [()])[0]))
         elif isinstance(item, Leave):
             self._line(self.dialect.phase(item.phase, True, self._fence()))
         elif isinstance(item, Wait):

@@ -6,7 +6,8 @@ from typing import TypeVar
 
 from impl.dtypes import HALF, DType
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.analysis import exchanged
+from impl.kernel import Analysis, next_loads
+from impl.kernel.analysis import Way, exchanged, stage_of
 from impl.render.dialect import Dialect, Launched, Texts
 from impl.render.groups import place_waits
 from impl.render.lower import Lowered
@@ -43,6 +44,7 @@ class Values:
         private = {n for n in self.known.order if n.op is Ops.LOCAL and n not in self.shared} \
             if not self.phases or self.known.info.prefix else ()
         self.wide = wide_accesses(low, most, private) if most > 1 else {}
+        self.ahead = _asked_ahead(self.known)
         self.scratch = self.own = 0
 
     def _loops_over(self, kept: frozenset[UOp]) -> set[UOp]:
@@ -159,6 +161,14 @@ class Values:
         user = self.low.single.get(value)
         return (self.groups is not None and value.op is Ops.LOAD and value.dtype in HALF
                 and self.low.users[value] == 1 and user is not None and user.op is Ops.STORE)
+
+
+def _asked_ahead(known: Analysis) -> dict[UOp, int]:
+    """The loads whose places in the next iteration are asked for, and how far away these are."""
+    stores = [store for store in known.ast.src if store.arg is Way.NEXT]
+    loads = {load for store in stores for load in stage_of(store).loads}
+    return {load: step for load, step in next_loads(known).items() if load in loads} \
+        if stores else {}
 
 
 def width_of(vector: UOp) -> int:

@@ -387,9 +387,13 @@ class Vectors:
                          else f"*({kind}u *){target} = {name}[{place}];")
         return lines
 
-    def fetch(self, pointer: str, index: str) -> str:
-        """Ask for memory that will be written soon."""
-        return f"__builtin_prefetch({pointer} + {index}, 1);"
+    def fetch(self, pointer: str, index: str, written: bool) -> str:
+        """Ask for memory that will be read or written soon."""
+        return f"__builtin_prefetch({pointer} + {index}, {int(written)});"
+
+    def skip(self, condition: str) -> str:
+        """Nothing but stores that do not happen would follow."""
+        return f"if (!{condition}) continue;"
 
     def fence(self) -> str:
         """Stores past the caches may be seen late, unless they are waited for."""

@@ -5,7 +5,7 @@ import functools
 import gc
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from impl.replay.capture import Capture
 
 _RANDOM_KEY = "the key of the random numbers"
+#: Results of fewer bytes leave room for others in the caches, and are not looked after.
+_LARGE = 1 << 16
 
 
 #: Whoever has a buffer: a tensor, while it lives.
@@ -107,6 +109,7 @@ class Recording:
         A table is of one device. Between two stand the copies from device to device.
         """
         paths = self.paths
+        self.large = [b for b in self.fresh if b.nbytes >= _LARGE]
         changing = set(self.sources) | set(self.fresh)
         self.segments: list[Table | realize.ExecItem] = []
         # Where each changing buffer stands, and the memory that was put there last.
@@ -175,6 +178,7 @@ class Recording:
         if self.written:
             self._protect(now, arguments)
         # r[impl replay.output.fresh, replay.outputs.distinct]
+        self.let_go(self.large)
         for buffer in self.fresh:
             now[buffer] = Buffer(buffer.device, buffer.dtype, self._size(buffer, arguments))
         self._launch(now, arguments)
@@ -224,6 +228,16 @@ class Recording:
             return buffer.size
         return symbolic.plain(arguments.again((size,), self.paths)[0])
     # --8<-- [end:sizes]
+
+    def let_go(self, buffers: Sequence[Buffer]) -> None:
+        """Forget the memory that results of the call before had: if nobody else holds it, it is
+        free, and what is in the caches of it is written again.
+        """
+        # r[impl replay.output.again]
+        for buffer in buffers:
+            self.placed.pop(buffer, None)
+            for table, launch, argument in self.slots.get(buffer, ()):
+                table.forget(launch, argument)
 
     def _launch(self, now: dict[Buffer, Buffer], arguments: Arguments) -> None:
         for buffer, places in self.slots.items():

@@ -60,6 +60,7 @@ class Shortcut:
             (owner, held.uop.arg[0]) for source in recording.sources.values()
             if source.path is None for owner in source.owners if (held := owner()) is not None]
         self.made = [_Made(b, Device[b.device], b.nbytes or 1) for b in recording.fresh]
+        self.large, self.let_go = recording.large, recording.let_go
         self.slots, self.placed = recording.slots, recording.placed
         self.result = recording.result
         self.table: Table = recording.segments[0]  # type: ignore[assignment]
@@ -113,6 +114,8 @@ class Shortcut:
             if memory is None or placed.get(captured) is not memory:
                 self._place(captured, realize.ensure_memory(found[place]))
         outputs: dict[Buffer, Buffer] = {}
+        if self.large:
+            self.let_go(self.large)
         for captured, device, nbytes in self.made:  # r[impl replay.output.fresh]
             new = outputs[captured] = Buffer(captured.device, captured.dtype, captured.size)
             new.memory = memory = device.allocate(nbytes)

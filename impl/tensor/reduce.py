@@ -276,8 +276,9 @@ class Reduce(Movement):
             return self.cast(self._result_float()) * 0 + 1
         grown = unary(Ops.EXP, self._shifted(axis, "softmax")[0])
         total = nodes.reduce(Ops.ADD, grown, (axis,))
-        return self._wrap(cast(nodes.div(grown, nodes.expand(total, self.shape)),
-                               self._result_float()))
+        # r[impl tensor.softmax.once]
+        part = nodes.expand(unary(Ops.RECIPROCAL, total), self.shape)
+        return self._wrap(cast(nodes.mul(grown, part), self._result_float()))
 
     def log_softmax(self, axis: int = -1, dim: int | None = None) -> Self:
         """log(softmax(x)), computed without overflow."""

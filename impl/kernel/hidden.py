@@ -1,0 +1,101 @@
+"""The step HIDE: what a mask hides whole is not computed.
+
+Chapter: spec/kernel.md. A causal mask takes -inf for the score of a key behind the query. Whatever
+the product of the two is, nobody reads it.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from impl import symbolic
+from impl.dtypes import dtypes
+from impl.ir import TRUE, Ops, RangeKind, UOp
+from impl.kernel.analysis import Analysis, buffer_key, stage_of
+from impl.kernel.steps import Step, StepError, with_stores
+
+_COMPARISONS = {Ops.CMPLE: 0, Ops.CMPLT: 1}
+_MOST = 1 << 31
+
+
+# --8<-- [start:hide]
+@dataclass(frozen=True)
+class Hide(Step):
+    """Store no tile of `columns` elements of a LOCAL that is hidden from `rows` rows.
+
+    Legal for the loop of a stage that stores a row, if whoever reads an element of it forgets it
+    unless its place is at most (or below) some number of the row.
+    """
+
+    columns: int
+    rows: int
+
+    def apply(self, known: Analysis) -> UOp:
+        """Nobody sees what is not stored."""
+        # r[impl kernel.hide.read]
+        loop = self._loop(known, (RangeKind.LOOP,))
+        found = [store for store in known.ast.src if store.src[2:] == (loop,)
+                 and store.src[0].src[0].op is Ops.LOCAL and store.src[0].src[1:] == (loop, TRUE)]
+        last = _last_seen(known, found[0]) if len(found) == 1 else None
+        if last is None or min(self.columns, self.rows) < 1:
+            raise StepError(self.name, "no mask hides what is stored along it",
+                            "name the loop of a row of a LOCAL that is read under a mask alone")
+        first = symbolic.mul(symbolic.floordiv(loop, self.columns), self.columns)
+        most = symbolic.add(symbolic.mul(symbolic.floordiv(last, self.rows), self.rows),
+                            self.rows - 1)
+        place = found[0].src[0]
+        gated = place.replace(src=(*place.src[:2], symbolic.less_equal(first, most)))
+        return with_stores(known, [store.replace(src=(gated, *store.src[1:]))
+                                   if store is found[0] else store for store in known.ast.src],
+                           self.name)
+
+
+def _last_seen(known: Analysis, store: UOp) -> UOp | None:
+    """The greatest place of a row that is not forgotten, if there is one number for all readers."""
+    key = buffer_key(store.src[0].src[0])
+    seen: set[UOp] = set()
+    for other in known.ast.src:
+        if other is not store and buffer_key(other.src[0].src[0]) == key:
+            return None
+        loads = [n for n in stage_of(other).loads if buffer_key(n.src[0].src[0]) == key]
+        limits = _limits(other, loads) if loads else set[UOp]()
+        if limits is None:
+            return None
+        seen |= limits
+    if len(seen) != 1:
+        return None
+    only = seen.pop()
+    known.extend(only)
+    return None if known.free[only] & ~known.prefix else only
+
+
+def _limits(store: UOp, loads: list[UOp]) -> set[UOp] | None:
+    """Up to where a stage looks at what it loads; None if it may look at all of it."""
+    places = {load.src[0].src[1] for load in loads}
+    bare, found = set[UOp](loads), set[UOp]()  # what shows a loaded element as it is
+    for node in stage_of(store).order:
+        shown = [source for source in node.src if source in bare]
+        if node.op is Ops.WHERE and shown == [node.src[1]]:
+            limit = _limit(node.src[0], places)
+            if limit is not None:
+                found.add(limit)
+                continue
+        if shown:
+            bare.add(node)
+    return None if bare & {*store.src[:2]} or any(load.src[0].src[2] is not TRUE
+                                                  for load in loads) else found
+
+
+def _limit(condition: UOp, places: set[UOp]) -> UOp | None:
+    """What a condition compares the only place with: that is at most so much."""
+    if condition.op not in _COMPARISONS or len(places) != 1:
+        return None
+    place, limit = (side.src[0] if side.op is Ops.CAST else side for side in condition.src)
+    exact = all(side.dtype in (dtypes.int32, dtypes.int64, dtypes.index)
+                for side in condition.src) and place in places and limit.dtype is dtypes.index \
+        and all(-_MOST <= bound < _MOST for side in (place, limit)
+                for bound in symbolic.bounds(side))
+    return symbolic.add(limit, -_COMPARISONS[condition.op]) if exact else None
+# --8<-- [end:hide]
+
+
+__all__ = ["Hide"]
