@@ -9,7 +9,16 @@ from conformance.kernel_builder import flat, load, local, param, reduce, store
 from conformance.trace import verifies
 from impl import Tensor, dtypes
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Limits, Next, StepError, hand_steps, optimize
+from impl.kernel import (
+    Analysis,
+    Limits,
+    Next,
+    StepError,
+    Upcast,
+    apply_steps,
+    hand_steps,
+    optimize,
+)
 from impl.realize import schedule_document
 from impl.render import C, render
 
@@ -115,3 +124,16 @@ def test_a_copy_of_a_panel_asks_for_the_next_one() -> None:
     assert any(name.startswith("NEXT(") for name in names(product))
     small = Limits(vector_bytes=64, vector_registers=32, second_cache=1 << 20)
     assert not any(step.name.startswith("NEXT(") for step, _ in hand_steps(product, small))
+
+
+@verifies("kernel.lane.lines")
+@pytest.mark.parametrize(("columns", "apart"), [(77, 80), (80, 80), (63, 63)])
+def test_long_rows_of_lanes_begin_with_a_line(columns: int, apart: int) -> None:
+    ast = kb.softmax(4, columns)
+    made = apply_steps(ast, [Upcast(Analysis(ast).position[ast.arg.prefix[0]], 4)])
+    assert {n.arg[1] for n in made.toposort() if n.op is Ops.LOCAL} == {4 * apart}
+    given, out = values(4, columns), np.zeros(4 * columns, np.float32)
+    kb.run(made, out, given)
+    grown = np.exp(given.reshape(4, columns))
+    np.testing.assert_allclose(out.reshape(4, columns), grown / grown.sum(1, keepdims=True),
+                               rtol=1e-5)

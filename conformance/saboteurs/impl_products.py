@@ -138,6 +138,15 @@ class SkipsNothing(ImplPatch):
         return lambda placement, group: []
 
 
+class RowsBeginAnywhere(ImplPatch):
+    rule = "kernel.lane.lines"
+    description = "rows of lanes lie one behind the other, whatever their length is"
+    target = "impl.kernel.steps:_pitch"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda buffer: buffer.arg[1]
+
+
 class AsksForNoNextRow(ImplPatch):
     rule = "kernel.rows.next"
     description = "no stage asks memory for the next row"

@@ -19,6 +19,9 @@ from impl.errors import GraphError
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, Key, buffer_key, exchanged, shared_loops, stage_of
 
+#: Bytes of a line of memory, and lines of a long row.
+_LINE, _LONG = 64, 4
+
 
 class StepError(GraphError):
     """A step is not legal for a kernel."""
@@ -356,13 +359,14 @@ class Rewriter:
 
     def _node(self, node: UOp) -> UOp:
         if node.op is Ops.LOCAL and self.private:
-            return node.replace(arg=(node.arg[0], node.arg[1] * self.private[1]))
+            size = node.arg[1] if self.abreast else _pitch(node)
+            return node.replace(arg=(node.arg[0], size * self.private[1]))
         sources = {s: self.done[s] for s in node.src}
         if node.op is Ops.INDEX and node.src[0].op is Ops.LOCAL and self.private:
             buffer, index, valid = (sources[s] for s in node.src)
             lane, amount = self.private
             moved = symbolic.add(symbolic.mul(index, amount), lane) if self.abreast else \
-                symbolic.add(index, symbolic.mul(lane, node.src[0].arg[1]))
+                symbolic.add(index, symbolic.mul(lane, _pitch(node.src[0])))
             return node.replace(src=(buffer, moved, valid))
         return symbolic.rebuilt(node, sources)
 
@@ -376,6 +380,13 @@ class Rewriter:
             loops.append(self.inner)
         return store.replace(src=(self.value(store.src[0]), self.value(store.src[1]), *loops))
 # --8<-- [end:rewriter]
+
+
+def _pitch(buffer: UOp) -> int:
+    """How far the rows of lanes lie apart in a LOCAL: long ones begin where lines of memory do."""
+    # r[impl kernel.lane.lines]
+    size, line = int(buffer.arg[1]), _LINE // buffer.dtype.itemsize
+    return -(-size // line) * line if size >= _LONG * line else size
 
 
 class Reducer:
