@@ -175,8 +175,9 @@ def test_bits_of_small_numbers_that_the_language_computes_as_int(mock: Any) -> N
     for ast in kernels:
         target = ast.src[0].src[1].dtype
         one = kb.special(ast.src[0].src[1].src[0].dtype)
-        np.testing.assert_array_equal(*(kb.to_host(_result(
-            ast, device, target, one, one), target) for device in ("METAL", "REFERENCE")))
+        found, wanted = (kb.to_host(_result(ast, device, target, one, one), target)
+                         for device in ("METAL", "REFERENCE"))
+        np.testing.assert_array_equal(found, wanted)
 
 
 @needs_clang

@@ -114,10 +114,28 @@ class WritesMakeNoValue(Edit):
     rule = "ranges.stage.one-value"
     description = "a write into memory stores the old value once more, not a new one"
     file = "impl/ranges.py"
-    old = ("else self._device_of_reads(given, slots))\n"
+    old = ("overwrites, = self._brought((overwrites,), device)\n"
+           "        slots = self._brought(slots, device)\n"
            "        value = self._new_value(node, node, False, device)")
-    new = ("else self._device_of_reads(given, slots))\n"
+    new = ("overwrites, = self._brought((overwrites,), device)\n"
+           "        slots = self._brought(slots, device)\n"
            "        value = self.values[overwrites or 0]; self.number_of[node] = value.number")
+
+
+class AtHomeWhereItReads(Edit):
+    rule = "realize.device.named"
+    description = "what reads nothing is computed on the default device"
+    file = "impl/ranges.py"
+    old = "stack, seen = list(node.src if found is None else ()), set(node.src)"
+    new = "stack, seen = list[UOp](), set(node.src)"
+
+
+class ReadsWhatLiesElsewhere(Edit):
+    rule = "schedule.document.devices"
+    description = "a kernel reads what was made of no memory wherever it was stored"
+    file = "impl/ranges.py"
+    old = "if slot in self.homeless and value.device != (device or self.default_device):"
+    new = "if slot in self.homeless and device is None:"
 
 
 class EmptyRowsHaveAStage(Edit):
