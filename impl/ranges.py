@@ -599,9 +599,11 @@ class StageGraph:
         same node, and cannot read it there.
         """
         if node not in self.loaded:
-            known = None if node in self.alias else self.stored(node)
-            is_number = known is not None and _is_constant(node) and node not in self.copied
-            self.loaded[node] = None if is_number else known
+            # Asked first: where a number was realized before, what it is made of may have a stage
+            # that comes later.
+            has_storage = node in self.cuts or node.realized is not None
+            is_number = has_storage and node not in self.copied and _is_constant(node)
+            self.loaded[node] = None if is_number or node in self.alias else self.stored(node)
         return self.loaded[node]
 
     def stored(self, node: UOp) -> tuple[int, Shape] | None:
@@ -729,7 +731,7 @@ class StageGraph:
             source = stack.pop()
             if source.op is Ops.COPY:
                 return str(source.arg)
-            place = self.stored(source)
+            place = self.read_from(source)
             if place is not None and place[0] not in self.homeless:
                 found = place[0]
                 break
