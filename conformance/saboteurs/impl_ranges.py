@@ -122,6 +122,22 @@ class WritesMakeNoValue(Edit):
            "        value = self.values[overwrites or 0]; self.number_of[node] = value.number")
 
 
+class AtHomeWhereItReads(Edit):
+    rule = "realize.device.named"
+    description = "what reads nothing is computed on the default device"
+    file = "impl/ranges.py"
+    old = "stack, seen = list(node.src if found is None else ()), set(node.src)"
+    new = "stack, seen = list[UOp](), set(node.src)"
+
+
+class ReadsWhatLiesElsewhere(Edit):
+    rule = "schedule.document.devices"
+    description = "a kernel reads what was made of no memory wherever it was stored"
+    file = "impl/ranges.py"
+    old = "if slot in self.homeless and value.device != (device or self.default_device):"
+    new = "if slot in self.homeless and device is None:"
+
+
 class EmptyRowsHaveAStage(Edit):
     rule = "ranges.stage.empty"
     description = "only values of one axis are seen to have no elements"

@@ -21,6 +21,7 @@ from impl.kernel.steps import (
     StepError,
     reduce,
     refuse_exchanged,
+    refuse_passed,
     with_stores,
 )
 from impl.kernel.threads import element_of, not_apart, not_shared
@@ -145,10 +146,7 @@ class Inner(Step):
         if not 1 < self.amount <= size or size % self.amount:
             raise StepError(self.name, f"the loop has {size} iterations", "ask for a divisor")
         refuse_exchanged(self.name, known)
-        loaded = {buffer_key(n.src[0].src[0]) for n in known.order if n.op is Ops.LOAD}
-        if any(key[0] is Ops.LOCAL for key in known.stored) or (
-                len(known.ast.src) > 1 and loaded & known.stored):
-            raise StepError(self.name, "a stage needs what another one stores", "leave it there")
+        refuse_passed(self.name, known)
         inner = new_range(self.amount, RangeKind.LOOP)
         outer = (new_range(size // self.amount, RangeKind.GLOBAL),) if size > self.amount else ()
         place = symbolic.add(symbolic.mul(outer[0], self.amount), inner) if outer else inner

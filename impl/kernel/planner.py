@@ -4,9 +4,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.analysis import LANES, Analysis, Growth, Growths, Limits, buffer_key, growth
+from impl.kernel.analysis import LANES, Analysis, Growth, Growths, Limits, growth
 from impl.kernel.padding import PadTo
-from impl.kernel.steps import Own, Split, Step, StepError, Upcast
+from impl.kernel.steps import Own, Split, Step, StepError, Upcast, passes
 from impl.kernel.threads import duration, threads_for
 
 Reasoned = list[tuple[Step, str]]
@@ -165,11 +165,7 @@ class Planner:
 
     def may_own(self, loop: UOp) -> bool:
         """Whether the loop may leave a rest: it is, or can become, a loop of the stages."""
-        if loop.arg[1] is RangeKind.LOOP:
-            return True
-        loaded = {buffer_key(n.src[0].src[0]) for n in self.known.order if n.op is Ops.LOAD}
-        return not any(key[0] is Ops.LOCAL for key in self.known.stored) and (
-            len(self.known.ast.src) == 1 or not loaded & self.known.stored)
+        return loop.arg[1] is RangeKind.LOOP or not passes(self.known)
 
     def upcast(self, number: int, amounts: dict[int, int], reason: str) -> UOp | None:
         loop, amount = self.numbered.get(number), amounts[number]

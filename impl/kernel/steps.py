@@ -300,12 +300,8 @@ class Own(Step):
         loop = self._loop(known, (RangeKind.GLOBAL,))
         if not known.info.prefix or loop is not known.info.prefix[-1]:
             raise StepError(self.name, "it is not the last loop of the prefix", "name that one")
-        if any(key[0] is Ops.LOCAL for key in known.stored):
-            raise StepError(self.name, "memory passes between the stages", "leave the loop there")
         refuse_exchanged(self.name, known)
-        loaded = {buffer_key(n.src[0].src[0]) for n in known.order if n.op is Ops.LOAD}
-        if len(known.ast.src) > 1 and loaded & known.stored:
-            raise StepError(self.name, "one stage reads what another one stores", "leave it there")
+        refuse_passed(self.name, known)
         own = UOp(Ops.RANGE, loop.dtype, loop.src, (loop.arg[0], RangeKind.LOOP))
         rewriter = Rewriter(known, {loop: own}, {loop: (own,)})
         stores = []
@@ -315,6 +311,19 @@ class Own(Step):
             stores.append(done.replace(src=(*done.src[:place], own, *done.src[place:])))
         return with_stores(known, stores, self.name, known.info.prefix[:-1])
 # --8<-- [end:own]
+
+
+def passes(known: Analysis) -> bool:
+    """Whether memory passes between stages: it is private to one iteration of the prefix."""
+    loaded = {buffer_key(n.src[0].src[0]) for n in known.order if n.op is Ops.LOAD}
+    return any(key[0] is Ops.LOCAL for key in known.stored) or (
+        len(known.ast.src) > 1 and bool(loaded & known.stored))
+
+
+def refuse_passed(name: str, known: Analysis) -> None:
+    """A loop of the prefix stays there if stages of an iteration need each other's results."""
+    if passes(known):
+        raise StepError(name, "memory passes between the stages", "leave the loop there")
 
 
 def refuse_exchanged(name: str, known: Analysis) -> None:
