@@ -12,9 +12,13 @@ are mixed they are copied to one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from random import Random
 
+import numpy as np
+
 from conformance import programs, protocol
+from conformance.programs import Draft
 from conformance.protocol import Program, Statement
 
 
@@ -30,6 +34,25 @@ def placed(program: Program, seed: int, devices: int = 2) -> Program:
 def random_program(seed: int, size: int = 12) -> Program:
     """The program number `seed` on two devices: the same one in every process."""
     return placed(programs.random_program(seed, size), seed)
+
+
+def advancing(devices: int = 2) -> Iterator[Program]:
+    """A state on each device, of which each call makes the next one on the device after that."""
+    for home, watched in product(range(devices), (False, True)):
+        draft = Draft()
+        values = np.array([1, 2, 3], np.float32)
+        state = draft.add("input", dtype="float32", shape=[3], data=protocol.encode(values))
+        if home:
+            state = draft.add("copy", state, device=home)
+        draft.append({"do": "realize", "names": [state]})
+        body: list[Statement] = [
+            {"do": "copy", "to": "there", "from": [state], "device": (home + 1) % devices},
+            {"do": "add", "to": "next", "from": ["there", "there"]},
+            {"do": "copy", "to": "back", "from": ["next"], "device": home},
+            {"do": "assign", "target": state, "from": ["back"]}]
+        watch = [{"do": "observe", "names": ["next", state]}] if watched else []
+        repeat: Statement = {"do": "repeat", "count": 5, "statements": [*body, *watch]}
+        yield protocol.program([*draft.statements, repeat, {"do": "observe", "names": [state]}])
 
 
 def transfers(program: Program) -> int:

@@ -18,11 +18,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import emulation
+from conformance import emulation, multi_programs
 from conformance import kernel_builder as kb
 from conformance.emulation import driver, nvrtc
+from conformance.emulation.devices import OnDevice
 from conformance.kernel_builder import INT, load, param, store
 from conformance.saboteurs.impl_patches import inherited
+from conformance.subject import Subject
 from conformance.trace import verifies
 from impl import Context, Device, GlobalCounters, Tensor, TinyJit
 from impl.dtypes import dtypes
@@ -499,6 +501,19 @@ def check_peer() -> None:
 @verifies("cuda.copy.peer")
 def test_gpus_wait_for_each_others_copies(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_peer)
+
+
+def check_several() -> None:
+    subject = Subject(OnDevice("CUDA"), "", [])
+    assert subject.info.devices == ("CUDA", "CUDA:1", "CPU")
+    for program in list(multi_programs.advancing(3))[1::2]:
+        subject.check_values(program, "replay")
+
+
+@needs_mock
+@verifies("device.several.equal")
+def test_a_state_goes_round_two_gpus_and_the_processor(on_gpu: Callable[[Check], None]) -> None:
+    on_gpu(check_several)
 
 
 def check_scratch() -> None:

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance import emulation
+from conformance import emulation, multi_programs
 from conformance import kernel_builder as kb
 from conformance.emulation import address_spaces, metal_objects
+from conformance.emulation.devices import OnDevice
 from conformance.emulation.errors import CompileError as Wrong
 from conformance.kernel_builder import INT, load, param, store
+from conformance.subject import Subject
 from conformance.trace import verifies
 from impl import Context, Device, GlobalCounters, Tensor, TinyJit
 from impl.dtypes import dtypes
@@ -71,6 +73,22 @@ def test_elsewhere_one_line_says_so() -> None:
     line = f"METAL cannot be used: Metal is part of macOS, and this is {platform.system()}; "
     with pytest.raises(DeviceError, match=line):
         Device["METAL"]
+
+
+@needs_emulator
+@verifies("device.several.equal")
+def test_a_state_goes_round_two_gpus_and_the_processor(emulation_folder: Path) -> None:
+    second = metal_objects.Device()
+    with metal_objects.installed(second) as first:
+        first.order = second.order = "reversed"
+        try:
+            subject = Subject(OnDevice("METAL", lacks=("float64",)), "", [])
+            assert subject.info.devices == ("METAL", "METAL:1", "CPU")
+            for program in list(multi_programs.advancing(3))[1::2]:
+                subject.check_values(program, "replay")
+        finally:
+            Device.opened.pop("METAL", None)
+            Device.opened.pop("METAL:1", None)
 
 
 # ---------------------------------------------------------------- values and texts
@@ -138,6 +156,28 @@ def test_random_kernels_store_what_the_reference_stores(mock: Any) -> None:
             for seed, made in enumerate(kernels):
                 found = made.result(made.ast, "METAL", seed)
                 assert (found == made.result(made.ast, "REFERENCE", seed)).all(), (noopt, seed)
+
+
+@needs_emulator
+@verifies("metal.values.reference")
+def test_bits_of_small_numbers_that_the_language_computes_as_int(mock: Any) -> None:
+    i, kernels = new_range(64, RangeKind.GLOBAL), list[UOp]()
+    for pair in ((dtypes.int8, dtypes.uint8), (dtypes.int16, dtypes.uint16),
+                 (dtypes.uint16, dtypes.float16), (dtypes.bfloat16, dtypes.int16)):
+        for source, target in (pair, pair[::-1]):
+            given = load(param(1, source), i)
+            values = [kb.number(source, 3)]
+            if source.kind != "f":  # the payload of a NaN is open
+                values.append(kb.apply(Ops.ADD, given, given))
+            kernels += [kb.kernel(store(param(0, target), i, kb.apply(
+                Ops.BITCAST, value, dtype=target)), prefix=(i,)) for value in values]
+    gpu().compile(kernels)
+    for ast in kernels:
+        target = ast.src[0].src[1].dtype
+        one = kb.special(ast.src[0].src[1].src[0].dtype)
+        found, wanted = (kb.to_host(_result(ast, device, target, one, one), target)
+                         for device in ("METAL", "REFERENCE"))
+        np.testing.assert_array_equal(found, wanted)
 
 
 @needs_clang

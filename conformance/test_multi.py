@@ -155,7 +155,7 @@ def _no_findings(subject: Subject, rule: str, met: Callable[[Document], int], wh
         if wrong:
             raise Failure("; ".join(wrong), program)
 
-    for program in (_equal_constants(), *_written()):
+    for program in (_equal_constants(), _of_nothing(), *_written()):
         if subject.supports(program):
             subject.check_smallest(program, check)
     _for_placed(subject, check, share=0.5)
@@ -194,6 +194,18 @@ def _equal_constants() -> Program:
     zero = draft.add("constant", dtype="int32", shape=[1, 1], value=0)
     position = draft.add("copy", zero, device=1)
     names = [zero, draft.add("gather", rows, position)]
+    draft.append({"do": "realize", "names": names})
+    draft.append({"do": "observe", "names": names})
+    return protocol.program(draft.statements)
+
+
+def _of_nothing() -> Program:
+    """Sums over no elements, on the other device: nothing that lies there is read for them."""
+    draft = Draft()
+    nothing, some = (draft.add("copy", _input(draft, np.ones((2, width), np.float32)), device=1)
+                     for width in (0, 1))
+    total = draft.add("sum", nothing, axes=[1], keepdims=True)
+    names = [total, draft.add("add", total, some)]
     draft.append({"do": "realize", "names": names})
     draft.append({"do": "observe", "names": names})
     return protocol.program(draft.statements)
@@ -286,7 +298,8 @@ def test_temporaries_lie_in_an_arena_of_their_device(subject: Subject) -> None:
 def test_copies_are_replayed(subject: Subject) -> None:
     """Each call copies what its own call made: states that advance, and values handed out."""
     subject.require("multi", "replay")
-    for program in (_nothing_returned(), *_advancing()):
+    devices = len(subject.info.devices)
+    for program in (_nothing_returned(), *multi_programs.advancing(devices)):
         if subject.supports(program):
             subject.check_smallest(program, lambda each: _replayed(subject, each))
     _for_placed(subject, lambda each: _replayed(subject, each), rule="effects.value.eager",
@@ -312,21 +325,3 @@ def _nothing_returned() -> Program:
         {"do": "shrink", "to": "none", "from": ["there"], "bounds": [[2, 2]]},
         {"do": "assign", "target": "nothing", "from": ["none"]},
         {"do": "observe", "names": ["both", "nothing"]}])
-
-
-def _advancing() -> Iterator[Program]:
-    """A state on either device, of which each call makes the next one on the other device."""
-    for home, watched in product((0, 1), (False, True)):
-        draft = Draft()
-        state = _input(draft, np.array([1, 2, 3], np.float32))
-        if home:
-            state = draft.add("copy", state, device=1)
-        draft.append({"do": "realize", "names": [state]})
-        body: list[Statement] = [
-            {"do": "copy", "to": "there", "from": [state], "device": 1 - home},
-            {"do": "add", "to": "next", "from": ["there", "there"]},
-            {"do": "copy", "to": "back", "from": ["next"], "device": home},
-            {"do": "assign", "target": state, "from": ["back"]}]
-        watch = [{"do": "observe", "names": ["next", state]}] if watched else []
-        repeat: Statement = {"do": "repeat", "count": 5, "statements": [*body, *watch]}
-        yield protocol.program([*draft.statements, repeat, {"do": "observe", "names": [state]}])

@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 
 from conformance import kernel_builder as kb
+from conformance import multi_programs
+from conformance.emulation.devices import OnDevice
 from conformance.kernel_builder import FLOAT, INT, flat, load, local, param, reduce, store
+from conformance.subject import Subject
 from conformance.trace import verifies
 from impl import Context, GlobalCounters, Tensor, TinyJit, opencl, symbolic
 from impl.device import Device
@@ -705,6 +708,14 @@ def test_copies_between_devices_are_exact() -> None:
     there = x.to("OPENCL").realize()
     again = there.to("OPENCL:1").realize().to("REFERENCE").realize().to("OPENCL").to("CPU")
     assert np.array_equal(again.numpy().view(np.uint32), values.view(np.uint32))
+
+
+@verifies("device.several.equal")
+def test_a_state_goes_round_two_devices_and_the_processor() -> None:
+    subject = Subject(OnDevice("OPENCL"), "", [])
+    assert subject.info.devices == ("OPENCL", "OPENCL:1", "CPU")
+    for program in list(multi_programs.advancing(3))[1::2]:
+        subject.check_values(program, "replay")
 
 
 @verifies("realize.device.named")

@@ -285,6 +285,26 @@ def test_fold_adds_the_windows(count: int, taps: int, step: int, dilation: int,
 
 
 @verifies("ranges.stage.one-value")
+def test_a_number_that_was_realized_is_read_before_an_equal_one_is_stored() -> None:
+    """One stage writes the number, another one stores what it is made of."""
+    whole, number = Tensor.zeros(3, 1).contiguous().realize(), Tensor.full((1, 1), 3.0)
+    whole.shrink(((0, 1), (0, 1))).assign(number)
+    assert number.tolist() == [[3]]
+    other = Tensor.full((1,), 3.0)
+    Tensor.realize(whole, other)
+    assert whole.tolist() == [[3], [0], [0]] and other.tolist() == [3]
+
+
+@verifies("schedule.document.devices")
+def test_a_number_that_lies_on_one_device_is_computed_on_others() -> None:
+    """A number in an expression has no device, and is the same node wherever it stands."""
+    assert Tensor.full((), 2.5).realize().item() == 2.5
+    there = Tensor([1.0, 2.0, 3.0], device="CPU:1").realize() * 2.5
+    (kernel,) = Tensor.schedule_document(there)["kernels"]
+    assert len(kernel["reads"]) == 1 and there.tolist() == [2.5, 5, 7.5]
+
+
+@verifies("ranges.stage.one-value")
 def test_each_value_has_one_stage() -> None:
     for tensors in samples():
         graph, found = stages(*tensors)

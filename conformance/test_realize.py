@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance import checker
 from conformance.trace import verifies
 from impl import Context, Device, GlobalCounters, Tensor, TinyJit, realize, run_schedule
 from impl.effects import collect
@@ -469,3 +470,38 @@ def test_what_was_computed_on_another_default_device_is_not_read_from_there() ->
     document = (x + again).schedule_document()
     used = {each["device"] for each in document["buffers"]}
     assert used == {Device.DEFAULT}
+
+
+def nothing_read(kind: str) -> list[Tensor]:
+    """Values of the second device whose kernels read nothing that lies there, and users of them."""
+    there, empty = (Tensor(np.ones((2, width), np.float32), device="REFERENCE:1").realize()
+                    for width in (1, 0))
+    summed = empty.sum(1, keepdim=True)
+    made = Tensor.arange(2, device="REFERENCE:1").reshape(2, 1).contiguous()
+    if kind == "written":
+        made.assign(there.cast("int32"))
+        part = Tensor.zeros(2, 1, device="REFERENCE:1").contiguous()
+        part[1:].assign(there[1:])
+        return [made, part]
+    return {"alone": [summed], "computed with": [summed + 1],
+            "needed too": [summed, summed + there],
+            "of no device": [made + there], "asked for too": [made, made + there, made * 2],
+            "empty": [there[:0], there[:0] + summed[:0]],
+            "copied too": [made + there, made.to("REFERENCE:1"), made.to("CPU")]}[kind]
+
+
+@verifies("realize.device.named")
+@verifies("schedule.document.devices")
+@pytest.mark.parametrize("kind", ["alone", "computed with", "needed too", "of no device",
+                                  "asked for too", "empty", "copied too", "written"])
+def test_what_reads_nothing_lies_where_it_is_said_to(kind: str) -> None:
+    values = nothing_read(kind)
+    document = Tensor.schedule_document(*values)
+    assert not [str(each) for each in checker.check(document)]
+    Tensor.realize(*values)
+    assert [place_of(each) for each in values] == [each.device for each in values]
+    again = [each.numpy() for each in values]
+    with Context(NOOPT=1, FUSE=0):
+        plain = nothing_read(kind)
+        for each, found in zip(plain, again, strict=True):
+            np.testing.assert_array_equal(each.numpy(), found)

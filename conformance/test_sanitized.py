@@ -63,6 +63,29 @@ def test_a_gather_outside_is_found_in_portable_text() -> None:
     assert outside.returncode and "AddressSanitizer" in outside.stderr
 
 
+#: The rows of a stage stand between zeros: vectors of them begin before the stage's array.
+PADDED = """
+import numpy as np
+from conformance import sanitized
+from impl import Tensor
+assert sanitized.guard()
+given = Tensor(np.arange(24, dtype=np.int32).reshape(2, 3, 4)).realize()
+rows = given.permute(2, 1, 0).contiguous()
+found = rows.pad(((0, 0), (0, 0), (2, 1)))
+Tensor.realize(rows, found)
+print(found.sum().item())
+"""
+
+
+@verifies("kernel.load.gated")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the names of targets are those of x86")
+def test_no_pointer_stands_before_an_array() -> None:
+    done = subprocess.run([sys.executable, "-c", PADDED], capture_output=True, text=True, cwd=ROOT,
+                          check=False, env={**sanitized.environment(), "CPU_TARGET": "x86-64",
+                                            "VECTOR_BYTES": "64"})
+    assert (done.returncode, done.stdout.strip()) == (0, "276"), done.stderr
+
+
 def test_parts_that_were_right_are_not_run_again(tmp_path: Path) -> None:
     """What is wrong is reported, and tried again; the others stay as they are."""
     path = tmp_path / "report.json"

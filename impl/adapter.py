@@ -16,6 +16,7 @@ import numpy as np
 import impl
 from conformance.protocol import REPETITIONS, Info, Observation, Value, calls, decode, number
 from impl import Context, Tensor, TinyJit
+from impl.errors import DeviceError
 from impl.schedule import schedule_cache
 
 Statement = Mapping[str, Any]
@@ -105,10 +106,20 @@ class Adapter:
 
 
 def _devices() -> tuple[str, ...]:
-    """The default device, where inputs lie, and where there is one a second of its kind."""
+    """The default device, where inputs lie, and what else there is: its second, the processor."""
     default = impl.Device.DEFAULT
+    kind, _, number = default.partition(":")
     # On the processor there are as many as anybody names: with memory and programs of their own.
-    return (default, f"{default}:1") if default in ("CPU", "REFERENCE") else (default,)
+    others = (f"{kind}:{int(number or 0) + 1}", *(() if kind in ("CPU", "REFERENCE") else ("CPU",)))
+    return (default, *filter(_is_there, others))
+
+
+def _is_there(name: str) -> bool:
+    """Whether a device can be used."""
+    try:
+        return bool(impl.Device[name])
+    except DeviceError:
+        return False
 
 
 class _Run:

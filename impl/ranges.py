@@ -572,15 +572,18 @@ class StageGraph:
         self.forms: dict[tuple[Any, ...], tuple[Form, tuple[int, ...]]] = {}
         self.loaded: dict[UOp, tuple[int, Shape] | None] = {}  # what `read_from` has answered
         self.copied = {node.src[0] for node in cuts if node.op is Ops.COPY}
+        self.homeless: set[int] = set()  # values made of no memory: any device will do
 
     # --8<-- [start:build]
     def build(self) -> StageGraph:
         """Make the stage of every value, sources first (r[ranges.stage.one-value])."""
         # r[impl ranges.stage.one-value, effects.version.single-writer]
         for node, reason in self.cuts.items():
+            if node in self.number_of:
+                continue  # a copy that somebody needed before
             if 0 in (node.shape or ()):
                 # r[impl ranges.stage.empty]
-                self._new_value(node, node, False)  # nothing to compute
+                self._new_value(node, node, False, self._home(node, ()))  # nothing to compute
             elif node.op is Ops.AFTER:
                 self._write_stage(node, reason)
             else:
@@ -596,9 +599,11 @@ class StageGraph:
         same node, and cannot read it there.
         """
         if node not in self.loaded:
-            known = None if node in self.alias else self.stored(node)
-            is_number = known is not None and _is_constant(node) and node not in self.copied
-            self.loaded[node] = None if is_number else known
+            # Asked first: where a number was realized before, what it is made of may have a stage
+            # that comes later.
+            has_storage = node in self.cuts or node.realized is not None
+            is_number = has_storage and node not in self.copied and _is_constant(node)
+            self.loaded[node] = None if is_number or node in self.alias else self.stored(node)
         return self.loaded[node]
 
     def stored(self, node: UOp) -> tuple[int, Shape] | None:
@@ -622,11 +627,15 @@ class StageGraph:
         value = Value(len(self.values), node, where, leaf)
         self.values.append(value)
         self.number_of[key] = value.number
+        if not leaf and device is None:
+            self.homeless.add(value.number)
         return value
 
     def _value_stage(self, node: UOp, reason: str) -> None:
         form, slots = self._form(node, node, self._value_form)
-        device = self._device_of_reads(node, slots)
+        device = self._home(node, slots)
+        if node.op is not Ops.COPY:
+            slots = self._brought(slots, device)
         value = self._new_value(node, node, False, device)
         self.stages.append(Stage(len(self.stages), node, form, slots,
                                  Access(value.number, form.write), reason, node.op is Ops.COPY))
@@ -636,8 +645,12 @@ class StageGraph:
         base, (view, given) = node.src[0], node.src[1].src
         form, slots = self._form(node, given, self._write_form)
         overwrites = self._memory_of(base)
-        device = (self.values[overwrites].device if overwrites is not None
-                  else self._device_of_reads(given, slots))
+        device = self._home(given, slots)
+        if overwrites is not None and overwrites not in self.homeless:
+            device = self.values[overwrites].device
+        elif overwrites is not None:
+            overwrites, = self._brought((overwrites,), device)
+        slots = self._brought(slots, device)
         value = self._new_value(node, node, False, device)
         self.stages.append(Stage(len(self.stages), node, form, slots,
                                  Access(value.number, form.write), reason, False, overwrites,
@@ -704,10 +717,46 @@ class StageGraph:
         return Form(_loops(index), expression, write_pattern(view, base, index), tracer.reads,
                     tracer.reduced, tracer.operations)
 
-    def _device_of_reads(self, node: UOp, slots: Sequence[int]) -> str:
+    # --8<-- [start:home]
+    def _home(self, node: UOp, slots: Sequence[int]) -> str | None:
+        """The device of what a node is made of, though nothing of it may be read: the sum over no
+        elements. None if it is made of no memory.
+        """
+        # r[impl realize.device.named]
         if node.op is Ops.COPY:
             return str(node.arg)
-        return self.values[slots[0]].device if slots else self.default_device
+        found = next((slot for slot in slots if slot not in self.homeless), None)
+        stack, seen = list(node.src if found is None else ()), set(node.src)
+        while stack:
+            source = stack.pop()
+            if source.op is Ops.COPY:
+                return str(source.arg)
+            place = self.read_from(source)
+            if place is not None and place[0] not in self.homeless:
+                found = place[0]
+                break
+            more = [each for each in source.src if place is None and each not in seen]
+            seen.update(more)
+            stack += more
+        return None if found is None else self.values[found].device
+
+    def _brought(self, slots: Sequence[int], device: str | None) -> tuple[int, ...]:
+        """What a stage on a device loads: of what was computed elsewhere, a copy.
+
+        That was made of no memory, so that whoever asked for it did not say where it should lie.
+        """
+        # r[impl schedule.document.devices]
+        found = []
+        for slot in slots:
+            value = self.values[slot]
+            if slot in self.homeless and value.device != (device or self.default_device):
+                copy = UOp(Ops.COPY, value.node.dtype, (value.node,), device)
+                if copy not in self.number_of:
+                    self._value_stage(copy, "what reads it is on another device")
+                slot = self.number_of[copy]
+            found.append(slot)
+        return tuple(found)
+    # --8<-- [end:home]
 
     def _memory_of(self, base: UOp) -> int | None:
         """The value whose memory an assign may write into; None if there is no such memory."""

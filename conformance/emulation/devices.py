@@ -5,7 +5,8 @@
 
 CUDA and METAL are emulated: the runtime is the real one, the driver under it a mock, and each
 kernel of CUDA is compiled by NVRTC too. Lanes run in reverse, so that one that does not wait for
-another shows. All devices may be used in one process.
+another shows. All devices may be used in one process. In the tier `multi` each has a second one of
+its kind, and the processor besides: two GPUs, or two contexts of the one device of OpenCL.
 """
 from __future__ import annotations
 
@@ -78,7 +79,8 @@ def CUDA() -> OnDevice:  # noqa: N802
 
 def METAL() -> OnDevice:  # noqa: N802
     """The adapter on a mock of PyObjC's Metal. GPUs under Metal have no doubles."""
-    mock = _installed.enter_context(metal_objects.installed())
-    mock.order = "reversed"
+    second = metal_objects.Device()
+    first = _installed.enter_context(metal_objects.installed(second))
+    first.order = second.order = "reversed"
     return OnDevice("METAL", lacks=("float64",))
 # --8<-- [end:devices]

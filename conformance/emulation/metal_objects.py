@@ -160,6 +160,8 @@ class Encoder:
     def setBuffer_offset_atIndex_(self, buffer: Buffer, offset: int, index: int) -> None:
         if not 0 <= offset <= buffer.length():
             raise ValueError(f"offset {offset} of a buffer of {buffer.length()} bytes")
+        if buffer.device is not self.command.queue.device:
+            raise ValueError("a kernel is given a buffer of another device")
         self.arguments[index] = lambda: buffer.block[GUARD + offset:]
         self.buffers[index] = buffer
 
@@ -295,7 +297,7 @@ class Queue:
 
 
 class Device:
-    """The only device. `memory` is how many bytes it has, `order` how lanes take turns."""
+    """One GPU. `memory` is how many bytes it has, `order` how lanes take turns."""
 
     def __init__(self) -> None:
         self.memory = 1 << 30
@@ -357,12 +359,12 @@ class Device:
 
 
 @contextlib.contextmanager
-def installed() -> Iterator[Device]:
-    """Let `import Metal` give the mock. What comes is its device."""
+def installed(*others: Device) -> Iterator[Device]:
+    """Let `import Metal` give the mock, with further devices. What comes is its default device."""
     device = Device()
     module: Any = types.ModuleType("Metal")
     module.MTLCreateSystemDefaultDevice = lambda: device
-    module.MTLCopyAllDevices = lambda: [device]
+    module.MTLCopyAllDevices = lambda: [device, *others]
     module.MTLCompileOptions = CompileOptions
     module.MTLSize = module.MTLSizeMake = MTLSize
     module.MTLResourceStorageModeShared = 0

@@ -209,7 +209,7 @@ class VectorsAreStoredWhole(Edit):
     rule = "kernel.store.gated"
     description = "a vector is stored whole, whatever part of it is valid"
     file = "impl/render/vectors.py"
-    old = 'return self._call(f"put_{kind}", place, text, self._mask(mask, kind)) + ";"'
+    old = 'return self._call(f"put_{kind}", array, index, text, self._mask(mask, kind)) + ";"'
     new = 'return f"*({kind}u *)({pointer} + {index}) = {text};"'
 
 

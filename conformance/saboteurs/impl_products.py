@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
 
 Function = Callable[..., Any]
@@ -146,19 +147,12 @@ class OneLaneForAll(ImplPatch):
         return greedy
 
 
-class NothingIsScaled(ImplPatch):
+class NothingIsScaled(Edit):
     rule = "kernel.online.scaled"
     description = "what was summed before the maximum grew stays as it was"
-    target = "impl.kernel.online:_Blocks._more"
-
-    def replacement(self, original: Function) -> Function:
-        from impl.dtypes import dtypes
-        from impl.ir import Ops, UOp
-
-        def more(blocks: Any, place: Any, added: Any) -> Any:
-            so_far = UOp(Ops.LOAD, dtypes.float32, (place,))
-            return UOp(Ops.ADD, dtypes.float32, (so_far, added))
-        return more
+    file = "impl/kernel/online.py"
+    old = "so_far = UOp(Ops.MUL, _FLOAT, (_load(self.done), _load(self.scale)))"
+    new = "so_far = _load(self.done)"
 
 
 class HiddenBlocksAreNotANumber(ImplPatch):
@@ -186,7 +180,7 @@ class AnyMaximum(ImplPatch):
 
 
 class WeightsOfTheMaximumBefore(ImplPatch):
-    rule = "kernel.online.equal"
+    rule = "kernel.online.equal+2"
     description = "a block is weighted by the maximum of the blocks before it"
     target = "impl.kernel.online:_Blocks._shifted"
 

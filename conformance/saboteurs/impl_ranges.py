@@ -114,9 +114,11 @@ class WritesMakeNoValue(Edit):
     rule = "ranges.stage.one-value"
     description = "a write into memory stores the old value once more, not a new one"
     file = "impl/ranges.py"
-    old = ("else self._device_of_reads(given, slots))\n"
+    old = ("overwrites, = self._brought((overwrites,), device)\n"
+           "        slots = self._brought(slots, device)\n"
            "        value = self._new_value(node, node, False, device)")
-    new = ("else self._device_of_reads(given, slots))\n"
+    new = ("overwrites, = self._brought((overwrites,), device)\n"
+           "        slots = self._brought(slots, device)\n"
            "        value = self.values[overwrites or 0]; self.number_of[node] = value.number")
 
 

@@ -127,6 +127,14 @@ class CompilersContract(ImplPatch):
         return lambda command: (*original(command), "-O2", "-ffp-contract=fast")
 
 
+class RoundedTwiceInVectors(Edit):
+    rule = "render.function.error"
+    description = "vectors round a product that cancels, where no instruction multiplies and adds"
+    file = "impl/render/vector_functions.py"
+    old = """_either("fma" if base == "fused" else base, kind, loop)"""
+    new = """_either("fma" if base == "fused" else base, kind, loop.replace("fused", "fma"))"""
+
+
 class LogarithmOfZero(ImplPatch):
     rule = "render.function.special"
     description = "the logarithm of zero is a number"

@@ -55,9 +55,9 @@ class CopiesAreCalledKernels(Edit):
 class ConstantsAreReadAnywhere(Edit):
     rule = "schedule.document.devices"
     description = "a constant in memory is read by its equals on another device"
-    first = "test_only_copies_join_two_devices"
+    first = "test_a_number_that_lies_on_one_device_is_computed_on_others"
     file = "impl/ranges.py"
-    old, new = "_is_constant(node) and node not in self.copied", "False"
+    old, new = "has_storage and node not in self.copied and _is_constant(node)", "False"
 
 
 class ListsOneElementTooFew(Edit):

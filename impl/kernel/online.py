@@ -1,8 +1,8 @@
 """The step ONLINE: a softmax that weights a sum, a block of elements at a time.
 
 Chapter: spec/kernel.md. Attention weights values by the softmax of a row of scores. Row by row,
-all scores of a row have to be kept. But a sum of weighted values can be made block by block, if it
-is scaled again whenever a block has a greater maximum than those before.
+all scores of a row have to be kept. But a sum of weighted values can be made block by block, if
+what was summed before is scaled whenever a block adds to the weights, or has a greater maximum.
 """
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _over(node: UOp, op: Ops, element: UOp, loop: UOp) -> bool:
 
 def _rows(stages: _Stages, score: UOp, loop: UOp) -> tuple[UOp, ...] | None:
     """The stages of rows that the score is computed from, each after those that it needs."""
-    found: dict[UOp, None] = {}
+    found: set[UOp] = set()
     stack = [(score, loop)]
     while stack:
         value, own = stack.pop()
@@ -123,10 +123,10 @@ def _rows(stages: _Stages, score: UOp, loop: UOp) -> tuple[UOp, ...] | None:
                 continue
             if len(store.src) != 3 or load.src[0].src[1:] != (own, TRUE):
                 return None
-            found.pop(store, None)
-            found[store] = None
-            stack.append((store.src[1], store.src[2]))
-    return tuple(found)[::-1]
+            if store not in found:
+                found.add(store)
+                stack.append((store.src[1], store.src[2]))
+    return tuple(store for store in stages.by_key.values() if store in found)
 # --8<-- [end:weighted]
 
 
@@ -135,15 +135,16 @@ def _rows(stages: _Stages, score: UOp, loop: UOp) -> tuple[UOp, ...] | None:
 class Online(Step):
     """Weight a sum by a softmax block by block: `amount` elements of a row at a time are kept.
 
-    A BLOCK loop keeps the maximum so far, the sum of the exponentials, and the weighted sum; where
-    the maximum grows, both sums are scaled. Legal for the loop of the weighted sum, the last stage
-    of a kernel of a softmax in float32 that nobody else needs, of a multiple of `amount` elements.
+    A BLOCK loop keeps the maximum so far, the sum of the exponentials, and the weighted sum of the
+    elements so far, whose weights add up to 1. Legal for the loop of the weighted sum, the last
+    stage of a kernel of a softmax in float32 that nobody else needs, of a multiple of `amount`
+    elements.
     """
 
     amount: int
 
     def apply(self, known: Analysis) -> UOp:
-        """exp(a) exp(b) is exp(a + b), but for rounding."""
+        """exp(a) exp(b) is exp(a + b), and (a / b) (b / c) is a / c, but for rounding."""
         # r[impl kernel.online.legal]
         loop = self._loop(known, (RangeKind.REDUCE,))
         size = self.size_of(loop)
@@ -171,14 +172,16 @@ class _Blocks:
             self.rows[buffer_key(row.src[0].src[0])] = UOp(
                 Ops.LOCAL, row.src[1].dtype, (), (number + len(self.rows), amount))
         number += len(self.rows)
-        most, scale, weights, total, done = (
+        most, totals, powers, weights, scale, done = (
             UOp(Ops.LOCAL, _FLOAT, (), (number + place, size))
-            for place, size in enumerate((2, 1, amount, 1, math.prod(sizes))))
-        # Two places for the maximum take turns: the one before is needed with the one after.
-        self.before, self.after = (
-            _index(most, symbolic.mod(symbolic.add(self.block, n), 2)) for n in (0, 1))
-        self.start = _index(most, 0)
-        self.scale, self.total, self.weights = _index(scale, 0), _index(total, 0), weights
+            for place, size in enumerate((2, 2, amount, amount, 1, math.prod(sizes))))
+        # Two places of a maximum and of a total take turns: that before is needed with that after.
+        turns = [symbolic.mod(symbolic.add(self.block, n), 2) for n in (0, 1)]
+        self.before, self.after = (_index(most, turn) for turn in turns)
+        self.total_before, self.total = (_index(totals, turn) for turn in turns)
+        self.starts = _index(most, 0), _index(totals, 0)
+        self.last = _index(totals, self.block.src[0].arg % 2)
+        self.powers, self.weights, self.scale = powers, weights, _index(scale, 0)
         self.done = local_place(done, list(found.store.src[2:]), sizes)
 
     def _moved(self, value: UOp, own: UOp, inner: UOp) -> UOp:
@@ -198,49 +201,69 @@ class _Blocks:
         return UOp(Ops.STORE, value.dtype, (_index(row, inner), value, self.block, inner))
 
     def stages(self) -> list[UOp]:
-        """All of them, in order."""
-        # r[impl kernel.online.equal, kernel.online.scaled]
-        loop, element = (new_range(self.amount, RangeKind.REDUCE) for _ in range(2))
-        each, inner = new_range(self.amount, RangeKind.LOOP), new_range(self.amount,
-                                                                        RangeKind.REDUCE)
-        score, own = self.found.score, self.found.store.src[2:]
-        top = UOp(Ops.REDUCE, _FLOAT, (self._moved(score, self.loop, loop), loop), Ops.MAXIMUM)
-        most = UOp(Ops.MAXIMUM, _FLOAT, (_load(self.before), top))
-        added = UOp(Ops.REDUCE, _FLOAT, (_load(_index(self.weights, element)), element), Ops.ADD)
-        weight, value = _load(_index(self.weights, inner)), self._moved(self.found.value, self.loop,
-                                                                        inner)
-        product = UOp(Ops.REDUCE, _FLOAT, (UOp(Ops.MUL, _FLOAT, (weight, value)), inner), Ops.ADD)
-        final = UOp(Ops.DIV, _FLOAT, (_load(self.done), _load(self.total)))
+        """All of them, in order: at the end of a block, `done` is what the row would have been."""
+        # r[impl kernel.online.equal+2, kernel.online.scaled]
         store = self.found.store
-        return [_store(self.start, UOp.const(_FLOAT, -math.inf)),
-                _store(self.total, UOp.const(_FLOAT, 0.0)),
+        own = store.src[2:]
+        result = UOp(Ops.WHERE, _FLOAT, (_is(self.last, 0.0), UOp.const(_FLOAT, math.nan),
+                                         _load(self.done)))
+        return [*(_store(place, UOp.const(_FLOAT, value)) for place, value in zip(
+                    self.starts, (-math.inf, 0.0), strict=True)),
                 _store(self.done, UOp.const(_FLOAT, 0.0), *own),
                 *(self._row(row) for row in self.found.rows),
-                _store(self.after, most, self.block),
-                _store(self.scale, self._shifted(_load(self.before)), self.block),
-                _store(_index(self.weights, each),
-                       self._shifted(self._moved(score, self.loop, each)), self.block, each),
-                _store(self.total, self._more(self.total, added), self.block),
-                _store(self.done, self._more(self.done, product), self.block, *own),
-                store.replace(src=(store.src[0], store.src[1].substitute({self.found.sum: final}),
+                *self._weighted(),
+                _store(self.done, self._more(), self.block, *own),
+                store.replace(src=(store.src[0], store.src[1].substitute({self.found.sum: result}),
                                    *own))]
+
+    def _weighted(self) -> list[UOp]:
+        """The stages that give weights to the elements of a block, and to what was before it."""
+        score, loop, element = self.found.score, *self._loops(RangeKind.REDUCE, 2)
+        each, other = self._loops(RangeKind.LOOP, 2)
+        top = UOp(Ops.REDUCE, _FLOAT, (self._moved(score, self.loop, loop), loop), Ops.MAXIMUM)
+        most = UOp(Ops.MAXIMUM, _FLOAT, (_load(self.before), top))
+        power = self._shifted(self._moved(score, self.loop, each))
+        added = UOp(Ops.REDUCE, _FLOAT, (_load(_index(self.powers, element)), element), Ops.ADD)
+        so_far = UOp(Ops.MUL, _FLOAT, (_load(self.total_before), self._shifted(_load(self.before))))
+        return [_store(self.after, most, self.block),
+                _store(_index(self.powers, each), power, self.block, each),
+                _store(self.total, UOp(Ops.ADD, _FLOAT, (so_far, added)), self.block),
+                _store(self.scale, self._share(so_far), self.block),
+                _store(_index(self.weights, other), self._share(_load(_index(self.powers, other))),
+                       self.block, other)]
+
+    def _loops(self, kind: RangeKind, count: int) -> list[UOp]:
+        return [new_range(self.amount, kind) for _ in range(count)]
 
     def _shifted(self, value: UOp) -> UOp:
         """exp(value - maximum); 0, and not NaN, as long as nothing but -inf was seen."""
-        most, nothing = _load(self.after), UOp.const(_FLOAT, -math.inf)
-        empty = UOp(Ops.CMPEQ, dtypes.bool, (most, nothing))
-        least = UOp(Ops.WHERE, _FLOAT, (empty, UOp.const(_FLOAT, 0.0), most))
+        least = UOp(Ops.WHERE, _FLOAT, (_is(self.after, -math.inf), UOp.const(_FLOAT, 0.0),
+                                        _load(self.after)))
         return UOp(Ops.EXP, _FLOAT, (UOp(Ops.SUB, _FLOAT, (value, least)),))
 
-    def _more(self, place: UOp, added: UOp) -> UOp:
-        """A sum so far, scaled, and what a block adds to it."""
-        so_far = UOp(Ops.MUL, _FLOAT, (_load(place), _load(self.scale)))
-        return UOp(Ops.ADD, _FLOAT, (so_far, added))
+    def _share(self, value: UOp) -> UOp:
+        """value / total; 0 as long as nothing but -inf was seen."""
+        total = UOp(Ops.WHERE, _FLOAT, (_is(self.total, 0.0), UOp.const(_FLOAT, 1.0),
+                                        _load(self.total)))
+        return UOp(Ops.DIV, _FLOAT, (value, total))
+
+    def _more(self) -> UOp:
+        """The weighted sum so far, scaled, and what a block adds to it."""
+        inner, = self._loops(RangeKind.REDUCE, 1)
+        value = self._moved(self.found.value, self.loop, inner)
+        product = UOp(Ops.MUL, _FLOAT, (_load(_index(self.weights, inner)), value))
+        so_far = UOp(Ops.MUL, _FLOAT, (_load(self.done), _load(self.scale)))
+        return UOp(Ops.ADD, _FLOAT, (so_far, UOp(Ops.REDUCE, _FLOAT, (product, inner), Ops.ADD)))
 
 
 def _index(local: UOp, place: symbolic.Index) -> UOp:
     """An element of a LOCAL."""
     return UOp(Ops.INDEX, local.dtype, (local, symbolic.as_node(place), TRUE))
+
+
+def _is(place: UOp, value: float) -> UOp:
+    """Whether an element is this number."""
+    return UOp(Ops.CMPEQ, dtypes.bool, (_load(place), UOp.const(_FLOAT, value)))
 
 
 def _load(place: UOp) -> UOp:

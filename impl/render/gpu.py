@@ -136,7 +136,7 @@ class Gpu(C):
             text = self.bitcast(name)
         elif text is None and name.startswith("exchange_"):
             text = self.exchanging(name.removeprefix("exchange_"))
-        elif text is None and name.startswith("fma_"):
+        elif text is None and name.startswith(("fma_", "fused_")):
             text = f"#define {name}(a, b, c) fma(a, b, c)"
         elif text is None:
             text = self.library(definition(name)[0], name)

@@ -138,12 +138,12 @@ class Metal(Gpu):  # r[impl metal.space.named]
         return super().literal(value, dtype)
 
     def bitcast(self, name: str) -> str:
-        """Metal has words for that; half types are 16 bits."""
+        """Metal has words for that; half types are 16 bits, and sums of chars are of type int."""
         source, target = name.removeprefix("bitcast_").split("_")
+        one, two = ("ushort" if each in _HALF else TYPES[each].replace("unsigned ", "u").replace(
+            "signed char", "char") for each in (source, target))
         taken = f"to_{source}(x)" if source in _HALF else "(x)"
-        kind = "ushort" if target in _HALF else TYPES[target].replace("unsigned ", "u").replace(
-            "signed char", "char")
-        text = f"as_type<{kind}>({taken})"
+        text = f"as_type<{two}>(({one}){taken})"
         return f"#define {name}(x) " + (f"from_{target}({text})" if target in _HALF else text)
     # --8<-- [end:types]
 

@@ -3,6 +3,7 @@
 Every text is free of branches, so that it is the same for any number of elements, and a kernel
 gives the same bits with vectors and without. `$F`, `$I` and `$K` are a type, its integers and its
 kind (see `types.fill`); `sel_$K` chooses, `bits_$K` and `unbits_$K` look at a float as an integer.
+`fma_$K` may be rounded twice; `fused_$K` stands where what the product loses must not be lost.
 
 `python -m conformance.bench accuracy` measures the errors over all floats.
 """
@@ -74,7 +75,7 @@ _LOG2 = f"""$F log2_$K($F x) {{
   {_LOG_PARTS}
   $F y = fma_$K(p, z, z * -0.5f), s = m + y;
   y = (m - s) + y;
-  $F r = s * 1.44269504f, t = fma_$K(s, dup_$K(1.44269504f), -r);
+  $F r = s * 1.44269504f, t = fused_$K(s, dup_$K(1.44269504f), -r);
   t = fma_$K(s, dup_$K(1.92596303e-8f), t); t = fma_$K(y, dup_$K(1.44269504f), t);
   $F u = e + r;
   r = u + (((e - u) + r) + t);
@@ -86,8 +87,8 @@ _LOG2 = f"""$F log2_$K($F x) {{
 #: x = q * pi/2 + r: three constants for most numbers, 96 bits of 2/pi for large ones.
 _TRIG = """$F j = fma_$K(x, dup_$K(0.636619747f), dup_$K(12582912.0f));
   $I q = bits_$K(j); j = j - 12582912.0f;
-  $F r = fma_$K(j, dup_$K(-1.57079601f), x); r = fma_$K(j, dup_$K(-3.13916473e-7f), r);
-  r = fma_$K(j, dup_$K(-5.39030253e-15f), r);
+  $F r = fused_$K(j, dup_$K(-1.57079601f), x); r = fused_$K(j, dup_$K(-3.13916473e-7f), r);
+  r = fused_$K(j, dup_$K(-5.39030253e-15f), r);
   $F a = unbits_$K(bits_$K(x) & 0x7fffffff);
   $I large = (a > 71476.0f) & (a < __builtin_inff());
   if (any_$J(large)) r = triglarge_$K(x, r, large, &q);
@@ -183,22 +184,22 @@ _POW = """$F pow_$K($F x, $F b) {
   $F m = unbits_$K(bits_$K(big) - (k << 23));
   $F p = m + 1.0f, r = 1.0f / p;
   m = m - 1.0f;
-  $F high = r * m, low = r * fma_$K(high, -m, fma_$K(high, dup_$K(-2.0f), m));
+  $F high = r * m, low = r * fused_$K(high, -m, fused_$K(high, dup_$K(-2.0f), m));
   $F s = high * high;
   r = dup_$K(0.1293334961f);
   r = fma_$K(r, s, dup_$K(0.1419928074f)); r = fma_$K(r, s, dup_$K(0.2000148296f));
   r = fma_$K(r, s, dup_$K(0.3333332539f));
-  $F t = fma_$K(high, low + low, fma_$K(high, high, -s));
+  $F t = fma_$K(high, low + low, fused_$K(high, high, -s));
   p = s * high;
-  t = fma_$K(s, low, fma_$K(t, high, fma_$K(s, high, -p)));
+  t = fma_$K(s, low, fma_$K(t, high, fused_$K(s, high, -p)));
   s = fma_$K(r, p, fma_$K(r, t, low));
   r = high + high;
-  t = fma_$K(dup_$K(6.93147182e-1f), i, r);
-  p = fma_$K(dup_$K(-6.93147182e-1f), i, t);
+  t = fused_$K(dup_$K(6.93147182e-1f), i, r);
+  p = fused_$K(dup_$K(-6.93147182e-1f), i, t);
   s = fma_$K(dup_$K(-1.90465421e-9f), i, fma_$K(dup_$K(2.0f), s, r - p));
   $F first = t + s, second = (t - first) + s;
   high = first * b;
-  low = fma_$K(second, b, fma_$K(first, b, -high));
+  low = fma_$K(second, b, fused_$K(first, b, -high));
   $I wide = unbits_$K(bits_$K(high) & 0x7fffffff) > 252.0f;
   t = high + low;
   t = exppair_$K(t, (high - t) + low);

@@ -55,24 +55,25 @@ _GCC = {
         "f32x16": ("__AVX512F__", "__builtin_ia32_vcvtph2ps512_mask("
                    "(i16x16)x, (f32x16){0}, -1, 4)"),
         "f32x8": ("__F16C__", "__builtin_ia32_vcvtph2ps256((i16x8)x)")},
-    # loads, stores and gathers of the elements that a mask selects
+    # Loads, stores and gathers of the elements that a mask selects. $P: the place of the first,
+    # which may lie before the array if the mask leaves it out; C has no pointer to such a place.
     "masked": {
-        "f32x16": ("__AVX512DQ__", "__builtin_ia32_loadups512_mask((void *)p, (f32x16){0}, "
+        "f32x16": ("__AVX512DQ__", "__builtin_ia32_loadups512_mask($P, (f32x16){0}, "
                    "__builtin_ia32_cvtd2mask512(m))"),
-        "f64x8": ("__AVX512DQ__", "__builtin_ia32_loadupd512_mask((void *)p, (f64x8){0}, "
+        "f64x8": ("__AVX512DQ__", "__builtin_ia32_loadupd512_mask($P, (f64x8){0}, "
                   "__builtin_ia32_cvtq2mask512((_WIDE)m))"),
-        "f32x8": ("__AVX__", "__builtin_ia32_maskloadps256((void *)p, m)"),
-        "f64x4": ("__AVX__", "__builtin_ia32_maskloadpd256((void *)p, (_WIDE)m)"),
-        "f32x4": ("__AVX__", "__builtin_ia32_maskloadps((void *)p, m)"),
-        "f64x2": ("__AVX__", "__builtin_ia32_maskloadpd((void *)p, (_WIDE)m)")},
+        "f32x8": ("__AVX__", "__builtin_ia32_maskloadps256($P, m)"),
+        "f64x4": ("__AVX__", "__builtin_ia32_maskloadpd256($P, (_WIDE)m)"),
+        "f32x4": ("__AVX__", "__builtin_ia32_maskloadps($P, m)"),
+        "f64x2": ("__AVX__", "__builtin_ia32_maskloadpd($P, (_WIDE)m)")},
     "dot": {"i32x16": ("__AVX512VNNI__", "__builtin_ia32_vpdpbusd_v16si(c, a, b)")},
     "put": {
-        "f32x16": ("__AVX512DQ__", "__builtin_ia32_storeups512_mask((void *)p, x, "
+        "f32x16": ("__AVX512DQ__", "__builtin_ia32_storeups512_mask($P, x, "
                    "__builtin_ia32_cvtd2mask512(m))"),
-        "f64x8": ("__AVX512DQ__", "__builtin_ia32_storeupd512_mask((void *)p, x, "
+        "f64x8": ("__AVX512DQ__", "__builtin_ia32_storeupd512_mask($P, x, "
                   "__builtin_ia32_cvtq2mask512((_WIDE)m))"),
-        "f32x8": ("__AVX__", "__builtin_ia32_maskstoreps256((void *)p, m, x)"),
-        "f64x4": ("__AVX__", "__builtin_ia32_maskstorepd256((void *)p, (_WIDE)m, x)")},
+        "f32x8": ("__AVX__", "__builtin_ia32_maskstoreps256($P, m, x)"),
+        "f64x4": ("__AVX__", "__builtin_ia32_maskstorepd256($P, (_WIDE)m, x)")},
     "gather": {
         "f32x16": ("__AVX512F__", "__builtin_ia32_gathersiv16sf((f32x16){0}, (void *)p, i, -1, 4)"),
         "f32x8": ("__AVX2__", "__builtin_ia32_gathersiv8sf((f32x8){0}, (void *)p, i, "
@@ -109,7 +110,7 @@ def _either(base: str, kind: str, portable: str, form: str = "return {};") -> st
     if same not in _GCC.get(base, {}):
         return f"  {portable}"
     feature, call = _GCC[base][same]
-    call = call.replace("_WIDE", wide)
+    call = call.replace("_WIDE", wide).replace("$P", "(void *)((long)p + at * (long)sizeof *p)")
     if same != kind:
         given = call.replace("x,", f"({same})x,").replace(", x)", f", ({same})x)")
         call = f"({kind}){given}" if form.startswith("return {}") else given
@@ -251,12 +252,14 @@ def _move(base: str, kind: str, index: str = "") -> str:
     """Loads and stores of elements that lie anywhere, or that a mask selects."""
     _, count = parts(kind)
     if base == "masked":
-        loop = ("$K r = {0};\n  for (long l = 0; l < $N; l++) if (m[l]) r[l] = p[l];\n"
+        loop = ("$K r = {0};\n  for (long l = 0; l < $N; l++) if (m[l]) r[l] = p[at + l];\n"
                 "  return r;")
-        return _function(kind, "$K masked_$K(const $E *p, $I m)", _either(base, kind, loop))
+        return _function(kind, "$K masked_$K(const $E *p, long at, $I m)",
+                         _either(base, kind, loop))
     if base == "put":
-        loop = "for (long l = 0; l < $N; l++) if (m[l]) p[l] = x[l];"
-        return _function(kind, "void put_$K($E *p, $K x, $I m)", _either(base, kind, loop, "{};"))
+        loop = "for (long l = 0; l < $N; l++) if (m[l]) p[at + l] = x[l];"
+        return _function(kind, "void put_$K($E *p, long at, $K x, $I m)",
+                         _either(base, kind, loop, "{};"))
     if base == "stream":
         plain = "*($Ku *)p = x;"
         near = _either(base, kind, plain, f"if (((long)p & {bits(kind) * count // 8 - 1}) == 0) "
@@ -315,7 +318,7 @@ def vector_function(name: str) -> str:
         return _half(base, kind)
     if base == "iota":
         return f"#define {name} (({kind}){{{', '.join(map(str, range(parts(kind)[1])))}}})"
-    if base in ("fma", "dot", "sqrt", "scale", "higher", "lower", "any"):
+    if base in ("fma", "fused", "dot", "sqrt", "scale", "higher", "lower", "any"):
         return _instruction(base, kind)
     if base == "triglarge":
         return fill(TRIG_LARGE_VECTOR, kind)
@@ -346,9 +349,9 @@ def _instruction(base: str, kind: str) -> str:
         sign = ">" if base == "higher" else "<"
         return _function(kind, f"$K {base}_$K($K a, $K b)", _either(
             base, kind, f"return sel_$K(a {sign} b, a, b);"))
-    names = {"fma": "abc", "dot": "abc"}.get(base, "x")
+    names = {"fma": "abc", "fused": "abc", "dot": "abc"}.get(base, "x")
     given = ", ".join(f"{v}[l]" for v in names)
     loop = (f"$K r; for (long l = 0; l < $N; l++) r[l] = {base}_{parts(kind)[0]}({given}); "
             "return r;")
     head = f"$K {base}_$K({', '.join(f'$K {v}' for v in names)})"
-    return _function(kind, head, _either(base, kind, loop))
+    return _function(kind, head, _either("fma" if base == "fused" else base, kind, loop))

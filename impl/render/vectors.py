@@ -298,9 +298,8 @@ class Vectors:
             return self._call(f"from_{dtype.name}_f32x{count}", text), self._kind(f"f32x{count}")
         return text, kind
 
-    def _address(self, pointer: str, index: str, dtype: DType) -> str:
-        place = f"{pointer} + {index}" if index else pointer
-        return f"(const unsigned short *)({place})" if dtype in STORAGE else place
+    def _array(self, pointer: str, dtype: DType) -> str:
+        return f"(const unsigned short *){pointer}" if dtype in STORAGE else pointer
 
     def vector_load(self, pointer: str, index: str, dtype: DType, count: int) -> Operand:
         """Neighbouring elements; unaligned, as tensors may start anywhere."""
@@ -329,7 +328,7 @@ class Vectors:
         """The same where a mask is true, zero elsewhere; memory is not touched there."""
         # r[impl kernel.load.gated]
         kind = self._stored_kind(dtype, count)
-        text = self._call(f"masked_{kind}", self._address(pointer, index, dtype),
+        text = self._call(f"masked_{kind}", self._array(pointer, dtype), index,
                           self._mask(mask, kind))
         return self._loaded(text, dtype, count)
 
@@ -337,7 +336,7 @@ class Vectors:
                       mask: Operand | None) -> Operand:
         """Elements that lie anywhere: `index` is a vector of places."""
         kind = self._stored_kind(dtype, count)
-        where, given = index[1], [self._address(pointer, "", dtype), index[0]]
+        where, given = index[1], [self._array(pointer, dtype), index[0]]
         if mask is not None:
             given.append(self._mask(mask, kind))
         name = "gatherm" if mask is not None else "gather"
@@ -365,13 +364,11 @@ class Vectors:
         """Write neighbouring elements, those of a mask only if there is one."""
         # r[impl kernel.store.gated]
         kind, text = self._in_memory(dtype, count, value)
-        place = f"{pointer} + {index}"
-        if dtype in HALF:
-            place = f"(unsigned short *)({place})"
+        array = f"{'(unsigned short *)' * (dtype in HALF)}{pointer}"
         if mask is not None:
-            return self._call(f"put_{kind}", place, text, self._mask(mask, kind)) + ";"
+            return self._call(f"put_{kind}", array, index, text, self._mask(mask, kind)) + ";"
         if stream:
-            return self._call(f"stream_{kind}", place, text) + ";"
+            return self._call(f"stream_{kind}", f"{array} + {index}", text) + ";"
         return f"*({kind}u *)({pointer} + {index}) = {text};"
 
     def vector_store_turned(self, name: str, pointer: str, indices: Sequence[str], dtype: DType,
