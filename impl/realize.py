@@ -12,6 +12,7 @@ import numpy as np
 from impl import settings, symbolic
 from impl.caching import Canonical, short_key, walk
 from impl.device import Device, GlobalCounters, Memory, Program
+from impl.direct import Direct
 from impl.dtypes import dtypes
 from impl.effects import (
     Buffer,
@@ -233,6 +234,7 @@ class Manner:
         # Nobody looks at what is found, and what was found before may be found again.
         self.quiet = self.use_cache and not (self.checked or self.recorded or self.shown)
         self.watched = self.debug >= 2 or self.poison
+        self.direct = self.quiet and not self.watched
         self.environments: dict[tuple[str, ...], Environment] = {}
 
 
@@ -260,8 +262,6 @@ def environment(effects: Effects, manner: Manner | None = None) -> Environment:
 
 
 _BUFFER, _COPY = Ops.BUFFER, Ops.COPY
-_NOTHING: frozenset[UOp] = frozenset()
-
 
 def _environment(names: Sequence[str]) -> Environment:
     devices = [(name, Device[name]) for name in names]
@@ -286,14 +286,6 @@ def prepare(values: Sequence[UOp],
             manner: Manner | None = None) -> tuple[Effects, Plan, Canonical]:
     """Everything up to the plan for some values, each given once."""
     manner = manner or in_force()
-    short = short_key(values[0], manner) if len(values) == 1 and manner.quiet else None
-    if short is not None:
-        known = schedule_cache.get_short(short[0])
-        if known is not None:  # r[impl caching.key.short]
-            GlobalCounters.plan_hits += 1
-            root = values[0]
-            return (Effects([root], [*dict.fromkeys(root.src), root], _NOTHING), known,
-                    Canonical(known.key, short[1], [], []))
     start = time.perf_counter() if manner.shown else 0.0
     effects = walk(values) or collect(values)
     try:
@@ -301,8 +293,6 @@ def prepare(values: Sequence[UOp],
     except VariableError:
         effects = _readers_first(effects, values)
         plan, canonical, hit = _checked_plan(effects, manner)
-    if short is not None:
-        schedule_cache.put_short(short[0], canonical.key)
     # r[impl caching.count.exact]
     if hit:
         GlobalCounters.plan_hits += 1
@@ -451,6 +441,14 @@ def _realize(holders: Sequence[Holder]) -> None:
         if not _scheduled:
             return  # they hold their values already
     manner = in_force()
+    short = _short(holders[0].uop, manner) if manner.direct and len(holders) == 1 else None
+    if short is not None:
+        known = schedule_cache.get_short(short[0])
+        if known is not None:  # r[impl caching.key.short]
+            GlobalCounters.plan_hits += 1
+            direct = known.direct or _direct(known)
+            holders[0].uop = direct.run(holders[0].uop, short[1], ensure_memory)
+            return
     nodes = values_of(holders, manner)
     run = planned_run(nodes, manner)
     if run is not None:
@@ -460,7 +458,23 @@ def _realize(holders: Sequence[Holder]) -> None:
         except BaseException:
             spoil(run.touched())
             raise
+        if short is not None and Direct.serves(run.plan):
+            schedule_cache.put_short(short[0], run.plan.key)
     _hold(holders, nodes)
+
+
+def _short(root: UOp, manner: Manner) -> tuple[tuple[Any, ...], list[Buffer]] | None:
+    """The short key of a value that waits, if nothing else has to be done or noted with it."""
+    if root.realized is not None or _scheduled or capturing.observers \
+            or _default[0] != manner.default:
+        return None
+    return short_key(root, manner)
+
+
+def _direct(plan: Plan) -> Direct:
+    """A plan of one kernel as it is run again; it is kept with the plan."""
+    found = plan.direct = Direct(plan, programs_of(plan)[0])
+    return found
 
 
 def values_of(holders: Sequence[Holder], manner: Manner | None = None) -> list[UOp]:
