@@ -12,7 +12,6 @@ import numpy as np
 from impl import settings, symbolic
 from impl.caching import Canonical, short_key, walk
 from impl.device import Device, GlobalCounters, Memory, Program
-from impl.direct import Direct
 from impl.dtypes import dtypes
 from impl.effects import (
     Buffer,
@@ -422,6 +421,49 @@ def waiting_values(values: Sequence[UOp], manner: Manner | None = None) -> list[
     return list(dict.fromkeys([value for value in values if leaf_of(value) is None]))
 
 
+# --8<-- [start:direct]
+class Direct:
+    """The only kernel of a plan, ready to be launched for other buffers.
+
+    Who realizes each line of a program waits for Python more than for kernels. A plan that fills
+    one new buffer, in one kernel, leaves nothing to bind, to place or to commit.
+    """
+
+    __slots__ = ("program", "backend", "device", "dtype", "size", "nbytes", "places")
+
+    def __init__(self, plan: Plan) -> None:
+        (number, self.device, self.dtype, self.size, _), = plan.made
+        program = programs_of(plan)[0]
+        assert program is not None  # it is no copy
+        self.program = program
+        self.nbytes = plan.storages[number].nbytes or 1
+        self.backend = Device[self.device]
+        # Where each argument stands among the buffers of a call, of which the new one is the last.
+        slots = dict(plan.inputs)
+        self.places = [slots.get(storage, -1) for storage in plan.kernels[0].arguments]
+
+    @staticmethod
+    def serves(plan: Plan) -> bool:
+        """Whether a plan does nothing but to fill one new buffer, in one kernel."""
+        if len(plan.kernels) != 1 or len(plan.made) != 1 or plan.written or plan.memories:
+            return False
+        kernel, (number, _, _, _, kept) = plan.kernels[0], plan.made[0]
+        return kept and not kernel.copy and not kernel.slots and not plan.unknowns \
+            and plan.places == [number]
+
+    def run(self, root: UOp, buffers: Sequence[Buffer]) -> UOp:
+        """Compute a root from these buffers; the leaf that holds its value."""
+        made = Buffer(self.device, self.dtype, self.size)
+        memory = [buffer.memory or ensure_memory(buffer) for buffer in buffers]
+        made.memory = new = self.backend.allocate(self.nbytes)  # r[impl realize.memory.first]
+        memory.append(new)
+        self.program([memory[place] for place in self.places])  # r[impl realize.direct.same]
+        leaf = made.leaf(root.shape or ())
+        mark_realized(root, leaf)
+        return leaf
+# --8<-- [end:direct]
+
+
 # --8<-- [start:realize]
 def realize(holders: Sequence[Holder]) -> None:
     """Compute the values of all holders, in one schedule, and let them hold the results."""
@@ -446,8 +488,10 @@ def _realize(holders: Sequence[Holder]) -> None:
         known = schedule_cache.get_short(short[0])
         if known is not None:  # r[impl caching.key.short]
             GlobalCounters.plan_hits += 1
-            direct = known.direct or _direct(known)
-            holders[0].uop = direct.run(holders[0].uop, short[1], ensure_memory)
+            direct = known.direct
+            if direct is None:
+                direct = known.direct = Direct(known)
+            holders[0].uop = direct.run(holders[0].uop, short[1])
             return
     nodes = values_of(holders, manner)
     run = planned_run(nodes, manner)
@@ -469,12 +513,6 @@ def _short(root: UOp, manner: Manner) -> tuple[tuple[Any, ...], list[Buffer]] | 
             or _default[0] != manner.default:
         return None
     return short_key(root, manner)
-
-
-def _direct(plan: Plan) -> Direct:
-    """A plan of one kernel as it is run again; it is kept with the plan."""
-    found = plan.direct = Direct(plan, programs_of(plan)[0])
-    return found
 
 
 def values_of(holders: Sequence[Holder], manner: Manner | None = None) -> list[UOp]:

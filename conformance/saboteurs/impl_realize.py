@@ -32,7 +32,7 @@ class StaysOnTheDefaultDevice(Edit):
 class LaunchesInTheOrderOfTheKey(Edit):
     rule = "realize.direct.same"
     description = "a kernel that is launched at once gets its buffers in the order of the key"
-    file = "impl/direct.py"
+    file = "impl/realize.py"
     old = "slots.get(storage, -1) for storage in plan.kernels[0].arguments"
     new = "place - 1 for place, _ in enumerate(plan.kernels[0].arguments)"
 
@@ -40,7 +40,7 @@ class LaunchesInTheOrderOfTheKey(Edit):
 class LaunchesUncounted(Edit):
     rule = "realize.direct.same"
     description = "a kernel that is launched at once is not counted"
-    file = "impl/direct.py"
+    file = "impl/realize.py"
     old = "self.program([memory[place] for place in self.places])"
     new = "self.program.run([memory[place] for place in self.places], ())"
 
