@@ -33,26 +33,6 @@ def test_an_exception_restores_too() -> None:
     assert settings.get("FUSE") == before
 
 
-@verifies("settings.derived.again")
-def test_settings_are_asked_once_for_equal_values() -> None:
-    asked: list[tuple[int, int]] = []
-
-    def derived() -> int:
-        asked.append((settings.get("FUSE"), settings.get("NOOPT")))
-        return len(asked)
-
-    found = []
-    for fuse, noopt in ((0, 1), (1, 1), (0, 1), (0, 0), (1, 1)):
-        with Context(FUSE=fuse), Context(NOOPT=noopt):
-            found += [settings.derived(derived), settings.derived(derived)]
-            assert settings.plan_text() == repr(settings.plan_key())
-    assert (asked, found) == ([(0, 1), (1, 1), (0, 0)], [1, 1, 2, 2, 1, 1, 3, 3, 2, 2])
-    for number in range(200):  # for how many values it is remembered is bounded
-        with Context(ORDER_SEED=number):
-            settings.plan_key()
-    assert len(settings._values.known) < 100
-
-
 @verifies("settings.context.restore")
 def test_one_context_can_be_entered_twice() -> None:
     context = Context(NOOPT=1)

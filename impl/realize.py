@@ -235,6 +235,18 @@ class Manner:
         self.watched = self.debug >= 2 or self.poison
         self.direct = self.quiet and not self.watched
         self.environments: dict[tuple[str, ...], Environment] = {}
+        self._circumstances = ""
+
+    @property
+    def circumstances(self) -> str:
+        """All that a plan on the default device depends on besides its graph: a value, not a name.
+
+        Who enters a `Context` for each line finds the plans of the last time.
+        """
+        if not self._circumstances:
+            found = _environment((self.default,))
+            self._circumstances = repr((settings.plan_text(), self.default, found.device_key))
+        return self._circumstances
 
 
 def in_force() -> Manner:
@@ -508,11 +520,19 @@ def _realize(holders: Sequence[Holder]) -> None:
 
 
 def _short(root: UOp, manner: Manner) -> tuple[tuple[Any, ...], list[Buffer]] | None:
-    """The short key of a value that waits, if nothing else has to be done or noted with it."""
-    if root.realized is not None or _scheduled or capturing.observers \
-            or _default[0] != manner.default:
+    """The short key of a value that waits, if nothing else has to be done or noted with it.
+
+    All of its buffers are on the default device: that is what the circumstances speak of.
+    """
+    default = manner.default
+    if root.realized is not None or _scheduled or capturing.observers or _default[0] != default:
         return None
-    return short_key(root, manner)
+    found = short_key(root, manner.circumstances)
+    if found is not None:
+        for buffer in found[1]:
+            if buffer.device != default:
+                return None
+    return found
 
 
 def values_of(holders: Sequence[Holder], manner: Manner | None = None) -> list[UOp]:

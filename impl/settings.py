@@ -131,10 +131,9 @@ class _Values(threading.local):
 
     def __init__(self) -> None:
         self.scoped: dict[str, Value] = {}
+        self.plan: tuple[Value, ...] | None = None
+        self.plan_text: str | None = None
         self.derived: dict[Callable[[], Any], Any] = {}
-        #: What was derived, by the values that a Context had put in force.
-        self.known: dict[tuple[tuple[str, Value], ...], dict[Callable[[], Any], Any]] = {
-            (): self.derived}
 
 
 _values = _Values()
@@ -207,21 +206,17 @@ def plan_key() -> tuple[Value, ...]:
 
     r[settings.plan.key]
     """
-    return derived(_plan_values)
-
-
-def _plan_values() -> tuple[Value, ...]:
-    # r[impl settings.plan.key]
-    return tuple(get(s.name) for s in REGISTRY.values() if s.plan)
+    if _values.plan is None:
+        # r[impl settings.plan.key]
+        _values.plan = tuple(get(s.name) for s in REGISTRY.values() if s.plan)
+    return _values.plan
 
 
 def plan_text() -> str:
     """`plan_key` as a text, which is hashed once and not for every key."""
-    return derived(_plan_text)
-
-
-def _plan_text() -> str:
-    return repr(plan_key())
+    if _values.plan_text is None:
+        _values.plan_text = repr(plan_key())
+    return _values.plan_text
 
 
 def derived(make: Callable[[], Derived]) -> Derived:
@@ -251,16 +246,7 @@ class Context:
 
     @staticmethod
     def _set(scoped: dict[str, Value]) -> None:
-        known = _values.known
-        if len(known) > _SCOPES:
-            known.clear()
-        # r[impl settings.derived.again]
-        _values.scoped = scoped
-        _values.derived = known.setdefault(tuple(sorted(scoped.items())), {})
-
-
-#: For how many different values of Contexts each thread remembers what was derived from them.
-_SCOPES = 64
+        _values.scoped, _values.plan, _values.plan_text, _values.derived = scoped, None, None, {}
 # --8<-- [end:context]
 
 

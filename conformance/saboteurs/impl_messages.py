@@ -176,11 +176,9 @@ class SettingsEdit(Edit):
         before = settings._values.scoped
         try:
             with super().mistake():
-                settings._values.known.clear()
                 settings.Context._set(before)
                 yield
         finally:
-            settings._values.known.clear()
             settings.Context._set(before)
 
 
@@ -190,20 +188,6 @@ class StaysAfterAnError(SettingsEdit):
     file = "impl/settings.py"
     old, new = "self._set(self.outer.pop())", \
         "self._set(_values.scoped if _[0] is not None else self.outer.pop())"
-
-
-class FindsOutAgain(SettingsEdit):
-    rule = "settings.derived.again"
-    description = "what is derived from settings is forgotten when a Context is left"
-    file = "impl/settings.py"
-    old, new = "known.setdefault(tuple(sorted(scoped.items())), {})", "{}"
-
-
-class NamesAreEnough(SettingsEdit):
-    rule = "settings.derived.again"
-    description = "what was derived under one value of a setting is taken for another's"
-    file = "impl/settings.py"
-    old, new = "tuple(sorted(scoped.items()))", "tuple(sorted(scoped))"
 
 
 class ListsTheNearest(Edit):

@@ -49,8 +49,7 @@ class LaunchesWhatIsWatched(Edit):
     rule = "realize.direct.same"
     description = "kernels are launched at once where a capture watches"
     file = "impl/realize.py"
-    old, new = "if root.realized is not None or _scheduled or capturing.observers \\", \
-        "if root.realized is not None or _scheduled \\"
+    old, new = "_scheduled or capturing.observers or", "_scheduled or"
 
 
 class SizeOfTheLargest(Edit):
