@@ -112,6 +112,19 @@ def test_what_a_short_key_finds_is_a_plan_of_the_cache() -> None:
         assert (a + b).tolist() == [6, 9, 12] and schedule_cache.misses == 2
 
 
+@verifies("caching.key.short", observe="cache")
+def test_a_short_key_is_found_in_a_context_that_is_entered_again() -> None:
+    """By the values of its settings, and never by those of others."""
+    a, b = numbers(1, 2, 3), numbers(4, 5, 6)
+    schedule_cache.clear()
+    with mock.patch.object(symbolic, "present", [False]):
+        for noopt in (0, 1, 0, 1):
+            with Context(NOOPT=noopt):
+                assert (a + b).tolist() == [5, 7, 9]
+    assert (len(schedule_cache), len(schedule_cache.short)) == (2, 2)
+    assert (schedule_cache.hits, schedule_cache.misses) == (2, 2)
+
+
 @verifies("caching.bounded.capacity")
 def test_a_dropped_plan_is_not_found_by_its_short_key() -> None:
     cache: caching.PlanCache[str] = caching.PlanCache(2)

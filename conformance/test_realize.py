@@ -51,6 +51,67 @@ def test_what_is_in_memory_is_not_computed_again() -> None:
     assert len(set(both["outputs"])) == 1
 
 
+def counted(make: Callable[[], Tensor]) -> tuple[Any, ...]:
+    """The value of a tensor, and all that was counted for it."""
+    GlobalCounters.reset()
+    made = make().realize()
+    before = GlobalCounters.allocated
+    counts = [getattr(GlobalCounters, name) for name in (
+        "kernels", "operations", "bytes", "compiled", "plan_hits", "plan_misses")]
+    leaf = made.uop
+    said = made.tolist(), made.shape, made.dtype, leaf.arg[0].size, leaf.arg[1], counts
+    del made, leaf
+    gc.collect()
+    return *said, before - GlobalCounters.allocated
+
+
+@verifies("realize.direct.same")
+def test_what_is_launched_at_once_is_a_run_of_its_plan() -> None:
+    a, b, whole = vector(1, 2, 3, 4), vector(5, 6, 7, 9), Tensor([3, 0, 2]).realize()
+    square = a.reshape(2, 2).contiguous().realize()
+    makers: list[Callable[[], Tensor]] = [
+        lambda: a - b, lambda: b - a, lambda: a + 1, lambda: a.exp(), lambda: square.sum(1),
+        lambda: square + square, lambda: whole.cast("float32"), lambda: (a < b).where(a, b),
+        lambda: square.flip(0), lambda: a.sum(), lambda: Tensor([0.5]) + 1]
+    for make in makers:
+        make().realize()
+        with Context(POISON=1):
+            make().realize()
+            planned = counted(make)
+        assert counted(make) == planned
+        assert counted(make) == planned
+
+
+@verifies("realize.direct.same")
+def test_nothing_is_launched_at_once_in_a_capture() -> None:
+    a, b = vector(1, 2, 3), vector(4, 5, 6)
+    for _ in range(3):
+        (a - b).realize()
+    captured = TinyJit(lambda x, y: (x - y).realize())
+    for number in range(4):
+        given = vector(number, 2, 3)
+        assert captured(given, b).tolist() == [number - 4, -3, -3]
+
+
+@verifies("realize.direct.same")
+def test_a_launch_at_once_without_memory_changes_nothing(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = vector(1, 2, 3), vector(4, 5, 6)
+    for _ in range(2):
+        (a * b).realize()
+    device, waiting = Device["REFERENCE"], a * b
+
+    def full(nbytes: int) -> Any:
+        raise DeviceError("allocate", "no bytes left", "free some")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(device), "allocate", lambda device, nbytes: full(nbytes))
+        with pytest.raises(DeviceError, match="no bytes left"):
+            waiting.realize()
+    assert waiting.uop.op is Ops.MUL
+    assert waiting.tolist() == [4, 10, 18]
+
+
 @verifies("realize.commit.version")
 def test_versions_grow_with_the_run() -> None:
     x = vector(1, 2, 3, 4)

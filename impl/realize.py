@@ -233,7 +233,20 @@ class Manner:
         # Nobody looks at what is found, and what was found before may be found again.
         self.quiet = self.use_cache and not (self.checked or self.recorded or self.shown)
         self.watched = self.debug >= 2 or self.poison
+        self.direct = self.quiet and not self.watched
         self.environments: dict[tuple[str, ...], Environment] = {}
+        self._circumstances = ""
+
+    @property
+    def circumstances(self) -> str:
+        """All that a plan on the default device depends on besides its graph: a value, not a name.
+
+        Who enters a `Context` for each line finds the plans of the last time.
+        """
+        if not self._circumstances:
+            found = _environment((self.default,))
+            self._circumstances = repr((settings.plan_text(), self.default, found.device_key))
+        return self._circumstances
 
 
 def in_force() -> Manner:
@@ -260,8 +273,6 @@ def environment(effects: Effects, manner: Manner | None = None) -> Environment:
 
 
 _BUFFER, _COPY = Ops.BUFFER, Ops.COPY
-_NOTHING: frozenset[UOp] = frozenset()
-
 
 def _environment(names: Sequence[str]) -> Environment:
     devices = [(name, Device[name]) for name in names]
@@ -286,14 +297,6 @@ def prepare(values: Sequence[UOp],
             manner: Manner | None = None) -> tuple[Effects, Plan, Canonical]:
     """Everything up to the plan for some values, each given once."""
     manner = manner or in_force()
-    short = short_key(values[0], manner) if len(values) == 1 and manner.quiet else None
-    if short is not None:
-        known = schedule_cache.get_short(short[0])
-        if known is not None:  # r[impl caching.key.short]
-            GlobalCounters.plan_hits += 1
-            root = values[0]
-            return (Effects([root], [*dict.fromkeys(root.src), root], _NOTHING), known,
-                    Canonical(known.key, short[1], [], []))
     start = time.perf_counter() if manner.shown else 0.0
     effects = walk(values) or collect(values)
     try:
@@ -301,8 +304,6 @@ def prepare(values: Sequence[UOp],
     except VariableError:
         effects = _readers_first(effects, values)
         plan, canonical, hit = _checked_plan(effects, manner)
-    if short is not None:
-        schedule_cache.put_short(short[0], canonical.key)
     # r[impl caching.count.exact]
     if hit:
         GlobalCounters.plan_hits += 1
@@ -432,6 +433,49 @@ def waiting_values(values: Sequence[UOp], manner: Manner | None = None) -> list[
     return list(dict.fromkeys([value for value in values if leaf_of(value) is None]))
 
 
+# --8<-- [start:direct]
+class Direct:
+    """The only kernel of a plan, ready to be launched for other buffers.
+
+    Who realizes each line of a program waits for Python more than for kernels. A plan that fills
+    one new buffer, in one kernel, leaves nothing to bind, to place or to commit.
+    """
+
+    __slots__ = ("program", "backend", "device", "dtype", "size", "nbytes", "places")
+
+    def __init__(self, plan: Plan) -> None:
+        (number, self.device, self.dtype, self.size, _), = plan.made
+        program = programs_of(plan)[0]
+        assert program is not None  # it is no copy
+        self.program = program
+        self.nbytes = plan.storages[number].nbytes or 1
+        self.backend = Device[self.device]
+        # Where each argument stands among the buffers of a call, of which the new one is the last.
+        slots = dict(plan.inputs)
+        self.places = [slots.get(storage, -1) for storage in plan.kernels[0].arguments]
+
+    @staticmethod
+    def serves(plan: Plan) -> bool:
+        """Whether a plan does nothing but to fill one new buffer, in one kernel."""
+        if len(plan.kernels) != 1 or len(plan.made) != 1 or plan.written or plan.memories:
+            return False
+        kernel, (number, _, _, _, kept) = plan.kernels[0], plan.made[0]
+        return kept and not kernel.copy and not kernel.slots and not plan.unknowns \
+            and plan.places == [number]
+
+    def run(self, root: UOp, buffers: Sequence[Buffer]) -> UOp:
+        """Compute a root from these buffers; the leaf that holds its value."""
+        made = Buffer(self.device, self.dtype, self.size)
+        memory = [buffer.memory or ensure_memory(buffer) for buffer in buffers]
+        made.memory = new = self.backend.allocate(self.nbytes)  # r[impl realize.memory.first]
+        memory.append(new)
+        self.program([memory[place] for place in self.places])  # r[impl realize.direct.same]
+        leaf = made.leaf(root.shape or ())
+        mark_realized(root, leaf)
+        return leaf
+# --8<-- [end:direct]
+
+
 # --8<-- [start:realize]
 def realize(holders: Sequence[Holder]) -> None:
     """Compute the values of all holders, in one schedule, and let them hold the results."""
@@ -451,6 +495,16 @@ def _realize(holders: Sequence[Holder]) -> None:
         if not _scheduled:
             return  # they hold their values already
     manner = in_force()
+    short = _short(holders[0].uop, manner) if manner.direct and len(holders) == 1 else None
+    if short is not None:
+        known = schedule_cache.get_short(short[0])
+        if known is not None:  # r[impl caching.key.short]
+            GlobalCounters.plan_hits += 1
+            direct = known.direct
+            if direct is None:
+                direct = known.direct = Direct(known)
+            holders[0].uop = direct.run(holders[0].uop, short[1])
+            return
     nodes = values_of(holders, manner)
     run = planned_run(nodes, manner)
     if run is not None:
@@ -460,7 +514,25 @@ def _realize(holders: Sequence[Holder]) -> None:
         except BaseException:
             spoil(run.touched())
             raise
+        if short is not None and Direct.serves(run.plan):
+            schedule_cache.put_short(short[0], run.plan.key)
     _hold(holders, nodes)
+
+
+def _short(root: UOp, manner: Manner) -> tuple[tuple[Any, ...], list[Buffer]] | None:
+    """The short key of a value that waits, if nothing else has to be done or noted with it.
+
+    All of its buffers are on the default device: that is what the circumstances speak of.
+    """
+    default = manner.default
+    if root.realized is not None or _scheduled or capturing.observers or _default[0] != default:
+        return None
+    found = short_key(root, manner.circumstances)
+    if found is not None:
+        for buffer in found[1]:
+            if buffer.device != default:
+                return None
+    return found
 
 
 def values_of(holders: Sequence[Holder], manner: Manner | None = None) -> list[UOp]:

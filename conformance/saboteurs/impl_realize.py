@@ -29,6 +29,29 @@ class StaysOnTheDefaultDevice(Edit):
     old, new = "lambda node: not node.reads", "lambda node: False"
 
 
+class LaunchesInTheOrderOfTheKey(Edit):
+    rule = "realize.direct.same"
+    description = "a kernel that is launched at once gets its buffers in the order of the key"
+    file = "impl/realize.py"
+    old = "slots.get(storage, -1) for storage in plan.kernels[0].arguments"
+    new = "place - 1 for place, _ in enumerate(plan.kernels[0].arguments)"
+
+
+class LaunchesUncounted(Edit):
+    rule = "realize.direct.same"
+    description = "a kernel that is launched at once is not counted"
+    file = "impl/realize.py"
+    old = "self.program([memory[place] for place in self.places])"
+    new = "self.program.run([memory[place] for place in self.places], ())"
+
+
+class LaunchesWhatIsWatched(Edit):
+    rule = "realize.direct.same"
+    description = "kernels are launched at once where a capture watches"
+    file = "impl/realize.py"
+    old, new = "_scheduled or capturing.observers or", "_scheduled or"
+
+
 class SizeOfTheLargest(Edit):
     rule = "realize.size.actual"
     description = "a result has the size that it has for the greatest values of its variables"

@@ -107,8 +107,9 @@ class Objects:
 class Build:
     """The kernels of one call: compilers run while later texts are still being printed.
 
-    Use it as a context: when it is left, all that was wanted is loaded, and the runtime too, which
-    is compiled along with the first kernels.
+    Use it as a context: when it is left, all that was wanted is loaded, and the runtime too. It is
+    compiled while the first kernel is printed, or along with the kernels where only one processor
+    is there to do either.
     """
 
     def __init__(self, objects: Objects, runtime: str) -> None:
@@ -118,7 +119,9 @@ class Build:
         self.asked: set[str] = set()
         self.waiting: list[Pair] = []
         self.started: list[tuple[list[Pair], Future[bytes]]] = []
-        self.pool = ThreadPoolExecutor(processors())
+        self.processors = processors()
+        self.pool = ThreadPoolExecutor(self.processors)
+        self.alone = False  # whether the runtime has a compiler of its own
 
     def want(self, key: str, source: Callable[[], Source]) -> None:
         """Have a kernel loaded: from this process, from disk, or from the compiler."""
@@ -132,12 +135,20 @@ class Build:
                 self._start(self.waiting)
                 self.waiting = []
 
+    def _lacks_runtime(self) -> bool:
+        return self.objects.run is None and not self.objects.found(
+            self.kept, self.runtime, "runtime")
+
     def _start(self, unit: list[Pair]) -> None:
         # r[impl cpu.compile.together+2]
         command = required_compiler()
         self.started.append((unit, self.pool.submit(compile_unit, command, unit, self.line)))
 
     def __enter__(self) -> Build:
+        """Begin; a processor that has nothing to do yet compiles the runtime, if it is needed."""
+        self.alone = self.processors > 1 and self._lacks_runtime()
+        if self.alone:
+            self._start([(self.runtime, RUNTIME)])
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -148,12 +159,14 @@ class Build:
     def _finish(self) -> None:
         """Compile what is left, load everything, and keep it."""
         objects, workers = self.objects, _length(self.waiting) // _WORTH_A_PROCESS
-        units = dealt_out(self.waiting, max(1, min(processors(), len(self.waiting), workers)))
-        if objects.run is None and not objects.found(self.kept, self.runtime, "runtime"):
+        units = dealt_out(self.waiting, max(1, min(self.processors, len(self.waiting), workers)))
+        if not self.alone and self._lacks_runtime():
             units = units or [[]]
             units[0].append((self.runtime, RUNTIME))
         for unit in units:
             self._start(unit)
+        if self.alone:  # what a compiler refuses is better told of a kernel
+            self.started.append(self.started.pop(0))
         refused: CompileError | None = None
         for unit, made in self.started:
             try:

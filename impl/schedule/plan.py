@@ -73,7 +73,8 @@ class Plan:
     notes: list[str]
     key: tuple[Any, ...]
     unknowns: list[UOp]                           # per slot of a value: its variable in sizes
-    programs: Any = field(default=None)           # filled by whoever runs the plan
+    programs: Any = field(default=None)           # filled by whoever runs the plan,
+    direct: Any = field(default=None)             # and this by whoever runs it again at once
 
     @property
     def accesses(self) -> Accesses:
