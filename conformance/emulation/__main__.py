@@ -42,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _suite(device: str, report: Path, folder: str) -> int:
     """Run the suite on one device, in a process of its own."""
     print(f"{device}: {report}", flush=True)
-    words = [sys.executable, "-m", "conformance", "--report", str(report), "--impl",
+    # The report has its command in it, which is to be right in any other folder too.
+    words = [sys.executable, "-m", "conformance", "--report", os.path.relpath(report), "--impl",
              f"conformance.emulation.devices:{device}"]
     kept = {"EMULATION_FOLDER": folder, "CACHE_FOLDER": f"{folder}/kernels"}
     return subprocess.run(words, env={**kept, **os.environ}, check=False).returncode
