@@ -1,6 +1,7 @@
 """From a plan to values: bind slots to buffers, compile, run, commit. Chapter: spec/realize.md."""
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -235,18 +236,15 @@ class Manner:
         self.watched = self.debug >= 2 or self.poison
         self.direct = self.quiet and not self.watched
         self.environments: dict[tuple[str, ...], Environment] = {}
-        self._circumstances = ""
 
-    @property
+    @functools.cached_property
     def circumstances(self) -> str:
         """All that a plan on the default device depends on besides its graph: a value, not a name.
 
         Who enters a `Context` for each line finds the plans of the last time.
         """
-        if not self._circumstances:
-            found = _environment((self.default,))
-            self._circumstances = repr((settings.plan_text(), self.default, found.device_key))
-        return self._circumstances
+        found = _environment((self.default,))
+        return repr((settings.plan_text(), self.default, found.device_key))
 
 
 def in_force() -> Manner:
