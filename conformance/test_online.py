@@ -138,7 +138,7 @@ def test_blocks_have_the_softmax_of_the_row() -> None:
     made = [with_steps(each, ()) for each in (ast, *(online(ast, n) for n in (1, 4, 8, 12)))]
     for mask in masks():
         right = wanted(mask)
-        for each, device in itertools.product(made, ("REFERENCE", "CPU")):
+        for each, device in (*((each, "REFERENCE") for each in made), (made[3], "CPU")):
             given = operands(mask)
             kb.run(each, *given, device=device)
             np.testing.assert_allclose(given[0], right, 1e-5, 1e-6)
