@@ -272,7 +272,7 @@ class Indexing(Reduce):
     # By index tensor
 
     def gather(self, dim: int, index: Self) -> Self:
-        """out[i][j] = self[index[i][j]][j] for dim 0, and alike for the other axes."""
+        """`out[i][j] = self[index[i][j]][j]` for dim 0, and alike for the other axes."""
         axis, x, place = self._along(dim, index, "gather")
         return self._wrap(nodes.gather_along(x, place, axis))
 
@@ -290,7 +290,7 @@ class Indexing(Reduce):
         return axis, self.uop, _index_node(self._operand(index), self.shape[axis])
 
     def scatter(self, dim: int, index: Self, src: Any, reduce: str | None = None) -> Self:
-        """out[index[i][j]][j] = src[i][j] for dim 0, and alike; elsewhere this tensor.
+        """`out[index[i][j]][j] = src[i][j]` for dim 0, and alike; elsewhere this tensor.
 
         Of several values for one place the last one stays; with reduce="add" or "multiply" all
         are combined with this tensor. A `src` that is a tensor may be larger than the index; what
