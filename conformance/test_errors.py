@@ -148,21 +148,41 @@ def test_the_line_is_the_innermost_of_the_user() -> None:
     assert caught.value.line.rsplit(":", 1)[0] == __file__
 
 
-@verifies("errors.message.called")
+@verifies("errors.message.called+2")
 @pytest.mark.parametrize("name, call", {
     "zeros": lambda x: Tensor.zeros(-1), "ones": lambda x: Tensor.ones(1.5),
     "kaiming_normal": lambda x: Tensor.kaiming_normal(-1), "amax": lambda x: x.amax(5),
     "norm": lambda x: x.norm(p=3, axis=7), "argsort": lambda x: x.argsort(9),
     "std_mean": lambda x: x.std_mean(5), "count_nonzero": lambda x: x.count_nonzero(4),
     "amin": lambda x: x.zeros_like().reshape(2, 2).amin(8),
-    "linear": lambda x: nn.Linear(5, 3)(x)}.items())
+    "linear": lambda x: nn.Linear(5, 3)(x),
+    "batchnorm": lambda x: nn.BatchNorm(3)(x.reshape(1, 2, 2, 1)),
+    "max_pool2d": lambda x: x.reshape(1, 1, 2, 2).max_pool2d(3),
+    "avg_pool2d": lambda x: x.avg_pool2d(2), "tril": lambda x: x.flatten().tril(),
+    "conv2d": lambda x: x.reshape(1, 1, 2, 2).conv2d(Tensor.ones(1, 1, 3, 3)),
+    "masked_select": lambda x: x.masked_select(x > 1),
+    "maximum": lambda x: x.maximum(x.to("REFERENCE:1")),
+    "matmul": lambda x: x @ x.to("REFERENCE:1"),
+    "scatter": lambda x: x.scatter(0, Tensor([[0], [1]]).to("REFERENCE:1"), 1.0)}.items())
 def test_an_error_names_what_was_called(name: str, call: Callable[[Tensor], object]) -> None:
     with pytest.raises(TensorScheduleError) as caught:
         call(Tensor([[1.0, 2.0], [3.0, 4.0]]))
     assert caught.value.operation == name and str(caught.value).startswith(f"{name}: ")
 
 
-@verifies("errors.message.called")
+@verifies("errors.message.called+2")
+def test_an_operator_on_two_devices_is_named() -> None:
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    there = x.to("REFERENCE:1")
+    with pytest.raises(errors.DeviceError, match=r"^add: "):
+        x + there
+    with pytest.raises(errors.DeviceError, match=r"^lt: "):
+        assert x < there
+    with pytest.raises(errors.DeviceError, match=r"^setitem: "):
+        x[0] = there[0]
+
+
+@verifies("errors.message.called+2")
 def test_an_error_in_what_is_given_stays_what_it_is() -> None:
     with pytest.raises(errors.ShapeError, match=r"^linear: "):
         Tensor.ones(2, 2).sequential([nn.Linear(5, 3)])
@@ -194,7 +214,9 @@ def test_the_public_functions_raise_nothing_else() -> None:
                   lambda: Tensor([1]).cast("int33"), lambda: Tensor.eye(2)[::0],
                   lambda: Tensor.ones(2, 2).sum((0, 0)), lambda: Tensor.randint(2, low=3, high=3),
                   lambda: Tensor.rand(2, dtype=dtypes.int32), lambda: Tensor.ones(3).split([1, 1]),
-                  lambda: Tensor.ones(2).dropout(2.0, training=True)):
+                  lambda: Tensor.ones(2).dropout(2.0, training=True),
+                  lambda: Tensor.ones(2).cast(Tensor.ones(1)),
+                  lambda: Tensor.ones(2).to(Tensor.ones(1))):
         with pytest.raises(TensorScheduleError):
             wrong()
 
@@ -210,6 +232,15 @@ def test_what_was_meant(name: str, meant: str) -> None:
         getattr(nn, name)
     assert isinstance(caught.value, TensorScheduleError) and meant in caught.value.remedy
     assert not hasattr(nn, name)
+
+
+@verifies("errors.name.meant+2")
+def test_a_module_offers_what_it_has() -> None:
+    for module, there, elsewhere in ((nn.optim, "nn.optim.SGD", "nn.state"),
+                                     (nn.state, "nn.state.safe_load", "nn.optim")):
+        with pytest.raises(AttributeError) as caught:
+            module.qqqq  # noqa: B018
+        assert there in str(caught.value) and elsewhere not in str(caught.value)
 
 
 @verifies("errors.name.meant+2")
@@ -350,7 +381,8 @@ def test_two_values_under_two_names(call: Any) -> None:
     ("sofmax", "softmax?"), ("Sum", "sum?"), ("reshap", "reshape?"), ("add_", "x.assign(x.add("),
     ("cuda", 'x.to("CUDA")'), ("astype", "x.cast("), ("qqqq", "dir(Tensor)"), ("t", "use x.T"),
     ("no_grad", "x.detach()"), ("zero_grad", "x.grad = None"), ("from_numpy", "Tensor(array)"),
-    ("onse", "ones?"), ("inverse", "dir(Tensor)"), ("svd", "dir(Tensor)")])
+    ("onse", "ones?"), ("values", "x.argmax(axis)"), ("stride", "no strides"),
+    ("inverse", "dir(Tensor)"), ("svd", "dir(Tensor)")])
 def test_which_method_was_meant(name: str, meant: str) -> None:
     for owner in (Tensor([1.0]), Tensor):
         with pytest.raises(AttributeError) as caught:

@@ -20,17 +20,17 @@ _MEANT = {"module": "any class: its attributes are searched for parameters",
           "flatten": "x.flatten(1)", "identity": "lambda x: x",
           "bceloss": "x.binary_crossentropy(target)",
           "bcewithlogitsloss": "x.binary_crossentropy_logits(target)",
-          "nllloss": "x.nll_loss(target)", "mseloss": "(x - target).square().mean()",
-          "l1loss": "(x - target).abs().mean()", "init": "Tensor.uniform, Tensor.kaiming_uniform"}
+          "nllloss": "x.nll_loss(target)", "mseloss": "x.mse_loss(target)",
+          "l1loss": "x.l1_loss(target)", "init": "Tensor.uniform, Tensor.kaiming_uniform"}
 
 
 # --8<-- [start:meant]
 def missing(name: str, own: Iterable[str], module: str = "nn") -> NameMissingError:
     """The error for a name that is not there: with the nearest of all names that are."""
-    return NameMissingError(module, f"there is no {name}", _remedy(name.lower(), own))
+    return NameMissingError(module, f"there is no {name}", _remedy(name.lower(), own, module))
 
 
-def _remedy(given: str, own: Iterable[str]) -> str:
+def _remedy(given: str, own: Iterable[str], module: str) -> str:
     """A class of another spelling, a method of tensors, or the name that looks most like it."""
     known = {each.lower(): f"nn.{each}" for each in own}
     known |= {each.lower(): f"nn.{part}.{each}" for part, names in (
@@ -45,7 +45,8 @@ def _remedy(given: str, own: Iterable[str]) -> str:
             return f"use the method of tensors, x.{methods[spelled]}()"
     near = nearest(given, known)
     return f"did you mean {known[near]}?" if near else \
-        "use one of " + ", ".join(sorted(known.values()))
+        "use one of " + ", ".join(sorted(each for each in known.values()
+                                         if each.startswith(f"{module}.")))
 # --8<-- [end:meant]
 
 

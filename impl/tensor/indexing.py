@@ -145,7 +145,7 @@ class Indexing(Reduce):
         if isinstance(item, UOp):
             return cast(self._bound(item) if item.shape != () else item, dtypes.int32)
         if isinstance(item, TensorBase):
-            return _index_node(self._operand(item), size)
+            return _index_node(self._operand(item, "index"), size)
         if isinstance(item, (list, np.ndarray)):
             return self._host_index(item, axis)
         raise AxisError("index", f"{item!r} is no index",
@@ -222,7 +222,7 @@ class Indexing(Reduce):
 
     def _value_for(self, value: Any, shape: Shape) -> UOp:
         """A value in this tensor's dtype, spread to a shape."""
-        node = self._operand(value)
+        node = self._operand(value, "setitem")
         if node is None:
             node = self.__class__(value, self.device).uop
         node = cast(node, self.dtype)  # r[impl tensor.setitem.cast]
@@ -237,7 +237,7 @@ class Indexing(Reduce):
 
     def _set_masked(self, mask: Self, value: Any) -> None:
         """`t[mask] = number`: the shape does not depend on the mask's values."""
-        node = self._operand(value)
+        node = self._operand(value, "setitem")
         if node is None or node.shape != ():
             raise ShapeError("setitem", "a mask chooses a number of elements that is not known "
                              "before it is computed", "assign one number, or use mask.where(a, t)")
