@@ -67,6 +67,15 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
     "gradient of ints": (lambda: Tensor([2]).requires_grad_(), TypeError, ["int32"]),
     "setting": (lambda: Context(NOOPTS=1), ValueError, ["NOOPT"]),
     "state": (lambda: nn.state.load_state_dict(nn.Linear(2, 2), {}), ValueError, ["weight"]),
+    "state first": (lambda: LAYERS.state.load_state_dict({}, nn.Linear(2, 2)),
+                    TypeError, ["Linear", "the model first"]),
+    "save a model": (lambda: LAYERS.state.safe_save(nn.Linear(2, 2), "x"),
+                     TypeError, ["Linear", "get_state_dict"]),
+    "save an array": (lambda: LAYERS.state.safe_save({"a": dtypes}, "x"),
+                      TypeError, ["a is a ", "Tensor(value)"]),
+    "optimise one": (lambda: LAYERS.optim.SGD(Tensor([1.0], requires_grad=True)),
+                     TypeError, ["no list", "get_parameters"]),
+    "channels": (lambda: nn.BatchNorm(-1), ValueError, ["nn.BatchNorm", "num_features=-1"]),
     "stride": (lambda: Tensor.ones(1, 1, 3, 3).conv2d(Tensor.ones(1, 1, 1, 1), stride=0),
                ValueError, ["conv2d", "stride", "0"]),
     "transposed stride": (
@@ -352,6 +361,34 @@ def test_too_many_arguments_or_too_few(call: Any, words: list[str]) -> None:
         call(Tensor([[1.0, 2.0], [3.0, 4.0]]))
     assert __file__ in caught.value.line
     assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+@verifies("errors.argument.layer")
+@pytest.mark.parametrize("make, words", [
+    (lambda: LAYERS.Linear(3), ["nn.Linear: ", "'out_features'", "in_features, out_features"]),
+    (lambda: LAYERS.Linear(), ["nn.Linear: ", "'in_features'"]),
+    (lambda: LAYERS.Conv2d(1, 2, 3, padding_mode="zeros"), ["nn.Conv2d: ", "'padding_mode'"]),
+    (lambda: LAYERS.InstanceNorm(1, 2, 3, 4), ["nn.InstanceNorm: ", "takes num_features, eps"]),
+    (lambda: LAYERS.optim.Adam([], betas=(0.9, 0.99)),
+     ["nn.optim.Adam: ", "'betas'", "lr, b1, b2, eps"])])
+def test_a_layer_says_which_arguments_it_takes(make: Any, words: list[str]) -> None:
+    with pytest.raises(errors.ArgumentError) as caught:
+        make()
+    assert __file__ in caught.value.line
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+@verifies("errors.argument.layer")
+def test_a_layer_of_the_user_is_made_as_he_says() -> None:
+    class Own(nn.Linear):
+        def __init__(self, size: int) -> None:
+            super().__init__(size, size)
+
+    with pytest.raises(TypeError) as caught:
+        Own(2, 3)  # type: ignore[call-arg]
+    assert not isinstance(caught.value, TensorScheduleError)
+    again = pickle.loads(pickle.dumps(nn.Linear(2, 3)))
+    assert repr(copy.copy(again)) == repr(again) and again.weight.shape == (3, 2)
 
 
 @verifies("errors.argument.kind")

@@ -62,6 +62,13 @@ class CapitalsMatter(Edit):
     old, new = "_remedy(name.lower(), own", "_remedy(name, own"
 
 
+class LayersHideWhatTheyTake(Edit):
+    rule = "errors.argument.layer"
+    description = "who makes a layer with other arguments is not told which it takes"
+    file = "impl/tensor/names.py"
+    old, new = 'str(wrong), f"it takes {own}")', 'str(wrong), own[:0] or "give others")'
+
+
 class ForgetsTheLine(Edit):
     rule = "errors.pickle.parts"
     description = "an error that is loaded again names the line that loads it"

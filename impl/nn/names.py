@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from impl.errors import NameMissingError, ShapeError, nearest
 from impl.nn import optim, state
 from impl.tensor import Tensor
+from impl.tensor.names import made
 
 #: What has another name here than its own.
 _MEANT = {"module": "any class: its attributes are searched for parameters",
@@ -66,6 +67,10 @@ class Layer:
     """What all layers of `nn` have in common: they say how they were made, and errors help."""
 
     _made = ""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        made(cls)
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
         layer = super().__new__(cls)

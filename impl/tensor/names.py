@@ -241,6 +241,26 @@ def with_keywords(method: Callable[..., Any], name: str, tensors: list[type],
 # --8<-- [end:keywords]
 
 
+def made(kind: type) -> None:
+    """Let a class that was written in `impl.nn` say which arguments it takes to be made."""
+    initialize = vars(kind).get("__init__")
+    if initialize is None or not kind.__module__.startswith("impl."):
+        return
+    signature = inspect.signature(initialize)
+    own = ", ".join(list(signature.parameters)[1:])
+    name = f"{kind.__module__.removeprefix('impl.')}.{kind.__name__}"
+
+    @functools.wraps(initialize)
+    def checked(self: Any, *positional: Any, **given: Any) -> None:
+        try:
+            signature.bind(self, *positional, **given)
+        except TypeError as wrong:  # r[impl errors.argument.layer]
+            raise ArgumentError(name, str(wrong), f"it takes {own}") from None
+        initialize(self, *positional, **given)
+
+    kind.__init__ = checked  # type: ignore[misc]
+
+
 def _named(member: Any, name: str, tensors: list[type]) -> Any:
     """A member of a class; a method of any kind with the keywords of others."""
     if isinstance(member, (classmethod, staticmethod)):
