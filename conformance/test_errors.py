@@ -343,6 +343,9 @@ def test_python_names_methods_by_the_class_that_users_know() -> None:
     (lambda x: x.expand_as(3), ["Tensor.expand_as", "other is 3", "a tensor"]),
     (lambda x: x.maximum("a"), ["Tensor.maximum", "'a' is no operand"]),
     (lambda x: x.clip(object()), ["Tensor.clip", "is no operand"]),
+    (lambda x: TENSORS.where(1, x, 2), ["Tensor.where", "1 is no tensor", "Tensor(...)"]),
+    (lambda x: TENSORS.exp([1.0]), ["Tensor.exp", "[1.0] is no tensor"]),
+    (lambda x: TENSORS(2, 3), ["Tensor: device is 3", "Tensor.zeros(2, 3)"]),
     (lambda x: TENSORS.rand(2, device=3), ["Tensor.rand", "device is 3", "a text or None"])])
 def test_an_argument_of_another_kind(call: Any, words: list[str]) -> None:
     with pytest.raises(errors.ArgumentError) as caught:

@@ -181,6 +181,10 @@ class _Keywords:
         except TypeError as wrong:  # r[impl errors.argument.count]
             raise ArgumentError(self.name, str(wrong),
                                 f"it takes {', '.join(self.own) or 'no arguments'}") from None
+        first = positional[0] if positional else None
+        if next(iter(self.places), "") == "self" and not isinstance(first, tensors):
+            # r[impl errors.argument.kind]
+            raise ArgumentError(self.name, f"{first!r:.60} is no tensor", "use Tensor(...)")
         kinds = {**_KINDS, "Self": tensors}
         for name, value in list(values.items()):
             words = str(self.signature.parameters[name].annotation).split(" | ")
