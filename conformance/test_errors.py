@@ -67,6 +67,15 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
     "gradient of ints": (lambda: Tensor([2]).requires_grad_(), TypeError, ["int32"]),
     "setting": (lambda: Context(NOOPTS=1), ValueError, ["NOOPT"]),
     "state": (lambda: nn.state.load_state_dict(nn.Linear(2, 2), {}), ValueError, ["weight"]),
+    "state first": (lambda: LAYERS.state.load_state_dict({}, nn.Linear(2, 2)),
+                    TypeError, ["Linear", "the model first"]),
+    "save a model": (lambda: LAYERS.state.safe_save(nn.Linear(2, 2), "x"),
+                     TypeError, ["Linear", "get_state_dict"]),
+    "save an array": (lambda: LAYERS.state.safe_save({"a": dtypes}, "x"),
+                      TypeError, ["a is a ", "Tensor(value)"]),
+    "optimise one": (lambda: LAYERS.optim.SGD(Tensor([1.0], requires_grad=True)),
+                     TypeError, ["no list", "get_parameters"]),
+    "channels": (lambda: nn.BatchNorm(-1), ValueError, ["nn.BatchNorm", "num_features=-1"]),
     "stride": (lambda: Tensor.ones(1, 1, 3, 3).conv2d(Tensor.ones(1, 1, 1, 1), stride=0),
                ValueError, ["conv2d", "stride", "0"]),
     "transposed stride": (
@@ -148,21 +157,41 @@ def test_the_line_is_the_innermost_of_the_user() -> None:
     assert caught.value.line.rsplit(":", 1)[0] == __file__
 
 
-@verifies("errors.message.called")
+@verifies("errors.message.called+2")
 @pytest.mark.parametrize("name, call", {
     "zeros": lambda x: Tensor.zeros(-1), "ones": lambda x: Tensor.ones(1.5),
     "kaiming_normal": lambda x: Tensor.kaiming_normal(-1), "amax": lambda x: x.amax(5),
     "norm": lambda x: x.norm(p=3, axis=7), "argsort": lambda x: x.argsort(9),
     "std_mean": lambda x: x.std_mean(5), "count_nonzero": lambda x: x.count_nonzero(4),
     "amin": lambda x: x.zeros_like().reshape(2, 2).amin(8),
-    "linear": lambda x: nn.Linear(5, 3)(x)}.items())
+    "linear": lambda x: nn.Linear(5, 3)(x),
+    "batchnorm": lambda x: nn.BatchNorm(3)(x.reshape(1, 2, 2, 1)),
+    "max_pool2d": lambda x: x.reshape(1, 1, 2, 2).max_pool2d(3),
+    "avg_pool2d": lambda x: x.avg_pool2d(2), "tril": lambda x: x.flatten().tril(),
+    "conv2d": lambda x: x.reshape(1, 1, 2, 2).conv2d(Tensor.ones(1, 1, 3, 3)),
+    "masked_select": lambda x: x.masked_select(x > 1),
+    "maximum": lambda x: x.maximum(x.to("REFERENCE:1")),
+    "matmul": lambda x: x @ x.to("REFERENCE:1"),
+    "scatter": lambda x: x.scatter(0, Tensor([[0], [1]]).to("REFERENCE:1"), 1.0)}.items())
 def test_an_error_names_what_was_called(name: str, call: Callable[[Tensor], object]) -> None:
     with pytest.raises(TensorScheduleError) as caught:
         call(Tensor([[1.0, 2.0], [3.0, 4.0]]))
     assert caught.value.operation == name and str(caught.value).startswith(f"{name}: ")
 
 
-@verifies("errors.message.called")
+@verifies("errors.message.called+2")
+def test_an_operator_on_two_devices_is_named() -> None:
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    there = x.to("REFERENCE:1")
+    with pytest.raises(errors.DeviceError, match=r"^add: "):
+        x + there
+    with pytest.raises(errors.DeviceError, match=r"^lt: "):
+        assert x < there
+    with pytest.raises(errors.DeviceError, match=r"^setitem: "):
+        x[0] = there[0]
+
+
+@verifies("errors.message.called+2")
 def test_an_error_in_what_is_given_stays_what_it_is() -> None:
     with pytest.raises(errors.ShapeError, match=r"^linear: "):
         Tensor.ones(2, 2).sequential([nn.Linear(5, 3)])
@@ -194,7 +223,9 @@ def test_the_public_functions_raise_nothing_else() -> None:
                   lambda: Tensor([1]).cast("int33"), lambda: Tensor.eye(2)[::0],
                   lambda: Tensor.ones(2, 2).sum((0, 0)), lambda: Tensor.randint(2, low=3, high=3),
                   lambda: Tensor.rand(2, dtype=dtypes.int32), lambda: Tensor.ones(3).split([1, 1]),
-                  lambda: Tensor.ones(2).dropout(2.0, training=True)):
+                  lambda: Tensor.ones(2).dropout(2.0, training=True),
+                  lambda: Tensor.ones(2).cast(Tensor.ones(1)),
+                  lambda: Tensor.ones(2).to(Tensor.ones(1))):
         with pytest.raises(TensorScheduleError):
             wrong()
 
@@ -210,6 +241,15 @@ def test_what_was_meant(name: str, meant: str) -> None:
         getattr(nn, name)
     assert isinstance(caught.value, TensorScheduleError) and meant in caught.value.remedy
     assert not hasattr(nn, name)
+
+
+@verifies("errors.name.meant+2")
+def test_a_module_offers_what_it_has() -> None:
+    for module, there, elsewhere in ((nn.optim, "nn.optim.SGD", "nn.state"),
+                                     (nn.state, "nn.state.safe_load", "nn.optim")):
+        with pytest.raises(AttributeError) as caught:
+            module.qqqq  # noqa: B018
+        assert there in str(caught.value) and elsewhere not in str(caught.value)
 
 
 @verifies("errors.name.meant+2")
@@ -303,6 +343,9 @@ def test_python_names_methods_by_the_class_that_users_know() -> None:
     (lambda x: x.expand_as(3), ["Tensor.expand_as", "other is 3", "a tensor"]),
     (lambda x: x.maximum("a"), ["Tensor.maximum", "'a' is no operand"]),
     (lambda x: x.clip(object()), ["Tensor.clip", "is no operand"]),
+    (lambda x: TENSORS.where(1, x, 2), ["Tensor.where", "1 is no tensor", "Tensor(...)"]),
+    (lambda x: TENSORS.exp([1.0]), ["Tensor.exp", "[1.0] is no tensor"]),
+    (lambda x: TENSORS(2, 3), ["Tensor: device is 3", "Tensor.zeros(2, 3)"]),
     (lambda x: TENSORS.rand(2, device=3), ["Tensor.rand", "device is 3", "a text or None"])])
 def test_an_argument_of_another_kind(call: Any, words: list[str]) -> None:
     with pytest.raises(errors.ArgumentError) as caught:
@@ -321,6 +364,34 @@ def test_too_many_arguments_or_too_few(call: Any, words: list[str]) -> None:
         call(Tensor([[1.0, 2.0], [3.0, 4.0]]))
     assert __file__ in caught.value.line
     assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+@verifies("errors.argument.layer")
+@pytest.mark.parametrize("make, words", [
+    (lambda: LAYERS.Linear(3), ["nn.Linear: ", "'out_features'", "in_features, out_features"]),
+    (lambda: LAYERS.Linear(), ["nn.Linear: ", "'in_features'"]),
+    (lambda: LAYERS.Conv2d(1, 2, 3, padding_mode="zeros"), ["nn.Conv2d: ", "'padding_mode'"]),
+    (lambda: LAYERS.InstanceNorm(1, 2, 3, 4), ["nn.InstanceNorm: ", "takes num_features, eps"]),
+    (lambda: LAYERS.optim.Adam([], betas=(0.9, 0.99)),
+     ["nn.optim.Adam: ", "'betas'", "lr, b1, b2, eps"])])
+def test_a_layer_says_which_arguments_it_takes(make: Any, words: list[str]) -> None:
+    with pytest.raises(errors.ArgumentError) as caught:
+        make()
+    assert __file__ in caught.value.line
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+@verifies("errors.argument.layer")
+def test_a_layer_of_the_user_is_made_as_he_says() -> None:
+    class Own(nn.Linear):
+        def __init__(self, size: int) -> None:
+            super().__init__(size, size)
+
+    with pytest.raises(TypeError) as caught:
+        Own(2, 3)  # type: ignore[call-arg]
+    assert not isinstance(caught.value, TensorScheduleError)
+    again = pickle.loads(pickle.dumps(nn.Linear(2, 3)))
+    assert repr(copy.copy(again)) == repr(again) and again.weight.shape == (3, 2)
 
 
 @verifies("errors.argument.kind")
@@ -350,7 +421,8 @@ def test_two_values_under_two_names(call: Any) -> None:
     ("sofmax", "softmax?"), ("Sum", "sum?"), ("reshap", "reshape?"), ("add_", "x.assign(x.add("),
     ("cuda", 'x.to("CUDA")'), ("astype", "x.cast("), ("qqqq", "dir(Tensor)"), ("t", "use x.T"),
     ("no_grad", "x.detach()"), ("zero_grad", "x.grad = None"), ("from_numpy", "Tensor(array)"),
-    ("onse", "ones?"), ("inverse", "dir(Tensor)"), ("svd", "dir(Tensor)")])
+    ("onse", "ones?"), ("values", "x.argmax(axis)"), ("stride", "no strides"),
+    ("inverse", "dir(Tensor)"), ("svd", "dir(Tensor)")])
 def test_which_method_was_meant(name: str, meant: str) -> None:
     for owner in (Tensor([1.0]), Tensor):
         with pytest.raises(AttributeError) as caught:

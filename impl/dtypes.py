@@ -166,7 +166,7 @@ def as_dtype(value: Any) -> DType:
         return named
     try:
         return _FROM_NUMPY[np.dtype(value)]
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ValueError):  # ValueError: of a tensor, which has a `dtype`
         names = ", ".join(d.name for d in ALL)
         raise DTypeError("dtype", f"{value!r} is not an element type",
                          f"use one of {names}") from None

@@ -19,7 +19,7 @@ class NoRemedy(Edit):
 
 
 class NamesTheInnermost(Edit):
-    rule = "errors.message.called"
+    rule = "errors.message.called+2"
     description = "an error names the method in which the one that was called has failed"
     file = "impl/tensor/names.py"
     old, new = "error.rename(error.operation.removesuffix(failed) + self.method)", "pass"
@@ -59,7 +59,14 @@ class CapitalsMatter(Edit):
     rule = "errors.name.meant+2"
     description = "a name is looked for as it was written"
     file = "impl/nn/names.py"
-    old, new = "_remedy(name.lower(), own)", "_remedy(name, own)"
+    old, new = "_remedy(name.lower(), own", "_remedy(name, own"
+
+
+class LayersHideWhatTheyTake(Edit):
+    rule = "errors.argument.layer"
+    description = "who makes a layer with other arguments is not told which it takes"
+    file = "impl/tensor/names.py"
+    old, new = 'str(wrong), f"it takes {own}")', 'str(wrong), own[:0] or "give others")'
 
 
 class ForgetsTheLine(Edit):

@@ -107,6 +107,7 @@ class BatchNorm(Layer):
 
     def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = True,
                  track_running_stats: bool = True, momentum: float = 0.1) -> None:
+        sizes(self, num_features=num_features)
         self.eps, self.momentum, self.track_running_stats = eps, momentum, track_running_stats
         self.weight = Tensor.ones(num_features, requires_grad=True) if affine else None
         self.bias = Tensor.zeros(num_features, requires_grad=True) if affine else None
@@ -161,6 +162,7 @@ class RMSNorm(Layer):
     """x / sqrt(mean(x * x) + eps) over the last axis, times weight."""
 
     def __init__(self, dim: int, eps: float = 1e-6, elementwise_affine: bool = True) -> None:
+        sizes(self, dim=dim)
         self.eps = eps
         self.weight = Tensor.ones(dim, requires_grad=True) if elementwise_affine else None
 

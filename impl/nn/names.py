@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from impl.errors import NameMissingError, ShapeError, nearest
 from impl.nn import optim, state
 from impl.tensor import Tensor
+from impl.tensor.names import made
 
 #: What has another name here than its own.
 _MEANT = {"module": "any class: its attributes are searched for parameters",
@@ -20,17 +21,17 @@ _MEANT = {"module": "any class: its attributes are searched for parameters",
           "flatten": "x.flatten(1)", "identity": "lambda x: x",
           "bceloss": "x.binary_crossentropy(target)",
           "bcewithlogitsloss": "x.binary_crossentropy_logits(target)",
-          "nllloss": "x.nll_loss(target)", "mseloss": "(x - target).square().mean()",
-          "l1loss": "(x - target).abs().mean()", "init": "Tensor.uniform, Tensor.kaiming_uniform"}
+          "nllloss": "x.nll_loss(target)", "mseloss": "x.mse_loss(target)",
+          "l1loss": "x.l1_loss(target)", "init": "Tensor.uniform, Tensor.kaiming_uniform"}
 
 
 # --8<-- [start:meant]
 def missing(name: str, own: Iterable[str], module: str = "nn") -> NameMissingError:
     """The error for a name that is not there: with the nearest of all names that are."""
-    return NameMissingError(module, f"there is no {name}", _remedy(name.lower(), own))
+    return NameMissingError(module, f"there is no {name}", _remedy(name.lower(), own, module))
 
 
-def _remedy(given: str, own: Iterable[str]) -> str:
+def _remedy(given: str, own: Iterable[str], module: str) -> str:
     """A class of another spelling, a method of tensors, or the name that looks most like it."""
     known = {each.lower(): f"nn.{each}" for each in own}
     known |= {each.lower(): f"nn.{part}.{each}" for part, names in (
@@ -45,7 +46,8 @@ def _remedy(given: str, own: Iterable[str]) -> str:
             return f"use the method of tensors, x.{methods[spelled]}()"
     near = nearest(given, known)
     return f"did you mean {known[near]}?" if near else \
-        "use one of " + ", ".join(sorted(known.values()))
+        "use one of " + ", ".join(sorted(each for each in known.values()
+                                         if each.startswith(f"{module}.")))
 # --8<-- [end:meant]
 
 
@@ -65,6 +67,10 @@ class Layer:
     """What all layers of `nn` have in common: they say how they were made, and errors help."""
 
     _made = ""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        made(cls)
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
         layer = super().__new__(cls)

@@ -11,6 +11,7 @@ from typing import NoReturn
 from impl.dtypes import DType, sum_accumulator
 from impl.errors import DTypeError
 from impl.tensor import Tensor
+from impl.tensor.names import made
 
 __all__ = ["Adam", "AdamW", "LAMB", "Optimizer", "SGD"]
 
@@ -39,8 +40,12 @@ def _memory(parameter: Tensor) -> Tensor:
 class Optimizer:
     """What all optimisers share. Subclasses say how one parameter changes."""
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        made(cls)
+
     def __init__(self, params: Sequence[Tensor], lr: float) -> None:
-        if not isinstance(params, Iterable):
+        if isinstance(params, Tensor) or not isinstance(params, Iterable):
             raise DTypeError("optim", f"{type(params).__name__} is no list of tensors",
                              "give nn.state.get_parameters(model)")
         wanted = [p for p in params if p.requires_grad]

@@ -57,7 +57,9 @@ def load_state_dict(model: Any, state: Mapping[str, Tensor], strict: bool = True
 
     Raises:
         ShapeError: a name is missing or left over (if `strict`), or a shape differs.
+        DTypeError: `state` is no dict of tensors.
     """
+    _refuse_others("load_state_dict", state, "give the model first, then what safe_load returns")
     own = get_state_dict(model)
     missing, extra = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
     if strict and (missing or extra):
@@ -75,6 +77,16 @@ def load_state_dict(model: Any, state: Mapping[str, Tensor], strict: bool = True
         Tensor.realize(*changed)
 
 
+def _refuse_others(operation: str, given: Any, remedy: str) -> None:
+    """Raise if it is no dict of tensors: a model, or a dict of arrays."""
+    if not isinstance(given, Mapping):
+        raise DTypeError(operation, f"{type(given).__name__} is no dict of tensors", remedy)
+    for name, value in given.items():
+        if not isinstance(value, Tensor):
+            raise DTypeError(operation, f"{name} is a {type(value).__name__}, not a tensor",
+                             "make it one: Tensor(value)")
+
+
 # The safetensors format: the length of a header, the header as JSON, then all bytes.
 
 _NAMES: dict[str, DType] = {
@@ -86,7 +98,12 @@ _NAMES: dict[str, DType] = {
 
 
 def safe_save(tensors: Mapping[str, Tensor], path: str | os.PathLike[str]) -> None:
-    """Write tensors to a safetensors file."""
+    """Write tensors to a safetensors file.
+
+    Raises:
+        DTypeError: it is no dict of tensors.
+    """
+    _refuse_others("safe_save", tensors, "give nn.state.get_state_dict(model)")
     names = {dtype: name for name, dtype in _NAMES.items()}
     header: dict[str, Any] = {}
     parts, offset = [], 0

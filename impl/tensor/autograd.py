@@ -30,7 +30,8 @@ class Autograd(Creation):
         found = self._gradients(wanted, gradient)
         if not any(node is not None for node in found):  # r[impl gradient.backward.nothing]
             raise DTypeError("backward", "the result depends on no tensor that requires a gradient",
-                             "set requires_grad = True on the parameters before they are used")
+                             "set requires_grad = True on the parameters before they are used, and "
+                             "call backward before they are written to")
         for tensor, node in zip(wanted, found, strict=True):
             if node is not None:
                 # r[impl gradient.backward.accumulate]

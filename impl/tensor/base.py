@@ -15,7 +15,15 @@ import numpy as np
 
 from impl.dtypes import DType, Scalar, as_dtype, dtypes, least_upper_dtype, to_bfloat16
 from impl.effects import lock, new_buffer_node, register, write
-from impl.errors import AxisError, DeviceError, DTypeError, ShapeError, VariableError, is_library
+from impl.errors import (
+    ArgumentError,
+    AxisError,
+    DeviceError,
+    DTypeError,
+    ShapeError,
+    VariableError,
+    is_library,
+)
 from impl.gradient import nodes
 from impl.ir import Ops, Shape, UOp, give_origin
 from impl.symbolic import as_size, common_size, identical, is_symbolic, present
@@ -156,7 +164,11 @@ class TensorBase(metaclass=Named):
 
         Raises:
             DTypeError: the data are of no supported dtype, or do not fit the one that is chosen.
+            ArgumentError: the device is no text: sizes were given, or several values.
         """
+        if device is not None and not isinstance(device, str):  # r[impl errors.argument.kind]
+            raise ArgumentError("Tensor", f"device is {device!r:.60}", "give values as one list, "
+                                "Tensor([1, 2]), and sizes to Tensor.zeros(2, 3)")
         wanted = None if dtype is None else as_dtype(dtype)
         if isinstance(data, TensorBase):
             self.uop, self.device = data.uop, data.device
@@ -309,11 +321,11 @@ class TensorBase(metaclass=Named):
 
     # Operands
 
-    def _operand(self, other: Any) -> UOp | None:
+    def _operand(self, other: Any, operation: str = "operand") -> UOp | None:
         """The node of the other operand; None if it is nothing that a tensor works with."""
         if isinstance(other, TensorBase):
             if other.device != self.device:  # r[impl tensor.device.mismatch]
-                raise DeviceError("operation", f"one tensor is on {self.device}, the other on "
+                raise DeviceError(operation, f"one tensor is on {self.device}, the other on "
                                   f"{other.device}", f"move one with .to({self.device!r})")
             return other.uop
         if isinstance(other, np.generic):

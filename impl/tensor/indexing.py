@@ -145,7 +145,7 @@ class Indexing(Reduce):
         if isinstance(item, UOp):
             return cast(self._bound(item) if item.shape != () else item, dtypes.int32)
         if isinstance(item, TensorBase):
-            return _index_node(self._operand(item), size)
+            return _index_node(self._operand(item, "index"), size)
         if isinstance(item, (list, np.ndarray)):
             return self._host_index(item, axis)
         raise AxisError("index", f"{item!r} is no index",
@@ -222,7 +222,7 @@ class Indexing(Reduce):
 
     def _value_for(self, value: Any, shape: Shape) -> UOp:
         """A value in this tensor's dtype, spread to a shape."""
-        node = self._operand(value)
+        node = self._operand(value, "setitem")
         if node is None:
             node = self.__class__(value, self.device).uop
         node = cast(node, self.dtype)  # r[impl tensor.setitem.cast]
@@ -237,7 +237,7 @@ class Indexing(Reduce):
 
     def _set_masked(self, mask: Self, value: Any) -> None:
         """`t[mask] = number`: the shape does not depend on the mask's values."""
-        node = self._operand(value)
+        node = self._operand(value, "setitem")
         if node is None or node.shape != ():
             raise ShapeError("setitem", "a mask chooses a number of elements that is not known "
                              "before it is computed", "assign one number, or use mask.where(a, t)")
@@ -272,7 +272,7 @@ class Indexing(Reduce):
     # By index tensor
 
     def gather(self, dim: int, index: Self) -> Self:
-        """out[i][j] = self[index[i][j]][j] for dim 0, and alike for the other axes."""
+        """`out[i][j] = self[index[i][j]][j]` for dim 0, and alike for the other axes."""
         axis, x, place = self._along(dim, index, "gather")
         return self._wrap(nodes.gather_along(x, place, axis))
 
@@ -290,7 +290,7 @@ class Indexing(Reduce):
         return axis, self.uop, _index_node(self._operand(index), self.shape[axis])
 
     def scatter(self, dim: int, index: Self, src: Any, reduce: str | None = None) -> Self:
-        """out[index[i][j]][j] = src[i][j] for dim 0, and alike; elsewhere this tensor.
+        """`out[index[i][j]][j] = src[i][j]` for dim 0, and alike; elsewhere this tensor.
 
         Of several values for one place the last one stays; with reduce="add" or "multiply" all
         are combined with this tensor. A `src` that is a tensor may be larger than the index; what

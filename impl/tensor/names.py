@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from impl.errors import (
     ArgumentError,
+    DeviceError,
     NameMissingError,
     TensorScheduleError,
     nearest,
@@ -47,6 +48,14 @@ _MEANT = {"cuda": 'x.to("CUDA")', "copy_": "x.assign(y)", "fill_": "x.assign(x.f
                           "NumPy on x.numpy(): inverses of angles are missing here"),
           "no_grad": "x.detach(), or nothing: only .backward() computes gradients",
           "zero_grad": "x.grad = None, or the zero_grad() of an optimiser",
+          "values": "x, which has no indices beside it: they are x.argmax(axis)",
+          "indices": "x.argmax(axis), x.sort() or x.topk(k)", "nelement": "x.numel()",
+          "type_as": "x.cast(y.dtype)", "is_cuda": "x.device",
+          "new_zeros": "Tensor.zeros(*shape)", "new_ones": "Tensor.ones(*shape)",
+          "new_full": "Tensor.full(shape, number)", "new_tensor": "Tensor(values)",
+          **dict.fromkeys(("stride", "is_contiguous"),
+                          "x.contiguous(): a tensor has a shape, and no strides"),
+          "bernoulli": "Tensor.rand(*shape) < x", "quantile": "x.sort()[0], or NumPy on x.numpy()",
           "jit": "TinyJit(function)", "save": "nn.state.safe_save({name: x}, path)",
           "load": "nn.state.safe_load(path)"}
 
@@ -88,6 +97,10 @@ _SAME = (("axis", "dim", "axes", "dims"), ("keepdim", "keepdims"),
 
 #: Methods that call what the user has given them.
 _OF_OTHERS = ("sequential",)
+#: What an error names that comes from an operator, or a part which several methods have in common.
+_SHARED = ("add", "sub", "mul", "div", "idiv", "mod", "pow", "eq", "ne", "lt", "le", "gt", "ge",
+           "and", "or", "xor", "lshift", "rshift", "invert", "operand", "index", "setitem",
+           "conv", "pool", "triangle")
 
 
 class _Keywords:
@@ -148,12 +161,12 @@ class _Keywords:
                                     f"means the same, is {value!r}", "give one of them")
 
     def claim(self, error: TensorScheduleError) -> None:
-        """Let the error of a method that this one has called name this one."""
+        """Let the error of a method or an operator that this one has used name this one."""
         failed = error.operation.removeprefix("Tensor.")
-        if failed not in (self.method, error.method) or self.method in _OF_OTHERS \
+        if failed not in (self.method, error.method, *_SHARED) or self.method in _OF_OTHERS \
                 or error.line != user_line():
             return
-        if failed == error.method:  # r[impl errors.message.called]
+        if failed != self.method:  # r[impl errors.message.called+2]
             error.rename(error.operation.removesuffix(failed) + self.method)
         error.method = self.method
 
@@ -168,6 +181,10 @@ class _Keywords:
         except TypeError as wrong:  # r[impl errors.argument.count]
             raise ArgumentError(self.name, str(wrong),
                                 f"it takes {', '.join(self.own) or 'no arguments'}") from None
+        first = positional[0] if positional else None
+        if next(iter(self.places), "") == "self" and not isinstance(first, tensors):
+            # r[impl errors.argument.kind]
+            raise ArgumentError(self.name, f"{first!r:.60} is no tensor", "use Tensor(...)")
         kinds = {**_KINDS, "Self": tensors}
         for name, value in list(values.items()):
             words = str(self.signature.parameters[name].annotation).split(" | ")
@@ -212,7 +229,7 @@ def with_keywords(method: Callable[..., Any], name: str, tensors: list[type],
                 if not given.keys() <= plain:
                     positional, given = keywords.understood(positional, given)
                 result = method(*positional, **given)
-        except (TypeError, AttributeError, ValueError, IndexError) as error:
+        except (TypeError, AttributeError, ValueError, IndexError, DeviceError) as error:
             if isinstance(error, TensorScheduleError):
                 keywords.claim(error)
             else:
@@ -226,6 +243,26 @@ def with_keywords(method: Callable[..., Any], name: str, tensors: list[type],
     call.__code__ = call.__code__.replace(co_name=method.__name__)  # what a node's origin shows
     return functools.wraps(method)(call)
 # --8<-- [end:keywords]
+
+
+def made(kind: type) -> None:
+    """Let a class that was written in `impl.nn` say which arguments it takes to be made."""
+    initialize = vars(kind).get("__init__")
+    if initialize is None or not kind.__module__.startswith("impl."):
+        return
+    signature = inspect.signature(initialize)
+    own = ", ".join(list(signature.parameters)[1:])
+    name = f"{kind.__module__.removeprefix('impl.')}.{kind.__name__}"
+
+    @functools.wraps(initialize)
+    def checked(self: Any, *positional: Any, **given: Any) -> None:
+        try:
+            signature.bind(self, *positional, **given)
+        except TypeError as wrong:  # r[impl errors.argument.layer]
+            raise ArgumentError(name, str(wrong), f"it takes {own}") from None
+        initialize(self, *positional, **given)
+
+    kind.__init__ = checked  # type: ignore[misc]
 
 
 def _named(member: Any, name: str, tensors: list[type]) -> Any:
