@@ -143,6 +143,17 @@ def test_one_buffer_in_two_shapes() -> None:
     all_differ(key(x.reshape(2, 2) + view), key(x.reshape(2, 2) + other))
 
 
+@verifies("caching.key.known")
+def test_memory_that_holds_one_number_is_no_other_memory() -> None:
+    other = Tensor([1.0, 2.0]).realize()
+    for number in (5.0, 7.0):
+        whole = Tensor.full((2,), number)
+        less = -whole
+        whole.realize()  # which the other one is made of
+        assert less.tolist() == [-number] * 2
+        assert (-other).tolist() == [-1.0, -2.0]
+
+
 @verifies("caching.key.place", observe="cache")
 def test_the_place_of_a_write_counts_though_its_view_was_computed() -> None:
     def written(view: Callable[[Tensor], Tensor]) -> Tensor:

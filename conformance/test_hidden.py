@@ -80,6 +80,44 @@ def test_what_is_seen_is_not_left_out() -> None:
         hidden(masked(), 0, 8)
 
 
+def chosen_by(kind: str) -> UOp:
+    """Rows of a LOCAL under a mask whose limit is read, or whose elements are places of a table."""
+    r, j, k = (new_range(size, each) for size, each in (
+        (8, RangeKind.GLOBAL), (SIZE, RangeKind.LOOP), (SIZE, RangeKind.REDUCE)))
+    row, limit = local(0, SIZE, dtypes.int32), param(1, dtypes.int32)
+    places = tuple(UOp(Ops.CAST, dtypes.int32, (n,)) for n in (k, UOp(Ops.CAST, dtypes.index, (
+        load(limit, r),))))
+    value = load(row, k)
+    if kind == "address":
+        value = load(param(2, dtypes.int32), UOp(Ops.CAST, dtypes.index, (value,)))
+    seen = UOp(Ops.WHERE, dtypes.int32, (UOp(Ops.CMPLE, dtypes.bool, places), value,
+                                         kb.number(dtypes.int32, 0)))
+    stores = [store(row, j, UOp(Ops.CAST, dtypes.int32, (j,)), j),
+              store(limit, r, kb.number(dtypes.int32, SIZE)),
+              store(param(0, dtypes.int32), r, reduce(Ops.ADD, seen, k))]
+    return kb.kernel(*[each for each in stores if kind == "stored" or each is not stores[1]],
+                     prefix=(r,))
+
+
+@verifies("kernel.hide.read")
+@verifies("kernel.step.refused")
+@pytest.mark.parametrize("kind", ["stored", "address"])
+def test_what_a_mask_comes_too_late_for_is_not_left_out(kind: str) -> None:
+    """The limit is stored after the row; or an element that was not stored chooses an address."""
+    with pytest.raises(StepError, match="HIDE"):
+        hidden(chosen_by(kind))
+
+
+@verifies("kernel.hide.read")
+@pytest.mark.parametrize("device", ["REFERENCE", "CPU"])
+def test_a_mask_may_be_read_from_memory(device: str) -> None:
+    limits = np.array([0, 5, 63, 31, 32, -1, 16, 70], np.int32)
+    for ast in (chosen_by("read"), hidden(chosen_by("read"))):
+        out = np.zeros(8, np.int32)
+        kb.run(ast, out, limits, device=device)
+        assert out.tolist() == [sum(range(min(limit, 63) + 1)) for limit in limits]
+
+
 @verifies("render.gate.skipped")
 def test_an_iteration_that_stores_nothing_is_left() -> None:
     assert "continue;" in render(optimize(masked(), WIDE), C()).body

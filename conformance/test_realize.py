@@ -533,6 +533,21 @@ def test_what_was_computed_on_another_default_device_is_not_read_from_there() ->
     assert used == {Device.DEFAULT}
 
 
+@verifies("realize.direct.same")
+@verifies("realize.device.named")
+def test_what_is_asked_for_elsewhere_is_not_launched_here() -> None:
+    other = next(name for name in ("REFERENCE", "CPU") if name != Device.DEFAULT)
+    given = Tensor(np.arange(3, dtype=np.int32)).realize()
+    for _ in range(2):
+        (-given).realize()
+    here = Tensor.arange(3)
+    node = here.uop  # the expression is held, and its value
+    here.realize()
+    there = -Tensor.arange(3, device=other)
+    assert there.uop.src == (node,)
+    assert place_of(there.realize()) == there.device == other
+
+
 def nothing_read(kind: str) -> list[Tensor]:
     """Values of the second device whose kernels read nothing that lies there, and users of them."""
     there, empty = (Tensor(np.ones((2, width), np.float32), device="REFERENCE:1").realize()

@@ -90,6 +90,18 @@ def leaf_of(node: UOp) -> UOp | None:
     return leaf
 
 
+def constant_of(node: UOp) -> UOp | None:
+    """The number that every element of a node is, if it is known now. Also where it is in memory,
+    a kernel has the number, and reads nothing.
+    """
+    while node.op in _REPEATS:
+        node = node.src[0]
+    return node if node.op is Ops.CONST else None
+
+
+_REPEATS = (Ops.EXPAND, Ops.RESHAPE)
+
+
 def mark_realized(node: UOp, leaf: UOp) -> None:
     """Remember that the value of `node` is in `leaf` now."""
     node.realized = leaf

@@ -14,7 +14,7 @@ from typing import Any
 
 from impl import symbolic
 from impl.dtypes import DType, dtypes
-from impl.effects import leaf_of, way
+from impl.effects import constant_of, leaf_of, way
 from impl.errors import GraphError
 from impl.ir import ELEMENTWISE, IN_ORDER, TRUE, Ops, RangeKind, Shape, UOp, new_range, toposort
 from impl.symbolic import extent
@@ -554,13 +554,6 @@ class Value:
 # --8<-- [end:values]
 
 
-def _is_constant(node: UOp) -> bool:
-    """Whether every element of a node is one number that is known now."""
-    while node.op in (Ops.EXPAND, Ops.RESHAPE):
-        node = node.src[0]
-    return node.op is Ops.CONST
-
-
 class StageGraph:
     """All values with storage, and the stages that compute them, in a legal order."""
 
@@ -602,7 +595,7 @@ class StageGraph:
             # Asked first: where a number was realized before, what it is made of may have a stage
             # that comes later.
             has_storage = node in self.cuts or node.realized is not None
-            is_number = has_storage and node not in self.copied and _is_constant(node)
+            is_number = has_storage and node not in self.copied and constant_of(node) is not None
             self.loaded[node] = None if is_number or node in self.alias else self.stored(node)
         return self.loaded[node]
 

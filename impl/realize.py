@@ -493,7 +493,7 @@ def _realize(holders: Sequence[Holder]) -> None:
         if not _scheduled:
             return  # they hold their values already
     manner = in_force()
-    short = _short(holders[0].uop, manner) if manner.direct and len(holders) == 1 else None
+    short = _short(holders[0], manner) if manner.direct and len(holders) == 1 else None
     if short is not None:
         known = schedule_cache.get_short(short[0])
         if known is not None:  # r[impl caching.key.short]
@@ -517,13 +517,15 @@ def _realize(holders: Sequence[Holder]) -> None:
     _hold(holders, nodes)
 
 
-def _short(root: UOp, manner: Manner) -> tuple[tuple[Any, ...], list[Buffer]] | None:
+def _short(holder: Holder, manner: Manner) -> tuple[tuple[Any, ...], list[Buffer]] | None:
     """The short key of a value that waits, if nothing else has to be done or noted with it.
 
-    All of its buffers are on the default device: that is what the circumstances speak of.
+    All of its buffers are on the default device: that is what the circumstances speak of. So is
+    its holder: what reads no memory may have been computed here, and be asked for elsewhere.
     """
-    default = manner.default
-    if root.realized is not None or _scheduled or capturing.observers or _default[0] != default:
+    root, default = holder.uop, manner.default
+    if _scheduled or capturing.observers or root.realized is not None \
+            or holder.device != default or _default[0] != default:
         return None
     found = short_key(root, manner.circumstances)
     if found is not None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
 
 Function = Callable[..., Any]
@@ -83,6 +84,13 @@ class ViewsForgotten(_Key):
 
     def row(self, row: Row) -> Row:
         return (*row[:2], None, *row[3:]) if not is_leaf(row) and row[0].name == "SHRINK" else row
+
+
+class KnownForgotten(Edit):
+    rule = "caching.key.known"
+    description = "the key does not say which number memory is known to hold"
+    file = "impl/caching/plans.py"
+    old, new = "None if constant is None else exact", "None if constant is not node else exact"
 
 
 class HeldForgotten(_Key):

@@ -117,7 +117,21 @@ class HidesWhatIsSeen(Edit):
     rule = "kernel.hide.read"
     description = "a product is left out although somebody reads it without the mask"
     file = "impl/kernel/hidden.py"
-    old, new = "return None if bare & {*store.src[:2]} or any(", "return None if any("
+    old, new = "store.src[1] in bare or any(", "any("
+
+
+class HidesAddresses(Edit):
+    rule = "kernel.hide.read"
+    description = "a product is left out although its elements are taken for addresses"
+    file = "impl/kernel/hidden.py"
+    old, new = "node.op is Ops.INDEX for node in bare", "False for node in bare"
+
+
+class HidesBehindWhatIsStored(Edit):
+    rule = "kernel.hide.read"
+    description = "a product is left out by a number that is stored after it"
+    file = "impl/kernel/hidden.py"
+    old, new = "if stored or known", "if known"
 
 
 class HidesNothing(ImplPatch):

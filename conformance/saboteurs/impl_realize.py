@@ -52,6 +52,13 @@ class LaunchesWhatIsWatched(Edit):
     old, new = "_scheduled or capturing.observers or", "_scheduled or"
 
 
+class LaunchesWhereTheValueLies(Edit):
+    rule = "realize.direct.same"
+    description = "a kernel is launched at once on the default device, whatever its holder names"
+    file = "impl/realize.py"
+    old, new = "or holder.device != default or", "or"
+
+
 class SizeOfTheLargest(Edit):
     rule = "realize.size.actual"
     description = "a result has the size that it has for the greatest values of its variables"

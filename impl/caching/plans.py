@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from impl import settings, symbolic
-from impl.effects import Buffer, Effects, leaf_of, way
+from impl.effects import Buffer, Effects, constant_of, leaf_of, way
 from impl.errors import VariableError
 from impl.ir import MOVEMENT, Ops, UOp, free_after_fork, toposort, unnamed
 
@@ -87,7 +87,7 @@ def canonicalize(effects: Effects, device_key: Hashable) -> Canonical:
             shape = describe(node.shape) if describe else node.shape
             # r[impl caching.key.sizes]: the size of a buffer is a value too, if its shape is
             size = buffer.size if shape is node.shape else None
-            rows.append((slot, buffer.device, size, dtype, shape, buffer in held))
+            rows.append((slot, buffer.device, size, dtype, shape, _known(node), buffer in held))
         elif op is _BIND:  # r[impl caching.key.values]
             rows.append((op, variables.slot(node), dtype, node.src[0].arg[1:]))
         elif op is _CONST:
@@ -140,7 +140,7 @@ def walk(roots: Sequence[UOp]) -> Effects | None:
                     return None  # an error, which `collect` finds
                 slot = slots.setdefault(buffer, len(slots))
                 rows.append((slot, buffer.device, buffer.size, source.dtype.name, source.shape,
-                             False))
+                             _known(source), False))
             elif op is _CONST:
                 rows.append((op, source.dtype.name, exact(source.arg)))
             elif op in _SPECIAL:
@@ -249,6 +249,12 @@ def stable_name(key: tuple[Any, ...]) -> str:
     return hashlib.sha256(repr(key).encode()).hexdigest()  # r[impl caching.key.stable]
 
 
+def _known(node: UOp) -> Any:
+    """The number of which a value in memory is made, if a plan would rather have that."""
+    constant = constant_of(node)  # r[impl caching.key.known]
+    return None if constant is None else exact(constant.arg)
+
+
 # --8<-- [start:short]
 def short_key(root: UOp, circumstances: Hashable) -> tuple[tuple[Any, ...], list[Buffer]] | None:
     """What describes one operation on values in memory, and their buffers; None for all else.
@@ -263,7 +269,7 @@ def short_key(root: UOp, circumstances: Hashable) -> tuple[tuple[Any, ...], list
         leaf = source if source.op is _BUFFER else source.realized
         if leaf is not None:
             buffer, version, _ = leaf.arg
-            if version != buffer.version:
+            if version != buffer.version or _known(source) is not None:
                 return None
             buffers.append(buffer)
             key += buffer.device, buffer.size, source.dtype, source.shape

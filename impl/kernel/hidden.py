@@ -22,8 +22,9 @@ _MOST = 1 << 31
 class Hide(Step):
     """Store no tile of `columns` elements of a LOCAL that is hidden from `rows` rows.
 
-    Legal for the loop of a stage that stores a row, if whoever reads an element of it forgets it
-    unless its place is at most (or below) some number of the row.
+    Legal for the loop of a stage that stores a row, if whoever reads an element of it forgets it,
+    and takes it for no address, unless its place is at most (or below) some number of the row,
+    which is read from nothing that the kernel stores.
     """
 
     columns: int
@@ -65,7 +66,10 @@ def _last_seen(known: Analysis, store: UOp) -> UOp | None:
         return None
     only = seen.pop()
     known.extend(only)
-    return None if known.free[only] & ~known.prefix else only
+    # A stage between the two might store what the number is read from.
+    stored = any(n.op is Ops.LOAD and buffer_key(n.src[0].src[0]) in known.stored
+                 for n in only.toposort())
+    return None if stored or known.free[only] & ~known.prefix else only
 
 
 def _limits(store: UOp, loads: list[UOp]) -> set[UOp] | None:
@@ -81,8 +85,9 @@ def _limits(store: UOp, loads: list[UOp]) -> set[UOp] | None:
                 continue
         if shown:
             bare.add(node)
-    return None if bare & {*store.src[:2]} or any(load.src[0].src[2] is not TRUE
-                                                  for load in loads) else found
+    # What was never stored is no address, whoever looks at what is read there.
+    seen = store.src[1] in bare or any(node.op is Ops.INDEX for node in bare)
+    return None if seen or any(load.src[0].src[2] is not TRUE for load in loads) else found
 
 
 def _limit(condition: UOp, places: set[UOp]) -> UOp | None:

@@ -18,6 +18,7 @@ from impl.kernel.analysis import (
     buffer_key,
     estimate,
     shared_loops,
+    stage_of,
 )
 from impl.kernel.steps import Reducer, Rewriter, Step, StepError, reduce, with_stores
 
@@ -241,7 +242,8 @@ def part_of_reduction(known: Analysis, threads: int, limits: Limits) -> Choice:
 
 def _alone(known: Analysis, node: UOp) -> int:
     """Nanoseconds for a reduction or a stage, reckoned by its innermost loops."""
-    count = max(_iterations(known, known.free[below]) for below in node.toposort())
+    order = stage_of(node).order if node.op is Ops.STORE else node.toposort()
+    count = max(_iterations(known, mask) for mask in {known.free[below] for below in order})
     return count * node.dtype.itemsize // _BYTES
 
 
@@ -256,8 +258,9 @@ def part_of_loop(known: Analysis, nanoseconds: int, threads: int, limits: Limits
              if node.op is Ops.REDUCE and not known.free[node]]
     if max(again, default=0) >= SHARE:
         return None  # every thread would compute the reduction again
-    long = [store for store in known.ast.src if _alone(known, store) >= SHARE]
-    shortest = min((_alone(known, store) for store in long), default=0)
+    times = {store: _alone(known, store) for store in known.ast.src}
+    long = [store for store, time in times.items() if time >= SHARE]
+    shortest = min((times[store] for store in long), default=0)
     parts = parts_for(known, shortest if sum(again) < SHARE // 10 else 0, threads, limits)
     return next(filter(None, (_best(known, store.src[2:], threads, parts) for store in long)), None)
 
