@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
 
 Function = Callable[..., Any]
@@ -75,6 +76,13 @@ class ZerosAreOne(_Key):
 
     def row(self, row: Row) -> Row:
         return (*row[:2], row[2].lstrip("-")) if row[-1] == "-0x0.0p+0" else row
+
+
+class NumbersAreAnyMemory(Edit):
+    rule = "caching.key.program"
+    description = "the key does not say which number it is that lies in memory"
+    file = "impl/caching/plans.py"
+    old, new = "return exact(node.arg) if node.op is _CONST else None", "return None"
 
 
 class ViewsForgotten(_Key):

@@ -87,7 +87,8 @@ def canonicalize(effects: Effects, device_key: Hashable) -> Canonical:
             shape = describe(node.shape) if describe else node.shape
             # r[impl caching.key.sizes]: the size of a buffer is a value too, if its shape is
             size = buffer.size if shape is node.shape else None
-            rows.append((slot, buffer.device, size, dtype, shape, buffer in held))
+            rows.append((slot, buffer.device, size, dtype, shape,
+                         None if op is _BUFFER else _number(node), buffer in held))
         elif op is _BIND:  # r[impl caching.key.values]
             rows.append((op, variables.slot(node), dtype, node.src[0].arg[1:]))
         elif op is _CONST:
@@ -140,7 +141,7 @@ def walk(roots: Sequence[UOp]) -> Effects | None:
                     return None  # an error, which `collect` finds
                 slot = slots.setdefault(buffer, len(slots))
                 rows.append((slot, buffer.device, buffer.size, source.dtype.name, source.shape,
-                             False))
+                             None if op is _BUFFER else _number(source), False))
             elif op is _CONST:
                 rows.append((op, source.dtype.name, exact(source.arg)))
             elif op in _SPECIAL:
@@ -161,6 +162,7 @@ def walk(roots: Sequence[UOp]) -> Effects | None:
 
 
 _BUFFER, _BIND, _CONST, _AFTER = Ops.BUFFER, Ops.BIND, Ops.CONST, Ops.AFTER
+_EXPAND, _RESHAPE = Ops.EXPAND, Ops.RESHAPE
 _SPECIAL = frozenset((Ops.BIND, Ops.DEFINE_VAR, Ops.AFTER, Ops.COPY))
 _NOTHING: frozenset[UOp] = frozenset()
 
@@ -244,6 +246,16 @@ def exact(value: Any) -> Any:
     return value.hex() if isinstance(value, float) else value
 
 
+def _number(node: UOp) -> Any:
+    """The number that all elements of a realized node are; None if it is made of anything else.
+
+    A kernel computes such a number, and does not read it, so memory is not all that it depends on.
+    """
+    while node.op is _EXPAND or node.op is _RESHAPE:
+        node = node.src[0]
+    return exact(node.arg) if node.op is _CONST else None  # r[impl caching.key.program]
+
+
 def stable_name(key: tuple[Any, ...]) -> str:
     """A name of a key that is the same in every process (r[caching.key.stable])."""
     return hashlib.sha256(repr(key).encode()).hexdigest()  # r[impl caching.key.stable]
@@ -266,7 +278,8 @@ def short_key(root: UOp, circumstances: Hashable) -> tuple[tuple[Any, ...], list
             if version != buffer.version:
                 return None
             buffers.append(buffer)
-            key += buffer.device, buffer.size, source.dtype, source.shape
+            key += (buffer.device, buffer.size, source.dtype, source.shape,
+                    None if leaf is source else _number(source))
         elif source.op is _CONST:
             key += exact(source.arg), source.dtype
         else:
