@@ -155,11 +155,24 @@ def test_the_line_is_the_innermost_of_the_user() -> None:
     "norm": lambda x: x.norm(p=3, axis=7), "argsort": lambda x: x.argsort(9),
     "std_mean": lambda x: x.std_mean(5), "count_nonzero": lambda x: x.count_nonzero(4),
     "amin": lambda x: x.zeros_like().reshape(2, 2).amin(8),
-    "linear": lambda x: nn.Linear(5, 3)(x)}.items())
+    "linear": lambda x: nn.Linear(5, 3)(x), "add": lambda x: x + Tensor(1.0, device="REFERENCE:7"),
+    "lerp": lambda x: x.lerp(Tensor.ones(3), 0.5), "mse_loss": lambda x: x.mse_loss(Tensor.ones(3)),
+    "take": lambda x: x.take(x), "lt": lambda x: x < Tensor(1.0, device="REFERENCE:7"),
+    "maximum": lambda x: x.maximum(Tensor(1.0, device="REFERENCE:7")),
+    "cat": lambda x: x.cat(Tensor.ones(2, 2, device="REFERENCE:7")),
+    "scaled_dot_product_attention": lambda x: x.scaled_dot_product_attention(
+        x, x, attn_mask=Tensor.ones(3))}.items())
 def test_an_error_names_what_was_called(name: str, call: Callable[[Tensor], object]) -> None:
     with pytest.raises(TensorScheduleError) as caught:
         call(Tensor([[1.0, 2.0], [3.0, 4.0]]))
     assert caught.value.operation == name and str(caught.value).startswith(f"{name}: ")
+
+
+@verifies("errors.message.called")
+@verifies("errors.type.base")
+def test_a_weight_of_one_axis_is_no_weight() -> None:
+    with pytest.raises(errors.ShapeError, match=r"^linear: .* \(3,\)"):
+        Tensor.ones(2, 3).linear(Tensor.ones(3))
 
 
 @verifies("errors.message.called")

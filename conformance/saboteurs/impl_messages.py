@@ -25,6 +25,14 @@ class NamesTheInnermost(Edit):
     old, new = "error.rename(error.operation.removesuffix(failed) + self.method)", "pass"
 
 
+class NamesTheOperator(Edit):
+    rule = "errors.message.called"
+    description = "an error names the operator that a method uses, and not the method"
+    file = "impl/tensor/names.py"
+    old = 'inner = error.method or (failed if failed in _OPERATORS else "")'
+    new = "inner = error.method"
+
+
 class LayersAreTheUsers(Edit):
     rule = "errors.message.line"
     description = "a line in a layer counts as the user's"
@@ -189,12 +197,21 @@ class SettingsEdit(Edit):
             settings.Context._set(before)
 
 
+class OneStackForAllThreads(SettingsEdit):
+    rule = "settings.context.restore"
+    description = "a thread that leaves a Context gets the values of who has entered it last"
+    file = "impl/settings.py"
+    old = "self._set(self.outer[threading.get_ident()].pop())"
+    new = "self._set(self.outer[list(self.outer)[-1]].pop())"
+
+
 class StaysAfterAnError(SettingsEdit):
     rule = "settings.context.restore"
     description = "a Context that an exception leaves stays in force"
     file = "impl/settings.py"
-    old, new = "self._set(self.outer.pop())", \
-        "self._set(_values.scoped if _[0] is not None else self.outer.pop())"
+    old = "self._set(self.outer[threading.get_ident()].pop())"
+    new = "self._set(_values.scoped if _[0] is not None else " \
+        "self.outer[threading.get_ident()].pop())"
 
 
 class ListsTheNearest(Edit):

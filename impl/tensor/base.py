@@ -309,11 +309,11 @@ class TensorBase(metaclass=Named):
 
     # Operands
 
-    def _operand(self, other: Any) -> UOp | None:
+    def _operand(self, other: Any, name: str = "operation") -> UOp | None:
         """The node of the other operand; None if it is nothing that a tensor works with."""
         if isinstance(other, TensorBase):
             if other.device != self.device:  # r[impl tensor.device.mismatch]
-                raise DeviceError("operation", f"one tensor is on {self.device}, the other on "
+                raise DeviceError(name, f"one tensor is on {self.device}, the other on "
                                   f"{other.device}", f"move one with .to({self.device!r})")
             return other.uop
         if isinstance(other, np.generic):

@@ -162,7 +162,7 @@ class Elementwise(TensorBase):
 
     def _binary(self, other: Any, op: Ops, name: str, reflected: bool = False) -> Self:
         """self op other, or other op self, in the promoted dtype."""
-        b = self._operand(other)
+        b = self._operand(other, name)
         if b is None:
             return NotImplemented
         x = self.uop
@@ -174,7 +174,7 @@ class Elementwise(TensorBase):
         """A comparison. An integer that the dtype cannot hold is above or below every element, or
         between two numbers that are next to each other.
         """
-        b = self._operand(other)
+        b = self._operand(other, name)
         if b is None:
             return NotImplemented
         other = other.item() if isinstance(other, np.generic) else other
@@ -265,7 +265,7 @@ class Elementwise(TensorBase):
         return op
 
     def _divide(self, other: Any, name: str, reflected: bool) -> Self:
-        b = self._operand(other)
+        b = self._operand(other, name)
         if b is None:
             return NotImplemented
         x, y = self._pair(b, name)
@@ -275,7 +275,7 @@ class Elementwise(TensorBase):
 
     def _whole(self, other: Any, op: Ops, name: str, reflected: bool) -> Self:
         """Division rounded down, or its remainder; of floats too."""
-        b = self._operand(other)
+        b = self._operand(other, name)
         if b is None:
             return NotImplemented
         x, y = self._pair(b, name)
@@ -289,7 +289,7 @@ class Elementwise(TensorBase):
 
     def _truncated(self, other: Any) -> Self:
         """Division rounded toward zero; of integers without a detour through floats."""
-        b = self._operand(other)
+        b = self._operand(other, "div")
         if b is None:
             return NotImplemented
         x, y = self._pair(b, "div")
@@ -473,7 +473,7 @@ class Elementwise(TensorBase):
 
     def _bits(self, other: Any, op: Ops, name: str) -> Self:
         self._refuse_float(name, self.uop.dtype)
-        b = self._operand(other)
+        b = self._operand(other, name)
         if b is None:
             return NotImplemented
         self._refuse_float(name, b.dtype)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from impl.errors import (
     ArgumentError,
+    DeviceError,
     NameMissingError,
     TensorScheduleError,
     nearest,
@@ -86,6 +87,10 @@ _SAME = (("axis", "dim", "axes", "dims"), ("keepdim", "keepdims"),
          ("device_or_dtype", "device", "dtype"))
 
 
+#: What fails inside of a method without being called by its name.
+_OPERATORS = frozenset((
+    "operation", "add", "sub", "mul", "div", "floordiv", "mod", "pow", "matmul", "and", "or", "xor",
+    "lshift", "rshift", "lt", "le", "gt", "ge", "eq", "ne", "index"))
 #: Methods that call what the user has given them.
 _OF_OTHERS = ("sequential",)
 
@@ -150,10 +155,11 @@ class _Keywords:
     def claim(self, error: TensorScheduleError) -> None:
         """Let the error of a method that this one has called name this one."""
         failed = error.operation.removeprefix("Tensor.")
-        if failed not in (self.method, error.method) or self.method in _OF_OTHERS \
+        inner = error.method or (failed if failed in _OPERATORS else "")
+        if failed not in (self.method, inner) or self.method in _OF_OTHERS \
                 or error.line != user_line():
             return
-        if failed == error.method:  # r[impl errors.message.called]
+        if failed == inner:  # r[impl errors.message.called]
             error.rename(error.operation.removesuffix(failed) + self.method)
         error.method = self.method
 
@@ -212,7 +218,7 @@ def with_keywords(method: Callable[..., Any], name: str, tensors: list[type],
                 if not given.keys() <= plain:
                     positional, given = keywords.understood(positional, given)
                 result = method(*positional, **given)
-        except (TypeError, AttributeError, ValueError, IndexError) as error:
+        except (TypeError, AttributeError, ValueError, IndexError, DeviceError) as error:
             if isinstance(error, TensorScheduleError):
                 keywords.claim(error)
             else:
