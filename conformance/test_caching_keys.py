@@ -12,6 +12,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pytest
 
 from conformance.trace import ROOT, verifies
 from impl import Context, GlobalCounters, Tensor, Variable, caching, realize, settings, symbolic
@@ -41,6 +42,34 @@ def test_which_arguments_are_one_buffer() -> None:
     a, b, c = numbers(1, 2), numbers(3, 4), numbers(5, 6)
     all_differ(key(a + b + c), key(a + b + b), key(a + b + a), key(a + a + b), key(a + a + a))
     all_differ(key((a + 1) * (b + 1)), key((a + 1) * (a + 1)))
+
+
+@verifies("caching.key.program", observe="cache")
+@verifies("caching.key.short", observe="cache")
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
+@pytest.mark.parametrize("setting", [{}, {"FUSE": 0}, {"POISON": 1}])
+def test_a_number_in_memory_is_not_any_memory(shape: tuple[int, ...],
+                                              setting: dict[str, int]) -> None:
+    """Its kernels compute it, whatever the memory holds that others have in its place."""
+    operations: list[Callable[[Tensor], Tensor]] = [
+        lambda t: t.clone(), lambda t: -t, lambda t: t.cumsum(-1) if t.ndim else t + t]
+    with Context(**setting):
+        schedule_cache.clear()
+        made, other = Tensor.full(shape, 3.0), Tensor(np.full(shape, 5, np.float32)).realize()
+        for operation in operations:
+            later = operation(made)
+            keys = [key(later)]
+            made.realize()  # the expression is held by `later`
+            later.realize()
+            np.testing.assert_array_equal(operation(other).numpy(), operation(
+                Tensor(other.numpy())).numpy())
+            made = Tensor.full(shape, 3.0)
+            number = Tensor.full(shape, 7.0)
+            wanted = operation(number)
+            number.realize()
+            all_differ(*keys, key(wanted), key(operation(other)))
+            np.testing.assert_array_equal(wanted.numpy(), operation(
+                Tensor(np.full(shape, 7, np.float32))).numpy())
 
 
 @verifies("caching.key.alias", observe="cache")

@@ -172,7 +172,13 @@ def test_the_line_is_the_innermost_of_the_user() -> None:
     "masked_select": lambda x: x.masked_select(x > 1),
     "maximum": lambda x: x.maximum(x.to("REFERENCE:1")),
     "matmul": lambda x: x @ x.to("REFERENCE:1"),
-    "scatter": lambda x: x.scatter(0, Tensor([[0], [1]]).to("REFERENCE:1"), 1.0)}.items())
+    "scatter": lambda x: x.scatter(0, Tensor([[0], [1]]).to("REFERENCE:1"), 1.0),
+    "add": lambda x: x + Tensor(1.0, device="REFERENCE:7"),
+    "lerp": lambda x: x.lerp(Tensor.ones(3), 0.5), "mse_loss": lambda x: x.mse_loss(Tensor.ones(3)),
+    "take": lambda x: x.take(x), "lt": lambda x: x < Tensor(1.0, device="REFERENCE:7"),
+    "cat": lambda x: x.cat(Tensor.ones(2, 2, device="REFERENCE:7")),
+    "scaled_dot_product_attention": lambda x: x.scaled_dot_product_attention(
+        x, x, attn_mask=Tensor.ones(3))}.items())
 def test_an_error_names_what_was_called(name: str, call: Callable[[Tensor], object]) -> None:
     with pytest.raises(TensorScheduleError) as caught:
         call(Tensor([[1.0, 2.0], [3.0, 4.0]]))
@@ -189,6 +195,13 @@ def test_an_operator_on_two_devices_is_named() -> None:
         assert x < there
     with pytest.raises(errors.DeviceError, match=r"^setitem: "):
         x[0] = there[0]
+
+
+@verifies("errors.message.called+2")
+@verifies("errors.type.base")
+def test_a_weight_of_one_axis_is_no_weight() -> None:
+    with pytest.raises(errors.ShapeError, match=r"^linear: .* \(3,\)"):
+        Tensor.ones(2, 3).linear(Tensor.ones(3))
 
 
 @verifies("errors.message.called+2")

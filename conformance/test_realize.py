@@ -519,6 +519,25 @@ def test_a_value_is_on_the_device_that_its_tensor_names() -> None:
 
 
 @verifies("realize.device.named")
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (3,), (3, 2)])
+@pytest.mark.parametrize("default", ["", "REFERENCE:1"])
+def test_a_number_is_copied_in_any_shape(shape: tuple[int, ...], default: str) -> None:
+    """Also where it is computed on the device that it is copied to, by the default of the moment.
+    """
+    with Context(SCACHE=0):
+        there = Tensor.full(shape, 2.0).to("REFERENCE:1")
+        here = Tensor.full(shape, 3.0)
+        with Context(DEVICE=default or Device.DEFAULT):
+            doubled, same = (there * 2).realize(), (there + 0.5).permute(*range(len(shape)))
+            named = Tensor.full(shape, 5.0, device="REFERENCE:1").realize()
+            Tensor.realize(here, same)
+        assert [place_of(each) for each in (doubled, same, named)] == ["REFERENCE:1"] * 3
+        assert place_of(here) == here.device == Device.DEFAULT
+        for tensor, number in ((doubled, 4.0), (same, 2.5), (here, 3.0), (named, 5.0)):
+            np.testing.assert_array_equal(tensor.numpy(), np.full(shape, number, np.float32))
+
+
+@verifies("realize.device.named")
 def test_what_was_computed_on_another_default_device_is_not_read_from_there() -> None:
     other = next(name for name in ("REFERENCE", "CPU") if name != Device.DEFAULT)
     x = Tensor(np.arange(4, dtype=np.float32)).realize()

@@ -51,6 +51,30 @@ def test_another_thread_does_not_see_it() -> None:
     assert seen == [REGISTRY["NOOPT"].default]
 
 
+@verifies("settings.context.restore")
+def test_threads_share_one_context() -> None:
+    """Whoever leaves it gets his own values back, in whatever order they leave."""
+    shared, entered, left = Context(NOOPT=1), threading.Event(), threading.Event()
+    seen: list[int] = []
+
+    def second() -> None:
+        with Context(BEAM_TIMEOUT_SEC=33):
+            with shared:
+                entered.set()
+                left.wait(60)
+            seen.append(settings.get("BEAM_TIMEOUT_SEC"))
+
+    thread = threading.Thread(target=second)
+    with Context(BEAM_TIMEOUT_SEC=22):
+        with shared:
+            thread.start()
+            entered.wait(60)
+        left.set()
+        seen.append(settings.get("BEAM_TIMEOUT_SEC"))
+        thread.join()
+    assert sorted(seen) == [22, 33]
+
+
 @verifies("settings.unknown.error")
 def test_unknown_names_are_refused() -> None:
     for wrong in (lambda: Context(NOOPTS=1), lambda: settings.get("noopt")):

@@ -453,7 +453,9 @@ def _may_lie_there(group: Group, writer: Member, old: int, placement: Placement)
     write = writer.stage.write
     if not writer.stage.whole or placement.storage[write.value] != write.value:
         return False
-    if writer.stage.form.in_order is not None:  # it reads again what it has stored
+    # One reads again what it has stored; the other has two arguments, also where what it copies
+    # was computed on the device that it goes to. r[impl realize.device.named]
+    if writer.stage.form.in_order is not None or writer.stage.copy:
         return False
     written = False
     for member in group.members:

@@ -564,7 +564,7 @@ class StageGraph:
         self.number_of: dict[object, int] = {}
         self.forms: dict[tuple[Any, ...], tuple[Form, tuple[int, ...]]] = {}
         self.loaded: dict[UOp, tuple[int, Shape] | None] = {}  # what `read_from` has answered
-        self.copied = {node.src[0] for node in cuts if node.op is Ops.COPY}
+        self.copied = {self._itself(node.src[0]) for node in cuts if node.op is Ops.COPY}
         self.homeless: set[int] = set()  # values made of no memory: any device will do
 
     # --8<-- [start:build]
@@ -601,9 +601,7 @@ class StageGraph:
 
     def stored(self, node: UOp) -> tuple[int, Shape] | None:
         """The number of the value that holds a node, and the shape in which the node sees it."""
-        shape = node.shape
-        while node in self.alias:
-            node = self.alias[node]
+        shape, node = node.shape, self._itself(node)
         leaf = leaf_of(node)
         if leaf is None and node not in self.cuts:
             return None
@@ -614,6 +612,12 @@ class StageGraph:
         if buffer not in self.number_of:
             self._new_value(buffer, buffer.leaf((math.prod(leaf.arg[2]),)), True)
         return self.number_of[buffer], shape
+
+    def _itself(self, node: UOp) -> UOp:
+        """The node that is stored, where one is a reshape of it."""
+        while node in self.alias:
+            node = self.alias[node]
+        return node
 
     def _new_value(self, key: object, node: UOp, leaf: bool, device: str | None = None) -> Value:
         where = node.arg[0].device if leaf else device or self.default_device

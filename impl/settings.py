@@ -234,15 +234,17 @@ class Context:
 
     def __init__(self, **values: Any) -> None:
         self.values = {name: _checked(name, value) for name, value in values.items()}
-        self.outer: list[dict[str, Value]] = []
+        # By thread: several may be inside at once, and each goes back to what it had.
+        self.outer: dict[int, list[dict[str, Value]]] = {}
 
     def __enter__(self) -> Context:
-        self.outer.append(_values.scoped)
+        self.outer.setdefault(threading.get_ident(), []).append(_values.scoped)
         self._set({**_values.scoped, **self.values})
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._set(self.outer.pop())  # r[impl settings.context.restore]
+        # r[impl settings.context.restore]
+        self._set(self.outer[threading.get_ident()].pop())
 
     @staticmethod
     def _set(scoped: dict[str, Value]) -> None:

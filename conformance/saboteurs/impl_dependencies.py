@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
 
 Function = Callable[..., Any]
@@ -120,6 +121,14 @@ class TakesOverWhatIsReadElsewhere(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda read, write: read.shape == write.shape
+
+
+class TakesOverWhatIsCopied(Edit):
+    rule = "realize.device.named"
+    description = "a copy goes to where what it copies lies, if that is on its device"
+    file = "impl/dependencies.py"
+    old = "if writer.stage.form.in_order is not None or writer.stage.copy:"
+    new = "if writer.stage.form.in_order is not None:"
 
 
 class TakesOverBeforeTheLastRead(ImplPatch):

@@ -196,12 +196,21 @@ class SettingsEdit(Edit):
             settings.Context._set(before)
 
 
+class OneStackForAllThreads(SettingsEdit):
+    rule = "settings.context.restore"
+    description = "a thread that leaves a Context gets the values of who has entered it last"
+    file = "impl/settings.py"
+    old = "self._set(self.outer[threading.get_ident()].pop())"
+    new = "self._set(self.outer[list(self.outer)[-1]].pop())"
+
+
 class StaysAfterAnError(SettingsEdit):
     rule = "settings.context.restore"
     description = "a Context that an exception leaves stays in force"
     file = "impl/settings.py"
-    old, new = "self._set(self.outer.pop())", \
-        "self._set(_values.scoped if _[0] is not None else self.outer.pop())"
+    old = "self._set(self.outer[threading.get_ident()].pop())"
+    new = "self._set(_values.scoped if _[0] is not None else " \
+        "self.outer[threading.get_ident()].pop())"
 
 
 class ListsTheNearest(Edit):

@@ -130,6 +130,14 @@ class AtHomeWhereItReads(Edit):
     new = "stack, seen = list[UOp](), set(node.src)"
 
 
+class CopiesAReshapeOfNothing(Edit):
+    rule = "realize.device.named"
+    description = "of a number in another shape, the reshape is copied, which is not stored"
+    file = "impl/ranges.py"
+    old = "self.copied = {self._itself(node.src[0]) for node in cuts"
+    new = "self.copied = {node.src[0] for node in cuts"
+
+
 class ReadsWhatLiesElsewhere(Edit):
     rule = "schedule.document.devices"
     description = "a kernel reads what was made of no memory wherever it was stored"

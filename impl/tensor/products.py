@@ -113,10 +113,12 @@ class Products(Indexing):
         """
         x, w = self.uop, self._require(weight)
         common = promoted(x.dtype, w.dtype)
-        shape, (outputs, inputs) = self.shape, shape_of(w)
-        if not shape or shape[-1] != inputs:
+        shape, sizes = self.shape, shape_of(w)
+        if not shape or len(sizes) != 2 or shape[-1] != sizes[1]:
             raise ShapeError("linear", f"x of shape {shape} does not fit a weight of shape "
-                             f"{w.shape}", "the last sizes must be equal")
+                             f"{w.shape}", "the weight has two axes, (outputs, inputs); the last "
+                             "sizes must be equal")
+        outputs, inputs = sizes
         x = nodes.reshape(cast(x, common), (*shape[:-1], 1, inputs))
         w = nodes.reshape(cast(w, common), (1,) * len(shape[:-1]) + (outputs, inputs))
         total = nodes.reshape(sum_of_products(x, w, (len(shape),)), (*shape[:-1], outputs))
