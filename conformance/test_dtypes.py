@@ -80,9 +80,11 @@ def test_casts_of_floats_cut_off_toward_zero(subject: Subject) -> None:
     for dtype in _declared(subject, protocol.FLOATS):
         draft = Draft()
         source = _input(draft, np.array([-2.75, -1.0, -0.5, 0.0, 0.5, 1.5, 100.9], dtype))
+        alone = _input(draft, np.array([-2.75], dtype))  # no vector
         for other in ("bool", "int8", "int32", "int64", "float16", "float32", "float64"):
             if other in subject.info.dtypes:
                 draft.add("cast", source, dtype=other)
+                draft.add("cast", alone, dtype=other)
         _check(subject, draft)
 
 

@@ -52,17 +52,18 @@ def test_what_is_in_memory_is_not_computed_again() -> None:
 
 
 def counted(make: Callable[[], Tensor]) -> tuple[Any, ...]:
-    """The value of a tensor, and all that was counted for it."""
+    """The value of a tensor, all that was counted for it, and what it leaves in memory."""
     GlobalCounters.reset()
-    made = make().realize()
+    gc.collect()
     before = GlobalCounters.allocated
+    made = make().realize()
     counts = [getattr(GlobalCounters, name) for name in (
         "kernels", "operations", "bytes", "compiled", "plan_hits", "plan_misses")]
     leaf = made.uop
     said = made.tolist(), made.shape, made.dtype, leaf.arg[0].size, leaf.arg[1], counts
     del made, leaf
     gc.collect()
-    return *said, before - GlobalCounters.allocated
+    return *said, GlobalCounters.allocated - before
 
 
 @verifies("realize.direct.same")

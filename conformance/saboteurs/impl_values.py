@@ -68,6 +68,14 @@ class CastsRoundToNearest(Edit):
     old, new = "return ({TYPES[target]})c;", "return ({TYPES[target]})__builtin_rint(c);"
 
 
+class VectorsRoundToNearest(Edit):
+    rule = "dtypes.cast.float"
+    description = "a cast of a vector of floats to integers adds a half first"
+    file = "impl/render/vector_functions.py"
+    old, new = "return __builtin_convertvector(c, {target});", \
+        "return __builtin_convertvector(c + 0.5f, {target});"
+
+
 class PartsOfElements(Edit):
     rule = "dtypes.bitcast.size"
     description = "bits may be read as a dtype that has fewer of them"
