@@ -589,7 +589,7 @@ class Elementwise(TensorBase):
         if isinstance(value, (bool, int, float)):
             return value
         if isinstance(value, TensorBase):
-            return value.uop
+            return self._operand(value, "where")
         return self.__class__(value, self.device).uop
 
     def masked_fill(self, mask: Self, value: Any) -> Self:
