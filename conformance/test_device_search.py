@@ -63,7 +63,8 @@ def test_steps_are_searched_on_opencl() -> None:
             attempt(program)
         patch.setattr(device, "attempt", counted)
         found = searched("OPENCL")
-    assert found.tried == len(attempts) > 1 and found.seconds <= found.start_seconds
+    assert 1 < len(attempts) <= found.tried  # equal texts are loaded once
+    assert found.seconds <= found.start_seconds
     assert all(program.function is None for program in attempts)
     assert len(device.functions) == loaded + 1
     assert disk.store().entries("beam") and len(disk.store().entries("opencl")) == 1

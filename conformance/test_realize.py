@@ -14,7 +14,7 @@ import pytest
 
 from conformance import checker
 from conformance.trace import verifies
-from impl import Context, Device, GlobalCounters, Tensor, TinyJit, realize, run_schedule
+from impl import Context, Device, GlobalCounters, Tensor, TinyJit, realize, run_schedule, symbolic
 from impl.effects import collect
 from impl.errors import CompileError, DeviceError, GraphError
 from impl.ir import Ops, UOp
@@ -51,6 +51,12 @@ def test_what_is_in_memory_is_not_computed_again() -> None:
     assert len(set(both["outputs"])) == 1
 
 
+@pytest.fixture
+def nothing_symbolic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is launched at once once a process has variables; other tests may have had some."""
+    monkeypatch.setattr(symbolic, "present", [False])
+
+
 def counted(make: Callable[[], Tensor]) -> tuple[Any, ...]:
     """The value of a tensor, all that was counted for it, and what it leaves in memory."""
     GlobalCounters.reset()
@@ -67,6 +73,7 @@ def counted(make: Callable[[], Tensor]) -> tuple[Any, ...]:
 
 
 @verifies("realize.direct.same")
+@pytest.mark.usefixtures("nothing_symbolic")
 def test_what_is_launched_at_once_is_a_run_of_its_plan() -> None:
     a, b, whole = vector(1, 2, 3, 4), vector(5, 6, 7, 9), Tensor([3, 0, 2]).realize()
     square = a.reshape(2, 2).contiguous().realize()
@@ -84,6 +91,7 @@ def test_what_is_launched_at_once_is_a_run_of_its_plan() -> None:
 
 
 @verifies("realize.direct.same")
+@pytest.mark.usefixtures("nothing_symbolic")
 def test_nothing_is_launched_at_once_in_a_capture() -> None:
     a, b = vector(1, 2, 3), vector(4, 5, 6)
     for _ in range(3):
@@ -95,6 +103,7 @@ def test_nothing_is_launched_at_once_in_a_capture() -> None:
 
 
 @verifies("realize.direct.same")
+@pytest.mark.usefixtures("nothing_symbolic")
 def test_a_launch_at_once_without_memory_changes_nothing(
         monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = vector(1, 2, 3), vector(4, 5, 6)
@@ -555,6 +564,7 @@ def test_what_was_computed_on_another_default_device_is_not_read_from_there() ->
 
 @verifies("realize.direct.same")
 @verifies("realize.device.named")
+@pytest.mark.usefixtures("nothing_symbolic")
 def test_what_is_asked_for_elsewhere_is_not_launched_here() -> None:
     other = next(name for name in ("REFERENCE", "CPU") if name != Device.DEFAULT)
     given = Tensor(np.arange(3, dtype=np.int32)).realize()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -85,8 +86,11 @@ def _live(module: ModuleType) -> list[FunctionType]:
 
 
 def _forget(module: ModuleType) -> None:
-    """Drop what the module's functions have answered before."""
-    for value in list(vars(module).values()):
+    """Drop what the functions of the module's package have answered before, made of its answers."""
+    package = module.__name__.rpartition(".")[0]
+    near = [each for name, each in list(sys.modules.items())
+            if name.startswith(package + ".")] if "." in package else [module]
+    for value in [value for each in near for value in list(vars(each).values())]:
         for each in [value, *(vars(value).values() if isinstance(value, type) else ())]:
             if isinstance(each, functools._lru_cache_wrapper):
                 each.cache_clear()

@@ -309,10 +309,10 @@ class MovesInSilence(ImplPatch):
     target = "impl.tensor.base:TensorBase._operand"
 
     def replacement(self, original: Function) -> Function:
-        def operand(tensor: Any, other: Any) -> Any:
+        def operand(tensor: Any, other: Any, *name: str) -> Any:
             if hasattr(other, "uop") and other.device != tensor.device:
                 other = other.to(tensor.device)
-            return original(tensor, other)
+            return original(tensor, other, *name)
         return operand
 
 
