@@ -542,8 +542,10 @@ def test_two_devices_do_not_mix() -> None:
     there = Tensor([1, 2]).to(other)
     with pytest.raises(DeviceError, match=other):
         here + there
-    for choose in (lambda: (here > 1).where(there, 0), lambda: (here > 1).where(here, there),
-                   lambda: here.masked_fill(there > 1, 0)):
+    choices: list[Callable[[], Tensor]] = [
+        lambda: (here > 1).where(there, 0), lambda: (here > 1).where(here, there),
+        lambda: here.masked_fill(there > 1, 0)]
+    for choose in choices:
         with pytest.raises(DeviceError, match=f"(where|masked_fill): .*{other}"):
             choose()
     assert (here + there.to(here.device)).tolist() == [2, 4]
