@@ -286,7 +286,9 @@ def _best(known: Analysis, loops: Sequence[UOp], threads: int, parts: int) -> Ch
 
 
 def _even(extent: int, threads: int, parts: int) -> int:
-    """At most so many parts, as many for each thread: equal ones, if there are such."""
+    """At most so many parts: one for each iteration if there are few, else as many for each thread,
+    and equal ones if there are such.
+    """
     if extent <= parts:
         return max(extent, threads)
     several = range(parts, max(parts // 2, threads - 1), -threads)
