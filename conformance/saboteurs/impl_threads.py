@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
 
 Function = Callable[..., Any]
@@ -36,6 +37,13 @@ class AnyLoopIsShared(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda known, loop: ""
+
+
+class SharesWhatIsShort(Edit):
+    rule = "kernel.thread.pays+2"
+    description = "every kernel is shared by all threads, however short it is"
+    file = "impl/kernel/threads.py"
+    old, new = "return min(limits.threads, nanoseconds // SHARE)", "return limits.threads"
 
 
 class OnePartAThread(ImplPatch):
