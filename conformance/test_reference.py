@@ -126,6 +126,23 @@ def allowed(op: Ops, dtype: DType) -> bool:
 
 
 @verifies("reference.cast.equal")
+@pytest.mark.parametrize("op", [Ops.CAST, Ops.BITCAST])
+@pytest.mark.parametrize("target", ALL, ids=lambda d: d.name)
+def test_one_number_is_cast_for_every_gated_store(target: DType, op: Ops) -> None:
+    """A number has no axis of its own: the loop around its store alone says how often it is."""
+    source = dtypes.float32 if op is Ops.CAST else next(
+        d for d in ALL[::-1] if d.itemsize == target.itemsize and (d.kind == "b") == (
+            target.kind == "b"))
+    i = new_range(5, RangeKind.GLOBAL)
+    given, out = kb.from_host(np.ones(1), source), np.zeros(4, target.numpy)
+    value = kb.apply(op, load(param(1, source), 0), dtype=target)
+    kb.run(kb.kernel(store(param(0, target), i, value, valid=kb.apply(Ops.CMPLT, i, kb.number(
+        dtypes.index, 4))), prefix=(i,)), out, given, device="REFERENCE")
+    wanted = np.ones(4) if op is Ops.CAST else kb.to_host(given.view(target.numpy), target)
+    assert kb.to_host(out, target).tolist() == np.broadcast_to(wanted, 4).tolist()
+
+
+@verifies("reference.cast.equal")
 @pytest.mark.parametrize("source", [dtypes.float32, dtypes.float64], ids=lambda d: d.name)
 def test_casts_reach_to_the_ends_of_a_type(source: DType) -> None:
     for target in ALL:

@@ -217,7 +217,7 @@ def _round_float(value: float, dtype: DType) -> float:
 
 def to_bfloat16(values: np.ndarray) -> np.ndarray:
     """Round float32 to nearest-even bfloat16; the bits come back as uint16, same shape."""
-    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    bits = np.asarray(values, np.float32, order="C").view(np.uint32)
     rounded = (bits + (0x7FFF + ((bits >> 16) & 1))) >> 16
     return np.where(np.isnan(values), 0x7FC0, rounded).astype(np.uint16)
 

@@ -57,7 +57,7 @@ def apply(node: UOp, given: Sequence[Array]) -> Array:
 def _dot(unsigned: Array, signed: Array) -> Array:
     """Sums of four products; bytes are those of int32 numbers."""
     # r[impl kernel.dot.bytes]
-    one, two = (np.ascontiguousarray(x, np.int32)[..., None].view(kind).astype(np.int32)
+    one, two = (np.asarray(x, np.int32, order="C")[..., None].view(kind).astype(np.int32)
                 for x, kind in ((unsigned, np.uint8), (signed, np.int8)))
     return np.asarray((one * two).sum(-1, dtype=np.int32))
 
@@ -116,8 +116,8 @@ def cast(values: Array, source: DType, target: DType) -> Array:
 
 def bitcast(values: Array, source: DType, target: DType) -> Array:
     """The same bits, read as another type of the same size."""
-    bits = to_bfloat16(values) if source is dtypes.bfloat16 else np.ascontiguousarray(values)
-    seen = bits.reshape(values.shape).view(target.numpy)
+    bits = to_bfloat16(values) if source is dtypes.bfloat16 else np.asarray(values, order="C")
+    seen = bits.view(target.numpy)
     return from_bfloat16(seen) if target is dtypes.bfloat16 else seen
 
 
@@ -452,7 +452,7 @@ class _Run:
         free = self.known.prefix | self.known.mask(store.src[2:])
         value = self._aligned(node, free, frame)
         if index.src[0].dtype is dtypes.bfloat16:
-            value = to_bfloat16(value).reshape(value.shape)
+            value = to_bfloat16(value)
         target = self._view(index, free, frame)
         if target is not None:
             target[...] = value

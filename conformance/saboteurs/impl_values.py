@@ -126,6 +126,14 @@ class UnsignedCastsAreSigned(Edit):
     old, new = "np.int64 if target is dtypes.uint32 else np.int32", "np.int32"
 
 
+class RoundedNumbersGainAnAxis(Edit):
+    rule = "reference.cast.equal"
+    description = "a single number that is rounded to bfloat16 becomes an array of one"
+    file = "impl/dtypes.py"
+    old = 'np.asarray(values, np.float32, order="C")'
+    new = "np.ascontiguousarray(values, np.float32)"
+
+
 class WarnsOfWhatIsInvalid(Edit):
     rule = "reference.warning.none"
     description = "only a division by zero is passed over in silence"
