@@ -268,6 +268,23 @@ def test_later_steps_leave_a_unit_its_fragments() -> None:
             verify(apply_steps(made, [Roll(axis)]))
 
 
+@verifies("kernel.mma.later")
+@pytest.mark.parametrize("size, fits", [(5, True), (16, False)])
+def test_what_a_unit_reads_is_not_parted(size: int, fits: bool) -> None:
+    """Tiles that are a loop again: five of them still lie within what was copied, 16 do not."""
+    made = by_hand(product(64, 64, 32, dtypes.float16), 0, (32, 32), 16)
+    tiles = next(i for i, loop in enumerate(Analysis(made).ranges)
+                 if loop.arg[1] is RangeKind.UPCAST)
+    rolled = apply_steps(made, [Roll(tiles)])
+    loop = next(i for i, loop in enumerate(Analysis(rolled).ranges)
+                if loop.arg[1] is RangeKind.LOOP)
+    if fits:
+        verify(apply_steps(rolled, [PadTo(loop, size)]))
+    else:
+        assert "an MMA would read elements that there are not" in refused(
+            rolled, PadTo(loop, size))
+
+
 @verifies("kernel.mma.legal")
 def test_sums_of_other_things_are_refused() -> None:
     ast, axis = blocked(product(64, 64, 64, dtypes.float16))

@@ -240,3 +240,12 @@ class LinesSideBySide(ImplPatch):
     def replacement(self, original: Function) -> Function:
         from impl.kernel.blocking import Pack
         return lambda step, sizes, line, itemsize: Pack.strides(step, sizes, line, itemsize)
+
+
+class OperandsLoadedInPart(ImplPatch):
+    rule = "kernel.mma.later"
+    description = "a loop is padded, whatever its MMA reads beyond the end"
+    target = "impl.kernel.padding:_parts_operands"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda store: False

@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from impl import symbolic
-from impl.ir import Ops, RangeKind, UOp, identity, new_range
+from impl.ir import TRUE, Ops, RangeKind, UOp, identity, new_range
 from impl.kernel.analysis import Analysis
 from impl.kernel.steps import Step, StepError, with_stores
 
@@ -16,7 +16,7 @@ class PadTo(Step):
 
     Beyond its end nothing is stored, and nothing is loaded at an address that depends on the loop;
     a reduction combines the identity there. Legal for an output loop or a reduction's loop with a
-    fixed extent that is no multiple.
+    fixed extent that is no multiple, along which no MMA reads its operands beyond the end.
     """
 
     amount: int
@@ -33,6 +33,9 @@ class PadTo(Step):
         longer = new_range(padded, loop.arg[1])
         inside = symbolic.less_than(longer, size)
         stores = _Padder(known, loop, longer, inside).stores()
+        if any(map(_parts_operands, stores)):  # r[impl kernel.mma.later]
+            raise StepError(self.name, "an MMA would read elements that there are not",
+                            "pad the loop before TC")
         prefix = tuple(longer if old is loop else old for old in known.info.prefix)
         return with_stores(known, stores, self.name, prefix)
 # --8<-- [end:padto]
@@ -79,6 +82,12 @@ class _Padder:
         if buffer.op is Ops.LOCAL and self.loop in self.known.info.prefix:
             return place  # it is private to the iteration
         return place.replace(src=(buffer, index, symbolic.logical_and(valid, self.inside)))
+
+
+def _parts_operands(store: UOp) -> bool:
+    """Whether an MMA has operands of which a part is not loaded."""
+    return any(fragment.src[0].src[2] is not TRUE for node in store.toposort()
+               if node.op is Ops.MMA for fragment in node.src[:2])
 
 
 def _within_local(place: UOp) -> bool:
