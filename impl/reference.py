@@ -24,7 +24,7 @@ from impl.dtypes import (
     to_bfloat16,
 )
 from impl.ir import COMPARISONS, TRUE, Ops, RangeKind, UOp, identity
-from impl.kernel import Growth, buffer_key, growth, shared_loops, verify
+from impl.kernel import Growth, accessed, growth, shared_loops, verify
 from impl.kernel.fragments import UNIT_OF, loops_of
 
 #: No array has more elements than this, unless a single loop step needs it.
@@ -177,7 +177,7 @@ class _Shape:
         bits = {key: 1 << i for i, key in enumerate(sorted(known.stored))}
         self.reads: dict[UOp, int] = {}
         for node in known.order:
-            mask = bits.get(buffer_key(node.src[0].src[0]), 0) if node.op is Ops.LOAD else 0
+            mask = bits.get(accessed(node), 0) if node.op is Ops.LOAD else 0
             for source in node.src:
                 mask |= self.reads[source]
             self.reads[node] = mask
@@ -246,7 +246,7 @@ class _Run:
         for _ in self._over(loops):
             inner = _Frame(frame, self.known.mask(loops))
             self._write(store, inner)
-        stored = self.shape.bits[buffer_key(store.src[0].src[0])]
+        stored = self.shape.bits[accessed(store)]
         around: _Frame | None = frame
         while around is not None:  # values read from what was stored are no longer true
             around.values = {n: v for n, v in around.values.items()

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel import Early, buffer_key
+from impl.kernel import Early, accessed, buffer_key
 from impl.kernel.analysis import Key
 from impl.render.lower import Block, Bundle, Define, Item, Loop, Lowered, Wait, Write
 
@@ -138,7 +138,7 @@ def _made_early(block: Block) -> Early | None:
         read |= _touched(item).loaded
         early += [each for each in _walk(item) if isinstance(each, Write)
                   and isinstance(each.store.arg, Early)]
-    found = [each.store for each in early if buffer_key(each.store.src[0].src[0]) in read]
+    found = [each.store for each in early if accessed(each.store) in read]
     return next((store.arg for store in found), None)
 # --8<-- [end:early]
 
@@ -165,9 +165,9 @@ def _touched(item: Item) -> _Open:
     found = _Open()
     for each in _walk(item):
         if isinstance(each, Write):
-            found.stored.add(buffer_key(each.store.src[0].src[0]))
+            found.stored.add(accessed(each.store))
         elif isinstance(each, Define) and each.node.op is Ops.LOAD:
-            found.loaded.add(buffer_key(each.node.src[0].src[0]))
+            found.loaded.add(accessed(each.node))
     return found
 
 
