@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from conformance.saboteurs.impl_kernel import RestIsNotStored
 from conformance.saboteurs.edits import Edit
+from conformance.saboteurs.impl_kernel import RestIsNotStored
 from conformance.saboteurs.impl_patches import ImplPatch
 from impl.errors import GraphError
 from impl.ir import UOp
