@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from impl import symbolic
+from impl import settings, symbolic
 from impl.device import Device, DeviceBackend, Memory, Program
 from impl.dtypes import (
     HALF,
@@ -26,6 +26,7 @@ from impl.dtypes import (
 from impl.ir import COMPARISONS, TRUE, Ops, RangeKind, UOp, identity
 from impl.kernel import Growth, accessed, growth, shared_loops, verify
 from impl.kernel.fragments import UNIT_OF, loops_of
+from impl.kernel.poison import wrong
 
 #: No array has more elements than this, unless a single loop step needs it.
 BLOCK_ELEMENTS = 1 << 22
@@ -381,7 +382,8 @@ class _Run:
             return self.memories[buffer.arg].view(buffer.dtype)
         if buffer not in self.locals:
             count = math.prod(self._extent(self.known.prefix)) * buffer.arg[1]
-            self.locals[buffer] = np.zeros(count, buffer.dtype.numpy)
+            start = wrong(buffer.dtype) if settings.get("POISON") else 0
+            self.locals[buffer] = np.full(count, start, buffer.dtype.numpy)
         return self.locals[buffer]
 
     def _growth(self, index: UOp) -> Growth | None:
