@@ -418,8 +418,8 @@ def test_a_text_is_found_whatever_else_is_set() -> None:
         ast = layers(1.5)
         with another_process(path):
             wanted = facts(ast)
-        for setting, value in (("NO_MEMORY_PLANNER", 1), ("POISON", 1), ("ORDER_SEED", 3),
-                               ("FUSE", 0), ("BEAM_UPCAST_MAX", 64)):
+        for setting, value in (("NO_MEMORY_PLANNER", 1), ("ORDER_SEED", 3), ("FUSE", 0),
+                               ("BEAM_UPCAST_MAX", 64)):
             with another_process(path) as printed, Context(**{setting: value}):
                 assert facts(ast) == wanted
             assert not printed, setting
@@ -441,7 +441,18 @@ def test_no_other_setting_is_asked_for_a_text(monkeypatch: pytest.MonkeyPatch) -
         Device["CPU"].source(ast)
     # Compiler, target, widths and threads are part of it in other words; BEAM keeps no texts.
     others = {"BEAM", "CC", "CPU_COUNT", "CPU_TARGET", "VECTOR_BYTES"}
-    assert asked - others == {"NOOPT"}
+    assert asked - others == {"NOOPT", "POISON"}
+
+
+@pytest.mark.device("CPU")
+@verifies("caching.text.equal", observe="cache")
+def test_a_text_that_fills_locals_is_found_only_where_they_are_filled() -> None:
+    with folder() as path, Context(DEVICE="CPU"):
+        ast = layers(1.5)
+        for poison in (0, 1):
+            with another_process(path) as printed, Context(POISON=poison):
+                facts(ast)
+            assert printed == [ast]
 
 
 @pytest.mark.device("CPU")

@@ -164,6 +164,15 @@ def test_a_bound_is_of_one_device() -> None:
     document["memory"].update(planned=192, lower_bound=192)
     assert checker.check(document) == []
     assert checker.joins(document) == [3, 4]
+    document["kernels"][2]["kind"] = "copy"  # on one device
+    assert checker.joins(document) == [3, 4]
+
+
+def test_a_bound_may_round_each_buffer_up() -> None:
+    document = right()
+    for number in (1, 2, 4):
+        document["buffers"][number]["bytes"] = 48
+    assert checker.lower_bounds(document) == (96, 128)
 
 
 def test_every_finding_is_made_by_some_mistake() -> None:

@@ -392,3 +392,16 @@ def test_what_cannot_be_printed_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(backend, "render", broken)
     assert bench.trial([ast], 5) == [None]
+
+
+@verifies("kernel.beam.bounded")
+@pytest.mark.usefixtures("timed")
+def test_what_was_found_first_is_forgotten_first_and_found_again(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "_MOST_KNOWN", 2)
+    asts, bench = [kb.matmul(8, 9, size) for size in (10, 11, 12)], FakeBench()
+    first = [names(ast, bench, 1) for ast in asts]
+    assert len(search._known) == 2
+    other = FakeBench()
+    assert [names(ast, other, 1) for ast in asts] == first and not other.trials
+    assert len(search._known) == 2

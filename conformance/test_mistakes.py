@@ -120,3 +120,29 @@ def test_an_edit_changes_functions_for_a_while() -> None:
     with _Inner().installed():
         assert (made(3), _maker()(3)) == (2, 2)
     assert (made(3), _maker()(3)) == (4, 4)
+
+
+class _WithLambda(_Doubling):
+    old, new = "return value +" + " value", "return (lambda: value * value)()"
+
+
+class _WithoutLambda(_Doubling):
+    old, new = "return lambda value: value +" + " 1", "return _doubled"
+
+
+def test_an_edit_may_add_a_lambda_and_take_one_away() -> None:
+    with _WithLambda().installed():
+        assert _doubled(3) == 9
+    made = _maker()
+    with _WithoutLambda().installed():
+        assert (made(5), _maker()(5)) == (6, 10)
+    assert (_doubled(3), _maker()(5)) == (6, 6)
+
+
+class _Another(_Doubling):
+    old, new = "class _NoSuchText" + "(Edit):", "class _NoSuchText(Edit, key=lambda: 1):"
+
+
+def test_an_edit_does_not_make_functions_of_the_module() -> None:
+    with pytest.raises(TypeError, match="another function"):
+        _Another().codes()

@@ -7,6 +7,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -395,6 +396,26 @@ def test_a_loop_that_stages_share_comes_round() -> None:
     out = np.zeros_like(given)
     run_as_it_is(ast, out, given)
     assert np.array_equal(out, given[:, ::-1])
+
+
+@verifies("render.length.linear")
+def test_loops_in_loops_are_gone_through_a_few_times_each(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty loops around two stages; each is entered as it begins, and as it comes round."""
+    nest = [new_range(2, BLOCK) for _ in range(30)]
+    j, j2, held = new_range(96, RangeKind.LANE), new_range(96, RangeKind.LANE), local(0, 96, INT)
+    ast = kb.kernel(store(held, j, load(param(1, INT), j), *nest, j),
+                    store(param(0, INT), j2, load(held, j2), *nest, j2))
+    low = lower(ast.replace(arg=replace(ast.arg, lanes=32)), False)
+    walks, course = [], groups._Walk._course
+
+    def counted(walk: Any, block: Block, now: Any) -> Any:
+        walks.append(block)
+        assert len(walks) <= 4 * len(nest)  # else two to the power of 30 of them would follow
+        return course(walk, block, now)
+    monkeypatch.setattr(groups._Walk, "_course", counted)
+    groups.place_waits(low)
+    assert len(waits_inside(low)) == 2
 
 
 @verifies("render.wait.order")

@@ -60,6 +60,42 @@ def test_numbers_need_not_follow_the_dependences() -> None:
     assert ordering.linearize(0, [], Uses({}, [])) == []
 
 
+def shuffled_graph(seed: int) -> tuple[int, set[tuple[int, int]], Uses]:
+    """Up to six kernels whose own order is mostly not legal."""
+    chooser = random.Random(seed)
+    count = chooser.randrange(3, 7)
+    names = list(range(count))
+    chooser.shuffle(names)
+    pairs = {(names[i], names[j]) for j in range(count) for i in range(j)
+             if chooser.random() < .3}
+    touched: list[list[int]] = [[] for _ in range(count)]
+    nbytes = {storage: chooser.randrange(1, 100) for storage in range(chooser.randrange(2, 6))}
+    for storage in nbytes:
+        for kernel in chooser.sample(range(count), min(count, chooser.randrange(1, 4))):
+            touched[kernel].append(storage)
+    return count, pairs, Uses(nbytes, touched)
+
+
+@verifies("ordering.peak.not-worse")
+@pytest.mark.parametrize("seed", [48, 75, 81, 84, 93, 118, 169, 219, 250])
+def test_the_best_order_of_a_few_kernels_is_found(seed: int) -> None:
+    """Graphs in which the kernel that adds least at each step is the right one to take."""
+    count, pairs, uses = shuffled_graph(seed)
+    legal = [order for order in itertools.permutations(range(count))
+             if all(order.index(before) < order.index(after) for before, after in pairs)]
+    found = ordering.least_peak(count, pairs, uses)
+    assert tuple(found) in legal
+    assert peak_bytes(found, uses) == min(peak_bytes(list(order), uses) for order in legal)
+
+
+@verifies("ordering.legal.permutation")
+def test_groups_that_touch_a_storage_keep_their_order() -> None:
+    """A reader after the writer, the next writer after both; readers among themselves are free."""
+    touched: list[tuple[dict[int, None], dict[int, None]]] = [
+        ({}, {0: None}), ({0: None}, {1: None}), ({0: None}, {2: None}), ({}, {0: None})]
+    assert ordering._rough_dependencies(touched) == {(0, 1), (0, 2), (0, 3), (1, 3), (2, 3)}
+
+
 def state_program() -> list[list[float]]:
     """Several states, of which each is read, written and read again."""
     first = Tensor([1.0, 2.0, 3.0, 4.0]).realize()

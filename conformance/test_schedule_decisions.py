@@ -327,3 +327,30 @@ def test_a_plan_says_how_many_versions_a_buffer_gains() -> None:
         assert list(plan.written.values()) == [writes]
         made = [write["version"] for row in rows["kernels"] for write in row["writes"]]
         assert max(made) == writes
+
+
+@verifies("schedule.document.devices")
+def test_a_copy_is_called_a_copy_and_a_kernel_a_kernel() -> None:
+    with Context(DEVICE="REFERENCE"):
+        x = numbers(2, 3)
+        rows, plan = documented(((x + 1).to("CPU") * 2,))
+    assert [(row["kind"], row["device"]) for row in rows["kernels"]] == [
+        ("kernel", "REFERENCE"), ("copy", "CPU"), ("kernel", "CPU")]
+    assert [kernel.copy for kernel in plan.kernels] == [False, True, False]
+
+
+@verifies("schedule.document.complete", observe="schedule")
+def test_a_kernel_says_what_its_stages_share_and_reads_nothing_of_its_own() -> None:
+    with Context(DEVICE="REFERENCE", FUSE=1):
+        x = numbers(4, 6)
+        rows, plan = documented((x.softmax(1),))
+        assert plan.kernels[0].fusion.startswith("fused: ")
+        assert "share the loops 4;" in plan.kernels[0].fusion
+        rows, plan = documented((x + 1,))
+        assert [kernel.fusion for kernel in plan.kernels] == [""]
+        y = x.exp()
+        rows, plan = documented((y, y.sum(1)))
+    assert len(plan.kernels) == 1 and plan.kernels[0].stages == 2
+    (kernel,), kinds = rows["kernels"], {each["id"]: each["kind"] for each in rows["buffers"]}
+    assert len(kernel["writes"]) == 2 and len(kernel["reads"]) == 1
+    assert kinds[kernel["reads"][0]["buffer"]] not in ("output", "temporary")

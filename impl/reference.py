@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from impl import symbolic
+from impl import settings, symbolic
 from impl.device import Device, DeviceBackend, Memory, Program
 from impl.dtypes import (
     HALF,
@@ -24,8 +24,9 @@ from impl.dtypes import (
     to_bfloat16,
 )
 from impl.ir import COMPARISONS, TRUE, Ops, RangeKind, UOp, identity
-from impl.kernel import Growth, buffer_key, growth, shared_loops, verify
+from impl.kernel import Growth, accessed, growth, shared_loops, verify
 from impl.kernel.fragments import UNIT_OF, loops_of
+from impl.kernel.poison import wrong
 
 #: No array has more elements than this, unless a single loop step needs it.
 BLOCK_ELEMENTS = 1 << 22
@@ -177,7 +178,7 @@ class _Shape:
         bits = {key: 1 << i for i, key in enumerate(sorted(known.stored))}
         self.reads: dict[UOp, int] = {}
         for node in known.order:
-            mask = bits.get(buffer_key(node.src[0].src[0]), 0) if node.op is Ops.LOAD else 0
+            mask = bits.get(accessed(node), 0) if node.op is Ops.LOAD else 0
             for source in node.src:
                 mask |= self.reads[source]
             self.reads[node] = mask
@@ -246,7 +247,7 @@ class _Run:
         for _ in self._over(loops):
             inner = _Frame(frame, self.known.mask(loops))
             self._write(store, inner)
-        stored = self.shape.bits[buffer_key(store.src[0].src[0])]
+        stored = self.shape.bits[accessed(store)]
         around: _Frame | None = frame
         while around is not None:  # values read from what was stored are no longer true
             around.values = {n: v for n, v in around.values.items()
@@ -381,7 +382,8 @@ class _Run:
             return self.memories[buffer.arg].view(buffer.dtype)
         if buffer not in self.locals:
             count = math.prod(self._extent(self.known.prefix)) * buffer.arg[1]
-            self.locals[buffer] = np.zeros(count, buffer.dtype.numpy)
+            start = wrong(buffer.dtype) if settings.get("POISON") else 0
+            self.locals[buffer] = np.full(count, start, buffer.dtype.numpy)
         return self.locals[buffer]
 
     def _growth(self, index: UOp) -> Growth | None:

@@ -63,9 +63,17 @@ class Edit(ImplPatch):
 
 
 def _different(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
-    """The functions in the code of a module that are not the same in two versions of it."""
+    """The functions in the code of a module that are not the same in two versions of it.
+
+    A function may gain or lose what stands in it, a lambda for instance: what it makes from now on
+    is then new, and what it has made before stays as it is.
+    """
     inside = [[each for each in code.co_consts if isinstance(each, CodeType)]
               for code in (old, new)]
+    if len(inside[0]) != len(inside[1]):
+        if not old.co_flags & CO_NEWLOCALS:
+            raise TypeError("the edit makes another function of a module or class")
+        return
     for before, after in zip(*inside, strict=True):
         if before != after:
             if before.co_flags & CO_NEWLOCALS:  # else the body of a class

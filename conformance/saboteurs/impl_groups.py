@@ -21,10 +21,10 @@ class NobodyWaits(ImplPatch):
 class LoopsDoNotComeRound(ImplPatch):
     rule = "render.wait.needed"
     description = "the end of an iteration is forgotten when the next one begins"
-    target = "impl.render.groups:_Walk._repeated"
+    target = "impl.render.groups:_Walk._entered"
 
     def replacement(self, original: Function) -> Function:
-        return lambda walk, block, before: walk.block(block, before)
+        return lambda walk, block, before: before
 
 
 class AllLanesStore(ImplPatch):

@@ -37,6 +37,14 @@ class PadsWithoutGates(ImplPatch):
         return lambda padder, place: place
 
 
+class SumsAreNotSetToZero(Edit):
+    rule = "kernel.local.unseen"
+    description = "the sums of pieces begin with what the LOCAL held before"
+    file = "impl/kernel/blocking.py"
+    old = "(target, zero, *shared, *own)),\n                UOp(Ops.STORE, node.dtype, "
+    new = ""
+
+
 class CopiesWhatIsStored(ImplPatch):
     rule = "kernel.pack.stored+3"
     description = "an operand is copied although a stage stores to its memory"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_kernel import RestIsNotStored
 from conformance.saboteurs.impl_patches import ImplPatch
 from impl.errors import GraphError
@@ -107,6 +108,13 @@ class SearchForgetsTheRest(RestIsNotStored):
     rule = "kernel.beam.equal"
     description = "what a search found leaves out the rest of a loop that was cut"
     first = "test_a_search_keeps_the_values"
+
+
+class EverySearchIsRemembered(Edit):
+    rule = "kernel.beam.bounded"
+    description = "nothing that a search found is ever forgotten"
+    file = "impl/kernel/search.py"
+    old, new = "list(_known)[:-_MOST_KNOWN]", "list(_known)[:0]"
 
 
 class OneTableForAll(ImplPatch):

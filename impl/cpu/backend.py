@@ -28,6 +28,7 @@ from impl.device.kept import known
 from impl.errors import CompileError, DeviceError, user_line
 from impl.ir import UOp
 from impl.kernel import Limits, optimize, with_steps
+from impl.kernel.poison import poisoned
 from impl.render import C, Source, key_of, render, symbol
 
 #: Parts of a long kernel for each thread: the last one to be done holds up the others that much.
@@ -100,7 +101,8 @@ class CPU(DeviceBackend):
         """A program that is optimised and has its text, and is not compiled."""
         # r[impl cpu.values.reference]
         program = CPUProgram(self, ast, self.optimized(ast))
-        source = render(program.optimized, C())
+        made = program.optimized
+        source = render(poisoned(made) if settings.get("POISON") else made, C())
         program.source = source.text
         program.set_shape(source, self.limits.threads)
         program.key = key_of(source, compiled_by())

@@ -79,9 +79,9 @@ def known(device: DeviceBackend, ast: UOp, circumstances: object, kind: type[Kep
 
     `circumstances` are all that its key depends on besides its text.
     """
-    # r[impl caching.text.equal, caching.text.found]: no other setting chooses steps
+    # r[impl caching.text.equal, caching.text.found]: no other setting counts
     name = texts.kernel_name(ast, repr((circumstances, texts.code_version(), device.limits,
-                                        settings.get("NOOPT"))))
+                                        settings.get("NOOPT"), settings.get("POISON"))))
     try:
         # What a search found is kept by the search, which may be told to begin anew.
         kept = {} if settings.get("BEAM") else texts.kept_text(name)

@@ -20,6 +20,7 @@ from impl.kernel.analysis import (
     Growth,
     Limits,
     Way,
+    accessed,
     buffer_key,
     estimate,
     exchanged,
@@ -124,6 +125,6 @@ __all__ = ["LANES", "OF_GROUPS", "OF_LANES", "REDUCERS", "STEPS", "TC", "Abreast
            "GroupTop", "Growth", "Hide", "Inner", "Limits", "Local", "Merge", "Next", "Online",
            "Own", "Pack", "PadTo", "Pipeline", "Roll", "Share", "Split", "Spread", "Step",
            "StepError", "Stream", "Swap", "Thread", "Upcast", "Warp", "Way", "Window",
-           "apply_steps", "buffer_key", "duration", "estimate", "exchanged", "fold_gates", "growth",
-           "hand_steps", "lane_steps", "next_loads", "optimize", "parameters", "shared_loops",
-           "taken", "verify", "with_steps"]
+           "accessed", "apply_steps", "buffer_key", "duration", "estimate", "exchanged",
+           "fold_gates", "growth", "hand_steps", "lane_steps", "next_loads", "optimize",
+           "parameters", "shared_loops", "taken", "verify", "with_steps"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.analysis import LANES, Analysis, Way, buffer_key, growth, stage_of
+from impl.kernel.analysis import LANES, Analysis, Way, accessed, growth, stage_of
 from impl.kernel.planner import Planner
 from impl.kernel.steps import Step, StepError, with_stores
 
@@ -63,7 +63,7 @@ def look_ahead(planner: Planner) -> None:
     before: set[tuple[object, int]] = set()
     for store in planner.known.ast.src:
         loads = [load for load in stage_of(store).loads if load in ahead]
-        again = [load for load in loads if (buffer_key(load.src[0].src[0]), ahead[load]) in before
+        again = [load for load in loads if (accessed(load), ahead[load]) in before
                  or _is_copied(planner, store, load)]
         loops = [r for r in stage_of(store).ranges if r not in planner.known.info.prefix
                  and r.arg[1] in (RangeKind.LOOP, RangeKind.REDUCE)]
@@ -73,7 +73,7 @@ def look_ahead(planner: Planner) -> None:
             planner.take(Next(planner.known.position[loop]),
                          "the next row is on its way while this one is computed")
             return
-        before |= {(buffer_key(load.src[0].src[0]), ahead[load]) for load in loads}
+        before |= {(accessed(load), ahead[load]) for load in loads}
 
 
 def _is_copied(planner: Planner, store: UOp, load: UOp) -> bool:

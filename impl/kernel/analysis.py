@@ -79,6 +79,16 @@ def buffer_key(buffer: UOp) -> Key:
     return buffer.op, buffer.arg if buffer.op is Ops.PARAM else buffer.arg[0]
 
 
+def accessed(node: UOp) -> Key:
+    """The buffer that a LOAD reads or a STORE writes."""
+    return buffer_key(node.src[0].src[0])
+
+
+def loaded(nodes: Iterable[UOp]) -> set[Key]:
+    """The buffers that those of the nodes that are LOADs read."""
+    return {accessed(node) for node in nodes if node.op is Ops.LOAD}
+
+
 def shared_loops(store: UOp) -> tuple[UOp, ...]:
     """The BLOCK loops of a stage: it shares them with its neighbours, outermost first."""
     return tuple(itertools.takewhile(lambda r: r.arg[1] is RangeKind.BLOCK, store.src[2:]))
@@ -146,7 +156,7 @@ class Analysis:
         self.position = {loop: i for i, loop in enumerate(self.ranges)}
         self.prefix = (1 << len(prefix)) - 1
         self.lanes = self.mask(loop for loop in self.ranges if loop.arg[1] in LANES)
-        self.stored = {buffer_key(store.src[0].src[0]) for store in ast.src}
+        self.stored = {accessed(store) for store in ast.src}
         self.params = max((stage.params for stage in stages), default=0)
         self.free: dict[UOp, int] = {}
         self._find_free(before if before is not None and self._only_adds(before) else None)
@@ -181,6 +191,10 @@ class Analysis:
             mask ^= lowest
         return tuple(found)
 
+    def reads_stored(self, nodes: Iterable[UOp]) -> bool:
+        """Whether one of the nodes loads from a buffer that some stage of the kernel stores."""
+        return any(node.op is Ops.LOAD and accessed(node) in self.stored for node in nodes)
+
     def free_local(self) -> int:
         """The number from which on no LOCAL has one."""
         return max((node.arg[0] + 1 for node in self.order if node.op is Ops.LOCAL), default=0)
@@ -197,7 +211,7 @@ class Analysis:
             mask |= self.free[source]
         if node.op is Ops.RANGE:
             mask |= 1 << self.position[node]
-        elif node.op is Ops.LOAD and buffer_key(node.src[0].src[0]) in self.stored:
+        elif node.op is Ops.LOAD and accessed(node) in self.stored:
             mask |= self.prefix  # what a stage stores is read in the same iteration
         elif node.op is Ops.REDUCE:
             mask &= ~self.mask(node.src[1:])  # r[impl kernel.value.free]

@@ -19,8 +19,9 @@ from impl.kernel.analysis import (
     PRODUCTS,
     Analysis,
     Way,
-    buffer_key,
+    accessed,
     growth,
+    loaded,
     shared_loops,
     stage_of,
 )
@@ -300,8 +301,8 @@ class Fetch(Step):
 
 def _is_stale(stores: Sequence[UOp], value: UOp) -> bool:
     """Whether some stages store to memory that a value is read from."""
-    read = {buffer_key(n.src[0].src[0]) for n in value.toposort() if n.op is Ops.LOAD}
-    return any(buffer_key(store.src[0].src[0]) in read for store in stores)
+    read = loaded(value.toposort())
+    return any(accessed(store) in read for store in stores)
 
 
 def _together(one: UOp, two: UOp) -> int:

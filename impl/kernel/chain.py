@@ -11,7 +11,7 @@ from typing import NamedTuple
 from impl import symbolic
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
-from impl.kernel.analysis import REDUCERS, Analysis, buffer_key, growth
+from impl.kernel.analysis import REDUCERS, Analysis, accessed, buffer_key, growth
 from impl.kernel.planner import Planner
 from impl.kernel.steps import Rewriter, Step, StepError, with_stores
 
@@ -84,7 +84,7 @@ def _link(known: Analysis, loop: UOp) -> _Link | None:
     if len(known.ast.src) > 1 or value.op not in REDUCERS or loop is not store.src[-1]:
         return None  # a loop inside of it has a result before for each iteration
     own = buffer_key(index.src[0])
-    reading = [any(node.op is Ops.LOAD and buffer_key(node.src[0].src[0]) == own
+    reading = [any(node.op is Ops.LOAD and accessed(node) == own
                    for node in part.toposort()) for part in value.src]
     if sorted(reading) != [False, True]:
         return None

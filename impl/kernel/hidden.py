@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from impl import symbolic
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp
-from impl.kernel.analysis import Analysis, buffer_key, stage_of
+from impl.kernel.analysis import Analysis, accessed, stage_of
 from impl.kernel.steps import Step, StepError, with_stores
 
 _COMPARISONS = {Ops.CMPLE: 0, Ops.CMPLT: 1}
@@ -52,12 +52,12 @@ class Hide(Step):
 
 def _last_seen(known: Analysis, store: UOp) -> UOp | None:
     """The greatest place of a row that is not forgotten, if there is one number for all readers."""
-    key = buffer_key(store.src[0].src[0])
+    key = accessed(store)
     seen: set[UOp] = set()
     for other in known.ast.src:
-        if other is not store and buffer_key(other.src[0].src[0]) == key:
+        if other is not store and accessed(other) == key:
             return None
-        loads = [n for n in stage_of(other).loads if buffer_key(n.src[0].src[0]) == key]
+        loads = [n for n in stage_of(other).loads if accessed(n) == key]
         limits = _limits(other, loads) if loads else set[UOp]()
         if limits is None:
             return None
@@ -67,8 +67,7 @@ def _last_seen(known: Analysis, store: UOp) -> UOp | None:
     only = seen.pop()
     known.extend(only)
     # A stage between the two might store what the number is read from.
-    stored = any(n.op is Ops.LOAD and buffer_key(n.src[0].src[0]) in known.stored
-                 for n in only.toposort())
+    stored = known.reads_stored(only.toposort())
     return None if stored or known.free[only] & ~known.prefix else only
 
 

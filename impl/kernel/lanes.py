@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel.analysis import Analysis, buffer_key, shared_loops
+from impl.kernel.analysis import Analysis, accessed, loaded, shared_loops
 from impl.kernel.padding import PadTo
 from impl.kernel.steps import (
     Reducer,
@@ -248,9 +248,9 @@ def _no_parts(known: Analysis, loop: UOp) -> str:
         users = [i for i, nodes in enumerate(stores) if node in nodes]
         if any(shared_loops(known.ast.src[i]) for i in users):
             return "it is in stages that share a loop"
-        loaded = {buffer_key(n.src[0].src[0]) for n in node.toposort() if n.op is Ops.LOAD}
+        read = loaded(node.toposort())
         if any(store.src[0].src[0].op is Ops.PARAM
-               and buffer_key(store.src[0].src[0]) in loaded
+               and accessed(store) in read
                for store in known.ast.src[:users[-1]]):
             return "it reads what a stage before stores"
     return ""

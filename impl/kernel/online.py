@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from impl import symbolic
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
-from impl.kernel.analysis import Analysis, Key, buffer_key, shared_loops
+from impl.kernel.analysis import Analysis, Key, accessed, shared_loops
 from impl.kernel.blocking import local_place
 from impl.kernel.steps import Step, StepError, with_stores
 
@@ -38,7 +38,7 @@ class _Stages:
         self.by_key: dict[Key, UOp] = {}
         self.used: list[UOp] = []
         for store in known.ast.src[:-1]:
-            place, key = store.src[0], buffer_key(store.src[0].src[0])
+            place, key = store.src[0], accessed(store)
             own = store.src[2:]
             if place.src[0].op is Ops.LOCAL and place.src[2] is TRUE and key not in self.by_key \
                     and (own == (place.src[1],) or own == () and place.src[0].arg[1] == 1):
@@ -46,7 +46,7 @@ class _Stages:
 
     def of(self, load: UOp) -> UOp | None:
         """The stage that stores what is loaded, if it is known."""
-        return self.by_key.get(buffer_key(load.src[0].src[0])) if load.op is Ops.LOAD else None
+        return self.by_key.get(accessed(load)) if load.op is Ops.LOAD else None
 
     def value(self, load: UOp, loop: UOp | None) -> UOp | None:
         """What was stored: the element that belongs to an iteration, or the only one."""
@@ -83,9 +83,8 @@ def find_weighted(known: Analysis, loop: UOp) -> Weighted | str:
     rows = _rows(stages, score, loop)
     other = [*value.toposort(), *store.src[0].toposort(),
              *store.src[1].toposort(lambda u: u is not sums[0])]
-    if rows is None or {*rows, *stages.used, store} != {*known.ast.src} or any(
-            n.op is Ops.LOAD and buffer_key(n.src[0].src[0]) in known.stored
-            for n in other if n is not sums[0]) or any(map(shared_loops, known.ast.src)):
+    if rows is None or {*rows, *stages.used, store} != {*known.ast.src} or known.reads_stored(
+            n for n in other if n is not sums[0]) or any(map(shared_loops, known.ast.src)):
         return "another stage needs what the softmax is computed from"
     return Weighted(store, sums[0], value, score, rows)
 
@@ -171,7 +170,7 @@ class _Blocks:
         self.block = new_range(loop.src[0].arg // amount, RangeKind.BLOCK)
         self.rows: dict[Key, UOp] = {}
         for row in found.rows:
-            self.rows[buffer_key(row.src[0].src[0])] = UOp(
+            self.rows[accessed(row)] = UOp(
                 Ops.LOCAL, row.src[1].dtype, (), (number + len(self.rows), amount))
         number += len(self.rows)
         most, totals, powers, weights, scale, done = (
@@ -191,14 +190,14 @@ class _Blocks:
         place = symbolic.add(symbolic.mul(self.block, self.amount), inner)
         moved = {own: place}
         for node in value.toposort():
-            if node.op is Ops.LOAD and (row := self.rows.get(buffer_key(node.src[0].src[0]))):
+            if node.op is Ops.LOAD and (row := self.rows.get(accessed(node))):
                 moved[node] = _load(_index(row, inner))
         return symbolic.rebuild(value, moved)
 
     def _row(self, store: UOp) -> UOp:
         """A stage of the row, for a block of it."""
         inner = new_range(self.amount, RangeKind.LOOP)
-        row = self.rows[buffer_key(store.src[0].src[0])]
+        row = self.rows[accessed(store)]
         value = self._moved(store.src[1], store.src[2], inner)
         return UOp(Ops.STORE, value.dtype, (_index(row, inner), value, self.block, inner))
 

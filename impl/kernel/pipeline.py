@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from impl import symbolic
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
-from impl.kernel.analysis import Analysis, Early, Key, buffer_key, shared_loops
+from impl.kernel.analysis import Analysis, Early, Key, accessed, loaded, shared_loops
 from impl.kernel.blocking import gated, with_places
 from impl.kernel.steps import Step, StepError, with_stores
 
@@ -68,8 +68,8 @@ def _copies(known: Analysis, loop: UOp) -> list[UOp]:
             continue
         own = known.mask(r for r in store.src[2:] if r.arg[1] is not RangeKind.BLOCK)
         always = valid is TRUE and not known.free[index] & ~own
-        reads = {buffer_key(n.src[0].src[0]) for n in store.src[1].toposort() if n.op is Ops.LOAD}
-        if always and not reads & known.stored and _serves(known, buffer_key(buffer), place, loop):
+        reads_stored = known.reads_stored(store.src[1].toposort())
+        if always and not reads_stored and _serves(known, accessed(store), place, loop):
             found.append(store)
     return found
 
@@ -77,9 +77,8 @@ def _copies(known: Analysis, loop: UOp) -> list[UOp]:
 def _serves(known: Analysis, key: Key, place: int, loop: UOp) -> bool:
     """Whether what one stage stores is needed by later stages of the loop, and by no others."""
     for number, store in enumerate(known.ast.src):
-        stored = buffer_key(store.src[0].src[0]) == key
-        read = any(n.op is Ops.LOAD and buffer_key(n.src[0].src[0]) == key
-                   for n in store.toposort())
+        stored = accessed(store) == key
+        read = key in loaded(store.toposort())
         if stored and number != place or read and (number < place or loop not in store.src[2:]):
             return False
     return True

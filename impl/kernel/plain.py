@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from impl import symbolic
 from impl.dtypes import dtypes, sum_accumulator
 from impl.ir import ELEMENTWISE, Ops, RangeKind, UOp, new_range
-from impl.kernel.analysis import LANES, Analysis, Way, buffer_key, size_of
+from impl.kernel.analysis import LANES, Analysis, Way, accessed, loaded, size_of
 from impl.kernel.planner import Planner
 from impl.kernel.roll import has_many_stages
 from impl.kernel.steps import Rewriter, Step, StepError, with_stores
@@ -87,11 +87,11 @@ class Stream(Step):
         """Where a value waits on its way to memory is no part of it."""
         # r[impl kernel.step.equal+2]
         loop = self._loop(known, (*_OUTPUT, *LANES))
-        loaded = {buffer_key(n.src[0].src[0]) for n in known.order if n.op is Ops.LOAD}
+        read = loaded(known.order)
         found = [store for store in known.ast.src
                  if loop in store.src[2:] or known.free[store.src[0]] & known.mask((loop,))]
         if not found or any(store.src[0].src[0].op is not Ops.PARAM
-                            or buffer_key(store.src[0].src[0]) in loaded for store in found):
+                            or accessed(store) in read for store in found):
             raise StepError(self.name, "the kernel reads what is stored along it",
                             "name a loop of outputs")
         return with_stores(known, [store.replace(arg=Way.PAST) if store in found else store

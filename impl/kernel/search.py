@@ -107,7 +107,7 @@ def searched_steps(ast: UOp, bench: Bench, width: int, search: bool = True) -> R
     if found is None:
         found = _Search(ast, bench, width, start).run()
         store().put("beam", key, json.dumps(vars(found)).encode())
-    _known[key] = found
+    _remember(key, found)
     if found.steps == tuple(step.name for step, _ in start):
         last = len(start) - 1
         return [(step, f"{reason}; BEAM={width} found nothing faster" if i == last else reason)
@@ -118,6 +118,15 @@ def searched_steps(ast: UOp, bench: Bench, width: int, search: bool = True) -> R
 
 
 _known: dict[str, Found] = {}
+#: How many of them a process remembers; the others it reads again.
+_MOST_KNOWN = 4096
+
+
+def _remember(key: str, found: Found) -> None:
+    """What was found first is forgotten first."""
+    _known[key] = found
+    for old in list(_known)[:-_MOST_KNOWN]:  # r[impl kernel.beam.bounded]
+        _known.pop(old, None)  # another thread may have been here
 
 
 def _kept(key: str, ast: UOp) -> Found | None:

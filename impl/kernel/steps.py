@@ -17,7 +17,7 @@ from impl import symbolic
 from impl.dtypes import DType, sum_accumulator
 from impl.errors import GraphError
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel.analysis import Analysis, Key, buffer_key, exchanged, shared_loops, stage_of
+from impl.kernel.analysis import Analysis, Key, accessed, exchanged, shared_loops, stage_of
 
 #: Bytes of a line of memory, and lines of a long row.
 _LINE, _LONG = 64, 4
@@ -199,9 +199,9 @@ def _runs(known: Analysis, loop: UOp) -> list[list[UOp]]:
     runs: list[list[UOp]] = []
     read, written = set[Key](), set[Key]()  # by the last run
     for store in known.ast.src:
-        loads = {buffer_key(n.src[0].src[0]) for n in stage_of(store).loads} \
+        loads = {accessed(n) for n in stage_of(store).loads} \
             if loop in store.src[2:] else set()
-        target = buffer_key(store.src[0].src[0])
+        target = accessed(store)
         alone = loads & {*written, target} or target in read | written
         if runs and runs[-1][-1].src[2:] == store.src[2:] and not alone:
             runs[-1].append(store)
@@ -315,9 +315,8 @@ class Own(Step):
 
 def passes(known: Analysis) -> bool:
     """Whether memory passes between stages: it is private to one iteration of the prefix."""
-    loaded = {buffer_key(n.src[0].src[0]) for n in known.order if n.op is Ops.LOAD}
     return any(key[0] is Ops.LOCAL for key in known.stored) or (
-        len(known.ast.src) > 1 and bool(loaded & known.stored))
+        len(known.ast.src) > 1 and known.reads_stored(known.order))
 
 
 def refuse_passed(name: str, known: Analysis) -> None:

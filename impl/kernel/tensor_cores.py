@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from impl import symbolic
 from impl.dtypes import DType, dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
-from impl.kernel.analysis import Analysis, Limits, buffer_key, growth
+from impl.kernel.analysis import Analysis, Limits, growth
 from impl.kernel.blocking import local_place
 from impl.kernel.fragments import UNIT_OF, UNITS, WARP, Fragment, Unit
 from impl.kernel.lanes import MOST_LANES, Local
@@ -73,8 +73,7 @@ def find_nest(known: Analysis, loop: UOp, unit: Unit) -> Nest | str:
     if len(store.src) != 4 or any(r.arg[1] is not RangeKind.LOOP for r in store.src[2:]) \
             or len(loops[0]) != 1 or len(loops[1]) != 1 or free[0] == free[1]:
         return "the stage has not one loop of rows and one of columns"
-    if any(n.op is Ops.LOAD and buffer_key(n.src[0].src[0]) in known.stored
-           for factor in value.src for n in factor.toposort()):
+    if any(known.reads_stored(factor.toposort()) for factor in value.src):
         return "the kernel stores what an operand is read from"
     (row,), (column,) = loops
     grows = growth(known.order, known.ranges)[store.src[0].src[1]] or {}

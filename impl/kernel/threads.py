@@ -7,19 +7,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from impl import symbolic
 from impl.ir import DEAR, TRUE, Ops, RangeKind, UOp, new_range
-from impl.kernel.analysis import (
-    Analysis,
-    Limits,
-    buffer_key,
-    estimate,
-    shared_loops,
-    stage_of,
-)
+from impl.kernel.analysis import Analysis, Limits, estimate, shared_loops, stage_of
 from impl.kernel.steps import Reducer, Rewriter, Step, StepError, reduce, with_stores
 
 #: A part of a reduction with at least 16 times as many elements is a multiple of this many, so that
@@ -77,8 +70,7 @@ def not_shared(known: Analysis, loop: UOp) -> str:
     if any(other.arg[1] is RangeKind.THREAD for store in known.ast.src if loop in store.src
            for other in store.src[2:]):
         return "another loop of the stage is shared already"
-    if any(node.op is Ops.LOAD and not known.free[node] and node.src[0].src[0].op is Ops.PARAM
-           and buffer_key(node.src[0].src[0]) in known.stored for node in known.order):
+    if known.reads_stored(n for n in _of_arguments(known.order) if not known.free[n]):
         return "outside of loops, the kernel reads what a stage stores"
     return ""
 # --8<-- [end:thread]
@@ -126,15 +118,18 @@ def not_apart(known: Analysis, loop: UOp) -> str:
         if node.op is Ops.REDUCE and loop in node.src[1:]:
             if known.free[node]:
                 return "a reduction over it depends on other loops"
-            below = node.src[0].toposort()
-            if any(n.op is Ops.LOAD and n.src[0].src[0].op is Ops.PARAM
-                   and buffer_key(n.src[0].src[0]) in known.stored for n in below):
+            if known.reads_stored(_of_arguments(node.src[0].toposort())):
                 return "it reads what a stage stores"
     for store in known.ast.src:
         if shared_loops(store) and any(n.op is Ops.REDUCE and loop in n.src[1:]
                                        for n in store.toposort()):
             return "a stage in a shared loop needs it"
     return ""
+
+
+def _of_arguments(nodes: Iterable[UOp]) -> Iterator[UOp]:
+    """The loads from arguments of the kernel."""
+    return (n for n in nodes if n.op is Ops.LOAD and n.src[0].src[0].op is Ops.PARAM)
 
 
 class _Partials(Reducer):

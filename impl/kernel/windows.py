@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from impl import symbolic
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
-from impl.kernel.analysis import LANES, Analysis, Growth, buffer_key, growth
+from impl.kernel.analysis import LANES, Analysis, Growth, growth
 from impl.kernel.blocking import MOST_PACKED, Cut, Pack, gated, local_place
 from impl.kernel.padding import PadTo
 from impl.kernel.planner import Planner
@@ -195,8 +195,8 @@ def plan_windows(planner: Planner, node: UOp) -> bool:
 
 def _is_copied(known: Analysis, value: UOp) -> bool:
     loads = [n for n in value.toposort() if n.op is Ops.LOAD]
-    return bool(loads) and all(n.src[0].src[0].op is Ops.PARAM and buffer_key(n.src[0].src[0])
-                               not in known.stored for n in loads)
+    return bool(loads) and all(n.src[0].src[0].op is Ops.PARAM for n in loads) \
+        and not known.reads_stored(loads)
 
 
 def _windows(planner: Planner, node: UOp, factor: int, pairs: list[Pair]) -> None:

@@ -8,34 +8,39 @@ last barrier. What is not shared by lanes and stores is done by one of them.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel import Early, buffer_key
+from impl.kernel import Early, accessed, buffer_key
 from impl.kernel.analysis import Key
 from impl.render.lower import Block, Bundle, Define, Item, Loop, Lowered, Wait, Write
 
 
 # --8<-- [start:waits]
-@dataclass
+@dataclass(frozen=True)
 class _Open:
     """Buffers that some lanes may have stored or read since all of them waited."""
 
-    stored: set[Key] = field(default_factory=set)
-    loaded: set[Key] = field(default_factory=set)
+    stored: frozenset[Key] = frozenset()
+    loaded: frozenset[Key] = frozenset()
 
     def conflicts(self, other: _Open) -> bool:
         """Whether what comes next has to wait."""
         # r[impl render.wait.needed]
         return bool(self.stored & (other.loaded | other.stored) or self.loaded & other.stored)
 
-    def add(self, other: _Open) -> None:
-        """This was done, too."""
-        self.stored |= other.stored
-        self.loaded |= other.loaded
+    def __or__(self, other: _Open) -> _Open:
+        """Both were done."""
+        return _Open(self.stored | other.stored, self.loaded | other.loaded)
 
-    def copy(self) -> _Open:
-        return _Open(set(self.stored), set(self.loaded))
+
+class _Course(NamedTuple):
+    """How lanes get through a block, from what was open before it."""
+
+    waits: tuple[bool, ...]          # whether they wait before an item
+    entered: dict[Block, _Open]      # with what they come to each loop that all of them run
+    after: _Open
 
 
 def place_waits(low: Lowered, kept: frozenset[UOp] = frozenset()) -> frozenset[UOp]:
@@ -49,7 +54,7 @@ def place_waits(low: Lowered, kept: frozenset[UOp] = frozenset()) -> frozenset[U
     if info.lanes == 1 or any(loop.arg[1] is RangeKind.LANE for loop in info.prefix) or not lanes:
         return frozenset()
     private = {buffer_key(buffer) for buffer in kept}
-    _Walk(low, private).block(low.root, _Open())
+    _Walk(low, private).place(low.root, _Open())
     return frozenset(node for node in low.known.order if node.op is Ops.LOCAL and node not in kept)
 
 
@@ -58,67 +63,79 @@ class _Walk:
 
     def __init__(self, low: Lowered, private: Collection[Key]) -> None:
         self.low, self.private = low, frozenset(private)
+        self.courses: dict[tuple[Block, _Open], _Course] = {}
 
-    def block(self, block: Block, before: _Open) -> _Open:
-        """Put barriers into a block and those in it; the answer is what is open after it."""
-        now, early = before, _made_early(block)
-        items: list[Item] = []
-        if early is not None:  # r[impl render.wait.early]
-            items.append(Wait(early.iterations - 1))
-            now = _Open()
-        for item in block.items:
-            inner = item.block if isinstance(item, Loop) else None
-            if inner is not None and self._run_by_all(inner):
-                now = self._repeated(inner, now)
-                items.append(item)
-                continue
-            does = _touched(item)
-            does = _Open(does.stored - self.private, does.loaded - self.private)
-            alone = does.stored and not _has_lanes(item)
-            ahead = _early(item) is not None
-            if ahead and early is not None:
-                does.stored.clear()  # nobody reads that copy before the wait of its iteration
-            if now.loaded & does.stored if ahead else now.conflicts(does):
+    def place(self, block: Block, before: _Open) -> None:
+        """Put barriers into a block and those in it."""
+        course, early = self.course(block, before), _made_early(block)
+        # r[impl render.wait.early]
+        items: list[Item] = [] if early is None else [Wait(early.iterations - 1)]
+        for item, waits in zip(block.items, course.waits, strict=True):
+            if waits:
                 items.append(Wait())  # r[impl render.wait.order]
-                now = _Open()
-            now.add(does)
+            inner = self._run_by_all(item)
+            if inner is not None:
+                self.place(inner, course.entered[inner])
+            alone = inner is None and self._shared(item).stored and not _has_lanes(item)
             items.append(_alone(item) if alone else item)
         block.items = self._bundled(items)
-        return now
 
-    def _run_by_all(self, block: Block) -> bool:
-        """Whether all lanes run a loop as it stands, and it has stages in it."""
-        loop = block.loop
-        return loop is not None and (loop in self.low.known.info.prefix
-                                     or loop.arg[1] is RangeKind.BLOCK)
+    def course(self, block: Block, before: _Open) -> _Course:
+        """How lanes get through a block.
+
+        It is kept: a nest of loops, each entered twice, would be gone through once more for each of
+        its combinations.
+        """
+        # r[impl render.length.linear]
+        found = self.courses.get((block, before))
+        if found is None:
+            found = self.courses[block, before] = self._course(block, before)
+        return found
+
+    def _course(self, block: Block, now: _Open) -> _Course:
+        early, waits, entered = _made_early(block), list[bool](), dict[Block, _Open]()
+        if early is not None:
+            now = _Open()  # all have waited for the copies
+        for item in block.items:
+            inner = self._run_by_all(item)
+            if inner is not None:
+                entered[inner] = self._entered(inner, now)
+                now = self.course(inner, entered[inner]).after
+                waits.append(False)
+                continue
+            does, ahead = self._shared(item), _early(item) is not None
+            if ahead and early is not None:  # nobody reads that copy before its iteration's wait
+                does = _Open(frozenset(), does.loaded)
+            waits.append(bool(now.loaded & does.stored) if ahead else now.conflicts(does))
+            now = does if waits[-1] else now | does
+        return _Course(tuple(waits), entered, now)
+
+    def _entered(self, block: Block, before: _Open) -> _Open:
+        """What an iteration leaves open is open when the next one begins."""
+        if block.loop is not None and block.loop.arg[1] is RangeKind.BLOCK:
+            return before | self.course(block, before).after
+        return before
+
+    def _run_by_all(self, item: Item) -> Block | None:
+        """The block of a loop that all lanes run as it stands, with stages in it."""
+        if not isinstance(item, Loop):
+            return None
+        loop = item.block.loop
+        together = loop is not None and (loop.arg[1] is RangeKind.BLOCK
+                                         or loop in self.low.known.info.prefix)
+        return item.block if together else None
+
+    def _shared(self, item: Item) -> _Open:
+        """What an item touches of the buffers that lanes share."""
+        found = _touched(item)
+        return _Open(found.stored - self.private, found.loaded - self.private)
 
     def _bundled(self, items: list[Item]) -> list[Item]:
         """Copies that are made early, one after the other, are one bundle."""
         # r[impl render.wait.early]
         ahead = [place for place, item in enumerate(items) if _early(item) is not None
-                 and not (isinstance(item, Loop) and self._run_by_all(item.block))]
+                 and self._run_by_all(item) is None]
         return [*items[:ahead[-1] + 1], Bundle(), *items[ahead[-1] + 1:]] if ahead else items
-
-    def _repeated(self, block: Block, before: _Open) -> _Open:
-        """What an iteration leaves open is open when the next one begins."""
-        assert block.loop is not None
-        if block.loop.arg[1] is RangeKind.BLOCK:
-            items = block.items
-            after = self.block(block, before.copy())
-            self._undo(block, items)
-            before.add(after)
-        return self.block(block, before)
-
-    def _undo(self, block: Block, items: list[Item]) -> None:
-        """The items as they were; those of loops inside, too."""
-        block.items = items
-        stack = [item.block for item in items if isinstance(item, Loop)]
-        while stack:
-            inner = stack.pop()
-            inner.items = [item for item in inner.items if not isinstance(item, Wait | Bundle)]
-            inner.items = [item.block.items[0] if isinstance(item, Loop) and item.block.alone
-                           else item for item in inner.items]
-            stack += [item.block for item in inner.items if isinstance(item, Loop)]
 # --8<-- [end:waits]
 
 
@@ -138,7 +155,7 @@ def _made_early(block: Block) -> Early | None:
         read |= _touched(item).loaded
         early += [each for each in _walk(item) if isinstance(each, Write)
                   and isinstance(each.store.arg, Early)]
-    found = [each.store for each in early if buffer_key(each.store.src[0].src[0]) in read]
+    found = [each.store for each in early if accessed(each.store) in read]
     return next((store.arg for store in found), None)
 # --8<-- [end:early]
 
@@ -162,13 +179,11 @@ def _walk(item: Item) -> list[Item]:
 
 def _touched(item: Item) -> _Open:
     """The buffers that an item reads and stores."""
-    found = _Open()
-    for each in _walk(item):
-        if isinstance(each, Write):
-            found.stored.add(buffer_key(each.store.src[0].src[0]))
-        elif isinstance(each, Define) and each.node.op is Ops.LOAD:
-            found.loaded.add(buffer_key(each.node.src[0].src[0]))
-    return found
+    parts = _walk(item)
+    return _Open(
+        frozenset(accessed(each.store) for each in parts if isinstance(each, Write)),
+        frozenset(accessed(each.node) for each in parts
+                  if isinstance(each, Define) and each.node.op is Ops.LOAD))
 
 
 def _has_lanes(item: Item) -> bool:

@@ -12,7 +12,17 @@ from impl import symbolic
 from impl.dtypes import dtypes
 from impl.errors import GraphError
 from impl.ir import TRUE, Ops, UOp
-from impl.kernel import LANES, Analysis, Growth, Way, buffer_key, growth, shared_loops, verify
+from impl.kernel import (
+    LANES,
+    Analysis,
+    Growth,
+    Way,
+    accessed,
+    buffer_key,
+    growth,
+    shared_loops,
+    verify,
+)
 
 #: What a loop whose extent is known at run time only is reckoned with.
 _UNKNOWN_EXTENT = 64
@@ -385,7 +395,7 @@ class _Placement:
         """For each buffer, the BLOCK loops in which it is stored anew."""
         found: dict[tuple[Ops, int], int] = {}
         for store in self.known.ast.src:
-            key = buffer_key(store.src[0].src[0])
+            key = accessed(store)
             found[key] = found.get(key, 0) | self.known.mask(shared_loops(store))
         return found
 
@@ -408,7 +418,7 @@ class _Placement:
                 self.first_pinned.setdefault(node, group.pinned[node])
             for store in group.stores:
                 self.stores += 1
-                self.written[buffer_key(store.src[0].src[0])] = self.stores
+                self.written[accessed(store)] = self.stores
         return groups
 
     def _joins(self, group: _Group, store: UOp) -> bool:
@@ -452,7 +462,7 @@ class _Placement:
                     depth = max(depth, self.low.depth[source])
                     pinned |= group.pinned[source]
                 if node.op is Ops.LOAD:
-                    key = buffer_key(node.src[0].src[0])
+                    key = accessed(node)
                     epoch = max(epoch, self.written.get(key, 0))
                     pinned |= self.changed.get(key, 0) & around
                 group.epoch[node], group.pinned[node] = epoch, pinned

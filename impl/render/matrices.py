@@ -8,75 +8,75 @@ from __future__ import annotations
 from impl.ir import Ops, UOp
 from impl.kernel.analysis import growth
 from impl.kernel.fragments import UNIT_OF, Unit, loops_of
-from impl.render.dialect import Taken
+from impl.render.dialect import Dialect, Taken
+from impl.render.lower import Lowered
 from impl.render.values import Values
 
 
 # --8<-- [start:matrices]
-class Matrices:
-    """Prints fragments and products for a printer."""
+class Matrices(Values):
+    """Prints fragments and products."""
 
-    def __init__(self, printer: Values) -> None:
-        self.printer, self.low = printer, printer.low
+    def __init__(self, low: Lowered, dialect: Dialect, kept: frozenset[UOp]) -> None:
+        super().__init__(low, dialect, kept)
         #: The registers of each operand, by the values of the lanes that it has besides its own.
-        self.words: dict[UOp, tuple[tuple[UOp, ...], dict[tuple[int, ...], list[str]]]] = {}
+        self.fragments: dict[UOp, tuple[tuple[UOp, ...], dict[tuple[int, ...], list[str]]]] = {}
 
-    def is_fragment(self, load: UOp) -> bool:
+    def _is_fragment(self, load: UOp) -> bool:
         """Whether a load is an operand of an MMA."""
         user = self.low.single.get(load)
         return user is not None and user.op is Ops.MMA and load in user.src[:2]
 
-    def take(self, load: UOp) -> None:
+    def _take_fragment(self, load: UOp) -> None:
         """The registers of an operand, for each of its tiles."""
         # r[impl render.mma.registers]
-        printer, user = self.printer, self.low.single[load]
-        assert printer.groups is not None
+        user = self.low.single[load]
+        assert self.groups is not None
         unit, (lanes, *elements) = UNIT_OF[user.arg], loops_of(user)
         side = user.src.index(load)
         access, own = self.low.access[load.src[0]], elements[side]
         grows = growth(access.base.toposort(), lanes)[access.base] or {}
-        taken = Taken(unit, (unit.first, unit.second)[side], printer.names[load.src[0].src[0]],
+        taken = Taken(unit, (unit.first, unit.second)[side], self.names[load.src[0].src[0]],
                       tuple(grows.get(r, 0) for r in lanes),
                       tuple(access.steps.get(r, 0) for r in own))
-        tiles = tuple(r for r in printer.low.lanes(load) if r not in own)
-        lead = printer.groups.lead(taken)
+        tiles = tuple(r for r in self.low.lanes(load) if r not in own)
+        lead = self.groups.lead(taken)
         if lead:
-            name = printer._fresh("r", 1)[0]
-            printer._line(f"const long {name} = {lead};")
+            name = self._fresh("r", 1)[0]
+            self._line(f"const long {name} = {lead};")
             lead = f" + {name}"
         found = {}
-        base = printer._text(access.base, (), [()])[0]
-        for values in printer._combinations(tiles):
+        base = self._text(access.base, (), [()])[0]
+        for values in self._combinations(tiles):
             start = sum(v * access.steps.get(r, 0) for v, r in zip(values, tiles, strict=True))
-            found[values] = printer._fresh("f", taken.words)
+            found[values] = self._fresh("f", taken.words)
             place = f"{base} + {start}{lead}" if start else base + lead
-            for line in printer.groups.take(taken, found[values], place):
-                printer._line(line)
-        self.words[load] = tiles, found
+            for line in self.groups.take(taken, found[values], place):
+                self._line(line)
+        self.fragments[load] = tiles, found
 
-    def multiply(self, node: UOp) -> None:
+    def _multiply_fragments(self, node: UOp) -> None:
         """Sums with a product added, a call for each of the tiles."""
-        printer = self.printer
-        assert printer.groups is not None
+        assert self.groups is not None
         unit, (_, _, _, elements) = UNIT_OF[node.arg], loops_of(node)
-        wide = printer._wide(node)
-        at = printer._combinations(wide)
+        wide = self._wide(node)
+        at = self._combinations(wide)
         before = node.src[2]
         if before.op is Ops.MMA and self.low.users[before] == 1:
-            names = printer.texts[before]  # nobody else needs what they were
+            names = self.texts[before]  # nobody else needs what they were
         else:
-            names = printer._fresh("s", len(at))
-            for name, text in zip(names, printer._text(before, wide, at), strict=True):
-                printer._line(f"float {name} = {text};")
+            names = self._fresh("s", len(at))
+            for name, text in zip(names, self._text(before, wide, at), strict=True):
+                self._line(f"float {name} = {text};")
         tiles = tuple(r for r in wide if r not in elements)
         named = {tuple(values[wide.index(r)] for r in (*tiles, *elements)): name
                  for values, name in zip(at, names, strict=True)}
-        for values in printer._combinations(tiles):
-            sums = [named[(*values, *of)] for of in printer._combinations(elements)]
+        for values in self._combinations(tiles):
+            sums = [named[(*values, *of)] for of in self._combinations(elements)]
             factors = [found[tuple(values[tiles.index(r)] for r in own)]
-                       for own, found in (self.words[f] for f in node.src[:2])]
-            printer._line(printer.groups.multiply(unit, sums, *factors))
-        printer.texts[node] = names
+                       for own, found in (self.fragments[f] for f in node.src[:2])]
+            self._line(self.groups.multiply(unit, sums, *factors))
+        self.texts[node] = names
 # --8<-- [end:matrices]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from impl.errors import GraphError
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel import buffer_key
+from impl.kernel import accessed
 from impl.kernel.analysis import Key
 from impl.render.lower import Block, Item, Leave, Loop, Lowered, Write
 
@@ -40,8 +40,8 @@ def cut_phases(low: Lowered) -> tuple[bool, ...]:
             items.append(item)
             continue
         shared = any(r.arg[1] is RangeKind.THREAD for store in stores for r in store.src[2:])
-        writes = {buffer_key(store.src[0].src[0]) for store in stores}
-        reads = {buffer_key(n.src[0].src[0]) for store in stores for n in store.toposort()
+        writes = {accessed(store) for store in stores}
+        reads = {accessed(n) for store in stores for n in store.toposort()
                  if n.op is Ops.LOAD}
         if not phases or phases[-1] is not shared or shared and \
                 _waits(stored, loaded, writes, reads):

@@ -19,7 +19,6 @@ from impl.render.lower import (
     Item,
     Leave,
     Loop,
-    Lowered,
     Skip,
     Step,
     Wait,
@@ -52,12 +51,8 @@ def render(ast: UOp, dialect: Dialect) -> Source:
     return _Printer(lower(ast, dialect.groups is None), dialect, kept).run()
 
 
-class _Printer(Reductions):
+class _Printer(Reductions, Matrices):
     """Names values in order of appearance and writes one line for each."""
-
-    def __init__(self, low: Lowered, dialect: Dialect, kept: frozenset[UOp]) -> None:
-        super().__init__(low, dialect, kept)
-        self.matrices = Matrices(self)
 
     def run(self) -> Source:
         """Print the whole kernel."""
@@ -241,14 +236,14 @@ class _Printer(Reductions):
         wide = self._wide(node)
         at = self._combinations(wide)
         vector = self.low.vector.get(node)
-        if node.op is Ops.LOAD and self.matrices.is_fragment(node):
-            self.matrices.take(node)
+        if node.op is Ops.LOAD and self._is_fragment(node):
+            self._take_fragment(node)
         elif node.op is Ops.LOAD and self._goes_ahead(node):
             pass  # the store says all
         elif node.op is Ops.LOAD:
             self._load(node, wide, at, vector)
         elif node.op is Ops.MMA:
-            self.matrices.multiply(node)
+            self._multiply_fragments(node)
         elif node.op is Ops.REDUCE:
             self._reduce_lanes(node, wide, at, vector)
         elif self._is_fused_product(node):
