@@ -29,8 +29,8 @@ class _Runtime:
     def default_device(self) -> str:
         return Device.DEFAULT
 
-    def canonical_device(self, name: str) -> str:
-        return Device.canonical(name)
+    def usable_device(self, name: str) -> str:
+        return Device.usable(name)
 
     realize = staticmethod(realize.realize)
 

@@ -542,3 +542,13 @@ class PrintedAbreast(Edit):
     file = "impl/tensor/base.py"
     old = "(from_bfloat16(elements) if narrow else elements).reshape(self.shape)"
     new = "(from_bfloat16(elements) if narrow else elements).reshape(-1)"
+
+
+class ListsAreTensors(ImplPatch):
+    rule = "tensor.operand.list"
+    description = "a list beside an operator is made a tensor without a word"
+    target = "impl.tensor.elementwise:Elementwise._met"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda tensor, other, name: original(
+            tensor, type(tensor)(other) if isinstance(other, (list, tuple)) else other, name)

@@ -52,8 +52,8 @@ class Runtime(Protocol):
     def default_device(self) -> str:
         """The device of tensors for which none was named."""
 
-    def canonical_device(self, name: str) -> str:
-        """The full name of a device; raises DeviceError if there is none of that name."""
+    def usable_device(self, name: str) -> str:
+        """The full name of a device; raises DeviceError if there is none, or not here."""
 
     def realize(self, tensors: list[Any]) -> None:
         """Compute the tensors' values into memory."""
@@ -205,7 +205,7 @@ class TensorBase(metaclass=Named):
     @classmethod
     def _device(cls, device: str | None) -> str:
         runtime = cls.runtime
-        return runtime.default_device if device is None else runtime.canonical_device(device)
+        return runtime.default_device if device is None else runtime.usable_device(device)
 
     def _from_host(self, data: Any, dtype: DType | None) -> UOp:
         if isinstance(data, np.generic) and data.dtype.kind in "biuf":

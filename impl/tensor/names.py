@@ -186,9 +186,11 @@ class _Keywords:
             # r[impl errors.argument.kind]
             raise ArgumentError(self.name, f"{first!r:.60} is no tensor", "use Tensor(...)")
         kinds = {**_KINDS, "Self": tensors}
-        for name, value in list(values.items()):
+        each_alone = [(name, one) for name, value in values.items()
+                      for one in (value if name == self.many else (value,))]
+        for name, value in each_alone:
             words = str(self.signature.parameters[name].annotation).split(" | ")
-            if name != self.many and all(word in kinds for word in words) \
+            if all(word in kinds for word in words) \
                     and not any(isinstance(value, kinds[word]) for word in words):
                 meant = " or ".join(_CALLED[word] for word in words)
                 # r[impl errors.argument.kind]
