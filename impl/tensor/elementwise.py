@@ -70,6 +70,12 @@ def log_one_more(x: UOp) -> UOp:
     return where(same, x, nodes.mul(unary(Ops.LOG, more), lost))
 
 
+def log_one_more_of_any(x: UOp) -> UOp:
+    """log(1 + x) where x may be infinite, too."""
+    endless = compare(Ops.CMPEQ, x, number(x, math.inf))
+    return where(endless, number(x, math.inf), log_one_more(where(endless, number(x, 1), x)))
+
+
 def _series(x: UOp, square: UOp, first: int, step: int) -> UOp:
     """x / first! + x * square / (first + step)! + ..., with all digits up to |x| = 1."""
     last = 19 if x.dtype is dtypes.float64 else 12
@@ -652,6 +658,14 @@ class Elementwise(TensorBase):
     def log(self) -> Self:
         """Natural logarithm."""
         return self._unary(Ops.LOG, "log")
+
+    def expm1(self) -> Self:
+        """exp(self) - 1, with all digits near 0 too."""
+        return self._widened("expm1", exp_less_one)
+
+    def log1p(self) -> Self:
+        """log(1 + self), with all digits near 0 too."""
+        return self._widened("log1p", log_one_more_of_any)
 
     def log2(self) -> Self:
         """Logarithm to the base 2."""
