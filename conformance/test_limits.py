@@ -103,8 +103,8 @@ def test_powers(exponent: float, dtype: str) -> None:
 
 
 @verifies("tensor.unary.limits")
-@pytest.mark.parametrize("name", ["sigmoid", "softplus", "logsigmoid", "elu", "sinh", "silu", "expm1",
-                                  "log1p"])
+@pytest.mark.parametrize("name", [
+    "sigmoid", "softplus", "logsigmoid", "elu", "sinh", "silu", "expm1", "log1p"])
 def test_slopes_have_limits_too(name: str) -> None:
     places = np.array([-np.inf, -200.0, -1e-3, 0.0, 1e-3, 200.0, np.inf], np.float64)
     places = places[1:-1] if name in ("silu", "sinh") else places
