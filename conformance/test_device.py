@@ -5,6 +5,7 @@ import gc
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from conformance import kernel_builder as kb
 from conformance.kernel_builder import FLOAT, INT, load, param, store
 from conformance.trace import verifies
-from impl import Context, GlobalCounters, symbolic
+from impl import Context, GlobalCounters, Tensor, symbolic
 from impl.device import Device
 from impl.errors import DeviceError, VariableError
 from impl.ir import Ops, RangeKind, UOp, new_range
@@ -55,6 +56,19 @@ def test_a_name_that_is_nearly_right_is_guessed() -> None:
     with pytest.raises(DeviceError) as caught:
         Device.canonical("TPUX")
     assert "did you mean" not in str(caught.value)
+
+
+@verifies("device.name.unusable")
+def test_a_device_that_is_not_here_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(Device.kinds, "ABSENT", (Device.kinds["CPU"][0], lambda: "none is there"))
+    x = Tensor([1.0, 2.0])
+    uses: list[Callable[[], Tensor]] = [
+        lambda: x.to("absent"), lambda: (x + 1).to("ABSENT:1"),
+        lambda: Tensor([1], device="absent"), lambda: Tensor.ones(2, device="absent")]
+    for use in uses:
+        with pytest.raises(DeviceError, match="ABSENT.* cannot be used: none is there") as caught:
+            use()
+        assert __file__ in caught.value.line
 
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:

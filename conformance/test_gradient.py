@@ -68,6 +68,7 @@ UNARY: dict[str, Function] = {
     "neg": lambda x: -x, "exp": Tensor.exp, "exp2": Tensor.exp2, "log": Tensor.log,
     "log2": Tensor.log2, "log10": Tensor.log10, "sqrt": Tensor.sqrt, "rsqrt": Tensor.rsqrt,
     "sin": Tensor.sin, "cos": Tensor.cos, "tan": lambda x: (x * 0.5).tan(), "tanh": Tensor.tanh,
+    "expm1": Tensor.expm1, "log1p": lambda x: x.square().log1p(),
     "sinh": Tensor.sinh, "cosh": Tensor.cosh, "erf": Tensor.erf, "reciprocal": Tensor.reciprocal,
     "square": Tensor.square, "cube": lambda x: x ** 3, "fourth": lambda x: x ** 4,
     "power": lambda x: x ** 2.7, "exponent": lambda x: 3.0 ** x, "contiguous": Tensor.contiguous,

@@ -30,7 +30,8 @@ def clipped(x: np.ndarray, least: float, most: float) -> np.ndarray:
 FUNCTIONS: dict[str, Callable[[np.ndarray], Any]] = {
     "neg": np.negative, "abs": np.abs, "sign": np.sign, "sqrt": np.sqrt, "square": np.square,
     "rsqrt": lambda x: 1 / np.sqrt(x), "reciprocal": lambda x: 1 / x,
-    "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2, "log10": np.log10,
+    "exp": np.exp, "expm1": np.expm1, "log1p": np.log1p, "exp2": np.exp2, "log": np.log,
+    "log2": np.log2, "log10": np.log10,
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "sinh": np.sinh, "cosh": np.cosh,
     "tanh": np.tanh, "erf": np.vectorize(math.erf, otypes=[np.float64]),
     "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.rint,
@@ -102,15 +103,18 @@ def test_powers(exponent: float, dtype: str) -> None:
 
 
 @verifies("tensor.unary.limits")
-@pytest.mark.parametrize("name", ["sigmoid", "softplus", "logsigmoid", "elu", "sinh", "silu"])
+@pytest.mark.parametrize("name", [
+    "sigmoid", "softplus", "logsigmoid", "elu", "sinh", "silu", "expm1", "log1p"])
 def test_slopes_have_limits_too(name: str) -> None:
     places = np.array([-np.inf, -200.0, -1e-3, 0.0, 1e-3, 200.0, np.inf], np.float64)
     places = places[1:-1] if name in ("silu", "sinh") else places
+    places = np.abs(places) if name == "log1p" else places
     x = Tensor(places)
     got = getattr(x, name)().sum().gradient(x)[0].numpy()
     slopes: dict[str, Callable[[np.ndarray], Any]] = {
         "sigmoid": lambda x: logistic(x) * logistic(-x), "softplus": logistic,
         "logsigmoid": lambda x: logistic(-x), "sinh": np.cosh,
+        "expm1": np.exp, "log1p": lambda x: 1 / (1 + x),
         "elu": lambda x: np.where(x > 0, 1, np.exp(np.minimum(x, 0))),
         "silu": lambda x: logistic(x) * (1 + x * logistic(-x))}
     np.testing.assert_allclose(got, slopes[name](places), rtol=1e-9, atol=1e-80)

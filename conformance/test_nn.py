@@ -56,6 +56,8 @@ def test_normalisation() -> None:
     assert np.allclose(nn.GroupNorm(2, 4)(x).numpy(), grouped, atol=1e-4)
     rms = X / np.sqrt((X ** 2).mean(-1, keepdims=True) + 1e-6)
     assert np.allclose(nn.RMSNorm(6)(Tensor(X)).numpy(), rms, atol=1e-5)
+    with pytest.raises(ShapeError, match=r"^nn.RMSNorm: the last axis of .* is not of size 5; "):
+        nn.RMSNorm(5)(Tensor(X))
 
 
 def test_batch_norm_follows_the_statistics_while_training() -> None:

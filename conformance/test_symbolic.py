@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conformance.trace import verifies
-from impl import symbolic
+from impl import Tensor, symbolic
 from impl.dtypes import dtypes
 from impl.errors import GraphError, VariableError
 from impl.ir import FALSE, TRUE, Ops, RangeKind, UOp, new_range
@@ -264,6 +264,23 @@ def test_weaker_limits_vanish() -> None:
     assert symbolic.logical_and(True, strong) is strong
     assert symbolic.logical_and(strong, False) is FALSE
     assert symbolic.conjuncts(TRUE) == []
+
+
+@verifies("symbolic.logical.implied")
+@pytest.mark.parametrize("low, high", [(0.0, 1.0), (0.5, 0.9), (0.5, 1.5)])
+def test_between_two_whole_numbers_there_are_floats(low: float, high: float) -> None:
+    number = UOp(Ops.DEFINE_VAR, dtypes.float32, (), ("x", low, high))
+    above = UOp(Ops.CMPLT, dtypes.bool, (UOp.const(dtypes.float32, low), number))
+    below = UOp(Ops.CMPLT, dtypes.bool, (number, UOp.const(dtypes.float32, high)))
+    both = symbolic.logical_and(above, below)
+    assert symbolic.conjuncts(both) == [above, below]
+
+
+@verifies("symbolic.logical.implied")
+def test_a_vector_of_floats_between_two_limits() -> None:
+    numbers = np.linspace(-2, 2, 37, dtype=np.float32)  # as long as a vector, and not so long
+    x = Tensor(numbers)
+    assert ((x > 0) & (x < 1)).tolist() == ((numbers > 0) & (numbers < 1)).tolist()
 
 
 @verifies("symbolic.comparison.decided")

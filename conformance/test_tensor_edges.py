@@ -10,7 +10,7 @@ import pytest
 
 from conformance.trace import verifies
 from impl import Tensor, Variable
-from impl.errors import AxisError, ShapeError
+from impl.errors import ArgumentError, AxisError, ShapeError
 
 IMAGE = Tensor(np.ones((1, 1, 6, 6), np.float32))
 KERNEL = Tensor(np.ones((1, 1, 2, 2), np.float32))
@@ -39,6 +39,9 @@ IMPOSSIBLE: dict[str, Callable[[], Any]] = {
     "padding=0.5": lambda: IMAGE.max_pool2d(2, padding=0.5),  # type: ignore[arg-type]
     "stride=1.5": lambda: IMAGE.conv2d(KERNEL, stride=1.5),  # type: ignore[arg-type]
     "roll": lambda: ROW.roll((1, 2, 3), (0, 1)),
+    "gelu": lambda: ROW.gelu("x"),
+    "tril": lambda: ROW.tril(1.5),  # type: ignore[arg-type]
+    "pad(1)": lambda: ROW.pad(1),  # type: ignore[arg-type]
 }
 
 
@@ -215,3 +218,14 @@ def test_a_write_to_a_copy_stays_there(name: str) -> None:
     taken = made[name](x)
     taken[...] = 7
     assert (taken.numpy() == 7).all() and x.tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+
+
+@verifies("tensor.operand.list")
+@pytest.mark.parametrize("operator", [
+    "+", "-", "*", "/", "//", "%", "**", "==", "!=", "<", "<=", ">", ">=", "&", "|", "^"])
+def test_a_list_is_no_operand(operator: str) -> None:
+    for text in (f"x {operator} [1, 2]", f"(1, 2) {operator} x"):
+        with pytest.raises(ArgumentError, match="no tensor; .* Remedy: make it one: Tensor") as it:
+            eval(text, {"x": Tensor(2)})
+        assert "eval" not in it.value.operation and ("[1, 2]" in str(it.value)
+                                                     or "(1, 2)" in str(it.value))

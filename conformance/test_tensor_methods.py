@@ -945,6 +945,7 @@ def test_tensors_behave_like_python_values() -> None:
     nothing: Any = None
     assert str(x == nothing) == "False" and str(x != nothing) == "True"
     assert repr(x).startswith("<Tensor int32 (2, 2) on ")
+    assert repr(x + 1).endswith(", lazy>")
     assert (x.ndim, x.numel(), x.nbytes(), x.element_size(), x.size(-1)) == (2, 4, 16, 4, 2)
 
 

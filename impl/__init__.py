@@ -29,13 +29,16 @@ class _Runtime:
     def default_device(self) -> str:
         return Device.DEFAULT
 
-    def canonical_device(self, name: str) -> str:
-        return Device.canonical(name)
+    def usable_device(self, name: str) -> str:
+        return Device.usable(name)
 
     realize = staticmethod(realize.realize)
 
     def read(self, tensor: Any) -> np.ndarray:
         return realize.read(tensor)
+
+    def peek(self, tensor: Any) -> np.ndarray | None:
+        return realize.peek(tensor)
 
     def schedule(self, tensors: list[Any]) -> list[ExecItem]:
         return realize.schedule(tensors)

@@ -119,3 +119,10 @@ class LimitsAreNoProperty(Edit):
     description = "plans for other limits are used"
     file = "impl/device/__init__.py"
     old, new = "self.maximum_arguments, self.limits)", "self.maximum_arguments)"
+
+
+class NamesAreEnough(Edit):
+    rule = "device.name.unusable"
+    description = "a tensor is moved to any device that has a name"
+    file = "impl/__init__.py"
+    old, new = "return Device.usable(name)", "return Device.canonical(name)"

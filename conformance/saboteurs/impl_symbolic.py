@@ -99,6 +99,14 @@ class KeepsTheWeakerLimit(Edit):
     old, new = "if (limit[2] > known[2]) == limit[1]:", "if (limit[2] > known[2]) != limit[1]:"
 
 
+class FloatsAreWhole(Edit):
+    rule = "symbolic.logical.implied"
+    description = "two limits of a float between which no whole number lies exclude each other"
+    file = "impl/symbolic/comparison.py"
+    old = "if condition.op is not _CMPLT or condition.src[0].dtype is not _index:"
+    new = "if condition.op is not _CMPLT:"
+
+
 class OtherOperationsStay(Edit):
     rule = "symbolic.rebuild.equal"
     description = "what is not built by a function of its own keeps its old sources"

@@ -527,3 +527,28 @@ class EndsAreOutside(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda tensor, end, op: tensor._binary(end, op, "clip")
+
+
+class PrintingReads(Edit):
+    rule = "tensor.print.nothing"
+    description = "who prints a tensor has it computed"
+    file = "impl/tensor/base.py"
+    old, new = "elements = self.runtime.peek(self)", "elements = self.runtime.read(self)"
+
+
+class PrintedAbreast(Edit):
+    rule = "tensor.print.elements"
+    description = "a printed tensor has lost its axes"
+    file = "impl/tensor/base.py"
+    old = "(from_bfloat16(elements) if narrow else elements).reshape(self.shape)"
+    new = "(from_bfloat16(elements) if narrow else elements).reshape(-1)"
+
+
+class ListsAreTensors(ImplPatch):
+    rule = "tensor.operand.list"
+    description = "a list beside an operator is made a tensor without a word"
+    target = "impl.tensor.elementwise:Elementwise._met"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda tensor, other, name: original(
+            tensor, type(tensor)(other) if isinstance(other, (list, tuple)) else other, name)

@@ -415,19 +415,28 @@ class Registry:
                               f"{', '.join(names)}, or NAME:NUMBER")  # r[impl device.name.unknown]
         return kind if not number or int(number) == 0 else f"{kind}:{int(number)}"
 
+    def usable(self, name: str) -> str:
+        """The one spelling of a device's name, if there is what the device needs.
+
+        Raises:
+            DeviceError: there is no such device, or not on this machine.
+        """
+        full = self.canonical(name)  # r[impl device.name.canonical]
+        if full not in self.opened and (reason := self.kinds[full.partition(":")[0]][1]()):
+            # r[impl device.name.unusable]
+            raise DeviceError("device", f"{full} cannot be used: {reason}",
+                              "set DEVICE=REFERENCE, or install what is missing")
+        return full
+
     def __getitem__(self, name: str) -> DeviceBackend:
         """The device of that name, opened at the first use."""
         found = self.opened.get(name)
         if found is not None:
             return found
-        full = self.canonical(name)  # r[impl device.name.canonical]
+        full = self.usable(name)
         with self.lock:
             if full not in self.opened:
-                backend, problem = self.kinds[full.partition(":")[0]]
-                if reason := problem():
-                    raise DeviceError("device", f"{full} cannot be used: {reason}",
-                                      "set DEVICE=REFERENCE, or install what is missing")
-                self.opened[full] = backend(full)
+                self.opened[full] = self.kinds[full.partition(":")[0]][0](full)
             return self.opened[full]
 
     @property

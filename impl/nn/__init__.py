@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import NoReturn
 
+from impl.errors import ShapeError
 from impl.nn import optim, state
 from impl.nn.names import Layer, missing, sizes
 from impl.tensor import Tensor
@@ -167,6 +168,9 @@ class RMSNorm(Layer):
         self.weight = Tensor.ones(dim, requires_grad=True) if elementwise_affine else None
 
     def __call__(self, x: Tensor) -> Tensor:
+        if self.weight is not None and x.shape[-1:] != self.weight.shape:
+            raise ShapeError("nn.RMSNorm", f"the last axis of shape {x.shape} is not of size "
+                             f"{self.weight.shape[0]}", "give the layer the size of the last axis")
         normal = x.rms_norm(-1, self.eps)
         return normal if self.weight is None else normal * self.weight
 

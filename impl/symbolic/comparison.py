@@ -10,7 +10,7 @@ from impl.symbolic.bounds import Index, const
 from impl.symbolic.terms import Terms, accumulate, span_of, sum_of, terms_of
 
 _CONST, _CMPLT, _AND = Ops.CONST, Ops.CMPLT, Ops.AND
-_bool = dtypes.bool
+_bool, _index = dtypes.bool, dtypes.index
 
 
 # --8<-- [start:comparison]
@@ -129,8 +129,11 @@ def _join(kept: list[UOp], condition: UOp) -> bool:
 
 
 def limit_of(condition: UOp) -> tuple[UOp, bool, int] | None:
-    """Of n < x or x < n: x, whether it is limited from below, and its least or greatest value."""
-    if condition.op is not _CMPLT:
+    """Of n < x or x < n: x, whether it is limited from below, and its least or greatest value.
+
+    None for other conditions, and for data: between 0 and 1 there is no index, but many a float.
+    """
+    if condition.op is not _CMPLT or condition.src[0].dtype is not _index:
         return None
     left, right = condition.src
     if left.op is _CONST:

@@ -50,7 +50,8 @@ class Autograd(Creation):
         for number, node in enumerate(found):
             if node is None:  # r[impl gradient.target.unused]
                 raise DTypeError("gradient", f"the result does not depend on target {number}, "
-                                 f"{targets[number]!r}", "leave it out, or set requires_grad = "
+                                 f"{targets[number].dtype.name} {targets[number].shape}",
+                                 "leave it out, or set requires_grad = "
                                  "True on it before it is used")
         return [target._wrap(node) for target, node in zip(targets, found, strict=True)
                 if node is not None]

@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, Self
 
 import numpy as np
 
-from impl.dtypes import DType, Scalar, as_dtype, dtypes, least_upper_dtype, to_bfloat16
-from impl.effects import lock, new_buffer_node, register, write
+from impl.dtypes import (
+    DType,
+    Scalar,
+    as_dtype,
+    dtypes,
+    from_bfloat16,
+    least_upper_dtype,
+    to_bfloat16,
+)
+from impl.effects import constant_of, lock, new_buffer_node, register, write
 from impl.errors import (
     ArgumentError,
     AxisError,
@@ -29,6 +37,8 @@ from impl.ir import Ops, Shape, UOp, give_origin
 from impl.symbolic import as_size, common_size, identical, is_symbolic, present
 from impl.tensor.names import Named, either, missing
 
+#: Of larger tensors `print` shows the form alone.
+_MOST_SHOWN = 1000
 _FOLDER = __file__.removesuffix("base.py")
 Path = tuple[tuple[Ops, Any], ...]
 
@@ -42,14 +52,17 @@ class Runtime(Protocol):
     def default_device(self) -> str:
         """The device of tensors for which none was named."""
 
-    def canonical_device(self, name: str) -> str:
-        """The full name of a device; raises DeviceError if there is none of that name."""
+    def usable_device(self, name: str) -> str:
+        """The full name of a device; raises DeviceError if there is none, or not here."""
 
     def realize(self, tensors: list[Any]) -> None:
         """Compute the tensors' values into memory."""
 
     def read(self, tensor: Any) -> np.ndarray:
         """The elements of a realized tensor; bfloat16 as its bits."""
+
+    def peek(self, tensor: Any) -> np.ndarray | None:
+        """What `read` gives if it is in memory, and None if it would have to be computed."""
 
     def schedule(self, tensors: list[Any]) -> list[Any]:
         """The kernels that would run, in order."""
@@ -192,7 +205,7 @@ class TensorBase(metaclass=Named):
     @classmethod
     def _device(cls, device: str | None) -> str:
         runtime = cls.runtime
-        return runtime.default_device if device is None else runtime.canonical_device(device)
+        return runtime.default_device if device is None else runtime.usable_device(device)
 
     def _from_host(self, data: Any, dtype: DType | None) -> UOp:
         if isinstance(data, np.generic) and data.dtype.kind in "biuf":
@@ -286,10 +299,32 @@ class TensorBase(metaclass=Named):
             raise AxisError("len", "the tensor has no axes", "use .item() for its one value")
         return self.shape[0]
 
+    # --8<-- [start:print]
     def __repr__(self) -> str:
-        known = self.uop.op in (Ops.BUFFER, Ops.CONST) or self.uop.realized is not None
-        state = "" if known else ", lazy"
-        return f"<Tensor {self.dtype.name} {self.shape} on {self.device}{state}>"
+        """The form of the tensor, and its elements if they are known and few."""
+        known = constant_of(self.uop) is not None or self.uop.op is Ops.BUFFER \
+            or self.uop.realized is not None
+        form = f"{self.dtype.name} {self.shape} on {self.device}{'' if known else ', lazy'}"
+        elements = self._known_elements()
+        if elements is None:
+            return f"<Tensor {form}>"
+        shown = np.array2string(elements, separator=", ")
+        return f"<Tensor {form}:" + ("\n" if "\n" in shown else " ") + f"{shown}>"
+
+    def _known_elements(self) -> np.ndarray | None:
+        """The elements, if they are few and nothing has to be computed for them."""
+        if any(is_symbolic(size) for size in self.shape) or self.numel() > _MOST_SHOWN:
+            return None
+        narrow = self.dtype is dtypes.bfloat16
+        constant = constant_of(self.uop)
+        if constant is not None:
+            return np.full(self.shape, constant.arg, np.float32 if narrow else self.dtype.numpy)
+        elements = self.runtime.peek(self)  # r[impl tensor.print.nothing]
+        if elements is None:
+            return None
+        # r[impl tensor.print.elements]
+        return (from_bfloat16(elements) if narrow else elements).reshape(self.shape)
+    # --8<-- [end:print]
 
     def __format__(self, specification: str) -> str:
         # r[impl tensor.item.format]
@@ -596,7 +631,8 @@ class TensorBase(metaclass=Named):
     def replace(self, other: Self) -> Self:
         """Let this variable denote what `other` denotes, without writing to memory."""
         if other.shape != self.shape or other.dtype is not self.dtype:
-            raise ShapeError("replace", f"{other!r} does not fit {self!r}",
+            raise ShapeError("replace", f"{other.dtype.name} {other.shape} does not fit "
+                             f"{self.dtype.name} {self.shape}",
                              "give a tensor of the same shape and dtype")
         self.uop, self.device = other.uop, other.device
         return self

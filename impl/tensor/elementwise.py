@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from impl.dtypes import DType, dtypes, sum_accumulator
-from impl.errors import DTypeError, ShapeError
+from impl.errors import ArgumentError, DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.gradient.nodes import binary, cast, scale, unary, where
 from impl.ir import Ops, UOp
@@ -68,6 +68,12 @@ def log_one_more(x: UOp) -> UOp:
     same = compare(Ops.CMPEQ, gained, number(x, 0))
     lost = nodes.detach(nodes.div(x, where(same, number(x, 1), gained)))
     return where(same, x, nodes.mul(unary(Ops.LOG, more), lost))
+
+
+def log_one_more_of_any(x: UOp) -> UOp:
+    """log(1 + x) where x may be infinite, too."""
+    endless = compare(Ops.CMPEQ, x, number(x, math.inf))
+    return where(endless, number(x, math.inf), log_one_more(where(endless, number(x, 1), x)))
 
 
 def _series(x: UOp, square: UOp, first: int, step: int) -> UOp:
@@ -160,9 +166,20 @@ class Elementwise(TensorBase):
 
     # How two operands meet
 
+    def _met(self, other: Any, name: str) -> UOp | None:
+        """The other operand; None if Python is to ask it what it makes of a tensor.
+
+        Raises:
+            ArgumentError: it is a list, which would put itself together with what a tensor says.
+        """
+        if isinstance(other, (list, tuple)):  # r[impl tensor.operand.list]
+            raise ArgumentError(name, f"{other!r:.60} is a {type(other).__name__}, and no tensor",
+                                f"make it one: Tensor({other!r:.60})")
+        return self._operand(other, name)
+
     def _binary(self, other: Any, op: Ops, name: str, reflected: bool = False) -> Self:
         """self op other, or other op self, in the promoted dtype."""
-        b = self._operand(other, name)
+        b = self._met(other, name)
         if b is None:
             return NotImplemented
         x = self.uop
@@ -174,7 +191,7 @@ class Elementwise(TensorBase):
         """A comparison. An integer that the dtype cannot hold is above or below every element, or
         between two numbers that are next to each other.
         """
-        b = self._operand(other, name)
+        b = self._met(other, name)
         if b is None:
             return NotImplemented
         other = other.item() if isinstance(other, np.generic) else other
@@ -265,7 +282,7 @@ class Elementwise(TensorBase):
         return op
 
     def _divide(self, other: Any, name: str, reflected: bool) -> Self:
-        b = self._operand(other, name)
+        b = self._met(other, name)
         if b is None:
             return NotImplemented
         x, y = self._pair(b, name)
@@ -275,7 +292,7 @@ class Elementwise(TensorBase):
 
     def _whole(self, other: Any, op: Ops, name: str, reflected: bool) -> Self:
         """Division rounded down, or its remainder; of floats too."""
-        b = self._operand(other, name)
+        b = self._met(other, name)
         if b is None:
             return NotImplemented
         x, y = self._pair(b, name)
@@ -289,7 +306,7 @@ class Elementwise(TensorBase):
 
     def _truncated(self, other: Any) -> Self:
         """Division rounded toward zero; of integers without a detour through floats."""
-        b = self._operand(other, "div")
+        b = self._met(other, "div")
         if b is None:
             return NotImplemented
         x, y = self._pair(b, "div")
@@ -473,7 +490,7 @@ class Elementwise(TensorBase):
 
     def _bits(self, other: Any, op: Ops, name: str) -> Self:
         self._refuse_float(name, self.uop.dtype)
-        b = self._operand(other, name)
+        b = self._met(other, name)
         if b is None:
             return NotImplemented
         self._refuse_float(name, b.dtype)
@@ -618,7 +635,11 @@ class Elementwise(TensorBase):
 
     def _at_most(self, end: Any, op: Ops) -> Self:
         """The end or self, which gets the gradient of a tie: it stands second."""
-        return self._binary(end, op, "clip", reflected=True)
+        result = self._binary(end, op, "clip", reflected=True)
+        if result is NotImplemented:  # r[impl errors.argument.kind]
+            raise ArgumentError("clip", f"{end!r:.60} is no end of an interval",
+                                "give a number or a tensor")
+        return result
 
     def clamp(self, min: Any = None, max: Any = None) -> Self:  # noqa: A002
         """The elements moved into the interval from `min` to `max`, each of which may be None."""
@@ -637,6 +658,14 @@ class Elementwise(TensorBase):
     def log(self) -> Self:
         """Natural logarithm."""
         return self._unary(Ops.LOG, "log")
+
+    def expm1(self) -> Self:
+        """exp(self) - 1, with all digits near 0 too."""
+        return self._widened("expm1", exp_less_one)
+
+    def log1p(self) -> Self:
+        """log(1 + self), with all digits near 0 too."""
+        return self._widened("log1p", log_one_more_of_any)
 
     def log2(self) -> Self:
         """Logarithm to the base 2."""
@@ -807,6 +836,9 @@ class Elementwise(TensorBase):
 
     def gelu(self, approximate: str = "none") -> Self:
         """x times the normal distribution function of x; "tanh" approximates it."""
+        if approximate not in ("none", "tanh"):  # r[impl tensor.arguments.refused]
+            raise ShapeError("gelu", f"approximate {approximate!r} is unknown",
+                             "use 'none' or 'tanh'")
         return self._widened("gelu", gelu_tanh if approximate == "tanh" else gelu)
 
     def quick_gelu(self) -> Self:

@@ -341,6 +341,9 @@ class Movement(Elementwise):
         order: before and after of the last axis, then of the one before it. Negative numbers cut
         off. Modes: "constant" with `value`, "reflect", "replicate", "circular".
         """
+        if not isinstance(padding, (tuple, list)):  # r[impl tensor.arguments.refused]
+            raise ShapeError("pad", f"{padding!r:.60} does not fit shape {self.shape}",
+                             "give two numbers for each axis, the last axis first")
         widths = self._widths([_sized(one) for one in padding])
         if mode != "constant":
             return self._pad_from_within(widths, mode)
@@ -423,13 +426,14 @@ class Movement(Elementwise):
     def cat(*given: Any, dim: int = 0) -> Any:
         """This tensor and the others, one after the other along an axis.
 
-        `Tensor.cat(a, b, dim=1)` and `Tensor.cat([a, b], dim=1)` do the same.
+        `Tensor.cat(a, b, dim=1)`, `Tensor.cat([a, b], dim=1)` and `Tensor.cat([a, b], 1)` do the
+        same.
 
         Raises:
             ShapeError: another axis differs in size (r[tensor.cat.shape]), or there is no tensor.
             DTypeError: something else than a tensor is given.
         """
-        tensors = _tensors(given, "cat")
+        tensors, dim = _tensors(given, dim, "cat")
         self = tensors[0]
         axis = self._axis(dim, "cat")
         common = self.dtype
@@ -456,7 +460,7 @@ class Movement(Elementwise):
             ShapeError: the shapes differ, or there is no tensor.
             DTypeError: something else than a tensor is given.
         """
-        tensors = _tensors(given, "stack")
+        tensors, dim = _tensors(given, dim, "stack")
         self = tensors[0]
         for tensor in tensors:
             if tensor.shape != self.shape:
@@ -485,6 +489,9 @@ class Movement(Elementwise):
     def _triangle(self, diagonal: int, upper: bool) -> Self:
         if len(self.shape) < 2:
             raise ShapeError("triangle", f"{self.shape} is no matrix", "give two axes or more")
+        if isinstance(diagonal, float):  # r[impl tensor.arguments.refused]
+            raise ShapeError("triangle", f"diagonal {diagonal} is not possible",
+                             "use a whole number")
         rows, columns = self.shape[-2:]
         inside = nodes.broadcast(triangle(rows, columns, diagonal, upper), self.shape)
         return self._wrap(nodes.where(inside, self.uop, UOp.const(self.dtype, 0)))
@@ -508,15 +515,20 @@ def _is_pair(width: Any) -> bool:
         is_symbolic(one) or isinstance(one, (int, np.integer)) for one in width)
 
 
-def _tensors(given: tuple[Any, ...], operation: str) -> list[Any]:
-    """The tensors of a call: one after the other, or in lists; at least one."""
+def _tensors(given: Sequence[Any], dim: int, operation: str) -> tuple[list[Any], int]:
+    """The tensors of a call: one after the other, or in lists; at least one. And the axis.
+
+    PyTorch and NumPy write `cat((a, b), 1)`.
+    """
+    if len(given) == 2 and isinstance(given[0], (list, tuple)) and isinstance(given[1], int):
+        given, dim = given[:1], given[1]
     found = [part for one in given for part in (one if isinstance(one, (list, tuple)) else (one,))]
     if not found:  # r[impl tensor.arguments.refused]
         raise ShapeError(operation, "no tensors are given", "give at least one")
     for one in found:
         if not isinstance(one, Movement):
             raise DTypeError(operation, f"{type(one).__name__} is no tensor", "use Tensor(...)")
-    return found
+    return found, dim
 
 
 def triangle(rows: int, columns: int, diagonal: int, upper: bool) -> UOp:

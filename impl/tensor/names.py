@@ -39,8 +39,8 @@ _MEANT = {"cuda": 'x.to("CUDA")', "copy_": "x.assign(y)", "fill_": "x.assign(x.f
           "from_numpy": "Tensor(array)", "tensor": "Tensor(values)", "array": "Tensor(values)",
           "as_tensor": "Tensor(values)", "equal": "(x == y).all()",
           "allclose": "NumPy on x.numpy()", "xavier_uniform": "Tensor.glorot_uniform(*shape)",
-          "remainder": "x.mod(y)", "fmod": "x - (x / y).trunc() * y", "expm1": "x.exp() - 1",
-          "log1p": "(1 + x).log()", "diff": "x[1:] - x[:-1]", "median": "x.sort()[0][len(x) // 2]",
+          "remainder": "x.mod(y)", "fmod": "x - (x / y).trunc() * y", "diff": "x[1:] - x[:-1]",
+          "median": "x.sort()[0][len(x) // 2]",
           "isclose": "(x - y).abs() <= tolerance", "nan_to_num": "x.isnan().where(0, x)",
           "asinh": "(x + (x.square() + 1).sqrt()).log()", "atanh": "((1 + x) / (1 - x)).log() / 2",
           "acosh": "(x + (x.square() - 1).sqrt()).log()",
@@ -56,6 +56,30 @@ _MEANT = {"cuda": 'x.to("CUDA")', "copy_": "x.assign(y)", "fill_": "x.assign(x.f
           **dict.fromkeys(("stride", "is_contiguous"),
                           "x.contiguous(): a tensor has a shape, and no strides"),
           "bernoulli": "Tensor.rand(*shape) < x", "quantile": "x.sort()[0], or NumPy on x.numpy()",
+          "true_divide": "x / y", "divide": "x / y", "floor_divide": "x // y",
+          "multiply": "x * y", "subtract": "x - y", "negative": "-x", "positive": "x",
+          "absolute": "x.abs()", "greater": "x > y", "greater_equal": "x >= y", "less": "x < y",
+          "less_equal": "x <= y", "not_equal": "x != y", "addcmul": "x + value * y * z",
+          "addcdiv": "x + value * y / z", "addmm": "x + y @ z", "hypot": "(x * x + y * y).sqrt()",
+          "clamp_min": "x.clamp(min=number)", "clamp_max": "x.clamp(max=number)",
+          "frac": "x - x.trunc()", "sgn": "x.sign()", "rsub": "y - x", "copysign":
+          "(y < 0).where(-x.abs(), x.abs())", "logaddexp": "Tensor.stack(x, y).logsumexp(0)",
+          "nansum": "x.isnan().where(0, x).sum()", "nanmean": "NumPy on x.numpy()",
+          "aminmax": "x.min(axis) and x.max(axis)", "swapdims": "x.transpose(first, second)",
+          "moveaxis": "x.movedim(first, second)", "fliplr": "x.flip(1)", "flipud": "x.flip(0)",
+          "view_as": "x.reshape(y.shape)", "inner": "x @ y.T", "mv": "x @ y", "vdot": "x.dot(y)",
+          "ger": "x.outer(y)", "trace": "x.diagonal().sum()", "dist": "(x - y).norm()",
+          "diag_embed": "Tensor.eye(len(x)) * x", "vsplit": "x.split(sizes)",
+          "hsplit": "x.split(sizes, 1)", "tensor_split": "x.chunk(count), or x.split(sizes)",
+          "byte": "x.cast('uint8')", "short": "x.cast('int16')", "char": "x.cast('int8')",
+          "itemsize": "x.element_size()", "argwhere": "NumPy on x.numpy(): the shape of a result "
+          "depends on no value", "bincount": "x.one_hot(count).sum(0)",
+          "new_empty": "Tensor.empty(*shape)",
+          "scatter_reduce": "x.scatter(axis, indices, y, reduce='add')",
+          "signbit": "x < 0",
+          **dict.fromkeys(("svd", "inverse", "det", "qr", "cholesky", "eig", "pinverse", "lu",
+                           "mode", "kthvalue", "cov", "corrcoef", "rot90", "kron", "cross", "histc",
+                           "heaviside", "sinc", "renorm"), "NumPy on x.numpy()"),
           "jit": "TinyJit(function)", "save": "nn.state.safe_save({name: x}, path)",
           "load": "nn.state.safe_load(path)"}
 
@@ -186,9 +210,11 @@ class _Keywords:
             # r[impl errors.argument.kind]
             raise ArgumentError(self.name, f"{first!r:.60} is no tensor", "use Tensor(...)")
         kinds = {**_KINDS, "Self": tensors}
-        for name, value in list(values.items()):
+        each_alone = [(name, one) for name, value in values.items()
+                      for one in (value if name == self.many else (value,))]
+        for name, value in each_alone:
             words = str(self.signature.parameters[name].annotation).split(" | ")
-            if name != self.many and all(word in kinds for word in words) \
+            if all(word in kinds for word in words) \
                     and not any(isinstance(value, kinds[word]) for word in words):
                 meant = " or ".join(_CALLED[word] for word in words)
                 # r[impl errors.argument.kind]
