@@ -13,7 +13,7 @@ from typing import Any
 
 from conformance import trace
 from conformance.bench import drawing
-from impl import memory
+from impl import Context, Tensor, memory
 
 RUN = trace.ROOT / "conformance" / "bench" / "results" / "run.json"
 
@@ -136,6 +136,61 @@ def lesson_figure(reuse: bool, words: str) -> str:
     return figure(memory_map(document, words), f"{words} {caption(document)}")
 
 
+# The lesson on fusion: what the kernels of some programs read and write.
+
+ROW, FIRST = 26, 150  # the height of a value's line, and where the kernels begin
+TOUCHES = ("reads", "writes", "in place")  # in the order of their colours
+
+
+def touch_of(kernel: dict[str, Any], buffer: int) -> str:
+    """What a kernel does with a buffer, or ""."""
+    reads, writes = (any(each["buffer"] == buffer for each in kernel[what])
+                     for what in ("reads", "writes"))
+    return "in place" if reads and writes else "reads" if reads else "writes" if writes else ""
+
+
+def traffic_map(document: dict[str, Any], label: str) -> str:
+    """The kernels of a schedule document to the right, a line for each value in memory.
+
+    A line reaches from the first kernel that touches the value to the last; a box is a kernel
+    that reads it, or writes it.
+    """
+    kernels = [document["kernels"][number] for number in document["order"]]
+    width = (WIDTH - FIRST - 8) / len(kernels)
+    parts = [text(FIRST - 10, TOP - 8, "kernel", "axis", "end")]
+    parts += [text(FIRST + (at + 0.5) * width, TOP - 8, str(at), "axis")
+              for at in range(len(kernels))]
+    for line, buffer in enumerate(document["buffers"]):
+        y = TOP + line * ROW
+        name = f"{buffer['name']}, {buffer['kind']}, {bytes_text(buffer['bytes'])}"
+        parts.append(text(FIRST - 10, y + 15, name, "axis", "end"))
+        touches = {at: what for at, kernel in enumerate(kernels)
+                   if (what := touch_of(kernel, buffer["id"]))}
+        start, stop = (FIRST + (at + 0.5) * width for at in (min(touches), max(touches)))
+        parts.append(f"<path class='edge' d='M{start:.1f} {y + ROW / 2 - 2}H{stop:.1f}'/>")
+        for at, what in touches.items():
+            drawn = min(width - 6, 90)
+            x = FIRST + (at + 0.5) * width - drawn / 2
+            parts.append(box(x, y + 1, drawn, ROW - 6, f"tone tone-{TOUCHES.index(what)}",
+                             f"{buffer['name']}, kernel {at}: {what}"))
+            parts.append(text(x + drawn / 2, y + 15, what, "name"))
+    height = TOP + len(document["buffers"]) * ROW
+    return (f"<svg viewBox='0 0 {WIDTH} {height}' role='img' "
+            f"aria-label='{escape(label, quote=True)}'>{''.join(parts)}</svg>")
+
+
+def traffic_figure(program: Callable[[Tensor], Tensor], fuse: int, words: str) -> str:
+    with Context(DEVICE="REFERENCE", FUSE=fuse):
+        document = program(Tensor.zeros(64, 512).contiguous().realize()).schedule_document()
+    moved = sum(kernel["bytes"] for kernel in document["kernels"])
+    least = sum(each["bytes"] for each in document["buffers"] if each["kind"] != "temporary")
+    said = (f"{words} {len(document['kernels'])} kernels move {bytes_text(moved)}; inputs and "
+            f"outputs alone are {bytes_text(least)}.").replace(" 1 kernels move", " 1 kernel moves")
+    reasons = " ".join(f"Between {each['before']} and {each['after']}: {each['reason']}."
+                       for each in document["boundaries"] if fuse)
+    return figure(traffic_map(document, words), escape(f"{said} {reasons}".strip()))
+
+
 def run_figure(name: str) -> str:
     """A drawing of the committed run of the benchmark."""
     result = json.loads(RUN.read_text(encoding="utf-8"))
@@ -146,6 +201,9 @@ def run_figure(name: str) -> str:
 FIGURES: dict[str, Callable[[], str]] = {
     "memory-unshared": lambda: lesson_figure(False, "Nothing shared."),
     "memory-planned": lambda: lesson_figure(True, "Planned."),
+    "fusion-apart": lambda: traffic_figure(lambda x: x.softmax(1), 0, "Nothing fused."),
+    "fusion-together": lambda: traffic_figure(lambda x: x.softmax(1), 1, "Fused."),
+    "fusion-share": lambda: traffic_figure(lambda x: x / x.sum(), 1, "A part of the sum."),
     **{name: partial(run_figure, name)
        for kind in ("roofline", "ratios") for group in ("generated", "shapes")
        for name in (f"{kind}-{group}-1", f"{kind}-{group}-2")},
