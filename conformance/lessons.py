@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from conformance.lesson import Counterexample, Lesson
 from conformance.lesson_fusion import FUSION
+from conformance.lesson_ordering import ORDERING
 
 UNIT = 64  # bytes; every size and every offset is a multiple
 
@@ -190,7 +191,7 @@ def picture(problem: Problem, offsets: dict[int, int]) -> str:
     return "\n".join(lines)
 
 
-LESSONS = {"fusion": FUSION, "memory": Lesson(
+LESSONS = {"fusion": FUSION, "ordering": ORDERING, "memory": Lesson(
     functions=("lower_bound", "plan"),
     names="""\
 A temporary is a Lifetime. It says its number, its bytes, and the first and the last step:

@@ -6,14 +6,15 @@ instead of colours, so that they follow the light and the dark palette.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from html import escape
 from typing import Any
 
 from conformance import trace
 from conformance.bench import drawing
-from impl import Context, Tensor, memory
+from impl import Context, Tensor, memory, ordering
+from impl.dependencies import Dependency
 
 RUN = trace.ROOT / "conformance" / "bench" / "results" / "run.json"
 
@@ -119,11 +120,17 @@ def lesson_document(reuse: bool) -> dict[str, Any]:
     """A schedule document of the lesson's temporaries, with the offsets of `impl.memory`."""
     spans = [memory.Lifetime(i, size, first, last)
              for i, (_, size, first, last) in enumerate(LESSON)]
+    return planned_document(spans, [name for name, *_ in LESSON], reuse)
+
+
+def planned_document(spans: Sequence[memory.Lifetime], names: Sequence[str],
+                     reuse: bool) -> dict[str, Any]:
+    """A schedule document of some temporaries, each with the name of its number."""
     plan = memory.plan(spans, reuse)
     placements = [{"buffer": span.storage, "arena": 0, "offset": plan.offsets[span.storage],
                    "bytes": span.nbytes, "first": span.first, "last": span.last} for span in spans]
     return {
-        "buffers": [{"id": i, "name": name} for i, (name, *_) in enumerate(LESSON)],
+        "buffers": [{"id": i, "name": name} for i, name in enumerate(names)],
         "order": list(range(1 + max(span.last for span in spans))),
         "memory": {"arenas": [{"id": 0, "bytes": plan.planned}], "placements": placements,
                    "planned": plan.planned, "unplanned": plan.unplanned,
@@ -149,11 +156,12 @@ def touch_of(kernel: dict[str, Any], buffer: int) -> str:
     return "in place" if reads and writes else "reads" if reads else "writes" if writes else ""
 
 
-def traffic_map(document: dict[str, Any], label: str) -> str:
+def traffic_map(document: dict[str, Any], label: str, below: str = "",
+                more: float = 0) -> str:
     """The kernels of a schedule document to the right, a line for each value in memory.
 
     A line reaches from the first kernel that touches the value to the last; a box is a kernel
-    that reads it, or writes it.
+    that reads it, or writes it. What is `below` takes `more` pixels.
     """
     kernels = [document["kernels"][number] for number in document["order"]]
     width = (WIDTH - FIRST - 8) / len(kernels)
@@ -174,9 +182,9 @@ def traffic_map(document: dict[str, Any], label: str) -> str:
             parts.append(box(x, y + 1, drawn, ROW - 6, f"tone tone-{TOUCHES.index(what)}",
                              f"{buffer['name']}, kernel {at}: {what}"))
             parts.append(text(x + drawn / 2, y + 15, what, "name"))
-    height = TOP + len(document["buffers"]) * ROW
-    return (f"<svg viewBox='0 0 {WIDTH} {height}' role='img' "
-            f"aria-label='{escape(label, quote=True)}'>{''.join(parts)}</svg>")
+    height = TOP + len(document["buffers"]) * ROW + more
+    return (f"<svg viewBox='0 0 {WIDTH} {height:.0f}' role='img' "
+            f"aria-label='{escape(label, quote=True)}'>{''.join(parts)}{below}</svg>")
 
 
 def traffic_figure(program: Callable[[Tensor], Tensor], fuse: int, words: str) -> str:
@@ -189,6 +197,51 @@ def traffic_figure(program: Callable[[Tensor], Tensor], fuse: int, words: str) -
     reasons = " ".join(f"Between {each['before']} and {each['after']}: {each['reason']}."
                        for each in document["boundaries"] if fuse)
     return figure(traffic_map(document, words), escape(f"{said} {reasons}".strip()))
+
+
+# The lesson on ordering: who waits for whom, and what a good order is worth.
+
+def hazard_arcs(document: dict[str, Any]) -> tuple[str, float]:
+    """Below a traffic map, an arc from each kernel to those that wait for it; and their height."""
+    place = {number: at for at, number in enumerate(document["order"])}
+    width, top = (WIDTH - FIRST - 8) / len(place), TOP + len(document["buffers"]) * ROW + 8
+    between: dict[tuple[int, int], list[str]] = {}
+    for each in document["dependencies"]:
+        between.setdefault((place[each["before"]], place[each["after"]]), []).append(each["kind"])
+    parts, deepest = [], 0.0
+    for (before, after), kinds in sorted(between.items()):
+        start, stop = (FIRST + (at + 0.5) * width for at in (before, after))
+        depth = 26.0 * (after - before)
+        deepest = max(deepest, depth)
+        parts.append(f"<path class='edge' d='M{start:.1f} {top}C{start:.1f} {top + depth:.1f} "
+                     f"{stop:.1f} {top + depth:.1f} {stop:.1f} {top}'/>")
+        parts.append(text((start + stop) / 2, top + 0.75 * depth + 13,
+                          ", ".join(dict.fromkeys(kinds)), "axis"))
+    return "".join(parts), deepest + 16
+
+
+def hazard_figure() -> str:
+    with Context(DEVICE="REFERENCE", FUSE=0):
+        state = Tensor([1, 2, 3, 4]).realize()
+        early = state.sum()
+        state[0:2] = 10
+        document = state.schedule_document(early, state.sum())
+    arcs, height = hazard_arcs(document)
+    label = "Who waits for whom."
+    return figure(traffic_map(document, label, arcs, height), escape(
+        f"{label} {len(document['kernels'])} kernels, {len(document['dependencies'])} "
+        "dependencies; the arcs have their names."))
+
+
+def order_figure(chosen: bool, words: str) -> str:
+    """Eight branches, each with a temporary that one kernel makes and another one uses up."""
+    nbytes = {branch: 64 * (1 + branch % 3) for branch in range(8)}
+    touched = [[branch] for branch in nbytes] * 2
+    needs = [Dependency(branch, branch + 8, "RAW", branch, 1) for branch in nbytes]
+    order = ordering.linearize(16, needs, ordering.Uses(nbytes, touched)) if chosen \
+        else list(range(16))
+    document = planned_document(memory.lifetimes(order, touched, nbytes), "abcdefgh", True)
+    return figure(memory_map(document, words), f"{words} {caption(document)}")
 
 
 def run_figure(name: str) -> str:
@@ -204,6 +257,9 @@ FIGURES: dict[str, Callable[[], str]] = {
     "fusion-apart": lambda: traffic_figure(lambda x: x.softmax(1), 0, "Nothing fused."),
     "fusion-together": lambda: traffic_figure(lambda x: x.softmax(1), 1, "Fused."),
     "fusion-share": lambda: traffic_figure(lambda x: x / x.sum(), 1, "A part of the sum."),
+    "ordering-hazards": hazard_figure,
+    "ordering-plain": lambda: order_figure(False, "As it was written."),
+    "ordering-chosen": lambda: order_figure(True, "As it is chosen."),
     **{name: partial(run_figure, name)
        for kind in ("roofline", "ratios") for group in ("generated", "shapes")
        for name in (f"{kind}-{group}-1", f"{kind}-{group}-2")},
