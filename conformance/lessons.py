@@ -11,11 +11,14 @@ of any other use. It comes with its picture. Nothing here shares code with the i
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement
 from types import ModuleType
 from typing import Any, NamedTuple
+
+from conformance.lesson import Counterexample, Lesson
+from conformance.lesson_fusion import FUSION
+from conformance.lesson_ordering import ORDERING
 
 UNIT = 64  # bytes; every size and every offset is a multiple
 
@@ -26,30 +29,6 @@ class Temporary(NamedTuple):
     nbytes: int
     first: int
     last: int
-
-
-@dataclass(frozen=True)
-class Counterexample:
-    """The rule that is broken, how, and a picture of the problem on which it is."""
-
-    rule: str
-    message: str
-    picture: str = ""
-
-    def __str__(self) -> str:
-        indented = "\n".join(f"    {line}" for line in self.picture.splitlines())
-        return f"{self.rule}: {self.message}" + (f"\n\n{indented}\n" if indented else "")
-
-
-@dataclass(frozen=True)
-class Lesson:
-    """A chapter that can be learned by writing a part of it."""
-
-    functions: tuple[str, ...]
-    names: str  # what the functions are given and give back, as a comment of the reader's file
-    rules: tuple[str, ...]
-    hints: tuple[str, ...]
-    counterexamples: Callable[[ModuleType], Iterator[Counterexample]]
 
 
 # Memory ------------------------------------------------------------------------------------
@@ -212,7 +191,7 @@ def picture(problem: Problem, offsets: dict[int, int]) -> str:
     return "\n".join(lines)
 
 
-LESSONS = {"memory": Lesson(
+LESSONS = {"fusion": FUSION, "ordering": ORDERING, "memory": Lesson(
     functions=("lower_bound", "plan"),
     names="""\
 A temporary is a Lifetime. It says its number, its bytes, and the first and the last step:
