@@ -26,51 +26,66 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from conformance.interruption import quietly
-from conformance.lessons import LESSONS, Counterexample
+from conformance.lesson import Counterexample
+from conformance.lessons import LESSONS
 from conformance.trace import ROOT
 
 LONGEST = 160  # characters of a line of a test's message
 
 
 class Overlay(MetaPathFinder, Loader):
-    """Loads `impl.SLUG` as it is, and then the reader's file into the same module."""
+    """Loads a part of `impl` as it is, and then the reader's file into the same module."""
 
     def __init__(self, slug: str, mine: Path) -> None:
-        self.name = f"impl.{slug}"
-        self.sources = (module_path(slug), mine)
+        self.name = module_name(slug)
+        self.source, self.mine, self.lesson = module_path(slug), mine, LESSONS[slug]
 
     def find_spec(self, fullname: str, path: object = None,
                   target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname != self.name:
             return None
-        source = self.sources[0]
-        inner = [str(source.parent)] if source.name == "__init__.py" else None
-        return importlib.util.spec_from_file_location(fullname, source, loader=self,
+        inner = [str(self.source.parent)] if self.source.name == "__init__.py" else None
+        return importlib.util.spec_from_file_location(fullname, self.source, loader=self,
                                                       submodule_search_locations=inner)
 
     def exec_module(self, module: ModuleType) -> None:
-        for source in self.sources:
-            exec(code_of(source), module.__dict__)  # the reader's own code, on the reader's wish
+        exec(code_of(self.source), module.__dict__)
+        if self.lesson.install is None:
+            exec(code_of(self.mine), module.__dict__)  # the reader's own code and wish
+            return
+        space: dict[str, Any] = {"__name__": self.mine.stem}
+        exec(code_of(self.mine), space)  # the same; its names are not those of the module
+        module.__dict__.update((name, space[name]) for name in self.lesson.functions)
+        self.lesson.install(module)
 
 
 def code_of(path: Path) -> CodeType:
     return compile(path.read_text(encoding="utf-8"), str(path), "exec", dont_inherit=True)
 
 
+def module_name(slug: str) -> str:
+    """The part of the implementation that a reader's functions go into."""
+    return f"impl.{LESSONS[slug].module or slug}"
+
+
 def module_path(slug: str) -> Path:
-    """The file that a reader's functions go into: of a folder, the one that names the rest."""
-    folder = ROOT / "impl" / slug / "__init__.py"
-    return folder if folder.is_file() else ROOT / "impl" / f"{slug}.py"
+    """Its file: of a folder, the one that names the rest."""
+    path = ROOT.joinpath(*module_name(slug).split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
 def template(slug: str) -> str:
     """The heads and docstrings of what is to be written, without their bodies."""
-    tree = ast.parse(module_path(slug).read_text(encoding="utf-8"))
+    lesson = LESSONS[slug]
+    names = [f"# {line}".rstrip() for line in lesson.names.splitlines()]
+    if lesson.heads:
+        return "\n".join(["from __future__ import annotations", "", *names, "", lesson.heads])
     parts = ["from __future__ import annotations", "",
-             f"from impl.{slug} import *  # everything that you do not write yourself", "",
-             *(f"# {line}".rstrip() for line in LESSONS[slug].names.splitlines())]
+             f"from {module_name(slug)} import *  # everything that you do not write yourself", "",
+             *names]
+    tree = ast.parse(module_path(slug).read_text(encoding="utf-8"))
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name in LESSONS[slug].functions:
+        if isinstance(node, ast.FunctionDef) and node.name in lesson.functions:
             node.body = [node.body[0], *ast.parse("raise NotImplementedError").body]
             parts.append("\n\n" + ast.unparse(node))
     return "\n".join(parts) + "\n"
@@ -168,13 +183,15 @@ def check(slug: str, mine: Path) -> int:
         progress.of(slug)["green"] = []
     else:
         progress.of(slug)["green"] = _tested(slug)
+        if set(progress.of(slug)["green"]) == set(lesson.rules):
+            print(*lesson.score(import_module(module_name(slug))), sep="\n")
     progress.write()
     return 0 if set(progress.of(slug)["green"]) == set(lesson.rules) else 1
 
 
 def _counterexamples(slug: str) -> list[Counterexample]:
     try:
-        module = import_module(f"impl.{slug}")
+        module = import_module(module_name(slug))
     except Exception as error:  # any: it is the reader's own code
         return [Counterexample("raised", f"your file raised {type(error).__name__}: {error}")]
     return list(LESSONS[slug].counterexamples(module))
@@ -186,7 +203,9 @@ def _tested(slug: str) -> list[str]:
     import pytest
 
     verdicts = Verdicts(LESSONS[slug].rules)
-    tests = sorted((ROOT / "conformance").glob(f"test_{slug}*.py"))
+    chapters = LESSONS[slug].chapters or (slug,)
+    tests = sorted(path for chapter in chapters
+                   for path in (ROOT / "conformance").glob(f"test_{chapter}*.py"))
     pytest.main(["-q", "--no-header", "--no-summary", "--tb=short", "-p", "no:cacheprovider",
                  "-o", "console_output_style=classic", *map(str, tests)], plugins=[verdicts])
     print("no counterexample on small problems; with the whole runtime around it:")

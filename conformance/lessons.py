@@ -11,11 +11,13 @@ of any other use. It comes with its picture. Nothing here shares code with the i
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement
 from types import ModuleType
 from typing import Any, NamedTuple
+
+from conformance.lesson import Counterexample, Lesson, is_whole, raised
+from conformance.lesson_kernel import KERNEL
 
 UNIT = 64  # bytes; every size and every offset is a multiple
 
@@ -26,30 +28,6 @@ class Temporary(NamedTuple):
     nbytes: int
     first: int
     last: int
-
-
-@dataclass(frozen=True)
-class Counterexample:
-    """The rule that is broken, how, and a picture of the problem on which it is."""
-
-    rule: str
-    message: str
-    picture: str = ""
-
-    def __str__(self) -> str:
-        indented = "\n".join(f"    {line}" for line in self.picture.splitlines())
-        return f"{self.rule}: {self.message}" + (f"\n\n{indented}\n" if indented else "")
-
-
-@dataclass(frozen=True)
-class Lesson:
-    """A chapter that can be learned by writing a part of it."""
-
-    functions: tuple[str, ...]
-    names: str  # what the functions are given and give back, as a comment of the reader's file
-    rules: tuple[str, ...]
-    hints: tuple[str, ...]
-    counterexamples: Callable[[ModuleType], Iterator[Counterexample]]
 
 
 # Memory ------------------------------------------------------------------------------------
@@ -99,8 +77,7 @@ def _judged(module: ModuleType, problem: Problem) -> Iterator[Counterexample]:
         bound = module.lower_bound(spans)
         shared, apart = module.plan(spans), module.plan(spans, False)
     except Exception as error:  # any: it is the reader's own code
-        text = f"{type(error).__name__}: {error}".rstrip(": ")
-        yield Counterexample("raised", f"your code raised {text}", described)
+        yield raised(error, described)
         return
     answered = "" if is_whole(bound) else f"lower_bound answers {bound!r}, which is no whole number"
     answered = answered or _unlike(shared) or _unlike(apart)
@@ -124,10 +101,6 @@ def _judged(module: ModuleType, problem: Problem) -> Iterator[Counterexample]:
                                  "though reuse is off", f"{described}\n\n"
                                  + picture(problem, apart.offsets))
             return
-
-
-def is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _unlike(plan: Any) -> str:
@@ -238,4 +211,5 @@ span.nbytes.""",
         "place.",
         "With reuse=False nothing is shared. The values have to be the same either way; that is "
         "how one finds out that a planner is at fault."),
-    counterexamples=memory)}
+    counterexamples=memory),
+    "kernel": KERNEL}

@@ -146,7 +146,7 @@ def test_a_lesson_is_begun_hinted_at_and_begun_anew(tmp_path: Path,
 def test_a_lesson_has_to_be_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         learn.main(["hint"])
-    assert "name a lesson: memory" in capsys.readouterr().err
+    assert f"name a lesson: {', '.join(sorted(LESSONS))}" in capsys.readouterr().err
 
 
 def test_without_a_word_it_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:

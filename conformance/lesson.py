@@ -1,0 +1,57 @@
+"""What a lesson is, and what it says about code that breaks a rule."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """The rule that is broken, how, and a picture of the problem on which it is."""
+
+    rule: str
+    message: str
+    picture: str = ""
+
+    def __str__(self) -> str:
+        indented = "\n".join(f"    {line}" for line in self.picture.splitlines())
+        return f"{self.rule}: {self.message}" + (f"\n\n{indented}\n" if indented else "")
+
+
+def nothing(module: ModuleType) -> Iterator[str]:
+    """The score of a lesson that has none."""
+    return iter(())
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A chapter that can be learned by writing a part of it.
+
+    `module` is the part of the implementation that the reader's file goes into, if it has another
+    name than the lesson; `chapters` are those whose tests judge it. `heads` is what the file begins
+    with, where the functions are not found in that part; then `install` puts them to use there.
+    `score` is what is said when all rules are green.
+    """
+
+    functions: tuple[str, ...]
+    names: str  # what the functions are given and give back, as a comment of the reader's file
+    rules: tuple[str, ...]
+    hints: tuple[str, ...]
+    counterexamples: Callable[[ModuleType], Iterator[Counterexample]]
+    module: str = ""
+    chapters: tuple[str, ...] = ()
+    heads: str = ""
+    install: Callable[[ModuleType], None] | None = None
+    score: Callable[[ModuleType], Iterator[str]] = nothing
+
+
+def raised(error: Exception, picture: str) -> Counterexample:
+    """What is said of code that raises."""
+    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    return Counterexample("raised", f"your code raised {text}", picture)
+
+
+def is_whole(value: object) -> bool:
+    """Whether it is a whole number, and no truth value."""
+    return isinstance(value, int) and not isinstance(value, bool)
