@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from conformance.lesson import Counterexample, Lesson, is_whole, raised
 from conformance.lesson_kernel import KERNEL
+from conformance.lesson_replay import REPLAY
 
 UNIT = 64  # bytes; every size and every offset is a multiple
 
@@ -212,4 +213,4 @@ span.nbytes.""",
         "With reuse=False nothing is shared. The values have to be the same either way; that is "
         "how one finds out that a planner is at fault."),
     counterexamples=memory),
-    "kernel": KERNEL}
+    "kernel": KERNEL, "replay": REPLAY}

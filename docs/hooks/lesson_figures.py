@@ -1,18 +1,22 @@
 """Figures of the lessons on kernels and on replay, drawn by the running implementation."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from textwrap import dedent
+from typing import Any
 
 from figures import box, figure, text
 
 from conformance.lesson_kernel import registers
-from impl import Tensor
+from impl import GlobalCounters, Tensor, TinyJit, Variable
+from impl.dtypes import DType, dtypes
+from impl.errors import ReplayError
 from impl.ir import UOp
 from impl.kernel import Limits, Step, apply_steps, hand_steps
 from impl.kernel.products import choose_tile
 from impl.render import C, render
+from impl.schedule import schedule_cache
 
 WIDTH = 720
 #: The steps of the lesson's text, one more a row, and what each row is called.
@@ -117,10 +121,84 @@ def kernel_tiles() -> str:
 def kernel_chosen() -> str:
     """The steps that are chosen for the lesson's product, with their reasons."""
     chosen = hand_steps(plain_product(), Limits(vector_bytes=32, vector_registers=16))
-    lines = "".join(f"<tr><td><code>{escape(step.name)}</code></td><td>{escape(reason)}</td></tr>"
-                    for step, reason in chosen)
-    head = "<thead><tr><th>step</th><th>reason</th></tr></thead>"
-    return f"<table>{head}<tbody>{lines}</tbody></table>"
+    return table(("step", "reason"), ((f"<code>{escape(step.name)}</code>", escape(reason))
+                                      for step, reason in chosen))
+
+
+# The lesson on replay -----------------------------------------------------------------------
+
+
+def table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def call_pairs() -> Iterator[tuple[str, Callable[..., Tensor], tuple[Any, ...], tuple[Any, ...]]]:
+    """What is asked, the function, the arguments of a captured call and of the next one."""
+    def given(*elements: float, dtype: DType = dtypes.float32) -> Tensor:
+        return Tensor(list(elements), dtype=dtype).realize()
+
+    x, y, z = given(1, 2), given(3, 4), given(5, 6)
+    n, m = Variable("n", 0, 100), Variable("n", 0, 200)
+
+    def add(one: Tensor, two: Tensor) -> Tensor:
+        return one + two
+
+    def scale(one: Tensor, factor: Any) -> Tensor:
+        return one * factor
+
+    yield "<code>x + y</code>, and <code>x + z</code>", add, (x, y), (x, z)
+    yield "<code>x + y</code>, and <code>x + x</code>", add, (x, y), (x, x)
+    yield "<code>x * 2</code>, and <code>x * 3</code>", scale, (x, 2), (x, 3)
+    yield "<code>x * 0.0</code>, and <code>x * -0.0</code>", scale, (x, 0.0), (x, -0.0)
+    yield "<code>x * 2</code>, and the same on three elements", scale, (x, 2), (given(1, 2, 3), 2)
+    yield "<code>x * 2</code>, and the same on float16", scale, (x, 2), \
+        (given(1, 2, dtype=dtypes.float16), 2)
+    yield "<code>x * n.bind(2)</code>, and <code>x * n.bind(3)</code>", scale, (x, n.bind(2)), \
+        (x, n.bind(3))
+    yield "<code>x * n.bind(2)</code>, and the same with an <code>n</code> to 200", scale, \
+        (x, n.bind(2)), (x, m.bind(2))
+
+
+def replay_keys() -> str:
+    """Pairs of programs: whether a plan is found, and whether a recording is replayed."""
+    rows = []
+    for what, function, before, now in call_pairs():
+        keys = [function(*given).schedule_document()["cache"]["key"] for given in (before, now)]
+        captured = TinyJit(function)
+        captured(*before), captured(*before)
+        try:
+            captured(*now)
+            replayed = "replayed" if captured.replays else "captured again"
+        except ReplayError:
+            replayed = "refused"
+        rows.append((what, "found" if keys[0] == keys[1] else "another one", replayed))
+    return table(("the first, and the second", "the plan", "the recording"), rows)
+
+
+def replay_calls() -> str:
+    """What each of five calls of one function does, as it is and captured."""
+    ran: list[int] = []
+
+    def step(x: Tensor) -> Tensor:
+        ran.append(1)
+        return (x * 3 + 1).sum()
+
+    captured, rows = TinyJit(step), []
+    schedule_cache.clear()
+    for call in range(1, 6):
+        row: list[object] = [call]
+        for function in (step, captured):
+            x = Tensor([float(call), 1.0]).realize()
+            ran.clear()
+            GlobalCounters.reset()
+            function(x).realize()
+            row += [len(ran), GlobalCounters.plan_misses, GlobalCounters.plan_hits]
+        rows.append(row)
+    names = ("call", *(f"{what}, {how}" for how in ("as it is", "captured")
+                       for what in ("Python ran", "plans made", "found")))
+    return table(names, rows)
 
 
 FIGURES: dict[str, Callable[[], str]] = {
@@ -128,4 +206,6 @@ FIGURES: dict[str, Callable[[], str]] = {
     "kernel-text": kernel_text,
     "kernel-chosen": kernel_chosen,
     "kernel-tiles": kernel_tiles,
+    "replay-calls": replay_calls,
+    "replay-keys": replay_keys,
 }
