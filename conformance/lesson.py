@@ -44,3 +44,14 @@ class Lesson:
     heads: str = ""
     install: Callable[[ModuleType], None] | None = None
     score: Callable[[ModuleType], Iterator[str]] = nothing
+
+
+def raised(error: Exception, picture: str) -> Counterexample:
+    """What is said of code that raises."""
+    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    return Counterexample("raised", f"your code raised {text}", picture)
+
+
+def is_whole(value: object) -> bool:
+    """Whether it is a whole number, and no truth value."""
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -16,9 +16,11 @@ from itertools import combinations_with_replacement
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from conformance.lesson import Counterexample, Lesson
+from conformance.lesson import Counterexample, Lesson, is_whole, raised
 from conformance.lesson_fusion import FUSION
+from conformance.lesson_kernel import KERNEL
 from conformance.lesson_ordering import ORDERING
+from conformance.lesson_replay import REPLAY
 
 UNIT = 64  # bytes; every size and every offset is a multiple
 
@@ -78,8 +80,7 @@ def _judged(module: ModuleType, problem: Problem) -> Iterator[Counterexample]:
         bound = module.lower_bound(spans)
         shared, apart = module.plan(spans), module.plan(spans, False)
     except Exception as error:  # any: it is the reader's own code
-        text = f"{type(error).__name__}: {error}".rstrip(": ")
-        yield Counterexample("raised", f"your code raised {text}", described)
+        yield raised(error, described)
         return
     answered = "" if is_whole(bound) else f"lower_bound answers {bound!r}, which is no whole number"
     answered = answered or _unlike(shared) or _unlike(apart)
@@ -103,10 +104,6 @@ def _judged(module: ModuleType, problem: Problem) -> Iterator[Counterexample]:
                                  "though reuse is off", f"{described}\n\n"
                                  + picture(problem, apart.offsets))
             return
-
-
-def is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _unlike(plan: Any) -> str:
@@ -217,4 +214,5 @@ span.nbytes.""",
         "place.",
         "With reuse=False nothing is shared. The values have to be the same either way; that is "
         "how one finds out that a planner is at fault."),
-    counterexamples=memory)}
+    counterexamples=memory),
+    "kernel": KERNEL, "replay": REPLAY}

@@ -12,6 +12,7 @@ import ast
 import contextlib
 import io
 import re
+import textwrap
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +47,7 @@ def blocks(text: str) -> Iterator[tuple[int, str]]:
         code = "\n".join(lines[start : number - 1])
         fence = ""
         if runs and "--8<--" not in code:
-            yield start, code
+            yield start, textwrap.dedent(code)  # a folded answer is indented
 
 
 def expectations(source: str) -> dict[int, str]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from conformance import kernel_builder as kb
+from conformance import lesson_kernel
 from conformance.kernel_builder import flat, load, local, param, store
 from conformance.trace import verifies
 from impl import Context, Tensor, symbolic
@@ -671,6 +672,25 @@ def test_a_tile_fits_the_registers(limits: Limits) -> None:
         assert (tile.rows + 1) * tile.vectors + 1 <= limits.vector_registers
         assert 1 <= tile.rows <= rows
         assert tile.width * 4 <= limits.vector_bytes
+
+
+@verifies("kernel.product.loads")
+def test_a_tile_multiplies_and_loads_little() -> None:
+    for product in lesson_kernel.products():
+        limits = Limits(vector_bytes=4 * product.elements, vector_registers=product.registers)
+        tile = products.choose_tile(limits, 4, product.rows, product.columns)
+        taken = lesson_kernel.work(product, tile.rows, tile.vectors, tile.width)
+        assert 2 * taken.total <= 3 * lesson_kernel.best(product)[0].total, (product, tile)
+
+
+@verifies("kernel.product.loads")
+def test_the_text_of_a_product_loads_what_its_tile_does() -> None:
+    text = render(optimize(kb.matmul(60, 64, 64), WIDE), C()).body
+    tile = products.choose_tile(WIDE, 4, 60, 64)
+    inner = next(part for part in text.split("for (") if "fma" in part).split("}")[0]
+    loads = [line for line in inner.splitlines() if line.strip().startswith("const f")]
+    assert (inner.count("= fma_f32x16("), len(loads)) == (24, 10)
+    assert (tile.rows * tile.vectors, tile.rows + tile.vectors) == (24, 10)
 
 
 @verifies("kernel.product.registers")

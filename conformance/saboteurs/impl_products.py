@@ -76,6 +76,18 @@ class TakesEveryRegisterForSums(ImplPatch):
         return choose
 
 
+class LoadsForEveryProduct(ImplPatch):
+    rule = "kernel.product.loads"
+    description = "a tile has one row, so nothing that is loaded is used twice"
+    target = "impl.kernel.products:choose_tile"
+
+    def replacement(self, original: Function) -> Function:
+        def choose(limits: Any, itemsize: int, rows: int, columns: int) -> Any:
+            tile = original(limits, itemsize, rows, columns)
+            return type(tile)(1, tile.vectors, tile.width)
+        return choose
+
+
 class KeepsRowsTogether(ImplPatch):
     rule = "kernel.product.parts"
     description = "tiles of rows that share a copy are left to one thread"

@@ -1,8 +1,8 @@
 """What the site computes while it is built: links to rules, the rule matrix, reports, figures.
 
 A page asks for a computed part with a comment: `<!-- rule-matrix -->`, `<!-- compatibility -->`,
-`<!-- known-threats -->`, `<!-- rule-matrix: memory -->`, `<!-- mutation -->`,
-`<!-- agreement -->`, `<!-- dry-run -->`, `<!-- sanitized -->`,
+`<!-- known-threats -->`, `<!-- rule-matrix: memory -->`, `<!-- rule-matrix: kernel.step -->`,
+`<!-- mutation -->`, `<!-- agreement -->`, `<!-- dry-run -->`, `<!-- sanitized -->`,
 `<!-- figure: NAME -->`, `<!-- bench: schedule -->`. An unknown name fails the build.
 """
 from __future__ import annotations
@@ -15,6 +15,7 @@ from html import escape
 from typing import Any
 
 import figures
+import lesson_figures
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import Files
@@ -27,7 +28,7 @@ from conformance.hardware import page as hardware
 
 ASKED = re.compile(r"<!--\s*(rule-matrix|compatibility|known-threats|figure|bench|mutation"
                    r"|agreement|dry-run|sanitized)"
-                   r"(?::\s*([\w-]+))?\s*-->")
+                   r"(?::\s*([\w.-]+))?\s*-->")
 CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
 CELL_CODE = re.compile(r"(?<=<code>)[^<]*(?=</code>)")
 WORD_END = re.compile(r"(?<=[/_.])(?=\w)|(?<=[a-z0-9])(?=[A-Z])")
@@ -78,7 +79,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     """Draw the figures, and give the links to rules their addresses."""
 
     def figure(asked: re.Match[str]) -> str:
-        draw = figures.FIGURES.get(asked[2] or "")
+        draw = {**figures.FIGURES, **lesson_figures.FIGURES}.get(asked[2] or "")
         if draw is None:
             raise PluginError(f"{page.file.src_uri}: there is no figure {asked[2]!r}")
         return draw()
@@ -156,10 +157,11 @@ def whole_matrix() -> str:
 
 
 def matrix_slice(slug: str, anchors: bool = False) -> str:
-    """The rows of one chapter as a table; only the matrix page carries the anchors."""
-    chosen = [row for row in rows() if row["chapter"] == slug]
+    """The rows of a chapter, or of a topic such as `kernel.step`, as a table; only the matrix
+    page carries the anchors."""
+    chosen = [row for row in rows() if row["id"].startswith(f"{slug}.")]
     if not chosen:
-        return "This chapter states no rules."
+        raise PluginError(f"there are no rules {slug}")
     names = ["rule", "level", "code", "tests", "saboteurs", *map(title, own_reports())]
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     body = "".join(matrix_row(row, anchors) for row in chosen)

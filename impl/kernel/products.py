@@ -107,6 +107,7 @@ class RegisterTile:
 
 def choose_tile(limits: Limits, itemsize: int, rows: int, columns: int) -> RegisterTile:
     """The tile that wastes least: all registers but those for one row of the second operand."""
+    # r[impl kernel.product.registers, kernel.product.loads]
     width = limits.elements(itemsize)
     while width > 2 and width >= 2 * columns:
         width //= 2
