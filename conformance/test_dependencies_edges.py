@@ -451,7 +451,7 @@ def test_taking_over_lowers_the_peak() -> None:
 @verifies("dependencies.take-over.peak", observe="memory")
 def test_a_softmax_lies_where_its_scores_lay() -> None:
     """Stages before the last one read the scores, each those of its own row."""
-    x, y = (realized([[0.5 * row] * 8 for row in range(8)]) for _ in range(2))
+    x, y = (Tensor(np.full((8, 8), value, np.float32)).realize() for value in (0.5, 2))
     weights = (x @ y).contiguous().softmax(1).contiguous()
     plan = planned(weights.T @ y, fuse=True, limits=Limits(small_kernel=0))
     assert [kernel for kernel, _ in taken(plan)] == [1]
