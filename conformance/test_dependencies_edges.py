@@ -448,6 +448,16 @@ def test_taking_over_lowers_the_peak() -> None:
     assert lower > 10
 
 
+@verifies("dependencies.take-over.peak", observe="memory")
+def test_a_softmax_lies_where_its_scores_lay() -> None:
+    """Stages before the last one read the scores, each those of its own row."""
+    x, y = (Tensor(np.full((8, 8), value, np.float32)).realize() for value in (0.5, 2))
+    weights = (x @ y).contiguous().softmax(1).contiguous()
+    plan = planned(weights.T @ y, fuse=True, limits=Limits(small_kernel=0))
+    assert [kernel for kernel, _ in taken(plan)] == [1]
+    assert [memory.planned for memory in plan.memories.values()] == [64 * 4]
+
+
 @verifies("dependencies.take-over.one", observe="memory")
 def test_two_results_of_a_kernel_do_not_share_memory() -> None:
     """Both read the element of the third that they make, and either could lie there; one does."""
