@@ -17,7 +17,9 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from conformance.lesson import Counterexample, Lesson, is_whole, raised
+from conformance.lesson_fusion import FUSION
 from conformance.lesson_kernel import KERNEL
+from conformance.lesson_ordering import ORDERING
 from conformance.lesson_replay import REPLAY
 
 UNIT = 64  # bytes; every size and every offset is a multiple
@@ -186,7 +188,7 @@ def picture(problem: Problem, offsets: dict[int, int]) -> str:
     return "\n".join(lines)
 
 
-LESSONS = {"memory": Lesson(
+LESSONS = {"fusion": FUSION, "ordering": ORDERING, "memory": Lesson(
     functions=("lower_bound", "plan"),
     names="""\
 A temporary is a Lifetime. It says its number, its bytes, and the first and the last step:

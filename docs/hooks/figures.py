@@ -6,14 +6,15 @@ instead of colours, so that they follow the light and the dark palette.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from html import escape
 from typing import Any
 
 from conformance import trace
 from conformance.bench import drawing
-from impl import memory
+from impl import Context, Tensor, memory, ordering
+from impl.dependencies import Dependency
 
 RUN = trace.ROOT / "conformance" / "bench" / "results" / "run.json"
 
@@ -119,11 +120,17 @@ def lesson_document(reuse: bool) -> dict[str, Any]:
     """A schedule document of the lesson's temporaries, with the offsets of `impl.memory`."""
     spans = [memory.Lifetime(i, size, first, last)
              for i, (_, size, first, last) in enumerate(LESSON)]
+    return planned_document(spans, [name for name, *_ in LESSON], reuse)
+
+
+def planned_document(spans: Sequence[memory.Lifetime], names: Sequence[str],
+                     reuse: bool) -> dict[str, Any]:
+    """A schedule document of some temporaries, each with the name of its number."""
     plan = memory.plan(spans, reuse)
     placements = [{"buffer": span.storage, "arena": 0, "offset": plan.offsets[span.storage],
                    "bytes": span.nbytes, "first": span.first, "last": span.last} for span in spans]
     return {
-        "buffers": [{"id": i, "name": name} for i, (name, *_) in enumerate(LESSON)],
+        "buffers": [{"id": i, "name": name} for i, name in enumerate(names)],
         "order": list(range(1 + max(span.last for span in spans))),
         "memory": {"arenas": [{"id": 0, "bytes": plan.planned}], "placements": placements,
                    "planned": plan.planned, "unplanned": plan.unplanned,
@@ -133,6 +140,107 @@ def lesson_document(reuse: bool) -> dict[str, Any]:
 
 def lesson_figure(reuse: bool, words: str) -> str:
     document = lesson_document(reuse)
+    return figure(memory_map(document, words), f"{words} {caption(document)}")
+
+
+# The lesson on fusion: what the kernels of some programs read and write.
+
+ROW, FIRST = 26, 150  # the height of a value's line, and where the kernels begin
+TOUCHES = ("reads", "writes", "in place")  # in the order of their colours
+
+
+def touch_of(kernel: dict[str, Any], buffer: int) -> str:
+    """What a kernel does with a buffer, or ""."""
+    reads, writes = (any(each["buffer"] == buffer for each in kernel[what])
+                     for what in ("reads", "writes"))
+    return "in place" if reads and writes else "reads" if reads else "writes" if writes else ""
+
+
+def traffic_map(document: dict[str, Any], label: str, below: str = "",
+                more: float = 0) -> str:
+    """The kernels of a schedule document to the right, a line for each value in memory.
+
+    A line reaches from the first kernel that touches the value to the last; a box is a kernel
+    that reads it, or writes it. What is `below` takes `more` pixels.
+    """
+    kernels = [document["kernels"][number] for number in document["order"]]
+    width = (WIDTH - FIRST - 8) / len(kernels)
+    parts = [text(FIRST - 10, TOP - 8, "kernel", "axis", "end")]
+    parts += [text(FIRST + (at + 0.5) * width, TOP - 8, str(at), "axis")
+              for at in range(len(kernels))]
+    for line, buffer in enumerate(document["buffers"]):
+        y = TOP + line * ROW
+        name = f"{buffer['name']}, {buffer['kind']}, {bytes_text(buffer['bytes'])}"
+        parts.append(text(FIRST - 10, y + 15, name, "axis", "end"))
+        touches = {at: what for at, kernel in enumerate(kernels)
+                   if (what := touch_of(kernel, buffer["id"]))}
+        start, stop = (FIRST + (at + 0.5) * width for at in (min(touches), max(touches)))
+        parts.append(f"<path class='edge' d='M{start:.1f} {y + ROW / 2 - 2}H{stop:.1f}'/>")
+        for at, what in touches.items():
+            drawn = min(width - 6, 90)
+            x = FIRST + (at + 0.5) * width - drawn / 2
+            parts.append(box(x, y + 1, drawn, ROW - 6, f"tone tone-{TOUCHES.index(what)}",
+                             f"{buffer['name']}, kernel {at}: {what}"))
+            parts.append(text(x + drawn / 2, y + 15, what, "name"))
+    height = TOP + len(document["buffers"]) * ROW + more
+    return (f"<svg viewBox='0 0 {WIDTH} {height:.0f}' role='img' "
+            f"aria-label='{escape(label, quote=True)}'>{''.join(parts)}{below}</svg>")
+
+
+def traffic_figure(program: Callable[[Tensor], Tensor], fuse: int, words: str) -> str:
+    with Context(DEVICE="REFERENCE", FUSE=fuse):
+        document = program(Tensor.zeros(64, 512).contiguous().realize()).schedule_document()
+    moved = sum(kernel["bytes"] for kernel in document["kernels"])
+    least = sum(each["bytes"] for each in document["buffers"] if each["kind"] != "temporary")
+    said = (f"{words} {len(document['kernels'])} kernels move {bytes_text(moved)}; inputs and "
+            f"outputs alone are {bytes_text(least)}.").replace(" 1 kernels move", " 1 kernel moves")
+    reasons = " ".join(f"Between {each['before']} and {each['after']}: {each['reason']}."
+                       for each in document["boundaries"] if fuse)
+    return figure(traffic_map(document, words), escape(f"{said} {reasons}".strip()))
+
+
+# The lesson on ordering: who waits for whom, and what a good order is worth.
+
+def hazard_arcs(document: dict[str, Any]) -> tuple[str, float]:
+    """Below a traffic map, an arc from each kernel to those that wait for it; and their height."""
+    place = {number: at for at, number in enumerate(document["order"])}
+    width, top = (WIDTH - FIRST - 8) / len(place), TOP + len(document["buffers"]) * ROW + 8
+    between: dict[tuple[int, int], list[str]] = {}
+    for each in document["dependencies"]:
+        between.setdefault((place[each["before"]], place[each["after"]]), []).append(each["kind"])
+    parts, deepest = [], 0.0
+    for (before, after), kinds in sorted(between.items()):
+        start, stop = (FIRST + (at + 0.5) * width for at in (before, after))
+        depth = 26.0 * (after - before)
+        deepest = max(deepest, depth)
+        parts.append(f"<path class='edge' d='M{start:.1f} {top}C{start:.1f} {top + depth:.1f} "
+                     f"{stop:.1f} {top + depth:.1f} {stop:.1f} {top}'/>")
+        parts.append(text((start + stop) / 2, top + 0.75 * depth + 13,
+                          ", ".join(dict.fromkeys(kinds)), "axis"))
+    return "".join(parts), deepest + 16
+
+
+def hazard_figure() -> str:
+    with Context(DEVICE="REFERENCE", FUSE=0):
+        state = Tensor([1, 2, 3, 4]).realize()
+        early = state.sum()
+        state[0:2] = 10
+        document = state.schedule_document(early, state.sum())
+    arcs, height = hazard_arcs(document)
+    label = "Who waits for whom."
+    return figure(traffic_map(document, label, arcs, height), escape(
+        f"{label} {len(document['kernels'])} kernels, {len(document['dependencies'])} "
+        "dependencies; the arcs have their names."))
+
+
+def order_figure(chosen: bool, words: str) -> str:
+    """Eight branches, each with a temporary that one kernel makes and another one uses up."""
+    nbytes = {branch: 64 * (1 + branch % 3) for branch in range(8)}
+    touched = [[branch] for branch in nbytes] * 2
+    needs = [Dependency(branch, branch + 8, "RAW", branch, 1) for branch in nbytes]
+    order = ordering.linearize(16, needs, ordering.Uses(nbytes, touched)) if chosen \
+        else list(range(16))
+    document = planned_document(memory.lifetimes(order, touched, nbytes), "abcdefgh", True)
     return figure(memory_map(document, words), f"{words} {caption(document)}")
 
 
@@ -146,6 +254,12 @@ def run_figure(name: str) -> str:
 FIGURES: dict[str, Callable[[], str]] = {
     "memory-unshared": lambda: lesson_figure(False, "Nothing shared."),
     "memory-planned": lambda: lesson_figure(True, "Planned."),
+    "fusion-apart": lambda: traffic_figure(lambda x: x.softmax(1), 0, "Nothing fused."),
+    "fusion-together": lambda: traffic_figure(lambda x: x.softmax(1), 1, "Fused."),
+    "fusion-share": lambda: traffic_figure(lambda x: x / x.sum(), 1, "A part of the sum."),
+    "ordering-hazards": hazard_figure,
+    "ordering-plain": lambda: order_figure(False, "As it was written."),
+    "ordering-chosen": lambda: order_figure(True, "As it is chosen."),
     **{name: partial(run_figure, name)
        for kind in ("roofline", "ratios") for group in ("generated", "shapes")
        for name in (f"{kind}-{group}-1", f"{kind}-{group}-2")},
