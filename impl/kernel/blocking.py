@@ -226,6 +226,7 @@ class Pack(Step):
                                 "pack the other one")
         return found
 
+    # --8<-- [start:stored]
     def _not_stored(self, known: Analysis, user: UOp, value: UOp, outer: tuple[UOp, ...]) -> None:
         """Raise if the kernel stores what the operand reads between the copy and its only reader.
         """
@@ -236,6 +237,7 @@ class Pack(Step):
         if _is_stale(stores, value) and users != [user] or _is_stale(between, value):
             raise StepError(self.name, "the kernel stores what the operand reads",
                             "pack the other one")
+    # --8<-- [end:stored]
 
     def spans(self, known: Analysis, user: UOp, value: UOp,
               reduced: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], list[UOp]]:
