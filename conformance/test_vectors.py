@@ -292,6 +292,7 @@ def test_squares_are_transposed_in_registers(size: int) -> None:
 
 
 @verifies("render.vector.stepped")
+@verifies("render.vector.within")
 @pytest.mark.parametrize(("width", "steps", "chosen"), [
     (4, (2,), ALL), (8, (3, 4), ALL), (16, (2, 3, 7, 8), FLOATS[-2:])])
 def test_elements_a_few_apart_are_taken_out_of_whole_vectors(

@@ -71,7 +71,7 @@ class ConvertsInOneGo(Edit):
 
 
 class ReadsBehindTheLastElement(Edit):
-    rule = "render.vector.stepped"
+    rule = "render.vector.within"
     description = "the last vector goes on behind the last element"
     file = "impl/render/vector_functions.py"
     old, new = "starts = [*range(0, last, size), last]", "starts = [*range(0, last + size, size)]"

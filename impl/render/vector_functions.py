@@ -231,6 +231,7 @@ def _stepped(step: int, kind: str) -> str:
 
     The last vector ends with the last element, so nothing behind it is read.
     """
+    # r[impl render.vector.within]
     size = parts(kind)[1]
     last = (size - 1) * step + 1 - size
     starts = [*range(0, last, size), last]
