@@ -241,6 +241,20 @@ def test_no_element_is_computed_by_itself() -> None:
         assert not re.search(r"v\d+\[|\bl\b", body), body
 
 
+@verifies("render.vector.whole")
+@pytest.mark.parametrize(("source", "target", "count"), [
+    (dtypes.int8, dtypes.int32, 2), (dtypes.uint8, dtypes.float32, 3),
+    (dtypes.int64, dtypes.int8, 3), (dtypes.int16, dtypes.float32, 2),
+    (dtypes.int16, dtypes.int32, 1)])
+def test_a_conversion_doubles_or_halves_the_width(source: DType, target: DType,
+                                                  count: int) -> None:
+    """What changes it by more at once is taken apart by a compiler, element by element."""
+    i = new_range(1024, RangeKind.GLOBAL)
+    value = kb.apply(Ops.CAST, load(param(1, source), i), dtype=target)
+    body = render(vector(elementwise(value, i), 16), C()).body
+    assert body.count("__builtin_convertvector") == count, body
+
+
 @verifies("render.stream.fence")
 @verifies("kernel.plain.stream")
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64,
@@ -275,6 +289,33 @@ def test_squares_are_transposed_in_registers(size: int) -> None:
                 kb.run(made, out, given, *copies)
             assert (out.reshape(wide, high) == given.reshape(high, wide).T).all(), dtype
             assert all((copy == given).all() for copy in copies)
+
+
+@verifies("render.vector.stepped")
+@verifies("render.vector.within")
+@pytest.mark.parametrize(("width", "steps", "chosen"), [
+    (4, (2,), ALL), (8, (3, 4), ALL), (16, (2, 3, 7, 8), FLOATS[-2:])])
+def test_elements_a_few_apart_are_taken_out_of_whole_vectors(
+        width: int, steps: Sequence[int], chosen: Sequence[DType]) -> None:
+    """Not a place behind the last element is read, nor one before the first."""
+    cases, asts = [(dtype, step) for dtype in chosen for step in steps], list[UOp]()
+    for dtype, step in cases:
+        i = new_range(2 * width, RangeKind.GLOBAL)
+        value = load(param(1, dtype), symbolic.add(flat((i, step)), step % 2))
+        asts.append(vector(elementwise(value, i), width))
+        text = next((each for each in render(asts[-1], C()).definitions
+                     if f" stepped{step}_" in each), "")
+        last = (step - 1) * (width - 1)
+        assert re.findall(r"\(p \+ (\d+)\)", text) == [
+            str(place) for place in (*range(width, last, width), last)], (dtype, step, text)
+    with Context(NOOPT=1):
+        Device["CPU"].compile(asts)
+        for ast, (dtype, step) in zip(asts, cases, strict=True):
+            given = kb.from_host(np.arange(2 * width * step + 1) % 13
+                                 % (2 if dtype.kind == "b" else 13), dtype)
+            out = np.zeros(2 * width, given.dtype)
+            kb.run(ast, out, given)
+            assert (out == given[step % 2::step][:2 * width]).all(), (dtype, step)
 
 
 @verifies("render.vector.turned")

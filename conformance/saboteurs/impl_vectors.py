@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
 from impl.ir import Ops
 
@@ -53,6 +54,27 @@ class GathersSquares(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return lambda printer, index, wide, vector: None
+
+
+class GathersWhatIsAFewApart(Edit):
+    rule = "render.vector.stepped"
+    description = "elements a few apart are gathered one by one"
+    file = "impl/render/vectors.py"
+    old, new = "if not 2 <= step <= count // 2:", "if not 2 <= step <= 1:"
+
+
+class ConvertsInOneGo(Edit):
+    rule = "render.vector.whole"
+    description = "bytes become four times as wide at once"
+    file = "impl/render/types.py"
+    old, new = "return [*found, kind]", "return [kind]"
+
+
+class ReadsBehindTheLastElement(Edit):
+    rule = "render.vector.within"
+    description = "the last vector goes on behind the last element"
+    file = "impl/render/vector_functions.py"
+    old, new = "starts = [*range(0, last, size), last]", "starts = [*range(0, last + size, size)]"
 
 
 class CutsNoSquares(ImplPatch):

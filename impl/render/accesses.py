@@ -221,8 +221,10 @@ class Accesses(Values):
         elif kind:
             found = dialect.vector_gather(pointer, (text, kind), dtype, count, mask)
         else:
-            found = dialect.vector_gather(f"({pointer} + {text})",
-                                          dialect.vector_steps(count, step), dtype, count, mask)
+            place = f"({pointer} + {text})"
+            stepped = dialect.vector_stepped(place, step, dtype, count) if mask is None else None
+            found = stepped or dialect.vector_gather(
+                place, dialect.vector_steps(count, step), dtype, count, mask)
         if guard is None or not uniform:
             return found
         return dialect.vector_gated(guard[0], found, dtype, self._nothing(dtype))

@@ -137,6 +137,9 @@ class Dialect(Protocol):
                       mask: Operand | None) -> Operand:
         """Values at a vector of places."""
 
+    def vector_stepped(self, pointer: str, step: int, dtype: DType, count: int) -> Operand | None:
+        """Values that lie `step` apart; None where gathering them is as good."""
+
     def store(self, pointer: str, index: str, dtype: DType, value: str) -> str:
         """A statement that writes a value to memory."""
 

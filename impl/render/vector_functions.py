@@ -225,6 +225,27 @@ def _turn(kind: str) -> str:
 # --8<-- [end:turn]
 
 
+# --8<-- [start:stepped]
+def _stepped(step: int, kind: str) -> str:
+    """Elements that lie `step` apart: of neighbouring vectors each gives those that it has.
+
+    The last vector ends with the last element, so nothing behind it is read.
+    """
+    # r[impl render.vector.within]
+    size = parts(kind)[1]
+    last = (size - 1) * step + 1 - size
+    starts = [*range(0, last, size), last]
+    lines, places = list[str](), [min(step * i, size - 1) for i in range(size)]
+    for start, before in zip(starts[1:], starts, strict=False):
+        taken = ", ".join(str(places[i] if step * i < before + size else
+                              min(step * i - start + size, 2 * size - 1)) for i in range(size))
+        lines.append(f"  r = mingle(r, ($K)*(const $Ku *)(p + {start}), $I, {taken});")
+        places = [*range(size)]
+    return _function(kind, f"$K stepped{step}_$K(const $E *p)",
+                     "\n".join(["  $K r = *(const $Ku *)p;", *lines, "  return r;"]))
+# --8<-- [end:stepped]
+
+
 # --8<-- [start:half]
 def _half(base: str, kind: str) -> str:
     """float16 and bfloat16 in memory are 16 bits; they are computed with as float."""
@@ -308,6 +329,8 @@ def vector_function(name: str) -> str:
         return _move(base, kind)
     if base == "turn":
         return _turn(kind)
+    if base.startswith("stepped"):
+        return _stepped(int(base.removeprefix("stepped")), kind)
     if base == "dup":
         return _dup(kind)
     if base == "tohalf":

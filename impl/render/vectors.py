@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from impl.dtypes import HALF, DType, dtypes
 from impl.ir import COMPARISONS, Ops, UOp
 from impl.render.literals import literal
-from impl.render.types import SHORT, STORAGE, bits, kind_of, mask_of
+from impl.render.types import SHORT, STORAGE, bits, kind_of, mask_of, ways
 
 #: A text, and the kind of vector that it is; "" if it is one number for all elements.
 Operand = tuple[str, str]
@@ -54,7 +54,12 @@ class Vectors:
         text, have = operand
         if not have:
             return self._call(f"dup_{kind}", text)
-        return text if have == kind else f"__builtin_convertvector({text}, {self._kind(kind)})"
+        return text if have == kind else self._converts(text, have, kind)
+
+    def _converts(self, text: str, have: str, kind: str) -> str:
+        for way in ways(have, kind):
+            text = f"__builtin_convertvector({text}, {self._kind(way)})"
+        return text
 
     def _mask(self, operand: Operand, kind: str) -> str:
         """The operand, a bool, as a mask."""
@@ -167,7 +172,7 @@ class Vectors:
             text, have = self._call(f"whole_{have}_{wide}x{count}", text), f"{wide}x{count}"
             self._kind(have)
         if have != kind:
-            text = f"__builtin_convertvector({text}, {kind})"
+            text = self._converts(text, have, kind)
         if target not in HALF or source is target:
             return text, kind
         if target is dtypes.float16 and source is dtypes.float64:
@@ -341,6 +346,17 @@ class Vectors:
             given.append(self._mask(mask, kind))
         name = "gatherm" if mask is not None else "gather"
         return self._loaded(self._call(f"{name}_{self._kind(where)}_{kind}", *given), dtype, count)
+
+    def vector_stepped(self, pointer: str, step: int, dtype: DType, count: int) -> Operand | None:
+        """Elements that lie `step` apart, taken out of whole vectors; None where these are more
+        than gathering costs. Only memory from the first element to the last is touched.
+        """
+        # r[impl render.vector.stepped]
+        if not 2 <= step <= count // 2:
+            return None
+        kind = self._stored_kind(dtype, count)
+        text = self._call(f"stepped{step}_{kind}", self._array(pointer, dtype))
+        return self._loaded(text, dtype, count)
 
     def vector_gated(self, condition: str, found: Operand, dtype: DType,
                      nothing: str) -> Operand:
