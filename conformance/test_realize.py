@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from conformance import checker
 from conformance.trace import verifies
-from impl import Context, Device, GlobalCounters, Tensor, TinyJit, realize, run_schedule, symbolic
+from impl import Context, Device, GlobalCounters, Tensor, TinyJit, Variable, realize, run_schedule
 from impl.effects import collect
 from impl.errors import CompileError, DeviceError, GraphError
 from impl.ir import Ops, UOp
@@ -51,12 +52,6 @@ def test_what_is_in_memory_is_not_computed_again() -> None:
     assert len(set(both["outputs"])) == 1
 
 
-@pytest.fixture
-def nothing_symbolic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is launched at once once a process has variables; other tests may have had some."""
-    monkeypatch.setattr(symbolic, "present", [False])
-
-
 def counted(make: Callable[[], Tensor]) -> tuple[Any, ...]:
     """The value of a tensor, all that was counted for it, and what it leaves in memory."""
     GlobalCounters.reset()
@@ -73,7 +68,6 @@ def counted(make: Callable[[], Tensor]) -> tuple[Any, ...]:
 
 
 @verifies("realize.direct.same")
-@pytest.mark.usefixtures("nothing_symbolic")
 def test_what_is_launched_at_once_is_a_run_of_its_plan() -> None:
     a, b, whole = vector(1, 2, 3, 4), vector(5, 6, 7, 9), Tensor([3, 0, 2]).realize()
     square = a.reshape(2, 2).contiguous().realize()
@@ -91,7 +85,31 @@ def test_what_is_launched_at_once_is_a_run_of_its_plan() -> None:
 
 
 @verifies("realize.direct.same")
-@pytest.mark.usefixtures("nothing_symbolic")
+@verifies("caching.key.short", observe="cache")
+def test_what_has_variables_is_not_launched_at_once() -> None:
+    """All else is, also in a process that has variables."""
+    size, launched = Variable("launched", 1, 4), []
+    whole, other = vector(1, 2, 3, 4), vector(5, 6, 7, 8)
+    schedule_cache.clear()
+    original = realize.Direct.run
+
+    def run(direct: realize.Direct, root: UOp, *given: Any) -> UOp:
+        launched.append(root.op)
+        return original(direct, root, *given)
+
+    with mock.patch.object(realize.Direct, "run", run):
+        for count in (3, 2, 4, 2):
+            part = whole[:size.bind(count)].contiguous().realize()
+            assert (part + part).tolist() == [2, 4, 6, 8][:count]
+            assert part.sum().item() == count * (count + 1) / 2
+            assert (whole * size.bind(count)).tolist() == [each * count for each in (1, 2, 3, 4)]
+        assert not launched
+        for _ in range(3):
+            assert (whole - other).tolist() == [-4, -4, -4, -4]
+        assert launched == [Ops.SUB, Ops.SUB]
+
+
+@verifies("realize.direct.same")
 def test_nothing_is_launched_at_once_in_a_capture() -> None:
     a, b = vector(1, 2, 3), vector(4, 5, 6)
     for _ in range(3):
@@ -103,7 +121,6 @@ def test_nothing_is_launched_at_once_in_a_capture() -> None:
 
 
 @verifies("realize.direct.same")
-@pytest.mark.usefixtures("nothing_symbolic")
 def test_a_launch_at_once_without_memory_changes_nothing(
         monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = vector(1, 2, 3), vector(4, 5, 6)
@@ -564,7 +581,6 @@ def test_what_was_computed_on_another_default_device_is_not_read_from_there() ->
 
 @verifies("realize.direct.same")
 @verifies("realize.device.named")
-@pytest.mark.usefixtures("nothing_symbolic")
 def test_what_is_asked_for_elsewhere_is_not_launched_here() -> None:
     other = next(name for name in ("REFERENCE", "CPU") if name != Device.DEFAULT)
     given = Tensor(np.arange(3, dtype=np.int32)).realize()

@@ -7,6 +7,7 @@ which version a leaf names, and who still waits to read it.
 """
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import os
@@ -23,7 +24,7 @@ import numpy as np
 
 from impl.dtypes import DType
 from impl.errors import GraphError, ShapeError
-from impl.ir import Ops, Shape, UOp, intern_leaf, living_nodes, toposort
+from impl.ir import Ops, Shape, UOp, in_memory, intern_leaf, living_nodes, toposort
 from impl.symbolic import is_number, plain
 
 _BUFFER, _BIND = Ops.BUFFER, Ops.BIND
@@ -72,13 +73,14 @@ def new_buffer_node(device: str, dtype: DType, shape: Shape,
     return Buffer(device, dtype, plain(math.prod(shape)), host).leaf(shape)
 
 
+# --8<-- [start:in-memory]
 def leaf_of(node: UOp) -> UOp | None:
     """The leaf that holds the node's value, if it has been computed; checks its version.
 
     Raises:
         GraphError: the leaf names a version that has been overwritten (r[effects.version.current]).
     """
-    leaf = node if node.op is _BUFFER else node.realized
+    leaf = in_memory(node)
     if leaf is not None and leaf.arg[1] != leaf.arg[0].version:
         if leaf.arg[0].spoiled:  # r[impl realize.interrupted.error]
             raise GraphError("read", f"a run was interrupted, or failed, while it overwrote "
@@ -100,6 +102,7 @@ def constant_of(node: UOp) -> UOp | None:
 
 
 _REPEATS = (Ops.EXPAND, Ops.RESHAPE)
+# --8<-- [end:in-memory]
 
 
 def mark_realized(node: UOp, leaf: UOp) -> None:
@@ -148,8 +151,7 @@ def is_lost(value: UOp) -> bool:
     """Whether computing a value would read what such a run left behind."""
     if not _spoiled:
         return False
-    leaves = (node if node.op is Ops.BUFFER else node.realized
-              for node in toposort((value,), _open))
+    leaves = map(in_memory, toposort((value,), _open))
     return any(leaf is not None and leaf.arg[0].spoiled and leaf.arg[1] != leaf.arg[0].version
                for leaf in leaves)
 
@@ -324,38 +326,44 @@ class Effects:
 
     `roots`: the values to compute, those of the caller first, then those that others wait for.
     `nodes`: everything below, sources first. `held`: leaves that stay observable as they are.
-    `rescued`: how many roots were added for waiting readers. `described`: the rows of the nodes in
-    a key and the slots of the buffers, if whoever found the nodes has made them already.
+    `rescued`: how many roots were added for waiting readers. `described`: what a key says of the
+    nodes, if whoever found them has described them already.
     """
 
     roots: list[UOp]
     nodes: list[UOp]
     held: set[UOp] | frozenset[UOp] = field(default_factory=set)
     rescued: int = 0
-    described: tuple[list[tuple[Any, ...]], dict[UOp, int], dict[Buffer, int]] | None = None
+    described: Any = None
 
 
 def _open(node: UOp) -> bool:
     """Whether a walk goes on below this node: its value has to be computed."""
-    return node.realized is None and node.op is not _BUFFER and node.op is not _BIND
+    return node.op is not _BIND and in_memory(node) is None
+
+
+Finder = Callable[[Sequence[UOp]], list[UOp]]
 
 
 # --8<-- [start:collect]
-def collect(roots: Sequence[UOp]) -> Effects:
+def collect(roots: Sequence[UOp], find: Finder | None = None) -> Effects:
     """Find all nodes of a schedule, and protect what others still read (r[effects.war.rescue]).
 
     A write to a buffer may come before a living, unrealized tensor has read the old version. Such
     a tensor is computed first, in the same schedule. A tensor that is nothing but the old version
     keeps its memory, and the write goes elsewhere.
+
+    `find` gives the nodes below some values, sources first, that it has not given yet.
     """
-    seen: set[UOp] = set()
-    effects = Effects(list(roots), toposort(roots, _open, seen))
+    if find is None:
+        find = functools.partial(toposort, gate=_open, seen=set())
+    effects = Effects(list(roots), find(roots))
     if _AFTER in [node.op for node in effects.nodes]:
-        _rescue(effects, seen)
+        _rescue(effects, find)
     return effects
 
 
-def _rescue(effects: Effects, seen: set[UOp]) -> None:
+def _rescue(effects: Effects, find: Finder) -> None:
     """Add those who read what is about to be written, and whom they protect in turn."""
     fresh, memory = effects.nodes, dict[UOp, UOp | None]()
     written: set[Buffer] = set()
@@ -364,7 +372,7 @@ def _rescue(effects: Effects, seen: set[UOp]) -> None:
         found = _waiting(written, effects) if written else []
         effects.roots += found  # r[impl effects.war.rescue]
         effects.rescued += len(found)
-        fresh = toposort(found, _open, seen)
+        fresh = find(found)
         effects.nodes += fresh
 # --8<-- [end:collect]
 
@@ -403,7 +411,7 @@ def _waiting(written: set[Buffer], effects: Effects) -> list[UOp]:
         value = holder.uop
         if value in roots or value in found or not (hidden or value.reads & mask):
             continue
-        leaf = value if value.op is Ops.BUFFER else value.realized
+        leaf = in_memory(value)
         if leaf is not None:
             if leaf.arg[0] in written:
                 effects.held |= {leaf}  # r[impl effects.version.held]
@@ -416,7 +424,7 @@ def _reaches(root: UOp, written: set[Buffer], reads: dict[UOp, bool]) -> bool:
     """Whether the graph below reads one of the buffers; remembers the answer for every node."""
     for node in toposort((root,), lambda u: u not in reads and _open(u)):
         if node not in reads:
-            leaf = node if node.op is Ops.BUFFER else node.realized
+            leaf = in_memory(node)
             reads[node] = (leaf.arg[0] in written if leaf is not None
                            else _open(node) and any(reads[s] for s in node.src))
     return reads[root]

@@ -312,6 +312,15 @@ class UOp:
 # --8<-- [end:uop]
 
 
+# --8<-- [start:in-memory]
+def in_memory(node: UOp) -> UOp | None:
+    """The leaf that stands for a node's value, whatever its buffer holds by now; None if the value
+    has to be computed. `effects.leaf_of` asks whether it is still there.
+    """
+    return node if node.op is _BUFFER else node.realized
+# --8<-- [end:in-memory]
+
+
 def unnamed(like: UOp, src: tuple[UOp, ...], arg: Any, shape: Shape | None) -> UOp:
     """A node that is not interned, and whose shape is given: what a plan has instead of a node."""
     node: UOp = object.__new__(UOp)

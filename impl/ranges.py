@@ -594,8 +594,7 @@ class StageGraph:
         if node not in self.loaded:
             # Asked first: where a number was realized before, what it is made of may have a stage
             # that comes later.
-            has_storage = node in self.cuts or node.realized is not None
-            is_number = has_storage and node not in self.copied and constant_of(node) is not None
+            is_number = node not in self.copied and constant_of(node) is not None
             self.loaded[node] = None if is_number or node in self.alias else self.stored(node)
         return self.loaded[node]
 

@@ -29,7 +29,7 @@ from impl.effects import (
 )
 from impl.errors import ReplayError, VariableError, user_line
 from impl.fusion import Kernel, Limits
-from impl.ir import ELEMENTWISE, Ops, UOp, toposort
+from impl.ir import ELEMENTWISE, Ops, UOp, in_memory, toposort
 from impl.rewrite import verify
 from impl.schedule import (
     Environment,
@@ -258,10 +258,11 @@ def environment(effects: Effects, manner: Manner | None = None) -> Environment:
     manner = manner or in_force()
     names = {manner.default: None}
     if effects.described is not None:
-        names.update(dict.fromkeys([buffer.device for buffer in effects.described[2]]))
+        names.update(dict.fromkeys([buffer.device for buffer in effects.described.slots]))
+        names.update(effects.described.copies)
     else:
         for node in effects.nodes:
-            leaf = node if node.op is _BUFFER else node.realized
+            leaf = in_memory(node)
             if leaf is not None:
                 names[leaf.arg[0].device] = None
             elif node.op is _COPY:
@@ -296,11 +297,11 @@ def prepare(values: Sequence[UOp],
     """Everything up to the plan for some values, each given once."""
     manner = manner or in_force()
     start = time.perf_counter() if manner.shown else 0.0
-    effects = walk(values) or collect(values)
     try:
+        effects = walk(values)
         plan, canonical, hit = _checked_plan(effects, manner)
     except VariableError:
-        effects = _readers_first(effects, values)
+        effects = _readers_first(collect(values), values)
         plan, canonical, hit = _checked_plan(effects, manner)
     # r[impl caching.count.exact]
     if hit:
@@ -588,8 +589,9 @@ def _hold(holders: Sequence[Holder], nodes: Sequence[UOp]) -> None:
 def _let_go() -> None:
     """Let tensors whose value was computed for them hold it, and not its expression."""
     for holder in living():
-        if holder.uop.realized is not None:
-            holder.uop = holder.uop.realized  # r[impl realize.rescue.held]
+        leaf = in_memory(holder.uop)
+        if leaf is not None:
+            holder.uop = leaf  # r[impl realize.rescue.held]
 
 
 def _execute(run: Run, manner: Manner) -> None:

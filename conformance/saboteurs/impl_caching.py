@@ -23,15 +23,14 @@ class _Key(ImplPatch):
     def replacement(self, original: Function) -> Function:
         def canonicalize(effects: Any, device_key: Any) -> Any:
             found = original(effects, device_key)
-            rows, roots, plan, device = found.key
-            return replace(found, key=self.changed(rows, roots, plan, device, found))
+            return replace(found, key=self.changed(found, *found.key))
         return canonicalize
 
-    def changed(self, rows: tuple[Row, ...], roots: Row, plan: Row, device: Row,
-                found: Any) -> Row:
+    def changed(self, found: Any, rows: tuple[Row, ...], roots: Row, held: Row, plan: Row,
+                device: Row) -> Row:
         """The spoiled key."""
         rows = tuple(self.row(each) for each in rows)
-        return rows, roots, plan, device
+        return rows, roots, held, plan, device
 
     def row(self, row: Row) -> Row:
         """The spoiled row of a node."""
@@ -89,7 +88,7 @@ class ViewsForgotten(_Key):
 class KnownForgotten(Edit):
     rule = "caching.key.known"
     description = "the key does not say which number memory is known to hold"
-    file = "impl/caching/plans.py"
+    file = "impl/caching/rows.py"
     old, new = "None if constant is None else exact", "None if constant is not node else exact"
 
 
@@ -97,44 +96,45 @@ class HeldForgotten(_Key):
     rule = "caching.key.held"
     description = "the key does not say which versions stay observable"
 
-    def row(self, row: Row) -> Row:
-        return (*row[:-1], False) if is_leaf(row) else row
+    def changed(self, found: Any, rows: tuple[Row, ...], roots: Row, held: Row, plan: Row,
+                device: Row) -> Row:
+        return rows, roots, plan, device
 
 
 class SettingsForgotten(_Key):
     rule = "caching.key.settings"
     description = "the key has no settings"
 
-    def changed(self, rows: tuple[Row, ...], roots: Row, plan: Row, device: Row,
-                found: Any) -> Row:
-        return rows, roots, device
+    def changed(self, found: Any, rows: tuple[Row, ...], roots: Row, held: Row, plan: Row,
+                device: Row) -> Row:
+        return rows, roots, held, device
 
 
 class DeviceForgotten(_Key):
     rule = "caching.key.device"
     description = "the key does not say for which device the plan is"
 
-    def changed(self, rows: tuple[Row, ...], roots: Row, plan: Row, device: Row,
-                found: Any) -> Row:
-        return rows, roots, plan
+    def changed(self, found: Any, rows: tuple[Row, ...], roots: Row, held: Row, plan: Row,
+                device: Row) -> Row:
+        return rows, roots, held, plan
 
 
 class BuffersByNumber(_Key):
     rule = "caching.key.renaming"
     description = "the key has the numbers of the buffers"
 
-    def changed(self, rows: tuple[Row, ...], roots: Row, plan: Row, device: Row,
-                found: Any) -> Row:
-        return rows, roots, plan, device, tuple(buffer.number for buffer in found.buffers)
+    def changed(self, found: Any, rows: tuple[Row, ...], roots: Row, held: Row, plan: Row,
+                device: Row) -> Row:
+        return rows, roots, held, plan, device, tuple(buffer.number for buffer in found.buffers)
 
 
 class ValuesInTheKey(_Key):
     rule = "caching.key.values"
     description = "each value of a variable gets a plan of its own"
 
-    def changed(self, rows: tuple[Row, ...], roots: Row, plan: Row, device: Row,
-                found: Any) -> Row:
-        return rows, roots, plan, device, tuple(found.values)
+    def changed(self, found: Any, rows: tuple[Row, ...], roots: Row, held: Row, plan: Row,
+                device: Row) -> Row:
+        return rows, roots, held, plan, device, tuple(found.values)
 
 
 class VariablesMixedUp(ImplPatch):
@@ -180,7 +180,7 @@ class AnyPlanWillDo(ImplPatch):
 class ShortKeysWithoutForms(ImplPatch):
     rule = "caching.key.short"
     description = "a short key has the operation, and nothing of its sources"
-    target = "impl.caching.plans:short_key"
+    target = "impl.caching.rows:short_key"
 
     def replacement(self, original: Function) -> Function:
         def short(root: Any, circumstances: Any) -> Any:
@@ -210,7 +210,7 @@ class OutputsStayWithThePlan(ImplPatch):
 class PlacesOfWritesForgotten(ImplPatch):
     rule = "caching.key.place"
     description = "the key ends at what was computed, though a write goes through it"
-    target = "impl.caching.plans:way"
+    target = "impl.caching.rows:way"
 
     def replacement(self, original: Function) -> Function:
         return lambda write: iter(())

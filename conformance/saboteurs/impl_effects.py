@@ -53,8 +53,8 @@ class RescuesOnce(Edit):
     rule = "effects.war.rescue"
     description = "who reads what the rescued overwrite is not rescued"
     file = "impl/effects.py"
-    old, new = "fresh = toposort(found, _open, seen)\n        effects.nodes += fresh", \
-        "effects.nodes += toposort(found, _open, seen)\n        fresh = []"
+    old, new = "fresh = find(found)\n        effects.nodes += fresh", \
+        "effects.nodes += find(found)\n        fresh = []"
 
 
 class KeepsTheDead(ImplPatch):

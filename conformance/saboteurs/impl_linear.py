@@ -30,7 +30,7 @@ class GivesTheKernelBack(Edit):
 class IntervalsTellNamesApart(Edit):
     rule = "linear.variables.one-value"
     description = "variables of one name and different intervals may have two values"
-    file = "impl/caching/plans.py"
+    file = "impl/caching/rows.py"
     old = "self.names.setdefault(variable.arg[0], value)"
     new = "self.names.setdefault(str(variable.arg), value)"
 

@@ -13,7 +13,7 @@ Function = Callable[..., Any]
 class SizesByValue(ImplPatch):
     rule = "caching.key.sizes"
     description = "the key has the value of a size, so that every value has a plan of its own"
-    target = "impl.caching.plans:_Describer._size"
+    target = "impl.caching.rows:_Describer._size"
 
     def replacement(self, original: Function) -> Function:
         return lambda describer, size: (*original(describer, size), int.__index__(size))
@@ -22,7 +22,7 @@ class SizesByValue(ImplPatch):
 class SizesNotDescribed(ImplPatch):
     rule = "caching.key.sizes"
     description = "the key does not say which expression a size is"
-    target = "impl.caching.plans:_Describer._size"
+    target = "impl.caching.rows:_Describer._size"
 
     def replacement(self, original: Function) -> Function:
         def described(describer: Any, size: Any) -> Any:
@@ -34,7 +34,7 @@ class SizesNotDescribed(ImplPatch):
 class IntervalsForgotten(ImplPatch):
     rule = "caching.key.sizes"
     description = "the key does not have the intervals of the variables in a size"
-    target = "impl.caching.plans:_Describer._rows"
+    target = "impl.caching.rows:_Describer._rows"
 
     def replacement(self, original: Function) -> Function:
         return lambda describer, expression: (row[:2] for row in original(describer, expression))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from impl.dtypes import DType, Scalar, dtypes, sum_accumulator
 from impl.errors import ShapeError
-from impl.ir import COMPARISONS, Ops, Shape, UOp
+from impl.ir import COMPARISONS, Ops, Shape, UOp, in_memory
 from impl.symbolic import greatest, identical, is_number, is_symbolic, node_of, present
 
 # Looking up a member of an enumeration costs more than a global name; this code is hot.
@@ -449,7 +449,7 @@ def device_of(node: UOp) -> str | None:
         node = stack.pop()
         if node.op is Ops.COPY:
             return str(node.arg)
-        leaf = node if node.op is Ops.BUFFER else node.realized
+        leaf = in_memory(node)
         if leaf is not None:
             return str(leaf.arg[0].device)
         for source in node.src:
