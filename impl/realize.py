@@ -674,11 +674,11 @@ def peek(holder: Holder) -> np.ndarray | None:
     if capturing.observers or _scheduled:
         return None
     with lock:
-        leaf = holder.uop if holder.uop.op is _BUFFER else holder.uop.realized
-        buffer: Buffer | None = leaf.arg[0] if leaf is not None else None
+        leaf = in_memory(holder.uop)
         # r[impl tensor.print.nothing]: nor is what was overwritten an error here
-        if leaf is None or buffer is None or leaf.arg[1] != buffer.version:
+        if leaf is None or leaf.arg[1] != leaf.arg[0].version:
             return None
+        buffer: Buffer = leaf.arg[0]
         if buffer.nbytes == 0:
             return np.empty(0, buffer.dtype.numpy)
         if buffer.memory is not None:
