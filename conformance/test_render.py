@@ -92,6 +92,25 @@ def test_reductions_over_one_loop_share_it() -> None:
     np.testing.assert_allclose(outs[2], given.mean(1), rtol=1e-4, atol=1e-6)
 
 
+@verifies("render.reduce.turns")
+def test_only_long_loops_over_tiles_of_products_are_written_out() -> None:
+    """A sum of 130 products has two turns left over."""
+    long, short, asked = kb.matmul(1024, 512, 130), kb.matmul(64, 512, 130), "#pragma GCC unroll 4"
+    lines = [line.strip() for line in text_of(optimize(long, WIDE)).splitlines()]
+    assert lines.count(asked) == 1
+    loop = lines[lines.index(asked) + 1:]
+    assert loop[0].startswith("for (long ") and "< 130;" in loop[0]
+    assert sum("= fma_f32x" in line for line in loop[:loop.index("}")]) >= 16
+    for other in (long, optimize(short, WIDE), optimize(kb.softmax(4096, 1024), WIDE)):
+        assert asked not in text_of(other)
+    rng = np.random.default_rng(0)
+    one, two = (rng.standard_normal(shape).astype(np.float32) for shape in ((1024, 130),
+                                                                            (130, 512)))
+    out = np.zeros((1024, 512), np.float32)
+    kb.run(optimize(long), out, one, two)
+    np.testing.assert_allclose(out, one.astype(np.float64) @ two, rtol=1e-4, atol=1e-4)
+
+
 @verifies("render.text.deterministic")
 @pytest.mark.parametrize("make", [lambda: kb.matmul(33, 48, 20), lambda: kb.softmax(6, 100)])
 def test_equal_kernels_give_equal_text(make: object) -> None:

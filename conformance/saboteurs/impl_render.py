@@ -29,6 +29,20 @@ class EachUserComputesAnew(Edit):
         "if target.ready.get(node, -1) > self._epoch_of(node):"
 
 
+class TurnsOneByOne(Edit):
+    rule = "render.reduce.turns"
+    description = "no compiler is asked to write out turns of a loop"
+    file = "impl/render/c.py"
+    old, new = 'return "#pragma GCC unroll 4"', 'return ""'
+
+
+class ShortLoopsWrittenOut(Edit):
+    rule = "render.reduce.turns"
+    description = "loops over a tile of products are written out also if they seldom turn"
+    file = "impl/render/printer.py"
+    old, new = "return turns >= _LEAST_TURNS", "return turns > 1"
+
+
 class LoopsOfTheLeastExtent(Edit):
     rule = "render.loop.extent"
     description = "a loop runs as often as it has to whatever the variables are"

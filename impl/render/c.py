@@ -236,6 +236,10 @@ class C(Vectors):
         """A counted loop."""
         return self._loop(name, "0", extent)
 
+    def repeated(self) -> str:
+        """A compiler that does not know the line takes it for a comment."""
+        return "#pragma GCC unroll 4"
+
     def _loop(self, name: str, first: str, last: str) -> list[str]:
         return [f"for (long {name} = {first}; {name} < {last}; {name}++) {{"]
 

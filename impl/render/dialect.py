@@ -172,6 +172,9 @@ class Dialect(Protocol):
 
     def loop(self, name: str, extent: str) -> list[str]:
         """The lines that open a loop."""
+
+    def repeated(self) -> str:
+        """A line before a loop of which four turns are to be written out; empty for none."""
 # --8<-- [end:dialect]
 
 

@@ -116,6 +116,10 @@ class Gpu(C):
         """A counted loop."""
         return [f"for ({self.index} {name} = 0; {name} < {extent}; {name}++) {{"]
 
+    def repeated(self) -> str:
+        """Compilers of such languages decide on their own."""
+        return ""
+
     # --8<-- [start:definition]
     def definitions(self) -> tuple[str, ...]:
         """The header, and the functions that the printed kernel needs, in the language's words."""

@@ -34,6 +34,8 @@ from impl.render.vectors import Operand
 
 #: Indices below this in size have 32 bits.
 _NARROW = 1 << 31
+#: A tile of so many vectors, summed so many times, is worth the compiler's time to write it out.
+_LEAST_TILE, _LEAST_TURNS = 8, 1 << 17
 #: Lanes count their iterations in steps of at most so many.
 _MOST_STEP = 1 << 24
 
@@ -176,9 +178,24 @@ class _Printer(Reductions, Matrices):
         self.names[loop] = name
         if self.groups and loop in self.unrolled:
             self._line(self.groups.unroll())
+        if self._is_tile(block):
+            self._line(self.dialect.repeated())
         for line in self._opening(block, loop, name):
             self._line(line)
         self.indent += 1
+
+    def _is_tile(self, block: Block) -> bool:
+        """Whether a loop does little but sum a tile of products, and so often that it counts."""
+        # r[impl render.reduce.turns]
+        sums = [node for item in block.items if isinstance(item, Step) for node in item.nodes
+                if self._is_fused_product(node.src[0]) and node in self.low.vector]
+        lanes = sum(len(self.sums[node]) for node in sums)
+        turns, around = 1, block if lanes >= _LEAST_TILE else None
+        while around is not None:
+            if around.loop is not None:
+                turns *= max(symbolic.bounds(around.loop.src[0])[1], 1)
+            around = around.parent
+        return turns >= _LEAST_TURNS
 
     def _opening(self, block: Block, loop: UOp, name: str) -> list[str]:
         """The lines that open a loop: a loop indeed, or what this lane has of its iterations."""
