@@ -149,6 +149,29 @@ def test_the_runtime_is_compiled_by_who_has_nothing_to_do(
         check(ast, 1.75, size)
 
 
+@verifies("cpu.compile.longer")
+@pytest.mark.parametrize(("count", "wanted"), [
+    (1, [2, 6, 2]), (2, [2, 2, 6]), (8, [2, 2, 2, 2, 2])])
+def test_units_are_longer_where_all_processors_have_a_compiler(
+        count: int, wanted: list[int], fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    units: list[int] = []
+    start = objects.Build._start
+
+    def started(build: objects.Build, unit: list[Any]) -> None:
+        start(build, unit)
+        units.append(sum(source is not objects.RUNTIME for _, source in unit))
+
+    asts = [scaled(10, 1.5 + n / 8) for n in range(10)]
+    Device["CPU"].compile([scaled(9, 1.5)])  # the runtime is there
+    monkeypatch.setattr(objects, "_length", len)
+    monkeypatch.setattr(objects, "_WORTH_STARTING", 2)
+    monkeypatch.setattr(objects, "_WORTH_A_PROCESS", 100)
+    monkeypatch.setattr(objects, "processors", lambda: count)
+    monkeypatch.setattr(objects.Build, "_start", started)
+    Device["CPU"].compile(asts)
+    assert units == wanted
+
+
 @verifies("cpu.compile.once")
 def test_kernels_that_differ_in_names_only_are_compiled_once(fresh: Path) -> None:
     GlobalCounters.reset()
