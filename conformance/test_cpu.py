@@ -54,6 +54,12 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     GlobalCounters.reset()
 
 
+def object_in(folder: Path) -> Path:
+    """The object of the one kernel that is kept there; the runtime may be in another."""
+    said = next(folder.glob("kernel-*.entry")).read_bytes().partition(b"\n")[2]
+    return folder / str(json.loads(said)["object"])
+
+
 def scaled(count: int, factor: float, name: str = "scaled") -> UOp:
     i = new_range(count, RangeKind.GLOBAL)
     value = kb.apply(Ops.MUL, load(param(1), i), kb.number(FLOAT, factor))
@@ -147,6 +153,29 @@ def test_the_runtime_is_compiled_by_who_has_nothing_to_do(
     assert happened == wanted
     for ast, size in zip(asts, (10, 12), strict=True):
         check(ast, 1.75, size)
+
+
+@verifies("cpu.compile.longer")
+@pytest.mark.parametrize(("count", "wanted"), [
+    (1, [2, 6, 2]), (2, [2, 2, 6]), (8, [2, 2, 2, 2, 2])])
+def test_units_are_longer_where_all_processors_have_a_compiler(
+        count: int, wanted: list[int], fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    units: list[int] = []
+    start = objects.Build._start
+
+    def started(build: objects.Build, unit: list[Any]) -> None:
+        start(build, unit)
+        units.append(sum(source is not objects.RUNTIME for _, source in unit))
+
+    asts = [scaled(10, 1.5 + n / 8) for n in range(10)]
+    Device["CPU"].compile([scaled(9, 1.5)])  # the runtime is there
+    monkeypatch.setattr(objects, "_length", len)
+    monkeypatch.setattr(objects, "_WORTH_STARTING", 2)
+    monkeypatch.setattr(objects, "_WORTH_A_PROCESS", 100)
+    monkeypatch.setattr(objects, "processors", lambda: count)
+    monkeypatch.setattr(objects.Build, "_start", started)
+    Device["CPU"].compile(asts)
+    assert units == wanted
 
 
 @verifies("cpu.compile.once")
@@ -385,7 +414,7 @@ def test_another_object_under_the_same_name_is_not_loaded(
         fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has the function that is looked for, and could be loaded."""
     program = Device["CPU"].compile([scaled(10, 3.25)])[0]
-    unit = next(fresh.glob("*.so"))
+    unit = object_in(fresh)
     unit.unlink()
     other = fresh / "other.c"
     called = symbol(program.key)  # type: ignore[attr-defined]
@@ -404,7 +433,7 @@ def test_a_damaged_object_is_built_again(fresh: Path, damage: str,
                                          monkeypatch: pytest.MonkeyPatch) -> None:
     """It is never loaded: most of these would crash the process, or give other numbers."""
     Device["CPU"].compile([scaled(10, 3.5)])
-    entry, unit = next(fresh.glob("kernel-*.entry")), next(fresh.glob("*.so"))
+    entry, unit = next(fresh.glob("kernel-*.entry")), object_in(fresh)
     content = unit.read_bytes()
     unit.unlink()  # a library that is in use must not change under its user
     written = {"empty": b"", "garbage": b"\x7fELF" + os.urandom(5000), "cut": content[:2000],
@@ -417,7 +446,7 @@ def test_a_damaged_object_is_built_again(fresh: Path, damage: str,
         with Context(CACHE_FOLDER=str(other)):
             Device["CPU"].compile([scaled(10, 4.5)])
         unit.unlink()
-        unit.write_bytes(next(other.glob("*.so")).read_bytes())
+        unit.write_bytes(object_in(other).read_bytes())
     if damage == "entry":
         entry.write_text('{"format": 1')
     if damage in ("path", "forged"):

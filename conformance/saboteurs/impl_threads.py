@@ -82,6 +82,13 @@ class CompilersWaitForTheLast(ImplPatch):
         return lambda pairs: 0
 
 
+class ShortUnitsAllTheWay(Edit):
+    rule = "cpu.compile.longer"
+    description = "every unit is as short as the first"
+    file = "impl/cpu/objects.py"
+    old, new = "later = _WORTH_A_LATER if", "later = 1 if"
+
+
 class KeysWithoutThreads(ImplPatch):
     rule = "cpu.threads.count"
     description = "plans for another number of threads are used"

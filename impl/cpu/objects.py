@@ -25,6 +25,8 @@ Pair = tuple[str, Source]
 _WORTH_A_PROCESS = 4_000
 #: As many of them as a compiler is started for while more texts are still being printed.
 _WORTH_STARTING = 16_000
+#: Times that, where every processor has a compiler: the next one would only wait for them.
+_WORTH_A_LATER = 3
 
 
 # --8<-- [start:runtime]
@@ -131,7 +133,9 @@ class Build:
         if missing((key,), self.objects.functions,
                    lambda each: self.objects.found(self.kept, each)):
             self.waiting.append((key, source()))
-            if _length(self.waiting) >= _WORTH_STARTING:
+            # r[impl cpu.compile.longer]
+            later = _WORTH_A_LATER if len(self.started) >= self.processors else 1
+            if _length(self.waiting) >= _WORTH_STARTING * later:
                 self._start(self.waiting)
                 self.waiting = []
 
