@@ -8,8 +8,10 @@ from __future__ import annotations
 import itertools
 import math
 import os
-import threading
 import weakref
+
+# As `weakref.WeakValueDictionary` has it.
+from _weakref import _remove_dead_weakref as _remove_dead  # type: ignore[attr-defined]
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum, auto
@@ -170,27 +172,12 @@ class _Reference(weakref.ref["UOp"]):
     key: tuple[Any, ...]
 
 
-_dead: list[_Reference] = []  # of nodes that have died and may stand in the table still
-
-
 def _forget(reference: _Reference) -> None:
-    """Take a dead node out of the table; if another thread does so now, it is done next time.
+    """Take a dead node out of the table, unless a living one stands there by now.
 
-    It must not wait: garbage is collected anywhere, also where another lock is held.
+    In one step and without a lock: garbage is collected anywhere, in any thread.
     """
-    if not _acquire(False):
-        _dead.append(reference)
-        return
-    try:
-        key = reference.key
-        if _interned.get(key) is reference:
-            del _interned[key]
-        while _dead:
-            dead = _dead.pop()
-            if _interned.get(dead.key) is dead:
-                del _interned[dead.key]
-    finally:
-        _release()
+    _remove_dead(_interned, reference.key)
 
 
 # --8<-- [start:uop]
@@ -385,13 +372,12 @@ def _registered(key: tuple[Any, ...], node: UOp) -> UOp:
 
 def _first(key: tuple[Any, ...], node: UOp, reference: _Reference) -> UOp:
     """The living node with a key, where one stands in the table already, dead or alive."""
-    with _making:
-        while True:
-            known = _interned.setdefault(key, reference)
-            found = known()
-            if found is not None:
-                return found  # r[impl ir.intern.identity]
-            del _interned[key]
+    while True:
+        known = _interned.setdefault(key, reference)
+        found = known()
+        if found is not None:
+            return found  # r[impl ir.intern.identity]
+        _remove_dead(_interned, key)
 
 
 def free_after_fork(lock: Any) -> Any:
@@ -399,10 +385,6 @@ def free_after_fork(lock: Any) -> Any:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=lock._at_fork_reinit)
     return lock
-
-
-_making = free_after_fork(threading.RLock())  # held by whoever takes something out of the table
-_acquire, _release = _making.acquire, _making.release
 # --8<-- [end:intern]
 
 

@@ -468,7 +468,7 @@ class Direct:
         memory = [buffer.memory or ensure_memory(buffer) for buffer in buffers]
         made.memory = new = self.backend.allocate(self.nbytes)  # r[impl realize.memory.first]
         memory.append(new)
-        self.program([memory[place] for place in self.places])  # r[impl realize.direct.same]
+        self.program([*map(memory.__getitem__, self.places)])  # r[impl realize.direct.same]
         leaf = made.leaf(root.shape or ())
         mark_realized(root, leaf)
         return leaf

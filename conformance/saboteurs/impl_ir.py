@@ -19,6 +19,13 @@ class RacingThreadsKeepTheirNodes(Edit):
     new = "return node"
 
 
+class SuccessorsForgotten(Edit):
+    rule = "ir.intern.identity"
+    description = "a node that dies takes the one out of the table that was made in its place"
+    file = "impl/ir.py"
+    old, new = "_remove_dead(_interned, reference.key)", "_interned.pop(reference.key, None)"
+
+
 class MinusZeroIsZero(Edit):
     rule = "ir.const.identity"
     description = "0.0 and -0.0 are one node, as they are equal in Python"

@@ -41,8 +41,8 @@ class LaunchesUncounted(Edit):
     rule = "realize.direct.same"
     description = "a kernel that is launched at once is not counted"
     file = "impl/realize.py"
-    old = "self.program([memory[place] for place in self.places])"
-    new = "self.program.run([memory[place] for place in self.places], ())"
+    old = "self.program([*map(memory.__getitem__, self.places)])"
+    new = "self.program.run([*map(memory.__getitem__, self.places)], ())"
 
 
 class LaunchesWhatIsWatched(Edit):

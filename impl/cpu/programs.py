@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -66,14 +67,16 @@ class CPUProgram(KeptProgram):
             self._call = _PROTOTYPE(self.function)
         if len(memories) > self.arguments:
             memories = memories[:self.arguments]
-        addresses = [memory.address for memory in memories]
-        if values:
-            numbers = (ctypes.c_int64 * len(values))(*values)
-            start = ctypes.addressof(numbers)
-            addresses += range(start, start + 8 * len(values), 8)
-        self._call(self._packed(*addresses))
+        if not values:
+            self._call(self._packed(*map(_address, memories)))
+            return
+        numbers = (ctypes.c_int64 * len(values))(*values)
+        start = ctypes.addressof(numbers)
+        self._call(self._packed(*map(_address, memories),
+                                *range(start, start + 8 * len(values), 8)))
 
 
+_address = operator.attrgetter("address")
 #: A kernel reads its table of arguments only, and `bytes` are the quickest way to make one.
 _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
