@@ -257,6 +257,22 @@ def test_what_is_dear_is_stored_and_what_is_cheap_is_not() -> None:
     assert cut(x * dear_row.expand(8, 4)) == 2
 
 
+@verifies("fusion.cut.far")
+def test_what_no_cache_keeps_is_computed_again() -> None:
+    """Rows that a kernel keeps are stored, and so is what fits a cache, or has a third user."""
+    def cut(limits: Limits, more: bool = False) -> int:
+        x = numbers(4, 1024)
+        power = x.exp()
+        found = [power * power.sum(1, keepdim=True), *([power + 1] if more else [])]
+        effects = collect([tensor.uop for tensor in found])
+        return len(choose_cuts(effects.roots, effects.nodes, limits, True).reasons)
+
+    assert cut(Limits(cached_bytes=1 << 13, local_bytes=1 << 11)) == 2
+    assert cut(Limits(cached_bytes=1 << 13, local_bytes=1 << 12)) == 3
+    assert cut(Limits(cached_bytes=1 << 14, local_bytes=1 << 11)) == 3
+    assert cut(Limits(cached_bytes=1 << 13, local_bytes=1 << 11), more=True) == 4
+
+
 @verifies("fusion.cut.dear")
 def test_a_scalar_costs_nothing() -> None:
     """It is computed outside all loops, so it is neither stored nor computed for each element."""

@@ -72,6 +72,20 @@ class ReducesForEachWindow(Edit):
         'if repeated and not places:\n            return "reduce: its'
 
 
+class StoresWhatIsFar(Edit):
+    rule = "fusion.cut.far"
+    description = "a dear value is stored however long it stays in memory"
+    file = "impl/fusion/cuts.py"
+    old, new = "size > max(self.limits.cached_bytes", "0 > max(self.limits.cached_bytes"
+
+
+class ForgetsThatKernelsKeepRows(Edit):
+    rule = "fusion.cut.far"
+    description = "a dear value is computed again also where a kernel would keep its rows"
+    file = "impl/fusion/cuts.py"
+    old, new = "self.limits.local_bytes * max(rows)", "max(rows)"
+
+
 class StoresOnlyWhatIsDear(Edit):
     rule = "fusion.cut.contiguous"
     description = "`contiguous` of a cheap value is taken for a hint and not followed"

@@ -129,7 +129,8 @@ class _Cutter:
         repeated = any([p.repeated for p in places])
         if node.op in _REDUCTIONS:
             return self._reduction_reason(node, places, repeated)  # r[impl fusion.cut.once]
-        if len(places) > 1 and self.cost[node] > self.limits.recompute:  # r[impl fusion.cut.dear]
+        if len(places) > 1 and self.cost[node] > self.limits.recompute \
+                and not self._is_far(node, places):  # r[impl fusion.cut.dear]
             return f"recompute too dear: {len(places)} users, cost {self.cost[node]} each"
         if repeated and node.shape != () and self.cost[node] > self.limits.repeat:
             return f"recompute too dear: repeated along an axis, cost {self.cost[node]} each time"
@@ -137,6 +138,18 @@ class _Cutter:
             return f"length: the stage has {self.limits.stage_operations} operations already"
         return None
     # --8<-- [end:reason]
+
+    # --8<-- [start:far]
+    def _is_far(self, node: UOp, places: list[_Place]) -> bool:
+        """Whether to compute a value again for its second user is faster than to read it again:
+        no cache keeps it, and no kernel a row of it.
+        """
+        # r[impl fusion.cut.far]
+        size = _elements(node) * node.dtype.itemsize
+        rows = [_elements(place.stage) for place in places if place.reduced]
+        return (len(places) == 2 and bool(rows) and self.cost[node] <= self.limits.late
+                and size > max(self.limits.cached_bytes, self.limits.local_bytes * max(rows)))
+    # --8<-- [end:far]
 
     def _reduction_reason(self, node: UOp, places: list[_Place], repeated: bool) -> str | None:
         if len(places) > 1:

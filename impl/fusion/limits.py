@@ -11,6 +11,7 @@ class Limits:
     arguments: int = 30
     local_bytes: int = 256 * 1024      # buffers between stages, for one iteration of the prefix
     resident_bytes: int = 256 * 1024   # what one iteration may read again in the next one
+    cached_bytes: int = 16 << 20       # a value with more is in no cache when it is read again
     stage_operations: int = 400
     kernel_operations: int = 800
     stages: int = 32
