@@ -324,6 +324,48 @@ def test_a_value_that_is_read_inside() -> None:
             step(numbers(2))
 
 
+@verifies("replay.failure.done", observe="replay")
+def test_what_was_assigned_before_an_error_stays() -> None:
+    state, argument = numbers(0), numbers(10)
+
+    def body(x: Tensor) -> float:
+        state.assign(state + 1)
+        x.assign(x + 1)
+        state.assign(state * 2)
+        return x.sum().item() + state.sum().item()
+
+    step = TinyJit(body)
+    step(argument)
+    assert (first(state), first(argument)) == (2, 11)
+    for turn, wanted in enumerate([(6, 12), (14, 13)]):
+        with pytest.raises(ReplayError, match="a value is read"):
+            step(argument)
+        assert (first(state), first(argument)) == wanted, turn
+
+
+@verifies("replay.output.own", observe="replay")
+@pytest.mark.parametrize("turn", range(1, 5))
+def test_a_result_is_no_view(turn: int) -> None:
+    """In the call that is captured, in replays, and in those that take a shortcut."""
+    state = Tensor([[1.0, 2.0], [3.0, 4.0]]).realize()
+
+    def body(x: Tensor) -> tuple[Tensor, ...]:
+        made = (x + state).realize()
+        return made, made[0], x[1], state.T, state
+
+    step: Any = TinyJit(body)
+    for _ in range(turn):
+        step(Tensor([[5.0, 6.0], [7.0, 8.0]]).realize())
+    x = Tensor([[5.0, 6.0], [7.0, 8.0]]).realize()
+    made, row, of_argument, of_state, same = step(x)
+    for each in (row, of_argument, of_state):
+        each.assign(each * 100)
+    assert made.tolist() == [[6, 8], [10, 12]] and row.tolist() == [600, 800]
+    assert x.tolist() == [[5, 6], [7, 8]] and of_argument.tolist() == [700, 800]
+    assert state.tolist() == [[1, 2], [3, 4]] and same is state
+    assert of_state.tolist() == [[100, 300], [200, 400]]
+
+
 @verifies("replay.failure.none", observe="replay")
 def test_a_call_that_raised_is_not_replayed() -> None:
     calls = []

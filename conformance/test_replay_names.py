@@ -130,6 +130,34 @@ def test_rebinding_a_slot_a_global_and_a_cell() -> None:
     assert held
 
 
+@verifies("replay.grown.error", observe="replay")
+@pytest.mark.parametrize("kind", ["list", "dict", "layers"])
+@pytest.mark.parametrize("calls", [2, 5])
+def test_a_container_of_another_length_is_noticed(kind: str, calls: int) -> None:
+    """After two calls there is a recording, after five a shortcut, too."""
+    items = [numbers(2), numbers(3)]
+    table = dict(enumerate(items))
+    model = Model()
+    model.items = items
+
+    def body(x: Tensor) -> Tensor:
+        for each in items if kind == "list" else table.values() if kind == "dict" else model.items:
+            x = x * each
+        return x
+
+    step = TinyJit(body)
+    assert [step(numbers(1)).item() for _ in range(calls)] == [6] * calls
+    model.seen = 1  # type: ignore[attr-defined]  # which is no item
+    assert step(numbers(1)).item() == 6
+    items.append(numbers(10))
+    table[2] = items[2]
+    with pytest.raises(ReplayError, match=r"^body: len\((items|table|model.items)\) is another"):
+        step(numbers(1))
+    items.pop()
+    del table[2]
+    assert step(numbers(1)).item() == 6
+
+
 GLOBAL = numbers(1)
 HELD = [GLOBAL]
 

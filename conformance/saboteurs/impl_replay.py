@@ -204,3 +204,26 @@ class CapturesInsideACapture(Edit):
     file = "impl/replay/jit.py"
     old = "if realize.capturing.observers or not manner.captures:"
     new = "if not manner.captures:"
+
+
+class ListsMayGrow(Edit):
+    rule = "replay.grown.error"
+    description = "a list that has grown since the capture is gone through as far as it went then"
+    file = "impl/replay/names.py"
+    old, new = "return None if len(self.container) == self.first else", \
+        "return None if len(self.container) >= self.first else"
+
+
+class ResultsStayViews(Edit):
+    rule = "replay.output.own"
+    description = "what a captured call returns is still a view of the argument"
+    file = "impl/replay/capture.py"
+    old, new = "if id(tensor) not in known:", "if id(tensor) in known:"
+
+
+class ErrorsTakeBack(Edit):
+    rule = "replay.failure.done"
+    description = "an argument that was assigned before the capture failed is what it was"
+    file = "impl/replay/jit.py"
+    old = "write_back(given, stand_ins, arguments.leaves, gradients)"
+    new = "write_back([], stand_ins, arguments.leaves, gradients)"

@@ -72,6 +72,9 @@ class Capture:
         touched = [h for h in living() if isinstance(h, Tensor) and known.get(id(h)) is not h.uop
                    and (id(h) in known or id(h) in ours)]
         realize.realize([*returned.values(), *touched])  # r[impl replay.effects.all]
+        for tensor in returned.values():
+            if id(tensor) not in known:  # r[impl replay.output.own]
+                tensor._ancestors = ()  # no more than what a replay returns
         paths = {id(t): path for path, t in self.arguments.tensors.items()}
         changes = [Change(paths.get(id(h)) or weakref.ref(h), *place(h))
                    for h in touched if id(h) in known]

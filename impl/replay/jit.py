@@ -131,6 +131,7 @@ class TinyJit(Generic[Parameters, Returned]):
             recording = None if realize.lock.disturbed else capture.finish(result)
         finally:
             realize.capturing.observers.remove(capture)
+            # r[impl replay.failure.done]
             write_back(given, stand_ins, arguments.leaves, gradients)
         if recording is None or realize.lock.disturbed:
             return self._not_captured(result, given, stand_ins)

@@ -167,6 +167,30 @@ class _Slot:
         return getattr(self.owner, key, None)
 
 
+class _Grown:
+    """The length of a list or dict, once it is another one than at first; until then None."""
+
+    def __init__(self, container: list[Any] | dict[Any, Any]) -> None:
+        self.container, self.first = container, len(container)
+
+    def __getitem__(self, key: str) -> int | None:
+        return None if len(self.container) == self.first else len(self.container)
+
+
+def lengths_of(names: Iterable[Name]) -> list[Name]:
+    """A place for each list and dict that some names are items of, which holds None.
+
+    A function that goes through a list of layers does more when there are more.
+    """
+    found: dict[int, Name] = {}
+    for name in names:
+        # The names of an object and those of a module are in dicts too, and come and go.
+        if name.owner is name.container and isinstance(name.container, (list, dict)):
+            path = name.path.removesuffix(f"[{name.key!r}]")
+            found.setdefault(id(name.container), Name(f"len({path})", _Grown(name.container), ""))
+    return list(found.values())
+
+
 def rebound(before: Names, after: Names) -> str:
     """The path of a name that holds another tensor than before, or one where none was."""
     old, new = before.tensors, after.tensors

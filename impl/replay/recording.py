@@ -16,7 +16,7 @@ from impl.effects import Buffer, advance, is_lost, leaf_of, living, spoil
 from impl.errors import ReplayError
 from impl.ir import Shape, UOp, toposort
 from impl.replay.arguments import Arguments, aliases_of, compare, expected
-from impl.replay.names import Name, Names
+from impl.replay.names import Name, Names, lengths_of
 from impl.replay.results import filled, leaves_of, template_of
 from impl.replay.shortcut import Shortcut
 from impl.tensor import Tensor
@@ -323,15 +323,19 @@ class Recording:
                 for o in source.owners}
         mine |= {id(c.holder()) for c in self.changes if not isinstance(c.holder, str)}
         found = [(name, tensor) for name, tensor in names.tensors.values() if id(tensor) in mine]
+        leading = names.leading(name for name, _ in found)
         self.names = [(name, weakref.ref(tensor)) for name, tensor in found]
-        self.names += [(name, functools.partial(_itself, part))
-                       for name, part in names.leading(name for name, _ in found)]
+        self.names += [(name, functools.partial(_itself, part)) for name, part in leading]
+        # r[impl replay.grown.error]
+        self.names += [(name, functools.partial(_itself, None))
+                       for name in lengths_of([name for name, _ in (*found, *leading)])]
 
     def _check_names(self) -> None:
         for name, known in self.names:
             now = name.value()
             if now is not known():  # r[impl replay.rebound.error]
-                kind = "tensor" if isinstance(now, Tensor) else "object"
+                kind = "tensor" if isinstance(now, Tensor) else \
+                    "number" if isinstance(now, int) else "object"
                 raise ReplayError(self.name, f"{name.path} is another {kind} than when the "
                                   "function was captured, and a replay would use the old one",
                                   "change it with .assign, or call .reset()")
