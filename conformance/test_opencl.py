@@ -38,7 +38,8 @@ from impl.kernel import (
     with_steps,
 )
 from impl.render import Metal, OpenCL, groups, render
-from impl.render.lower import Block, Loop, Wait, lower
+from impl.render.blocks import Block, Loop, Wait
+from impl.render.lower import lower
 
 GLOBAL, LOOP, REDUCE, BLOCK = (RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE, RangeKind.BLOCK)
 

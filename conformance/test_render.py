@@ -19,7 +19,8 @@ from impl.dtypes import ALL, dtypes
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel import Limits, optimize
 from impl.render import CUDA, C, Metal, OpenCL, lower, render
-from impl.render.lower import Loop, Lowered
+from impl.render.blocks import Loop
+from impl.render.lower import Lowered
 
 WIDE = Limits(vector_bytes=64, vector_registers=32)
 

@@ -42,7 +42,7 @@ class WaitsInsideOfLanes(ImplPatch):
     target = "impl.render.groups:_alone"
 
     def replacement(self, original: Function) -> Function:
-        from impl.render.lower import Block, Loop, Wait
+        from impl.render.blocks import Block, Loop, Wait
         return lambda item: Loop(Block(None, None, items=[Wait(), item], alone=True))
 
 

@@ -13,7 +13,7 @@ Function = Callable[..., Any]
 class RunningResultsForgetWhatWasBefore(ImplPatch):
     rule = "ranges.scan.order"
     description = "an element of a running result is the element itself"
-    target = "impl.ranges:_scan"
+    target = "impl.ranges.in_order:_scan"
 
     def replacement(self, original: Function) -> Function:
         return lambda *given: None
@@ -22,10 +22,11 @@ class RunningResultsForgetWhatWasBefore(ImplPatch):
 class KeysAreForgotten(ImplPatch):
     rule = "ranges.scan.key"
     description = "all elements of a running result by key have one key"
-    target = "impl.ranges:_scan"
+    target = "impl.ranges.in_order:_scan"
 
     def replacement(self, original: Function) -> Function:
-        from impl.ranges import ZERO, Pattern
+        from impl.ranges import Pattern
+        from impl.ranges.indices import ZERO
 
         def scan(*given: Any) -> Any:
             made = original(*given)
@@ -49,11 +50,12 @@ class TheFirstWriterStays(ImplPatch):
 class RowsOutsideAreTheFirst(ImplPatch):
     rule = "ranges.scatter.outside"
     description = "an index that names no row names the first one"
-    target = "impl.ranges:_scatter"
+    target = "impl.ranges.in_order:_scatter"
 
     def replacement(self, original: Function) -> Function:
         from impl.ir import Ops, UOp
-        from impl.ranges import ZERO, Pattern
+        from impl.ranges import Pattern
+        from impl.ranges.indices import ZERO
 
         def scatter(*given: Any) -> Any:
             made = original(*given)

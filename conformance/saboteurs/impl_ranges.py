@@ -59,7 +59,7 @@ class EveryNestIsTraced(ImplPatch):
 class FormsForgetThePlaceOfAWrite(ImplPatch):
     rule = "ranges.form.place"
     description = "writes of equal parts at different places are taken for the same nest"
-    target = "impl.ranges:_way_to_base"
+    target = "impl.ranges.graph:_way_to_base"
 
     def replacement(self, original: Function) -> Function:
         return lambda write: (write.src[1].src[0].shape, write.src[0].shape)
@@ -68,28 +68,28 @@ class FormsForgetThePlaceOfAWrite(ImplPatch):
 class PermutesTheWrongWay(Edit):
     rule = "ranges.index.exact"
     description = "the index of a transposed value is transposed in the same direction"
-    file = "impl/ranges.py"
+    file = "impl/ranges/indices.py"
     old, new = "moved[old] = index[axis]", "moved[axis] = index[old]"
 
 
 class FlipsOneTooFar(Edit):
     rule = "ranges.index.exact"
     description = "a flipped axis starts one element behind its end"
-    file = "impl/ranges.py"
+    file = "impl/ranges/indices.py"
     old, new = "symbolic.sub(source[axis] - 1, i)", "symbolic.sub(source[axis], i)"
 
 
 class LoadsForgetTheirCondition(Edit):
     rule = "ranges.access.inside"
     description = "what lies below a PAD is loaded for the padding too"
-    file = "impl/ranges.py"
+    file = "impl/ranges/tracing.py"
     old, new = "Pattern(shape, region.index, region.valid)", "Pattern(shape, region.index)"
 
 
 class OnlyLoadsAreZero(Edit):
     rule = "ranges.pad.zero"
     description = "padding is zero because its loads are, so that exp makes it one"
-    file = "impl/ranges.py"
+    file = "impl/ranges/tracing.py"
     old = "return _where(source_index(node, region.index)[1], sources[0], node.dtype)"
     new = "return sources[0]"
 
@@ -97,7 +97,7 @@ class OnlyLoadsAreZero(Edit):
 class NegativeRowsExist(Edit):
     rule = "ranges.gather.outside"
     description = "of an index only the greatest value is looked at"
-    file = "impl/ranges.py"
+    file = "impl/ranges/tracing.py"
     old = "return symbolic.logical_and(symbolic.less_equal(0, picked),\n"
     new = "return symbolic.logical_and(TRUE,\n"
 
@@ -105,7 +105,7 @@ class NegativeRowsExist(Edit):
 class EveryTapHits(Edit):
     rule = "ranges.fold.sum"
     description = "windows between two steps are added too"
-    file = "impl/ranges.py"
+    file = "impl/ranges/tracing.py"
     old = "inside = symbolic.logical_and(inside, hit)"
     new = "inside = symbolic.logical_and(inside, TRUE)"
 
@@ -113,7 +113,7 @@ class EveryTapHits(Edit):
 class WritesMakeNoValue(Edit):
     rule = "ranges.stage.one-value"
     description = "a write into memory stores the old value once more, not a new one"
-    file = "impl/ranges.py"
+    file = "impl/ranges/graph.py"
     old = ("overwrites, = self._brought((overwrites,), device)\n"
            "        slots = self._brought(slots, device)\n"
            "        value = self._new_value(node, node, False, device)")
@@ -125,7 +125,7 @@ class WritesMakeNoValue(Edit):
 class AtHomeWhereItReads(Edit):
     rule = "realize.device.named"
     description = "what reads nothing is computed on the default device"
-    file = "impl/ranges.py"
+    file = "impl/ranges/graph.py"
     old = "stack, seen = list(node.src if found is None else ()), set(node.src)"
     new = "stack, seen = list[UOp](), set(node.src)"
 
@@ -133,7 +133,7 @@ class AtHomeWhereItReads(Edit):
 class CopiesAReshapeOfNothing(Edit):
     rule = "realize.device.named"
     description = "of a number in another shape, the reshape is copied, which is not stored"
-    file = "impl/ranges.py"
+    file = "impl/ranges/graph.py"
     old = "self.copied = {self._itself(node.src[0]) for node in cuts"
     new = "self.copied = {node.src[0] for node in cuts"
 
@@ -141,7 +141,7 @@ class CopiesAReshapeOfNothing(Edit):
 class ReadsWhatLiesElsewhere(Edit):
     rule = "schedule.document.devices"
     description = "a kernel reads what was made of no memory wherever it was stored"
-    file = "impl/ranges.py"
+    file = "impl/ranges/graph.py"
     old = "if slot in self.homeless and value.device != (device or self.default_device):"
     new = "if slot in self.homeless and device is None:"
 
@@ -149,21 +149,21 @@ class ReadsWhatLiesElsewhere(Edit):
 class EmptyRowsHaveAStage(Edit):
     rule = "ranges.stage.empty"
     description = "only values of one axis are seen to have no elements"
-    file = "impl/ranges.py"
+    file = "impl/ranges/graph.py"
     old, new = "if 0 in (node.shape or ()):", "if node.shape == (0,):"
 
 
 class TwoWaysAreTwoNodes(Edit):
     rule = "ranges.value.shared"
     description = "a node that is reached on two ways is computed twice at one index"
-    file = "impl/ranges.py"
+    file = "impl/ranges/tracing.py"
     old, new = "region = self.regions.get(key)\n", "region = None\n"
 
 
 class ReductionsShareALoop(Edit):
     rule = "ranges.reduce.own"
     description = "all reductions of one size have one loop"
-    file = "impl/ranges.py"
+    file = "impl/ranges/tracing.py"
     old, new = "number = self.first_loop + len(self.reduced)", "number = self.first_loop"
 
 

@@ -56,7 +56,7 @@ class ConstantsAreReadAnywhere(Edit):
     rule = "schedule.document.devices"
     description = "a constant in memory is read by its equals on another device"
     first = "test_a_number_that_lies_on_one_device_is_computed_on_others"
-    file = "impl/ranges.py"
+    file = "impl/ranges/graph.py"
     old, new = "node not in self.copied and constant_of(node) is not None", "False"
 
 

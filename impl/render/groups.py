@@ -14,7 +14,8 @@ from typing import NamedTuple
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel import Early, accessed, buffer_key
 from impl.kernel.analysis import Key
-from impl.render.lower import Block, Bundle, Define, Item, Loop, Lowered, Wait, Write
+from impl.render.blocks import Block, Bundle, Define, Item, Loop, Wait, Write
+from impl.render.lower import Lowered
 
 
 # --8<-- [start:waits]

@@ -10,7 +10,8 @@ from impl.errors import GraphError
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel import accessed
 from impl.kernel.analysis import Key
-from impl.render.lower import Block, Item, Leave, Loop, Lowered, Write
+from impl.render.blocks import Block, Item, Leave, Loop, Write
+from impl.render.lower import Lowered
 
 #: A launch has a bit for each phase.
 MOST_PHASES = 62

@@ -8,8 +8,7 @@ from impl.dtypes import dtypes
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import PRODUCTS, Way, exchanged
 from impl.kernel.private import keep_private
-from impl.render.dialect import Dialect, Launched
-from impl.render.lower import (
+from impl.render.blocks import (
     Begin,
     Block,
     Bundle,
@@ -23,8 +22,9 @@ from impl.render.lower import (
     Step,
     Wait,
     Write,
-    lower,
 )
+from impl.render.dialect import Dialect, Launched
+from impl.render.lower import lower
 from impl.render.matrices import Matrices
 from impl.render.names import identifier
 from impl.render.reductions import Reductions

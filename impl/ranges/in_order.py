@@ -1,0 +1,52 @@
+"""Stages whose iterations depend on each other: scans and scatters. Chapter: spec/ranges.md."""
+from __future__ import annotations
+
+from impl import symbolic
+from impl.dtypes import dtypes
+from impl.ir import Ops, RangeKind, UOp, new_range
+from impl.ranges.indices import ZERO, Index, loops_of
+from impl.ranges.stages import Form, InOrder, Pattern, cast
+from impl.ranges.tracing import Tracer, names_row
+
+
+# --8<-- [start:in_order]
+def form_in_order(node: UOp, tracer: Tracer, index: Index) -> Form:
+    """A SCAN stores each element beside the one before it; a SCATTER fills its result with the
+    base and then changes the rows that the index names.
+    """
+    shape = node.shape
+    assert shape is not None
+    value, write = tracer.trace(node.src[0], index, inside=False), Pattern(shape, index)
+    make = _scan if node.op is Ops.SCAN else _scatter
+    more = make(node, tracer, value, write)
+    return Form(loops_of(index), value, write, tracer.reads, tracer.reduced, tracer.operations + 1,
+                more)
+
+
+def _scan(node: UOp, tracer: Tracer, value: UOp, write: Pattern) -> InOrder | None:
+    op, axis, *table = node.arg
+    index = write.index
+    if table:
+        row = cast(tracer.trace(node.src[1], index, inside=False), dtypes.index)
+        inside = symbolic.logical_and(symbolic.less_equal(0, row),
+                                      symbolic.less_than(row, table[0]))
+        place = Pattern((table[0],), (row,), inside)
+        return InOrder(op, loops_of(index[axis:]), value, place, write, table[0], row)
+    if index[axis] is ZERO:
+        return None
+    one_less = (*index[:axis], symbolic.sub(index[axis], 1), *index[axis + 1:])
+    before = Pattern(write.shape, one_less, symbolic.less_equal(1, index[axis]))
+    return InOrder(op, loops_of(index[axis:]), value, before, write)
+
+
+def _scatter(node: UOp, tracer: Tracer, value: UOp, write: Pattern) -> InOrder:
+    base, places, values = node.src
+    assert values.shape is not None
+    index = tuple(new_range(size, RangeKind.LOOP, len(write.shape) + axis) if size != 1 else ZERO
+                  for axis, size in enumerate(values.shape))
+    picked = cast(tracer.trace(places, index[:1], inside=False), dtypes.index)
+    given = tracer.trace(values, index, inside=False)
+    # r[impl ranges.scatter.outside]
+    target = Pattern(write.shape, (picked, *index[1:]), names_row(node, picked))
+    return InOrder(node.arg, loops_of(index), given, target, target)
+# --8<-- [end:in_order]

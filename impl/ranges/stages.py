@@ -1,0 +1,213 @@
+"""Stages: loop nests, what they read and where they write. Chapter: spec/ranges.md."""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from impl import symbolic
+from impl.dtypes import DType
+from impl.ir import TRUE, Ops, Shape, UOp, toposort
+from impl.ranges.indices import ZERO, Index, flatten, source_index
+from impl.symbolic import extent
+
+
+# --8<-- [start:stage]
+class Pattern:
+    """How a loop nest walks over a value: its shape, and the index in each dimension.
+
+    `flat` is the position of the element in row-major order. Patterns are not changed once made.
+    """
+
+    __slots__ = ("shape", "index", "valid", "flat", "_ranges", "_bounds")
+
+    def __init__(self, shape: Shape, index: Index, valid: UOp = TRUE) -> None:
+        self.shape, self.index, self.valid = shape, index, valid
+        self.flat = flatten(index, shape)
+        self._ranges: list[UOp] | None = None
+        self._bounds: tuple[int, int] | None = None
+
+    @property
+    def ranges(self) -> list[UOp]:
+        """The loops that the index depends on."""
+        if self._ranges is None:
+            simple = all(i.op is Ops.RANGE or i.op is Ops.CONST for i in self.index)
+            nodes: Sequence[UOp] = self.index if simple else toposort(self.index)
+            self._ranges = [u for u in nodes if u.op is Ops.RANGE]
+        return self._ranges
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and greatest element that it can touch, clipped to the value."""
+        if self._bounds is None:
+            low, high = symbolic.bounds(self.flat)
+            self._bounds = max(0, low), min(
+                high, symbolic.plain(math.prod(self.shape)) - 1)
+        return self._bounds
+
+
+@dataclass(eq=False, slots=True)
+class Access:
+    """A read or write of a value: its number, and how the loops walk over it.
+
+    It is not changed once made.
+    """
+
+    value: int
+    pattern: Pattern
+
+    @property
+    def shape(self) -> Shape:
+        """The shape in which the value is seen."""
+        return self.pattern.shape
+
+    @property
+    def index(self) -> Index:
+        """One expression per dimension."""
+        return self.pattern.index
+
+    @property
+    def valid(self) -> UOp:
+        """When there is such an element."""
+        return self.pattern.valid
+
+
+@dataclass(frozen=True, eq=False)
+class InOrder:
+    """What is stored one element after the other, each with what was stored before.
+
+    For the iterations of `loops`, the first of them in order: the element at `target` becomes
+    the one at `before`, combined with `value` by `op` (or, without one, just `value`). Where there
+    is none `before` it is `value`. With a `table` of some size, what stands before is not in the
+    result but in the row `key` of that table, if there is one.
+    """
+
+    op: Ops | None
+    loops: list[UOp]
+    value: UOp
+    before: Pattern
+    target: Pattern
+    table: int = 0
+    key: UOp = ZERO
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """A loop nest without the names of its values: what equal stages have in common.
+
+    `loops` are the output ranges, outermost first (size-1 axes have none); `value` is a kernel
+    expression whose loads are `INDEX(PARAM(slot), flat index, valid)`, with the place in `reads`
+    as argument; there stand the patterns of the loads, each with its slot. `write` is how the
+    result is stored, `reduced` the loops of reductions. Loops are numbered from 0 in every nest,
+    so that equal indices are one node.
+    """
+
+    loops: list[UOp]
+    value: UOp
+    write: Pattern
+    reads: list[tuple[int, Pattern]]
+    reduced: list[UOp] = field(default_factory=list)
+    operations: int = 0
+    in_order: InOrder | None = None
+
+    @cached_property
+    def order(self) -> list[UOp]:
+        """The nodes of the value and of where it is stored, sources first; nothing of loops."""
+        roots: tuple[UOp, ...] = (self.value, self.write.flat)
+        more = self.in_order
+        if more is not None:
+            roots += (more.value, more.before.flat, more.before.valid, more.target.flat,
+                      more.target.valid, more.key)
+        return toposort(roots, lambda u: u not in self.loops)
+
+    @property
+    def independent(self) -> list[UOp]:
+        """The outermost loops whose iterations need nothing of each other."""
+        if self.in_order is None:
+            return list(self.loops)
+        first = self.in_order.loops[:1]
+        return self.loops[:self.loops.index(first[0])] if first and first[0] in self.loops else []
+
+    @cached_property
+    def iterations(self) -> int:
+        """How often the body runs, reductions included."""
+        return math.prod(extent(r) for r in (*self.loops, *self.reduced))
+
+
+@dataclass
+class Stage:
+    """One loop nest that stores one value: a form, and the values behind its slots."""
+
+    number: int
+    node: UOp
+    form: Form
+    slots: tuple[int, ...]
+    write: Access
+    reason: str = ""
+    copy: bool = False
+    overwrites: int | None = None  # the value whose memory it would like to write into
+    whole: bool = True             # it writes every element of that memory
+    reads: list[Access] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reads = [Access(self.slots[slot], pattern) for slot, pattern in self.form.reads]
+
+    @property
+    def alone(self) -> bool:
+        """Whether the stage is a kernel of its own."""
+        return self.copy or self.form.in_order is not None
+
+    @property
+    def loops(self) -> list[UOp]:
+        """The output ranges, outermost first."""
+        return self.form.loops
+# --8<-- [end:stage]
+
+
+def load(dtype: DType, slot: int, pattern: Pattern, number: int = 0) -> UOp:
+    """The `number`-th read of a nest, of the value behind a slot."""
+    pointer = UOp(Ops.PARAM, dtype, (), slot)
+    place = UOp(Ops.INDEX, dtype, (pointer, pattern.flat, pattern.valid), number)
+    return UOp(Ops.LOAD, dtype, (place,))
+
+
+def cast(value: UOp, dtype: DType) -> UOp:
+    """A conversion, unless the value has that type already."""
+    return value if value.dtype is dtype else UOp(Ops.CAST, dtype, (value,))
+
+
+# --8<-- [start:write]
+def write_pattern(view: UOp, base: UOp, index: Index) -> Pattern:
+    """Where a view write puts the element `index` of the view, as an index into its base."""
+    while view is not base:
+        index, _ = source_index(view, index)  # r[impl effects.view-write.region]
+        view = view.src[0]
+    assert base.shape is not None
+    return Pattern(base.shape, index)
+# --8<-- [end:write]
+
+
+# --8<-- [start:values]
+@dataclass
+class Value:
+    """Something that has storage: a leaf, or a node that was given a stage."""
+
+    number: int
+    node: UOp
+    device: str
+    leaf: bool = False
+
+    @property
+    def shape(self) -> Shape:
+        """The shape; of sizes that depend on variables the planner sees Extents."""
+        assert self.node.shape is not None
+        return self.node.shape
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes; of the whole buffer for a leaf."""
+        if self.leaf:
+            return int(self.node.arg[0].nbytes)
+        return symbolic.plain(math.prod(self.shape)) * self.node.dtype.itemsize
+# --8<-- [end:values]
