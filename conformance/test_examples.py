@@ -23,7 +23,8 @@ from conformance.trace import FENCE, ROOT, read_chapters
 
 TEXTS = [
     *sorted((ROOT / "spec").glob("*.md")),
-    *(ROOT / name for name in ("README.md", "docs/index.md", "docs/differences.md") if (ROOT / name).exists()),
+    *(ROOT / name for name in ("README.md", "docs/index.md", "docs/differences.md")
+      if (ROOT / name).exists()),
     *sorted((ROOT / "docs" / "course").glob("*.md")),
 ]
 MARK = "# -> "
