@@ -233,10 +233,11 @@ def test_a_value_beyond_the_bounds() -> None:
 
 @verifies("caching.result.independent")
 def test_the_result_of_an_earlier_run() -> None:
-    x = numbers(1, 2, 3)
-    first = (x + 1).realize()
+    """One operation that was seen before is launched at once, several have a plan that is run."""
+    first = (numbers(1, 2, 3) + 1).realize()
     second = (numbers(4, 5, 6) + 1).realize()
-    agree((first, [2, 3, 4]), (second, [5, 6, 7]))
+    third, fourth = ((numbers(*each) * 2 - 1).realize() for each in ((1, 2, 3), (4, 5, 6)))
+    agree((first, [2, 3, 4]), (second, [5, 6, 7]), (third, [1, 3, 5]), (fourth, [7, 9, 11]))
 
 
 # Replay
