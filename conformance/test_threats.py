@@ -375,7 +375,7 @@ def test_thousands_of_operands() -> None:
     state = numbers(0)
     for _ in range(3000):
         x = x + 1
-    state.assign(x)  # a graph with a write is walked by another function than one without
+    state.assign(x)
     agree((state, [3001]), (x, [3001]))
 
 

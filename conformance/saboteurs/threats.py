@@ -246,23 +246,16 @@ class PlacesHave32Bits(ImplPatch):
 class GraphsAreWalkedByRecursion(ImplPatch):
     rule = "symbolic.depth.iterative"
     description = "a graph is walked by a function that calls itself"
-    target = "impl.ir:toposort"
+    target = "impl.caching.rows:Rows.add"
 
     def replacement(self, original: Function) -> Function:
-        def toposort(roots: Any, enter: Any = None, seen: Any = None) -> list[Any]:
-            found: dict[Any, None] = {}
-            known = seen if seen is not None else set()
-
-            def visit(node: Any) -> None:
-                if node not in known:
-                    known.add(node)
-                    for source in node.src if enter is None or enter(node) else ():
-                        visit(source)
-                    found[node] = None
+        def add(rows: Any, roots: Any) -> list[Any]:
             for root in roots:
-                visit(root)
-            return list(found)
-        return toposort
+                for source in root.src:  # described before what is made of them
+                    if source not in rows.place:
+                        add(rows, [source])
+            return list(original(rows, roots))
+        return add
 
 
 class AnyValueIsBound(ImplPatch):
