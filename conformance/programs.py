@@ -140,6 +140,19 @@ def _binary(draft: Draft, i: int, j: int, k: int) -> None:
     draft.add(do, left, right)
 
 
+def _between(draft: Draft, i: int, j: int, k: int) -> None:
+    """A value compared with two numbers, and both answers together: some exclude each other."""
+    value = draft.of_dtype(draft.pick(i), (*protocol.FLOATS, *protocol.INTEGERS))
+    kind = draft.kinds[value]
+    numbers = (0, 1, 0.5, -1) if kind.dtype in protocol.FLOATS else (0, 1, 2, 3)
+    answers = []
+    for turn, number in enumerate((numbers[j % 4], numbers[j // 4 % 4])):
+        pair = (draft.constant(kind, number), value)
+        do = ("less", "less_equal")[k // 4 % 2]
+        answers.append(draft.add(do, *(pair if (k >> turn) % 2 else pair[::-1])))
+    draft.add(("and", "or")[k // 8 % 2], *answers)
+
+
 def _allowed(do: str) -> tuple[str, ...]:
     """The dtypes that an operation is defined for, the one to cast to first."""
     if do in (*protocol.FLOAT_UNARY, "div", "pow", "mean", "softmax"):
@@ -327,7 +340,7 @@ Maker = Callable[[Draft, int, int, int], None]
 KINDS: tuple[Maker, ...] = (
     _input, _binary, _store, _realize, _binary, _unary, _movement, _reduction, _store, _assign,
     _binary, _movement, _store, _where, _cast, _constant, _product, _along, _gather, _boundary,
-    _realize, _observe, _drop, _input, _binary, _reduction)
+    _realize, _observe, _drop, _input, _between, _reduction)
 
 
 def build(choices: Sequence[Choice], kinds: Sequence[Maker] = KINDS,
