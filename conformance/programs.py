@@ -141,16 +141,17 @@ def _binary(draft: Draft, i: int, j: int, k: int) -> None:
 
 
 def _between(draft: Draft, i: int, j: int, k: int) -> None:
-    """A value compared with two numbers, and both answers together: some exclude each other."""
+    """Whether a value lies between two numbers, or outside; some limits exclude each other."""
     value = draft.of_dtype(draft.pick(i), (*protocol.FLOATS, *protocol.INTEGERS))
     kind = draft.kinds[value]
-    numbers = (0, 1, 0.5, -1) if kind.dtype in protocol.FLOATS else (0, 1, 2, 3)
-    answers = []
-    for turn, number in enumerate((numbers[j % 4], numbers[j // 4 % 4])):
-        pair = (draft.constant(kind, number), value)
-        do = ("less", "less_equal")[k // 4 % 2]
-        answers.append(draft.add(do, *(pair if (k >> turn) % 2 else pair[::-1])))
-    draft.add(("and", "or")[k // 8 % 2], *answers)
+    if kind.dtype in protocol.FLOATS:  # between two whole numbers there are others
+        value = draft.add("mul", value, draft.constant(kind, 0.25))
+    low = (0, 1, -1, 2)[j % 4] if not kind.dtype.startswith("uint") else j % 4
+    low_end, high_end = (draft.constant(kind, n) for n in (low, low + (1, 1, 2, 0)[j // 4 % 4]))
+    pairs = [(low_end, value), (value, high_end)]
+    answers = [draft.add("less_equal" if k // 4 % 4 == turn else "less",
+                         *(pair if k % 4 else pair[::-1])) for turn, pair in enumerate(pairs)]
+    draft.add("and" if k < 48 else "or", *answers)
 
 
 def _allowed(do: str) -> tuple[str, ...]:
@@ -345,16 +346,21 @@ KINDS: tuple[Maker, ...] = (
 
 def build(choices: Sequence[Choice], kinds: Sequence[Maker] = KINDS,
           first: Maker = _input) -> Program:
-    """The program that a list of choices stands for, every variable observed at its end.
+    """The program that a list of choices stands for: what is observed at its end.
 
-    `kinds` are the makers of statements, `first` the one for a program without variables yet.
+    Every variable in one half of all programs. In the other half only those that nothing is made
+    of, so that a scheduler may keep the others from memory. `kinds` are the makers of statements,
+    `first` the one for a program without variables yet.
     """
     draft = Draft()
     for kind, i, j, k in choices:
         maker = kinds[kind % len(kinds)] if draft.kinds else first
         maker(draft, i, j, k)
     if draft.kinds:
-        draft.append({"do": "observe", "names": list(draft.kinds)})
+        used = {name for statement in protocol.walk(draft.statements)
+                for name in statement.get("from", ())} if choices[0][3] % 2 else set()
+        draft.append({"do": "observe", "names": [name for name in draft.kinds
+                                                 if name not in used] or list(draft.kinds)})
     return protocol.program(draft.statements)
 
 
