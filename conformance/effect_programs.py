@@ -190,7 +190,7 @@ KINDS: tuple[Maker, ...] = (
 
 
 def build(choices: Sequence[Choice]) -> Program:
-    """The program that a list of choices stands for, every variable observed at its end."""
+    """The program that a list of choices stands for; its end as in `programs.build`."""
     return programs.build(choices, KINDS, _state)
 
 
