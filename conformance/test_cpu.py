@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -318,6 +319,21 @@ def test_flags_change_no_value(fresh: Path, monkeypatch: pytest.MonkeyPatch,
     different = [ast.src[0].src[1] for ast, one, two in zip(asts, fast, plain, strict=True)
                  if one != two]
     assert not different, [(value.op.name, [s.op.name for s in value.src]) for value in different]
+
+
+@verifies("cpu.flags.known")
+def test_a_compiler_that_knows_fewer_flags_compiles(fresh: Path, tmp_path: Path) -> None:
+    """GCC 10, say: an unknown flag is an error, except where the version is asked for."""
+    named = shutil.which("gcc")
+    if named is None or "Free Software Foundation" not in compiler.compiler_identity((named,)):
+        pytest.skip("no GCC")
+    older = tmp_path / "older-gcc"
+    older.write_text('#!/bin/sh\nfor each; do test "$each" = -fno-ipa-modref && exit 1; done\n'
+                     f'exec {named} "$@"\n')
+    older.chmod(0o755)
+    with Context(DEVICE="CPU", CC=str(older)):
+        assert (Tensor([1.0, 2.0]).realize() * 1.375).tolist() == [1.375, 2.75]
+    assert GlobalCounters.compiled
 
 
 @verifies("cpu.flags.meaning")

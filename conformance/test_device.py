@@ -69,6 +69,8 @@ def test_a_device_that_is_not_here_is_refused_at_once(monkeypatch: pytest.Monkey
         with pytest.raises(DeviceError, match="ABSENT.* cannot be used: none is there") as caught:
             use()
         assert __file__ in caught.value.line
+    with Context(DEVICE="absent"), pytest.raises(DeviceError, match="ABSENT cannot be used"):
+        Tensor([1])
 
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:

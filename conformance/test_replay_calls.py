@@ -343,7 +343,7 @@ def test_what_was_assigned_before_an_error_stays() -> None:
         assert (first(state), first(argument)) == wanted, turn
 
 
-@verifies("replay.output.own", observe="replay")
+@verifies("replay.output.own+2", observe="replay")
 @pytest.mark.parametrize("turn", range(1, 5))
 def test_a_result_is_no_view(turn: int) -> None:
     """In the call that is captured, in replays, and in those that take a shortcut."""

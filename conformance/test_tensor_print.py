@@ -1,6 +1,7 @@
 """What a tensor looks like when it is printed.  See spec/tensor.md."""
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -71,3 +72,20 @@ def test_a_symbolic_tensor_prints_its_form() -> None:
     for each in (x, x.contiguous().realize(), Tensor.zeros(Variable("n", 1, 8).bind(3))):
         assert each.dtype is dtypes.int32 or each.dtype is dtypes.float32
         assert "[0" not in str(each)
+
+
+@verifies("tensor.print.nothing")
+def test_printing_in_another_thread_disturbs_no_capture() -> None:
+    """A function that waits for a thread which writes a log is captured all the same."""
+    weight, seen = Tensor([1.0]).realize(), list[str]()
+
+    def body(x: Tensor) -> Tensor:
+        log = threading.Thread(target=lambda: seen.append(str(weight)))
+        log.start()
+        log.join()
+        return x + weight
+
+    captured: Any = TinyJit(body)
+    assert [captured(Tensor([number])).item() for number in (1.0, 2.0, 3.0)] == [2, 3, 4]
+    assert captured.replays == 1 and len(seen) == 2
+    assert all(text.endswith(": [1.]>") for text in seen)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from impl import cpu, cuda, metal, opencl, realize, reference
+from impl import cpu, cuda, metal, opencl, realize, reference, settings
 from impl.device import Device, GlobalCounters
 from impl.dtypes import dtypes
 from impl.ir import Ops, UOp
@@ -27,7 +27,9 @@ class _Runtime:
 
     @property
     def default_device(self) -> str:
-        return Device.DEFAULT
+        name = Device.DEFAULT
+        # Without the setting, it is one that was found to be usable.
+        return Device.usable(name) if settings.get("DEVICE") else name
 
     def usable_device(self, name: str) -> str:
         return Device.usable(name)

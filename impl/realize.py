@@ -673,7 +673,7 @@ def peek(holder: Holder) -> np.ndarray | None:
     """What `read` gives, if it is in memory; None otherwise, and where nothing may be read."""
     if capturing.observers or _scheduled:
         return None
-    with lock:
+    with lock.mutex:  # in another thread's turn, too: who looks changes nothing that it would see
         leaf = in_memory(holder.uop)
         # r[impl tensor.print.nothing]: nor is what was overwritten an error here
         if leaf is None or leaf.arg[1] != leaf.arg[0].version:

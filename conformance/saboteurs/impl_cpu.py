@@ -65,6 +65,15 @@ class FastMathOnTheCPU(ImplPatch):
         return lambda command: (*original(command), "-ffast-math")
 
 
+class NewFlagsForOldCompilers(ImplPatch):
+    rule = "cpu.flags.known"
+    description = "every GCC is given the flags of the newest"
+    target = "impl.cpu.compiler:_unknown_to"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda command: ()
+
+
 class CompilersWithoutNames(Edit):
     rule = "cpu.compile.missing"
     description = "the error does not name the compiler that CC asks for"

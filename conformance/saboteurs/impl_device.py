@@ -125,4 +125,12 @@ class NamesAreEnough(Edit):
     rule = "device.name.unusable"
     description = "a tensor is moved to any device that has a name"
     file = "impl/__init__.py"
-    old, new = "return Device.usable(name)", "return Device.canonical(name)"
+    old = "return Device.usable(name)\n\n    realize"
+    new = "return Device.canonical(name)\n\n    realize"
+
+
+class SettingsAreEnough(Edit):
+    rule = "device.name.unusable"
+    description = "a tensor is made on any device that the setting names"
+    file = "impl/__init__.py"
+    old, new = "return Device.usable(name) if", "return name if"

@@ -215,7 +215,7 @@ class ListsMayGrow(Edit):
 
 
 class ResultsStayViews(Edit):
-    rule = "replay.output.own"
+    rule = "replay.output.own+2"
     description = "what a captured call returns is still a view of the argument"
     file = "impl/replay/capture.py"
     old, new = "if id(tensor) not in known:", "if id(tensor) in known:"

@@ -143,6 +143,19 @@ def _flags(command: list[str]) -> tuple[str, ...]:
     return (*FLAGS, *_GCC_FLAGS) if theirs else FLAGS
 
 
+@functools.lru_cache(maxsize=8)
+def _unknown_to(command: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of GCC's flags that this GCC refuses: some came with version 11.
+
+    It is asked when there is something to compile. A key need not know: it names the compiler.
+    """
+    def knows(*flags: str) -> bool:
+        return run_compiler([*command, *flags, "-E", "-x", "c", os.devnull], None)[0] == 0
+    asked = tuple(flag for flag in _GCC_FLAGS if flag in _flags([*command]))
+    # r[impl cpu.flags.known]
+    return () if knows(*asked) else tuple(flag for flag in asked if not knows(flag))
+
+
 # --8<-- [start:compile]
 def compile_unit(command: list[str], sources: list[tuple[str, Source]], line: str,
                   seconds: float | None = None) -> bytes:
@@ -159,7 +172,8 @@ def compile_unit(command: list[str], sources: list[tuple[str, Source]], line: st
         source, target = Path(folder, "unit.c"), Path(folder, "unit.so")
         source.write_text(text, encoding="utf-8")
         try:
-            arguments = [*_flags(command), "-o", str(target), str(source), "-lm"]
+            flags = (f for f in _flags(command) if f not in _unknown_to(tuple(command)))
+            arguments = [*flags, "-o", str(target), str(source), "-lm"]
             status, said = run_compiler([*command, *arguments], seconds)
             if status == 0 and target.exists():
                 return target.read_bytes()

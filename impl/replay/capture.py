@@ -73,7 +73,7 @@ class Capture:
                    and (id(h) in known or id(h) in ours)]
         realize.realize([*returned.values(), *touched])  # r[impl replay.effects.all]
         for tensor in returned.values():
-            if id(tensor) not in known:  # r[impl replay.output.own]
+            if id(tensor) not in known:  # r[impl replay.output.own+2]
                 tensor._ancestors = ()  # no more than what a replay returns
         paths = {id(t): path for path, t in self.arguments.tensors.items()}
         changes = [Change(paths.get(id(h)) or weakref.ref(h), *place(h))
