@@ -141,6 +141,8 @@ def test_the_runtime_asks_the_readers_key() -> None:
             module.compare("f", one, arguments.take_apart(((2, 3), {})).signature)
         leaf = Tensor([1.0]).realize().uop
         assert module.aliases_of({"a": leaf, "b": leaf}) == [["a", "b"]]
+        other = Tensor([2.0]).realize().uop  # the key is a list of lists, and no two are one
+        assert not module.aliases_of({"a": leaf, "b": other})
 
 
 def test_the_readers_file_takes_the_place_of_ours(tmp_path: Path) -> None:
