@@ -180,8 +180,9 @@ def check(slug: str, mine: Path) -> int:
         print(f"{red} of {len(lesson.rules)} rules are red on small problems. The tests with the "
               "whole runtime come when none is." if red else
               "no rule can be judged before your code answers")
-        progress.of(slug)["green"] = []
+        progress.of(slug).update(green=[], red=[each.rule for each in found] if red else None)
     else:
+        progress.of(slug)["red"] = None
         progress.of(slug)["green"] = _tested(slug)
         if set(progress.of(slug)["green"]) == set(lesson.rules):
             print(*lesson.score(import_module(module_name(slug))), sep="\n")
@@ -245,14 +246,16 @@ def reset(slug: str, mine: Path) -> int:
 
 
 def show_progress(mine: Path) -> int:
-    """A line for each lesson."""
+    """A line for each lesson and for each rule; a rule is open while its tests have to wait."""
     progress = Progress(mine)
     for slug, lesson in LESSONS.items():
         known = progress.of(slug)
         print(f"{slug}: {len(known['green'])} of {len(lesson.rules)} rules green at the last "
               f"check, {known['hints']} of {len(lesson.hints)} hints read")
+        red = known.get("red") or lesson.rules  # only some where the tests have to wait
         for rule in lesson.rules:
-            print(f"  {'green' if rule in known['green'] else 'red':<7}{rule}")
+            print(f"  {'green' if rule in known['green'] else 'red' if rule in red else 'open':<7}"
+                  f"{rule}")
     return 0
 
 

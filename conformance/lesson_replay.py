@@ -274,7 +274,10 @@ def install(module: ModuleType) -> None:
                 {p: new[p] for p in paths if p in new})
 
     def aliases_of(leaves: dict[str, Any]) -> Any:
-        return module.aliases({path: leaf.arg[0].number for path, leaf in leaves.items()})
+        memory = {path: leaf.arg[0].number for path, leaf in leaves.items()}
+        found = module.aliases(memory)
+        apart = module.aliases({path: place for place, path in enumerate(memory)})
+        return None if bool(found == apart) else found  # a shortcut asks whether there are any
 
     module.__dict__.update(compare=compare_keys, aliases_of=aliases_of)
 

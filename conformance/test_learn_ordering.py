@@ -146,6 +146,13 @@ def test_a_score_compares_with_ours_and_with_the_bounds() -> None:
             assert mine == (ours if find is dependencies.find else most)
 
 
+def test_the_page_shows_the_score_that_is_printed() -> None:
+    page = (learn.ROOT / "docs" / "course" / "ordering.md").read_text(encoding="utf-8")
+    head, *rows = lesson_ordering.score(module_of(dependencies.find))
+    shown = page.partition(head)[2].partition("```")[0].splitlines()[1:]
+    assert shown and set(shown) <= set(rows)
+
+
 def test_a_file_takes_the_place_of_the_finder(tmp_path: Path,
                                               capsys: pytest.CaptureFixture[str]) -> None:
     mine = tmp_path / "my_ordering.py"

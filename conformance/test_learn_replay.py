@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance import learn
 from conformance.lesson_replay import Part, apart, install, part_of, replay, together
 from conformance.trace import ROOT
 from impl import Tensor, Variable
@@ -141,9 +142,12 @@ def test_the_runtime_asks_the_readers_key() -> None:
             module.compare("f", one, arguments.take_apart(((2, 3), {})).signature)
         leaf = Tensor([1.0]).realize().uop
         assert module.aliases_of({"a": leaf, "b": leaf}) == [["a", "b"]]
+        other = Tensor([2.0]).realize().uop  # the key is a list of lists, and no two are one
+        assert not module.aliases_of({"a": leaf, "b": other})
 
 
-def test_the_readers_file_takes_the_place_of_ours(tmp_path: Path) -> None:
+def test_the_readers_file_takes_the_place_of_ours(tmp_path: Path,
+                                                  capsys: pytest.CaptureFixture[str]) -> None:
     mine = tmp_path / "my_replay.py"
     mine.write_text("def describe(part):\n    return part.kind\n\n"
                     "def aliases(memory):\n    return 0\n", encoding="utf-8")
@@ -154,3 +158,6 @@ def test_the_readers_file_takes_the_place_of_ours(tmp_path: Path) -> None:
     shown = "\n".join(ran.stdout.splitlines()[:4]).replace("\n\n\n", "\n\n")
     assert shown in page  # the page shows what is printed
     assert "2 of 6 rules are red on small problems" in ran.stdout
+    assert learn.main(["progress", "--mine", str(mine)]) == 0
+    said = capsys.readouterr().out.partition("replay: 0 of 6")[2]
+    assert (said.count("red "), said.count("open ")) == (2, 4)
