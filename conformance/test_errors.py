@@ -439,7 +439,7 @@ def test_two_values_under_two_names(call: Any) -> None:
     ("cuda", 'x.to("CUDA")'), ("astype", "x.cast("), ("qqqq", "dir(Tensor)"), ("t", "use x.T"),
     ("no_grad", "x.detach()"), ("zero_grad", "x.grad = None"), ("from_numpy", "Tensor(array)"),
     ("onse", "ones?"), ("values", "x.argmax(axis)"), ("stride", "no strides"),
-    ("inverse", "dir(Tensor)"), ("svd", "dir(Tensor)")])
+    ("inverse", "use NumPy on x.numpy()"), ("svd", "use NumPy on x.numpy()")])
 def test_which_method_was_meant(name: str, meant: str) -> None:
     for owner in (Tensor([1.0]), Tensor):
         with pytest.raises(AttributeError) as caught:

@@ -425,7 +425,7 @@ class Registry:
         if full not in self.opened and (reason := self.kinds[full.partition(":")[0]][1]()):
             # r[impl device.name.unusable]
             raise DeviceError("device", f"{full} cannot be used: {reason}",
-                              "set DEVICE=REFERENCE, or install what is missing")
+                              "use CPU or REFERENCE, or install what is missing")
         return full
 
     def __getitem__(self, name: str) -> DeviceBackend:
