@@ -275,7 +275,7 @@ class Elementwise(TensorBase):
         return self._wrap(nodes.neg(self.uop))
 
     def __pos__(self) -> Self:
-        return self
+        return self._another()
 
     def __abs__(self) -> Self:
         return self.abs()
@@ -641,7 +641,7 @@ class Elementwise(TensorBase):
         An element at an end gets the gradient, as one inside does.
         """
         # r[impl gradient.clip.inclusive]
-        result = self if min is None else self._at_most(min, Ops.MAXIMUM)
+        result = self._another() if min is None else self._at_most(min, Ops.MAXIMUM)
         return result if max is None else result._at_most(max, Ops.MINIMUM)
 
     def _at_most(self, end: Any, op: Ops) -> Self:
@@ -739,7 +739,7 @@ class Elementwise(TensorBase):
 
     def _rounding(self, round_float: Any) -> Self:
         """Integers are whole already."""
-        return self._wrap(round_float(self.uop)) if self.dtype.kind == "f" else self
+        return self._wrap(round_float(self.uop)) if self.dtype.kind == "f" else self._another()
 
     def floor(self) -> Self:
         """The greatest whole number that is not greater."""
