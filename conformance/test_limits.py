@@ -88,6 +88,24 @@ def alike(one: Any, right: Any, dtype: str, either_zero: bool) -> bool:
     return abs(float(one) - float(right)) <= slack
 
 
+@verifies("tensor.unary.finite")
+@pytest.mark.device("CPU", "REFERENCE")
+@pytest.mark.parametrize("dtype", CLOSE)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_is_finite_is_not_infinite(name: str, dtype: str) -> None:
+    """Numbers near those whose exponential, square or reciprocal is the last that is finite."""
+    greatest = float(np.finfo(dtype).max)
+    ends = np.array([np.log(greatest), np.log2(greatest), np.sqrt(greatest), greatest ** 0.25,
+                     greatest / 6, 1 / greatest])
+    x = np.concatenate([ends * way for way in (0.9, 0.999, 1, 1.005, 1.01, 1.1)])
+    x = np.concatenate([x, -x]).astype(dtype)
+    with np.errstate(all="ignore"):
+        exact = np.asarray(FUNCTIONS[name](x.astype(np.float64)))
+        wanted = np.isfinite(exact) & (np.abs(exact) < 0.99 * greatest)
+    got = getattr(Tensor(x), name)().numpy()
+    assert not np.isinf(got[wanted]).any(), f"{name} of {x[wanted & np.isinf(got)]}"
+
+
 @verifies("tensor.unary.limits")
 @pytest.mark.parametrize("dtype", CLOSE)
 @pytest.mark.parametrize("exponent", [-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0, math.inf])

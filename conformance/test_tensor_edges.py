@@ -220,6 +220,27 @@ def test_a_write_to_a_copy_stays_there(name: str) -> None:
     assert (taken.numpy() == 7).all() and x.tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
 
 
+@verifies("effects.view-write.idle")
+@pytest.mark.parametrize("realized", [False, True])
+@pytest.mark.parametrize("call", [
+    "+x", "x.round()", "x.floor()", "x.ceil()", "x.trunc()", "x.clip()", "x.clamp()", "x.roll(0)",
+    "x.roll(0, 0)", "x.roll(0, (0, 1))", "x.dropout(0.5)", "x.dropout(0, training=True)"])
+def test_a_method_with_nothing_to_do_gives_another_tensor(call: str, realized: bool) -> None:
+    x = Tensor([[1, 2], [3, 4]])
+    result = eval(call, {"x": x.realize() if realized else x})
+    result += 10
+    assert (x.tolist(), result.tolist()) == ([[1, 2], [3, 4]], [[11, 12], [13, 14]])
+
+
+@verifies("gradient.realized.keeps")
+@pytest.mark.parametrize("call", ["+x", "x.clip()", "x.roll(0, 0)", "x.dropout(0.5)"])
+def test_a_gradient_goes_through_a_method_with_nothing_to_do(call: str) -> None:
+    weight = Tensor([1.0, 2.0], requires_grad=True)
+    result = eval(call, {"x": (weight * 3).realize()})
+    (result * result).sum().backward()
+    assert weight.grad is not None and weight.grad.tolist() == [18.0, 36.0]
+
+
 @verifies("tensor.operand.list")
 @pytest.mark.parametrize("operator", [
     "+", "-", "*", "/", "//", "%", "**", "==", "!=", "<", "<=", ">", ">=", "&", "|", "^"])

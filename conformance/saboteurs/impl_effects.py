@@ -34,6 +34,14 @@ class PadsAreViews(Edit):
         "((Ops.SHRINK, kept),))"
 
 
+class GivesTheTensorItself(Edit):
+    rule = "effects.view-write.idle"
+    description = "a method that finds nothing to do gives the tensor itself"
+    file = "impl/tensor/base.py"
+    old, new = "result = self._wrap(self.uop)  # r[impl effects.view-write.idle]", \
+        "result = self"
+
+
 class ReadsTheVersionAfter(Edit):
     rule = "effects.version.current"
     description = "a leaf of the version before the present one is read without complaint"

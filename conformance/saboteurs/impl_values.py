@@ -172,6 +172,13 @@ class SignOfNothing(Edit):
     old, new = "number(x, 1), nodes.add(x, zero))", "number(x, 1), zero)"
 
 
+class HalvesAnInfinity(Edit):
+    rule = "tensor.unary.finite"
+    description = "half of an exponential is taken when it has become infinite"
+    file = "impl/tensor/elementwise.py"
+    old, new = "nodes.mul(scale(root, 0.5), root)", "scale(nodes.mul(root, root), 0.5)"
+
+
 class CountsTheLastGap(Edit):
     rule = "tensor.pool.padding"
     description = "a window counts a gap after its last element, too"

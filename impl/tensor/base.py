@@ -551,6 +551,12 @@ class TensorBase(metaclass=Named):
         """A copy: a tensor of its own with the same value."""
         return self._wrap(UOp(Ops.CONTIGUOUS, self.uop.dtype, (self.uop,)))
 
+    def _another(self) -> Self:
+        """The result of a method that had nothing to do: another variable with the same value."""
+        result = self._wrap(self.uop)  # r[impl effects.view-write.idle]
+        result._history = self._history  # r[impl gradient.realized.keeps]
+        return result
+
     def detach(self) -> Self:
         """The same value, through which no gradient flows."""
         return self._wrap(nodes.detach(self.uop))

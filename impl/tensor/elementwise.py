@@ -97,8 +97,19 @@ def hyperbolic_sine(x: UOp) -> UOp:
     """(exp(x) - exp(-x)) / 2, with all digits near 0 too."""
     near = compare(Ops.CMPLT, absolute(x), number(x, 1))
     small = where(near, x, number(x, 0))
-    large = nodes.sub(unary(Ops.EXP, x), unary(Ops.EXP, nodes.neg(x)))
-    return where(near, _series(small, nodes.mul(small, small), 1, 2), scale(large, 0.5))
+    large = nodes.sub(_half_exp(x), _half_exp(nodes.neg(x)))
+    return where(near, _series(small, nodes.mul(small, small), 1, 2), large)
+
+
+def hyperbolic_cosine(x: UOp) -> UOp:
+    """(exp(x) + exp(-x)) / 2."""
+    return nodes.add(_half_exp(x), _half_exp(nodes.neg(x)))
+
+
+def _half_exp(x: UOp) -> UOp:
+    """exp(x) / 2, also where exp(x) is too large for the dtype and its half is not."""
+    root = unary(Ops.EXP, scale(x, 0.5))
+    return nodes.mul(scale(root, 0.5), root)  # r[impl tensor.unary.finite]
 # --8<-- [end:near]
 
 
@@ -264,7 +275,7 @@ class Elementwise(TensorBase):
         return self._wrap(nodes.neg(self.uop))
 
     def __pos__(self) -> Self:
-        return self
+        return self._another()
 
     def __abs__(self) -> Self:
         return self.abs()
@@ -630,7 +641,7 @@ class Elementwise(TensorBase):
         An element at an end gets the gradient, as one inside does.
         """
         # r[impl gradient.clip.inclusive]
-        result = self if min is None else self._at_most(min, Ops.MAXIMUM)
+        result = self._another() if min is None else self._at_most(min, Ops.MAXIMUM)
         return result if max is None else result._at_most(max, Ops.MINIMUM)
 
     def _at_most(self, end: Any, op: Ops) -> Self:
@@ -706,9 +717,7 @@ class Elementwise(TensorBase):
 
     def cosh(self) -> Self:
         """Hyperbolic cosine."""
-        x = self._float("cosh")
-        grown = nodes.add(unary(Ops.EXP, x), unary(Ops.EXP, nodes.neg(x)))
-        return self._wrap(scale(grown, 0.5))
+        return self._widened("cosh", hyperbolic_cosine)
 
     def erf(self) -> Self:
         """The error function."""
@@ -730,7 +739,7 @@ class Elementwise(TensorBase):
 
     def _rounding(self, round_float: Any) -> Self:
         """Integers are whole already."""
-        return self._wrap(round_float(self.uop)) if self.dtype.kind == "f" else self
+        return self._wrap(round_float(self.uop)) if self.dtype.kind == "f" else self._another()
 
     def floor(self) -> Self:
         """The greatest whole number that is not greater."""

@@ -97,7 +97,7 @@ class Functional(Conversion):
         if not 0 <= p <= 1:
             raise ShapeError("dropout", f"{p} is no probability", "use a number from 0 to 1")
         if not active or p == 0:
-            return self
+            return self._another()
         if p == 1:
             return self._wrap(nodes.full_like(self.uop, 0))
         chance = uniform_node(self.shape)

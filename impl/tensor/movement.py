@@ -224,7 +224,7 @@ class Movement(Elementwise):
     def roll(self, shifts: Any, dims: Any = None) -> Self:
         """Elements moved along axes, those pushed out coming in on the other side."""
         if dims is None:
-            return self.flatten().roll(shifts, 0).reshape(self.shape)
+            return self.flatten().roll(shifts, 0).reshape(self.shape)._another()
         moves, axes = _listed(shifts), _listed(dims)
         if 1 in (len(moves), len(axes)):  # as in NumPy: one shift for all, or all on one axis
             moves, axes = moves * len(axes), axes * len(moves)
@@ -232,7 +232,7 @@ class Movement(Elementwise):
             # r[impl tensor.arguments.refused]
             raise ShapeError("roll", f"shifts {shifts!r} do not fit axes {dims!r}",
                              "give one whole number for each axis")
-        result = self
+        result = self._another()
         for shift, dim in zip(moves, axes, strict=True):
             axis = self._axis(dim, "roll")
             size = self.shape[axis]
