@@ -321,7 +321,7 @@ def test_flags_change_no_value(fresh: Path, monkeypatch: pytest.MonkeyPatch,
     assert not different, [(value.op.name, [s.op.name for s in value.src]) for value in different]
 
 
-@verifies("cpu.flags.known")
+@verifies("cpu.flags.known+2")
 def test_a_compiler_that_knows_fewer_flags_compiles(fresh: Path, tmp_path: Path) -> None:
     """GCC 10, say: an unknown flag is an error, except where the version is asked for."""
     named = shutil.which("gcc")

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from impl import settings
@@ -144,15 +145,11 @@ def _flags(command: list[str]) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=8)
-def _unknown_to(command: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of GCC's flags that this GCC refuses: some came with version 11.
-
-    It is asked when there is something to compile. A key need not know: it names the compiler.
-    """
+def _unknown_to(command: tuple[str, ...], seconds: float | None) -> tuple[str, ...]:
+    """Those of GCC's flags that this GCC refuses: some came with version 11."""
     def knows(*flags: str) -> bool:
-        return run_compiler([*command, *flags, "-E", "-x", "c", os.devnull], None)[0] == 0
+        return run_compiler([*command, *flags, "-E", "-x", "c", os.devnull], seconds)[0] == 0
     asked = tuple(flag for flag in _GCC_FLAGS if flag in _flags([*command]))
-    # r[impl cpu.flags.known]
     return () if knows(*asked) else tuple(flag for flag in asked if not knows(flag))
 
 
@@ -172,9 +169,10 @@ def compile_unit(command: list[str], sources: list[tuple[str, Source]], line: st
         source, target = Path(folder, "unit.c"), Path(folder, "unit.so")
         source.write_text(text, encoding="utf-8")
         try:
-            flags = (f for f in _flags(command) if f not in _unknown_to(tuple(command)))
-            arguments = [*flags, "-o", str(target), str(source), "-lm"]
-            status, said = run_compiler([*command, *arguments], seconds)
+            status, said = _run(command, source, target, (), seconds)
+            # r[impl cpu.flags.known+2]: asked for only where something was refused
+            if status and (unknown := _unknown_to(tuple(command), seconds)):
+                status, said = _run(command, source, target, unknown, seconds)
             if status == 0 and target.exists():
                 return target.read_bytes()
             message = said.strip() or f"it ended with status {status} and " + (
@@ -186,6 +184,13 @@ def compile_unit(command: list[str], sources: list[tuple[str, Source]], line: st
         "compile", f"{' '.join(command)} refused {names}: {message}; the source is in {kept}",
         "set CC to a working compiler, NOOPT=1 to avoid an optimisation, or DEVICE=REFERENCE",
         line)
+
+
+def _run(command: list[str], source: Path, target: Path, without: Sequence[str],
+         seconds: float | None) -> tuple[int, str]:
+    """Have a source compiled, with all flags but some; the status, and what was said."""
+    flags = (flag for flag in _flags(command) if flag not in without)
+    return run_compiler([*command, *flags, "-o", str(target), str(source), "-lm"], seconds)
 
 
 def run_compiler(words: list[str], seconds: float | None) -> tuple[int, str]:
