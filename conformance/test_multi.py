@@ -15,6 +15,7 @@ from conformance import checker, multi_programs, programs, protocol
 from conformance.programs import Draft
 from conformance.protocol import Document, Program, Statement
 from conformance.runner import after
+from conformance.shapes import Kind
 from conformance.subject import Failure, NotClaimed, Refused, Subject, same_values
 from conformance.test_memory import apart, with_temporaries
 from conformance.test_replay import repeated
@@ -53,7 +54,20 @@ def test_programs_on_several_devices_have_the_values_of_one(subject: Subject) ->
     def check(program: Program) -> None:
         subject.check_values(program)
 
+    subject.require("multi")
+    check(_written_and_copied())
     _for_placed(subject, check)
+
+
+def _written_and_copied() -> Program:
+    """A copy of what was written just before: one that runs earlier has the old elements."""
+    draft = Draft()
+    source = _input(draft, np.arange(6, dtype=np.float32))
+    value = draft.constant(Kind("float32", (2,)), -1)
+    draft.append({"do": "store", "target": source, "from": [value],
+                  "view": [{"do": "shrink", "bounds": [[1, 3]]}]})
+    draft.append({"do": "observe", "names": [draft.add("copy", source, device=1)]})
+    return protocol.program(draft.statements)
 
 
 @verifies("device.copy.exact", observe="multi")

@@ -24,6 +24,9 @@ from typing import ClassVar
 from conformance.saboteurs.impl_patches import ImplPatch
 from conformance.trace import ROOT
 
+#: What `impl` keeps in a table of its own, though a function made it from what may be edited.
+_TABLES = (("impl.render.gpu", "_MADE"),)
+
 
 class Edit(ImplPatch):
     """One mistake: in `file`, the text `new` stands where `old` does. It has no more lines."""
@@ -102,3 +105,5 @@ def _forget(module: ModuleType) -> None:
         for each in [value, *(vars(value).values() if isinstance(value, type) else ())]:
             if isinstance(each, functools._lru_cache_wrapper):
                 each.cache_clear()
+    for name, table in _TABLES:
+        getattr(import_module(name), table).clear()
