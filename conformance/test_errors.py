@@ -19,7 +19,8 @@ BUILT_IN = {
     "ShapeError": ValueError, "DTypeError": TypeError, "AxisError": IndexError,
     "VariableError": ValueError, "SettingError": ValueError, "DeviceError": RuntimeError,
     "CompileError": RuntimeError, "ReplayError": RuntimeError,
-    "GraphError": RuntimeError, "NameMissingError": AttributeError, "ArgumentError": TypeError,
+    "ImmutableError": AttributeError, "GraphError": RuntimeError,
+    "NameMissingError": AttributeError, "ArgumentError": TypeError,
 }
 
 CLASSES = [each for each in vars(errors).values()

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from conformance.trace import verifies
-from impl import ir
+from impl import Tensor, ir
 from impl.dtypes import DType, dtypes
-from impl.errors import GraphError
+from impl.errors import GraphError, ImmutableError
 from impl.ir import TRUE, KernelInfo, Ops, RangeKind, UOp, interned_count, new_range, toposort
 from impl.rewrite import STAGES, verify
 
@@ -90,6 +90,27 @@ def test_a_node_that_dies_does_not_take_its_successor_along() -> None:
     del node
     assert watching() is None
     assert iota(987654322) is made[0]
+
+
+@verifies("ir.node.immutable")
+@pytest.mark.parametrize("part", ["op", "dtype", "src", "arg", "tag", "shape", "origin", "more"])
+def test_no_part_of_a_node_can_be_set_or_deleted(part: str) -> None:
+    node = number(3)
+    before = getattr(node, part, None)
+    with pytest.raises(AttributeError, match=f"'{part}' of .*cannot be set.*node.replace"):
+        setattr(node, part, 4)
+    with pytest.raises(ImmutableError, match=f"'{part}' of .*cannot be deleted"):
+        delattr(node, part)
+    assert getattr(node, part, None) is before and number(3) is node
+    assert (Tensor([1, 2, 3]) + 3).tolist() == [4, 5, 6]
+
+
+@verifies("ir.node.immutable")
+def test_what_is_found_out_of_a_node_is_noted_all_the_same() -> None:
+    node = reshape(iota(12), 3, 4)
+    ir.note_origin(node, "model.py:3")
+    assert node.origin == "model.py:3" and reshape(iota(12), 3, 4) is node
+    assert type(node) is UOp and not hasattr(node, "__dict__")
 
 
 @verifies("ir.const.identity")
@@ -317,7 +338,7 @@ def test_legal_graphs_pass() -> None:
 @verifies("ir.verify.names")
 def test_message_names_node_rule_and_line() -> None:
     bad = UOp(Ops.EXP, dtypes.int8, (iota(9, dtypes.int8),))
-    bad.origin = "model.py:7"
+    ir.note_origin(bad, "model.py:7")
     with pytest.raises(GraphError) as caught:
         verify(UOp(Ops.NEG, dtypes.int8, (bad,)), "tensor")
     for part in ("EXP", "int8", "r[ir.dtype.float]", "at model.py:7"):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from conformance.trace import verifies
 from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
-from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
+from impl.ir import TRUE, Ops, RangeKind, UOp, new_range, note_origin
 from impl.rewrite import PatternMatcher, Rule, UPat, graph_rewrite, match_statistics, simplify
 from impl.settings import Context
 
@@ -241,7 +241,7 @@ def test_long_chains(order: Any) -> None:
 @verifies("rewrite.origin.kept")
 def test_the_users_line_is_kept() -> None:
     graph = alu(Ops.MUL, alu(Ops.ADD, Y, Z), number(777))
-    graph.origin = "model.py:12"
+    note_origin(graph, "model.py:12")
     rules = PatternMatcher([(UPat(Ops.MUL, name="n"), lambda n: n.replace(op=Ops.SUB))])
     assert graph_rewrite(graph, rules).origin == "model.py:12"
     assert graph_rewrite(graph, COUNT_DOWN).origin == "model.py:12"

@@ -24,7 +24,7 @@ import numpy as np
 
 from impl.dtypes import DType
 from impl.errors import GraphError, ShapeError
-from impl.ir import Ops, Shape, UOp, in_memory, intern_leaf, living_nodes, toposort
+from impl.ir import Ops, Shape, UOp, in_memory, intern, living_nodes, note_realized, toposort
 from impl.symbolic import is_number, plain
 
 _BUFFER, _BIND = Ops.BUFFER, Ops.BIND
@@ -60,7 +60,8 @@ class Buffer:
 
     def leaf(self, shape: Shape) -> UOp:
         """The node that denotes the present content, seen with this shape."""
-        return intern_leaf(self.dtype, (self, self.version, shape))
+        arg = self, self.version, shape
+        return intern((Ops.BUFFER, self.dtype, (), arg, None), arg)
 
     def __repr__(self) -> str:
         return f"<Buffer {self.number} {self.dtype.name}[{self.size}] on {self.device}>"
@@ -107,7 +108,7 @@ _REPEATS = (Ops.EXPAND, Ops.RESHAPE)
 
 def mark_realized(node: UOp, leaf: UOp) -> None:
     """Remember that the value of `node` is in `leaf` now."""
-    node.realized = leaf
+    note_realized(node, leaf)
     buffer: Buffer = leaf.arg[0]
     if buffer.nodes:
         buffer.nodes = [r for r in buffer.nodes if r() is not None]
@@ -122,7 +123,7 @@ def forget_realized(which: Callable[[UOp], bool] = lambda node: True) -> None:
     """
     for node in living_nodes():
         if node.realized is not None and which(node):
-            node.realized = None
+            note_realized(node, None)
 
 
 def advance(buffer: Buffer, versions: int) -> None:
@@ -135,7 +136,7 @@ def advance(buffer: Buffer, versions: int) -> None:
         for reference in buffer.nodes:
             node = reference()
             if node is not None and node.realized is not None and node.realized.arg[0] is buffer:
-                node.realized = None  # r[impl effects.version.forgotten]
+                note_realized(node, None)  # r[impl effects.version.forgotten]
         buffer.nodes = []
 
 

@@ -118,5 +118,9 @@ class ReplayError(TensorScheduleError, RuntimeError):
     """A captured function was called with arguments that do not match."""
 
 
+class ImmutableError(TensorScheduleError, AttributeError):
+    """What cannot change was to be changed."""
+
+
 class GraphError(TensorScheduleError, RuntimeError):
     """A graph breaks a rule of its stage. Users should never see one: it is our mistake."""

@@ -18,7 +18,7 @@ from enum import IntEnum, auto
 from typing import Any, ClassVar
 
 from impl.dtypes import DType, Scalar, dtypes, wrap
-from impl.errors import GraphError
+from impl.errors import GraphError, ImmutableError
 
 Shape = tuple[int, ...]
 
@@ -162,6 +162,7 @@ class KernelInfo:
     lanes: int = 1
 
 
+_new = object.__new__
 _interned: dict[tuple[Any, ...], _Reference] = {}
 
 
@@ -181,14 +182,8 @@ def _forget(reference: _Reference) -> None:
 
 
 # --8<-- [start:uop]
-class UOp:
-    """One node: an operation, its element type, its sources, an argument, and an optional tag.
-
-    Nodes are immutable and interned: `UOp(...)` with equal parts returns the same object
-    (r[ir.intern.identity]). `shape` is the shape of a tensor-level node, `None` in kernels.
-    Slots that are no part of the identity: `origin` (the user's line), `realized` (the leaf that
-    holds the value once it was computed), `reads` (a bit set of buffers below) and `bounds`.
-    """
+class _Draft:
+    """A node that is being made. It becomes a `UOp` when all parts are there."""
 
     __slots__ = ("op", "dtype", "src", "arg", "tag", "shape", "origin", "realized", "reads",
                  "bounds", "__weakref__")
@@ -203,15 +198,30 @@ class UOp:
     reads: int
     bounds: tuple[int, int] | None
 
+
+class UOp(_Draft):
+    """One node: an operation, its element type, its sources, an argument, and an optional tag.
+
+    Nodes are interned: `UOp(...)` with equal parts returns the same object
+    (r[ir.intern.identity]); and immutable: setting a part is an error (r[ir.node.immutable]).
+    `shape` is the shape of a tensor-level node, `None` in kernels. `reads` is a bit set of the
+    buffers below. Three slots are no part of the identity, and are noted by functions of this
+    module: `origin` (the user's line), `realized` (the leaf that holds the value once it was
+    computed) and `bounds`.
+
+    Raises:
+        ImmutableError: a part of a node is set or deleted.
+    """
+
+    __slots__ = ()
+
     def __new__(cls, op: Ops, dtype: DType, src: tuple[UOp, ...] = (), arg: Any = None,
                 tag: Any = None) -> UOp:
         """Find or make the node."""
         key = op, dtype, src, arg, tag
         reference = _interned.get(key)
         found = reference() if reference is not None else None
-        if found is not None:  # r[impl ir.intern.identity]
-            return found
-        return intern_leaf(dtype, arg) if op is _BUFFER and tag is None else intern(key, arg)
+        return found if found is not None else intern(key, arg)  # r[impl ir.intern.identity]
 
     @staticmethod
     def const(dtype: DType, value: Scalar) -> UOp:
@@ -220,6 +230,14 @@ class UOp:
         if dtype.kind != "f":
             return UOp(Ops.CONST, dtype, (), number)
         return _floating(dtype, number, None)
+
+    def __setattr__(self, name: str, value: Any) -> None:  # r[impl ir.node.immutable]
+        raise ImmutableError("UOp", f"{name!r} of {self!r} cannot be set: whoever makes this node "
+                             "gets the same object", f"use node.replace({name}=...)")
+
+    def __delattr__(self, name: str) -> None:
+        raise ImmutableError("UOp", f"{name!r} of {self!r} cannot be deleted: whoever makes this "
+                             "node gets the same object", "use node.replace(...)")
 
     # Arithmetic on a bound variable gives a size; the chapter symbolic says how.
     arithmetic: ClassVar[Callable[[str, UOp, Any, bool], Any]]
@@ -308,13 +326,27 @@ def in_memory(node: UOp) -> UOp | None:
 # --8<-- [end:in-memory]
 
 
-def unnamed(like: UOp, src: tuple[UOp, ...], arg: Any, shape: Shape | None) -> UOp:
+#: Note what was found out of a node, in the three slots that are no part of its identity.
+note_origin: Callable[[UOp, Any], None] = vars(_Draft)["origin"].__set__
+note_realized: Callable[[UOp, UOp | None], None] = vars(_Draft)["realized"].__set__
+note_bounds: Callable[[UOp, tuple[int, int]], None] = vars(_Draft)["bounds"].__set__
+
+
+def unnamed(like: UOp, src: tuple[UOp, ...], arg: Any, shape: Shape | None,
+            realized: UOp | None = None) -> UOp:
     """A node that is not interned, and whose shape is given: what a plan has instead of a node."""
-    node: UOp = object.__new__(UOp)
-    node.op, node.dtype, node.src, node.arg, node.tag = like.op, like.dtype, src, arg, like.tag
-    node.origin, node.realized, node.bounds, node.shape = like.origin, None, None, shape
-    node.reads = like.reads
+    draft: Any = _new(_Draft)
+    draft.op, draft.dtype, draft.src, draft.arg, draft.tag = like.op, like.dtype, src, arg, like.tag
+    draft.origin, draft.realized, draft.bounds, draft.shape = like.origin, realized, None, shape
+    draft.reads = like.reads
+    draft.__class__ = UOp
+    node: UOp = draft
     return node
+
+
+def stand_on(node: UOp, source: UOp) -> None:
+    """Give a node that is not interned its one source, if that was made after it."""
+    vars(_Draft)["src"].__set__(node, (source,))
 
 
 def _from_rows(rows: list[tuple[Any, ...]]) -> UOp:
@@ -337,33 +369,27 @@ def _floating(dtype: DType, number: float, tag: Any) -> UOp:
 
 
 def intern(key: tuple[Any, ...], arg: Any) -> UOp:
-    """A new node with this key; or the one that another thread has made meanwhile."""
-    if key[0] is _CONST and key[1].kind == "f" and len(key) == 5:
-        return _floating(key[1], arg, key[4])  # made otherwise than by `UOp.const`
-    node: UOp = object.__new__(UOp)
-    node.op, node.dtype, node.src, _, node.tag = key[:5]
-    node.arg = arg
-    node.origin = node.realized = node.bounds = None
-    rule = _shape_rules.get(node.op)
-    node.shape = None if rule is None else rule(node.src, arg)
-    reads = 0
-    for source in node.src:
-        reads |= source.reads
-    node.reads = reads
-    return _registered(key, node)
+    """The node with this key, which is not in the table as it seems: most often a new one.
 
-
-def intern_leaf(dtype: DType, arg: Any) -> UOp:
-    """The BUFFER for (Buffer, version, shape), which most often is new."""
-    node: UOp = object.__new__(UOp)
-    node.op, node.dtype, node.src, node.arg, node.shape = _BUFFER, dtype, (), arg, arg[2]
-    node.origin = node.realized = node.bounds = node.tag = None
-    node.reads = arg[0].bit
-    return _registered((_BUFFER, dtype, (), arg, None), node)
-
-
-def _registered(key: tuple[Any, ...], node: UOp) -> UOp:
-    """A new node; or the one that stands in the table already."""
+    The only way to make a node that is interned. Whoever knows that it is new comes here at once.
+    """
+    draft: Any = _new(_Draft)  # and no function for its parts: every node is made here
+    draft.op, draft.dtype, draft.src, _, draft.tag = key[:5]
+    op, draft.arg = draft.op, arg
+    draft.origin = draft.realized = draft.bounds = None
+    if op is _BUFFER:
+        draft.shape, draft.reads = arg[2], arg[0].bit
+    elif op is _CONST and draft.dtype.kind == "f" and len(key) == 5:
+        return _floating(draft.dtype, arg, draft.tag)  # made otherwise than by `UOp.const`
+    else:
+        rule = _shape_rules.get(op)
+        draft.shape = None if rule is None else rule(draft.src, arg)
+        reads = 0
+        for source in draft.src:
+            reads |= source.reads
+        draft.reads = reads
+    draft.__class__ = UOp  # from now on nobody sets a part of it
+    node: UOp = draft
     reference = _Reference(node, _forget)
     reference.key = key
     known = _interned.setdefault(key, reference)  # in one step: no lock is needed
@@ -403,12 +429,12 @@ def give_origin(node: UOp, origin: Any) -> None:
 
     A write that is below belongs to another statement, and is named after what it writes.
     """
-    node.origin = origin  # r[impl schedule.label.line]
+    note_origin(node, origin)  # r[impl schedule.label.line]
     waiting = [node]
     for part in waiting:
         for below in part.src:
             if below.origin is None and below.src and below.op is not _AFTER:
-                below.origin = origin
+                note_origin(below, origin)
                 waiting.append(below)
 
 

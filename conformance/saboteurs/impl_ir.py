@@ -26,6 +26,15 @@ class SuccessorsForgotten(Edit):
     old, new = "_remove_dead(_interned, reference.key)", "_interned.pop(reference.key, None)"
 
 
+class PartsCanBeSet(ImplPatch):
+    rule = "ir.node.immutable"
+    description = "a part of a node can be set, whoever else has the node"
+    target = "impl.ir:UOp.__setattr__"
+
+    def replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        return object.__setattr__
+
+
 class MinusZeroIsZero(Edit):
     rule = "ir.const.identity"
     description = "0.0 and -0.0 are one node, as they are equal in Python"
@@ -37,8 +46,8 @@ class TaggedNumbersLoseTheirSign(Edit):
     rule = "ir.const.identity"
     description = "a number that is made by `replace` is looked up as Python compares numbers"
     file = "impl/ir.py"
-    old = 'if key[0] is _CONST and key[1].kind == "f" and len(key) == 5:'
-    new = 'if key[0] is _CONST and key[1].kind == "f" and len(key) == 4:'
+    old = 'elif op is _CONST and draft.dtype.kind == "f" and len(key) == 5:'
+    new = 'elif op is _CONST and draft.dtype.kind == "f" and len(key) == 4:'
 
 
 class PickledNumbersLoseTheirTag(Edit):

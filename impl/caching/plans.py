@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from impl import settings, symbolic
 from impl.caching.rows import Rows, has_sizes
 from impl.effects import Buffer, Effects, leaf_of, way
-from impl.ir import MOVEMENT, Ops, UOp, free_after_fork, unnamed
+from impl.ir import MOVEMENT, Ops, UOp, free_after_fork, stand_on, unnamed
 
 PlanType = TypeVar("PlanType")
 
@@ -74,8 +74,7 @@ def unbound(effects: Effects) -> Effects:
         if leaf is not None:
             done[node] = memory = leaf.arg[0].leaf(shape)
             if node.op in MOVEMENT:  # perhaps the view of a write: it keeps its operation
-                done[node] = unnamed(node, (), plainly(node.arg), shape)
-                done[node].realized = memory
+                done[node] = unnamed(node, (), plainly(node.arg), shape, memory)
         elif node.op is Ops.CONST or node.op is Ops.BIND:
             done[node] = node
         else:
@@ -85,7 +84,7 @@ def unbound(effects: Effects) -> Effects:
                 below = step.src[0]
                 if below not in done:
                     done[below] = unnamed(below, (), plainly(below.arg), plainly(below.shape))
-                done[step].src = (done[below],)  # r[impl effects.view-write.region]
+                stand_on(done[step], done[below])  # r[impl effects.view-write.region]
     return Effects([done[n] for n in effects.roots], [done[n] for n in effects.nodes],
                    {leaf.arg[0].leaf(plainly(leaf.shape)) for leaf in effects.held},
                    effects.rescued)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from impl.dtypes import DType
 from impl.errors import GraphError
-from impl.ir import Ops, UOp
+from impl.ir import Ops, UOp, note_origin
 from impl.settings import get
 
 COMMUTATIVE = frozenset((Ops.ADD, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM, Ops.AND, Ops.OR, Ops.XOR,
@@ -467,6 +467,6 @@ class _Rewrite:
 def _inherit(new: UOp, old: UOp) -> UOp:
     """Give a new node the user's line of the one that it replaces."""
     if new.origin is None and new is not old:  # r[impl rewrite.origin.kept]
-        new.origin = old.origin
+        note_origin(new, old.origin)
     return new
 # --8<-- [end:rewrite]

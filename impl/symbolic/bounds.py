@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from impl.dtypes import dtypes
 from impl.errors import GraphError
-from impl.ir import COMPARISONS, Ops, UOp
+from impl.ir import COMPARISONS, Ops, UOp, note_bounds
 
 Index = UOp | int
 Bounds = tuple[int, int]
@@ -37,7 +37,7 @@ def bounds(node: Index) -> Bounds:
         if waiting and top.op in _BOUND_RULES:
             stack.extend(waiting)
         else:
-            top.bounds = _bounds_of(stack.pop())  # r[impl symbolic.bounds.sound]
+            note_bounds(top, _bounds_of(stack.pop()))  # r[impl symbolic.bounds.sound]
     assert node.bounds is not None
     return node.bounds
 
