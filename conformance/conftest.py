@@ -95,9 +95,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_teardown() -> None:
     """What a test has scheduled and not run would be run, and counted, in a later one."""
     if realize := sys.modules.get("impl.realize"):
-        while realize.pending():
+        while realize.session.scheduled:
             with suppress(Exception):  # each is taken off the list before it runs
-                realize._run_scheduled()
+                realize.session.run_scheduled()
 
 
 @pytest.hookimpl(wrapper=True)

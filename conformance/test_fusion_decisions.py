@@ -612,7 +612,7 @@ def test_what_is_computed_again_has_its_value() -> None:
 def tight_limits() -> Iterator[None]:
     """Let memory count as scarce for programs of every size."""
     schedule_cache.clear()
-    with patch("impl.realize.Limits", partial(Limits, memory_worth=0, small_kernel=0)):
+    with patch("impl.realize.environment.Limits", partial(Limits, memory_worth=0, small_kernel=0)):
         yield
     schedule_cache.clear()
 

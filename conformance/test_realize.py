@@ -19,6 +19,7 @@ from impl import Context, Device, GlobalCounters, Tensor, TinyJit, Variable, rea
 from impl.effects import collect
 from impl.errors import CompileError, DeviceError, GraphError
 from impl.ir import Ops, UOp
+from impl.realize import values
 from impl.reference import ReferenceProgram
 from impl.schedule import schedule_cache
 
@@ -430,7 +431,7 @@ def test_the_device_of_a_tensor_limits_its_kernels(monkeypatch: pytest.MonkeyPat
 
 @verifies("realize.thread.serial")
 def test_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    inside, most, execute = 0, 0, realize._execute
+    inside, most, execute = 0, 0, values.execute
 
     def slowly(*given: Any) -> None:
         nonlocal inside, most
@@ -440,7 +441,7 @@ def test_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
         execute(*given)
         inside -= 1
 
-    monkeypatch.setattr(realize, "_execute", slowly)
+    monkeypatch.setattr(values, "execute", slowly)
     run_in_threads(lambda number: (vector(number) + 1).tolist())
     assert most == 1
 

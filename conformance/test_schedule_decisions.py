@@ -20,7 +20,7 @@ from impl import Context, GlobalCounters, Tensor, Variable, dependencies, realiz
 from impl.effects import collect, leaf_of
 from impl.ir import Ops
 from impl.schedule import Plan, document, plan_for, schedule_cache
-from impl.schedule.document import _visible
+from impl.schedule.reasons import _visible
 
 
 def numbers(*shape: int) -> Tensor:
@@ -285,14 +285,14 @@ def test_every_plan_that_is_made_is_checked_before_it_runs() -> None:
         seen.append(document)
 
     schedule_cache.clear()
-    realize.checkers.append(look)
+    realize.session.checkers.append(look)
     try:
         for setting in (0, 1, 1):
             before = GlobalCounters.kernels
             with Context(SPEC=setting, SCACHE=0):
                 ((x + 1) / (x * 2).sum()).realize()
     finally:
-        realize.checkers.remove(look)
+        realize.session.checkers.remove(look)
     assert [len(each["kernels"]) for each in seen] == [1, 1]
     assert seen[0]["format"] == "tensor-schedule/1"
 

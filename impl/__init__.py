@@ -61,7 +61,7 @@ def _view(document: dict[str, Any]) -> None:
 
 
 Tensor.runtime = _Runtime()
-realize.viewers.append(_view)
+realize.session.viewers.append(_view)
 
 from impl import playback  # noqa: E402
 

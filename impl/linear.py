@@ -22,7 +22,7 @@ from impl.effects import Buffer, is_lost, leaf_of, living
 from impl.errors import GraphError
 from impl.ir import TRUE, KernelInfo, Ops, UOp, toposort
 from impl.ordering import Uses, linearize
-from impl.realize import ExecItem, Run, commit, lock, planned_run, refuse_capture
+from impl.realize import ExecItem, Run, commit, items_of, lock, planned_run, session
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ def get_kernel_graph(sink: UOp) -> UOp:
 
 def _kernel_graph(sink: UOp) -> tuple[UOp, dict[str, int]]:
     """The SINK of CALLs, and the value of every variable that was bound."""
-    refuse_capture("get_kernel_graph", "kernels are made that a replay would not know of",
-                   "do it outside the function")
+    session.refuse_capture("get_kernel_graph", "kernels are made that a replay would not know of",
+                           "do it outside the function")
     with lock:
         run = planned_run(sink.src, planned=False)
         if run is None:
@@ -65,7 +65,7 @@ def _calls(run: Run) -> list[UOp]:
     """A CALL for every kernel, in the order of their numbers."""
     plan, binds = run.plan, run.canonical.variables
     calls = []
-    for kernel, item in zip(plan.kernels, run.items(ordered=False), strict=True):
+    for kernel, item in zip(plan.kernels, items_of(run, ordered=False), strict=True):
         leaves = tuple(buffer.leaf((buffer.size,)) for buffer in item.bufs)
         info = CallInfo(tuple(_name(binds[slot]) for slot in kernel.slots),
                         *(tuple((kernel.arguments.index(t.storage), t.version) for t in side)

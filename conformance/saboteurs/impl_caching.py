@@ -192,7 +192,7 @@ class ShortKeysWithoutForms(ImplPatch):
 class OutputsStayWithThePlan(ImplPatch):
     rule = "caching.result.independent"
     description = "every run of a plan puts its outputs into the same memory"
-    target = "impl.realize:Run.__init__"
+    target = "impl.realize.run:Run.__init__"
 
     def replacement(self, original: Function) -> Function:
         memory: dict[tuple[int, int], Any] = {}

@@ -27,7 +27,7 @@ class NobodyGuesses(ImplPatch):
 class LocalMemoryHasNoEnd(ImplPatch):
     rule = "device.local.limit"
     description = "stages are joined as if there were local memory without end"
-    target = "impl.realize:_environment"
+    target = "impl.realize.environment:_environment"
 
     def replacement(self, original: Function) -> Function:
         def environment(names: Any) -> Any:

@@ -150,7 +150,7 @@ class CountsTheLastBuffer(Edit):
 class ComputesLittleAgain(Edit):
     rule = "fusion.late.off"
     description = "REMATERIALIZE=0 lowers the price that may be paid, and does not forbid it"
-    file = "impl/realize.py"
+    file = "impl/realize/environment.py"
     old, new = "limits = replace(limits, late=0)", "limits = replace(limits, late=limits.recompute)"
 
 

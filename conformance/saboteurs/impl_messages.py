@@ -174,7 +174,7 @@ class QuotesAreMarkup(Edit):
 class SilentAboutTheSecond(Edit):
     rule = "inspect.debug.lines"
     description = "of what a kernel stores only the first value has a line"
-    file = "impl/realize.py"
+    file = "impl/schedule/reasons.py"
     old, new = "for touch in kernel.writes:\n", "for touch in kernel.writes[:1]:\n"
 
 

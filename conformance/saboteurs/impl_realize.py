@@ -18,21 +18,21 @@ Function = Callable[..., Any]
 class ForgetsAllOnAnotherDevice(Edit):
     rule = "realize.value.once"
     description = "when the default device changes, all that was computed is forgotten"
-    file = "impl/realize.py"
-    old, new = "lambda node: not node.reads", "lambda node: node.op is not _BUFFER"
+    file = "impl/realize/planning.py"
+    old, new = "lambda node: not node.reads", "lambda node: node.op is not Ops.BUFFER"
 
 
 class StaysOnTheDefaultDevice(Edit):
     rule = "realize.device.named"
     description = "what was computed on another default device is read from there"
-    file = "impl/realize.py"
+    file = "impl/realize/planning.py"
     old, new = "lambda node: not node.reads", "lambda node: False"
 
 
 class LaunchesInTheOrderOfTheKey(Edit):
     rule = "realize.direct.same"
     description = "a kernel that is launched at once gets its buffers in the order of the key"
-    file = "impl/realize.py"
+    file = "impl/realize/prepared.py"
     old = "slots.get(storage, -1) for storage in plan.kernels[0].arguments"
     new = "place - 1 for place, _ in enumerate(plan.kernels[0].arguments)"
 
@@ -40,7 +40,7 @@ class LaunchesInTheOrderOfTheKey(Edit):
 class LaunchesUncounted(Edit):
     rule = "realize.direct.same"
     description = "a kernel that is launched at once is not counted"
-    file = "impl/realize.py"
+    file = "impl/realize/prepared.py"
     old = "self.program([*map(memory.__getitem__, self.places)])"
     new = "self.program.run([*map(memory.__getitem__, self.places)], ())"
 
@@ -48,21 +48,21 @@ class LaunchesUncounted(Edit):
 class LaunchesWhatIsWatched(Edit):
     rule = "realize.direct.same"
     description = "kernels are launched at once where a capture watches"
-    file = "impl/realize.py"
-    old, new = "_scheduled or capturing.observers or", "_scheduled or"
+    file = "impl/realize/values.py"
+    old, new = "session.scheduled or session.capturing.observers or", "session.scheduled or"
 
 
 class LaunchesWhereTheValueLies(Edit):
     rule = "realize.direct.same"
     description = "a kernel is launched at once on the default device, whatever its holder names"
-    file = "impl/realize.py"
+    file = "impl/realize/values.py"
     old, new = "or holder.device != default or", "or"
 
 
 class SizeOfTheLargest(Edit):
     rule = "realize.size.actual"
     description = "a result has the size that it has for the greatest values of its variables"
-    file = "impl/realize.py"
+    file = "impl/realize/run.py"
     old = "symbolic.actual(size, bound) if bound else size)"
     new = "symbolic.plain(size))"
 
@@ -70,7 +70,7 @@ class SizeOfTheLargest(Edit):
 class ShapesInNumbers(Edit):
     rule = "realize.size.symbolic"
     description = "a realized value has the numbers of this run in its shape"
-    file = "impl/realize.py"
+    file = "impl/realize/run.py"
     old = "buffers[number].leaf(root.shape or ())"
     new = "buffers[number].leaf(tuple(map(int, root.shape or ())))"
 
@@ -78,21 +78,21 @@ class ShapesInNumbers(Edit):
 class OneVersionForEachRun(Edit):
     rule = "realize.commit.version"
     description = "a run gives a buffer one version, however often it has written there"
-    file = "impl/realize.py"
+    file = "impl/realize/run.py"
     old, new = "advance(buffers[number], gained)", "advance(buffers[number], min(gained, 1))"
 
 
 class RescuedKeepTheirExpression(Edit):
     rule = "realize.rescue.held"
     description = "a tensor whose value was computed for it keeps its expression"
-    file = "impl/realize.py"
+    file = "impl/realize/run.py"
     old, new = "if run.effects.rescued:", "if run.effects.rescued > 1:"
 
 
 class RescuesTheFirst(Edit):
     rule = "realize.rescue.variables"
     description = "of those that wait with other values, only the first is computed before"
-    file = "impl/realize.py"
+    file = "impl/realize/planning.py"
     old, new = "for waiting in effects.roots[len(roots):]:", \
         "for waiting in effects.roots[len(roots):len(roots) + 1]:"
 
@@ -100,24 +100,24 @@ class RescuesTheFirst(Edit):
 class CommitsBeforeItRuns(Edit):
     rule = "realize.failure.unchanged"
     description = "versions advance before the programs are compiled"
-    file = "impl/realize.py"
-    old = "_execute(run, manner)\n            commit(run)\n        except"
-    new = "commit(run)\n            _execute(run, manner)\n        except"
+    file = "impl/realize/values.py"
+    old = "execute(run, mode)\n            commit(run)\n        except"
+    new = "commit(run)\n            execute(run, mode)\n        except"
 
 
 class AllocatesOnTheWay(ImplPatch):
     rule = "realize.memory.first"
     description = "memory is allocated for a kernel when its turn has come"
-    target = "impl.realize:_execute"
+    target = "impl.realize.values:execute"
 
     def replacement(self, original: Function) -> Function:
-        def execute(run: Any, manner: Any) -> None:
+        def execute(run: Any, mode: Any) -> None:
             """Run a kernel at a time, as if it were a plan of its own."""
             plan = run.plan
             try:
                 for number in plan.order:
                     run.plan = replace(plan, order=[number])
-                    original(run, manner)
+                    original(run, mode)
             finally:
                 run.plan = plan
         return execute
@@ -126,7 +126,7 @@ class AllocatesOnTheWay(ImplPatch):
 class MarksTheLastKernel(Edit):
     rule = "realize.interrupted.error"
     description = "after an interruption only what the last kernel wrote is taken for lost"
-    file = "impl/realize.py"
+    file = "impl/realize/run.py"
     old, new = "for kernel in self.plan.order[:self.begun]\n", \
         "for kernel in self.plan.order[:self.begun][-1:]\n"
 
@@ -142,15 +142,15 @@ class ReadsAWindow(Edit):
 class TakesAPromiseForAValue(Edit):
     rule = "realize.schedule.observed"
     description = "a tensor that was scheduled is read before its kernels have run"
-    file = "impl/realize.py"
-    old = "        if not _scheduled:\n            return"
+    file = "impl/realize/values.py"
+    old = "        if not session.scheduled:\n            return"
     new = "        if True:\n            return"
 
 
 class RunsWhatWasRun(Edit):
     rule = "realize.item.once"
     description = "what the caller has run by hand is run again before a value is read"
-    file = "impl/realize.py"
+    file = "impl/realize/session.py"
     old, new = "if not item.done:  # r[impl realize.item.once]", "if item.done or not item.done:"
 
 

@@ -124,7 +124,7 @@ class ArgumentsMayBeStates(ImplPatch):
 class ValuesAreReadInCaptures(ImplPatch):
     rule = "replay.read.error"
     description = "a value that is read in a capture is that of the capture for ever"
-    target = "impl.realize:refuse_capture"
+    target = "impl.realize.session:Session.refuse_capture"
 
     def replacement(self, original: Function) -> Function:
         return lambda *words: None
@@ -202,8 +202,8 @@ class CapturesInsideACapture(Edit):
     rule = "replay.nested.inlined"
     description = "a captured function counts its calls and is replayed inside another one"
     file = "impl/replay/jit.py"
-    old = "if realize.capturing.observers or not manner.captures:"
-    new = "if not manner.captures:"
+    old = "if realize.session.capturing.observers or not mode.captures:"
+    new = "if not mode.captures:"
 
 
 class ListsMayGrow(Edit):

@@ -20,8 +20,10 @@ class NotesInTheGraph(Edit):
 class RunsTheReaders(Edit):
     rule = "schedule.document.nothing-runs"
     description = "who waits for an old value is computed before the document is made"
-    file = "impl/realize.py"
-    old, new = "effects = collect(waiting)", "effects = _readers_first(collect(waiting), waiting)"
+    file = "impl/realize/schedule.py"
+    old = "effects = collect(waiting)"
+    new = "from impl.realize.planning import _readers_first as first; " \
+        "effects = first(collect(waiting), waiting)"
 
 
 class PlanKeepsItsCall(ImplPatch):
@@ -70,8 +72,8 @@ class ListsOneElementTooFew(Edit):
 class AsksTheFirstChecker(Edit):
     rule = "schedule.document.checked"
     description = "only the first of the registered checkers is asked"
-    file = "impl/realize.py"
-    old, new = "for checker in checkers:", "for checker in checkers[:1]:"
+    file = "impl/realize/planning.py"
+    old, new = "for checker in session.checkers:", "for checker in session.checkers[:1]:"
 
 
 class LabelsStayWithThePlan(ImplPatch):

@@ -151,7 +151,7 @@ class InnerCapturesHide(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         def call(captured: Any, *given: Any, **named: Any) -> Any:
-            observers = import_module("impl.realize").capturing.observers
+            observers = import_module("impl.realize").session.capturing.observers
             outer = list(observers)
             observers.clear()
             try:

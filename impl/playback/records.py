@@ -114,8 +114,8 @@ def capture_programs(plan: Plan) -> None:
 
 def capture() -> None:
     """From now on, record what `CAPTURE_PROCESS_REPLAY=1` asks for."""
-    realize.schedule_recorders.append(capture_schedule)
-    realize.program_recorders.append(capture_programs)
+    realize.session.schedule_recorders.append(capture_schedule)
+    realize.session.program_recorders.append(capture_programs)
 # --8<-- [end:capture]
 
 

@@ -56,13 +56,13 @@ class TinyJit(Generic[Parameters, Returned]):
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         """Run, capture or replay."""
-        manner = realize.in_force()
-        if realize.capturing.observers or not manner.captures:
+        mode = realize.in_force()
+        if realize.session.capturing.observers or not mode.captures:
             return self.function(*args, **kwargs)  # r[impl replay.nested.inlined]
         # Asked for once: another thread may forget the recording meanwhile.
         recording = self.recording
         shortcut = None if recording is None else recording.shortcut
-        if shortcut is not None and not kwargs and not manner.poison:
+        if shortcut is not None and not kwargs and not mode.poison:
             with realize.lock.mutex:
                 # In another thread's turn everything is looked at.
                 returned: Any = MISSED if realize.lock.owner else shortcut.run(args)
@@ -123,14 +123,14 @@ class TinyJit(Generic[Parameters, Returned]):
         arguments.leaves = {p: t.uop for p, t in arguments.tensors.items()}
         capture = Capture(self.name, self.function, arguments, kept)
         started = {id(tensor): tensor.uop for tensor in given}
-        realize.capturing.observers.append(capture)
+        realize.session.capturing.observers.append(capture)
         try:
             with watching() as capture.guards:
                 result = self.function(*args, **kwargs)
             capture.check_containers((args, kwargs))
             recording = None if realize.lock.disturbed else capture.finish(result)
         finally:
-            realize.capturing.observers.remove(capture)
+            realize.session.capturing.observers.remove(capture)
             # r[impl replay.failure.done]
             write_back(given, stand_ins, arguments.leaves, gradients)
         if recording is None or realize.lock.disturbed:

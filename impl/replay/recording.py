@@ -119,7 +119,7 @@ class Recording:
         launches: list[tuple[realize.ExecItem, list[UOp]]] = []
         for run in capture.runs:
             binds = run.canonical.variables
-            for item in run.items():
+            for item in realize.items_of(run):
                 if item.program is None:
                     self._close(launches, changing, paths)
                     self.segments.append(item)

@@ -74,7 +74,7 @@ class Shortcut:
     def run(self, given: Sequence[Any]) -> Any:
         """Replay; `MISSED`, and nothing done, if anything has changed."""
         # r[impl replay.shortcut.same]
-        if len(given) != len(self.given) or realize.pending():
+        if len(given) != len(self.given) or realize.session.scheduled:
             return MISSED
         found: list[Buffer] = []
         for value, wanted in zip(given, self.given, strict=True):

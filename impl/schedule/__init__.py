@@ -5,10 +5,10 @@
     reasons      what a person reads of a plan: labels, and why values cross memory
     document     a plan as plain data
 """
-from impl.schedule.document import document, shown_numbers
+from impl.schedule.document import document
 from impl.schedule.pipeline import make_plan, plan_for, schedule_cache
 from impl.schedule.plan import Environment, Plan, PlannedKernel, Result, Storage
-from impl.schedule.reasons import label
+from impl.schedule.reasons import decisions, label, shown_numbers
 
-__all__ = ["Environment", "Plan", "PlannedKernel", "Result", "Storage", "document", "label",
-           "make_plan", "plan_for", "schedule_cache", "shown_numbers"]
+__all__ = ["Environment", "Plan", "PlannedKernel", "Result", "Storage", "decisions", "document",
+           "label", "make_plan", "plan_for", "schedule_cache", "shown_numbers"]

@@ -9,7 +9,7 @@ from impl.caching import stable_name
 from impl.dependencies import Touch
 from impl.ir import UOp
 from impl.schedule.plan import Plan
-from impl.schedule.reasons import label
+from impl.schedule.reasons import label, shown_numbers
 from impl.symbolic import plain
 
 
@@ -39,18 +39,6 @@ def document(plan: Plan, hit: bool, nodes: Sequence[UOp]) -> dict[str, Any]:
         "cache": {"hit": hit, "key": stable_name(plan.key)},
     }
 # --8<-- [end:document]
-
-
-def shown_numbers(plan: Plan) -> dict[int, int]:
-    """The storages that are shown to people, numbered without gaps."""
-    visible = _visible(plan)  # once: r[impl schedule.cost.linear]
-    return {n: i for i, n in enumerate(n for n in plan.storages if n in visible)}
-
-
-def _visible(plan: Plan) -> set[int]:
-    """The storages that some kernel touches in global memory, and those of the results."""
-    seen = {t.storage for reads, writes in plan.accesses for t in (*reads, *writes)}
-    return seen | {r.storage for r in plan.results}
 
 
 def _buffer_row(plan: Plan, number: int, name: int) -> dict[str, Any]:

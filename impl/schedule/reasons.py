@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from impl.dependencies import Dependency, Placement
-from impl.fusion import Blocked, Group
-from impl.ir import MOVEMENT, Ops, UOp
+from impl.fusion import Blocked, Group, Kernel
+from impl.ir import ELEMENTWISE, MOVEMENT, Ops, UOp, toposort
 from impl.schedule.plan import Plan
 from impl.symbolic import is_symbolic, text
 
@@ -97,3 +97,63 @@ def boundaries(groups: Sequence[Group], placement: Placement, dependencies: Sequ
             reason = refused.get((d.before, d.after)) or writer.get((d.before, d.storage), "")
             rows.append((d.before, d.after, d.storage, reason))
     return rows
+
+
+def shown_numbers(plan: Plan) -> dict[int, int]:
+    """The storages that are shown to people, numbered without gaps."""
+    visible = _visible(plan)  # once: r[impl schedule.cost.linear]
+    return {n: i for i, n in enumerate(n for n in plan.storages if n in visible)}
+
+
+def _visible(plan: Plan) -> set[int]:
+    """The storages that some kernel touches in global memory, and those of the results."""
+    seen = {t.storage for reads, writes in plan.accesses for t in (*reads, *writes)}
+    return seen | {r.storage for r in plan.results}
+
+
+# --8<-- [start:decisions]
+def decisions(plan: Plan, nodes: Sequence[UOp]) -> list[tuple[frozenset[int], str]]:
+    """What was decided, a line each, and the kernels that it concerns."""
+    found: list[tuple[frozenset[int], str]] = []
+    shown = shown_numbers(plan)
+    for number, kernel in enumerate(plan.kernels):  # r[impl inspect.debug.lines]
+        names = label(plan, number, nodes).partition(" (")[0]
+        found.append((frozenset((number,)), f"kernel {number}: "
+                      + (kernel.fusion or _one_stage(kernel)) + f" ({names})"))
+    for before, after, storage, reason in plan.boundaries:
+        found.append((frozenset((before, after)), f"kernel {before} -> kernel {after}: "
+                      f"not fused: b{shown[storage]}: {reason}"))
+    found += [(frozenset(), note) for note in plan.notes]
+    for d in plan.dependencies:
+        found.append((frozenset((d.before, d.after)), f"{d.kind}: kernel {d.before} before kernel "
+                      f"{d.after} (b{shown[d.storage]} version {d.version})"))
+    return found + _allocations(plan, shown)
+# --8<-- [end:decisions]
+
+
+def _one_stage(kernel: Kernel) -> str:
+    """How many operations of the user share the loops of a kernel with one stage."""
+    if kernel.copy:
+        return "alone: a copy from another device"
+    nodes = toposort((kernel.ast,), lambda u: u.op is not Ops.INDEX)  # not those of addresses
+    count = sum(node.op in ELEMENTWISE or node.op is Ops.REDUCE for node in nodes)
+    return f"fused: {count} operations in one loop nest" if count > 1 else \
+        f"alone: {count} operation{'' if count == 1 else 's'}"
+
+
+def _allocations(plan: Plan, shown: dict[int, int]) -> list[tuple[frozenset[int], str]]:
+    """Where each value that is stored lies: in an arena, or in memory of its own."""
+    lines: dict[int, tuple[frozenset[int], str]] = {}
+    for device, planned in plan.memories.items():
+        for span in planned.lifetimes:
+            users = frozenset(plan.order[step] for step in (span.first, span.last))
+            place = f"{device} arena + {planned.offsets[span.storage]}"
+            lines[span.storage] = users, f"{place}, steps {span.first} to {span.last}"
+    for number, kernel in enumerate(plan.kernels):
+        for touch in kernel.writes:
+            storage = plan.storages[touch.storage]
+            where = "in place" if storage.kind == "input" else "memory of its own"
+            lines.setdefault(touch.storage, (
+                frozenset((number,)), f"{storage.device}, {where} ({storage.kind})"))
+    return [(users, f"alloc b{shown[n]}: {plan.storages[n].nbytes} bytes on {where}")
+            for n, (users, where) in lines.items()]

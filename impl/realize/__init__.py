@@ -1,0 +1,23 @@
+"""From a plan to values: bind slots to buffers, compile, run, commit. Chapter: spec/realize.md.
+
+    session        what outlives a run, in one object
+    environment    what settings and devices ask of a plan
+    run            a plan with the buffers of one call
+    planning       from values to a run
+    prepared       a call that is ready to be launched again
+    values         computing and reading them
+    schedule       kernels for the caller to run, and documents
+"""
+from impl.effects import lock
+from impl.realize.environment import Mode, environment, in_force
+from impl.realize.planning import planned_run, prepare, values_of, waiting_values
+from impl.realize.prepared import Direct
+from impl.realize.run import Run, commit, copy_across, ensure_memory, programs_of
+from impl.realize.schedule import ExecItem, items_of, run_schedule, schedule, schedule_document
+from impl.realize.session import session
+from impl.realize.values import peek, read, realize
+
+__all__ = ["Direct", "ExecItem", "Mode", "Run", "commit", "copy_across", "ensure_memory",
+           "environment", "in_force", "items_of", "lock", "peek", "planned_run", "prepare",
+           "programs_of", "read", "realize", "run_schedule", "schedule", "schedule_document",
+           "session", "values_of", "waiting_values"]

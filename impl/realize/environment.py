@@ -1,0 +1,88 @@
+"""What the settings in force and the devices of a call ask of its plan and of its run."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from impl import settings
+from impl.device import Device
+from impl.effects import Effects
+from impl.fusion import Limits
+from impl.ir import Ops, in_memory
+from impl.schedule import Environment
+
+_COPY = Ops.COPY
+#: More inputs than this in one kernel gain nothing: their rows crowd each other out of the cache.
+MOST_ARGUMENTS = 60
+
+
+# --8<-- [start:mode]
+class Mode:
+    """What the settings in force say about planning and running; asked for once, not each time."""
+
+    def __init__(self) -> None:
+        get = settings.get
+        self.default = Device.DEFAULT
+        self.debug, self.poison, self.viz = get("DEBUG"), get("POISON"), get("VIZ")
+        self.checked, self.recorded = get("SPEC"), get("CAPTURE_PROCESS_REPLAY")
+        self.use_cache = bool(get("SCACHE"))
+        self.captures = bool(get("JIT"))
+        self.shown = self.debug or self.viz
+        # Nobody looks at what is found, and what was found before may be found again.
+        self.quiet = self.use_cache and not (self.checked or self.recorded or self.shown)
+        self.watched = self.debug >= 2 or self.poison
+        self.direct = self.quiet and not self.watched
+        self.environments: dict[tuple[str, ...], Environment] = {}
+
+    @functools.cached_property
+    def circumstances(self) -> str:
+        """All that a plan on the default device depends on besides its graph: a value, not a name.
+
+        Who enters a `Context` for each line finds the plans of the last time.
+        """
+        found = _environment((self.default,))
+        return repr((settings.plan_text(), self.default, found.device_key))
+
+
+def in_force() -> Mode:
+    """What the settings in force in this thread say."""
+    return settings.derived(Mode)
+# --8<-- [end:mode]
+
+
+def environment(effects: Effects, mode: Mode | None = None) -> Environment:
+    """What the devices of the values and the present settings ask of a plan."""
+    mode = mode or in_force()
+    names = {mode.default: None}
+    if effects.described is not None:
+        names.update(dict.fromkeys([buffer.device for buffer in effects.described.slots]))
+        names.update(effects.described.copies)
+    else:
+        for node in effects.nodes:
+            leaf = in_memory(node)
+            if leaf is not None:
+                names[leaf.arg[0].device] = None
+            elif node.op is _COPY:
+                names[node.arg] = None
+    key = tuple(names)
+    return mode.environments.get(key) or mode.environments.setdefault(key, _environment(key))
+
+
+def _environment(names: Sequence[str]) -> Environment:
+    devices = [(name, Device[name]) for name in names]
+    seed = settings.get("ORDER_SEED")
+    # r[impl fusion.limit.arguments, caching.key.device]
+    arguments = min(MOST_ARGUMENTS, *(device.maximum_arguments for _, device in devices))
+    limits = Limits(arguments=arguments)
+    # r[impl device.local.limit]
+    limits = replace(limits, local_bytes=min(
+        limits.local_bytes, *(device.local_bytes for _, device in devices)))
+    if settings.get("SCARCE"):
+        limits = replace(limits, memory_worth=0, small_kernel=0)  # r[impl fusion.scarce.equal]
+    if not settings.get("REMATERIALIZE"):
+        limits = replace(limits, late=0)  # r[impl fusion.late.off]
+    return Environment(devices[0][0], limits, bool(settings.get("FUSE")),
+                       not settings.get("NO_MEMORY_PLANNER"), None if seed < 0 else seed,
+                       # Text: it is hashed once, and not for every key.
+                       repr([(name, *device.plan_key()) for name, device in devices]))

@@ -1,0 +1,141 @@
+"""From values that are asked for to a plan, and to a run of it. Chapter: spec/realize.md."""
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from impl.caching import Canonical, walk
+from impl.device import GlobalCounters
+from impl.dtypes import dtypes
+from impl.effects import Effects, Holder, collect, forget_realized, leaf_of
+from impl.errors import VariableError, user_line
+from impl.ir import Ops, UOp
+from impl.realize.environment import Mode, environment, in_force
+from impl.realize.run import Run, commit, execute
+from impl.realize.session import session
+from impl.rewrite import verify
+from impl.schedule import Plan, decisions, document, plan_for
+
+_COPY = Ops.COPY
+
+
+# --8<-- [start:values]
+def values_of(holders: Sequence[Holder], mode: Mode | None = None) -> list[UOp]:
+    """What the holders hold, on the devices that they name.
+
+    A value that reads no buffer is computed on the default device. A holder that names another one
+    gets a copy.
+    """
+    values = [holder.uop for holder in holders]
+    for place, value in enumerate(values):
+        if not value.reads and holders[place].device != (mode or in_force()).default:
+            device = holders[place].device
+            if value.op is not _COPY or value.arg != device:  # r[impl realize.device.named]
+                copy = UOp(Ops.COPY, value.dtype, (value,), device)
+                values[place] = holders[place].uop = copy
+    return values
+
+
+def waiting_values(values: Sequence[UOp], mode: Mode | None = None) -> list[UOp]:
+    """Those that are not in memory yet, each once.
+
+    When the default device has changed, what was computed on the old one without any buffer is
+    forgotten: a value that reads none has no device of its own.
+    """
+    default = (mode or in_force()).default
+    if session.default != default:  # r[impl realize.device.named]
+        session.default = default
+        forget_realized(lambda node: not node.reads)
+    # r[impl realize.value.once]
+    return list(dict.fromkeys([value for value in values if leaf_of(value) is None]))
+# --8<-- [end:values]
+
+
+# --8<-- [start:planned]
+def planned_run(nodes: Sequence[UOp], mode: Mode | None = None, **how: bool) -> Run | None:
+    """The plan for those of the values that are not in memory, bound to buffers; None for none.
+
+    Whoever calls it holds the lock, has the kernels run, and commits.
+    """
+    if session.scheduled:
+        session.run_scheduled()
+    mode = mode or in_force()
+    waiting = waiting_values(nodes, mode)
+    if not waiting:
+        return None
+    effects, plan, canonical = prepare(waiting, mode)
+    return Run(plan, canonical, effects, **how) if how else Run(plan, canonical, effects)
+# --8<-- [end:planned]
+
+
+def prepare(values: Sequence[UOp],
+            mode: Mode | None = None) -> tuple[Effects, Plan, Canonical]:
+    """Everything up to the plan for some values, each given once."""
+    mode = mode or in_force()
+    start = time.perf_counter() if mode.shown else 0.0
+    try:
+        effects = walk(values)
+        plan, canonical, hit = checked_plan(effects, mode)
+    except VariableError:
+        effects = _readers_first(collect(values), values)
+        plan, canonical, hit = checked_plan(effects, mode)
+    # r[impl caching.count.exact]
+    if hit:
+        GlobalCounters.plan_hits += 1
+    else:
+        GlobalCounters.plan_misses += 1
+    if mode.shown:
+        _show(mode, effects, plan, hit, time.perf_counter() - start)
+    return effects, plan, canonical
+
+
+def _show(mode: Mode, effects: Effects, plan: Plan, hit: bool, seconds: float) -> None:
+    """What DEBUG and VIZ ask for of a schedule."""
+    if mode.debug >= 1:
+        noun = "kernel " if len(plan.kernels) == 1 else "kernels"
+        print(f"scheduled {len(plan.kernels):5d} {noun} in {seconds * 1e3:8.2f} ms | "
+              f"{'cache hit ' if hit else 'CACHE MISS'} | {user_line()}")
+    if mode.debug >= 3:
+        for _, line in decisions(plan, effects.nodes):
+            print("  " + line)
+    if mode.viz:
+        for viewer in session.viewers:
+            viewer(document(plan, hit, effects.nodes))
+
+
+def _readers_first(effects: Effects, roots: Sequence[UOp]) -> Effects:
+    """What is left to do once those who wait for old values are done, each by itself.
+
+    They may have other values of a variable than the roots: then one schedule cannot do both.
+    """
+    for waiting in effects.roots[len(roots):]:  # r[impl realize.rescue.variables]
+        run = planned_run([waiting])
+        if run is not None:
+            execute(run, in_force())
+            commit(run)
+    return collect(roots)
+
+
+def checked_plan(effects: Effects, mode: Mode) -> tuple[Plan, Canonical, bool]:
+    """The plan; with SPEC=1 the graph before it, every kernel and the document are verified."""
+    if mode.checked:
+        verify(UOp(Ops.SINK, dtypes.index, tuple(effects.roots)), "tensor")
+    plan, canonical, hit = plan_for(effects, environment(effects, mode), mode.use_cache)
+    if mode.checked and not hit:
+        for kernel in plan.kernels:
+            verify(kernel.ast, "kernel")
+        for checker in session.checkers:  # r[impl schedule.document.checked]
+            checker(document(plan, hit, effects.nodes))
+    if mode.recorded:
+        for recorder in session.schedule_recorders:
+            recorder(effects, plan)
+    return plan, canonical, hit
+
+
+def hold(holders: Sequence[Holder], nodes: Sequence[UOp]) -> None:
+    """Let the holders hold the leaves of their values, unless they were given others meanwhile."""
+    for holder, node in zip(holders, nodes, strict=True):
+        if holder.uop is node:
+            leaf = leaf_of(node)
+            if leaf is not None:
+                holder.uop = leaf

@@ -1,0 +1,221 @@
+"""A plan with the buffers of one call: binding, launching, committing. Chapter: spec/realize.md."""
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from impl import settings, symbolic
+from impl.caching import Canonical
+from impl.device import Device, GlobalCounters, Memory, Program
+from impl.effects import Buffer, Effects, advance, living, mark_realized
+from impl.ir import in_memory
+from impl.realize.environment import Mode, in_force
+from impl.realize.session import session
+from impl.schedule import Plan, label
+
+
+def ensure_memory(buffer: Buffer, mode: Mode | None = None) -> Memory:
+    """The memory of a buffer, allocated and filled from the host at the first use."""
+    memory: Memory | None = buffer.memory
+    if memory is None:
+        device = Device[buffer.device]
+        memory = buffer.memory = device.allocate(buffer.size * buffer.dtype.itemsize or 1)
+        if buffer.host is not None:
+            device.copy_in(memory, buffer.host)
+            buffer.host = None
+        elif (mode or in_force()).poison:
+            poison(memory)
+    return memory
+
+
+def poison(memory: Memory) -> None:
+    """Fill memory with a pattern that is wrong in every type, so that stale reads show."""
+    memory.device.copy_in(memory, np.full(memory.nbytes, 0xA7, np.uint8))
+
+
+def copy_across(memories: Sequence[Memory], nbytes: int) -> None:
+    """Run a copy between devices: of its arguments, what it reads comes first."""
+    source, target = memories
+    target.device.copy(target, source, nbytes)
+
+
+# --8<-- [start:bind]
+class Run:
+    """A plan bound to the buffers and values of one call."""
+
+    __slots__ = ("plan", "canonical", "values", "effects", "begun", "buffers", "outputs")
+
+    def __init__(self, plan: Plan, canonical: Canonical, effects: Effects,
+                 own_arena: bool = False, planned: bool = True) -> None:
+        self.plan, self.canonical, self.values = plan, canonical, canonical.values
+        self.effects = effects
+        self.begun = 0  # how many kernels, in the plan's order, have been started
+        given = canonical.buffers
+        self.buffers = {number: given[slot] for number, slot in plan.inputs}
+        self.outputs: list[Buffer] = []
+        # By slot: another program with this plan may call its variables otherwise.
+        bound = dict(zip(plan.unknowns, canonical.values, strict=True)) if plan.unknowns else None
+        for number, device, dtype, size, kept in plan.made:
+            # r[impl realize.size.actual]
+            buffer = self.buffers[number] = Buffer(
+                device, dtype, symbolic.actual(size, bound) if bound else size)
+            if kept:
+                self.outputs.append(buffer)
+        if planned and plan.memories:
+            self._place_temporaries(own_arena)
+
+    def _place_temporaries(self, own_arena: bool) -> None:
+        """Give the temporaries their places in the arenas."""
+        for device, planned in self.plan.memories.items():
+            arena = _arena(device, planned.planned, own_arena)
+            for number, offset in planned.offsets.items():
+                buffer = self.buffers[number]
+                # For all values of the variables: a replay may have greater ones.
+                buffer.memory = arena.part(offset, self.plan.storages[number].nbytes)
+
+    def sizes(self) -> dict[Buffer, symbolic.Size]:
+        """The buffers whose size depends on variables, with their size in this call."""
+        binds = dict(zip(self.plan.unknowns, self.canonical.variables, strict=True))
+        found = {}
+        for number, buffer in self.buffers.items():
+            size = self.plan.storages[number].size
+            if isinstance(size, symbolic.Size):
+                found[buffer] = symbolic.as_size(size.expression.substitute(binds))
+        return found
+    # --8<-- [end:bind]
+
+    # --8<-- [start:commit]
+    def commit(self) -> None:
+        """Advance the versions of overwritten buffers; note which leaf holds each root."""
+        plan, buffers = self.plan, self.buffers
+        if plan.written:
+            for number, gained in plan.written.items():
+                advance(buffers[number], gained)  # r[impl realize.commit.version]
+        for root, number in zip(self.effects.roots, plan.places, strict=True):
+            # r[impl realize.size.symbolic]: the root's own shape, with the values of this call
+            mark_realized(root, buffers[number].leaf(root.shape or ()))
+    # --8<-- [end:commit]
+
+    def touched(self) -> list[Buffer]:
+        """Memory from before the run that the kernels started so far may have overwritten."""
+        numbers = {touch.storage for kernel in self.plan.order[:self.begun]
+                   for touch in self.plan.kernels[kernel].writes
+                   if touch.storage in self.plan.written}
+        return [self.buffers[number] for number in sorted(numbers)]
+
+
+def _arena(device: str, nbytes: int, own: bool) -> Memory:
+    """Memory for the temporaries of one run; the same block serves run after run."""
+    if own:
+        return Device[device].allocate(nbytes)
+    known = session.arenas.get(device)
+    if known is None or known.nbytes < nbytes:
+        known = session.arenas[device] = Device[device].allocate(nbytes)
+    if settings.get("POISON"):
+        poison(known)
+    return known
+
+
+def programs_of(plan: Plan) -> list[Program | None]:
+    """The compiled kernels of a plan; compiled together at the first call. Copies have none."""
+    if plan.programs is None:
+        before = GlobalCounters.compiled, GlobalCounters.cache_hits, GlobalCounters.disk_hits
+        programs: list[Program | None] = [None] * len(plan.kernels)
+        devices = dict.fromkeys(k.device for k in plan.kernels)
+        for device in devices:
+            mine = [i for i, k in enumerate(plan.kernels) if k.device == device and not k.copy]
+            for i, program in zip(mine, Device[device].compile([plan.kernels[i].ast for i in mine]),
+                                  strict=True):
+                programs[i] = program
+        plan.programs = programs
+        if settings.get("DEBUG") >= 2:
+            _print_programs(*before)
+        if settings.get("CAPTURE_PROCESS_REPLAY"):
+            for recorder in session.program_recorders:
+                recorder(plan)
+    found: list[Program | None] = plan.programs
+    return found
+
+
+def _print_programs(compiled: int, hits: int, disk_hits: int) -> None:
+    """Where the kernels of a plan came from, given the counts from before."""
+    from_disk = GlobalCounters.disk_hits - disk_hits
+    print(f"programs: {GlobalCounters.compiled - compiled} compiled, {from_disk} found on disk, "
+          f"{GlobalCounters.cache_hits - hits - from_disk} found in memory")
+
+
+def execute(run: Run, mode: Mode) -> None:
+    """Run the kernels in order; print and poison if that is asked for."""
+    plan, buffers, values = run.plan, run.buffers, run.values
+    programs = plan.programs or programs_of(plan)
+    # r[impl realize.memory.first]: a run that does not fit changes nothing
+    for number in plan.touched:
+        if buffers[number].memory is None:
+            ensure_memory(buffers[number], mode)
+    watched = mode.watched
+    for number, arguments, slots in plan.launches:
+        run.begun += 1
+        program = programs[number]
+        given = [buffers[argument].memory for argument in arguments]
+        if watched:
+            before = GlobalCounters.operations, GlobalCounters.bytes, time.perf_counter()
+        if program is None:
+            copy_across(given, buffers[arguments[1]].nbytes)
+        else:
+            program(given, [values[slot] for slot in slots] if slots else ())
+        if watched:
+            _report(run, number, *before)
+
+
+def _report(run: Run, number: int, operations: int, moved: int, start: float) -> None:
+    """Print and poison what is asked for after a kernel, given counts and time from before it."""
+    mode, kernel = in_force(), run.plan.kernels[number]
+    Device[kernel.device].synchronize()  # else it is the launch that is timed
+    seconds = time.perf_counter() - start
+    if mode.debug >= 2:
+        operations = GlobalCounters.operations - operations
+        moved = GlobalCounters.bytes - moved
+        program = programs_of(run.plan)[number]
+        print(f"*** {run.buffers[kernel.arguments[0]].device:10s} {number:4d} "
+              f"{kernel.ast.arg.name:28s} {seconds * 1e6:10.1f} us {operations:12d} operations "
+              f"{moved:12d} bytes | {label(run.plan, number, run.effects.nodes)}"
+              f"{_steps_text(program)}")
+        if mode.debug >= 3 and program is not None:
+            for name, reason in zip(program.steps, program.reasons, strict=True):
+                print(f"steps of kernel {number}: {name}: {reason}")
+        if mode.debug >= 4 and program is not None:
+            print(program.source)
+    if mode.poison:
+        _poison_dead(run, run.begun - 1)
+
+
+def _steps_text(program: Program | None) -> str:
+    """The steps of a kernel, to stand behind what it computes."""
+    return f" | {' '.join(program.steps)}" if program is not None and program.steps else ""
+
+
+def _poison_dead(run: Run, step: int) -> None:
+    """Fill what died at this step, so that a later read of it shows."""
+    for planned in run.plan.memories.values():
+        for span in planned.lifetimes:
+            if span.last == step and run.buffers[span.storage].nbytes:
+                poison(ensure_memory(run.buffers[span.storage]))
+
+
+def commit(run: Run) -> None:
+    """Let nodes, tensors and a capture under way know where the values are."""
+    run.commit()
+    if run.effects.rescued:
+        _let_go()
+    for observer in session.capturing.observers:
+        observer(run)
+
+
+def _let_go() -> None:
+    """Let tensors whose value was computed for them hold it, and not its expression."""
+    for holder in living():
+        leaf = in_memory(holder.uop)
+        if leaf is not None:
+            holder.uop = leaf  # r[impl realize.rescue.held]

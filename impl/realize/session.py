@@ -1,0 +1,69 @@
+"""What outlives a run, in one object: blocks, what waits to be run, who is told of what is done."""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from impl.effects import lock
+from impl.errors import ReplayError
+
+if TYPE_CHECKING:
+    from impl.device import Memory
+    from impl.effects import Effects
+    from impl.schedule import Plan
+
+Document = dict[str, Any]
+
+
+class Scheduled(Protocol):
+    """A kernel that the caller was given to run."""
+
+    done: bool
+
+    def run(self) -> float:
+        """Run the kernel; the time in seconds."""
+
+
+class _Capturing(threading.local):
+    """The captures under way in this thread; each is told of every run."""
+
+    def __init__(self) -> None:
+        self.observers: list[Any] = []
+
+
+# --8<-- [start:session]
+class Session:
+    """All that is kept from one run to the next, but for tensors and plans.
+
+    `viewers` are given the document of every schedule with VIZ=1; `checkers` that of every plan
+    that is made with SPEC=1, and raise if it is wrong. With CAPTURE_PROCESS_REPLAY=1
+    `schedule_recorders` are given each schedule, and `program_recorders` each plan with programs.
+    """
+
+    def __init__(self) -> None:
+        self.lock = lock
+        self.arenas: dict[str, Memory] = {}  # by device: the block for temporaries
+        self.scheduled: list[Scheduled] = []  # what the caller has not run yet
+        self.capturing = _Capturing()
+        self.default = ""  # the default device of the last time that values were asked for
+        self.viewers: list[Callable[[Document], None]] = []
+        self.checkers: list[Callable[[Document], None]] = []
+        self.schedule_recorders: list[Callable[[Effects, Plan], None]] = []
+        self.program_recorders: list[Callable[[Plan], None]] = []
+
+    def run_scheduled(self) -> None:
+        """Run what was scheduled and not run, before anything can observe that it was not."""
+        while self.scheduled:
+            item = self.scheduled.pop(0)  # r[impl realize.schedule.observed]
+            if not item.done:  # r[impl realize.item.once]
+                item.run()
+
+    def refuse_capture(self, operation: str, why: str, remedy: str) -> None:
+        """Raise if this thread captures a function: a replay could not do what is asked for."""
+        if self.capturing.observers:
+            raise ReplayError(operation, f"inside a captured function {why}", remedy)
+
+
+session = Session()
+# --8<-- [end:session]

@@ -1,0 +1,116 @@
+"""Computing values, and reading them. Chapter: spec/realize.md."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from impl.caching import short_key
+from impl.device import GlobalCounters
+from impl.effects import Buffer, Holder, in_memory, leaf_of, lock, spoil
+from impl.ir import Ops
+from impl.realize.environment import Mode, in_force
+from impl.realize.planning import hold, planned_run, values_of
+from impl.realize.prepared import Direct
+from impl.realize.run import commit, ensure_memory, execute
+from impl.realize.session import session
+from impl.schedule import schedule_cache
+
+_BUFFER = Ops.BUFFER
+
+
+# --8<-- [start:realize]
+def realize(holders: Sequence[Holder]) -> None:
+    """Compute the values of all holders, in one schedule, and let them hold the results."""
+    with lock.mutex:  # r[impl realize.thread.serial]
+        if not lock.owner:  # nobody has a turn
+            return _realize(holders)
+    with lock:
+        return _realize(holders)
+
+
+def _realize(holders: Sequence[Holder]) -> None:
+    for holder in holders:
+        node = holder.uop
+        if node.op is not _BUFFER or leaf_of(node) is None:
+            break
+    else:
+        if not session.scheduled:
+            return  # they hold their values already
+    mode = in_force()
+    short = _short(holders[0], mode) if mode.direct and len(holders) == 1 else None
+    if short is not None:
+        known = schedule_cache.get_short(short[0])
+        if known is not None:  # r[impl caching.key.short]
+            GlobalCounters.plan_hits += 1
+            direct = known.direct
+            if direct is None:
+                direct = known.direct = Direct(known)
+            holders[0].uop = direct.run(holders[0].uop, short[1])
+            return
+    nodes = values_of(holders, mode)
+    run = planned_run(nodes, mode)
+    if run is not None:
+        try:
+            execute(run, mode)
+            commit(run)
+        except BaseException:
+            spoil(run.touched())
+            raise
+        if short is not None and Direct.serves(run.plan):
+            schedule_cache.put_short(short[0], run.plan.key)
+    hold(holders, nodes)
+# --8<-- [end:realize]
+
+
+def _short(holder: Holder, mode: Mode) -> tuple[tuple[Any, ...], list[Buffer]] | None:
+    """The short key of a value that waits, if nothing else has to be done or noted with it.
+
+    All of its buffers are on the default device: that is what the circumstances speak of. So is
+    its holder: what reads no memory may have been computed here, and be asked for elsewhere.
+    """
+    root, default = holder.uop, mode.default
+    if session.scheduled or session.capturing.observers or root.realized is not None \
+            or holder.device != default or session.default != default:
+        return None
+    found = short_key(root, mode.circumstances)
+    if found is not None:
+        for buffer in found[1]:
+            if buffer.device != default:
+                return None
+    return found
+
+
+def read(holder: Holder) -> np.ndarray:
+    """A tensor's value as a new one-dimensional NumPy array (bfloat16 as its bits)."""
+    # r[impl replay.read.error]
+    session.refuse_capture("read", "a value is read; a replay would not run the Python code that "
+                           "uses it", "return the tensor, or read it outside the function")
+    with lock:
+        realize([holder])
+        leaf = leaf_of(holder.uop)
+        assert leaf is not None
+        buffer: Buffer = leaf.arg[0]
+        if buffer.nbytes == 0:
+            return np.empty(0, buffer.dtype.numpy)
+        memory = ensure_memory(buffer)
+        # r[impl realize.read.fresh]
+        return memory.device.copy_out(memory, buffer.dtype, buffer.size)
+
+
+def peek(holder: Holder) -> np.ndarray | None:
+    """What `read` gives, if it is in memory; None otherwise, and where nothing may be read."""
+    if session.capturing.observers or session.scheduled:
+        return None
+    with lock.mutex:  # in another thread's turn, too: who looks changes nothing that it would see
+        leaf = in_memory(holder.uop)
+        # r[impl tensor.print.nothing]: nor is what was overwritten an error here
+        if leaf is None or leaf.arg[1] != leaf.arg[0].version:
+            return None
+        buffer: Buffer = leaf.arg[0]
+        if buffer.nbytes == 0:
+            return np.empty(0, buffer.dtype.numpy)
+        if buffer.memory is not None:
+            return buffer.memory.device.copy_out(buffer.memory, buffer.dtype, buffer.size)
+        return None if buffer.host is None else buffer.host.reshape(-1)
