@@ -23,8 +23,9 @@ import numpy as np
 from conformance import step_lists
 from conformance.step_lists import Case
 from impl.cpu import FLAGS
-from impl.kernel import Limits, optimize
+from impl.kernel import Limits
 from impl.render import C, Source, render
+from impl.searching import optimize
 
 COMPILER, EMULATOR, TARGET = "aarch64-linux-gnu-gcc", "qemu-aarch64", "armv8-a"
 #: NEON: 32 registers of 16 bytes.

@@ -9,18 +9,10 @@ from conformance.kernel_builder import flat, load, local, param, reduce, store
 from conformance.trace import verifies
 from impl import Tensor, dtypes
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import (
-    Analysis,
-    Limits,
-    Next,
-    StepError,
-    Upcast,
-    apply_steps,
-    hand_steps,
-    optimize,
-)
+from impl.kernel import Analysis, Limits, Next, StepError, Upcast, apply_steps, hand_steps
 from impl.realize import schedule_document
 from impl.render import C, render
+from impl.searching import optimize
 
 #: Rows of 100 numbers are small beside the second cache; 1,000 of them are not.
 WIDE = Limits(vector_bytes=64, vector_registers=32, second_cache=16 << 10)

@@ -387,8 +387,9 @@ def test_no_option_changes_an_operation() -> None:
 def test_texts_compile_for_every_kind_of_gpu() -> None:
     """Kernels of every function and type, and random ones, as one text each."""
     from impl.cuda.compiler import OPTIONS
-    from impl.kernel import Limits, optimize
+    from impl.kernel import Limits
     from impl.render import CUDA, key_of, render, unit_text
+    from impl.searching import optimize
     limits = Limits(name="CUDA", lanes=256, lockstep=32, local_memory=48 << 10)
     asts = [ast for dtype in TYPES for ast in functions(dtype)]
     asts += [kb.random_kernel(seed).ast for seed in range(40)]

@@ -12,7 +12,7 @@ from conformance import kernel_builder as kb
 from conformance.trace import verifies
 from impl import Context, Device, GlobalCounters, Tensor, TinyJit, symbolic
 from impl.errors import DeviceError
-from impl.kernel import search
+from impl.searching import beam
 
 # isort: split
 # --8<-- [start:backend]
@@ -130,11 +130,11 @@ def test_a_value_outside_its_bounds_is_refused() -> None:
         program([], [3])
 
 
-@verifies("kernel.beam.equal")
+@verifies("searching.value.equal")
 def test_steps_are_searched_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "_known", {})
+    monkeypatch.setattr(beam, "_known", {})
     values = np.arange(300, dtype=np.float32).reshape(3, 100)
-    monkeypatch.setattr(search._Search, "_is_over", lambda self: self.tried > 4)
+    monkeypatch.setattr(beam._Search, "_is_over", lambda self: self.tried > 4)
     with Context(BEAM=1, BEAM_TIMEOUT_SEC=100, PARALLEL=1):
         assert Tensor(values).sum(1).tolist() == values.sum(1).tolist()
-    assert list(search._known.values())[-1].tried > 1
+    assert list(beam._known.values())[-1].tried > 1

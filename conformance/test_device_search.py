@@ -19,7 +19,8 @@ from conformance.trace import verifies
 from impl import Context, Device, Tensor
 from impl.caching import disk
 from impl.errors import DeviceError
-from impl.kernel import Limits, search, with_steps
+from impl.kernel import Limits
+from impl.searching import beam, with_steps
 
 _factors = itertools.count(2)
 SEARCHED: dict[str, Any] = {"BEAM": 1, "BEAM_TIMEOUT_SEC": 100, "PARALLEL": 1, "SCACHE": 0}
@@ -28,13 +29,13 @@ SEARCHED: dict[str, Any] = {"BEAM": 1, "BEAM_TIMEOUT_SEC": 100, "PARALLEL": 1, "
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """A process that has searched nothing, with a folder of its own."""
-    monkeypatch.setattr(search, "_known", {})
+    monkeypatch.setattr(beam, "_known", {})
     monkeypatch.setattr(disk, "_stores", disk.Stores())
     with Context(CACHE_FOLDER=str(tmp_path / "cache")):
         yield
 
 
-def searched(device: str) -> search.Found:
+def searched(device: str) -> beam.Found:
     """Search steps for sums of rows, and compare their values; what was found.
 
     Each time for another factor: what this process has compiled once is not searched again.
@@ -42,15 +43,15 @@ def searched(device: str) -> search.Found:
     factor = next(_factors)
     values = np.random.default_rng(0).integers(-9, 9, (8, 300)).astype(np.float32)
     with pytest.MonkeyPatch.context() as patch, Context(DEVICE=device, **SEARCHED):
-        patch.setattr(search._Search, "_is_over", lambda self: self.tried > 4)  # not by the clock
+        patch.setattr(beam._Search, "_is_over", lambda self: self.tried > 4)  # not by the clock
         x = Tensor(values).realize()
         assert (x * factor).sum(1).tolist() == (values * factor).sum(1).tolist()
-    return list(search._known.values())[-1]
+    return list(beam._known.values())[-1]
 
 
 @pytest.mark.device("OPENCL")
 @pytest.mark.usefixtures("fresh")
-@verifies("kernel.beam.equal")
+@verifies("searching.value.equal")
 @verifies("device.trial.released")
 def test_steps_are_searched_on_opencl() -> None:
     device: Any = Device["OPENCL"]
@@ -72,7 +73,7 @@ def test_steps_are_searched_on_opencl() -> None:
 
 @pytest.mark.device("OPENCL")
 @pytest.mark.usefixtures("fresh")
-@verifies("kernel.beam.timeout")
+@verifies("searching.trial.timeout")
 def test_what_compiles_too_long_or_not_at_all_is_no_candidate() -> None:
     device: Any = Device["OPENCL"]
     product = kb.matmul(8, 8, 8)
@@ -86,8 +87,8 @@ def test_no_more_local_memory_is_tried_than_there_is() -> None:
     """And no group of more lanes than the device has."""
     ast = kb.softmax(4, 700)
     bench: Any = type("Bench", (), {"limits": Limits(lanes=64, local_memory=1 << 20)})()
-    tried = search._Search(ast, bench, 1, [])
-    wide = search.apply_steps(ast, [step for step, _ in search.lane_steps(
+    tried = beam._Search(ast, bench, 1, [])
+    wide = beam.apply_steps(ast, [step for step, _ in beam.lane_steps(
         ast, Limits(lanes=64, lockstep=32, local_memory=1 << 20))])
     assert tried._fits(wide)
     bench.limits = Limits(lanes=64, local_memory=16)
@@ -95,16 +96,16 @@ def test_no_more_local_memory_is_tried_than_there_is() -> None:
 
 
 @pytest.mark.usefixtures("fresh")
-@verifies("kernel.beam.start")
+@verifies("searching.start.slower")
 def test_a_candidate_that_the_device_refuses_to_run_is_dropped() -> None:
     def refused(program: Any) -> float:
         raise DeviceError("launch", "too many lanes", "use fewer")
     released: list[Any] = []
     bench: Any = type("Bench", (), {"limits": Limits(), "release": lambda _, some: released.extend(
         some)})()
-    made = search._Search(kb.matmul(4, 4, 4), bench, 1, [])
+    made = beam._Search(kb.matmul(4, 4, 4), bench, 1, [])
     made.trial = type("Trial", (), {"sample": staticmethod(refused)})()
-    runner = search._Candidate((), made.ast, "a program")
+    runner = beam._Candidate((), made.ast, "a program")
     made._race([runner], [])
     assert runner.program is None and released == ["a program"]
 
@@ -120,7 +121,7 @@ def check_cuda() -> None:
 
 
 @needs_mock
-@verifies("kernel.beam.equal")
+@verifies("searching.value.equal")
 @verifies("device.trial.released")
 @verifies("cuda.time.events")
 def test_steps_are_searched_on_cuda(on_gpu: Callable[[Check], None]) -> None:  # noqa: F811
@@ -129,7 +130,7 @@ def test_steps_are_searched_on_cuda(on_gpu: Callable[[Check], None]) -> None:  #
 
 @needs_emulator
 @pytest.mark.usefixtures("fresh")
-@verifies("kernel.beam.equal")
+@verifies("searching.value.equal")
 @verifies("metal.time.commands")
 def test_steps_are_searched_on_metal(mock: metal_objects.Device) -> None:  # noqa: F811
     gpu: Any = Device["METAL"]

@@ -10,8 +10,9 @@ from conformance.trace import verifies
 from impl import Context, Tensor
 from impl.dtypes import dtypes
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Hide, Limits, StepError, apply_steps, hand_steps, optimize
+from impl.kernel import Analysis, Hide, Limits, StepError, apply_steps, hand_steps
 from impl.render import C, render
+from impl.searching import optimize
 
 WIDE = Limits(vector_bytes=64, vector_registers=32)
 SIZE, DEPTH = 64, 16

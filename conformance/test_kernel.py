@@ -31,11 +31,10 @@ from impl.kernel import (
     apply_steps,
     estimate,
     hand_steps,
-    optimize,
     parameters,
     verify,
-    with_steps,
 )
+from impl.searching import optimize, with_steps
 
 DEVICES = ("CPU", "REFERENCE")
 INTEGERS = [d for d in ALL if d.kind in "iu"]
@@ -491,7 +490,7 @@ def test_a_step_is_read_as_it_is_written() -> None:
             Step.parse(text)
 
 
-@verifies("kernel.step.groups")
+@verifies("searching.asked.device")
 def test_steps_of_work_groups_are_refused_with_what_to_do_instead() -> None:
     for text in ("NOLOCALS", "nolocals()"):
         with pytest.raises(StepError, match="no step") as caught:
@@ -509,7 +508,7 @@ def test_steps_of_work_groups_are_refused_with_what_to_do_instead() -> None:
                                     "NOLOCALS"}
 
 
-@verifies("kernel.step.asked")
+@verifies("searching.asked.exact")
 def test_a_kernel_gets_the_steps_that_it_asks_for() -> None:
     product = kb.matmul(16, 32, 8)
     a, b = np.ones((16, 8), np.float32), np.ones((8, 32), np.float32)
@@ -527,7 +526,7 @@ def test_a_kernel_gets_the_steps_that_it_asks_for() -> None:
             Device["CPU"].compile([with_steps(product, ["SWAP(0,1)", bad])])
 
 
-@verifies("kernel.step.reason")
+@verifies("searching.reason.given")
 def test_every_step_has_a_reason() -> None:
     limits = Limits(vector_bytes=64, vector_registers=32)
     for ast in (kb.matmul(64, 64, 64), kb.softmax(8, 64), kb.matmul(17, 33, 65, True)):
@@ -559,7 +558,7 @@ def test_a_padded_reduction_combines_the_identity(device: str, dtype: DType, op:
     assert outs[0] == outs[1] == outs[2]
 
 
-@verifies("kernel.noopt.plain")
+@verifies("searching.noopt.plain")
 def test_noopt_leaves_kernels_as_they_are() -> None:
     for ast in (kb.matmul(32, 32, 32), kb.softmax(8, 64)):
         with Context(NOOPT=1):

@@ -10,7 +10,8 @@ from conformance.trace import verifies
 from impl import Context, Tensor
 from impl.dtypes import DType
 from impl.ir import RangeKind, UOp, new_range
-from impl.kernel import Chunk, apply_steps, with_steps
+from impl.kernel import Chunk, apply_steps
+from impl.searching import with_steps
 
 
 def half_stored(dtype: DType) -> UOp:

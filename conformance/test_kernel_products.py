@@ -40,11 +40,11 @@ from impl.kernel import (
     fold_gates,
     growth,
     hand_steps,
-    optimize,
     products,
     verify,
 )
 from impl.render import C, render
+from impl.searching import optimize
 
 BLOCK, LOOP, GLOBAL, REDUCE = RangeKind.BLOCK, RangeKind.LOOP, RangeKind.GLOBAL, RangeKind.REDUCE
 DEVICES = ("REFERENCE", "CPU")
@@ -761,7 +761,7 @@ def test_products_of_any_layout_and_size(seed: int) -> None:
         assert (found == np.maximum(left @ right + bias, 0)).all(), (m, n, k, one, two)
 
 
-@verifies("kernel.step.reason")
+@verifies("searching.reason.given")
 def test_what_turns_out_to_be_no_product_gets_other_steps() -> None:
     """A convolution in groups: its loops become one, and then there are too few rows."""
     with Context(DEVICE="REFERENCE"):

@@ -13,9 +13,10 @@ from conformance.kernel_builder import flat, load, param, reduce, store
 from conformance.trace import verifies
 from impl import Context, Tensor, symbolic
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Limits, Step, Upcast, apply_steps, growth, hand_steps, optimize
+from impl.kernel import Analysis, Limits, Step, Upcast, apply_steps, growth, hand_steps
 from impl.kernel.analysis import Growths
 from impl.render import C, render
+from impl.searching import optimize
 
 WIDE = Limits(vector_bytes=64, vector_registers=32)
 pytestmark = pytest.mark.device("CPU")

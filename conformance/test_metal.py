@@ -22,8 +22,9 @@ from impl import Context, Device, GlobalCounters, Tensor, TinyJit
 from impl.dtypes import dtypes
 from impl.errors import DeviceError, DTypeError
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Limits, optimize
+from impl.kernel import Limits
 from impl.render import Metal, render
+from impl.searching import optimize
 from impl.symbolic import Variable
 
 ROOT = Path(__file__).parent.parent

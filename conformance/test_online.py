@@ -25,12 +25,12 @@ from impl.kernel import (
     hand_steps,
     lane_steps,
     verify,
-    with_steps,
 )
 from impl.kernel.analysis import Analysis
 from impl.kernel.private import exceeds, shared_bytes
-from impl.kernel.search import actions
 from impl.render import CUDA
+from impl.searching import with_steps
+from impl.searching.beam import actions
 
 ROWS, KEYS, DEEP, WIDE = 8, 24, 5, 6
 

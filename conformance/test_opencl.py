@@ -35,11 +35,11 @@ from impl.kernel import (
     Upcast,
     apply_steps,
     lane_steps,
-    with_steps,
 )
 from impl.render import Metal, OpenCL, groups, render
 from impl.render.blocks import Block, Loop, Wait
 from impl.render.lower import lower
+from impl.searching import with_steps
 
 GLOBAL, LOOP, REDUCE, BLOCK = (RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE, RangeKind.BLOCK)
 

@@ -43,14 +43,12 @@ from impl.kernel import (
     Upcast,
     apply_steps,
     lane_steps,
-    optimize,
-    taken,
     verify,
-    with_steps,
 )
 from impl.kernel.analysis import Analysis
 from impl.kernel.fragments import UNITS
 from impl.render import CUDA, render
+from impl.searching import optimize, taken, with_steps
 
 UNIT = UNITS[0]
 

@@ -21,9 +21,9 @@ from impl.kernel import (
     Upcast,
     apply_steps,
     hand_steps,
-    optimize,
 )
 from impl.render import C, render
+from impl.searching import optimize
 
 WIDE = Limits(vector_bytes=64, vector_registers=32)
 SMALL_CACHE = Limits(vector_bytes=64, vector_registers=32, third_cache=1 << 10)

@@ -17,10 +17,11 @@ from conformance.trace import verifies
 from impl import symbolic
 from impl.dtypes import ALL, dtypes
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Limits, optimize
+from impl.kernel import Limits
 from impl.render import CUDA, C, Metal, OpenCL, lower, render
 from impl.render.blocks import Loop
 from impl.render.lower import Lowered
+from impl.searching import optimize
 
 WIDE = Limits(vector_bytes=64, vector_registers=32)
 

@@ -21,7 +21,7 @@ PROGRAM = """
 import numpy as np
 from conformance import kernel_builder as kb, sanitized
 from impl.ir import RangeKind, new_range
-from impl.kernel import with_steps
+from impl.searching import with_steps
 assert sanitized.guard()
 i = new_range(16, RangeKind.GLOBAL)
 read = kb.load(kb.param(1), kb.flat((i, {stride}), ({shift}, 1)))

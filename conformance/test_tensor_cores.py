@@ -35,10 +35,7 @@ from impl.kernel import (
     apply_steps,
     growth,
     lane_steps,
-    optimize,
-    taken,
     verify,
-    with_steps,
 )
 from impl.kernel.analysis import Analysis
 from impl.kernel.fragments import (
@@ -50,6 +47,7 @@ from impl.kernel.fragments import (
     units_of_nvidia,
 )
 from impl.render import CUDA, Metal, key_of, render, symbol, unit_text
+from impl.searching import optimize, taken, with_steps
 
 NVIDIA, SIMD = UNITS[:4], UNITS[4:]
 LAYOUTS = [(False, False), (False, True), (True, False), (True, True)]
@@ -615,7 +613,7 @@ def test_matrices_of_simd_groups_name_their_memory() -> None:
 
 
 @needs_emulator
-@verifies("kernel.noopt.plain")
+@verifies("searching.noopt.plain")
 @verifies("kernel.step.equal+2")
 def test_a_layer_is_what_it_is_without_steps(mac: Any) -> None:
     x, w, b = (numbers(dtypes.float16, *shape, seed=i)

@@ -85,9 +85,9 @@ class NumbersAreNotCounted(ImplPatch):
 
 
 class SizesDoNotCount(ImplPatch):
-    rule = "kernel.beam.kept"
+    rule = "searching.found.kept"
     description = "a list that was found for one size is used for all"
-    target = "impl.kernel.search:kernel_name"
+    target = "impl.searching.beam:kernel_name"
 
     def replacement(self, original: Function) -> Function:
         return lambda ast, circumstances="", named=True: " ".join(
@@ -95,9 +95,9 @@ class SizesDoNotCount(ImplPatch):
 
 
 class StartIsForgotten(ImplPatch):
-    rule = "kernel.beam.start"
+    rule = "searching.start.slower"
     description = "the best of the last generation is taken, however the list of the rules does"
-    target = "impl.kernel.search:_Search._last"
+    target = "impl.searching.beam:_Search._last"
 
     def replacement(self, original: Function) -> Function:
         def last(search: Any, start: Any, beam: Any) -> Any:
@@ -146,9 +146,9 @@ class AllBytesAreSigned(ImplPatch):
 
 
 class StepsOfGroupsAreIgnored(ImplPatch):
-    rule = "kernel.step.groups"
+    rule = "searching.asked.device"
     description = "a device without work-groups does not refuse their steps"
-    target = "impl.kernel:_refuse_groups"
+    target = "impl.searching:_refuse_groups"
 
     def replacement(self, original: Function) -> Function:
         return lambda asked: None
@@ -311,7 +311,7 @@ class LocalMemoryTwice(Edit):
 
 
 class StepsForKernelsOfStages(Edit):
-    rule = "kernel.noopt.plain"
+    rule = "searching.noopt.plain"
     description = "a kernel of several stages gets its steps, whatever NOOPT says"
     file = "impl/cpu/backend.py"
     old, new = 'if settings.get("NOOPT"):', 'if settings.get("NOOPT") and len(ast.src) == 1:'

@@ -133,7 +133,7 @@ class RoundedWithoutAsking(ImplPatch):
 class AnyUnit(ImplPatch):
     rule = "kernel.mma.device"
     description = "nobody looks whether the device has the unit that is asked for"
-    target = "impl.kernel:refuse_units"
+    target = "impl.searching:refuse_units"
 
     def replacement(self, original: Function) -> Function:
         return lambda asked, limits: None

@@ -297,7 +297,7 @@ class WeightsOfTheMaximumBefore(ImplPatch):
 class RunningMaximumForAll(ImplPatch):
     rule = "kernel.online.asked"
     description = "a search tries steps that round elsewhere"
-    target = "impl.kernel.search:actions"
+    target = "impl.searching.beam:actions"
 
     def replacement(self, original: Function) -> Function:
         from impl.kernel import Online

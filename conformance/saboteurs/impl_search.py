@@ -33,9 +33,9 @@ class LocalsAreStoredAgain(ImplPatch):
 
 
 class AskedForNothing(ImplPatch):
-    rule = "kernel.step.asked"
+    rule = "searching.asked.exact"
     description = "a kernel gets the steps of the rules, whatever it asks for"
-    target = "impl.kernel:optimize"
+    target = "impl.searching:optimize"
 
     def replacement(self, original: Function) -> Function:
         return lambda ast, *given, **named: original(
@@ -43,9 +43,9 @@ class AskedForNothing(ImplPatch):
 
 
 class NoReasonForSteps(ImplPatch):
-    rule = "kernel.step.reason"
+    rule = "searching.reason.given"
     description = "the reasons of steps are lost"
-    target = "impl.kernel:taken"
+    target = "impl.searching:taken"
 
     def replacement(self, original: Function) -> Function:
         def taken(ast: UOp, steps: Any) -> UOp:
@@ -67,18 +67,18 @@ class StepsWithoutReasons(ImplPatch):
 
 
 class SearchGoesOn(ImplPatch):
-    rule = "kernel.beam.budget"
+    rule = "searching.trial.budget"
     description = "a search does not look at the clock"
-    target = "impl.kernel.search:_Search._is_over"
+    target = "impl.searching.beam:_Search._is_over"
 
     def replacement(self, original: Function) -> Function:
         return lambda search: False
 
 
 class TrialsSeeTheLastOne(ImplPatch):
-    rule = "kernel.beam.in-place"
+    rule = "searching.trial.in-place"
     description = "a trial finds what the trial before it has overwritten"
-    target = "impl.kernel.search:_Trial._runs"
+    target = "impl.searching.trial:Trial._runs"
 
     def replacement(self, original: Function) -> Function:
         def runs(trial: Any, program: Any, count: int) -> Any:
@@ -91,7 +91,7 @@ class TrialsSeeTheLastOne(ImplPatch):
 
 
 class SlowCompilersEndTheSearch(ImplPatch):
-    rule = "kernel.beam.timeout"
+    rule = "searching.trial.timeout"
     description = "a trial that takes too long to compile is an error"
     target = "impl.cpu.backend:compile_unit"
 
@@ -105,15 +105,15 @@ class SlowCompilersEndTheSearch(ImplPatch):
 
 
 class SearchForgetsTheRest(RestIsNotStored):
-    rule = "kernel.beam.equal"
+    rule = "searching.value.equal"
     description = "what a search found leaves out the rest of a loop that was cut"
     first = "test_a_search_keeps_the_values"
 
 
 class EverySearchIsRemembered(Edit):
-    rule = "kernel.beam.bounded"
+    rule = "searching.found.bounded"
     description = "nothing that a search found is ever forgotten"
-    file = "impl/kernel/search.py"
+    file = "impl/searching/beam.py"
     old, new = "list(_known)[:-_MOST_KNOWN]", "list(_known)[:0]"
 
 

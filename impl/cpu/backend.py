@@ -27,9 +27,10 @@ from impl.device import DeviceBackend, GlobalCounters, Launch, Memory, Program, 
 from impl.device.kept import known
 from impl.errors import CompileError, DeviceError, user_line
 from impl.ir import UOp
-from impl.kernel import Limits, optimize, with_steps
+from impl.kernel import Limits
 from impl.kernel.poison import poisoned
 from impl.render import C, Source, key_of, render, symbol
+from impl.searching import optimize, with_steps
 
 #: Parts of a long kernel for each thread: the last one to be done holds up the others that much.
 _PARTS = 8
@@ -110,7 +111,7 @@ class CPU(DeviceBackend):
 
     def optimized(self, ast: UOp, search: bool = True) -> UOp:
         """The kernel after its steps; with BEAM, and unless `search` is false, they are tried."""
-        if settings.get("NOOPT"):  # r[impl kernel.noopt.plain]
+        if settings.get("NOOPT"):  # r[impl searching.noopt.plain]
             return ast
         return optimize(ast, self.limits, self, search)
 
@@ -129,7 +130,7 @@ class CPU(DeviceBackend):
         Each is compiled by itself, in as many processes as PARALLEL says. None for one that cannot
         be printed, that the compiler refuses, or for which it takes longer than `seconds`.
         """
-        # r[impl kernel.beam.timeout]
+        # r[impl searching.trial.timeout]
         command, line = find_compiler(), user_line()
         if asts and objects.loaded.run is None:  # what replays tables has to be loaded
             self.load([with_steps(asts[0], ())])

@@ -14,10 +14,11 @@ from impl import settings
 from impl.device import DeviceBackend, Memory, Program, kept
 from impl.device.kept import KeptProgram
 from impl.ir import UOp
-from impl.kernel import Limits, optimize, with_steps
+from impl.kernel import Limits
 from impl.kernel.shape import Shape
 from impl.render import Source, key_of, render
 from impl.render.gpu import Gpu
+from impl.searching import optimize, with_steps
 
 
 # --8<-- [start:program]
@@ -116,7 +117,7 @@ class GroupDevice(DeviceBackend):
 
     def optimized(self, ast: UOp, search: bool = True) -> UOp:
         """The kernel after its steps; with BEAM, and unless `search` is false, they are tried."""
-        if settings.get("NOOPT"):  # r[impl kernel.noopt.plain]
+        if settings.get("NOOPT"):  # r[impl searching.noopt.plain]
             return ast
         return optimize(ast, self.limits, self, search)
 

@@ -1,4 +1,4 @@
-"""BEAM: steps found by trying them on the machine. Chapter: spec/kernel.md.
+"""BEAM: steps found by trying them on the machine. Chapter: spec/searching.md.
 
 From the heuristic's list and from none, every step of the registry is tried, everywhere and with
 several numbers; what is legal is compiled and measured; the fastest few go on, until nothing gets
@@ -13,24 +13,23 @@ import math
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
-
-from impl import settings, symbolic
+from impl import settings
 from impl.caching.disk import store
 from impl.caching.texts import code_version, kernel_name
 from impl.errors import DeviceError, GraphError
 from impl.ir import Ops, UOp
-from impl.kernel.analysis import Analysis, Limits, buffer_key
+from impl.kernel.analysis import Analysis, Limits
 from impl.kernel.grouping import lane_steps
 from impl.kernel.heuristic import hand_steps
 from impl.kernel.planner import Reasoned
 from impl.kernel.private import exceeds
 from impl.kernel.steps import ASKED_FOR, OF_LANES, STEPS, Step, StepError, apply_steps, parameters
 from impl.kernel.threads import GroupTop, Thread
+from impl.searching.trial import Bench, Trial
 
 #: Numbers that are tried where a step asks for an amount; and those that have to divide the loop.
 AMOUNTS, DIVISORS = (2, 4, 8, 16, 32, 64), (3, 5, 6, 7, 9, 10, 12)
@@ -39,44 +38,9 @@ GROUPS = (8, 16, 32, 64, 128, 256, 512)
 #: Numbers that are tried where a step asks which of a few.
 CHOICES = (0, 1, 2)
 _GENERATIONS, _IDLE = 12, 2  # at most, and at most so many one after the other that gain nothing
-#: A kernel that needs more memory than this is not tried.
-_MOST_BYTES = 2 << 30
-#: One sample takes at least so many seconds, so that the clock does not matter.
-_SAMPLE = 1e-4
 _SAMPLES, _LAST_SAMPLES = 4, 12
 #: What is found has to be faster by this factor than the list that the search started from.
 _GAIN = 0.98
-
-
-# --8<-- [start:bench]
-class Bench(Protocol):
-    """What a device has to offer, so that kernels can be tried on it."""
-
-    @property
-    def limits(self) -> Limits:
-        """What the steps may use."""
-
-    def code_version(self) -> str:
-        """Everything about the device and its compiler on which times depend."""
-
-    def trial(self, asts: Sequence[UOp], seconds: float) -> list[Any]:
-        """Programs for kernels as they stand; None for one that takes longer to compile."""
-
-    def release(self, programs: Sequence[Any]) -> None:
-        """Forget programs that were tried."""
-
-    def allocate(self, nbytes: int) -> Any:
-        """Memory of the device."""
-
-    def put(self, memory: Any, flat: np.ndarray) -> None:
-        """Write bytes of the host to the start of a block."""
-
-    def table(self, launches: Sequence[Any]) -> Any:
-        """Launches that are replayed together."""
-
-    def seconds(self, work: Callable[[], None]) -> float:
-        """How long the device works on what `work` launches."""
-# --8<-- [end:bench]
 
 
 @dataclass(frozen=True)
@@ -101,7 +65,7 @@ def searched_steps(ast: UOp, bench: Bench, width: int, search: bool = True) -> R
     key = _key(ast, bench, width)
     found = _known.get(key)
     if found is None and not settings.get("IGNORE_BEAM_CACHE"):
-        found = _kept(key, ast)  # r[impl kernel.beam.kept]
+        found = _kept(key, ast)  # r[impl searching.found.kept]
     if found is None and not search:
         return start
     if found is None:
@@ -113,7 +77,7 @@ def searched_steps(ast: UOp, bench: Bench, width: int, search: bool = True) -> R
         return [(step, f"{reason}; BEAM={width} found nothing faster" if i == last else reason)
                 for i, (step, reason) in enumerate(start)]
     reason = (f"BEAM={width}: {found.seconds * 1e6:.1f} us, where the steps that rules choose "
-              f"take {found.start_seconds * 1e6:.1f} us")  # r[impl kernel.step.reason]
+              f"take {found.start_seconds * 1e6:.1f} us")  # r[impl searching.reason.given]
     return [(Step.parse(name), reason) for name in found.steps]
 
 
@@ -125,7 +89,7 @@ _MOST_KNOWN = 4096
 def _remember(key: str, found: Found) -> None:
     """What was found first is forgotten first."""
     _known[key] = found
-    for old in list(_known)[:-_MOST_KNOWN]:  # r[impl kernel.beam.bounded]
+    for old in list(_known)[:-_MOST_KNOWN]:  # r[impl searching.found.bounded]
         _known.pop(old, None)  # another thread may have been here
 
 
@@ -225,7 +189,7 @@ class _Search:
         first = tuple(step for step, _ in self.start)
         names = tuple(step.name for step in first)
         _announce()
-        trial = _Trial.of(self.ast, self.bench)
+        trial = Trial.of(self.ast, self.bench)
         if trial is None:
             return Found(names, math.nan, math.nan, 0)
         self.trial, self.draw = trial, random.Random(0)
@@ -258,7 +222,7 @@ class _Search:
             for each in finalists:
                 each.seconds = min(each.seconds, self.trial.sample(each.program))
         best = min(finalists, key=_time)
-        if best.seconds > start.seconds * _GAIN:  # r[impl kernel.beam.start]
+        if best.seconds > start.seconds * _GAIN:  # r[impl searching.start.slower]
             best = start
         self._drop([*beam, start])
         return Found(tuple(step.name for step in best.steps), best.seconds, start.seconds,
@@ -293,7 +257,7 @@ class _Search:
         found: list[_Candidate] = []
         size = 4 * settings.workers()
         for first in range(0, len(made), size):
-            if self._is_over() and (best or found):  # r[impl kernel.beam.budget]
+            if self._is_over() and (best or found):  # r[impl searching.trial.budget]
                 break
             some = made[first:first + size]
             programs = self.bench.trial([each.ast for each in some],
@@ -354,72 +318,3 @@ def _time(candidate: _Candidate) -> float:
 def _lanes(known: Analysis, mask: int) -> int:
     """How many copies of a value its lanes make."""
     return math.prod(loop.src[0].arg for loop in known.loops(mask & known.lanes))
-
-
-# --8<-- [start:trial]
-@dataclass
-class _Trial:
-    """Memory to run a kernel on, with values in it; what runs overwrite is nobody's."""
-
-    bench: Bench
-    memories: list[Any]
-    values: list[int]
-    again: dict[int, np.ndarray]  # what is read and overwritten, as it was
-
-    @classmethod
-    def of(cls, ast: UOp, bench: Bench) -> _Trial | None:
-        """Memory as large as the kernel's addresses ask for; None if they do not say."""
-        known = Analysis(ast)
-        values = [(node.arg[1] + node.arg[2]) // 2 for node in known.info.variables]
-        sizes = [0] * known.params
-        loaded: set[int] = set()
-        for node in known.order:
-            if node.op is Ops.LOAD and node.src[0].src[0].op is Ops.PARAM:
-                loaded.add(node.src[0].src[0].arg)
-            if node.op is Ops.INDEX and node.src[0].op is Ops.PARAM:
-                if any(below.op is Ops.LOAD for below in node.src[1].toposort()):
-                    return None  # an element chooses the address
-                most = symbolic.bounds(node.src[1])[1] + 1
-                place = node.src[0].arg
-                sizes[place] = max(sizes[place], most * node.dtype.itemsize)
-        if sum(sizes) > _MOST_BYTES:
-            return None
-        memories = [bench.allocate(max(size, 64)) for size in sizes]
-        filled = _filled(memories, known)
-        for memory, values_of in zip(memories, filled, strict=True):
-            bench.put(memory, values_of)
-        again = {place: filled[place] for place in sorted(loaded)
-                 if (Ops.PARAM, place) in known.stored}
-        return cls(bench, memories, values, again)
-
-    def sample(self, program: Any) -> float:
-        """Seconds that one run takes, over as many runs as it takes to tell."""
-        count, seconds = 1, self._runs(program, 1)
-        # r[impl kernel.beam.in-place]: what a run overwrites is put back before the next one
-        if not self.again and seconds < _SAMPLE:
-            count = min(int(_SAMPLE / max(seconds, 1e-7)) + 1, 1000)
-            seconds = self._runs(program, count)
-        return seconds / count
-
-    def _runs(self, program: Any, count: int) -> float:
-        for place, before in self.again.items():
-            self.bench.put(self.memories[place], before)
-        table = self.bench.table([(program, self.memories, self.values)] * count)
-        return self.bench.seconds(table.replay)
-# --8<-- [end:trial]
-
-
-def _filled(memories: Sequence[Any], known: Analysis) -> list[np.ndarray]:
-    """Bytes of ordinary numbers: neither subnormal nor so large that sums overflow soon."""
-    kinds = {buffer_key(node): node.dtype for node in known.order if node.op is Ops.PARAM}
-    found = []
-    for place, memory in enumerate(memories):
-        dtype, pattern = kinds.get((Ops.PARAM, place)), (np.arange(64) % 13 - 6) / 4
-        if dtype is None or dtype.kind != "f":
-            pattern = np.zeros(1, np.uint8)
-        elif np.dtype(dtype.numpy).kind == "f":
-            pattern = pattern.astype(dtype.numpy)
-        else:  # bfloat16 as its bits
-            pattern = (pattern.astype(np.float32).view(np.uint32) >> 16).astype(dtype.numpy)
-        found.append(np.resize(pattern.view(np.uint8), memory.nbytes))
-    return found

@@ -1,0 +1,77 @@
+"""Which steps a kernel gets: those it asks for, those a search finds, those that rules choose.
+
+Chapter: spec/searching.md. `beam` searches, `trial` measures.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from impl import settings
+from impl.ir import UOp
+from impl.kernel import OF_LANES, Limits, Step, StepError, apply_steps, fold_gates, lane_steps
+from impl.kernel.heuristic import hand_plan
+from impl.kernel.tensor_cores import refuse_units
+from impl.searching.beam import searched_steps
+from impl.searching.trial import Bench
+
+
+def optimize(ast: UOp, limits: Limits | None = None, bench: Bench | None = None,
+             search: bool = True) -> UOp:
+    """The kernel after the steps that it asks for, else after those that suit the device.
+
+    With `BEAM=n` and a device to try on, a search chooses them, or has chosen before if `search` is
+    false. Its values stay what they are. `KernelInfo.steps` names the steps, `reasons` says why.
+
+    Raises:
+        StepError: a step that was asked for is not legal.
+    """
+    if ast.arg.asked is not None:  # r[impl searching.asked.exact]
+        asked = [(Step.parse(name), "asked for") for name in ast.arg.asked]
+        if limits is None or limits.lanes == 1:
+            _refuse_groups(asked)
+        else:
+            refuse_units(asked, limits)
+        return taken(ast, asked)
+    simple, width = fold_gates(ast), settings.get("BEAM")
+    if width and bench is not None:
+        # r[impl searching.value.equal]: what it finds are steps
+        return taken(simple, searched_steps(simple, bench, width, search))
+    if limits and limits.lanes > 1:
+        return taken(simple, lane_steps(simple, limits))
+    return _said(*hand_plan(simple, limits or Limits()))
+
+
+def _refuse_groups(asked: Iterable[tuple[Step, str]]) -> None:
+    """Raise if a device without work-groups is asked for a step that needs them."""
+    for step, _ in asked:  # r[impl searching.asked.device]
+        remedy = OF_LANES.get(step.name.partition("(")[0])
+        if remedy:
+            raise StepError(step.name, "needs a device that launches work-groups",
+                            f"use {remedy}, or a device with work-groups: OPENCL")
+
+
+def taken(ast: UOp, steps: Iterable[tuple[Step, str]]) -> UOp:
+    """The kernel after some steps, with the reason for each; it asks for no more.
+
+    Raises:
+        StepError: one of them is not legal.
+    """
+    given = list(steps)
+    return _said(apply_steps(ast, [step for step, _ in given]), given)
+
+
+def _said(made: UOp, steps: Iterable[tuple[Step, str]]) -> UOp:
+    """A kernel that was made, saying why."""
+    # r[impl searching.reason.given]
+    reasons = (*made.arg.reasons, *(reason for _, reason in steps))
+    return made.replace(arg=replace(made.arg, reasons=reasons, asked=()))
+
+
+def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:
+    """The kernel asking for some steps, "UPCAST(1,16)" or the like, and for no others."""
+    asked = tuple(step if isinstance(step, str) else step.name for step in steps)
+    return ast.replace(arg=replace(ast.arg, asked=asked))
+
+
+__all__ = ["Bench", "optimize", "taken", "with_steps"]
