@@ -159,6 +159,76 @@ def test_lines_fit_a_page_and_names_say_something(path: Path) -> None:
     assert path.stem not in VAGUE_NAMES, f"{path.stem}: name the file after what it does"
 
 
+# Circles inside a folder
+
+
+#: Modules that import each other today. Whoever parts them takes them off this list.
+KNOWN_CIRCLES = [
+    {"impl/kernel/grouping.py", "impl/kernel/tensor_cores.py"},
+    {"impl/render/functions.py", "impl/render/vector_functions.py"},
+    {"impl/replay/capture.py", "impl/replay/recording.py", "impl/replay/shortcut.py"},
+]
+
+
+def imports_inside(folder: Path, root: Path) -> dict[str, set[str]]:
+    """The modules below a folder, and which of the others each one names: in a function, and for
+    types only, too.
+    """
+    below = {path: path.relative_to(root).as_posix() for path in folder.rglob("*.py")
+             if path.name != "__init__.py"}
+    by_name = {name.removesuffix(".py").replace("/", "."): name for name in below.values()}
+    found: dict[str, set[str]] = {}
+    for path, own in below.items():
+        package = list(path.relative_to(root).parts[:-1])
+        names = {name for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path)))
+                 for name in imported_names(node, package)}
+        parts = {by_name.get(each) or by_name.get(each.rpartition(".")[0]) for each in names}
+        found[own] = {each for each in parts if each is not None and each != own}
+    return found
+
+
+def circles(imports: dict[str, set[str]]) -> list[set[str]]:
+    """The largest sets of modules each of which can be reached from each other one."""
+    reached = {name: {name} for name in imports}
+    waiting = list(imports)
+    while waiting:
+        name = waiting.pop()
+        more = set().union(reached[name], *(reached[each] for each in imports[name]))
+        if more != reached[name]:
+            reached[name] = more
+            waiting += [each for each, others in imports.items() if name in others]
+    found = [{other for other in reached[name] if name in reached[other]} for name in imports]
+    return [each for number, each in enumerate(found) if len(each) > 1 and each not in
+            found[:number]]
+
+
+@pytest.mark.parametrize("folder", [path for path in sorted((ROOT / "impl").iterdir())
+                                    if (path / "__init__.py").is_file()], ids=name_of)
+def test_no_modules_of_a_folder_import_each_other(folder: Path) -> None:
+    found = circles(imports_inside(folder, ROOT))
+    new = [each for each in found if each not in KNOWN_CIRCLES]
+    assert not new, "; ".join(" <-> ".join(sorted(each)) for each in new)
+    gone = [each for each in KNOWN_CIRCLES if each not in found
+            and all(name.startswith(name_of(folder) + "/") for name in each)]
+    assert not gone, f"there is no such circle any more, take it off the list: {gone}"
+
+
+@pytest.mark.parametrize(("sources", "found"), [
+    ({"a": "from impl.memory.b import x", "b": "import numpy"}, []),
+    ({"a": "from impl.memory.b import x", "b": "from impl.memory import a"}, [{"a", "b"}]),
+    ({"a": "from .b import x", "b": "def f():\n    from .a import y"}, [{"a", "b"}]),
+    ({"a": "from .b import x", "b": "from . import c", "c": "if TYPE_CHECKING:\n    import "
+      "impl.memory.a"}, [{"a", "b", "c"}]),
+])
+def test_circles_are_seen(sources: dict[str, str], found: list[set[str]], tmp_path: Path) -> None:
+    folder = tmp_path / "impl" / "memory"
+    folder.mkdir(parents=True)
+    for name, text in sources.items():
+        (folder / f"{name}.py").write_text(text)
+    seen = circles(imports_inside(folder, tmp_path))
+    assert [{Path(each).stem for each in one} for one in seen] == found
+
+
 # The import check itself
 
 

@@ -3,13 +3,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from impl.errors import NameMissingError, ShapeError, nearest
-from impl.nn import optim, state
 from impl.tensor import Tensor
 from impl.tensor.names import made
 
@@ -25,6 +23,15 @@ _MEANT = {"module": "any class: its attributes are searched for parameters",
           "l1loss": "x.l1_loss(target)", "init": "Tensor.uniform, Tensor.kaiming_uniform"}
 
 
+#: What the modules below `nn` offer: each says it when it is imported.
+_PARTS: dict[str, Sequence[str]] = {}
+
+
+def publish(part: str, names: Sequence[str]) -> None:
+    """Let errors know what a module below `nn` offers: `publish("optim", __all__)`."""
+    _PARTS[part] = names
+
+
 # --8<-- [start:meant]
 def missing(name: str, own: Iterable[str], module: str = "nn") -> NameMissingError:
     """The error for a name that is not there: with the nearest of all names that are."""
@@ -34,8 +41,8 @@ def missing(name: str, own: Iterable[str], module: str = "nn") -> NameMissingErr
 def _remedy(given: str, own: Iterable[str], module: str) -> str:
     """A class of another spelling, a method of tensors, or the name that looks most like it."""
     known = {each.lower(): f"nn.{each}" for each in own}
-    known |= {each.lower(): f"nn.{part}.{each}" for part, names in (
-        ("optim", optim.__all__), ("state", _functions(state))) for each in names}
+    known |= {each.lower(): f"nn.{part}.{each}" for part, names in _PARTS.items()
+              for each in names}
     if given in known:
         return f"did you mean {known[given]}?"
     if given in _MEANT and _is_there(_MEANT[given]):
@@ -121,11 +128,6 @@ def sizes(layer: Layer, groups: int = 1, **given: Any) -> None:
             raise ShapeError(kind, f"{name}={value} is no multiple of {groups} groups",
                              "make it one")
 # --8<-- [end:layer]
-
-
-def _functions(module: ModuleType) -> list[str]:
-    return [name for name, value in vars(module).items() if not name.startswith("_")
-            and getattr(value, "__module__", "") == module.__name__]
 
 
 def _is_there(remedy: str) -> bool:

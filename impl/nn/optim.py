@@ -10,14 +10,15 @@ from typing import NoReturn
 
 from impl.dtypes import DType, sum_accumulator
 from impl.errors import DTypeError
+from impl.nn.names import missing, publish
 from impl.tensor import Tensor
 from impl.tensor.names import made
 
 __all__ = ["Adam", "AdamW", "LAMB", "Optimizer", "SGD"]
+publish("optim", __all__)
 
 
 def __getattr__(name: str) -> NoReturn:
-    from impl.nn.names import missing  # which knows this module
     raise missing(name, (), "nn.optim")  # r[impl errors.name.meant+2]
 
 

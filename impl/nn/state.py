@@ -11,11 +11,14 @@ import numpy as np
 
 from impl.dtypes import DType, dtypes, from_bfloat16
 from impl.errors import DTypeError, ShapeError
+from impl.nn.names import missing, publish
 from impl.tensor import Tensor
+
+__all__ = ["get_parameters", "get_state_dict", "load_state_dict", "safe_load", "safe_save"]
+publish("state", __all__)
 
 
 def __getattr__(name: str) -> NoReturn:
-    from impl.nn.names import missing  # which knows this module
     raise missing(name, (), "nn.state")  # r[impl errors.name.meant+2]
 
 
