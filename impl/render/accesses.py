@@ -59,11 +59,18 @@ class Accesses(Values):
         texts, copied = [], self._is_copied(node)
         conditions = self._text(valid, wide, at) if valid is not TRUE else [""] * len(at)
         for (address, _), condition in zip(addresses, conditions, strict=True):
-            text = f"{pointer}[{address}]" if copied else self.dialect.load(pointer, address, dtype)
+            text = self._element(pointer, address, dtype, copied)
             if condition:  # r[impl kernel.load.gated]
-                text = f"({condition} ? {text} : {0 if copied else self._nothing(dtype)})"
+                nothing = "0" if copied else self._nothing(dtype)
+                text = self.dialect.choice(condition, text, nothing)
             texts.append((text, ""))
         self._read(node, texts)
+
+    def _element(self, pointer: str, address: str, dtype: DType, copied: bool) -> str:
+        """An element of memory; one that is only copied is what lies there."""
+        if copied and self.groups is not None:
+            return self.groups.copied_load(pointer, address, dtype)
+        return self.dialect.load(pointer, address, dtype)
 
     def _across(self, index: UOp, wide: tuple[UOp, ...], vector: UOp) -> UOp | None:
         """The lane along which memory is contiguous, where the vector lane is another one and both
@@ -106,7 +113,7 @@ class Accesses(Values):
         if not kind:
             return [text] * count
         name = self._fresh("g", 1)[0]
-        self._line(f"const {self.dialect.vector_type(kind)} {name} = {text};")
+        self._line(self.dialect.constant(self.dialect.vector_type(kind), name, text))
         return [self.dialect.element(dtypes.bool, (name, kind), place) for place in range(count)]
 
     def _pieces(self, index: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]]
@@ -154,11 +161,15 @@ class Accesses(Values):
         conditions = self._text(valid, wide, at) if valid is not TRUE else [""] * len(at)
         values = self._text(store.src[1], wide, at)
         for piece in self._pieces(index, wide, at):
-            guard = f"if ({conditions[piece[0]]}) " if conditions[piece[0]] else ""
-            self._line(self._first(store) + guard + groups.wide_store(
+            self._guarded(store, conditions[piece[0]], groups.wide_store(
                 self.names[buffer], addresses[piece[0]][0], buffer.dtype,
                 [values[number] for number in piece], buffer in self.shared,
                 self._is_copied(store.src[1])))
+
+    def _guarded(self, store: UOp, condition: str, line: str) -> None:
+        """A statement of a store that happens where a condition is true, if there is one."""
+        # r[impl kernel.store.gated]
+        self._line(self.dialect.when(self._first(store), self.dialect.when(condition, line)))
 
     # --8<-- [start:ahead]
     def _goes_ahead(self, load: UOp) -> bool:
@@ -193,8 +204,7 @@ class Accesses(Values):
             [[number] for number in range(len(at))]
         for piece in pieces:
             first = piece[0]
-            guard = f"if ({guards[first]}) " if guards[first] else ""
-            self._line(self._first(store) + guard + groups.copy_ahead(
+            self._guarded(store, guards[first], groups.copy_ahead(
                 (self.names[to.src[0]], addresses[first][0]),
                 (self.names[source.src[0]], sources[first][0]), load.dtype, len(piece),
                 conditions[first]))
@@ -245,14 +255,15 @@ class Accesses(Values):
             self._write_wide(store, wide, at, addresses)
             return
         pointer, dtype = self.names[index.src[0]], index.src[0].dtype
-        conditions = self._text(index.src[2], wide, at)
+        conditions = self._text(index.src[2], wide, at) if index.src[2] is not TRUE \
+            else [""] * len(at)
         values = self._text(value, wide, at)
         for (address, _), text, condition in zip(addresses, values, conditions, strict=True):
-            # r[impl kernel.store.gated]
-            guard = f"if ({condition}) " if index.src[2] is not TRUE else ""
-            line = f"{pointer}[{address}] = {text};" if self._is_copied(value) \
-                else self.dialect.store(pointer, address, dtype, text)
-            self._line(self._first(store) + guard + line)
+            if self.groups is not None and self._is_copied(value):
+                line = self.groups.copied_store(pointer, address, dtype, text)
+            else:
+                line = self.dialect.store(pointer, address, dtype, text)
+            self._guarded(store, condition, line)
 
     def _fetch(self, store: UOp) -> None:
         """Ask for each line of memory that a store will write in one iteration of its loops."""
@@ -310,7 +321,7 @@ class Accesses(Values):
             else:
                 line = dialect.vector_scatter(pointer, address, step, dtype, count, value, mask)
             # r[impl kernel.store.gated]
-            self._line((f"if ({guard[0]}) " if guard[0] and mask is None else "") + line)
+            self._line(dialect.when(guard[0] if mask is None else "", line))
 
     def _write_turned(self, store: UOp, addresses: Texts, values: list[Operand],
                       wide: tuple[UOp, ...], across: UOp) -> None:

@@ -68,6 +68,41 @@ class C(Vectors):
         """A number that the compiler reads back exactly."""
         return literal(value, dtype)
 
+    # --8<-- [start:statements]
+    def constant(self, kind: str, name: str, value: str) -> str:
+        """A variable that keeps its value."""
+        return f"const {kind} {name} = {value};"
+
+    def changing(self, kind: str, name: str, value: str) -> str:
+        """A variable."""
+        return f"{kind} {name} = {value};"
+
+    def assign(self, target: str, value: str) -> str:
+        """An assignment."""
+        return f"{target} = {value};"
+
+    def when(self, condition: str, statement: str) -> str:
+        """A statement with its condition."""
+        return f"if ({condition}) {statement}" if condition else statement
+
+    def choice(self, condition: str, one: str, other: str) -> str:
+        """Only one of the two is computed."""
+        return f"({condition} ? {one} : {other})"
+
+    def opened(self, condition: str = "") -> str:
+        """A block."""
+        return f"if ({condition}) {{" if condition else "{"
+
+    def counted(self, name: str, first: str, last: str, step: str = "") -> str:
+        """A counted loop."""
+        more = f"{name} += {step}" if step else f"{name}++"
+        return f"for ({self.type_of(dtypes.index)} {name} = {first}; {name} < {last}; {more}) {{"
+
+    def closed(self) -> str:
+        """A brace."""
+        return "}"
+    # --8<-- [end:statements]
+
     # --8<-- [start:operation]
     def operation(self, node: UOp, given: Sequence[str], plain: bool) -> str:
         """An operation on values, exact in the node's dtype."""
@@ -75,7 +110,7 @@ class C(Vectors):
         if op in COMPARISONS:
             return f"({given[0]} {COMPARED[op]} {given[1]})"
         if op is Ops.WHERE:
-            return f"({given[0]} ? {given[1]} : {given[2]})"
+            return self.choice(given[0], given[1], given[2])
         if op is Ops.CAST:
             return self._cast(given[0], node.src[0].dtype, dtype)
         if op is Ops.BITCAST:
@@ -194,11 +229,11 @@ class C(Vectors):
     def argument(self, name: str, param: UOp, written: bool) -> str:
         """A pointer taken from the table of arguments."""
         kind = self.storage_of(param.dtype) if written else f"const {self.storage_of(param.dtype)}"
-        return f"{kind} *{name} = args[{param.arg}];"
+        return self.changing(kind, f"*{name}", f"args[{param.arg}]")
 
     def variable(self, name: str, position: int) -> str:
         """A run-time integer, read through its pointer."""
-        return f"const long {name} = *(const long *)args[{position}];"
+        return self.constant("long", name, f"*(const long *)args[{position}]")
 
     def local(self, name: str, dtype: DType, size: int, total: int) -> str:
         """An array on the stack, or, if all are too large for it, in the scratch memory.
@@ -209,7 +244,7 @@ class C(Vectors):
         kind, own = self.storage_of(dtype), self.own_scratch(total)
         if own:
             place, self.place = self.place, self.place + -(-size * dtype.itemsize // 64) * 64
-            return f"{kind} *{name} = ({kind} *)(scratch + {place});"
+            return self.changing(kind, f"*{name}", f"({kind} *)(scratch + {place})")
         # r[impl cpu.compiler.fault]
         count = max(size, _LEAST_LOCAL // dtype.itemsize)
         return f"{kind} {name}[{count}] __attribute__((aligned(64)));"
@@ -229,19 +264,16 @@ class C(Vectors):
         """Write an element."""
         if dtype in HALF:
             value = self._call(f"to_{dtype.name}", value)
-        return f"{pointer}[{index}] = {value};"
+        return self.assign(f"{pointer}[{index}]", value)
     # --8<-- [end:memory]
 
     def loop(self, name: str, extent: str) -> list[str]:
         """A counted loop."""
-        return self._loop(name, "0", extent)
+        return [self.counted(name, "0", extent)]
 
     def repeated(self) -> str:
         """A compiler that does not know the line takes it for a comment."""
         return "#pragma GCC unroll 4"
-
-    def _loop(self, name: str, first: str, last: str) -> list[str]:
-        return [f"for (long {name} = {first}; {name} < {last}; {name}++) {{"]
 
     # --8<-- [start:share]
     def share(self, name: str, extent: str, threads: int) -> list[str]:
@@ -257,20 +289,21 @@ class C(Vectors):
         elif extent.isdecimal() and int(extent) >= 256 * threads:
             units = int(extent) // 16
             first = f"{units} * thread / {threads} * 16"
-            last = f"(thread < {threads - 1} ? {units} * (thread + 1) / {threads} * 16 : {extent})"
+            last = self.choice(f"thread < {threads - 1}",
+                               f"{units} * (thread + 1) / {threads} * 16", extent)
         else:
             first = f"({extent}) * thread / {threads}"
             last = f"({extent}) * (thread + 1) / {threads}"
-        return self._loop(name, first, last)
+        return [self.counted(name, first, last)]
 
     def phase(self, number: int, over: bool, last: str = "") -> str:
         """Phases are counted by the device."""
         if not over:
-            return f"if (phase == {number}) {{"
-        return f"if (phase == {number}) " + (f"{{ {last} return; }}" if last else "return;")
+            return self.opened(f"phase == {number}")
+        return self.when(f"phase == {number}", f"{{ {last} return; }}" if last else "return;")
 
     def shared(self, name: str, dtype: DType, offset: int) -> str:
         """An array in the scratch memory of a run."""
         kind = self.storage_of(dtype)
-        return f"{kind} *{name} = ({kind} *)(scratch + {offset});"
+        return self.changing(kind, f"*{name}", f"({kind} *)(scratch + {offset})")
     # --8<-- [end:share]

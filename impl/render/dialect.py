@@ -12,8 +12,38 @@ from impl.kernel.fragments import Fragment, Unit
 from impl.render.vectors import Operand
 
 
+# --8<-- [start:statements]
+class Statements(Protocol):
+    """How a language writes statements. The printer says which, and never how."""
+
+    def constant(self, kind: str, name: str, value: str) -> str:
+        """Declare a variable of a type, which keeps its first value."""
+
+    def changing(self, kind: str, name: str, value: str) -> str:
+        """Declare a variable that changes."""
+
+    def assign(self, target: str, value: str) -> str:
+        """Give a variable, or an element of an array, another value."""
+
+    def when(self, condition: str, statement: str) -> str:
+        """A statement that happens if a condition is true, if there is one."""
+
+    def choice(self, condition: str, one: str, other: str) -> str:
+        """One of two numbers. Either may be computed in vain, but is not trusted to be valid."""
+
+    def opened(self, condition: str = "") -> str:
+        """Open a block, entered if a condition is true, if there is one."""
+
+    def counted(self, name: str, first: str, last: str, step: str = "") -> str:
+        """Open a loop that counts from one number to before another one, in steps of 1 or more."""
+
+    def closed(self) -> str:
+        """The end of a block, or of a loop."""
+# --8<-- [end:statements]
+
+
 # --8<-- [start:dialect]
-class Dialect(Protocol):
+class Dialect(Statements, Protocol):
     """How a language writes a kernel. One class per language; the printer does the rest."""
 
     name: str
@@ -219,7 +249,13 @@ class GroupDialect(Protocol):
         """
 
     def storage_of(self, dtype: DType) -> str:
-        """The type of an element in memory."""
+        """The type of a variable with an element as it lies in memory."""
+
+    def copied_load(self, pointer: str, index: str, dtype: DType) -> str:
+        """An element as it lies in memory."""
+
+    def copied_store(self, pointer: str, index: str, dtype: DType, value: str) -> str:
+        """A statement that writes an element that is as it lies in memory."""
 
     def group_local(self, name: str, dtype: DType, size: int) -> str:
         """Declare a stage buffer that the lanes of a group share."""
@@ -261,7 +297,7 @@ class GroupDialect(Protocol):
         """The value of a variable in the lane of the warp whose number differs in one bit."""
 
     def first(self, width: int) -> str:
-        """What stands before a statement that the first of `width` lanes runs."""
+        """Whether a lane is the first of `width` lanes."""
 
     def alone(self) -> str:
         """Open what one lane of a group does."""

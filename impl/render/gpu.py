@@ -112,10 +112,6 @@ class Gpu(C):
         """The type of a variable; indices are as wide as the kernel needs them."""
         return self.index if dtype is dtypes.index else super().type_of(dtype)
 
-    def loop(self, name: str, extent: str) -> list[str]:
-        """A counted loop."""
-        return [f"for ({self.index} {name} = 0; {name} < {extent}; {name}++) {{"]
-
     def repeated(self) -> str:
         """Compilers of such languages decide on their own."""
         return ""
@@ -201,16 +197,13 @@ class Gpu(C):
         """The type of an element in memory; half types are 16 bits."""
         return _STORED if dtype in HALF else self.type_of(dtype)
 
-    def load(self, pointer: str, index: str, dtype: DType) -> str:
-        """An element, as the type that is computed with."""
-        text = f"{pointer}[{index}]"
-        return self._call(f"from_{dtype.name}", text) if dtype in HALF else text
+    def copied_load(self, pointer: str, index: str, dtype: DType) -> str:
+        """An element as it lies in memory."""
+        return f"{pointer}[{index}]"
 
-    def store(self, pointer: str, index: str, dtype: DType, value: str) -> str:
-        """Write an element."""
-        if dtype in HALF:
-            value = self._call(f"to_{dtype.name}", value)
-        return f"{pointer}[{index}] = {value};"
+    def copied_store(self, pointer: str, index: str, dtype: DType, value: str) -> str:
+        """Write an element as it is."""
+        return self.assign(f"{pointer}[{index}]", value)
 
     def fetch(self, pointer: str, index: str, written: bool) -> str:
         """Lanes that wait for memory leave the processor to others."""
@@ -238,9 +231,9 @@ class Gpu(C):
         """A variable with neighbouring elements."""
         kind = self.wide_type(dtype, count)
         found = self.wide_value(pointer, index, dtype, count, local)
-        return [f"{kind} {name} = {found};"] if not condition else \
-            [f"{kind} {name} = {self.wide_zero(dtype, count)};",
-             f"if ({condition}) {name} = {found};"]
+        return [self.changing(kind, name, found)] if not condition else \
+            [self.changing(kind, name, self.wide_zero(dtype, count)),
+             self.when(condition, self.assign(name, found))]
 
     def wide_element(self, name: str, place: int, dtype: DType, copied: bool) -> str:
         """An element of such a variable; `copied`: as it lies in memory."""
@@ -298,31 +291,30 @@ class Gpu(C):
     def of_prefix(self, name: str, place: Launched) -> list[str]:
         """The lane has one iteration, or none if there are more lanes than iterations."""
         # r[impl render.group.once]
-        lines, opened, index = [], "{", place.first
+        lines, opened, index = [], self.opened(), place.first
         total = _product(place.shared)
         each = _over(total, place.lanes)
         if index == "group" and place.shared:
             index = f"(group / {each})"
         if index == "item" and place.place == 0:
             group = f"(group % {each})" if place.whole else "group"
-            lines = [f"const {self.index} item = {group} * {place.lanes} + lane;"]
-            opened = f"if (item < {total}) {{"
-        return [*lines, opened, f"  const {self.index} {name} = "
-                f"{_digit(index, place.extents, place.place)};"]
+            lines = [self.constant(self.index, "item", f"{group} * {place.lanes} + lane")]
+            opened = self.opened(f"item < {total}")
+        return [*lines, opened, "  " + self.constant(
+            self.index, name, _digit(index, place.extents, place.place))]
 
     def of_lanes(self, name: str, place: Launched, threads: bool) -> list[str]:
         """As many iterations at a time as there are lanes."""
         index, total = f"x{place.first}", _product(place.extents)
         lane, lanes = self.together if threads else ("lane", str(place.lanes))
         value = _digit(index, place.extents, place.place)
-        line = f"const {self.index} {name} = {value};"
+        line = "  " + self.constant(self.index, name, value)
         if place.place:
-            return ["{", "  " + line]
+            return [self.opened(), line]
         if not threads and total.isdecimal() and int(total) <= place.lanes:
-            opened = "{" if int(total) == place.lanes else f"if (lane < {total}) {{"
-            return [opened, f"  const {self.index} {index} = lane;", "  " + line]
-        return [f"for ({self.index} {index} = {lane}; {index} < {total}; {index} += {lanes}) {{",
-                "  " + line]
+            opened = self.opened(f"lane < {total}" if int(total) < place.lanes else "")
+            return [opened, "  " + self.constant(self.index, index, "lane"), line]
+        return [self.counted(index, lane, total, lanes), line]
 
     def unroll(self) -> str:
         """A word to the compiler."""
@@ -330,7 +322,7 @@ class Gpu(C):
 
     def of_warp(self, name: str, extent: str) -> list[str]:
         """Warps begin at multiples of their width."""
-        return ["{", f"  const {self.index} {name} = lane % {extent};"]
+        return [self.opened(), "  " + self.constant(self.index, name, f"lane % {extent}")]
 
     def exchange(self, value: str, dtype: DType, distance: int) -> str:
         """A function of the language. All lanes of the warp call it."""
@@ -339,11 +331,11 @@ class Gpu(C):
 
     def first(self, width: int) -> str:
         """The first lane of its warp."""
-        return f"if (lane % {width} == 0) "
+        return f"lane % {width} == 0"
 
     def alone(self) -> str:
         """The first lane does it."""
-        return "if (lane == 0) {"
+        return self.opened("lane == 0")
     # --8<-- [end:launch]
 
 

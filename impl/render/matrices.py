@@ -5,6 +5,7 @@ is which registers they get: one for each `word` elements of a fragment, in the 
 """
 from __future__ import annotations
 
+from impl.dtypes import dtypes
 from impl.ir import Ops, UOp
 from impl.kernel.analysis import growth
 from impl.kernel.fragments import UNIT_OF, Unit, loops_of
@@ -43,7 +44,7 @@ class Matrices(Values):
         lead = self.groups.lead(taken)
         if lead:
             name = self._fresh("r", 1)[0]
-            self._line(f"const long {name} = {lead};")
+            self._line(self.dialect.constant("long", name, lead))
             lead = f" + {name}"
         found = {}
         base = self._text(access.base, (), [()])[0]
@@ -67,7 +68,7 @@ class Matrices(Values):
         else:
             names = self._fresh("s", len(at))
             for name, text in zip(names, self._text(before, wide, at), strict=True):
-                self._line(f"float {name} = {text};")
+                self._line(self.dialect.changing(self.dialect.type_of(dtypes.float32), name, text))
         tiles = tuple(r for r in wide if r not in elements)
         named = {tuple(values[wide.index(r)] for r in (*tiles, *elements)): name
                  for values, name in zip(at, names, strict=True)}

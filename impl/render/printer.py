@@ -70,7 +70,7 @@ class _Printer(Reductions, Matrices):
                 stack.pop()
                 if stack:
                     self.indent -= 1
-                    self._line("}")
+                    self._line(self.dialect.closed())
             elif isinstance(item, Loop):
                 self._open(item.block)
                 stack.append(iter(item.block.items))

@@ -27,7 +27,7 @@ class Reductions(Accesses):
         type_name = self.dialect.vector_type(kind) if kind else self.dialect.type_of(dtype)
         self.sums[node] = [(name, kind) for name in names]
         for name in names:
-            self._line(f"{type_name} {name} = {start};")
+            self._line(self.dialect.changing(type_name, name, start))
 
     def _step(self, node: UOp) -> None:
         """Take in the elements of one iteration, in increasing order of the reduced lanes."""
@@ -47,7 +47,7 @@ class Reductions(Accesses):
                 text = self.dialect.combine(node.arg, dtype, texts[0], name) \
                     if len(texts) == 1 else self.dialect.dot(texts[0], texts[1], name) \
                     if value.op is Ops.DOT else self.dialect.fused(dtype, texts[0], texts[1], name)
-                self._line(f"{name} = {text};")
+                self._line(self.dialect.assign(name, text))
             return
         wholes = [self._operands(part, wide, at, vector) for part in parts]
         lines: dict[str, list[str]] = {}
@@ -56,7 +56,7 @@ class Reductions(Accesses):
             # What shares a number stands together: no tile leaves registers for all of them.
             number = next((text for text, kind in operands if not kind), "") if not inner else ""
             lines.setdefault(number, []).append(
-                f"{target[0]} = {self.dialect.vector_cast(found, dtype, target[1])};")
+                self.dialect.assign(target[0], self.dialect.vector_cast(found, dtype, target[1])))
         for line in itertools.chain.from_iterable(lines.values()):
             self._line(line)
 
@@ -91,9 +91,10 @@ class Reductions(Accesses):
         while distance:
             for name, _ in self.sums[node]:
                 other = self._fresh("t", 1)[0]  # a macro may name it twice
-                self._line(f"const {self.dialect.type_of(dtype)} {other} = "
-                           f"{self.groups.exchange(name, dtype, distance)};")
-                self._line(f"{name} = {self.dialect.combine(node.arg, dtype, name, other)};")
+                self._line(self.dialect.constant(self.dialect.type_of(dtype), other,
+                                                 self.groups.exchange(name, dtype, distance)))
+                self._line(self.dialect.assign(
+                    name, self.dialect.combine(node.arg, dtype, name, other)))
             distance //= 2
 
     def _reduce_lanes(self, node: UOp, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
@@ -141,5 +142,5 @@ class Reductions(Accesses):
         else:
             text, kind = self.dialect.vector_combine(op, dtype, width_of(along), pair)
         type_name = self.dialect.vector_type(kind) if kind else self.dialect.type_of(dtype)
-        self._line(f"const {type_name} {name} = {text};")
+        self._line(self.dialect.constant(type_name, name, text))
         return name, kind

@@ -78,7 +78,7 @@ class Values:
             return [self.dialect.literal(node.arg, node.dtype)] * count
         if node.op is Ops.RANGE and node.arg[1] in (RangeKind.UPCAST, RangeKind.UNROLL):
             place = wide.index(node)
-            return [str(values[place]) for values in at]
+            return [self.dialect.literal(values[place], node.dtype) for values in at]
         if node in self.names:
             return [self.names[node]] * count
         own = self.low.vector.get(node)
@@ -139,7 +139,7 @@ class Values:
         names = self._fresh("v", len(found))
         for name, (text, kind) in zip(names, found, strict=True):
             type_name = self.dialect.vector_type(kind) if kind else number
-            self._line(f"const {type_name} {name} = {text};")
+            self._line(self.dialect.constant(type_name, name, text))
         self._remember(node, [(name, kind) for name, (_, kind) in zip(names, found, strict=True)])
 
     def _remember(self, node: UOp, found: list[Operand]) -> None:
