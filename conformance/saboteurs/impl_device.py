@@ -96,7 +96,7 @@ class DoublesEverywhere(Edit):
     rule = "device.double.absent"
     description = "functions of float32 use doubles on a device that has none"
     file = "impl/render/gpu.py"
-    old, new = "(() if self.has_double else _WITHOUT_DOUBLES)", "()"
+    old, new = '{} if self.has_double else {"angle": FLOAT_ANGLE}', "{}"
 
 
 class ValuesOfTheFirstLaunch(Edit):

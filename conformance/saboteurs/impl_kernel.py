@@ -202,7 +202,7 @@ class NothingIsOne(Edit):
     rule = "kernel.load.gated"
     description = "a load that is not valid gives one"
     file = "impl/render/accesses.py"
-    old, new = "{0 if copied else self._nothing(dtype)}", "{1}"
+    old, new = '"0" if copied else self._nothing(dtype)', '"1"'
 
 
 class VectorsAreStoredWhole(Edit):
@@ -225,8 +225,8 @@ class SumsRoundedEachTime(Edit):
     rule = "kernel.reduce.half"
     description = "the sum of halves is rounded after each of them"
     file = "impl/render/reductions.py"
-    old, new = "self._line(f\"{name} = {text};\")", \
-        "self._line(f\"{name} = {self.dialect.finish(node.dtype, text)};\")"
+    old, new = "self._line(self.dialect.assign(name, text))", \
+        "self._line(self.dialect.assign(name, self.dialect.finish(node.dtype, text)))"
 
 
 class OnlyFloat16IsRounded(Edit):

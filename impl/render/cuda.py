@@ -10,6 +10,7 @@ from impl.render.dialect import Taken
 from impl.render.gpu import Gpu
 from impl.render.matrices import NVIDIA, is_turned, lines_of_matrices, loader_name
 from impl.render.types import SIZES, TYPES
+from impl.render.words import Words
 
 #: How many bytes a type of C has.
 SIZE_OF = {text: SIZES[kind] for kind, text in TYPES.items()}
@@ -33,15 +34,14 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
     """CUDA C++ as NVRTC takes it on systems where a long has 64 bits."""
 
     name = "CUDA"
-    inline = "static __device__ __forceinline__ "
-    words = (
-        ("static __attribute__((noinline)) ", "static __device__ __noinline__ "),
-        ("static const unsigned", "const unsigned"),
-        ("__builtin_inff()", "__int_as_float(0x7f800000)"),
-        ("__builtin_inf()", "__longlong_as_double(0x7ff0000000000000LL)"),
-        ('__builtin_nanf("")', "__int_as_float(0x7fc00000)"),
-        ('__builtin_nan("")', "__longlong_as_double(0x7ff8000000000000LL)"),
-        ("__builtin_", ""))
+    words: Words = {
+        **Gpu.words, "inline": "static __device__ __forceinline__",
+        "apart": "static __device__ __noinline__",
+        "library_f32": "%sf",  # NVRTC has C's functions under C's names
+        "inf_f32": "__int_as_float(0x7f800000)",
+        "inf_f64": "__longlong_as_double(0x7ff0000000000000LL)",
+        "nan_f32": "__int_as_float(0x7fc00000)",
+        "nan_f64": "__longlong_as_double(0x7ff8000000000000LL)"}
     own = {
         "bits_f32": "#define bits_f32(x) __float_as_int(x)",
         "unbits_f32": "#define unbits_f32(x) __int_as_float(x)",
@@ -87,10 +87,6 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
         """A parameter."""
         self.given.append(f"const long {name}")
         return ""
-
-    def library(self, text: str, name: str) -> str:
-        """NVRTC has C's functions under C's names."""
-        return text
 
     def exchanging(self, kind: str) -> str:
         """Types of 32 and 64 bits are exchanged as they are, shorter ones as int."""
@@ -206,12 +202,14 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
         return self._call(f"multiply_{unit.name}", *sums, *first, *second) + ";"
 # --8<-- [end:dialect]
 
+_INLINE = CUDA.words["inline"] + " "
+
 
 def _ahead(kind: str, count: int) -> str:
     """How so many elements are copied to local memory while the lane goes on."""
     size = SIZE_OF[kind] * count
     way = "cg" if size == 16 else "ca"  # past the first cache, which only that size may
-    return f"""{CUDA.inline}void ahead_{kind.replace(' ', '_')}_by_{count}({kind} *to,
+    return f"""{_INLINE}void ahead_{kind.replace(' ', '_')}_by_{count}({kind} *to,
     const {kind} *p, long at, bool valid, bool whole) {{
   if (!whole) {{
     for (int i = 0; i < {count}; i++) to[i] = valid ? p[at + i] : ({kind})0;
@@ -229,12 +227,12 @@ def _wide(kind: str, count: int) -> str:
     given = ", ".join(f"{kind} e{place}" for place in range(count))
     single = " ".join(f"p[{place}] = e{place};" for place in range(count))
     return f"""struct __align__({SIZE_OF[kind] * count}) {name} {{ {kind} a[{count}]; }};
-{CUDA.inline}{name} load_{name}(const {kind} *p, bool whole) {{
+{_INLINE}{name} load_{name}(const {kind} *p, bool whole) {{
   {name} v; if (whole) return *(const {name} *)p;
   for (int i = 0; i < {count}; i++) v.a[i] = p[i];
   return v;
 }}
-{CUDA.inline}void store_{name}({kind} *p, bool whole, {given}) {{
+{_INLINE}void store_{name}({kind} *p, bool whole, {given}) {{
   if (whole) {{ {name} v = {{{{{', '.join(f'e{place}' for place in range(count))}}}}};
     *({name} *)p = v; }} else {{ {single} }}
 }}"""

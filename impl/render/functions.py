@@ -14,9 +14,10 @@ from impl.render.halves import FROM_FLOAT16, TO_FLOAT16, TO_HALF
 from impl.render.transcendental import TEMPLATES, TRIG_LARGE
 from impl.render.types import INLINE, TYPES, bits, fill
 from impl.render.vector_functions import vector_function, vector_type
+from impl.render.words import C_WORDS, worded
 
 #: Names of functions that are made for a kind, and of vector types.
-_NAME = re.compile(r"\b(?:(?:[a-z][a-z0-9]*_)*[fiu](?:8|16|32|64)(?:x\d+)?"
+_NAME = re.compile(r"(?<!@)\b(?:(?:[a-z][a-z0-9]*_)*[fiu](?:8|16|32|64)(?:x\d+)?"
                    r"|shuffle|mingle|(?:to|from|round)_b?float16)\b")
 
 
@@ -50,7 +51,7 @@ _FIXED = {
     # r[impl render.function.error]: rounded once; where there is no instruction, in double, where
     # the product of two floats is whole.
     "fused_f32": """#ifdef __FP_FAST_FMAF
-#define fused_f32(a, b, c) __builtin_fmaf(a, b, c)
+#define fused_f32(a, b, c) @fma_f32(a, b, c)
 #else
 #define fused_f32(a, b, c) ((float)((double)(a) * (b) + (c)))
 #endif""",
@@ -176,17 +177,16 @@ def _bitcast_function(name: str) -> str:
 
 def _library(base: str, kind: str) -> str:
     """A function of the C library, under our name."""
-    suffix = "" if kind == "f64" else "f"
     names = "ab"[:2 if base == "pow" else 1]
     parameters = ", ".join(f"{TYPES[kind]} {v}" for v in names)
     return (f"{TYPES[kind]} {base}_{kind}({parameters}) "
-            f"{{ return __builtin_{base}{suffix}({', '.join(names)}); }}")
+            f"{{ return @{base}_{kind}({', '.join(names)}); }}")
 
 
 def _fused(kind: str) -> str:
     suffix = "f" if kind == "f32" else ""
     return f"""#ifdef __FP_FAST_FMA{suffix.upper()}
-#define fma_{kind}(a, b, c) __builtin_fma{suffix}(a, b, c)
+#define fma_{kind}(a, b, c) @fma_{kind}(a, b, c)
 #else
 #define fma_{kind}(a, b, c) ((a) * (b) + (c))
 #endif"""
@@ -221,7 +221,13 @@ def _number_function(name: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def definition(name: str) -> tuple[str, tuple[str, ...]]:
-    """The text of a definition, and the names of those that it needs."""
+    """The text of a definition in C, and the names of those that it needs."""
+    text = open_text(name)
+    return worded(text, C_WORDS), needs_of(name, text)
+
+
+def open_text(name: str) -> str:
+    """The text of a definition; the words in which languages differ are left open."""
     if name in _FIXED:
         text = _FIXED[name]
     elif "_" not in name:
@@ -233,7 +239,7 @@ def definition(name: str) -> tuple[str, tuple[str, ...]]:
         text = vector_function(name)
     else:
         text = _number_function(name)
-    return text, needs_of(name, text)
+    return text
 
 
 def needs_of(name: str, text: str) -> tuple[str, ...]:

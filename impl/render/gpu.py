@@ -14,10 +14,11 @@ from impl.errors import GraphError
 from impl.ir import Ops
 from impl.render.c import C
 from impl.render.dialect import GroupDialect, Launched
-from impl.render.functions import definition, definitions, needs_of
+from impl.render.functions import definitions, needs_of, open_text
 from impl.render.literals import literal
 from impl.render.types import INLINE, SHORT, TYPES
 from impl.render.vectors import INFIX
+from impl.render.words import C_WORDS, FLOAT_ANGLE, Words, worded
 
 #: Signed integers wrap around: these are computed as unsigned ones.
 _WRAPPING = (Ops.ADD, Ops.SUB, Ops.MUL)
@@ -60,11 +61,6 @@ _HALF = {
 }""",
 }
 # --8<-- [end:half]
-#: Words of C that compute with doubles for the sake of floats, and what does without.
-_WITHOUT_DOUBLES = (
-    # 2**-62 * pi / 2; what is left of a large angle is rounded to float once more
-    ("(float)((double)(long)p * 0x1.921fb54442d18p-62)", "(float)(long)p * 3.40612158e-19f"),
-)
 #: The definitions that a language has made, by what they depend on.
 _MADE: dict[tuple[type[Gpu], bool, str], tuple[str, tuple[str, ...]]] = {}
 _PLAIN = {"fence": ""}
@@ -74,14 +70,11 @@ class Gpu(C):
     """What the dialects for work-groups share. See `Dialect` for what the methods do."""
 
     name = "GPU"
-    inline = "static inline "
-    #: Words of C, and what the language has in their place.
-    words: tuple[tuple[str, str], ...] = (
-        ("static __attribute__((noinline)) ", "static "),
-        ("static const unsigned", "const unsigned"),
-        ("__builtin_inff()", "INFINITY"), ("__builtin_inf()", "((double)INFINITY)"),
-        ('__builtin_nanf("")', "NAN"), ('__builtin_nan("")', "((double)NAN)"),
-        ("__builtin_", ""))
+    #: What the language says where texts of functions leave it open.
+    words: Words = {
+        **C_WORDS, "inline": "static inline", "apart": "static", "table": "const",
+        "library_f32": "%s", "library_f64": "%s", "inf_f32": "INFINITY",
+        "inf_f64": "((double)INFINITY)", "nan_f32": "NAN", "nan_f64": "((double)NAN)"}
     #: Definitions that differ from those of C.
     own: dict[str, str] = {}
     #: What begins a unit of kernels.
@@ -139,12 +132,8 @@ class Gpu(C):
         elif text is None and name.startswith(("fma_", "fused_")):
             text = f"#define {name}(a, b, c) fma(a, b, c)"
         elif text is None:
-            text = self.library(definition(name)[0], name)
+            text = open_text(name)
         return self.worded(text), needs_of(name, text)
-
-    def library(self, text: str, name: str) -> str:
-        """A definition of C with the names that the language has for functions of floats."""
-        return _without_suffix(text, name)
 
     def bitcast(self, name: str) -> str:
         """The function that takes the bits of one type as another one."""
@@ -160,19 +149,15 @@ class Gpu(C):
                          "use LOCAL and not WARP")
 
     def worded(self, text: str) -> str:
-        """A text of C in the words of the language."""
-        text = text.replace(INLINE, self.inline)
+        """A text in the words of the language."""
         # r[impl device.double.absent]
-        for one, other in (*(() if self.has_double else _WITHOUT_DOUBLES), *self.words):
-            text = text.replace(one, other)
-        return text
+        angle = {} if self.has_double else {"angle": FLOAT_ANGLE}
+        return worded(text, {**self.words, **angle})
     # --8<-- [end:definition]
 
     def literal(self, value: Scalar, dtype: DType) -> str:
         """A number that the compiler reads back exactly."""
-        text = literal(value, dtype)
-        finite = dtype.kind != "f" or math.isfinite(value)
-        return text if finite else self.worded(text)
+        return literal(value, dtype, self.words)
 
     # --8<-- [start:wrap]
     def _integer(self, op: Ops, dtype: DType, given: Sequence[str], plain: bool) -> str:
@@ -370,10 +355,4 @@ def _bitcast(name: str) -> str:
     one, two = (types.get(s) or TYPES[s] for s in (source, target))
     return (f"{TYPES.get(target, 'float')} {name}({TYPES.get(source, 'float')} x) "
             f"{{ union {{ {one} x; {two} y; }} b; b.x = {take}; return {give}; }}")
-
-
-def _without_suffix(text: str, name: str) -> str:
-    """C calls the functions of floats `sqrtf`; these languages call them `sqrt`."""
-    base, _, kind = name.rpartition("_")
-    return text.replace(f"__builtin_{base}f(", f"{base}(") if kind == "f32" else text
 

@@ -42,7 +42,7 @@ TO_HALF = """float tohalf_f64(double x) {
 #else
   float near = (float)x;
   int u = bits_f32(near);
-  if ((double)near != x && x == x) u = (u - (__builtin_fabs(near) > __builtin_fabs(x))) | 1;
+  if ((double)near != x && x == x) u = (u - (@fabs_f64(near) > @fabs_f64(x))) | 1;
   return from_float16(to_float16(unbits_f32(u)));
 #endif
 }"""

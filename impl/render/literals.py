@@ -5,20 +5,21 @@ import math
 
 from impl.dtypes import DType, Scalar, dtypes
 from impl.render.types import SHORT
+from impl.render.words import C_WORDS, Words
 
 
 # --8<-- [start:literal]
-def literal(value: Scalar, dtype: DType) -> str:
+def literal(value: Scalar, dtype: DType, words: Words = C_WORDS) -> str:
     """A number that the compiler reads back exactly."""
     # r[impl render.literal.exact]
     if dtype.kind != "f":
         return _whole(int(value), dtype)
-    suffix = "" if dtype is dtypes.float64 else "f"
+    suffix, kind = ("", "f64") if dtype is dtypes.float64 else ("f", "f32")
     number = float(value)
     if math.isnan(number):
-        return f'__builtin_nan{suffix}("")'
+        return words[f"nan_{kind}"]
     if math.isinf(number):
-        text = ("-" if number < 0 else "") + f"__builtin_inf{suffix}()"
+        text = ("-" if number < 0 else "") + words[f"inf_{kind}"]
     elif number == int(number) and abs(number) < 1e6:
         text = f"{number:.1f}{suffix}"
     else:

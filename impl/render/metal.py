@@ -11,6 +11,7 @@ from impl.render.dialect import Taken
 from impl.render.gpu import Gpu
 from impl.render.matrices import SIMDGROUP
 from impl.render.types import INLINE, SIZES, TYPES
+from impl.render.words import Words
 
 #: Where the buffers of a kernel stand: its arguments, what phases share, and the values.
 ARGUMENTS, SCRATCH, VALUES = 29, 29, 30
@@ -27,8 +28,7 @@ class Metal(Gpu):  # r[impl metal.space.named]
     header = "#include <metal_stdlib>\nusing namespace metal;"
     has_double = False
     together = ("place", "places")  # `thread` is a word of the language
-    words = (*Gpu.words[:-1], ("int *quadrant", "thread int *quadrant"),
-             ("__builtin_", ""))
+    words: Words = {**Gpu.words, "private": "thread int"}
     own = {
         "bits_f32": "#define bits_f32(x) as_type<int>(x)",
         "unbits_f32": "#define unbits_f32(x) as_type<float>(x)",

@@ -34,7 +34,7 @@ _EXP_PAIR = _EXP.replace("exp_$K($F x)", "exppair_$K($F x, $F y)").replace(
 _EXP2 = """$F exp2_$K($F x) {
   $I none = x < -151.0f;
   $F c = lower_$K(dup_$K(129.0f), sel_$K(none, dup_$K(0.0f), x));
-  $F n = (c + 12582912.0f) - 12582912.0f;
+  $F n = @exact(c + 12582912.0f) - 12582912.0f;
   $F r = c - n, p = dup_$K(0.00015353359f);
   p = fma_$K(p, r, dup_$K(0.00133988739f)); p = fma_$K(p, r, dup_$K(0.00961843692f));
   p = fma_$K(p, r, dup_$K(0.0555033237f)); p = fma_$K(p, r, dup_$K(0.240226477f));
@@ -60,9 +60,9 @@ _LOG_PARTS = """$I tiny = x < 1.17549435e-38f;
   p = fma_$K(p, m, dup_$K(-2.4999993993e-1f)); p = fma_$K(p, m, dup_$K(3.3333331174e-1f));
   p = p * m;"""
 #: What is no logarithm: of infinity, of zero, of negative numbers and NaN. The end of a function.
-_LOG_EDGES = """r = sel_$K(x == __builtin_inff(), x, r);
-  r = sel_$K(x == 0.0f, dup_$K(-__builtin_inff()), r);
-  return sel_$K(x >= 0.0f, r, dup_$K(__builtin_nanf("")));"""
+_LOG_EDGES = """r = sel_$K(x == @inf_f32, x, r);
+  r = sel_$K(x == 0.0f, dup_$K(-@inf_f32), r);
+  return sel_$K(x >= 0.0f, r, dup_$K(@nan_f32));"""
 
 _LOG = f"""$F log_$K($F x) {{
   {_LOG_PARTS}
@@ -90,7 +90,7 @@ _TRIG = """$F j = fma_$K(x, dup_$K(0.636619747f), dup_$K(12582912.0f));
   $F r = fused_$K(j, dup_$K(-1.57079601f), x); r = fused_$K(j, dup_$K(-3.13916473e-7f), r);
   r = fused_$K(j, dup_$K(-5.39030253e-15f), r);
   $F a = unbits_$K(bits_$K(x) & 0x7fffffff);
-  $I large = (a > 71476.0f) & (a < __builtin_inff());
+  $I large = (a > 71476.0f) & (a < @inf_f32);
   if (any_$J(large)) r = triglarge_$K(x, r, large, &q);
 """
 _TRIG_VALUE = """$F s = r * r;
@@ -110,9 +110,9 @@ _COS = f"""$F cos_$K($F x) {{
   {_TRIG_VALUE}
 }}"""
 #: The product of x and the bits of 2/pi that matter, as a fixed-point number (Payne, Hanek).
-TRIG_LARGE = """static __attribute__((noinline)) float triglarge_f32(float x, float r, int large, \
-int *quadrant) {
-  static const unsigned int digits[6] = {0x28be60db, 0x9391054a, 0x7f09d5f4, 0x7d4d3770,
+TRIG_LARGE = """@apart float triglarge_f32(float x, float r, int large, \
+@private *quadrant) {
+  @table unsigned int digits[6] = {0x28be60db, 0x9391054a, 0x7f09d5f4, 0x7d4d3770,
                                          0x36d8a566, 0x4f10e410};
   if (!large) return r;
   unsigned int b = (unsigned int)bits_f32(x) & 0x7fffffff;
@@ -129,12 +129,12 @@ int *quadrant) {
   int q = (int)(p >> 62);
   p &= 0x3fffffffffffffffUL;
   if (p & 0x2000000000000000UL) { p -= 0x4000000000000000UL; q++; }
-  r = (float)((double)(long)p * 0x1.921fb54442d18p-62);
+  r = @angle;
   *quadrant = x < 0.0f ? -q : q;
   return x < 0.0f ? -r : r;
 }"""
 #: Large numbers are rare: one by one.
-TRIG_LARGE_VECTOR = """static __attribute__((noinline)) $K triglarge_$K($K x, $K r, $I large, \
+TRIG_LARGE_VECTOR = """@apart $K triglarge_$K($K x, $K r, $I large, \
 $I *quadrant) {
   for (long l = 0; l < $N; l++) {
     int q = (*quadrant)[l];
@@ -203,7 +203,7 @@ _POW = """$F pow_$K($F x, $F b) {
   $I wide = unbits_$K(bits_$K(high) & 0x7fffffff) > 252.0f;
   t = high + low;
   t = exppair_$K(t, (high - t) + low);
-  $F inf = dup_$K(__builtin_inff()), zero = dup_$K(0.0f), one = dup_$K(1.0f);
+  $F inf = dup_$K(@inf_f32), zero = dup_$K(0.0f), one = dup_$K(1.0f);
   t = sel_$K(wide, sel_$K(high < 0.0f, zero, inf), t);
   $I down = b < 0.0f;
   t = sel_$K(a == 0.0f, sel_$K(down, inf, zero), t);
@@ -214,10 +214,10 @@ _POW = """$F pow_$K($F x, $F b) {
   $I odd = (floor_$K(b) == b) & (floor_$K(halved) != halved) & (b - b == 0.0f);
   $I sign = bits_$K(x) & bits_$K(dup_$K(-0.0f));
   t = sel_$K(odd, unbits_$K(bits_$K(t) | sign), t);
-  $F none = dup_$K(__builtin_nanf(""));
+  $F none = dup_$K(@nan_f32);
   t = sel_$K((x < 0.0f) & (x != -inf) & (floor_$K(b) != b), none, t);
   t = sel_$K((x == -1.0f) & ((b == inf) | (b == -inf)), one, t);
-  t = sel_$K((x != x) | (b != b), none, t);
+  t = sel_$K(@unordered(x) | @unordered(b), none, t);
   return sel_$K((x == 1.0f) | (b == 0.0f), one, t);
 }"""
 # --8<-- [end:pow]

@@ -17,8 +17,8 @@ TYPES = {"u8": "unsigned char", "i8": "signed char", "i16": "short", "u16": "uns
 STORAGE = {dtypes.float16: "unsigned short", dtypes.bfloat16: "unsigned short"}
 SIZES = {"u8": 1, "i8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "i64": 8, "u64": 8,
          "f32": 4, "f64": 8}
-#: How functions begin that kernels call.
-INLINE = "static inline __attribute__((always_inline)) "
+#: How functions begin that kernels call; see `words`.
+INLINE = "@inline "
 
 
 def kind_of(dtype: DType, count: int) -> str:
