@@ -15,7 +15,6 @@ from impl.errors import DeviceError
 from impl.searching import beam
 
 # isort: split
-# --8<-- [start:backend]
 from impl.device import Memory
 from impl.device.workgroups import GroupDevice, GroupProgram
 from impl.kernel import Limits
@@ -73,7 +72,6 @@ def problem() -> str:
 
 
 # Device.register(Written, problem), in a package that impl/__init__.py imports
-# --8<-- [end:backend]
 
 pytestmark = pytest.mark.skipif(bool(problem()), reason=problem())
 

@@ -3,8 +3,7 @@
 The Python blocks of a file run from top to bottom in one namespace, each line under its own line
 number, so that a traceback points into the text. A comment `# -> value` at the end of a statement,
 or on a line of its own below it, says what its value is, or what it prints. `...` stands for
-anything. Blocks that include code from the implementation (`--8<--`) are left out: they are tested
-where they stand.
+anything. Blocks that show code of the project are left out: they are tested where they stand.
 """
 from __future__ import annotations
 
@@ -20,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from conformance.excerpts import SOURCE_LINE
 from conformance.trace import FENCE, ROOT, read_chapters
 
 TEXTS = [
@@ -47,7 +47,7 @@ def blocks(text: str) -> Iterator[tuple[int, str]]:
             continue
         code = "\n".join(lines[start : number - 1])
         fence = ""
-        if runs and "--8<--" not in code:
+        if runs and not SOURCE_LINE.match(lines[start]):
             yield start, textwrap.dedent(code)  # a folded answer is indented
 
 
@@ -175,8 +175,8 @@ def test_an_expectation_of_nothing_fails() -> None:
         run_text(fenced("import io  # -> io"), "t")
 
 
-def test_included_and_other_blocks_are_left_out() -> None:
-    assert run_text('```python\n--8<-- "impl/x.py:y"\n```\n```text\n1/0\n```\n', "t") == 0
+def test_shown_code_and_other_blocks_are_left_out() -> None:
+    assert run_text("```python\n# impl/x.py: y\n1/0\n```\n```text\n1/0\n```\n", "t") == 0
 
 
 def test_a_traceback_points_into_the_text() -> None:

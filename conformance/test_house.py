@@ -110,7 +110,6 @@ def test_a_chapter_is_listed_once() -> None:
 @pytest.mark.parametrize("slug", SLUGS)
 def test_a_chapter_has_text_module_and_tests(slug: str) -> None:
     assert (ROOT / "spec" / f"{slug}.md").is_file(), f"spec/{slug}.md is missing"
-    assert (ROOT / "docs" / "spec" / f"{slug}.md").is_file(), f"docs/spec/{slug}.md is missing"
     test = ROOT / "conformance" / f"test_{slug}.py"
     assert test.is_file(), f"conformance/test_{slug}.py is missing"
     forms = [ROOT / "impl" / f"{slug}.py", ROOT / "impl" / slug / "__init__.py"]

@@ -4,7 +4,8 @@ A rule is written in `spec/CHAPTER.md` as a line `r[chapter.topic.name]` with it
 Code cites it in a comment, `# r[impl chapter.topic.name]`; a test with `@verifies("...")`; a
 saboteur, which is an implementation with one bug on purpose, with its attribute `rule`.
 
-    python -m conformance.trace check     every citation holds, and every rule has what it needs
+    python -m conformance.trace check     every citation holds, every rule has what it needs,
+                                          and code in a text is that of its source
     python -m conformance.trace lock      record the rules and their revisions in spec/rules.lock
     python -m conformance.trace matrix    the whole table, as Markdown (or --json)
 
@@ -383,7 +384,10 @@ def check(root: Path = ROOT) -> list[Problem]:
     """Everything that is wrong, in the order of the files."""
     project = load(root)
     checks = (duplicates, wrong_citations, missing_evidence, stray_modules, exceptions, lock_drift)
-    found = [*project.problems, *(problem for one in checks for problem in one(project))]
+    from conformance.excerpts import differences  # here, since it reads this module
+
+    found = [*project.problems, *(problem for one in checks for problem in one(project)),
+             *differences(root)]
     return sorted(set(found))
 
 

@@ -87,7 +87,6 @@ class Adapter(LibraryAdapter[Array]):
     def elements(self, tensor: Array) -> Array:
         return np.asarray(tensor)
 
-    # --8<-- [start:write]
     def write(self, target: Array, view: Sequence[Statement], value: Array) -> Array:
         """What a program for autograd does: choose each element from the target or the value."""
         places = np.reshape(np.arange(target.size), target.shape)
@@ -97,4 +96,3 @@ class Adapter(LibraryAdapter[Array]):
         chosen[places.ravel()] = target.size + np.arange(value.size)
         choose = traced(lambda *both: np.concatenate([np.ravel(part) for part in both])[chosen])
         return np.reshape(choose(target, value), target.shape)
-    # --8<-- [end:write]

@@ -4,10 +4,14 @@ A page asks for a computed part with a comment: `<!-- rule-matrix -->`, `<!-- co
 `<!-- known-threats -->`, `<!-- rule-matrix: memory -->`, `<!-- rule-matrix: kernel.step -->`,
 `<!-- mutation -->`, `<!-- agreement -->`, `<!-- dry-run -->`, `<!-- sanitized -->`,
 `<!-- figure: NAME -->`, `<!-- bench: schedule -->`. An unknown name fails the build.
+
+The chapters are pages, too, though they lie in `spec/` and not in `docs/`. Links in all texts are
+those of the repository, so that they also lead somewhere in an editor and on a code host.
 """
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from collections import Counter
 from functools import cache
@@ -18,7 +22,7 @@ import figures
 import lesson_figures
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
-from mkdocs.structure.files import Files
+from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 
@@ -29,6 +33,7 @@ from conformance.hardware import page as hardware
 ASKED = re.compile(r"<!--\s*(rule-matrix|compatibility|known-threats|figure|bench|mutation"
                    r"|agreement|dry-run|sanitized)"
                    r"(?::\s*([\w.-]+))?\s*-->")
+PAGE_LINK = re.compile(r"(?<=\]\()(?!\w+:)([^()\s#]+\.md)(?=[#)])")
 CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
 CELL_CODE = re.compile(r"(?<=<code>)[^<]*(?=</code>)")
 WORD_END = re.compile(r"(?<=[/_.])(?=\w)|(?<=[a-z0-9])(?=[A-Z])")
@@ -49,8 +54,33 @@ def on_pre_build(config: MkDocsConfig) -> None:
     markdown_rules.known_rules.cache_clear()
 
 
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the chapters, which lie beside the documentation."""
+    for path in sorted((trace.ROOT / "spec").rglob("*.md")):
+        name = path.relative_to(trace.ROOT).as_posix()
+        files.append(File.generated(config, name, abs_src_path=str(path)))
+    return files
+
+
+def in_repository(page: str) -> str:
+    """Where the text of a page lies: `spec/memory.md`, `docs/course/memory.md`."""
+    return page if page.startswith("spec/") else f"docs/{page}"
+
+
+def site_link(page: str, target: str) -> str:
+    """A link between two texts of the repository as one between their pages."""
+    here = posixpath.dirname(in_repository(page))
+    there = posixpath.normpath(posixpath.join(here, target)).removeprefix("docs/")
+    return posixpath.relpath(there, posixpath.dirname(page) or ".")
+
+
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Put the computed tables where a page asks for them, as Markdown with headings."""
+    source = page.file.src_uri
+    chapter = source.removeprefix("spec/").removesuffix(".md").replace("/", ".")
+    if source.startswith("spec/") and any(row["id"].startswith(f"{chapter}.") for row in rows()):
+        markdown += f"\n\n## The rules of this chapter\n\n<!-- rule-matrix: {chapter} -->\n"
+    markdown = PAGE_LINK.sub(lambda link: site_link(source, link[0]), markdown)
 
     def computed(asked: re.Match[str]) -> str:
         kind, name = asked.groups()
