@@ -24,7 +24,6 @@ from impl.schedule import schedule_cache
 BATCH = 128
 
 
-# --8<-- [start:model]
 class Classifier:
     """Two linear layers: pictures (batch, 64) to scores (batch, 10)."""
 
@@ -34,7 +33,6 @@ class Classifier:
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.scores(self.hidden(x).relu())
-# --8<-- [end:model]
 
 
 class Trainer:

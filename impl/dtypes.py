@@ -12,7 +12,6 @@ from impl.errors import DTypeError
 Scalar = bool | int | float
 
 
-# --8<-- [start:dtype]
 class DType:
     """One element type. There is one object per type, so identity is equality.
 
@@ -48,7 +47,6 @@ class DType:
         if self.kind == "b":
             return True
         return (1 << (8 * self.itemsize - (1 if self.kind == "i" else 0))) - 1
-# --8<-- [end:dtype]
 
 
 def _by_name(name: str) -> DType:
@@ -91,7 +89,6 @@ HALF = (dtypes.float16, dtypes.bfloat16)
 _FROM_NUMPY = {d.numpy: d for d in ALL if d is not dtypes.bfloat16}
 
 
-# --8<-- [start:lattice]
 # Each type points to the next wider types. The promotion of two types is the least type that both
 # reach. It is JAX's lattice, without its weak types: no two integers ever promote to a float.
 _WIDER: dict[DType, tuple[DType, ...]] = {
@@ -104,7 +101,6 @@ _WIDER: dict[DType, tuple[DType, ...]] = {
     dtypes.float16: (dtypes.float32,), dtypes.bfloat16: (dtypes.float32,),
     dtypes.float32: (dtypes.float64,), dtypes.float64: (),
 }
-# --8<-- [end:lattice]
 
 
 def _reachable(dtype: DType) -> frozenset[DType]:
@@ -120,7 +116,6 @@ def _reachable(dtype: DType) -> frozenset[DType]:
 _REACHES = {d: _reachable(d) for d in ALL}
 
 
-# --8<-- [start:promote]
 def least_upper_dtype(*given: DType) -> DType:
     """The least type to which all the given types convert without an upward surprise.
 
@@ -134,7 +129,6 @@ def least_upper_dtype(*given: DType) -> DType:
     if least in HALF and not any(d.kind == "f" for d in given):
         return dtypes.default_float
     return least
-# --8<-- [end:promote]
 
 
 def sum_accumulator(dtype: DType) -> DType:
@@ -172,7 +166,6 @@ def as_dtype(value: Any) -> DType:
                          f"use one of {names}") from None
 
 
-# --8<-- [start:wrap]
 def wrap(value: Scalar, dtype: DType) -> Scalar:
     """Convert a Python number to one that `dtype` can hold, as a cast at run time would."""
     if dtype.kind == "b":
@@ -184,7 +177,6 @@ def wrap(value: Scalar, dtype: DType) -> Scalar:
         return 0  # unspecified by the chapter; a fixed value keeps it deterministic
     whole = int(value) & ((1 << bits) - 1)  # r[impl dtypes.wraparound.integer]
     return whole - (1 << bits) if dtype.kind == "i" and whole >> (bits - 1) else whole
-# --8<-- [end:wrap]
 
 
 def _as_float(value: Scalar, dtype: DType) -> float:

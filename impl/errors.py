@@ -23,7 +23,6 @@ def is_library(filename: str) -> bool:
     return filename.startswith(_PACKAGE) and filename not in _PROGRAMS
 
 
-# --8<-- [start:user_line]
 def user_line() -> str:
     """The innermost line outside this package, as `file:line`; `<unknown>` if there is none."""
     frame = sys._getframe(1)
@@ -32,7 +31,6 @@ def user_line() -> str:
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]
     return "<unknown>"
-# --8<-- [end:user_line]
 
 
 #: How alike two names have to be. Below it `inverse` would be taken for `linear`.
@@ -45,7 +43,6 @@ def nearest(given: str, known: Iterable[str]) -> str:
     return found[0] if found else ""
 
 
-# --8<-- [start:base]
 class TensorScheduleError(Exception):
     """The base of all errors.
 
@@ -73,7 +70,6 @@ class TensorScheduleError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         """Keep the parts when the error crosses a process boundary."""
         return type(self), (self.operation, self.detail, self.remedy, self.line)
-# --8<-- [end:base]
 
 
 # r[impl errors.type.base]

@@ -20,7 +20,6 @@ Value = int | str
 Derived = TypeVar("Derived")
 
 
-# --8<-- [start:registry]
 @dataclass(frozen=True)
 class Setting:
     """One switch: its default, what it may be, what it does, and whether it changes plans."""
@@ -89,7 +88,6 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
     Setting("VIZ", 0, "1: write an HTML report of every schedule", maximum=1),
     Setting("TRACK_MATCH_STATS", 0, "1: count the matches of every rewrite rule", maximum=3),
 )}
-# --8<-- [end:registry]
 
 
 def _checked(name: str, value: Any) -> Value:
@@ -140,7 +138,6 @@ _values = _Values()
 _environment: dict[str, Value] = {}
 
 
-# --8<-- [start:near]
 #: Variables of other programs that look like one of ours, misspelt.
 FOREIGN = frozenset(("CACHE", "CCACHE", "DEVICES", "SCCACHE", "XCACHE"))
 _SHORT = 5  # names below this length are a letter away from too many words
@@ -179,7 +176,6 @@ def _read_environment() -> None:
     # r[impl settings.environment.early]
     given = {name: _checked(name, os.environ[name]) for name in REGISTRY if os.environ.get(name)}
     _environment.update(given)
-# --8<-- [end:near]
 
 
 def get(name: str) -> Any:
@@ -228,7 +224,6 @@ def derived(make: Callable[[], Derived]) -> Derived:
     return found
 
 
-# --8<-- [start:context]
 class Context:
     """Settings for a block of code: `with Context(DEBUG=2): ...`. Nests; restores on leaving."""
 
@@ -249,7 +244,6 @@ class Context:
     @staticmethod
     def _set(scoped: dict[str, Value]) -> None:
         _values.scoped, _values.plan, _values.plan_text, _values.derived = scoped, None, None, {}
-# --8<-- [end:context]
 
 
 def describe() -> Iterator[tuple[str, Value, Value, str]]:

@@ -148,7 +148,6 @@ class _Schedule:
         return found
 
 
-# --8<-- [start:graph]
 def schedule_graph(document: Document, timings: Timings | None = None,
                    machine: Machine | None = None) -> str:
     """Kernels as boxes, and lines for what they wait for (r[inspect.graph.shows])."""
@@ -174,7 +173,6 @@ def schedule_graph(document: Document, timings: Timings | None = None,
                                     transform=f"translate({MARGIN:g} {MARGIN + BOX[1] / 2:g})"),
                class_="graph", width=width, height=height, viewBox=f"0 0 {width:.0f} {height:.0f}",
                role="img", aria_label="graph of kernels")
-# --8<-- [end:graph]
 
 
 _ARROWS = "<defs>" + "".join(
@@ -292,7 +290,6 @@ CHART_LEFT, CHART_TOP, CHART_HEIGHT = 76.0, 26.0, 280.0
 TONES = 8
 
 
-# --8<-- [start:memory]
 def memory_chart(document: Document) -> str:
     """Where each temporary lies, and when: steps to the right, addresses upwards.
 
@@ -315,7 +312,6 @@ def memory_chart(document: Document) -> str:
                viewBox=f"0 0 {width:.0f} {top - 14:.0f}", role="img",
                style=f"min-width:{min(width, 560):.0f}px",
                aria_label="memory of temporaries over time")
-# --8<-- [end:memory]
 
 
 def needed(placements: Sequence[Row], steps: int) -> list[int]:

@@ -13,7 +13,6 @@ Node = Hashable
 SWEEPS = 12
 
 
-# --8<-- [start:layout]
 @dataclass
 class Layout:
     """Centres of nodes, and for each edge the points that it passes through."""
@@ -37,7 +36,6 @@ def layered(layer_of: Mapping[Node, int], widths: Mapping[Node, float],
     graph = _Graph(layer_of, widths, edges)
     graph.order()
     return graph.place(gap, row)
-# --8<-- [end:layout]
 
 
 def layers_of(nodes: Sequence[Node], edges: Sequence[tuple[Node, Node]]) -> dict[Node, int]:

@@ -202,7 +202,6 @@ document.getElementById('theme').addEventListener('click', () => {
 });
 """
 
-# --8<-- [start:introduction]
 INTRODUCTION = """
 <p>A tensor program says <em>what</em> to compute. A scheduler decided <em>how</em>, and this page
 shows its decisions. Nothing on it is needed to use the results; it is for those who ask why
@@ -220,7 +219,6 @@ Two temporaries that are never needed together can lie at the same address. What
 busiest step is the lower bound: nobody can do with less.</p>
 </div>
 """
-# --8<-- [end:introduction]
 
 LEGEND = """
 <ul class="legend">

@@ -28,7 +28,6 @@ from impl.inspect.text import (
 Counters = Mapping[str, int]
 
 
-# --8<-- [start:report]
 def html_report(document: Document, path: str | Path, timings: Timings | None = None,
                 machine: Machine | None = None, counters: Counters | None = None) -> Path:
     """Write a page that shows a schedule: graph, reasons, memory, source.
@@ -71,7 +70,6 @@ def report_html(document: Document, timings: Timings | None = None,
             f"<title>Schedule: {escape(plural(len(document['kernels']), 'kernel'))}</title>"
             f"<style>{STYLE}</style></head><body><main>{''.join(sections)}</main>"
             f"<div id='hint' role='status'></div><script>{SCRIPT}</script></body></html>\n")
-# --8<-- [end:report]
 
 
 def _section(name: str, title: str, content: str) -> str:

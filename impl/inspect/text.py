@@ -17,7 +17,6 @@ KINDS = {"RAW": "needs what it wrote", "WAR": "overwrites what it read",
          "WAW": "overwrites what it wrote"}
 
 
-# --8<-- [start:machine]
 @dataclass(frozen=True)
 class Machine:
     """What a device can do, to predict a kernel's time: the slower of moving and computing."""
@@ -31,7 +30,6 @@ class Machine:
         moving = kernel.get("bytes", 0) / self.bytes_per_second
         computing = kernel.get("operations", 0) / self.operations_per_second
         return self.launch_seconds + max(moving, computing)
-# --8<-- [end:machine]
 
 
 def checked(document: Document) -> Document:
@@ -135,7 +133,6 @@ SPAN = {"kernel": (20, 28), "what": (24, 44), "reads": (13, 24), "writes": (12, 
         "steps": (8, 48)}
 
 
-# --8<-- [start:kernels]
 def kernel_table(document: Document, timings: Timings | None = None,
                  machine: Machine | None = None, width: int = WIDTH) -> str:
     """One line a kernel, in the order in which they run (r[inspect.table.complete]).
@@ -193,10 +190,8 @@ def narrow(cell: str | list[str], room: int | None, head: str) -> str:
     if isinstance(cell, list):
         return shortened(cell, room or WIDTH, "step" if head == "steps" else "buffer")
     return cell if room is None else cut(cell, room)
-# --8<-- [end:kernels]
 
 
-# --8<-- [start:boundaries]
 def boundaries(document: Document) -> str:
     """Why each value that goes through memory does not stay inside a kernel."""
     names, sizes = buffer_names(checked(document)), buffer_sizes(document)
@@ -207,10 +202,8 @@ def boundaries(document: Document) -> str:
         reason = row["reason"] or "no reason was given"
         lines.append(f"kernel {row['before']} -> kernel {row['after']}{through}: {reason}")
     return "\n".join(lines) or "no value crosses from one kernel to another"
-# --8<-- [end:boundaries]
 
 
-# --8<-- [start:memory]
 def memory_summary(document: Document) -> str:
     """How much memory temporaries need, with and without sharing, and where each one lies."""
     memory = checked(document).get("memory")
@@ -231,7 +224,6 @@ def memory_summary(document: Document) -> str:
                                                                  p["offset"]))]
     head = ["buffer", "arena", "offset", "size", "steps", ""]
     return "\n".join(lines) + "\n\n" + table(head, rows, frozenset((1, 2, 3)))
-# --8<-- [end:memory]
 
 
 def in_place(placement: Row, names: Mapping[int, str]) -> str:
@@ -240,7 +232,6 @@ def in_place(placement: Row, names: Mapping[int, str]) -> str:
     return "" if other is None else f"written over {names[other]}"
 
 
-# --8<-- [start:explain]
 def explain(document: Document, timings: Timings | None = None) -> str:
     """The schedule in sentences: what runs, what each kernel waits for, and why it is one."""
     names = buffer_names(checked(document))
@@ -276,7 +267,6 @@ def summary(document: Document, timings: Timings | None = None) -> str:
     if cache:
         text += "; the plan came from the cache" if cache["hit"] else "; planned anew"
     return text
-# --8<-- [end:explain]
 
 
 def _explain_kernel(document: Document, step: int, kernel: Row, names: Mapping[int, str],

@@ -32,7 +32,6 @@ def publish(part: str, names: Sequence[str]) -> None:
     _PARTS[part] = names
 
 
-# --8<-- [start:meant]
 def missing(name: str, own: Iterable[str], module: str = "nn") -> NameMissingError:
     """The error for a name that is not there: with the nearest of all names that are."""
     return NameMissingError(module, f"there is no {name}", _remedy(name.lower(), own, module))
@@ -55,7 +54,6 @@ def _remedy(given: str, own: Iterable[str], module: str) -> str:
     return f"did you mean {known[near]}?" if near else \
         "use one of " + ", ".join(sorted(each for each in known.values()
                                          if each.startswith(f"{module}.")))
-# --8<-- [end:meant]
 
 
 #: What modules of other libraries have and layers here have not: a layer is a plain object.
@@ -69,7 +67,6 @@ _OF_A_MODULE = {"parameters": "nn.state.get_parameters(layer)",
                 "to": "each.replace(each.to(device)) for each of nn.state.get_parameters(layer)"}
 
 
-# --8<-- [start:layer]
 class Layer:
     """What all layers of `nn` have in common: they say how they were made, and errors help."""
 
@@ -127,7 +124,6 @@ def sizes(layer: Layer, groups: int = 1, **given: Any) -> None:
         if value % groups and name != "groups":
             raise ShapeError(kind, f"{name}={value} is no multiple of {groups} groups",
                              "make it one")
-# --8<-- [end:layer]
 
 
 def _is_there(remedy: str) -> bool:

@@ -16,7 +16,6 @@ from impl.schedule import make_plan
 from impl.settings import Context
 
 
-# --8<-- [start:verdict]
 @dataclass(frozen=True)
 class Verdict:
     """What became of a record. `outcome`: "same", "changed" or "skipped"; `detail` says more."""
@@ -25,10 +24,8 @@ class Verdict:
     outcome: str
     detail: str = ""
     record: Record | None = None
-# --8<-- [end:verdict]
 
 
-# --8<-- [start:replay]
 def replay(folder: Path) -> Iterator[Verdict]:
     """Answer every recorded question again."""
     for file, record in read_records(folder):
@@ -63,4 +60,3 @@ def _schedule(record: Record) -> str:
     environment = realize.environment(effects)
     plan = make_plan(effects, canonicalize(effects, environment.device_key), environment)
     return schedule_text(plan, effects.nodes)
-# --8<-- [end:replay]

@@ -24,7 +24,6 @@ FORMAT = "tensor-schedule-record/1"
 KIND = "record"
 
 
-# --8<-- [start:record]
 @dataclass
 class Record:
     """One question and its answer.
@@ -41,10 +40,8 @@ class Record:
     settings: dict[str, settings.Value]
     line: str                  # the user's line
     name: str                  # the program's name; of a schedule, the name of its key
-# --8<-- [end:record]
 
 
-# --8<-- [start:encode]
 def encode(effects: Effects) -> dict[str, Any]:
     """The graph of a schedule as rows, sources first; a buffer is a number, device and size."""
     place: dict[UOp, int] = {}
@@ -81,10 +78,8 @@ def decode(question: dict[str, Any]) -> Effects:
             nodes.append(UOp(Ops(first), dtype, tuple(nodes[i] for i in sources), arg, tag))
     return Effects([nodes[i] for i in question["roots"]], list(dict.fromkeys(nodes)),
                    {buffers[slot].leaf(shape) for slot, shape in question["held"]})
-# --8<-- [end:encode]
 
 
-# --8<-- [start:capture]
 _recorded: set[Any] = set()
 
 
@@ -116,7 +111,6 @@ def capture() -> None:
     """From now on, record what `CAPTURE_PROCESS_REPLAY=1` asks for."""
     realize.session.schedule_recorders.append(capture_schedule)
     realize.session.program_recorders.append(capture_programs)
-# --8<-- [end:capture]
 
 
 def plan_settings() -> dict[str, settings.Value]:
@@ -138,7 +132,6 @@ def _keep(record: Record) -> None:
         Store(folder).put(KIND, key, FORMAT.encode() + b"\n" + pickle.dumps(record, 4))
 
 
-# --8<-- [start:read]
 class _Loader(pickle.Unpickler):
     """Loads nothing but what records are made of."""
 
@@ -173,4 +166,3 @@ def _record(content: bytes | None) -> Record | str:
         return f"there is no setting {', '.join(unknown)} any more" if unknown else record
     except Exception as error:  # r[impl playback.record.skipped]: whatever a class has become
         return f"it cannot be read any more: {type(error).__name__}: {error}"
-# --8<-- [end:read]

@@ -13,7 +13,6 @@ from impl.schedule import Plan, document
 _OF_THE_CALL = ("cache", "format", "implementation")
 
 
-# --8<-- [start:text]
 def schedule_text(plan: Plan, nodes: Sequence[UOp]) -> str:
     """A schedule: kernels, order, dependencies, reasons, memory, and each kernel's graph."""
     whole = document(plan, False, nodes)
@@ -51,4 +50,3 @@ def kernel_text(ast: UOp) -> str:
         detail = "" if shown is None else f" {shown!r}"
         lines.append(f"%{place[node]} = {node.op.name} {node.dtype.name} ({sources}){detail}")
     return "\n".join(lines)
-# --8<-- [end:text]

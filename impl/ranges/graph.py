@@ -42,7 +42,6 @@ class StageGraph:
         self.copied = {self._itself(node.src[0]) for node in cuts if node.op is Ops.COPY}
         self.homeless: set[int] = set()  # values made of no memory: any device will do
 
-    # --8<-- [start:build]
     def build(self) -> StageGraph:
         """Make the stage of every value, sources first (r[ranges.stage.one-value])."""
         # r[impl ranges.stage.one-value, effects.version.single-writer]
@@ -57,7 +56,6 @@ class StageGraph:
             else:
                 self._value_stage(node, reason)
         return self
-    # --8<-- [end:build]
 
     def read_from(self, node: UOp) -> tuple[int, Shape] | None:
         """What a loop nest loads for a node. A reshape of a stored value is computed instead, by
@@ -127,7 +125,6 @@ class StageGraph:
                                  Access(value.number, form.write), reason, False, overwrites,
                                  view is base))
 
-    # --8<-- [start:form]
     def _form(self, node: UOp, root: UOp, make: Callable[[UOp, Tracer], Form],
               ) -> tuple[Form, tuple[int, ...]]:
         """The loop nest of a node, and the values that it loads, by slot; `root` is computed.
@@ -169,7 +166,6 @@ class StageGraph:
                 rows.append((node.op, node.dtype, node.arg, node.shape))
                 stack.extend((source, False) for source in node.src)
         return tuple(rows), list(values)
-    # --8<-- [end:form]
 
     def _value_form(self, node: UOp, tracer: Tracer) -> Form:
         assert node.shape is not None
@@ -188,7 +184,6 @@ class StageGraph:
         return Form(loops_of(index), expression, write_pattern(view, base, index), tracer.reads,
                     tracer.reduced, tracer.operations)
 
-    # --8<-- [start:home]
     def _home(self, node: UOp, slots: Sequence[int]) -> str | None:
         """The device of what a node is made of, though nothing of it may be read: the sum over no
         elements. None if it is made of no memory.
@@ -227,7 +222,6 @@ class StageGraph:
                 slot = self.number_of[copy]
             found.append(slot)
         return tuple(found)
-    # --8<-- [end:home]
 
     def _memory_of(self, base: UOp) -> int | None:
         """The value whose memory an assign may write into; None if there is no such memory."""

@@ -9,7 +9,6 @@ from impl.ranges.stages import Form, InOrder, Pattern, cast
 from impl.ranges.tracing import Tracer, names_row
 
 
-# --8<-- [start:in_order]
 def form_in_order(node: UOp, tracer: Tracer, index: Index) -> Form:
     """A SCAN stores each element beside the one before it; a SCATTER fills its result with the
     base and then changes the rows that the index names.
@@ -49,4 +48,3 @@ def _scatter(node: UOp, tracer: Tracer, value: UOp, write: Pattern) -> InOrder:
     # r[impl ranges.scatter.outside]
     target = Pattern(write.shape, (picked, *index[1:]), names_row(node, picked))
     return InOrder(node.arg, loops_of(index), given, target, target)
-# --8<-- [end:in_order]

@@ -20,7 +20,6 @@ def loops_of(index: Index) -> list[UOp]:
     return [i for i in index if i.op is Ops.RANGE]
 
 
-# --8<-- [start:reshape]
 def reshape_index(index: Index, outer: Shape, inner: Shape) -> Index:
     """The index into `inner` of the element that `outer` calls `index`.
 
@@ -60,7 +59,6 @@ def _regroup(index: Index, outer: Shape, inner: Shape) -> list[UOp]:
         result.append(symbolic.mod(flat, size) if size != 1 else ZERO)
         flat = symbolic.floordiv(flat, size) if size != 1 else flat
     return result[::-1]
-# --8<-- [end:reshape]
 
 
 def flatten(index: Index, shape: Shape) -> UOp:
@@ -73,7 +71,6 @@ def flatten(index: Index, shape: Shape) -> UOp:
     return symbolic.weighted_sum(weights)
 
 
-# --8<-- [start:movement]
 def source_index(node: UOp, index: Index) -> tuple[Index, UOp]:
     """Where a movement operation reads its source for the element `index` of its result.
 
@@ -116,4 +113,3 @@ def _pad_index(amounts: tuple[tuple[int, int], ...], source: Shape,
             valid = symbolic.logical_and(valid, symbolic.less_than(at, size))
         moved.append(at)
     return tuple(moved), valid
-# --8<-- [end:movement]

@@ -13,7 +13,6 @@ from impl.ranges.indices import ZERO, Index, flatten, source_index
 from impl.symbolic import extent
 
 
-# --8<-- [start:stage]
 class Pattern:
     """How a loop nest walks over a value: its shape, and the index in each dimension.
 
@@ -162,7 +161,6 @@ class Stage:
     def loops(self) -> list[UOp]:
         """The output ranges, outermost first."""
         return self.form.loops
-# --8<-- [end:stage]
 
 
 def load(dtype: DType, slot: int, pattern: Pattern, number: int = 0) -> UOp:
@@ -177,7 +175,6 @@ def cast(value: UOp, dtype: DType) -> UOp:
     return value if value.dtype is dtype else UOp(Ops.CAST, dtype, (value,))
 
 
-# --8<-- [start:write]
 def write_pattern(view: UOp, base: UOp, index: Index) -> Pattern:
     """Where a view write puts the element `index` of the view, as an index into its base."""
     while view is not base:
@@ -185,10 +182,8 @@ def write_pattern(view: UOp, base: UOp, index: Index) -> Pattern:
         view = view.src[0]
     assert base.shape is not None
     return Pattern(base.shape, index)
-# --8<-- [end:write]
 
 
-# --8<-- [start:values]
 @dataclass
 class Value:
     """Something that has storage: a leaf, or a node that was given a stage."""
@@ -210,4 +205,3 @@ class Value:
         if self.leaf:
             return int(self.node.arg[0].nbytes)
         return symbolic.plain(math.prod(self.shape)) * self.node.dtype.itemsize
-# --8<-- [end:values]

@@ -52,7 +52,6 @@ class Tracer:
         self.regions: dict[tuple[Index, UOp], _Region] = {}
         self.operations = 0
 
-    # --8<-- [start:trace]
     def trace(self, root: UOp, index: Index, inside: bool = True) -> UOp:
         """The kernel expression for `root` at `index`; no recursion.
 
@@ -86,7 +85,6 @@ class Tracer:
             return False
         region.done[node] = self._load(node, region, *storage)
         return True
-    # --8<-- [end:trace]
 
     def _region(self, index: Index, valid: UOp) -> _Region:
         key = index, valid
@@ -149,7 +147,6 @@ class Tracer:
         inside = symbolic.logical_and(region.valid, names_row(node, picked))
         return [selector, (node.src[0], self._region((picked, *index[rank:]), inside))]
 
-    # --8<-- [start:reduce]
     def _reduce_index(self, node: UOp, region: _Region) -> Index:
         """The index of a reduction's source: its reduced axes get ranges of their own."""
         axes, shape = node.arg[1], node.src[0].shape
@@ -165,7 +162,6 @@ class Tracer:
         number = self.first_loop + len(self.reduced)
         self.reduced.append(new_range(size, RangeKind.REDUCE, number))
         return self.reduced[-1]
-    # --8<-- [end:reduce]
 
     def _fold_index(self, node: UOp, region: _Region) -> tuple[Index, UOp]:
         """Where the windows that cover one element are, and whether the tap hits one."""

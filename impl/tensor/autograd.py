@@ -15,7 +15,6 @@ class Autograd(Creation):
 
     __slots__ = ()
 
-    # --8<-- [start:backward]
     def backward(self, gradient: Self | None = None) -> Self:
         """Add the gradient of this tensor to the `grad` of every tensor that `requires_grad`.
 
@@ -55,7 +54,6 @@ class Autograd(Creation):
                                  "True on it before it is used")
         return [target._wrap(node) for target, node in zip(targets, found, strict=True)
                 if node is not None]
-    # --8<-- [end:backward]
 
     def _gradients(self, targets: list[Any], gradient: Self | None) -> list[UOp | None]:
         """One node for each target, or None where there is no dependence."""

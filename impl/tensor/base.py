@@ -44,8 +44,6 @@ Path = tuple[tuple[Ops, Any], ...]
 
 
 
-# --8<-- [start:runtime]
-class Runtime(Protocol):
     """What a tensor needs from the floors above it; `impl/__init__.py` sets it."""
 
     @property
@@ -72,10 +70,8 @@ class Runtime(Protocol):
 
     def explain(self, tensors: list[Any]) -> str:
         """Why the schedule is as it is, for a person."""
-# --8<-- [end:runtime]
 
 
-# --8<-- [start:origin]
 def note_origin(node: UOp) -> None:
     """Remember the user's call and line that made a node, and those that it is made of."""
     frame: Any = sys._getframe(2)
@@ -101,7 +97,6 @@ def _owner(file: str) -> str:
     whose = _whose[file] = _TENSOR if file.startswith(_FOLDER) \
         else _LIBRARY if is_library(file) else _USER
     return whose
-# --8<-- [end:origin]
 
 
 @functools.cache
@@ -299,7 +294,6 @@ class TensorBase(metaclass=Named):
             raise AxisError("len", "the tensor has no axes", "use .item() for its one value")
         return self.shape[0]
 
-    # --8<-- [start:print]
     def __repr__(self) -> str:
         """The form of the tensor, and its elements if they are known and few."""
         known = constant_of(self.uop) is not None or self.uop.op is Ops.BUFFER \
@@ -324,7 +318,6 @@ class TensorBase(metaclass=Named):
             return None
         # r[impl tensor.print.elements]
         return (from_bfloat16(elements) if narrow else elements).reshape(self.shape)
-    # --8<-- [end:print]
 
     def __format__(self, specification: str) -> str:
         # r[impl tensor.item.format]
@@ -563,7 +556,6 @@ class TensorBase(metaclass=Named):
 
     # Assignment
 
-    # --8<-- [start:assign]
     def assign(self, value: Any) -> Self:
         """Give this tensor a new value of the same shape and dtype.
 
@@ -632,7 +624,6 @@ class TensorBase(metaclass=Named):
         """The new value, of a tensor that is no view: in place where there is memory."""
         # r[impl tensor.assign.value]
         self.uop = write(self.uop, self.uop, value) if has_memory(self.uop) else value
-    # --8<-- [end:assign]
 
     def replace(self, other: Self) -> Self:
         """Let this variable denote what `other` denotes, without writing to memory."""
@@ -643,7 +634,6 @@ class TensorBase(metaclass=Named):
         self.uop, self.device = other.uop, other.device
         return self
 
-    # --8<-- [start:own]
     @property
     def requires_grad(self) -> Any:
         """Whether `backward` computes a gradient for this tensor.
@@ -679,7 +669,6 @@ class TensorBase(metaclass=Named):
         self.uop = write(leaf, leaf, self.uop)  # r[impl tensor.parameter.own]
         self._ancestors = ()
         return self
-    # --8<-- [end:own]
 
 
 _parameters: dict[int, weakref.ref[Any]] = {}

@@ -36,7 +36,6 @@ def absolute(x: UOp) -> UOp:
     return where(compare(Ops.CMPLT, x, zero), nodes.neg(x), positive)
 
 
-# --8<-- [start:sigmoid]
 def _folded(x: UOp) -> tuple[UOp, UOp]:
     """Whether x is negative, and exp(-|x|): it overflows nowhere, nor does its slope."""
     negative = compare(Ops.CMPLT, x, number(x, 0))
@@ -54,10 +53,8 @@ def softplus(x: UOp) -> UOp:
     """log(1 + exp(x)), whose gradient is right at 0."""
     negative, grown = _folded(x)
     return nodes.add(where(negative, number(x, 0), x), log_one_more(grown))
-# --8<-- [end:sigmoid]
 
 
-# --8<-- [start:near]
 def log_one_more(x: UOp) -> UOp:
     """log(1 + x), with all digits near 0 too.
 
@@ -110,7 +107,6 @@ def _half_exp(x: UOp) -> UOp:
     """exp(x) / 2, also where exp(x) is too large for the dtype and its half is not."""
     root = unary(Ops.EXP, scale(x, 0.5))
     return nodes.mul(scale(root, 0.5), root)  # r[impl tensor.unary.finite]
-# --8<-- [end:near]
 
 
 def round_even(x: UOp) -> UOp:
@@ -132,7 +128,6 @@ def opposite(x: UOp, y: UOp) -> UOp:
                   compare(Ops.CMPLT, y, number(y, 0)))
 
 
-# --8<-- [start:floor]
 def floor_quotient(x: UOp, y: UOp) -> UOp:
     """x / y of floats, rounded down.
 
@@ -158,7 +153,6 @@ def floor_remainder(x: UOp, y: UOp) -> UOp:
     special = binary(Ops.AND, infinite(y), compare(Ops.CMPLT, absolute(x), number(x, math.inf)))
     # r[impl tensor.division.special]
     return where(special, where(differs, y, x), rest)
-# --8<-- [end:floor]
 
 
 def infinite(x: UOp) -> UOp:

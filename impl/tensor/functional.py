@@ -27,7 +27,6 @@ class Functional(Conversion):
 
     # Normalisation
 
-    # --8<-- [start:layernorm]
     def layernorm(self, axis: Any = -1, eps: float = 1e-5, dim: Any = None) -> Self:
         """(x - mean) / sqrt(variance + eps) along axes; halves are computed in float32."""
         axes = self._axes(either(axis, dim), "layernorm")
@@ -36,7 +35,6 @@ class Functional(Conversion):
         centered = nodes.sub(x, nodes.expand(mean, self.shape))
         return self._wrap(cast(nodes.mul(centered, self._scale(variance, eps)),
                                self._result_float()))
-    # --8<-- [end:layernorm]
 
     def _scale(self, square: UOp, eps: float) -> UOp:
         """1 / sqrt(square + eps), spread over this tensor's shape."""
@@ -90,7 +88,6 @@ class Functional(Conversion):
         """x divided by its p-norm along an axis."""
         return self / self.norm(p, dim, keepdim=True).maximum(eps)
 
-    # --8<-- [start:dropout]
     def dropout(self, p: float = 0.5, training: bool | None = None) -> Self:
         """Each element zero with probability p, the others divided by 1 - p, while training."""
         active = self.training if training is None else training
@@ -104,7 +101,6 @@ class Functional(Conversion):
         kept = compare(Ops.CMPLE, UOp.const(chance.dtype, p), chance)
         scaled = nodes.div(self._float("dropout"), UOp.const(self._result_float(), 1 - p))
         return self._wrap(where(kept, scaled, UOp.const(scaled.dtype, 0)))
-    # --8<-- [end:dropout]
 
     # Losses
 
@@ -141,7 +137,6 @@ class Functional(Conversion):
         """binary_crossentropy of sigmoid(x), without overflow."""
         return (self.softplus() - self * target)._reduced(reduction)
 
-    # --8<-- [start:crossentropy]
     def cross_entropy(self, target: Self, reduction: str = "mean", label_smoothing: float = 0.0,
                       ignore_index: int | None = None) -> Self:
         """-log of the softmax over classes, at the target's class.
@@ -197,7 +192,6 @@ class Functional(Conversion):
         counted = target.ne(ignore)
         loss = counted.where(self, 0)
         return loss.sum() / counted.sum() if reduction == "mean" else loss._reduced(reduction)
-    # --8<-- [end:crossentropy]
 
     def nll_loss(self, target: Self, reduction: str = "mean",
                  ignore_index: int | None = None) -> Self:
@@ -217,7 +211,6 @@ class Functional(Conversion):
 
     # Attention
 
-    # --8<-- [start:attention]
     def scaled_dot_product_attention(self, key: Self, value: Self, attn_mask: Self | None = None,
                                      dropout_p: float = 0.0, is_causal: bool = False,
                                      scale: float | None = None) -> Self:
@@ -244,7 +237,6 @@ class Functional(Conversion):
         elif attn_mask is not None:
             scores = scores + attn_mask
         return scores.softmax(-1).dropout(dropout_p).matmul(value)
-    # --8<-- [end:attention]
 
     def sequential(self, layers: Any) -> Self:
         """Each layer applied to what the one before returned."""

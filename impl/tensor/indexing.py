@@ -20,7 +20,6 @@ from impl.tensor.reduce import Reduce
 _WHOLE = slice(None)
 
 
-# --8<-- [start:slice]
 def slice_path(shape: Shape, items: list[Any]) -> Path:
     """The movement operations of a basic index: ints, slices and None, one item for each axis."""
     bounds, flips, steps, kept = [], [], [], []
@@ -49,7 +48,6 @@ def slice_path(shape: Shape, items: list[Any]) -> Path:
     # From the last axis to the first, so that the numbers of the axes before stay right.
     path += [(Ops.UNFOLD, (axis, count, 1, step, 1)) for axis, count, step in reversed(steps)]
     return (*path, (Ops.RESHAPE, tuple(kept)))
-# --8<-- [end:slice]
 
 
 def _places(item: slice, size: int) -> tuple[int, int, int, int]:

@@ -66,7 +66,6 @@ class Movement(Elementwise):
 
     __slots__ = ()
 
-    # --8<-- [start:view]
     def _viewed(self, node: UOp, path: Path) -> Self:
         """The tensor of a view, which remembers where it was taken from."""
         result = self._wrap(node)
@@ -80,7 +79,6 @@ class Movement(Elementwise):
         """One movement operation, as a view."""
         node = nodes.move(self.uop, op, arg)
         return self._viewed(node, () if node is self.uop else ((op, arg),))
-    # --8<-- [end:view]
 
     # Shape
 
@@ -422,7 +420,6 @@ class Movement(Elementwise):
         node = nodes.expand(nodes.reshape(self.uop, front + (1,) + rest), front + (repeats,) + rest)
         return self._wrap(nodes.reshape(node, front[:-1] + (front[-1] * repeats,) + rest))
 
-    # --8<-- [start:cat]
     def cat(*given: Any, dim: int = 0) -> Any:
         """This tensor and the others, one after the other along an axis.
 
@@ -445,7 +442,6 @@ class Movement(Elementwise):
                                  f"axis {axis}", "make the other axes equal")
         parts = [nodes.cast(self._require(tensor), common) for tensor in tensors]
         return self._wrap(joined(parts, axis))
-    # --8<-- [end:cat]
 
     def _require(self, tensor: Any) -> UOp:
         node = self._operand(tensor)

@@ -84,7 +84,6 @@ _MEANT = {"cuda": 'x.to("CUDA")', "copy_": "x.assign(y)", "fill_": "x.assign(x.f
           "load": "nn.state.safe_load(path)"}
 
 
-# --8<-- [start:missing]
 def missing(tensors: type, name: str) -> NoReturn:
     """Raise the error for a name that tensors do not have, with the one that was meant."""
     if name.startswith("_"):  # what Python itself looks for, often without need
@@ -102,10 +101,8 @@ def _remedy(tensors: type, name: str) -> str:
     near = nearest(name, known)
     return f"did you mean {near}?" if near else \
         "look for it among the methods in the API reference, or in dir(Tensor)"
-# --8<-- [end:missing]
 
 
-# --8<-- [start:keywords]
 #: Names that NumPy, PyTorch and we give to the same argument.
 _SAME = (("axis", "dim", "axes", "dims"), ("keepdim", "keepdims"),
          ("correction", "ddof", "unbiased"), ("min", "a_min"), ("max", "a_max"),
@@ -268,7 +265,6 @@ def with_keywords(method: Callable[..., Any], name: str, tensors: list[type],
 
     call.__code__ = call.__code__.replace(co_name=method.__name__)  # what a node's origin shows
     return functools.wraps(method)(call)
-# --8<-- [end:keywords]
 
 
 def made(kind: type) -> None:

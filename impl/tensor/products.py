@@ -50,7 +50,6 @@ class Products(Indexing):
 
     __slots__ = ()
 
-    # --8<-- [start:matmul]
     def matmul(self, other: Any, dtype: Any = None) -> Self:
         """The matrix product of the last two axes; the axes before them broadcast.
 
@@ -77,7 +76,6 @@ class Products(Indexing):
                           + (1, inner, *(columns or (1,))))
         total = sum_of_products(a, b, (len(batch) + 1,))  # r[impl tensor.matmul.value]
         return self._wrap(nodes.reshape(total, batch + rows + columns))
-    # --8<-- [end:matmul]
 
     def dot(self, other: Any, dtype: Any = None) -> Self:
         """matmul"""
@@ -104,7 +102,6 @@ class Products(Indexing):
     def __imatmul__(self, other: Any) -> Self:
         return self.assign(self.matmul(other))
 
-    # --8<-- [start:linear]
     def linear(self, weight: Self, bias: Self | None = None) -> Self:
         """x @ weight.T + bias, for a weight of shape (outputs, inputs).
 
@@ -126,9 +123,7 @@ class Products(Indexing):
             return self._wrap(total)
         added = cast(self._require(bias), common)
         return self._wrap(nodes.add(total, nodes.broadcast(added, (*shape[:-1], outputs))))
-    # --8<-- [end:linear]
 
-    # --8<-- [start:einsum]
     @classmethod
     def einsum(cls, formula: str, *operands: Any) -> Self:
         """A sum of products in index notation: `Tensor.einsum("ij,jk->ik", a, b)`.
@@ -168,11 +163,9 @@ class Products(Indexing):
         total = nodes.reduce(Ops.ADD, product, range(len(output), len(letters_all)))
         result = nodes.reshape(total, shape[:len(output)])
         return tensors[0]._wrap(cast(result, common))
-    # --8<-- [end:einsum]
 
     # Convolution
 
-    # --8<-- [start:conv]
     def conv2d(self, weight: Self, bias: Self | None = None, groups: int = 1,
                stride: int | Sequence[int] = 1, dilation: int | Sequence[int] = 1,
                padding: int | Sequence[int] = 0) -> Self:
@@ -230,7 +223,6 @@ class Products(Indexing):
             x = nodes.unfold(x, 2 + number, places[number], kernel[number], stride[number],
                              dilation[number])
         return x, tuple(places)
-    # --8<-- [end:conv]
 
     def conv1d(self, weight: Self, bias: Self | None = None, groups: int = 1, stride: int = 1,
                dilation: int = 1, padding: int | Sequence[int] = 0) -> Self:

@@ -24,7 +24,6 @@ from impl.ir import Ops, Shape, UOp
 _LIMIT = 1 << 31
 
 
-# --8<-- [start:variables]
 class Slots:
     """Names for bound variables: the least free number, freed when the bound node dies.
 
@@ -50,7 +49,6 @@ class Slots:
             return
         del self.watched[number]
         heapq.heappush(self.free, number)
-# --8<-- [end:variables]
 
 
 class Generator:
@@ -89,7 +87,6 @@ def reserve(count: int) -> int:
     return generator.reserve(count)
 
 
-# --8<-- [start:threefry]
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
@@ -108,7 +105,6 @@ def threefry(key: tuple[UOp, UOp], counter: tuple[UOp, UOp]) -> tuple[UOp, UOp]:
         injected = nodes.add(keys[(group + 2) % 3], UOp.const(dtypes.uint32, group + 1))
         y = nodes.add(y, injected)
     return x, y  # r[impl tensor.random.threefry]
-# --8<-- [end:threefry]
 
 
 def random_words(count: int) -> tuple[UOp, UOp]:

@@ -32,7 +32,6 @@ class Reduce(Movement):
         axes = self._axes(axis, name)
         return self._wrap(self._squeezed(nodes.reduce(op, x, axes), axes, keepdim))
 
-    # --8<-- [start:sum]
     def sum(self, axis: Any = None, keepdim: bool = False, dtype: Any = None,
             dim: Any = None) -> Self:
         """The sum along axes. Bools and small integers become 32 bits wide, unless `dtype` says
@@ -46,7 +45,6 @@ class Reduce(Movement):
         """The product along axes, in the dtypes of `sum`."""
         wanted = as_dtype(dtype) if dtype is not None else sum_result(self.dtype)
         return self._reduce(Ops.MUL, cast(self.uop, wanted), either(axis, dim), keepdim, "prod")
-    # --8<-- [end:sum]
 
     def max(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
         """The greatest element along axes; NaN if there is one."""
@@ -161,7 +159,6 @@ class Reduce(Movement):
             return self.square().sum(axis, keepdim).sqrt()
         return self.abs().pow(p).sum(axis, keepdim).pow(1 / p)
 
-    # --8<-- [start:argmax]
     def argmax(self, axis: int | None = None, keepdim: bool = False,
                dim: int | None = None) -> Self:
         """Where the greatest element stands, as int32: the first, or the first NaN."""
@@ -188,11 +185,9 @@ class Reduce(Movement):
         first = where(chosen, place, nodes.number(place.dtype, size))
         node = nodes.reduce(Ops.MINIMUM, first, (axis,))
         return self._wrap(self._squeezed(node, (axis,), keepdim))
-    # --8<-- [end:argmax]
 
     # Running
 
-    # --8<-- [start:running]
     def cumsum(self, axis: int = 0, dim: int | None = None) -> Self:
         """Running sums along an axis, in the dtypes of `sum`."""
         return self._running(Ops.ADD, either(axis, dim), sum_result(self.dtype), "cumsum")
@@ -215,7 +210,6 @@ class Reduce(Movement):
             return self._wrap(cast(self.uop, dtype))
         # r[impl tensor.running.value, tensor.linear.work]
         return self._wrap(nodes.scan(op, cast(self.uop, dtype), axis))
-    # --8<-- [end:running]
 
     def _axis_or_none(self, axis: int, name: str) -> int:
         """The axis from the front; a single number counts as an axis of one element."""
@@ -259,7 +253,6 @@ class Reduce(Movement):
 
     # Softmax
 
-    # --8<-- [start:softmax]
     def _shifted(self, axis: int, name: str) -> tuple[UOp, UOp]:
         """x - max(x) along an axis, and the maximum: exponentials of it do not overflow."""
         x = self._float(name)
@@ -289,7 +282,6 @@ class Reduce(Movement):
         total = nodes.reduce(Ops.ADD, unary(Ops.EXP, shifted), (axis,))
         return self._wrap(cast(nodes.sub(shifted, nodes.expand(unary(Ops.LOG, total), self.shape)),
                                self._result_float()))
-    # --8<-- [end:softmax]
 
     def logsumexp(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
         """log(sum(exp(x))) along axes, computed without overflow."""

@@ -26,7 +26,6 @@ _DIGIT = 8
 _UNSIGNED = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
 
 
-# --8<-- [start:key]
 def order_key(x: UOp, descending: bool) -> UOp:
     """Unsigned numbers in the order of the elements; NaN is the greatest, -0.0 equals 0.0."""
     unsigned, kind = _UNSIGNED[x.dtype.itemsize], x.dtype.kind
@@ -48,7 +47,6 @@ def order_key(x: UOp, descending: bool) -> UOp:
             key = where(compare(Ops.CMPEQ, x, UOp.const(x.dtype, 0)), number(sign), key)
             key = where(compare(Ops.CMPNE, x, x), number(ones), key)
     return binary(Ops.XOR, key, number(ones)) if descending else key
-# --8<-- [end:key]
 
 
 def sort_origin(x: UOp, descending: bool) -> UOp:
@@ -69,7 +67,6 @@ def _order(key: UOp) -> UOp:
     return _by_rank(key) if greatest(shape_of(key)[1]) <= _COMPARED else _by_digits(key)
 
 
-# --8<-- [start:rank]
 def _by_rank(key: UOp) -> UOp:
     """Each element's place is how many others come before it."""
     rows, count = shape_of(key)
@@ -84,10 +81,8 @@ def _by_rank(key: UOp) -> UOp:
     number = nodes.expand(nodes.iota_along(count, 1, 2), (rows, count))
     nothing = nodes.full(UOp.const(dtypes.int32, 0), (rows, count))
     return nodes.scatter_along(None, nothing, nodes.reshape(rank, (rows, count)), number, 1)
-# --8<-- [end:rank]
 
 
-# --8<-- [start:digits]
 def _by_digits(key: UOp) -> UOp:
     """A radix sort. Keys of up to 32 bits and the places that they come from are one number."""
     shape, bits = shape_of(key), 8 * key.dtype.itemsize
@@ -121,7 +116,6 @@ def _places(key: UOp, low: int) -> UOp:
 def _moved(x: UOp, places: UOp) -> UOp:
     nothing = nodes.full(UOp.const(x.dtype, 0), shape_of(x))
     return nodes.scatter_along(None, nothing, places, x, 1)
-# --8<-- [end:digits]
 
 
 _LOW = (1 << 32) - 1
@@ -134,7 +128,6 @@ def packed(key: UOp, place: UOp) -> UOp:
     return binary(Ops.OR, high, cast(cast(place, dtypes.uint32), wide))
 
 
-# --8<-- [start:first]
 def first_origin(x: UOp, count: int, descending: bool) -> UOp | None:
     """Where the first of the sorted last axis come from; None if that is better asked of all."""
     shape = shape_of(x)
@@ -189,4 +182,3 @@ def _greatest(key: UOp, count: int) -> UOp:
     rows, _ = shape_of(key)
     turned = binary(Ops.XOR, key, UOp.const(key.dtype, (1 << 8 * key.dtype.itemsize) - 1))
     return nodes.shrink(_order(turned), ((0, rows), (0, count)))
-# --8<-- [end:first]
