@@ -43,7 +43,7 @@ _FOLDER = __file__.removesuffix("base.py")
 Path = tuple[tuple[Ops, Any], ...]
 
 
-
+class Runtime(Protocol):
     """What a tensor needs from the floors above it; `impl/__init__.py` sets it."""
 
     @property
