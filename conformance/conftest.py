@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from conformance.checked import watch
-from conformance.subject import PROFILES, NotClaimed, Subject
+from conformance.runner.command import DEFAULT
+from conformance.runner.subject import PROFILES, NotClaimed, Subject
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("conformance")
-    group.addoption("--impl", default="impl.adapter:Adapter", help="package.module:Adapter")
+    group.addoption("--impl", default=DEFAULT, help="package.module:Adapter")
     group.addoption("--impl-cmd", default="", help="an executable that speaks JSON lines")
     group.addoption("--profile", default="ci", choices=tuple(PROFILES))
     group.addoption("--seed", type=int, default=0)
@@ -26,7 +26,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Where `impl` is what is tested, its schedules are checked under SPEC=1, in every test."""
-    if config.option.impl.startswith("impl.") and not config.option.impl_cmd:
+    if config.option.impl == DEFAULT and not config.option.impl_cmd:
+        from conformance.adapters.checked import watch  # only here: others have no `impl`
         watch()
     _draw_the_same_examples()
 

@@ -20,8 +20,8 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
-from conformance import checker
 from conformance.adapters.library import Function, LibraryAdapter, slices
+from conformance.oracle import checker
 from conformance.protocol import Array, Document, Observation, Options, Program, Statement
 
 os.environ.setdefault("DEV", "CPU")  # tinygrad looks at it when it is imported

@@ -29,7 +29,7 @@ class OnDevice:
 
     def __init__(self, device: str, lacks: Collection[str] = ()) -> None:
         self.device, self.lacks = device, lacks
-        self.adapter: Any = import_module("impl.adapter").Adapter()
+        self.adapter: Any = import_module("conformance.adapters.impl_adapter").Adapter()
 
     def info(self) -> Info:
         with import_module("impl").Context(DEVICE=self.device):

@@ -111,9 +111,9 @@ class Run:
 
     def suite(self) -> None:
         """The conformance suite; what does not fit into its time is not run, and said so."""
-        from conformance.runner import CHAPTERS, collect, run_check
-        from conformance.subject import Subject
-        subject = Subject.of("impl.adapter:Adapter")
+        from conformance.runner.checks import CHAPTERS, collect, run_check
+        from conformance.runner.subject import Subject
+        subject = Subject.of("conformance.adapters.impl_adapter:Adapter")
         until, broken = self.left() * (1 - SHARE_OF_SUITE), set[str]()
         for check in collect([DRY_CHAPTER] if self.given.dry_run else CHAPTERS):
             if self.left() < until:

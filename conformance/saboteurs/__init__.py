@@ -123,7 +123,7 @@ class Patch(Saboteur):
 
 def _holders(module: str, original: Any, owner: Any) -> list[tuple[Any, str]]:
     """The modules of the package, and those of its tests, that know an object by a name."""
-    places = (f"{module.split('.')[0]}.", "conformance.test_")
+    places = (f"{module.split('.')[0]}.", "conformance.chapters.", "conformance.suite.")
     return [(holder, attribute)
             for name, holder in list(sys.modules.items())
             if f"{name}.".startswith(places) and holder is not None and holder is not owner
@@ -134,7 +134,7 @@ def all_saboteurs() -> list[Saboteur]:
     """One of each class in the modules of this package that names a rule, by module and name."""
     found: list[Saboteur] = []
     for entry in pkgutil.iter_modules(__path__):
-        if entry.name == "__main__":
+        if entry.name in ("__main__", "mutation") or entry.name.startswith("test_"):
             continue
         module = import_module(f"{__name__}.{entry.name}")
         for value in vars(module).values():

@@ -11,13 +11,13 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.interruption import quietly
-from conformance.runner import Check, collect, run_check
+from conformance.runner.checks import Check, collect, run_check
+from conformance.runner.interruption import quietly
+from conformance.runner.subject import Subject
 from conformance.saboteurs import AdapterSaboteur, Saboteur, all_saboteurs
-from conformance.subject import Subject
 
 DEMO = f"{sys.executable} {Path(__file__).parent.parent / 'demo' / 'naive.py'}"
-IMPLEMENTATION = "impl.adapter:Adapter"
+IMPLEMENTATION = "conformance.adapters.impl_adapter:Adapter"
 
 
 def killers(saboteur: Saboteur, checks: Sequence[Check], implementation: str = "") -> list[str]:

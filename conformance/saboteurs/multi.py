@@ -9,11 +9,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from conformance import checker, multi_programs
+from conformance.generators import multi_programs
+from conformance.oracle import checker
 from conformance.protocol import Document, Observation, Options, Program, Statement, Value
+from conformance.protocol.shapes import Kinds
 from conformance.saboteurs import AdapterSaboteur
 from conformance.saboteurs.values import Rewriting, spoiled
-from conformance.shapes import Kinds
 
 # Values ------------------------------------------------------------------------------------
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from conformance import protocol, shapes
-from conformance.protocol import Observation, Options, Program, Statement, Value
+from conformance import protocol
+from conformance.protocol import Observation, Options, Program, Statement, Value, shapes
+from conformance.protocol.shapes import Kind, Kinds
 from conformance.saboteurs import AdapterSaboteur
-from conformance.shapes import Kind, Kinds
 
 
 class Rewriting(AdapterSaboteur):

@@ -8,7 +8,7 @@ from typing import Any
 
 from figures import box, figure, text
 
-from conformance.lesson_kernel import registers
+from conformance.learn.lesson_kernel import registers
 from impl import GlobalCounters, Tensor, TinyJit, Variable
 from impl.dtypes import DType, dtypes
 from impl.errors import ReplayError

@@ -26,9 +26,10 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 
-from conformance import markdown_rules, protocol, threats, trace
+from conformance import protocol, trace
 from conformance.bench import table, timings
 from conformance.hardware import page as hardware
+from conformance.trace import markdown_rules, threats
 
 ASKED = re.compile(r"<!--\s*(rule-matrix|compatibility|known-threats|figure|bench|mutation"
                    r"|agreement|dry-run|sanitized)"

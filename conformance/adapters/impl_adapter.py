@@ -1,0 +1,299 @@
+"""This implementation as the suite drives it: `--impl conformance.adapters.impl_adapter:Adapter`.
+
+A program's variables become tensors and its statements become calls of the public API; nothing
+here knows how a schedule is made. Programs have value semantics: a variable is no view of another
+one, so each is held in a tensor of its own.
+"""
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+import impl
+from conformance.adapters.checked import watch
+from conformance.kernels.sanitized import guard
+from conformance.protocol import REPETITIONS, Info, Observation, Value, calls, decode, number
+from impl import Context, Tensor, TinyJit
+from impl.errors import DeviceError
+from impl.schedule import schedule_cache
+
+Statement = Mapping[str, Any]
+Variables = dict[str, Tensor]
+
+TIERS = ("values", "schedule", "order", "memory", "cache", "replay", "multi")
+SETTINGS = ("FUSE", "NOOPT", "NO_MEMORY_PLANNER", "POISON", "SCACHE",
+            "SCARCE", "SPEC")
+
+UNARY: dict[str, Callable[[Tensor], Tensor]] = {
+    "neg": lambda x: -x, "abs": Tensor.abs, "relu": Tensor.relu, "not": lambda x: ~x,
+    "exp": Tensor.exp, "log": Tensor.log, "sqrt": Tensor.sqrt, "sin": Tensor.sin,
+    "tanh": Tensor.tanh, "reciprocal": Tensor.reciprocal, "contiguous": Tensor.contiguous,
+    "copy": Tensor.clone,
+}
+BINARY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b, "floordiv": lambda a, b: a // b, "mod": lambda a, b: a % b,
+    "pow": lambda a, b: a ** b, "maximum": Tensor.maximum, "minimum": Tensor.minimum,
+    "less": lambda a, b: a < b, "less_equal": lambda a, b: a <= b, "equal": lambda a, b: a == b,
+    "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
+    "matmul": lambda a, b: a @ b, "gather": lambda a, b: a[b],
+}
+REDUCTIONS: dict[str, Callable[..., Tensor]] = {
+    "sum": Tensor.sum, "prod": Tensor.prod, "max": Tensor.max,
+    "min": Tensor.min, "mean": Tensor.mean,
+}
+#: Operations whose result this API may give in a wider dtype than a program asks for.
+WIDENING = ("sum", "prod", "mean", "cumsum", "matmul", "softmax")
+
+
+class Adapter:
+    """Runs programs; see `conformance.protocol.Adapter` for what its methods promise."""
+
+    def __init__(self) -> None:
+        watch()
+        guard()
+
+    def info(self) -> Info:
+        devices = _devices()
+        return Info("tensor-schedule", impl.__version__, settings=SETTINGS, devices=devices,
+                    observes=TIERS if len(devices) > 1 else TIERS[:-1],
+                    # A replay that might be wrong is refused: r[replay.rebound.error].
+                    choices={"refuses": ["ReplayError"]})
+
+    def run(self, program: Mapping[str, Any], observe: Collection[str],
+            options: Mapping[str, Any] | None = None) -> Observation:
+        """Execute a program.
+
+        Raises:
+            TensorScheduleError: what the public API raises.
+        """
+        options = options or {}
+        settings = dict(options.get("settings", {}))
+        if "order_seed" in options:
+            settings["ORDER_SEED"] = options["order_seed"]
+        if options.get("poison"):
+            settings["POISON"] = 1
+        with Context(**settings):
+            return _Run(set(observe)).all(program["statements"])
+
+    def prepare(self, runs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
+        """Compile together what programs with these options will need: a compiler starts slowly.
+
+        The kernels are those of the plans that the programs leave behind when they are run on
+        REFERENCE. What is wrong there is left for the run that counts.
+        """
+        alike: dict[tuple[Any, ...], list[tuple[Mapping[str, Any], Mapping[str, Any]]]] = {}
+        for program, options in runs:
+            settings = {"DEVICE": impl.Device.DEFAULT, **options.get("settings", {})}
+            if settings["DEVICE"] != "REFERENCE":
+                alike.setdefault(tuple(sorted(settings.items())), []).append((program, options))
+        for pairs, some in alike.items():
+            self._compile_together(dict(pairs), some)
+
+    def _compile_together(self, settings: Mapping[str, Any], runs: Iterable[
+            tuple[Mapping[str, Any], Mapping[str, Any]]]) -> None:
+        schedule_cache.clear()
+        for program, options in runs:
+            with suppress(Exception):
+                self.run(program, TIERS, {**options, "settings": {**settings,
+                                                                  "DEVICE": "REFERENCE"}})
+        kernels = dict.fromkeys(kernel.ast for plan in schedule_cache.plans.values()
+                                for kernel in plan.kernels if not kernel.copy)
+        with suppress(Exception), Context(**settings):
+            impl.Device[settings["DEVICE"]].compile(list(kernels))
+
+    def reset(self) -> None:
+        gc.collect()  # tensors of earlier programs that only cycles keep alive
+        schedule_cache.clear()
+
+
+def _devices() -> tuple[str, ...]:
+    """The default device, where inputs lie, and what else there is: its second, the processor."""
+    default = impl.Device.DEFAULT
+    kind, _, number = default.partition(":")
+    # On the processor there are as many as anybody names: with memory and programs of their own.
+    others = (f"{kind}:{int(number or 0) + 1}", *(() if kind in ("CPU", "REFERENCE") else ("CPU",)))
+    return (default, *filter(_is_there, others))
+
+
+def _is_there(name: str) -> bool:
+    """Whether a device can be used."""
+    try:
+        return bool(impl.Device[name])
+    except DeviceError:
+        return False
+
+
+class _Run:
+    """One run of one program: its variables and what has been observed."""
+
+    def __init__(self, observe: set[str]) -> None:
+        self.tiers = observe
+        self.variables: Variables = {}
+        self.seen = Observation()
+
+    def all(self, statements: Iterable[Statement]) -> Observation:
+        for statement in statements:
+            self.execute(statement)
+        return self.seen
+
+    def execute(self, statement: Statement) -> None:
+        do = statement["do"]
+        if do in REPETITIONS:
+            self.repeat(statement)
+        elif do == "realize":
+            self.realize(statement["names"])
+        elif do == "observe":
+            self.realize(statement["names"])
+            self.report((name, self.variables[name]) for name in statement["names"])
+        elif do == "drop":
+            for name in statement["names"]:
+                del self.variables[name]
+        else:
+            perform(statement, self.variables)
+
+    def realize(self, names: Sequence[str]) -> None:
+        """Compute variables in one schedule, and keep its document if that is asked for."""
+        tensors = [self.variables[name] for name in names]
+        if not tensors:
+            return
+        if self.tiers - {"values", "replay", "multi"}:
+            document = Tensor.schedule_document(*tensors)
+            if document["kernels"]:
+                self.seen.schedule.append(document)
+                self.seen.order.append(list(document["order"]))
+        Tensor.realize(*tensors)
+
+    def report(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
+        for name, tensor in tensors:
+            array = np.asarray(tensor.numpy()).reshape(tensor.shape)
+            self.seen.values.append(Value.of(name, array))
+
+    # Repetition
+
+    def repeat(self, statement: Statement) -> None:
+        """Execute the body several times: as it is, or captured once and replayed."""
+        if "replay" not in self.tiers:
+            for each in calls(statement):
+                self.all(each)
+            return
+        body = statement["statements"]
+        carried = [name for name in self.variables if name in {each.get("to") for each in body}]
+        step = TinyJit(lambda given, arguments: self.body(body, given, arguments))
+        held: list[tuple[str, Tensor]] = []
+        for given in statement.get("given", [{}] * statement.get("count", 0)):
+            arguments = {name: self.variables[value] if isinstance(value, str) else value
+                         for name, value in given.items()}
+            made, observed = step({name: self.variables[name] for name in carried},
+                                  wrapped(arguments, statement.get("nested", 0)))
+            self.variables.update(made)
+            held += [(name, tensor) for name, tensor in observed]
+        self.report(held)  # after the last call: outputs stay what they were
+
+    def body(self, body: Sequence[Statement], given: Variables,
+             wrapped_arguments: Any) -> tuple[Variables, list[Any]]:
+        """The body as a function: from the variables that it redefines to what it makes.
+
+        States that it assigns or stores to are not returned: it changes them in place.
+        """
+        arguments = unwrapped(wrapped_arguments)
+        variables = {**self.variables, **given, **arguments}
+        observed: list[Any] = []
+        for statement in body:
+            if isinstance(statement.get("value"), dict):
+                statement = {**statement, "value": arguments[statement["value"]["given"]]}
+            if statement["do"] == "observe":
+                # An observed value is handed out: what is stored later must not change it.
+                observed += [[name, Tensor(variables[name]).clone()]
+                             for name in statement["names"]]
+            elif statement["do"] == "realize":
+                Tensor.realize(*(variables[name] for name in statement["names"]))
+            else:
+                perform(statement, variables)
+        made = {each["to"]: variables[each["to"]] for each in body if "to" in each}
+        return made, observed
+
+
+def wrapped(arguments: Any, nested: int) -> Any:
+    """Arguments inside so many containers, lists and mappings in turn."""
+    for depth in range(nested):
+        arguments = [arguments] if depth % 2 == 0 else {"inner": arguments}
+    return arguments
+
+
+def unwrapped(arguments: Any) -> dict[str, Any]:
+    """The arguments that `wrapped` put into containers."""
+    while isinstance(arguments, list) or "inner" in arguments:
+        arguments = arguments[0] if isinstance(arguments, list) else arguments["inner"]
+    found: dict[str, Any] = arguments
+    return found
+
+
+def perform(statement: Statement, variables: Variables) -> None:
+    """Execute an expression, an assignment or a store."""
+    if statement["do"] in ("assign", "store"):
+        target = variables[statement["target"]]
+        view = target
+        for step in statement.get("view", ()):
+            view = move(step, view)
+        view.assign(variables[statement["from"][0]])
+    else:
+        # A tensor of its own: not a view, through which a store would reach its source.
+        variables[statement["to"]] = Tensor(evaluate(statement, variables))
+
+
+def evaluate(statement: Statement, variables: Variables) -> Tensor:
+    """The tensor that an expression statement denotes."""
+    do = statement["do"]
+    if do == "input":
+        return Tensor(decode(statement["dtype"], statement["shape"], statement["data"]))
+    if do == "constant":
+        return Tensor.full(tuple(statement["shape"]), number(statement["value"]),
+                           dtype=statement["dtype"])
+    sources = [variables[name] for name in statement["from"]]
+    result = _operation(statement, sources)
+    return result.cast(sources[0].dtype) if do in WIDENING else result
+
+
+def _operation(statement: Statement, sources: Sequence[Tensor]) -> Tensor:
+    do, first = statement["do"], sources[0]
+    if "device" in statement:
+        return _moved(first, statement["device"])
+    if do in UNARY:
+        return UNARY[do](first)
+    if do in BINARY:
+        return BINARY[do](*sources)
+    if do in REDUCTIONS:
+        return REDUCTIONS[do](first, axis=tuple(statement["axes"]), keepdim=statement["keepdims"])
+    if do == "where":
+        return first.where(*sources[1:])
+    if do in ("cast", "bitcast"):
+        return getattr(first, do)(statement["dtype"])
+    if do in ("softmax", "cumsum"):
+        return getattr(first, do)(statement["axis"])
+    return move(statement, first)
+
+
+def _moved(tensor: Tensor, number: int) -> Tensor:
+    """A copy on the device with this number, modulo how many there are."""
+    devices = _devices()
+    target = devices[number % len(devices)]
+    return tensor.clone() if tensor.device == target else tensor.to(target)
+
+
+def move(step: Statement, tensor: Tensor) -> Tensor:
+    """One movement, as a view."""
+    do = step["do"]
+    if do == "stride":
+        return tensor[tuple(slice(None, None, each) for each in step["steps"])]
+    argument = {"reshape": "shape", "expand": "shape", "permute": "order", "pad": "widths",
+                "shrink": "bounds", "flip": "axes"}[do]
+    return getattr(tensor, do)(tuple(map(_plain, step[argument])))
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,1 @@
+"""The tests of this implementation, a folder for each chapter of the specification."""

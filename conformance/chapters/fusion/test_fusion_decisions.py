@@ -1,0 +1,654 @@
+"""Cuts, groups, limits and reasons: what this implementation decides.  See spec/fusion.md."""
+from __future__ import annotations
+
+import itertools
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from conformance.kernels.footprint import Buffer, events, reductions
+from conformance.trace import verifies
+from impl import Context, Tensor, Variable, run_schedule
+from impl.caching import canonicalize
+from impl.dependencies import Touch
+from impl.effects import collect
+from impl.fusion import Limits, choose_cuts, groups
+from impl.ir import Ops, UOp
+from impl.ranges import StageGraph
+from impl.schedule import Environment, Plan, make_plan, schedule_cache
+
+
+@pytest.fixture(autouse=True)
+def on_the_reference_device() -> Iterator[None]:
+    with Context(DEVICE="REFERENCE"):
+        yield
+
+
+def numbers(*shape: int) -> Tensor:
+    count = int(np.prod(shape))
+    values = np.random.default_rng(count).normal(size=count).astype(np.float32)
+    return Tensor(values.reshape(shape)).realize()
+
+
+def leaves(count: int, *shape: int) -> list[Tensor]:
+    return [Tensor(np.full(shape, i % 7, np.float32)).realize() for i in range(count)]
+
+
+def total(tensors: list[Tensor]) -> Tensor:
+    return sum(tensors[1:], tensors[0])
+
+
+def plan_of(*tensors: Tensor, limits: Limits | None = None, fuse: bool = True) -> Plan:
+    effects = collect([tensor.uop for tensor in tensors])
+    environment = Environment("REFERENCE", limits or Limits(), fuse)
+    return make_plan(effects, canonicalize(effects, ()), environment)
+
+
+def arguments(plan: Plan) -> list[int]:
+    return [len(kernel.arguments) for kernel in plan.kernels]
+
+
+def normalised(x: Tensor) -> Tensor:
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / ((centred * centred).mean(-1, keepdim=True) + 1e-5).sqrt()
+
+
+def attention(heads: int = 2, rows: int = 8, width: int = 4) -> Tensor:
+    q, k, v = (numbers(heads, rows, width) + i for i in range(3))
+    return (q @ k.transpose(1, 2) * 0.5).softmax(-1) @ v
+
+
+def moments(x: Tensor) -> tuple[Tensor, ...]:
+    return x.mean(1), x.var(1)
+
+
+def assigned_twice(x: Tensor) -> Tensor:
+    x.assign(x + 1)
+    return x.assign(x * 2)
+
+
+def scaled(x: Tensor) -> Tensor:
+    """Each call uses a variable of another name."""
+    return x * Variable(f"size{next(_numbers)}", 1, 9).bind(3)
+
+
+_numbers = itertools.count()
+
+
+def whole_and_part(state: Tensor, x: Tensor) -> Tensor:
+    state.assign(x * 2)
+    state[:3] = x[:3] + 1
+    return state
+
+
+def shifted(x: Tensor) -> Tensor:
+    x[1:, ::2] = x[:-1, ::2]
+    return x
+
+
+#: Programs with all sorts of kernels; each call makes the tensors anew.
+PROGRAMS: dict[str, Callable[[], tuple[Tensor, ...]]] = {
+    "map": lambda: (numbers(4, 6) * 2 + 1,),
+    "softmax": lambda: (numbers(4, 6).softmax(1),),
+    "softmax of columns": lambda: (numbers(4, 6).softmax(0),),
+    "layer norm": lambda: (normalised(numbers(4, 6)),),
+    "mean and variance": lambda: moments(numbers(4, 6)),
+    "attention": lambda: (attention(),),
+    "product": lambda: ((numbers(4, 6) @ numbers(6, 3) + numbers(3)).relu(),),
+    "two products": lambda: (numbers(4, 6) @ numbers(6, 3) @ numbers(3, 5),),
+    "both ways": lambda: (numbers(4, 4).exp().sum(0), numbers(4, 4).exp().sum(1)),
+    "transposed": lambda: ((numbers(4, 4).exp() + numbers(4, 4).exp().permute(1, 0)) * 2,
+                           numbers(4, 4).exp()),
+    "all and each": lambda: (numbers(4, 6) / numbers(4, 6).sum(),),
+    "convolution": lambda: (numbers(1, 1, 6, 6).conv2d(numbers(2, 1, 3, 3)),),
+    "padded": lambda: (numbers(4, 6).exp().pad((1, 1)).sum(1).exp().sum(0),),
+    "reshaped": lambda: (numbers(4, 6).sum(1), numbers(4, 6).sum(1).reshape(2, 2) * 2),
+    "whole and part": lambda: (whole_and_part(numbers(6), numbers(6)),),
+    "assign": lambda: (shifted(numbers(4, 6)),),
+    "in place": lambda: (numbers(4, 6).assign(numbers(4, 6).softmax(1)),),
+    "assign twice": lambda: (assigned_twice(numbers(4, 6)),),
+    "variable": lambda: (scaled(numbers(4, 6)).sum(1),),
+    "sum of sums": lambda: ((numbers(4, 6).sum(1).exp() * 3).sum(),),
+}
+each_program = pytest.mark.parametrize("make", PROGRAMS.values(), ids=PROGRAMS)
+
+
+# Recorded numbers: a change of one of these is a decision, and is to be noticed.
+
+
+@verifies("fusion.stages.together")
+@pytest.mark.parametrize(("name", "kernels", "stages"), [
+    ("map", 1, [1]), ("softmax", 1, [4]), ("layer norm", 1, [3]), ("mean and variance", 1, [2]),
+    ("attention", 1, [6]), ("product", 1, [1]), ("two products", 1, [2]),
+    ("sum of sums", 1, [2]), ("in place", 1, [4]),
+])
+def test_one_kernel_each(name: str, kernels: int, stages: list[int]) -> None:
+    plan = plan_of(*PROGRAMS[name]())
+    assert len(plan.kernels) == kernels
+    assert [kernel.stages for kernel in plan.kernels] == stages
+
+
+@verifies("fusion.stages.together")
+def test_large_ones_are_one_kernel_too() -> None:
+    x = Tensor.empty(512, 1024).contiguous()
+    x.uop = Tensor(np.zeros((512, 1024), np.float32)).uop
+    assert len(plan_of(x.softmax(1)).kernels) == 1
+    assert len(plan_of(x.log_softmax(1)).kernels) == 1
+    assert len(plan_of(normalised(x)).kernels) == 1
+    assert len(plan_of(x.mean(1), x.var(1), x.max(1)).kernels) == 1
+    q = Tensor(np.zeros((2, 8, 128, 64), np.float32))
+    plan = plan_of(q.scaled_dot_product_attention(q, q))
+    assert len(plan.kernels) == 1
+    assert plan.kernels[0].ast.arg.prefix
+
+
+@verifies("fusion.stages.together")
+def test_outputs_of_one_input_are_read_once() -> None:
+    x = numbers(64, 64)
+    plan = plan_of(x.sum(1), x.max(1), (x * 2).min(1))
+    assert arguments(plan) == [4]
+
+
+# Values
+
+
+@verifies("fusion.value.equal")
+@verifies("fusion.off.single")
+@each_program
+def test_fused_and_unfused_agree(make: Callable[[], tuple[Tensor, ...]]) -> None:
+    tensors = make()
+    Tensor.realize(*tensors)
+    fused = [tensor.numpy() for tensor in tensors]
+    with Context(FUSE=0):
+        tensors = make()
+        Tensor.realize(*tensors)
+        unfused = [tensor.numpy() for tensor in tensors]
+    for one, other in zip(fused, unfused, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-6)
+
+
+@verifies("fusion.off.single")
+@each_program
+def test_unfused_kernels_do_one_thing(make: Callable[[], tuple[Tensor, ...]]) -> None:
+    effects = collect([tensor.uop for tensor in make()])
+    cuts = choose_cuts(effects.roots, effects.nodes, Limits(), False)
+    for stage in StageGraph(cuts.reasons, cuts.alias, "REFERENCE").build().stages:
+        assert stage.form.operations <= 1
+    plan = plan_of(*make(), fuse=False)
+    assert all(kernel.stages == 1 for kernel in plan.kernels)
+
+
+# Cuts
+
+
+@verifies("fusion.cut.once")
+@each_program
+def test_no_reduction_is_repeated(make: Callable[[], tuple[Tensor, ...]]) -> None:
+    """The kernels combine no more elements than the reductions of the program have."""
+    tensors = make()
+    effects = collect([tensor.uop for tensor in tensors])
+    wanted = sum(int(np.prod(node.src[0].shape or ())) for node in effects.nodes
+                 if node.op is Ops.REDUCE)
+    done = sum(sum(reductions(kernel.ast).values()) for kernel in plan_of(*tensors).kernels)
+    assert done <= wanted
+
+
+@verifies("fusion.cut.once")
+def test_a_reduction_with_two_users_is_cut() -> None:
+    x = numbers(8, 4)
+    s = x.sum(1, keepdim=True)
+    row, places = s.reshape(8), Tensor([0, 3, 3, 0, 7] * 4).realize()
+    for values in [(s * 2, s.exp()), (x / s,), (s.permute(1, 0) + 1, s - 1), (s + s.flip(0),),
+                   (row.unfold(0, 3) + 1,), (row[places] * 2,)]:
+        kernels = plan_of(*values).kernels
+        assert sum(sum(reductions(kernel.ast).values()) for kernel in kernels) == 32
+
+
+@verifies("fusion.cut.contiguous")
+def test_contiguous_is_storage_of_its_own() -> None:
+    x = numbers(8, 4)
+    kept = (x * 2).contiguous()
+    user = kept + 1
+    effects = collect([user.uop])
+    cuts = choose_cuts(effects.roots, effects.nodes, Limits(), True)
+    assert cuts.reasons[kept.uop].startswith("contiguous")
+    stages = StageGraph(cuts.reasons, cuts.alias, "REFERENCE").build().stages
+    assert [stage.form.operations for stage in stages] == [1, 1]
+    flipped = (x.permute(1, 0)).contiguous()
+    kernels = plan_of(flipped).kernels
+    assert len(kernels) == 1
+    assert arguments(plan_of(flipped)) == [2]
+
+
+@verifies("fusion.cut.device")
+def test_another_device_gets_a_copy() -> None:
+    x = numbers(8, 4)
+    there = (x + 1).to("CPU") * 3
+    plan = plan_of(there)
+    kinds = [(kernel.copy, kernel.device) for kernel in plan.kernels]
+    assert kinds == [(False, "REFERENCE"), (True, "CPU"), (False, "CPU")]
+    reasons = [reason for *_, reason in plan.boundaries]
+    assert all(reason.startswith("device: ") for reason in reasons)
+    assert [len(kernel.arguments) for kernel in plan.kernels] == [2, 2, 2]
+
+
+@verifies("fusion.cut.dear")
+def test_what_is_dear_is_stored_and_what_is_cheap_is_not() -> None:
+    x = numbers(8, 4)
+
+    def cut(*tensors: Tensor) -> int:
+        effects = collect([tensor.uop for tensor in tensors])
+        return len(choose_cuts(effects.roots, effects.nodes, Limits(), True).reasons)
+
+    cheap, dear = x + 1, x.exp()
+    assert cut(cheap * 2, cheap * 3) == 2
+    assert cut(dear * 2, dear * 3) == 3
+    assert cut(dear * 2) == 1
+    row, dear_row = numbers(1, 4) + 1, (numbers(1, 4)).exp()
+    assert cut(x * row.expand(8, 4)) == 1
+    assert cut(x * dear_row.expand(8, 4)) == 2
+
+
+@verifies("fusion.cut.far")
+def test_what_no_cache_keeps_is_computed_again() -> None:
+    """Rows that a kernel keeps are stored, and so is what fits a cache, or has a third user."""
+    def cut(limits: Limits, more: bool = False) -> int:
+        x = numbers(4, 1024)
+        power = x.exp()
+        found = [power * power.sum(1, keepdim=True), *([power + 1] if more else [])]
+        effects = collect([tensor.uop for tensor in found])
+        return len(choose_cuts(effects.roots, effects.nodes, limits, True).reasons)
+
+    assert cut(Limits(cached_bytes=1 << 13, local_bytes=1 << 11)) == 2
+    assert cut(Limits(cached_bytes=1 << 13, local_bytes=1 << 12)) == 3
+    assert cut(Limits(cached_bytes=1 << 14, local_bytes=1 << 11)) == 3
+    assert cut(Limits(cached_bytes=1 << 13, local_bytes=1 << 11), more=True) == 4
+
+
+@verifies("fusion.cut.dear")
+def test_a_scalar_costs_nothing() -> None:
+    """It is computed outside all loops, so it is neither stored nor computed for each element."""
+    rate = (Tensor(0.5).contiguous().realize().exp() + 1).reshape(())
+    plan = plan_of((numbers(8, 4) * rate + rate).relu() * rate)
+    assert [kernel.stages for kernel in plan.kernels] == [1]
+
+
+# Groups
+
+
+OPERATIONS: list[Callable[[Tensor, Tensor], Tensor]] = [
+    lambda a, b: a + b, lambda a, b: a @ b, lambda a, b: a.softmax(1) - b,
+    lambda a, b: a.permute(1, 0).exp() * b, lambda a, b: a.sum(0, keepdim=True) + b,
+    lambda a, b: (a + b).contiguous()]
+
+
+def written_by_earlier_kernels(plan: Plan) -> None:
+    """Every version that a kernel reads or replaces comes from memory or a kernel before it."""
+    writers: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for kernel, (_, writes) in enumerate(plan.accesses):
+        for touch in writes:
+            writers[touch.storage, touch.version].append(kernel)
+    for kernel, (reads, writes) in enumerate(plan.accesses):
+        needed = {(t.storage, t.version) for t in reads}
+        needed |= {(t.storage, t.version - 1) for t in writes}
+        for storage, version in needed:
+            if version > 0:
+                assert writers[storage, version], f"nobody writes version {version} of {storage}"
+                assert max(writers[storage, version]) <= kernel
+            if (storage, version) in {(t.storage, t.version) for t in reads} and version > 0:
+                assert max(writers[storage, version]) < kernel, \
+                    f"kernel {kernel} reads what kernel {writers[storage, version]} writes"
+
+
+@verifies("fusion.group.acyclic")
+def test_random_graphs_have_no_circle() -> None:
+    """Kernels come in a legal order: every dependence goes forward."""
+    chosen = random.Random(7)
+    for _ in range(60):
+        pool = [numbers(4, 4), numbers(4, 4) + 1]
+        for _ in range(12):
+            a, b = chosen.choice(pool), chosen.choice(pool)
+            pool.append(chosen.choice(OPERATIONS)(a, b))
+        plan = plan_of(*chosen.sample(pool, 3), limits=Limits(stages=chosen.choice([2, 3, 32]),
+                                                              small_kernel=0, parallel=2))
+        written_by_earlier_kernels(plan)
+        assert sorted(plan.order) == list(range(len(plan.kernels)))
+
+
+@verifies("fusion.group.acyclic")
+def test_three_stages_in_a_circle() -> None:
+    """C needs A and B, B needs A and may not share A's kernel: {A, C} and {B} would wait."""
+    x = numbers(64, 64)
+    first = x.exp()
+    middle = first.sum((0, 1), keepdim=True)
+    last = x * 3 + middle.expand(64, 64)  # reads what the first kernel reads
+    limits = Limits(small_kernel=0, parallel=16)
+    plan = plan_of(first, middle, last, limits=limits)
+    assert len(plan.kernels) == 3
+    written_by_earlier_kernels(plan)
+
+
+def written_before_read(kernel: UOp) -> None:
+    """What a kernel reads of its own writing is of the same iteration; what it reads of memory is
+    not written before, nor by another iteration."""
+    writer: dict[tuple[Buffer, int], set[int]] = defaultdict(set)
+    seen = list(events(kernel))
+    for event in seen:
+        if event.writes:
+            writer[event.buffer, event.place].add(event.iteration)
+    done: set[tuple[Buffer, int, int]] = set()
+    for event in seen:
+        key = event.buffer, event.place, event.iteration
+        if event.writes:
+            done.add(key)
+        elif event.buffer[0] is Ops.LOCAL:
+            assert key in done, f"{event} reads what its iteration has not written"
+        else:
+            others = writer[event.buffer, event.place] - {event.iteration}
+            assert not others, f"{event} reads what iterations {others} write"
+            assert key not in done, f"{event} reads memory after the kernel has written it"
+
+
+@verifies("fusion.group.private")
+@verifies("fusion.group.memory")
+@each_program
+def test_stages_exchange_within_one_iteration(make: Callable[[], tuple[Tensor, ...]]) -> None:
+    for kernel in plan_of(*make()).kernels:
+        written_before_read(kernel.ast)
+        targets: dict[Any, set[int]] = defaultdict(set)
+        for stage, store in enumerate(kernel.ast.src):
+            targets[store.src[0].src[0]].add(stage)
+        assert all(len(stages) == 1 for stages in targets.values())
+
+
+@verifies("fusion.group.private")
+@pytest.mark.parametrize("limits", [Limits(small_kernel=0, parallel=1),
+                                    Limits(small_kernel=1 << 30, parallel=1)])
+def test_whatever_the_prices_are(limits: Limits) -> None:
+    for make in PROGRAMS.values():
+        for kernel in plan_of(*make(), limits=limits).kernels:
+            written_before_read(kernel.ast)
+
+
+@verifies("fusion.group.memory")
+def test_writes_of_parts_are_kernels_of_their_own() -> None:
+    x = numbers(6)
+    reader = x * 2
+    x[:3] = x[3:] + 1
+    x[4:] = x[:2]
+    after = x * 3
+    plan = plan_of(x, reader, after)
+    for kernel in plan.kernels:
+        written_before_read(kernel.ast)
+    assert len(plan.kernels) > 1
+    assert any("memory" in reason for *_, reason in plan.boundaries)
+
+
+# Limits
+
+
+def crowds() -> list[tuple[str, tuple[Tensor, ...]]]:
+    """Programs with more inputs than one kernel takes, in every way to come by them."""
+    many = leaves(110, 4, 4)
+    sums = [total(leaves(15, 4, 4)).sum(1) for _ in range(6)]
+    state = numbers(8, 4)
+    state[:4] = total(many[:29]).permute(1, 0)
+    costly = [t.exp().sin() for t in many[:25]]
+    return [("one sum", (total(many),)),
+            ("views", (total(many[:25]).permute(1, 0) + total(many[25:50]).permute(1, 0),)),
+            ("reductions", (total(sums),)),
+            ("a reduction of many", ((total(many[:25]).sum(1, keepdim=True)
+                                      + total(many[25:50])).contiguous(),)),
+            ("a view write", (state,)),
+            ("shared", (total([a + b for a, b in zip(many, costly, strict=False)]),
+                        total([b * 2 for b in costly]))),
+            ("several", tuple(t + 1 for t in many[:40])),
+            ("pairs", tuple(a * b for a, b in itertools.pairwise(many[:40])))]
+
+
+@verifies("fusion.limit.arguments")
+@pytest.mark.parametrize("limit", [4, 30])
+def test_no_kernel_has_too_many_arguments(limit: int) -> None:
+    for name, tensors in crowds():
+        plan = plan_of(*tensors, limits=Limits(arguments=limit))
+        assert max(arguments(plan)) <= limit, name
+
+
+@verifies("fusion.limit.arguments")
+def test_a_crowd_is_cut_into_few_kernels() -> None:
+    plan = plan_of(total(leaves(100, 4)), limits=Limits(arguments=31))
+    assert len(plan.kernels) == 4
+    pairs: list[Tensor] = leaves(128, 4)
+    while len(pairs) > 1:  # a balanced tree of additions
+        pairs = [a + b for a, b in zip(pairs[::2], pairs[1::2], strict=True)]
+    assert len(plan_of(pairs[0], limits=Limits(arguments=33)).kernels) <= 8
+
+
+@verifies("fusion.limit.arguments")
+@verifies("fusion.value.equal")
+def test_a_crowd_has_the_right_sum() -> None:
+    for name, tensors in crowds():
+        expected = [t.uop for t in tensors]
+        with Context(FUSE=0):
+            plain = [Tensor(uop.replace(tag="again")) for uop in expected]
+            values = [p.numpy() for p in plain]
+        for tensor, value in zip(tensors, values, strict=True):
+            np.testing.assert_allclose(tensor.numpy(), value, rtol=1e-5, err_msg=name)
+
+
+@verifies("fusion.limit.local")
+def test_local_memory_is_not_exceeded() -> None:
+    x = numbers(32, 64)
+    values = normalised(x.exp())
+    for allowed in (64, 300, 600, 1 << 16):  # a row is 256 bytes
+        plan = plan_of(values, limits=Limits(local_bytes=allowed))
+        for kernel in plan.kernels:
+            sizes = {node: node.arg[1] * node.dtype.itemsize for node in kernel.ast.toposort()
+                     if node.op is Ops.LOCAL}
+            assert sum(sizes.values()) <= allowed
+    assert len(plan_of(values, limits=Limits(local_bytes=64)).kernels) > 1
+    assert len(plan_of(values, limits=Limits(local_bytes=1 << 16)).kernels) == 1
+    said = [why for *_, why in plan_of(values, limits=Limits(local_bytes=64)).boundaries]
+    assert any(why.startswith("local memory: ") for why in said)
+
+
+@verifies("fusion.limit.parallel")
+def test_large_kernels_keep_something_to_share() -> None:
+    flat = Tensor(np.zeros(1 << 16, np.float32))
+    for value in (flat.softmax(0), flat / flat.sum(), flat / flat.sum(0, keepdim=True)):
+        kernels = plan_of(value).kernels
+        assert len(kernels) > 1
+        last = kernels[-1].ast.arg.prefix
+        assert [int(loop.src[0].arg) for loop in last] == [1 << 16]
+
+
+# Reasons
+
+
+def replaced(plan: Plan, old: Touch, version: int) -> bool:
+    """Whether a later version, up to the given one, overwrites all bytes of a write."""
+    return any(new.storage == old.storage and old.version < new.version <= version
+               and new.start <= old.start and old.stop <= new.stop
+               for _, writes in plan.accesses for new in writes)
+
+
+@verifies("fusion.boundary.reason")
+@each_program
+def test_what_crosses_memory_has_a_reason(make: Callable[[], tuple[Tensor, ...]]) -> None:
+    for limits, fuse in ((Limits(), True), (Limits(small_kernel=0, local_bytes=32), True),
+                         (Limits(), False)):
+        plan = plan_of(*make(), limits=limits, fuse=fuse)
+        crossing = set()
+        for after, (reads, _) in enumerate(plan.accesses):
+            for before, (_, writes) in enumerate(plan.accesses):
+                crossing |= {(before, after, w.storage) for w in writes for r in reads
+                             if before != after and w.storage == r.storage and w.overlaps(r)
+                             and w.version <= r.version and not replaced(plan, w, r.version)}
+        given = {(b, a, s) for b, a, s, why in plan.boundaries if why.strip()}
+        assert crossing <= given
+
+
+# Assembling
+
+
+@verifies("fusion.kernel.canonical")
+@each_program
+def test_equal_work_is_one_kernel(make: Callable[[], tuple[Tensor, ...]]) -> None:
+    one, other = plan_of(*make()), plan_of(*make())
+    assert [k.ast for k in one.kernels] == [k.ast for k in other.kernels]
+    first = make()[0].schedule()
+    run_schedule(first)
+    assert all(item.ast.op is Ops.SINK for item in first if item.program is not None)
+
+
+# The tests themselves
+
+
+# What is kept in memory
+
+
+PLENTY, SCARCE = (Limits(small_kernel=0, memory_worth=worth) for worth in (1 << 60, 0))
+
+
+def forward_and_back(size: int = 24, layers: int = 3, change: bool = False,
+                     ) -> tuple[Tensor, ...]:
+    """Layers that mix all rows, and what gradients of them need in the opposite order.
+
+    With `change`, a factor that all layers have used is overwritten between the two halves.
+    """
+    hidden, factor = numbers(size, size), numbers(size)
+    weights = [(numbers(size, size) * 0.1 + i).realize() for i in range(layers)]
+    kept = []
+    for weight in weights:
+        mixed = weight @ hidden
+        gate = (mixed * factor).sigmoid()
+        kept.append((hidden, mixed, gate))
+        hidden = (mixed * gate).T  # the next layer walks over it in another direction
+    if change:
+        factor.assign(factor + hidden.sum(0))
+    back, found = hidden * factor, [factor]
+    for weight, (before, mixed, gate) in zip(weights[::-1], kept[::-1], strict=True):
+        slope = back.T * (gate + mixed * (gate - gate * gate))
+        back = weight.T @ slope
+        found.append(weight.assign(weight - slope @ before.T))
+    return *found, back
+
+
+def crossing_bytes(plan: Plan) -> int:
+    return sum(memory.lower_bound for memory in plan.memories.values())
+
+
+@verifies("fusion.late.peak")
+def test_what_follows_from_others_is_not_kept() -> None:
+    kept = crossing_bytes(plan_of(*forward_and_back(), limits=PLENTY))
+    assert crossing_bytes(plan_of(*forward_and_back(), limits=SCARCE)) < kept
+
+
+def reduces(plan: Plan) -> int:
+    """How many reductions the kernels of a plan have."""
+    return sum(len(reductions(kernel.ast)) for kernel in plan.kernels)
+
+
+def stages(plan: Plan) -> int:
+    return sum(kernel.stages for kernel in plan.kernels)
+
+
+@verifies("fusion.late.cheap")
+def test_only_what_is_cheap_is_computed_again() -> None:
+    plenty, scarce = (plan_of(*forward_and_back(), limits=each) for each in (PLENTY, SCARCE))
+    assert stages(scarce) > stages(plenty)
+    assert reduces(scarce) == reduces(plenty)  # none is done twice
+    dear = plan_of(*forward_and_back(), limits=replace(SCARCE, late=0))
+    assert stages(dear) == stages(plenty)
+
+
+@verifies("fusion.scarce.equal")
+def test_small_programs_can_be_planned_like_large_ones() -> None:
+    expected = [each.numpy() for each in forward_and_back()]
+    counts = []
+    for scarce in (0, 1):
+        with Context(SCARCE=scarce, POISON=1):
+            found = forward_and_back()
+            document = Tensor.schedule_document(*found)
+            counts.append(sum(kernel["stages"] for kernel in document["kernels"]))
+            for one, other in zip(found, expected, strict=True):
+                np.testing.assert_allclose(one.numpy(), other, rtol=1e-4, atol=1e-4)
+    assert counts[0] < counts[1]
+
+
+@verifies("fusion.late.off")
+def test_nothing_is_computed_again_where_that_is_not_wanted() -> None:
+    counts = []
+    for wanted in (1, 0):
+        with tight_limits(), Context(REMATERIALIZE=wanted):
+            document = Tensor.schedule_document(*forward_and_back())
+            counts.append(sum(kernel["stages"] for kernel in document["kernels"]))
+    assert counts[0] > counts[1] == stages(plan_of(*forward_and_back(), limits=PLENTY))
+
+
+@verifies("fusion.late.versions")
+def test_what_is_computed_again_has_its_value() -> None:
+    """With every value that can be made again made again, and every kernel cut that can be."""
+    for change in (True, False):
+        expected = [each.numpy() for each in forward_and_back(change=change)]
+        with tight_limits():
+            for seed in (-1, 0, 1, 2):
+                with Context(ORDER_SEED=seed, POISON=1):
+                    found = forward_and_back(change=change)
+                    Tensor.realize(*found)
+                    for one, other in zip(found, expected, strict=True):
+                        np.testing.assert_allclose(one.numpy(), other, rtol=2e-5, atol=1e-5)
+
+
+@contextmanager
+def tight_limits() -> Iterator[None]:
+    """Let memory count as scarce for programs of every size."""
+    schedule_cache.clear()
+    with patch("impl.realize.environment.Limits", partial(Limits, memory_worth=0, small_kernel=0)):
+        yield
+    schedule_cache.clear()
+
+
+@verifies("fusion.split.pays")
+def test_a_kernel_is_cut_where_it_needs_too_much_memory_at_once() -> None:
+    def branches() -> list[Tensor]:
+        """Six values from one input, made in one kernel; each is used up by a product."""
+        x = numbers(24, 24)
+        return [(x * (i + 2)).contiguous().T @ (x + i).contiguous() for i in range(6)]
+
+    whole = plan_of(*branches(), limits=replace(SCARCE, memory_rounds=0))
+    cut = plan_of(*branches(), limits=SCARCE)
+    assert crossing_bytes(cut) < crossing_bytes(whole)
+    assert len(cut.kernels) > len(whole.kernels)
+
+
+@verifies("schedule.cost.linear")
+def test_many_writes_of_one_buffer_are_looked_at_once_each() -> None:
+    def looks(rows: int) -> int:
+        seen = 0
+
+        def counted(past: groups._Past, group: Any) -> list[Any]:
+            nonlocal seen
+            found = original(past, group)
+            seen += 1 + len(found)
+            return found
+
+        state = numbers(rows, 4)
+        for row in range(rows):
+            state[row] = float(row)
+        with patch.object(groups._Past, "of", counted):
+            plan_of(state, state.sum())
+        return seen
+
+    original = groups._Past.of
+
+    few, many = looks(20), looks(200)
+    assert 0 < few and many <= 12 * few

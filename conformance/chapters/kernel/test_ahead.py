@@ -1,0 +1,131 @@
+"""Rows: what is left of them after whole vectors, and the next one. Chapter: spec/kernel.md."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from conformance.kernels import kernel_builder as kb
+from conformance.kernels.kernel_builder import flat, load, local, param, reduce, store
+from conformance.trace import verifies
+from impl import Tensor, dtypes
+from impl.ir import Ops, RangeKind, UOp, new_range
+from impl.kernel import Analysis, Limits, Next, StepError, Upcast, apply_steps, hand_steps
+from impl.realize import schedule_document
+from impl.render import C, render
+from impl.searching import optimize
+
+#: Rows of 100 numbers are small beside the second cache; 1,000 of them are not.
+WIDE = Limits(vector_bytes=64, vector_registers=32, second_cache=16 << 10)
+
+
+def centred(rows: int, columns: int) -> UOp:
+    """out[r] = exp(x[r] - max(x[r])), by way of a LOCAL for the maximum."""
+    r, k = new_range(rows, RangeKind.GLOBAL), new_range(columns, RangeKind.REDUCE)
+    j = new_range(columns, RangeKind.LOOP)
+    top = reduce(Ops.MAXIMUM, load(param(1), flat((r, columns), (k, 1))), k)
+    shifted = kb.apply(Ops.SUB, load(param(1), flat((r, columns), (j, 1))), load(local(0, 1), 0))
+    return kb.kernel(store(local(0, 1), 0, top),
+                     store(param(0), flat((r, columns), (j, 1)), kb.apply(Ops.EXP, shifted), j),
+                     prefix=(r,))
+
+
+def names(ast: UOp) -> list[str]:
+    return [step.name for step, _ in hand_steps(ast, WIDE)]
+
+
+def values(rows: int, columns: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(rows * columns).astype(np.float32)
+
+
+@verifies("kernel.rows.next")
+def test_the_next_row_is_asked_for() -> None:
+    assert any(name.startswith("NEXT(") for name in names(centred(1000, 100)))
+    assert not any(name.startswith("NEXT(") for name in names(centred(20, 100)))
+    assert not any(name.startswith("NEXT(") for name in names(centred(20, 2000)))
+
+
+@verifies("render.fetch.next")
+@verifies("kernel.step.equal+2")
+def test_each_vector_of_the_next_row_is_asked_for() -> None:
+    made = optimize(centred(50, 96), Limits(vector_bytes=64, vector_registers=32,
+                                            second_cache=4 << 10))
+    lines = [line.strip() for line in render(made, C()).body.splitlines()]
+    asked = [line for line in lines if line.startswith("__builtin_prefetch(p1 + ")]
+    whole = [line for line in lines if "exp_f32x16(" in line]
+    assert len(asked) == len(set(asked)) == len(whole) > 0
+    assert all(line.endswith(" + 96, 0);") for line in asked)
+    given, out = values(50, 96), np.zeros(50 * 96, np.float32)
+    kb.run(made, out, given)
+    rows = given.reshape(50, 96)
+    np.testing.assert_allclose(out.reshape(50, 96), np.exp(rows - rows.max(1, keepdims=True)),
+                               rtol=1e-5)
+
+
+@verifies("kernel.step.refused")
+def test_what_does_not_go_on_with_the_prefix_is_not_asked_for() -> None:
+    i, j = new_range(4, RangeKind.GLOBAL), new_range(32, RangeKind.LOOP)
+    same = kb.kernel(store(param(0), flat((i, 32), (j, 1)), load(param(1), j), j), prefix=(i,))
+    alone = kb.kernel(store(param(0), j, load(param(1), j), j))
+    for ast in (same, alone):
+        known = Analysis(ast)
+        with pytest.raises(StepError, match="NEXT"):
+            Next(known.position[j]).apply(known)
+
+
+@verifies("kernel.pad.rest")
+@verifies("kernel.step.equal+2")
+@pytest.mark.parametrize("columns", [23, 29, 77, 1021])
+def test_the_rest_of_a_row_is_a_vector(columns: int) -> None:
+    made = optimize(centred(3, columns), WIDE)
+    assert sum(name.startswith("PADTO(") for name in made.arg.steps) == 2
+    body = render(made, C()).body
+    assert "exp_f32(" not in body and "put_f32x16(" in body
+    given, out = values(3, columns), np.zeros(3 * columns + 16, np.float32)
+    kb.run(made, out, given)
+    rows = given.reshape(3, columns)
+    np.testing.assert_allclose(out[:3 * columns].reshape(3, columns),
+                               np.exp(rows - rows.max(1, keepdims=True)), rtol=1e-5)
+    assert not out[3 * columns:].any()
+
+
+@verifies("kernel.pad.rest")
+def test_one_number_is_no_vector() -> None:
+    assert not any(name.startswith("PADTO(") for name in names(centred(3, 65)))
+
+
+@verifies("tensor.softmax.once")
+@pytest.mark.device("CPU")
+def test_a_softmax_divides_once_a_row() -> None:
+    x = Tensor(np.ones((4, 40), np.float32)).realize()
+    document = schedule_document([x.softmax(-1)], programs=True)
+    text = "".join(kernel["source"].split("void ", 1)[1] for kernel in document["kernels"])
+    assert text.count(" / ") == text.count("(1.0f / ") == 1
+    wide = Tensor(np.array([[1e4, 0.0, -1e4], [5.0, 5.0, 5.0]])).cast(dtypes.float32)
+    np.testing.assert_allclose(wide.softmax(-1).numpy(), np.array([[1, 0, 0], [1 / 3] * 3]),
+                               rtol=1e-6)
+
+
+@verifies("kernel.rows.next")
+def test_a_copy_of_a_panel_asks_for_the_next_one() -> None:
+    m, n, k = (new_range(size, kind) for size, kind in (
+        (64, RangeKind.GLOBAL), (256, RangeKind.GLOBAL), (100, RangeKind.REDUCE)))
+    value = kb.apply(Ops.MUL, load(param(1), flat((m, 100), (k, 1))),
+                     load(param(2), flat((k, 256), (n, 1))))
+    product = kb.kernel(store(param(0), flat((m, 256), (n, 1)), reduce(Ops.ADD, value, k)),
+                        prefix=(m, n))
+    assert any(name.startswith("NEXT(") for name in names(product))
+    small = Limits(vector_bytes=64, vector_registers=32, second_cache=1 << 20)
+    assert not any(step.name.startswith("NEXT(") for step, _ in hand_steps(product, small))
+
+
+@verifies("kernel.lane.lines")
+@pytest.mark.parametrize(("columns", "apart"), [(77, 80), (80, 80), (63, 63)])
+def test_long_rows_of_lanes_begin_with_a_line(columns: int, apart: int) -> None:
+    ast = kb.softmax(4, columns)
+    made = apply_steps(ast, [Upcast(Analysis(ast).position[ast.arg.prefix[0]], 4)])
+    assert {n.arg[1] for n in made.toposort() if n.op is Ops.LOCAL} == {4 * apart}
+    given, out = values(4, columns), np.zeros(4 * columns, np.float32)
+    kb.run(made, out, given)
+    grown = np.exp(given.reshape(4, columns))
+    np.testing.assert_allclose(out.reshape(4, columns), grown / grown.sum(1, keepdims=True),
+                               rtol=1e-5)

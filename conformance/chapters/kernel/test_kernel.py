@@ -1,0 +1,646 @@
+"""What a kernel means, what it costs, and that steps keep its values. Chapter: spec/kernel.md."""
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from conformance.kernels import kernel_builder as kb
+from conformance.kernels.kernel_builder import FLOAT, INT, flat, load, param, reduce, store
+from conformance.trace import ROOT, verifies
+from impl import Context, Tensor, symbolic
+from impl.device import Device
+from impl.dtypes import ALL, DType, dtypes
+from impl.errors import GraphError
+from impl.ir import FALSE, TRUE, KernelInfo, Ops, RangeKind, UOp, new_range
+from impl.kernel import (
+    OF_GROUPS,
+    STEPS,
+    Analysis,
+    Limits,
+    Own,
+    Split,
+    Step,
+    StepError,
+    Swap,
+    Upcast,
+    apply_steps,
+    estimate,
+    hand_steps,
+    parameters,
+    verify,
+)
+from impl.searching import optimize, with_steps
+
+DEVICES = ("CPU", "REFERENCE")
+INTEGERS = [d for d in ALL if d.kind in "iu"]
+HALVES = [dtypes.float16, dtypes.bfloat16]
+each_device = pytest.mark.parametrize("device", DEVICES)
+
+
+def elementwise(op: Ops, dtype: DType, count: int, operands: int = 2,
+                result: DType | None = None) -> UOp:
+    """out[i] = op(a[i], b[i])."""
+    i = new_range(count, RangeKind.GLOBAL)
+    given = [load(param(1 + n, dtype), i) for n in range(operands)]
+    value = kb.apply(op, *given, dtype=result)
+    return kb.kernel(store(param(0, value.dtype), i, value), prefix=(i,), name=op.name)
+
+
+def pairs(dtype: DType) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs of special values."""
+    one, two = kb.special(dtype), kb.special(dtype, seed=1)
+    return np.repeat(one, len(two)), np.tile(two, len(one))
+
+
+def computed(op: Ops, dtype: DType, device: str, *given: np.ndarray,
+             result: DType | None = None) -> np.ndarray:
+    """What an operation gives for all elements: as vectors, and number by number."""
+    ast = elementwise(op, dtype, given[0].size, len(given), result)
+    outs = []
+    for noopt in (0, 1):
+        outs.append(np.zeros(given[0].size, ast.src[0].dtype.numpy))
+        with Context(NOOPT=noopt):
+            kb.run(ast, outs[-1], *given, device=device)
+    assert outs[0].tobytes() == outs[1].tobytes(), op.name
+    return outs[0]
+
+
+# Meaning
+
+
+@verifies("kernel.loop.scope")
+def test_a_value_outside_of_its_loops_is_refused() -> None:
+    i, j = new_range(4, RangeKind.GLOBAL), new_range(4, RangeKind.LOOP)
+    for ast in (kb.kernel(store(param(0), i, load(param(1), j)), prefix=(i,)),
+                kb.kernel(store(param(0), i, load(param(1), i))),
+                kb.kernel(store(param(0), i, reduce(Ops.ADD, load(param(1), i), j)))):
+        with pytest.raises(GraphError, match="outside"):
+            verify(ast)
+
+
+@verifies("kernel.node.known")
+def test_other_nodes_are_refused() -> None:
+    i = new_range(4, RangeKind.GLOBAL)
+    for value in (UOp(Ops.REDUCE, FLOAT, (load(param(1), i), i), Ops.SUB),
+                  UOp(Ops.DETACH, FLOAT, (load(param(1), i),))):
+        with pytest.raises(GraphError):
+            verify(kb.kernel(store(param(0), i, value), prefix=(i,)))
+
+
+@verifies("kernel.value.free")
+def test_a_reduction_does_not_depend_on_what_it_reduces() -> None:
+    i, k = new_range(3, RangeKind.GLOBAL), new_range(5, RangeKind.REDUCE)
+    total = reduce(Ops.ADD, load(param(1), flat((i, 5), (k, 1))), k)
+    known = Analysis(kb.kernel(store(param(0), i, total), prefix=(i,)))
+    assert known.loops(known.free[total]) == (i,)
+    assert known.loops(known.free[total.src[0]]) == (i, k)
+
+
+@each_device
+@verifies("kernel.order.stores")
+def test_stores_take_effect_in_order(device: str) -> None:
+    """A stage reads what the stages before it stored, also through an argument."""
+    i, j, k = new_range(3, RangeKind.GLOBAL), new_range(4, RangeKind.LOOP), new_range(
+        4, RangeKind.REDUCE)
+    j2 = new_range(4, RangeKind.LOOP)
+    out = param(0, INT)
+    first = store(out, flat((i, 4), (j, 1)), load(param(1, INT), flat((i, 4), (j, 1))), j)
+    total = reduce(Ops.ADD, load(out, flat((i, 4), (k, 1))), k)
+    second = store(out, flat((i, 4), (j2, 1)), total, j2)
+    given, result = np.arange(12, dtype=np.int32), np.zeros(12, np.int32)
+    kb.run(kb.kernel(first, second, prefix=(i,)), result, given, device=device)
+    assert result.tolist() == np.repeat(given.reshape(3, 4).sum(1), 4).tolist()
+
+
+@each_device
+@verifies("kernel.order.stores")
+def test_what_was_read_before_a_store_is_read_again(device: str) -> None:
+    """The same expression in front of a store to its memory and behind it."""
+    total, j = param(0, INT), new_range(3, RangeKind.LOOP)
+    value = kb.apply(Ops.ADD, load(total, 0), kb.number(INT, 5))
+    ast = kb.kernel(store(param(1, INT), j, value, j), store(total, 0, value),
+                    store(param(2, INT), j, value, j))
+    outs = [np.full(count, 7, np.int32) for count in (1, 3, 3)]
+    kb.run(ast, *outs, device=device)
+    assert [out.tolist() for out in outs] == [[12], [12] * 3, [17] * 3]
+
+
+@each_device
+@verifies("kernel.order.stores")
+def test_a_value_is_read_before_its_memory_is_overwritten(device: str) -> None:
+    i = new_range(37, RangeKind.GLOBAL)
+    old = load(param(0, INT), i)
+    ast = kb.kernel(store(param(0, INT), i, kb.apply(Ops.ADD, old, kb.number(INT, 1))),
+                    prefix=(i,))
+    state = np.arange(37, dtype=np.int32)
+    kb.run(ast, state, device=device)
+    assert state.tolist() == list(range(1, 38))
+
+
+@each_device
+@verifies("kernel.local.private")
+def test_a_local_belongs_to_one_iteration(device: str) -> None:
+    given = np.random.default_rng(0).standard_normal((19, 33)).astype(np.float32)
+    out = np.zeros_like(given)
+    kb.run(kb.softmax(19, 33), out, given, device=device)
+    wanted = np.exp(given - given.max(1, keepdims=True))
+    np.testing.assert_allclose(out, wanted / wanted.sum(1, keepdims=True), rtol=1e-5)
+
+
+@each_device
+@verifies("kernel.local.private")
+def test_a_local_may_be_large(device: str) -> None:
+    """More than stands on a stack."""
+    size = 50_000
+    i, j, k = new_range(2, RangeKind.GLOBAL), new_range(size, RangeKind.LOOP), new_range(
+        size, RangeKind.REDUCE)
+    buffer = kb.local(0, size, INT)
+    ast = kb.kernel(store(buffer, j, load(param(1, INT), flat((i, size), (j, 1))), j),
+                    store(param(0, INT), i, reduce(Ops.ADD, load(buffer, k), k)), prefix=(i,))
+    given, out = np.arange(2 * size, dtype=np.int32), np.zeros(2, np.int32)
+    kb.run(ast, out, given, device=device)
+    assert out.tolist() == given.reshape(2, size).sum(1, dtype=np.int32).tolist()
+
+
+@verifies("kernel.local.order+2")
+def test_a_local_stored_after_it_was_read_is_refused() -> None:
+    j, j2, k = (new_range(4, RangeKind.LOOP) for _ in range(3))
+    buffer = kb.local(0, 4)
+    with pytest.raises(GraphError, match="LOCAL"):
+        verify(kb.kernel(store(buffer, j, load(param(1), j), j),
+                         store(param(0), j2, load(buffer, j2), j2),
+                         store(buffer, k, load(param(1), k), k)))
+
+
+@each_device
+@verifies("kernel.load.gated")
+@pytest.mark.parametrize("dtype", ALL, ids=lambda d: d.name)
+def test_a_load_that_is_not_valid_is_zero(device: str, dtype: DType) -> None:
+    """Addresses far outside: reading them would crash."""
+    i = new_range(64, RangeKind.GLOBAL)
+    far = symbolic.mul(symbolic.sub(i, 32), 1 << 40)
+    near = symbolic.less_than(symbolic.sub(i, 32), 1)
+    valid = symbolic.logical_and(near, symbolic.less_than(31, i))
+    given = kb.from_host(np.array([1.0]), dtype)
+    out = kb.from_host(np.full(64, 3.0), dtype)
+    kb.run(kb.kernel(store(param(0, dtype), i, load(param(1, dtype), far, valid)), prefix=(i,)),
+           out, given, device=device)
+    assert (kb.to_host(out, dtype) == (np.arange(64) == 32)).all()
+
+
+@each_device
+@verifies("kernel.load.gated")
+def test_an_empty_argument_may_stand_behind_a_gate(device: str) -> None:
+    i = new_range(5, RangeKind.GLOBAL)
+    out = np.ones(5, np.float32)
+    kb.run(kb.kernel(store(param(0), i, load(param(1), i, FALSE)), prefix=(i,)),
+           out, np.zeros(0, np.float32), device=device)
+    assert (out == 0).all()
+
+
+@each_device
+@verifies("kernel.store.gated")
+def test_a_store_that_is_not_valid_changes_nothing(device: str) -> None:
+    i = new_range(20, RangeKind.GLOBAL)
+    ast = kb.kernel(store(param(0, INT), i, kb.number(INT, 7), valid=symbolic.less_than(i, 5)),
+                    prefix=(i,))
+    out = np.zeros(20, np.int32)
+    kb.run(ast, out, device=device)
+    assert out.tolist() == [7] * 5 + [0] * 15
+
+
+@each_device
+@verifies("kernel.reduce.empty")
+@pytest.mark.parametrize("dtype", ALL, ids=lambda d: d.name)
+def test_a_reduction_of_nothing(device: str, dtype: DType) -> None:
+    for op, wanted in ((Ops.ADD, 0), (Ops.MUL, 1), (Ops.MAXIMUM, dtype.min),
+                       (Ops.MINIMUM, dtype.max)):
+        k = new_range(0, RangeKind.REDUCE)
+        out = kb.from_host(np.full(1, 3.0), dtype)
+        kb.run(kb.kernel(store(param(0, dtype), 0, reduce(op, load(param(1, dtype), k), k))),
+               out, out.copy(), device=device)
+        assert kb.to_host(out, dtype)[0] == wanted
+
+
+@each_device
+@verifies("kernel.reduce.half")
+@pytest.mark.parametrize("dtype", HALVES, ids=lambda d: d.name)
+def test_half_types_accumulate_in_float32(device: str, dtype: DType) -> None:
+    """4096 ones: an accumulator of the type itself would stop at 2048 or 256."""
+    for noopt in (0, 1):
+        k = new_range(4096, RangeKind.REDUCE)
+        given, out = kb.from_host(np.ones(4096), dtype), kb.from_host(np.zeros(1), dtype)
+        ast = kb.kernel(store(param(0, dtype), 0, reduce(Ops.ADD, load(param(1, dtype), k), k)))
+        with Context(NOOPT=noopt):
+            kb.run(ast, out, given, device=device)
+        assert kb.to_host(out, dtype)[0] == 4096
+
+
+@each_device
+@verifies("kernel.half.round")
+@pytest.mark.parametrize("dtype", HALVES, ids=lambda d: d.name)
+def test_half_types_round_after_every_operation(device: str, dtype: DType) -> None:
+    """(big + 1) - big is 0 if the sum was rounded."""
+    big = {dtypes.float16: 2048.0, dtypes.bfloat16: 256.0}[dtype]
+    i = new_range(8, RangeKind.GLOBAL)
+    x = load(param(1, dtype), i)
+    value = kb.apply(Ops.SUB, kb.apply(Ops.ADD, x, kb.number(dtype, 1.0)), x)
+    for noopt in (0, 1):
+        out = kb.from_host(np.ones(8), dtype)
+        with Context(NOOPT=noopt):
+            kb.run(kb.kernel(store(param(0, dtype), i, value), prefix=(i,)), out,
+                   kb.from_host(np.full(8, big), dtype), device=device)
+        assert (kb.to_host(out, dtype) == 0).all()
+
+
+def floor_divide(one: np.ndarray, two: np.ndarray, dtype: DType) -> list[tuple[int, int]]:
+    """Quotient and remainder with Python's numbers, wrapped to the type."""
+    bits = 8 * dtype.itemsize
+    found = []
+    for a, b in zip(one.tolist(), two.tolist(), strict=True):
+        quotient, remainder = divmod(a, b) if b else (0, 0)
+        quotient &= (1 << bits) - 1
+        if dtype.kind == "i" and quotient >> (bits - 1):
+            quotient -= 1 << bits
+        found.append((quotient, remainder))
+    return found
+
+
+@each_device
+@verifies("kernel.divide.zero")
+@verifies("kernel.divide.floor")
+@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: d.name)
+def test_integer_quotients_and_remainders(device: str, dtype: DType) -> None:
+    one, two = pairs(dtype)
+    wanted = floor_divide(one, two, dtype)
+    assert computed(Ops.FLOORDIV, dtype, device, one, two).tolist() == [q for q, _ in wanted]
+    assert computed(Ops.FLOORMOD, dtype, device, one, two).tolist() == [r for _, r in wanted]
+
+
+@each_device
+@verifies("kernel.shift.width")
+@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: d.name)
+def test_shifts_by_the_width_and_more(device: str, dtype: DType) -> None:
+    one, two = pairs(dtype)
+    bits = 8 * dtype.itemsize
+    inside = (two >= 0) & (two.astype(np.float64) < bits)
+    safe = np.where(inside, two, 0).astype(dtype.numpy)
+    left = np.where(inside, np.left_shift(one, safe), 0)
+    beyond = np.where(one < 0, -1, 0).astype(dtype.numpy)
+    right = np.where(inside, np.right_shift(one, safe), beyond)
+    assert (computed(Ops.SHL, dtype, device, one, two) == left).all()
+    assert (computed(Ops.SHR, dtype, device, one, two) == right).all()
+
+
+@each_device
+@verifies("kernel.bool.arithmetic")
+def test_arithmetic_of_bools(device: str) -> None:
+    one, two = np.array([0, 0, 1, 1], np.bool_), np.array([0, 1, 0, 1], np.bool_)
+    rules: dict[Ops, Callable[[int, int], int]] = {
+        Ops.ADD: lambda a, b: a + b, Ops.SUB: lambda a, b: a - b, Ops.MUL: lambda a, b: a * b,
+        Ops.MAXIMUM: max, Ops.MINIMUM: min, Ops.FLOORDIV: lambda a, b: a // b if b else 0,
+        Ops.FLOORMOD: lambda a, b: a % b if b else 0}
+    for op, rule in rules.items():
+        wanted = [rule(int(a), int(b)) != 0 for a, b in zip(one, two, strict=True)]
+        assert computed(op, dtypes.bool, device, one, two).tolist() == wanted, op.name
+
+
+@each_device
+@verifies("kernel.power.integer")
+@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: d.name)
+def test_integer_powers(device: str, dtype: DType) -> None:
+    values = [v for v in (-3, -2, -1, 0, 1, 2, 5) if v >= int(dtype.min)]
+    one, two = (np.array(side, dtype.numpy) for side in zip(*itertools.product(values, values),
+                                                           strict=True))
+    bits = 8 * dtype.itemsize
+    wanted = []
+    for a, b in zip(one.tolist(), two.tolist(), strict=True):
+        exact = a ** b if b >= 0 else {1: 1, -1: a if b % 2 else 1}.get(a, 0)
+        wanted.append(np.array(exact % (1 << bits), np.uint64).astype(dtype.numpy))
+    assert computed(Ops.POW, dtype, device, one, two).tolist() == [int(w) for w in wanted]
+
+
+@each_device
+@verifies("conventions.integers.exact")
+@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: d.name)
+def test_integers_wrap_around(device: str, dtype: DType) -> None:
+    one, two = pairs(dtype)
+    with np.errstate(all="ignore"):
+        for op, rule in ((Ops.ADD, np.add), (Ops.SUB, np.subtract), (Ops.MUL, np.multiply),
+                         (Ops.AND, np.bitwise_and), (Ops.OR, np.bitwise_or),
+                         (Ops.XOR, np.bitwise_xor), (Ops.MAXIMUM, np.maximum)):
+            assert (computed(op, dtype, device, one, two) == rule(one, two)).all(), op.name
+        assert (computed(Ops.NEG, dtype, device, one) == -one).all()
+
+
+@each_device
+@verifies("conventions.nan.propagate")
+@pytest.mark.parametrize("dtype", [d for d in ALL if d.kind == "f"], ids=lambda d: d.name)
+def test_nan_wins(device: str, dtype: DType) -> None:
+    one, two = pairs(dtype)
+    a, b = kb.to_host(one, dtype), kb.to_host(two, dtype)
+    for op, rule in ((Ops.MAXIMUM, np.maximum), (Ops.MINIMUM, np.minimum)):
+        found = kb.to_host(computed(op, dtype, device, one, two), dtype)
+        assert np.array_equal(found, rule(a, b), equal_nan=True)
+        k = new_range(one.size, RangeKind.REDUCE)
+        out = one[:1].copy()
+        kb.run(kb.kernel(store(param(0, dtype), 0, reduce(op, load(param(1, dtype), k), k))),
+               out, one, device=device)
+        assert np.isnan(kb.to_host(out, dtype)[0])
+
+
+# Cost
+
+
+@verifies("kernel.estimate.operations")
+def test_operations_and_bytes_are_counted() -> None:
+    assert estimate(kb.matmul(8, 16, 32)).operations == 2 * 8 * 16 * 32
+    assert estimate(kb.matmul(8, 16, 32)).bytes == 4 * (8 * 16 + 8 * 32 + 32 * 16)
+    rows = 10
+    # a difference and an exponential, a maximum, a sum and a quotient for every element
+    assert estimate(kb.softmax(rows, 100)).operations == 5 * rows * 100
+    i, k = new_range(6, RangeKind.GLOBAL), new_range(3, RangeKind.REDUCE)
+    window = reduce(Ops.ADD, load(param(1), symbolic.add(i, k)), k)
+    assert estimate(kb.kernel(store(param(0), i, window), prefix=(i,))).bytes == 4 * (6 + 8)
+
+
+@verifies("kernel.estimate.operations")
+def test_the_cost_follows_the_variables() -> None:
+    variable = symbolic.Variable("n", 1, 100).uop
+    i = new_range(variable, RangeKind.GLOBAL)
+    value = kb.apply(Ops.MUL, load(param(1), i), load(param(1), i))
+    ast = kb.kernel(store(param(0), i, value), prefix=(i,), variables=(variable,))
+    assert estimate(ast, {variable: 7}).operations == 7
+    assert estimate(ast).operations == 100
+    assert estimate(optimize(ast), {variable: 7}).operations == 7
+
+
+# Steps
+
+
+@verifies("kernel.step.equal+2")
+def test_random_steps_keep_the_values_of_random_kernels() -> None:
+    for seed in range(150):
+        made = kb.random_kernel(seed)
+        wanted = made.result(made.ast, "REFERENCE")
+        for other in range(2):
+            changed = kb.random_steps(made.ast, 10 * seed + other)
+            found = made.result(changed, "REFERENCE")
+            assert (found == wanted).all(), (seed, changed.arg.steps)
+
+
+@verifies("kernel.step.equal+2")
+def test_a_rest_does_not_come_after_a_stage_that_overwrites_what_it_reads() -> None:
+    i = new_range(7, RangeKind.LOOP)
+    turned = kb.flat((i, -1), (6, 1))
+    reader = store(param(0), i, load(param(1), turned), i)
+    writer = store(param(1), i, load(param(2), i), i)
+    again = store(param(0), turned, load(param(2), i), i)
+    where = store(param(0), turned, load(param(2), kb.apply(
+        Ops.CAST, load(param(1), turned), dtype=dtypes.index)), i)
+    for stages in ((reader, writer), (reader, again), (writer, where)):
+        ast = kb.kernel(*stages)
+        wanted, found = ([np.arange(7, dtype=np.float32)[::step].copy() for step in (1, 1, -1)]
+                         for _ in range(2))
+        kb.run(ast, *wanted, device="REFERENCE")
+        kb.run(apply_steps(ast, [Upcast(0, 4)]), *found, device="REFERENCE")
+        for one, two in zip(wanted, found, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+@verifies("kernel.step.equal+2")
+def test_compiled_steps_keep_the_values_of_random_kernels() -> None:
+    made = [kb.random_kernel(seed) for seed in range(60)]
+    wanted = [m.result(m.ast, "REFERENCE") for m in made]
+    changed = [kb.random_steps(m.ast, seed) for seed, m in enumerate(made)]
+    with Context(NOOPT=1):
+        compiled = Device["CPU"].compile([m.ast for m in made] + changed)
+    compiled += Device["CPU"].compile([m.ast for m in made])
+    for number, program in enumerate(compiled):
+        seed = number % len(made)
+        arrays = made[seed].arrays()
+        kb.launch(program, *arrays)
+        assert (arrays[0] == wanted[seed]).all(), (seed, program.steps)
+
+
+@verifies("kernel.step.equal+2")
+@pytest.mark.parametrize(("rows", "columns", "inner"), [
+    (1, 1, 1), (3, 5, 7), (8, 32, 16), (17, 33, 65), (64, 10, 128), (13, 128, 1), (31, 48, 100)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_products_of_any_size(rows: int, columns: int, inner: int, transposed: bool) -> None:
+    generator = np.random.default_rng(0)
+    a = generator.integers(-8, 9, (rows, inner)).astype(np.float32)
+    b = generator.integers(-8, 9, (inner, columns)).astype(np.float32)
+    right = np.ascontiguousarray(b.T) if transposed else b
+    for device in DEVICES:
+        out = np.zeros((rows, columns), np.float32)
+        kb.run(kb.matmul(rows, columns, inner, transposed), out, a, right, device=device)
+        assert (out == a @ b).all()
+
+
+@verifies("kernel.step.refused")
+def test_a_step_that_is_not_legal_is_refused() -> None:
+    product, rows = kb.matmul(6, 10, 7), kb.softmax(4, 8)
+    for ast, step in ((product, Upcast(9, 2)), (product, Upcast(2, 2)), (product, Upcast(1, 3)),
+                      (product, Upcast(1, 11)), (product, Upcast(1, 1)), (product, Split(0, 2)),
+                      (product, Split(2, 8)), (product, Swap(0, 2)), (product, Own(0)),
+                      (rows, Own(0)), (rows, Swap(1, 2))):
+        with pytest.raises(StepError) as caught:
+            step.apply(Analysis(ast))
+        assert caught.value.operation == step.name
+
+
+@verifies("kernel.step.refused")
+def test_a_loop_of_unknown_extent_is_not_cut() -> None:
+    variable = symbolic.Variable("n", 1, 64).uop
+    i = new_range(variable, RangeKind.GLOBAL)
+    ast = kb.kernel(store(param(0), i, load(param(1), i)), prefix=(i,), variables=(variable,))
+    with pytest.raises(StepError, match="run time"):
+        Upcast(0, 4).apply(Analysis(ast))
+    assert hand_steps(ast, Limits()) == []
+
+
+@verifies("kernel.step.recorded")
+def test_the_steps_are_named_in_order() -> None:
+    ast = apply_steps(kb.matmul(6, 10, 7), [Upcast(1, 5), Own(1), Split(1, 4), Split(2, 3, 0)][:2])
+    assert ast.arg.steps == ("UPCAST(1,5)", "OWN(1)")
+    steps = hand_steps(kb.matmul(64, 64, 64), Limits(vector_bytes=64, vector_registers=32))
+    assert [step.name for step, _ in steps] == [
+        "SWAP(0,1)", "OWN(1)", "UPCAST(0,16)", "UPCAST(0,4)", "PACK(3,1)", "UPCAST(3,6)",
+        "UPCAST(8,4)"]
+    assert all(reason for _, reason in steps)
+    found = optimize(kb.matmul(64, 64, 64), Limits(vector_bytes=64, vector_registers=32))
+    assert found.arg.steps == tuple(step.name for step, _ in steps)
+
+
+@verifies("kernel.step.parsed")
+def test_a_step_is_read_as_it_is_written() -> None:
+    made = [new(*range(2, 2 + len(parameters(name)))) for name, new in STEPS.items()]
+    for step, name in zip(made, STEPS, strict=True):
+        assert step.name.startswith(name) and Step.parse(step.name) == step
+        assert Step.parse(step.name.lower().replace(",", " , ")) == step
+    for text in ("", "SPLIT(1,2)", "UPCAST", "UPCAST(1)", "UPCAST(1,2,3)", "UPCAST(1,x)",
+                 "UPCAST(1,2", "UPCAST(1,,2)", "UPCAST(1,2)SWAP(0,1)", "None(1)"):
+        with pytest.raises(StepError, match="write"):
+            Step.parse(text)
+
+
+@verifies("searching.asked.device")
+def test_steps_of_work_groups_are_refused_with_what_to_do_instead() -> None:
+    for text in ("NOLOCALS", "nolocals()"):
+        with pytest.raises(StepError, match="no step") as caught:
+            Step.parse(text)
+        assert text in str(caught.value) and "Remedy: use " in str(caught.value)
+    for text in ("LOCAL(0,16)", "GRID(2,8)"):
+        with pytest.raises(StepError, match="work-groups") as caught:
+            Device["CPU"].optimized(with_steps(kb.matmul(16, 16, 16), [text]))
+        assert text in str(caught.value) and "Remedy: use THREAD" in str(caught.value).replace(
+            "UPCAST for lanes, ", "")
+    with pytest.raises(StepError, match=r"work-groups.*Remedy: use UPCAST both loops"):
+        Device["CPU"].optimized(with_steps(kb.matmul(16, 16, 16), ["TC(2,0,16,1,1)"]))
+    assert not set(OF_GROUPS) & set(STEPS)
+    assert {*OF_GROUPS, *STEPS} >= {"UNROLL", "UPCAST", "LOCAL", "GROUP", "TC", "SWAP", "PADTO",
+                                    "NOLOCALS"}
+
+
+@verifies("searching.asked.exact")
+def test_a_kernel_gets_the_steps_that_it_asks_for() -> None:
+    product = kb.matmul(16, 32, 8)
+    a, b = np.ones((16, 8), np.float32), np.ones((8, 32), np.float32)
+    lists: list[list[str | Step]] = [[], ["PADTO(2,5)"], ["SWAP(0,1)", Split(2, 2), "UPCAST(0,4)"]]
+    for asked in lists:
+        ast = with_steps(product, asked)
+        wanted = tuple(step if isinstance(step, str) else step.name for step in asked)
+        assert optimize(ast).arg.steps == wanted
+        program, out = Device["CPU"].compile([ast])[0], np.zeros((16, 32), np.float32)
+        kb.launch(program, out, a, b)
+        assert program.steps == wanted and (out == 8).all()
+    assert optimize(product).arg.steps not in ((), wanted)
+    for bad, match in (("UPCAST(2,2)", "REDUCE"), ("OWN()", "numbers"), ("THIS(1)", "not a step")):
+        with pytest.raises(StepError, match=match):
+            Device["CPU"].compile([with_steps(product, ["SWAP(0,1)", bad])])
+
+
+@verifies("searching.reason.given")
+def test_every_step_has_a_reason() -> None:
+    limits = Limits(vector_bytes=64, vector_registers=32)
+    for ast in (kb.matmul(64, 64, 64), kb.softmax(8, 64), kb.matmul(17, 33, 65, True)):
+        found = optimize(ast, limits).arg
+        assert found.steps and len(found.reasons) == len(found.steps) and all(found.reasons)
+        assert found.reasons == tuple(reason for _, reason in hand_steps(ast, limits))
+    assert optimize(with_steps(kb.matmul(4, 4, 4), ["UPCAST(0,2)"])).arg.reasons == ("asked for",)
+
+
+@verifies("kernel.step.equal+2")
+@each_device
+@pytest.mark.parametrize("dtype", [FLOAT, INT, dtypes.uint8, dtypes.bool, dtypes.float16],
+                         ids=lambda d: d.name)
+@pytest.mark.parametrize("op", [Ops.ADD, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM],
+                         ids=lambda op: op.name)
+def test_a_padded_reduction_combines_the_identity(device: str, dtype: DType, op: Ops) -> None:
+    """Also where that is another value than the zero of a load that is not valid."""
+    i, k = new_range(3, RangeKind.GLOBAL), new_range(5, RangeKind.REDUCE)
+    value = load(param(1, dtype), flat((i, 5), (k, 1)))
+    ast = kb.kernel(store(param(0, dtype), i, reduce(op, value, k)), prefix=(i,))
+    given = np.array([[-5, -4, -3, -2, -1], [5, 4, 3, 2, 1], [1, 1, 1, 1, 1]])
+    if dtype.kind in "ub":
+        given = np.abs(given)
+    outs = []
+    for steps in ([], ["PADTO(1,8)"], ["PADTO(0,4)", "PADTO(1,3)", "GROUP(1,2)", "UPCAST(0,4)"]):
+        out = np.zeros(3, dtype.numpy)
+        kb.run(optimize(with_steps(ast, steps)), out, given.astype(dtype.numpy), device=device)
+        outs.append(out.tolist())
+    assert outs[0] == outs[1] == outs[2]
+
+
+@verifies("searching.noopt.plain")
+def test_noopt_leaves_kernels_as_they_are() -> None:
+    for ast in (kb.matmul(32, 32, 32), kb.softmax(8, 64)):
+        with Context(NOOPT=1):
+            plain = Device["CPU"].compile([ast])[0]
+        assert plain.optimized is ast and plain.steps == ()
+        assert Device["CPU"].compile([ast])[0].steps != ()
+
+
+@verifies("kernel.step.equal+2")
+def test_a_gate_around_a_gated_load_is_dropped() -> None:
+    i = new_range(10, RangeKind.GLOBAL)
+    valid = symbolic.less_than(i, 4)
+    value = kb.apply(Ops.WHERE, valid, load(param(1), i, valid), kb.number(FLOAT, 0.0))
+    found = optimize(kb.kernel(store(param(0), i, value), prefix=(i,)))
+    assert not any(node.op is Ops.WHERE for node in found.toposort())
+    other = kb.apply(Ops.WHERE, valid, load(param(1), i, TRUE), kb.number(FLOAT, 0.0))
+    found = optimize(kb.kernel(store(param(0), i, other), prefix=(i,)))
+    assert any(node.op is Ops.WHERE for node in found.toposort())
+
+
+@verifies("kernel.step.numbers")
+def test_no_step_meets_the_number_of_an_assembled_loop() -> None:
+    """Those are numbered from 0, and no kernel has a million loops."""
+    with Context(DEVICE="REFERENCE"):
+        x = Tensor(np.ones((16, 16), np.int8)).realize()
+        ast = (x @ x).schedule()[0].ast
+    before, after = ({*Analysis(each).ranges} for each in (ast, apply_steps(ast, [Upcast(0, 4)])))
+    assert max(loop.arg[0] for loop in before) < 1 << 20
+    assert min(loop.arg[0] for loop in after - before) >= 1 << 20
+
+
+@verifies("kernel.step.numbers")
+def test_loops_that_steps_make_have_numbers_of_their_own() -> None:
+    """In a new process, where the numbers that are given out are as low as they can be."""
+    code = """
+from impl import Tensor, Context, dtypes
+from impl.ir import Ops
+from impl.kernel import hand_steps, Limits, apply_steps, fold_gates
+x = Tensor.full((16, 16), 3, dtype=dtypes.int8).contiguous().realize()
+total = x @ x
+for item in Tensor.schedule(total, total.min(), x + 1):
+    ast = fold_gates(item.ast)
+    for _ in range(2):  # before any step, and after all of them
+        loops = [node for node in ast.toposort() if node.op is Ops.RANGE]
+        numbers = [loop.arg[0] for loop in loops]
+        assert len(set(numbers)) == len(numbers), loops
+        steps = [step for step, _ in hand_steps(fold_gates(item.ast), Limits())]
+        ast = apply_steps(fold_gates(item.ast), steps)
+print("fine")
+"""
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
+                           check=False)
+    assert found.stdout.strip() == "fine", found.stderr
+
+
+@pytest.mark.device("CPU")
+@verifies("kernel.step.equal+2")
+def test_lanes_in_another_order_for_another_value() -> None:
+    """A maximum and a sum of products share lanes: unrolled first, then those of the output."""
+    def load(argument: int, index: UOp) -> UOp:
+        pointer = UOp(Ops.PARAM, dtypes.float32, (), argument)
+        place = UOp(Ops.INDEX, dtypes.float32, (pointer, index, TRUE))
+        return UOp(Ops.LOAD, dtypes.float32, (place,))
+
+    row, k = new_range(9, RangeKind.LOOP), new_range(9, RangeKind.REDUCE)
+    one, two = load(2, k), load(3, row)
+    values = [UOp(Ops.REDUCE, dtypes.float32, (UOp(of, dtypes.float32, (one, two)), k), by)
+              for of, by in ((Ops.SUB, Ops.MAXIMUM), (Ops.MUL, Ops.ADD))]
+    whole = UOp(Ops.REDUCE, dtypes.float32, (one, k), Ops.ADD)
+    stores = [UOp(Ops.STORE, dtypes.float32, (load(4, UOp.const(dtypes.index, 0)).src[0], whole))]
+    stores += [UOp(Ops.STORE, dtypes.float32, (load(place, row).src[0], value, row))
+               for place, value in enumerate(values)]
+    ast = UOp(Ops.SINK, dtypes.bool, tuple(stores), KernelInfo("lanes"))
+    a, b = np.arange(9, dtype=np.float32) % 5 - 2, np.arange(9, dtype=np.float32) * 3 % 7
+    for first in ("UNROLL", "GROUP"):
+        found = Step.parse(f"{first}(0,3)").apply(Analysis(ast))
+        axis = next(i for i, r in enumerate(Analysis(found).ranges) if r is row)
+        device = Device["CPU"]
+        program = device.compile([with_steps(ast, [f"{first}(0,3)", f"UPCAST({axis},3)"])])[0]
+        memories = [device.allocate(36) for _ in range(5)]
+        device.copy_in(memories[2], a)
+        device.copy_in(memories[3], b)
+        program(memories)
+        np.testing.assert_array_equal(memories[0].view(dtypes.float32, 9), (a - b[:, None]).max(1))
+        np.testing.assert_array_equal(memories[1].view(dtypes.float32, 9), (a * b[:, None]).sum(1))

@@ -1,0 +1,276 @@
+"""Loops without reductions: merged, vectors, past the caches. Chapter: spec/kernel.md."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from conformance.kernels import kernel_builder as kb
+from conformance.kernels.kernel_builder import FLOAT, flat, load, param, reduce, store
+from conformance.trace import verifies
+from impl import Context, Tensor, symbolic
+from impl.dtypes import dtypes
+from impl.ir import KernelInfo, Ops, RangeKind, UOp, new_range
+from impl.kernel import (
+    Abreast,
+    Analysis,
+    Limits,
+    Merge,
+    Roll,
+    StepError,
+    Stream,
+    Upcast,
+    apply_steps,
+    hand_steps,
+)
+from impl.render import C, render
+from impl.searching import optimize
+
+WIDE = Limits(vector_bytes=64, vector_registers=32)
+SMALL_CACHE = Limits(vector_bytes=64, vector_registers=32, third_cache=1 << 10)
+
+
+def scaled(rows: int, columns: int, stride: int) -> UOp:
+    """out[r, c] = 2 * a[r, c], of a matrix whose rows lie `stride` apart."""
+    r, c = new_range(rows, RangeKind.GLOBAL), new_range(columns, RangeKind.GLOBAL)
+    value = kb.apply(Ops.MUL, load(param(1), flat((r, stride), (c, 1))), kb.number(FLOAT, 2.0))
+    return kb.kernel(store(param(0), flat((r, columns), (c, 1)), value), prefix=(r, c))
+
+
+def names(ast: UOp, limits: Limits = WIDE) -> list[str]:
+    return [step.name for step, _ in hand_steps(ast, limits)]
+
+
+@verifies("kernel.plain.merge")
+def test_loops_are_merged_where_every_access_allows_it() -> None:
+    assert names(scaled(3, 5, 5))[0] == "MERGE(0,1)"
+    assert "MERGE(0,1)" not in names(scaled(3, 5, 6))
+    k, q = new_range(30, RangeKind.REDUCE), new_range(40, RangeKind.REDUCE)
+    whole = kb.kernel(store(param(0), 0, reduce(Ops.ADD, load(param(1), flat((k, 40), (q, 1))),
+                                                k, q)))
+    assert names(whole)[0] == "MERGE(0,1)"
+    out, given = np.zeros(1, np.float32), np.arange(1200, dtype=np.float32)
+    kb.run(whole, out, given)
+    assert out[0] == given.sum()
+
+
+@verifies("kernel.step.equal+2")
+@verifies("kernel.step.refused")
+def test_only_neighbours_are_merged() -> None:
+    """Also with indices that do not become simpler; not in the wrong order, not across stages."""
+    ast = scaled(3, 5, 6)
+    given = np.arange(18, dtype=np.float32)
+    for device in ("CPU", "REFERENCE"):
+        out = np.zeros(15, np.float32)
+        with Context(NOOPT=1):
+            kb.run(apply_steps(ast, [Merge(0, 1)]), out, given, device=device)
+        assert (out == (2 * given.reshape(3, 6)[:, :5]).reshape(-1)).all()
+    with pytest.raises(StepError, match="MERGE"):
+        apply_steps(ast, [Merge(1, 0)])
+    with pytest.raises(StepError, match="MERGE"):
+        apply_steps(kb.matmul(4, 4, 4), [Merge(1, 2)])
+    r, j, q = (new_range(4, kind) for kind in (RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.LOOP))
+    two = kb.kernel(store(param(0), flat((r, 16), (j, 4), (q, 1)), load(param(2), r), j, q),
+                    store(param(1), flat((r, 4), (q, 1)), load(param(2), q), q), prefix=(r,))
+    with pytest.raises(StepError, match="inside each other"):
+        apply_steps(two, [Merge(1, 2)])
+
+
+@verifies("kernel.plain.vector")
+@pytest.mark.parametrize(("rows", "columns"), [(1, 4), (1, 7), (3, 5), (7, 9), (5, 33), (64, 64),
+                                               (13, 128), (1, 1), (2, 2), (3, 1000)])
+def test_elementwise_kernels_of_any_size(rows: int, columns: int) -> None:
+    """Sizes that are no multiple of a vector, with rows that lie apart or not."""
+    for stride in (columns, columns + 3):
+        ast = scaled(rows, columns, stride)
+        given = np.random.default_rng(0).standard_normal((rows, stride)).astype(np.float32)
+        out = np.zeros((rows, columns), np.float32)
+        kb.run(ast, out, given.reshape(-1))
+        assert (out == 2 * given[:, :columns]).all()
+
+
+@verifies("kernel.plain.vector")
+def test_a_vector_is_as_wide_as_the_widest_type_allows() -> None:
+    for one, two, width in ((dtypes.int8, dtypes.int8, 64), (dtypes.int8, dtypes.float32, 16),
+                            (dtypes.float64, dtypes.float32, 8), (dtypes.float16, dtypes.int8, 16)):
+        i = new_range(1024, RangeKind.GLOBAL)
+        value = kb.apply(Ops.CAST, load(param(1, one), i), dtype=two)
+        ast = kb.kernel(store(param(0, two), i, value), prefix=(i,))
+        assert f"UPCAST(0,{width})" in names(ast), (one, two)
+        assert f"x{width} " in render(optimize(ast, WIDE), C()).body
+
+
+@verifies("kernel.plain.vector")
+def test_stages_of_a_row_are_vectors() -> None:
+    body = render(optimize(kb.softmax(6, 100), WIDE), C()).body
+    assert "exp_f32x16(" in body
+    out, given = np.zeros(600, np.float32), np.random.default_rng(0).random(600, np.float32)
+    kb.run(kb.softmax(6, 100), out, given)
+    rows = np.exp(given.reshape(6, 100).astype(np.float64))
+    np.testing.assert_allclose(out.reshape(6, 100), rows / rows.sum(1, keepdims=True), rtol=1e-5)
+
+
+@verifies("render.stream.fence")
+@verifies("kernel.plain.stream")
+@pytest.mark.parametrize("offset", [0, 3])
+def test_large_outputs_go_past_the_caches(offset: int) -> None:
+    """And are there when the kernel has ended, wherever the memory begins."""
+    i = new_range(4096, RangeKind.GLOBAL)
+    value = kb.apply(Ops.MUL, load(param(1), i), kb.number(FLOAT, 2.0))
+    ast = kb.kernel(store(param(0), symbolic.add(i, offset), value), prefix=(i,))
+    assert not any(name.startswith("STREAM") for name in names(ast))
+    assert any(name.startswith("STREAM") for name in names(ast, SMALL_CACHE))
+    changed = optimize(ast, SMALL_CACHE)
+    body = render(changed, C()).body
+    assert "stream_" in body and body.rstrip().removesuffix("}").rstrip().endswith("fence();")
+    plain = UOp(Ops.SINK, changed.dtype, changed.src, KernelInfo(
+        "streamed", changed.arg.prefix, changed.arg.variables))
+    given, out = np.arange(4096, dtype=np.float32), np.full(4100, 7, np.float32)
+    with Context(NOOPT=1):
+        kb.run(plain, out, given)
+    assert (out[offset:offset + 4096] == 2 * given).all()
+    assert (out[:offset] == 7).all() and (out[offset + 4096:] == 7).all()
+
+
+@verifies("kernel.step.refused")
+def test_what_a_kernel_reads_stays_in_the_caches() -> None:
+    i = new_range(64, RangeKind.GLOBAL)
+    value = kb.apply(Ops.MUL, load(param(0), i), kb.number(FLOAT, 2.0))
+    ast = kb.kernel(store(param(0), i, value), prefix=(i,))
+    with pytest.raises(StepError, match="STREAM"):
+        apply_steps(ast, [Upcast(0, 16), Stream(0)])
+
+
+@verifies("kernel.plain.vector")
+@pytest.mark.device("CPU")
+@pytest.mark.parametrize("shape", [(5,), (3, 7), (17, 1), (1, 40), (2, 3, 37), (0, 4)])
+def test_tensors_of_odd_shapes(shape: tuple[int, ...]) -> None:
+    """Views as inputs, broadcasts, conditions, half types: as with NOOPT."""
+    for dtype in ("float32", "float16", "bfloat16", "int32", "uint8", "float64"):
+        base = (np.arange(4 * np.prod(shape)) % 13).astype(np.float32)
+        found = []
+        for noopt in (0, 1):
+            with Context(DEVICE="CPU", NOOPT=noopt):
+                x = Tensor(base).cast(dtype).reshape((4, *shape)).realize()
+                turned, other = x[1].flip(len(shape) - 1), x[2]
+                value = (turned < other).where(turned * 2 + other, x[0, ..., :1] - 1)
+                padded = value.pad(((1, 2),) + ((0, 0),) * (len(shape) - 1))
+                found.append(padded.cast("float32").numpy())
+        assert np.array_equal(found[0], found[1], equal_nan=True), dtype
+
+
+def rows_with_a_product() -> UOp:
+    """A product into a LOCAL row, and a stage that only scales that row."""
+    i, k = new_range(32, RangeKind.GLOBAL), new_range(24, RangeKind.REDUCE)
+    j, q = new_range(64, RangeKind.LOOP), new_range(64, RangeKind.LOOP)
+    row = kb.local(0, 64)
+    product = kb.apply(Ops.MUL, load(param(1), flat((i, 24), (k, 1))),
+                       load(param(2), flat((k, 64), (j, 1))))
+    scaled_row = kb.apply(Ops.MUL, load(row, q), kb.number(FLOAT, 2.0))
+    return kb.kernel(store(row, j, reduce(Ops.ADD, product, k), j),
+                     store(param(0), flat((i, 64), (q, 1)), scaled_row, q), prefix=(i,))
+
+
+@verifies("kernel.plain.roll")
+def test_lanes_are_rolled_up_where_nothing_is_reduced() -> None:
+    """The product keeps its tile; the stage behind it is one loop again."""
+    ast = rows_with_a_product()
+    tiled = apply_steps(ast, [Upcast(0, 8)])
+    lane = next(i for i, loop in enumerate(Analysis(tiled).ranges)
+                if loop.arg[1] is RangeKind.UPCAST)
+    rolled = apply_steps(tiled, [Roll(lane)])
+    assert len(render(rolled, C()).body) < len(render(tiled, C()).body)
+    generator = np.random.default_rng(0)
+    a = generator.integers(-3, 4, (32, 24)).astype(np.float32)
+    b = generator.integers(-3, 4, (24, 64)).astype(np.float32)
+    for device in ("CPU", "REFERENCE"):
+        for changed in (tiled, rolled, optimize(ast, WIDE)):
+            out = np.zeros((32, 64), np.float32)
+            with Context(NOOPT=1):
+                kb.run(changed, out, a, b, device=device)
+            assert (out == 2 * (a @ b)).all()
+    with pytest.raises(StepError, match="ROLL"):
+        apply_steps(apply_steps(kb.matmul(8, 16, 4), [Upcast(0, 8)]), [Roll(2)])
+    with pytest.raises(StepError, match="ROLL"):
+        apply_steps(ast, [Roll(0)])
+
+
+@verifies("kernel.plain.roll")
+def test_a_stage_that_only_scales_is_rolled_up() -> None:
+    """Beside a product whose tile it has shared; a softmax has vectors only."""
+    assert any(name.startswith("ROLL(") for name in names(rows_with_a_product()))
+    assert not any(name.startswith("ROLL(") for name in names(kb.softmax(64, 64)))
+
+
+@verifies("kernel.plain.turned")
+def test_what_is_read_across_is_read_in_squares() -> None:
+    i, j = new_range(100, RangeKind.GLOBAL), new_range(90, RangeKind.GLOBAL)
+    value = load(param(1), flat((j, 100), (i, 1)))
+    made = optimize(kb.kernel(store(param(0), flat((i, 90), (j, 1)), value), prefix=(i, j)), WIDE)
+    lanes = [r.src[0].arg for r in made.toposort() if r.op is Ops.RANGE
+             and r.arg[1] is RangeKind.UPCAST]
+    assert lanes == [16, 16] and "turn_f32x16(" in render(made, C()).body
+
+
+def turned(columns: int, rows: int) -> UOp:
+    """A copy of (rows, columns) as (columns, rows)."""
+    i, j = new_range(columns, RangeKind.GLOBAL), new_range(rows, RangeKind.GLOBAL)
+    value = load(param(1), flat((j, columns), (i, 1)))
+    return kb.kernel(store(param(0), flat((i, rows), (j, 1)), value), prefix=(i, j))
+
+
+@verifies("kernel.plain.read-on")
+def test_squares_along_the_rows_that_are_read_come_first() -> None:
+    """What 16 x rows x 4 bytes of each square store fits a quarter of the cache n times."""
+    assert WIDE.second_cache == 512 << 10
+    assert names(turned(1984, 96))[-2:] == ["CUT(0,4)", "SWAP(1,2)"]
+    assert names(turned(1984, 97))[-3:] == ["CUT(0,4)", "OWN(1)", "SWAP(4,2)"]
+    assert names(turned(64, 96))[-1] == "SWAP(0,1)"
+    assert names(turned(1984, 960))[-1].startswith("UPCAST")
+
+
+@verifies("kernel.step.equal+2")
+@pytest.mark.device("CPU")
+@pytest.mark.parametrize("columns, rows", [(64, 96), (128, 97), (100, 90), (192, 17)])
+def test_copies_that_read_on_are_as_without_steps(columns: int, rows: int) -> None:
+    array = np.arange(rows * columns, dtype=np.float32).reshape(rows, columns)
+    assert np.array_equal(Tensor(array).realize().permute(1, 0).contiguous().numpy(), array.T)
+
+
+@verifies("kernel.rows.short")
+def test_short_rows_lie_abreast() -> None:
+    def vectors(ast: UOp) -> str:
+        return render(optimize(ast, WIDE), C()).body
+    k, row = new_range(7, RangeKind.REDUCE), new_range(203, RangeKind.GLOBAL)
+    greatest = reduce(Ops.MAXIMUM, load(param(1), flat((row, 7), (k, 1))), k)
+    assert "max_f32x16(" in vectors(kb.kernel(store(param(0), row, greatest), prefix=(row,)))
+    assert "exp_f32x16(" in vectors(kb.softmax(203, 10))
+    assert "ABREAST" in str(names(kb.softmax(203, 10)))
+    assert "ABREAST" not in str(names(kb.softmax(203, 17)) + names(kb.softmax(20, 10)))
+
+
+@verifies("kernel.step.equal+2")
+@pytest.mark.device("CPU")
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_short_rows_are_as_without_steps(dtype: str) -> None:
+    """Rows of 1 to 15 elements, in numbers that are multiples of a vector and that are not."""
+    for rows, columns in ((64, 3), (203, 7), (65, 15)):
+        given = (np.arange(rows * columns).reshape(rows, columns) * 7 % 23 - 9).astype(np.float32)
+        found = []
+        for noopt in (0, 1):
+            with Context(NOOPT=noopt):
+                x = Tensor(given).cast(dtype).realize()
+                made = [x.max(-1), x.sum(-1), x - x.min(-1, keepdim=True)]
+                made += [x.softmax(-1)] if dtype[0] == "f" else [x.prod(-1)]
+                found.append([y.cast("float32").numpy() for y in made])
+        for one, two in zip(*found, strict=True):
+            np.testing.assert_allclose(one, two, rtol=2e-3 if dtype == "float16" else 1e-5,
+                                       atol=1e-6)
+
+
+@verifies("kernel.step.refused")
+def test_only_rows_of_the_prefix_lie_abreast() -> None:
+    i, j = new_range(64, RangeKind.GLOBAL), new_range(32, RangeKind.LOOP)
+    ast = kb.kernel(store(param(0), flat((i, 32), (j, 1)), load(param(1), j), j), prefix=(i,))
+    for step in (Abreast(1, 4), Abreast(0, 5)):
+        with pytest.raises(StepError, match="ABREAST"):
+            apply_steps(ast, [step])

@@ -1,0 +1,1 @@
+"""Tests of the layers and optimisers, which are written with the public names only."""

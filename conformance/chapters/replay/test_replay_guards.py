@@ -1,0 +1,325 @@
+"""What captured functions refuse, their methods, and threads. See spec/replay.md."""
+from __future__ import annotations
+
+import copy
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.chapters.realize.test_realize import run_in_threads
+from conformance.chapters.replay.test_replay_calls import assign, first, numbers
+from conformance.trace import verifies
+from impl import Context, Device, Ops, Tensor, TinyJit, UOp, Variable, dtypes, run_schedule
+from impl.device import Table
+from impl.errors import ReplayError, VariableError
+from impl.linear import get_kernel_graph
+
+# Arguments that the function also knows by another name ----------------------------------------
+
+
+@verifies("replay.guard.state", observe="replay")
+def test_an_argument_that_the_function_uses_besides() -> None:
+    w, other = numbers(3), numbers(10)
+    step = TinyJit(lambda x: x + w)
+    assert [first(step(x)) for x in (w, w, w, other, w)] == [6, 6, 6, 13, 6]
+
+
+def refused_or(step: Callable[..., Any], *arguments: Tensor) -> bool:
+    """Whether a call was refused; the first argument is as it was, then."""
+    before = arguments[0].numpy()
+    try:
+        step(*arguments)
+    except ReplayError as error:
+        assert error.remedy
+        np.testing.assert_array_equal(arguments[0].numpy(), before)
+        return True
+    return False
+
+
+@verifies("replay.guard.state", observe="replay")
+def test_an_argument_that_becomes_a_state_that_is_written() -> None:
+    for shared in (False, True):
+        w = Tensor(np.array([1, 2], np.float32)).realize()
+        step = TinyJit(lambda x, w=w: assign(w, w + x.flip(0)))
+        for _ in range(2):
+            step(numbers(1))
+        given = Tensor(w.uop) if shared else w
+        assert w.tolist() == [3, 4]
+        if not refused_or(step, given):
+            assert w.tolist() == [7, 7]
+        step(numbers(1))  # and nothing is lost
+        assert w.tolist()[0] in (4, 8)
+
+
+@verifies("replay.failure.none", observe="replay")
+def test_a_capture_that_is_refused_is_not_replayed() -> None:
+    w, calls = numbers(1), []
+
+    def body(x: Tensor) -> None:
+        calls.append(0)
+        assign(w, w + x)
+
+    step = TinyJit(body)
+    step(numbers(1))
+    with pytest.raises(ReplayError, match="besides"):
+        step(w)
+    step(numbers(2))
+    assert len(calls) == 3
+    step(numbers(3))
+    assert (len(calls), step.replays, first(w)) == (3, 1, 7)
+
+
+@verifies("replay.guard.state", observe="replay")
+@verifies("replay.failure.none", observe="replay")
+@pytest.mark.parametrize("case", range(5))
+def test_an_argument_that_is_a_state_when_captured(case: int) -> None:
+    """The body reads or writes the tensor by both its names."""
+    def program(captured: Callable[..., Any]) -> list[float]:
+        w = Tensor(np.array([1, 2], np.float32)).realize()
+
+        def body(x: Tensor) -> Tensor | None:
+            if case == 0:
+                assign(w, w + x.flip(0))
+                return None
+            if case == 1:
+                x.assign(x + 1)
+                return w * 2
+            if case == 2:
+                w.assign(w + 1)
+                return x * 2
+            if case == 3:
+                x.assign(x + 1)
+                assign(w, w * 2)
+                return None
+            x.assign(x.flip(0))
+            return w + 0
+
+        step, found = captured(body), []
+        for _ in range(4):
+            if captured is TinyJit and refused_or(step, w):
+                break
+            if captured is not TinyJit:
+                step(w)
+            found += w.tolist()
+        return found
+
+    eager, replayed = program(lambda function: function), program(TinyJit)
+    assert replayed == eager[:len(replayed)] and len(replayed) >= 2
+
+
+@verifies("replay.guard.state", observe="replay")
+def test_an_argument_that_is_a_view() -> None:
+    """To assign to a view changes the tensor that it was taken from, or is refused."""
+    whole = Tensor(np.zeros(4, np.float32)).realize()
+    step = TinyJit(lambda x: assign(x, x + 1))
+    for count in range(1, 5):
+        view = whole[1:3]
+        if refused_or(step, view):
+            break
+        assert whole.tolist() == [0, count, count, 0]
+    step = TinyJit(lambda x: assign(x, x + 1))
+    for count in range(3):
+        step(numbers(count))
+    view = whole[1:3]
+    before = view.tolist()[0]
+    if not refused_or(step, view):
+        assert whole.tolist() == [0, before + 1, before + 1, 0]
+
+
+@verifies("replay.rebound.error", observe="replay")
+@pytest.mark.parametrize("moved", [0, 1])
+def test_two_owners_of_one_buffer_that_part(moved: int) -> None:
+    used = numbers(1)
+    owners = [used, Tensor(used.uop)]
+    step = TinyJit(lambda: used * 10)
+    for _ in range(3):
+        assert first(step()) == 10
+    owners[moved].assign(numbers(5)).realize()
+    try:
+        assert first(step()) == (50 if moved == 0 else 10)
+    except ReplayError as error:
+        assert error.remedy
+
+
+# Methods -----------------------------------------------------------------------------------
+
+
+class Base:
+    def __init__(self, start: float) -> None:
+        self.total = numbers(start)
+
+    @TinyJit
+    def step(self, x: Tensor) -> Tensor:
+        self.total.assign(self.total + x)
+        return self.total + 0
+
+
+class Derived(Base):
+    double = TinyJit(lambda self, x: x * 2 + self.total)
+    triple = TinyJit(lambda self, x: x * 3 + self.total)
+
+    @TinyJit
+    def step(self, x: Tensor) -> Tensor:
+        return super().step(x) * 100
+
+
+@verifies("replay.state.eager", observe="replay")
+def test_two_methods_of_one_name() -> None:
+    one = Derived(0)
+    found = [(first(one.double(numbers(i))), first(one.triple(numbers(i)))) for i in range(5)]
+    assert found == [(0, 0), (2, 3), (4, 6), (6, 9), (8, 12)]
+
+
+@verifies("replay.state.eager", observe="replay")
+def test_the_method_of_the_base_class() -> None:
+    one, other = Derived(0), Derived(10)
+    found = [(first(one.step(numbers(1))), first(other.step(numbers(1)))) for _ in range(5)]
+    assert found == [(100 * i, 1000 + 100 * i) for i in range(1, 6)]
+
+
+@verifies("replay.state.eager", observe="replay")
+def test_a_copy_of_an_object_has_its_own_capture() -> None:
+    one = Derived(0)
+    for _ in range(3):
+        one.double(numbers(1))
+    other = copy.copy(one)
+    other.total = numbers(100)
+    assert [first(other.double(numbers(1))) for _ in range(4)] == [102] * 4
+    assert first(one.double(numbers(1))) == 2
+    other.double.reset()
+    assert one.double.recording is not None
+
+
+# What is refused ---------------------------------------------------------------------------
+
+
+@verifies("replay.guard.mismatch", observe="replay")
+def test_zeros_and_nan() -> None:
+    for number, other in ((0.0, -0.0), (-0.0, 0.0), (1.5, float("nan")), (float("nan"), 1.5)):
+        step = TinyJit(lambda x, number: x * number)
+        for _ in range(2):
+            step(numbers(1), number)
+        assert str(first(step(numbers(1), number))) == str(number)
+        again = float(str(number))  # another object of the same value
+        assert str(first(step(numbers(1), again))) == str(number)
+        with pytest.raises(ReplayError, match=rf"was .*{number}.* is .*{other}"):
+            step(numbers(1), other)
+
+
+@verifies("replay.read.error", observe="replay")
+def test_schedules_that_a_replay_would_not_know_of() -> None:
+    def graph(x: Tensor) -> None:
+        get_kernel_graph(UOp(Ops.SINK, dtypes.index, (x.uop,)))
+
+    bodies: list[Callable[[Tensor], Any]] = [lambda x: run_schedule((x + 1).schedule()),
+                                             lambda x: Tensor.schedule(x + 1, x + 2), graph]
+    for body in bodies:
+        step = TinyJit(body)
+        step(numbers(1))
+        for _ in range(2):
+            with pytest.raises(ReplayError, match="inside a captured function") as caught:
+                step(numbers(1))
+            assert caught.value.remedy
+    run_schedule((numbers(1) + 1).schedule())  # outside, all is well
+
+
+@verifies("replay.values.bound", observe="replay")
+def test_one_variable_with_two_values() -> None:
+    n = Variable("n", 0, 9)
+
+    def body(x: Tensor, i: UOp, j: UOp) -> tuple[Tensor, Tensor]:
+        return (x * i).realize(), (x * j).realize()
+
+    for good in (0, 2):  # at the capture, and at a replay
+        step = TinyJit(body)
+        step(numbers(1), n.bind(3), n.bind(3))
+        for value in range(good):
+            one, other = step(numbers(1), n.bind(value), n.bind(value))
+            assert first(one) == first(other) == value
+        with pytest.raises(VariableError, match="n: .*(3.*4|4.*3)"):
+            step(numbers(1), n.bind(3), n.bind(4))
+
+
+# Threads -----------------------------------------------------------------------------------
+
+
+@verifies("realize.thread.serial")
+@verifies("replay.state.eager", observe="replay")
+def test_replays_in_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One captured function is replayed by some threads while others realize.
+
+    Between filling in the arguments and the launch, every other thread gets its turn.
+    """
+    kind = type(Device[Device.DEFAULT].table([]))
+    launch = kind.run
+
+    def slow(table: Table) -> None:
+        time.sleep(0.002)
+        launch(table)
+
+    monkeypatch.setattr(kind, "run", slow)
+    scale = numbers(2, 64)
+    step = TinyJit(lambda x: ((x * scale).flip(0) + x).sum())
+    wrong: list[Any] = []
+
+    def work(number: int) -> None:
+        for turn in range(15):
+            x = Tensor(np.arange(64, dtype=np.float32) + number * 100 + turn)
+            with Context(FUSE=0):
+                found = (step(x) if number % 2 else ((x * scale).flip(0) + x).sum()).item()
+            expected = 3 * float(x.numpy().sum())
+            if found != expected:
+                wrong.append((number, turn, found, expected))
+
+    run_in_threads(work, 6)
+    assert not wrong and step.replays
+
+
+@verifies("replay.capture.whole", observe="replay")
+@verifies("realize.thread.serial")
+def test_a_capture_does_not_see_other_threads() -> None:
+    """While a function is captured, other threads read, schedule, keep and assign tensors."""
+    inside, made, state = threading.Event(), threading.Event(), numbers(0)
+    kept: list[Tensor] = []
+    calls = []
+
+    def body(x: Tensor) -> Tensor:
+        calls.append(0)
+        if len(calls) == 2:
+            inside.set()
+            while not made.is_set():  # not `wait`: a thread that waits lets others go ahead
+                time.sleep(0.001)
+            time.sleep(0.05)  # the other thread asks for values now
+        return x + 1
+
+    def other() -> list[float]:
+        assert inside.wait(300)
+        kept.append(shared[0] * 3)
+        state.assign(state + 1)
+        return [first(shared[0] + 5), first(state)]
+
+    def reader() -> float:
+        assert inside.wait(300)
+        made.set()
+        value = shared[0] + 6
+        run_schedule(value.schedule())  # refused in a captured function, which this is not
+        return first(value)
+
+    shared = [numbers(7)]
+    step = TinyJit(body)
+    with ThreadPoolExecutor(2) as pool:
+        future, read = pool.submit(other), pool.submit(reader)
+        assert [first(step(numbers(i))) for i in range(2)] == [1, 2]
+        assert future.result() == [12, 1]
+        assert read.result() == 13
+    assert step.recording is not None
+    assert sum(len(s.launches) for s in step.recording.segments if isinstance(s, Table)) == 1
+    kept.clear()
+    shared.clear()
+    assert [first(step(numbers(i))) for i in range(3)] == [1, 2, 3]
+    assert first(state) == 1

@@ -1,0 +1,481 @@
+"""The lesson on fusion: steps that are to become kernels, and what is said of an answer.
+
+A step is a loop nest that writes one value. Where a step reads what another one has written, there
+is an edge, which names the loops in which both walk alike. The reader's `partition` says which
+steps are one kernel, and over which loops that kernel runs.
+
+    fusion.group.private: kernel 0 runs over i, j, but step 1 reads other iterations of step 0
+
+        step 0: v0[i, j] from x, over i 64, j 512
+        step 1: v1[i, j] from v0, over i 64, j 512
+        edge 0 -> 1: alike in nothing
+"""
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, product
+from math import prod
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from conformance.learn.lesson import Counterexample, Lesson
+
+
+class Step(NamedTuple):
+    """A loop nest that writes one value. `work`: how often its innermost statement runs."""
+
+    number: int
+    loops: Mapping[str, int]  # the loops over what it writes, and their iterations
+    reads: tuple[str, ...]
+    writes: str
+    work: int
+    alone: bool = False       # it has to be a kernel of its own
+
+
+class Edge(NamedTuple):
+    """Step `after` needs step `before`; in `loops`, an iteration needs only its counterpart."""
+
+    before: int
+    after: int
+    loops: frozenset[str]
+    inside: bool = True       # whether the two may be in one kernel at all
+
+
+class Kernel(NamedTuple):
+    """Steps that are run together, in each iteration of the loops that they share."""
+
+    steps: Sequence[int]
+    loops: Sequence[str]
+
+
+class Limits(NamedTuple):
+    """A kernel of more than `small_kernel` work is to keep `parallel` independent iterations."""
+
+    parallel: int = 16
+    small_kernel: int = 1 << 14
+
+
+class Problem(NamedTuple):
+    """Steps, their edges, and the bytes of every value."""
+
+    steps: list[Step]
+    edges: list[Edge]
+    nbytes: dict[str, int]
+
+    @property
+    def outputs(self) -> set[str]:
+        """What no step reads was asked for."""
+        read = {name for step in self.steps for name in step.reads}
+        return {step.writes for step in self.steps} - read
+
+
+Answer = Sequence[Kernel]
+ITEM = 4  # bytes of an element
+EXTENTS = {"i": 64, "j": 512}
+FEW = {"i": 4, "j": 8}
+NEAR = 1.2  # how many times the least bytes an answer may move, on the average of all problems
+
+
+# Problems ----------------------------------------------------------------------------------
+
+class _Plan(NamedTuple):
+    """A step to be: over which loops, from which sources (-1: the input), and how it reads."""
+
+    loops: str
+    sources: tuple[int, ...]
+    turned: bool = False  # it reads its sources along the other axis
+    apart: bool = False   # memory forbids it to be where its sources are
+    alone: bool = False
+
+
+def built(plans: Sequence[_Plan], extents: Mapping[str, int]) -> Problem:
+    """The problem of some plans; the input is a matrix."""
+    sizes = {"x": ITEM * prod(extents.values())}
+    walks = {-1: set("ij")}
+    steps, edges = [], []
+    for number, plan in enumerate(plans):
+        loops = {name: extents[name] for name in plan.loops}
+        walks[number] = set(plan.loops)
+        around = walks[number].union(*(walks[source] for source in plan.sources))
+        names = tuple("x" if source < 0 else f"v{source}" for source in plan.sources)
+        steps.append(Step(number, loops, names, f"v{number}",
+                          prod(extents[name] for name in around), plan.alone))
+        sizes[f"v{number}"] = ITEM * prod(loops.values())
+        edges += [Edge(source, number,
+                       frozenset() if plan.turned else frozenset(walks[source] & set(loops)),
+                       not plan.apart) for source in plan.sources if source >= 0]
+    return Problem(steps, edges, sizes)
+
+
+def problems() -> Iterator[Problem]:
+    """Small problems from the smallest up: all chains of two steps, then some larger ones."""
+    shapes = ("ij", "i", "j", "")
+    for extents in (FEW, EXTENTS):
+        yield built([_Plan("ij", (-1,))], extents)
+        for one, other, turned, apart in product(shapes, shapes, (False, True), (False, True)):
+            yield built([_Plan(one, (-1,)), _Plan(other, (0,), turned, apart)], extents)
+    chooser = random.Random(0)
+    for count in (3, 3, 4, 5):
+        for _ in range(120):
+            plans = []
+            for number in range(count):
+                several = chooser.sample(range(-1, number), min(number + 1, chooser.choice((1, 2))))
+                plans.append(_Plan(chooser.choice(("ij", "ij", *shapes)), tuple(sorted(several)),
+                                   *(chooser.random() < 0.1 for _ in range(3))))
+            yield built(plans, chooser.choice((FEW, EXTENTS, EXTENTS)))
+
+
+# The judge ---------------------------------------------------------------------------------
+
+def moved(problem: Problem, answer: Answer) -> int:
+    """The bytes that all kernels read and write: each value once for each kernel."""
+    total = 0
+    for kernel in answer:
+        mine = [problem.steps[number] for number in kernel.steps]
+        made = {step.writes for step in mine}
+        elsewhere = {name for step in problem.steps if step.number not in kernel.steps
+                     for name in step.reads}
+        names = {name for step in mine for name in step.reads} - made
+        names |= made & (problem.outputs | elsewhere)
+        total += sum(problem.nbytes[name] for name in names)
+    return total
+
+
+def bound(problem: Problem) -> int:
+    """What no answer can do without: read each input once, write each output once."""
+    made = {step.writes for step in problem.steps}
+    read = {name for step in problem.steps for name in step.reads}
+    return sum(problem.nbytes[name] for name in (read - made) | problem.outputs)
+
+
+def findings(problem: Problem, answer: Answer, limits: Limits) -> Iterator[tuple[str, str]]:
+    """The rules that an answer breaks, each with what is wrong."""
+    home = {number: at for at, kernel in enumerate(answer) for number in kernel.steps}
+    for edge in problem.edges:
+        before, after = home[edge.before], home[edge.after]
+        names = f"step {edge.after} needs step {edge.before}"
+        if before > after:
+            yield ("fusion.group.acyclic",
+                   f"{names}, whose kernel {before} runs after kernel {after}")
+        elif before == after and not edge.inside:
+            yield "fusion.group.memory", f"{names} and may not be in one kernel with it"
+        elif before == after and not set(answer[after].loops) <= edge.loops:
+            yield "fusion.group.private", (
+                f"kernel {after} runs over {listed(answer[after].loops)}, but step {edge.after} "
+                f"reads other iterations of step {edge.before}")
+    for at, kernel in enumerate(answer):
+        mine = [problem.steps[number] for number in kernel.steps]
+        extents = mine[0].loops
+        least = min(limits.parallel, max(prod(step.loops.values()) for step in mine))
+        kept, work = prod(extents[name] for name in kernel.loops), sum(s.work for s in mine)
+        if work > limits.small_kernel and kept < least:
+            yield "fusion.limit.parallel", (f"kernel {at} does {work} iterations of work and "
+                                            f"shares out {kept} of them")
+
+
+def best(problem: Problem, limits: Limits) -> tuple[int, Answer]:
+    """The bytes of the best right answer, and that answer: all are tried."""
+    found = [(moved(problem, answer), len(answer), answer) for answer in answers(problem)
+             if not any(True for _ in findings(problem, answer, limits))]
+    least, _, answer = min(found, key=lambda one: one[:2])
+    return least, answer
+
+
+def answers(problem: Problem) -> Iterator[Answer]:
+    """All ways to share the steps out, each kernel over as many loops as it may have."""
+    for groups in _shared_out(len(problem.steps)):
+        if all(len(group) == 1 or not any(problem.steps[number].alone for number in group)
+               for group in groups):
+            yield [Kernel(group, most_loops(problem, group)) for group in groups]
+
+
+def _shared_out(count: int) -> list[list[list[int]]]:
+    """All partitions of 0 to count - 1; a step joins kernels in the order of their first steps."""
+    found: list[list[list[int]]] = [[]]
+    for number in range(count):
+        found = list(chain.from_iterable(
+            [[*groups[:at], [*groups[at], number], *groups[at + 1:]] for at in range(len(groups))]
+            + [[*groups, [number]]] for groups in found))
+    return found
+
+
+def most_loops(problem: Problem, group: Sequence[int]) -> list[str]:
+    """The loops that all steps have and in which all edges between them are alike."""
+    kept = set(problem.steps[group[0]].loops)
+    for number in group[1:]:
+        kept &= set(problem.steps[number].loops)
+    for edge in problem.edges:
+        if edge.before in group and edge.after in group:
+            kept &= edge.loops
+    return sorted(kept)
+
+
+# What is said ------------------------------------------------------------------------------
+
+def listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "nothing"
+
+
+def picture(problem: Problem, answer: Answer = ()) -> str:
+    """The steps, the edges, and who is with whom."""
+    lines = []
+    for step in problem.steps:
+        over = ", ".join(f"{name} {count}" for name, count in step.loops.items()) or "nothing"
+        lines.append(f"step {step.number}: {step.writes}[{', '.join(step.loops)}] from "
+                     f"{', '.join(step.reads)}, over {over}" + ", alone" * step.alone)
+    for edge in problem.edges:
+        lines.append(f"edge {edge.before} -> {edge.after}: alike in {listed(sorted(edge.loops))}"
+                     + ("" if edge.inside else "; not in one kernel"))
+    for at, kernel in enumerate(answer):
+        steps = ", ".join(map(str, kernel.steps))
+        lines.append(f"kernel {at}, over {listed(kernel.loops)}: steps {steps}")
+    return "\n".join(lines)
+
+
+def fusion(module: ModuleType) -> Iterator[Counterexample]:
+    """The first problem that breaks each rule of the lesson on fusion.
+
+    Bytes are judged over all problems: there are knots that only trying everything unties.
+    """
+    met: set[str] = set()
+    ratios, first = [], None
+    for problem in problems():
+        answer, found = _judged(module, problem)
+        for each in found:
+            if each.rule not in met:
+                met.add(each.rule)
+                yield each
+        if "raised" in met:
+            return
+        if not found:
+            (least, other), mine = best(problem, Limits()), moved(problem, answer)
+            ratios.append(mine / least)
+            if first is None and 2 * mine > 3 * least:
+                first = Counterexample("fusion.stages.together", (
+                    f"{mine} bytes are moved, where {least} are enough with the kernels "
+                    f"{[list(kernel.steps) for kernel in other]}"), picture(problem, answer))
+    if first is not None and sum(ratios) > NEAR * len(ratios):
+        yield first
+
+
+def _judged(module: ModuleType, problem: Problem) -> tuple[Answer, list[Counterexample]]:
+    try:
+        answer = module.partition(problem.steps, problem.edges, Limits())
+        unlike = wrong_answer(problem.steps, answer)
+    except Exception as error:  # any: it is the reader's own code
+        unlike = f"your code raised {type(error).__name__}: {error}".rstrip(": ")
+    if unlike:
+        return [], [Counterexample("raised", unlike, picture(problem))]
+    return answer, [Counterexample(rule, message, picture(problem, answer))
+                    for rule, message in findings(problem, answer, Limits())]
+
+
+def wrong_answer(steps: Sequence[Step], answer: Any) -> str:
+    """What keeps an answer from being one at all, or ""."""
+    if not isinstance(answer, list) or not all(isinstance(each, tuple) and len(each) == 2
+                                               for each in answer):
+        return "partition has to answer a list of Kernel(steps, loops)"
+    named = [number for each in answer for number in each[0]]
+    if sorted(named) != list(range(len(steps))) or not all(each[0] for each in answer):
+        return f"your kernels have the steps {named}; each step is to be in one kernel"
+    for at, (numbers, loops) in enumerate(answer):
+        if list(numbers) != sorted(numbers):
+            return f"the steps {list(numbers)} of kernel {at} are not in order"
+        if len(numbers) > 1 and any(steps[number].alone for number in numbers):
+            return f"kernel {at} has a step that is to be alone"
+        lacking = [number for number in numbers if not set(loops) <= set(steps[number].loops)]
+        if lacking:
+            return f"kernel {at} runs over {listed(loops)}; step {lacking[0]} has not all of them"
+    return ""
+
+
+# With the whole runtime --------------------------------------------------------------------
+
+class _Names:
+    """One name for loops that walk alike, in whatever stages they are."""
+
+    def __init__(self, stages: Sequence[Any]) -> None:
+        self.name = {(at, loop): (at, number) for at, stage in enumerate(stages)
+                     for number, loop in enumerate(stage.loops)}
+        self.members = {name: {key} for key, name in self.name.items()}
+
+    def same(self, one: tuple[int, Any], other: tuple[int, Any]) -> None:
+        """Give both loops one name, unless two loops of a stage would then have it."""
+        kept, gone = self.name[one], self.name[other]
+        mine, theirs = self.members[kept], self.members[gone]
+        if kept == gone or {at for at, _ in mine} & {at for at, _ in theirs}:
+            return
+        mine |= theirs
+        for key in self.members.pop(gone):
+            self.name[key] = kept
+
+    def of(self, at: int, loop: Any) -> str:
+        stage, number = self.name[at, loop]
+        return f"loop{number} of {stage}"
+
+
+def install(module: ModuleType) -> None:
+    """Let the runtime make its kernels by the `partition` of the module."""
+    from impl.fusion.groups import match_loops
+    from impl.symbolic import extent
+
+    ours = module.group_stages
+
+    def walks_alike(one: Any, theirs: Any, other: Any, mine: Any) -> list[tuple[Any, Any]]:
+        member = module.Member(one, one.form.independent)
+        return [(member.prefix[at], loop) for at, loop in match_loops(member, theirs, other, mine)]
+
+    def group_stages(stages: Sequence[Any], storage_of: Sequence[int], limits: Any, fuse: bool,
+                     device_of: dict[int, str], itemsize_of: dict[int, int]) -> Any:
+        if not fuse or not stages:
+            return ours(stages, storage_of, limits, fuse, device_of, itemsize_of)
+        steps, edges, loops = described(stages, storage_of, walks_alike, extent)
+        answer = module.partition(steps, edges, limits)
+        unlike = wrong_answer(steps, answer)
+        if unlike:
+            raise ValueError(unlike)
+        groups = []
+        for number, kernel in enumerate(answer):
+            mine = [stages[at] for at in kernel.steps]
+            order = [name for name in loops[kernel.steps[0]] if name in kernel.loops]
+            members = [module.Member(stages[at], [loops[at][name] for name in order])
+                       for at in kernel.steps]
+            devices = {device_of[storage_of[stage.write.value]] for stage in mine}
+            if len(devices) > 1:
+                raise ValueError(f"the steps {list(kernel.steps)} are on several devices")
+            storages = {storage_of[a.value] for stage in mine for a in (*stage.reads, stage.write)}
+            groups.append(module.Group(
+                number, devices.pop(), members, [extent(loop) for loop in members[0].prefix],
+                sum(stage.form.operations for stage in mine), arguments=storages))
+        return groups, []
+
+    module.__dict__["group_stages"] = group_stages
+
+
+def described(stages: Sequence[Any], storage_of: Sequence[int], walks_alike: Any,
+              extent: Any) -> tuple[list[Step], list[Edge], list[dict[str, Any]]]:
+    """Stages as steps and edges, and the loops of each by the name that they have there."""
+    names = _Names(stages)
+    alike: dict[tuple[int, int], list[list[tuple[Any, Any]]]] = defaultdict(list)
+    apart: set[tuple[int, int]] = set()
+    writers: dict[int, list[tuple[int, Any]]] = defaultdict(list)
+    readers: dict[int, list[tuple[int, Any]]] = defaultdict(list)
+    shared = []
+    for at, stage in enumerate(stages):
+        touched = [(access, past) for access in stage.reads
+                   for past in writers[storage_of[access.value]]]
+        target = storage_of[stage.write.value]
+        touched += [(stage.write, past) for past in (*writers[target], *readers[target])]
+        for mine, (before, theirs) in touched:
+            alike[before, at].append(walks_alike(stages[before], theirs, stage, mine))
+            writes = theirs is stages[before].write
+            if writes and (mine is stage.write or not stages[before].whole):
+                apart.add((before, at))
+        for mine in stage.reads:
+            past = readers[storage_of[mine.value]]
+            shared += [(before, at, pair) for before, theirs in past[-1:]
+                       for pair in walks_alike(stages[before], theirs, stage, mine)]
+            past.append((at, mine))
+        writers[target].append((at, stage.write))
+    pairs = [(before, at, pair) for (before, at), found in alike.items()
+             for several in found for pair in several]
+    for before, at, (one, other) in (*pairs, *shared):
+        names.same((before, one), (at, other))
+    loops = [{names.of(at, loop): loop for loop in stage.form.independent}
+             for at, stage in enumerate(stages)]
+    edges = [Edge(before, at, frozenset.intersection(*(
+        frozenset(names.of(at, other) for one, other in several
+                  if names.of(before, one) == names.of(at, other)) for several in found)),
+        (before, at) not in apart) for (before, at), found in alike.items()]
+    steps = [Step(at, {name: extent(loop) for name, loop in loops[at].items()},
+                  tuple(dict.fromkeys(f"m{storage_of[a.value]}" for a in stage.reads)),
+                  f"m{storage_of[stage.write.value]}", stage.form.iterations, stage.alone)
+             for at, stage in enumerate(stages)]
+    return steps, edges, loops
+
+
+def score(module: ModuleType) -> Iterator[str]:
+    """Kernels and bytes of a few programs, with the reader's kernels and with ours."""
+    from impl import Context, Tensor
+    from impl.fusion.groups import group_stages as ours
+    from impl.schedule import pipeline, schedule_cache
+
+    mine = pipeline.group_stages
+    yield f"{'':<17}{'kernels':>8}{'ours':>6}{'bytes moved':>13}{'ours':>9}{'at least':>10}"
+    for name, make in _programs(Tensor).items():
+        found = []
+        for chosen in (mine, ours):
+            pipeline.group_stages = chosen
+            schedule_cache.clear()
+            with Context(DEVICE="REFERENCE"):
+                found.append(Tensor.schedule_document(*make()))
+        pipeline.group_stages = mine
+        kernels = [len(each["kernels"]) for each in found]
+        nbytes = [sum(kernel["bytes"] for kernel in each["kernels"]) for each in found]
+        least = sum(each["bytes"] for each in found[1]["buffers"]
+                    if each["kind"] in ("input", "output"))
+        yield (f"{name:<17}{kernels[0]:>8}{kernels[1]:>6}{nbytes[0]:>13}{nbytes[1]:>9}{least:>10}")
+
+
+def _programs(tensor: Any) -> dict[str, Any]:
+    """What the score is taken on."""
+    def numbers(*shape: int) -> Any:
+        return tensor.zeros(*shape).contiguous().realize()
+
+    x, w, q, square = (numbers(512, 64), numbers(64, 64), numbers(2, 128, 16), numbers(192, 192))
+    e = square.exp().sin()
+    return {
+        "chain": lambda: [((x * 2 + 1).exp() - x).relu()],
+        "softmax": lambda: [x.softmax(1)],
+        "softmax, columns": lambda: [x.softmax(0)],
+        "mean, variance": lambda: [x.mean(1), x.var(1)],
+        "part of the sum": lambda: [x / x.sum()],
+        "two ways": lambda: [x.exp().sum(0), x.exp().sum(1)],
+        "turned": lambda: [e + e.T],
+        "product, softmax": lambda: [(x @ w).relu().softmax(1)],
+        "attention": lambda: [(q @ q.transpose(1, 2) * 0.25).softmax(-1) @ q],
+        "rows, columns": lambda: [(square / square.sum(1, keepdim=True)).max(0)],
+    }
+
+
+HEADS = '''\
+from conformance.learn.lesson_fusion import Edge, Kernel, Step
+
+
+def partition(steps: list[Step], edges: list[Edge], limits) -> list[Kernel]:
+    """Which steps are one kernel, over which loops; the kernels in the order in which they run."""
+    raise NotImplementedError
+'''
+
+FUSION = Lesson(
+    functions=("partition",),
+    names="""\
+A step is a loop nest that writes one value:
+    step.number, step.loops {name: iterations}, step.reads, step.writes, step.work, step.alone
+An edge says that one step needs another, and in which loops both walk alike:
+    edge.before, edge.after, edge.loops (a frozenset), edge.inside
+A kernel is
+    Kernel(steps, loops)
+with the numbers of its steps, rising, and the names of the loops that it runs over. The limits
+are limits.parallel and limits.small_kernel.""",
+    rules=("fusion.group.acyclic", "fusion.group.private", "fusion.group.memory",
+           "fusion.limit.parallel", "fusion.stages.together", "fusion.value.equal"),
+    hints=(
+        "Begin with one kernel for each step, over all its loops: Kernel([n], list(step.loops)). "
+        "That keeps every rule but fusion.stages.together.",
+        "Take the steps in order. A step may join the kernel of the latest step that it needs, or "
+        "a later one. Never an earlier one: that is how circles come about.",
+        "The loops of a kernel are those that all its steps have, and in which all edges between "
+        "them are alike. When a step joins, the kernel may lose loops, and never gains any.",
+        "A step that is alone joins nobody, and nobody joins it. An edge that is not `inside` "
+        "keeps its two steps apart.",
+        "Before a step joins, count: the product of the loops that would be left. If it is below "
+        "limits.parallel, the step joins only if all the work together is at most "
+        "limits.small_kernel, or if no step of the kernel has more iterations of its own.",
+        "Two steps with no edge between them may still read one value. Let a step join a kernel "
+        "that reads what it reads, if both keep all their loops.",
+        "A kernel that a step joins has to come after all that the step needs: compare the "
+        "places of kernels, not the numbers of steps."),
+    counterexamples=fusion, heads=HEADS, install=install, score=score)

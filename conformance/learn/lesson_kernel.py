@@ -1,0 +1,201 @@
+"""The lesson on kernels: a chooser of register tiles, judged by what a tile loads and multiplies.
+
+Nothing is timed. A tile of so many rows of so many vectors is counted, for one element of the sum
+and all results, and compared with the best of all tiles that fit the registers.
+
+    kernel.product.loads: 1 row of 1 vector: 6 vectors multiplied and 12 loaded, 18 in all; ...
+
+        16 registers, vectors of 4; 3 x 8 results
+
+             B
+          A  +
+"""
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from functools import cache
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from conformance.learn.lesson import Counterexample, Lesson, is_whole, raised
+
+ITEMSIZE = 4  # bytes of an element: float32
+#: A tile may take so many halves of what the best one takes.
+HALVES = 3
+
+
+class Product(NamedTuple):
+    """A product of matrices, and what the processor has for it."""
+
+    registers: int
+    elements: int  # of a vector
+    rows: int
+    columns: int
+
+    def __str__(self) -> str:
+        return (f"{self.registers} registers, vectors of {self.elements}; {self.rows} x "
+                f"{self.columns} results")
+
+
+class Work(NamedTuple):
+    """Vectors that are multiplied and loaded for one element of the sum, for all results."""
+
+    multiplied: int
+    loaded: int
+
+    @property
+    def total(self) -> int:
+        return self.multiplied + self.loaded
+
+
+def products() -> Iterator[Product]:
+    """From the smallest up."""
+    processors = tuple(itertools.product((8, 16, 32), (4, 8, 16)))
+    shapes = sorted(itertools.product((1, 2, 3, 5, 8, 13, 64, 1021), (1, 4, 8, 20, 48, 100, 512)),
+                    key=lambda shape: (shape[0] * shape[1], shape))
+    return (Product(*processor, *shape) for shape in shapes for processor in processors)
+
+
+def registers(rows: int, vectors: int) -> int:
+    """Of a tile: its sums, a row of the second operand, one number of the first."""
+    return rows * vectors + vectors + 1
+
+
+def work(product: Product, rows: int, vectors: int, width: int) -> Work:
+    """What a product takes with a tile: its last rows have a smaller one."""
+    panels = -(-product.columns // (vectors * width))
+    tiles = -(-product.rows // rows)
+    return Work(panels * product.rows * vectors, panels * (product.rows + tiles * vectors))
+
+
+@cache
+def best(product: Product) -> tuple[Work, int, int]:
+    """The least that a tile takes which fits the registers, with its rows and vectors."""
+    fitting = [(rows, vectors) for rows in range(1, min(product.rows, product.registers) + 1)
+               for vectors in range(1, product.registers)
+               if registers(rows, vectors) <= product.registers]
+    return min(((work(product, *tile, product.elements), *tile) for tile in fitting),
+               key=lambda each: (each[0].total, each[1:]))
+
+
+def kernel(module: ModuleType) -> Iterator[Counterexample]:
+    """The first product that breaks each rule of the lesson on kernels."""
+    met: set[str] = set()
+    for product in products():
+        found = _judged(module, product)
+        if found is not None and found.rule not in met:
+            met.add(found.rule)
+            yield found
+        if "raised" in met:
+            return
+
+
+def _judged(module: ModuleType, product: Product) -> Counterexample | None:
+    limits = module.Limits(vector_bytes=product.elements * ITEMSIZE,
+                           vector_registers=product.registers)
+    try:
+        tile = module.choose_tile(limits, ITEMSIZE, product.rows, product.columns)
+    except Exception as error:  # any: it is the reader's own code
+        return raised(error, str(product))
+    if wrong := _unlike(tile) or _unusable(tile, product):
+        return Counterexample("raised", wrong, str(product))
+    needed = registers(tile.rows, tile.vectors)
+    if needed > product.registers:
+        return Counterexample("kernel.product.registers", f"{named(tile.rows, tile.vectors)} "
+                              f"need {needed} registers, of {product.registers}",
+                              picture(product, tile))
+    least, rows, vectors = best(product)
+    taken = work(product, tile.rows, tile.vectors, tile.width)
+    if 2 * taken.total > HALVES * least.total:
+        return Counterexample(
+            "kernel.product.loads", f"{named(tile.rows, tile.vectors)}: {said(taken)}; "
+            f"{named(rows, vectors)} would do with {least.total}", picture(product, tile))
+    return None
+
+
+def _unlike(tile: Any) -> str:
+    """What keeps an answer from being a tile at all, or ""."""
+    names = ("rows", "vectors", "width")
+    if not all(hasattr(tile, name) for name in names):
+        return (f"choose_tile answers a {type(tile).__name__}, and not a tile: "
+                "RegisterTile(rows, vectors, width)")
+    wrong = [name for name in names if not is_whole(getattr(tile, name))
+             or getattr(tile, name) < 1]
+    return f"{wrong[0]} of your tile is no whole number above zero" if wrong else ""
+
+
+def _unusable(tile: Any, product: Product) -> str:
+    """What keeps a tile from being cut off the loops of a product, or ""."""
+    if tile.rows > product.rows:
+        return f"your tile has {tile.rows} rows, and the product {product.rows}"
+    if not 2 <= tile.width <= product.elements or tile.width & (tile.width - 1):
+        return (f"the vectors of your tile have {tile.width} elements, and not 2, 4 or so on up "
+                f"to {product.elements}")
+    return ""
+
+
+def named(rows: int, vectors: int) -> str:
+    return (f"{rows} row{'s' if rows > 1 else ''} of {vectors} "
+            f"vector{'s' if vectors > 1 else ''}")
+
+
+def said(taken: Work) -> str:
+    return (f"{taken.multiplied} vectors multiplied and {taken.loaded} loaded, "
+            f"{taken.total} in all")
+
+
+def picture(product: Product, tile: Any) -> str:
+    """A line for each row of the tile: a number of A, and its sums; above them a row of B."""
+    shown = min(tile.vectors, 12)
+    more = " .." if shown < tile.vectors else ""
+    lines = [str(product), "", "     " + " ".join(["B"] * shown) + more]
+    lines += ["  A  " + " ".join("+" * shown) + more for _ in range(min(tile.rows, 8))]
+    if tile.rows > 8:
+        lines.append("  ..")
+    return "\n".join(lines)
+
+
+def score(module: ModuleType) -> Iterator[str]:
+    """How much more than the least that it could take a product takes."""
+    ratios = []
+    for product in products():
+        limits = module.Limits(vector_bytes=product.elements * ITEMSIZE,
+                               vector_registers=product.registers)
+        tile = module.choose_tile(limits, ITEMSIZE, product.rows, product.columns)
+        ratios.append(work(product, tile.rows, tile.vectors, tile.width).total
+                      / best(product)[0].total)
+    yield (f"in {len(ratios)} products your tiles multiply and load "
+           f"{100 * sum(ratios) / len(ratios) - 100:.1f} % more vectors on average than the best "
+           f"that fit, and {100 * max(ratios) - 100:.1f} % at most")
+
+
+KERNEL = Lesson(
+    module="kernel.products",
+    functions=("choose_tile",),
+    names="""\
+What the processor has is in
+    limits.vector_registers         how many registers there are
+    limits.elements(itemsize)       how many elements a vector has, 8 or so
+and the answer is
+    RegisterTile(rows, vectors, width)
+with so many rows of the first operand, no more than there are, and so many vectors of columns of
+the second one, each of `width` elements: 2, 4 and so on up to what a vector has.""",
+    rules=("kernel.product.registers", "kernel.product.loads", "kernel.pad.untouched",
+           "kernel.pack.stored", "kernel.step.equal"),
+    hints=(
+        "Begin with a tile of one row of one vector. It is right, and keeps all rules but one: "
+        "kernel.product.loads.",
+        "A tile takes rows * vectors registers for its sums, `vectors` for a row of the second "
+        "operand, and one for a number of the first one. That is what has to fit.",
+        "Write a function that counts: for one element of the sum a tile multiplies rows * "
+        "vectors times, and loads rows + vectors times.",
+        "Count for all results. There are ceil(columns / (vectors * width)) panels; what the "
+        "last one has too much is multiplied as well. Rows that are left over get a smaller "
+        "tile, which loads `vectors` vectors, too.",
+        "There are less than a hundred tiles that fit. Try all of them, and take the one that "
+        "multiplies and loads least. Nobody measures how long that takes.",
+        "The width may always be limits.elements(itemsize): columns that are too many are "
+        "padded, and are not stored."),
+    counterexamples=kernel,
+    score=score)

@@ -1,0 +1,188 @@
+"""The lesson's checkpoint lets a right planner pass, and no wrong one."""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from conformance import learn
+from conformance.learn.lessons import LESSONS, Temporary, memory, picture, problems
+from conformance.trace import ROOT
+
+HEAD = "from impl.memory import *\n"
+#: Each wrong planner, and what is said about it.
+WRONG = {
+    "every temporary lies at offset 0": ("""
+def plan(spans, reuse=True):
+    high = max((span.nbytes for span in spans), default=0)
+    bound = lower_bound(spans)
+    return MemoryPlan({span.storage: 0 for span in spans}, list(spans), max(high, bound),
+                      sum(span.nbytes for span in spans), bound)
+""", "memory.reuse.disjoint: temporaries 0 and 1 are alive in step 0 and share bytes 0 to 64"),
+    "nothing is shared": ("""
+def plan(spans, reuse=True):
+    tops = [sum(s.nbytes for s in spans[:number]) for number in range(len(spans))]
+    total = sum(span.nbytes for span in spans)
+    return MemoryPlan({s.storage: top for s, top in zip(spans, tops)}, list(spans), total, total,
+                      lower_bound(spans))
+""", "memory.bound.near: 128 bytes are planned, where 64 are alive at most"),
+    "nothing is written": ("""
+def plan(spans, reuse=True):
+    raise NotImplementedError
+""", "your code raised NotImplementedError"),
+    "it is no Python": ("def plan(", "your file raised SyntaxError"),
+    "shares where reuse is off": ("""
+_plan = plan
+def plan(spans, reuse=True):
+    return _plan(spans)
+""", "memory.off.equal: temporaries 0 and 1 share bytes, though reuse is off"),
+    "the bound forgets the last step": ("""
+def lower_bound(spans):
+    return max((sum(s.nbytes for s in spans if s.first <= t < s.last) for t in range(9)), default=0)
+""", "memory.planned.bounds: lower_bound answers 0; the most that is alive in one step is 64"),
+    "a dict is no plan": ("""
+def plan(spans, reuse=True):
+    return {span.storage: 0 for span in spans}
+""", "raised: plan answers a dict, and not a plan: MemoryPlan(offsets, lifetimes, planned"),
+    "nothing is returned": ("""
+def plan(spans, reuse=True):
+    pass
+""", "raised: plan answers a NoneType"),
+    "a bound of nothing": ("""
+def lower_bound(spans):
+    pass
+def plan(spans, reuse=True):
+    return MemoryPlan()
+""", "raised: lower_bound answers None, which is no whole number"),
+    "offsets in a list": ("""
+def plan(spans, reuse=True):
+    return MemoryPlan([0 for span in spans])
+""", "raised: the offsets of your plan are a list, and not a dict"),
+    "offsets are no numbers": ("""
+def plan(spans, reuse=True):
+    return MemoryPlan({span.storage: None for span in spans})
+""", "raised: offsets[0] of your plan is no whole number"),
+    "offsets are one byte off": ("""
+_plan = plan
+def plan(spans, reuse=True):
+    made = _plan(spans, reuse)
+    return MemoryPlan({s: offset + 1 for s, offset in made.offsets.items()}, made.lifetimes,
+                      made.planned + 1, made.unplanned, made.lower_bound)
+""", "memory.alignment.arena: temporary 0 lies at 1, which is no multiple of 64"),
+}
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "conformance.learn", *words], text=True,
+                          capture_output=True, check=False, cwd=folder,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+
+
+
+def check(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    (folder / "my_memory.py").write_text(HEAD + text, encoding="utf-8")
+    return run(folder, "check", "memory")
+
+
+@pytest.mark.parametrize(("text", "said"), WRONG.values(), ids=WRONG)
+def test_a_wrong_planner_is_shown_the_smallest_counterexample(text: str, said: str,
+                                                              tmp_path: Path) -> None:
+    found = check(tmp_path, text)
+    assert found.returncode == 1 and said in found.stdout, found.stdout + found.stderr
+    known = json.loads((tmp_path / ".learn.json").read_text(encoding="utf-8"))
+    assert known["memory"]["green"] == []
+
+
+def test_what_only_the_tests_show_is_red_too(tmp_path: Path) -> None:
+    """Our planner asks for `meets` only where none of its quick ways reaches the bound."""
+    found = check(tmp_path, """
+Lifetime.meets = lambda one, other: one.first < other.last and other.first < one.last
+""")
+    assert found.returncode == 1
+    assert "RED    memory.reuse.disjoint\n    test_" in found.stdout
+    assert "green  memory.planned.bounds" in found.stdout
+
+
+def test_our_planner_passes(tmp_path: Path) -> None:
+    found = check(tmp_path, "")
+    assert found.returncode == 0, found.stdout
+    assert "6 of 6 rules are green: the lesson is done." in found.stdout
+    progress = run(tmp_path, "progress").stdout
+    assert "memory: 6 of 6 rules green at the last check, 0 of 6 hints read" in progress
+
+
+def test_a_lesson_is_begun_hinted_at_and_begun_anew(tmp_path: Path,
+                                                    capsys: pytest.CaptureFixture[str]) -> None:
+    mine = tmp_path / "my_memory.py"
+    named = ["memory", "--mine", str(mine)]
+    assert learn.main(["check", *named]) == 1 and "there is no" in capsys.readouterr().err
+    assert learn.main(["start", *named]) == 0
+    said, text = capsys.readouterr().out, mine.read_text(encoding="utf-8")
+    assert "all 6 rules of this lesson are red, and that is right" in said
+    assert text.count("raise NotImplementedError") == len(LESSONS["memory"].functions)
+    assert "span.storage" in text and "MemoryPlan(offsets" in text  # what it is to be made of
+    mine.write_text(text + "# mine\n", encoding="utf-8")
+    assert learn.main(["start", *named]) == 1 and "exists already" in capsys.readouterr().err
+    hints = []
+    for _ in range(len(LESSONS["memory"].hints) + 1):
+        assert learn.main(["hint", *named]) == 0
+        hints.append(capsys.readouterr().out)
+    assert hints[0].startswith("1 of 6: Write `lower_bound` first") and len(set(hints)) == 7
+    assert learn.main(["reset", *named]) == 0
+    assert mine.read_text(encoding="utf-8") == text
+    assert mine.with_name("my_memory.py.old").read_text(encoding="utf-8") == text + "# mine\n"
+    capsys.readouterr()
+    assert learn.main(["progress", "--mine", str(mine)]) == 0
+    assert "memory: 0 of 6 rules green at the last check, 0 of 6 hints" in capsys.readouterr().out
+
+
+def test_a_lesson_has_to_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        learn.main(["hint"])
+    assert f"name a lesson: {', '.join(sorted(LESSONS))}" in capsys.readouterr().err
+
+
+def test_without_a_word_it_says_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert learn.main([]) == 2
+    assert "learn start memory" in capsys.readouterr().out
+
+
+def test_every_lesson_has_its_page_and_its_rules() -> None:
+    """What the table of chapters calls a lesson is one, and the other way round."""
+    pages = {page.stem for page in (ROOT / "docs" / "course").glob("*.md")} - {"index"}
+    assert pages == set(LESSONS)
+    locked = (ROOT / "spec" / "rules.lock").read_text(encoding="utf-8")
+    for slug, lesson in LESSONS.items():
+        for rule in lesson.rules:
+            assert rule.split(".")[0] in (lesson.chapters or (slug,)) and rule in locked
+
+
+def test_problems_come_from_the_smallest_up() -> None:
+    sizes = [len(each) for each in islice(problems(), 100)]
+    assert sizes == sorted(sizes) and sizes[:2] == [0, 1]
+
+
+def test_a_picture_shows_who_lies_where() -> None:
+    problem = [Temporary(64, 0, 1), Temporary(128, 1, 2), Temporary(64, 2, 2)]
+    assert picture(problem, {0: 0, 1: 0, 2: 128}).splitlines() == [
+        "step            0  1  2",
+        "0 to 64         0  *  1",
+        "64 to 128       .  1  1",
+        "128 to 192      .  .  2"]
+
+
+def test_a_plan_may_not_lie_about_its_numbers() -> None:
+    def plan(spans: Any, reuse: bool = True) -> Any:
+        return SimpleNamespace(offsets={}, planned=0, unplanned=1, lower_bound=0)
+
+    module: Any = SimpleNamespace(Lifetime=lambda *given: SimpleNamespace(), plan=plan,
+                                  lower_bound=lambda spans: 0)
+    first = next(memory(module))
+    assert "the plan states lower_bound and unplanned as (0, 1), but they are (0, 0)" in str(first)

@@ -1,0 +1,239 @@
+"""The lesson on fusion lets a right partitioner pass, and no wrong one."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from math import prod
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+import impl.fusion
+from conformance import learn
+from conformance.learn import lesson_fusion
+from conformance.learn.lesson_fusion import Edge, Kernel, Limits, Step, best, moved, problems
+from conformance.learn.lessons import LESSONS
+from impl import Context, Tensor
+from impl.schedule import pipeline, schedule_cache
+
+Partition = Callable[[list[Step], list[Edge], Any], Any]
+
+
+def apart(steps: list[Step], edges: list[Edge], limits: Any) -> list[Kernel]:
+    """One kernel for each step."""
+    return [Kernel([step.number], list(step.loops)) for step in steps]
+
+
+def joined(steps: list[Step], kernel: Kernel, step: Step, inner: list[Edge],
+           limits: Any) -> Kernel | None:
+    """The kernel with one more step, or None if that is not right or does not pay."""
+    mine = [*(steps[number] for number in kernel.steps), step]
+    if any(each.alone for each in mine) or not all(edge.inside for edge in inner):
+        return None
+    loops = [name for name in kernel.loops
+             if name in step.loops and all(name in edge.loops for edge in inner)]
+    if not inner and not len(loops) == len(kernel.loops) == len(step.loops):
+        return None
+    left = prod(step.loops[name] for name in loops)
+    most = max(prod(each.loops.values()) for each in mine)
+    work = sum(each.work for each in mine)
+    if left < min(limits.parallel, most) and work > limits.small_kernel:
+        return None
+    return Kernel([*kernel.steps, step.number], loops)
+
+
+def right(steps: list[Step], edges: list[Edge], limits: Any) -> list[Kernel]:
+    """What the hints lead to."""
+    kernels: list[Kernel] = []
+    home: dict[int, int] = {}
+    for step in steps:
+        needs = [edge for edge in edges if edge.after == step.number]
+        earliest = max((home[edge.before] for edge in needs), default=-1)
+        places = [earliest] if earliest >= 0 else []
+        places += [at for at in range(earliest + 1, len(kernels)) if any(
+            {*steps[number].reads} & {*step.reads} for number in kernels[at].steps)]
+        for at in places:
+            inner = [edge for edge in needs if home[edge.before] == at]
+            kernel = joined(steps, kernels[at], step, inner, limits)
+            if kernel is not None:
+                kernels[at], home[step.number] = kernel, at
+                break
+        else:
+            home[step.number] = len(kernels)
+            kernels.append(Kernel([step.number], list(step.loops)))
+    return kernels
+
+
+def module_of(partition: Partition) -> Any:
+    return SimpleNamespace(partition=partition, group_stages=impl.fusion.group_stages,
+                           Group=impl.fusion.Group, Member=impl.fusion.Member)
+
+
+def blind(steps: list[Step], edges: list[Edge], limits: Any) -> list[Kernel]:
+    """Looks at shapes, and not at edges."""
+    bare = [edge._replace(loops=frozenset(steps[edge.after].loops)) for edge in edges]
+    return right(steps, bare, limits)
+
+
+def anywhere(steps: list[Step], edges: list[Edge], limits: Any) -> list[Kernel]:
+    """Takes no notice of what memory forbids."""
+    return right(steps, [edge._replace(inside=True) for edge in edges], limits)
+
+
+def backwards(steps: list[Step], edges: list[Edge], limits: Any) -> list[Kernel]:
+    return apart(steps, edges, limits)[::-1]
+
+
+def greedy(steps: list[Step], edges: list[Edge], limits: Any) -> list[Kernel]:
+    """Takes no notice of what is left for the cores to share."""
+    return right(steps, edges, Limits(1, 1 << 60))
+
+
+def unwritten(steps: list[Step], edges: list[Edge], limits: Any) -> list[Kernel]:
+    raise NotImplementedError
+
+
+WRONG: list[tuple[Partition, str]] = [
+    (apart, "fusion.stages.together: 512 bytes are moved, where 256 are enough with the kernels "
+            "[[0, 1]]"),
+    (blind, "fusion.group.private: kernel 0 runs over i, j, but step 1 reads other iterations of "
+            "step 0"),
+    (anywhere, "fusion.group.memory: step 1 needs step 0 and may not be in one kernel with it"),
+    (backwards, "fusion.group.acyclic: step 1 needs step 0, whose kernel 1 runs after kernel 0"),
+    (greedy, "fusion.limit.parallel: kernel 0 does 65536 iterations of work and shares out 1"),
+    (unwritten, "raised: your code raised NotImplementedError\n"),
+    (lambda *given: None, "raised: partition has to answer a list of Kernel(steps, loops)"),
+    (lambda *given: [], "raised: your kernels have the steps []; each step is to be in one kernel"),
+    (lambda *given: [Kernel([0, 0], [])], "raised: your kernels have the steps [0, 0]"),
+    (lambda *given: [Kernel([0], ["k"])], "raised: kernel 0 runs over k; step 0 has not all"),
+    (lambda steps, *given: [Kernel(range(len(steps))[::-1], [])], "kernel 0 are not in order"),
+]
+
+
+@pytest.mark.parametrize(("partition", "said"), WRONG, ids=[said[:44] for _, said in WRONG])
+def test_a_wrong_partitioner_is_shown_the_smallest_counterexample(partition: Partition,
+                                                                  said: str) -> None:
+    found = "\n".join(map(str, lesson_fusion.fusion(module_of(partition))))
+    assert said in found and "\n    step 0: v0[" in found
+
+
+def test_a_right_one_is_shown_none() -> None:
+    assert list(lesson_fusion.fusion(module_of(right))) == []
+
+
+def test_problems_come_from_the_smallest_up() -> None:
+    sizes = [len(each.steps) for each in islice(problems(), 60)]
+    assert sizes == sorted(sizes) and sizes[0] == 1
+
+
+def test_nothing_moves_less_than_the_bound() -> None:
+    """The best of all answers is between the bound and one kernel for each step."""
+    for problem in islice(problems(), 0, None, 7):
+        least, answer = best(problem, Limits())
+        assert lesson_fusion.bound(problem) <= least == moved(problem, answer)
+        assert least <= moved(problem, apart(problem.steps, problem.edges, None))
+
+
+# With the runtime around it
+
+
+@contextmanager
+def partitioned_by(partition: Partition) -> Iterator[Any]:
+    module = module_of(partition)
+    lesson_fusion.install(module)
+    schedule_cache.clear()
+    with patch.object(pipeline, "group_stages", module.group_stages), Context(DEVICE="REFERENCE"):
+        yield module
+    schedule_cache.clear()
+
+
+def numbers(*shape: int) -> Tensor:
+    values = np.random.default_rng(prod(shape)).normal(size=shape).astype(np.float32)
+    return Tensor(values).realize()
+
+
+def moving(x: Tensor) -> Tensor:
+    x[1:3] = x[0:2] + 1
+    x.assign(x * 2)
+    x[0:2] = x[2:4]
+    return x
+
+
+def turned(x: Tensor) -> Tensor:
+    e = x.exp().sin()
+    return e + e.T
+
+
+PROGRAMS: dict[str, tuple[int, Callable[[], Tensor]]] = {
+    "softmax": (1, lambda: numbers(4, 6).softmax(1)),
+    "columns": (1, lambda: numbers(4, 6).softmax(0)),
+    "turned": (1, lambda: turned(numbers(4, 4))),
+    "large part": (2, lambda: numbers(200, 100) / numbers(200, 100).sum()),
+    "in place": (3, lambda: moving(numbers(4, 6))),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("partition", [right, apart])
+def test_the_runtime_makes_the_kernels_of_the_answer(name: str, partition: Partition) -> None:
+    count, make = PROGRAMS[name]
+    with Context(DEVICE="REFERENCE", FUSE=0):
+        expected = make().numpy()
+    with partitioned_by(partition):
+        document = make().schedule_document()
+        np.testing.assert_allclose(make().numpy(), expected, rtol=1e-5)
+    kernels = len(document["kernels"])
+    assert kernels == count if partition is right else kernels >= count
+
+
+def test_a_wrong_answer_is_not_put_right() -> None:
+    """What the reader has decided is what is run: each element is added to itself."""
+    with partitioned_by(blind):
+        found = turned(numbers(4, 4)).numpy()
+    np.testing.assert_allclose(found, 2 * np.sin(np.exp(numbers(4, 4).numpy())), rtol=1e-5)
+
+
+def test_an_answer_that_is_none_is_told() -> None:
+    with partitioned_by(lambda *given: []), pytest.raises(Exception, match="your kernels have"):
+        numbers(4, 6).softmax(1).schedule_document()
+
+
+def test_a_score_compares_with_ours() -> None:
+    with partitioned_by(apart) as module:
+        head, *rows = lesson_fusion.score(module)
+    assert head.split() == ["kernels", "ours", "bytes", "moved", "ours", "at", "least"]
+    for row in rows:
+        kernels, ours, mine, theirs, least = map(int, row.split()[-5:])
+        assert kernels >= ours and mine >= theirs >= least
+    assert any(int(row.split()[-5]) > int(row.split()[-4]) for row in rows)
+
+
+def test_a_file_of_its_own_names_is_put_to_use(tmp_path: Path) -> None:
+    """What the file calls Kernel is not what the module calls so."""
+    mine = tmp_path / "my_fusion.py"
+    mine.write_text("from conformance.learn.lesson_fusion import Kernel\n"
+                    "def partition(steps, edges, limits):\n    return []\n", encoding="utf-8")
+    module = ModuleType("impl.fusion")
+    learn.Overlay("fusion", mine).exec_module(module)
+    assert module.partition([], [], None) == [] and module.Kernel is impl.fusion.Kernel
+    assert module.group_stages is not impl.fusion.group_stages
+
+
+def test_a_file_is_begun_with_the_head(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = tmp_path / "my_fusion.py"
+    assert learn.main(["start", "fusion", "--mine", str(mine)]) == 0
+    text = mine.read_text(encoding="utf-8")
+    assert text.count("raise NotImplementedError") == 1 and "def partition(steps" in text
+    assert "all 6 rules of this lesson are red" in capsys.readouterr().out
+    compile(text, str(mine), "exec")
+
+
+def test_there_are_as_many_hints_as_the_page_says() -> None:
+    page = (learn.ROOT / "docs" / "course" / "fusion.md").read_text(encoding="utf-8")
+    words = ("six", "seven", "eight")
+    assert f"the next of {words[len(LESSONS['fusion'].hints) - 6]} hints" in page

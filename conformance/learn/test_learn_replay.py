@@ -1,0 +1,163 @@
+"""The checkpoint of the lesson on replay lets a right key pass, and no wrong one."""
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance import learn
+from conformance.learn.lesson_replay import Part, apart, install, part_of, replay, together
+from conformance.trace import ROOT
+from impl import Tensor, Variable
+from impl.errors import ReplayError
+from impl.replay import arguments
+
+
+def describe(part: Part) -> Any:
+    """A right key of a part."""
+    if part.kind == "tensor":
+        return part.kind, part.shape, part.dtype, part.device
+    if part.kind == "variable":
+        return part.kind, part.name, part.low, part.high
+    return part.type, id(part.value) if part.kind == "object" else repr(part.value)
+
+
+def aliases(memory: dict[str, int]) -> Any:
+    """A right key of who shares memory."""
+    groups: dict[int, list[str]] = {}
+    for path, number in memory.items():
+        groups.setdefault(number, []).append(path)
+    return sorted(sorted(paths) for paths in groups.values())
+
+
+def without(*fields: str) -> Callable[[Part], Any]:
+    """A key that leaves something of a part out."""
+    default: dict[str, Any] = {name: Part._field_defaults.get(name) for name in fields}
+    return lambda part: describe(part._replace(**default))
+
+
+def plainly(part: Part) -> Any:
+    """A key with numbers as Python compares them."""
+    return (part.type, part.value) if part.kind == "value" else describe(part)
+
+
+#: Each wrong describe, and what is said about it.
+WRONG: dict[str, tuple[Callable[[Part], Any], str]] = {
+    "nothing": (lambda part: 0, "replay.guard.mismatch: the key does not see the value of args[1]: "
+                "a replay gives [1, 4]"),
+    "no value": (without("value"), "replay.guard.mismatch: the key does not see the value"),
+    "no type": (lambda part: (part.kind, part.value if part.kind == "value" else describe(part)),
+                "replay.guard.mismatch: the key does not see the type of args[1]"),
+    "numbers as they compare": (plainly, "replay.guard.mismatch: the key does not see the sign"),
+    "no shape": (without("shape"), "replay.guard.mismatch: the key does not see the shape"),
+    "no dtype": (without("dtype"), "replay.guard.mismatch: the key does not see the dtype"),
+    "no device": (without("device"), "replay.guard.mismatch: the key does not see the device"),
+    "no name": (without("name"), "replay.guard.mismatch: the key does not see the name"),
+    "no greatest value": (without("high"), "does not see the greatest value of args[1]"),
+    "no least value": (without("low"), "does not see the least value of args[1]"),
+    "objects by equality": (lambda part: part.value if part.kind == "object" else describe(part),
+                            "the key does not see which object args[1] is"),
+    "the memory too": (lambda part: (describe(part), part.memory),
+                       "caching.key.renaming: the call is the same, and args[1] lies in other "),
+    "what is bound too": (
+        lambda part: (describe(part), part.value if part.kind == "variable" else 0),
+        "caching.key.values: the call is the same, and args[1] is bound to another value"),
+    "something else each time": (lambda part: object(), "caching.key.renaming: the call is the"),
+    "it raises": (lambda part: part.other,  # type: ignore[attr-defined]
+                  "raised: your code raised AttributeError"),
+}
+
+WRONG_ALIASES: dict[str, tuple[Callable[[dict[str, int]], Any], str]] = {
+    "nothing": (lambda memory: 0, "replay.guard.alias: other tensors are one memory"),
+    "how many": (lambda memory: len(set(memory.values())), "replay.guard.alias: other tensors"),
+    "the numbers": (dict, "caching.key.renaming: the same tensors are one memory"),
+    "the order of paths": (lambda memory: (list(memory), aliases(memory)),
+                           "caching.key.renaming: the same tensors are one memory"),
+    "it raises": (lambda memory: memory["x"], "raised: your code raised KeyError"),
+}
+
+
+def found(describe: Any, aliases: Any) -> list[str]:
+    module: Any = SimpleNamespace(describe=describe, aliases=aliases)
+    return [str(each) for each in replay(module)]
+
+
+def test_a_right_key_is_let_pass() -> None:
+    assert found(describe, aliases) == []
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_key_gets_a_stale_value(name: str) -> None:
+    wrong, said = WRONG[name]
+    first = found(wrong, aliases)[0]
+    assert said in first and "captured" in first and "now" in first
+
+
+@pytest.mark.parametrize("name", WRONG_ALIASES)
+def test_wrong_aliases_are_shown(name: str) -> None:
+    wrong, said = WRONG_ALIASES[name]
+    assert said in found(describe, wrong)[0]
+
+
+def test_every_pair_differs_in_what_it_says() -> None:
+    for case in apart():
+        assert [path for path in case.now if case.now[path] is not case.captured[path]] \
+            == ["args[1]"]
+        assert all(case.shown) and case.shown[1] != case.shown[3]
+    assert all(not case.shown[0] for _, case in together())
+
+
+def test_what_the_runtime_notes_is_taken_for_the_right_part() -> None:
+    x, n = Tensor(np.zeros((2, 3), np.float32)).realize(), Variable("n", 1, 9).bind(4)
+    thing = object()
+    noted = arguments.take_apart([x, n, 3, -0.0, None, "sum", thing, [1]]).signature
+    device = x.device
+    assert [part_of(noted[f"[{place}]"]) for place in range(7)] == [
+        Part("tensor", shape=(2, 3), dtype="float32", device=device),
+        Part("variable", name="n", low=1, high=9), Part("value", type="int", value=3),
+        Part("value", type="float", value=-0.0), Part("value", type="NoneType"),
+        Part("value", type="str", value="sum"), Part("object", value=thing)]
+    assert part_of(noted["[7]"]) is None
+
+
+def test_the_runtime_asks_the_readers_key() -> None:
+    """A key that leaves out what a call differs in is not refused; a right one is, by name."""
+    one, two = (arguments.take_apart(((given,), {})).signature for given in (2, 3))
+    for key, refused in ((describe, True), (without("value"), False)):
+        module: Any = SimpleNamespace(describe=key, aliases=aliases, compare=arguments.compare)
+        install(module)
+        module.compare("f", one, dict(one))
+        if refused:
+            with pytest.raises(ReplayError, match=r"args\[0\] was \('int', 2\)"):
+                module.compare("f", one, two)
+        else:
+            module.compare("f", one, two)
+        with pytest.raises(ReplayError, match="tuple"):  # containers are not the reader's
+            module.compare("f", one, arguments.take_apart(((2, 3), {})).signature)
+        leaf = Tensor([1.0]).realize().uop
+        assert module.aliases_of({"a": leaf, "b": leaf}) == [["a", "b"]]
+        other = Tensor([2.0]).realize().uop  # the key is a list of lists, and no two are one
+        assert not module.aliases_of({"a": leaf, "b": other})
+
+
+def test_the_readers_file_takes_the_place_of_ours(tmp_path: Path,
+                                                  capsys: pytest.CaptureFixture[str]) -> None:
+    mine = tmp_path / "my_replay.py"
+    mine.write_text("def describe(part):\n    return part.kind\n\n"
+                    "def aliases(memory):\n    return 0\n", encoding="utf-8")
+    ran = subprocess.run([sys.executable, "-m", "conformance.learn", "check", "replay", "--mine",
+                          str(mine)], cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 1, ran.stderr
+    page = (ROOT / "docs" / "course" / "replay.md").read_text(encoding="utf-8")
+    shown = "\n".join(ran.stdout.splitlines()[:4]).replace("\n\n\n", "\n\n")
+    assert shown in page  # the page shows what is printed
+    assert "2 of 6 rules are red on small problems" in ran.stdout
+    assert learn.main(["progress", "--mine", str(mine)]) == 0
+    said = capsys.readouterr().out.partition("replay: 0 of 6")[2]
+    assert (said.count("red "), said.count("open ")) == (2, 4)

@@ -1,0 +1,179 @@
+"""A plan is found again exactly when it is the right one.  Chapter: spec/caching.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+from conformance import protocol
+from conformance.generators import programs
+from conformance.generators.programs import Draft
+from conformance.protocol import Program
+from conformance.runner.subject import Failure, NotClaimed, Subject, same_values
+from conformance.suite import after, verifies
+
+
+def _program(write: Callable[[Draft], str], dtype: str = "float32", size: int = 4) -> Program:
+    """Two realized inputs t0 and t1 and what `write` makes of them, realized and observed."""
+    draft = Draft()
+    for start in range(2):
+        array = programs.pattern(dtype, (size,), start)
+        draft.add("input", dtype=dtype, shape=[size], data=protocol.encode(array))
+    draft.append({"do": "realize", "names": ["t0", "t1"]})
+    name = write(draft)
+    draft.append({"do": "realize", "names": [name]})
+    draft.append({"do": "observe", "names": [name]})
+    return protocol.program(draft.statements)
+
+
+def _keys(subject: Subject, program: Program, **options: Any) -> list[str]:
+    """The cache keys of the schedules of a program, whose values are checked too."""
+    seen = subject.check_values(program, "schedule", "cache", **options)
+    return [document["cache"]["key"] for document in seen.schedule]
+
+
+def _all_differ(subject: Subject, *chosen: Program) -> None:
+    """The last schedule of each of these programs has a key of its own."""
+    keys: dict[str, Program] = {}
+    for program in chosen:
+        if not subject.supports(program):
+            continue
+        key = _keys(subject, program)[-1]
+        if key in keys:
+            raise Failure("this program has the key of another one:\n"
+                          f"{protocol.paste(keys[key])}", program)
+        keys[key] = program
+
+
+def _add(left: str, right: str) -> Callable[[Draft], str]:
+    return lambda draft: draft.add("add", left, right)
+
+
+@verifies("caching.key.alias", observe="cache")
+def test_the_pattern_of_aliases_is_part_of_the_key(subject: Subject) -> None:
+    _all_differ(subject, _program(_add("t0", "t0")), _program(_add("t0", "t1")))
+
+
+@verifies("caching.key.program", observe="cache")
+def test_everything_that_decides_a_plan_is_part_of_the_key(subject: Subject) -> None:
+    def scaled(value: float) -> Callable[[Draft], str]:
+        return lambda draft: draft.add("mul", "t0", draft.constant(draft.kinds["t0"], value))
+
+    _all_differ(
+        subject, _program(_add("t0", "t1")), _program(_add("t0", "t1"), dtype="int32"),
+        _program(_add("t0", "t1"), dtype="uint32"), _program(_add("t0", "t1"), size=5),
+        _program(lambda draft: draft.add("sub", "t0", "t1")), _program(scaled(2)),
+        _program(scaled(3)), _program(lambda draft: draft.add("flip", "t0", axes=[0])),
+        _program(lambda draft: draft.add("cumsum", "t0", axis=0)),
+        _program(lambda draft: draft.add("sum", "t0", axes=[0], keepdims=True)))
+
+
+@verifies("caching.key.settings", observe="cache")
+def test_toggling_a_setting_never_returns_a_stale_plan(subject: Subject) -> None:
+    """After any other setting has been tried, the plan is that of a fresh implementation."""
+    if not subject.info.settings:
+        raise NotClaimed("no setting is declared")
+    kernels = 0
+    for program in (programs.witnesses()["chain-of-temporaries"], _large_sum()):
+        if not subject.supports(program):
+            subject.skipped += 1
+            continue
+        fresh: dict[tuple[str, int], list[Any]] = {}
+        for setting in subject.info.settings:
+            for value in (0, 1):
+                subject.adapter.reset()
+                fresh[setting, value] = _plans(subject, program, {setting: value})
+        for (setting, value), plans in fresh.items():
+            if _plans(subject, program, {setting: value}) != plans:
+                raise Failure(f"{setting}={value} got the plan of other settings", program)
+            kernels += sum(len(each["kernels"]) for each in plans)
+    if subject.examples:
+        assert kernels, "no program made a kernel: nothing was verified"
+
+
+def _large_sum() -> Program:
+    """A sum of so many elements that an implementation may take it in several steps."""
+    draft = Draft()
+    ones = draft.add("constant", dtype="float32", shape=[256, 256], value=1)
+    copied = draft.add("contiguous", ones)
+    total = draft.add("sum", copied, axes=[0, 1], keepdims=False)
+    draft.append({"do": "observe", "names": [total]})
+    return protocol.program(draft.statements)
+
+
+def _plans(subject: Subject, program: Program, settings: dict[str, int]) -> list[Any]:
+    documents = subject.check_values(program, "schedule", settings=settings).schedule
+    return [{key: field for key, field in document.items() if key != "cache"}
+            for document in documents]
+
+
+@verifies("caching.hit.equal", observe="cache")
+@after("effects.value.eager")
+def test_a_hit_gives_the_values_of_a_miss(subject: Subject) -> None:
+    hits = 0
+
+    def again(program: Program) -> None:
+        nonlocal hits
+        subject.adapter.reset()
+        miss = subject.check_values(program, "schedule", "cache")
+        hit = subject.check_values(program, "schedule", "cache")
+        subject.check_values(_other_inputs(program), "schedule", "cache")
+        hits += sum(document["cache"]["hit"] for document in hit.schedule)
+        different = same_values(miss, hit)
+        if different:
+            raise Failure(f"{different} differ when the plan was cached", program)
+
+    subject.for_programs(again, rule="caching.hit.equal")
+    assert hits, "nothing was ever found in the cache: nothing was verified"
+
+
+def _other_inputs(program: Program) -> Program:
+    """The program with other elements in its inputs, in the range of the old ones."""
+    changed = deepcopy(program)
+    for statement in changed["statements"]:
+        if statement["do"] == "input":
+            array = protocol.decode(statement["dtype"], statement["shape"], statement["data"])
+            statement["data"] = protocol.encode(array.reshape(-1)[::-1].reshape(array.shape))
+    return changed
+
+
+@verifies("caching.key.renaming", observe="cache")
+@after("effects.value.eager")
+def test_names_are_not_part_of_the_key(subject: Subject) -> None:
+    keyed = 0
+
+    def same(program: Program) -> None:
+        nonlocal keyed
+        keys = []
+        for each in (program, programs.renamed(program)):
+            subject.adapter.reset()
+            keys.append(_keys(subject, each))
+        keyed += len(keys[0])
+        if keys[0] != keys[1]:
+            raise Failure("other names for the variables, other keys", program)
+
+    subject.for_programs(same, rule="caching.hit.equal", share=0.5)
+    assert keyed, "no schedule has a key: nothing was verified"
+
+
+@verifies("caching.result.independent")
+@after("effects.value.eager")
+def test_a_later_run_leaves_earlier_results_alone(subject: Subject) -> None:
+    """The same expression for several inputs: all results are looked at only at the end."""
+    for write in ("add", "mul", "sub"):
+        draft = Draft()
+        results = []
+        for number in range(4):
+            array = programs.pattern("float32", (5,), number)
+            name = draft.add("input", dtype="float32", shape=[5], data=protocol.encode(array))
+            results.append(draft.add("neg", draft.add(write, name, name)))
+            draft.append({"do": "realize", "names": [results[-1]]})
+        draft.append({"do": "observe", "names": results})
+        subject.check_whole(protocol.program(draft.statements))
+    subject.for_programs(lambda program: _check(subject, program),
+                         rule="caching.result.independent", share=0.25)
+
+
+def _check(subject: Subject, program: Program) -> None:
+    subject.check_values(program)

@@ -1,0 +1,155 @@
+"""The law that every observed value obeys, and the float policy.  Chapter: spec/conventions.md."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from conformance import protocol
+from conformance.generators import declared_programs
+from conformance.generators.programs import Draft
+from conformance.protocol import Program
+from conformance.runner.subject import Failure, Subject
+from conformance.suite import verifies
+
+
+def _input(draft: Draft, array: protocol.Array) -> str:
+    return draft.add("input", dtype=array.dtype.name, shape=list(array.shape),
+                     data=protocol.encode(array))
+
+
+def _observed(draft: Draft, *names: str) -> Program:
+    return protocol.program([*draft.statements,
+                             {"do": "observe", "names": list(names or draft.kinds)}])
+
+
+@verifies("conventions.value.eager")
+def test_every_witness_gives_the_eager_values(subject: Subject) -> None:
+    subject.for_programs(lambda program: _check(subject, program))
+
+
+@verifies("conventions.support.declared")
+def test_declared_statements_run_for_each_declared_dtype(subject: Subject) -> None:
+    for program in declared_programs.programs_for(subject.info.dtypes):
+        subject.check_declared(program)
+
+
+@verifies("conventions.integers.exact")
+def test_integers_have_exactly_these_bits(subject: Subject) -> None:
+    subject.for_programs(lambda program: _check(subject, program),
+                         rule="conventions.integers.exact", share=0.5)
+
+
+def _check(subject: Subject, program: Program) -> None:
+    subject.check_values(program)
+
+
+@verifies("conventions.rounding.point")
+def test_each_operation_is_rounded_to_its_dtype(subject: Subject) -> None:
+    for dtype, big in (("float16", 2048.0), ("float32", 2.0**24), ("float64", 2.0**53)):
+        if dtype not in subject.info.dtypes:
+            continue
+        draft = Draft()
+        huge = _input(draft, np.full(3, big, dtype))
+        one = _input(draft, np.ones(3, dtype))
+        total = draft.add("add", huge, one)
+        result = draft.add("sub", total, huge)
+        subject.check_declared(_observed(draft, result))
+
+
+@verifies("conventions.reassociation.elementwise+2")
+def test_nothing_is_cancelled_or_regrouped(subject: Subject) -> None:
+    draft = Draft()
+    x = _input(draft, np.array([1, 3, 1e-3, np.inf], np.float32))
+    y = _input(draft, np.array([1e8, -1e8, 1e30, 1], np.float32))
+    results = [draft.add("sub", draft.add("add", x, y), y),
+               draft.add("div", draft.add("mul", x, y), y),
+               draft.add("sub", x, x), draft.add("div", x, x),
+               draft.add("mul", x, draft.constant(draft.kinds[x], 0))]
+    subject.check_declared(_observed(draft, *results))
+
+
+@verifies("conventions.nan.propagate")
+def test_nan_is_never_lost(subject: Subject) -> None:
+    for place in range(5):
+        draft = Draft()
+        x = np.array([3, -1, 0, 2, 7], np.float32)
+        x[place] = np.nan
+        x_name = _input(draft, x)
+        y_name = _input(draft, np.array([1, -2, 5, 2, 9], np.float32))
+        for do in ("add", "sub", "mul", "div", "maximum", "minimum"):
+            draft.add(do, x_name, y_name)
+            draft.add(do, y_name, x_name)
+        for do in ("sum", "prod", "max", "min", "mean"):
+            draft.add(do, x_name, axes=[0], keepdims=False)
+        for do in ("neg", "abs", "relu", "exp", "sqrt", "sin", "tanh", "reciprocal"):
+            draft.add(do, x_name)
+        program = _observed(draft)
+        subject.check_declared(program)
+
+
+@verifies("conventions.zero.sign")
+def test_zeros_have_the_sign_of_ieee(subject: Subject) -> None:
+    minus, plus = np.full(2, -0.0, np.float32), np.zeros(2, np.float32)
+    draft = Draft()
+    m, p = _input(draft, minus), _input(draft, plus)
+    one = draft.constant(draft.kinds[m], 1)
+    expected = {draft.add("add", m, p): plus, draft.add("sub", m, p): minus,
+                draft.add("mul", m, one): minus, draft.add("neg", p): minus,
+                draft.add("abs", m): plus, draft.add("sub", p, p): plus}
+
+    def signs(program: Program) -> None:
+        for value in subject.check_values(program).values:
+            wanted = expected.get(value.name, value.array())
+            if not np.array_equal(np.signbit(value.array()), np.signbit(wanted)):
+                raise Failure(f"{value.name} is a zero of the wrong sign", program)
+
+    subject.check_smallest(_observed(draft, *expected), signs)
+
+
+@verifies("conventions.rounding.function")
+def test_functions_are_close_to_the_real_result(subject: Subject) -> None:
+    points = np.concatenate([np.linspace(0.01, 20, 331), np.linspace(-20, -0.01, 331)])
+    points = points.astype(np.float32)
+    functions = {"exp": np.exp, "log": np.log, "sin": np.sin, "tanh": np.tanh}
+    subject.skipped += not functions.keys() & {*subject.info.statements}
+    for do in sorted(functions.keys() & {*subject.info.statements}):
+        chosen = points[points > 0] if do == "log" else points
+        draft = Draft()
+        program = _observed(draft, draft.add(do, _input(draft, chosen)))
+        got = subject.check_values(program).values[0].array()
+        real = functions[do](chosen.astype(np.float64))
+        unit = np.maximum(np.abs(real), 2.0**-126) * 2.0**-23
+        # Near a zero of the sine the result is small, and so is its unit: measure against 1/2.
+        unit = np.maximum(unit, 2.0**-24) if do == "sin" else unit
+        worst = float(np.max(np.abs(got - real) / unit))
+        if worst > 8:
+            raise Failure(f"{do} is wrong by {worst:.1f} units in the last place", program)
+
+
+@verifies("conventions.subnormal.kept")
+def test_subnormals_are_computed_with(subject: Subject) -> None:
+    tiny = np.array([2.0**-149, 2.0**-130, -(2.0**-140)], np.float32)
+    draft = Draft()
+    x = _input(draft, tiny)
+    program = _observed(draft, draft.add("add", x, x))
+    got = subject.check_values(program).values[0].array()
+    if not np.array_equal(got, tiny + tiny):
+        raise Failure(f"{(tiny + tiny).tolist()} became {got.tolist()}", program)
+
+
+@verifies("conventions.units.bytes", observe="schedule")
+def test_memory_is_counted_in_bytes(subject: Subject) -> None:
+    draft = Draft()
+    x = _input(draft, np.ones((3, 5), np.float32))
+    program = _observed(draft, draft.add("sum", x, axes=[1], keepdims=False))
+    stops = []
+    for document in subject.documents(program):
+        sizes = {each["id"]: each["bytes"] for each in document["buffers"]}
+        for each in document["buffers"]:
+            wanted = int(np.prod(each["shape"])) * np.dtype(each["dtype"]).itemsize
+            assert each["bytes"] == wanted, each
+        for kernel in document["kernels"]:
+            for access in (*kernel["reads"], *kernel["writes"]):
+                assert 0 <= access["start"] <= access["stop"] <= sizes[access["buffer"]], kernel
+                stops.append(access["stop"])
+    assert 60 in stops, "all 60 bytes of the input are read"

@@ -1,0 +1,67 @@
+"""Where kernels begin and end changes no value, and has a reason.  Chapter: spec/fusion.md."""
+
+from __future__ import annotations
+
+from conformance.generators import programs
+from conformance.oracle import checker
+from conformance.protocol import EXPRESSIONS, SOURCES, Program
+from conformance.runner.subject import Failure, NotClaimed, Subject
+from conformance.suite import after, verifies
+
+
+def unfused(program: Program) -> Program:
+    """The program with a boundary after each of its expressions."""
+    statements = []
+    for statement in programs.without(program, "realize")["statements"]:
+        statements.append(statement)
+        if statement["do"] in EXPRESSIONS and statement["do"] not in SOURCES:
+            name = statement["to"]
+            statements.append({"do": "contiguous", "to": name, "from": [name]})
+    return {**program, "statements": statements}
+
+
+@verifies("fusion.value.equal")
+@after("effects.value.eager")
+def test_fused_programs_and_unfused_ones_are_both_right(subject: Subject) -> None:
+    """Both are compared with the oracle: rounding may differ where the policy says so."""
+    def both(program: Program) -> None:
+        subject.check_values(programs.without(program, "realize"))
+        subject.check_values(unfused(program))
+
+    subject.for_programs(both, rule="fusion.value.equal")
+
+
+@verifies("fusion.value.equal")
+@after("effects.value.eager")
+def test_no_setting_changes_a_value(subject: Subject) -> None:
+    if not subject.info.settings:
+        raise NotClaimed("no setting is declared")
+
+    def each(program: Program) -> None:
+        for setting in subject.info.settings:
+            for value in (0, 1):
+                subject.check_values(program, settings={setting: value})
+
+    subject.for_programs(each, rule="fusion.value.equal", share=0.25)
+
+
+@verifies("fusion.boundary.reason", observe="schedule")
+def test_every_boundary_has_a_reason(subject: Subject) -> None:
+    boundaries, stated = 0, True
+
+    def reasoned(program: Program) -> None:
+        nonlocal boundaries, stated
+        documents = subject.documents(unfused(program))
+        stated = all("boundaries" in each for each in documents)
+        if not stated:
+            raise NotClaimed("its documents state no boundaries")
+        boundaries += sum(len(each["boundaries"]) for each in documents)
+        wrong = [str(finding) for document in documents for finding in checker.check(document)
+                 if finding.rule.startswith("fusion.")]
+        if wrong:
+            raise Failure("; ".join(wrong), program)
+
+    subject.for_programs(reasoned, rule="fusion.value.equal")
+    if not stated:
+        raise NotClaimed("its documents state no boundaries")
+    assert boundaries, "no value passed from a kernel to another: nothing was verified"

@@ -1,0 +1,92 @@
+"""One legal order, always the same; every other legal order gives the same values.  Chapter:
+spec/ordering.md."""
+
+from __future__ import annotations
+
+import json
+
+from conformance.generators import programs
+from conformance.oracle import checker
+from conformance.protocol import Document, Program
+from conformance.runner.subject import Failure, Subject, same_values
+from conformance.suite import after, verifies
+
+
+@verifies("ordering.legal.permutation", observe="schedule")
+@after("effects.value.eager")
+def test_the_order_is_a_permutation_of_the_kernels(subject: Subject) -> None:
+    kernels = 0
+
+    def check(program: Program) -> None:
+        nonlocal kernels
+        for document in subject.documents(program):
+            kernels += len(document["kernels"])
+            wrong = [str(finding) for finding in checker.check(document)
+                     if finding.rule.startswith("ordering.")]
+            if wrong:
+                raise Failure("; ".join(wrong), program)
+
+    subject.for_programs(check)
+    assert kernels, "no program made a kernel: nothing was verified"
+
+
+@verifies("ordering.any-legal.equal", observe="order")
+@after("effects.value.eager", "dependencies.raw.order", "dependencies.war.order",
+       "dependencies.waw.order")
+def test_every_legal_order_gives_the_same_values(subject: Subject) -> None:
+    reordered = 0
+
+    def same(program: Program) -> None:
+        nonlocal reordered
+        usual = subject.check_values(program, "schedule")
+        for seed in range(3):
+            seen = subject.check_values(program, "order", "schedule", order_seed=seed)
+            _check_orders(program, seen.schedule, seen.order)
+            reordered += sum(list(document["order"]) != order
+                             for document, order in zip(usual.schedule, seen.order, strict=False))
+            different = same_values(usual, seen)
+            if different:
+                raise Failure(f"{different} depend on the order {seen.order}", program)
+
+    subject.for_programs(same, rule="ordering.any-legal.equal")
+    assert reordered, "no order differed from the usual one: nothing was verified"
+
+
+def _check_orders(program: Program, documents: list[Document], orders: list[list[int]]) -> None:
+    if len(documents) != len(orders):
+        raise Failure(f"{len(orders)} orders were reported for {len(documents)} schedules",
+                      program)
+    for document, order in zip(documents, orders, strict=False):
+        wrong = checker.check_order(document, order)
+        if wrong:
+            raise Failure("; ".join(map(str, wrong)), program)
+
+
+@verifies("ordering.deterministic.same", observe="schedule")
+@after("effects.value.eager")
+def test_two_processes_make_the_same_schedule(subject: Subject) -> None:
+    """Two fresh processes, whose hashes of strings differ, where there is such a thing."""
+    chosen = [each for each in programs.witnesses().values() if subject.supports(each)]
+    chosen += [each for number in range(6)
+               if subject.supports(each := programs.random_program(number))]
+    seen = []
+    for hash_seed in ("1", "2"):
+        other = subject.elsewhere(PYTHONHASHSEED=hash_seed)
+        try:
+            documents = [other.documents(program) for program in chosen]
+        finally:
+            other.close()
+        subject.examples += other.examples
+        seen.append(list(map(_stable, documents)))
+        kernels = sum(len(document["kernels"]) for each in documents for document in each)
+        assert kernels, "no program made a kernel: nothing was verified"
+    for program, one, two in zip(chosen, *seen, strict=False):
+        if one != two:
+            raise Failure("two processes made different schedules", program)
+
+
+def _stable(documents: list[Document]) -> str:
+    """The documents as text, without whether a cache was hit."""
+    return json.dumps([{key: field for key, field in document.items() if key != "cache"}
+                       | {"key": document.get("cache", {}).get("key")}
+                       for document in documents], sort_keys=True)
