@@ -42,6 +42,11 @@ class _Runtime:
     def peek(self, tensor: Any) -> np.ndarray | None:
         return realize.peek(tensor)
 
+    def look(self, tensor: Any, operation: str, remedy: str) -> None:
+        realize.refuse_capture(operation, "the size of the result depends on values", remedy)
+        if settings.get("DEBUG"):
+            print(f"{operation}: computes {tensor}, on which the size of the result depends")
+
     def schedule(self, tensors: list[Any]) -> list[ExecItem]:
         return realize.schedule(tensors)
 

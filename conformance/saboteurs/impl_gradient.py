@@ -6,6 +6,8 @@ from typing import Any
 
 from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
+from impl.gradient import nodes
+from impl.ir import Ops
 
 
 class LosesTheSign(Edit):
@@ -66,10 +68,26 @@ class OneRepetitionCounts(Edit):
 
 
 class TheFirstOfTwoEquals(Edit):
-    rule = "gradient.maximum.tie"
+    rule = "gradient.maximum.tie+2"
     description = "where both operands are equal, the first one has the gradient"
     file = "impl/gradient/rules.py"
     old, new = "first_wins = UOp(Ops.CMPLT,", "first_wins = UOp(Ops.CMPLE,"
+
+
+class TwoTensorsShareNothing(Edit):
+    rule = "gradient.maximum.tie+2"
+    description = "of two equal tensors the second one has the whole gradient"
+    file = "impl/gradient/rules.py"
+    old, new = "half = scale(gradient, 0.5)", "half = gradient"
+
+
+class RootsOfNothingHaveASlope(ImplPatch):
+    rule = "gradient.root.zero"
+    description = "the gradient of a norm is that of a root, which is infinite at 0"
+    target = "impl.tensor.reduce:root_of_squares"
+
+    def replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda total: nodes.unary(Ops.SQRT, total)
 
 
 class AllHaveTheWholeGradient(Edit):

@@ -11,7 +11,7 @@ from typing import Any
 from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
 from impl.dtypes import dtypes
-from impl.errors import DTypeError, NameMissingError, ShapeError
+from impl.errors import NameMissingError, ShapeError
 from impl.gradient import nodes
 from impl.ir import Ops, UOp
 
@@ -226,21 +226,68 @@ class IndicesTooManyAreDropped(ImplPatch):
 
 
 class MasksAreNumbers(ImplPatch):
-    rule = "tensor.index.mask"
+    rule = "tensor.index.mask+2"
     description = "a bool tensor as an index is taken for zeros and ones"
-    target = "impl.tensor.indexing:_unmasked"
+    target = "impl.tensor.indexing:Indexing._known_mask"
 
     def replacement(self, original: Function) -> Function:
-        def unmasked(item: Any) -> Any:
-            try:
-                return original(item)
-            except DTypeError:
-                return (int(item) if isinstance(item, bool) else item.cast(dtypes.int32),)
-        return unmasked
+        return lambda tensor, item: item.cast(dtypes.int32) \
+            if getattr(item, "dtype", None) is dtypes.bool else item
+
+
+class SizesAreCaptured(ImplPatch):
+    rule = "tensor.size.captured"
+    description = "a captured function is not told that a size depends on values"
+    target = "impl:_Runtime.look"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda runtime, tensor, operation, remedy: None
+
+
+class NewAxesStayInPlace(Edit):
+    rule = "tensor.index.order"
+    description = "index tensors with an empty ... between them put their axes in their place"
+    file = "impl/tensor/indexing.py"
+    old, new = "together = not apart and", "together ="
+
+
+class NegativePaddingIsNone(Edit):
+    rule = "tensor.pad.negative"
+    description = "what a negative padding would cut off of an edge stays"
+    file = "impl/tensor/movement.py"
+    old, new = "(max(0, -before), size - max(0, -after))", "(0, size - max(0, -after))"
+
+
+class HalvesHaveNarrowNorms(Edit):
+    rule = "tensor.norm.half"
+    description = "the squares of halves are halves"
+    file = "impl/tensor/reduce.py"
+    old, new = "wide = self.cast(sum_accumulator(result))", "wide = self.cast(result)"
+
+
+class CertaintyIsInfinite(Edit):
+    rule = "tensor.loss.certain"
+    description = "the logarithm of a probability of 0 is minus infinity"
+    file = "impl/tensor/functional.py"
+    old, new = "UOp.const(wide.dtype, 1e-12))", "UOp.const(wide.dtype, -1.0))"
+
+
+class TheBlindSeeEverything(Edit):
+    rule = "tensor.attention.blind"
+    description = "a query that sees no key sees all of them"
+    file = "impl/tensor/functional.py"
+    old, new = "return blind.where(0, seen_value)", "return seen_value"
+
+
+class NumbersHaveNoAxes(Edit):
+    rule = "tensor.axis.scalar"
+    description = "a tensor without axes has no axis 0"
+    file = "impl/tensor/base.py"
+    old, new = "if not self.shape and all(", "if False and all("
 
 
 class MasksOfAnyShape(ImplPatch):
-    rule = "tensor.index.mask-shape"
+    rule = "tensor.index.mask-shape+2"
     description = "the shape of a mask is not looked at"
     target = "impl.tensor.indexing:_check_masks"
 
@@ -317,7 +364,7 @@ class MovesInSilence(ImplPatch):
 
 
 class AssignsOtherShapes(ImplPatch):
-    rule = "tensor.assign.shape"
+    rule = "tensor.assign.shape+2"
     description = "a value of another shape is assigned by its first element"
     target = "impl.tensor.base:TensorBase.assign"
 

@@ -77,11 +77,12 @@ class VectorsRoundToNearest(Edit):
 
 
 class PartsOfElements(Edit):
-    rule = "dtypes.bitcast.size"
-    description = "bits may be read as a dtype that has fewer of them"
+    rule = "dtypes.bitcast.size+2"
+    description = "the parts of a wide element stand in the order of the digits, highest first"
     file = "impl/tensor/base.py"
-    old, new = "if wanted.itemsize != self.dtype.itemsize:", \
-        "if wanted.itemsize > self.dtype.itemsize:"
+    old = "place = nodes.cast(nodes.iota_along(count, len(shape) - 1, len(shape)), dtype)"
+    new = "place = nodes.flip(nodes.cast(nodes.iota_along(count, len(shape) - 1, len(shape)), " \
+        "dtype), (len(shape) - 1,))"
 
 
 # The reference device

@@ -64,7 +64,6 @@ def _extremes(node: UOp, gradient: UOp) -> UOp:
     source, axis = node.src[0], node.arg[1]
     shape = shape_of(source)
     place = nodes.expand(nodes.iota_along(shape[axis], axis, len(shape)), shape)
-    # r[impl gradient.maximum.tie]
     chosen = UOp(Ops.OR, dtypes.bool, (_equal(source, node),
                                        UOp(Ops.CMPNE, dtypes.bool, (source, source))))
     last = nodes.scan(Ops.MAXIMUM, where(chosen, place, _constant(place, 0)), axis)

@@ -117,14 +117,22 @@ def _pow(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
 
 # --8<-- [start:choice]
 def _larger(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
-    """MAXIMUM and MINIMUM: the winner takes all; of two equals the second wins."""
+    """MAXIMUM and MINIMUM: the winner takes all, and equals take half each.
+
+    Next to a number the second operand wins: the slope of `relu` at 0 is 0, that of `clip` is 1.
+    """
     a, b = node.src
     order = (b, a) if node.op is Ops.MAXIMUM else (a, b)
-    first_wins = UOp(Ops.CMPLT, dtypes.bool, order)  # r[impl gradient.maximum.tie]
+    first_wins = UOp(Ops.CMPLT, dtypes.bool, order)
+    losing, winning = zero(node), gradient
+    if nodes.constant(a) is None and nodes.constant(b) is None:
+        equal = UOp(Ops.CMPEQ, dtypes.bool, (a, b))  # r[impl gradient.maximum.tie+2]
+        half = scale(gradient, 0.5)
+        losing, winning = where(equal, half, losing), where(equal, half, winning)
     if a in leads:
-        yield a, fit(where(first_wins, gradient, zero(node)), a)
+        yield a, fit(where(first_wins, gradient, losing), a)
     if b in leads:
-        yield b, fit(where(first_wins, zero(node), gradient), b)
+        yield b, fit(where(first_wins, zero(node), winning), b)
 
 
 def _where(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:

@@ -62,6 +62,9 @@ class Runtime(Protocol):
     def peek(self, tensor: Any) -> np.ndarray | None:
         """What `read` gives if it is in memory, and None if it would have to be computed."""
 
+    def look(self, tensor: Any, operation: str, remedy: str) -> None:
+        """Say under DEBUG that an operation computes values; refuse it while one captures."""
+
     def schedule(self, tensors: list[Any]) -> list[Any]:
         """The kernels that would run, in order."""
 
@@ -341,6 +344,8 @@ class TensorBase(metaclass=Named):
         if axis is None:
             return tuple(range(len(self.shape)))
         given = axis if isinstance(axis, (tuple, list)) else (axis,)
+        if not self.shape and all(one in (0, -1) for one in given):
+            return ()  # r[impl tensor.axis.scalar]
         axes = tuple(sorted(self._axis(one, operation) for one in given))
         if len(set(axes)) != len(axes):
             raise AxisError(operation, f"axes {tuple(given)} name one axis twice",
@@ -429,6 +434,16 @@ class TensorBase(metaclass=Named):
         array = self.numpy()
         return array if dtype is None else array.astype(dtype)
 
+    def known(self, operation: str, remedy: str) -> np.ndarray:
+        """The elements, for an operation the size of whose result depends on them.
+
+        Raises:
+            ReplayError: a function is captured, which would have this size in every later call.
+        """
+        # r[impl tensor.size.captured]
+        self.runtime.look(self, operation, remedy)
+        return self.numpy()
+
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
         return self.numpy().tolist()
@@ -497,15 +512,16 @@ class TensorBase(metaclass=Named):
         return as_dtype(dtype)
 
     def bitcast(self, dtype: Any) -> Self:
-        """The same bits read as another dtype of the same size, as a view.
+        """The same bits read as another dtype: a view, where the elements are as wide.
+
+        Narrower elements make the last axis longer, wider ones shorter, lowest byte first.
 
         Raises:
-            DTypeError: the sizes of the elements differ.
+            ShapeError: the last axis holds no whole number of wider elements.
         """
         wanted = self._named_dtype(dtype, "bitcast")
-        if wanted.itemsize != self.dtype.itemsize:  # r[impl dtypes.bitcast.size]
-            raise DTypeError("bitcast", f"{self.dtype.name} has {self.dtype.itemsize} bytes, "
-                             f"{wanted.name} has {wanted.itemsize}", "use .cast to convert values")
+        if wanted.itemsize != self.dtype.itemsize:  # r[impl dtypes.bitcast.size+2]
+            return self._wrap(bits_as(self.uop, wanted))
         view: Callable[..., Self] = self._viewed  # type: ignore[attr-defined]  # of Movement
         if wanted is self.dtype:
             return view(self.uop, ())
@@ -557,13 +573,14 @@ class TensorBase(metaclass=Named):
     # Assignment
 
     def assign(self, value: Any) -> Self:
-        """Give this tensor a new value of the same shape and dtype.
+        """Give this tensor a new value of the same dtype, which is spread to its shape.
 
         Tensors computed from the old value keep it. If this tensor is a view (`t[1:3]`), the
         tensor it was taken from gets a new value too, with that region replaced.
 
         Raises:
-            ShapeError: the shapes differ (r[tensor.assign.shape]), or the view repeats elements.
+            ShapeError: the value does not spread to the shape (r[tensor.assign.shape]), or the
+                view repeats elements.
             DTypeError: the dtypes differ (r[tensor.assign.dtype]).
         """
         node = self._operand(value)
@@ -572,13 +589,23 @@ class TensorBase(metaclass=Named):
         if node.dtype is not self.dtype:  # r[impl tensor.assign.dtype]
             raise DTypeError("assign", f"a {node.dtype.name} value does not fit a tensor of "
                              f"{self.dtype.name}", f"convert it: .cast({self.dtype!r})")
-        if node.shape == () and self.shape != ():
-            node = nodes.full(node, self.shape)
-        if node.shape != self.shape:  # r[impl tensor.assign.shape]
-            raise ShapeError("assign", f"a value of shape {node.shape} does not fit a tensor of "
-                             f"shape {self.shape}", "expand or reshape the value first")
-        self._store(node)
+        self._store(self._spread(node, self.shape, "assign", "a tensor"))
         return self
+
+    def _spread(self, node: UOp, shape: Shape, operation: str, target: str) -> UOp:
+        """A value spread over what it is assigned to, as NumPy does: 1s in front do not count.
+
+        Raises:
+            ShapeError: it does not spread to this shape.
+        """
+        own = nodes.shape_of(node)
+        while len(own) > len(shape) and own[0] == 1:
+            own = own[1:]
+        if len(own) > len(shape) or any(  # r[impl tensor.assign.shape+2]
+                a not in (1, b) for a, b in zip(own[::-1], shape[::-1], strict=False)):
+            raise ShapeError(operation, f"a value of shape {node.shape} does not fit {target} of "
+                             f"shape {shape}", "give a value that broadcasts to it")
+        return nodes.broadcast(nodes.reshape(node, own), shape)
 
     def _store(self, value: UOp) -> None:
         """The new value, for this tensor and for every living tensor it is a view of."""
@@ -721,6 +748,37 @@ def _written_through(memory: UOp, path: Path, value: UOp) -> UOp:
     if value.dtype is not memory.dtype:  # bits are as good before the movements as after them
         value = UOp(Ops.BITCAST, memory.dtype, (value,))  # r[impl tensor.bitcast.view]
     return write(memory, follow(memory, moves), value)
+
+
+_UNSIGNED = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
+
+
+def bits_as(x: UOp, wanted: DType) -> UOp:
+    """The bits of the last axis read as elements of another size."""
+    own, shape = x.dtype.itemsize, nodes.shape_of(x)
+    bits = x if x.dtype is _UNSIGNED[own] else UOp(Ops.BITCAST, _UNSIGNED[own], (x,))
+    times = max(own, wanted.itemsize) // min(own, wanted.itemsize)
+    if wanted.itemsize < own and shape:
+        wide, part = (*shape, times), _UNSIGNED[wanted.itemsize]
+        shifts = _shifts(times, wide, bits.dtype, wanted.itemsize)
+        spread = nodes.expand(nodes.reshape(bits, (*shape, 1)), wide)
+        made = nodes.cast(nodes.binary(Ops.SHR, spread, shifts), part)
+        result = nodes.reshape(made, (*shape[:-1], shape[-1] * times))
+    elif shape and shape[-1] % times == 0:
+        whole, wide = _UNSIGNED[wanted.itemsize], (*shape[:-1], shape[-1] // times, times)
+        parts = nodes.cast(nodes.reshape(bits, wide), whole)
+        made = nodes.binary(Ops.SHL, parts, _shifts(times, wide, whole, own))
+        result = nodes.reshape(nodes.reduce(Ops.ADD, made, (len(wide) - 1,)), wide[:-1])
+    else:
+        raise ShapeError("bitcast", f"{x.dtype.name} {shape} is no whole number of {wanted.name}",
+                         f"give a last axis whose size is a multiple of {times}")
+    return result if wanted is result.dtype else UOp(Ops.BITCAST, wanted, (result,))
+
+
+def _shifts(count: int, shape: Shape, dtype: DType, itemsize: int) -> UOp:
+    """How far each part of a wide element is from its lowest bit, along the last axis."""
+    place = nodes.cast(nodes.iota_along(count, len(shape) - 1, len(shape)), dtype)
+    return nodes.expand(nodes.scale(place, 8 * itemsize), shape)
 
 
 def broadcast_pair(a: UOp, b: UOp, operation: str) -> tuple[UOp, UOp]:

@@ -13,7 +13,7 @@ from impl.errors import DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.gradient.nodes import cast
 from impl.ir import Ops, Shape, UOp
-from impl.symbolic import as_size, is_number, is_symbolic
+from impl.symbolic import Variable, as_size, is_number, is_symbolic
 from impl.tensor.base import dtype_of_number
 from impl.tensor.functional import Functional
 from impl.tensor.movement import flat_arguments
@@ -73,7 +73,7 @@ class Creation(Functional):
     __slots__ = ()
 
     @classmethod
-    def full(cls, shape: Any, fill_value: Scalar, dtype: Any = None, device: str | None = None,
+    def full(cls, shape: Any, fill_value: Any, dtype: Any = None, device: str | None = None,
              requires_grad: bool = False) -> Self:
         """One number everywhere; its dtype follows the number unless one is given.
 
@@ -81,6 +81,9 @@ class Creation(Functional):
             DTypeError: `fill_value` is no number.
             ShapeError: `shape` is no shape.
         """
+        if isinstance(fill_value, (UOp, Variable)) or is_symbolic(fill_value):
+            wanted = dtypes.default_int if dtype is None else as_dtype(dtype)
+            return cls.full(shape, 0, wanted, device, requires_grad) + fill_value
         fill = _number(fill_value, "full")
         natural = as_dtype(fill_value.dtype) if isinstance(fill_value, np.generic) else None
         wanted = natural or dtype_of_number(fill) if dtype is None else as_dtype(dtype)

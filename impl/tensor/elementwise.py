@@ -11,7 +11,7 @@ from impl.errors import ArgumentError, DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.gradient.nodes import binary, cast, scale, unary, where
 from impl.ir import Ops, UOp
-from impl.symbolic import identical
+from impl.symbolic import identical, is_symbolic
 from impl.tensor.base import TensorBase, broadcast_shape, promoted, weak_dtype
 
 
@@ -427,12 +427,12 @@ class Elementwise(TensorBase):
         elif isinstance(exponent, int) and exponent < 0:
             raise DTypeError("pow", f"an integer to the power {exponent} is no integer",
                              "convert it first: .float()")
+        if isinstance(exponent, float) and x.dtype.kind != "f":
+            x = cast(x, dtypes.default_float)  # r[impl dtypes.scalar.weak]
         if exponent == 0:
             return self._wrap(nodes.full_like(x, 1))
         if exponent not in (1, 2, 3, 4) or x.dtype.kind == "b":
             return None
-        if isinstance(exponent, float) and x.dtype.kind != "f":
-            x = cast(x, dtypes.default_float)
         square = nodes.mul(x, x)
         return self._wrap({1: lambda: x, 2: lambda: square, 3: lambda: nodes.mul(square, x),
                            4: lambda: nodes.mul(square, square)}[int(exponent)]())
@@ -577,9 +577,14 @@ class Elementwise(TensorBase):
     def where(self, a: Any, b: Any) -> Self:
         """`condition.where(a, b)`: a where this bool tensor holds, else b; shapes broadcast.
 
+        PyTorch's order, `a.where(condition, b)`, is understood where `a` is not bool.
+
         Raises:
             DTypeError: this tensor is not bool (r[tensor.where.bool]).
         """
+        if self.dtype is not dtypes.bool and getattr(a, "dtype", None) is dtypes.bool:
+            order: Self = a.where(self, b)
+            return order
         if self.dtype is not dtypes.bool:  # r[impl tensor.where.bool]
             raise DTypeError("where", f"the condition is {self.dtype.name}, not bool",
                              "compare it first: (t != 0).where(a, b)")
@@ -610,7 +615,7 @@ class Elementwise(TensorBase):
         """A node, or a Python number as it is."""
         if isinstance(value, (bool, int, float)):
             return value
-        if isinstance(value, TensorBase):
+        if isinstance(value, (TensorBase, UOp)) or is_symbolic(value):
             return self._operand(value, "where")
         return self.__class__(value, self.device).uop
 
@@ -619,14 +624,12 @@ class Elementwise(TensorBase):
         return mask.where(value, self)
 
     def maximum(self, other: Any) -> Self:
-        """The larger element; NaN if either is NaN. Of a tie the second operand gets the
-        gradient."""
+        """The larger element; NaN if either is NaN. Two tensors share the gradient of a tie."""
         # r[impl tensor.nan.maximum]
         return self._binary(other, Ops.MAXIMUM, "maximum")
 
     def minimum(self, other: Any) -> Self:
-        """The smaller element; NaN if either is NaN. Of a tie the second operand gets the
-        gradient."""
+        """The smaller element; NaN if either is NaN. Two tensors share the gradient of a tie."""
         return self._binary(other, Ops.MINIMUM, "minimum")
 
     def clip(self, min: Any = None, max: Any = None) -> Self:  # noqa: A002
@@ -639,12 +642,16 @@ class Elementwise(TensorBase):
         return result if max is None else result._at_most(max, Ops.MINIMUM)
 
     def _at_most(self, end: Any, op: Ops) -> Self:
-        """The end or self, which gets the gradient of a tie: it stands second."""
-        result = self._binary(end, op, "clip", reflected=True)
-        if result is NotImplemented:  # r[impl errors.argument.kind]
+        """The end or self, which gets the gradient of a tie."""
+        met = self._met(end, "clip")
+        if met is None:  # r[impl errors.argument.kind]
             raise ArgumentError("clip", f"{end!r:.60} is no end of an interval",
                                 "give a number or a tensor")
-        return result
+        x, y = self._pair(met, "clip")
+        if nodes.constant(x) is not None or nodes.constant(y) is not None:
+            return self._wrap(binary(op, y, x))  # next to a number the second one gets it
+        within = compare(Ops.CMPLE, *((y, x) if op is Ops.MAXIMUM else (x, y)))
+        return self._wrap(where(binary(Ops.OR, within, compare(Ops.CMPNE, x, x)), x, y))
 
     def clamp(self, min: Any = None, max: Any = None) -> Self:  # noqa: A002
         """The elements moved into the interval from `min` to `max`, each of which may be None."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 from impl.dtypes import dtypes, sum_accumulator
 from impl.errors import ShapeError
 from impl.gradient import nodes
-from impl.gradient.nodes import cast, unary, where
+from impl.gradient.nodes import binary, cast, unary, where
 from impl.ir import Ops, UOp
 from impl.tensor.conversion import Conversion
 from impl.tensor.elementwise import compare
@@ -129,9 +129,20 @@ class Functional(Conversion):
         return (size <= delta).where(0.5 * difference.square(), line)._reduced(reduction)
 
     def binary_crossentropy(self, target: Any, reduction: str = "mean") -> Self:
-        """-(y log p + (1 - y) log(1 - p)), for probabilities."""
-        loss = -(target * self.log() + (1 - target) * (1 - self).log())
+        """-(y log p + (1 - y) log(1 - p)), for probabilities; no logarithm is below -100."""
+        loss = -(target * self._bounded_log() + (1 - target) * (1 - self)._bounded_log())
         return loss._reduced(reduction)
+
+    def _bounded_log(self) -> Self:
+        """log(x), but -100 at 0, and with the slope that it has at 1e-12 below of it."""
+        x = self._float("binary_crossentropy")
+        wide = cast(x, sum_accumulator(x.dtype))
+        small = compare(Ops.CMPLT, wide, UOp.const(wide.dtype, 1e-12))
+        least = binary(Ops.MAXIMUM, unary(Ops.LOG, wide), UOp.const(wide.dtype, -100))
+        # r[impl tensor.loss.certain]: 0 times infinity is NaN, also in a gradient
+        line = nodes.scale(nodes.sub(wide, nodes.detach(wide)), 1e12)
+        log = unary(Ops.LOG, where(small, UOp.const(wide.dtype, 1), wide))
+        return self._wrap(cast(where(small, nodes.add(nodes.detach(least), line), log), x.dtype))
 
     def binary_crossentropy_logits(self, target: Any, reduction: str = "mean") -> Self:
         """binary_crossentropy of sigmoid(x), without overflow."""
@@ -218,7 +229,7 @@ class Functional(Conversion):
 
         Args:
             attn_mask: bool (False: not seen) or a float that is added; broadcasts to
-                (..., queries, keys).
+                (..., queries, keys). Of a query that sees no key the result is 0.
             is_causal: a query sees the keys up to its own place only.
         """
         if attn_mask is not None and is_causal:
@@ -232,11 +243,17 @@ class Functional(Conversion):
         if is_causal:
             seen = nodes.broadcast(triangle(self.shape[-2], key.shape[-2], 0, False), scores.shape)
             scores = self._wrap(where(seen, scores.uop, UOp.const(scores.dtype, -math.inf)))
-        elif attn_mask is not None and attn_mask.dtype is dtypes.bool:
+        if attn_mask is None:
+            return scores.softmax(-1).dropout(dropout_p).matmul(value)
+        if attn_mask.dtype is dtypes.bool:
+            blind = attn_mask.any(-1, keepdim=True).logical_not()
             scores = attn_mask.where(scores, -math.inf)
-        elif attn_mask is not None:
+        else:
+            blind = attn_mask.max(-1, keepdim=True).eq(-math.inf)
             scores = scores + attn_mask
-        return scores.softmax(-1).dropout(dropout_p).matmul(value)
+        # r[impl tensor.attention.blind]: the softmax of nothing would be NaN
+        seen_value = blind.where(0, scores).softmax(-1).dropout(dropout_p).matmul(value)
+        return blind.where(0, seen_value)
 
     def sequential(self, layers: Any) -> Self:
         """Each layer applied to what the one before returned."""

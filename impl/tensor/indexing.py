@@ -96,18 +96,22 @@ class Indexing(Reduce):
             AxisError: an int is out of range, or there are more items than axes.
             DTypeError: an index tensor is not of an integer dtype.
         """
-        items = self._items(index)
+        items, apart = self._items(index)
         if not any(_is_advanced(item) for item in items):
             path = slice_path(self.shape, items)
             return self._viewed(follow(self.uop, path), path)
-        view, axes, indices, place = self._advanced(items)
-        node = self._gathered(view, axes, indices)
+        path, axes, indices, place = self._advanced(items, apart)
+        node = self._gathered(follow(self.uop, path), axes, indices)
         new_axes = len(spread([shape_of(each) for each in indices], "index"))
         return self._wrap(_placed(node, place, new_axes))
 
-    def _items(self, index: Any) -> list[Any]:
-        """One item for each axis, besides None; checked, and with ints counted from the front."""
+    def _items(self, index: Any) -> tuple[list[Any], bool]:
+        """One item for each axis, besides None; checked, and with ints counted from the front.
+
+        And whether a `...` that stands for no axis parts two index tensors, as in NumPy.
+        """
         items = list(index) if isinstance(index, tuple) else [index]
+        items = [self._known_mask(item) for item in items]
         _check_masks(items, self.shape)
         items = [part for item in items for part in _unmasked(item)]
         used = sum(item is not None and item is not Ellipsis for item in items)
@@ -118,12 +122,20 @@ class Indexing(Reduce):
         if sum(item is Ellipsis for item in items) > 1:
             raise AxisError("index", "... stands twice", "use it once")
         place = next((i for i, item in enumerate(items) if item is Ellipsis), len(items))
+        apart = any(map(_is_special, items[:place])) and any(map(_is_special, items[place + 1:]))
         items[place:place + 1] = [_WHOLE] * missing
         axis, checked = 0, []
         for item in items:
             checked.append(item if item is None else self._checked(item, axis))
             axis += item is not None
-        return checked
+        return checked, apart
+
+    def _known_mask(self, item: Any) -> Any:
+        """A mask tensor as an array: how many elements it chooses depends on its values."""
+        if not isinstance(item, TensorBase) or item.dtype is not dtypes.bool:
+            return item
+        # r[impl tensor.index.mask+2]
+        return item.known("index", "mask.where(t, 0), or t.nonzero(size=count)")
 
     def _checked(self, item: Any, axis: int) -> Any:
         """An index of one axis as an int from the front, a slice, or a node."""
@@ -163,22 +175,25 @@ class Indexing(Reduce):
         kind = np.int32 if size <= dtypes.int32.max else np.int64
         return self.__class__(wrapped.astype(kind), self.device).uop
 
-    def _advanced(self, items: list[Any]) -> tuple[UOp, list[int], list[UOp], int]:
-        """Split an index: the basic part done, then axes, their indices, and the result's place."""
-        basic = [_WHOLE if isinstance(item, UOp) else item for item in items]
-        view = follow(self.uop, slice_path(self.shape, basic))
+    def _advanced(self, items: list[Any], apart: bool
+                  ) -> tuple[Path, list[int], list[UOp], int]:
+        """Split an index: the way to the basic part, then axes of that, their indices, and the
+        place of the new axes in the result.
+        """
+        path = slice_path(self.shape, [_WHOLE if _is_advanced(item) else item for item in items])
         axes, indices, axis = [], [], 0
         for item in items:
-            if isinstance(item, UOp):
+            if _is_advanced(item):
                 axes.append(axis)
                 indices.append(item)
             axis += not isinstance(item, int)
         # As in NumPy, ints count as index tensors here: tensors next to each other put the new
         # axes in their place, tensors apart from each other put them in front.
         special = [i for i, item in enumerate(items) if isinstance(item, (UOp, int))]
-        together = special[-1] - special[0] + 1 == len(special)
+        together = not apart and special[-1] - special[0] + 1 == len(special)
+        # r[impl tensor.index.order]
         place = sum(not isinstance(item, int) for item in items[:special[0]]) if together else 0
-        return view, axes, indices, place
+        return path, axes, indices, place
 
     def _gathered(self, view: UOp, axes: list[int], indices: list[UOp]) -> UOp:
         """The rows of the joined axes that the indices name; the indices' axes come first."""
@@ -203,12 +218,14 @@ class Indexing(Reduce):
             ShapeError: the value does not spread to the region (r[tensor.setitem.shape]).
         """
         mask = _mask(index)
-        if mask is not None and mask.shape == self.shape[:len(mask.shape)]:
-            self._set_masked(mask, value)
+        if mask is not None and self._set_masked(mask, value):
             return
-        items = self._items(index)
+        items, apart = self._items(index)
         if any(_is_advanced(item) for item in items):
-            self._set_advanced(items, value)
+            path, axes, indices, place = self._advanced(items, apart)
+            # Where there are slices, too: the rows of a view, which is written through.
+            rows = self._viewed(follow(self.uop, path), path)
+            rows._set_rows(axes, indices, place, value)
             return
         path = slice_path(self.shape, items)
         view = follow(self.uop, path)
@@ -224,31 +241,27 @@ class Indexing(Reduce):
         if node is None:
             node = self.__class__(value, self.device).uop
         node = cast(node, self.dtype)  # r[impl tensor.setitem.cast]
-        own = shape_of(node)
-        while len(own) > len(shape) and own[0] == 1:
-            own = own[1:]
-        if len(own) > len(shape) or any(
-                a not in (1, b) for a, b in zip(own[::-1], shape[::-1], strict=False)):
-            raise ShapeError("setitem", f"a value of shape {node.shape} does not fit a region of "
-                             f"shape {shape}", "give a value that broadcasts to the region")
-        return nodes.broadcast(nodes.reshape(node, own), shape)  # r[impl tensor.setitem.shape]
+        return self._spread(node, shape, "setitem", "a region")  # r[impl tensor.setitem.shape]
 
-    def _set_masked(self, mask: Self, value: Any) -> None:
-        """`t[mask] = number`: the shape does not depend on the mask's values."""
+    def _set_masked(self, mask: Self, value: Any) -> bool:
+        """`t[mask] = value`, where the value is spread: no matter how many elements there are."""
+        if mask.shape != self.shape[:len(mask.shape)]:
+            return False  # which is refused as any mask of another shape
         node = self._operand(value, "setitem")
-        if node is None or node.shape != ():
-            raise ShapeError("setitem", "a mask chooses a number of elements that is not known "
-                             "before it is computed", "assign one number, or use mask.where(a, t)")
-        front = mask.shape + (1,) * (len(self.shape) - len(mask.shape))
-        spread_mask = nodes.expand(nodes.reshape(mask.uop, front), self.shape)
-        self._store(where(spread_mask, cast(node, self.dtype), self.uop))
+        if node is None:
+            value = self.__class__(value, self.device)
+        rest = self.shape[len(mask.shape):]
+        own = value.shape if node is None else shape_of(node)
+        if len(own) > len(rest) and own[len(own) - len(rest) - 1] != 1:
+            return False  # one value for each element that the mask chooses
+        region = nodes.reshape(self._value_for(value, (1, *rest)), (*(1,) * len(mask.shape), *rest))
+        front = nodes.reshape(mask.uop, mask.shape + (1,) * len(rest))
+        self._store(where(nodes.expand(front, self.shape), nodes.expand(region, self.shape),
+                          self.uop))
+        return True
 
-    def _set_advanced(self, items: list[Any], value: Any) -> None:
+    def _set_rows(self, axes: list[int], indices: list[UOp], place: int, value: Any) -> None:
         """Rows named by index tensors; of several values for one row the last one stays."""
-        if any(not isinstance(item, UOp) and item != _WHOLE for item in items):
-            raise AxisError("setitem", "an index tensor is mixed with slices, ints or None",
-                            "take the view first: `v = t[1:3]`, then `v[index] = value`")
-        _, axes, indices, place = self._advanced(items)
         rest = [axis for axis in range(len(self.shape)) if axis not in axes]
         order = (*axes, *rest)
         sizes = [self.shape[axis] for axis in axes]
@@ -339,8 +352,12 @@ class Indexing(Reduce):
         return self.flatten()[index]
 
     def masked_select(self, mask: Self) -> Self:
-        """Not available: how many elements there are would depend on values."""
-        return self[mask]
+        """The elements where a mask holds, in order, as one axis; shapes broadcast.
+
+        How many there are depends on the values of the mask, which are computed here.
+        """
+        shape = spread([self.shape, mask.shape], "masked_select")
+        return self.expand(shape)[mask.expand(shape)]
 
     def one_hot(self, num_classes: int) -> Self:
         """A new last axis that is 1 at the place each element names and 0 elsewhere, int32."""
@@ -392,7 +409,7 @@ def _check_masks(items: list[Any], shape: Shape) -> None:
     axis = 0
     for item, rank, count in zip(items, ranks, taken, strict=True):
         own = shape[axis:axis + rank]
-        if rank and np.shape(item) != own:  # r[impl tensor.index.mask-shape]
+        if rank and np.shape(item) != own:  # r[impl tensor.index.mask-shape+2]
             raise AxisError("index", f"a mask of shape {np.shape(item)} for axes of shape {own} "
                             f"of {shape}", "give a mask of the shape of the axes it stands for")
         axis += len(shape) - sum(taken) if item is Ellipsis else count
@@ -406,12 +423,15 @@ def _mask_rank(item: Any) -> int:
     return array.ndim if array.dtype.kind == "b" else 0
 
 
+def _is_special(item: Any) -> bool:
+    """Whether NumPy counts it among the index arrays, next to which it says where axes go."""
+    return item is not None and not isinstance(item, slice)
+
+
 def _unmasked(item: Any) -> tuple[Any, ...]:
-    """A mask known now becomes indices; a mask still to be computed is refused."""
-    if isinstance(item, TensorBase) and item.dtype is dtypes.bool or isinstance(item, bool):
-        # r[impl tensor.index.mask]
-        raise DTypeError("index", "a mask chooses a number of elements that is not known before "
-                         "it is computed", "use mask.where(t, 0), .masked_fill, or a NumPy mask")
+    """A mask, whose values are known, becomes indices."""
+    if isinstance(item, (bool, np.bool_)):
+        raise DTypeError("index", f"{item} is no index", "use None for a new axis")
     if isinstance(item, (list, np.ndarray)):
         array = np.asarray(item)
         if array.dtype.kind == "b":

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from impl.dtypes import Scalar, dtypes
+from impl.dtypes import DType, Scalar, dtypes
 from impl.errors import AxisError, DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.ir import Ops, Shape, UOp
@@ -22,6 +22,11 @@ def flat_arguments(given: tuple[Any, ...]) -> tuple[Any, ...]:
     if len(given) == 1 and isinstance(given[0], (tuple, list)):
         given = tuple(given[0])
     return tuple(as_size(one) for one in given) if present[0] or _has_variable(given) else given
+
+
+def _is_dtype(given: tuple[Any, ...]) -> bool:
+    """Whether one dtype is given, where sizes may be: PyTorch's `view` has both meanings."""
+    return len(given) == 1 and (isinstance(given[0], (DType, str)))
 
 
 def _has_variable(given: tuple[Any, ...]) -> bool:
@@ -109,8 +114,8 @@ class Movement(Elementwise):
         return wanted
 
     def view(self, *shape: Any) -> Self:
-        """reshape"""
-        return self.reshape(*shape)
+        """reshape; or bitcast, given a dtype"""
+        return self.bitcast(shape[0]) if _is_dtype(shape) else self.reshape(*shape)
 
     def reshape_as(self, other: Self) -> Self:
         """reshape to the shape of another tensor"""
@@ -371,9 +376,10 @@ class Movement(Elementwise):
 
     def _pad_from_within(self, widths: tuple[tuple[int, int], ...], mode: str) -> Self:
         """Padding whose values come from the tensor itself, axis after axis."""
-        result = self
+        # A reflection may show what is cut off on the other side.
+        result = self if mode == "reflect" else self._cut(widths)
         for axis, (before, after) in enumerate(widths):
-            size = self.shape[axis]
+            before, after, size = max(0, before), max(0, after), result.shape[axis]
             if not (before or after):
                 continue
             if mode == "circular" and max(before, after) <= size:
@@ -393,7 +399,12 @@ class Movement(Elementwise):
                                  f"{axis} of shape {self.shape}",
                                  "use constant, reflect, replicate or circular, and smaller widths")
             result = left.cat(result, right, dim=axis)
-        return result
+        return (result._cut(widths) if mode == "reflect" else result)._another()
+
+    def _cut(self, widths: tuple[tuple[int, int], ...]) -> Self:
+        """What negative widths of padding leave."""
+        return self.shrink([(max(0, -before), size - max(0, -after))  # r[impl tensor.pad.negative]
+                            for (before, after), size in zip(widths, self.shape, strict=True)])
 
     def repeat(self, *repeats: Any) -> Self:
         """The tensor repeated along each axis, as tiles; more numbers than axes add axes."""

@@ -16,6 +16,14 @@ from impl.tensor.names import either
 from impl.tensor.sorting import first_origin, sort_origin
 
 
+def root_of_squares(total: UOp) -> UOp:
+    """The square root of a sum of squares: where it is 0, all of them are, and so is its slope."""
+    none = compare(Ops.CMPEQ, total, UOp.const(total.dtype, 0))
+    # r[impl gradient.root.zero]
+    positive = where(none, UOp.const(total.dtype, 1), total)
+    return where(none, UOp.const(total.dtype, 0), unary(Ops.SQRT, positive))
+
+
 class Reduce(Movement):
     """Methods that combine elements along axes. `axis=None` means all axes."""
 
@@ -125,9 +133,9 @@ class Reduce(Movement):
 
     def std(self, axis: Any = None, keepdim: bool = False, correction: float = 1,
             dim: Any = None) -> Self:
-        """The square root of the variance."""
+        """The square root of the variance. Where that is 0 its gradient is 0."""
         axes = self._axes(either(axis, dim), "std")
-        root = unary(Ops.SQRT, self._var_nodes(axes, correction, "std")[0])
+        root = root_of_squares(self._var_nodes(axes, correction, "std")[0])
         return self._wrap(self._squeezed(cast(root, self._result_float()), axes, keepdim))
 
     def var_mean(self, axis: Any = None, keepdim: bool = False, correction: float = 1,
@@ -142,22 +150,26 @@ class Reduce(Movement):
                  dim: Any = None) -> tuple[Self, Self]:
         """Standard deviation and mean, which share their work."""
         variance, mean = self.var_mean(axis, keepdim, correction, dim)
-        return variance.sqrt(), mean
+        return self._wrap(root_of_squares(variance.uop)), mean
 
     def _result_float(self) -> DType:
         return self.dtype if self.dtype.kind == "f" else dtypes.default_float
 
     def norm(self, p: float = 2, axis: Any = None, keepdim: bool = False,
              dim: Any = None) -> Self:
-        """The p-norm along axes."""
+        """The p-norm along axes, computed in float32 for halves. At 0 its gradient is 0."""
         axis = either(axis, dim)
-        if p == math.inf:
-            return self.abs().max(axis, keepdim)
+        result = self._result_float()
+        if p in (math.inf, -math.inf):
+            size = self.abs()
+            return size.max(axis, keepdim) if p > 0 else size.min(axis, keepdim)
         if p == 0:  # the limit: how many are not zero
-            return self.ne(0).cast(self._result_float()).sum(axis, keepdim)
+            return self.ne(0).cast(result).sum(axis, keepdim)
+        wide = self.cast(sum_accumulator(result))  # r[impl tensor.norm.half]
         if p == 2:
-            return self.square().sum(axis, keepdim).sqrt()
-        return self.abs().pow(p).sum(axis, keepdim).pow(1 / p)
+            total = wide.square().sum(axis, keepdim)
+            return self._wrap(cast(root_of_squares(total.uop), result))
+        return wide.abs().pow(p).sum(axis, keepdim).pow(1 / p).cast(result)
 
     def argmax(self, axis: int | None = None, keepdim: bool = False,
                dim: int | None = None) -> Self:
@@ -170,7 +182,7 @@ class Reduce(Movement):
         return self._place(Ops.MINIMUM, either(axis, dim), keepdim, "argmin")
 
     def _place(self, op: Ops, axis: int | None, keepdim: bool, name: str) -> Self:
-        if axis is None:
+        if axis is None or not self.shape and self._axes(axis, name) == ():
             flat = self.flatten()._place(op, 0, False, name)
             return flat.reshape((1,) * len(self.shape)) if keepdim else flat
         axis = self._axis(axis, name)
@@ -222,7 +234,10 @@ class Reduce(Movement):
 
         Equal elements keep their order, and NaN counts as greater than every number.
         """
-        axis = self._axis(dim, "sort")
+        axis = self._axis_or_none(dim, "sort")
+        if not self.shape:
+            values, places = self.reshape(1).sort()
+            return values.reshape(()), places.reshape(())
         values = self.movedim(axis, -1)
         if self.numel() == 0:
             return self, self._wrap(nodes.full(UOp.const(dtypes.int32, 0), self.shape))
@@ -239,6 +254,9 @@ class Reduce(Movement):
 
     def topk(self, k: int, dim: int = -1, largest: bool = True) -> tuple[Self, Self]:
         """The k greatest (least) elements of an axis in order, and where they come from."""
+        if not self.shape and self._axes(dim, "topk") == ():
+            values, places = self.reshape(1).topk(k)
+            return values.reshape(()), places.reshape(())
         axis = self._axis(dim, "topk")
         k = whole(k, "topk", "number of elements")
         if not 0 <= k <= self.shape[axis]:

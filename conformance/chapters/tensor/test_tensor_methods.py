@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Tensor, Variable, dtypes
+from impl import Tensor, TinyJit, Variable, dtypes
 from impl.dtypes import ALL, DType, as_dtype, least_upper_dtype
-from impl.errors import AxisError, DeviceError, DTypeError, ShapeError
+from impl.errors import AxisError, DeviceError, DTypeError, ReplayError, ShapeError
 from impl.gradient import nodes
 from impl.ir import Ops, UOp, interned_count, toposort
 from impl.tensor.random import threefry
@@ -451,7 +451,7 @@ def test_one_element_is_formatted_as_a_number() -> None:
 @verifies("tensor.matmul.inner")
 @verifies("tensor.max.empty")
 @verifies("tensor.item.single")
-@verifies("tensor.assign.shape")
+@verifies("tensor.assign.shape+2")
 @verifies("tensor.setitem.shape")
 @verifies("tensor.loss.shape")
 def test_shapes_that_do_not_fit() -> None:
@@ -485,13 +485,28 @@ def test_axes_and_indices_out_of_range() -> None:
             wrong()
 
 
-@verifies("tensor.index.mask")
+@verifies("tensor.index.mask+2")
 def test_a_mask_that_is_not_known_yet() -> None:
-    x = Tensor(A)
-    with pytest.raises(DTypeError, match="masked_fill"):
-        x[x > 0]
+    x, row = Tensor(A), A[:, 0] > 0
+    assert np.array_equal(x[x > 0].numpy(), A[A > 0])
+    assert np.array_equal(x.masked_select(x > 0).numpy(), A[A > 0])
+    assert np.array_equal(x[x[:, 0] > 0, 1:].numpy(), A[row, 1:])
     x[x > 0] = 5
     assert np.array_equal(x.numpy(), np.where(A > 0, 5, A))
+    for value in (B, np.float32(2), np.arange(row.sum() * 4).reshape(-1, 4), B[None]):
+        y, expected = Tensor(A), A.copy()
+        y[y[:, 0] > 0], expected[row] = value, value
+        assert np.array_equal(y.numpy(), expected)
+    with pytest.raises(ShapeError, match=r"\(2,\)"):
+        x[x == 5] = Tensor([1.0, 2.0])
+
+
+@verifies("tensor.size.captured")
+def test_a_size_that_depends_on_values_is_not_captured() -> None:
+    with pytest.raises(ReplayError, match="depends on values"):
+        chosen = TinyJit(lambda x: x[x > 0].realize())
+        for _ in range(3):
+            chosen(Tensor([1.0, -1.0]))
 
 
 @verifies("tensor.gather.outside")
@@ -831,11 +846,16 @@ def test_integers_beside_bools_and_floats_compare_as_numbers(dtype: str) -> None
         assert found.tolist() == wanted, number
 
 
-@verifies("dtypes.bitcast.size")
+@verifies("dtypes.bitcast.size+2")
 def test_bitcast() -> None:
-    assert np.array_equal(Tensor(A).bitcast("int32").numpy(), A.view(np.int32))
-    with pytest.raises(DTypeError):
-        Tensor(A).bitcast(dtypes.int16)
+    for array in (A, I, I.astype(np.int16), A.astype(np.float64)):
+        for wanted in ("int8", "uint16", "int32", "float32", "uint64"):
+            if array.itemsize * array.shape[-1] % np.dtype(wanted).itemsize == 0:
+                assert np.array_equal(Tensor(array).bitcast(wanted).numpy(), array.view(wanted),
+                                      equal_nan=wanted == "float32")
+    assert Tensor(A).view(dtypes.uint8).shape == (3, 16)
+    with pytest.raises(ShapeError, match="multiple of 2"):
+        Tensor(A)[:, :3].bitcast(dtypes.float64)
 
 
 @verifies("dtypes.cast.integer")
