@@ -43,7 +43,7 @@ class _Runtime:
         return realize.peek(tensor)
 
     def look(self, tensor: Any, operation: str, remedy: str) -> None:
-        realize.refuse_capture(operation, "the size of the result depends on values", remedy)
+        realize.session.refuse_capture(operation, "the size of the result depends on values", remedy)
         if settings.get("DEBUG"):
             print(f"{operation}: computes {tensor}, on which the size of the result depends")
 
