@@ -43,7 +43,8 @@ class _Runtime:
         return realize.peek(tensor)
 
     def look(self, tensor: Any, operation: str, remedy: str) -> None:
-        realize.session.refuse_capture(operation, "the size of the result depends on values", remedy)
+        why = "the size of the result depends on values"
+        realize.session.refuse_capture(operation, why, remedy)
         if settings.get("DEBUG"):
             print(f"{operation}: computes {tensor}, on which the size of the result depends")
 
