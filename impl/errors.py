@@ -63,7 +63,7 @@ class TensorScheduleError(Exception):
     def rename(self, operation: str) -> None:
         """Say what was called."""
         self.operation = operation
-        # r[impl errors.message.parts]
+        # r[impl errors.message.parts+2]
         self.args = (f"{operation}: {self.detail}; at {self.line}. Remedy: {self.remedy}",)
 
     # r[impl errors.pickle.parts]
@@ -72,8 +72,8 @@ class TensorScheduleError(Exception):
         return type(self), (self.operation, self.detail, self.remedy, self.line)
 
 
-# r[impl errors.type.base]
-# r[impl errors.type.builtin]
+# r[impl errors.type.builtin+2]
+# r[impl errors.type.builtin+2]
 class ShapeError(TensorScheduleError, ValueError):
     """Shapes do not fit the operation."""
 

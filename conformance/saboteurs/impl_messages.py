@@ -12,14 +12,14 @@ from conformance.saboteurs.impl_patches import ImplPatch
 
 
 class NoRemedy(Edit):
-    rule = "errors.message.parts"
+    rule = "errors.message.parts+2"
     description = "the remedy of an error is an attribute only"
     file = "impl/errors.py"
     old, new = "; at {self.line}. Remedy: {self.remedy}", "; at {self.line}"
 
 
 class NamesTheInnermost(Edit):
-    rule = "errors.message.called+2"
+    rule = "errors.message.called+3"
     description = "an error names the method in which the one that was called has failed"
     file = "impl/tensor/names.py"
     old, new = "error.rename(error.operation.removesuffix(failed) + self.method)", "pass"
@@ -34,14 +34,14 @@ class LayersAreTheUsers(Edit):
 
 
 class PlainValueError(Edit):
-    rule = "errors.type.base"
+    rule = "errors.type.builtin+2"
     description = "parts that are too few raise a ValueError of Python's own"
     file = "impl/tensor/movement.py"
     old, new = 'raise ShapeError("chunk", f"{chunks!r}', 'raise ValueError("chunk", f"{chunks!r}'
 
 
 class OnlyOurOwnError(ImplPatch):
-    rule = "errors.type.builtin"
+    rule = "errors.type.builtin+2"
     description = "a SettingError is no ValueError"
 
     @contextmanager
@@ -56,14 +56,14 @@ class OnlyOurOwnError(ImplPatch):
 
 
 class CapitalsMatter(Edit):
-    rule = "errors.name.meant+2"
+    rule = "errors.name.missing"
     description = "a name is looked for as it was written"
     file = "impl/nn/names.py"
     old, new = "_remedy(name.lower(), own", "_remedy(name, own"
 
 
 class LayersHideWhatTheyTake(Edit):
-    rule = "errors.argument.layer"
+    rule = "errors.argument.refused"
     description = "who makes a layer with other arguments is not told which it takes"
     file = "impl/tensor/names.py"
     old, new = 'str(wrong), f"it takes {own}")', 'str(wrong), own[:0] or "give others")'

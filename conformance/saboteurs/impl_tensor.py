@@ -479,7 +479,7 @@ class SeedsDependOnThePast(ImplPatch):
 
 
 class RemediesSayNothing(ImplPatch):
-    rule = "errors.name.method"
+    rule = "errors.name.missing"
     description = "a misspelt method is answered with a hint at the documentation"
     target = "impl.tensor.names:_remedy"
 
@@ -497,7 +497,7 @@ class TablesAsWideAsTheyLike(ImplPatch):
 
 
 class KeywordsAreGuessed(ImplPatch):
-    rule = "errors.name.keyword"
+    rule = "errors.name.keyword+2"
     description = "a keyword that no method has is taken for its first parameter"
     target = "impl.tensor.names:_Keywords._meant"
 
@@ -506,7 +506,7 @@ class KeywordsAreGuessed(ImplPatch):
 
 
 class TheSecondNameWins(ImplPatch):
-    rule = "errors.name.twice"
+    rule = "errors.argument.refused"
     description = "of two values under two names, one is taken"
     target = "impl.tensor.names:_Keywords._refuse_second"
 
@@ -515,7 +515,7 @@ class TheSecondNameWins(ImplPatch):
 
 
 class LayersSayNothing(ImplPatch):
-    rule = "errors.name.layer"
+    rule = "errors.name.missing"
     description = "a layer does not say what is used instead of a name that is not there"
     target = "impl.nn.names:Layer.__getattr__"
 
@@ -550,7 +550,7 @@ class LettersNameTheFirstAxis(ImplPatch):
 
 
 class AnyArgumentIsTried(ImplPatch):
-    rule = "errors.argument.kind"
+    rule = "errors.argument.refused"
     description = "of an argument with which a method failed it is not told which one it is"
     target = "impl.tensor.names:_Keywords.refuse"
 
@@ -561,7 +561,7 @@ class AnyArgumentIsTried(ImplPatch):
 
 
 class ParametersStayUnknown(Edit):
-    rule = "errors.argument.count"
+    rule = "errors.argument.refused"
     description = "who gives too many arguments is not told which there are"
     file = "impl/tensor/names.py"
     old, new = """f"it takes {', '.join(self.own) or 'no arguments'}\"""", '"give others"'

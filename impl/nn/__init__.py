@@ -20,7 +20,7 @@ __all__ = ["BatchNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Conv1d", "
 
 
 def __getattr__(name: str) -> NoReturn:
-    raise missing(name, __all__)  # r[impl errors.name.meant+2]
+    raise missing(name, __all__)  # r[impl errors.name.missing]
 
 
 def _uniform(shape: Sequence[int], inputs: int) -> Tensor:

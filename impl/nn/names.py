@@ -98,7 +98,7 @@ class Layer:
             near = nearest(name, own)
             remedy = f"use {_OF_A_MODULE[name]}" if name in _OF_A_MODULE else \
                 f"did you mean {near}?" if near else "it has " + ", ".join(own)
-            raise NameMissingError(kind, f"there is no {name}", remedy)  # r[impl errors.name.layer]
+            raise NameMissingError(kind, f"there is no {name}", remedy)  # r[impl errors.name.missing]
 
 
 def _shown(value: Any) -> str:
@@ -114,7 +114,7 @@ def sizes(layer: Layer, groups: int = 1, **given: Any) -> None:
     Raises:
         ShapeError: one is no whole number, is negative, or is no multiple of the groups.
     """
-    # r[impl errors.type.base]
+    # r[impl errors.type.builtin+2]
     kind = f"nn.{type(layer).__name__}"
     for name, value in {"groups": groups, **given}.items():
         least = 1 if name == "groups" else 0

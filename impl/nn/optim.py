@@ -19,7 +19,7 @@ publish("optim", __all__)
 
 
 def __getattr__(name: str) -> NoReturn:
-    raise missing(name, (), "nn.optim")  # r[impl errors.name.meant+2]
+    raise missing(name, (), "nn.optim")  # r[impl errors.name.missing]
 
 
 def _number(value: float) -> Tensor:

@@ -19,7 +19,7 @@ publish("state", __all__)
 
 
 def __getattr__(name: str) -> NoReturn:
-    raise missing(name, (), "nn.state")  # r[impl errors.name.meant+2]
+    raise missing(name, (), "nn.state")  # r[impl errors.name.missing]
 
 
 def get_state_dict(model: Any, prefix: str = "") -> dict[str, Tensor]:
@@ -135,7 +135,7 @@ def safe_load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
                 return _read_all(content)
         # What is elsewhere in the place of a header may be anything, also JSON of another form.
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            # r[impl errors.type.base]
+            # r[impl errors.type.builtin+2]
             raise DTypeError("safe_load", f"{os.fspath(path)} is no safetensors file, or cut "
                              f"short ({error})", "give a file of nn.state.safe_save") from None
 

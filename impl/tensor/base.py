@@ -167,7 +167,7 @@ class TensorBase(metaclass=Named):
 
     if not TYPE_CHECKING:
         def __getattr__(self, name: str) -> NoReturn:
-            missing(type(self), name)  # r[impl errors.name.method]
+            missing(type(self), name)  # r[impl errors.name.missing]
 
     def __init__(self, data: Any, device: str | None = None, dtype: Any = None,
                  requires_grad: bool = False) -> None:
@@ -177,7 +177,7 @@ class TensorBase(metaclass=Named):
             DTypeError: the data are of no supported dtype, or do not fit the one that is chosen.
             ArgumentError: the device is no text: sizes were given, or several values.
         """
-        if device is not None and not isinstance(device, str):  # r[impl errors.argument.kind]
+        if device is not None and not isinstance(device, str):  # r[impl errors.argument.refused]
             raise ArgumentError("Tensor", f"device is {device!r:.60}", "give values as one list, "
                                 "Tensor([1, 2]), and sizes to Tensor.zeros(2, 3)")
         wanted = None if dtype is None else as_dtype(dtype)

@@ -644,7 +644,7 @@ class Elementwise(TensorBase):
     def _at_most(self, end: Any, op: Ops) -> Self:
         """The end or self, which gets the gradient of a tie."""
         met = self._met(end, "clip")
-        if met is None:  # r[impl errors.argument.kind]
+        if met is None:  # r[impl errors.argument.refused]
             raise ArgumentError("clip", f"{end!r:.60} is no end of an interval",
                                 "give a number or a tensor")
         x, y = self._pair(met, "clip")

@@ -156,7 +156,7 @@ class _Keywords:
 
     def _meant(self, name: str) -> str:
         """Our name for what others call so."""
-        # r[impl errors.name.keyword]
+        # r[impl errors.name.keyword+2]
         same = [own for group in _SAME if name in group for own in group if own in self.places]
         if same:
             return same[0]
@@ -165,7 +165,7 @@ class _Keywords:
                             if near else f"it takes {', '.join(self.own) or 'no keywords'}")
 
     def _correction(self, unbiased: Any) -> int:
-        if not isinstance(unbiased, Integral):  # r[impl errors.argument.kind]
+        if not isinstance(unbiased, Integral):  # r[impl errors.argument.refused]
             raise ArgumentError(self.name, f"unbiased is {unbiased!r:.60}", "give True or False")
         return int(unbiased)
 
@@ -174,7 +174,7 @@ class _Keywords:
 
     def _refuse_second(self, name: str, own: str, value: Any, before: dict[str, Any]) -> None:
         """`dim` is PyTorch's name for `axis`, which a method may have as a name of its own."""
-        # r[impl errors.name.twice]
+        # r[impl errors.argument.refused]
         for other in ({own, "axis", "dim"} if own in ("axis", "dim") else {own}) - {name}:
             if before.get(other) is not None and value is not None \
                     and not _same(before[other], value):
@@ -187,7 +187,7 @@ class _Keywords:
         if failed not in (self.method, error.method, *_SHARED) or self.method in _OF_OTHERS \
                 or error.line != user_line():
             return
-        if failed != self.method:  # r[impl errors.message.called+2]
+        if failed != self.method:  # r[impl errors.message.called+3]
             error.rename(error.operation.removesuffix(failed) + self.method)
         error.method = self.method
 
@@ -199,12 +199,12 @@ class _Keywords:
         """
         try:
             values = self.signature.bind(*positional, **given).arguments
-        except TypeError as wrong:  # r[impl errors.argument.count]
+        except TypeError as wrong:  # r[impl errors.argument.refused]
             raise ArgumentError(self.name, str(wrong),
                                 f"it takes {', '.join(self.own) or 'no arguments'}") from None
         first = positional[0] if positional else None
         if next(iter(self.places), "") == "self" and not isinstance(first, tensors):
-            # r[impl errors.argument.kind]
+            # r[impl errors.argument.refused]
             raise ArgumentError(self.name, f"{first!r:.60} is no tensor", "use Tensor(...)")
         kinds = {**_KINDS, "Self": tensors}
         each_alone = [(name, one) for name, value in values.items()
@@ -214,7 +214,7 @@ class _Keywords:
             if all(word in kinds for word in words) \
                     and not any(isinstance(value, kinds[word]) for word in words):
                 meant = " or ".join(_CALLED[word] for word in words)
-                # r[impl errors.argument.kind]
+                # r[impl errors.argument.refused]
                 raise ArgumentError(self.name, f"{name} is {value!r:.60}", f"give {meant}")
 
 
@@ -280,7 +280,7 @@ def made(kind: type) -> None:
     def checked(self: Any, *positional: Any, **given: Any) -> None:
         try:
             signature.bind(self, *positional, **given)
-        except TypeError as wrong:  # r[impl errors.argument.layer]
+        except TypeError as wrong:  # r[impl errors.argument.refused]
             raise ArgumentError(name, str(wrong), f"it takes {own}") from None
         initialize(self, *positional, **given)
 

@@ -210,7 +210,7 @@ def test_state_has_names_and_is_loaded() -> None:
         nn.state.load_state_dict(other, state, strict=False)
 
 
-@verifies("errors.type.base")
+@verifies("errors.type.builtin+2")
 @pytest.mark.parametrize("content", [
     b"", b"hello world, this is no header", b"\2" + bytes(7) + b"[]", b"\7" + bytes(7) + b'{"a":1}',
     b"\2" + bytes(7) + b"\xff\xff", b"PK\3\4" + bytes(200)])
@@ -221,7 +221,7 @@ def test_what_is_no_safetensors_file_is_refused(content: bytes, tmp_path: Path) 
         nn.state.safe_load(path)
 
 
-@verifies("errors.type.base")
+@verifies("errors.type.builtin+2")
 def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     nn.state.safe_save({"a": Tensor(X)}, path)
@@ -230,7 +230,7 @@ def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
         nn.state.safe_load(path)
 
 
-@verifies("errors.type.base")
+@verifies("errors.type.builtin+2")
 def test_an_optimiser_is_given_parameters() -> None:
     with pytest.raises(DTypeError, match=r"Linear is no list.*get_parameters\(model\)"):
         nn.optim.SGD(nn.Linear(2, 3))  # type: ignore[arg-type]
