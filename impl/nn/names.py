@@ -98,7 +98,8 @@ class Layer:
             near = nearest(name, own)
             remedy = f"use {_OF_A_MODULE[name]}" if name in _OF_A_MODULE else \
                 f"did you mean {near}?" if near else "it has " + ", ".join(own)
-            raise NameMissingError(kind, f"there is no {name}", remedy)  # r[impl errors.name.missing]
+            # r[impl errors.name.missing]
+            raise NameMissingError(kind, f"there is no {name}", remedy)
 
 
 def _shown(value: Any) -> str:
