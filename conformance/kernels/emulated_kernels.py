@@ -12,8 +12,8 @@ import numpy as np
 
 from conformance import emulation
 from conformance.kernels import kernel_builder as kb
+from impl.groups.shape import Shape
 from impl.ir import UOp
-from impl.kernel.shape import Shape
 from impl.render import CUDA, Metal, Source, render
 from impl.render.metal import SCRATCH
 

@@ -24,8 +24,9 @@ from conformance.kernels.kernel_builder import (
 )
 from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
+from impl.groups import TC, Inner
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import TC, Analysis, Inner, PadTo, StepError, verify
+from impl.kernel import Analysis, PadTo, StepError, verify
 from impl.kernel.fragments import UNITS
 
 GLOBAL, LOOP, REDUCE = RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE

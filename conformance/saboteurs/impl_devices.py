@@ -69,7 +69,7 @@ class NobodyWaitsOnOpenCL(ImplPatch):
 class OneGroupAtLeast(ImplPatch):
     rule = "opencl.launch.groups"
     description = "a launch that has nothing to do has a group"
-    target = "impl.kernel.shape:Shape.groups"
+    target = "impl.groups.shape:Shape.groups"
 
     def replacement(self, original: Function) -> Function:
         return lambda shape, values=(): max(original(shape, values), 1)

@@ -49,7 +49,7 @@ class WaitsInsideOfLanes(ImplPatch):
 class LastIterationsDropped(ImplPatch):
     rule = "render.group.once"
     description = "as many groups as divide the iterations, rounded down"
-    target = "impl.kernel.shape:Shape._count"
+    target = "impl.groups.shape:Shape._count"
 
     def replacement(self, original: Function) -> Function:
         def groups(shape: Any, bound: Any) -> int:
@@ -59,9 +59,9 @@ class LastIterationsDropped(ImplPatch):
 
 
 class AnyLoopIsShared(ImplPatch):
-    rule = "kernel.lane.legal"
+    rule = "groups.lane.legal"
     description = "lanes share whatever loop they are asked to"
-    target = "impl.kernel.lanes:_not_in_lanes"
+    target = "impl.groups.lanes:_not_in_lanes"
 
     def replacement(self, original: Function) -> Function:
         return lambda known, loop: ""

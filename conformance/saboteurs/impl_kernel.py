@@ -146,7 +146,7 @@ class AllBytesAreSigned(ImplPatch):
 
 
 class StepsOfGroupsAreIgnored(ImplPatch):
-    rule = "searching.asked.device"
+    rule = "searching.asked.device+2"
     description = "a device without work-groups does not refuse their steps"
     target = "impl.searching:_refuse_groups"
 
@@ -303,9 +303,9 @@ class LanesOfLoopsWithoutExtent(Edit):
 
 
 class LocalMemoryTwice(Edit):
-    rule = "kernel.lane.memory"
+    rule = "groups.memory.most"
     description = "a step may need twice the local memory that there is"
-    file = "impl/kernel/grouping.py"
+    file = "impl/groups/grouping.py"
     old = "return False\n        if exceeds(self.known.ast, self.limits.local_memory):"
     new = "return False\n        if exceeds(self.known.ast, 2 * self.limits.local_memory):"
 
@@ -337,7 +337,7 @@ class PartsAsTheyCome(ImplPatch):
 
 
 class WarpsAsTheyCome(ImplPatch):
-    rule = "kernel.warp.order"
+    rule = "kernel.group.order"
     description = "every second reduction begins its exchanges with the lane that is nearest"
     target = "impl.render.reductions:Reductions._exchange"
 
@@ -369,7 +369,7 @@ class EachThreadCopiesAllRows(Edit):
 
 
 class NothingIsCopiedAhead(Edit):
-    rule = "kernel.pipeline.chosen"
+    rule = "groups.pipeline.chosen"
     description = "tiles of a product are copied when they are needed, whatever the device can"
-    file = "impl/kernel/grouping.py"
+    file = "impl/groups/grouping.py"
     old, new = "if self.limits.asynchronous:", "if False:"

@@ -76,7 +76,7 @@ class LanesApart(ImplPatch):
 
 
 class AnyOperand(ImplPatch):
-    rule = "kernel.mma.operands"
+    rule = "kernel.mma.operands+2"
     description = "nobody looks where an operand of an MMA comes from"
     target = "impl.kernel.analysis:_verify_fragments"
 
@@ -85,7 +85,7 @@ class AnyOperand(ImplPatch):
 
 
 class LinesBeginAnywhere(ImplPatch):
-    rule = "kernel.mma.lines"
+    rule = "kernel.mma.operands+2"
     description = "nobody looks where the lines of an MMA's operand begin"
     target = "impl.kernel.analysis:_verify_lines"
 
@@ -94,18 +94,18 @@ class LinesBeginAnywhere(ImplPatch):
 
 
 class WhateverIsLeftOver(ImplPatch):
-    rule = "kernel.mma.legal"
+    rule = "groups.matrices.legal"
     description = "a block that the warps do not share evenly is taken"
-    target = "impl.kernel.tensor_cores:TC._fits"
+    target = "impl.groups.tensor_cores:TC._fits"
 
     def replacement(self, original: Function) -> Function:
         return lambda step, nest, unit: None
 
 
 class NothingBeyondTheSum(ImplPatch):
-    rule = "kernel.mma.legal"
+    rule = "groups.matrices.legal"
     description = "what lies beyond the end of a padded sum is taken for zero"
-    target = "impl.kernel.tensor_cores:_operand"
+    target = "impl.groups.tensor_cores:_operand"
 
     def replacement(self, original: Function) -> Function:
         from impl.ir import TRUE
@@ -113,16 +113,16 @@ class NothingBeyondTheSum(ImplPatch):
 
 
 class LinesWithoutGaps(ImplPatch):
-    rule = "kernel.mma.banks"
+    rule = "groups.memory.banks"
     description = "lines of a copy lie one after the other, in the same banks"
-    target = "impl.kernel.tensor_cores:_padding"
+    target = "impl.groups.tensor_cores:_padding"
 
     def replacement(self, original: Function) -> Function:
         return lambda dtype, turned: 0
 
 
 class RoundedWithoutAsking(ImplPatch):
-    rule = "kernel.mma.exact"
+    rule = "groups.matrices.exact"
     description = "TF32 is offered whatever the setting says"
     target = "impl.kernel.fragments:units_of_nvidia"
 
@@ -131,7 +131,7 @@ class RoundedWithoutAsking(ImplPatch):
 
 
 class AnyUnit(ImplPatch):
-    rule = "kernel.mma.device"
+    rule = "searching.asked.device+2"
     description = "nobody looks whether the device has the unit that is asked for"
     target = "impl.searching:refuse_units"
 
@@ -200,18 +200,18 @@ class CopiesReadAnything(ImplPatch):
 
 
 class CopiesForWhomever(ImplPatch):
-    rule = "kernel.pipeline.legal"
+    rule = "groups.pipeline.legal"
     description = "nobody looks who else needs what a stage copies"
-    target = "impl.kernel.pipeline:_serves"
+    target = "impl.groups.pipeline:_serves"
 
     def replacement(self, original: Function) -> Function:
         return lambda known, key, place, loop: True
 
 
 class OnePlaceTooFew(ImplPatch):
-    rule = "kernel.pipeline.legal"
+    rule = "groups.pipeline.legal"
     description = "the place of a copy is given to another one while it is read"
-    target = "impl.kernel.pipeline:_Ring._place"
+    target = "impl.groups.pipeline:_Ring._place"
 
     def replacement(self, original: Function) -> Function:
         def place(ring: Any, index: Any, at: Any, iteration: Any, valid: Any) -> Any:
@@ -233,9 +233,9 @@ class CopiesOnEveryGpu(ImplPatch):
 
 
 class LinesSideBySide(ImplPatch):
-    rule = "kernel.spread.banks"
+    rule = "groups.memory.banks"
     description = "lines of the copies of an ordinary product follow one upon the other"
-    target = "impl.kernel.blocking:Spread.strides"
+    target = "impl.groups.spread:Spread.strides"
 
     def replacement(self, original: Function) -> Function:
         from impl.kernel.blocking import Pack
@@ -243,7 +243,7 @@ class LinesSideBySide(ImplPatch):
 
 
 class OperandsLoadedInPart(ImplPatch):
-    rule = "kernel.mma.later"
+    rule = "groups.matrices.later"
     description = "a loop is padded, whatever its MMA reads beyond the end"
     target = "impl.kernel.padding:_parts_operands"
 

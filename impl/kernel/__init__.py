@@ -23,16 +23,13 @@ from impl.kernel.analysis import (
     shared_loops,
     verify,
 )
-from impl.kernel.blocking import Aside, Chunk, Cut, Fetch, Pack, Share, Spread
+from impl.kernel.blocking import Aside, Chunk, Cut, Fetch, Pack, Share
 from impl.kernel.chain import Chain
 from impl.kernel.dots import Dot
-from impl.kernel.grouping import lane_steps
 from impl.kernel.heuristic import hand_steps
 from impl.kernel.hidden import Hide
-from impl.kernel.lanes import Grid, Inner, Local, Warp
 from impl.kernel.online import Online
 from impl.kernel.padding import PadTo
-from impl.kernel.pipeline import Pipeline
 from impl.kernel.plain import Merge, Stream
 from impl.kernel.roll import Roll
 from impl.kernel.steps import (
@@ -50,14 +47,13 @@ from impl.kernel.steps import (
     fold_gates,
     parameters,
 )
-from impl.kernel.tensor_cores import TC
 from impl.kernel.threads import GroupTop, Thread, duration
 from impl.kernel.windows import Window
 
-__all__ = ["LANES", "OF_GROUPS", "OF_LANES", "REDUCERS", "STEPS", "TC", "Abreast", "Analysis",
-           "Aside", "Chain", "Chunk", "Cut", "Dot", "Early", "Estimate", "Fetch", "Grid",
-           "GroupTop", "Growth", "Hide", "Inner", "Limits", "Local", "Merge", "Next", "Online",
-           "Own", "Pack", "PadTo", "Pipeline", "Roll", "Share", "Split", "Spread", "Step",
-           "StepError", "Stream", "Swap", "Thread", "Upcast", "Warp", "Way", "Window", "accessed",
-           "apply_steps", "buffer_key", "duration", "estimate", "exchanged", "fold_gates", "growth",
-           "hand_steps", "lane_steps", "next_loads", "parameters", "shared_loops", "verify"]
+__all__ = ["LANES", "OF_GROUPS", "OF_LANES", "REDUCERS", "STEPS", "Abreast", "Analysis", "Aside",
+           "Chain", "Chunk", "Cut", "Dot", "Early", "Estimate", "Fetch", "GroupTop", "Growth",
+           "Hide", "Limits", "Merge", "Next", "Online", "Own", "Pack", "PadTo", "Roll", "Share",
+           "Split", "Step", "StepError", "Stream", "Swap", "Thread", "Upcast", "Way", "Window",
+           "accessed", "apply_steps", "buffer_key", "duration", "estimate", "exchanged",
+           "fold_gates", "growth", "hand_steps", "next_loads", "parameters", "shared_loops",
+           "verify"]

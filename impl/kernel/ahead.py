@@ -17,7 +17,6 @@ from impl.kernel.steps import Step, StepError, with_stores
 _ROWS = 4
 
 
-# --8<-- [start:next]
 @dataclass(frozen=True)
 class Next(Step):
     """Ask for what a stage will read in the next iteration of the last loop of the prefix.
@@ -50,10 +49,8 @@ def next_loads(known: Analysis) -> dict[UOp, int]:
     grows = growth(known.order, rows)
     steps = {load: (grows[load.src[0].src[1]] or {}).get(rows[0], 0) for load in loads}
     return {load: step for load, step in steps.items() if step > 0}
-# --8<-- [end:next]
 
 
-# --8<-- [start:plan]
 def look_ahead(planner: Planner) -> None:
     """Let a stage that reads a row again, from a cache, ask memory for the next one; or a stage
     that copies a part of an operand, after which the processor multiplies for a long time.
@@ -89,7 +86,6 @@ def _is_far(planner: Planner, load: UOp, step: int) -> bool:
     width, cache = load.dtype.itemsize, planner.limits.second_cache
     least, most = symbolic.bounds(load.src[0].src[1])
     return step * width * _ROWS <= cache < (most - least + 1) * width
-# --8<-- [end:plan]
 
 
 __all__ = ["Next", "look_ahead", "next_loads"]

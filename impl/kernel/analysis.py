@@ -70,6 +70,9 @@ class Limits:
         return self.vector_bytes // max(itemsize, 4)
 
 
+#: What one access of a lane of a work-group moves.
+WIDE_BYTES = 16
+
 #: What tells a kernel's buffers apart.
 Key = tuple[Ops, int]
 
@@ -101,7 +104,6 @@ def exchanged(node: UOp) -> tuple[UOp, ...]:
     return tuple(loop for loop in node.src[1:] if loop.arg[1] is RangeKind.LANE)
 
 
-# --8<-- [start:stage]
 class Stage(NamedTuple):
     """What stands below a STORE. Steps change a few stages, and leave the others as they are."""
 
@@ -129,10 +131,8 @@ def stage_of(store: UOp) -> Stage:
             order, tuple(kinds.get(Ops.RANGE, ())), tuple(kinds.get(Ops.LOAD, ())),
             tuple(reductions), max([p.arg for p in kinds.get(Ops.PARAM, ())], default=-1) + 1)
     return found
-# --8<-- [end:stage]
 
 
-# --8<-- [start:analysis]
 class Analysis:
     """A kernel's graph with the answers that everybody needs.
 
@@ -227,7 +227,6 @@ class Analysis:
         for part in node.toposort(lambda u: u not in self.free):
             if part not in self.free:
                 self.free[part] = self._free(part)
-# --8<-- [end:analysis]
 
 
 def _moves(before: Sequence[UOp], position: dict[UOp, int]) -> list[tuple[int, int, int]]:
@@ -248,7 +247,6 @@ def _moves(before: Sequence[UOp], position: dict[UOp, int]) -> list[tuple[int, i
     return found
 
 
-# --8<-- [start:linear]
 Growth = dict[UOp, int]
 #: What is known of many nodes: how they grow, and a divisor of each.
 Growths = tuple[dict[UOp, Growth | None], dict[UOp, int]]
@@ -314,10 +312,8 @@ def _grow(node: UOp, found: dict[UOp, Growth | None], divisor: dict[UOp, int]) -
     inside = len(sizes) == len(one) and all(c > 0 for c, _ in sizes)
     if inside and sum(c * (size - 1) for c, size in sizes) < common:
         found[node] = {} if node.op is Ops.FLOORDIV else one
-# --8<-- [end:linear]
 
 
-# --8<-- [start:verify]
 def verify(ast: UOp) -> Analysis:
     """Check a kernel against the rules of the chapter.
 
@@ -407,7 +403,7 @@ def _verify_warps(known: Analysis) -> None:
 
 def _verify_fragments(node: UOp) -> None:
     """The operands of an MMA lie in local memory, and its loops are those of its unit."""
-    # r[impl kernel.mma.operands]
+    # r[impl kernel.mma.operands+2]
     unit, (lanes, *elements) = UNIT_OF[node.arg], loops_of(node)
     wanted = [each.elements for each in (unit.first, unit.second, unit.sum)]
     sizes = [[size for size, _, _ in digits] for digits in (unit.sum.lanes, *wanted)]
@@ -425,7 +421,7 @@ def _verify_fragments(node: UOp) -> None:
 
 def _verify_lines(load: UOp, own: Sequence[UOp]) -> None:
     """A line of an operand begins where one access of 16 bytes can begin."""
-    # r[impl kernel.mma.lines]
+    # r[impl kernel.mma.operands+2]
     count, index = 16 // load.dtype.itemsize, load.src[0].src[1]
     divisor: dict[UOp, int] = {}
     steps = growth(index.toposort(), own, ({}, divisor))[index]
@@ -438,10 +434,8 @@ def _verify_lines(load: UOp, own: Sequence[UOp]) -> None:
 def _fixed(loop: UOp) -> int:
     """The number of iterations; 0 if it is known at run time only."""
     return int(loop.src[0].arg) if loop.src[0].op is Ops.CONST else 0
-# --8<-- [end:verify]
 
 
-# --8<-- [start:estimate]
 @dataclass(frozen=True)
 class Estimate:
     """What one run of a kernel costs: arithmetic operations, and distinct bytes touched."""
@@ -492,4 +486,3 @@ def size_of(loop: UOp, values: dict[UOp, int]) -> int:
         return max(int(extent.arg), 0)
     given = {v: values.get(v, v.arg[2]) for v in extent.variables()}
     return max(symbolic.evaluate(extent, given), 0)
-# --8<-- [end:estimate]

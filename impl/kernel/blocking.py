@@ -29,11 +29,8 @@ from impl.kernel.steps import Rewriter, Step, StepError, with_stores
 
 #: A packed operand has at most this many bytes.
 MOST_PACKED = 64 << 20
-#: What a lane reads of local memory at once.
-_BANKED_BYTES = 16
 
 
-# --8<-- [start:share]
 @dataclass(frozen=True)
 class Share(Step):
     """Make the last loop of the prefix a BLOCK loop: stages share it, its iterations have an order.
@@ -54,10 +51,8 @@ class Share(Step):
             done = rewriter.store(store, False)
             stores.append(done.replace(src=(*done.src[:2], own, *done.src[2:])))
         return with_stores(known, stores, self.name, known.info.prefix[:-1])
-# --8<-- [end:share]
 
 
-# --8<-- [start:cut]
 @dataclass(frozen=True)
 class Cut(Step):
     """Make two loops of an output loop: an outer one, and `amount` iterations inside of it.
@@ -82,10 +77,8 @@ class Cut(Step):
                        for new in (both if old is loop else (old,)))
         stores = [rewriter.store(store, False) for store in known.ast.src]
         return with_stores(known, stores, self.name, prefix)
-# --8<-- [end:cut]
 
 
-# --8<-- [start:chunk]
 @dataclass(frozen=True)
 class Chunk(Step):
     """Cut a sum into chunks of `amount`: a BLOCK loop adds one after the other to a LOCAL.
@@ -152,10 +145,8 @@ class Chunk(Step):
         along = growth(known.order, known.ranges)[store.src[0].src[1]] or {}
         own = [r for r in store.src[2:] if r not in shared]
         return sorted(own, key=lambda r: (r.arg[1] in LANES, -along.get(r, 0)))
-# --8<-- [end:chunk]
 
 
-# --8<-- [start:pack]
 @dataclass(frozen=True)
 class Pack(Step):
     """Copy an operand of the products that are summed over a loop, in the order they read it.
@@ -226,7 +217,6 @@ class Pack(Step):
                                 "pack the other one")
         return found
 
-    # --8<-- [start:stored]
     def _not_stored(self, known: Analysis, user: UOp, value: UOp, outer: tuple[UOp, ...]) -> None:
         """Raise if the kernel stores what the operand reads between the copy and its only reader.
         """
@@ -237,7 +227,6 @@ class Pack(Step):
         if _is_stale(stores, value) and users != [user] or _is_stale(between, value):
             raise StepError(self.name, "the kernel stores what the operand reads",
                             "pack the other one")
-    # --8<-- [end:stored]
 
     def spans(self, known: Analysis, user: UOp, value: UOp,
               reduced: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], list[UOp]]:
@@ -278,7 +267,6 @@ class Pack(Step):
         return place
 
 
-# --8<-- [start:fetch]
 @dataclass(frozen=True)
 class Fetch(Step):
     """Ask for the memory where a sum will be stored, before the sum over a loop begins.
@@ -298,7 +286,6 @@ class Fetch(Step):
                             "name a loop of a reduction whose result is stored")
         return with_stores(known, [store.replace(arg=Way.AHEAD) if store in found else store
                                    for store in known.ast.src], self.name)
-# --8<-- [end:fetch]
 
 
 def _is_stale(stores: Sequence[UOp], value: UOp) -> bool:
@@ -313,7 +300,6 @@ def _together(one: UOp, two: UOp) -> int:
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] is pair[1], pairs))
 
 
-# --8<-- [start:aside]
 @dataclass(frozen=True)
 class Aside(Pack):
     """PACK for an operand that is computed rather than read: along the sum, one row of results
@@ -331,26 +317,6 @@ class Aside(Pack):
     def order(self, known: Analysis, value: UOp, loops: list[UOp]) -> list[UOp]:
         """As they lie in the copy."""
         return loops
-# --8<-- [end:aside]
-
-
-# --8<-- [start:spread]
-@dataclass(frozen=True)
-class Spread(Pack):
-    """PACK for lanes that read at once, each a line of its own: lines begin in different banks.
-
-    They are as much longer than they need to be as one access moves.
-    """
-
-    def strides(self, sizes: Sequence[int], line: int, itemsize: int) -> list[int]:
-        """The lines are longer; within one nothing changes."""
-        # r[impl kernel.spread.banks]
-        steps, outer = super().strides(sizes, line, itemsize), len(sizes) - line
-        length = math.prod(sizes[outer:])
-        longer = length + max(_BANKED_BYTES // itemsize, 1) if line else length
-        return [step // length * longer if place < outer else step
-                for place, step in enumerate(steps)]
-# --8<-- [end:spread]
 
 
 def _reading_order(known: Analysis, value: UOp, loops: list[UOp]) -> list[UOp]:
@@ -376,7 +342,6 @@ def _strided(local: UOp, loops: Iterable[UOp], steps: Sequence[int]) -> UOp:
     """The INDEX of an element whose place grows by these steps with the loops."""
     terms = [symbolic.mul(loop, step) for loop, step in zip(loops, steps, strict=True)]
     return UOp(Ops.INDEX, local.dtype, (local, symbolic.total(terms[::-1]), TRUE))
-# --8<-- [end:pack]
 
 
 def with_places(root: UOp, change: Callable[[UOp], UOp]) -> UOp:
@@ -394,5 +359,5 @@ def gated(value: UOp, valid: UOp) -> UOp:
         src=(*place.src[:2], symbolic.logical_and(place.src[2], valid))))
 
 
-__all__ = ["MOST_PACKED", "Aside", "Chunk", "Cut", "Fetch", "Pack", "Share", "Spread",
+__all__ = ["MOST_PACKED", "Aside", "Chunk", "Cut", "Fetch", "Pack", "Share",
            "gated", "local_place", "with_places"]

@@ -27,7 +27,6 @@ class _Link(NamedTuple):
     element: UOp
 
 
-# --8<-- [start:chain]
 @dataclass(frozen=True)
 class Chain(Step):
     """Take `amount` iterations of a running result at once: first among each other, then with
@@ -74,7 +73,6 @@ class Chain(Step):
             stores.append(Rewriter(known, {loop: symbolic.add(left, whole * self.amount)},
                                    {loop: (left,)}).store(link.store, False))
         return with_stores(known, stores, self.name)
-# --8<-- [end:chain]
 
 
 def _link(known: Analysis, loop: UOp) -> _Link | None:
@@ -108,7 +106,6 @@ def _linked(before: UOp, index: UOp, loop: UOp) -> bool:
         for condition in conditions for part in symbolic.conjuncts(condition))
 
 
-# --8<-- [start:chaining]
 def chain(planner: Planner) -> None:
     """Take several elements of a running result at once, where no vector goes across it."""
     known = planner.known
@@ -117,4 +114,3 @@ def chain(planner: Planner) -> None:
                 and _link(known, loop) is not None:
             planner.take(Chain(known.position[loop], _AT_ONCE),
                          "only the result before has to be waited for")
-# --8<-- [end:chaining]

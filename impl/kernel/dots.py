@@ -26,7 +26,6 @@ def is_bytes(node: UOp) -> bool:
             and all(f.op is Ops.CAST and f.src[0].dtype is dtypes.int8 for f in value.src))
 
 
-# --8<-- [start:dot]
 @dataclass(frozen=True)
 class Dot(Step):
     """Sum products of int8 four at a time: a word has four elements of an operand.
@@ -89,7 +88,6 @@ def _apply(op: Ops, one: UOp, two: UOp) -> UOp:
 
 def _added(value: UOp, loop: UOp) -> UOp:
     return UOp(Ops.REDUCE, dtypes.int32, (value, loop), Ops.ADD)
-# --8<-- [end:dot]
 
 
 __all__ = ["Dot", "is_bytes"]

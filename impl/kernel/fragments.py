@@ -21,7 +21,6 @@ WARP = 32
 Digit = tuple[int, int, int]
 
 
-# --8<-- [start:unit]
 @dataclass(frozen=True)
 class Fragment:
     """What a lane holds of a matrix: `lanes` are the digits of its number, the greatest first, and
@@ -89,7 +88,6 @@ UNITS = (
     Unit("simdgroup_float32", dtypes.float32, 8, 8, 8, _SIMD, _SIMD, _SIMD),
 )
 UNIT_OF = {unit.name: unit for unit in UNITS}
-# --8<-- [end:unit]
 
 
 def units_of_nvidia(capability: int) -> tuple[str, ...]:
@@ -97,7 +95,7 @@ def units_of_nvidia(capability: int) -> tuple[str, ...]:
 
     TF32 has the range of float32 and 10 bits of its mantissa: it is used only if that is allowed.
     """
-    # r[impl kernel.mma.exact, cuda.units.architecture]
+    # r[impl groups.matrices.exact, cuda.units.architecture]
     if not settings.get("TENSOR_CORES") or capability < 75:
         return ()
     if capability < 80:

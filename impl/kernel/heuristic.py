@@ -94,7 +94,6 @@ class HandPlanner(Planner):
             total *= self.extent(lane)
         return total
 
-    # --8<-- [start:reduction]
     def _reduction(self, node: UOp) -> None:
         """Steps for one reduction: which loop is the vector, and which share what is loaded."""
         if plan_rows(self, node) or plan_product(self, node):
@@ -122,7 +121,6 @@ class HandPlanner(Planner):
             self._columns(vector, rows, width, tiled)
         elif across and tiled <= _MOST_TILED:
             self._rows(across[-1], shared[-2:] if tiled == 1 else shared[-1:], width, tiled)
-    # --8<-- [end:reduction]
 
     def _multiplies_tiles(self, node: UOp, loop: UOp) -> bool:
         """Whether lanes of this loop would be lanes of another reduction that is a tile already."""
@@ -131,7 +129,6 @@ class HandPlanner(Planner):
         return any(n is not node and n.op is Ops.REDUCE and self.known.free[n] & bit
                    and self._lanes_of(n) > 1 for n in self.known.order)
 
-    # --8<-- [start:columns]
     def _columns(self, vector: UOp, rows: list[UOp], width: int, tiled: int) -> None:
         """One output loop becomes a vector; neighbouring rows share what is loaded."""
         many = self.limits.vector_registers >= 32
@@ -148,9 +145,7 @@ class HandPlanner(Planner):
             self.upcast(left.arg[0], again, "more vectors share what is loaded")
         for loop in rows:
             self.upcast(loop.arg[0], amounts, "register tile: rows share what is loaded")
-    # --8<-- [end:columns]
 
-    # --8<-- [start:rows]
     def _rows(self, loop: UOp, tile: list[UOp], width: int, tiled: int) -> None:
         """The reduction becomes a vector of partial results; a tile of outputs shares loads."""
         most = 8 if len(tile) * tiled == 1 else 4
@@ -164,7 +159,6 @@ class HandPlanner(Planner):
         alone = tiled * max(amounts.values(), default=1) == 1
         if left in self.known.position and self.extent(left) >= 8 and alone:
             self._split(left, 4, "several accumulators hide the latency of one")
-    # --8<-- [end:rows]
 
     def _tile(self, loop: UOp, most: int) -> int:
         """How many iterations of an output loop to hold in registers."""
@@ -177,7 +171,6 @@ class HandPlanner(Planner):
     def _split(self, loop: UOp, amount: int, reason: str) -> UOp | None:
         return self._take(Split(self.known.position[loop], amount), reason)
 
-    # --8<-- [start:order]
     def _order_loops(self) -> None:
         """Make the loop along which a stage stores contiguously its innermost one."""
         if any(n.op is Ops.REDUCE for n in self.known.order):
@@ -194,9 +187,7 @@ class HandPlanner(Planner):
                 self._take(Swap(self.known.position[better[0]], self.known.position[loops[-1]]),
                            "contiguous stores innermost")
                 return
-    # --8<-- [end:order]
 
-    # --8<-- [start:transpose]
     def _transpose(self) -> None:
         """Where a stage reads along one loop and stores along another, cut a square tile.
 
@@ -226,9 +217,7 @@ class HandPlanner(Planner):
         if stored is not None and read is not None:
             size = store.src[0].dtype.itemsize * square * self.extent(along[0])
             self._read_on(stored, read, size)
-    # --8<-- [end:transpose]
 
-    # --8<-- [start:read-on]
     def _read_on(self, stored: UOp, read: UOp, size: int) -> None:
         """Read a tile's rows on for a while before other rows: memory likes long lines.
 
@@ -250,7 +239,6 @@ class HandPlanner(Planner):
             read = self.numbered[read.arg[0]]
         self.take(Swap(self.known.position[read], self.known.position[stored]),
                   "rows are read on before others")
-    # --8<-- [end:read-on]
 
     def _turn(self) -> None:
         """Where a stage, a copy for a product say, would gather along its vector: read squares."""

@@ -17,7 +17,6 @@ _COMPARISONS = {Ops.CMPLE: 0, Ops.CMPLT: 1}
 _MOST = 1 << 31
 
 
-# --8<-- [start:hide]
 @dataclass(frozen=True)
 class Hide(Step):
     """Store no tile of `columns` elements of a LOCAL that is hidden from `rows` rows.
@@ -99,7 +98,6 @@ def _limit(condition: UOp, places: set[UOp]) -> UOp | None:
         and all(-_MOST <= bound < _MOST for side in (place, limit)
                 for bound in symbolic.bounds(side))
     return symbolic.add(limit, -_COMPARISONS[condition.op]) if exact else None
-# --8<-- [end:hide]
 
 
 __all__ = ["Hide"]

@@ -19,7 +19,6 @@ from impl.kernel.steps import Step, StepError, with_stores
 _FLOAT = dtypes.float32
 
 
-# --8<-- [start:weighted]
 @dataclass(frozen=True)
 class Weighted:
     """sum over `loop` of softmax(score) * value, and the stages that compute the scores."""
@@ -128,10 +127,8 @@ def _rows(stages: _Stages, score: UOp, loop: UOp) -> tuple[UOp, ...] | None:
                 found.add(store)
                 stack.append((store.src[1], store.src[2]))
     return tuple(store for store in stages.by_key.values() if store in found)
-# --8<-- [end:weighted]
 
 
-# --8<-- [start:online]
 @dataclass(frozen=True)
 class Online(Step):
     """Weight a sum by a softmax block by block: `amount` elements of a row at a time are kept.
@@ -157,10 +154,8 @@ class Online(Step):
         sizes = [self.size_of(r) for r in found.store.src[2:]]
         blocks = _Blocks(known.free_local(), found, loop, self.amount, sizes)
         return with_stores(known, blocks.stages(), self.name)
-# --8<-- [end:online]
 
 
-# --8<-- [start:running]
 class _Blocks:
     """The stages of a softmax that runs over blocks."""
 
@@ -273,7 +268,6 @@ def _load(place: UOp) -> UOp:
 
 def _store(place: UOp, value: UOp, *loops: UOp) -> UOp:
     return UOp(Ops.STORE, value.dtype, (place, value, *loops))
-# --8<-- [end:running]
 
 
 __all__ = ["Online", "Weighted", "find_weighted"]

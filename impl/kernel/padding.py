@@ -9,7 +9,6 @@ from impl.kernel.analysis import Analysis
 from impl.kernel.steps import Step, StepError, with_stores
 
 
-# --8<-- [start:padto]
 @dataclass(frozen=True)
 class PadTo(Step):
     """Extend a loop to the next multiple of `amount`.
@@ -33,12 +32,11 @@ class PadTo(Step):
         longer = new_range(padded, loop.arg[1])
         inside = symbolic.less_than(longer, size)
         stores = _Padder(known, loop, longer, inside).stores()
-        if any(map(_parts_operands, stores)):  # r[impl kernel.mma.later]
+        if any(map(_parts_operands, stores)):  # r[impl groups.matrices.later]
             raise StepError(self.name, "an MMA would read elements that there are not",
                             "pad the loop before TC")
         prefix = tuple(longer if old is loop else old for old in known.info.prefix)
         return with_stores(known, stores, self.name, prefix)
-# --8<-- [end:padto]
 
 
 class _Padder:

@@ -25,7 +25,6 @@ _DEAR_COUNT = 16
 _LEAST_VECTOR = 4
 
 
-# --8<-- [start:merge]
 @dataclass(frozen=True)
 class Merge(Step):
     """Make one loop of two that stand directly inside each other: `axis` around `other`.
@@ -72,10 +71,8 @@ class _Merger(Rewriter):
             return super()._node(node)
         loops = [new for old in node.src[1:] for new in self.loops.get(old, (old,))]
         return node.replace(src=(self.done[node.src[0]], *loops))
-# --8<-- [end:merge]
 
 
-# --8<-- [start:stream]
 @dataclass(frozen=True)
 class Stream(Step):
     """What is stored along a loop goes past the caches, where the device can do that.
@@ -96,10 +93,8 @@ class Stream(Step):
                             "name a loop of outputs")
         return with_stores(known, [store.replace(arg=Way.PAST) if store in found else store
                                    for store in known.ast.src], self.name)
-# --8<-- [end:stream]
 
 
-# --8<-- [start:merging]
 def merge_loops(planner: Planner) -> None:
     """Make one loop of neighbours where every access allows it: the longer, the better."""
     while (step := _merging(planner)) is not None:
@@ -134,10 +129,8 @@ def _merges(step: Merge, known: Analysis) -> bool:
     divisions = [sum(n.op in (Ops.FLOORDIV, Ops.FLOORMOD) for n in each.order)
                  for each in (known, changed)]
     return divisions[1] <= divisions[0]
-# --8<-- [end:merging]
 
 
-# --8<-- [start:vectorize]
 def vectorize(planner: Planner) -> None:
     """Make vectors of the loops along which the stages store contiguously."""
     seen: set[int] = set()
@@ -261,7 +254,6 @@ def _stream(planner: Planner, loop: UOp) -> None:
     except StepError:
         return
     planner.take(step, "more than the caches hold")
-# --8<-- [end:vectorize]
 
 
 def _power(value: int) -> int:

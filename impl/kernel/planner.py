@@ -49,7 +49,6 @@ class Planner:
         """How many threads the kernel will get."""
         return max(threads_for(self.nanoseconds, self.limits), 1)
 
-    # --8<-- [start:take]
     def take(self, step: Step, reason: str) -> list[UOp]:
         """Apply a step and look at what became of the kernel; the answer are the new loops."""
         before = set(self.known.ranges)
@@ -80,7 +79,6 @@ class Planner:
             if any(loop in s.src and lanes and lanes[0] in s.src for s in self.known.ast.src):
                 return loop
         return None
-    # --8<-- [end:take]
 
     def position(self, number: int) -> int:
         """Where a loop stands: what a step calls it."""
@@ -104,7 +102,6 @@ class Planner:
             total *= max(self.extent(loop), 1)
         return total
 
-    # --8<-- [start:use]
     def loads(self, node: UOp) -> list[UOp]:
         """What a reduction reads in each iteration, without what inner reductions read."""
         return [n for n in node.src[0].toposort(lambda u: u.op is not Ops.REDUCE)
@@ -125,9 +122,7 @@ class Planner:
             else:
                 counts[2] += 1
         return _Use(*counts)
-    # --8<-- [end:use]
 
-    # --8<-- [start:rest]
     def whole_rest(self, before: set[UOp], rest: int, width: int) -> None:
         """Make one vector, stored or combined in part, of what a step left of a vector loop."""
         # r[impl kernel.pad.rest]
@@ -141,9 +136,7 @@ class Planner:
         place = self.known.position[longer]
         step = Upcast(place, width) if left.arg[1] is RangeKind.LOOP else Split(place, width)
         self.take(step, reason)
-    # --8<-- [end:rest]
 
-    # --8<-- [start:settle]
     def settle(self, amounts: dict[int, int]) -> None:
         """Loops of the prefix cannot leave a rest: make them the stages' own, or cut less off."""
         prefix = self.known.info.prefix
@@ -161,7 +154,6 @@ class Planner:
                 amounts[loop.arg[0]] = power(divisors[-1]) if len(divisors) > 1 else 1
                 if self.extent(loop) % amounts[loop.arg[0]]:
                     amounts[loop.arg[0]] = divisors[-1]
-    # --8<-- [end:settle]
 
     def may_own(self, loop: UOp) -> bool:
         """Whether the loop may leave a rest: it is, or can become, a loop of the stages."""

@@ -11,7 +11,6 @@ from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, buffer_key
 
 
-# --8<-- [start:poison]
 def poisoned(ast: UOp) -> UOp:
     """The kernel with stages before the others, which fill each of its LOCALs.
 
@@ -31,4 +30,3 @@ def poisoned(ast: UOp) -> UOp:
 def wrong(dtype: DType) -> Scalar:
     """A value that shows in whatever is computed from it."""
     return math.nan if dtype.kind == "f" else dtype.max
-# --8<-- [end:poison]

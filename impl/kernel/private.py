@@ -12,7 +12,6 @@ from impl.dtypes import dtypes
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, growth
 
-# --8<-- [start:private]
 #: A lane keeps at most so many elements of a LOCAL in registers.
 _MOST_KEPT = 128
 #: Each lane has one of its own of a LOCAL of so few elements, if all would store the same.
@@ -165,4 +164,3 @@ def _shared(known: tuple[UOp, frozenset[UOp]]) -> list[UOp]:
     if ast.arg.lanes == 1 or any(r.arg[1] is RangeKind.LANE for r in ast.arg.prefix):
         return []
     return [node for node in ast.toposort() if node.op is Ops.LOCAL and node not in kept]
-# --8<-- [end:private]

@@ -56,7 +56,6 @@ _LINE = 64
 _MOST_PADDED = 1.13
 
 
-# --8<-- [start:roles]
 @dataclass(frozen=True)
 class Roles:
     """What the loops of a product are to its two operands."""
@@ -92,10 +91,8 @@ def find_roles(planner: Planner, node: UOp) -> Roles | None:
                          if side[first] and not side[1 - first])
             return Roles(column, rows, first, node.src[1:]) if rows else None
     return None
-# --8<-- [end:roles]
 
 
-# --8<-- [start:shape]
 @dataclass(frozen=True)
 class RegisterTile:
     """A register tile: so many rows of so many vectors of so many elements."""
@@ -116,10 +113,8 @@ def choose_tile(limits: Limits, itemsize: int, rows: int, columns: int) -> Regis
     room = (limits.vector_registers - 1 - vectors) // vectors
     room = min(room, 14)
     return RegisterTile(-(-rows // -(-rows // room)), vectors, width)
-# --8<-- [end:shape]
 
 
-# --8<-- [start:plan]
 def plan_product(planner: Planner, node: UOp) -> bool:
     """Take the steps for one product; False if other rules have to look after it."""
     if any(key[0] is Ops.LOCAL for key in planner.known.stored):
@@ -159,10 +154,8 @@ def plan_product(planner: Planner, node: UOp) -> bool:
     _fuse_sums(planner, inner)
     _fetch(planner, inner[-1])
     return True
-# --8<-- [end:plan]
 
 
-# --8<-- [start:turned]
 def _rows_for_threads(planner: Planner, node: UOp, roles: Roles, tile: RegisterTile,
                       straight: bool) -> Roles:
     """Cut a part of the rows for each thread, where it takes long to copy them; the other roles.
@@ -184,7 +177,6 @@ def _rows_for_threads(planner: Planner, node: UOp, roles: Roles, tile: RegisterT
     found = find_roles(planner, planner.again(node))
     assert found is not None, "a part of the rows is as good as all"
     return replace(found, rows=tuple(r for r in found.rows if r.arg[0] != outer.arg[0]))
-# --8<-- [end:turned]
 
 
 def _dots(planner: Planner, roles: Roles) -> UOp:
@@ -256,7 +248,6 @@ def _shared_panels(planner: Planner, number: int) -> int | None:
     return made[-1].arg[0]
 
 
-# --8<-- [start:stage]
 def _plan_stage(planner: Planner, node: UOp) -> bool:
     """Take the steps for a product that is one stage of several, as in attention.
 
@@ -424,10 +415,8 @@ def _lanes_of_rows(planner: Planner, extent: int) -> int:
     many = planner.limits.vector_registers >= 32 and 8 * passed <= planner.limits.second_cache // 2
     return next((n for n in ((8, 4, 2) if many else (4, 2))
                  if -(-extent // n) * n <= _MOST_PADDED * extent), 1)
-# --8<-- [end:stage]
 
 
-# --8<-- [start:gathered]
 def copy_gathered(planner: Planner) -> bool:
     """Copy an operand whose lanes lie apart in memory, if loops of its stage read it again."""
     # r[impl kernel.product.gathered]
@@ -445,7 +434,6 @@ def copy_gathered(planner: Planner) -> bool:
                     and planner.take_if_legal(step, "a copy for all that read it"):
                 return True
     return False
-# --8<-- [end:gathered]
 
 
 def _gathers(planner: Planner, store: UOp, value: UOp) -> bool:

@@ -19,7 +19,6 @@ _MOST_SIDE_BY_SIDE = 4
 _MOST_WIDE_STAGES = 8
 
 
-# --8<-- [start:roll]
 @dataclass(frozen=True)
 class Roll(Step):
     """Make a lane a loop in the stages that reduce nothing along it.
@@ -56,7 +55,6 @@ def rollable(known: Analysis, lane: UOp) -> list[UOp]:
     return [store for store in known.ast.src if lane in store.src[2:] and not any(
         known.free[node] & bit if node.op is Ops.REDUCE else lane in node.src
         for node in stage_of(store).reductions)]
-# --8<-- [end:roll]
 
 
 def roll_lanes(planner: Planner) -> None:

@@ -28,7 +28,6 @@ _MOST_OUTPUTS = 8
 _LEAST_VECTORS = 8
 
 
-# --8<-- [start:rows]
 def plan_rows(planner: Planner, node: UOp) -> bool:
     """Take the steps for a sum over rows of memory; False if it is none."""
     # r[impl kernel.rows.whole]
@@ -90,7 +89,6 @@ def _along(planner: Planner, load: UOp, column: UOp, loop: UOp) -> bool:
     """Whether a load reads rows of memory along the column, one for each element of the sum."""
     grows = planner.growth[load.src[0].src[1]] or {}
     return grows.get(column) == 1 and abs(grows.get(loop, 0)) >= planner.extent(column)
-# --8<-- [end:rows]
 
 
 __all__ = ["plan_rows"]

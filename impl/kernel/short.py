@@ -19,7 +19,6 @@ _LEAST_VECTORS = 4
 _MOST_STAGES = 6
 
 
-# --8<-- [start:short]
 def plan_short(planner: Planner) -> None:
     """Take the steps for a kernel whose stages and reductions all run along short rows."""
     # r[impl kernel.rows.short]
@@ -72,7 +71,6 @@ def _widest(planner: Planner) -> int:
     """The bytes of the widest elements that are computed."""
     return max((max(n.dtype.itemsize, 4) for n in planner.known.order
                 if n.op in (Ops.LOAD, Ops.REDUCE)), default=4)
-# --8<-- [end:short]
 
 
 __all__ = ["plan_short"]

@@ -27,7 +27,6 @@ class StepError(GraphError):
     """A step is not legal for a kernel."""
 
 
-# --8<-- [start:registry]
 #: How each step is made from the numbers that are written behind its name.
 STEPS: dict[str, Callable[..., Step]] = {}
 #: Steps that need a device with work-groups, and what does the same without them.
@@ -69,7 +68,7 @@ class Step:
         """
         # r[impl kernel.step.parsed]
         found = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", text)
-        if found is not None and found[1].upper() in OF_GROUPS:  # r[impl searching.asked.device]
+        if found is not None and found[1].upper() in OF_GROUPS:  # r[impl searching.asked.device+2]
             raise StepError(text, "is no step of any device here",
                             f"use {OF_GROUPS[found[1].upper()]}")
         if found is None or found[1].upper() not in STEPS:
@@ -83,7 +82,6 @@ class Step:
             raise StepError(text, f"{name} does not take these numbers", "write "
                             f"{name}({','.join(parameters(name))})") from None
         return STEPS[name](*numbers)
-# --8<-- [end:registry]
 
     @property
     def name(self) -> str:
@@ -120,7 +118,6 @@ class Step:
         return size
 
 
-# --8<-- [start:upcast]
 @dataclass(frozen=True)
 class Upcast(Step):
     """Cut `amount` iterations off an output loop: they become lanes, inside of all reductions.
@@ -170,10 +167,8 @@ class Upcast(Step):
             else:
                 stores += run
         return with_stores(known, stores, self.name)
-# --8<-- [end:upcast]
 
 
-# --8<-- [start:abreast]
 @dataclass(frozen=True)
 class Abreast(Upcast):
     """UPCAST for a loop of the prefix; in buffers between stages its lanes lie side by side.
@@ -191,7 +186,6 @@ class Abreast(Upcast):
         if any(node.op is Ops.MMA for node in known.order):
             raise StepError(self.name, "a unit reads neighbours of a row", "use UPCAST")
         return super().apply(known)
-# --8<-- [end:abreast]
 
 
 def _runs(known: Analysis, loop: UOp) -> list[list[UOp]]:
@@ -213,7 +207,6 @@ def _runs(known: Analysis, loop: UOp) -> list[list[UOp]]:
     return runs
 
 
-# --8<-- [start:split]
 @dataclass(frozen=True)
 class Split(Step):
     """Give a reduction `amount` accumulators, combined at the end; `grouped` 0: only unroll it.
@@ -253,10 +246,8 @@ class Split(Step):
 
 del STEPS["SPLIT"]  # it is written as one of two steps
 STEPS["GROUP"], STEPS["UNROLL"] = partial(Split, grouped=1), partial(Split, grouped=0)
-# --8<-- [end:split]
 
 
-# --8<-- [start:swap]
 @dataclass(frozen=True)
 class Swap(Step):
     """Exchange two loops of the prefix, or two loops of the stages that have both.
@@ -283,10 +274,8 @@ class Swap(Step):
         stores = [store.replace(src=tuple(exchange.get(s, s) for s in store.src))
                   if store in found else store for store in known.ast.src]
         return with_stores(known, stores, self.name)
-# --8<-- [end:swap]
 
 
-# --8<-- [start:own]
 @dataclass(frozen=True)
 class Own(Step):
     """Make the last loop of the prefix a loop of the stages, the outermost of each.
@@ -310,7 +299,6 @@ class Own(Step):
             place = 2 + len(shared_loops(done))
             stores.append(done.replace(src=(*done.src[:place], own, *done.src[place:])))
         return with_stores(known, stores, self.name, known.info.prefix[:-1])
-# --8<-- [end:own]
 
 
 def passes(known: Analysis) -> bool:
@@ -342,7 +330,6 @@ def with_stores(known: Analysis, stores: Sequence[UOp], name: str,
     return UOp(Ops.SINK, known.ast.dtype, tuple(stores), changed)
 
 
-# --8<-- [start:rewriter]
 class Rewriter:
     """Puts expressions in the place of loops, and new loops into the stores and reductions."""
 
@@ -387,7 +374,6 @@ class Rewriter:
         if lane and self.inner is not None:
             loops.append(self.inner)
         return store.replace(src=(self.value(store.src[0]), self.value(store.src[1]), *loops))
-# --8<-- [end:rewriter]
 
 
 def _pitch(buffer: UOp) -> int:
@@ -472,7 +458,6 @@ def apply_steps(ast: UOp, steps: Iterable[Step]) -> UOp:
     return known.ast
 
 
-# --8<-- [start:gates]
 def fold_gates(ast: UOp) -> UOp:
     """A load is zero where it is not valid: WHERE(valid, load, 0) is the load."""
     folded: dict[UOp, UOp] = {}
@@ -483,4 +468,3 @@ def fold_gates(ast: UOp) -> UOp:
             if zero and load.src[0].src[2] is condition:
                 folded[node] = load
     return ast.substitute(folded) if folded else ast
-# --8<-- [end:gates]

@@ -24,7 +24,6 @@ _LINE = 64
 MOST_THREADS = 1024
 
 
-# --8<-- [start:thread]
 @dataclass(frozen=True)
 class Thread(Step):
     """Let `amount` threads share the iterations of an output loop.
@@ -73,10 +72,8 @@ def not_shared(known: Analysis, loop: UOp) -> str:
     if known.reads_stored(n for n in _of_arguments(known.order) if not known.free[n]):
         return "outside of loops, the kernel reads what a stage stores"
     return ""
-# --8<-- [end:thread]
 
 
-# --8<-- [start:group]
 @dataclass(frozen=True)
 class GroupTop(Step):
     """Cut a reduction into `amount` parts, one a thread; their results are combined in order.
@@ -107,7 +104,6 @@ class GroupTop(Step):
             rewriter.stores.clear()
         found = with_stores(known, stores, self.name)
         return found.replace(arg=replace(found.arg, threads=self.amount))
-# --8<-- [end:group]
 
 
 def not_apart(known: Analysis, loop: UOp) -> str:
@@ -163,7 +159,6 @@ def element_of(buffer: UOp, index: UOp) -> UOp:
     return UOp(Ops.INDEX, buffer.dtype, (buffer, index, TRUE))
 
 
-# --8<-- [start:choose]
 #: Nanoseconds of work that a thread should get at least: to give it its part and to wait for it
 #: takes one or two thousand. That it may have to be woken first is the device's business.
 SHARE = 5_000
@@ -288,4 +283,3 @@ def _even(extent: int, threads: int, parts: int) -> int:
         return max(extent, threads)
     several = range(parts, max(parts // 2, threads - 1), -threads)
     return next((n for n in several if extent % n == 0), parts)
-# --8<-- [end:choose]

@@ -26,7 +26,6 @@ _MOST_PRODUCTS = 64
 _SLACK = 64
 
 
-# --8<-- [start:pair]
 @dataclass(frozen=True)
 class Pair:
     """An output loop and a loop of a sum of which an operand sees stride * output + step * inner.
@@ -87,10 +86,8 @@ def _only(value: UOp, grows: dict[UOp, Growth | None], pair: Pair) -> bool:
         stack += [source for source in node.src if source not in seen]
         seen.update(node.src)
     return True
-# --8<-- [end:pair]
 
 
-# --8<-- [start:window]
 @dataclass(frozen=True)
 class Window(Pack):
     """Copy what the windows of a sum of products over `axis` read of operand `factor`, once.
@@ -166,10 +163,8 @@ def _copied(value: UOp, inner: list[UOp], pairs: list[Pair], number: int) -> tup
     target, read = local_place(local, loops, sizes), local_place(local, wanted, sizes)
     return (UOp(Ops.STORE, value.dtype, (target, copy, *loops)),
             UOp(Ops.LOAD, value.dtype, (read,)))
-# --8<-- [end:window]
 
 
-# --8<-- [start:plan]
 def plan_windows(planner: Planner, node: UOp) -> bool:
     """Take the steps for a sum over windows whose outputs share only the window's elements."""
     # r[impl kernel.window.shared]
@@ -254,7 +249,6 @@ def _vector(planner: Planner, number: int, width: int) -> None:
         number = planner.take(PadTo(planner.position(number), width),
                               "the last vector is stored in part")[0].arg[0]
     planner.take(Upcast(planner.position(number), width), "vector along the columns")
-# --8<-- [end:plan]
 
 
 __all__ = ["Pair", "Window", "find_pairs", "plan_windows"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from impl.ir import Ops, UOp
 from impl.kernel import LANES, growth
-from impl.kernel.grouping import WIDE_BYTES
+from impl.kernel.analysis import WIDE_BYTES
 
 if TYPE_CHECKING:
     from impl.render.lower import Lowered

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from impl import settings
+from impl.groups import lane_steps
+from impl.groups.tensor_cores import refuse_units
 from impl.ir import UOp
-from impl.kernel import OF_LANES, Limits, Step, StepError, apply_steps, fold_gates, lane_steps
+from impl.kernel import OF_LANES, Limits, Step, StepError, apply_steps, fold_gates
 from impl.kernel.heuristic import hand_plan
-from impl.kernel.tensor_cores import refuse_units
 from impl.searching.beam import searched_steps
 from impl.searching.trial import Bench
 
@@ -44,7 +45,7 @@ def optimize(ast: UOp, limits: Limits | None = None, bench: Bench | None = None,
 
 def _refuse_groups(asked: Iterable[tuple[Step, str]]) -> None:
     """Raise if a device without work-groups is asked for a step that needs them."""
-    for step, _ in asked:  # r[impl searching.asked.device]
+    for step, _ in asked:  # r[impl searching.asked.device+2]
         remedy = OF_LANES.get(step.name.partition("(")[0])
         if remedy:
             raise StepError(step.name, "needs a device that launches work-groups",

@@ -21,9 +21,9 @@ from impl import settings
 from impl.caching.disk import store
 from impl.caching.texts import code_version, kernel_name
 from impl.errors import DeviceError, GraphError
+from impl.groups.grouping import lane_steps
 from impl.ir import Ops, UOp
 from impl.kernel.analysis import Analysis, Limits
-from impl.kernel.grouping import lane_steps
 from impl.kernel.heuristic import hand_steps
 from impl.kernel.planner import Reasoned
 from impl.kernel.private import exceeds
@@ -53,7 +53,6 @@ class Found:
     tried: int
 
 
-# --8<-- [start:searched]
 def searched_steps(ast: UOp, bench: Bench, width: int, search: bool = True) -> Reasoned:
     """Steps for a kernel, each with its reason: kept ones, else those that a search finds.
 
@@ -103,7 +102,6 @@ def _kept(key: str, ast: UOp) -> Found | None:
     except (ValueError, KeyError, TypeError, GraphError):
         return None
     return found
-# --8<-- [end:searched]
 
 
 _LIMITS = ("BEAM_TIMEOUT_SEC", "BEAM_BUDGET_SEC", "BEAM_UPCAST_MAX", "BEAM_UOPS_MAX")
@@ -116,7 +114,6 @@ def _key(ast: UOp, bench: Bench, width: int) -> str:
                       code_version(), str(width), *limits])
 
 
-# --8<-- [start:actions]
 def actions(known: Analysis, draw: random.Random, limits: Limits) -> list[Step]:
     """Every step worth a try on a kernel, in random order: time may be up before the last.
 
@@ -151,7 +148,6 @@ def _numbers(parameter: str, axis: int, extents: Sequence[int]) -> Sequence[int]
     extent = extents[axis]
     found = {n for n in AMOUNTS if n <= extent} | {n for n in DIVISORS if extent % n == 0}
     return sorted(found | {extent} if 1 < extent <= AMOUNTS[-1] else found)
-# --8<-- [end:actions]
 
 
 @dataclass
@@ -164,7 +160,6 @@ class _Candidate:
     seconds: float = math.inf
 
 
-# --8<-- [start:search]
 @functools.cache
 def _announce() -> None:
     """Say once that a search takes its time: else it looks as if nothing happened."""
@@ -308,7 +303,6 @@ class _Search:
             print(f"BEAM {self.ast.arg.name}: {time.perf_counter() - self.began:6.2f} s, {made} "
                   f"new lists, best {best.seconds * 1e6:.1f} us: "
                   f"{' '.join(step.name for step in best.steps) or 'no steps'}")
-# --8<-- [end:search]
 
 
 def _time(candidate: _Candidate) -> float:

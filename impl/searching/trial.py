@@ -17,7 +17,6 @@ _MOST_BYTES = 2 << 30
 _SAMPLE = 1e-4
 
 
-# --8<-- [start:bench]
 class Bench(Protocol):
     """What a device has to offer, so that kernels can be tried on it."""
 
@@ -45,10 +44,8 @@ class Bench(Protocol):
 
     def seconds(self, work: Callable[[], None]) -> float:
         """How long the device works on what `work` launches."""
-# --8<-- [end:bench]
 
 
-# --8<-- [start:trial]
 @dataclass
 class Trial:
     """Memory to run a kernel on, with values in it; what runs overwrite is nobody's."""
@@ -98,7 +95,6 @@ class Trial:
             self.bench.put(self.memories[place], before)
         table = self.bench.table([(program, self.memories, self.values)] * count)
         return self.bench.seconds(table.replay)
-# --8<-- [end:trial]
 
 
 def _filled(memories: Sequence[Any], known: Analysis) -> list[np.ndarray]:

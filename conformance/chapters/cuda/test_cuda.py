@@ -297,7 +297,7 @@ def check_units() -> None:
 
 @needs_mock
 @verifies("cuda.values.reference")
-@verifies("kernel.mma.exact")
+@verifies("groups.matrices.exact")
 @verifies("kernel.step.equal+2")
 def test_products_use_tensor_cores(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_units)

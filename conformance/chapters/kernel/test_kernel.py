@@ -490,7 +490,7 @@ def test_a_step_is_read_as_it_is_written() -> None:
             Step.parse(text)
 
 
-@verifies("searching.asked.device")
+@verifies("searching.asked.device+2")
 def test_steps_of_work_groups_are_refused_with_what_to_do_instead() -> None:
     for text in ("NOLOCALS", "nolocals()"):
         with pytest.raises(StepError, match="no step") as caught:

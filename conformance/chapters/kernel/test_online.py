@@ -9,23 +9,14 @@ import numpy as np
 import pytest
 
 from conformance import emulation
-from conformance.chapters.kernel.test_tensor_cores import launched, needs_emulator, sources
+from conformance.chapters.groups.test_tensor_cores import launched, needs_emulator, sources
 from conformance.kernels import kernel_builder as kb
 from conformance.kernels.kernel_builder import FLOAT, flat, load, local, param, reduce, store
 from conformance.trace import verifies
 from impl.dtypes import dtypes
+from impl.groups import Local, lane_steps
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
-from impl.kernel import (
-    Limits,
-    Local,
-    Online,
-    StepError,
-    Upcast,
-    apply_steps,
-    hand_steps,
-    lane_steps,
-    verify,
-)
+from impl.kernel import Limits, Online, StepError, Upcast, apply_steps, hand_steps, verify
 from impl.kernel.analysis import Analysis
 from impl.kernel.private import exceeds, shared_bytes
 from impl.render import CUDA

@@ -24,18 +24,9 @@ from impl import Context, GlobalCounters, Tensor, TinyJit, opencl, symbolic
 from impl.device import Device
 from impl.dtypes import DType, dtypes
 from impl.errors import CompileError, DeviceError
+from impl.groups import Grid, Local, lane_steps
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import (
-    Analysis,
-    Grid,
-    Limits,
-    Local,
-    Step,
-    StepError,
-    Upcast,
-    apply_steps,
-    lane_steps,
-)
+from impl.kernel import Analysis, Limits, Step, StepError, Upcast, apply_steps
 from impl.render import Metal, OpenCL, groups, render
 from impl.render.blocks import Block, Loop, Wait
 from impl.render.lower import lower
@@ -205,7 +196,7 @@ def test_functions_agree_with_the_reference() -> None:
 # Steps
 
 
-@verifies("kernel.lane.legal")
+@verifies("groups.lane.legal")
 def test_lanes_share_what_they_may() -> None:
     ast = rows_minus_sum(6, 40)
     each, shared = apply_steps(ast, [Local(0, 4)]), apply_steps(ast, [Local(1, 4), Local(2, 4)])
@@ -237,7 +228,7 @@ def test_a_reduction_that_reads_what_is_stored_later_is_shared() -> None:
     assert np.array_equal(found.reshape(3, 40), wanted)
 
 
-@verifies("kernel.lane.legal")
+@verifies("groups.lane.legal")
 @verifies("kernel.group.legal+3")
 def test_a_reduction_that_reads_what_was_stored_before_is_not_moved() -> None:
     """In place: x = x + 1, and then the sum of x."""
@@ -273,7 +264,7 @@ def test_a_reduction_is_shared_by_lanes() -> None:
             assert np.array_equal(found, wanted), (rows, columns, lanes, op)
 
 
-@verifies("kernel.lane.legal")
+@verifies("groups.lane.legal")
 def test_all_groups_share_what_has_no_prefix() -> None:
     for size in (4096, 5000, 100_000):
         k = new_range(size, REDUCE)
@@ -665,7 +656,7 @@ def local_bytes(text: str) -> int:
                for kind, size in sizes)
 
 
-@verifies("kernel.lane.memory")
+@verifies("groups.memory.most")
 def test_lanes_share_no_more_than_there_is() -> None:
     """Each of 16 reductions would take a LOCAL for its parts."""
     ast = greatest_of_a_row(16, 6, 4096)
@@ -683,7 +674,7 @@ def test_lanes_share_no_more_than_there_is() -> None:
     assert np.allclose(out, 16 * given.max(1) + 16 * 15 / 2)
 
 
-@verifies("kernel.lane.memory")
+@verifies("groups.memory.most")
 def test_a_product_in_blocks_needs_local_memory() -> None:
     ast = kb.matmul(256, 256, 256)
     for bytes_, blocks in ((48 << 10, True), (4000, False), (2000, False)):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from conformance import emulation
-from conformance.chapters.kernel.test_tensor_cores import nvidia_missing
+from conformance.chapters.groups.test_tensor_cores import nvidia_missing
 from conformance.emulation import address_spaces, nvrtc
 from conformance.kernels import kernel_builder as kb
 from conformance.kernels.kernel_builder import FLOAT, flat, load, param, reduce, store

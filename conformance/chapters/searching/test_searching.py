@@ -21,8 +21,9 @@ from impl import Context, Tensor, symbolic
 from impl.caching import disk, texts
 from impl.device import Device
 from impl.dtypes import dtypes
+from impl.groups import Local
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Limits, Local, Step, hand_steps
+from impl.kernel import Analysis, Limits, Step, hand_steps
 from impl.searching import beam
 
 

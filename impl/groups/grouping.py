@@ -1,4 +1,4 @@
-"""Which steps suit a kernel on a device with work-groups. Chapter: spec/kernel.md.
+"""Which steps suit a kernel on a device with work-groups. Chapter: spec/groups.md.
 
 An iteration of the prefix goes to one lane, if it is short; else to a group, whose lanes share its
 reductions and stages. What has no prefix is shared by the lanes of one group if it is little work,
@@ -7,20 +7,21 @@ and by those of all groups if it is much.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from impl import symbolic
+from impl.groups.lanes import Grid, Local, Warp
+from impl.groups.pipeline import COPIES, early_copies
+from impl.groups.planner import GroupPlanner
+from impl.groups.spread import Spread
+from impl.groups.units import plan_units
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.analysis import LANES, Analysis, Limits
-from impl.kernel.blocking import Chunk, Cut, Spread
-from impl.kernel.lanes import Grid, Inner, Local, Warp
+from impl.kernel.analysis import LANES, WIDE_BYTES, Limits
+from impl.kernel.blocking import Chunk, Cut
 from impl.kernel.padding import PadTo
-from impl.kernel.pipeline import COPIES, early_copies
 from impl.kernel.plain import merge_loops
-from impl.kernel.planner import Planner, Reasoned
+from impl.kernel.planner import Reasoned
 from impl.kernel.private import exceeds
 from impl.kernel.steps import Split, Step, StepError, Upcast
-from impl.kernel.tensor_cores import plan_units
 
 #: LOCALs of an iteration with more bytes are shared by the lanes of a group.
 _PRIVATE_BYTES = 256
@@ -34,31 +35,21 @@ _LITTLE = 8192
 _ITEMS = 16384
 #: A group that shares an iteration has at most so many times the lanes that run in step.
 _WARPS = 8
-#: What one access of a lane moves.
-WIDE_BYTES = 16
 #: Of a loop of a stage that is longer than there are lanes, a lane has at most so many iterations.
 _ROUNDS = 32
-#: Where fewer lanes run in step, vectors and caches do what local memory does elsewhere.
-_TILES_FROM = 16
 #: A kernel whose product has fewer elements gets no register tile.
 _WORTH_A_TILE = 1 << 14
 
 
 def lane_steps(ast: UOp, limits: Limits) -> Reasoned:
     """Steps for a kernel on a device with work-groups, each with its reason."""
-    planner = GroupPlanner(ast, limits)
+    planner = LanePlanner(ast, limits)
     planner.run()
     return planner.steps
 
 
-# --8<-- [start:choose]
-class GroupPlanner(Planner):
-    """Looks at a kernel, takes a step, and looks at what became of it."""
-
-    def __init__(self, ast: UOp, limits: Limits) -> None:
-        super().__init__(ast, limits)
-        self.alone: set[int] = set()  # numbers of loops that every lane runs by itself
-        self.in_step = limits.lockstep >= _TILES_FROM
+class LanePlanner(GroupPlanner):
+    """Decides what a lane does, what a group does, and what all groups do."""
 
     def run(self) -> None:
         """Choose all steps."""
@@ -88,7 +79,6 @@ class GroupPlanner(Planner):
         if not along:  # neighbouring lanes then read neighbouring columns
             return iterations >= _BUSY // 8
         return iterations >= _BUSY and reused
-    # --8<-- [end:choose]
 
     def _most(self, loop: UOp) -> int:
         """The number of iterations; the greatest, if it is known at run time only."""
@@ -101,12 +91,11 @@ class GroupPlanner(Planner):
         return max((math.prod(self._most(r) for r in nest if r.arg[1] not in LANES)
                     for nest in nests), default=1)
 
-    # --8<-- [start:wide]
     def _wide(self) -> None:
         """Each lane takes neighbouring elements, as many as one access moves: all of a kernel as
         many, so that what a lane stores is what it reads later.
         """
-        # r[impl kernel.wide.whole]
+        # r[impl groups.wide.whole]
         known = self.known
         if not self.in_step:
             return
@@ -139,7 +128,6 @@ class GroupPlanner(Planner):
                 return False
         use = self.use(loads, loop)
         return use.scattered == 0 and (use.contiguous > 0 or node.op is Ops.STORE)
-    # --8<-- [end:wide]
 
     def _work(self) -> int:
         """How many elements the kernel combines and stores, all in all."""
@@ -152,7 +140,6 @@ class GroupPlanner(Planner):
         """Whether a reduction has one value for an iteration of the prefix."""
         return not self.known.free[node] & ~self.known.prefix
 
-    # --8<-- [start:tiled]
     def _tiled(self) -> bool:
         """A product gets a block of outputs a group: its lanes copy a part of both operands to
         local memory, and compute a tile in registers each, part after part.
@@ -186,38 +173,10 @@ class GroupPlanner(Planner):
         if exceeds(self.known.ast, self.limits.local_memory):
             self.undo(before, steps)
             return False
-        if self.limits.asynchronous:  # r[impl kernel.pipeline.chosen]
-            any(self._try(*early_copies(self.known, copies)) for copies in COPIES)
+        if self.limits.asynchronous:  # r[impl groups.pipeline.chosen]
+            any(self.take_if_fits(*early_copies(self.known, copies)) for copies in COPIES)
         return True
 
-    def block(self, number: int, tile: int, why: str) -> None:
-        """Cut a block off a loop of the prefix, which is made a multiple first."""
-        if self.extent(self.numbered[number]) % tile:
-            made = self.take(PadTo(self.position(number), tile), "a whole number of blocks")
-            number = made[0].arg[0]
-        self.take(Inner(self.position(number), tile), why)
-
-    def sum_over(self, loop: UOp) -> UOp:
-        return next(n for n in self.known.order if n.op is Ops.REDUCE and loop in n.src[1:])
-
-    def product(self) -> tuple[UOp, UOp, UOp] | None:
-        """The loops of rows, columns and the sum, if the kernel is a product worth a tile."""
-        known = self.known
-        sums = [n for n in known.order if n.op is Ops.REDUCE]
-        if len(known.ast.src) != 1 or known.ast.src[0].src[2:] or len(sums) != 1:
-            return None
-        node = sums[0]
-        if node.arg is not Ops.ADD or node.src[0].op is not Ops.MUL or len(node.src) != 2:
-            return None
-        one, two = (known.free[factor] for factor in node.src[0].src)
-        rows = [r for r in known.info.prefix if one & ~two & known.mask((r,))]
-        columns = [r for r in known.info.prefix if two & ~one & known.mask((r,))]
-        if not rows or not columns or min(self.extent(rows[-1]), self.extent(columns[-1])) < 32:
-            return None
-        return (rows[-1], columns[-1], node.src[1]) if self.extent(node.src[1]) >= 16 else None
-    # --8<-- [end:tiled]
-
-    # --8<-- [start:items]
     def _items(self) -> None:
         """Each lane runs iterations of the prefix by itself."""
         self._tiles()
@@ -261,11 +220,9 @@ class GroupPlanner(Planner):
         extent = self.extent(loop)
         amount = next((n for n in (4, 2) if extent % n == 0 and extent >= 4 * n), 0)
         if amount:
-            self._try(Upcast(self.position(loop.arg[0]), amount),
+            self.take_if_fits(Upcast(self.position(loop.arg[0]), amount),
                       "register tile: outputs share what is loaded")
-    # --8<-- [end:items]
 
-    # --8<-- [start:group]
     def _group(self) -> None:
         """The lanes of a group share reductions and stages."""
         self._wide()
@@ -273,7 +230,7 @@ class GroupPlanner(Planner):
         while lanes > max(self.limits.lockstep, 2) and lanes > inner:  # a lane has one, or more
             lanes //= 2
         while (loop := self._reduction_loop(lanes)) is not None:
-            if not self._try(self._together(loop, lanes),
+            if not self.take_if_fits(self._together(loop, lanes),
                              f"{lanes} lanes of a group reduce a part each"):
                 self.cut.add(loop.arg[0])
             self.cut |= self.made  # the parts of a reduction are not cut again
@@ -318,19 +275,6 @@ class GroupPlanner(Planner):
                                                      self.extent(r)))
         return None
 
-    def share_out(self, make: Callable[[int], Step], reason: str,
-                  take: Callable[[Step, str], bool] | None = None) -> None:
-        """Share the loops of all stages, as many of each as stand side by side."""
-        take = take or self._try
-        for place in range(len(self.known.ast.src)):
-            numbers = [r.arg[0] for r in self.known.ast.src[place].src[2:]
-                       if r.arg[1] is RangeKind.LOOP]
-            for number in numbers[::-1]:
-                if self.numbered[number].arg[1] is RangeKind.LOOP and number not in self.alone:
-                    take(make(self.position(number)), reason)
-    # --8<-- [end:group]
-
-    # --8<-- [start:grid]
     def _grid(self) -> bool:
         """The lanes of all groups share reductions and stages, unless a reduction would be
         repeated by each of them.
@@ -338,7 +282,7 @@ class GroupPlanner(Planner):
         items, found = _ITEMS, len(self.steps)
         before = self.known
         while (loop := self._reduction_loop(items)) is not None:
-            if not self._try(Grid(self.known.position[loop], items),
+            if not self.take_if_fits(Grid(self.known.position[loop], items),
                              f"{items} lanes of all groups reduce a part each"):
                 self.cut.add(loop.arg[0])
             self.cut |= self.made
@@ -351,20 +295,3 @@ class GroupPlanner(Planner):
         self.undo(before, found)
         self.cut.clear()
         return False
-    # --8<-- [end:grid]
-
-    def _try(self, step: Step, reason: str) -> bool:
-        """Take a step if it is legal, and local memory is large enough for it."""
-        # r[impl kernel.lane.memory]
-        before, count = self.known, len(self.steps)
-        if not self.take_if_legal(step, reason):
-            return False
-        if exceeds(self.known.ast, self.limits.local_memory):
-            self.undo(before, count)
-            return False
-        return True
-
-    def undo(self, before: Analysis, count: int) -> None:
-        """The kernel as it was, after `count` steps."""
-        del self.steps[count:]
-        self._look(before)

@@ -1,4 +1,4 @@
-"""The step PIPELINE: copies for later iterations are under way. Chapter: spec/kernel.md.
+"""The step PIPELINE: copies for later iterations are under way. Chapter: spec/groups.md.
 
 A stage that copies a part of an operand to a LOCAL, and the stage that multiplies it, take turns:
 each waits for the other. With several copies, the one for a later part is made while the part at
@@ -22,7 +22,6 @@ MOST_COPIES = 8
 _LINE_BYTES = 16
 
 
-# --8<-- [start:pipeline]
 @dataclass(frozen=True)
 class Pipeline(Step):
     """Make the copies of a BLOCK loop `amount - 1` iterations early, each to a place of its own.
@@ -37,7 +36,7 @@ class Pipeline(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """When a copy is made is no part of a value, if nobody stores what it reads."""
-        # r[impl kernel.step.equal+2, kernel.pipeline.legal]
+        # r[impl kernel.step.equal+2, groups.pipeline.legal]
         loop = self._loop(known, (RangeKind.BLOCK,))
         size = self.size_of(loop)
         if not 2 <= self.amount <= min(size, MOST_COPIES):
@@ -55,12 +54,11 @@ class Pipeline(Step):
         start = next(i for i, store in enumerate(known.ast.src) if loop in store.src[2:])
         stores[start:start] = [ring.first(copy) for copy in copies]
         return with_stores(known, stores, self.name)
-# --8<-- [end:pipeline]
 
 
 def _copies(known: Analysis, loop: UOp) -> list[UOp]:
     """The stages of a BLOCK loop that may be run early."""
-    # r[impl kernel.pipeline.legal]
+    # r[impl groups.pipeline.legal]
     found = []
     for place, store in enumerate(known.ast.src):
         buffer, index, valid = store.src[0].src
@@ -84,7 +82,6 @@ def _serves(known: Analysis, key: Key, place: int, loop: UOp) -> bool:
     return True
 
 
-# --8<-- [start:ring]
 class _Ring:
     """LOCALs with so many copies: iteration i of the loop has number i mod `amount`."""
 
@@ -127,8 +124,6 @@ class _Ring:
         """A stage that reads the copy of the iteration at hand."""
         return with_places(store, lambda n: self._place(n, n.src[1], self.loop, n.src[2])
                            if n.src[0] in self.buffers else n)
-
-# --8<-- [end:ring]
 
 
 #: Copies of a part that are worth a try, on a device that copies by itself: the most first.

@@ -8,7 +8,6 @@ from impl.ir import RangeKind, UOp
 from impl.kernel.analysis import Analysis
 
 
-# --8<-- [start:shape]
 class Shape:
     """The groups of a kernel's launches: one for each iteration of the prefix.
 
@@ -50,4 +49,3 @@ class Shape:
         for extent in self.shared:
             items *= max(symbolic.evaluate(extent, bound), 0)
         return count * -(-items // self.lanes) if self.shared else count
-# --8<-- [end:shape]

@@ -1,4 +1,4 @@
-"""The step TC: a product is computed by units for small matrices. Chapter: spec/kernel.md.
+"""The step TC: a product is computed by units for small matrices. Chapter: spec/groups.md.
 
 GPUs have units that multiply two small matrices which the lanes of a warp hold in registers.
 `TC` cuts a block of outputs into such matrices. The lanes of a group copy a part of both operands
@@ -10,36 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from impl import symbolic
 from impl.dtypes import DType, dtypes
+from impl.groups.lanes import MOST_LANES
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, Limits, growth
 from impl.kernel.blocking import local_place
 from impl.kernel.fragments import UNIT_OF, UNITS, WARP, Fragment, Unit
-from impl.kernel.lanes import MOST_LANES, Local
-from impl.kernel.padding import PadTo
-from impl.kernel.pipeline import COPIES, early_copies
-from impl.kernel.private import exceeds
 from impl.kernel.steps import Step, StepError, with_stores
-
-if TYPE_CHECKING:
-    from impl.kernel.grouping import GroupPlanner
 
 #: Bytes that a unit reads of a row of local memory at once.
 _ROW_BYTES = 16
-#: Blocks of outputs, each with how many warps share it down and across: the largest first.
-_BLOCKS = ((128, 4, 2), (64, 2, 2), (32, 2, 2))
-#: Groups that keep a device busy; with fewer, blocks are made smaller.
-_BUSY_GROUPS = 96
-#: Larger blocks are not worth more outputs than so many times those that are wanted.
-_MOST_PADDED = 1.25
-#: The most bytes of an operand that are copied for each row of a block, part after part.
-_LINE_BYTES = 128
 
 
-# --8<-- [start:nest]
 @dataclass(frozen=True)
 class Nest:
     """A block of outputs of a product: the loops of the stage, and what is summed over `loop`."""
@@ -92,10 +76,8 @@ def _operand(factor: UOp, unit: Unit, inside: UOp) -> UOp | None:
             symbolic.conjuncts(factor.src[0].src[2])):  # it is zero there already
         return factor
     return UOp(Ops.WHERE, unit.dtype, (inside, factor, UOp.const(unit.dtype, 0.0)))
-# --8<-- [end:nest]
 
 
-# --8<-- [start:tc]
 @dataclass(frozen=True)
 class TC(Step):
     """Compute a block of outputs with `UNITS[unit]`, `deep` elements of the sum at a time.
@@ -114,7 +96,7 @@ class TC(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """The same products, added in another order."""
-        # r[impl kernel.step.equal+2, kernel.mma.legal]
+        # r[impl kernel.step.equal+2, groups.matrices.legal]
         loop = self._loop(known, (RangeKind.REDUCE,))
         if not 0 <= self.unit < len(UNITS):
             raise StepError(self.name, f"there are {len(UNITS)} units", "name one of them")
@@ -144,10 +126,8 @@ class TC(Step):
         if self.deep < 1 or self.deep % unit.depth:
             raise StepError(self.name, f"{self.deep} is no multiple of {unit.depth}",
                             "use one")
-# --8<-- [end:tc]
 
 
-# --8<-- [start:tile]
 class _Tile:
     """A copy of a part of an operand in local memory, `outer` rows or columns of it.
 
@@ -211,13 +191,11 @@ def _padding(dtype: DType, turned: bool) -> int:
     Halves are read in eight lines of 16 bytes. Floats are read in eight lines of four elements, or,
     where they are turned, in four of eight.
     """
-    # r[impl kernel.mma.banks]
+    # r[impl groups.memory.banks]
     pad = _ROW_BYTES // dtype.itemsize
     return 2 * pad if dtype is dtypes.float32 and turned else pad
-# --8<-- [end:tile]
 
 
-# --8<-- [start:block]
 class _Block:
     """The stages of a block: set the sums to zero, copy, add products, and store what comes out."""
 
@@ -289,7 +267,6 @@ class _Block:
                           symbolic.mul(self.warps[side], size * several)]
             found.append(symbolic.total(terms))
         return found[0], found[1]
-# --8<-- [end:block]
 
 
 def _loop(size: int, kind: RangeKind) -> UOp:
@@ -299,7 +276,7 @@ def _loop(size: int, kind: RangeKind) -> UOp:
 
 def refuse_units(asked: Iterable[tuple[Step, str]], limits: Limits) -> None:
     """Raise if a step needs a unit that the device does not have."""
-    # r[impl kernel.mma.device]
+    # r[impl searching.asked.device+2]
     for step, _ in asked:
         if isinstance(step, TC) and UNITS[step.unit:step.unit + 1] \
                 and UNITS[step.unit].name not in limits.units:
@@ -309,81 +286,4 @@ def refuse_units(asked: Iterable[tuple[Step, str]], limits: Limits) -> None:
                             if limits.units else "leave the product to the other steps")
 
 
-# --8<-- [start:plan]
-def plan_units(planner: GroupPlanner) -> bool:
-    """Take the steps for a product that a unit of the device can compute; False if there is none.
-
-    A group gets the largest block that leaves work for all groups and does not pad much.
-    """
-    # r[impl kernel.mma.chosen]
-    found, limits = planner.product(), planner.limits
-    if found is None:
-        return False
-    before, steps = planner.known, len(planner.steps)
-    rows, columns = (planner.extent(loop) for loop in found[:2])
-    total = planner.sum_over(found[2])
-    several = planner.work(total) // (rows * columns * planner.extent(found[2]))
-    for name in limits.units:
-        for block, down, across in _BLOCKS:
-            groups = [-(-size // block) for size in (rows, columns)]
-            padded = math.prod(groups) * block * block > _MOST_PADDED * rows * columns
-            idle = math.prod(groups) * several < _BUSY_GROUPS
-            if down * across * WARP > limits.lanes or block > _BLOCKS[-1][0] and (padded or idle):
-                continue
-            for part in _parts(planner, found[2], UNIT_OF[name]):
-                if _try_block(planner, found, UNIT_OF[name], (block, down, across), part):
-                    return True
-                planner.undo(before, steps)
-    return False
-
-
-def _parts(planner: GroupPlanner, loop: UOp, unit: Unit) -> list[tuple[int, int]]:
-    """How many elements of the sum are copied at a time, and how many copies there are: three, if
-    the device copies by itself, so that one is multiplied while two are under way; else two.
-    """
-    # r[impl kernel.pipeline.chosen]
-    extent = planner.extent(loop)
-    most = _part(extent, unit)
-    found = [(deep, copies) for copies in COPIES for deep in (most, most // 2)
-             if deep and deep % unit.depth == 0 and -(-extent // deep) >= copies]
-    return [*(found if planner.limits.asynchronous else ()), (most, 1)]
-
-
-def _part(extent: int, unit: Unit) -> int:
-    """How many elements of a sum are copied at a time: many, if that does not pad it much."""
-    most = _LINE_BYTES // unit.dtype.itemsize
-    sizes = [size for size in (most, most // 2, most // 4) if size % unit.depth == 0]
-    padded = {size: -(-extent // size) * size for size in sizes}
-    return next((size for size in sizes if padded[size] * 8 <= extent * 9),
-                min(sizes, key=lambda size: padded[size]))
-
-
-def _try_block(planner: GroupPlanner, found: tuple[UOp, UOp, UOp], unit: Unit,
-               block: tuple[int, int, int], part: tuple[int, int]) -> bool:
-    """Take the steps for a block of this size; False if one is not legal, or memory too small."""
-    (size, down, across), (deep, copies) = block, part
-    row, column, loop = found
-    number = loop.arg[0]
-    why = f"a group computes {size} x {size} outputs of a product"
-    try:
-        for outer in (column.arg[0], row.arg[0]):  # the last one is the outermost in the stage
-            planner.block(outer, size, why)
-        if planner.extent(loop) % deep:
-            made = planner.take(PadTo(planner.position(number), deep), "a whole number of parts")
-            number = made[0].arg[0]
-        planner.take(TC(planner.position(number), UNITS.index(unit), deep, down, across),
-                     f"its warps multiply matrices: {unit.name}")
-        if copies > 1:
-            planner.take(*early_copies(planner.known, copies))
-    except StepError:
-        return False
-    if exceeds(planner.known.ast, planner.limits.local_memory):
-        return False
-    lanes = planner.known.info.lanes
-    planner.share_out(lambda axis: Local(axis, lanes), "the lanes of a group copy operands",
-                      planner.take_if_legal)
-    return not exceeds(planner.known.ast, planner.limits.local_memory)
-# --8<-- [end:plan]
-
-
-__all__ = ["TC", "Nest", "find_nest", "plan_units", "refuse_units"]
+__all__ = ["TC", "Nest", "find_nest", "refuse_units"]

@@ -1,4 +1,4 @@
-"""What lanes of a group do together: exchanges, registers, wide loads. Chapters: kernel, render.
+"""What lanes of a group do together: exchanges, registers, wide loads. Chapters: groups, render.
 
 Each kernel runs on the emulator as CUDA and as Metal, its lanes forward, reversed and shuffled.
 """
@@ -21,23 +21,9 @@ from conformance.trace import verifies
 from impl import symbolic
 from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
+from impl.groups import Grid, Inner, Local, Warp, lane_steps
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
-from impl.kernel import (
-    Analysis,
-    Cut,
-    Grid,
-    Inner,
-    Limits,
-    Local,
-    Own,
-    Split,
-    StepError,
-    Upcast,
-    Warp,
-    apply_steps,
-    lane_steps,
-    verify,
-)
+from impl.kernel import Analysis, Cut, Limits, Own, Split, StepError, Upcast, apply_steps, verify
 from impl.render import OpenCL, render
 
 GLOBAL, LOOP, REDUCE, LANE = (RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE, RangeKind.LANE)
@@ -67,7 +53,7 @@ def whole(shape: tuple[int, ...], dtype: type = np.int32, seed: int = 0) -> np.n
 # Exchanges
 
 
-@verifies("kernel.warp.order")
+@verifies("kernel.group.order")
 def test_a_sum_has_the_same_bits_in_every_kernel() -> None:
     """2**24 + 1 is 2**24 in float32: which lanes are added first shows."""
     big = 2.0 ** 24
@@ -80,7 +66,7 @@ def test_a_sum_has_the_same_bits_in_every_kernel() -> None:
         assert (found[0] == found[1]).all()
 
 
-@verifies("kernel.warp.order")
+@verifies("kernel.group.order")
 @verifies("kernel.step.equal+2")
 def test_lanes_of_a_warp_reduce_by_exchanging() -> None:
     for rows, columns, lanes, width in ((3, 1000, 64, 32), (2, 7, 4, 4), (1, 513, 256, 32),
@@ -93,7 +79,7 @@ def test_lanes_of_a_warp_reduce_by_exchanging() -> None:
             assert not ek.problem(plain, made, arrays, language)
 
 
-@verifies("kernel.warp.order")
+@verifies("kernel.group.order")
 @verifies("kernel.reduce.half")
 @pytest.mark.parametrize("dtype", [
     dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16, dtypes.int64, dtypes.uint8,
@@ -297,7 +283,7 @@ def test_an_argument_may_begin_between() -> None:
         careless.launch("emulated", 6, 8, 0, [np.zeros(200, np.int32)[1:], given[1:]])
 
 
-@verifies("kernel.wide.whole")
+@verifies("groups.wide.whole")
 def test_lanes_take_neighbours() -> None:
     """Rows of a softmax, a sum and an elementwise operation, where their length allows it."""
     for columns, wide in ((4096, 4), (1024, 4), (4098, 2), (1025, 1)):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from conformance import emulation
-from conformance.chapters.kernel.test_tensor_cores import (
+from conformance.chapters.groups.test_tensor_cores import (
     LAYOUTS,
     MEMORY,
     by_hand,
@@ -30,21 +30,9 @@ from conformance.kernels.kernel_builder import FLOAT, flat, load, param, store
 from conformance.trace import verifies
 from impl import symbolic
 from impl.dtypes import DType, dtypes
+from impl.groups import Inner, Pipeline, Spread, lane_steps
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
-from impl.kernel import (
-    Chunk,
-    Early,
-    Inner,
-    Limits,
-    Pack,
-    Pipeline,
-    Spread,
-    StepError,
-    Upcast,
-    apply_steps,
-    lane_steps,
-    verify,
-)
+from impl.kernel import Chunk, Early, Limits, Pack, StepError, Upcast, apply_steps, verify
 from impl.kernel.analysis import Analysis
 from impl.kernel.fragments import UNITS
 from impl.render import CUDA, render
@@ -104,7 +92,7 @@ def off_by_one(memory: np.ndarray) -> np.ndarray:
 # ---------------------------------------------------------------- the step
 
 @verifies("kernel.step.equal+2")
-@verifies("kernel.pipeline.legal")
+@verifies("groups.pipeline.legal")
 def test_copies_made_early_change_no_bit() -> None:
     sizes = (33, 45, 77)
     for turned, amount in itertools.product(LAYOUTS, (2, 3, 5)):
@@ -123,7 +111,7 @@ def refused(ast: UOp, axis: int, amount: int) -> str:
     return str(caught.value)
 
 
-@verifies("kernel.pipeline.legal")
+@verifies("groups.pipeline.legal")
 @verifies("kernel.step.refused")
 def test_what_cannot_be_made_early_is_refused() -> None:
     ast = by_hand(product(64, 64, 64, dtypes.float16), 0, (32, 32), 16)
@@ -161,7 +149,7 @@ def pieces(stored_at: str = "", read_after: bool = False, reads_stored: bool = F
     return kb.kernel(*stores, name="pieces")
 
 
-@verifies("kernel.pipeline.legal")
+@verifies("groups.pipeline.legal")
 def test_only_copies_that_nobody_else_needs_are_made_early() -> None:
     wrong: list[dict[str, Any]] = [{"stored_at": "block"}, {"read_after": True},
                                    {"reads_stored": True}, {"gated": True}]
@@ -211,7 +199,7 @@ def test_addresses_that_are_loaded_are_those_of_their_iteration() -> None:
         np.testing.assert_array_equal(out, right)
 
 
-@verifies("kernel.pipeline.chosen")
+@verifies("groups.pipeline.chosen")
 def test_copies_are_made_early_where_a_device_copies_by_itself() -> None:
     for sizes, copies in (((4096, 4096, 512), 2), ((1024, 1024, 512), 3), ((256, 256, 512), 3),
                           ((256, 256, 96), 3), ((256, 256, 32), 2), ((256, 256, 16), 1)):
@@ -294,7 +282,7 @@ def test_what_is_computed_on_the_way_is_stored_early_by_the_lanes() -> None:
 
 
 @needs_emulator
-@verifies("kernel.pipeline.chosen")
+@verifies("groups.pipeline.chosen")
 @verifies("render.copy.ahead")
 def test_ordinary_products_have_their_operands_copied_early() -> None:
     sizes = (70, 64, 48)
@@ -365,7 +353,7 @@ def read_at_once(ast: UOp, buffer: UOp) -> list[int]:
     return [symbolic.evaluate(index, others | dict(zip(shared, at, strict=True))) for at in lanes]
 
 
-@verifies("kernel.spread.banks")
+@verifies("groups.memory.banks")
 def test_lanes_read_lines_of_an_ordinary_product_from_different_banks() -> None:
     for sizes, turned in itertools.product(((64, 64, 48), (512, 512, 512)), LAYOUTS):
         ast = product(*sizes, FLOAT, turned)

@@ -1,4 +1,4 @@
-"""Steps that give parts of a kernel to the lanes of work-groups. Chapter: spec/kernel.md.
+"""Steps that give parts of a kernel to the lanes of work-groups. Chapter: spec/groups.md.
 
 A device with work-groups runs each iteration of the prefix in one group, whose lanes share the
 loops of the stages; or, where the iterations are short, in one lane. `Local` says which loops the
@@ -37,7 +37,6 @@ _COMBINED, _COMBINED_TOP = 16, 128
 MOST_ITEMS = 1 << 20
 
 
-# --8<-- [start:local]
 @dataclass(frozen=True)
 class Local(Step):
     """Let the `amount` lanes of a work-group share the iterations of a loop.
@@ -53,7 +52,7 @@ class Local(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """Any order of output iterations is legal, also at the same time."""
-        # r[impl kernel.lane.legal]
+        # r[impl groups.lane.legal]
         kinds = (RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE)
         loop, lanes = self._loop(known, kinds), known.info.lanes
         if not 2 <= self.amount <= MOST_LANES or lanes not in (1, self.amount):
@@ -78,10 +77,8 @@ class Local(Step):
         """The parts of a reduction, and their combinations, as stages of their own."""
         rewritten = _cut(self, known, loop, self.amount, RangeKind.LANE, width)
         return self._made(known, rewritten, known.info.prefix)
-# --8<-- [end:local]
 
 
-# --8<-- [start:warp]
 @dataclass(frozen=True)
 class Warp(Local):
     """LOCAL for a reduction, on a device whose lanes run in warps of `width`, a power of two.
@@ -106,7 +103,6 @@ class Warp(Local):
 
     def _reduced(self, known: Analysis, loop: UOp, width: int = 1) -> UOp:
         return super()._reduced(known, loop, self.width)
-# --8<-- [end:warp]
 
 
 def _cut(step: Step, known: Analysis, loop: UOp, amount: int, kind: RangeKind,
@@ -127,7 +123,6 @@ def _cut(step: Step, known: Analysis, loop: UOp, amount: int, kind: RangeKind,
     return stores
 
 
-# --8<-- [start:inner]
 @dataclass(frozen=True)
 class Inner(Step):
     """Cut `amount` iterations off a loop of the prefix: they become a loop of the stages.
@@ -158,10 +153,8 @@ class Inner(Step):
         prefix = tuple(new for old in known.info.prefix
                        for new in (outer if old is loop else (old,)))
         return with_stores(known, stores, self.name, prefix)
-# --8<-- [end:inner]
 
 
-# --8<-- [start:grid]
 @dataclass(frozen=True)
 class Grid(Step):
     """Let `amount` lanes of all groups share a loop: the groups wait for each other between stages.
@@ -174,7 +167,7 @@ class Grid(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """Any order of output iterations is legal, also at the same time."""
-        # r[impl kernel.lane.legal]
+        # r[impl groups.lane.legal]
         loop = self._loop(known, (RangeKind.LOOP, RangeKind.REDUCE))
         info = known.info
         if not 2 <= self.amount <= MOST_ITEMS or info.threads not in (1, self.amount):
@@ -193,7 +186,6 @@ class Grid(Step):
             stores = [rewriter.store(store, False) for store in known.ast.src]
         done = with_stores(known, stores, self.name)
         return done.replace(arg=replace(done.arg, threads=self.amount))
-# --8<-- [end:grid]
 
 
 def _no_grid(known: Analysis, loop: UOp) -> str:
@@ -256,7 +248,6 @@ def _no_parts(known: Analysis, loop: UOp) -> str:
     return ""
 
 
-# --8<-- [start:parts]
 class _Parts(Reducer):
     """Rewrites the reductions over one loop: each lane combines a part, and then they are combined.
 
@@ -282,7 +273,7 @@ class _Parts(Reducer):
 
     def _combined(self, op: Ops, value: UOp, loops: tuple[UOp, ...]) -> UOp:
         """A tree: its order is fixed by the numbers of the parts."""
-        # r[impl kernel.group.order, kernel.warp.order]
+        # r[impl kernel.group.order]
         value = reduce(op, value, loops)
         if self.among is not None:
             value = reduce(op, value, (self.among,))
@@ -304,5 +295,4 @@ class _Parts(Reducer):
         local = UOp(Ops.LOCAL, value.dtype, (), (next(self.numbers), count))
         self.stores.append(UOp(Ops.STORE, value.dtype, (element_of(local, lane), value, lane)))
         return local
-# --8<-- [end:parts]
 

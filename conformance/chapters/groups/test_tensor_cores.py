@@ -20,13 +20,11 @@ from conformance.trace import verifies
 from impl import Context, Device, Tensor, symbolic
 from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
+from impl.groups import TC, Inner, Local, lane_steps
 from impl.ir import KernelInfo, Ops, RangeKind, UOp, new_range
 from impl.kernel import (
-    TC,
     Abreast,
-    Inner,
     Limits,
-    Local,
     PadTo,
     Roll,
     Step,
@@ -34,7 +32,6 @@ from impl.kernel import (
     Upcast,
     apply_steps,
     growth,
-    lane_steps,
     verify,
 )
 from impl.kernel.analysis import Analysis
@@ -231,7 +228,7 @@ def blocked(ast: UOp) -> tuple[UOp, int]:
                       if r.arg[1] is RangeKind.REDUCE)
 
 
-@verifies("kernel.mma.legal")
+@verifies("groups.matrices.legal")
 def test_what_a_unit_cannot_compute_is_refused() -> None:
     half, axis = blocked(product(64, 64, 64, dtypes.float16))
     for numbers_, word in (((axis, 6, 32, 1, 1), "there are 6 units"),
@@ -255,7 +252,7 @@ def test_what_a_unit_cannot_compute_is_refused() -> None:
 
 
 @verifies("kernel.step.refused")
-@verifies("kernel.mma.operands")
+@verifies("kernel.mma.operands+2")
 def test_later_steps_leave_a_unit_its_fragments() -> None:
     """ROLL leaves the stages with an MMA alone; ABREAST would part what it reads at once."""
     made = by_hand(product(64, 64, 32, dtypes.float16), 0, (32, 32), 16)
@@ -266,7 +263,7 @@ def test_later_steps_leave_a_unit_its_fragments() -> None:
             verify(apply_steps(made, [Roll(axis)]))
 
 
-@verifies("kernel.mma.later")
+@verifies("groups.matrices.later")
 @pytest.mark.parametrize("size, fits", [(5, True), (16, False)])
 def test_what_a_unit_reads_is_not_parted(size: int, fits: bool) -> None:
     """Tiles that are a loop again: five of them still lie within what was copied, 16 do not."""
@@ -283,7 +280,7 @@ def test_what_a_unit_reads_is_not_parted(size: int, fits: bool) -> None:
             rolled, PadTo(loop, size))
 
 
-@verifies("kernel.mma.legal")
+@verifies("groups.matrices.legal")
 def test_sums_of_other_things_are_refused() -> None:
     ast, axis = blocked(product(64, 64, 64, dtypes.float16))
     total = next(n for n in ast.toposort() if n.op is Ops.REDUCE)
@@ -300,7 +297,7 @@ def test_sums_of_other_things_are_refused() -> None:
     assert "shared already" in refused(shared, TC(axis, 0, 32, 1, 1))
 
 
-@verifies("kernel.mma.legal")
+@verifies("groups.matrices.legal")
 def test_a_condition_of_the_padded_sum_reaches_both_operands() -> None:
     """Beyond the end of the sum an operand may be infinite, and 0 times that is NaN."""
     def inverse(x: UOp) -> UOp:
@@ -331,7 +328,7 @@ def test_lanes_share_no_more_of_a_stage_with_an_mma() -> None:
 
 
 @verifies("kernel.mma.warp")
-@verifies("kernel.mma.operands")
+@verifies("kernel.mma.operands+2")
 def test_an_mma_that_no_unit_can_do_is_no_kernel() -> None:
     made = by_hand(product(64, 64, 64, dtypes.float16), 0, (32, 32), 16)
     verify(made)
@@ -353,7 +350,7 @@ def test_an_mma_that_no_unit_can_do_is_no_kernel() -> None:
         verify(made.substitute({node: node.replace(src=(number, *node.src[1:]))}))
 
 
-@verifies("kernel.mma.lines")
+@verifies("kernel.mma.operands+2")
 def test_lines_begin_where_an_access_can() -> None:
     """Lines that are one element longer, and a LOCAL from its second element on."""
     for place, unit in enumerate(UNITS):
@@ -373,7 +370,7 @@ def test_lines_begin_where_an_access_can() -> None:
 
 # ---------------------------------------------------------------- what is chosen
 
-@verifies("kernel.mma.exact")
+@verifies("groups.matrices.exact")
 @verifies("cuda.units.architecture")
 def test_units_are_those_of_the_gpu_and_exact_unless_told() -> None:
     exact = {unit.name for unit in UNITS if unit.exact}
@@ -387,7 +384,7 @@ def test_units_are_those_of_the_gpu_and_exact_unless_told() -> None:
         assert units_of_nvidia(90) == units_of_metal() == ()
 
 
-@verifies("kernel.mma.chosen")
+@verifies("groups.matrices.chosen")
 def test_products_get_the_unit_of_their_type() -> None:
     every = tuple(unit.name for unit in UNITS)
     for dtype, names, unit in ((dtypes.float16, every, 0), (dtypes.bfloat16, every, 1),
@@ -402,8 +399,8 @@ def test_products_get_the_unit_of_their_type() -> None:
         assert not any(isinstance(step, TC) for step, _ in steps)
 
 
-@verifies("kernel.mma.chosen")
-@verifies("kernel.lane.memory")
+@verifies("groups.matrices.chosen")
+@verifies("groups.memory.most")
 def test_blocks_fit_the_product_and_the_device() -> None:
     for sizes, block in (((4096, 4096, 64), 128), ((512, 512, 64), 32), ((1024, 1024, 64), 64),
                          ((40, 4096, 64), 32), ((33, 33, 17), 32)):
@@ -419,7 +416,7 @@ def test_blocks_fit_the_product_and_the_device() -> None:
         ast, limits("m16n8k16_float16", lanes=128))]
 
 
-@verifies("kernel.mma.device")
+@verifies("searching.asked.device+2")
 def test_a_unit_that_is_not_there_is_refused_by_name() -> None:
     ast = with_steps(product(64, 64, 64, dtypes.float16), ["INNER(1,32)", "INNER(0,32)",
                                                           "TC(4,0,32,2,2)"])
@@ -431,7 +428,7 @@ def test_a_unit_that_is_not_there_is_refused_by_name() -> None:
             optimize(ast, others)
 
 
-@verifies("kernel.mma.banks")
+@verifies("groups.memory.banks")
 def test_lines_that_are_read_at_once_lie_in_different_banks() -> None:
     for (place, unit), turned, outer in itertools.product(
             enumerate(UNITS[:4]), LAYOUTS, (32, 64, 128)):
