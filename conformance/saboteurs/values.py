@@ -30,7 +30,7 @@ class Rewriting(AdapterSaboteur):
         return {**program, "statements": changed}
 
 
-def _chain(statement: Statement, *steps: tuple[Any, ...]) -> list[Statement]:
+def chain(statement: Statement, *steps: tuple[Any, ...]) -> list[Statement]:
     """Statements (do, sources, fields): "" is the one before, "0" and "1" are the operands."""
     made: list[Statement] = []
     for position, (do, sources, fields) in enumerate(steps):
@@ -42,7 +42,7 @@ def _chain(statement: Statement, *steps: tuple[Any, ...]) -> list[Statement]:
     return made
 
 
-def _full(kind: Kind, value: Any) -> dict[str, Any]:
+def full(kind: Kind, value: Any) -> dict[str, Any]:
     return {"dtype": kind.dtype, "shape": list(kind.shape), "value": value}
 
 
@@ -261,7 +261,7 @@ class MaximumLosesNan(Rewriting):
     def rewrite(self, statement: Statement, kinds: Kinds) -> list[Statement]:
         if statement["do"] != "maximum":
             return [statement]
-        return _chain(statement, ("less", ["0", "1"], {}), ("where", ["a", "1", "0"], {}))
+        return chain(statement, ("less", ["0", "1"], {}), ("where", ["a", "1", "0"], {}))
 
 
 class NanIsLost(MaximumLosesNan):
@@ -278,10 +278,10 @@ class Saturating(Rewriting):
         if statement["do"] != "add" or kind is None or kind.dtype not in ("int8", "uint8"):
             return [statement]
         limits, wide = np.iinfo(kind.dtype), Kind("int32", kind.shape)
-        return _chain(
+        return chain(
             statement, ("cast", ["0"], {"dtype": "int32"}), ("cast", ["1"], {"dtype": "int32"}),
-            ("add", ["a", "b"], {}), ("constant", [], _full(wide, int(limits.max))),
-            ("minimum", ["c", "d"], {}), ("constant", [], _full(wide, int(limits.min))),
+            ("add", ["a", "b"], {}), ("constant", [], full(wide, int(limits.max))),
+            ("minimum", ["c", "d"], {}), ("constant", [], full(wide, int(limits.min))),
             ("maximum", ["e", "f"], {}), ("cast", ["g"], {"dtype": kind.dtype}))
 
 
@@ -298,7 +298,7 @@ class DivisionCutsOff(Rewriting):
         kind = kinds.get(statement.get("from", [""])[0])
         if statement["do"] != "floordiv" or kind is None or kind.dtype != "int32":
             return [statement]
-        return _chain(
+        return chain(
             statement, ("cast", ["0"], {"dtype": "float64"}),
             ("cast", ["1"], {"dtype": "float64"}), ("div", ["a", "b"], {}),
             ("cast", ["c"], {"dtype": "int32"}))
@@ -333,7 +333,7 @@ class NegationBySubtraction(Rewriting):
     def rewrite(self, statement: Statement, kinds: Kinds) -> list[Statement]:
         if statement["do"] != "neg":
             return [statement]
-        return _chain(statement, ("constant", [], _full(kinds[statement["from"][0]], 0)),
+        return chain(statement, ("constant", [], full(kinds[statement["from"][0]], 0)),
                       ("sub", ["a", "0"], {}))
 
 
@@ -367,7 +367,7 @@ class HalvesInHalves(Rewriting):
         axes = {"axes": statement["axes"], "keepdims": statement["keepdims"]}
         size = int(np.prod([kind.shape[axis] for axis in statement["axes"]]))
         shape = shapes.result({**statement, "do": "sum"}, kinds)
-        return _chain(statement, ("sum", ["0"], axes), ("constant", [], _full(shape, size)),
+        return chain(statement, ("sum", ["0"], axes), ("constant", [], full(shape, size)),
                       ("div", ["a", "b"], {}))
 
 
@@ -382,7 +382,7 @@ class HalvesInColumnsInHalves(Rewriting):
             return [statement]
         axes = {"axes": [0], "keepdims": statement["keepdims"]}
         result = shapes.result(statement, kinds)
-        return _chain(statement, ("sum", ["0"], axes), ("constant", [], _full(result, 2048)),
+        return chain(statement, ("sum", ["0"], axes), ("constant", [], full(result, 2048)),
                       ("minimum", ["a", "b"], {}))
 
 
@@ -397,7 +397,7 @@ class SoftmaxInHalves(Rewriting):
             return [statement]
         along = {"axes": [statement["axis"]], "keepdims": True}
         whole = {"shape": list(kind.shape)}
-        return _chain(statement, ("max", ["0"], along), ("expand", ["a"], whole),
+        return chain(statement, ("max", ["0"], along), ("expand", ["a"], whole),
                       ("sub", ["0", "b"], {}), ("exp", ["c"], {}), ("sum", ["d"], along),
                       ("expand", ["e"], whole), ("div", ["d", "f"], {}))
 

@@ -1,6 +1,8 @@
 """From a rule to the code that follows it, the tests that verify it and the bugs they catch.
 
-A rule is written in `spec/CHAPTER.md` as a line `r[chapter.topic.name]` with its sentence below.
+A rule is written in `spec/CHAPTER.md` as a line with its sentence below: `r[chapter.topic.name]`
+is a law, which any implementation can be held to, `r[note chapter.topic.name]` a note on `impl`.
+A law has a check in the portable suite, `conformance/suite`, which cites nothing but laws.
 Code cites it in a comment, `# r[impl chapter.topic.name]`; a test with `@verifies("...")`; a
 saboteur, which is an implementation with one bug on purpose, with its attribute `rule`.
 
@@ -37,14 +39,22 @@ USER_LIBRARIES = frozenset({"nn", "__main__", "__init__"})
 #: Chapters of text and tests only: their rules hold for all modules alike.
 WITHOUT_MODULE = frozenset({"conventions"})
 
+#: Where the checks are that any implementation can be held to.
+PORTABLE_TESTS = "conformance/suite/"
+#: Saboteurs of `impl` only: its functions are replaced, or its lines edited.
+WITHIN_IMPL = ("conformance/saboteurs/impl_", "conformance/saboteurs/threats")
+
 NAME = r"[a-z]+(?:-[a-z]+)*"
 RULE_ID = re.compile(rf"{NAME}\.{NAME}\.{NAME}")
-RULE_LINE = re.compile(r"^r\[(?!impl |exception )([^\]\s]+)\]\s*$")
+#: The tier, which is empty for a law, and the id.
+RULE_LINE = re.compile(r"^r\[(note )?(?!impl |exception |note )([^\]\s]+)\]\s*$")
 EXCEPTION_LINE = re.compile(r"^r\[exception ([^\]\s:]+):?\s*([^\]]*)\]\s*$")
 CITATION = re.compile(r"r\[impl ([^\]]+)\]")
 REFERENCE = re.compile(r"r\[([a-z][a-z-]*\.[a-z.-]+(?:\+\d+)?)\]")
 NORMATIVE = re.compile(r"\b(?:MUST NOT|MUST|SHOULD NOT|SHOULD|SHALL NOT|SHALL|MAY NOT|MAY)\b")
 LEVELS = ("MUST", "MUST NOT", "SHOULD", "MAY")
+#: A law is for everybody, a note for this implementation.
+TIERS = ("law", "note")
 CODE_SPAN = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
 FENCE = re.compile(r"^\s*(`{3,}|~{3,})")
 CHAPTER_ROW = re.compile(rf"^\|\s*(\d+)\s*\|\s*\[({NAME})\]\({NAME}\.md\)\s*\|\s*(.*?)\s*\|\s*$")
@@ -69,6 +79,7 @@ class Rule:
 
     id: str
     revision: int
+    tier: str
     level: str
     text: str
     file: str
@@ -102,6 +113,7 @@ class Locked:
 
     id: str
     revision: int
+    tier: str
     level: str
     digest: str
     line: int
@@ -183,7 +195,8 @@ def read_spec(project: Project, path: Path) -> None:
         elif is_spec and found:
             body = rule_body(raw, number)
             ruled.update(range(number, number + len(body) + 1))
-            add_rule(project, found[1], " ".join(body), file, number)
+            tier = "note" if found[1] else "law"
+            add_rule(project, found[2], tier, " ".join(body), file, number)
         else:
             if is_spec and number not in ruled:
                 refuse_normative(project, line, file, number)
@@ -202,11 +215,12 @@ def rule_body(raw: list[str], number: int) -> list[str]:
     return body
 
 
-def add_rule(project: Project, identifier: str, text: str, file: str, line: int) -> None:
+def add_rule(project: Project, identifier: str, tier: str, text: str, file: str,
+             line: int) -> None:
     name, revision = split_revision(identifier)
     words = NORMATIVE.findall(CODE_SPAN.sub("", text))
     level = words[0] if len(words) == 1 and words[0] in LEVELS else ""
-    project.rules.append(Rule(name, revision, level, text, file, line))
+    project.rules.append(Rule(name, revision, tier, level, text, file, line))
     at = (file, line)
     if not RULE_ID.fullmatch(name) or "+" in identifier and revision < 2:
         remedy = "write r[chapter.topic.name] in lower case, without digits, revision +2 or later"
@@ -323,8 +337,8 @@ def class_text(node: ast.ClassDef, attribute: str) -> str:
 def read_lock(project: Project) -> None:
     """Read the recorded rules and the ids that were given up."""
     for line, words in table(project.root / "spec" / "rules.lock"):
-        name, revision, level, digest = words[0], words[1], " ".join(words[2:-1]), words[-1]
-        project.locked.append(Locked(name, int(revision), level, digest, line))
+        name, revision, tier, level = words[0], words[1], words[2], " ".join(words[3:-1])
+        project.locked.append(Locked(name, int(revision), tier, level, words[-1], line))
     for line, words in table(project.root / "spec" / "rules.retired"):
         project.retired[words[0]] = line
 
@@ -382,7 +396,8 @@ def file_of(name: str, root: Path = ROOT) -> Path:
 def check(root: Path = ROOT) -> list[Problem]:
     """Everything that is wrong, in the order of the files."""
     project = load(root)
-    checks = (duplicates, wrong_citations, missing_evidence, stray_modules, exceptions, lock_drift)
+    checks = (duplicates, wrong_citations, missing_evidence, tiers, stray_modules, exceptions,
+              lock_drift)
     from conformance.trace.excerpts import differences  # here, since it reads this module
 
     found = [*project.problems, *(problem for one in checks for problem in one(project)),
@@ -439,6 +454,28 @@ def missing_evidence(project: Project) -> Iterator[Problem]:
             yield Problem(*at, what + "test and no exception", remedy)
 
 
+def tiers(project: Project) -> Iterator[Problem]:
+    """Laws that nobody else can be held to, and checks of others by what is a note here."""
+    rules = project.by_id()
+    portable = [place for place in project.tests if place.file.startswith(PORTABLE_TESTS)]
+    around = [place for place in project.saboteurs if not place.file.startswith(WITHIN_IMPL)]
+    checked, sabotaged = ({place.id for place in places} for places in (portable, around))
+    for place in portable:
+        if place.id in rules and rules[place.id].tier != "law":
+            what = f"{place.name} holds everybody to {place.id}, which is a note"
+            yield Problem(place.file, place.line, what, "make it a law, or cite one")
+    for rule in rules.values():
+        at = (rule.file, rule.line)
+        if rule.tier != "law" or rule.level == "MAY":
+            continue
+        if rule.id not in checked:
+            remedy = f"write a check in {PORTABLE_TESTS}, or make it r[note {rule.id}]"
+            yield Problem(*at, f"law {rule.id} has no portable check", remedy)
+        elif rule.level.startswith("MUST") and rule.id not in sabotaged:
+            remedy = f"add an AdapterSaboteur with rule = '{rule.id}' to conformance/saboteurs/"
+            yield Problem(*at, f"law {rule.id} has no saboteur of any implementation", remedy)
+
+
 def stray_modules(project: Project) -> Iterator[Problem]:
     """Modules of the implementation that no chapter describes."""
     slugs = {chapter.slug for chapter in project.chapters}
@@ -467,8 +504,8 @@ def lock_drift(project: Project) -> Iterator[Problem]:
     locked = {entry.id: entry for entry in project.locked}
     for rule in project.rules:
         entry = locked.get(rule.id)
-        if entry is None or entry.revision < rule.revision:
-            what = f"rule {rule.id} is not in spec/rules.lock in this revision"
+        if entry is None or entry.revision < rule.revision or entry.tier != rule.tier:
+            what = f"{rule.tier} {rule.id} is not in spec/rules.lock in this revision"
             remedy = "run python -m conformance.trace lock, and commit the lock"
             yield Problem(rule.file, rule.line, what, remedy)
 
@@ -497,7 +534,7 @@ def refused(project: Project) -> Iterator[Problem]:
 # Locking and showing
 
 LOCK_HEADER = """\
-# The rules of the specification: id, revision, level, SHA-256 of the sentence.
+# The rules of the specification: id, revision, tier, level, SHA-256 of the sentence.
 # Written by: python -m conformance.trace lock
 """
 
@@ -508,7 +545,7 @@ def lock(root: Path = ROOT) -> list[Problem]:
     problems = sorted({*project.problems, *duplicates(project), *refused(project)})
     problems = [problem for problem in problems if problem.file.startswith("spec/")]
     if not problems:
-        lines = [f"{r.id} {r.revision} {r.level} {r.digest}\n" for r in project.rules]
+        lines = [f"{r.id} {r.revision} {r.tier} {r.level} {r.digest}\n" for r in project.rules]
         text = LOCK_HEADER + "".join(sorted(lines))
         (root / "spec" / "rules.lock").write_text(text, encoding="utf-8")
     return problems
@@ -536,12 +573,13 @@ def matrix(root: Path = ROOT) -> list[dict[str, Any]]:
 
 def matrix_text(rows: list[dict[str, Any]]) -> str:
     """The matrix as a Markdown table."""
-    lines = ["| rule | level | code | tests | saboteurs |", "|---|---|---|---|---|"]
+    lines = ["| rule | tier | level | code | tests | saboteurs |", "|---|---|---|---|---|---|"]
     for row in rows:
         code = ", ".join(f"{place['file']}:{place['line']}" for place in row["code"])
         tests = ", ".join(place["name"] for place in row["tests"])
         saboteurs = ", ".join(place["name"] for place in row["saboteurs"])
-        lines.append(f"| {row['id']} | {row['level']} | {code} | {tests} | {saboteurs} |")
+        lines.append(f"| {row['id']} | {row['tier']} | {row['level']} | {code} | {tests} "
+                     f"| {saboteurs} |")
     return "\n".join(lines)
 
 
@@ -563,7 +601,9 @@ def main(arguments: list[str] | None = None) -> int:
     for problem in problems:
         print(problem)
     project = load(options.root)
-    print(f"{len(project.rules)} rules, {len(project.code)} citations in code, "
+    laws = sum(rule.tier == "law" for rule in project.rules)
+    print(f"{laws} laws and {len(project.rules) - laws} notes, "
+          f"{len(project.code)} citations in code, "
           f"{len(project.tests)} in tests, {len(project.saboteurs)} saboteurs, "
           f"{len(problems)} problems")
     return 1 if problems else 0

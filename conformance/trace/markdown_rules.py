@@ -38,10 +38,12 @@ class RuleBlocks(BlockProcessor):
         first, *lines = blocks.pop(0).splitlines()
         match = RULE_LINE.match(first)
         assert match is not None  # `test` said so
-        name, revision = split_revision(match[1])
-        box = etree.SubElement(parent, "div", {"class": "rule", "id": f"r-{name}"})
+        name, revision = split_revision(match[2])
+        tier = "note" if match[1] else "law"
+        box = etree.SubElement(parent, "div", {"class": f"rule {tier}", "id": f"r-{name}"})
         badge = etree.SubElement(box, "a", {"class": "rule-id", "href": f"matrix:{name}"})
         badge.text = name + (f" +{revision}" if revision > 1 else "")
+        etree.SubElement(box, "span", {"class": "rule-tier"}).text = tier
         badge.set("title", "what follows and verifies this rule")
         excepted = [found[2] for line in lines if (found := EXCEPTION_LINE.match(line))]
         body = [line for line in lines if not EXCEPTION_LINE.match(line)]

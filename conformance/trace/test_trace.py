@@ -37,10 +37,10 @@ The word `MUST` in code is no rule.
 KERNEL = """\
 # Kernel
 
-r[kernel.loop.order+2]
+r[note kernel.loop.order+2]
 A loop MUST run upwards.
 
-r[kernel.loop.short]
+r[note kernel.loop.short]
 A loop SHOULD be short.
 r[exception kernel.loop.short: some loops are long]
 
@@ -104,7 +104,7 @@ def test_this_project_passes() -> None:
     assert not problems, "\n" + "\n".join(map(str, problems))
 
 
-ORDER = "r[kernel.loop.order+2]"
+ORDER = "[note kernel.loop.order+2]"
 FAILURES = {
     "duplicate id": (
         "spec/kernel.md", "", "\nr[kernel.loop.free]\nA loop MAY be tiled.\n",
@@ -154,10 +154,19 @@ FAILURES = {
         "spec/kernel.md", "run upwards", "run downwards",
         "rule kernel.loop.order changed its text and kept its revision"),
     "revision went back": (
-        "spec/kernel.md", ORDER, "r[kernel.loop.order]", "went back from revision 2 to 1"),
+        "spec/kernel.md", ORDER, "[note kernel.loop.order]", "went back from revision 2 to 1"),
     "not locked": (
         "spec/kernel.md", "", "\nr[kernel.loop.new]\nIt MAY.\n",
-        "rule kernel.loop.new is not in spec/rules.lock"),
+        "law kernel.loop.new is not in spec/rules.lock"),
+    "another tier than the lock says": (
+        "spec/kernel.md", "[note kernel.loop.short]", "[kernel.loop.short]",
+        "law kernel.loop.short is not in spec/rules.lock"),
+    "a law that only tests of impl cite": (
+        "spec/kernel.md", ORDER, "[kernel.loop.order+2]",
+        "law kernel.loop.order has no portable check"),
+    "a portable check of a note": (
+        "spec/memory.md", "r[memory", "r[note memory",
+        "test_memory.test_reuse holds everybody to memory.reuse.disjoint, which is a note"),
     "retired and stated": (
         "spec/rules.retired", "", "kernel.loop.free it was wrong\n",
         "rule kernel.loop.free is retired and stated"),
@@ -196,7 +205,7 @@ def test_a_fault_is_refused(name: str, tree: Path, edit: Edit) -> None:
 
 
 def test_a_revision_asks_every_citation_to_follow(tree: Path, edit: Edit) -> None:
-    edit("spec/kernel.md", ORDER, "r[kernel.loop.order+3]")
+    edit("spec/kernel.md", ORDER, "[note kernel.loop.order+3]")
     edit("spec/kernel.md", "run upwards", "run once")
     assert trace.lock(tree) == []
     places = [(problem.file, problem.line) for problem in trace.check(tree)]
@@ -214,6 +223,15 @@ def test_lock_refuses_changed_text(tree: Path, edit: Edit) -> None:
 def test_lock_does_not_see_line_breaks(tree: Path, edit: Edit) -> None:
     edit("spec/memory.md", "MUST NOT\nshare", "MUST NOT share")
     assert trace.check(tree) == []
+
+
+def test_a_law_needs_a_saboteur_that_works_around_any_implementation(tree: Path,
+                                                                     edit: Edit) -> None:
+    edit("conformance/saboteurs/__init__.py", '"memory.reuse.disjoint"', '""')
+    edit("conformance/saboteurs/impl_memory.py", "",
+         'class Within:\n    rule = "memory.reuse.disjoint"\n')
+    assert [problem.what for problem in trace.check(tree)] == [
+        "law memory.reuse.disjoint has no saboteur of any implementation"]
 
 
 def test_a_retired_rule_leaves_the_lock(tree: Path, edit: Edit) -> None:
@@ -245,7 +263,7 @@ def test_conventions_need_no_module_and_no_code(tree: Path, edit: Edit) -> None:
 
 def test_the_matrix_joins_a_rule_with_what_cites_it(tree: Path) -> None:
     row = next(row for row in trace.matrix(tree) if row["id"] == "memory.reuse.disjoint")
-    assert row["level"] == "MUST NOT"
+    assert (row["level"], row["tier"]) == ("MUST NOT", "law")
     assert [place["file"] for place in row["code"]] == ["impl/memory.py"]
     assert [place["name"] for place in row["tests"]] == ["test_memory.test_reuse"]
     assert [place["name"] for place in row["saboteurs"]] == ["EarlyFree"]

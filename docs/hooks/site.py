@@ -180,7 +180,8 @@ def whole_matrix() -> str:
     chapters = trace.read_chapters(trace.ROOT)
     counts = Counter(row["level"] for row in rows())
     summary = ", ".join(f"{counts[level]} {level}" for level in trace.LEVELS if counts[level])
-    parts = [f"{len(rows())} rules: {summary}."]
+    laws = sum(row["tier"] == "law" for row in rows())
+    parts = [f"{laws} laws and {len(rows()) - laws} notes: {summary}."]
     for chapter in chapters:
         if any(row["chapter"] == chapter.slug for row in rows()):
             parts.append(f"## {chapter.slug}\n\n{matrix_slice(chapter.slug, anchors=True)}")
@@ -193,7 +194,7 @@ def matrix_slice(slug: str, anchors: bool = False) -> str:
     chosen = [row for row in rows() if row["id"].startswith(f"{slug}.")]
     if not chosen:
         raise PluginError(f"there are no rules {slug}")
-    names = ["rule", "level", "code", "tests", "saboteurs", *map(title, own_reports())]
+    names = ["rule", "tier", "level", "code", "tests", "saboteurs", *map(title, own_reports())]
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     body = "".join(matrix_row(row, anchors) for row in chosen)
     table = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
@@ -214,6 +215,7 @@ def matrix_row(row: dict[str, Any], anchors: bool) -> str:
     level = row["level"]
     cells = [
         f'<a href="rule:{name}" title="{escape(row["text"], quote=True)}">{short}</a>',
+        f'<span class="tier tier-{row["tier"]}">{row["tier"]}</span>',
         f'<span class="level level-{level.split()[0].lower()}">{level}</span>',
         *(several(part) for part in (code, tests, saboteurs)),
         *(verdict_cell(row["id"], report) for report in own_reports()),
