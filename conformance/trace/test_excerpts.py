@@ -74,6 +74,11 @@ def test_every_text_shows_its_sources_as_they_are() -> None:
     assert sum(len(list(excerpts(path.read_text(encoding="utf-8")))) for path in texts()) > 100
 
 
+def test_no_text_leaves_code_to_be_filled_in_by_a_build() -> None:
+    left = [path.name for path in texts() if "--8<--" in path.read_text(encoding="utf-8")]
+    assert not left, f"show the code itself: {left}"
+
+
 def test_a_function_is_shown_with_its_decorators(project: Path) -> None:
     assert shown(project, "outer") == ["@decorated", "def outer(x):", "    def inner():",
                                        "        return x", "", "    return inner"]
