@@ -20,7 +20,7 @@ from conformance.protocol import Program
 from conformance.runner.explaining import described, meant, whole
 from conformance.runner.interruption import end_if_asked
 from conformance.runner.report import Expectation, Report, Result
-from conformance.runner.subject import Failure, NotClaimed, Subject
+from conformance.runner.subject import Failure, Inconclusive, NotClaimed, Subject
 
 CHAPTERS = ("conventions", "dtypes", "tensor", "effects", "fusion", "dependencies", "ordering",
             "memory", "caching", "schedule", "replay", "multi")
@@ -178,10 +178,14 @@ def run_check(subject: Subject, check: Check, tiers: Collection[str],
             result = replace(result, message=f"{subject.refusals} programs were refused")
         if subject.skipped and not subject.examples:
             raise NotClaimed("no program of this check uses only what is declared")
+        if subject.refusals and not subject.examples:
+            raise Inconclusive(f"all {subject.refusals} programs were refused")
         if not subject.examples:
             result = replace(result, verdict="fail", message="nothing was executed")
     except NotClaimed as reason:
         result = replace(result, verdict="unsupported", message=str(reason))
+    except Inconclusive as reason:
+        result = replace(result, verdict="inconclusive", message=str(reason))
     except Failure as failure:
         result = replace(result, verdict=failure.verdict, message=failure.message,
                          witness=failure.witness, repro=failure.repro)

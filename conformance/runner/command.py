@@ -169,8 +169,9 @@ def suite(options: Namespace) -> int:
 
 
 def _tell(result: Result) -> None:
-    why = f"  ({result.message})" if result.verdict in ("not-run", "unsupported") else ""
-    print(f"{result.verdict:<12}{result.test}  {result.seconds:.1f} s{why}", file=sys.stderr)
+    unasked = ("not-run", "unsupported", "inconclusive")
+    why = f"  ({result.message})" if result.verdict in unasked else ""
+    print(f"{result.verdict:<14}{result.test}  {result.seconds:.1f} s{why}", file=sys.stderr)
 
 
 def start(options: Namespace) -> int:

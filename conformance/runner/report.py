@@ -17,7 +17,7 @@ from typing import Any
 from conformance import protocol
 from conformance.protocol import Info, Program, ProtocolError
 
-VERDICTS = ("pass", "fail", "error", "unsupported", "xfail", "xpass", "not-run")
+VERDICTS = ("pass", "fail", "error", "inconclusive", "unsupported", "xfail", "xpass", "not-run")
 BAD = ("fail", "error", "xpass")
 #: Characters of a line of a witness that a table shows; the report has all of them.
 LONGEST = 400
@@ -101,6 +101,9 @@ class Report:
         for name, counts in chapters.items():
             lines.append(" ".join([f"{name:<14}", *(f"{counts[v] or '':>12}" for v in shown)]))
         for each in self.results:
+            if each.verdict == "inconclusive":
+                lines += ["", f"INCONCLUSIVE {each.test} ({', '.join(each.rules)})",
+                          f"    {each.message}"]
             if each.verdict in BAD:
                 lines += ["", f"{each.verdict.upper()} {each.test} ({', '.join(each.rules)})",
                           *(f"    {line}" for line in each.message.splitlines()[:12])]

@@ -50,6 +50,13 @@ class NotClaimed(Exception):
     """The implementation does not claim a tier, or declares that it lacks something."""
 
 
+class Inconclusive(Exception):
+    """Nothing was wrong, and nothing of what could have been wrong was met: no hazard, no reuse.
+
+    So may it be with an implementation that makes one kernel of everything; it is no failure.
+    """
+
+
 class Refused(NotClaimed):
     """A replay was refused, with an error that the implementation declares for that.
 
@@ -144,6 +151,15 @@ class Subject:
         """
         if what in self.info.choices.get("derived", ()):
             raise NotClaimed(f"it does not say its {what}; the adapter derives them")
+
+    def met(self, times: int, absent: str) -> None:
+        """Leave a check that never met what it looks at. `absent` says what was not there.
+
+        Raises:
+            Inconclusive: `times` is 0.
+        """
+        if not times:
+            raise Inconclusive(f"{absent}: nothing was verified")
 
     def supports(self, program: Program) -> bool:
         """Whether everything that a program uses by name is declared."""

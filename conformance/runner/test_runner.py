@@ -77,6 +77,20 @@ def test_a_rule_whose_condition_never_occurs_is_not_passed(manner: str) -> None:
     assert len(checks) > 12 and not passed
 
 
+def test_what_met_nothing_is_inconclusive_which_is_no_failure() -> None:
+    subject = Subject.of(command=DEMO, profile="quick")
+    subject.adapter = SaysNothing(subject.adapter, "empty documents")
+    try:
+        found = run_suite(subject, [check for check in collect(["memory", "dependencies"])
+                                    if check.tier != "values"])
+    finally:
+        subject.close()
+    assert found.ok and found.counts().get("inconclusive", 0) >= 4, found.table()
+    assert "pass" not in found.counts()
+    assert "INCONCLUSIVE test_memory.test_what_is_alive" in found.table()
+    assert "no two temporaries were ever alive together" in found.table()
+
+
 class OneDevice(OracleAdapter):
     """Claims the tier `multi`, and lists one device."""
 

@@ -19,7 +19,8 @@ from conformance.protocol import Document, Program, Statement
 from conformance.protocol.shapes import Kind
 from conformance.runner.subject import Failure, NotClaimed, Refused, Subject, same_values
 from conformance.suite import after, verifies
-from conformance.suite.test_memory import apart, with_temporaries
+from conformance.suite.test_fusion import apart
+from conformance.suite.test_memory import with_temporaries
 from conformance.suite.test_replay import repeated
 
 
@@ -174,7 +175,7 @@ def _no_findings(subject: Subject, rule: str, met: Callable[[Document], int], wh
         if subject.supports(program):
             subject.check_smallest(program, check)
     _for_placed(subject, check, share=0.5)
-    assert found, f"no program made {what}: nothing was verified"
+    subject.met(found, f"no program made {what}")
 
 
 @verifies("schedule.document.devices", observe="multi")
@@ -281,7 +282,7 @@ def test_every_legal_order_of_copies_gives_the_same_values(subject: Subject) -> 
     if subject.supports(_independent()):
         subject.check_smallest(_independent(), same)
     _for_placed(subject, same, share=0.5)
-    assert reordered, "no order with a copy differed from the usual one: nothing was verified"
+    subject.met(reordered, "no order with a copy differed from the usual one")
 
 
 @verifies("memory.alignment.arena", observe="multi")
@@ -302,7 +303,7 @@ def test_temporaries_lie_in_an_arena_of_their_device(subject: Subject) -> None:
                 raise Failure("; ".join(wrong), program)
 
     _for_placed(subject, check, share=0.5, change=with_temporaries)
-    assert arenas, "no two devices had temporaries in one schedule: nothing was verified"
+    subject.met(arenas, "no two devices had temporaries in one schedule")
 
 
 # Replay ------------------------------------------------------------------------------------

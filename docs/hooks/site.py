@@ -43,7 +43,7 @@ REPORTS = trace.ROOT / "conformance" / "reports"
 RESULTS = trace.ROOT / "conformance" / "bench" / "results"
 
 # Worst first: a rule is as good as the worst verdict of its tests.
-VERDICTS = ("fail", "error", "xpass", "xfail", "unsupported", "not-run", "pass")
+VERDICTS = ("fail", "error", "xpass", "xfail", "inconclusive", "unsupported", "not-run", "pass")
 #: Verdicts behind which there is a program that shows something.
 RED = ("fail", "error", "xfail")
 
