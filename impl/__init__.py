@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from impl import cpu, cuda, metal, opencl, realize, reference, settings
+from impl import collectives, cpu, cuda, metal, multi, opencl, realize, reference, settings
 from impl.device import Device, GlobalCounters
 from impl.dtypes import dtypes
 from impl.ir import Ops, UOp
+from impl.multi import Mesh
 from impl.realize import ExecItem, run_schedule
 from impl.settings import Context
 from impl.symbolic import Variable
@@ -37,9 +38,18 @@ class _Runtime:
     realize = staticmethod(realize.realize)
 
     def read(self, tensor: Any) -> np.ndarray:
+        if isinstance(tensor.device, Mesh):
+            realize.refuse_reading()
+            realize.realize([tensor])
+            tensor = tensor.to(tensor.device.devices[0])
         return realize.read(tensor)
 
+    def sharding(self, tensor: Any) -> Any:
+        return multi.sharding_of_node(tensor.uop)
+
     def peek(self, tensor: Any) -> np.ndarray | None:
+        if isinstance(tensor.device, Mesh):
+            return None
         return realize.peek(tensor)
 
     def look(self, tensor: Any, operation: str, remedy: str) -> None:
@@ -77,6 +87,6 @@ from impl import nn  # noqa: E402  (layers are written with the public API only)
 from impl.replay import TinyJit  # noqa: E402
 
 __version__ = "0.1.0"
-__all__ = ["Context", "Device", "ExecItem", "GlobalCounters", "Ops", "Tensor", "TinyJit", "UOp",
-           "Variable", "cpu", "cuda", "dtypes", "metal", "nn",
+__all__ = ["Context", "Device", "ExecItem", "GlobalCounters", "Mesh", "Ops", "Tensor", "TinyJit",
+           "UOp", "Variable", "collectives", "cpu", "cuda", "dtypes", "metal", "nn",
            "opencl", "reference", "run_schedule"]

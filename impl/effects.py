@@ -32,6 +32,9 @@ _numbers = itertools.count()
 _BITS = 192  # width of the bit set that tells quickly which buffers a graph may read
 
 
+_NO_SHARDINGS: dict[Shape, Any] = {}
+
+
 # --8<-- [start:buffer]
 class Buffer:
     """Memory of `size` elements on one device, and the version of its content.
@@ -41,7 +44,7 @@ class Buffer:
     """
 
     __slots__ = ("number", "bit", "device", "dtype", "size", "host", "memory", "version", "nodes",
-                 "spoiled", "__weakref__")
+                 "spoiled", "shardings", "__weakref__")
 
     def __init__(self, device: str, dtype: DType, size: int,
                  host: np.ndarray | None = None) -> None:
@@ -52,6 +55,8 @@ class Buffer:
         self.version = 0
         self.spoiled = False  # whether a run that did not end may have left anything in it
         self.nodes: list[weakref.ref[UOp]] = []
+        #: On a mesh: how a value of each shape that is seen here lies there.
+        self.shardings: dict[Shape, Any] = _NO_SHARDINGS
 
     @property
     def nbytes(self) -> int:
@@ -63,15 +68,34 @@ class Buffer:
         arg = self, self.version, shape
         return intern((Ops.BUFFER, self.dtype, (), arg, None), arg)
 
+    def alike(self, size: int | None = None) -> Buffer:
+        """A new buffer of the same form, of another size perhaps."""
+        found = Buffer(self.device, self.dtype, self.size if size is None else size)
+        found.shardings = self.shardings
+        return found
+
+    def lie(self, shape: Shape, sharding: Any) -> None:
+        """Note how a value of this shape lies on the mesh."""
+        if not self.shardings:
+            self.shardings = {}
+        self.shardings[shape] = sharding
+
     def __repr__(self) -> str:
         return f"<Buffer {self.number} {self.dtype.name}[{self.size}] on {self.device}>"
 # --8<-- [end:buffer]
 
 
 def new_buffer_node(device: str, dtype: DType, shape: Shape,
-                    host: np.ndarray | None = None) -> UOp:
-    """A leaf for fresh memory; `host` data (C order, dtype.numpy) is copied on first use."""
-    return Buffer(device, dtype, plain(math.prod(shape)), host).leaf(shape)
+                    host: np.ndarray | None = None, sharding: Any = None) -> UOp:
+    """A leaf for fresh memory; `host` data (C order, dtype.numpy) is copied on first use.
+
+    On a mesh each device holds the part that the `sharding` says.
+    """
+    local = shape if sharding is None else sharding.local(shape)
+    buffer = Buffer(device, dtype, plain(math.prod(local)), host)
+    if sharding is not None:
+        buffer.lie(shape, sharding)
+    return buffer.leaf(shape)
 
 
 # --8<-- [start:in-memory]
@@ -336,6 +360,13 @@ class Effects:
     held: set[UOp] | frozenset[UOp] = field(default_factory=set)
     rescued: int = 0
     described: Any = None
+    whole: list[UOp] | None = None
+    shardings: dict[UOp, Any] = field(default_factory=dict)
+
+    @property
+    def asked(self) -> list[UOp]:
+        """The roots as they were asked for: on a mesh the whole values, not the pieces."""
+        return self.roots if self.whole is None else self.whole
 
 
 def _open(node: UOp) -> bool:

@@ -96,7 +96,8 @@ class Ops(_Kind):
                          # combined with values[j], or replaced by it, for every j in order
     # boundaries and effects
     CONTIGUOUS = auto()  # the value has a buffer of its own
-    COPY = auto()        # arg = device
+    COPY = auto()        # arg = device, or a Transfer between the devices of a mesh
+    SHARD = auto()       # tensor: the value laid on a mesh; arg = Sharding
     STORE = auto()       # tensor: (view, value); kernel: (INDEX, value, ranges...)
     AFTER = auto()       # (base, STORE): base with the stored region replaced
     SINK = auto()        # tensor: roots; kernel: stores, arg = KernelInfo
@@ -525,6 +526,16 @@ def _first_shape(src: tuple[UOp, ...], arg: Any) -> Shape | None:
     return src[0].shape
 
 
+def _copy_shape(src: tuple[UOp, ...], arg: Any) -> Shape | None:
+    return src[0].shape if isinstance(arg, str) else arg.shape(_shape(src[0]))
+
+
+def place_of(node: UOp) -> str:
+    """Where a COPY or a SHARD lays its value: a device, or a mesh."""
+    arg: Any = node.arg
+    return arg if isinstance(arg, str) else arg.target
+
+
 def _const_shape(src: tuple[UOp, ...], arg: Any) -> Shape:
     return ()
 
@@ -549,7 +560,8 @@ _shape_rules: dict[Ops, Callable[[tuple[UOp, ...], Any], Shape | None]] = {
     Ops.SCAN: _first_shape,
     Ops.SCATTER: _first_shape,
     Ops.CONTIGUOUS: _first_shape,
-    Ops.COPY: _first_shape,
+    Ops.COPY: _copy_shape,
+    Ops.SHARD: _first_shape,
     Ops.AFTER: _first_shape,
 }
 # --8<-- [end:shapes]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from impl import memory, symbolic
 from impl.dependencies import Dependency
@@ -35,6 +36,7 @@ class CallInfo:
     variables: tuple[str, ...] = ()
     reads: tuple[tuple[int, int], ...] = ()
     writes: tuple[tuple[int, int], ...] = ()
+    copy: Any = None  # of a copy: the device that it goes to, or the Transfer
 
 
 # --8<-- [start:kernel_graph]
@@ -67,9 +69,10 @@ def _calls(run: Run) -> list[UOp]:
     calls = []
     for kernel, item in zip(plan.kernels, items_of(run, ordered=False), strict=True):
         leaves = tuple(buffer.leaf((buffer.size,)) for buffer in item.bufs)
-        info = CallInfo(tuple(_name(binds[slot]) for slot in kernel.slots),
-                        *(tuple((kernel.arguments.index(t.storage), t.version) for t in side)
-                          for side in (kernel.reads, kernel.writes)))
+        reads, writes = (tuple((kernel.arguments.index(t.storage), t.version) for t in side)
+                         for side in (kernel.reads, kernel.writes))
+        names = tuple(_name(binds[slot]) for slot in kernel.slots)
+        info = CallInfo(names, reads, writes, kernel.copy)
         calls.append(UOp(Ops.CALL, dtypes.index, (item.ast, *leaves), info))
     return calls
 
@@ -151,10 +154,11 @@ def linear_to_schedule(linear: UOp, var_vals: dict[str, int] | None = None) -> l
             continue
         ast, buffers = call.src[0], [b.arg[0] for b in call.src[1:]]
         device = Device[buffers[0].device]
-        crosses = any(b.device != buffers[0].device for b in buffers)
-        program = None if crosses else device.compile([ast])[0]
+        copy = call.arg.copy
+        program = device.compile([ast])[0] if copy is None else None
         items.append(ExecItem(ast, buffers, {"label": ast.arg.name, "kernel": len(items)},
-                              [(var_vals or {})[name] for name in call.arg.variables], program))
+                              [(var_vals or {})[name] for name in call.arg.variables],
+                              program, copy=copy))
     return items
 
 

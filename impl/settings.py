@@ -59,6 +59,8 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
             plan=True, maximum=1),
     Setting("ALLOW_TF32", 0, "1: products of float32 may be computed in TF32: operands are rounded "
             "to 10 bits", plan=True, maximum=1),
+    Setting("ALLREDUCE", "", "the algorithm of all-reduce on a mesh: naive, ring, tree or "
+            "all-to-all; empty: the one that is predicted to take least time"),
     Setting("REMATERIALIZE", 1, "0: nothing is computed twice to save memory", plan=True,
             maximum=1),
     Setting("SCARCE", 0, "1: plan small programs like large ones, as if memory were scarce",

@@ -8,13 +8,13 @@ from typing import Any
 from impl import symbolic
 from impl.effects import Buffer, Effects, collect, constant_of, leaf_of, way
 from impl.errors import VariableError
-from impl.ir import MOVEMENT, Ops, UOp, toposort
+from impl.ir import MOVEMENT, Ops, UOp, place_of, toposort
 
 Row = tuple[Any, ...]
 _BUFFER, _BIND, _CONST = Ops.BUFFER, Ops.BIND, Ops.CONST
 _AFTER, _COPY = Ops.AFTER, Ops.COPY
 #: What does more than to compute a value from others.
-_SPECIAL = frozenset((Ops.BIND, Ops.DEFINE_VAR, Ops.AFTER, Ops.COPY))
+_SPECIAL = frozenset((Ops.BIND, Ops.DEFINE_VAR, Ops.AFTER, Ops.COPY, Ops.SHARD))
 
 
 class _Variables:
@@ -37,7 +37,8 @@ class _Variables:
                                 "in one schedule", "bind it once, or use two variables")
         slot = self.slots.setdefault(variable, len(self.slots))
         if slot == len(self.values):
-            self.values.append(value)
+            # Along an axis of a mesh each device has a value of its own.
+            self.values.append(value if bind.arg is None else bind.arg)
             self.binds.append(bind)
         return slot
 
@@ -157,7 +158,7 @@ class Rows:
                         row += tuple([(step.op, describe(step.arg), describe(step.shape))
                                       for step in way(node)])
                     elif op is _COPY:
-                        self.copies[node.arg] = None
+                        self.copies[place_of(node)] = None
                     rows.append(row)
                     place[node] = len(place)
         return list(itertools.islice(place, known, None))

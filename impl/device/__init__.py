@@ -18,6 +18,7 @@ from impl.dtypes import DType
 from impl.errors import DeviceError, VariableError
 from impl.ir import UOp, free_after_fork
 from impl.kernel import Analysis, Estimate, Limits, estimate
+from impl.multi import meshes
 
 
 # --8<-- [start:counters]
@@ -393,6 +394,8 @@ class Registry:
     def __init__(self) -> None:
         self.kinds: dict[str, tuple[type[DeviceBackend], Callable[[], str]]] = {}
         self.opened: dict[str, DeviceBackend] = {}
+        #: Opens a mesh; set by the chapter collectives.
+        self.of_mesh: Callable[[Any], DeviceBackend] = DeviceBackend
         self.lock = free_after_fork(threading.RLock())
         self.announced = False
 
@@ -406,6 +409,8 @@ class Registry:
         Raises:
             DeviceError: there is no such device.
         """
+        if name in meshes:
+            return meshes[name]
         kind, _, number = name.upper().partition(":")
         if kind not in self.kinds or (":" in name and not number.isdecimal()):
             names = sorted(self.kinds)  # r[impl device.name.meant+2]
@@ -421,6 +426,10 @@ class Registry:
         Raises:
             DeviceError: there is no such device, or not on this machine.
         """
+        if name in meshes:
+            for device in meshes[name].devices:
+                self.usable(device)
+            return meshes[name]
         full = self.canonical(name)  # r[impl device.name.canonical]
         if full not in self.opened and (reason := self.kinds[full.partition(":")[0]][1]()):
             # r[impl device.name.unusable]
@@ -436,7 +445,8 @@ class Registry:
         full = self.usable(name)
         with self.lock:
             if full not in self.opened:
-                self.opened[full] = self.kinds[full.partition(":")[0]][0](full)
+                made = self.of_mesh if full in meshes else self.kinds[full.partition(":")[0]][0]
+                self.opened[full] = made(full)
             return self.opened[full]
 
     @property

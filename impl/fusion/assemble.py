@@ -25,7 +25,7 @@ class Kernel:
     arguments: tuple[int, ...]
     variables: tuple[UOp, ...]
     device: str
-    copy: bool = False
+    copy: Any = None  # of a copy: the device, or the Transfer
 
 
 # --8<-- [start:assemble]

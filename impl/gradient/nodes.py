@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from impl.dtypes import DType, Scalar, dtypes, sum_accumulator
 from impl.errors import ShapeError
-from impl.ir import COMPARISONS, Ops, Shape, UOp, in_memory
+from impl.ir import COMPARISONS, Ops, Shape, UOp, in_memory, place_of
 from impl.symbolic import greatest, identical, is_number, is_symbolic, node_of, present
 
 # Looking up a member of an enumeration costs more than a global name; this code is hot.
@@ -447,11 +447,12 @@ def device_of(node: UOp) -> str | None:
     stack, seen = [node], {node}
     while stack:
         node = stack.pop()
-        if node.op is Ops.COPY:
-            return str(node.arg)
+        if node.op is Ops.COPY or node.op is Ops.SHARD:
+            return place_of(node)
         leaf = in_memory(node)
         if leaf is not None:
-            return str(leaf.arg[0].device)
+            device: str = leaf.arg[0].device
+            return device
         for source in node.src:
             if source not in seen:
                 seen.add(source)

@@ -252,6 +252,14 @@ def _copy(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     yield source, gradient if home is None else UOp(Ops.COPY, gradient.dtype, (gradient,), home)
 
 
+def _shard(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    """A value that was laid on a mesh: back to where it came from."""
+    source = node.src[0]
+    home = nodes.device_of(source)
+    on_mesh = home is None or home == node.arg.mesh
+    yield source, gradient if on_mesh else UOp(Ops.COPY, gradient.dtype, (gradient,), home)
+
+
 def _realized(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     """A leaf: the gradient belongs to the expression that was computed into it."""
     yield nodes.expression_of(node), gradient
@@ -262,6 +270,7 @@ RULES: dict[Ops, Rule] = {
     **{op: _unary for op in _SLOPES},
     **{Ops(op): _movement for op in MOVEMENT},
     Ops.BUFFER: _realized, Ops.NEG: _neg, Ops.CAST: _cast, Ops.CONTIGUOUS: _same, Ops.COPY: _copy,
+    Ops.SHARD: _shard,
     Ops.ADD: _add, Ops.SUB: _sub, Ops.MUL: _mul, Ops.DIV: _div, Ops.POW: _pow,
     Ops.MAXIMUM: _larger, Ops.MINIMUM: _larger, Ops.WHERE: _where,
     Ops.REDUCE: _reduce, Ops.FOLD: _fold, Ops.GATHER: in_order.gather, Ops.AFTER: _after,

@@ -27,6 +27,11 @@ def _number(value: float) -> Tensor:
     return Tensor.empty(()).assign(value)
 
 
+def _beside(number: Tensor, parameter: Tensor) -> Tensor:
+    """A number that all parameters share, where one of them is."""
+    return number if number.device == parameter.device else number.to(parameter.device)
+
+
 def _wide(dtype: DType) -> DType:
     """The dtype of an optimiser's state: float32 for half-width parameters."""
     return sum_accumulator(dtype)
@@ -34,8 +39,7 @@ def _wide(dtype: DType) -> DType:
 
 def _memory(parameter: Tensor) -> Tensor:
     """Zeros for a parameter's state."""
-    return Tensor.empty(parameter.shape, dtype=_wide(parameter.dtype),
-                        device=parameter.device).assign(0)
+    return parameter.empty_like(_wide(parameter.dtype)).assign(0)
 
 
 class Optimizer:
@@ -89,7 +93,8 @@ class Optimizer:
     def move(self, parameter: Tensor, update: Tensor) -> None:
         """Subtract lr * update."""
         value = parameter.detach()
-        parameter.assign((value - self.lr * update).cast(parameter.dtype))
+        change = _beside(self.lr, parameter) * update
+        parameter.assign((value - change).cast(parameter.dtype))
 
 
 class SGD(Optimizer):
@@ -142,7 +147,8 @@ class Adam(Optimizer):
         first, second = self.first[place], self.second[place]
         first.assign(first * self.b1 + gradient * (1 - self.b1))
         second.assign(second * self.b2 + gradient * gradient * (1 - self.b2))
-        update = (first / self.b1_weight) / ((second / self.b2_weight).sqrt() + self.eps)
+        size = (second / _beside(self.b2_weight, parameter)).sqrt() + self.eps
+        update = (first / _beside(self.b1_weight, parameter)) / size
         if self.weight_decay and self.decoupled:
             update = update + value * self.weight_decay
         if self.layerwise:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from impl.effects import constant_of, leaf_of, way
-from impl.ir import IN_ORDER, Ops, Shape, UOp
+from impl.ir import IN_ORDER, Ops, Shape, UOp, place_of
 from impl.ranges.in_order import form_in_order
 from impl.ranges.indices import loops_of, output_ranges
 from impl.ranges.stages import (
@@ -107,7 +107,8 @@ class StageGraph:
             slots = self._brought(slots, device)
         value = self._new_value(node, node, False, device)
         self.stages.append(Stage(len(self.stages), node, form, slots,
-                                 Access(value.number, form.write), reason, node.op is Ops.COPY))
+                                 Access(value.number, form.write), reason,
+                                 node.arg if node.op is Ops.COPY else None))
 
     def _write_stage(self, node: UOp, reason: str) -> None:
         """The stage of an AFTER: it computes the region and writes it into the base's memory."""
@@ -122,7 +123,7 @@ class StageGraph:
         slots = self._brought(slots, device)
         value = self._new_value(node, node, False, device)
         self.stages.append(Stage(len(self.stages), node, form, slots,
-                                 Access(value.number, form.write), reason, False, overwrites,
+                                 Access(value.number, form.write), reason, None, overwrites,
                                  view is base))
 
     def _form(self, node: UOp, root: UOp, make: Callable[[UOp, Tracer], Form],
@@ -190,13 +191,15 @@ class StageGraph:
         """
         # r[impl realize.device.named]
         if node.op is Ops.COPY:
-            return str(node.arg)
+            return place_of(node)
         found = next((slot for slot in slots if slot not in self.homeless), None)
         stack, seen = list(node.src if found is None else ()), set(node.src)
         while stack:
             source = stack.pop()
             if source.op is Ops.COPY:
-                return str(source.arg)
+                return place_of(source)
+            if source.op is Ops.BIND and source.arg is not None:  # each device has its own
+                return source.arg.mesh
             place = self.read_from(source)
             if place is not None and place[0] not in self.homeless:
                 found = place[0]

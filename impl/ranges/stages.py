@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from impl import symbolic
 from impl.dtypes import DType
@@ -144,7 +145,7 @@ class Stage:
     slots: tuple[int, ...]
     write: Access
     reason: str = ""
-    copy: bool = False
+    copy: Any = None               # of a copy: the device, or the Transfer
     overwrites: int | None = None  # the value whose memory it would like to write into
     whole: bool = True             # it writes every element of that memory
     reads: list[Access] = field(init=False)
@@ -155,7 +156,7 @@ class Stage:
     @property
     def alone(self) -> bool:
         """Whether the stage is a kernel of its own."""
-        return self.copy or self.form.in_order is not None
+        return self.copy is not None or self.form.in_order is not None
 
     @property
     def loops(self) -> list[UOp]:

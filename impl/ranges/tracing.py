@@ -127,6 +127,8 @@ class Tracer:
         if op is Ops.FOLD:
             moved, inside = self._fold_index(node, region)
             return self._elsewhere(node, region, moved, inside)
+        if op is Ops.COPY and not isinstance(node.arg, str):
+            return [(node.src[0], self._region(self._transfer_index(node, region), region.valid))]
         if op in (Ops.CONTIGUOUS, Ops.COPY):
             return [(node.src[0], region)]
         return []
@@ -163,6 +165,21 @@ class Tracer:
         self.reduced.append(new_range(size, RangeKind.REDUCE, number))
         return self.reduced[-1]
 
+    def _transfer_index(self, node: UOp, region: _Region) -> Index:
+        """The index of what a device sends or receives: the elements that it touches, all told.
+
+        The devices carry a transfer out themselves. Its nest only says which memory it touches.
+        """
+        given, made = len(node.src[0].shape or ()), len(node.shape or ())
+        if given < made:
+            return region.index[1:]
+        if given == made:
+            return region.index
+        if node not in region.loops:
+            assert node.src[0].shape is not None
+            region.loops[node] = (self._loop(node.src[0].shape[0]),)
+        return region.loops[node] + region.index
+
     def _fold_index(self, node: UOp, region: _Region) -> tuple[Index, UOp]:
         """Where the windows that cover one element are, and whether the tap hits one."""
         index, (axis, _, step, dilation) = region.index, node.arg
@@ -194,6 +211,8 @@ class Tracer:
             return _where(source_index(node, region.index)[1], sources[0], node.dtype)
         if op is Ops.REDUCE:
             return self._reduce(node.arg[0], sources[0], region.loops[node])
+        if op is Ops.COPY and node in region.loops:
+            return self._reduce(node.arg.op or Ops.ADD, sources[0], region.loops[node])
         if op is Ops.FOLD:  # r[impl ranges.fold.sum]
             value = _where(self._fold_index(node, region)[1], sources[0], node.dtype)
             return self._reduce(Ops.ADD, value, region.loops[node])

@@ -15,9 +15,9 @@ from impl.realize.prepared import Direct
 from impl.realize.run import Run, commit, copy_across, ensure_memory, programs_of
 from impl.realize.schedule import ExecItem, items_of, run_schedule, schedule, schedule_document
 from impl.realize.session import session
-from impl.realize.values import peek, read, realize
+from impl.realize.values import peek, read, realize, refuse_reading
 
 __all__ = ["Direct", "ExecItem", "Mode", "Run", "commit", "copy_across", "ensure_memory",
            "environment", "in_force", "items_of", "lock", "peek", "planned_run", "prepare",
-           "programs_of", "read", "realize", "run_schedule", "schedule", "schedule_document",
-           "session", "values_of", "waiting_values"]
+           "programs_of", "read", "realize", "refuse_reading", "run_schedule", "schedule",
+           "schedule_document", "session", "values_of", "waiting_values"]

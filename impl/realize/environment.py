@@ -9,7 +9,7 @@ from impl import settings
 from impl.device import Device
 from impl.effects import Effects
 from impl.fusion import Limits
-from impl.ir import Ops, in_memory
+from impl.ir import Ops, in_memory, place_of
 from impl.schedule import Environment
 
 _COPY = Ops.COPY
@@ -64,7 +64,7 @@ def environment(effects: Effects, mode: Mode | None = None) -> Environment:
             if leaf is not None:
                 names[leaf.arg[0].device] = None
             elif node.op is _COPY:
-                names[node.arg] = None
+                names[place_of(node)] = None
     key = tuple(names)
     return mode.environments.get(key) or mode.environments.setdefault(key, _environment(key))
 

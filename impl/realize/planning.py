@@ -5,11 +5,13 @@ import time
 from collections.abc import Sequence
 
 from impl.caching import Canonical, walk
+from impl.caching.rows import Rows
 from impl.device import GlobalCounters
 from impl.dtypes import dtypes
 from impl.effects import Effects, Holder, collect, forget_realized, leaf_of
 from impl.errors import VariableError, user_line
-from impl.ir import Ops, UOp
+from impl.ir import Ops, UOp, place_of
+from impl.multi import divided, is_spread, meshes
 from impl.realize.environment import Mode, environment, in_force
 from impl.realize.run import Run, commit, execute
 from impl.realize.session import session
@@ -17,6 +19,7 @@ from impl.rewrite import verify
 from impl.schedule import Plan, decisions, document, plan_for
 
 _COPY = Ops.COPY
+_PLACED = (Ops.COPY, Ops.SHARD)
 
 
 # --8<-- [start:values]
@@ -30,7 +33,7 @@ def values_of(holders: Sequence[Holder], mode: Mode | None = None) -> list[UOp]:
     for place, value in enumerate(values):
         if not value.reads and holders[place].device != (mode or in_force()).default:
             device = holders[place].device
-            if value.op is not _COPY or value.arg != device:  # r[impl realize.device.named]
+            if value.op not in _PLACED or place_of(value) != device:  # r[impl realize.device.named]
                 copy = UOp(Ops.COPY, value.dtype, (value,), device)
                 values[place] = holders[place].uop = copy
     return values
@@ -74,10 +77,10 @@ def prepare(values: Sequence[UOp],
     mode = mode or in_force()
     start = time.perf_counter() if mode.shown else 0.0
     try:
-        effects = walk(values)
+        effects = in_pieces(walk(values))
         plan, canonical, hit = checked_plan(effects, mode)
     except VariableError:
-        effects = _readers_first(collect(values), values)
+        effects = in_pieces(_readers_first(collect(values), values))
         plan, canonical, hit = checked_plan(effects, mode)
     # r[impl caching.count.exact]
     if hit:
@@ -87,6 +90,17 @@ def prepare(values: Sequence[UOp],
     if mode.shown:
         _show(mode, effects, plan, hit, time.perf_counter() - start)
     return effects, plan, canonical
+
+
+def in_pieces(effects: Effects) -> Effects:
+    """The effects as every device of a mesh has them; without a mesh they are as they were."""
+    if not meshes or not is_spread(effects.nodes):
+        return effects
+    roots, held, shardings = divided(effects.roots, effects.nodes, effects.held)
+    described = Rows()
+    return Effects(roots, described.add(roots), held, effects.rescued, described, effects.roots,
+                   {root: sharding for root, sharding in zip(effects.roots, shardings, strict=True)
+                    if sharding is not None})
 
 
 def _show(mode: Mode, effects: Effects, plan: Plan, hit: bool, seconds: float) -> None:

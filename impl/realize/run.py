@@ -3,14 +3,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from impl import settings, symbolic
 from impl.caching import Canonical
+from impl.collectives import transferred
 from impl.device import Device, GlobalCounters, Memory, Program
+from impl.dtypes import DType
 from impl.effects import Buffer, Effects, advance, living, mark_realized
 from impl.ir import in_memory
+from impl.multi import Mesh, Transfer
 from impl.realize.environment import Mode, in_force
 from impl.realize.session import session
 from impl.schedule import Plan, label
@@ -35,10 +39,17 @@ def poison(memory: Memory) -> None:
     memory.device.copy_in(memory, np.full(memory.nbytes, 0xA7, np.uint8))
 
 
-def copy_across(memories: Sequence[Memory], nbytes: int) -> None:
-    """Run a copy between devices: of its arguments, what it reads comes first."""
+def copy_across(copy: Any, memories: Sequence[Memory], nbytes: Sequence[int],
+                dtype: DType) -> None:
+    """Run a copy between devices: of its memories, what it reads comes first, each of `nbytes`.
+
+    `copy` is the device that it goes to, or the Transfer between the devices of a mesh.
+    """
     source, target = memories
-    target.device.copy(target, source, nbytes)
+    if isinstance(copy, (Transfer, Mesh)):
+        transferred(copy, target, source, min(nbytes), dtype)
+    else:
+        target.device.copy(target, source, nbytes[1])
 
 
 # --8<-- [start:bind]
@@ -93,9 +104,13 @@ class Run:
         if plan.written:
             for number, gained in plan.written.items():
                 advance(buffers[number], gained)  # r[impl realize.commit.version]
-        for root, number in zip(self.effects.roots, plan.places, strict=True):
+        for root, number in zip(self.effects.asked, plan.places, strict=True):
             # r[impl realize.size.symbolic]: the root's own shape, with the values of this call
-            mark_realized(root, buffers[number].leaf(root.shape or ()))
+            buffer = buffers[number]
+            sharding = self.effects.shardings.get(root)
+            if sharding is not None:  # r[impl multi.result.sharding]
+                buffer.lie(root.shape or (), sharding)
+            mark_realized(root, buffer.leaf(root.shape or ()))
     # --8<-- [end:commit]
 
     def touched(self) -> list[Buffer]:
@@ -162,7 +177,8 @@ def execute(run: Run, mode: Mode) -> None:
         if watched:
             before = GlobalCounters.operations, GlobalCounters.bytes, time.perf_counter()
         if program is None:
-            copy_across(given, buffers[arguments[1]].nbytes)
+            ends = [buffers[argument] for argument in arguments]
+            copy_across(plan.kernels[number].copy, given, [b.nbytes for b in ends], ends[1].dtype)
         else:
             program(given, [values[slot] for slot in slots] if slots else ())
         if watched:

@@ -10,7 +10,14 @@ from impl.device import Device, Program
 from impl.effects import Buffer, Holder, collect, lock
 from impl.ir import UOp
 from impl.realize.environment import in_force
-from impl.realize.planning import checked_plan, hold, planned_run, values_of, waiting_values
+from impl.realize.planning import (
+    checked_plan,
+    hold,
+    in_pieces,
+    planned_run,
+    values_of,
+    waiting_values,
+)
 from impl.realize.run import Run, commit, copy_across, ensure_memory, programs_of
 from impl.realize.session import session
 from impl.schedule import decisions, document, label
@@ -30,13 +37,14 @@ class ExecItem:
     values: list[int] = field(default_factory=list)
     program: Program | None = None
     done: bool = False
+    copy: Any = None  # of a copy: the device that it goes to, or the Transfer
 
     def run(self) -> float:
         """Run the kernel; the time in seconds."""
         start = time.perf_counter()
         memories = [ensure_memory(buffer) for buffer in self.bufs]
         if self.program is None:
-            copy_across(memories, self.bufs[1].nbytes)
+            copy_across(self.copy, memories, [b.nbytes for b in self.bufs], self.bufs[1].dtype)
         else:
             self.program(memories, self.values)
             self.program.device.synchronize()  # else it is the launch that is timed
@@ -53,7 +61,7 @@ def items_of(run: Run, ordered: bool = True) -> list[ExecItem]:
         kernel = plan.kernels[number]
         found.append(ExecItem(
             kernel.ast, [run.buffers[s] for s in kernel.arguments], {"kernel": number},
-            [run.values[slot] for slot in kernel.slots], programs[number]))
+            [run.values[slot] for slot in kernel.slots], programs[number], copy=kernel.copy))
     return found
 
 
@@ -103,7 +111,7 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False,
     with lock:
         session.run_scheduled()
         waiting = waiting_values(values_of(holders))
-        effects = collect(waiting)
+        effects = in_pieces(collect(waiting))
         plan, canonical, hit = checked_plan(effects, in_force())
         rows = document(plan, hit, effects.nodes)  # r[impl schedule.document.nothing-runs]
         if programs:

@@ -82,11 +82,16 @@ def _short(holder: Holder, mode: Mode) -> tuple[tuple[Any, ...], list[Buffer]] |
     return found
 
 
-def read(holder: Holder) -> np.ndarray:
-    """A tensor's value as a new one-dimensional NumPy array (bfloat16 as its bits)."""
+def refuse_reading() -> None:
+    """Raise if this thread captures a function."""
     # r[impl replay.read.error]
     session.refuse_capture("read", "a value is read; a replay would not run the Python code that "
                            "uses it", "return the tensor, or read it outside the function")
+
+
+def read(holder: Holder) -> np.ndarray:
+    """A tensor's value as a new one-dimensional NumPy array (bfloat16 as its bits)."""
+    refuse_reading()
     with lock:
         realize([holder])
         leaf = leaf_of(holder.uop)

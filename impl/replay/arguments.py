@@ -73,7 +73,7 @@ def take_apart(given: Any) -> Arguments:
         if isinstance(value, Tensor):
             found.tensors[path], node = value, value.uop
             found.signature[path] = ("Tensor", found.shape(path, node.shape or ()), node.dtype.name,
-                                     value.device)
+                                     value.sharding or value.device)
         elif isinstance(value, (list, tuple)):
             found.signature[path] = (type(value).__name__, len(value))
             stack += [(f"{path}[{i}]", part) for i, part in enumerate(value)]

@@ -180,7 +180,7 @@ class Recording:
         # r[impl replay.output.fresh, replay.outputs.distinct]
         self.let_go(self.large)
         for buffer in self.fresh:
-            now[buffer] = Buffer(buffer.device, buffer.dtype, self._size(buffer, arguments))
+            now[buffer] = buffer.alike(self._size(buffer, arguments))
         self._launch(now, arguments)
         for change in self.changes:
             holder = arguments.tensors[change.holder] if isinstance(change.holder, str) \
@@ -260,9 +260,7 @@ class Recording:
         try:
             for segment in self.segments:
                 if isinstance(segment, realize.ExecItem):
-                    source, target = (realize.ensure_memory(now.get(b, b)) for b in segment.bufs)
-                    size = self._size(segment.bufs[1], arguments)
-                    target.device.copy(target, source, size * segment.bufs[1].dtype.itemsize)
+                    self._copy_across(segment, now, arguments)
                 else:
                     segment.run()
             for buffer in self.written:
@@ -270,6 +268,14 @@ class Recording:
         except BaseException:  # r[impl realize.interrupted.error]
             spoil(now[buffer] for buffer in self.written)
             raise
+
+    def _copy_across(self, item: realize.ExecItem, now: dict[Buffer, Buffer],
+                     arguments: Arguments) -> None:
+        """Run a copy between devices, or between those of a mesh."""
+        memories = [realize.ensure_memory(now.get(buffer, buffer)) for buffer in item.bufs]
+        dtype = item.bufs[1].dtype
+        nbytes = [self._size(buffer, arguments) * dtype.itemsize for buffer in item.bufs]
+        realize.copy_across(item.copy, memories, nbytes, dtype)
 
     def _find(self, buffer: Buffer, source: Source, arguments: Arguments) -> Buffer:
         """The buffer of a captured tensor that stands now where `buffer` stood in the capture."""
@@ -440,7 +446,7 @@ def _itself(part: Any) -> Any:
 
 
 def copied(buffer: Buffer) -> Buffer:
-    copy = Buffer(buffer.device, buffer.dtype, buffer.size)
+    copy = buffer.alike()
     source, target = realize.ensure_memory(buffer), realize.ensure_memory(copy)
     target.device.copy(target, source, buffer.nbytes)
     return copy

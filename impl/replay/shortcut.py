@@ -117,7 +117,7 @@ class Shortcut:
         if self.large:
             self.let_go(self.large)
         for captured, device, nbytes in self.made:  # r[impl replay.output.fresh]
-            new = outputs[captured] = Buffer(captured.device, captured.dtype, captured.size)
+            new = outputs[captured] = captured.alike()
             new.memory = memory = device.allocate(nbytes)
             self._place(captured, memory)
         self.table.run()

@@ -30,7 +30,7 @@ from impl.rewrite.matcher import UPat
 _SHARED = ELEMENTWISE | {Ops.CONST, Ops.DEFINE_VAR}
 TENSOR_OPS = _SHARED | MOVEMENT | {
     Ops.BUFFER, Ops.IOTA, Ops.BIND, Ops.FOLD, Ops.REDUCE, Ops.GATHER, Ops.SCAN, Ops.SCATTER,
-    Ops.CONTIGUOUS, Ops.COPY, Ops.STORE, Ops.AFTER, Ops.SINK}
+    Ops.CONTIGUOUS, Ops.COPY, Ops.SHARD, Ops.STORE, Ops.AFTER, Ops.SINK}
 KERNEL_OPS = (_SHARED - {Ops.DETACH}) | {
     Ops.PARAM, Ops.LOCAL, Ops.RANGE, Ops.INDEX, Ops.LOAD, Ops.REDUCE, Ops.STORE, Ops.SINK}
 REDUCERS = (Ops.ADD, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM)
@@ -191,7 +191,8 @@ def _kernel_sink(node: UOp) -> bool:
 _FLOAT_ONLY = (Ops.RECIPROCAL, Ops.SQRT, Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS,
                Ops.TANH, Ops.ERF, Ops.DIV)
 _BITWISE = (Ops.AND, Ops.OR, Ops.XOR)
-_ONE_SOURCE = (UNARY | MOVEMENT | {Ops.FOLD, Ops.CONTIGUOUS, Ops.COPY, Ops.LOAD, Ops.RANGE})
+_ONE_SOURCE = UNARY | MOVEMENT | {Ops.FOLD, Ops.CONTIGUOUS, Ops.COPY, Ops.SHARD, Ops.LOAD,
+                                  Ops.RANGE}
 _SOURCES = {**{Ops(op): 1 for op in _ONE_SOURCE}, **{Ops(op): 2 for op in BINARY},
             Ops.WHERE: 3, Ops.GATHER: 2, Ops.SCATTER: 3, Ops.AFTER: 2, Ops.BIND: 2, Ops.INDEX: 3,
             Ops.CONST: 0, Ops.BUFFER: 0, Ops.IOTA: 0, Ops.DEFINE_VAR: 0, Ops.PARAM: 0, Ops.LOCAL: 0}

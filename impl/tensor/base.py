@@ -34,6 +34,7 @@ from impl.errors import (
 )
 from impl.gradient import nodes
 from impl.ir import Ops, Shape, UOp, give_origin
+from impl.multi import Mesh, Sharding
 from impl.symbolic import as_size, common_size, identical, is_symbolic, present
 from impl.tensor.names import Named, either, missing
 
@@ -58,6 +59,9 @@ class Runtime(Protocol):
 
     def read(self, tensor: Any) -> np.ndarray:
         """The elements of a realized tensor; bfloat16 as its bits."""
+
+    def sharding(self, tensor: Any) -> Any:
+        """How a tensor lies on its mesh; None if it is on one device."""
 
     def peek(self, tensor: Any) -> np.ndarray | None:
         """What `read` gives if it is in memory, and None if it would have to be computed."""
@@ -177,7 +181,8 @@ class TensorBase(metaclass=Named):
             DTypeError: the data are of no supported dtype, or do not fit the one that is chosen.
             ArgumentError: the device is no text: sizes were given, or several values.
         """
-        if device is not None and not isinstance(device, str):  # r[impl errors.argument.refused]
+        # r[impl errors.argument.refused]
+        if device is not None and not isinstance(device, (str, tuple)):
             raise ArgumentError("Tensor", f"device is {device!r:.60}", "give values as one list, "
                                 "Tensor([1, 2]), and sizes to Tensor.zeros(2, 3)")
         wanted = None if dtype is None else as_dtype(dtype)
@@ -189,6 +194,9 @@ class TensorBase(metaclass=Named):
         else:
             self.device = self._device(device)
             self.uop = self._from_host(data, wanted)
+            if self.uop.reads and isinstance(self.device, Mesh):
+                copies = Sharding.copies(self.device, len(self.shape))
+                self.uop = UOp(Ops.SHARD, self.dtype, (self.uop,), copies)
         if wanted is not None:
             self.uop = nodes.cast(self.uop, wanted)
         self._ancestors, self._parameter, self.grad, self._history = (), False, None, None
@@ -201,8 +209,10 @@ class TensorBase(metaclass=Named):
             self.requires_grad = True
 
     @classmethod
-    def _device(cls, device: str | None) -> str:
+    def _device(cls, device: Any) -> str:
         runtime = cls.runtime
+        if isinstance(device, (tuple, list)):
+            return Mesh([runtime.usable_device(name) for name in device])
         return runtime.default_device if device is None else runtime.usable_device(device)
 
     def _from_host(self, data: Any, dtype: DType | None) -> UOp:
@@ -219,7 +229,8 @@ class TensorBase(metaclass=Named):
         chosen = dtype or as_dtype(array.dtype)
         # The caller may write to the array later; this tensor keeps its value.
         host = np.array(array, order="C", copy=True)  # r[impl tensor.create.copy]
-        return new_buffer_node(self.device, chosen, host.shape, host)
+        one = self.device.devices[0] if isinstance(self.device, Mesh) else self.device
+        return new_buffer_node(one, chosen, host.shape, host)
 
     def _wrap(self, node: UOp) -> Self:
         """The tensor that an operation on this one returns."""
@@ -530,6 +541,9 @@ class TensorBase(metaclass=Named):
     def to(self, device_or_dtype: Any) -> Self:
         """The tensor on another device, or in another dtype."""
         wanted = device_or_dtype
+        if isinstance(wanted, (tuple, list)):
+            placed: Self = self.shard(wanted)  # type: ignore[attr-defined]  # of Placement
+            return placed
         if isinstance(wanted, str) and not isinstance(getattr(dtypes, wanted, None), DType):
             device = self._device(wanted)
             if device == self.device:
@@ -692,7 +706,8 @@ class TensorBase(metaclass=Named):
 
     def _own_memory(self) -> Self:
         """Let the value be stored in memory of this tensor's own."""
-        leaf = new_buffer_node(self.device, self.dtype, self.shape)
+        leaf = new_buffer_node(self.device, self.dtype, self.shape,
+                               sharding=self.runtime.sharding(self))
         self.uop = write(leaf, leaf, self.uop)  # r[impl tensor.parameter.own]
         self._ancestors = ()
         return self

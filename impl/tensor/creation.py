@@ -13,6 +13,7 @@ from impl.errors import DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.gradient.nodes import cast
 from impl.ir import Ops, Shape, UOp
+from impl.multi import Mesh, Sharding
 from impl.symbolic import Variable, as_size, is_number, is_symbolic
 from impl.tensor.base import dtype_of_number
 from impl.tensor.functional import Functional
@@ -109,9 +110,10 @@ class Creation(Functional):
               requires_grad: bool = False) -> Self:
         """Memory of its own, whose values are not specified until something is assigned."""
         wanted = dtypes.default_float if dtype is None else as_dtype(dtype)
-        sizes = _shape(shape, "empty")
-        node = new_buffer_node(cls._device(device), wanted, sizes)
-        return cls._made(node, device, requires_grad)
+        sizes, place = _shape(shape, "empty"), cls._device(device)
+        sharding = Sharding.copies(place, len(sizes)) if isinstance(place, Mesh) else None
+        node = new_buffer_node(place, wanted, sizes, sharding=sharding)
+        return cls._made(node, place, requires_grad)
 
     def full_like(self, fill_value: Scalar, dtype: Any = None) -> Self:
         """One number in this tensor's shape and dtype."""
@@ -128,9 +130,11 @@ class Creation(Functional):
         return self.full_like(1, dtype)
 
     def empty_like(self, dtype: Any = None) -> Self:
-        """Memory of its own in this tensor's shape and dtype."""
-        return self.empty(self.shape, dtype=self.dtype if dtype is None else dtype,
-                          device=self.device)
+        """Memory of its own in this tensor's shape and dtype, on its devices."""
+        wanted = self.dtype if dtype is None else as_dtype(dtype)
+        node = new_buffer_node(self.device, wanted, self.shape,
+                               sharding=self.runtime.sharding(self))
+        return self._made(node, self.device)
 
     @classmethod
     def arange(cls, start: float, stop: float | None = None, step: float = 1, dtype: Any = None,

@@ -133,7 +133,9 @@ class _Keywords:
         parameters = list(self.signature.parameters.values())
         self.places = {each.name: place for place, each in enumerate(parameters)}
         self.many = next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), "")
-        self.own = [each.name for each in parameters[bound:] if each.name != self.many]
+        self.any = any(each.kind is each.VAR_KEYWORD for each in parameters)  # names of the user's
+        self.own = [each.name for each in parameters[bound:]
+                    if each.name != self.many and each.kind is not each.VAR_KEYWORD]
         self.plain = frozenset(self.own) - {"dim"}  # what needs no second look
 
     def understood(self, positional: tuple[Any, ...], given: dict[str, Any]) \
@@ -145,7 +147,7 @@ class _Keywords:
         """
         known: dict[str, Any] = {}
         for name, value in given.items():
-            own = name if name in self.own else self._meant(name)
+            own = name if self.any or name in self.own else self._meant(name)
             if own == self.many:
                 positional = (*positional, value)
                 continue

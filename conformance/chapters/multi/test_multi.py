@@ -1,0 +1,229 @@
+"""White-box tests of the chapter multi: what lies where, and what is sent."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.trace import verifies
+from impl import Context, Mesh, Ops, Tensor, TinyJit, nn
+from impl.errors import ArgumentError, AxisError, DeviceError
+from impl.multi import Sharding
+
+DEVICES = tuple(f"REFERENCE:{i}" if i else "REFERENCE" for i in range(6))
+
+
+@pytest.fixture(autouse=True)
+def reference() -> Any:
+    """Interpreted devices: any number of them, and nothing to compile."""
+    with Context(DEVICE="REFERENCE"):
+        yield
+
+
+def numbers(*shape: int, seed: int = 0) -> np.ndarray:
+    """Whole numbers, whose sums are the same in any order."""
+    return np.random.default_rng(seed).integers(-9, 10, shape).astype(np.float32)
+
+
+MESHES = [Mesh(DEVICES[:n]) for n in (1, 2, 3, 4, 6)] + [Mesh(DEVICES[:4], {"data": 2, "model": 2})]
+
+#: Programs on one matrix of 6 rows and 4 columns, and what NumPy makes of it.
+PROGRAMS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[np.ndarray], Any]]] = {
+    "elementwise": (lambda x: x * 2 + 1, lambda a: a * 2 + 1),
+    "rows": (lambda x: x.sum(1), lambda a: a.sum(1)),
+    "columns": (lambda x: x.sum(0), lambda a: a.sum(0)),
+    "least": (lambda x: x.min(), lambda a: a.min()),
+    "greatest": (lambda x: x.max(0), lambda a: a.max(0)),
+    "product": (lambda x: x @ x.T, lambda a: a @ a.T),
+    "gram": (lambda x: x.T @ x, lambda a: a.T @ a),
+    "reshape": (lambda x: x.reshape(2, 3, 4), lambda a: a.reshape(2, 3, 4)),
+    "flat": (lambda x: x.reshape(24) + 1, lambda a: a.reshape(24) + 1),
+    "joined": (lambda x: x.reshape(3, 8), lambda a: a.reshape(3, 8)),
+    "flip": (lambda x: x.flip(0), lambda a: a[::-1]),
+    "pad": (lambda x: x.pad(((1, 2), (0, 1))), lambda a: np.pad(a, ((1, 2), (0, 1)))),
+    "part": (lambda x: x[1:5, 1:3], lambda a: a[1:5, 1:3]),
+    "steps": (lambda x: x[::2], lambda a: a[::2]),
+    "turned": (lambda x: x.T + x.T.flip(1), lambda a: a.T + a.T[:, ::-1]),
+    "running": (lambda x: x.cumsum(0), lambda a: a.cumsum(0)),
+    "sorted": (lambda x: x.sort(0)[0], lambda a: np.sort(a, 0)),
+    "picked": (lambda x: x[Tensor([4, 0, 4]).to(x.device)], lambda a: a[[4, 0, 4]]),
+    "joined twice": (lambda x: x.cat(x, dim=0), lambda a: np.concatenate([a, a])),
+    "spread": (lambda x: x.sum(1, keepdim=True) - x, lambda a: a.sum(1, keepdims=True) - a),
+    "bits": (lambda x: (x > 0).where(x, -x), np.abs),
+}
+
+
+def placements(mesh: Mesh) -> list[dict[str, int | None]]:
+    """Ways to lay a matrix on a mesh."""
+    names = list(mesh.axes)
+    if len(names) == 1:
+        return [{names[0]: axis} for axis in (0, 1, None)]
+    return [{names[0]: 0, names[1]: 1}, {names[0]: 1, names[1]: 0}, {names[1]: 0}]
+
+
+@verifies("multi.value.equal")
+@verifies("multi.uneven.masked")
+@pytest.mark.parametrize("mesh", MESHES, ids=lambda m: "x".join(map(str, m.axes.values())))
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_values_are_those_of_one_device(name: str, mesh: Mesh) -> None:
+    program, expected = PROGRAMS[name]
+    array = numbers(6, 4)
+    for placement in placements(mesh):
+        found = program(Tensor(array).shard(mesh, **placement))
+        np.testing.assert_array_equal(found.numpy(), expected(array), f"{placement}")
+
+
+@verifies("multi.value.equal")
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_writes_reach_every_piece_and_no_older_value(axis: int | None) -> None:
+    array = numbers(5, 4)
+    x = Tensor(array).shard(DEVICES[:3], axis)
+    before = x + 1
+    x[1:4, 2] = 7
+    x += 1
+    expected = array.copy()
+    expected[1:4, 2] = 7
+    np.testing.assert_array_equal(before.numpy(), array + 1)
+    np.testing.assert_array_equal(x.numpy(), expected + 1)
+
+
+@verifies("multi.value.equal")
+def test_gradients_and_optimisers() -> None:
+    """A step of a network, data parallel, with spread parameters, and on one device."""
+    array, target = numbers(6, 4), numbers(6, 3, seed=1)
+
+    def trained(place_x: Any, place_w: Any) -> list[np.ndarray]:
+        w = Tensor(numbers(4, 3, seed=2) / 8)
+        place_w(w)
+        w.requires_grad = True
+        optimizer = nn.optim.Adam([w], lr=0.25)
+        for _ in range(3):
+            optimizer.zero_grad()
+            error = place_x(Tensor(array)) @ w - place_x(Tensor(target))
+            (error * error).mean().backward()
+            optimizer.step()
+        return [w.numpy(), optimizer.first[0].numpy()]
+
+    one = trained(lambda x: x, lambda w: None)
+    for axis in (None, 0, 1):
+        several = trained(lambda x: x.shard(DEVICES[:4], 0),
+                          lambda w, axis=axis: w.shard_(DEVICES[:4], axis))
+        for found, expected in zip(several, one, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@verifies("multi.value.equal")
+def test_replays_are_those_of_one_device() -> None:
+    state = Tensor(numbers(6, 4)).shard(DEVICES[:4], 0).realize()
+
+    def step(x: Tensor) -> Tensor:
+        state.assign(state + x)
+        return state.sum(0).realize()
+
+    captured, expected = TinyJit(step), numbers(6, 4)
+    for turn in range(5):
+        given = numbers(6, 4, seed=turn)
+        found = captured(Tensor(given).shard(DEVICES[:4], 0).realize())
+        expected = expected + given
+        np.testing.assert_array_equal(found.numpy(), expected.sum(0))
+    np.testing.assert_array_equal(state.numpy(), expected)
+
+
+@verifies("multi.shard.parts")
+@pytest.mark.parametrize("size", [1, 2, 5, 6, 7, 8])
+def test_parts_follow_each_other(size: int) -> None:
+    array = np.arange(size, dtype=np.float32)
+    for count in (2, 3, 4):
+        width = -(-size // count)
+        found = [part.numpy() for part in Tensor(array).shard(DEVICES[:count], 0).shards]
+        for i, part in enumerate(found):
+            np.testing.assert_array_equal(part, array[i * width:(i + 1) * width])
+        assert [part.device for part in Tensor(array).shard(DEVICES[:count], 0).shards] \
+            == list(DEVICES[:count])
+
+
+@verifies("multi.uneven.masked")
+def test_what_lies_past_the_end_is_in_no_result() -> None:
+    """Division makes NaN there, and the least of all may be greater than zero."""
+    for count in (2, 4):
+        x = Tensor(np.array([3, 5, 4, 9, 7], np.float32)).shard(DEVICES[:count], 0)
+        assert x.min().item() == 3
+        assert (1 / x).max().item() == np.float32(1) / np.float32(3)
+        assert (x / x).prod().item() == 1
+        rows = Tensor(np.zeros(3, np.float32)).shard(DEVICES[:count])
+        index = Tensor(np.array([0, 2, 2, 0, 2], np.int32)).shard(DEVICES[:count], 0)
+        assert rows.scatter(0, index, x, reduce='add').tolist() == [12, 0, 16]
+
+
+def copies(tensor: Tensor) -> int:
+    """How many transfers a schedule has."""
+    return sum(row["kind"] == "copy" for row in Tensor.schedule_document(tensor)["kernels"])
+
+
+@verifies("multi.operands.cheapest")
+def test_the_smaller_operand_moves() -> None:
+    def placed(array: np.ndarray, axis: int | None) -> Tensor:
+        return Tensor(array).shard(DEVICES[:2], axis).realize()
+
+    rows, columns, whole = (placed(numbers(8, 6), axis) for axis in (0, 1, None))
+    narrow = placed(numbers(1, 6), 1)
+    assert (rows + rows).sharding.axes == ("shard", None) and copies(rows + rows) == 0
+    assert (rows + whole).sharding.axes == ("shard", None) and copies(rows + whole) == 0
+    assert (whole + columns).sharding.axes == (None, "shard") and copies(whole + columns) == 0
+    assert (rows + columns).sharding.axes == ("shard", None)  # equally dear: the first's
+    assert (columns + rows).sharding.axes == (None, "shard")
+    assert copies(rows + columns) == 1
+    assert (narrow + rows).sharding.axes == ("shard", None)  # six numbers against 48
+
+
+@verifies("multi.program.one")
+def test_a_plan_is_that_of_any_number_of_devices() -> None:
+    def document(count: int) -> list[Any]:
+        x = Tensor(numbers(24, 24)).shard(DEVICES[:count], 0).realize()
+        w = Tensor(numbers(24, 24)).shard(DEVICES[:count], 1).realize()
+        rows = Tensor.schedule_document(((x @ w).relu() @ w.T).softmax(1))["kernels"]
+        return [(row["kind"], len(row["reads"]), row["stages"]) for row in rows]
+
+    assert document(2) == document(3) == document(4) == document(6)
+
+
+@verifies("multi.result.sharding")
+def test_a_result_lies_where_it_was_computed() -> None:
+    x = Tensor(numbers(8, 6)).shard(DEVICES[:2], 0)
+    for value, axes in ((x * 2, ("shard", None)), (x.T, (None, "shard")), (x.sum(0), (None,)),
+                        (x.reshape(4, 2, 6), ("shard", None, None)), (x.sum(1), ("shard",))):
+        assert value.sharding == Sharding(Mesh(DEVICES[:2]), axes)
+        assert value.realize().sharding == Sharding(Mesh(DEVICES[:2]), axes)
+    leaf = (x * 2).realize().uop
+    assert leaf.op is Ops.BUFFER and leaf.arg[0].size == 24
+
+
+@verifies("multi.mesh.devices")
+@pytest.mark.parametrize(("devices", "axes"), [
+    ((), None), (("CPU", "CPU"), None), (("CPU", "CPU:1"), {"data": 3}),
+    (("CPU", "CPU:1"), {"data": 1}), (("CPU",), {"two words": 1})])
+def test_a_mesh_that_is_none_is_refused(devices: tuple[str, ...], axes: Any) -> None:
+    with pytest.raises(ArgumentError, match="Mesh"):
+        Mesh(devices, axes)
+
+
+@verifies("multi.mesh.axis")
+def test_what_cannot_be_cut_is_refused() -> None:
+    x, mesh = Tensor(numbers(4, 4)), Mesh(DEVICES[:4], {"data": 2, "model": 2})
+    with pytest.raises(ArgumentError, match="data, model"):
+        x.shard(mesh, rows=0)
+    with pytest.raises(AxisError, match="axis 2"):
+        x.shard(mesh, data=2)
+    with pytest.raises(AxisError, match="'data' and 'model'"):
+        x.shard(mesh, data=0, model=0)
+    with pytest.raises(ArgumentError, match="data=1"):
+        x.shard(mesh, 1)
+
+
+@verifies("tensor.device.mismatch")
+def test_operands_on_different_places_are_an_error_that_names_both() -> None:
+    x = Tensor(numbers(4, 4))
+    with pytest.raises(DeviceError, match=r"mesh\(REFERENCE,REFERENCE:1"):
+        x.shard(DEVICES[:2], 0) + x

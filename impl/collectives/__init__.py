@@ -1,0 +1,11 @@
+"""A mesh as one device, and what its devices send each other. Chapter: spec/collectives.md.
+
+    steps    the algorithms: who sends which part to whom, in which round
+    running  the steps carried out on memories
+    device   the mesh as a device: memory, programs, copies
+"""
+from impl.collectives.device import MeshDevice, MeshMemory, transferred
+from impl.collectives.running import Group
+from impl.collectives.steps import ALGORITHMS, Move, rounds
+
+__all__ = ["ALGORITHMS", "Group", "MeshDevice", "MeshMemory", "Move", "rounds", "transferred"]

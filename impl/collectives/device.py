@@ -1,0 +1,142 @@
+"""A mesh as one device: what is launched on it runs on all. Chapter: spec/collectives.md."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from impl.collectives.running import WITHIN, Group
+from impl.device import Device, DeviceBackend, Memory, Program
+from impl.dtypes import DType
+from impl.errors import DeviceError
+from impl.ir import UOp
+from impl.kernel import Limits
+from impl.multi import Coordinate, Mesh, Transfer
+
+
+class MeshMemory:
+    """A block of memory of the same size on each device of a mesh."""
+
+    __slots__ = ("device", "nbytes", "members", "__weakref__")
+
+    def __init__(self, device: MeshDevice, members: Sequence[Memory], nbytes: int) -> None:
+        self.device, self.members, self.nbytes = device, list(members), nbytes
+
+    def part(self, offset: int, nbytes: int) -> MeshMemory:
+        """The same bytes of each block."""
+        return MeshMemory(self.device, [m.part(offset, nbytes) for m in self.members], nbytes)
+
+
+class MeshProgram(Program):
+    """A kernel on all devices of a mesh, each with its own memory and its own coordinates."""
+
+    def __init__(self, device: MeshDevice, ast: UOp, members: Sequence[Program]) -> None:
+        super().__init__(device, ast, members[0].optimized, members[0].arguments)
+        self.members, self.source = list(members), members[0].source
+
+    def check(self, memories: Sequence[Any], values: Sequence[int]) -> None:
+        """As each of the members asks."""
+        for number, program in enumerate(self.members):
+            program.check([memory.members[number] for memory in memories],
+                          _values(values, number))
+
+    def __call__(self, memories: Sequence[Any], values: Sequence[int] = ()) -> None:
+        """Run once on every device, and count each."""
+        for number, program in enumerate(self.members):
+            program([memory.members[number] for memory in memories], _values(values, number))
+
+    def run(self, memories: Sequence[Any], values: Sequence[int]) -> None:
+        """Run once on every device."""
+        for number, program in enumerate(self.members):
+            program.run([memory.members[number] for memory in memories], _values(values, number))
+
+
+def _values(values: Sequence[int], number: int) -> list[int]:
+    """What the variables are on one device."""
+    return [value.of(number) if isinstance(value, Coordinate) else value for value in values]
+
+
+class MeshDevice(DeviceBackend):
+    """All devices of a mesh as one. Kernels are compiled once for each member's kind."""
+
+    kind = "MESH"
+    host_memory = False
+
+    def __init__(self, mesh: Mesh) -> None:
+        super().__init__(mesh)
+        self.mesh = mesh
+        self.members = [Device[name] for name in mesh.devices]
+        self.maximum_arguments = min(member.maximum_arguments for member in self.members)
+        self.local_bytes = min(member.local_bytes for member in self.members)
+
+    @property
+    def limits(self) -> Limits:
+        """Those of the first member: all are of one kind, or the first speaks for all."""
+        return self.members[0].limits
+
+    def plan_key(self) -> tuple[Any, ...]:
+        """The mesh, and what its members say."""
+        return (str(self.mesh), *dict.fromkeys(member.plan_key() for member in self.members))
+
+    def allocate(self, nbytes: int) -> Any:
+        """Uninitialised memory on every device."""
+        return MeshMemory(self, [member.allocate(nbytes) for member in self.members], nbytes)
+
+    def copy_in(self, memory: Any, values: np.ndarray) -> None:
+        """The same bytes for all."""
+        for member in memory.members:
+            member.device.copy_in(member, values)
+
+    def copy_out(self, memory: Any, dtype: DType, count: int, offset: int = 0) -> np.ndarray:
+        """Refused: the bytes of which device?"""
+        raise DeviceError("copy_out", f"{self.name} has no one memory", "read its parts")
+
+    def copy(self, target: Any, source: Any, nbytes: int | None = None) -> None:
+        """Copy each device's bytes to the same device."""
+        for to, given in zip(target.members, source.members, strict=True):
+            to.device.copy(to, given, nbytes)
+
+    def load(self, asts: Sequence[UOp]) -> list[Program]:
+        """The programs of all members."""
+        found = [member.compile(asts) for member in self.members]
+        return [MeshProgram(self, ast, [programs[i] for programs in found])
+                for i, ast in enumerate(asts)]
+
+    def optimized(self, ast: UOp, search: bool = True) -> UOp:
+        """What the first member would compile."""
+        return self.members[0].optimized(ast, search)
+
+    def synchronize(self) -> None:
+        """Wait for all."""
+        for member in self.members:
+            member.synchronize()
+
+
+def transferred(transfer: Transfer | Mesh, target: Any, source: Any, nbytes: int,
+                dtype: DType) -> None:
+    """Carry out a transfer; `nbytes` are those of the piece that a device has, or gets."""
+    if isinstance(transfer, Mesh) or transfer.kind == "broadcast":
+        for member in target.members:
+            member.device.copy(member, source, nbytes)
+    elif transfer.kind == "scatter":
+        for number, member in enumerate(target.members):
+            member.device.copy(member, source.part(number * nbytes, nbytes), nbytes)
+    elif transfer.kind == "gather":
+        for number, member in enumerate(source.members):
+            target.device.copy(target.part(number * nbytes, nbytes), member, nbytes)
+    elif transfer.kind == "select":
+        target.device.copy(target, source.members[transfer.number], nbytes)
+    else:
+        device = target.device
+        pieces = transfer.count if transfer.kind == "all-to-all" else 1
+        elements = nbytes // dtype.itemsize // pieces
+        for members in transfer.mesh.groups(transfer.axis):
+            group = Group([device.members[i] for i in members], dtype)
+            WITHIN[transfer.kind](group, [source.members[i] for i in members],
+                                  [target.members[i] for i in members],
+                                  elements, transfer.op)
+
+
+
+Device.of_mesh = MeshDevice

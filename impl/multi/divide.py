@@ -1,0 +1,629 @@
+"""From values on a mesh to the one program that all its devices run. Chapter: spec/multi.md.
+
+Needs the nodes of a schedule, sources first. Guarantees a graph of pieces: each node is what one
+device computes, and COPY nodes with a `Transfer` are all that passes between devices. The number of
+devices changes nothing but numbers in it.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from impl.dtypes import dtypes
+from impl.effects import leaf_of
+from impl.gradient import nodes
+from impl.ir import ELEMENTWISE, IN_ORDER, Ops, Shape, UOp, identity, note_origin
+from impl.multi.mesh import Mesh, Sharding, piece
+from impl.multi.transfers import Transfer, moved
+from impl.symbolic import identical, is_symbolic
+
+Axes = tuple[str | None, ...]
+
+
+class Coordinate(int):
+    """Where a device stands along an axis of a mesh: a number that each device has for itself.
+
+    As a number it is 0: the first device's.
+    """
+
+    mesh: Mesh
+    axis: str
+
+    def __new__(cls, mesh: Mesh, axis: str) -> Coordinate:
+        found = super().__new__(cls, 0)
+        found.mesh, found.axis = mesh, axis
+        return found
+
+    def __getnewargs__(self) -> tuple[Mesh, str]:  # type: ignore[override]
+        return self.mesh, self.axis
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Coordinate) and (self.mesh, self.axis) == (other.mesh, other.axis)
+
+    def __hash__(self) -> int:
+        return hash((self.mesh, self.axis))
+
+    def of(self, device: int) -> int:
+        """The number of one device."""
+        return self.mesh.coordinates[device][self.axis]
+
+
+def coordinate(mesh: Mesh, axis: str) -> UOp:
+    """The node of a coordinate, of shape `()`."""
+    variable = UOp(Ops.DEFINE_VAR, dtypes.int32, (), (f"{axis}_index", 0, mesh.axes[axis] - 1))
+    return UOp(Ops.BIND, dtypes.int32, (variable, UOp.const(dtypes.int32, 0)),
+               Coordinate(mesh, axis))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What each device has of a value.
+
+    Without a `sharding` the value is on one device, or made of no memory. Pieces with something
+    `due` have still to be combined, along an axis of the mesh, by an operation. What repeats a
+    `narrow` value is sent as that, and repeated where it arrives.
+    """
+
+    node: UOp
+    shape: Shape
+    sharding: Sharding | None = None
+    due: tuple[tuple[str, Ops], ...] = ()
+    narrow: Piece | None = None
+
+    @property
+    def axes(self) -> Axes:
+        """The cut of each axis."""
+        return (None,) * len(self.shape) if self.sharding is None else self.sharding.axes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole value."""
+        return math.prod(self.shape) * self.node.dtype.itemsize
+
+
+class Divider:
+    """Finds the pieces of nodes, sources first."""
+
+    def __init__(self) -> None:
+        self.pieces: dict[UOp, Piece] = {}
+
+    def add(self, node: UOp) -> Piece:
+        """The piece of a node whose sources have theirs."""
+        # r[impl multi.value.equal, multi.program.one]
+        found = self.pieces.get(node)
+        if found is None:
+            found = self._piece(node)
+            if found.node.origin is None and node.origin is not None:
+                note_origin(found.node, node.origin)
+            self.pieces[node] = found
+        return found
+
+    def _piece(self, node: UOp) -> Piece:
+        leaf = leaf_of(node)
+        if leaf is not None:
+            return _leaf_piece(node, leaf)
+        if node.op is Ops.BIND or not node.src:
+            return Piece(node, node.shape or ())
+        given = [self.pieces[source] for source in node.src]
+        if node.op is Ops.SHARD:
+            return _placed(given[0], node.arg)
+        if node.op is Ops.COPY:
+            return _copied(node, given[0])
+        if node.op is Ops.STORE:
+            return Piece(node, node.src[0].shape or ())  # its AFTER looks at it
+        if node.op is Ops.AFTER:
+            return self._write(node, given[0], self.pieces[node.src[1].src[1]])
+        if all(one.sharding is None for one in given):
+            return Piece(_again(node, [one.node for one in given]), node.shape or ())
+        mesh = next(one.sharding.mesh for one in given if one.sharding is not None)
+        given = [lifted(one, mesh) for one in given]
+        rule = _RULES.get(node.op)
+        if rule is not None:
+            return rule(node, given)
+        return _elementwise(node, given)
+
+    def _write(self, node: UOp, base: Piece, value: Piece) -> Piece:
+        """A write: each device writes the piece that it holds.
+
+        Through a view that cuts an axis that is cut already, the whole value is put together, the
+        region is replaced, and each device keeps its part.
+        """
+        view = node.src[1].src[0]
+        if base.sharding is None and value.sharding is None:
+            store = UOp(Ops.STORE, node.dtype, (self.pieces[view].node, value.node))
+            return Piece(_again(node, [base.node, store]), base.shape)
+        mesh = (base.sharding or value.sharding).mesh  # type: ignore[union-attr]
+        base, value = lifted(base, mesh), lifted(value, mesh)
+        target = base.node
+        if view is not node.src[0]:
+            whole = brought(base, (None,) * len(base.shape))
+            copy = UOp(Ops.CONTIGUOUS, whole.node.dtype, (whole.node,))
+            seen = _viewed(copy, view, node.src[0])
+            given = brought(value, (None,) * len(value.shape)).node
+            changed = UOp(Ops.AFTER, node.dtype, (copy, UOp(Ops.STORE, node.dtype, (seen, given))))
+            value = Piece(changed, base.shape, Sharding.copies(mesh, len(base.shape)))
+        given = brought(value, base.axes).node
+        stored = UOp(Ops.AFTER, node.dtype, (target, UOp(Ops.STORE, node.dtype, (target, given))))
+        return Piece(stored, base.shape, base.sharding)
+
+
+def _placed(given: Piece, wanted: Sharding) -> Piece:
+    """A value that is laid on a mesh: from one device, or from another sharding."""
+    if given.sharding is not None and given.sharding.mesh != wanted.mesh:
+        given = Piece(on_one_device(given, given.sharding.mesh.devices[0]), given.shape)
+    return _scattered(given, wanted) if given.sharding is None else brought(given, wanted.axes)
+
+
+def _copied(node: UOp, given: Piece) -> Piece:
+    """A copy: to a mesh it is one for each device; from a mesh it is the whole value."""
+    if isinstance(node.arg, Mesh):
+        return _placed(given, Sharding.copies(node.arg, len(given.shape)))
+    if given.sharding is None:
+        return Piece(_again(node, [given.node]), given.shape)
+    return Piece(on_one_device(given, node.arg), given.shape)
+
+
+def _leaf_piece(node: UOp, leaf: UOp) -> Piece:
+    """What is in memory: on a mesh the buffer knows how it lies there."""
+    buffer, version, _ = leaf.arg
+    shape = node.shape or ()
+    sharding = buffer.shardings.get(shape)
+    if sharding is None:
+        return Piece(node, shape)
+    return Piece(UOp(Ops.BUFFER, node.dtype, (), (buffer, version, sharding.local(shape))),
+                 shape, sharding)
+
+
+def _again(node: UOp, sources: Sequence[UOp]) -> UOp:
+    """The node with other sources."""
+    given = tuple(sources)
+    return node if given == node.src else UOp(node.op, node.dtype, given, node.arg, node.tag)
+
+
+def _viewed(base: UOp, view: UOp, old: UOp) -> UOp:
+    """The view of another base."""
+    steps = []
+    while view is not old:
+        steps.append(view)
+        view = view.src[0]
+    for step in reversed(steps):
+        base = UOp(step.op, base.dtype, (base,), step.arg)
+    return base
+
+
+def lifted(given: Piece, mesh: Mesh) -> Piece:
+    """A value that is on no mesh as copies; what is made of no memory needs no transfer."""
+    if given.sharding is not None:
+        return given
+    node = given.node
+    if nodes.device_of(node) is not None:
+        node = UOp(Ops.COPY, node.dtype, (node,), Transfer("broadcast", mesh, mesh))
+    return Piece(node, given.shape, Sharding.copies(mesh, len(given.shape)))
+
+
+def _scattered(given: Piece, wanted: Sharding) -> Piece:
+    """A value of one device, cut into pieces for all of a mesh."""
+    mesh = wanted.mesh
+    if wanted.is_copies:
+        sent = UOp(Ops.COPY, given.node.dtype, (given.node,), Transfer("broadcast", mesh, mesh))
+        return Piece(sent, given.shape, wanted)
+    node, shape = given.node, given.shape
+    names = [name for name in mesh.axes if name in wanted.axes]
+    cut: list[int] = []
+    for axis, name in enumerate(wanted.axes):
+        if name is not None:
+            node = _in_pieces(node, axis + len(cut), shape[axis], mesh.axes[name])
+            cut.append(axis + len(cut))
+    # All pieces of a device in one place: axes of the mesh first, in its order.
+    place = {name: cut[[n for n in wanted.axes if n].index(name)] for name in names}
+    front = [place[name] for name in names]
+    behind = [a for a in range(len(node.shape or ())) if a not in front]
+    node = nodes.permute(node, (*front, *behind))
+    local = wanted.local(shape)
+    node = nodes.reshape(node, (math.prod(mesh.axes[n] for n in names), *local))
+    if len(names) < len(mesh.axes):  # copies along the other axes
+        node = _repeated_for(node, mesh, names, local)
+    sent = UOp(Ops.COPY, node.dtype, (node,), Transfer("scatter", mesh, mesh))
+    return Piece(sent, shape, wanted)
+
+
+def _repeated_for(node: UOp, mesh: Mesh, names: list[str], local: Shape) -> UOp:
+    """The pieces along some axes of a mesh, repeated for the devices along all others."""
+    sizes = mesh.axes.items()
+    shape = tuple(size if name in names else 1 for name, size in sizes)
+    spread = nodes.expand(nodes.reshape(node, (*shape, *local)), (*mesh.axes.values(), *local))
+    return nodes.reshape(spread, (len(mesh.devices), *local))
+
+
+def on_one_device(given: Piece, device: str) -> UOp:
+    """The whole value of a mesh, on one device."""
+    assert given.sharding is not None
+    mesh, shape = given.sharding.mesh, given.shape
+    settled = brought(given, given.axes)
+    if given.sharding.is_copies:
+        return UOp(Ops.COPY, settled.node.dtype, (settled.node,),
+                   Transfer("select", device, mesh))
+    node = UOp(Ops.COPY, settled.node.dtype, (settled.node,), Transfer("gather", device, mesh))
+    local = given.sharding.local(shape)
+    node = nodes.reshape(node, (*mesh.axes.values(), *local))
+    names = list(mesh.axes)
+    kept = tuple((0, size if name in given.axes else 1) for name, size in mesh.axes.items())
+    node = nodes.shrink(node, (*kept, *((0, size) for size in local)))
+    order: list[int] = [i for i, name in enumerate(names) if name not in given.axes]
+    for axis, name in enumerate(given.axes):
+        order += [*([names.index(name)] if name else []), len(names) + axis]
+    node = nodes.permute(node, tuple(order))
+    whole = tuple(size * given.sharding.count(axis) for axis, size in enumerate(local))
+    return nodes.shrink(nodes.reshape(node, whole), tuple((0, size) for size in shape))
+
+
+def brought(given: Piece, axes: Axes) -> Piece:
+    """A value in another sharding of its mesh, with nothing due any more.
+
+    What is due is combined first; then axes change places, are put together, and last are cut:
+    so nothing is sent that nobody needs.
+    """
+    assert given.sharding is not None
+    if axes == given.axes and not given.due:
+        return given
+    if given.narrow is not None:
+        narrow = brought(given.narrow, _before(given, axes))
+        return repeated(narrow, given.shape, axes)
+    mesh, node, now = given.sharding.mesh, given.node, list(given.axes)
+    for name, op in given.due:  # r[impl collectives.due.scattered]
+        if name in axes and now[axes.index(name)] is None:
+            axis = axes.index(name)
+            node = _sent(_in_pieces(node, axis, given.shape[axis], mesh.axes[name], True),
+                         Transfer("reduce-scatter", mesh, mesh, name, op))
+            now[axis] = name
+        else:
+            node = _sent(node, Transfer("all-reduce", mesh, mesh, name, op))
+    for axis, here in enumerate(now):
+        if here is None or axes[axis] == here:
+            continue
+        if here in axes and now[axes.index(here)] is None:
+            other = axes.index(here)
+            node = _exchanged(node, given.shape, axis, other, here, mesh)
+            now[other] = here
+        else:
+            gathered = _sent(node, Transfer("all-gather", mesh, mesh, here))
+            node = _joined(gathered, axis, given.shape[axis])
+        now[axis] = None
+    for axis, wanted in enumerate(axes):
+        if wanted is not None and now[axis] is None:
+            node = _own(node, axis, given.shape[axis], wanted, mesh)
+    return Piece(node, given.shape, Sharding(mesh, axes))
+
+
+def _before(given: Piece, axes: Axes) -> Axes:
+    """How a value lies, before it is repeated, that is to lie so afterwards."""
+    assert given.narrow is not None
+    return tuple(name if identical((old,), (new,)) else None
+                 for name, old, new in zip(axes, given.narrow.shape, given.shape, strict=True))
+
+
+def _sent(node: UOp, transfer: Transfer) -> UOp:
+    return UOp(Ops.COPY, node.dtype, (node,), transfer)
+
+
+def _in_pieces(node: UOp, axis: int, size: int, count: int, front: bool = False) -> UOp:
+    """An axis as two, the pieces and what is in one; the pieces perhaps as the first of all."""
+    shape, width = nodes.shape_of(node), piece(size, count)
+    node = nodes.pad(node, _at(axis, len(shape), (0, width * count - size)))
+    node = nodes.reshape(node, (*shape[:axis], count, width, *shape[axis + 1:]))
+    if not front:
+        return node
+    return nodes.permute(node, (axis, *[a for a in range(len(shape) + 1) if a != axis]))
+
+
+def _joined(node: UOp, axis: int, size: int) -> UOp:
+    """The pieces along the first axis, one behind the other along another axis."""
+    count, *local = nodes.shape_of(node)
+    rank = len(local)
+    node = nodes.permute(node, (*range(1, axis + 1), 0, *range(axis + 1, rank + 1)))
+    whole = (*local[:axis], count * local[axis], *local[axis + 1:])
+    node = nodes.reshape(node, whole)
+    return nodes.shrink(node, tuple((0, size if a == axis else extent)
+                                    for a, extent in enumerate(whole)))
+
+
+def _exchanged(node: UOp, shape: Shape, axis: int, other: int, name: str, mesh: Mesh) -> UOp:
+    """Cut along `other` what is cut along `axis`."""
+    pieces = _in_pieces(node, other, shape[other], mesh.axes[name], True)
+    return _joined(_sent(pieces, Transfer("all-to-all", mesh, mesh, name)), axis, shape[axis])
+
+
+def _at(axis: int, rank: int, pair: tuple[int, int]) -> tuple[tuple[int, int], ...]:
+    return tuple(pair if a == axis else (0, 0) for a in range(rank))
+
+
+def _own(node: UOp, axis: int, size: int, name: str, mesh: Mesh) -> UOp:
+    """Each device's own part of what all of them have: nothing is sent."""
+    shape, count = nodes.shape_of(node), mesh.axes[name]
+    if node.op is Ops.EXPAND and nodes.shape_of(node.src[0])[axis] == 1 != size:
+        width = piece(size, count)
+        return nodes.expand(node.src[0], (*shape[:axis], width, *shape[axis + 1:]))
+    pieces = _in_pieces(node, axis, size, count, True)
+    return UOp(Ops.GATHER, node.dtype, (pieces, coordinate(mesh, name)))
+
+
+def inside(given: Piece, axis: int) -> UOp | None:
+    """Which elements of a piece are elements of the value; None if all are."""
+    assert given.sharding is not None
+    name, size = given.axes[axis], given.shape[axis]
+    count = given.sharding.count(axis)
+    if name is None or size % count == 0:
+        return None
+    width, rank = piece(size, count), len(given.shape)
+    start = nodes.mul(nodes.cast(coordinate(given.sharding.mesh, name), dtypes.int64),
+                      UOp.const(dtypes.int64, width))
+    along = nodes.cast(nodes.iota_along(width, axis, rank), dtypes.int64)
+    place = UOp(Ops.ADD, dtypes.int64, (along, start))
+    mask = UOp(Ops.CMPLT, dtypes.bool, (place, UOp.const(dtypes.int64, size)))
+    return nodes.expand(mask, given.sharding.local(given.shape))
+
+
+# ---------------------------------------------------------------- rules
+
+def price(given: Piece, axes: Axes) -> int:
+    """Bytes that each device sends to bring a value into a sharding."""
+    assert given.sharding is not None
+    if given.narrow is not None:
+        return price(given.narrow, _before(given, axes))
+    mesh, total, now = given.sharding.mesh, 0, list(given.axes)
+    for name, _ in given.due:
+        count = mesh.axes[name]
+        if name in axes and now[axes.index(name)] is None:
+            total += given.nbytes * (count - 1) // count
+            now[axes.index(name)] = name
+        else:
+            total += 2 * given.nbytes * (count - 1) // count
+    return total + moved(tuple(now), axes, given.nbytes, mesh)
+
+
+def _elementwise(node: UOp, given: list[Piece]) -> Piece:
+    """All operands in the sharding of one of them: that for which least is sent."""
+    wide = [one for one in given if one.shape] or given[:1]
+    choices = dict.fromkeys(one.axes for one in wide)
+    axes = min(choices, key=lambda axes: sum(price(one, axes) for one in wide))
+    # r[impl multi.operands.cheapest]: of equal prices the first operand's
+    sources = [brought(one, axes if one.shape else ()).node for one in given]
+    mesh = given[0].sharding.mesh  # type: ignore[union-attr]
+    return Piece(_again(node, sources), node.shape or (), Sharding(mesh, axes))
+
+
+def freed(given: Piece, axes: Sequence[int]) -> Piece:
+    """The value with some axes whole on every device, and nothing due."""
+    return brought(given, tuple(None if axis in axes else name
+                                for axis, name in enumerate(given.axes)))
+
+
+def _reduce(node: UOp, given: list[Piece]) -> Piece:
+    """Each device combines what it has; along an axis that is cut, the rest is due."""
+    op, axes = node.arg
+    one = brought(given[0], given[0].axes)
+    assert one.sharding is not None
+    source, due = one.node, list[tuple[str, Ops]]()
+    for axis in axes:
+        name = one.axes[axis]
+        if name is None:
+            continue
+        due.append((name, op))
+        mask = inside(one, axis)
+        if mask is not None:  # r[impl multi.uneven.masked]
+            neutral = nodes.full_like(source, identity(op, source.dtype))
+            source = nodes.where(mask, source, neutral)
+    kept = tuple(None if axis in axes else name for axis, name in enumerate(one.axes))
+    return Piece(UOp(Ops.REDUCE, node.dtype, (source,), node.arg), nodes.shape_of(node),
+                 replace(one.sharding, axes=kept), tuple(due))
+
+
+def _same_axes(node: UOp, given: list[Piece]) -> Piece:
+    """What changes no axis."""
+    one = brought(given[0], given[0].axes)
+    return Piece(_again(node, [one.node]), one.shape, one.sharding)
+
+
+def _permute(node: UOp, given: list[Piece]) -> Piece:
+    one = given[0]
+    axes = tuple(one.axes[axis] for axis in node.arg)
+    return _moved(one, nodes.permute(one.node, node.arg), node, axes)
+
+
+def _moved(one: Piece, local: UOp, node: UOp, axes: Axes) -> Piece:
+    assert one.sharding is not None
+    return Piece(local, nodes.shape_of(node), replace(one.sharding, axes=axes), one.due)
+
+
+def _expand(node: UOp, given: list[Piece]) -> Piece:
+    sizes = zip(given[0].shape, nodes.shape_of(node), strict=True)
+    grown = [a for a, (old, new) in enumerate(sizes) if not identical((old,), (new,))]
+    return repeated(freed(given[0], grown), nodes.shape_of(node), None)
+
+
+def repeated(narrow: Piece, shape: Shape, axes: Axes | None) -> Piece:
+    """A value repeated to a shape; along the axes that it gains it may be cut as one likes."""
+    assert narrow.sharding is not None
+    sharding = narrow.sharding if axes is None else replace(narrow.sharding, axes=axes)
+    node = nodes.expand(narrow.node, sharding.local(shape))
+    return Piece(node, shape, sharding, narrow.due, narrow)
+
+
+def _pad(node: UOp, given: list[Piece]) -> Piece:
+    one = freed(given[0], [a for a, widths in enumerate(node.arg) if widths != (0, 0)])
+    return _moved(one, nodes.pad(one.node, node.arg), node, one.axes)
+
+
+def _shrink(node: UOp, given: list[Piece]) -> Piece:
+    shape = given[0].shape
+    cut = [a for a, (start, stop) in enumerate(node.arg) if not identical((start, stop),
+                                                                         (0, shape[a]))]
+    one = freed(given[0], cut)
+    assert one.sharding is not None
+    local = one.sharding.local(shape)
+    bounds = tuple(node.arg[a] if a in cut else (0, size) for a, size in enumerate(local))
+    return _moved(one, nodes.shrink(one.node, bounds), node, one.axes)
+
+
+def _flip(node: UOp, given: list[Piece]) -> Piece:
+    one = freed(given[0], node.arg)
+    return _moved(one, _again(node, [one.node]), node, one.axes)
+
+
+def _unfold(node: UOp, given: list[Piece]) -> Piece:
+    axis = node.arg[0]
+    one = freed(given[0], [axis])
+    return _moved(one, _again(node, [one.node]), node,
+                  (*one.axes[:axis], None, None, *one.axes[axis + 1:]))
+
+
+def _fold(node: UOp, given: list[Piece]) -> Piece:
+    axis = node.arg[0]
+    one = freed(given[0], [axis, axis + 1])
+    return _moved(one, _again(node, [one.node]), node,
+                  (*one.axes[:axis], None, *one.axes[axis + 2:]))
+
+
+def _reshape(node: UOp, given: list[Piece]) -> Piece:
+    """A cut axis stays cut where each device's elements are still one block of an axis."""
+    one, shape = given[0], nodes.shape_of(node)
+    assert one.sharding is not None
+    place = dict(_kept_axes(one, shape))
+    if any(is_symbolic(size) for size in (*one.shape, *shape)):
+        place = {} if one.shape != shape else {a: a for a in range(len(shape))}
+    lost = [axis for axis, name in enumerate(one.axes) if name is not None and axis not in place]
+    if lost:
+        one = freed(one, lost)
+    axes: list[str | None] = [None] * len(shape)
+    for axis, name in enumerate(one.axes):
+        if name is not None:
+            axes[place[axis]] = name
+    assert one.sharding is not None
+    sharding = replace(one.sharding, axes=tuple(axes))
+    return _moved(one, nodes.reshape(one.node, sharding.local(shape)), node, tuple(axes))
+
+
+def _kept_axes(one: Piece, shape: Shape) -> Iterator[tuple[int, int]]:
+    """The axes of a value that are cut, each with the axis of the new shape that can be."""
+    assert one.sharding is not None
+    for old, new in _blocks(one.shape, shape):
+        first = next((axis for axis in old if one.shape[axis] != 1), None)
+        target = next((axis for axis in new if shape[axis] != 1), None)
+        if first is None or target is None or one.axes[first] is None:
+            continue
+        count = one.sharding.count(first)
+        even = one.shape[first] % count == 0 and shape[target] % count == 0
+        if even or one.shape[first] == shape[target]:
+            yield first, target
+
+
+def _blocks(old: Shape, new: Shape) -> Iterator[tuple[list[int], list[int]]]:
+    """The least runs of axes of two shapes that have equally many elements."""
+    i = j = 0
+    while i < len(old) or j < len(new):
+        left, right = list[int](), list[int]()
+        a = b = 1
+        while not left or not right or a != b:
+            if (a <= b or j == len(new)) and i < len(old):
+                left.append(i)
+                a, i = a * old[i], i + 1
+            elif j < len(new):
+                right.append(j)
+                b, j = b * new[j], j + 1
+            else:
+                break
+        yield left, right
+
+
+def _gather(node: UOp, given: list[Piece]) -> Piece:
+    """Rows by their numbers. Where the rows are cut, each device looks up those that it has, and
+    the bits of all are put together; or the rows are gathered, if that sends less.
+    """
+    index = brought(given[1], given[1].axes)
+    taken = {name for name in index.axes if name}
+    rows = freed(given[0], [a for a, name in enumerate(given[0].axes) if a and name in taken])
+    assert rows.sharding is not None
+    result = nodes.shape_of(node)
+    name = rows.axes[0]
+    if name is not None:
+        nbytes = math.prod(result) * node.dtype.itemsize
+        if name in taken or node.dtype.kind == "b" or 2 * nbytes > rows.nbytes:
+            rows, name = freed(rows, [0]), None
+    axes = index.axes + rows.axes[1:]
+    sharding = replace(rows.sharding, axes=axes) if rows.sharding else None
+    assert sharding is not None
+    if name is None:
+        found = UOp(Ops.GATHER, node.dtype, (rows.node, index.node))
+        return Piece(found, result, sharding)
+    return Piece(_looked_up(rows, index.node, name), result, sharding)
+
+
+_BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
+
+
+def _looked_up(rows: Piece, index: UOp, name: str) -> UOp:
+    """The rows that stand on some device, as bits: zeros elsewhere, so that a sum is the row."""
+    assert rows.sharding is not None
+    mesh, size = rows.sharding.mesh, rows.shape[0]
+    width = piece(size, mesh.axes[name])
+    wide = nodes.cast(index, dtypes.int64)
+    inside = UOp(Ops.CMPLT, dtypes.bool, (wide, UOp.const(dtypes.int64, size)))
+    start = nodes.mul(nodes.cast(coordinate(mesh, name), dtypes.int64),
+                      UOp.const(dtypes.int64, width))
+    here = UOp(Ops.SUB, dtypes.int64, (wide, start))
+    here = nodes.where(inside, here, UOp.const(dtypes.int64, -1))
+    found = UOp(Ops.GATHER, rows.node.dtype, (rows.node, here))
+    bits = _BITS[found.dtype.itemsize]
+    total = _sent(UOp(Ops.BITCAST, bits, (found,)),
+                  Transfer("all-reduce", mesh, mesh, name, Ops.ADD))
+    return UOp(Ops.BITCAST, rows.node.dtype, (total,))
+
+
+def _scan(node: UOp, given: list[Piece]) -> Piece:
+    one = freed(given[0], [node.arg[1]])
+    others = [brought(other, one.axes).node for other in given[1:]]
+    return Piece(_again(node, [one.node, *others]), one.shape, one.sharding)
+
+
+def _scatter(node: UOp, given: list[Piece]) -> Piece:
+    """Rows combined into others. Where the rows that come are cut, each device combines its own
+    with nothing, and the results of all are due.
+    """
+    base, index, values = (brought(one, one.axes) for one in given)
+    name = values.axes[0]
+    if name is None or node.arg is None or name in base.axes[1:]:
+        return _whole_scatter(node, base, index, values)
+    values = brought(values, (name, *[None if n == name else n for n in base.axes[1:]]))
+    index = brought(index, (name,))
+    base = freed(base, [0])
+    assert base.sharding is not None
+    place, mask = index.node, inside(index, 0)
+    if mask is not None:  # r[impl multi.uneven.masked]
+        place = nodes.where(mask, place, UOp.const(place.dtype, -1)) \
+            if place.dtype.kind == "i" else place
+        if place.dtype.kind != "i":
+            return _whole_scatter(node, base, index, values)
+    start = -0.0 if node.arg is Ops.ADD and node.dtype.kind == "f" else \
+        identity(node.arg, node.dtype)
+    empty = nodes.full(UOp.const(node.dtype, start), nodes.shape_of(base.node))
+    mine = UOp(Ops.SCATTER, node.dtype, (empty, place, values.node), node.arg)
+    partial = Piece(mine, base.shape, base.sharding, ((name, node.arg),))
+    total = brought(partial, base.axes).node
+    return Piece(UOp(node.arg, node.dtype, (base.node, total)), base.shape, base.sharding)
+
+
+def _whole_scatter(node: UOp, base: Piece, index: Piece, values: Piece) -> Piece:
+    base = freed(base, [0])
+    index = freed(index, [0])
+    values = brought(values, (None, *base.axes[1:]))
+    sources = [base.node, index.node, values.node]
+    return Piece(_again(node, sources), base.shape, base.sharding)
+
+
+_RULES: dict[Ops, Callable[[UOp, list[Piece]], Piece]] = {
+    Ops.REDUCE: _reduce, Ops.PERMUTE: _permute, Ops.RESHAPE: _reshape, Ops.EXPAND: _expand,
+    Ops.PAD: _pad, Ops.SHRINK: _shrink, Ops.FLIP: _flip, Ops.UNFOLD: _unfold, Ops.FOLD: _fold,
+    Ops.GATHER: _gather, Ops.SCAN: _scan, Ops.SCATTER: _scatter, Ops.CONTIGUOUS: _same_axes,
+}
+assert IN_ORDER | ELEMENTWISE  # every other operation is elementwise

@@ -1,0 +1,89 @@
+"""What is sent between devices, as arguments of COPY nodes. Chapter: spec/multi.md.
+
+A COPY has a device as its argument, or a `Transfer`: then its source and its value are pieces that
+each device of a mesh holds.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from impl.ir import Ops, Shape
+from impl.multi.mesh import Mesh
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """One collective, or one way on or off a mesh.
+
+    `kind` says what becomes of a piece of shape s, on a group of k devices along `axis`:
+
+        all-reduce       s            -> s             combined by `op`
+        all-gather       s            -> (k, *s)       the pieces of all
+        reduce-scatter   (k, *s)      -> s             piece j of all, combined, on device j
+        all-to-all       (k, *s)      -> (k, *s)       piece j of device i becomes piece i of j
+        broadcast        s            -> s             from a device to all of the mesh
+        scatter          (n, *s)      -> s             piece i of a device to device i of n
+        gather           s            -> (n, *s)       the pieces of all on one device
+        select           s            -> s             of device `number`, on one device
+
+    `target` is the device, or the mesh, where the value lies.
+    """
+
+    kind: str
+    target: str
+    mesh: Mesh
+    axis: str = ""
+    op: Ops | None = None
+    number: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many devices take part in a group."""
+        return self.mesh.axes[self.axis] if self.axis else len(self.mesh.devices)
+
+    def shape(self, given: Shape) -> Shape:
+        """The shape of the value, from that of the source."""
+        if self.kind in ("all-gather", "gather"):
+            return (self.count, *given)
+        if self.kind in ("reduce-scatter", "scatter"):
+            return given[1:]
+        return given
+
+    def sent(self, nbytes: int) -> int:
+        """The least number of bytes that each device has to send, for a piece of `nbytes`.
+
+        Of what leaves or enters a mesh, those of the one device.
+        """
+        others = self.count - 1
+        if self.kind == "all-reduce":
+            return 2 * nbytes * others // self.count
+        if self.kind in ("reduce-scatter", "all-to-all"):
+            return nbytes * others // self.count
+        if self.kind == "all-gather":
+            return nbytes * others
+        if self.kind in ("broadcast", "gather"):
+            return nbytes * self.count
+        return nbytes
+
+    def __str__(self) -> str:
+        return f"{self.kind} over {self.axis}" if self.axis else f"{self.kind} to {self.target}"
+
+
+def moved(axes: tuple[str | None, ...], wanted: tuple[str | None, ...], nbytes: int,
+          mesh: Mesh) -> int:
+    """Bytes that each device sends to bring a value of `nbytes` from one sharding to another."""
+    total, held = 0, nbytes
+    for name in axes:
+        if name is not None:
+            held //= mesh.axes[name]
+    for axis, name in enumerate(axes):
+        if name is None or wanted[axis] == name:
+            continue
+        count = mesh.axes[name]
+        if name in wanted:
+            total += held * (count - 1) // count
+        else:
+            total += held * (count - 1)
+            held *= count
+    return total
+

@@ -1,0 +1,85 @@
+"""Tensors on several devices. Chapter: spec/multi.md."""
+from __future__ import annotations
+
+from typing import Any, Self
+
+from impl.errors import ArgumentError
+from impl.ir import Ops, UOp
+from impl.multi import PLAIN_AXIS, Mesh, Sharding, sharding_of
+from impl.tensor.base import TensorBase
+
+
+class Placement(TensorBase):
+    """`shard` and what belongs to it."""
+
+    __slots__ = ()
+
+    def shard(self, devices: Any, axis: int | None = None, **axes: int | None) -> Self:
+        """The same value on several devices: an axis cut among them, or copies.
+
+        `devices` are names, and `axis` is cut into as many parts, the last perhaps smaller; with
+        None each device has all. Or they are a `Mesh`, and `axes` says for each of its axes which
+        axis of the tensor is cut along it: `x.shard(mesh, data=0, model=1)`.
+
+        Raises:
+            ArgumentError: no devices, or an axis that the mesh has not.
+            AxisError: the tensor has no such axis.
+        """
+        mesh = self._mesh(devices)
+        if not isinstance(devices, Mesh):
+            axes = {PLAIN_AXIS: axis}
+        elif axis is not None and len(mesh.axes) == 1:
+            axes = {next(iter(mesh.axes)): axis}
+        elif axis is not None:  # r[impl multi.mesh.axis]
+            raise ArgumentError("shard", f"axis {axis} of {mesh!r} with several axes",
+                                f"name them: shard(mesh, {next(iter(mesh.axes))}={axis})")
+        return self._laid(sharding_of(mesh, self.shape, axes))
+
+    def shard_(self, devices: Any, axis: int | None = None, **axes: int | None) -> Self:
+        """This tensor itself, on several devices from now on; see `shard`."""
+        placed = self.shard(devices, axis, **axes)
+        self.uop, self.device = placed.uop, placed.device
+        if self._parameter:
+            self._own_memory()
+        return self
+
+    def shard_like(self, other: Self) -> Self:
+        """On the same devices as another tensor of this shape, and cut in the same way."""
+        if not isinstance(other.device, Mesh):
+            return self.to(other.device)
+        found = other.sharding
+        axes = {name: axis for axis, name in enumerate(found.axes) if name is not None}
+        return self._laid(sharding_of(found.mesh, self.shape, axes))
+
+    def _laid(self, sharding: Sharding) -> Self:
+        """The value in a sharding."""
+        node = UOp(Ops.SHARD, self.dtype, (self.uop,), sharding)
+        result = self._wrap(node)
+        result.device = sharding.mesh
+        return result
+
+    def _mesh(self, devices: Any) -> Mesh:
+        """Devices as a mesh of one axis, each by its full name."""
+        if isinstance(devices, Mesh):
+            return devices
+        if isinstance(devices, str) or not isinstance(devices, (tuple, list)):
+            raise ArgumentError("shard", f"devices is {devices!r:.60}",
+                                "give a tuple of names, such as ('CPU:0', 'CPU:1'), or a Mesh")
+        found = self._device(tuple(devices))
+        assert isinstance(found, Mesh)
+        return found
+
+    @property
+    def sharding(self) -> Any:
+        """How the value lies on its mesh; None for a tensor of one device."""
+        return self.runtime.sharding(self)
+
+    @property
+    def shards(self) -> list[Self]:
+        """What each device has of the value, in the order of the devices: tensors of one device."""
+        found = self.sharding
+        if found is None:
+            return [self]
+        whole: Any = self
+        return [whole[tuple(slice(*bounds) for bounds in part)].to(device)
+                for part, device in zip(found.parts(self.shape), found.mesh.devices, strict=True)]
