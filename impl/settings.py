@@ -100,16 +100,16 @@ def _checked(name: str, value: Any) -> Value:
             (r[settings.value.error]).
     """
     setting = REGISTRY.get(name)
-    if setting is None:  # r[impl settings.unknown.error]
+    if setting is None:  # r[impl settings.unknown.error+2]
         near = [each for each in REGISTRY if one_edit_apart(name.upper(), each)
-                or name.upper() == each]  # r[impl settings.unknown.meant]
+                or name.upper() == each]  # r[impl settings.unknown.error+2]
         raise SettingError(name, "is not a setting", f"{meant(near)}use one of "
                            + ", ".join(sorted(REGISTRY)))
     if isinstance(setting.default, str):
         return str(value)
     try:
         number = int(value) if isinstance(value, str) else operator.index(value)
-    except (TypeError, ValueError):  # r[impl settings.value.error]
+    except (TypeError, ValueError):  # r[impl settings.value.error+2]
         raise SettingError(name, f"{value!r} is not a whole number",
                            f"{setting.meaning}; default {setting.default}") from None
     if not setting.minimum <= number <= setting.maximum:
@@ -172,10 +172,10 @@ def _read_environment() -> None:
     Raises:
         SettingError: a setting has a value that it cannot have.
     """
-    for name, setting in misspelt(os.environ):  # r[impl settings.environment.misspelt]
+    for name, setting in misspelt(os.environ):  # r[impl settings.environment.early+2]
         print(f"tensor-schedule: the environment variable {name} is no setting; did you mean "
               f"{setting}?", file=sys.stderr)
-    # r[impl settings.environment.early]
+    # r[impl settings.environment.early+2]
     given = {name: _checked(name, os.environ[name]) for name in REGISTRY if os.environ.get(name)}
     _environment.update(given)
 

@@ -214,14 +214,14 @@ class StaysAfterAnError(SettingsEdit):
 
 
 class ListsTheNearest(Edit):
-    rule = "settings.unknown.error"
+    rule = "settings.unknown.error+2"
     description = "the error for an unknown name lists only the names that are near"
     file = "impl/settings.py"
     old, new = '", ".join(sorted(REGISTRY))', '", ".join(near)'
 
 
 class NoGreatestValue(Edit):
-    rule = "settings.value.error"
+    rule = "settings.value.error+2"
     description = "a value above the greatest is taken"
     file = "impl/settings.py"
     old, new = "if not setting.minimum <= number <= setting.maximum:", \
@@ -229,21 +229,21 @@ class NoGreatestValue(Edit):
 
 
 class SmallLettersAreFar(Edit):
-    rule = "settings.unknown.meant"
+    rule = "settings.unknown.error+2"
     description = "a setting in small letters is not recognised"
     file = "impl/settings.py"
     old, new = "or name.upper() == each]", "or name == each]"
 
 
 class CheckedWhenAskedFor(Edit):
-    rule = "settings.environment.early"
+    rule = "settings.environment.early+2"
     description = "what the environment says is taken as it is"
     file = "impl/settings.py"
     old, new = "given = {name: _checked(name, os.environ[name])", "given = {name: os.environ[name]"
 
 
 class SwapsAreTwoEdits(Edit):
-    rule = "settings.environment.misspelt"
+    rule = "settings.environment.early+2"
     description = "two letters in the wrong order are not one edit"
     file = "impl/settings.py"
     old, new = "== long[start:start + 2][::-1]", "== long[start:start + 2]"

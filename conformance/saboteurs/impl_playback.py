@@ -29,7 +29,7 @@ class SettingsForgottenInRecords(ImplPatch):
 
 
 class EverythingIsTheSame(ImplPatch):
-    rule = "playback.replay.shows"
+    rule = "playback.replay.shows+2"
     description = "what comes out is not compared with what was recorded"
     target = "impl.playback.compare:_again"
 
@@ -38,7 +38,7 @@ class EverythingIsTheSame(ImplPatch):
 
 
 class NothingIsASuccess(ImplPatch):
-    rule = "playback.replay.status"
+    rule = "playback.replay.status+2"
     description = "the status is 0 unless something changed"
     target = "impl.playback.__main__:main"
 
@@ -47,7 +47,7 @@ class NothingIsASuccess(ImplPatch):
 
 
 class SkippedIsPassed(ImplPatch):
-    rule = "playback.record.skipped"
+    rule = "playback.replay.status+2"
     description = "a record that cannot be compared counts as the same"
     target = "impl.playback.compare:Verdict.__init__"
 

@@ -75,7 +75,7 @@ def test_threads_share_one_context() -> None:
     assert sorted(seen) == [22, 33]
 
 
-@verifies("settings.unknown.error")
+@verifies("settings.unknown.error+2")
 def test_unknown_names_are_refused() -> None:
     for wrong in (lambda: Context(NOOPTS=1), lambda: settings.get("noopt")):
         with pytest.raises(SettingError, match="NOOPT") as caught:
@@ -83,14 +83,14 @@ def test_unknown_names_are_refused() -> None:
         assert all(name in caught.value.remedy for name in REGISTRY)
 
 
-@verifies("settings.value.error")
+@verifies("settings.value.error+2")
 @pytest.mark.parametrize("value", [-1, 2, "x", None, 1.5j, 0.7])
 def test_impossible_values_are_refused(value: object) -> None:
     with pytest.raises(SettingError, match="NOOPT"):
         Context(NOOPT=value)
 
 
-@verifies("settings.value.error")
+@verifies("settings.value.error+2")
 def test_the_environment_is_checked_too() -> None:
     code = "from impl import settings; print(settings.get('DEBUG'))"
     for text, expected in (("3", "3"), ("", "0"), ("many", "SettingError")):
@@ -100,7 +100,7 @@ def test_the_environment_is_checked_too() -> None:
         assert expected in result.stdout + result.stderr
 
 
-@verifies("settings.environment.early")
+@verifies("settings.environment.early+2")
 @pytest.mark.parametrize(("name", "value"), [
     ("BEAM", "many"), ("CPU_COUNT", "-3"), ("CACHE_SIZE", "1G"), ("TRACK_MATCH_STATS", "9")])
 def test_a_wrong_value_is_found_when_any_other_setting_is_read(
@@ -112,7 +112,7 @@ def test_a_wrong_value_is_found_when_any_other_setting_is_read(
             settings.get("JIT")
 
 
-@verifies("settings.unknown.meant")
+@verifies("settings.unknown.error+2")
 @pytest.mark.parametrize(("name", "meant"), [
     ("DEBUGG", "did you mean DEBUG?"), ("debug", "did you mean DEBUG?"), ("JTI", "mean JIT?"),
     ("FUS", "did you mean FUSE?"), ("CACHE_FODLER", "did you mean CACHE_FOLDER?")])
@@ -121,14 +121,14 @@ def test_the_setting_that_was_meant_is_named(name: str, meant: str) -> None:
         Context(**{name: 1})
 
 
-@verifies("settings.unknown.meant")
+@verifies("settings.unknown.error+2")
 def test_nothing_is_guessed_where_nothing_is_near() -> None:
     with pytest.raises(SettingError) as caught:
         Context(THREADS=1)
     assert "did you mean" not in str(caught.value)
 
 
-@verifies("settings.environment.misspelt")
+@verifies("settings.environment.early+2")
 def test_a_misspelt_variable_is_named_once() -> None:
     code = "from impl import Tensor; (Tensor([1.0]) + 1).item(); (Tensor([1.0]) + 2).item()"
     environment = {**os.environ, "DEVICE": "REFERENCE", "DEBUGG": "2", "NOPT": "1", "FUSES": "0",
@@ -141,7 +141,7 @@ def test_a_misspelt_variable_is_named_once() -> None:
     assert "NOPT" in lines[1] and "did you mean NOOPT?" in lines[1]
 
 
-@verifies("settings.environment.misspelt")
+@verifies("settings.environment.early+2")
 @pytest.mark.parametrize(("name", "found"), [
     ("DEBUGG", True), ("DEBG", True), ("DEBUF", True), ("DEBGU", True), ("XDEBUG", True),
     ("EDBUG", True), ("DEBUG", False), ("DEB", False), ("DEBGUU", False), ("GUBED", False),
@@ -150,7 +150,7 @@ def test_what_is_one_edit_away(name: str, found: bool) -> None:
     assert bool(settings.misspelt([name])) is found
 
 
-@verifies("settings.environment.misspelt")
+@verifies("settings.environment.early+2")
 def test_variables_of_other_programs_never_warn() -> None:
     """Names that are in many environments."""
     names = """PATH HOME USER SHELL TERM LANG LC_ALL PWD OLDPWD SHLVL TMPDIR EDITOR PAGER DISPLAY
@@ -188,7 +188,7 @@ def test_toggling_a_setting_gives_no_stale_plan(setting: str) -> None:
     assert (toggled > default) is (setting == "FUSE")
 
 
-@verifies("settings.unknown.error")
+@verifies("settings.unknown.error+2")
 def test_every_setting_is_described() -> None:
     rows = list(settings.describe())
     assert [name for name, *_ in rows] == sorted(REGISTRY)
