@@ -89,21 +89,21 @@ class AnyVersionWillDo(Edit):
 
 
 class ListedByNumber(Edit):
-    rule = "inspect.table.complete"
+    rule = "inspect.table.complete+2"
     description = "kernels are listed by their numbers, and not in their order"
     file = "impl/inspect/text.py"
     old, new = 'for number in document["order"]]', 'for number in sorted(document["order"])]'
 
 
 class ReasonsWithoutBuffers(Edit):
-    rule = "inspect.boundary.reason"
+    rule = "inspect.explain.complete"
     description = "the list of boundaries does not say which value crosses"
     file = "impl/inspect/text.py"
     old, new = "-> kernel {row['after']}{through}: {reason}", "-> kernel {row['after']}: {reason}"
 
 
 class OneHazardForTwoKernels(Edit):
-    rule = "inspect.hazard.named"
+    rule = "inspect.explain.complete"
     description = "of several dependencies between two kernels only the first is told"
     file = "impl/inspect/text.py"
     old, new = 'if row["after"] == number:', \
@@ -111,7 +111,7 @@ class OneHazardForTwoKernels(Edit):
 
 
 class BoundIsThePlan(Edit):
-    rule = "inspect.memory.summary"
+    rule = "inspect.memory.summary+2"
     description = "what the plan needs is called the least that is possible"
     file = "impl/inspect/text.py"
     old, new = 'memory["unplanned"], memory["lower_bound"]', \
@@ -119,7 +119,7 @@ class BoundIsThePlan(Edit):
 
 
 class StyleInAnotherFile(Edit):
-    rule = "inspect.report.alone"
+    rule = "inspect.report.alone+2"
     description = "a report loads its style from a file beside it"
     file = "impl/inspect/report.py"
     old, new = 'f"<style>{STYLE}</style>', \
@@ -127,7 +127,7 @@ class StyleInAnotherFile(Edit):
 
 
 class OneLineForTwoKernels(Edit):
-    rule = "inspect.graph.shows"
+    rule = "inspect.graph.shows+2"
     description = "of several kinds of dependency between two kernels only the first is drawn"
     file = "impl/inspect/drawing.py"
     old, new = "for pair, kinds in links.items() for kind in kinds]", \
@@ -135,7 +135,7 @@ class OneLineForTwoKernels(Edit):
 
 
 class GoneAStepEarly(Edit):
-    rule = "inspect.memory.chart"
+    rule = "inspect.memory.summary+2"
     description = "a temporary does not count at the last step that needs it"
     file = "impl/inspect/drawing.py"
     old, new = 'change[place["last"] + 1] -= place["bytes"]', \
@@ -143,7 +143,7 @@ class GoneAStepEarly(Edit):
 
 
 class AllAtTheBottom(Edit):
-    rule = "inspect.memory.chart"
+    rule = "inspect.memory.summary+2"
     description = "every temporary is drawn at the bottom of its arena"
     file = "impl/inspect/drawing.py"
     old, new = 'y = bottom - place["offset"] * scale - height - 0.75', \
@@ -151,28 +151,28 @@ class AllAtTheBottom(Edit):
 
 
 class BoundIsTheTop(Edit):
-    rule = "inspect.memory.chart"
+    rule = "inspect.memory.summary+2"
     description = "the lower bound is drawn where the arena ends"
     file = "impl/inspect/drawing.py"
     old, new = "bound = bottom - least * scale", "bound = top"
 
 
 class LabelsAreMarkup(Edit):
-    rule = "inspect.text.escaped"
+    rule = "inspect.report.alone+2"
     description = "words in a drawing are taken for markup"
     file = "impl/inspect/drawing.py"
     old, new = 'return tag("text", escape(words),', 'return tag("text", words,'
 
 
 class QuotesAreMarkup(Edit):
-    rule = "inspect.text.escaped"
+    rule = "inspect.report.alone+2"
     description = "a quotation mark in a hint ends it"
     file = "impl/inspect/drawing.py"
     old, new = "escape(_number(value), quote=True)", "escape(_number(value), quote=False)"
 
 
 class SilentAboutTheSecond(Edit):
-    rule = "inspect.debug.lines"
+    rule = "inspect.debug.lines+2"
     description = "of what a kernel stores only the first value has a line"
     file = "impl/schedule/reasons.py"
     old, new = "for touch in kernel.writes:\n", "for touch in kernel.writes[:1]:\n"

@@ -55,7 +55,7 @@ class NoReasonForSteps(ImplPatch):
 
 
 class StepsWithoutReasons(ImplPatch):
-    rule = "inspect.steps.reason"
+    rule = "inspect.explain.complete"
     description = "an explanation names the steps only"
     target = "impl.inspect.text:_explain_kernel"
 

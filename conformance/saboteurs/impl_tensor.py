@@ -488,7 +488,7 @@ class RemediesSayNothing(ImplPatch):
 
 
 class TablesAsWideAsTheyLike(ImplPatch):
-    rule = "inspect.table.width"
+    rule = "inspect.table.width+2"
     description = "nobody looks at how wide a table is"
     target = "impl.inspect.text:fitting"
 
@@ -526,7 +526,7 @@ class LayersSayNothing(ImplPatch):
 
 
 class WordsAreCut(ImplPatch):
-    rule = "inspect.table.words"
+    rule = "inspect.table.width+2"
     description = "the words of a column are cut where the column ends"
     target = "impl.inspect.text:shortened"
 

@@ -64,7 +64,7 @@ def report_html(document: Document, timings: Timings | None = None,
         _section("memory", "Memory of temporaries", _memory(document)),
         _section("source", "Source", _sources(document)),
         _footer(document)]
-    # r[impl inspect.report.alone]
+    # r[impl inspect.report.alone+2]
     return ("<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
             "<meta name='viewport' content='width=device-width, initial-scale=1'>"
             f"<title>Schedule: {escape(plural(len(document['kernels']), 'kernel'))}</title>"

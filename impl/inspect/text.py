@@ -103,7 +103,7 @@ def shortened(words: Sequence[str], width: int, noun: str = "buffer") -> str:
 
     A word is whole or not there: where none fits, all of them are counted.
     """
-    for left in range(max(len(words), 1)):  # r[impl inspect.table.words]
+    for left in range(max(len(words), 1)):  # r[impl inspect.table.width+2]
         line = ", ".join(words[:len(words) - left]) + (f" and {left} more" if left else "")
         if len(line) <= width:
             return line
@@ -159,7 +159,7 @@ def kernel_table(document: Document, timings: Timings | None = None,
     fitted = fitting(shown, width)
     rows = [list(row) for row in zip(*fitted.values(), strict=True)]
     numbers = frozenset(i for i, head in enumerate(fitted) if head not in SPAN)
-    return table(list(fitted), rows, numbers)  # r[impl inspect.table.complete]
+    return table(list(fitted), rows, numbers)  # r[impl inspect.table.complete+2]
 
 
 def _without_folders(label: str) -> str:
@@ -179,7 +179,7 @@ def fitting(columns: Mapping[str, Sequence[str | list[str]]], width: int) -> dic
         wide = {head: max(map(len, (head, *column))) for head, column in cells.items()}
         spare = {head: min(wide[head], room[head]) - SPAN[head][0] for head in room}
         widest = max(spare, key=lambda head: spare[head], default="")
-        # r[impl inspect.table.width]
+        # r[impl inspect.table.width+2]
         if sum(wide.values()) + 2 * (len(wide) - 1) <= width or not widest or spare[widest] <= 0:
             return cells
         room[widest] = min(wide[widest], room[widest]) - 1
@@ -196,7 +196,7 @@ def boundaries(document: Document) -> str:
     """Why each value that goes through memory does not stay inside a kernel."""
     names, sizes = buffer_names(checked(document)), buffer_sizes(document)
     lines = []
-    for row in document.get("boundaries", []):  # r[impl inspect.boundary.reason]
+    for row in document.get("boundaries", []):  # r[impl inspect.explain.complete]
         buffer = row.get("buffer")
         through = "" if buffer is None else f", {names[buffer]} ({bytes_text(sizes[buffer])})"
         reason = row["reason"] or "no reason was given"
@@ -210,7 +210,7 @@ def memory_summary(document: Document) -> str:
     if not memory or not memory["placements"]:
         return "no temporaries: nothing has to be placed"
     names = buffer_names(document)
-    # r[impl inspect.memory.summary]
+    # r[impl inspect.memory.summary+2]
     planned, unplanned, least = memory["planned"], memory["unplanned"], memory["lower_bound"]
     alone = f"would take {bytes_text(unplanned)}" if unplanned > least else \
         "would take as much: there is a moment when all of them are alive"
@@ -278,14 +278,14 @@ def _explain_kernel(document: Document, step: int, kernel: Row, names: Mapping[i
         lines.append(f"  computes   {kernel['label']}")
     lines.append(f"  reads      {', '.join(touched(kernel['reads'], names)) or 'nothing'}")
     lines.append(f"  writes     {', '.join(touched(kernel['writes'], names)) or 'nothing'}")
-    for before, hazards in waits(document, number).items():  # r[impl inspect.hazard.named]
+    for before, hazards in waits(document, number).items():  # r[impl inspect.explain.complete]
         because = " and ".join(f"{KINDS[kind]} ({kind}: {', '.join(where)})"
                                for kind, where in hazards.items())
         lines.append(f"  waits for  kernel {before}: {because}")
     lines += [f"  apart from {reason}" for reason in apart.get(number, [])]
     lines += [f"  fused      {reason}" for reason in fused.get(number, [])]
     steps, reasons = kernel.get("optimizations", []), kernel.get("because", [])
-    for place, step in enumerate(steps):  # r[impl inspect.steps.reason]
+    for place, step in enumerate(steps):  # r[impl inspect.explain.complete]
         reason = f": {reasons[place]}" if place < len(reasons) else ""
         lines.append(f"  {'' if place else 'steps':9}  {step}{reason}")
     return "\n".join(lines)

@@ -37,7 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(told(verdict, given.lines))
     print(f"{counts.total()} records in {folder}: {counts['same']} same, {counts['changed']} "
           f"changed, {counts['skipped']} skipped")
-    return 1 if counts["changed"] else 0 if counts["same"] else 2  # r[impl playback.replay.status+2]
+    # r[impl playback.replay.status+2]
+    return 1 if counts["changed"] else 0 if counts["same"] else 2
 
 
 def told(verdict: Verdict, most: int) -> str:

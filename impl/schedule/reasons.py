@@ -116,7 +116,7 @@ def decisions(plan: Plan, nodes: Sequence[UOp]) -> list[tuple[frozenset[int], st
     """What was decided, a line each, and the kernels that it concerns."""
     found: list[tuple[frozenset[int], str]] = []
     shown = shown_numbers(plan)
-    for number, kernel in enumerate(plan.kernels):  # r[impl inspect.debug.lines]
+    for number, kernel in enumerate(plan.kernels):  # r[impl inspect.debug.lines+2]
         names = label(plan, number, nodes).partition(" (")[0]
         found.append((frozenset((number,)), f"kernel {number}: "
                       + (kernel.fusion or _one_stage(kernel)) + f" ({names})"))

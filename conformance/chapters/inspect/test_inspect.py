@@ -143,7 +143,7 @@ def test_other_formats_are_refused() -> None:
             show(wrong)
 
 
-@verifies("inspect.table.complete")
+@verifies("inspect.table.complete+2")
 def test_kernel_table() -> None:
     document = training_step()
     document["order"] = [1, 0, 2, 3, 4, 5, 6, 7]
@@ -160,7 +160,7 @@ def test_kernel_table() -> None:
     assert bare.splitlines()[0].split() == ["id", "kernel", "reads", "writes"]
 
 
-@verifies("inspect.table.width")
+@verifies("inspect.table.width+2")
 def test_a_kernel_table_fits_the_page() -> None:
     document = training_step()
     for kernel in document["kernels"]:
@@ -180,7 +180,7 @@ def test_a_kernel_table_fits_the_page() -> None:
     assert narrowest.splitlines()[2].split()[0] == "0" and "more" in narrowest
 
 
-@verifies("inspect.table.words")
+@verifies("inspect.table.width+2")
 def test_words_of_a_kernel_table_are_whole() -> None:
     assert [text.shortened(["first", "second", "third"], width) for width in (20, 19, 17, 16, 5)] \
         == ["first, second, third", "first and 2 more", "first and 2 more", "first and 2 more",
@@ -198,7 +198,7 @@ def test_words_of_a_kernel_table_are_whole() -> None:
             assert "STEP(0,0)" in line or "5 steps" in line
 
 
-@verifies("inspect.boundary.reason")
+@verifies("inspect.explain.complete")
 def test_boundaries_and_sentences() -> None:
     document = training_step()
     assert inspect.boundaries(document).splitlines() == [
@@ -214,7 +214,7 @@ def test_boundaries_and_sentences() -> None:
     assert "no value crosses" in inspect.boundaries(chain(2))
 
 
-@verifies("inspect.steps.reason")
+@verifies("inspect.explain.complete")
 def test_steps_have_reasons() -> None:
     document = training_step()
     document["kernels"][6].update(optimizations=["UPCAST(1,16)", "GROUP(2,4)", "SWAP(0,1)"],
@@ -227,7 +227,7 @@ def test_steps_have_reasons() -> None:
 
 
 @pytest.mark.device("CPU")
-@verifies("inspect.steps.reason")
+@verifies("inspect.explain.complete")
 def test_steps_are_told_before_anything_is_compiled() -> None:
     def product() -> Tensor:
         a = Tensor(np.ones((32, 48), np.float32)).realize()
@@ -258,7 +258,7 @@ def with_two_reasons() -> Document:
     return document
 
 
-@verifies("inspect.hazard.named")
+@verifies("inspect.explain.complete")
 def test_hazards_have_buffers_and_versions() -> None:
     """Every dependency of the document is told, at the kernel that waits."""
     document = with_two_reasons()
@@ -289,7 +289,7 @@ def several_kernels() -> list[Tensor]:
     return [x, late, total]
 
 
-@verifies("inspect.debug.lines")
+@verifies("inspect.debug.lines+2")
 def test_every_decision_has_a_line() -> None:
     tensors = several_kernels()
     document = Tensor.schedule_document(*tensors)
@@ -314,7 +314,7 @@ def test_every_decision_has_a_line() -> None:
     assert len({line for line in lines if "fused" in line}) >= 2
 
 
-@verifies("inspect.debug.lines")
+@verifies("inspect.debug.lines+2")
 def test_a_schedule_has_its_decisions() -> None:
     tensors = several_kernels()
     lines = decided(lambda: Tensor.schedule_document(*tensors))
@@ -329,7 +329,7 @@ def test_a_schedule_has_its_decisions() -> None:
     run_schedule(items)
 
 
-@verifies("inspect.debug.lines")
+@verifies("inspect.debug.lines+2")
 def test_one_operation_is_alone_and_several_are_fused() -> None:
     x = Tensor(np.arange(4, dtype=np.float32)).realize()
     assert any(line.startswith("kernel 0: alone: 1 operation") for line in
@@ -338,7 +338,7 @@ def test_one_operation_is_alone_and_several_are_fused() -> None:
                decided(lambda: ((x + 1) * x).sum().realize()))
 
 
-@verifies("inspect.memory.summary")
+@verifies("inspect.memory.summary+2")
 def test_memory_summary() -> None:
     text = inspect.memory_summary(training_step())
     assert "6 temporaries in 1.78 MiB" in text
@@ -354,7 +354,7 @@ def test_memory_summary() -> None:
     assert "would take as much" in inspect.memory_summary(document)
 
 
-@verifies("inspect.report.alone")
+@verifies("inspect.report.alone+2")
 def test_report_is_one_file(tmp_path: Path) -> None:
     path = inspect.html_report(training_step(), tmp_path / "deep" / "report.html",
                                {1: 1e-3}, inspect.Machine(40e9, 1e11), {"replays": 1234})
@@ -373,7 +373,7 @@ def test_report_is_one_file(tmp_path: Path) -> None:
     assert again == text
 
 
-@verifies("inspect.graph.shows")
+@verifies("inspect.graph.shows+2")
 def test_graph_shows_kernels_and_dependencies() -> None:
     document = with_two_reasons()
     page = Page(schedule_graph(document))
@@ -386,7 +386,7 @@ def test_graph_shows_kernels_and_dependencies() -> None:
         assert sorted(drawn) == sorted(wanted)
 
 
-@verifies("inspect.graph.shows")
+@verifies("inspect.graph.shows+2")
 def test_long_schedules_say_what_is_missing() -> None:
     count = MOST_DRAWN + 50
     page = Page(inspect.report_html(chain(count)))
@@ -395,7 +395,7 @@ def test_long_schedules_say_what_is_missing() -> None:
     assert "Nothing has to run" in inspect.report_html(chain(0))
 
 
-@verifies("inspect.graph.shows")
+@verifies("inspect.graph.shows+2")
 def test_boxes_do_not_overlap() -> None:
     nodes = list(range(40))
     edges = [(a, b) for a in nodes for b in nodes if a < b and (7 * a + 3 * b) % 11 == 0]
@@ -410,7 +410,7 @@ def test_boxes_do_not_overlap() -> None:
         assert all(b - a >= 120 - 1e-6 for a, b in pairwise(sorted(row)))
 
 
-@verifies("inspect.memory.chart")
+@verifies("inspect.memory.summary+2")
 def test_memory_chart() -> None:
     document = training_step()
     page = Page(memory_chart(document))
@@ -427,7 +427,7 @@ def test_memory_chart() -> None:
                for a in page.of_class("bound"))
 
 
-@verifies("inspect.memory.chart")
+@verifies("inspect.memory.summary+2")
 def test_the_memory_chart_is_drawn_to_scale() -> None:
     document = training_step()
     document["memory"]["arenas"][0]["bytes"] *= 2  # so that the lower bound is below its end
@@ -452,7 +452,7 @@ def test_the_memory_chart_is_drawn_to_scale() -> None:
     assert abs(float(line) - (bottom - (least - low) * scale)) < 1.5
 
 
-@verifies("inspect.text.escaped")
+@verifies("inspect.report.alone+2")
 def test_text_from_programs_stays_text() -> None:
     evil = "<script>alert('&\"')</script>"
     document = training_step()
@@ -470,13 +470,13 @@ def test_text_from_programs_stays_text() -> None:
     assert any(hint.startswith(f"kernel 1: {evil}\n{evil}\n") for hint in hints)
 
 
-@verifies("inspect.table.complete")
+@verifies("inspect.table.complete+2")
 def test_the_sample_is_a_legal_schedule() -> None:
     """But for reasons: the tests above want to see one that is missing."""
     assert {found.rule for found in check(training_step())} <= {"fusion.boundary.reason"}
 
 
-@verifies("inspect.table.complete")
+@verifies("inspect.table.complete+2")
 @pytest.mark.parametrize("count, text", [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"),
                                          (1536, "1.5 KiB"), (1 << 20, "1 MiB"),
                                          (1047552, "1023 KiB"), (5 << 30, "5 GiB")])
@@ -484,7 +484,7 @@ def test_bytes(count: int, text: str) -> None:
     assert inspect.bytes_text(count) == text
 
 
-@verifies("inspect.table.complete")
+@verifies("inspect.table.complete+2")
 def test_times() -> None:
     assert [inspect.time_text(t) for t in (None, 2.5, 1.5e-3, 2e-6, 3e-9)] == [
         "-", "2.5 s", "1.5 ms", "2 us", "3 ns"]
