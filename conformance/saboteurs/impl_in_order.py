@@ -11,7 +11,7 @@ Function = Callable[..., Any]
 
 
 class RunningResultsForgetWhatWasBefore(ImplPatch):
-    rule = "ranges.scan.order"
+    rule = "ranges.scan.order+2"
     description = "an element of a running result is the element itself"
     target = "impl.ranges.in_order:_scan"
 
@@ -20,7 +20,7 @@ class RunningResultsForgetWhatWasBefore(ImplPatch):
 
 
 class KeysAreForgotten(ImplPatch):
-    rule = "ranges.scan.key"
+    rule = "ranges.scan.order+2"
     description = "all elements of a running result by key have one key"
     target = "impl.ranges.in_order:_scan"
 
@@ -36,7 +36,7 @@ class KeysAreForgotten(ImplPatch):
 
 
 class TheFirstWriterStays(ImplPatch):
-    rule = "ranges.scatter.order"
+    rule = "ranges.scatter.order+2"
     description = "rows of a scatter are written from the last to the first"
     target = "impl.gradient.nodes:scatter"
 
@@ -48,7 +48,7 @@ class TheFirstWriterStays(ImplPatch):
 
 
 class RowsOutsideAreTheFirst(ImplPatch):
-    rule = "ranges.scatter.outside"
+    rule = "ranges.scatter.order+2"
     description = "an index that names no row names the first one"
     target = "impl.ranges.in_order:_scatter"
 

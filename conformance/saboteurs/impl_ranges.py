@@ -22,7 +22,7 @@ def _without(part: Callable[[tuple[Any, ...]], bool]) -> Callable[[Function], Fu
 
 
 class FormsForgetConstants(ImplPatch):
-    rule = "ranges.form.shared"
+    rule = "ranges.form.shared+2"
     description = "nests that differ in a constant are taken for equal"
     target = "impl.ranges:StageGraph._describe"
 
@@ -31,7 +31,7 @@ class FormsForgetConstants(ImplPatch):
 
 
 class FormsForgetWhichValue(ImplPatch):
-    rule = "ranges.form.shared"
+    rule = "ranges.form.shared+2"
     description = "x + x and x + y are taken for the same nest"
     target = "impl.ranges:StageGraph._describe"
 
@@ -45,7 +45,7 @@ class FormsForgetWhichValue(ImplPatch):
 
 
 class EveryNestIsTraced(ImplPatch):
-    rule = "ranges.form.shared"
+    rule = "ranges.form.shared+2"
     description = "no two stages share a form"
     target = "impl.ranges:StageGraph._describe"
 
@@ -57,7 +57,7 @@ class EveryNestIsTraced(ImplPatch):
 
 
 class FormsForgetThePlaceOfAWrite(ImplPatch):
-    rule = "ranges.form.place"
+    rule = "ranges.form.shared+2"
     description = "writes of equal parts at different places are taken for the same nest"
     target = "impl.ranges.graph:_way_to_base"
 
@@ -66,14 +66,14 @@ class FormsForgetThePlaceOfAWrite(ImplPatch):
 
 
 class PermutesTheWrongWay(Edit):
-    rule = "ranges.index.exact"
+    rule = "ranges.index.exact+2"
     description = "the index of a transposed value is transposed in the same direction"
     file = "impl/ranges/indices.py"
     old, new = "moved[old] = index[axis]", "moved[axis] = index[old]"
 
 
 class FlipsOneTooFar(Edit):
-    rule = "ranges.index.exact"
+    rule = "ranges.index.exact+2"
     description = "a flipped axis starts one element behind its end"
     file = "impl/ranges/indices.py"
     old, new = "symbolic.sub(source[axis] - 1, i)", "symbolic.sub(source[axis], i)"
@@ -111,7 +111,7 @@ class EveryTapHits(Edit):
 
 
 class WritesMakeNoValue(Edit):
-    rule = "ranges.stage.one-value"
+    rule = "ranges.stage.one-value+2"
     description = "a write into memory stores the old value once more, not a new one"
     file = "impl/ranges/graph.py"
     old = ("overwrites, = self._brought((overwrites,), device)\n"
@@ -147,7 +147,7 @@ class ReadsWhatLiesElsewhere(Edit):
 
 
 class EmptyRowsHaveAStage(Edit):
-    rule = "ranges.stage.empty"
+    rule = "ranges.stage.one-value+2"
     description = "only values of one axis are seen to have no elements"
     file = "impl/ranges/graph.py"
     old, new = "if 0 in (node.shape or ()):", "if node.shape == (0,):"
@@ -161,7 +161,7 @@ class TwoWaysAreTwoNodes(Edit):
 
 
 class ReductionsShareALoop(Edit):
-    rule = "ranges.reduce.own"
+    rule = "ranges.reduce.own+2"
     description = "all reductions of one size have one loop"
     file = "impl/ranges/tracing.py"
     old, new = "number = self.first_loop + len(self.reduced)", "number = self.first_loop"

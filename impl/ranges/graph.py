@@ -44,12 +44,12 @@ class StageGraph:
 
     def build(self) -> StageGraph:
         """Make the stage of every value, sources first (r[ranges.stage.one-value])."""
-        # r[impl ranges.stage.one-value, effects.version.single-writer]
+        # r[impl ranges.stage.one-value+2, effects.version.single-writer]
         for node, reason in self.cuts.items():
             if node in self.number_of:
                 continue  # a copy that somebody needed before
             if 0 in (node.shape or ()):
-                # r[impl ranges.stage.empty]
+                # r[impl ranges.stage.one-value+2]
                 self._new_value(node, node, False, self._home(node, ()))  # nothing to compute
             elif node.op is Ops.AFTER:
                 self._write_stage(node, reason)
@@ -134,8 +134,8 @@ class StageGraph:
         """
         key, values = self._describe(root, root is node)
         if root is not node:
-            key += _way_to_base(node)  # r[impl ranges.form.place]
-        known = self.forms.get(key)  # r[impl ranges.form.shared]
+            key += _way_to_base(node)  # r[impl ranges.form.shared+2]
+        known = self.forms.get(key)  # r[impl ranges.form.shared+2]
         if known is None:
             tracer = Tracer(self.read_from)
             form = make(node, tracer)

@@ -45,6 +45,6 @@ def _scatter(node: UOp, tracer: Tracer, value: UOp, write: Pattern) -> InOrder:
                   for axis, size in enumerate(values.shape))
     picked = cast(tracer.trace(places, index[:1], inside=False), dtypes.index)
     given = tracer.trace(values, index, inside=False)
-    # r[impl ranges.scatter.outside]
+    # r[impl ranges.scatter.order+2]
     target = Pattern(write.shape, (picked, *index[1:]), names_row(node, picked))
     return InOrder(node.arg, loops_of(index), given, target, target)

@@ -48,7 +48,7 @@ def reshape_index(index: Index, outer: Shape, inner: Shape) -> Index:
 
 def _regroup(index: Index, outer: Shape, inner: Shape) -> list[UOp]:
     """Flatten one run of axes and split it again."""
-    if outer == inner:  # r[impl ranges.reshape.local]
+    if outer == inner:  # r[impl ranges.reshape.local+2]
         return list(index)
     flat = flatten(index, outer)
     result: list[UOp] = []
@@ -77,7 +77,7 @@ def source_index(node: UOp, index: Index) -> tuple[Index, UOp]:
     Returns the index into the source, and the condition under which there is such an element
     (only PAD makes one).
     """
-    op, arg, source = node.op, node.arg, node.src[0].shape  # r[impl ranges.index.exact]
+    op, arg, source = node.op, node.arg, node.src[0].shape  # r[impl ranges.index.exact+2]
     assert source is not None and node.shape is not None
     if op is Ops.RESHAPE:
         return reshape_index(index, node.shape, source), TRUE

@@ -153,7 +153,7 @@ class Tracer:
         """The index of a reduction's source: its reduced axes get ranges of their own."""
         axes, shape = node.arg[1], node.src[0].shape
         assert shape is not None
-        if node not in region.loops:  # r[impl ranges.reduce.own]
+        if node not in region.loops:  # r[impl ranges.reduce.own+2]
             region.loops[node] = tuple(self._loop(shape[a]) for a in axes if shape[a] != 1)
         loops = iter(region.loops[node])
         return tuple((next(loops) if size != 1 else ZERO) if axis in axes else region.index[axis]
