@@ -32,6 +32,7 @@ from conformance.kernels import emulated_kernels, sanitized, step_kernels
 from conformance.kernels import kernel_builder as kb
 from conformance.kernels.kernel_programs import PROGRAMS
 from impl import Context
+from impl.choosing import hand_steps
 from impl.device import Device, Memory
 from impl.dtypes import DType, dtypes
 from impl.errors import DTypeError
@@ -44,7 +45,6 @@ from impl.kernel import (
     StepError,
     apply_steps,
     fold_gates,
-    hand_steps,
     parameters,
     verify,
 )

@@ -3,7 +3,7 @@
 Nothing is timed. A tile of so many rows of so many vectors is counted, for one element of the sum
 and all results, and compared with the best of all tiles that fit the registers.
 
-    kernel.product.loads: 1 row of 1 vector: 6 vectors multiplied and 12 loaded, 18 in all; ...
+    choosing.product.loads: 1 row of 1 vector: 6 vectors multiplied and 12 loaded, 18 in all; ...
 
         16 registers, vectors of 4; 3 x 8 results
 
@@ -102,14 +102,14 @@ def _judged(module: ModuleType, product: Product) -> Counterexample | None:
         return Counterexample("raised", wrong, str(product))
     needed = registers(tile.rows, tile.vectors)
     if needed > product.registers:
-        return Counterexample("kernel.product.registers", f"{named(tile.rows, tile.vectors)} "
+        return Counterexample("choosing.product.registers", f"{named(tile.rows, tile.vectors)} "
                               f"need {needed} registers, of {product.registers}",
                               picture(product, tile))
     least, rows, vectors = best(product)
     taken = work(product, tile.rows, tile.vectors, tile.width)
     if 2 * taken.total > HALVES * least.total:
         return Counterexample(
-            "kernel.product.loads", f"{named(tile.rows, tile.vectors)}: {said(taken)}; "
+            "choosing.product.loads", f"{named(tile.rows, tile.vectors)}: {said(taken)}; "
             f"{named(rows, vectors)} would do with {least.total}", picture(product, tile))
     return None
 
@@ -171,7 +171,7 @@ def score(module: ModuleType) -> Iterator[str]:
 
 
 KERNEL = Lesson(
-    module="kernel.products",
+    module="choosing.products",
     functions=("choose_tile",),
     names="""\
 What the processor has is in
@@ -181,11 +181,11 @@ and the answer is
     RegisterTile(rows, vectors, width)
 with so many rows of the first operand, no more than there are, and so many vectors of columns of
 the second one, each of `width` elements: 2, 4 and so on up to what a vector has.""",
-    rules=("kernel.product.registers", "kernel.product.loads", "kernel.pad.untouched",
+    rules=("choosing.product.registers", "choosing.product.loads", "kernel.pad.untouched",
            "kernel.pack.stored", "kernel.step.equal"),
     hints=(
         "Begin with a tile of one row of one vector. It is right, and keeps all rules but one: "
-        "kernel.product.loads.",
+        "choosing.product.loads.",
         "A tile takes rows * vectors registers for its sums, `vectors` for a row of the second "
         "operand, and one for a number of the first one. That is what has to fit.",
         "Write a function that counts: for one element of the sum a tile multiplies rows * "

@@ -55,12 +55,12 @@ def the_best(limits: Limits, itemsize: int, rows: int, columns: int) -> Tile:
 WRONG: dict[str, tuple[Chooser, str]] = {
     "one row of one vector": (
         lambda limits, size, rows, columns: Tile(1, 1, limits.elements(size)),
-        "kernel.product.loads: 1 row of 1 vector: 6 vectors multiplied and 12 loaded, 18 in all; "
+        "choosing.product.loads: 1 row of 1 vector: 6 vectors multiplied and 12 loaded, 18 in all; "
         "3 rows of 2 vectors would do with 11"),
     "all registers are sums": (
         lambda limits, size, rows, columns: Tile(
             min(rows, 6), -(-columns // limits.elements(size)), limits.elements(size)),
-        "kernel.product.registers: 1 row of 5 vectors need 11 registers, of 8"),
+        "choosing.product.registers: 1 row of 5 vectors need 11 registers, of 8"),
     "more rows than there are": (
         lambda limits, size, rows, columns: Tile(4, 1, limits.elements(size)),
         "raised: your tile has 4 rows, and the product 1"),
@@ -118,7 +118,7 @@ def test_a_tile_costs_what_it_multiplies_and_loads() -> None:
 
 def test_the_readers_file_takes_the_place_of_ours(tmp_path: Path) -> None:
     mine = tmp_path / "my_kernel.py"
-    mine.write_text("from impl.kernel.products import *\n"
+    mine.write_text("from impl.choosing.products import *\n"
                     "def choose_tile(limits, itemsize, rows, columns):\n"
                     "    return RegisterTile(1, 1, limits.elements(itemsize))\n", encoding="utf-8")
     found = subprocess.run([sys.executable, "-m", "conformance.learn", "check", "kernel", "--mine",

@@ -106,7 +106,7 @@ class StartIsForgotten(ImplPatch):
 
 
 class AnyWindowIsShared(ImplPatch):
-    rule = "kernel.window.shared"
+    rule = "choosing.window.shared"
     description = "a condition on the output alone is taken for one of the window"
     target = "impl.kernel.windows:_only"
 
@@ -115,9 +115,9 @@ class AnyWindowIsShared(ImplPatch):
 
 
 class RowsAreNeverRead(ImplPatch):
-    rule = "kernel.rows.whole"
+    rule = "choosing.rows.whole"
     description = "a sum over rows of memory takes a few elements of each row"
-    target = "impl.kernel.heuristic:plan_rows"
+    target = "impl.choosing.heuristic:plan_rows"
 
     def replacement(self, original: Function) -> Function:
         return lambda planner, node: False
@@ -296,10 +296,10 @@ class NumbersBeginAtZero(ImplPatch):
 
 
 class LanesOfLoopsWithoutExtent(Edit):
-    rule = "kernel.step.chosen"
+    rule = "choosing.step.legal"
     description = "lanes are cut off a loop whose extent is known at run time only"
-    file = "impl/kernel/products.py"
-    old, new = "if not extent:  # r[impl kernel.step.chosen]", "if extent is None:  #"
+    file = "impl/choosing/products.py"
+    old, new = "if not extent:  # r[impl choosing.step.legal]", "if extent is None:  #"
 
 
 class LocalMemoryTwice(Edit):
@@ -355,16 +355,16 @@ class WarpsAsTheyCome(ImplPatch):
 
 
 class RowsAreLeftAfterOneSquare(Edit):
-    rule = "kernel.plain.read-on"
+    rule = "choosing.plain.turned"
     description = "after each square of a transposition, squares of other rows are read"
-    file = "impl/kernel/heuristic.py"
+    file = "impl/choosing/heuristic.py"
     old, new = "self._read_on(stored, read, size)", "pass"
 
 
 class EachThreadCopiesAllRows(Edit):
-    rule = "kernel.product.turned"
+    rule = "choosing.product.parts"
     description = "threads have columns alone, and each copies all rows out of order"
-    file = "impl/kernel/products.py"
+    file = "impl/choosing/products.py"
     old, new = "roles = _rows_for_threads(planner, node, roles, tile, straight)", "pass"
 
 

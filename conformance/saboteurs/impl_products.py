@@ -55,18 +55,18 @@ class CopiesWhatIsStored(ImplPatch):
 
 
 class ComputesOperandsAgain(ImplPatch):
-    rule = "kernel.product.aside"
+    rule = "choosing.product.copied"
     description = "an operand is computed for each panel of columns"
-    target = "impl.kernel.products:_set_aside"
+    target = "impl.choosing.products:_set_aside"
 
     def replacement(self, original: Function) -> Function:
         return lambda planner, number, factor: None
 
 
 class TakesEveryRegisterForSums(ImplPatch):
-    rule = "kernel.product.registers"
+    rule = "choosing.product.registers"
     description = "the tile takes all registers, and none is left for the operands"
-    target = "impl.kernel.products:choose_tile"
+    target = "impl.choosing.products:choose_tile"
 
     def replacement(self, original: Function) -> Function:
         def choose(limits: Any, itemsize: int, rows: int, columns: int) -> Any:
@@ -77,9 +77,9 @@ class TakesEveryRegisterForSums(ImplPatch):
 
 
 class LoadsForEveryProduct(ImplPatch):
-    rule = "kernel.product.loads"
+    rule = "choosing.product.loads"
     description = "a tile has one row, so nothing that is loaded is used twice"
-    target = "impl.kernel.products:choose_tile"
+    target = "impl.choosing.products:choose_tile"
 
     def replacement(self, original: Function) -> Function:
         def choose(limits: Any, itemsize: int, rows: int, columns: int) -> Any:
@@ -89,36 +89,36 @@ class LoadsForEveryProduct(ImplPatch):
 
 
 class KeepsRowsTogether(ImplPatch):
-    rule = "kernel.product.parts"
+    rule = "choosing.product.parts"
     description = "tiles of rows that share a copy are left to one thread"
-    target = "impl.kernel.products:_parts_of_rows"
+    target = "impl.choosing.products:_parts_of_rows"
 
     def replacement(self, original: Function) -> Function:
         return lambda planner, tiles, straight: min(original(planner, tiles, straight), 1)
 
 
 class CopiesForEverySentence(ImplPatch):
-    rule = "kernel.product.around"
+    rule = "choosing.product.copied"
     description = "an operand is copied again in each iteration of the loops around the rows"
-    target = "impl.kernel.products:_share_around"
+    target = "impl.choosing.products:_share_around"
 
     def replacement(self, original: Function) -> Function:
         return lambda planner, node, second, tiles: None
 
 
 class GathersAgain(ImplPatch):
-    rule = "kernel.product.gathered"
+    rule = "choosing.product.copied"
     description = "an operand is gathered again for each row that reads it"
-    target = "impl.kernel.heuristic:copy_gathered"
+    target = "impl.choosing.heuristic:copy_gathered"
 
     def replacement(self, original: Function) -> Function:
         return lambda planner: False
 
 
 class FetchesNothing(ImplPatch):
-    rule = "kernel.product.fetch"
+    rule = "choosing.product.fetch"
     description = "no product asks for the memory of its results"
-    target = "impl.kernel.products:_fetch"
+    target = "impl.choosing.products:_fetch"
 
     def replacement(self, original: Function) -> Function:
         return lambda planner, number: None
@@ -155,9 +155,9 @@ class HidesBehindWhatIsStored(Edit):
 
 
 class HidesNothing(ImplPatch):
-    rule = "kernel.product.hidden"
+    rule = "choosing.product.hidden"
     description = "products that a mask hides are computed"
-    target = "impl.kernel.products:_hide"
+    target = "impl.choosing.products:_hide"
 
     def replacement(self, original: Function) -> Function:
         return lambda planner, column, dtype: None
@@ -182,9 +182,9 @@ class RowsBeginAnywhere(ImplPatch):
 
 
 class AsksForNoNextRow(ImplPatch):
-    rule = "kernel.rows.next"
+    rule = "choosing.rows.next"
     description = "no stage asks memory for the next row"
-    target = "impl.kernel.heuristic:look_ahead"
+    target = "impl.choosing.heuristic:look_ahead"
 
     def replacement(self, original: Function) -> Function:
         return lambda planner: None
@@ -198,9 +198,9 @@ class AsksForTheSameRow(Edit):
 
 
 class LeavesNumbersOver(ImplPatch):
-    rule = "kernel.pad.rest"
+    rule = "choosing.plain.vector"
     description = "what a vector of a row leaves over is computed one by one"
-    target = "impl.kernel.planner:Planner.whole_rest"
+    target = "impl.choosing.planner:Planner.whole_rest"
 
     def replacement(self, original: Function) -> Function:
         return lambda planner, before, rest, width: None
@@ -214,19 +214,19 @@ class DividesEachElement(Edit):
 
 
 class MultipliesTiles(ImplPatch):
-    rule = "kernel.tile.once"
+    rule = "choosing.tile.once"
     description = "a second loop of the prefix is cut although its lanes join a tile"
     first = "test_a_loop_in_which_another_reduction_has_lanes_is_not_cut"
-    target = "impl.kernel.heuristic:HandPlanner._multiplies_tiles"
+    target = "impl.choosing.heuristic:HandPlanner._multiplies_tiles"
 
     def replacement(self, original: Function) -> Function:
         return lambda planner, node, loop: False
 
 
 class SeveralVectorsEverywhere(ImplPatch):
-    rule = "kernel.text.stages"
+    rule = "choosing.plain.roll"
     description = "each of many stages computes several vectors at a time"
-    target = "impl.kernel.plain:has_many_stages"
+    target = "impl.choosing.plain:has_many_stages"
 
     def replacement(self, original: Function) -> Function:
         return lambda known: False

@@ -40,16 +40,16 @@ class AnyLoopIsShared(ImplPatch):
 
 
 class SharesWhatIsShort(Edit):
-    rule = "kernel.thread.pays+2"
+    rule = "choosing.threads.pays"
     description = "every kernel is shared by all threads, however short it is"
     file = "impl/kernel/threads.py"
     old, new = "return min(limits.threads, nanoseconds // SHARE)", "return limits.threads"
 
 
 class OnePartAThread(ImplPatch):
-    rule = "kernel.thread.balance"
+    rule = "choosing.threads.balance"
     description = "each thread has one part, however long that takes"
-    target = "impl.kernel.threads:parts_for"
+    target = "impl.choosing.threads:parts_for"
 
     def replacement(self, original: Function) -> Function:
         return lambda known, nanoseconds, threads, limits: threads

@@ -12,36 +12,36 @@ Function = Callable[..., Any]
 
 
 class LoopsStayApart(ImplPatch):
-    rule = "kernel.plain.merge"
+    rule = "choosing.plain.merge"
     description = "loops are never made one"
-    target = "impl.kernel.plain:merge_loops"
+    target = "impl.choosing.plain:merge_loops"
 
     def replacement(self, original: Function) -> Function:
         return lambda planner: None
 
 
 class NothingIsAVector(ImplPatch):
-    rule = "kernel.plain.vector"
+    rule = "choosing.plain.vector"
     description = "loops that store contiguously stay as they are"
-    target = "impl.kernel.plain:vectorize"
+    target = "impl.choosing.plain:vectorize"
 
     def replacement(self, original: Function) -> Function:
         return lambda planner: None
 
 
 class VectorsAreHalfAsWide(ImplPatch):
-    rule = "kernel.plain.vector"
+    rule = "choosing.plain.vector"
     description = "a vector has half of the lanes that its widest type allows"
-    target = "impl.kernel.plain:_widest"
+    target = "impl.choosing.plain:_widest"
 
     def replacement(self, original: Function) -> Function:
         return lambda known, loop: 2 * original(known, loop)
 
 
 class RowsStayApart(ImplPatch):
-    rule = "kernel.rows.short"
+    rule = "choosing.rows.short"
     description = "short rows are done one after the other"
-    target = "impl.kernel.heuristic:plan_short"
+    target = "impl.choosing.heuristic:plan_short"
 
     def replacement(self, original: Function) -> Function:
         return lambda planner: None
@@ -78,27 +78,27 @@ class ReadsBehindTheLastElement(Edit):
 
 
 class CutsNoSquares(ImplPatch):
-    rule = "kernel.plain.turned"
+    rule = "choosing.plain.turned"
     description = "what is read along one loop and stored along another is no square of lanes"
-    target = "impl.kernel.heuristic:HandPlanner._transpose"
+    target = "impl.choosing.heuristic:HandPlanner._transpose"
 
     def replacement(self, original: Function) -> Function:
         return lambda planner: None
 
 
 class NothingGoesPastTheCaches(ImplPatch):
-    rule = "kernel.plain.stream"
+    rule = "choosing.plain.stream"
     description = "large outputs are stored like small ones"
-    target = "impl.kernel.plain:_stream"
+    target = "impl.choosing.plain:_stream"
 
     def replacement(self, original: Function) -> Function:
         return lambda planner, loop: None
 
 
 class LanesAreNeverRolledUp(ImplPatch):
-    rule = "kernel.plain.roll"
+    rule = "choosing.plain.roll"
     description = "a stage that reduces nothing keeps all lanes of the one before it"
-    target = "impl.kernel.roll:roll_lanes"
+    target = "impl.choosing.roll:roll_lanes"
 
     def replacement(self, original: Function) -> Function:
         return lambda planner: None

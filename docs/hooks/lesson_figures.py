@@ -10,11 +10,12 @@ from figures import box, figure, text
 
 from conformance.learn.lesson_kernel import registers
 from impl import GlobalCounters, Tensor, TinyJit, Variable
+from impl.choosing import hand_steps
+from impl.choosing.products import choose_tile
 from impl.dtypes import DType, dtypes
 from impl.errors import ReplayError
 from impl.ir import UOp
-from impl.kernel import Limits, Step, apply_steps, hand_steps
-from impl.kernel.products import choose_tile
+from impl.kernel import Limits, Step, apply_steps
 from impl.render import C, render
 from impl.schedule import schedule_cache
 

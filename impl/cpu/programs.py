@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from impl.choosing import duration
 from impl.cpu.objects import run_launches
 from impl.device import DeviceBackend, Launch, Memory, Table
 from impl.device.kept import KeptProgram
 from impl.ir import UOp
-from impl.kernel import duration
 from impl.render import Source
 
 #: Words of a launch as C sees it.

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 
 from impl import symbolic
+from impl.choosing.plain import merge_loops
+from impl.choosing.planner import Reasoned
 from impl.groups.lanes import Grid, Local, Warp
 from impl.groups.pipeline import COPIES, early_copies
 from impl.groups.planner import GroupPlanner
@@ -18,8 +20,6 @@ from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, WIDE_BYTES, Limits
 from impl.kernel.blocking import Chunk, Cut
 from impl.kernel.padding import PadTo
-from impl.kernel.plain import merge_loops
-from impl.kernel.planner import Reasoned
 from impl.kernel.private import exceeds
 from impl.kernel.steps import Split, Step, StepError, Upcast
 

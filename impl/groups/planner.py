@@ -3,11 +3,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from impl.choosing.planner import Planner
 from impl.groups.lanes import Inner
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import Analysis, Limits
 from impl.kernel.padding import PadTo
-from impl.kernel.planner import Planner
 from impl.kernel.private import exceeds
 from impl.kernel.steps import Step
 

@@ -26,7 +26,6 @@ from impl.kernel.analysis import (
 from impl.kernel.blocking import Aside, Chunk, Cut, Fetch, Pack, Share
 from impl.kernel.chain import Chain
 from impl.kernel.dots import Dot
-from impl.kernel.heuristic import hand_steps
 from impl.kernel.hidden import Hide
 from impl.kernel.online import Online
 from impl.kernel.padding import PadTo
@@ -47,13 +46,12 @@ from impl.kernel.steps import (
     fold_gates,
     parameters,
 )
-from impl.kernel.threads import GroupTop, Thread, duration
+from impl.kernel.threads import GroupTop, Thread
 from impl.kernel.windows import Window
 
 __all__ = ["LANES", "OF_GROUPS", "OF_LANES", "REDUCERS", "STEPS", "Abreast", "Analysis", "Aside",
            "Chain", "Chunk", "Cut", "Dot", "Early", "Estimate", "Fetch", "GroupTop", "Growth",
            "Hide", "Limits", "Merge", "Next", "Online", "Own", "Pack", "PadTo", "Roll", "Share",
            "Split", "Step", "StepError", "Stream", "Swap", "Thread", "Upcast", "Way", "Window",
-           "accessed", "apply_steps", "buffer_key", "duration", "estimate", "exchanged",
-           "fold_gates", "growth", "hand_steps", "next_loads", "parameters", "shared_loops",
-           "verify"]
+           "accessed", "apply_steps", "buffer_key", "estimate", "exchanged", "fold_gates", "growth",
+           "next_loads", "parameters", "shared_loops", "verify"]

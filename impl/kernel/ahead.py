@@ -7,14 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.analysis import LANES, Analysis, Way, accessed, growth, stage_of
-from impl.kernel.planner import Planner
+from impl.kernel.analysis import LANES, Analysis, Way, growth, stage_of
 from impl.kernel.steps import Step, StepError, with_stores
-
-#: Of the second cache, so many rows take no more than all: the one at hand, the next, and others.
-_ROWS = 4
 
 
 @dataclass(frozen=True)
@@ -51,41 +46,4 @@ def next_loads(known: Analysis) -> dict[UOp, int]:
     return {load: step for load, step in steps.items() if step > 0}
 
 
-def look_ahead(planner: Planner) -> None:
-    """Let a stage that reads a row again, from a cache, ask memory for the next one; or a stage
-    that copies a part of an operand, after which the processor multiplies for a long time.
-    """
-    # r[impl kernel.rows.next]
-    ahead = next_loads(planner.known)
-    before: set[tuple[object, int]] = set()
-    for store in planner.known.ast.src:
-        loads = [load for load in stage_of(store).loads if load in ahead]
-        again = [load for load in loads if (accessed(load), ahead[load]) in before
-                 or _is_copied(planner, store, load)]
-        loops = [r for r in stage_of(store).ranges if r not in planner.known.info.prefix
-                 and r.arg[1] in (RangeKind.LOOP, RangeKind.REDUCE)]
-        if store.arg is None and loops and any(_is_far(planner, load, ahead[load])
-                                               for load in again):
-            loop = max(loops, key=planner.extent)
-            planner.take(Next(planner.known.position[loop]),
-                         "the next row is on its way while this one is computed")
-            return
-        before |= {(accessed(load), ahead[load]) for load in loads}
-
-
-def _is_copied(planner: Planner, store: UOp, load: UOp) -> bool:
-    """Whether a stage copies what it loads to a LOCAL, in the order in which it lies there."""
-    place, value = (planner.growth[index.src[1]] or {} for index in (store.src[0], load.src[0]))
-    along = any(step == 1 == value.get(loop) and loop.arg[1] in LANES
-                for loop, step in place.items())
-    return store.src[1] is load and store.src[0].src[0].op is Ops.LOCAL and along
-
-
-def _is_far(planner: Planner, load: UOp, step: int) -> bool:
-    """Whether rows are too many to stay in the second cache, and short enough that some do."""
-    width, cache = load.dtype.itemsize, planner.limits.second_cache
-    least, most = symbolic.bounds(load.src[0].src[1])
-    return step * width * _ROWS <= cache < (most - least + 1) * width
-
-
-__all__ = ["Next", "look_ahead", "next_loads"]
+__all__ = ["Next", "next_loads"]

@@ -12,11 +12,7 @@ from impl import symbolic
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import REDUCERS, Analysis, accessed, buffer_key, growth
-from impl.kernel.planner import Planner
 from impl.kernel.steps import Rewriter, Step, StepError, with_stores
-
-#: So many elements are combined with each other before the result that was stored last is needed.
-_AT_ONCE = 16
 
 
 class _Link(NamedTuple):
@@ -44,7 +40,7 @@ class Chain(Step):
         """The same elements, combined in the same order and with other brackets."""
         # r[impl kernel.step.equal+2]
         loop = self._loop(known, (RangeKind.BLOCK,))
-        size, link = self.size_of(loop), _link(known, loop)
+        size, link = self.size_of(loop), find_link(known, loop)
         if link is None:
             raise StepError(self.name, "what is stored along it is no running result",
                             "name the loop of one")
@@ -75,7 +71,7 @@ class Chain(Step):
         return with_stores(known, stores, self.name)
 
 
-def _link(known: Analysis, loop: UOp) -> _Link | None:
+def find_link(known: Analysis, loop: UOp) -> _Link | None:
     """The running result along a loop, if that is all that the kernel computes."""
     store = known.ast.src[0]
     index, value = store.src[:2]
@@ -104,13 +100,3 @@ def _linked(before: UOp, index: UOp, loop: UOp) -> bool:
     return loop not in index.src[2].toposort() and all(
         part in stored or symbolic.rebuild(part, later) is TRUE
         for condition in conditions for part in symbolic.conjuncts(condition))
-
-
-def chain(planner: Planner) -> None:
-    """Take several elements of a running result at once, where no vector goes across it."""
-    known = planner.known
-    for loop in known.ast.src[0].src[2:][-1:]:
-        if loop.arg[1] is RangeKind.BLOCK and planner.extent(loop) >= 2 * _AT_ONCE \
-                and _link(known, loop) is not None:
-            planner.take(Chain(known.position[loop], _AT_ONCE),
-                         "only the result before has to be waited for")

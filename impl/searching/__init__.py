@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from impl import settings
+from impl.choosing.heuristic import hand_plan
 from impl.groups import lane_steps
 from impl.groups.tensor_cores import refuse_units
 from impl.ir import UOp
 from impl.kernel import OF_LANES, Limits, Step, StepError, apply_steps, fold_gates
-from impl.kernel.heuristic import hand_plan
 from impl.searching.beam import searched_steps
 from impl.searching.trial import Bench
 

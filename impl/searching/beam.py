@@ -20,12 +20,12 @@ from typing import Any
 from impl import settings
 from impl.caching.disk import store
 from impl.caching.texts import code_version, kernel_name
+from impl.choosing.heuristic import hand_steps
+from impl.choosing.planner import Reasoned
 from impl.errors import DeviceError, GraphError
 from impl.groups.grouping import lane_steps
 from impl.ir import Ops, UOp
 from impl.kernel.analysis import Analysis, Limits
-from impl.kernel.heuristic import hand_steps
-from impl.kernel.planner import Reasoned
 from impl.kernel.private import exceeds
 from impl.kernel.steps import ASKED_FOR, OF_LANES, STEPS, Step, StepError, apply_steps, parameters
 from impl.kernel.threads import GroupTop, Thread

@@ -18,11 +18,13 @@ from conformance.kernels import kernel_builder as kb
 from conformance.kernels.kernel_builder import FLOAT, INT, flat, load, param, reduce, store
 from conformance.trace import verifies
 from impl import Context, Tensor, cpu, symbolic
+from impl.choosing import hand_steps
+from impl.choosing import threads as sharing
 from impl.cpu import objects
 from impl.device import Device
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, GroupTop, Limits, Step, StepError, Thread, hand_steps
-from impl.kernel import threads as sharing
+from impl.kernel import Analysis, GroupTop, Limits, Step, StepError, Thread
+from impl.kernel.threads import MOST_THREADS
 from impl.render import C, render
 from impl.schedule import schedule_cache
 
@@ -197,7 +199,7 @@ def test_no_element_is_lost_by_cutting(op: Ops) -> None:
         assert out[0] == numpy.reduce(values, dtype=np.int32)
 
 
-@verifies("kernel.thread.pays+2")
+@verifies("choosing.threads.pays")
 def test_small_kernels_are_left_to_one_thread() -> None:
     limits = Limits(threads=8)
     assert not any(isinstance(step, (Thread, GroupTop)) for ast in (total(1000), kb.softmax(8, 64))
@@ -209,7 +211,7 @@ def test_small_kernels_are_left_to_one_thread() -> None:
     assert hand_steps(total(1 << 24), limits)[0][0] == GroupTop(0, 8)
 
 
-@verifies("kernel.thread.balance")
+@verifies("choosing.threads.balance")
 def test_long_kernels_have_several_parts_for_each_thread() -> None:
     limits = Limits(threads=2, parts=8)
     for ast, amount in ((kb.softmax(4096, 4096), 16), (kb.softmax(3100, 4096), 10),
@@ -227,7 +229,7 @@ def test_long_kernels_have_several_parts_for_each_thread() -> None:
             param(1), symbolic.add(symbolic.mul(row, 1 << 16), k)), k)), prefix=(i, j))
         assert hand_steps(ast, limits)[-1][0] == wanted  # the loop with parts enough
     many = hand_steps(kb.softmax(1 << 16, 1 << 12), Limits(threads=1024, parts=8))[-1][0]
-    assert many == Thread(0, sharing.MOST_THREADS)
+    assert many == Thread(0, MOST_THREADS)
 
 
 # Phases
@@ -448,7 +450,7 @@ inherit()
 import os, sys, threading, time, signal
 import numpy as np
 from impl import Context, Tensor
-from impl.kernel import threads as sharing
+from impl.choosing import threads as sharing
 a = np.random.default_rng(1).random(1 << 18, np.float32)
 def tasks():  # of workers: they take no signals; a compiler's thread may still be on its way out
     found = set()

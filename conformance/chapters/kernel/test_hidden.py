@@ -8,9 +8,10 @@ from conformance.kernels import kernel_builder as kb
 from conformance.kernels.kernel_builder import FLOAT, flat, load, local, param, reduce, store
 from conformance.trace import verifies
 from impl import Context, Tensor
+from impl.choosing import hand_steps
 from impl.dtypes import dtypes
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Hide, Limits, StepError, apply_steps, hand_steps
+from impl.kernel import Analysis, Hide, Limits, StepError, apply_steps
 from impl.render import C, render
 from impl.searching import optimize
 
@@ -45,7 +46,7 @@ def hidden(ast: UOp, columns: int = 16, rows: int = 8) -> UOp:
     return apply_steps(ast, [Hide(known.position[loop], columns, rows)])
 
 
-@verifies("kernel.product.hidden")
+@verifies("choosing.product.hidden")
 def test_hidden_tiles_are_left_out() -> None:
     assert any(name.startswith("HIDE(") for name in steps(masked()))
     assert not any(name.startswith("HIDE(") for name in steps(masked(seen=True)))

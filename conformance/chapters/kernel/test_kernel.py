@@ -13,6 +13,7 @@ from conformance.kernels import kernel_builder as kb
 from conformance.kernels.kernel_builder import FLOAT, INT, flat, load, param, reduce, store
 from conformance.trace import ROOT, verifies
 from impl import Context, Tensor, symbolic
+from impl.choosing import hand_steps
 from impl.device import Device
 from impl.dtypes import ALL, DType, dtypes
 from impl.errors import GraphError
@@ -30,7 +31,6 @@ from impl.kernel import (
     Upcast,
     apply_steps,
     estimate,
-    hand_steps,
     parameters,
     verify,
 )
@@ -596,7 +596,8 @@ def test_loops_that_steps_make_have_numbers_of_their_own() -> None:
     code = """
 from impl import Tensor, Context, dtypes
 from impl.ir import Ops
-from impl.kernel import hand_steps, Limits, apply_steps, fold_gates
+from impl.choosing import hand_steps
+from impl.kernel import Limits, apply_steps, fold_gates
 x = Tensor.full((16, 16), 3, dtype=dtypes.int8).contiguous().realize()
 total = x @ x
 for item in Tensor.schedule(total, total.min(), x + 1):

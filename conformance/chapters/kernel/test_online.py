@@ -13,10 +13,11 @@ from conformance.chapters.groups.test_tensor_cores import launched, needs_emulat
 from conformance.kernels import kernel_builder as kb
 from conformance.kernels.kernel_builder import FLOAT, flat, load, local, param, reduce, store
 from conformance.trace import verifies
+from impl.choosing import hand_steps
 from impl.dtypes import dtypes
 from impl.groups import Local, lane_steps
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
-from impl.kernel import Limits, Online, StepError, Upcast, apply_steps, hand_steps, verify
+from impl.kernel import Limits, Online, StepError, Upcast, apply_steps, verify
 from impl.kernel.analysis import Analysis
 from impl.kernel.private import exceeds, shared_bytes
 from impl.render import CUDA

@@ -256,7 +256,7 @@ def test_a_conversion_doubles_or_halves_the_width(source: DType, target: DType,
 
 
 @verifies("render.stream.fence")
-@verifies("kernel.plain.stream")
+@verifies("choosing.plain.stream")
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64,
                                    np.float16, np.float32, np.float64])
 def test_every_type_goes_past_the_caches(monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:

@@ -19,11 +19,12 @@ from conformance.kernels.kernel_builder import FLOAT, INT, flat, load, param, st
 from conformance.trace import verifies
 from impl import Context, Tensor, symbolic
 from impl.caching import disk, texts
+from impl.choosing import hand_steps
 from impl.device import Device
 from impl.dtypes import dtypes
 from impl.groups import Local
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Limits, Step, hand_steps
+from impl.kernel import Analysis, Limits, Step
 from impl.searching import beam
 
 

@@ -1,13 +1,13 @@
-"""A kernel on its way to good steps, and questions about it. Chapter: spec/kernel.md."""
+"""A kernel on its way to good steps, and questions about it. Chapter: spec/choosing.md."""
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from impl.choosing.threads import duration, threads_for
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, Growth, Growths, Limits, growth
 from impl.kernel.padding import PadTo
 from impl.kernel.steps import Own, Split, Step, StepError, Upcast, passes
-from impl.kernel.threads import duration, threads_for
 
 Reasoned = list[tuple[Step, str]]
 
@@ -125,7 +125,7 @@ class Planner:
 
     def whole_rest(self, before: set[UOp], rest: int, width: int) -> None:
         """Make one vector, stored or combined in part, of what a step left of a vector loop."""
-        # r[impl kernel.pad.rest]
+        # r[impl choosing.plain.vector]
         kinds = (RangeKind.LOOP, RangeKind.REDUCE)
         left = next((loop for loop in self.known.ranges if loop not in before
                      and loop.arg[1] in kinds and self.extent(loop) == rest), None)

@@ -12,8 +12,9 @@ from conformance.kernels import kernel_builder as kb
 from conformance.kernels.kernel_builder import flat, load, param, reduce, store
 from conformance.trace import verifies
 from impl import Context, Tensor, symbolic
+from impl.choosing import hand_steps
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Limits, Step, Upcast, apply_steps, growth, hand_steps
+from impl.kernel import Analysis, Limits, Step, Upcast, apply_steps, growth
 from impl.kernel.analysis import Growths
 from impl.render import C, render
 from impl.searching import optimize
@@ -52,7 +53,7 @@ def tile(known: Analysis, node: UOp) -> int:
     return math.prod(loop.src[0].arg for loop in known.loops(known.free[node] & known.lanes))
 
 
-@verifies("kernel.tile.once")
+@verifies("choosing.tile.once")
 def test_the_tiles_of_two_reductions_are_not_multiplied() -> None:
     for ast in transformer_block():
         known = Analysis(optimize(ast, WIDE))
@@ -60,7 +61,7 @@ def test_the_tiles_of_two_reductions_are_not_multiplied() -> None:
         assert all(tile(known, node) <= 32 * 16 for node in sums), ast.arg.name
 
 
-@verifies("kernel.tile.once")
+@verifies("choosing.tile.once")
 def test_a_loop_in_which_another_reduction_has_lanes_is_not_cut() -> None:
     """Rows of four maxima: a tile of eight rows of the product would make 32 maxima of them."""
     i, j = (new_range(64, RangeKind.GLOBAL) for _ in range(2))
@@ -75,7 +76,7 @@ def test_a_loop_in_which_another_reduction_has_lanes_is_not_cut() -> None:
     assert max(tile(known, node) for node in known.order if node.op is Ops.REDUCE) == 4 * 16
 
 
-@verifies("kernel.text.stages")
+@verifies("choosing.plain.roll")
 def test_many_stages_get_one_vector_each() -> None:
     most = max(transformer_block(), key=lambda ast: len(ast.src))
     steps = hand_steps(most, WIDE)

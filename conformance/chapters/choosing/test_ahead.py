@@ -8,8 +8,9 @@ from conformance.kernels import kernel_builder as kb
 from conformance.kernels.kernel_builder import flat, load, local, param, reduce, store
 from conformance.trace import verifies
 from impl import Tensor, dtypes
+from impl.choosing import hand_steps
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Limits, Next, StepError, Upcast, apply_steps, hand_steps
+from impl.kernel import Analysis, Limits, Next, StepError, Upcast, apply_steps
 from impl.realize import schedule_document
 from impl.render import C, render
 from impl.searching import optimize
@@ -37,7 +38,7 @@ def values(rows: int, columns: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(rows * columns).astype(np.float32)
 
 
-@verifies("kernel.rows.next")
+@verifies("choosing.rows.next")
 def test_the_next_row_is_asked_for() -> None:
     assert any(name.startswith("NEXT(") for name in names(centred(1000, 100)))
     assert not any(name.startswith("NEXT(") for name in names(centred(20, 100)))
@@ -72,7 +73,7 @@ def test_what_does_not_go_on_with_the_prefix_is_not_asked_for() -> None:
             Next(known.position[j]).apply(known)
 
 
-@verifies("kernel.pad.rest")
+@verifies("choosing.plain.vector")
 @verifies("kernel.step.equal+2")
 @pytest.mark.parametrize("columns", [23, 29, 77, 1021])
 def test_the_rest_of_a_row_is_a_vector(columns: int) -> None:
@@ -88,7 +89,7 @@ def test_the_rest_of_a_row_is_a_vector(columns: int) -> None:
     assert not out[3 * columns:].any()
 
 
-@verifies("kernel.pad.rest")
+@verifies("choosing.plain.vector")
 def test_one_number_is_no_vector() -> None:
     assert not any(name.startswith("PADTO(") for name in names(centred(3, 65)))
 
@@ -105,7 +106,7 @@ def test_a_softmax_divides_once_a_row() -> None:
                                rtol=1e-6)
 
 
-@verifies("kernel.rows.next")
+@verifies("choosing.rows.next")
 def test_a_copy_of_a_panel_asks_for_the_next_one() -> None:
     m, n, k = (new_range(size, kind) for size, kind in (
         (64, RangeKind.GLOBAL), (256, RangeKind.GLOBAL), (100, RangeKind.REDUCE)))

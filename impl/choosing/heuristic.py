@@ -1,4 +1,4 @@
-"""Which steps suit a kernel, by rule and with a reason for each. Chapter: spec/kernel.md.
+"""Which steps suit a kernel, by rule and with a reason for each. Chapter: spec/choosing.md.
 
 Reductions decide. A sum of products gets a register tile, so that what is loaded is used several
 times; any other reduction gets several accumulators. One loop becomes a vector: the one along
@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from impl.choosing.ahead import look_ahead
+from impl.choosing.chain import chain
+from impl.choosing.plain import merge_loops, vectorize
+from impl.choosing.planner import Planner, Reasoned, power
+from impl.choosing.products import copy_gathered, plan_product
+from impl.choosing.roll import roll_lanes
+from impl.choosing.rows import plan_rows
+from impl.choosing.short import plan_short
+from impl.choosing.threads import Choice, part_of_loop, part_of_reduction
+from impl.choosing.windows import plan_windows
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.ahead import look_ahead
 from impl.kernel.analysis import LANES, Limits
 from impl.kernel.blocking import Cut
-from impl.kernel.chain import chain
-from impl.kernel.plain import merge_loops, vectorize
-from impl.kernel.planner import Planner, Reasoned, power
-from impl.kernel.products import copy_gathered, plan_product
-from impl.kernel.roll import roll_lanes
-from impl.kernel.rows import plan_rows
-from impl.kernel.short import plan_short
 from impl.kernel.steps import Own, Split, Swap, Upcast
-from impl.kernel.threads import Choice, part_of_loop, part_of_reduction
-from impl.kernel.windows import plan_windows
 
 #: Register tiles are cut to these sizes: the first that divides the extent, else the first.
 _TILES = (8, 6, 5, 4, 7, 3, 2)
@@ -124,7 +124,7 @@ class HandPlanner(Planner):
 
     def _multiplies_tiles(self, node: UOp, loop: UOp) -> bool:
         """Whether lanes of this loop would be lanes of another reduction that is a tile already."""
-        # r[impl kernel.tile.once]
+        # r[impl choosing.tile.once]
         bit = 1 << self.known.position[loop]
         return any(n is not node and n.op is Ops.REDUCE and self.known.free[n] & bit
                    and self._lanes_of(n) > 1 for n in self.known.order)
@@ -193,7 +193,7 @@ class HandPlanner(Planner):
 
         Then every line of memory that is touched is used whole while it is in the cache.
         """
-        # r[impl kernel.plain.turned]
+        # r[impl choosing.plain.turned]
         bound = any(n.op is Ops.REDUCE or n.op is Ops.RANGE and n.arg[1] is RangeKind.BLOCK
                     for n in self.known.order)
         if bound or len(self.known.order) > _TRANSPOSE_NODES or len(self.known.ast.src) > 1:
@@ -223,7 +223,7 @@ class HandPlanner(Planner):
 
         What is stored meanwhile, `size` bytes for each tile, has to stay in a cache.
         """
-        # r[impl kernel.plain.read-on]
+        # r[impl choosing.plain.turned]
         amount = max((n for n in range(_READ_ON, self.extent(read) + 1)
                       if self.extent(read) % n == 0 and n * size <= self.limits.second_cache // 4),
                      default=0)
@@ -242,7 +242,7 @@ class HandPlanner(Planner):
 
     def _turn(self) -> None:
         """Where a stage, a copy for a product say, would gather along its vector: read squares."""
-        # r[impl kernel.plain.turned]
+        # r[impl choosing.plain.turned]
         while (found := self._gathered()) is not None:
             self.take(Upcast(self.known.position[found[0]], found[1]),
                       "a square of the operand is transposed, and nothing gathered")

@@ -1,4 +1,4 @@
-"""Sums over rows of memory, which are read from end to end. Chapter: spec/kernel.md.
+"""Sums over rows of memory, which are read from end to end. Chapter: spec/choosing.md.
 
 In y = x W with few rows of x, and in a sum over the first axis, one output needs an element of each
 row. A vector of outputs held in registers would visit a few bytes of a row and go on to the next:
@@ -10,13 +10,13 @@ import functools
 import math
 import operator
 
+from impl.choosing.planner import Planner
+from impl.choosing.products import Roles, order_loops
 from impl.dtypes import HALF
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES
 from impl.kernel.blocking import Chunk, Cut
 from impl.kernel.padding import PadTo
-from impl.kernel.planner import Planner
-from impl.kernel.products import Roles, order_loops
 from impl.kernel.steps import Own, Split, Upcast
 
 #: So many rows of memory are read at a time: each is a stream that a processor follows. What
@@ -30,7 +30,7 @@ _LEAST_VECTORS = 8
 
 def plan_rows(planner: Planner, node: UOp) -> bool:
     """Take the steps for a sum over rows of memory; False if it is none."""
-    # r[impl kernel.rows.whole]
+    # r[impl choosing.rows.whole]
     roles = _find_roles(planner, node)
     if roles is None:
         return False

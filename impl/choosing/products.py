@@ -1,6 +1,6 @@
 """Which steps suit a sum of products: a register tile, and operands in the caches.
 
-Chapter: spec/kernel.md. C[i, j] = sum over k of A[i, k] B[k, j], whatever i, j and k are: output
+Chapter: spec/choosing.md. C[i, j] = sum over k of A[i, k] B[k, j], whatever i, j and k are: output
 loops along which A is constant are columns, those along which B is constant are rows. The column
 along which results lie side by side becomes the vector.
 """
@@ -11,6 +11,7 @@ import itertools
 import math
 from dataclasses import dataclass, replace
 
+from impl.choosing.planner import Planner
 from impl.dtypes import HALF, DType
 from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import (
@@ -27,7 +28,6 @@ from impl.kernel.dots import Dot, is_bytes
 from impl.kernel.hidden import Hide
 from impl.kernel.padding import PadTo
 from impl.kernel.plain import Merge
-from impl.kernel.planner import Planner
 from impl.kernel.steps import Own, StepError, Swap, Upcast
 
 #: What a multiply-add costs in a tile with so many vectors a row: loads are shared by fewer.
@@ -104,7 +104,7 @@ class RegisterTile:
 
 def choose_tile(limits: Limits, itemsize: int, rows: int, columns: int) -> RegisterTile:
     """The tile that wastes least: all registers but those for one row of the second operand."""
-    # r[impl kernel.product.registers, kernel.product.loads]
+    # r[impl choosing.product.registers, choosing.product.loads]
     width = limits.elements(itemsize)
     while width > 2 and width >= 2 * columns:
         width //= 2
@@ -163,7 +163,7 @@ def _rows_for_threads(planner: Planner, node: UOp, roles: Roles, tile: RegisterT
     Otherwise threads have panels, and each one copies all rows. With a part of the rows each one
     copies all panels, which is quicker done if they are copied as they lie (`straight`).
     """
-    # r[impl kernel.product.turned]
+    # r[impl choosing.product.parts]
     threads, row, columns = planner.threads(), roles.rows[-1], planner.extent(roles.column)
     others = math.prod(planner.extent(r) for r in planner.known.info.prefix
                        if r is not roles.column and r is not row)
@@ -201,7 +201,7 @@ def _fetch(planner: Planner, number: int) -> None:
 
     Stores wait for each other, and one across two lines for both.
     """
-    # r[impl kernel.product.fetch]
+    # r[impl choosing.product.fetch]
     if planner.extent(planner.numbered[number]) < _LEAST_WAIT:
         return
     loop = planner.numbered[number]
@@ -225,7 +225,7 @@ def _is_flat(planner: Planner, node: UOp, roles: Roles) -> bool:
 
 def _plan_flat(planner: Planner, roles: Roles, tile: RegisterTile) -> bool:
     """Rows around columns: results are stored from end to end."""
-    # r[impl kernel.product.flat]
+    # r[impl choosing.product.flat]
     row, column = roles.rows[0].arg[0], roles.column.arg[0]
     planner.take(Own(planner.position(column)), "rows are stored from end to end")
     planner.take(Swap(planner.position(column), planner.position(row)),
@@ -291,7 +291,7 @@ def _plan_stage(planner: Planner, node: UOp) -> bool:
 
 def _hide(planner: Planner, column: UOp, dtype: DType) -> None:
     """Leave out tiles of a product that a mask hides, as a causal one hides what comes later."""
-    # r[impl kernel.product.hidden]
+    # r[impl choosing.product.hidden]
     rows = _lanes_of_rows(planner, planner.extent(planner.known.info.prefix[-1]))
     tile = _stage_tile(planner.limits, dtype.itemsize, rows, planner.extent(column))
     planner.take_if_legal(Hide(planner.known.position[column], tile.width * tile.vectors, rows),
@@ -300,7 +300,7 @@ def _hide(planner: Planner, column: UOp, dtype: DType) -> None:
 
 def _set_aside(planner: Planner, number: int, factor: int) -> None:
     """Compute an operand once for all columns, if it is computed from several loads."""
-    # r[impl kernel.product.aside]
+    # r[impl choosing.product.copied]
     loop = planner.numbered[number]
     node = next(n for n in planner.known.order if n.op is Ops.REDUCE and loop in n.src[1:])
     value = node.src[0].src[factor]
@@ -370,7 +370,7 @@ def _parts_of_rows(planner: Planner, tiles: int, straight: bool) -> int:
 
     One if the other loops of the prefix offer iterations enough. To copy takes as long as a tile.
     """
-    # r[impl kernel.product.parts]
+    # r[impl choosing.product.parts]
     threads, others = planner.threads(), planner.known.info.prefix[:-1]
     if math.prod(planner.extent(r) for r in others) >= min(_LEAST_PARALLEL, threads):
         return 1
@@ -379,7 +379,7 @@ def _parts_of_rows(planner: Planner, tiles: int, straight: bool) -> int:
 
 def _share_around(planner: Planner, node: UOp, second: int, tiles: int) -> None:
     """Loops around the rows share the copy, too, as far as it does not depend on them."""
-    # r[impl kernel.product.around]
+    # r[impl choosing.product.copied]
     parts = 1
     while parts == 1 and (prefix := planner.known.info.prefix):
         operand = planner.again(node).src[0].src[second]
@@ -409,7 +409,7 @@ def _parts(iterations: int, threads: int, most: int, copy: float) -> int:
 
 def _lanes_of_rows(planner: Planner, extent: int) -> int:
     """How many rows at a time: as many as the registers and the second cache hold."""
-    if not extent:  # r[impl kernel.step.chosen]: lanes are cut off a loop of fixed extent
+    if not extent:  # r[impl choosing.step.legal]: lanes are cut off a loop of fixed extent
         return 1
     passed = sum(n.arg[1] * n.dtype.itemsize for n in planner.known.order if n.op is Ops.LOCAL)
     many = planner.limits.vector_registers >= 32 and 8 * passed <= planner.limits.second_cache // 2
@@ -419,7 +419,7 @@ def _lanes_of_rows(planner: Planner, extent: int) -> int:
 
 def copy_gathered(planner: Planner) -> bool:
     """Copy an operand whose lanes lie apart in memory, if loops of its stage read it again."""
-    # r[impl kernel.product.gathered]
+    # r[impl choosing.product.copied]
     known = planner.known
     for node in known.order:
         if node.op is not Ops.REDUCE or node.arg is not Ops.ADD or node.src[0].op is not Ops.MUL:

@@ -1,4 +1,4 @@
-"""Rows that are shorter than a vector: several of them at a time. Chapter: spec/kernel.md.
+"""Rows that are shorter than a vector: several of them at a time. Chapter: spec/choosing.md.
 
 The greatest of seven numbers that lie side by side is no work for a vector of sixteen. But the
 greatest of sixteen rows is: a vector has one element of each, and nothing has to be combined
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
+from impl.choosing.planner import Planner
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.padding import PadTo
-from impl.kernel.planner import Planner
 from impl.kernel.steps import Abreast, Own, Split, Upcast
 
 #: With fewer vectors of rows than this the rows are left to the other rules.
@@ -21,7 +21,7 @@ _MOST_STAGES = 6
 
 def plan_short(planner: Planner) -> None:
     """Take the steps for a kernel whose stages and reductions all run along short rows."""
-    # r[impl kernel.rows.short]
+    # r[impl choosing.rows.short]
     width = planner.limits.elements(_widest(planner))
     row = _find_row(planner, width)
     if row is None:

@@ -14,6 +14,7 @@ from conformance.kernels.kernel_builder import flat, load, local, param, store
 from conformance.learn import lesson_kernel
 from conformance.trace import verifies
 from impl import Context, Tensor, symbolic
+from impl.choosing import hand_steps, products
 from impl.dtypes import dtypes
 from impl.errors import GraphError
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
@@ -39,8 +40,6 @@ from impl.kernel import (
     apply_steps,
     fold_gates,
     growth,
-    hand_steps,
-    products,
     verify,
 )
 from impl.render import C, render
@@ -294,7 +293,7 @@ def last_layer() -> UOp:
 
 
 @verifies("kernel.pack.stored+3")
-@verifies("kernel.product.gathered")
+@verifies("choosing.product.copied")
 @verifies("kernel.step.equal+2")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("device", DEVICES)
@@ -386,7 +385,7 @@ def test_random_steps_keep_the_values_of_products() -> None:
 # Rows of memory
 
 
-@verifies("kernel.rows.whole")
+@verifies("choosing.rows.whole")
 def test_few_rows_read_the_other_operand_from_end_to_end() -> None:
     for rows, columns, whole in ((1, 512, True), (2, 512, True), (8, 512, True), (9, 512, False),
                                  (1, 64, False), (8, 64, False)):
@@ -394,7 +393,7 @@ def test_few_rows_read_the_other_operand_from_end_to_end() -> None:
         assert any(name.startswith("CHUNK") for name in steps) is whole, (rows, columns)
 
 
-@verifies("kernel.rows.whole")
+@verifies("choosing.rows.whole")
 @verifies("kernel.step.equal+2")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("device", DEVICES)
@@ -424,7 +423,7 @@ def test_a_loop_of_the_prefix_cut_in_two(device: str) -> None:
         applied(kb.matmul(12, 5, 7), "cut:GLOBAL,7")
 
 
-@verifies("kernel.product.parts")
+@verifies("choosing.product.parts")
 @verifies("kernel.step.equal+2")
 @pytest.mark.parametrize(("rows", "threads", "parts"), [
     (64, 1, 1), (64, 2, 2), (64, 3, 2), (64, 4, 4), (48, 2, 2), (56, 2, 1), (72, 3, 3), (16, 2, 1)])
@@ -443,7 +442,7 @@ def test_tiles_of_rows_that_share_a_copy_are_cut_for_threads(rows: int, threads:
     assert any(name.startswith("THREAD(0,") for name in steps) is (parts > 1)
 
 
-@verifies("kernel.product.parts")
+@verifies("choosing.product.parts")
 @verifies("kernel.step.equal+2")
 @pytest.mark.parametrize("rows", [48, 56, 80])
 def test_rows_in_parts_have_the_same_values(rows: int) -> None:
@@ -458,7 +457,7 @@ def test_rows_in_parts_have_the_same_values(rows: int) -> None:
     assert (found == wanted - wanted.max(-1, keepdims=True)).all()
 
 
-@verifies("kernel.product.turned")
+@verifies("choosing.product.parts")
 @pytest.mark.parametrize(("rows", "columns", "threads", "shared"), [
     (512, 128, 1, ""), (512, 128, 2, "CUT(0,256)"), (512, 128, 4, "CUT(0,128)"),
     (510, 128, 4, ""), (256, 512, 2, "CUT(0,128)"), (256, 576, 2, ""), (16, 128, 2, ""),
@@ -478,7 +477,7 @@ def test_threads_share_rows_that_are_copied_out_of_order(rows: int, columns: int
     assert rows < 512 or not straight[0].startswith("CUT"), "these rows are read as they lie"
 
 
-@verifies("kernel.product.turned")
+@verifies("choosing.product.parts")
 @verifies("kernel.step.equal+2")
 @pytest.mark.parametrize(("rows", "columns", "batch"), [
     (96, 80, ()), (97, 80, ()), (48, 130, ()), (128, 128, (3,)), (64, 64, (1,))])
@@ -498,7 +497,7 @@ def test_rows_that_threads_share_have_the_same_values(rows: int, columns: int,
         assert (found == wanted).all(), count
 
 
-@verifies("kernel.product.around")
+@verifies("choosing.product.copied")
 @pytest.mark.parametrize(("batch", "threads", "steps"), [
     (8, 1, ["SHARE(1)", "SHARE(0)"]), (8, 2, ["SHARE(1)", "CUT(0,4)", "SHARE(1)"]),
     (6, 4, ["SHARE(1)", "CUT(0,2)", "SHARE(1)"]), (7, 2, ["SHARE(1)"])])
@@ -512,7 +511,7 @@ def test_a_batch_shares_a_copy(batch: int, threads: int, steps: list[str]) -> No
     assert any(name.startswith("PACK") for name in found)
 
 
-@verifies("kernel.product.around")
+@verifies("choosing.product.copied")
 @verifies("kernel.step.equal+2")
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("own", [False, True])
@@ -553,7 +552,7 @@ def windows(count: int, size: int, taps: int, stride: int, step: int, pad: int) 
                      prefix=(n, y, x))
 
 
-@verifies("kernel.window.shared")
+@verifies("choosing.window.shared")
 @verifies("kernel.step.equal+2")
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("given", [(2, 9, 3, 1, 1, 1), (1, 21, 5, 1, 1, 0), (3, 12, 3, 2, 1, 1),
@@ -573,7 +572,7 @@ def test_windows_read_a_copy_of_what_they_share(device: str, given: tuple[int, .
     assert wanted.any() and (out == wanted).all(), ast.arg.steps
 
 
-@verifies("kernel.window.shared")
+@verifies("choosing.window.shared")
 @verifies("kernel.step.refused")
 def test_what_is_no_window_is_not_copied_as_one() -> None:
     """A condition on the output alone tells windows apart; strides may leave places out."""
@@ -664,7 +663,7 @@ def test_only_products_of_bytes_are_taken_four_at_a_time() -> None:
 # Choosing
 
 
-@verifies("kernel.product.registers")
+@verifies("choosing.product.registers")
 @pytest.mark.parametrize("limits", [WIDE, Limits(), Limits(vector_bytes=16, vector_registers=32)])
 def test_a_tile_fits_the_registers(limits: Limits) -> None:
     for rows, columns in itertools.product((1, 2, 5, 6, 7, 64, 1021), (1, 3, 16, 48, 100, 1021)):
@@ -674,7 +673,7 @@ def test_a_tile_fits_the_registers(limits: Limits) -> None:
         assert tile.width * 4 <= limits.vector_bytes
 
 
-@verifies("kernel.product.loads")
+@verifies("choosing.product.loads")
 def test_a_tile_multiplies_and_loads_little() -> None:
     for product in lesson_kernel.products():
         limits = Limits(vector_bytes=4 * product.elements, vector_registers=product.registers)
@@ -683,7 +682,7 @@ def test_a_tile_multiplies_and_loads_little() -> None:
         assert 2 * taken.total <= 3 * lesson_kernel.best(product)[0].total, (product, tile)
 
 
-@verifies("kernel.product.loads")
+@verifies("choosing.product.loads")
 def test_the_text_of_a_product_loads_what_its_tile_does() -> None:
     text = render(optimize(kb.matmul(60, 64, 64), WIDE), C()).body
     tile = products.choose_tile(WIDE, 4, 60, 64)
@@ -693,7 +692,7 @@ def test_the_text_of_a_product_loads_what_its_tile_does() -> None:
     assert (tile.rows * tile.vectors, tile.rows + tile.vectors) == (24, 10)
 
 
-@verifies("kernel.product.registers")
+@verifies("choosing.product.registers")
 def test_a_large_product_packs_a_panel_and_fills_the_registers() -> None:
     steps = [step.name for step, _ in hand_steps(kb.matmul(512, 512, 512), WIDE)]
     assert [step.split("(")[0] for step in steps] == ["SWAP", "OWN", *["UPCAST"] * 2, "PACK",
@@ -703,7 +702,7 @@ def test_a_large_product_packs_a_panel_and_fills_the_registers() -> None:
     assert text.count("= fma_f32x16(") == (6 + 2) * 4
 
 
-@verifies("kernel.product.flat")
+@verifies("choosing.product.flat")
 def test_a_flat_product_stores_its_rows_from_end_to_end() -> None:
     """The columns are the inner loop of the stage, whatever they leave over."""
     generator = np.random.default_rng(0)
@@ -724,7 +723,7 @@ def test_a_flat_product_stores_its_rows_from_end_to_end() -> None:
     assert deep.arg.prefix
 
 
-@verifies("kernel.thread.pays+2")
+@verifies("choosing.threads.pays")
 @pytest.mark.parametrize("columns", [512, 320, 96])
 def test_panels_that_share_a_copy_leave_something_to_threads(columns: int) -> None:
     """The first operand lies turned, so all panels of a thread, or each, have a copy of it."""
@@ -780,7 +779,7 @@ def _sums(rows: int, inner: int, columns: int, apart: int = 0) -> UOp:
     return kb.kernel(store(param(0), place, kb.reduce(Ops.ADD, value, k)), prefix=(m, n))
 
 
-@verifies("kernel.product.fetch")
+@verifies("choosing.product.fetch")
 def test_outputs_across_lines_are_asked_for() -> None:
     def fetches(*sizes: int) -> bool:
         return any(type(step) is Fetch for step, _ in hand_steps(_sums(*sizes), WIDE))
@@ -835,7 +834,7 @@ def _in_place(before: bool) -> UOp:
 
 
 @verifies("kernel.pack.stored+3")
-@verifies("kernel.product.gathered")
+@verifies("choosing.product.copied")
 @pytest.mark.parametrize("before", [False, True])
 def test_an_operand_is_copied_before_it_is_updated_or_after(before: bool) -> None:
     x = np.random.default_rng(0).integers(-4, 5, (12, 10)).astype(np.float32)
@@ -849,7 +848,7 @@ def test_an_operand_is_copied_before_it_is_updated_or_after(before: bool) -> Non
             assert (given.reshape(32, 10) == 2 * weight).all()
 
 
-@verifies("kernel.product.gathered")
+@verifies("choosing.product.copied")
 def test_what_would_be_gathered_for_each_row_is_copied() -> None:
     """The second stage makes the prefix a vector, along which the first one's operand lies across.
     """
@@ -885,7 +884,7 @@ def _of_parts(width: int) -> tuple[UOp, UOp]:
     return kb.kernel(first, done, prefix=(row,)), k
 
 
-@verifies("kernel.product.aside")
+@verifies("choosing.product.copied")
 @pytest.mark.parametrize("width", [64, 50])
 def test_an_operand_of_several_parts_is_computed_once(width: int) -> None:
     ast, loop = _of_parts(width)

@@ -1,0 +1,48 @@
+"""When to ask memory for what is needed next. Chapter: spec/choosing.md."""
+from __future__ import annotations
+
+from impl import symbolic
+from impl.choosing.planner import Planner
+from impl.ir import Ops, RangeKind, UOp
+from impl.kernel.ahead import Next, next_loads
+from impl.kernel.analysis import LANES, accessed, stage_of
+
+#: Of the second cache, so many rows take no more than all: the one at hand, the next, and others.
+_ROWS = 4
+
+
+def look_ahead(planner: Planner) -> None:
+    """Let a stage that reads a row again, from a cache, ask memory for the next one; or a stage
+    that copies a part of an operand, after which the processor multiplies for a long time.
+    """
+    # r[impl choosing.rows.next]
+    ahead = next_loads(planner.known)
+    before: set[tuple[object, int]] = set()
+    for store in planner.known.ast.src:
+        loads = [load for load in stage_of(store).loads if load in ahead]
+        again = [load for load in loads if (accessed(load), ahead[load]) in before
+                 or _is_copied(planner, store, load)]
+        loops = [r for r in stage_of(store).ranges if r not in planner.known.info.prefix
+                 and r.arg[1] in (RangeKind.LOOP, RangeKind.REDUCE)]
+        if store.arg is None and loops and any(_is_far(planner, load, ahead[load])
+                                               for load in again):
+            loop = max(loops, key=planner.extent)
+            planner.take(Next(planner.known.position[loop]),
+                         "the next row is on its way while this one is computed")
+            return
+        before |= {(accessed(load), ahead[load]) for load in loads}
+
+
+def _is_copied(planner: Planner, store: UOp, load: UOp) -> bool:
+    """Whether a stage copies what it loads to a LOCAL, in the order in which it lies there."""
+    place, value = (planner.growth[index.src[1]] or {} for index in (store.src[0], load.src[0]))
+    along = any(step == 1 == value.get(loop) and loop.arg[1] in LANES
+                for loop, step in place.items())
+    return store.src[1] is load and store.src[0].src[0].op is Ops.LOCAL and along
+
+
+def _is_far(planner: Planner, load: UOp, step: int) -> bool:
+    """Whether rows are too many to stay in the second cache, and short enough that some do."""
+    width, cache = load.dtype.itemsize, planner.limits.second_cache
+    least, most = symbolic.bounds(load.src[0].src[1])
+    return step * width * _ROWS <= cache < (most - least + 1) * width

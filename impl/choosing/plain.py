@@ -1,0 +1,188 @@
+"""Loops without reductions: one loop of many, vectors along it, stores past the caches.
+
+Chapter: spec/choosing.md.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from impl.choosing.planner import Planner
+from impl.choosing.roll import has_many_stages
+from impl.dtypes import dtypes, sum_accumulator
+from impl.ir import ELEMENTWISE, Ops, RangeKind, UOp
+from impl.kernel.analysis import LANES, Analysis, size_of
+from impl.kernel.plain import Merge, Stream
+from impl.kernel.steps import Step, StepError
+
+#: Operations that are many instructions each.
+_DEAR = {Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS, Ops.TANH, Ops.ERF, Ops.POW,
+         Ops.FLOORDIV, Ops.FLOORMOD}
+_DEAR_COUNT = 16
+#: A loop with fewer iterations is not made a vector.
+_LEAST_VECTOR = 4
+
+
+def merge_loops(planner: Planner) -> None:
+    """Make one loop of neighbours where every access allows it: the longer, the better."""
+    while (step := _merging(planner)) is not None:
+        planner.take(step, "contiguous together")
+        planner.refused.clear()
+    planner.made.clear()  # what is merged may still be cut
+
+
+def _merging(planner: Planner) -> Step | None:
+    known = planner.known
+    reduces = any(node.op is Ops.REDUCE for node in known.order)
+    lists: list[Sequence[UOp]] = [node.src[1:] for node in known.order if node.op is Ops.REDUCE
+                                  and len(planner.loads(node)) == 1]
+    if not reduces:
+        lists += [known.info.prefix, *(store.src[2:] for store in known.ast.src)]
+    for loops in lists:
+        for outer, inner in zip(loops, loops[1:], strict=False):
+            step = Merge(known.position[outer], known.position[inner])
+            if step.name not in planner.refused:
+                if _merges(step, known):
+                    return step
+                planner.refused.add(step.name)
+    return None
+
+
+def _merges(step: Merge, known: Analysis) -> bool:
+    """Whether the loops can be merged and every index stays as simple as it is."""
+    try:
+        changed = Analysis(step.apply(known), known)
+    except StepError:
+        return False
+    divisions = [sum(n.op in (Ops.FLOORDIV, Ops.FLOORMOD) for n in each.order)
+                 for each in (known, changed)]
+    return divisions[1] <= divisions[0]
+
+
+def vectorize(planner: Planner) -> None:
+    """Make vectors of the loops along which the stages store contiguously."""
+    seen: set[int] = set()
+    while (loop := _along(planner, seen)) is not None:
+        number = loop.arg[0]
+        seen.add(number)
+        stores = _stores_along(planner.known, loop)
+        width = planner.limits.vector_bytes // _widest(planner.known, loop)
+        amounts = {number: _power(min(width, planner.extent(loop)))}
+        planner.settle(amounts)
+        known = planner.known
+        loop = planner.numbered.get(number)
+        if loop is not None and amounts[number] >= _LEAST_VECTOR:
+            cheap = _cost(known, loop)
+            large = _bytes(planner, stores) > planner.limits.third_cache
+            before, rest = set(known.ranges), planner.extent(loop) % amounts[number]
+            left = planner.upcast(number, amounts, "vector along the contiguous loop")
+            planner.whole_rest(before, rest, amounts[number])
+            again = 4 if cheap <= 8 else 2 if cheap <= 20 else 1
+            if has_many_stages(known):  # r[impl choosing.plain.roll]
+                again = 1
+            if left is not None:
+                seen.add(left.arg[0])
+                if again > 1 and planner.extent(left) % again == 0:
+                    left = planner.upcast(left.arg[0], {left.arg[0]: again}, "several vectors")
+            if left is not None:
+                seen.add(left.arg[0])
+                if large:
+                    _stream(planner, left)
+
+
+def _along(planner: Planner, seen: set[int]) -> UOp | None:
+    """A loop that is worth a vector."""
+    known = planner.known
+    for store in known.ast.src:
+        own = [loop for loop in store.src[2:] if loop.arg[1] not in LANES]
+        for loop in (own or list(known.info.prefix))[-1:]:
+            if loop.arg[0] in seen or loop.arg[0] in planner.made \
+                    or loop.arg[1] is RangeKind.BLOCK or planner.extent(loop) < _LEAST_VECTOR:
+                continue
+            if _is_plain(planner, loop):
+                return loop
+    return None
+
+
+def _is_plain(planner: Planner, loop: UOp) -> bool:
+    """Whether all that is computed along a loop is elementwise and stored contiguously."""
+    known, grows = planner.known, planner.growth
+    bit = known.mask((loop,))
+    scattered = contiguous = 0
+    for store in _stores_along(known, loop):
+        if (grows[store.src[0].src[1]] or {}).get(loop) != 1:
+            return False
+    for node in known.order:
+        if not known.free[node] & bit:
+            continue
+        if node.op is Ops.REDUCE or node.op is Ops.RANGE and node.arg[1] in LANES:
+            return False
+        if node.op is Ops.LOAD:
+            step = (grows[node.src[0].src[1]] or {loop: 2}).get(loop, 0)
+            scattered, contiguous = scattered + (step not in (0, 1)), contiguous + (step == 1)
+    lanes = known.lanes and any(_has_vector(planner, store, loop)
+                                for store in _stores_along(known, loop))
+    return not lanes and scattered <= 1 + contiguous
+
+
+def _has_vector(planner: Planner, store: UOp, loop: UOp) -> bool:
+    """Whether another lane of what is stored is, or may become, a vector."""
+    known = planner.known
+    lanes = known.loops((known.free[store.src[1]] | known.free[store.src[0]]
+                         | known.mask(store.src[2:])) & known.lanes)
+    for node in store.toposort():
+        if node.op is Ops.INDEX and known.free[node] >> known.position[loop] & 1:
+            grows = planner.growth[node.src[1]] or {}
+            if any(grows.get(lane) == 1 for lane in lanes):
+                return True
+    return False
+
+
+def _stores_along(known: Analysis, loop: UOp) -> list[UOp]:
+    """The stores in the loop; all of them, if it is one of the prefix."""
+    return [store for store in known.ast.src
+            if loop in known.info.prefix or loop in store.src[2:]]
+
+
+def _widest(known: Analysis, loop: UOp) -> int:
+    """The bytes of the widest elements that are computed along a loop."""
+    bit = known.mask((loop,))
+    sizes = [sum_accumulator(node.dtype).itemsize
+             for node in known.order if known.free[node] & bit or node.op is Ops.STORE
+             if node.dtype is not dtypes.index and node.op not in (Ops.INDEX, Ops.SINK)
+             and (node.dtype is not dtypes.bool or node.op is Ops.LOAD)]
+    return max(sizes, default=4)
+
+
+def _cost(known: Analysis, loop: UOp) -> int:
+    """About how many instructions one iteration of the loop has."""
+    bit = known.mask((loop,))
+    return sum(_DEAR_COUNT if node.op in _DEAR else 1 for node in known.order
+               if known.free[node] & bit and node.op in ELEMENTWISE | {Ops.LOAD}
+               and node.dtype is not dtypes.index)
+
+
+def _bytes(planner: Planner, stores: Iterable[UOp]) -> int:
+    """How much memory outside of the kernel is written by the largest of some stores."""
+    known, most = planner.known, 0
+    for store in stores:
+        if store.src[0].src[0].op is Ops.PARAM:
+            loops = (*known.info.prefix, *store.src[2:])
+            size = store.src[0].dtype.itemsize
+            for loop in loops:
+                size *= size_of(loop, {})
+            most = max(most, size)
+    return most
+
+
+def _stream(planner: Planner, loop: UOp) -> None:
+    step = Stream(planner.known.position[loop])
+    try:
+        step.apply(planner.known)
+    except StepError:
+        return
+    planner.take(step, "more than the caches hold")
+
+
+def _power(value: int) -> int:
+    """The greatest power of two that is at most `value`."""
+    return 1 << (value.bit_length() - 1)
