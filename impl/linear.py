@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from impl import memory, symbolic
-from impl.dependencies import Dependency
+from impl.dependencies import of_versions
 from impl.device import Device
 from impl.dtypes import dtypes
 from impl.effects import Buffer, is_lost, leaf_of, living
 from impl.errors import GraphError
 from impl.ir import TRUE, KernelInfo, Ops, UOp, toposort
-from impl.ordering import Uses, linearize
+from impl.ordering import Uses, least_peak
 from impl.realize import ExecItem, Run, commit, items_of, lock, planned_run, session
 
 
@@ -39,7 +39,6 @@ class CallInfo:
     copy: Any = None  # of a copy: the device that it goes to, or the Transfer
 
 
-# --8<-- [start:kernel_graph]
 def get_kernel_graph(sink: UOp) -> UOp:
     """The kernels that compute the sources of a SINK: a SINK of CALLs, in no particular order.
 
@@ -60,7 +59,6 @@ def _kernel_graph(sink: UOp) -> tuple[UOp, dict[str, int]]:
         commit(run)
         values = dict(zip(map(_name, bound.variables), bound.values, strict=True))
         return UOp(Ops.SINK, dtypes.index, tuple(calls)), values
-# --8<-- [end:kernel_graph]
 
 
 def _calls(run: Run) -> list[UOp]:
@@ -81,42 +79,26 @@ def _name(bind: UOp) -> str:
     return str(bind.src[0].arg[0])
 
 
-# --8<-- [start:create_schedule]
 def create_schedule(kernel_graph: UOp) -> UOp:
     """The CALLs of a kernel graph in a legal order: a LINEAR (r[linear.order.legal])."""
     calls = kernel_graph.src
     number = {b: i for i, b in enumerate(dict.fromkeys(_buffers(calls)))}
-    readers: dict[tuple[int, int], list[int]] = {}
-    writers: dict[tuple[int, int], list[int]] = {}
-    for at, call in enumerate(calls):
-        for side, versions in ((readers, call.arg.reads), (writers, call.arg.writes)):
-            for place, version in versions:
-                key = number[call.src[1 + place].arg[0]], version
-                side.setdefault(key, []).append(at)
+
+    def versions(call: UOp, side: Sequence[tuple[int, int]], back: int = 0) -> set[tuple[int, int]]:
+        return {(number[call.src[1 + place].arg[0]], version - back) for place, version in side}
+
+    pairs = of_versions([versions(call, call.arg.reads) for call in calls],
+                        [versions(call, call.arg.writes) for call in calls],
+                        [versions(call, call.arg.writes, 1) for call in calls])
     touched = [[number[b] for b in _buffers([call])] for call in calls]
     nbytes = {n: b.nbytes for b, n in number.items() if b.memory is None and b.host is None}
     # r[impl linear.order.legal]
-    order = linearize(len(calls), _dependencies(readers, writers), Uses(nbytes, touched))
+    order = least_peak(len(calls), pairs, Uses(nbytes, touched))
     return UOp(Ops.LINEAR, dtypes.index, tuple(calls[i] for i in order))
-# --8<-- [end:create_schedule]
 
 
 def _buffers(calls: Sequence[UOp]) -> list[Buffer]:
     return [leaf.arg[0] for call in calls for leaf in call.src[1:]]
-
-
-def _dependencies(readers: dict[tuple[int, int], list[int]],
-                  writers: dict[tuple[int, int], list[int]]) -> list[Dependency]:
-    """RAW within a version; WAR and WAW from each version to the next."""
-    found = [Dependency(w, r, "RAW", *key) for key, after in readers.items()
-             for r in after for w in writers.get(key, ()) if r != w]
-    for (buffer, version), after in writers.items():
-        old = buffer, version - 1
-        found += [Dependency(r, w, "WAR", buffer, version) for w in after
-                  for r in readers.get(old, ()) if r != w]
-        found += [Dependency(o, w, "WAW", buffer, version) for w in after
-                  for o in writers.get(old, ()) if o != w]
-    return found
 
 
 def lower_sink_to_linear(function: UOp) -> UOp | None:
@@ -126,7 +108,6 @@ def lower_sink_to_linear(function: UOp) -> UOp | None:
     return create_schedule(get_kernel_graph(function))
 
 
-# --8<-- [start:variables]
 def create_linear_with_vars(big_sink: UOp) -> tuple[UOp, dict[str, int]]:
     """The LINEAR for a SINK of values, and the value of every variable that a kernel uses.
 
@@ -140,7 +121,6 @@ def create_linear_with_vars(big_sink: UOp) -> tuple[UOp, dict[str, int]]:
     linear = create_schedule(graph)
     used = {name for call in linear.src for name in call.arg.variables}
     return linear, {name: value for name, value in values.items() if name in used}
-# --8<-- [end:variables]
 
 
 def linear_to_schedule(linear: UOp, var_vals: dict[str, int] | None = None) -> list[ExecItem]:
@@ -162,7 +142,6 @@ def linear_to_schedule(linear: UOp, var_vals: dict[str, int] | None = None) -> l
     return items
 
 
-# --8<-- [start:planner]
 def memory_planner(schedule: Sequence[ExecItem], keep: Sequence[Buffer] = ()) -> list[ExecItem]:
     """Give buffers that nothing outside the schedule can observe places in one arena per device.
 
@@ -186,7 +165,6 @@ def memory_planner(schedule: Sequence[ExecItem], keep: Sequence[Buffer] = ()) ->
             if number in planned.offsets:
                 buffer.memory = arena.part(planned.offsets[number], buffer.nbytes)
     return list(schedule)
-# --8<-- [end:planner]
 
 
 def _read_first(schedule: Sequence[ExecItem]) -> list[Buffer]:

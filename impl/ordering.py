@@ -2,6 +2,10 @@
 
 Every order that respects the dependences computes the same values. This module picks the one in
 which little memory is alive at a time, and picks the same one in every process.
+
+Needs: which kernel waits for which, and the temporaries that each touches, with their sizes.
+Guarantees: every kernel once, each after all that it waits for; and the same order in every
+process.
 """
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from impl.dependencies import Dependency
+from impl.dependencies import Dependency, Lives, Pair, alive_bytes, waits
 from impl.errors import GraphError
 from impl.fusion import Group, Member
 
@@ -27,30 +31,14 @@ class Uses:
                 self.users.setdefault(storage, []).append(kernel)
 
 
-# --8<-- [start:peak]
-def alive_bytes(order: Sequence[int], uses: Uses) -> list[int]:
+def alive_in(order: Sequence[int], uses: Uses) -> list[int]:
     """The bytes of temporaries that are alive at each step of the order."""
-    remaining = {s: len(users) for s, users in uses.users.items()}
-    live, found = 0, []
-    for kernel in order:
-        for storage in uses.touched[kernel]:
-            if remaining[storage] == len(uses.users[storage]):
-                live += uses.nbytes[storage]
-        found.append(live)
-        for storage in uses.touched[kernel]:
-            remaining[storage] -= 1
-            if remaining[storage] == 0:
-                live -= uses.nbytes[storage]
-    return found
+    return alive_bytes(Lives(order, uses.touched).of(uses.nbytes), len(order))
 
 
 def peak_bytes(order: Sequence[int], uses: Uses) -> int:
     """The most bytes of temporaries that are alive at one step of the order."""
-    return max(alive_bytes(order, uses), default=0)
-# --8<-- [end:peak]
-
-
-Pair = tuple[int, int]  # a kernel, and one that must not start before it has finished
+    return max(alive_in(order, uses), default=0)
 
 
 class _Graph:
@@ -85,7 +73,6 @@ class _Graph:
         return [*seen[seen.index(walk):], walk][::-1]
 
 
-# --8<-- [start:linearize]
 def linearize(count: int, dependencies: Iterable[Dependency], uses: Uses,
               seed: int | None = None) -> list[int]:
     """The kernel numbers in an order in which they may run.
@@ -122,10 +109,8 @@ def _orders(count: int, pairs: set[Pair], uses: Uses) -> Iterator[list[int]]:
     yield _greedy_order(_Graph(count, pairs), uses)
     turned = [(after, before) for before, after in pairs]  # the same kernels, run backwards
     yield _greedy_order(_Graph(count, turned), uses)[::-1]
-# --8<-- [end:linearize]
 
 
-# --8<-- [start:greedy]
 def _greedy_order(graph: _Graph, uses: Uses) -> list[int]:
     """Kahn's algorithm; among the ready kernels the one that adds least to live memory."""
     remaining = {s: len(users) for s, users in uses.users.items()}
@@ -152,7 +137,6 @@ def _greedy_order(graph: _Graph, uses: Uses) -> list[int]:
         for other in _repriced(kernel, graph, uses, remaining, done):
             heapq.heappush(ready, (growth(other), other))
     return graph.complete(order)
-# --8<-- [end:greedy]
 
 
 def _repriced(kernel: int, graph: _Graph, uses: Uses, remaining: dict[int, int],
@@ -171,7 +155,6 @@ def _repriced(kernel: int, graph: _Graph, uses: Uses, remaining: dict[int, int],
     return found
 
 
-# --8<-- [start:random]
 def _random_order(graph: _Graph, seed: int) -> list[int]:
     chooser = random.Random(seed)
     ready = [k for k, count in enumerate(graph.missing) if count == 0]
@@ -184,7 +167,6 @@ def _random_order(graph: _Graph, seed: int) -> list[int]:
             if graph.missing[other] == 0:
                 ready.append(other)
     return graph.complete(order)
-# --8<-- [end:random]
 
 
 class Peaks:
@@ -206,8 +188,8 @@ class Peaks:
         users = Counter(s for reads, writes in touched for s in {**reads, **writes})
         uses = Uses({n: size for n, size in self.nbytes.items() if users[n] > 1},
                     [[*reads, *writes] for reads, writes in touched])
-        order = least_peak(len(groups), _rough_dependencies(touched), uses)
-        alive = alive_bytes(order, uses)
+        order = least_peak(len(groups), waits(touched), uses)
+        alive = alive_in(order, uses)
         most = max(alive, default=0)
         return most, order[alive.index(most)] if alive else 0
 
@@ -220,21 +202,3 @@ class Peaks:
             self.known[key] = (group.members, reads,
                                dict.fromkeys(storage[s.write.value] for s in stages))
         return self.known[key][1:]
-
-
-def _rough_dependencies(touched: Sequence[tuple[dict[int, None], dict[int, None]]],
-                        ) -> set[tuple[int, int]]:
-    """Which group must come before which, if all that touch a storage touch the same bytes."""
-    pairs: set[tuple[int, int]] = set()
-    writer: dict[int, int] = {}
-    readers: dict[int, list[int]] = {}
-    for number, (reads, writes) in enumerate(touched):
-        for storage in (*reads, *writes):
-            if storage in writer:
-                pairs.add((writer[storage], number))
-        for storage in writes:
-            pairs.update((reader, number) for reader in readers.pop(storage, ()))
-            writer[storage] = number
-        for storage in reads:
-            readers.setdefault(storage, []).append(number)
-    return {(before, after) for before, after in pairs if before != after}

@@ -50,7 +50,7 @@ def test_a_reader_before_a_view_write() -> None:
     agree((double, [2, 4, 6, 8]), (x, [1, 0, 0, 4]))
 
 
-@verifies("dependencies.cycle.copied")
+@verifies("placement.cycle.copied")
 def test_slices_change_places() -> None:
     x = numbers(1, 2, 3, 4)
     x[:2], x[2:] = x[2:], x[:2]
@@ -68,7 +68,7 @@ def test_the_order_of_what_is_realized() -> None:
         agree((x, [10, 20, 30]), (y, [2, 3, 4]), (z, [12, 23, 34]))
 
 
-@verifies("dependencies.version.one-successor")
+@verifies("placement.version.one-successor")
 def test_several_writers_after_a_read() -> None:
     x = numbers(1, 2, 3, 4)
     read = x + 0
@@ -80,7 +80,7 @@ def test_several_writers_after_a_read() -> None:
     agree((read, [1, 2, 3, 4]), (x, [0, 7, 7, 4]), (other, [1, 2, 3, 9]))
 
 
-@verifies("dependencies.in-place.safe")
+@verifies("placement.in-place.safe")
 def test_flips_and_shifts_in_place() -> None:
     x = numbers(1, 2, 3, 4, 5)
     x[1:] = x[:-1]
@@ -93,7 +93,7 @@ def test_flips_and_shifts_in_place() -> None:
     agree((x, [6, 6, 8, 6, 6]))
 
 
-@verifies("dependencies.held.kept")
+@verifies("placement.held.kept")
 def test_two_results_do_not_share_memory() -> None:
     x = numbers(1, 2, 3)
     kept = Tensor(x)

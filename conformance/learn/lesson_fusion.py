@@ -327,10 +327,10 @@ def install(module: ModuleType) -> None:
         member = module.Member(one, one.form.independent)
         return [(member.prefix[at], loop) for at, loop in match_loops(member, theirs, other, mine)]
 
-    def group_stages(stages: Sequence[Any], storage_of: Sequence[int], limits: Any, fuse: bool,
-                     device_of: dict[int, str], itemsize_of: dict[int, int]) -> Any:
+    def group_stages(placement: Any, limits: Any, fuse: bool) -> Any:
+        stages, storage_of = placement.stages, placement.storage
         if not fuse or not stages:
-            return ours(stages, storage_of, limits, fuse, device_of, itemsize_of)
+            return ours(placement, limits, fuse)
         steps, edges, loops = described(stages, storage_of, walks_alike, extent)
         answer = module.partition(steps, edges, limits)
         unlike = wrong_answer(steps, answer)
@@ -342,14 +342,14 @@ def install(module: ModuleType) -> None:
             order = [name for name in loops[kernel.steps[0]] if name in kernel.loops]
             members = [module.Member(stages[at], [loops[at][name] for name in order])
                        for at in kernel.steps]
-            devices = {device_of[storage_of[stage.write.value]] for stage in mine}
+            devices = {placement.values[storage_of[stage.write.value]].device for stage in mine}
             if len(devices) > 1:
                 raise ValueError(f"the steps {list(kernel.steps)} are on several devices")
             storages = {storage_of[a.value] for stage in mine for a in (*stage.reads, stage.write)}
             groups.append(module.Group(
                 number, devices.pop(), members, [extent(loop) for loop in members[0].prefix],
                 sum(stage.form.operations for stage in mine), arguments=storages))
-        return groups, []
+        return module.Grouping(groups, [])
 
     module.__dict__["group_stages"] = group_stages
 
@@ -400,18 +400,18 @@ def score(module: ModuleType) -> Iterator[str]:
     """Kernels and bytes of a few programs, with the reader's kernels and with ours."""
     from impl import Context, Tensor
     from impl.fusion.groups import group_stages as ours
-    from impl.schedule import pipeline, schedule_cache
+    from impl.schedule import passes, schedule_cache
 
-    mine = pipeline.group_stages
+    mine = passes.group_stages
     yield f"{'':<17}{'kernels':>8}{'ours':>6}{'bytes moved':>13}{'ours':>9}{'at least':>10}"
     for name, make in _programs(Tensor).items():
         found = []
         for chosen in (mine, ours):
-            pipeline.group_stages = chosen
+            passes.group_stages = chosen
             schedule_cache.clear()
             with Context(DEVICE="REFERENCE"):
                 found.append(Tensor.schedule_document(*make()))
-        pipeline.group_stages = mine
+        passes.group_stages = mine
         kernels = [len(each["kernels"]) for each in found]
         nbytes = [sum(kernel["bytes"] for kernel in each["kernels"]) for each in found]
         least = sum(each["bytes"] for each in found[1]["buffers"]

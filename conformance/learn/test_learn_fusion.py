@@ -19,7 +19,7 @@ from conformance.learn import lesson_fusion
 from conformance.learn.lesson_fusion import Edge, Kernel, Limits, Step, best, moved, problems
 from conformance.learn.lessons import LESSONS
 from impl import Context, Tensor
-from impl.schedule import pipeline, schedule_cache
+from impl.schedule import passes, schedule_cache
 
 Partition = Callable[[list[Step], list[Edge], Any], Any]
 
@@ -71,7 +71,8 @@ def right(steps: list[Step], edges: list[Edge], limits: Any) -> list[Kernel]:
 
 def module_of(partition: Partition) -> Any:
     return SimpleNamespace(partition=partition, group_stages=impl.fusion.group_stages,
-                           Group=impl.fusion.Group, Member=impl.fusion.Member)
+                           Group=impl.fusion.Group, Grouping=impl.fusion.Grouping,
+                           Member=impl.fusion.Member)
 
 
 def blind(steps: list[Step], edges: list[Edge], limits: Any) -> list[Kernel]:
@@ -147,7 +148,7 @@ def partitioned_by(partition: Partition) -> Iterator[Any]:
     module = module_of(partition)
     lesson_fusion.install(module)
     schedule_cache.clear()
-    with patch.object(pipeline, "group_stages", module.group_stages), Context(DEVICE="REFERENCE"):
+    with patch.object(passes, "group_stages", module.group_stages), Context(DEVICE="REFERENCE"):
         yield module
     schedule_cache.clear()
 

@@ -165,7 +165,7 @@ def test_a_file_takes_the_place_of_the_finder(tmp_path: Path,
     assert overlay.name == "impl.dependencies"
     assert overlay.find_spec("impl.ordering") is None
     spec = overlay.find_spec("impl.dependencies")
-    assert spec is not None and str(spec.origin).endswith("dependencies.py")
+    assert spec is not None and str(spec.origin).endswith("dependencies/__init__.py")
 
 
 def test_there_are_as_many_hints_as_the_page_says() -> None:

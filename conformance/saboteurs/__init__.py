@@ -10,7 +10,7 @@ find it; if they do not, they verify nothing.  There are two sorts:
     class ForgetReaders(Patch):
         rule = "dependencies.war.order"
         description = "writers do not wait for readers"
-        target = "impl.dependencies:hazards"
+        target = "impl.dependencies.hazards:hazards"
 
         def replacement(self, original):
             return lambda *args: [each for each in original(*args) if each.kind != "WAR"]

@@ -118,13 +118,12 @@ class SearchCountsTwice(ImplPatch):
 class ArenasOfOneDevice(ImplPatch):
     rule = "memory.alignment.arena"
     description = "the temporaries of all devices lie in one arena"
-    target = "impl.schedule.pipeline:_plan_memory"
+    target = "impl.schedule.passes:plan_memory"
 
     def replacement(self, original: Function) -> Function:
-        def together(order: Any, touched: Any, nbytes: Any, storages: Any, reuse: bool) -> Any:
-            one = min(storage.device for storage in storages.values())
-            moved = {n: replace(storage, device=one) for n, storage in storages.items()}
-            return original(order, touched, nbytes, moved, reuse)
+        def together(order: Any, touched: Any, nbytes: Any, device_of: Any, reuse: bool) -> Any:
+            one = dict.fromkeys(device_of, min(device_of.values(), default=""))
+            return original(order, touched, nbytes, one, reuse)
         return together
 
 

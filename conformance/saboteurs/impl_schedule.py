@@ -11,7 +11,7 @@ Function = Callable[..., Any]
 
 
 class NotesInTheGraph(Edit):
-    rule = "schedule.passes.pure"
+    rule = "schedule.passes.pure+2"
     description = "the reason for a cut is noted in the user's graph"
     file = "impl/fusion/cuts.py"
     old, new = "self.reasons[node] = reason ", "self.reasons[node] = node.tag = reason "
@@ -43,8 +43,8 @@ class CopyWithoutMemory(Edit):
     rule = "device.several.equal"
     description = "a copy of which nothing is read has no memory to go to"
     first = "test_a_copy_of_which_nothing_is_read_is_in_nobodys_way"
-    file = "impl/schedule/pipeline.py"
-    old, new = '"temporary" and n not in copied}', '"temporary"}'
+    file = "impl/fusion/touches.py"
+    old, new = "in placement.temporaries and n not in copied}", "in placement.temporaries}"
 
 
 class CopiesAreCalledKernels(Edit):
@@ -65,7 +65,7 @@ class ConstantsAreReadAnywhere(Edit):
 class ListsOneElementTooFew(Edit):
     rule = "schedule.document.complete"
     description = "the bytes that a kernel touches end where its last element begins"
-    file = "impl/dependencies.py"
+    file = "impl/fusion/touches.py"
     old, new = "(high + 1) * size)", "max(high, low + 1) * size)"
 
 

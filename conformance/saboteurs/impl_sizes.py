@@ -124,7 +124,7 @@ class BoundsNotChecked(ImplPatch):
 class StartsMixedUp(ImplPatch):
     rule = "tensor.index.symbolic"
     description = "a kernel with several variables gets them in another order"
-    target = "impl.schedule.pipeline:_variables"
+    target = "impl.schedule.passes:variable_slots"
 
     def replacement(self, original: Function) -> Function:
         return lambda kernels, canonical: [slots[::-1] for slots in original(kernels, canonical)]

@@ -63,10 +63,11 @@ TARGETS = (
     Target("checker", ("conformance/oracle/checker.py",), ("test_checker",)),
     Target("oracle", ("conformance/oracle/__init__.py",),
            ("test_oracle", "test_oracle_tolerances")),
-    Target("dependencies", ("impl/dependencies.py",),
+    Target("dependencies", ("impl/dependencies/*.py",),
            ("test_dependencies_edges", "test_dependencies")),
+    Target("placement", ("impl/placement.py",), ("test_placement",)),
     Target("ordering", ("impl/ordering.py",), ("test_ordering_edges", "test_ordering")),
-    Target("memory", ("impl/memory/*.py",), ("test_memory_plans", "test_memory")),
+    Target("memory", ("impl/memory/*.py",), ("test_memory_plans", "test_sharing", "test_memory")),
     Target("fusion", ("impl/fusion/*.py",), ("test_fusion_decisions", "test_fusion")),
     Target("schedule", ("impl/schedule/*.py",), ("test_schedule_decisions", "test_schedule")))
 

@@ -5,18 +5,20 @@ all others to be computed inside their users. `group_stages` puts stages that sh
 loops into one kernel: what passes between them then stays private to one iteration of the prefix.
 Both weigh bytes through memory against work done twice, and both write their reasons down.
 
-Two more change the groups where they need too much memory: `compute_late` computes again, late,
-what would be kept for long, and `split_at_peak` cuts the kernel at the peak in two. At last an
-`Assembler` makes each group one kernel.
+Two more make other groups of these where they need too much memory: `compute_late` computes again,
+late, what would be kept for long, and `split_at_peak` cuts the kernel at the peak in two. Then
+`touches` lists what each reads and writes, and an `Assembler` makes each group one kernel.
 """
 from __future__ import annotations
 
 from impl.fusion.assemble import Assembler, Kernel
 from impl.fusion.cuts import Cuts, choose_cuts
-from impl.fusion.groups import Blocked, Group, Member, group_stages
-from impl.fusion.late import Homes, compute_late
+from impl.fusion.groups import Blocked, Group, Grouping, Member, group_stages
+from impl.fusion.late import compute_late
 from impl.fusion.limits import Limits
 from impl.fusion.split import split_at_peak
+from impl.fusion.touches import private_storages, touches
 
-__all__ = ["Assembler", "Blocked", "Cuts", "Group", "Homes", "Kernel", "Limits", "Member",
-           "choose_cuts", "compute_late", "group_stages", "split_at_peak"]
+__all__ = ["Assembler", "Blocked", "Cuts", "Group", "Grouping", "Kernel", "Limits", "Member",
+           "choose_cuts", "compute_late", "group_stages", "private_storages", "split_at_peak",
+           "touches"]

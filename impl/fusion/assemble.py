@@ -1,4 +1,9 @@
-"""A group of stages becomes one kernel. Chapter: spec/fusion.md."""
+"""A group of stages becomes one kernel. Chapter: spec/fusion.md.
+
+Needs: groups, the storage of every value, and which storages are private to one kernel.
+Guarantees: each group has a kernel with numbered loops and arguments; groups that differ only in
+storages, variables and numbers of loops have the same one.
+"""
 from __future__ import annotations
 
 import math

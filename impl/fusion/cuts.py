@@ -1,4 +1,9 @@
-"""Which values get a loop nest of their own. Chapter: spec/fusion.md."""
+"""Which values get a loop nest of their own. Chapter: spec/fusion.md.
+
+Needs: the values that are asked for, and all nodes below them, sources first.
+Guarantees: each value that is asked for is stored, or is a reshape of one that is; everything else
+that is stored has a reason too; and no stage has more inputs than a kernel may have.
+"""
 from __future__ import annotations
 
 import itertools

@@ -1,13 +1,20 @@
-"""Which stages become one kernel. Chapter: spec/fusion.md."""
+"""Which stages become one kernel. Chapter: spec/fusion.md.
+
+Needs: stages in a legal order, and where each value lives.
+Guarantees: every stage is in one group; groups are numbered in a legal order, each is on one
+device, and what passes between its stages stays in one iteration of its prefix. For every fusion
+that was tried in vain it is said why.
+"""
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from impl.dependencies import History
 from impl.fusion.limits import Limits
 from impl.ir import Ops, UOp
+from impl.placement import Placement
 from impl.ranges import Access, Stage
 from impl.symbolic import extent
 
@@ -33,32 +40,19 @@ class Group:
     local_bytes: int = 0  # what one iteration of the prefix hands from stage to stage
     again_bytes: int = 0  # the most that one stage reads again in each iteration
     arguments: set[int] = field(default_factory=set)
-    reads: dict[int, list[tuple[Member, Access]]] = field(default_factory=dict)
 
 
-_Touch = tuple[Group, Member, Access]  # an earlier access: whose, by which stage, and what
-Conflicts = list[tuple[_Touch, Access]]  # with the access of the new stage that it meets
+Conflicts = list[tuple[tuple[Member, Access], Access]]  # an earlier access, and ours
 Blocked = tuple[int, int, str]  # kernel, stage, why it is not in that kernel
 Pairs = list[tuple[int, UOp]]  # position in the prefix, loop of the new stage
 
 
-class _Past:
-    """Earlier accesses of one storage, by kernel: of many, only those of a few are asked for."""
+@dataclass(frozen=True)
+class Grouping:
+    """The kernels, in a legal order, and which fusions were tried in vain."""
 
-    def __init__(self) -> None:
-        self.latest = -1              # the highest number of a kernel
-        self.newest: Group | None = None  # the kernel of the last access
-        self.by_group: dict[int, list[_Touch]] = {}
-
-    def add(self, touch: _Touch) -> None:
-        """Note an access, the newest so far."""
-        self.newest, number = touch[0], touch[0].number
-        self.latest = max(self.latest, number)
-        self.by_group.setdefault(number, []).append(touch)
-
-    def of(self, group: Group) -> list[_Touch]:
-        """The accesses of one kernel."""
-        return self.by_group.get(group.number, [])
+    groups: list[Group]
+    blocked: list[Blocked]
 
 
 def _loop_at(access: Access, dimension: int, loops: Sequence[UOp]) -> UOp | None:
@@ -80,7 +74,6 @@ def match_loops(member: Member, theirs: Access, stage: Stage, mine: Access) -> P
     return pairs
 
 
-# --8<-- [start:grouper]
 class _Grouper:
     """Puts each stage, in order, into the latest kernel that can take it, or into a new one.
 
@@ -88,13 +81,11 @@ class _Grouper:
     than those it depends on. So no cycle can arise, whatever is fused (r[fusion.group.acyclic]).
     """
 
-    def __init__(self, limits: Limits, storage_of: Sequence[int], fuse: bool,
-                 device_of: dict[int, str], itemsize_of: dict[int, int]) -> None:
-        self.limits, self.storage_of, self.fuse = limits, storage_of, fuse
-        self.device_of, self.itemsize_of = device_of, itemsize_of
+    def __init__(self, placement: Placement, limits: Limits, fuse: bool) -> None:
+        self.values, self.storage_of = placement.values, placement.storage
+        self.limits, self.fuse = limits, fuse
         self.groups: list[Group] = []
-        self.readers: defaultdict[int, _Past] = defaultdict(_Past)
-        self.writers: defaultdict[int, _Past] = defaultdict(_Past)
+        self.past: History[tuple[Member, Access]] = History()
         self.blocked: list[Blocked] = []
         self.fast: dict[tuple[object, ...], tuple[int, int]] = {}  # by form and prefix
         self.matches: dict[tuple[object, ...], Pairs] = {}         # by two patterns and a prefix
@@ -103,7 +94,6 @@ class _Grouper:
         """Find the stage its kernel."""
         group = self._find(stage)
         self._note(group, group.members[-1])
-    # --8<-- [end:grouper]
 
     def _find(self, stage: Stage) -> Group:
         if self.fuse and not stage.alone:  # r[impl fusion.stages.together]
@@ -118,7 +108,7 @@ class _Grouper:
 
     def _alone(self, stage: Stage) -> Group:
         prefix = stage.form.independent
-        group = Group(len(self.groups), self.device_of[self._storage(stage.write)],
+        group = Group(len(self.groups), self._device(stage),
                       [Member(stage, prefix)], [extent(r) for r in prefix],
                       stage.form.operations, stage.form.iterations, *self._fast_bytes(stage, None),
                       self._arguments(stage))
@@ -131,43 +121,39 @@ class _Grouper:
     def _arguments(self, stage: Stage) -> set[int]:
         return {self._storage(a) for a in (*stage.reads, stage.write)}
 
+    def _device(self, stage: Stage) -> str:
+        return self.values[self._storage(stage.write)].device
+
+    def _bytes(self, access: Access) -> int:
+        """The bytes of one element."""
+        return self.values[self._storage(access)].node.dtype.itemsize
+
     def _note(self, group: Group, member: Member) -> None:
-        for access in member.stage.reads:
-            self.readers[self._storage(access)].add((group, member, access))
-            group.reads.setdefault(self._storage(access), []).append((member, access))
+        reads = [(self._storage(access), (member, access)) for access in member.stage.reads]
         write = member.stage.write
-        self.writers[self._storage(write)].add((group, member, write))
+        self.past.note(group.number, reads, [(self._storage(write), (member, write))])
 
     def _conflicts(self, stage: Stage, group: Group) -> Conflicts:
-        """A kernel's accesses to the same storage of which at least one writes, with ours."""
-        written = self._storage(stage.write)
-        found = [(touch, mine) for mine in stage.reads
-                 for touch in self.writers[self._storage(mine)].of(group)]
-        found += [(touch, stage.write) for past in (self.writers, self.readers)
-                  for touch in past[written].of(group)]
-        return found
+        """A kernel's accesses that the stage has to wait for, each with which of ours."""
+        write = stage.write
+        return self.past.with_kernel(group.number, [(self._storage(a), a) for a in stage.reads],
+                                     [(self._storage(write), write)])
 
     def _earliest(self, stage: Stage) -> int:
         """The latest kernel that the stage depends on: no earlier one can take it; -1 for none."""
-        written = self._storage(stage.write)
-        return max(self.writers[written].latest, self.readers[written].latest,
-                   *(self.writers[self._storage(mine)].latest for mine in stage.reads))
+        return self.past.latest([self._storage(a) for a in stage.reads],
+                                [self._storage(stage.write)])
 
     def _candidates(self, stage: Stage, earliest: int) -> list[Group]:
         """The kernel of the latest dependency, then later ones that read the same inputs."""
         # r[impl fusion.group.acyclic]
-        found: dict[int, Group] = {}
-        if earliest >= 0:
-            found[earliest] = self.groups[earliest]
-        for access in stage.reads:
-            group = self.readers[self._storage(access)].newest
-            if group is not None and group.number >= earliest:
-                found.setdefault(group.number, group)
-        device = self.device_of[self._storage(stage.write)]
-        return [g for g in found.values() if g.device == device and not g.members[0].stage.alone
+        numbers = [earliest] if earliest >= 0 else []
+        numbers += [self.past.last_reader(self._storage(access)) for access in stage.reads]
+        found = [self.groups[n] for n in dict.fromkeys(numbers) if n >= max(0, earliest)]
+        device = self._device(stage)
+        return [g for g in found if g.device == device and not g.members[0].stage.alone
                 and len(g.members) < self.limits.stages]
 
-    # --8<-- [start:try]
     def _try(self, group: Group, stage: Stage,
              conflicts: Conflicts) -> str | None:
         """Join the group if that is legal and pays; else say why not.
@@ -196,7 +182,6 @@ class _Grouper:
             self._join(group, stage, pairs, sizes, arguments)
             group.local_bytes, group.again_bytes = local, again
         return problem
-    # --8<-- [end:try]
 
     def _common_prefix(self, group: Group, stage: Stage,
                        conflicts: Conflicts) -> Pairs:
@@ -204,7 +189,7 @@ class _Grouper:
         if not conflicts:
             return self._shared_reads(group, stage)
         pairs: Pairs | None = None
-        for (_, member, theirs), mine in conflicts:
+        for (member, theirs), mine in conflicts:
             found = self._matching(member, theirs, stage, mine)
             pairs = found if pairs is None else [p for p in pairs if p in found]
         return _one_to_one(sorted(pairs or [], key=lambda p: p[0]))
@@ -223,7 +208,7 @@ class _Grouper:
         It pays only if both keep all their loops in the prefix.
         """
         for mine in stage.reads:
-            for member, theirs in group.reads.get(self._storage(mine), ()):
+            for member, theirs in self.past.readers(group.number, self._storage(mine)):
                 pairs = _one_to_one(sorted(self._matching(member, theirs, stage, mine),
                                            key=lambda p: p[0]))
                 if len(pairs) == len(group.sizes) == len(stage.loops):
@@ -266,12 +251,12 @@ class _Grouper:
         Stages of one form have loops and accesses in common, so it is reckoned once for them.
         """
         if prefix is None or len(prefix) == len(stage.loops):
-            return self.itemsize_of[self._storage(stage.write)], 0
+            return self._bytes(stage.write), 0
         key = stage.form, stage.write.pattern, *prefix
         known = self.fast.get(key)
         if known is None:
             inner = math.prod(extent(r) for r in stage.loops if r not in prefix)
-            known = self.fast[key] = (inner * self.itemsize_of[self._storage(stage.write)],
+            known = self.fast[key] = (inner * self._bytes(stage.write),
                                       self._read_again(stage, prefix))
         return known
 
@@ -283,7 +268,7 @@ class _Grouper:
             if prefix and prefix[-1] in used:
                 continue
             bytes_read = math.prod(extent(r) for r in used if r not in prefix)
-            most = max(most, bytes_read * self.itemsize_of[self._storage(access)])
+            most = max(most, bytes_read * self._bytes(access))
         return most
 
     def _join(self, group: Group, stage: Stage, pairs: Pairs, sizes: list[int],
@@ -304,7 +289,7 @@ def _overwritten_inside(stage: Stage, conflicts: Conflicts) -> str | None:
     A kernel reads memory as it was before the kernel. What one stage hands to another goes through
     a local buffer; that cannot hold the rest of a memory of which only a part was written.
     """
-    for (_, member, theirs), mine in conflicts:
+    for (member, theirs), mine in conflicts:
         if theirs is member.stage.write:  # r[impl fusion.group.memory]
             if mine is stage.write:
                 return "memory: written twice"
@@ -326,16 +311,9 @@ def _one_to_one(pairs: Pairs) -> Pairs:
     return kept
 
 
-def group_stages(stages: Sequence[Stage], storage_of: Sequence[int], limits: Limits, fuse: bool,
-                 device_of: dict[int, str], itemsize_of: dict[int, int],
-                 ) -> tuple[list[Group], list[Blocked]]:
-    """Cut the stages, given in a legal order, into kernels.
-
-    `storage_of[value]` is the memory that holds a value. Returns the kernels, in a legal order,
-    and for every fusion that was tried in vain (kernel, stage, why).
-    """
-    grouper = _Grouper(limits, storage_of, fuse, device_of, itemsize_of)
-    for stage in stages:
+def group_stages(placement: Placement, limits: Limits, fuse: bool) -> Grouping:
+    """Cut the stages, placed and in a legal order, into kernels."""
+    grouper = _Grouper(placement, limits, fuse)
+    for stage in placement.stages:
         grouper.add(stage)
-    return grouper.groups, grouper.blocked
-
+    return Grouping(grouper.groups, grouper.blocked)

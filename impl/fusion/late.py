@@ -5,6 +5,10 @@ follow from others that are kept in any case: the activation from the sum before
 row from the centred row and one number. Such a value gets a *late twin*: the same stage once more,
 inside a kernel that runs later and that its inputs live to see. Early readers read the value, late
 ones its twin, and in between neither needs memory.
+
+Needs: groups in a legal order, and where each value lives.
+Guarantees: the same kernels, each with the same prefix, in the same legal order; some have more
+stages, and each of those writes a temporary of its own. What was given is as it was.
 """
 from __future__ import annotations
 
@@ -14,9 +18,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from impl.dependencies import Lives, alive_bytes
 from impl.fusion.groups import Group, Member, Pairs, match_loops
 from impl.fusion.limits import Limits
 from impl.ir import DEAR, ELEMENTWISE, Ops, UOp
+from impl.placement import Placement
 from impl.ranges import Access, Stage, Value
 from impl.symbolic import extent
 
@@ -24,47 +30,26 @@ NEVER = 1 << 60
 
 
 @dataclass
-class Homes:
-    """Where values live: `storage_of[value]` and `version_of[value]`, lists that twins extend.
-
-    `temporary` are the values that have a memory of their own, seen by nobody after the schedule.
-    """
-
-    values: list[Value]
-    storage_of: list[int]
-    version_of: list[int]
-    temporary: set[int]
-
-    def new_twin(self, of: int) -> int:
-        """A value like another one, with a temporary of its own."""
-        old, number = self.values[of], len(self.values)
-        node = UOp(Ops.EXPAND, old.node.dtype, (old.node,), old.shape, number)
-        self.values.append(Value(number, node, old.device))
-        self.storage_of.append(number)
-        self.version_of.append(1)
-        self.temporary.add(number)
-        return number
-
-
-@dataclass
-class _Life:
+class _Users:
     """Who makes a value, and who reads it; `group` is -1 for what was there before."""
 
     group: int = -1
     maker: Member | None = None
     readers: dict[int, list[tuple[Member, Access]]] = field(default_factory=dict)
-    last: int = -1
 
     def read(self, group: int, member: Member, access: Access) -> None:
         """Note a reader."""
         self.readers.setdefault(group, []).append((member, access))
-        self.last = max(self.last, group)
 
     def give_up(self, early: int) -> list[tuple[int, Member, Access]]:
         """Forget the readers of groups after `early`, and return them."""
         late = [group for group in self.readers if group > early]
-        self.last = early
         return [(group, *row) for group in late for row in self.readers.pop(group)]
+
+    @property
+    def last(self) -> int:
+        """The last group that needs the value."""
+        return max(self.group, max(self.readers, default=-1))
 
     @property
     def stage(self) -> Stage:
@@ -83,25 +68,27 @@ class _Plan:
     base: list[Access]           # what they read that is kept
 
 
-# --8<-- [start:late]
 class _Keeper:
     """Finds the values that need not be kept, and makes their twins."""
 
-    def __init__(self, groups: list[Group], homes: Homes, limits: Limits) -> None:
-        self.groups, self.homes, self.limits = groups, homes, limits
-        self.life: defaultdict[int, _Life] = defaultdict(_Life)
+    def __init__(self, groups: Sequence[Group], placement: Placement, limits: Limits) -> None:
+        self.groups = [replace(group, members=[replace(m) for m in group.members],
+                               arguments=set(group.arguments)) for group in groups]
+        self.before, self.limits = placement, limits
+        self.values, self.temporary = list(placement.values), set(placement.single)
+        self.storage_of, self.version_of = list(placement.storage), list(placement.version)
+        self.users: defaultdict[int, _Users] = defaultdict(_Users)
         self.replaced: dict[tuple[int, int], int] = {}  # storage, version: by which group
         self.twins: dict[int, list[int]] = {}
         self.costs: dict[int, int] = {}
         self.places: dict[int, list[tuple[int, int, Member]]] = {}  # group: new members
-        for group in groups:
+        for group in self.groups:
             for member in group.members:
                 self._look_at(group, member)
 
-    def run(self) -> None:
-        """Give twins to what is kept through the steps that need the most memory."""
-        hot = self._hot_steps()
-        for value in list(self.life) if hot else ():
+    def run(self, hot: Sequence[int]) -> tuple[list[Group], Placement]:
+        """Give twins to what is kept through these steps, which need the most memory."""
+        for value in list(self.users):
             gap = self._gap(value)
             plan = self._plan(value, *gap) if gap is not None else None
             # r[impl fusion.late.peak]
@@ -110,70 +97,50 @@ class _Keeper:
         for number, rows in self.places.items():
             _insert(self.groups[number], rows)
         self._drop_unread()
-    # --8<-- [end:late]
+        return self.groups, replace(self.before, values=self.values, storage=self.storage_of,
+                                    version=self.version_of)
 
     def _look_at(self, group: Group, member: Member) -> None:
         write = member.stage.write.value
-        life = self.life[write]
-        life.group, life.maker, life.last = group.number, member, max(life.last, group.number)
-        key = self.homes.storage_of[write], self.homes.version_of[write] - 1
-        self.replaced[key] = group.number
+        users = self.users[write]
+        users.group, users.maker = group.number, member
+        self.replaced[self.storage_of[write], self.version_of[write] - 1] = group.number
         for access in member.stage.reads:
-            self.life[access.value].read(group.number, member, access)
-
-    def _hot_steps(self) -> list[int]:
-        """The groups at which more than half as much is alive as at the peak, if it is worth it.
-
-        Groups are taken to run in the order of their numbers.
-        """
-        change = [0] * (len(self.groups) + 1)
-        for value, life in self.life.items():
-            if value in self.homes.temporary and life.last > life.group >= 0:
-                change[life.group] += self.homes.values[value].nbytes
-                change[life.last + 1] -= self.homes.values[value].nbytes
-        live, alive = 0, []
-        for number in range(len(self.groups)):
-            live += change[number]
-            alive.append(live)
-        peak = max(alive, default=0)
-        if peak < self.limits.memory_worth:
-            return []
-        return [number for number, live in enumerate(alive) if live > peak // 2]
+            self.users[access.value].read(group.number, member, access)
 
     def _gap(self, value: int) -> tuple[int, int] | None:
         """The longest time in which nobody reads the value: the groups before it and after it."""
-        life = self.life[value]
-        if value not in self.homes.temporary or not self._repeatable(value):
+        users = self.users[value]
+        if value not in self.temporary or not self._repeatable(value):
             return None
-        steps = sorted({life.group, *life.readers})
-        if len(steps) < 2 or self.homes.values[value].nbytes * 64 < self.limits.memory_worth:
+        steps = sorted({users.group, *users.readers})
+        if len(steps) < 2 or self.values[value].nbytes * 64 < self.limits.memory_worth:
             return None
         length, early, late = max((b - a, a, b) for a, b in zip(steps, steps[1:], strict=False))
         return (early, late) if length > 1 else None
 
     def _repeatable(self, value: int) -> bool:
         """Whether a stage computes each of its elements from few others."""
-        if self.life[value].maker is None:
+        if self.users[value].maker is None:
             return False
-        stage = self.life[value].stage  # r[impl fusion.late.cheap]
+        stage = self.users[value].stage  # r[impl fusion.late.cheap]
         return (stage.whole and stage.overwrites is None and not stage.alone
                 and self._cost(value) <= self.limits.late)
 
     def _cost(self, value: int) -> int:
         """The operations for one element."""
         if value not in self.costs:
-            form = self.life[value].stage.form
+            form = self.users[value].stage.form
             self.costs[value] = NEVER if form.reduced else sum(
                 DEAR.get(n.op, 1) for n in form.value.toposort() if n.op in ELEMENTWISE)
         return self.costs[value]
 
-    # --8<-- [start:plan]
     def _plan(self, value: int, early: int, late: int) -> _Plan | None:
         """How to make the value anew: where it is read next, or before that where inputs die."""
         steps = {late}
         for source in self._sources(value):
-            if early < self.life[source].last < late:
-                steps.add(self.life[source].last)
+            if early < self.users[source].last < late:
+                steps.add(self.users[source].last)
         for step in sorted(steps, reverse=True):
             recipe = self._recipe(value, step)
             plan = None if recipe is None else self._fit(value, _Plan(step, recipe[0], {},
@@ -181,7 +148,6 @@ class _Keeper:
             if plan is not None:
                 return plan
         return None
-    # --8<-- [end:plan]
 
     def _sources(self, value: int) -> list[int]:
         """What the value is computed from, through other values that could be made anew."""
@@ -192,7 +158,7 @@ class _Keeper:
             cost += self._cost(current)
             if cost > self.limits.late:
                 continue
-            for read in self.life[current].stage.reads:
+            for read in self.users[current].stage.reads:
                 if read.value not in found:
                     found[read.value] = None
                     if self._repeatable(read.value):
@@ -207,7 +173,7 @@ class _Keeper:
             cost += self._cost(current)
             if cost > self.limits.late:  # r[impl fusion.late.cheap]
                 return None
-            for read in self.life[current].stage.reads:
+            for read in self.users[current].stage.reads:
                 if self._there(read.value, value, late):
                     base.append(read)
                 elif self._repeatable(read.value):
@@ -223,32 +189,30 @@ class _Keeper:
         found: list[int] = []
         while len(found) < len(values):
             found += [v for v in sorted(values) if v not in found and all(
-                r.value in found or r.value not in values for r in self.life[v].stage.reads)]
+                r.value in found or r.value not in values for r in self.users[v].stage.reads)]
         return found
 
     def _there(self, source: int, value: int, late: int) -> bool:
         """Whether a source is in memory while group `late` runs, or is small enough to be kept."""
-        homes = self.homes
-        key = homes.storage_of[source], homes.version_of[source]
+        key = self.storage_of[source], self.version_of[source]
         if self.replaced.get(key, NEVER) <= late:  # r[impl fusion.late.versions]
             return False
-        life = self.life[source]
-        if life.maker is None or self._twin_of(source, late) is not None:
+        users = self.users[source]
+        if users.maker is None or self._twin_of(source, late) is not None:
             return True
-        if life.group < late <= life.last:
+        if users.group < late <= users.last:
             return True
-        small = homes.values[source].nbytes * 16 <= homes.values[value].nbytes
-        return small and source in homes.temporary
+        small = self.values[source].nbytes * 16 <= self.values[value].nbytes
+        return small and source in self.temporary
 
     def _twin_of(self, value: int, late: int) -> int | None:
         """A twin that can be read in group `late`."""
         for twin in self.twins.get(value, ()):
-            if self.life[twin].group == late or self.life[twin].group < late <= (
-                    self.life[twin].last):
+            if self.users[twin].group == late or self.users[twin].group < late <= (
+                    self.users[twin].last):
                 return twin
         return None
 
-    # --8<-- [start:fit]
     def _fit(self, value: int, plan: _Plan) -> _Plan | None:
         """Find the loops of each new stage that are the prefix of the group; None if some lack.
 
@@ -265,22 +229,21 @@ class _Keeper:
                 return None
             plan.loops[current] = [loop for _, loop in pairs]
         return plan if self._within_limits(group, plan) else None
-    # --8<-- [end:fit]
 
     def _pairs(self, value: int, asked: bool, plan: _Plan) -> Pairs | None:
         """How the prefix meets the loops of a stage, by all who read it in the group."""
-        stage = self.life[value].stage
+        stage = self.users[value].stage
         found = [match_loops(member, access, stage, stage.write)
-                 for member, access in self.life[value].readers.get(plan.late, ()) if asked]
+                 for member, access in self.users[value].readers.get(plan.late, ()) if asked]
         for reader, loops in plan.loops.items():
-            above = self.life[reader].stage
+            above = self.users[reader].stage
             found += [match_loops(Member(above, loops), access, stage, stage.write)
                       for access in above.reads if access.value == value]
         # What another twin of the group provides is read in the iteration that provides it.
         for read in stage.reads:
             twin = self._twin_of(read.value, plan.late)
-            if twin is not None and self.life[twin].group == plan.late:
-                maker = self.life[twin].maker
+            if twin is not None and self.users[twin].group == plan.late:
+                maker = self.users[twin].maker
                 assert maker is not None
                 found.append(match_loops(maker, maker.stage.write, stage, read))
         found = [sorted(pairs, key=lambda pair: pair[0])
@@ -290,17 +253,17 @@ class _Keeper:
     def _shared(self, stage: Stage, late: int) -> list[Pairs]:
         """Without a reader in the group: as another stage of the group walks over an input."""
         for read in stage.reads:
-            for member, access in self.life[read.value].readers.get(late, ()):
+            for member, access in self.users[read.value].readers.get(late, ()):
                 pairs = match_loops(member, access, stage, read)
                 if len(pairs) == len(self.groups[late].sizes):
                     return [pairs]
         return []
 
     def _within_limits(self, group: Group, plan: _Plan) -> bool:
-        stages = [self.life[value].stage for value in plan.again]
-        storages = {self.homes.storage_of[access.value] for access in plan.base}
-        local = sum(_inner_bytes(self.homes, m.stage, m.prefix) for m in group.members)
-        local += sum(_inner_bytes(self.homes, stage, plan.loops[stage.write.value])
+        stages = [self.users[value].stage for value in plan.again]
+        storages = {self.storage_of[access.value] for access in plan.base}
+        local = sum(_inner_bytes(self.values, m.stage, m.prefix) for m in group.members)
+        local += sum(_inner_bytes(self.values, stage, plan.loops[stage.write.value])
                      for stage in stages)
         return (len(group.arguments | storages) + len(stages) <= self.limits.arguments
                 and local <= self.limits.local_bytes
@@ -308,7 +271,6 @@ class _Keeper:
                 and group.operations + sum(s.form.operations for s in stages)
                 <= self.limits.kernel_operations)
 
-    # --8<-- [start:make]
     def _make(self, value: int, early: int, plan: _Plan) -> None:
         """Make the twins of a plan, and let the late readers read the one of `value`."""
         group = self.groups[plan.late]
@@ -316,38 +278,47 @@ class _Keeper:
                  if (twin := self._twin_of(source, plan.late)) is not None}
         for source in plan.again:
             named[source] = self._twin_stage(source, plan, named)
-        for number, member, access in self.life[value].give_up(early):
+        for number, member, access in self.users[value].give_up(early):
             member.stage = replace(member.stage, slots=tuple(
                 named[value] if source == value else source for source in member.stage.slots))
-            self.life[named[value]].read(number, member, Access(named[value], access.pattern))
+            self.users[named[value]].read(number, member, Access(named[value], access.pattern))
             self.groups[number].arguments.add(named[value])
-        group.arguments |= {self.homes.storage_of[access.value] for access in plan.base}
-    # --8<-- [end:make]
+        group.arguments |= {self.storage_of[access.value] for access in plan.base}
 
     def _twin_stage(self, value: int, plan: _Plan, named: dict[int, int]) -> int:
         """One twin: the same form, on what is there in the group of the plan."""
-        group, old = self.groups[plan.late], self.life[value].stage
-        twin = self.homes.new_twin(value)
-        stage = replace(old, node=self.homes.values[twin].node,
+        group, old = self.groups[plan.late], self.users[value].stage
+        twin = self._new_twin(value)
+        stage = replace(old, node=self.values[twin].node,
                         slots=tuple(named.get(source, source) for source in old.slots),
                         write=Access(twin, old.write.pattern),
                         reason=f"late: computed again, not kept ({old.reason})")
         member = Member(stage, plan.loops[value])
-        self.life[twin] = _Life(plan.late, member, {}, plan.late)
+        self.users[twin] = _Users(plan.late, member)
         self.twins.setdefault(value, []).append(twin)
         for access in member.stage.reads:
-            self.life[access.value].read(plan.late, member, access)
+            self.users[access.value].read(plan.late, member, access)
         rows = self.places.setdefault(plan.late, [])
         rows.append((self._before(value, group), len(rows), member))
         group.operations += old.form.operations
         group.arguments.add(twin)
         return twin
 
+    def _new_twin(self, of: int) -> int:
+        """A value like another one, with a temporary of its own."""
+        old, number = self.values[of], len(self.values)
+        node = UOp(Ops.EXPAND, old.node.dtype, (old.node,), old.shape, number)
+        self.values.append(Value(number, node, old.device))
+        self.storage_of.append(number)
+        self.version_of.append(1)
+        self.temporary.add(number)
+        return number
+
     def _before(self, value: int, group: Group) -> int:
         """Before which member of the group: the first that reads it, else the last that reads
         what it is made of.
         """
-        sources = {access.value for access in self.life[value].stage.reads}
+        sources = {access.value for access in self.users[value].stage.reads}
         readers = [at for at, member in enumerate(group.members)
                    if any(a.value == value for a in member.stage.reads)]
         shared = [at for at, member in enumerate(group.members)
@@ -360,10 +331,10 @@ class _Keeper:
         What only such a stage has read is not taken out with it: its readers are not counted again.
         """
         for value in sorted(self.twins, reverse=True):
-            life = self.life[value]
-            group = self.groups[life.group]
-            if not life.readers and len(group.members) > 1:
-                group.members[:] = [m for m in group.members if m is not life.maker]
+            users = self.users[value]
+            group = self.groups[users.group]
+            if not users.readers and len(group.members) > 1:
+                group.members[:] = [m for m in group.members if m is not users.maker]
 
 
 def _any_between(hot: Sequence[int], early: int, late: int) -> bool:
@@ -371,10 +342,10 @@ def _any_between(hot: Sequence[int], early: int, late: int) -> bool:
     return at < len(hot) and hot[at] < late
 
 
-def _inner_bytes(homes: Homes, stage: Stage, prefix: Sequence[UOp]) -> int:
+def _inner_bytes(values: Sequence[Value], stage: Stage, prefix: Sequence[UOp]) -> int:
     """What one iteration of the prefix keeps of a stage's value."""
     inner = math.prod(extent(loop) for loop in stage.loops if loop not in prefix)
-    return inner * homes.values[stage.write.value].node.dtype.itemsize
+    return inner * values[stage.write.value].node.dtype.itemsize
 
 
 def _insert(group: Group, rows: list[tuple[int, int, Member]]) -> None:
@@ -392,10 +363,27 @@ def _insert(group: Group, rows: list[tuple[int, int, Member]]) -> None:
                         for m in (*new.get(at, ()), *group.members[at:at + 1])]
 
 
-def compute_late(groups: list[Group], homes: Homes, limits: Limits) -> None:
-    """Change the groups so that cheap values are made where they are read, and not kept.
+def _hot_steps(groups: Sequence[Group], placement: Placement, worth: int) -> list[int]:
+    """The groups at which more than half as much is alive as at the peak, if it is `worth` it.
 
-    Groups are numbered in a legal order. Twins are appended to `homes`, and so to the lists of
-    values, storages and versions that it was made of.
+    Groups are taken to run in the order of their numbers.
     """
-    _Keeper(groups, homes, limits).run()
+    lives = Lives(range(len(groups)), [
+        [access.value for member in group.members
+         for access in (*member.stage.reads, member.stage.write)] for group in groups])
+    crossing = {value: placement.values[value].nbytes for value in placement.single
+                if lives.first.get(value, 0) < lives.last.get(value, 0)}
+    alive = alive_bytes(lives.of(crossing), len(groups))
+    peak = max(alive, default=0)
+    return [step for step, live in enumerate(alive) if live > peak // 2] if peak >= worth else []
+
+
+def compute_late(groups: list[Group], placement: Placement,
+                 limits: Limits) -> tuple[list[Group], Placement]:
+    """Groups that make cheap values where they are read, and do not keep them.
+
+    Groups are numbered in a legal order. The new placement has the values of the old one, and the
+    twins after them.
+    """
+    hot = _hot_steps(groups, placement, limits.memory_worth)
+    return _Keeper(groups, placement, limits).run(hot) if hot else (groups, placement)

@@ -9,12 +9,17 @@ most bytes alive at any one step.
     greedy       a few quick plans; mostly one of them reaches the bound
     search       where none does, a search under a budget of steps
     sharing      before all that: which temporary takes over the memory of one that dies
+
+Needs: the order of the kernels, and the temporaries that each touches, with their sizes.
+Guarantees: of each device one arena, in which temporaries that are alive at one step share no
+byte.
 """
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from impl.dependencies import Lives, most_alive
 from impl.memory import greedy, search
 
 #: Every offset is a multiple of this many bytes: a cache line, and the widest vector.
@@ -26,7 +31,6 @@ SEARCH_BUDGET = 100_000_000
 PLAN_BUDGET = SEARCH_BUDGET // 10
 
 
-# --8<-- [start:lifetime]
 @dataclass(frozen=True)
 class Lifetime:
     """A temporary: how many bytes it needs, and the first and last step that touch it."""
@@ -44,15 +48,9 @@ class Lifetime:
 def lifetimes(order: Sequence[int], touched: Sequence[Sequence[int]],
               nbytes: dict[int, int]) -> list[Lifetime]:
     """The lifetime of every temporary, in steps of the order (r[memory.lifetime.covers])."""
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    for step, kernel in enumerate(order):
-        for storage in touched[kernel]:
-            if storage in nbytes:
-                first.setdefault(storage, step)  # r[impl memory.poison.unseen]
-                last[storage] = step  # r[impl memory.lifetime.covers]
-    return [Lifetime(s, aligned(nbytes[s]), first[s], last[s]) for s in first]
-# --8<-- [end:lifetime]
+    lives = Lives(order, touched)
+    return [Lifetime(storage, aligned(nbytes[storage]), first, lives.last[storage])
+            for storage, first in lives.first.items() if storage in nbytes]
 
 
 def aligned(nbytes: int) -> int:
@@ -71,22 +69,11 @@ class MemoryPlan:
     lower_bound: int = 0
 
 
-# --8<-- [start:bound]
 def lower_bound(spans: Sequence[Lifetime]) -> int:
     """The most bytes alive at one step: no plan can do with less."""
-    changes: dict[int, int] = {}
-    for span in spans:
-        changes[span.first] = changes.get(span.first, 0) + span.nbytes
-        changes[span.last + 1] = changes.get(span.last + 1, 0) - span.nbytes
-    live = most = 0
-    for step in sorted(changes):
-        live += changes[step]
-        most = max(most, live)
-    return most
-# --8<-- [end:bound]
+    return most_alive((span.first, span.last, span.nbytes) for span in spans)
 
 
-# --8<-- [start:plan]
 def plan(spans: Sequence[Lifetime], reuse: bool = True) -> MemoryPlan:
     """Offsets for all temporaries of one device (r[memory.reuse.disjoint]).
 
@@ -99,10 +86,8 @@ def plan(spans: Sequence[Lifetime], reuse: bool = True) -> MemoryPlan:
     offsets = assign(spans, bound, PLAN_BUDGET)
     # r[impl memory.planned.bounds]
     return MemoryPlan(offsets, list(spans), height(offsets, spans), total, bound)
-# --8<-- [end:plan]
 
 
-# --8<-- [start:assign]
 def assign(spans: Sequence[Lifetime], enough: int, budget: int = SEARCH_BUDGET) -> dict[int, int]:
     """Offsets that need at most `enough` bytes; the lowest found, where none are found for that.
 
@@ -118,7 +103,6 @@ def assign(spans: Sequence[Lifetime], enough: int, budget: int = SEARCH_BUDGET) 
             quick = search.improve(part, quick, enough, share)
         offsets.update(quick)
     return offsets
-# --8<-- [end:assign]
 
 
 def parts(spans: Sequence[Lifetime]) -> Iterator[list[Lifetime]]:

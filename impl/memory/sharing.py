@@ -1,53 +1,166 @@
 """Where a temporary takes over the memory of another one, and where that does not pay.
 
-What may take over what is said in the chapter spec/dependencies.md, and when it is worth it too.
+Needs: the kernels with what they touch, their order, and where each value lives.
+Guarantees: a temporary lies where another one was only if no iteration still reads what it
+overwrites; its versions follow those of the other one. What was given is as it was.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 
 from impl.dependencies import (
     Accesses,
-    Placement,
-    Temporary,
+    Lives,
     Touch,
-    spans,
-    take_over,
+    alive_bytes,
+    same_element,
+    same_iteration,
     touched_storages,
 )
-from impl.fusion import Group
-from impl.ordering import Uses, alive_bytes
+from impl.dtypes import DType
+from impl.fusion import Group, Member
+from impl.placement import Placement
 from impl.symbolic import plain
 
 
-# --8<-- [start:share]
+@dataclass(frozen=True)
+class Temporary:
+    """What has to agree before one temporary may lie where another one was.
+
+    `nbytes` may be symbolic: then it has to agree for all values of the variables.
+    """
+
+    nbytes: int
+    dtype: DType
+    device: str
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Where values live after some temporaries have taken over the memory of others.
+
+    `moved[new]` is the old one and by how much the versions of the new one are shifted.
+    """
+
+    placement: Placement
+    accesses: Accesses
+    moved: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
 def share(groups: Sequence[Group], order: Sequence[int], placement: Placement,
-          temporaries: dict[int, Temporary], accesses: Accesses) -> tuple[Accesses, set[int]]:
-    """Let temporaries take over the memory of others: the accesses after that, and who did.
+          temporaries: dict[int, Temporary], accesses: Accesses) -> Sharing:
+    """Let temporaries take over the memory of others.
 
     It saves memory in the one step in which both are alive. So it is done where more is alive
     than the peak would be if it were done everywhere; elsewhere it only ties a compiler's hands.
-    The placement is changed.
     """
     touched = touched_storages(accesses)
     nbytes = {n: plain(one.nbytes) for n, one in temporaries.items()}
-    trial = replace(placement, storage=list(placement.storage), version=list(placement.version))
-    alive = alive_bytes(order, Uses(nbytes, touched))
-    born, _ = spans(order, touched)
+    lives = Lives(order, touched)
+    alive = alive_bytes(lives.of(nbytes), len(order))
     least = list(alive)
-    for new in take_over(groups, order, touched, temporaries, trial):
-        least[born[new]] -= nbytes[new]
-    # r[impl dependencies.take-over.peak]
+    everywhere = _Taker(groups, placement, temporaries, lives)
+    for new in everywhere.run(order, touched, range(len(order))):
+        least[lives.first[new]] -= nbytes[new]
+    # r[impl memory.take-over.peak]
     lowest = max(least, default=0)
     steps = {step for step, now in enumerate(alive) if now > lowest}
-    moved = take_over(groups, order, touched, temporaries, placement, steps) if steps else {}
+    taker = _Taker(groups, placement, temporaries, lives)
+    moved = taker.run(order, touched, steps) if steps else {}
+    return Sharing(taker.placement(), _moved(accesses, moved), moved)
 
+
+def _moved(accesses: Accesses, moved: dict[int, tuple[int, int]]) -> Accesses:
+    """What kernels touch, after storages have moved."""
     def after(touches: list[Touch]) -> list[Touch]:
         return [t._replace(storage=moved[t.storage][0], version=t.version + moved[t.storage][1])
                 if t.storage in moved else t for t in touches]
 
-    if moved:
-        accesses = [(after(reads), after(writes)) for reads, writes in accesses]
-    return accesses, set(moved)
-# --8<-- [end:share]
+    return [(after(reads), after(writes)) for reads, writes in accesses] if moved else accesses
+
+
+class _Taker:
+    """Finds for what is made in a step the memory of something that dies in it."""
+
+    def __init__(self, groups: Sequence[Group], placement: Placement,
+                 temporaries: dict[int, Temporary], lives: Lives) -> None:
+        self.groups, self.before, self.temporaries = groups, placement, temporaries
+        self.born, self.last = lives.first, dict(lives.last)
+        self.storage, self.version = list(placement.storage), list(placement.version)
+        self.filled: defaultdict[int, list[int]] = defaultdict(list)  # storage: what fills it
+        self.newest: defaultdict[int, int] = defaultdict(int)         # storage: its last version
+        for value, storage in enumerate(self.storage):
+            self.filled[storage].append(value)
+            self.newest[storage] = max(self.newest[storage], self.version[value])
+        self.moved: dict[int, tuple[int, int]] = {}
+
+    def run(self, order: Sequence[int], touched: Sequence[Sequence[int]],
+            steps: Collection[int]) -> dict[int, tuple[int, int]]:
+        """Which temporary gets the memory of which other one, in some steps of the order.
+
+        The versions of the new one follow those of the old one. `touched` are the storages that
+        each kernel touches.
+        """
+        for step, number in enumerate(order):
+            if step not in steps:
+                continue
+            mine = {self.moved[s][0] if s in self.moved else s for s in touched[number]}
+            # r[impl memory.take-over.dead]
+            dying = sorted(s for s in mine if s in self.temporaries
+                           and self.last[s] == step > self.born[s])
+            for member in self.groups[number].members if dying else ():
+                new = member.stage.write.value
+                if new not in self.temporaries or self.born.get(new) != step:
+                    continue
+                old = next((s for s in dying if self.temporaries[s] == self.temporaries[new]
+                            and self._may_lie_there(self.groups[number], member, s)), None)
+                if old is not None:
+                    dying.remove(old)  # r[impl memory.take-over.one]
+                    self._take(new, old)
+        return self.moved
+
+    def _take(self, new: int, old: int) -> None:
+        """Put a temporary where another one was."""
+        shift = self.newest[old]
+        for value in self.filled[new]:
+            self.storage[value] = old
+            self.version[value] += shift
+        self.newest[old] += self.newest[new]
+        self.filled[old] += self.filled[new]
+        self.moved[new], self.last[old] = (old, shift), self.last[new]
+
+    def _may_lie_there(self, group: Group, writer: Member, old: int) -> bool:
+        """Whether all that a kernel reads of `old` is read before the writer's stage writes there.
+
+        A stage before the writer's may read any element that belongs to its own iteration of the
+        prefix; the writer's stage itself only the element that it writes; later stages none.
+        """
+        write = writer.stage.write
+        if not writer.stage.whole or self.storage[write.value] != write.value:
+            return False
+        # One reads again what it has stored; the other has two arguments, also where what it copies
+        # was computed on the device that it goes to. r[impl realize.device.named]
+        if writer.stage.form.in_order is not None or writer.stage.copy:
+            return False
+        written = False
+        for member in group.members:
+            written |= member is writer
+            for read in member.stage.reads:
+                if self.storage[read.value] != old:
+                    continue
+                if member is writer:  # r[impl memory.take-over.safe]
+                    if not same_element(read, write):
+                        return False
+                elif written or not same_iteration(
+                        read, member.prefix, write, writer.prefix):
+                    return False
+            if self.storage[member.stage.write.value] == old:
+                return False
+        return True
+
+    def placement(self) -> Placement:
+        """Where values live now."""
+        return replace(self.before, storage=self.storage, version=self.version) \
+            if self.moved else self.before

@@ -1,4 +1,9 @@
-"""All values with storage and the stages that compute them. Chapter: spec/ranges.md."""
+"""All values with storage and the stages that compute them. Chapter: spec/ranges.md.
+
+Needs: which nodes are stored, sources first, and which are reshapes of those.
+Guarantees: each stored node has a value and one stage, which reads values of its device that are
+there before, unless it is a copy. Movement operations are gone: they are indices now.
+"""
 from __future__ import annotations
 
 import math
@@ -84,6 +89,12 @@ class StageGraph:
         if buffer not in self.number_of:
             self._new_value(buffer, buffer.leaf((math.prod(leaf.arg[2]),)), True)
         return self.number_of[buffer], shape
+
+    def result(self, root: UOp) -> tuple[int, Shape]:
+        """The value that holds what was asked for, and its shape."""
+        found = self.stored(root)
+        assert found is not None  # a root has storage: choose_cuts sees to that
+        return found
 
     def _itself(self, node: UOp) -> UOp:
         """The node that is stored, where one is a reshape of it."""

@@ -135,7 +135,7 @@ class Form:
         return math.prod(extent(r) for r in (*self.loops, *self.reduced))
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Stage:
     """One loop nest that stores one value: a form, and the values behind its slots."""
 
@@ -148,10 +148,11 @@ class Stage:
     copy: Any = None               # of a copy: the device, or the Transfer
     overwrites: int | None = None  # the value whose memory it would like to write into
     whole: bool = True             # it writes every element of that memory
-    reads: list[Access] = field(init=False)
+    reads: list[Access] = field(init=False)  # what it loads
 
     def __post_init__(self) -> None:
-        self.reads = [Access(self.slots[slot], pattern) for slot, pattern in self.form.reads]
+        reads = [Access(self.slots[slot], pattern) for slot, pattern in self.form.reads]
+        object.__setattr__(self, "reads", reads)  # once: nothing changes a stage later
 
     @property
     def alone(self) -> bool:

@@ -5,9 +5,10 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from impl.dependencies import Dependency, Placement
+from impl.dependencies import Dependency
 from impl.fusion import Blocked, Group, Kernel
 from impl.ir import ELEMENTWISE, MOVEMENT, Ops, UOp, toposort
+from impl.placement import Placement
 from impl.schedule.plan import Plan
 from impl.symbolic import is_symbolic, text
 
@@ -93,7 +94,7 @@ def boundaries(groups: Sequence[Group], placement: Placement, dependencies: Sequ
             writer[group.number, storage] = member.stage.reason
     rows = []
     for d in dependencies:
-        if d.kind == "RAW":
+        if d.hands_on:
             reason = refused.get((d.before, d.after)) or writer.get((d.before, d.storage), "")
             rows.append((d.before, d.after, d.storage, reason))
     return rows
@@ -111,7 +112,6 @@ def _visible(plan: Plan) -> set[int]:
     return seen | {r.storage for r in plan.results}
 
 
-# --8<-- [start:decisions]
 def decisions(plan: Plan, nodes: Sequence[UOp]) -> list[tuple[frozenset[int], str]]:
     """What was decided, a line each, and the kernels that it concerns."""
     found: list[tuple[frozenset[int], str]] = []
@@ -128,7 +128,6 @@ def decisions(plan: Plan, nodes: Sequence[UOp]) -> list[tuple[frozenset[int], st
         found.append((frozenset((d.before, d.after)), f"{d.kind}: kernel {d.before} before kernel "
                       f"{d.after} (b{shown[d.storage]} version {d.version})"))
     return found + _allocations(plan, shown)
-# --8<-- [end:decisions]
 
 
 def _one_stage(kernel: Kernel) -> str:

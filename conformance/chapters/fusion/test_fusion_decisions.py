@@ -18,9 +18,9 @@ from conformance.kernels.footprint import Buffer, events, reductions
 from conformance.trace import verifies
 from impl import Context, Tensor, Variable, run_schedule
 from impl.caching import canonicalize
-from impl.dependencies import Touch
+from impl.dependencies import History, Touch
 from impl.effects import collect
-from impl.fusion import Limits, choose_cuts, groups
+from impl.fusion import Limits, choose_cuts
 from impl.ir import Ops, UOp
 from impl.ranges import StageGraph
 from impl.schedule import Environment, Plan, make_plan, schedule_cache
@@ -635,20 +635,19 @@ def test_many_writes_of_one_buffer_are_looked_at_once_each() -> None:
     def looks(rows: int) -> int:
         seen = 0
 
-        def counted(past: groups._Past, group: Any) -> list[Any]:
+        def counted(past: Any, kernel: int, storage: int) -> Any:
             nonlocal seen
-            found = original(past, group)
+            found = original(past, kernel, storage)
             seen += 1 + len(found)
             return found
 
         state = numbers(rows, 4)
         for row in range(rows):
             state[row] = float(row)
-        with patch.object(groups._Past, "of", counted):
+        with patch.object(History, "_of", staticmethod(counted)):
             plan_of(state, state.sum())
         return seen
 
-    original = groups._Past.of
-
+    original = History._of
     few, many = looks(20), looks(200)
     assert 0 < few and many <= 12 * few

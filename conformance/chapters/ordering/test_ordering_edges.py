@@ -12,11 +12,11 @@ from unittest.mock import patch
 
 import pytest
 
-from conformance.chapters.dependencies.test_dependencies_edges import random_values
 from conformance.chapters.fusion.test_fusion_decisions import tight_limits
+from conformance.chapters.memory.test_sharing import random_values
 from conformance.trace import ROOT, verifies
 from impl import Context, Tensor, ordering
-from impl.dependencies import Dependency
+from impl.dependencies import Dependency, waits
 from impl.errors import GraphError
 from impl.ordering import Uses, peak_bytes
 from impl.schedule import schedule_cache
@@ -93,7 +93,7 @@ def test_groups_that_touch_a_storage_keep_their_order() -> None:
     """A reader after the writer, the next writer after both; readers among themselves are free."""
     touched: list[tuple[dict[int, None], dict[int, None]]] = [
         ({}, {0: None}), ({0: None}, {1: None}), ({0: None}, {2: None}), ({}, {0: None})]
-    assert ordering._rough_dependencies(touched) == {(0, 1), (0, 2), (0, 3), (1, 3), (2, 3)}
+    assert waits(touched) == {(0, 1), (0, 2), (0, 3), (1, 3), (2, 3)}
 
 
 def state_program() -> list[list[float]]:

@@ -1,0 +1,71 @@
+"""Mistakes in which temporary lies where another one was, made inside `impl.memory.sharing`."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from conformance.saboteurs.edits import Edit
+from conformance.saboteurs.impl_patches import ImplPatch
+
+Function = Callable[..., Any]
+
+
+class TakesOverWhatIsReadElsewhere(ImplPatch):
+    rule = "memory.take-over.safe"
+    description = "an element may be overwritten before another one is computed from it"
+    target = "impl.memory.sharing:same_element"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda read, write: read.shape == write.shape
+
+
+class TakesOverWhatIsCopied(Edit):
+    rule = "realize.device.named"
+    description = "a copy goes to where what it copies lies, if that is on its device"
+    file = "impl/memory/sharing.py"
+    old = "if writer.stage.form.in_order is not None or writer.stage.copy:"
+    new = "if writer.stage.form.in_order is not None:"
+
+
+class TakesOverBeforeTheLastRead(ImplPatch):
+    rule = "memory.take-over.safe"
+    description = "memory may be overwritten that a later stage of the kernel reads"
+    target = "impl.memory.sharing:_Taker._may_lie_there"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda *given: True
+
+
+class TakesOverWhatLives(ImplPatch):
+    rule = "memory.take-over.dead"
+    description = "a temporary counts as dead at its first reader"
+    target = "impl.memory.sharing:_Taker.run"
+
+    def replacement(self, original: Function) -> Function:
+        def run(taker: Any, order: Any, touched: Any, steps: Any) -> Any:
+            for storage, first in taker.born.items():
+                readers = (step for step, number in enumerate(order)
+                           if storage in touched[number] and step > first)
+                taker.last[storage] = min(readers, default=first)
+            return original(taker, order, touched, steps)
+        return run
+
+
+class TwoTakeOverOne(ImplPatch):
+    rule = "memory.take-over.one"
+    description = "what one result has taken over, another result of the kernel takes too"
+    target = "impl.memory.sharing:_Taker.run"
+
+    def replacement(self, original: Function) -> Function:
+        def run(taker: Any, *given: Any) -> Any:
+            moved = original(taker, *given)
+            for group in taker.groups:
+                made = [member.stage.write.value for member in group.members]
+                took = [value for value in made if value in moved]
+                for value in made if took else ():
+                    if value in taker.temporaries and taker.storage[value] == value:
+                        moved[value] = moved[took[0]]
+                        taker.storage[value] = moved[value][0]
+                        taker.version[value] += moved[value][1]
+            return moved
+        return run

@@ -1,0 +1,54 @@
+"""From when to when a storage is needed, and how much is alive at a time. Chapter:
+spec/dependencies.md.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+Life = tuple[int, int, int]  # the first step, the last one, and bytes
+
+
+class Lives:
+    """The first and the last step at which each storage is touched, in steps of an order."""
+
+    def __init__(self, order: Iterable[int], touched: Sequence[Iterable[int]]) -> None:
+        self.first: dict[int, int] = {}
+        self.last: dict[int, int] = {}
+        for step, kernel in enumerate(order):
+            for storage in touched[kernel]:
+                self.first.setdefault(storage, step)  # r[impl memory.poison.unseen]
+                self.last[storage] = step  # r[impl memory.lifetime.covers]
+
+    def of(self, nbytes: dict[int, int]) -> list[Life]:
+        """The lives of some storages, with their sizes."""
+        return [(first, self.last[storage], nbytes[storage])
+                for storage, first in self.first.items() if storage in nbytes]
+
+
+def alive_bytes(lives: Iterable[Life], steps: int) -> list[int]:
+    """How many bytes are alive at each step; a life has both its first and its last one."""
+    change = _changes(lives)
+    live, found = 0, []
+    for step in range(steps):
+        live += change.get(step, 0)
+        found.append(live)
+    return found
+
+
+def most_alive(lives: Iterable[Life]) -> int:
+    """The most bytes that are alive at one step."""
+    change = _changes(lives)
+    live = most = 0
+    for step in sorted(change):
+        live += change[step]
+        most = max(most, live)
+    return most
+
+
+def _changes(lives: Iterable[Life]) -> dict[int, int]:
+    """By how many bytes more, or less, are alive at a step than at the one before."""
+    change: dict[int, int] = {}
+    for first, last, nbytes in lives:
+        change[first] = change.get(first, 0) + nbytes
+        change[last + 1] = change.get(last + 1, 0) - nbytes
+    return change

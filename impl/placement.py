@@ -1,0 +1,210 @@
+"""Which write is in place: where every version of a value lives. Chapter: spec/placement.md.
+
+Needs: stages in the order in which they were made, each with the value that it would like to
+overwrite; and which values somebody can observe after the schedule.
+Guarantees: every value has a storage and a version in it; the stages stand in an order in which
+no version is overwritten before all who mean it have read it, and no iteration reads what another
+one of its stage has overwritten. Where that is not possible in place there is a copy, with a note.
+"""
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from impl.dependencies import Pair, apart, of_versions, same_element
+from impl.dtypes import DType
+from impl.errors import GraphError
+from impl.ir import Ops, Shape, UOp
+from impl.ranges import Access, Form, Index, Pattern, Stage, Value, load, output_ranges
+from impl.symbolic import extent
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where every value lives, and the stages in an order that respects all hazards.
+
+    `storage[value]` is the number of the first value of that memory, `version[value]` which of
+    its contents. `kept` are the storages of what was asked for; `copies` tells for what reason
+    values were moved.
+    """
+
+    values: list[Value]
+    stages: list[Stage]
+    storage: list[int]
+    version: list[int]
+    kept: frozenset[int] = frozenset()
+    copies: list[str] = field(default_factory=list)
+
+    @cached_property
+    def temporaries(self) -> frozenset[int]:
+        """The storages that nobody sees before or after the schedule."""
+        return frozenset(v.number for v in self.values if self.storage[v.number] == v.number
+                         and not v.leaf and v.number not in self.kept)
+
+    @cached_property
+    def single(self) -> frozenset[int]:
+        """The temporaries that only one value ever fills."""
+        filled = Counter(self.storage)
+        return frozenset(n for n in self.temporaries if filled[n] == 1)
+
+
+class _Placer:
+    """Starts from 'every assign is in place' and gives way where that breaks a hazard."""
+
+    def __init__(self, values: Sequence[Value], stages: Sequence[Stage],
+                 held: Collection[int], asked: Collection[int]) -> None:
+        self.values, self.stages, self.held, self.asked = list(values), list(stages), held, asked
+        self.taken: set[int] = set()  # values that some assign overwrites in place
+        self.notes: list[str] = []
+
+    def run(self) -> Placement:
+        """Find an order; as long as there is none, take the hazard away by a copy."""
+        for stage in list(self.stages):
+            if stage.overwrites is not None:
+                self._choose(stage)
+        while True:
+            order, stuck = self._sort()
+            if not stuck:
+                return self._placement(order)
+            self._resolve(stuck)
+
+    def _choose(self, stage: Stage) -> None:
+        """In place unless the old version is held, or the stage would read what it has written."""
+        assert stage.overwrites is not None
+        if stage.overwrites in self.held:  # r[impl placement.held.kept]
+            self._move(stage, "the old version stays observable")
+        elif stage.overwrites in self.taken:  # r[impl placement.version.one-successor]
+            self._move(stage, "the old version has another successor")
+        elif self._reads_own_target(stage):  # r[impl placement.in-place.safe]
+            if stage.whole:
+                self._move(stage, "it reads elements that it has overwritten")
+            else:
+                self._bounce(stage, "it reads elements that it has overwritten")
+        overwrites = self.stages[stage.number].overwrites
+        if overwrites is not None:
+            self.taken.add(overwrites)
+
+    def _reads_own_target(self, stage: Stage) -> bool:
+        """Whether some iteration may read an element that another one writes."""
+        return any(read.value == stage.overwrites and not same_element(read, stage.write)
+                   and not apart(read, stage.write) for read in stage.reads)
+
+    def _move(self, stage: Stage, why: str) -> None:
+        """Give the new version memory of its own; the rest of the old one is copied there."""
+        self.notes.append(f"copy: assign of {stage.node.shape} is not in place: {why}")
+        copied = None
+        if not stage.whole:
+            assert stage.overwrites is not None
+            copied = self._copy_stage(self.values[stage.overwrites], stage).write.value
+        self.stages[stage.number] = replace(stage, overwrites=copied)
+
+    def _copy_stage(self, old: Value, stage: Stage) -> Stage:
+        shape = stage.write.shape
+        value = self._new_value(old.node, old.device, shape)
+        index = output_ranges(shape)
+        form = _copy_form(old.node.dtype, shape, index, Pattern(shape, index))
+        copy = Stage(len(self.stages), value.node, form, (old.number,),
+                     Access(value.number, form.write), "assign: the old version is kept")
+        self.stages.append(copy)
+        return copy
+
+    def _bounce(self, stage: Stage, why: str) -> None:
+        """Compute what is to be written into a temporary first."""
+        self.notes.append(f"copy: the value of a view write goes through a temporary: {why}")
+        shape = tuple(extent(loop) for loop in stage.loops)
+        value = self._new_value(stage.node, self.values[stage.write.value].device, shape)
+        target = Pattern(shape, tuple(stage.loops))
+        self.stages.append(replace(
+            stage, number=len(self.stages), node=value.node, form=replace(stage.form, write=target),
+            write=Access(value.number, target), overwrites=None, whole=True,
+            reason="assign: read before it is overwritten"))
+        index = output_ranges(shape)
+        renamed = dict(zip(stage.loops, index, strict=True))
+        write = Pattern(stage.write.shape, tuple(i.substitute(renamed) for i in stage.write.index))
+        form = _copy_form(stage.node.dtype, shape, index, write)
+        self.stages[stage.number] = replace(stage, form=form, slots=(value.number,),
+                                            write=Access(stage.write.value, write))
+
+    def _new_value(self, node: UOp, device: str, shape: tuple[int, ...]) -> Value:
+        stand_in = UOp(Ops.EXPAND, node.dtype, (node,), shape, len(self.values))
+        value = Value(len(self.values), stand_in, device)
+        self.values.append(value)
+        return value
+
+    def _edges(self) -> set[Pair]:
+        """Which stage must come before which: a value is a version of some memory."""
+        return of_versions([{a.value for a in stage.reads} for stage in self.stages],
+                           [(stage.write.value,) for stage in self.stages],
+                           [() if stage.overwrites is None else (stage.overwrites,)
+                            for stage in self.stages])
+
+    def _sort(self) -> tuple[list[Stage], list[Stage]]:
+        """The stages in order of number as far as the hazards allow, and those left over."""
+        after: list[list[int]] = [[] for _ in self.stages]
+        missing = [0] * len(self.stages)
+        for before, number in self._edges():
+            after[before].append(number)
+            missing[number] += 1
+        ready = [number for number, count in enumerate(missing) if count == 0]
+        heapq.heapify(ready)
+        order: list[Stage] = []
+        while ready:
+            number = heapq.heappop(ready)
+            order.append(self.stages[number])
+            for other in after[number]:
+                missing[other] -= 1
+                if missing[other] == 0:
+                    heapq.heappush(ready, other)
+        done = {s.number for s in order}
+        return order, [s for s in self.stages if s.number not in done]
+
+    def _resolve(self, stuck: list[Stage]) -> None:
+        """Take one hazard out of a cycle.
+
+        A stuck view write that reads a version about to be overwritten reads it into a temporary;
+        where that has been done, the version is overwritten elsewhere.
+        """
+        # r[impl placement.cycle.copied]
+        targets = {s.overwrites for s in stuck if s.overwrites is not None}
+        for stage in stuck:
+            early = any(a.value in targets and a.value != stage.overwrites
+                        for a in stage.reads)
+            if stage.overwrites is not None and early:
+                return self._bounce(stage, "a later version is written before it is read")
+        read = {a.value for s in stuck for a in s.reads}
+        for stage in stuck:
+            if stage.overwrites in read:
+                return self._move(stage, "a reader of the old version comes later")
+        names = ", ".join(str(s.number) for s in stuck)
+        raise GraphError("placement", f"stages {names} wait for each other",
+                         "report this: a cycle without a write cannot arise")
+
+    def _placement(self, order: list[Stage]) -> Placement:
+        storage = list(range(len(self.values)))
+        version = [0 if v.leaf else 1 for v in self.values]
+        for stage in order:
+            if stage.overwrites is not None:
+                value, old = stage.write.value, stage.overwrites
+                storage[value], version[value] = storage[old], version[old] + 1
+        kept = frozenset(storage[number] for number in self.asked)
+        return Placement(self.values, order, storage, version, kept, self.notes)
+
+
+def _copy_form(dtype: DType, shape: Shape, index: Index, write: Pattern) -> Form:
+    """A nest that stores a value as it is."""
+    read = Pattern(shape, index)
+    loops = [i for i in index if i.op is Ops.RANGE]
+    return Form(loops, load(dtype, 0, read), write, [(0, read)])
+
+
+def place_writes(values: Sequence[Value], stages: Sequence[Stage], held: Collection[int],
+                 asked: Collection[int]) -> Placement:
+    """Decide where every version lives (r[placement.held.kept], r[placement.in-place.safe]).
+
+    `held` are the values that somebody can observe after the schedule; among them those that were
+    `asked` for.
+    """
+    return _Placer(values, stages, held, asked).run()

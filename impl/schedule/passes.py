@@ -1,0 +1,166 @@
+"""The passes: what each takes from the draft of a plan, and what it writes there. Chapter:
+spec/schedule.md.
+
+What a pass needs and what it guarantees stands at the head of the module that has its work:
+
+    cut           impl/fusion/cuts.py            which values get a loop nest
+    make_stages   impl/ranges/graph.py           what each loop nest computes
+    place         impl/placement.py              which write is in place
+    fuse          impl/fusion/groups.py          which loop nests are one kernel
+    make_late     impl/fusion/late.py            what is computed again, and not kept
+    split         impl/fusion/split.py           which kernel is run as two
+    find_hazards  impl/fusion/touches.py         what each kernel touches, and who waits for whom
+    put_in_order  impl/ordering.py               in which order they run
+    take_over     impl/memory/sharing.py         which temporary lies where another one was
+    lay_out       impl/memory/__init__.py        where temporaries lie
+    assemble      impl/fusion/assemble.py        what each kernel is
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from impl import memory
+from impl.caching import Canonical
+from impl.dependencies import find, touched_storages
+from impl.fusion import (
+    Assembler,
+    Kernel,
+    choose_cuts,
+    compute_late,
+    group_stages,
+    split_at_peak,
+    touches,
+)
+from impl.memory.sharing import Sharing, Temporary, share
+from impl.ordering import Peaks, Uses, linearize
+from impl.placement import place_writes
+from impl.ranges import StageGraph
+from impl.schedule.draft import Draft
+from impl.schedule.plan import PlannedKernel, Storage
+from impl.schedule.reasons import fusion, origins
+
+
+def cut(draft: Draft) -> Draft:
+    """Which values get a loop nest of their own."""
+    effects, environment = draft.effects, draft.environment
+    draft.cuts = choose_cuts(effects.roots, effects.nodes, environment.limits, environment.fuse)
+    return draft
+
+
+def make_stages(draft: Draft) -> Draft:
+    """What each loop nest computes, and which values hold what was asked for."""
+    cuts = draft.cuts
+    draft.graph = StageGraph(cuts.reasons, cuts.alias, draft.environment.default_device).build()
+    draft.results = [draft.graph.result(root) for root in draft.effects.roots]
+    return draft
+
+
+def place(draft: Draft) -> Draft:
+    """Where every version of a value lives, and an order of the stages."""
+    graph, asked = draft.graph, [value for value, _ in draft.results]
+    # What is held and has no number is neither read nor written here.
+    # r[impl effects.realize.order-independent]
+    held = [graph.number_of.get(leaf.arg[0]) for leaf in draft.effects.held]
+    observable = {*asked, *(number for number in held if number is not None)}
+    draft.placed = place_writes(graph.values, graph.stages, observable, asked)
+    return draft
+
+
+def fuse(draft: Draft) -> Draft:
+    """Which loop nests are one kernel."""
+    environment = draft.environment
+    draft.fused = group_stages(draft.placed, environment.limits, environment.fuse)
+    return draft
+
+
+def make_late(draft: Draft) -> Draft:
+    """What is computed again where it is read, and not kept."""
+    draft.late, draft.placement = compute_late(draft.fused.groups, draft.placed,
+                                               draft.environment.limits)
+    return draft
+
+
+def split(draft: Draft) -> Draft:
+    """Which kernel is run as two."""
+    draft.grouping = split_at_peak(draft.late, draft.fused.blocked, draft.placement,
+                                   draft.environment.limits,
+                                   Peaks(draft.placement.storage, draft.temporary_bytes))
+    return draft
+
+
+def find_hazards(draft: Draft) -> Draft:
+    """What each kernel touches, and which kernel waits for which."""
+    draft.accesses = [touches(group, draft.placement, draft.private) for group in draft.groups]
+    draft.waits = find(draft.accesses)
+    return draft
+
+
+def put_in_order(draft: Draft) -> Draft:
+    """In which order the kernels run."""
+    draft.order = linearize(len(draft.groups), draft.waits,
+                            Uses(draft.crossing_bytes, draft.touched),
+                            draft.environment.order_seed)
+    return draft
+
+
+def take_over(draft: Draft) -> Draft:
+    """Which temporary lies where another one was, and who waits for whom then."""
+    if not draft.environment.reuse:
+        draft.sharing = Sharing(draft.placement, draft.accesses)
+        draft.dependencies = draft.waits
+        return draft
+    draft.sharing = share(draft.groups, draft.order, draft.placement, _temporaries(draft.storages),
+                          draft.accesses)
+    as_made = not draft.sharing.moved and draft.order == list(range(len(draft.groups)))
+    draft.dependencies = draft.waits if as_made else find(draft.sharing.accesses, draft.order)
+    return draft
+
+
+def lay_out(draft: Draft) -> Draft:
+    """Where temporaries lie: in one arena for each device."""
+    touched = touched_storages(draft.sharing.accesses)
+    nbytes = {n: size for n, size in draft.crossing_bytes.items() if n not in draft.sharing.moved}
+    device_of = {n: draft.storages[n].device for n in nbytes}
+    draft.memories = plan_memory(draft.order, touched, nbytes, device_of, draft.environment.reuse)
+    return draft
+
+
+def assemble(draft: Draft) -> Draft:
+    """What each kernel is, with all that is known of it."""
+    assembler = Assembler(draft.sharing.placement.storage, draft.private)
+    kernels = [assembler.kernel(group) for group in draft.groups]
+    draft.kernels = [
+        PlannedKernel(kernel.ast, kernel.arguments, kernel.variables, kernel.device, kernel.copy,
+                      reads=reads, writes=writes, slots=slots, origins=mine,
+                      stages=len(group.members), fusion=fusion(group))
+        for kernel, group, (reads, writes), mine, slots in zip(
+            kernels, draft.groups, draft.sharing.accesses,
+            origins(draft.groups, draft.effects.nodes), variable_slots(kernels, draft.canonical),
+            strict=True)]
+    return draft
+
+
+def plan_memory(order: Sequence[int], touched: Sequence[Sequence[int]], nbytes: dict[int, int],
+                device_of: dict[int, str], reuse: bool) -> dict[str, memory.MemoryPlan]:
+    """One arena per device."""
+    return {device: memory.plan(memory.lifetimes(order, touched, {
+        n: size for n, size in nbytes.items() if device_of[n] == device}), reuse)
+        for device in dict.fromkeys(device_of.values())}
+
+
+def variable_slots(kernels: Sequence[Kernel], canonical: Canonical) -> list[tuple[int, ...]]:
+    """Which value of the call each kernel's variables take."""
+    slot_of = {bind.src[0]: slot for slot, bind in enumerate(canonical.variables)}
+    return [tuple(slot_of[v] for v in kernel.variables) for kernel in kernels]
+
+
+def _temporaries(storages: dict[int, Storage]) -> dict[int, Temporary]:
+    """What has to agree where one temporary takes over the memory of another."""
+    return {n: Temporary(s.size * s.dtype.itemsize, s.dtype, s.device)
+            for n, s in storages.items() if s.kind == "temporary"}
+
+
+#: All passes, in the order in which they run.
+PASSES: tuple[Callable[[Draft], Draft], ...] = (
+    cut, make_stages, place, fuse, make_late, split, find_hazards, put_in_order, take_over,
+    lay_out, assemble)
