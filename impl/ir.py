@@ -23,7 +23,6 @@ from impl.errors import GraphError, ImmutableError
 Shape = tuple[int, ...]
 
 
-# --8<-- [start:ops]
 class _Kind(IntEnum):
     """Some Pythons pickle a member as a call of `getattr`; a class and a number say as much."""
 
@@ -112,7 +111,6 @@ class Ops(_Kind):
     DOT = auto()         # int32: products of four bytes, unsigned and signed ones, added up
     MMA = auto()         # (first, second, sum, loops...): a product of matrices that the lanes of a
                          # warp hold, added to a third; arg = name of the unit
-# --8<-- [end:ops]
 
 
 _BUFFER, _AFTER, _CONST = Ops.BUFFER, Ops.AFTER, Ops.CONST
@@ -182,7 +180,6 @@ def _forget(reference: _Reference) -> None:
     _remove_dead(_interned, reference.key)
 
 
-# --8<-- [start:uop]
 class _Draft:
     """A node that is being made. It becomes a `UOp` when all parts are there."""
 
@@ -315,16 +312,13 @@ class UOp(_Draft):
         shape = "" if self.shape is None else f", shape={self.shape}"
         sources = ", ".join(s.op.name for s in self.src)
         return f"UOp({self.op.name}, {self.dtype.name}, src=({sources}){detail}{shape})"
-# --8<-- [end:uop]
 
 
-# --8<-- [start:in-memory]
 def in_memory(node: UOp) -> UOp | None:
     """The leaf that stands for a node's value, whatever its buffer holds by now; None if the value
     has to be computed. `effects.leaf_of` asks whether it is still there.
     """
     return node if node.op is _BUFFER else node.realized
-# --8<-- [end:in-memory]
 
 
 #: Note what was found out of a node, in the three slots that are no part of its identity.
@@ -358,7 +352,6 @@ def _from_rows(rows: list[tuple[Any, ...]]) -> UOp:
     return nodes[-1]
 
 
-# --8<-- [start:intern]
 def _floating(dtype: DType, number: float, tag: Any) -> UOp:
     """The node of a floating number, whose key says more than the number: its sign, and NaN."""
     # r[impl ir.const.identity]: equal floats are not always the same number.
@@ -412,7 +405,6 @@ def free_after_fork(lock: Any) -> Any:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=lock._at_fork_reinit)
     return lock
-# --8<-- [end:intern]
 
 
 def interned_count() -> int:
@@ -439,7 +431,6 @@ def give_origin(node: UOp, origin: Any) -> None:
                 waiting.append(below)
 
 
-# --8<-- [start:toposort]
 def toposort(roots: Iterable[UOp], gate: Callable[[UOp], bool] | None = None,
              seen: set[UOp] | None = None) -> list[UOp]:
     """All nodes reachable from the roots, sources before users, each once, without recursion.
@@ -462,10 +453,8 @@ def toposort(roots: Iterable[UOp], gate: Callable[[UOp], bool] | None = None,
             else:
                 order.append(node)
     return order
-# --8<-- [end:toposort]
 
 
-# --8<-- [start:shapes]
 def _elementwise_shape(src: tuple[UOp, ...], arg: Any) -> Shape | None:
     shape = src[0].shape
     if len(src) < 3 and shape == src[-1].shape:  # nearly always
@@ -564,7 +553,6 @@ _shape_rules: dict[Ops, Callable[[tuple[UOp, ...], Any], Shape | None]] = {
     Ops.SHARD: _first_shape,
     Ops.AFTER: _first_shape,
 }
-# --8<-- [end:shapes]
 
 
 #: An assembled kernel numbers its loops from 0, so that equal kernels are equal. What else makes

@@ -11,37 +11,44 @@ from conformance.saboteurs.impl_patches import ImplPatch
 class SameOperationIsSameNode(Edit):
     rule = "rewrite.match.name"
     description = "one name stands for two nodes of one operation"
-    file = "impl/rewrite/matcher.py"
-    old = "return after(registers) if registers[earlier] is registers[register] else None"
-    new = "return after(registers) if registers[earlier].op is registers[register].op else None"
+    file = "impl/rewrite/compiler.py"
+    old, new = 'f"{earlier} is {place}"', 'f"{earlier}.op is {place}.op"'
 
 
 class ForwardsAndBackwards(Edit):
     rule = "rewrite.match.permuted"
     description = "of all orders of the sources the given one and its reverse are tried"
-    file = "impl/rewrite/matcher.py"
-    old, new = "for order in itertools.permutations(given):", "for order in (given, given[::-1]):"
+    file = "impl/rewrite/compiler.py"
+    old = "for order in itertools.permutations(names):"
+    new = "for order in (names, names[::-1]):"
 
 
 class TheLastRuleCounts(Edit):
     rule = "rewrite.rule.first"
     description = "of the rules that match the last is applied"
     file = "impl/rewrite/matcher.py"
-    old = "for rule in rules:\n            if rule.needs"
-    new = "for rule in rules[::-1]:\n            if rule.needs"
+    old, new = "return [r for r in self.rules if", "return [r for r in self.rules[::-1] if"
 
 
 class WhatLeavesANodeIsCounted(Edit):
-    rule = "rewrite.statistics.exact"
-    description = "a rule that gives the node back counts as applied"
-    file = "impl/rewrite/matcher.py"
-    old, new = "counts[1] += applies", "counts[1] += answer is not None"
+    rule = "rewrite.statistics.exact+2"
+    description = "a rule that leaves a node as it is counts as applied"
+    file = "impl/rewrite/tracking.py"
+    old, new = "tally.tried += 1  #", "tally.tried += 1; tally.matched += answer is None  #"
+
+
+class LastRewritesAreKept(Edit):
+    rule = "rewrite.statistics.kept"
+    description = "of all rewrites the last one is kept"
+    file = "impl/rewrite/tracking.py"
+    old = "rewrites.append(Rewrite(where, rule.name, node, answer))"
+    new = "rewrites[:] = [Rewrite(where, rule.name, node, answer)]"
 
 
 class ResultsAreFinal(Edit):
     rule = "rewrite.order.bottom-up"
     description = "what a rule returns is not rewritten in turn"
-    file = "impl/rewrite/matcher.py"
+    file = "impl/rewrite/walk.py"
     old = 'order == "top-down", order != "walk"'
     new = 'order == "top-down", order == "top-down"'
 
@@ -49,29 +56,29 @@ class ResultsAreFinal(Edit):
 class OnceOnTheWayDown(Edit):
     rule = "rewrite.order.top-down"
     description = "on the way down a node is rewritten once"
-    file = "impl/rewrite/matcher.py"
+    file = "impl/rewrite/walk.py"
     old, new = "if current in self.done:\n                break", "break"
 
 
 class WalksLookAgain(Edit):
     rule = "rewrite.order.walk"
     description = "a walk offers the rules what they have returned"
-    file = "impl/rewrite/matcher.py"
+    file = "impl/rewrite/walk.py"
     old, new = 'order == "top-down", order != "walk"', 'order == "top-down", True'
 
 
 class GatesHoldWhatIsBelow(Edit):
     rule = "rewrite.gate.stop"
     description = "a node that fails the gate is rewritten, only what is below it is not"
-    file = "impl/rewrite/matcher.py"
+    file = "impl/rewrite/walk.py"
     old = "self.done[node] = node\n            return"
-    new = "self.done[node] = self.matcher.rewrite(node, self.context) or node\n            return"
+    new = "self.done[node] = (self.look(node) or [node])[0]\n            return"
 
 
 class RewritesByRecursion(ImplPatch):
     rule = "rewrite.depth.iterative"
     description = "the sources of a node are rewritten by a function that calls itself"
-    target = "impl.rewrite.matcher:_Rewrite.run"
+    target = "impl.rewrite.walk:_Rewrite.run"
 
     def replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def run(rewrite: Any, root: Any) -> Any:
@@ -85,14 +92,14 @@ class RewritesByRecursion(ImplPatch):
 class CirclesEndQuietly(Edit):
     rule = "rewrite.loop.error"
     description = "where rules lead back to a node, it stays as it is"
-    file = "impl/rewrite/matcher.py"
+    file = "impl/rewrite/walk.py"
     old, new = "self.loops(node, self.open[node])", "self.done[node] = node; return"
 
 
 class ZeroesMatchEachOther(Edit):
     rule = "rewrite.simplify.exact"
     description = "0.0 is left out of a sum like -0.0"
-    file = "impl/rewrite/matcher.py"
+    file = "impl/rewrite/patterns.py"
     old, new = "bool(number == value and same_sign or (", "bool(number == value or ("
 
 
@@ -101,3 +108,59 @@ class ReciprocalsOfAnything(Edit):
     description = "a division by any number becomes a product with its reciprocal"
     file = "impl/rewrite/simplify.py"
     old, new = "if mantissa != 0.5 or not -14", "if not mantissa or not -14"
+
+
+class ProductsNeverWrapAround(Edit):
+    rule = "rewrite.simplify.exact"
+    description = "x*4 // 4 is taken for x where the product does not fit into its type"
+    file = "impl/rewrite/simplify.py"
+    old = "if c.arg == 0 or not fits(node.dtype, low, high):"
+    new = "if c.arg == 0:"
+
+
+class ReasonsAreLost(ImplPatch):
+    rule = "rewrite.rule.named"
+    description = "a list forgets why its rules are there"
+    target = "impl.rewrite.matcher:PatternMatcher.__init__"
+
+    def replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def forget(matcher: Any, rules: Any, accepts: Any = None) -> None:
+            original(matcher, rules, accepts)
+            for rule in matcher.rules:
+                rule.reason = ""
+        return forget
+
+
+class AnswersAreFinal(Edit):
+    rule = "rewrite.maker.finished"
+    description = "what a rule returns for a node that is made is not looked at again"
+    file = "impl/rewrite/walk.py"
+    old = "return node not in self.finished and node.op not in _DOORS"
+    new = "return False"
+
+
+class LeftBehindByAStep(ImplPatch):
+    rule = "rewrite.simplify.kernels"
+    description = "what steps or hands leave in a kernel is rendered"
+    target = "impl.rewrite.simplify:simplify"
+
+    def replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda graph, gate=None: graph
+
+
+class ZeroesAreAdded(ImplPatch):
+    rule = "ranges.value.simple"
+    description = "the nodes of an expression stay as they were written"
+    target = "impl.rewrite.walk:Maker.made"
+
+    def replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda maker, node: node
+
+
+class ReadsStay(ImplPatch):
+    rule = "ranges.read.needed"
+    description = "what a simplification made idle is read"
+    target = "impl.ranges.stages:without_dead_reads"
+
+    def replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda form: form

@@ -165,7 +165,7 @@ class _KernelBuilder:
         if node.op is Ops.DEFINE_VAR:
             return self._variable(node)
         if node.op is Ops.INDEX:
-            return self._address(stage, stage.reads[node.arg], renamed, node.dtype)
+            return self._address(stage, stage.read(node.arg), renamed, node.dtype)
         sources = tuple(map(renamed.__getitem__, node.src))
         return node if sources == node.src else UOp(node.op, node.dtype, sources, node.arg)
 

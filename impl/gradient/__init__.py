@@ -19,7 +19,6 @@ from impl.ir import Ops, UOp, give_origin, toposort
 __all__ = ["RULES", "Rule", "compute_gradient", "expression_of", "nodes"]
 
 
-# --8<-- [start:compute]
 def compute_gradient(root: UOp, root_gradient: UOp, targets: Iterable[UOp]) -> dict[UOp, UOp]:
     """The gradient of `root` with respect to each target: target -> node of the same shape.
 
@@ -55,17 +54,14 @@ def compute_gradient(root: UOp, root_gradient: UOp, targets: Iterable[UOp]) -> d
     found = {node: gradients[node] for node in order if node in wanted and node in gradients}
     _refuse_overwritten(order, found)
     return found
-# --8<-- [end:compute]
 
 
-# --8<-- [start:realized]
 def _sources(node: UOp) -> tuple[UOp, ...]:
     """What a node was computed from; a leaf is the same value as the expression it came from."""
     if node.op is Ops.BUFFER:
         expression = expression_of(node)
         return () if expression is node else (expression,)
     return node.src
-# --8<-- [end:realized]
 
 
 def _order(root: UOp) -> list[UOp]:

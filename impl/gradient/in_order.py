@@ -25,7 +25,6 @@ def _equal(a: UOp, b: UOp) -> UOp:
     return UOp(Ops.CMPEQ, dtypes.bool, (a, b))
 
 
-# --8<-- [start:scan]
 def scan(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     """An element takes part in its own result and in all behind it."""
     source, (op, axis, *keys) = node.src[0], node.arg
@@ -68,10 +67,8 @@ def _extremes(node: UOp, gradient: UOp) -> UOp:
                                        UOp(Ops.CMPNE, dtypes.bool, (source, source))))
     last = nodes.scan(Ops.MAXIMUM, where(chosen, place, _constant(place, 0)), axis)
     return nodes.scatter_along(Ops.ADD, nodes.full_like(source, 0), last, gradient, axis)
-# --8<-- [end:scan]
 
 
-# --8<-- [start:gather]
 def gather(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     """A row collects the gradients of all places that read it."""
     values, index = node.src
@@ -97,7 +94,6 @@ def scatter(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
         yield base, own
     if values in leads:
         yield values, read
-# --8<-- [end:gather]
 
 
 def _rows(mark: UOp, shape: tuple[int, ...]) -> UOp:

@@ -62,7 +62,6 @@ def full_like(node: UOp, value: Scalar) -> UOp:
     return full(UOp.const(node.dtype, value), shape_of(node))
 
 
-# --8<-- [start:fold]
 def _is_plus_zero(number: Scalar) -> bool:
     return number == 0 and math.copysign(1.0, number) > 0
 
@@ -96,7 +95,6 @@ _ARITHMETIC: dict[Ops, Callable[..., Scalar]] = {
     Ops.AND: lambda a, b: a & b,
     Ops.OR: lambda a, b: a | b,
 }
-# --8<-- [end:fold]
 
 
 def binary(op: Ops, a: UOp, b: UOp) -> UOp:
@@ -206,7 +204,6 @@ def detach(x: UOp) -> UOp:
     return UOp(Ops.DETACH, x.dtype, (x,))
 
 
-# --8<-- [start:movement]
 # r[impl tensor.movement.elements]: a movement node names elements, and computes nothing.
 def reshape(x: UOp, shape: Shape) -> UOp:
     """The same elements in another shape."""
@@ -276,7 +273,6 @@ _MOVES: dict[Ops, Callable[[UOp, tuple], UOp]] = {
 def move(x: UOp, op: Ops, arg: tuple) -> UOp:
     """The movement operation `op` with its argument."""
     return _MOVES[op](x, arg)
-# --8<-- [end:movement]
 
 
 def broadcast(x: UOp, shape: Shape) -> UOp:
@@ -360,7 +356,6 @@ def scatter(op: Ops | None, base: UOp, index: UOp, values: UOp) -> UOp:
     return cast(UOp(Ops.SCATTER, wide, parts, op), base.dtype)
 
 
-# --8<-- [start:along]
 def flat_place(place: UOp, axis: int, shape: Shape) -> UOp:
     """Where each element of a flattened tensor of this shape is that `place` names along an axis.
 
@@ -395,7 +390,6 @@ def scatter_along(op: Ops | None, base: UOp, place: UOp, values: UOp, axis: int)
     flat = reshape(flat_place(place, axis, shape), (count,))
     found = scatter(op, reshape(base, (math.prod(shape),)), flat, reshape(values, (count,)))
     return reshape(found, shape)
-# --8<-- [end:along]
 
 
 def flipped_scan(op: Ops, x: UOp, axis: int) -> UOp:

@@ -33,7 +33,6 @@ def fit(part: UOp, source: UOp) -> UOp:
     return nodes.full(part, shape_of(source))
 
 
-# --8<-- [start:unary]
 #: source and result -> what to multiply the gradient with.
 _SLOPES: dict[Ops, Callable[[UOp, UOp], UOp]] = {
     Ops.EXP: lambda x, y: y,
@@ -52,7 +51,6 @@ _SLOPES: dict[Ops, Callable[[UOp, UOp], UOp]] = {
 def _unary(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     source = node.src[0]
     yield source, mul(gradient, _SLOPES[node.op](source, node))
-# --8<-- [end:unary]
 
 
 def _neg(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
@@ -67,7 +65,6 @@ def _cast(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     yield node.src[0], nodes.cast(gradient, node.src[0].dtype)
 
 
-# --8<-- [start:binary]
 def _add(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     for source in node.src:
         if source in leads:
@@ -112,10 +109,8 @@ def _pow(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
         logarithm = where(UOp(Ops.CMPEQ, dtypes.bool, (base, zero(node))), zero(node),
                           unary(Ops.LOG, base))
         yield exponent, fit(mul(gradient, mul(node, logarithm)), exponent)
-# --8<-- [end:binary]
 
 
-# --8<-- [start:choice]
 def _larger(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     """MAXIMUM and MINIMUM: the winner takes all, and equals take half each.
 
@@ -141,10 +136,8 @@ def _where(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
         yield a, fit(where(condition, gradient, zero(node)), a)
     if b in leads:
         yield b, fit(where(condition, zero(node), gradient), b)
-# --8<-- [end:choice]
 
 
-# --8<-- [start:reduce]
 def _reduce(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     source, (op, axes) = node.src[0], node.arg
     shape = shape_of(source)
@@ -172,10 +165,8 @@ def _others_product(x: UOp, axes: tuple[int, ...]) -> UOp:
     others = sub(zeros, nodes.cast(is_zero, x.dtype))
     none = UOp(Ops.CMPEQ, dtypes.bool, (others, zero(x)))
     return where(none, div(product, without), zero(x))  # r[impl gradient.product.zero]
-# --8<-- [end:reduce]
 
 
-# --8<-- [start:movement]
 def adjoint(op: Ops, arg: tuple, source: Shape, gradient: UOp) -> UOp:
     """The gradient of a movement operation's source, given its shape.
 
@@ -210,10 +201,8 @@ def _fold(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     source, (axis, _, step, dilation) = node.src[0], node.arg
     count, size = shape_of(source)[axis:axis + 2]
     yield source, nodes.unfold(gradient, axis, count, size, step, dilation)
-# --8<-- [end:movement]
 
 
-# --8<-- [start:write]
 def _after(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     """A write: the region's gradient belongs to the value, the rest to the old version."""
     base, (view, value) = node.src[0], node.src[1].src
@@ -243,7 +232,6 @@ def region(view: UOp, path: list[UOp]) -> UOp:
     for step in reversed(path):
         mark = adjoint(step.op, step.arg, shape_of(step.src[0]), mark)
     return UOp(Ops.CMPNE, dtypes.bool, (mark, UOp.const(dtypes.int32, 0)))
-# --8<-- [end:write]
 
 
 def _copy(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:

@@ -20,6 +20,7 @@ from impl.ranges.stages import (
     Pattern,
     Stage,
     Value,
+    without_dead_reads,
     write_pattern,
 )
 from impl.ranges.tracing import Tracer
@@ -150,6 +151,8 @@ class StageGraph:
         if known is None:
             tracer = Tracer(self.read_from)
             form = make(node, tracer)
+            if tracer.simple.rewrites:
+                form = without_dead_reads(form)
             place = {value: i for i, value in enumerate(values)}
             known = self.forms[key] = form, tuple(place[value] for value in tracer.slots)
         form, picked = known

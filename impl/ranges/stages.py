@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -110,6 +110,7 @@ class Form:
     reduced: list[UOp] = field(default_factory=list)
     operations: int = 0
     in_order: InOrder | None = None
+    numbers: tuple[int, ...] | None = None  # of the reads, where not all were needed in the end
 
     @cached_property
     def order(self) -> list[UOp]:
@@ -154,6 +155,11 @@ class Stage:
         reads = [Access(self.slots[slot], pattern) for slot, pattern in self.form.reads]
         object.__setattr__(self, "reads", reads)  # once: nothing changes a stage later
 
+    def read(self, number: int) -> Access:
+        """The read that is the argument of an INDEX."""
+        numbers = self.form.numbers
+        return self.reads[number if numbers is None else numbers.index(number)]
+
     @property
     def alone(self) -> bool:
         """Whether the stage is a kernel of its own."""
@@ -163,6 +169,17 @@ class Stage:
     def loops(self) -> list[UOp]:
         """The output ranges, outermost first."""
         return self.form.loops
+
+
+def without_dead_reads(form: Form) -> Form:
+    """The same, without the reads and loops that a simplification made idle."""
+    # r[impl ranges.read.needed]
+    nodes = set(form.order)
+    numbers = tuple(sorted(n.arg for n in nodes if n.op is Ops.INDEX))
+    if len(numbers) == len(form.reads):
+        return form
+    return replace(form, reads=[form.reads[number] for number in numbers], numbers=numbers,
+                   reduced=[loop for loop in form.reduced if loop in nodes])
 
 
 def load(dtype: DType, slot: int, pattern: Pattern, number: int = 0) -> UOp:

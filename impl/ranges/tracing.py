@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from impl import symbolic
-from impl.dtypes import DType, dtypes
+from impl.dtypes import dtypes
 from impl.errors import GraphError
 from impl.ir import ELEMENTWISE, TRUE, Ops, RangeKind, Shape, UOp, new_range
 from impl.ranges.indices import (
@@ -17,6 +17,7 @@ from impl.ranges.indices import (
     source_index,
 )
 from impl.ranges.stages import Pattern, cast, load
+from impl.rewrite import simplifier
 
 
 class _Region:
@@ -51,6 +52,7 @@ class Tracer:
         self.first_loop, self.reduced = first_loop, list[UOp]()
         self.regions: dict[tuple[Index, UOp], _Region] = {}
         self.operations = 0
+        self.simple = simplifier()
 
     def trace(self, root: UOp, index: Index, inside: bool = True) -> UOp:
         """The kernel expression for `root` at `index`; no recursion.
@@ -203,25 +205,27 @@ class Tracer:
         if op in ELEMENTWISE:
             if op is Ops.DETACH:
                 return sources[0]
-            self.operations += 1
-            return UOp(op, node.dtype, tuple(sources))
+            # r[impl ranges.value.simple]
+            made = self.simple.made(UOp(op, node.dtype, tuple(sources)))
+            self.operations += made.op is not Ops.CONST and made not in sources
+            return made
         if op is Ops.CONST:
             return node
         if op is Ops.PAD:  # r[impl ranges.pad.zero]
-            return _where(source_index(node, region.index)[1], sources[0], node.dtype)
+            return self._where(source_index(node, region.index)[1], sources[0])
         if op is Ops.REDUCE:
             return self._reduce(node.arg[0], sources[0], region.loops[node])
         if op is Ops.COPY and node in region.loops:
             return self._reduce(node.arg.op or Ops.ADD, sources[0], region.loops[node])
         if op is Ops.FOLD:  # r[impl ranges.fold.sum]
-            value = _where(self._fold_index(node, region)[1], sources[0], node.dtype)
+            value = self._where(self._fold_index(node, region)[1], sources[0])
             return self._reduce(Ops.ADD, value, region.loops[node])
         if op is Ops.IOTA:
-            return cast(region.index[0], node.dtype)
+            return self.simple.made(cast(region.index[0], node.dtype))
         if op is Ops.BIND:
             return node.src[0]
         if op is Ops.GATHER:  # r[impl ranges.gather.outside]
-            return _where(names_row(node, cast(sources[0], dtypes.index)), sources[1], node.dtype)
+            return self._where(names_row(node, cast(sources[0], dtypes.index)), sources[1])
         return self._pass(node, sources)
 
     def _pass(self, node: UOp, sources: list[UOp]) -> UOp:
@@ -236,6 +240,13 @@ class Tracer:
         self.operations += 1
         return UOp(Ops.REDUCE, value.dtype, (value, *loops), op)
 
+    def _where(self, condition: UOp, value: UOp) -> UOp:
+        """The value, and 0 where a condition does not hold."""
+        if condition is TRUE:
+            return value
+        zero = UOp.const(value.dtype, 0)
+        return self.simple.made(UOp(Ops.WHERE, value.dtype, (condition, value, zero)))
+
 
 def names_row(node: UOp, picked: UOp) -> UOp:
     """Whether a GATHER's index names a row; where it does not, the value is 0."""
@@ -244,7 +255,3 @@ def names_row(node: UOp, picked: UOp) -> UOp:
                                 symbolic.less_than(picked, node.src[0].shape[0]))
 
 
-def _where(condition: UOp, value: UOp, dtype: DType) -> UOp:
-    if condition is TRUE:
-        return value
-    return UOp(Ops.WHERE, dtype, (condition, value, UOp.const(dtype, 0)))

@@ -1,18 +1,22 @@
 """Patterns, rules and the rewriting of graphs. Chapter: spec/rewrite.md.
 
-`matcher` finds patterns and applies rules, `simplify` is a set of rules for scalar arithmetic, and
-`verify` states with patterns what each stage of the compiler may contain.
+`patterns` says what to look for, `compiler` makes Python of it, `matcher` has lists of rules,
+`walk` applies them to graphs and where nodes are made, `tracking` counts. `simplify` is a list of
+rules for arithmetic, and `verify` states with patterns what each stage may contain.
 """
-from impl.rewrite.matcher import (
-    PatternMatcher,
-    Rule,
-    UPat,
-    graph_rewrite,
+from impl.rewrite.matcher import PatternMatcher, Rule
+from impl.rewrite.patterns import UPat
+from impl.rewrite.simplify import ALGEBRA, is_simple, simplifier, simplify
+from impl.rewrite.tracking import (
+    Rewrite,
+    Tally,
     match_statistics,
     print_match_statistics,
+    rewrites,
 )
-from impl.rewrite.simplify import ALGEBRA, simplify
 from impl.rewrite.verify import STAGES, Requirement, verify
+from impl.rewrite.walk import Maker, graph_rewrite
 
-__all__ = ["ALGEBRA", "STAGES", "PatternMatcher", "Requirement", "Rule", "UPat", "graph_rewrite",
-           "match_statistics", "print_match_statistics", "simplify", "verify"]
+__all__ = ["ALGEBRA", "STAGES", "Maker", "PatternMatcher", "Requirement", "Rewrite", "Rule",
+           "Tally", "UPat", "graph_rewrite", "is_simple", "match_statistics",
+           "print_match_statistics", "rewrites", "simplifier", "simplify", "verify"]

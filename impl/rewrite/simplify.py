@@ -9,127 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from impl.dtypes import ALL, DType, Scalar, dtypes
-from impl.ir import BINARY, FALSE, TRUE, UNARY, Ops, UOp
-from impl.rewrite.matcher import PatternMatcher, Rule, UPat, graph_rewrite
-
-INTEGERS = frozenset([d for d in ALL if d.kind in "iu"] + [dtypes.index])
-FLOATS = frozenset(d for d in ALL if d.kind == "f")
-WHOLE = INTEGERS | {dtypes.bool}
-#: Bits of the significand: all whole numbers of that many bits are numbers of the type.
-_SIGNIFICAND = {dtypes.float16: 11, dtypes.bfloat16: 8, dtypes.float32: 24, dtypes.float64: 53}
-
-
-# --8<-- [start:fold]
-def _shift(left: int, right: int, dtype: DType, up: bool) -> int | None:
-    if not 0 <= right < 8 * dtype.itemsize:
-        return None
-    return left << right if up else left >> right
-
-
-_WHOLE_MEANING: dict[Ops, Callable[[int, int], int]] = {
-    Ops.ADD: lambda a, b: a + b,
-    Ops.SUB: lambda a, b: a - b,
-    Ops.MUL: lambda a, b: a * b,
-    Ops.FLOORDIV: lambda a, b: a // b if b else 0,
-    Ops.FLOORMOD: lambda a, b: a % b if b else 0,
-    Ops.AND: lambda a, b: a & b,
-    Ops.OR: lambda a, b: a | b,
-    Ops.XOR: lambda a, b: a ^ b,
-    Ops.MAXIMUM: max,
-    Ops.MINIMUM: min,
-}
-_COMPARISON: dict[Ops, Callable[[Scalar, Scalar], bool]] = {
-    Ops.CMPLT: lambda a, b: a < b,
-    Ops.CMPLE: lambda a, b: a <= b,
-    Ops.CMPEQ: lambda a, b: a == b,
-    Ops.CMPNE: lambda a, b: a != b,
-}
-# Computed in 53 bits and rounded to 24, these four give what float32 arithmetic gives.
-_FLOAT_MEANING: dict[Ops, Callable[[float, float], float]] = {
-    Ops.ADD: lambda a, b: a + b,
-    Ops.SUB: lambda a, b: a - b,
-    Ops.MUL: lambda a, b: a * b,
-    Ops.DIV: lambda a, b: a / b,
-}
-
-
-def fold_binary(node: UOp, a: UOp, b: UOp) -> UOp | None:
-    """The number that an operation on two numbers gives, where that is certain."""
-    if node.op in _COMPARISON:  # NaN compares in Python as it does in IEEE 754
-        return TRUE if _COMPARISON[node.op](a.arg, b.arg) else FALSE
-    value = _whole(node, a.arg, b.arg) if node.dtype in WHOLE else _floating(node, a.arg, b.arg)
-    return None if value is None else UOp.const(node.dtype, value)
-
-
-def _whole(node: UOp, a: int, b: int) -> int | None:
-    if node.op in (Ops.SHL, Ops.SHR):
-        return _shift(a, b, node.dtype, node.op is Ops.SHL)
-    if node.dtype is dtypes.bool and node.op in (Ops.SUB, Ops.FLOORDIV, Ops.FLOORMOD):
-        return None
-    meaning = _WHOLE_MEANING.get(node.op)
-    return None if meaning is None else meaning(a, b)  # UOp.const wraps around
-
-
-def _floating(node: UOp, a: float, b: float) -> float | None:
-    if node.op in (Ops.MAXIMUM, Ops.MINIMUM):
-        if a != a or b != b:
-            return math.nan
-        if a == b == 0:
-            return None  # which zero wins is not specified
-        return max(a, b) if node.op is Ops.MAXIMUM else min(a, b)
-    if node.dtype not in (dtypes.float32, dtypes.float64) or (node.op is Ops.DIV and b == 0):
-        return None
-    meaning = _FLOAT_MEANING.get(node.op)
-    return None if meaning is None else meaning(a, b)
-
-
-def fold_unary(node: UOp, a: UOp) -> UOp | None:
-    """The number that an operation on a number gives, where that is certain."""
-    value, dtype = a.arg, node.dtype
-    if node.op is Ops.CAST:
-        return cast_number(value, a.dtype, dtype)
-    if node.op is Ops.NEG and dtype is not dtypes.bool:
-        return UOp.const(dtype, -value)
-    if node.op in (Ops.TRUNC, Ops.FLOOR) and dtype.kind == "f" and math.isfinite(value):
-        whole = math.trunc(value) if node.op is Ops.TRUNC else math.floor(value)
-        return UOp.const(dtype, math.copysign(whole, value) if whole == 0 else whole)
-    return None
-
-
-def cast_number(value: Scalar, source: DType, target: DType) -> UOp | None:
-    """A number in another type; None where a device might find another one."""
-    if source.kind == "f" and target.kind in "iu":
-        if not math.isfinite(value) or not target.min <= math.trunc(value) <= target.max:
-            return None  # unspecified
-    return UOp.const(target, value)
-# --8<-- [end:fold]
-
-
-# --8<-- [start:casts]
-def holds_all(target: DType, source: DType) -> bool:
-    """Whether every value of `source` is a value of `target`."""
-    if source is target or source.kind == "b":
-        return True
-    if target.kind == "b":
-        return False
-    if source.kind == "f":
-        wider = _SIGNIFICAND[target] > _SIGNIFICAND[source] if target.kind == "f" else False
-        return wider and target.itemsize > source.itemsize
-    bits = 8 * source.itemsize - (source.kind == "i")
-    if target.kind == "f":
-        return bits <= _SIGNIFICAND[target]
-    if source.kind == "i" and target.kind == "u":
-        return False
-    return bits <= 8 * target.itemsize - (target.kind == "i")
-
-
-def double_cast(node: UOp, inner: UOp, x: UOp) -> UOp | None:
-    """A cast of a cast: the first one goes if it loses nothing."""
-    if not holds_all(inner.dtype, x.dtype):
-        return None
-    return x if node.dtype is x.dtype else UOp(Ops.CAST, node.dtype, (x,))
-# --8<-- [end:casts]
+from impl.dtypes import dtypes
+from impl.ir import BINARY, COMPARISONS, FALSE, TRUE, UNARY, Ops, UOp
+from impl.rewrite.folding import (
+    FLOATS,
+    INTEGERS,
+    WHOLE,
+    double_cast,
+    fits,
+    fold_binary,
+    fold_unary,
+)
+from impl.rewrite.matcher import PatternMatcher, Rule
+from impl.rewrite.patterns import UPat
+from impl.rewrite.walk import Maker, graph_rewrite
+from impl.settings import get
+from impl.symbolic.bounds import bounds
 
 
 def _zero(node: UOp) -> UOp:
@@ -144,97 +39,193 @@ def _divide_by_power(node: UOp, x: UOp, c: UOp) -> UOp | None:
     return UOp(Ops.MUL, node.dtype, (x, UOp.const(node.dtype, 1.0 / c.arg)))
 
 
+def _decided(node: UOp, x: UOp, y: UOp) -> UOp | None:
+    """A comparison of whole numbers whose bounds say how it comes out."""
+    (low, high), (least, most) = bounds(x), bounds(y)
+    apart, one = high < least or most < low, low == high == least == most
+    always, never = {Ops.CMPLT: (high < least, low >= most), Ops.CMPLE: (high <= least, low > most),
+                     Ops.CMPEQ: (one, apart), Ops.CMPNE: (apart, one)}[node.op]
+    return TRUE if always else FALSE if never else None
 
-# --8<-- [start:rules]
-_x, _y = UPat.var("x"), UPat.var("y")
+
+def _greater(x: UOp, y: UOp) -> UOp | None:
+    (low, high), (least, most) = bounds(x), bounds(y)
+    return x if low >= most else y if least >= high else None
+
+
+def _smaller(x: UOp, y: UOp) -> UOp | None:
+    (low, high), (least, most) = bounds(x), bounds(y)
+    return x if high <= least else y if most <= low else None
+
+
+def _below(x: UOp, c: UOp) -> bool:
+    low, high = bounds(x)
+    return low >= 0 and high < c.arg
+
+
+def _divided_product(node: UOp, x: UOp, c: UOp) -> UOp | None:
+    """x*c // c is x, and x*c mod c is 0, if the product is not too large for its type."""
+    low, high = sorted(value * c.arg for value in bounds(x))
+    if c.arg == 0 or not fits(node.dtype, low, high):
+        return None
+    return x if node.op is Ops.FLOORDIV else _zero(node)
+
+
+def _divided_sum(node: UOp, x: UOp, c: UOp, y: UOp) -> UOp | None:
+    """(x*c + y) // c is x, and the remainder is y, if 0 <= y < c and all fits into the type."""
+    if c.arg <= 0 or not _below(y, c):
+        return None
+    (low, high), (least, most) = bounds(x), bounds(y)
+    inside = fits(node.dtype, low * c.arg, high * c.arg) \
+        and fits(node.dtype, low * c.arg + least, high * c.arg + most)
+    return None if not inside else x if node.op is Ops.FLOORDIV else y
+
+
+def _together(node: UOp, x: UOp, a: UOp, b: UOp) -> UOp:
+    """(x + a) + b is x + (a + b), and the same for products: whole numbers wrap around."""
+    number = a.arg + b.arg if node.op is Ops.ADD else a.arg * b.arg
+    return UOp(node.op, node.dtype, (x, UOp.const(node.dtype, number)))
+
+
+_x, _y, _z = UPat.var("x"), UPat.var("y"), UPat.var("z")
 _whole_x, _integer_x = UPat.var("x", WHOLE), UPat.var("x", INTEGERS)
+_integer_y, _condition = UPat.var("y", INTEGERS), UPat.var("c", dtypes.bool)
 _float_x, _bool_x = UPat.var("x", FLOATS), UPat.var("x", dtypes.bool)
-_a, _b, _c = UPat.const(name="a"), UPat.const(name="b"), UPat.const(name="c")
+_a, _b, _c = UPat.cvar("a"), UPat.cvar("b"), UPat.cvar("c")
+_0, _1, _TRUE, _FALSE = map(UPat.const, (0, 1, True, False))
+_SIGNED = INTEGERS | FLOATS
 
 
-def _rule(name: str, pattern: UPat, function: Callable[..., UOp | None]) -> Rule:
-    return Rule(pattern, function, name)
+def _pat(ops: Ops | list[Ops], *src: UPat, dtype: object = None, name: str = "node") -> UPat:
+    """An operation on sources in this order, captured."""
+    return UPat(ops, dtype, src, name=name)  # type: ignore[arg-type]
+
+
+def _alu(op: Ops, *src: UPat) -> UPat:
+    return UPat.alu(op, *src, name="node")
+
+
+def _list(*rows: tuple[str, str, UPat, Callable[..., UOp | None]]) -> PatternMatcher:
+    # r[impl rewrite.rule.named]
+    return PatternMatcher([Rule(pattern, function, name, reason)
+                           for name, reason, pattern, function in rows])
 
 
 #: Rules whose result has the shape and the element type of what they replace.
-ALGEBRA = PatternMatcher([
-    _rule("fold binary", UPat([Ops(op) for op in BINARY], src=(_a, _b), name="node"), fold_binary),
-    _rule("fold unary", UPat([Ops(op) for op in UNARY], src=(_a,), name="node"), fold_unary),
-    # integers and bools
-    _rule("x + 0", UPat.alu(Ops.ADD, _integer_x, UPat.const(0)), lambda x: x),
-    _rule("x - 0", UPat.alu(Ops.SUB, _integer_x, UPat.const(0)), lambda x: x),
-    _rule("x - x", UPat.alu(Ops.SUB, _integer_x, _x), lambda x: _zero(x)),
-    _rule("x * 0", UPat.alu(Ops.MUL, _integer_x, UPat.const(0)), lambda x: _zero(x)),
-    _rule("x * 1", UPat.alu(Ops.MUL, _x, UPat.const(1)), lambda x: x),
-    _rule("x // 1", UPat.alu(Ops.FLOORDIV, _integer_x, UPat.const(1)), lambda x: x),
-    _rule("x mod 1", UPat.alu(Ops.FLOORMOD, _integer_x, UPat.const(1)), lambda x: _zero(x)),
-    _rule("x & x", UPat([Ops.AND, Ops.OR, Ops.MAXIMUM, Ops.MINIMUM], src=(_x, _x)), lambda x: x),
-    _rule("x ^ x", UPat.alu(Ops.XOR, _whole_x, _x), lambda x: _zero(x)),
-    _rule("x & 0", UPat.alu(Ops.AND, _whole_x, UPat.const(0)), lambda x: _zero(x)),
-    _rule("x | 0", UPat([Ops.OR, Ops.XOR], src=[_whole_x, UPat.const(0)]), lambda x: x),
-    _rule("x & true", UPat.alu(Ops.AND, _bool_x, UPat.const(True)), lambda x: x),
-    _rule("x | true", UPat.alu(Ops.OR, _bool_x, UPat.const(True)), lambda x: TRUE),
-    _rule("x << 0", UPat([Ops.SHL, Ops.SHR], src=(_integer_x, UPat.const(0))), lambda x: x),
+ALGEBRA = _list(
+    ("fold binary", "what is known need not be computed each time",
+     _pat([Ops(op) for op in BINARY], _a, _b), fold_binary),
+    ("fold unary", "what is known need not be computed each time",
+     _pat([Ops(op) for op in UNARY], _a), fold_unary),
+    # whole numbers and bools: they wrap around, and nothing is lost
+    ("x + 0", "zero changes no whole number", _alu(Ops.ADD, _integer_x, _0), lambda x: x),
+    ("x - 0", "zero changes no whole number", _alu(Ops.SUB, _integer_x, _0), lambda x: x),
+    ("x - x", "no whole number differs from itself", _alu(Ops.SUB, _integer_x, _x),
+     lambda x: _zero(x)),
+    ("x * 0", "no whole number is infinite", _alu(Ops.MUL, _integer_x, _0), lambda x: _zero(x)),
+    ("x * 1", "one changes no number", _alu(Ops.MUL, _x, _1), lambda x: x),
+    ("x // 1", "a whole number is its own quotient by one",
+     _alu(Ops.FLOORDIV, _integer_x, _1), lambda x: x),
+    ("x mod 1", "one leaves no remainder", _alu(Ops.FLOORMOD, _integer_x, _1), lambda x: _zero(x)),
+    ("x & x", "a choice between equals is none",
+     _pat([Ops.AND, Ops.OR, Ops.MAXIMUM, Ops.MINIMUM], _x, _x), lambda x: x),
+    ("x ^ x", "equal bits differ nowhere", _alu(Ops.XOR, _whole_x, _x), lambda x: _zero(x)),
+    ("x & 0", "no bit is in both", _alu(Ops.AND, _whole_x, _0), lambda x: _zero(x)),
+    ("x | 0", "zero has no bit to add", UPat([Ops.OR, Ops.XOR], src=[_whole_x, _0]), lambda x: x),
+    ("x & true", "the other condition decides", _alu(Ops.AND, _bool_x, _TRUE), lambda x: x),
+    ("x | true", "one condition that holds is enough", _alu(Ops.OR, _bool_x, _TRUE),
+     lambda x: TRUE),
+    ("x << 0", "a shift by nothing moves nothing",
+     _pat([Ops.SHL, Ops.SHR], _integer_x, _0), lambda x: x),
+    ("x + a + b", "whole numbers may be added in any order",
+     _alu(Ops.ADD, UPat.alu(Ops.ADD, _integer_x, _a), _b), _together),
+    ("x * a * b", "whole numbers may be multiplied in any order",
+     _alu(Ops.MUL, UPat.alu(Ops.MUL, _integer_x, _a), _b), _together),
+    # whole numbers whose bounds are known
+    ("x < y, decided", "the bounds of both sides say how a comparison comes out",
+     _pat([Ops(op) for op in sorted(COMPARISONS)], _integer_x, _integer_y), _decided),
+    ("max(x, y), decided", "one side is never the smaller one",
+     _pat(Ops.MAXIMUM, _integer_x, _integer_y), _greater),
+    ("min(x, y), decided", "one side is never the greater one",
+     _pat(Ops.MINIMUM, _integer_x, _integer_y), _smaller),
+    ("x // c, small", "a number from 0 to below the divisor has the quotient 0",
+     _pat(Ops.FLOORDIV, _integer_x, _c), lambda x, c: _zero(x) if _below(x, c) else None),
+    ("x mod c, small", "a number from 0 to below the divisor is its own remainder",
+     _pat(Ops.FLOORMOD, _integer_x, _c), lambda x, c: x if _below(x, c) else None),
+    ("x*c // c", "a product that fits into its type is divided without a remainder",
+     _pat([Ops.FLOORDIV, Ops.FLOORMOD], UPat.alu(Ops.MUL, _integer_x, _c), _c), _divided_product),
+    ("(x*c + y) // c", "a number is its quotient times the divisor, and the remainder",
+     _pat([Ops.FLOORDIV, Ops.FLOORMOD],
+          UPat.alu(Ops.ADD, UPat.alu(Ops.MUL, _integer_x, _c), _y), _c), _divided_sum),
     # comparisons; a NaN differs from itself
-    _rule("x == x", UPat([Ops.CMPEQ, Ops.CMPLE], src=(_whole_x, _x)), lambda x: TRUE),
-    _rule("x != x", UPat.alu(Ops.CMPNE, _whole_x, _x), lambda x: FALSE),
-    _rule("x < x", UPat.alu(Ops.CMPLT, _x, _x), lambda x: FALSE),
-    _rule("b == true", UPat.alu(Ops.CMPEQ, _bool_x, UPat.const(True)), lambda x: x),
-    _rule("b != false", UPat.alu(Ops.CMPNE, _bool_x, UPat.const(False)), lambda x: x),
-    _rule("not not b", UPat([Ops.CMPNE, Ops.XOR], src=[
-        UPat([Ops.CMPNE, Ops.XOR], src=[_bool_x, UPat.const(True)]), UPat.const(True)]),
-        lambda x: x),
+    ("x == x", "every whole number equals itself",
+     _pat([Ops.CMPEQ, Ops.CMPLE], _whole_x, _x), lambda x: TRUE),
+    ("x != x", "no whole number differs from itself", _pat(Ops.CMPNE, _whole_x, _x),
+     lambda x: FALSE),
+    ("x < x", "nothing is less than itself, a NaN neither", _pat(Ops.CMPLT, _x, _x),
+     lambda x: FALSE),
+    ("b == true", "a condition is what it says", _alu(Ops.CMPEQ, _bool_x, _TRUE), lambda x: x),
+    ("b != false", "a condition is what it says", _alu(Ops.CMPNE, _bool_x, _FALSE), lambda x: x),
+    ("not not b", "a condition denied twice holds", UPat([Ops.CMPNE, Ops.XOR], src=[
+        UPat([Ops.CMPNE, Ops.XOR], src=[_bool_x, _TRUE]), _TRUE]), lambda x: x),
     # floating numbers
-    _rule("x + -0.0", UPat.alu(Ops.ADD, _float_x, UPat.const(-0.0)), lambda x: x),
-    _rule("x - 0.0", UPat.alu(Ops.SUB, _float_x, UPat.const(0.0)), lambda x: x),
-    _rule("x / 1.0", UPat.alu(Ops.DIV, _float_x, UPat.const(1.0)), lambda x: x),
-    _rule("x / 2**k", UPat(Ops.DIV, src=(_float_x, _c), name="node"), _divide_by_power),
+    ("x + -0.0", "minus zero changes no number, and no sign of a zero",
+     _alu(Ops.ADD, _float_x, UPat.const(-0.0)), lambda x: x),
+    ("x - 0.0", "zero taken away changes no number, and no sign of a zero",
+     _alu(Ops.SUB, _float_x, UPat.const(0.0)), lambda x: x),
+    ("x / 1.0", "one changes no number", _alu(Ops.DIV, _float_x, UPat.const(1.0)), lambda x: x),
+    ("x / 2**k", "both round the same real number, and a product is cheaper",
+     _pat(Ops.DIV, _float_x, _c), _divide_by_power),
     # any type
-    _rule("- -x", UPat(Ops.NEG, src=(UPat(Ops.NEG, src=(UPat.var("x", INTEGERS | FLOATS),)),)),
-          lambda x: x),
-    _rule("x + -y", UPat.alu(Ops.ADD, _x, UPat(Ops.NEG, INTEGERS | FLOATS, (_y,))),
-          lambda x, y: UOp(Ops.SUB, x.dtype, (x, y))),
-    _rule("x - -y", UPat.alu(Ops.SUB, _x, UPat(Ops.NEG, INTEGERS | FLOATS, (_y,))),
-          lambda x, y: UOp(Ops.ADD, x.dtype, (x, y))),
-    _rule("where(constant)", UPat(Ops.WHERE, src=(_c, _x, _y)), lambda c, x, y: x if c.arg else y),
-    _rule("where(c, x, x)", UPat(Ops.WHERE, src=(UPat(), _x, _x)), lambda x: x),
-    _rule("where(c, true, false)", UPat(Ops.WHERE, src=(
-        _bool_x, UPat.const(True), UPat.const(False)), dtype=dtypes.bool), lambda x: x),
-    _rule("where(c, where(c, x, y), z)", UPat(Ops.WHERE, src=(
-        _c2 := UPat.var("c"), UPat(Ops.WHERE, src=(_c2, _x, UPat())), UPat.var("z")), name="node"),
-        lambda node, c, x, z: node.replace(src=(c, x, z))),
-    _rule("where(c, x, where(c, y, z))", UPat(Ops.WHERE, src=(
-        _c2, _x, UPat(Ops.WHERE, src=(_c2, UPat(), UPat.var("z")))), name="node"),
-        lambda node, c, x, z: node.replace(src=(c, x, z))),
-    _rule("cast to the same type", UPat(Ops.CAST, src=(_x,), name="node"),
-          lambda node, x: x if node.dtype is x.dtype else None),
-    _rule("double cast", UPat(Ops.CAST, src=(UPat(Ops.CAST, src=(_x,), name="inner"),),
-                              name="node"), double_cast),
-    _rule("bitcast to the same type", UPat(Ops.BITCAST, src=(_x,), name="node"),
-          lambda node, x: x if node.dtype is x.dtype else None),
-])
-# --8<-- [end:rules]
+    ("- -x", "the sign is changed twice",
+     _pat(Ops.NEG, UPat(Ops.NEG, src=(UPat.var("x", _SIGNED),))), lambda x: x),
+    ("x + -y", "a subtraction is one operation", _alu(Ops.ADD, _x, UPat(Ops.NEG, _SIGNED, (_y,))),
+     lambda x, y: UOp(Ops.SUB, x.dtype, (x, y))),
+    ("x - -y", "an addition is one operation", _alu(Ops.SUB, _x, UPat(Ops.NEG, _SIGNED, (_y,))),
+     lambda x, y: UOp(Ops.ADD, x.dtype, (x, y))),
+    ("where(constant)", "the other value is never taken",
+     _pat(Ops.WHERE, _c, _x, _y), lambda c, x, y: x if c.arg else y),
+    ("where(c, x, x)", "a choice between equals is none",
+     _pat(Ops.WHERE, UPat(), _x, _x), lambda x: x),
+    ("where(c, true, false)", "a condition is what it says",
+     _pat(Ops.WHERE, _bool_x, _TRUE, _FALSE, dtype=dtypes.bool), lambda x: x),
+    ("where(c, where(c, x, y), z)", "where the condition holds, it holds inside too",
+     _pat(Ops.WHERE, _condition, UPat(Ops.WHERE, src=(_condition, _x, UPat())), _z),
+     lambda node, c, x, z: node.replace(src=(c, x, z))),
+    ("where(c, x, where(c, y, z))", "where the condition fails, it fails inside too",
+     _pat(Ops.WHERE, _condition, _x, UPat(Ops.WHERE, src=(_condition, UPat(), _z))),
+     lambda node, c, x, z: node.replace(src=(c, x, z))),
+    ("cast to the same type", "nothing is converted",
+     _pat(Ops.CAST, _x), lambda node, x: x if node.dtype is x.dtype else None),
+    ("double cast", "the first conversion loses nothing, so that the second may begin before it",
+     _pat(Ops.CAST, UPat(Ops.CAST, src=(_x,), name="inner")), double_cast),
+    ("bitcast to the same type", "no bit is read otherwise",
+     _pat(Ops.BITCAST, _x), lambda node, x: x if node.dtype is x.dtype else None),
+)
 
 
-class _SameShape(PatternMatcher):
-    """The rules, each of which applies only where the result has the shape of the node.
-
-    In a kernel nothing has a shape. In a tensor graph `x * 0` cannot become one scalar zero.
-    """
-
-    def match(self, node: UOp, context: object = None,
-              statistics: dict[str, list[int]] | None = None) -> tuple[UOp, Rule] | None:
-        found = super().match(node, context, statistics)
-        if found is None or (node.shape is not None and found[0].shape != node.shape):
-            return None
-        return found
+def _same_shape(node: UOp, answer: UOp) -> bool:
+    """In a kernel nothing has a shape. In a tensor graph `x * 0` cannot become one scalar zero."""
+    return node.shape is None or answer.shape == node.shape
 
 
-_SIMPLIFY = _SameShape(ALGEBRA.rules)
+_SIMPLIFY = PatternMatcher(ALGEBRA.rules, _same_shape)
 
 
 def simplify(graph: UOp, gate: Callable[[UOp], bool] | None = None) -> UOp:
     """The graph with numbers folded and idle operations gone; every value stays what it was."""
-    return graph_rewrite(graph, _SIMPLIFY, gate=gate)  # r[impl rewrite.simplify.exact]
+    # r[impl rewrite.simplify.exact]
+    if is_simple(graph, gate) and not get("TRACK_MATCH_STATS"):
+        return graph
+    return graph_rewrite(graph, _SIMPLIFY, gate=gate, name="simplify")
 
 
+def is_simple(graph: UOp, gate: Callable[[UOp], bool] | None = None) -> bool:
+    """Whether no rule applies to a node: a glance at each, and nothing is made."""
+    match = _SIMPLIFY.match
+    return all(match(node) is None for node in graph.toposort(gate))
+
+
+def simplifier() -> Maker:
+    """What makes nodes of a kernel that are simple, of sources that are."""
+    return Maker(ALGEBRA, "simplify")

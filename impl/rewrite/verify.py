@@ -25,7 +25,7 @@ from impl.ir import (
     UOp,
     toposort,
 )
-from impl.rewrite.matcher import UPat
+from impl.rewrite.patterns import UPat
 
 _SHARED = ELEMENTWISE | {Ops.CONST, Ops.DEFINE_VAR}
 TENSOR_OPS = _SHARED | MOVEMENT | {
@@ -37,7 +37,6 @@ REDUCERS = (Ops.ADD, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM)
 _POINTERS = (Ops.PARAM, Ops.LOCAL)
 
 
-# --8<-- [start:requirement]
 @dataclass(frozen=True)
 class Requirement:
     """Every node that the pattern finds passes the test, as the specification says under `rule`."""
@@ -46,7 +45,6 @@ class Requirement:
     pattern: UPat
     test: Callable[[UOp], bool]
     says: str
-# --8<-- [end:requirement]
 
 
 def _same_dtypes(node: UOp) -> bool:
@@ -206,7 +204,6 @@ def _ops(ops: frozenset[int] | set[int] | tuple[Ops, ...]) -> UPat:
     return UPat([Ops(op) for op in sorted(ops)])
 
 
-# --8<-- [start:shared]
 # r[impl ir.source.count, ir.const.fits, ir.dtype.equal, ir.dtype.comparison, ir.dtype.where]
 # r[impl ir.dtype.float, ir.dtype.integer, ir.dtype.bits, ir.dtype.bitcast]
 _SHARED_REQUIREMENTS = (
@@ -231,10 +228,8 @@ _SHARED_REQUIREMENTS = (
                 lambda node: node.dtype.itemsize == node.src[0].dtype.itemsize,
                 "both types have the same size"),
 )
-# --8<-- [end:shared]
 
 
-# --8<-- [start:tensor]
 # r[impl ir.stage.tensor, ir.shape.known, ir.movement.expand, ir.movement.permute]
 # r[impl ir.movement.pad, ir.movement.shrink, ir.movement.flip, ir.movement.unfold]
 # r[impl ir.movement.fold, ir.reduce.axes, ir.gather.index, ir.scan.axis, ir.scatter.rows]
@@ -266,10 +261,8 @@ _TENSOR_REQUIREMENTS = (
     Requirement("ir.after.chain", UPat(Ops.AFTER), _after,
                 "a write goes to the base itself, through views that name each element once"),
 )
-# --8<-- [end:tensor]
 
 
-# --8<-- [start:kernel]
 # r[impl ir.stage.kernel, ir.kernel.sink+2, ir.kernel.range, ir.kernel.index, ir.kernel.load]
 # r[impl ir.kernel.store, ir.kernel.reduce]
 _KERNEL_REQUIREMENTS = (
@@ -295,7 +288,6 @@ _KERNEL_REQUIREMENTS = (
                 and len(node.src) > 1 and _loops(node, 1),
                 "a reduction has a value of its type, and loops, each once"),
 )
-# --8<-- [end:kernel]
 STAGES: dict[str, tuple[Requirement, ...]] = {
     "tensor": _TENSOR_REQUIREMENTS, "kernel": _KERNEL_REQUIREMENTS}
 
@@ -307,7 +299,6 @@ def _by_op(stage: tuple[Requirement, ...]) -> dict[Ops, list[Requirement]]:
 _CHECKS = {name: _by_op(stage) for name, stage in STAGES.items()}
 
 
-# --8<-- [start:verify]
 def verify(graph: UOp, stage: str) -> None:
     """Check that a graph is legal at a stage, "tensor" or "kernel".
 
@@ -322,7 +313,6 @@ def verify(graph: UOp, stage: str) -> None:
                     f"verify {stage}", f"{node!r} breaks r[{requirement.rule}]: {requirement.says}",
                     "this is a mistake of the pass that made the node",
                     str(node.origin) if node.origin else None)
-# --8<-- [end:verify]
 
 
 def _passes(requirement: Requirement, node: UOp) -> bool:

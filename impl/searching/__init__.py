@@ -13,6 +13,7 @@ from impl.groups import lane_steps
 from impl.groups.tensor_cores import refuse_units
 from impl.ir import UOp
 from impl.kernel import OF_LANES, Limits, Step, StepError, apply_steps, fold_gates
+from impl.rewrite import simplify
 from impl.searching.beam import searched_steps
 from impl.searching.trial import Bench
 
@@ -66,7 +67,8 @@ def _said(made: UOp, steps: Iterable[tuple[Step, str]]) -> UOp:
     """A kernel that was made, saying why."""
     # r[impl searching.reason.given]
     reasons = (*made.arg.reasons, *(reason for _, reason in steps))
-    return made.replace(arg=replace(made.arg, reasons=reasons, asked=()))
+    # r[impl rewrite.simplify.kernels]
+    return simplify(made).replace(arg=replace(made.arg, reasons=reasons, asked=()))
 
 
 def with_steps(ast: UOp, steps: Iterable[str | Step]) -> UOp:

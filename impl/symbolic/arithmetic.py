@@ -19,7 +19,6 @@ _RANGE, _DEFINE_VAR = Ops.RANGE, Ops.DEFINE_VAR
 _index = dtypes.index
 
 
-# --8<-- [start:recombine]
 def recombine(terms: Terms, constant: int) -> int:
     """Turn k*n*(x // n) + k*(x mod n) into k*x wherever both stand in the sum, in place.
 
@@ -48,7 +47,6 @@ def _divided_pair(terms: Terms) -> tuple[UOp, UOp] | None:
                 if terms.get(quotient) == wanted and quotient is not remainder:
                     return quotient, remainder
     return None
-# --8<-- [end:recombine]
 
 
 def as_node(value: Index) -> UOp:
@@ -59,7 +57,6 @@ def as_node(value: Index) -> UOp:
     return getattr(value, "expression", None) or const(int(value))  # a symbolic size has one
 
 
-# --8<-- [start:arithmetic]
 def add(left: Index, right: Index) -> UOp:
     """left + right (r[symbolic.value.equal])."""
     left, right = as_node(left), as_node(right)
@@ -119,10 +116,8 @@ def _product(left: UOp, right: UOp) -> UOp:
         factors.append((node, 1))
     first, second = sorted(factors, key=place_of)
     return mul(UOp(_MUL, _index, (first[0], second[0])), factor)
-# --8<-- [end:arithmetic]
 
 
-# --8<-- [start:split]
 class _Split:
     """x = divisor * quotient + scale * inner + rest, with 0 <= rest < scale, scale | divisor.
 
@@ -189,10 +184,8 @@ class _Split:
         for atom, factor in terms.items():
             accumulate(self.rest, atom, self.scale * factor)
         self.rest_constant += self.scale * constant
-# --8<-- [end:split]
 
 
-# --8<-- [start:division]
 def floordiv(left: Index, right: Index) -> UOp:
     """left // right, rounded down; 0 where right is 0."""
     left, right = as_node(left), as_node(right)
@@ -297,7 +290,6 @@ def _unknown_divisor(op: Ops, left: UOp, right: UOp) -> UOp:
     if left is right and (least > 0 or most < 0):
         return const(1 if op is _FLOORDIV else 0)
     return UOp(op, _index, (left, right))
-# --8<-- [end:division]
 
 
 def total(values: Iterable[Index]) -> UOp:

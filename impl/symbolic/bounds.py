@@ -19,7 +19,6 @@ def const(value: int) -> UOp:
     return UOp.const(_index, value)
 
 
-# --8<-- [start:bounds]
 def bounds(node: Index) -> Bounds:
     """The least and the greatest value that the node can have: always true, not always tight.
 
@@ -55,7 +54,6 @@ def _bounds_of(node: UOp) -> Bounds:
     # Index arithmetic is exact. Arithmetic in other types wraps around where it does not fit.
     fits = dtype is _index or (limits[0] <= found[0] and found[1] <= limits[1])
     return found if fits else limits
-# --8<-- [end:bounds]
 
 
 def _corners(combine: Callable[[int, int], int], left: Bounds, right: Bounds) -> Bounds:

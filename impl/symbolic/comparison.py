@@ -13,7 +13,6 @@ _CONST, _CMPLT, _AND = Ops.CONST, Ops.CMPLT, Ops.AND
 _bool, _index = dtypes.bool, dtypes.index
 
 
-# --8<-- [start:comparison]
 def less_than(left: Index, right: Index) -> UOp:
     """left < right, a bool; TRUE or FALSE where the bounds decide."""
     left, right = as_node(left), as_node(right)
@@ -73,10 +72,8 @@ def equal(left: Index, right: Index) -> UOp:
     if next(iter(terms.values())) < 0:
         divisor = -divisor
     return _comparison(Ops.CMPEQ, {a: f // divisor for a, f in terms.items()}, limit // divisor)
-# --8<-- [end:comparison]
 
 
-# --8<-- [start:logical]
 def logical_and(left: UOp | bool, right: UOp | bool) -> UOp:
     """left and right, both bools. Conditions that others imply are left out."""
     left = left if isinstance(left, UOp) else (TRUE if left else FALSE)
@@ -139,4 +136,3 @@ def limit_of(condition: UOp) -> tuple[UOp, bool, int] | None:
     if left.op is _CONST:
         return right, True, left.arg + 1
     return (left, False, right.arg - 1) if right.op is _CONST else None
-# --8<-- [end:logical]

@@ -10,7 +10,6 @@ from impl.ir import COMPARISONS, Ops, UOp, toposort
 _CONST, _ADD, _RANGE, _DEFINE_VAR, _AND = Ops.CONST, Ops.ADD, Ops.RANGE, Ops.DEFINE_VAR, Ops.AND
 
 
-# --8<-- [start:evaluate]
 _MEANING: dict[Ops, Callable[..., int]] = {
     Ops.NEG: lambda a: -a,
     Ops.CAST: lambda a: a,
@@ -49,10 +48,8 @@ def evaluate(node: UOp, values: Mapping[UOp, int]) -> int:
         else:
             raise GraphError("evaluate", f"{part!r} has no value", "give one for it")
     return int(done[node])
-# --8<-- [end:evaluate]
 
 
-# --8<-- [start:text]
 _SIGNS = {Ops.ADD: " + ", Ops.MUL: "*", Ops.FLOORDIV: " // ", Ops.FLOORMOD: " mod ",
           Ops.CMPLT: " < ", Ops.CMPLE: " <= ", Ops.CMPEQ: " == ", Ops.CMPNE: " != ",
           Ops.AND: " and "}
@@ -84,4 +81,3 @@ def _operand(node: UOp, source: UOp, written: str) -> str:
     if node.op is _AND or (node.op is _ADD and source.op is not _AND):
         return written
     return f"({written})"
-# --8<-- [end:text]

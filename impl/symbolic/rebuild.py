@@ -20,7 +20,6 @@ _ADD, _MUL, _AND, _DEFINE_VAR = Ops.ADD, Ops.MUL, Ops.AND, Ops.DEFINE_VAR
 _index, _bool = dtypes.index, dtypes.bool
 
 
-# --8<-- [start:rebuild]
 _BUILDERS: dict[Ops, Callable[..., UOp]] = {
     Ops.ADD: add, Ops.SUB: sub, Ops.MUL: mul, Ops.FLOORDIV: floordiv, Ops.FLOORMOD: mod,
     Ops.CMPLT: less_than, Ops.CMPLE: less_equal, Ops.CMPEQ: equal}
@@ -73,4 +72,3 @@ def assuming(node: UOp, condition: UOp) -> UOp:
         return node
     back = {narrow: atom for atom, narrow in forth.items()}
     return rebuild(rebuild(node, forth), back)  # r[impl symbolic.assuming.equal]
-# --8<-- [end:rebuild]

@@ -29,7 +29,6 @@ _index = dtypes.index
 _CONST, _MUL, _BIND = Ops.CONST, Ops.MUL, Ops.BIND
 
 
-# --8<-- [start:size]
 class Size(int):
     """An int that depends on bound variables, and the expression (over BINDs) that says how.
 
@@ -61,7 +60,6 @@ class Size(int):
         if expression.op is _CONST:
             return int(expression.arg)
         return Size(value, expression)
-# --8<-- [end:size]
 
     # Arithmetic: r[impl symbolic.size.arithmetic]
 
@@ -233,7 +231,6 @@ def is_symbolic(size: Any) -> TypeGuard[Size]:
     return isinstance(size, Size)
 
 
-# --8<-- [start:as_size]
 def as_size(value: Any) -> Any:
     """A bound variable, or index arithmetic on some, as a Size; everything else as it is.
 
@@ -249,7 +246,6 @@ def as_size(value: Any) -> Any:
         raise VariableError(value.variables()[0].arg[0], "has no value where a size is needed",
                             "bind it: v.bind(3)")
     return Size(evaluate(value, {bind: bind.src[1].arg for bind in atoms}), value)
-# --8<-- [end:as_size]
 
 
 def binds_in(expression: UOp) -> list[UOp]:
@@ -359,7 +355,6 @@ def actual(size: int, values: Mapping[UOp, int]) -> int:
 
 # ---------------------------------------------------------------- arithmetic
 
-# --8<-- [start:product]
 def product(left: UOp, right: UOp) -> UOp:
     """The product of two sums, multiplied out: equal polynomials become one node."""
     first, constant = terms_of(left)
@@ -374,7 +369,6 @@ def product(left: UOp, right: UOp) -> UOp:
         for other, times in second.items():
             accumulate(found, other, constant * times)
     return sum_of(dict(sorted(found.items(), key=_order)), constant * extra)
-# --8<-- [end:product]
 
 
 def _factors(atom: UOp) -> list[UOp]:

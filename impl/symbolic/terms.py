@@ -16,7 +16,6 @@ _RANGE, _DEFINE_VAR = Ops.RANGE, Ops.DEFINE_VAR
 _index = dtypes.index
 
 
-# --8<-- [start:linear]
 def terms_of(node: UOp) -> tuple[Terms, int]:
     """The terms and the constant of a canonical sum."""
     terms: Terms = {}
@@ -73,7 +72,6 @@ def sum_of(terms: Terms, constant: int) -> UOp:
         node = term if node is None else UOp(_ADD, _index, (node, term))
     assert node is not None
     return node if constant == 0 else UOp(_ADD, _index, (node, const(constant)))
-# --8<-- [end:linear]
 
 
 def span_of(terms: Terms, constant: int) -> Bounds:

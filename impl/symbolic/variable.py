@@ -11,7 +11,6 @@ from impl.symbolic.bounds import const
 _DEFINE_VAR, _index = Ops.DEFINE_VAR, dtypes.index
 
 
-# --8<-- [start:variable]
 class Variable:
     """A whole number known only at run time, from `minimum` to `maximum`, both included.
 
@@ -86,4 +85,3 @@ def _whole(value: Any, operation: str) -> int:
     if not hasattr(value, "__index__"):  # r[impl symbolic.variable.whole]
         raise VariableError(operation, f"{value!r} is no whole number", "give an int")
     return int(value)  # not operator.index, which a size would not notice
-# --8<-- [end:variable]

@@ -1,0 +1,275 @@
+"""Every rule that a pass applies has a name, a reason, and graphs on which all values are tried."""
+from __future__ import annotations
+
+import importlib
+import itertools
+import pkgutil
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+import impl
+from conformance.chapters.rewrite.test_rewrite import bits, compute, leaf
+from conformance.trace import ROOT, verifies
+from impl.dtypes import DType, dtypes
+from impl.ir import FALSE, TRUE, Ops, RangeKind, UOp, new_range
+from impl.rewrite import ALGEBRA, PatternMatcher, Rule
+
+SMALL = (dtypes.int8, dtypes.uint8)          # all values are tried
+FLOATS = (dtypes.float16, dtypes.float32, dtypes.float64)
+EDGES = [0.0, -0.0, 1.0, -1.0, 2.5, -3.0, 5e-324, 1e-45, 6e-8, 1e-7, 65504.0, 3e38, 1e308,
+         np.inf, -np.inf, np.nan]
+Graphs = Iterator[UOp]
+
+
+def number(dtype: DType, value: float) -> UOp:
+    return UOp.const(dtype, value)
+
+
+def alu(op: Ops, *sources: UOp, dtype: DType | None = None) -> UOp:
+    return UOp(op, dtype or sources[0].dtype, sources)
+
+
+def both(op: Ops, x: UOp, y: UOp) -> Graphs:
+    yield alu(op, x, y)
+    yield alu(op, y, x)
+
+
+def with_number(op: Ops, value: float, types: tuple[DType, ...], swapped: bool = False) -> Graphs:
+    """An operation on anything and a number."""
+    for dtype in types:
+        yield alu(op, leaf(dtype, 0), number(dtype, value))
+        if swapped:
+            yield alu(op, number(dtype, value), leaf(dtype, 0))
+
+
+def with_itself(ops: tuple[Ops, ...], types: tuple[DType, ...],
+                result: DType | None = None) -> Graphs:
+    for op, dtype in itertools.product(ops, types):
+        yield alu(op, leaf(dtype, 0), leaf(dtype, 0), dtype=result)
+
+
+def counted(size: int, number: int = 0, dtype: DType = dtypes.int8) -> UOp:
+    """A number whose bounds are known: a loop variable in another type."""
+    return alu(Ops.CAST, new_range(size, RangeKind.LOOP, number), dtype=dtype)
+
+
+def folded() -> Graphs:
+    for op in (Ops.ADD, Ops.SUB, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM):
+        for a, b in itertools.product((0, 1, 2, 100, 127), repeat=2):
+            yield alu(op, number(dtypes.int8, -a), number(dtypes.int8, b))
+    for op in (Ops.ADD, Ops.SUB, Ops.MUL):
+        for a, b in itertools.product(EDGES, repeat=2):
+            yield alu(op, number(dtypes.float32, a), number(dtypes.float32, b))
+    for op in (Ops.CMPLT, Ops.CMPLE, Ops.CMPEQ, Ops.CMPNE):
+        for a, b in itertools.product(EDGES, repeat=2):
+            yield alu(op, number(dtypes.float16, a), number(dtypes.float16, b), dtype=dtypes.bool)
+    for op in (Ops.FLOORDIV, Ops.FLOORMOD):
+        for a, b in itertools.product((-128, -7, 0, 7, 127), (-3, -1, 1, 3)):
+            if (a, b) != (-128, -1):  # NumPy warns
+                yield alu(op, number(dtypes.int8, a), number(dtypes.int8, b))
+
+
+def folded_unary() -> Graphs:
+    for value in (-128, -1, 0, 127):
+        yield alu(Ops.NEG, number(dtypes.int8, value))
+        yield alu(Ops.CAST, number(dtypes.int8, value), dtype=dtypes.uint8)
+    for value in EDGES:
+        yield alu(Ops.NEG, number(dtypes.float32, value))
+        yield alu(Ops.CAST, number(dtypes.float64, value), dtype=dtypes.float32)
+        if abs(value) < 1e38:
+            yield alu(Ops.TRUNC, number(dtypes.float32, value))
+            yield alu(Ops.FLOOR, number(dtypes.float32, value))
+
+
+def one_after_another(op: Ops) -> Graphs:
+    for dtype, (a, b) in itertools.product(SMALL, itertools.product((1, 3, 100), repeat=2)):
+        inner = alu(op, leaf(dtype, 0), number(dtype, a))
+        yield from both(op, inner, number(dtype, b))
+
+
+def decided() -> Graphs:
+    x = counted(10)
+    for op, value in ((Ops.CMPLT, 10), (Ops.CMPLT, 0), (Ops.CMPLE, 9), (Ops.CMPLE, -1),
+                      (Ops.CMPEQ, 10), (Ops.CMPEQ, -1), (Ops.CMPNE, 10), (Ops.CMPNE, -3)):
+        yield alu(op, x, number(dtypes.int8, value), dtype=dtypes.bool)
+    for op in (Ops.CMPLT, Ops.CMPLE, Ops.CMPEQ, Ops.CMPNE):
+        yield alu(op, alu(Ops.ADD, x, number(dtypes.int8, 20)), counted(5, 1), dtype=dtypes.bool)
+
+
+def extremes(op: Ops) -> Graphs:
+    low, high = counted(10), alu(Ops.ADD, counted(5, 1), number(dtypes.int8, 9))
+    yield from both(op, low, high)
+    yield from both(op, leaf(dtypes.int8, 0), number(dtypes.int8, -128))
+    yield from both(op, leaf(dtypes.int8, 0), number(dtypes.int8, 127))
+
+
+def products() -> Graphs:
+    for op, factor in itertools.product((Ops.FLOORDIV, Ops.FLOORMOD), (1, 3, -3, 12)):
+        c = number(dtypes.int8, factor)
+        yield alu(op, alu(Ops.MUL, counted(10), c), c)
+        yield alu(op, alu(Ops.MUL, c, counted(10)), c)
+
+
+def sums() -> Graphs:
+    for op in (Ops.FLOORDIV, Ops.FLOORMOD):
+        c = number(dtypes.int8, 4)
+        product = alu(Ops.MUL, counted(10), c)
+        for rest in (counted(4, 1), number(dtypes.int8, 3)):
+            yield alu(op, alu(Ops.ADD, product, rest), c)
+            yield alu(op, alu(Ops.ADD, rest, product), c)
+
+
+def denied() -> Graphs:
+    for inner, outer in itertools.product((Ops.CMPNE, Ops.XOR), repeat=2):
+        yield alu(outer, alu(inner, leaf(dtypes.bool, 0), TRUE), TRUE)
+
+
+def choices(make: Callable[[UOp, UOp, UOp], UOp]) -> Graphs:
+    for dtype in (dtypes.int8, dtypes.float32):
+        yield make(leaf(dtypes.bool, 2), leaf(dtype, 0), leaf(dtype, 1))
+
+
+def where(condition: UOp, x: UOp, y: UOp) -> UOp:
+    return alu(Ops.WHERE, condition, x, y, dtype=x.dtype)
+
+
+def casts() -> Graphs:
+    for types in (((dtypes.int8, dtypes.int32, dtypes.float32)),
+                  ((dtypes.uint8, dtypes.int16, dtypes.uint8)),
+                  ((dtypes.float16, dtypes.float32, dtypes.float64)),
+                  ((dtypes.bool, dtypes.int8, dtypes.float16))):
+        first, second, third = types
+        yield alu(Ops.CAST, alu(Ops.CAST, leaf(first, 0), dtype=second), dtype=third)
+    yield alu(Ops.CAST, counted(100), dtype=dtypes.int32)
+
+
+_INT8_FLOATS = (dtypes.int8, *FLOATS)
+#: Rule of the algebra -> graphs to which it applies, over leaves of which all values are tried.
+EXAMPLES: dict[str, Callable[[], Graphs]] = {
+    "fold binary": folded, "fold unary": folded_unary,
+    "x + 0": lambda: with_number(Ops.ADD, 0, SMALL, True),
+    "x - 0": lambda: with_number(Ops.SUB, 0, SMALL),
+    "x - x": lambda: with_itself((Ops.SUB,), SMALL),
+    "x * 0": lambda: with_number(Ops.MUL, 0, SMALL, True),
+    "x * 1": lambda: with_number(Ops.MUL, 1, (*SMALL, *FLOATS), True),
+    "x // 1": lambda: with_number(Ops.FLOORDIV, 1, SMALL),
+    "x mod 1": lambda: with_number(Ops.FLOORMOD, 1, SMALL),
+    "x & x": lambda: itertools.chain(
+        with_itself((Ops.AND, Ops.OR, Ops.MAXIMUM, Ops.MINIMUM), (*SMALL, dtypes.bool)),
+        with_itself((Ops.MAXIMUM, Ops.MINIMUM), FLOATS)),
+    "x ^ x": lambda: with_itself((Ops.XOR,), (*SMALL, dtypes.bool)),
+    "x & 0": lambda: with_number(Ops.AND, 0, (*SMALL, dtypes.bool), True),
+    "x | 0": lambda: itertools.chain(with_number(Ops.OR, 0, (*SMALL, dtypes.bool), True),
+                                     with_number(Ops.XOR, 0, (*SMALL, dtypes.bool), True)),
+    "x & true": lambda: with_number(Ops.AND, True, (dtypes.bool,), True),
+    "x | true": lambda: with_number(Ops.OR, True, (dtypes.bool,), True),
+    "x << 0": lambda: itertools.chain(with_number(Ops.SHL, 0, SMALL),
+                                      with_number(Ops.SHR, 0, SMALL)),
+    "x + a + b": lambda: one_after_another(Ops.ADD),
+    "x * a * b": lambda: one_after_another(Ops.MUL),
+    "x < y, decided": decided,
+    "max(x, y), decided": lambda: extremes(Ops.MAXIMUM),
+    "min(x, y), decided": lambda: extremes(Ops.MINIMUM),
+    "x // c, small": lambda: iter([alu(Ops.FLOORDIV, counted(10), number(dtypes.int8, 10))]),
+    "x mod c, small": lambda: iter([alu(Ops.FLOORMOD, counted(10), number(dtypes.int8, 10))]),
+    "x*c // c": products, "(x*c + y) // c": sums,
+    "x == x": lambda: with_itself((Ops.CMPEQ, Ops.CMPLE), (*SMALL, dtypes.bool), dtypes.bool),
+    "x != x": lambda: with_itself((Ops.CMPNE,), (*SMALL, dtypes.bool), dtypes.bool),
+    "x < x": lambda: with_itself((Ops.CMPLT,), (*SMALL, *FLOATS), dtypes.bool),
+    "b == true": lambda: with_number(Ops.CMPEQ, True, (dtypes.bool,), True),
+    "b != false": lambda: with_number(Ops.CMPNE, False, (dtypes.bool,), True),
+    "not not b": denied,
+    "x + -0.0": lambda: with_number(Ops.ADD, -0.0, FLOATS, True),
+    "x - 0.0": lambda: with_number(Ops.SUB, 0.0, FLOATS),
+    "x / 1.0": lambda: with_number(Ops.DIV, 1.0, FLOATS),
+    "x / 2**k": lambda: itertools.chain.from_iterable(
+        with_number(Ops.DIV, value, FLOATS) for value in (2.0, -8.0, 0.25, 2.0 ** 13)),
+    "- -x": lambda: (alu(Ops.NEG, alu(Ops.NEG, leaf(dtype, 0))) for dtype in _INT8_FLOATS),
+    "x + -y": lambda: itertools.chain.from_iterable(
+        both(Ops.ADD, leaf(dtype, 0), alu(Ops.NEG, leaf(dtype, 1))) for dtype in _INT8_FLOATS),
+    "x - -y": lambda: (alu(Ops.SUB, leaf(dtype, 0), alu(Ops.NEG, leaf(dtype, 1)))
+                       for dtype in _INT8_FLOATS),
+    "where(constant)": lambda: itertools.chain(
+        choices(lambda c, x, y: where(TRUE, x, y)), choices(lambda c, x, y: where(FALSE, x, y))),
+    "where(c, x, x)": lambda: choices(lambda c, x, y: where(c, x, x)),
+    "where(c, true, false)": lambda: iter([where(leaf(dtypes.bool, 2), TRUE, FALSE)]),
+    "where(c, where(c, x, y), z)": lambda: choices(lambda c, x, y: where(c, where(c, x, y), y)),
+    "where(c, x, where(c, y, z))": lambda: choices(lambda c, x, y: where(c, x, where(c, x, y))),
+    "cast to the same type": lambda: (alu(Ops.CAST, leaf(dtype, 0)) for dtype in _INT8_FLOATS),
+    "double cast": casts,
+    "bitcast to the same type": lambda: (alu(Ops.BITCAST, leaf(dtype, 0))
+                                         for dtype in _INT8_FLOATS),
+}
+
+
+def everything(node: UOp) -> list[float]:
+    """All values of a leaf; of a floating type those that break wrong algebra."""
+    if node.op is Ops.RANGE:
+        return list(range(node.src[0].arg))
+    if node.dtype.kind == "f":
+        return EDGES
+    return [False, True] if node.dtype.kind == "b" else \
+        list(range(int(node.dtype.min), int(node.dtype.max) + 1))
+
+
+def values_of(graph: UOp) -> dict[UOp, np.ndarray]:
+    """Every combination of the values of all leaves."""
+    leaves = [n for n in graph.toposort(lambda u: u.op is not Ops.LOAD and u.op is not Ops.RANGE)
+              if n.op is Ops.LOAD or n.op is Ops.RANGE]
+    columns = np.meshgrid(*[np.array(everything(n)) for n in leaves], indexing="ij")
+    with np.errstate(all="ignore"):
+        return {n: c.ravel().astype(n.dtype.numpy) for n, c in zip(leaves, columns, strict=True)}
+
+
+@verifies("rewrite.simplify.exact")
+@pytest.mark.parametrize("rule", ALGEBRA.rules, ids=lambda rule: rule.name)
+def test_a_rule_keeps_every_value(rule: Rule) -> None:
+    """All values of small types and the edges of the others, before and after this rule alone."""
+    tried = 0
+    for graph in EXAMPLES[rule.name]():
+        found = rule.apply(graph)
+        assert found is not None, f"{rule.name} does not apply to {graph!r}"
+        assert found.dtype is graph.dtype
+        values = values_of(graph)
+        shape = next(iter(values.values()), np.zeros(1)).shape
+        before, after = (np.broadcast_to(compute(node, values), shape) for node in (graph, found))
+        assert bits(before) == bits(after), f"{rule.name}: {graph!r}"
+        tried += 1
+    assert tried
+
+
+def live_lists() -> dict[str, PatternMatcher]:
+    """The lists of rules that the modules of the implementation hold, by module and name."""
+    found = {}
+    for entry in pkgutil.walk_packages(impl.__path__, "impl."):
+        if not entry.name.endswith("__main__"):
+            for name, value in vars(importlib.import_module(entry.name)).items():
+                if isinstance(value, PatternMatcher) and value not in found.values():
+                    found[f"{entry.name}.{name}"] = value
+    return found
+
+
+#: The lists whose rules are tested one by one, and the names that the tests have examples for.
+TESTED = [set(EXAMPLES)]
+
+
+@verifies("rewrite.rule.named")
+def test_every_rule_of_every_list_has_a_name_a_reason_and_a_test() -> None:
+    lists = live_lists()
+    assert any(matcher.rules == ALGEBRA.rules for matcher in lists.values())
+    for where_, matcher in lists.items():
+        names = [rule.name for rule in matcher.rules]
+        assert len(set(names)) == len(names), where_
+        for rule in PatternMatcher(matcher.rules).rules:
+            assert rule.name and "lambda" not in rule.name, f"{where_}: {rule.name} has no name"
+            assert rule.reason, f"{where_}: {rule.name} has no reason"
+            assert any(rule.name in tested for tested in TESTED), f"{where_}: {rule.name}: no test"
+    assert set(EXAMPLES) == {rule.name for rule in ALGEBRA.rules}
+
+
+@verifies("rewrite.rule.first")
+def test_the_chapter_shows_the_function_that_is_made() -> None:
+    chapter = (ROOT / "spec" / "rewrite.md").read_text(encoding="utf-8")
+    assert f"```text\n{ALGEBRA.text(Ops.NEG)}```" in chapter
