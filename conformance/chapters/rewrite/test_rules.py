@@ -242,7 +242,7 @@ def test_a_rule_keeps_every_value(rule: Rule) -> None:
 
 def live_lists() -> dict[str, PatternMatcher]:
     """The lists of rules that the modules of the implementation hold, by module and name."""
-    found = {}
+    found: dict[str, PatternMatcher] = {}
     for entry in pkgutil.walk_packages(impl.__path__, "impl."):
         if not entry.name.endswith("__main__"):
             for name, value in vars(importlib.import_module(entry.name)).items():
