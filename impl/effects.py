@@ -29,7 +29,8 @@ from impl.symbolic import is_number, plain
 
 _BUFFER, _BIND = Ops.BUFFER, Ops.BIND
 _numbers = itertools.count()
-_BITS = 192  # width of the bit set that tells quickly which buffers a graph may read
+#: The bits of the set that tells quickly which buffers a graph may read.
+_BITS = tuple(1 << place for place in range(192))
 
 
 _NO_SHARDINGS: dict[Shape, Any] = {}
@@ -49,7 +50,7 @@ class Buffer:
     def __init__(self, device: str, dtype: DType, size: int,
                  host: np.ndarray | None = None) -> None:
         self.number = next(_numbers)
-        self.bit = 1 << (self.number % _BITS)
+        self.bit = _BITS[self.number % 192]
         self.device, self.dtype, self.size, self.host = device, dtype, size, host
         self.memory: Any = None
         self.version = 0
@@ -351,15 +352,13 @@ class Effects:
 
     `roots`: the values to compute, those of the caller first, then those that others wait for.
     `nodes`: everything below, sources first. `held`: leaves that stay observable as they are.
-    `rescued`: how many roots were added for waiting readers. `described`: what a key says of the
-    nodes, if whoever found them has described them already.
+    `rescued`: how many roots were added for waiting readers.
     """
 
     roots: list[UOp]
     nodes: list[UOp]
     held: set[UOp] | frozenset[UOp] = field(default_factory=set)
     rescued: int = 0
-    described: Any = None
     whole: list[UOp] | None = None
     shardings: dict[UOp, Any] = field(default_factory=dict)
 

@@ -234,7 +234,6 @@ def test_lines_fit_a_page_and_names_say_something(path: Path) -> None:
 #: Modules that import each other today. Whoever parts them takes them off this list.
 KNOWN_CIRCLES = [
     {"impl/render/functions.py", "impl/render/vector_functions.py"},
-    {"impl/replay/capture.py", "impl/replay/recording.py", "impl/replay/shortcut.py"},
 ]
 
 

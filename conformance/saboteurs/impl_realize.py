@@ -33,16 +33,16 @@ class LaunchesInTheOrderOfTheKey(Edit):
     rule = "realize.direct.same"
     description = "a kernel that is launched at once gets its buffers in the order of the key"
     file = "impl/realize/prepared.py"
-    old = "slots.get(storage, -1) for storage in plan.kernels[0].arguments"
-    new = "place - 1 for place, _ in enumerate(plan.kernels[0].arguments)"
+    old = "slots.get(storage, -1) for storage in kernel.arguments"
+    new = "place - 1 for place, _ in enumerate(kernel.arguments)"
 
 
 class LaunchesUncounted(Edit):
     rule = "realize.direct.same"
     description = "a kernel that is launched at once is not counted"
     file = "impl/realize/prepared.py"
-    old = "self.program([*map(memory.__getitem__, self.places)])"
-    new = "self.program.run([*map(memory.__getitem__, self.places)], ())"
+    old = "self.program([*map(memories.__getitem__, self.places)])"
+    new = "self.program.run([*map(memories.__getitem__, self.places)], ())"
 
 
 class LaunchesWhatIsWatched(Edit):

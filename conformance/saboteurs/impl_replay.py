@@ -18,8 +18,8 @@ class OutputsStayWhereTheyWere(OutputsAreShared):
 class ResultsTakeTurns(Edit):
     rule = "replay.output.again"
     description = "a replay holds the memory of the results before until it has made the new ones"
-    file = "impl/replay/recording.py"
-    old, new = "for buffer in buffers:\n", "for buffer in buffers[:0]:\n"
+    file = "impl/realize/prepared.py"
+    old, new = "for number in self.large:\n", "for number in self.large[:0]:\n"
 
 
 class WhatSharesMemoryStaysTogether(ImplPatch):
@@ -35,16 +35,16 @@ class ArgumentsAreNotParted(ImplPatch):
     rule = "replay.state.parted"
     description = "an argument may share memory with the state"
     first = "test_an_output_that_is_fed_back"
-    target = "impl.replay.recording:Recording._part"
+    target = "impl.replay.states:States.part"
 
     def replacement(self, original: Function) -> Function:
-        return lambda recording, tensors, held: None
+        return lambda states, tensors, used: None
 
 
 class ShortcutsLookAtNoShape(ImplPatch):
     rule = "replay.shortcut.same"
     description = "a call takes a shortcut with an argument of any shape"
-    target = "impl.replay.shortcut:identical"
+    target = "impl.replay.guards:identical"
 
     def replacement(self, original: Function) -> Function:
         return lambda first, second: True
@@ -53,12 +53,12 @@ class ShortcutsLookAtNoShape(ImplPatch):
 class ShortcutsForgetStates(ImplPatch):
     rule = "replay.shortcut.same"
     description = "a shortcut reads the states where they were when it was made"
-    target = "impl.replay.shortcut:Shortcut.__init__"
+    target = "impl.replay.guards:Guards.__init__"
 
     def replacement(self, original: Function) -> Function:
-        def start(shortcut: Any, *given: Any) -> None:
-            original(shortcut, *given)
-            shortcut.states = []
+        def start(guards: Any, *given: Any) -> None:
+            original(guards, *given)
+            guards.states = []
         return start
 
 
@@ -115,10 +115,10 @@ class AliasesAreNotCompared(ImplPatch):
 class ArgumentsMayBeStates(ImplPatch):
     rule = "replay.guard.state"
     description = "an argument that the function uses by another name, too, is not noticed"
-    target = "impl.replay.recording:Recording.check_capture"
+    target = "impl.replay.states:States.check_capture"
 
     def replacement(self, original: Function) -> Function:
-        return lambda recording, tensors, before: None
+        return lambda states, tensors, before: None
 
 
 class ValuesAreReadInCaptures(ImplPatch):
@@ -150,14 +150,14 @@ class OnlyReturnedValuesAreRecorded(Edit):
 class ReadersOfAViewAreForgotten(Edit):
     rule = "replay.readers.kept"
     description = "who holds the old value of what a replay overwrites sees the new one"
-    file = "impl/replay/recording.py"
+    file = "impl/replay/states.py"
     old, new = "kept |= {leaf.arg[0]} & written", "kept |= set()"
 
 
 class KeepsTheFirstPlace(Edit):
     rule = "replay.readers.kept"
     description = "who holds an old value keeps it only where the state has not moved since"
-    file = "impl/replay/recording.py"
+    file = "impl/replay/states.py"
     old, new = "if current is buffer:", "if current is buffer and captured is buffer:"
 
 
@@ -172,7 +172,7 @@ class TuplesAreLists(Edit):
 class ReplacedTensorsAreReadForEver(Edit):
     rule = "replay.rebound.error"
     description = "a tensor that a name was given since the capture is not noticed"
-    file = "impl/replay/recording.py"
+    file = "impl/replay/names.py"
     old, new = "if now is not known():", "if now is not known() and now is None:"
 
 
@@ -180,8 +180,8 @@ class RecordsBeforeItKnows(Edit):
     rule = "replay.failure.none"
     description = "a recording stays although the check that comes after the call has refused it"
     file = "impl/replay/jit.py"
-    old, new = "recording.check_capture(tensors, started)", \
-        "self.recording = recording; recording.check_capture(tensors, started)"
+    old, new = "recording.states.check_capture(tensors, started)", \
+        "self.recording = recording; recording.states.check_capture(tensors, started)"
 
 
 class OthersEffectsAreRecorded(Edit):
@@ -202,7 +202,7 @@ class CapturesInsideACapture(Edit):
     rule = "replay.nested.inlined"
     description = "a captured function counts its calls and is replayed inside another one"
     file = "impl/replay/jit.py"
-    old = "if realize.session.capturing.observers or not mode.captures:"
+    old = "if session.capturing.observers or not mode.captures:"
     new = "if not mode.captures:"
 
 

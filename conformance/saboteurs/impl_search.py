@@ -121,22 +121,21 @@ class OneTableForAll(ImplPatch):
     rule = "replay.devices.each"
     description = "kernels that no copy separates go to the device of the first"
     first = "test_kernels_of_two_devices_that_no_copy_separates"
-    target = "impl.replay.recording:Recording._build"
+    target = "impl.replay.recording:Recording._prepare"
 
     def replacement(self, original: Function) -> Function:
-        def build(recording: Any, capture: Any) -> None:
-            kind, together, rest = type(recording), list[Any](), list[Any]()
+        def build(recording: Any, runs: Any) -> None:
+            kind, together = type(recording), list[Any]()
             close = kind._close
 
-            def collect(_: Any, launches: list[Any], *given: Any) -> None:
+            def collect(_: Any, launches: list[Any]) -> None:
                 together.extend(launches)
                 launches.clear()
-                rest[:] = given
 
             kind._close = collect
             try:
-                original(recording, capture)
+                original(recording, runs)
             finally:
                 kind._close = close
-            close(recording, together, *rest)
+            close(recording, together)
         return build

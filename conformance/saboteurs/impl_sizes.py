@@ -137,9 +137,9 @@ class GuardsNotAsked(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         def check(recording: Any, arguments: Any) -> None:
-            guards, recording.guards = recording.guards, {}
+            asked, recording.comparisons = recording.comparisons, {}
             original(recording, arguments)
-            recording.guards = guards
+            recording.comparisons = asked
         return check
 
 

@@ -115,9 +115,9 @@ class ChangesAreForgotten(ImplPatch):
     target = "impl.replay.recording:Recording.run"
 
     def replacement(self, original: Function) -> Function:
-        def run(recording: Any, arguments: Any) -> Any:
-            recording.changes = []
-            return original(recording, arguments)
+        def run(recording: Any, arguments: Any, *given: Any) -> Any:
+            recording.states.changes = []
+            return original(recording, arguments, *given)
         return run
 
 
@@ -127,11 +127,10 @@ class OutputsAreShared(ImplPatch):
     target = "impl.replay.recording:Recording.run"
 
     def replacement(self, original: Function) -> Function:
-        def run(recording: Any, arguments: Any) -> Any:
-            recording.slots = {buffer: places for buffer, places in recording.slots.items()
-                               if buffer not in recording.fresh}
+        def run(recording: Any, arguments: Any, *given: Any) -> Any:
+            recording.prepared.made = recording.launch.large = ()
             recording.fresh = type(recording.fresh)()
-            return original(recording, arguments)
+            return original(recording, arguments, *given)
         return run
 
 
@@ -164,10 +163,10 @@ class InnerCapturesHide(ImplPatch):
 class ReplaysProtectNobody(ImplPatch):
     rule = "replay.readers.kept"
     description = "a replay overwrites what somebody still waits to read"
-    target = "impl.replay.recording:Recording._protect"
+    target = "impl.replay.states:States.protect"
 
     def replacement(self, original: Function) -> Function:
-        return lambda recording, now, arguments: None
+        return lambda states, now, arguments: None
 
 
 class PaddingMovesDown(ImplPatch):

@@ -11,7 +11,7 @@ from impl.caching.plans import (
     stable_name,
     unbound,
 )
-from impl.caching.rows import exact, has_sizes, short_key, walk
+from impl.caching.rows import Described, exact, has_sizes, short_key, walk
 
-__all__ = ["Canonical", "PlanCache", "Store", "canonicalize", "exact", "has_sizes",
+__all__ = ["Canonical", "Described", "PlanCache", "Store", "canonicalize", "exact", "has_sizes",
            "short_key", "stable_name", "store", "unbound", "walk"]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from impl import settings, symbolic
-from impl.caching.rows import Rows, has_sizes
+from impl.caching.rows import Described, Rows, has_sizes
 from impl.effects import Buffer, Effects, leaf_of, way
 from impl.ir import MOVEMENT, Ops, UOp, free_after_fork, stand_on, unnamed
 
@@ -42,8 +42,9 @@ def canonicalize(effects: Effects, device_key: Hashable) -> Canonical:
 
     r[caching.key.alias], r[caching.key.settings], r[caching.key.values]
     """
-    described = effects.described
-    if described is None:
+    if isinstance(effects, Described):
+        described = effects.description
+    else:
         described = Rows()
         described.add(effects.roots)
     place, slots, variables = described.place, described.slots, described.variables

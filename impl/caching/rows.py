@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from impl import symbolic
@@ -96,7 +97,8 @@ def number_row(node: UOp) -> Row:
 
 def leaf_row(node: UOp, buffer: Buffer, slots: dict[Buffer, int], shape: Any) -> Row:
     """The row of a node that is in memory; its shape is described already."""
-    constant = constant_of(node)  # r[impl caching.key.known]
+    # r[impl caching.key.known]: memory that no node was computed into is no known number
+    constant = None if node.op is _BUFFER else constant_of(node)
     # r[impl caching.key.alias, caching.key.renaming]
     return (slots.setdefault(buffer, len(slots)), buffer.device,
             # r[impl caching.key.sizes]: the size of a buffer is a value too, if its shape is
@@ -170,12 +172,18 @@ def _as_it_is(arg: Any) -> Any:
 
 
 # --8<-- [start:walk]
-def walk(roots: Sequence[UOp]) -> Effects:
-    """What `collect` finds, with the rows of its nodes."""
-    described = Rows()
-    effects = collect(roots, described.add)
-    effects.described = described
-    return effects
+@dataclass(slots=True, kw_only=True)
+class Described(Effects):
+    """Effects with what a key says of their nodes."""
+
+    description: Rows
+
+
+def walk(roots: Sequence[UOp]) -> Described:
+    """What `collect` finds, with the rows of its nodes: found in one walk."""
+    description = Rows()
+    found = collect(roots, description.add)
+    return Described(found.roots, found.nodes, found.held, found.rescued, description=description)
 # --8<-- [end:walk]
 
 

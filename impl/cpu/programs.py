@@ -114,13 +114,15 @@ class CPUTable(Table):
     def __init__(self, launches: Sequence[Launch]) -> None:
         super().__init__(launches)
         self.arranged = Arranged(self.launches)
+        self.address, self.count = self.arranged.address, len(self.launches)
+        self.words = memoryview(self.arranged.words)  # type: ignore[arg-type]  # quicker to set
 
     def set_memory(self, launch: int, argument: int, memory: Memory) -> None:
         """Give one launch another memory for one argument."""
         program, memories, _ = self.launches[launch]
         memories[argument] = memory
         if argument < program.arguments:
-            self.arranged.words[self.arranged.first[launch] + argument] = memory.address
+            self.words[self.arranged.first[launch] + argument] = memory.address
 
     def set_value(self, launch: int, variable: int, value: int) -> None:
         """Give one launch another value of one variable."""
@@ -130,6 +132,6 @@ class CPUTable(Table):
     def replay(self) -> None:
         """Run all launches in order."""
         # r[impl cpu.table.call]
-        if self.launches:
-            run_launches(self.arranged.address, len(self.launches))
+        if self.count:
+            run_launches(self.address, self.count)
 # --8<-- [end:table]

@@ -229,9 +229,10 @@ class Table:
             self._cost = [program.cost(values) for program, _, values in self.launches]
             self._total = Estimate(sum(c.operations for c in self._cost),
                                    sum(c.bytes for c in self._cost))
-        GlobalCounters.kernels += len(self.launches)
-        GlobalCounters.operations += self._total.operations
-        GlobalCounters.bytes += self._total.bytes
+        counters, total = GlobalCounters, self._total
+        counters.kernels += len(self.launches)
+        counters.operations += total.operations
+        counters.bytes += total.bytes
 
     def replay(self) -> None:
         """Run all launches in order; each backend may have a faster way."""

@@ -11,13 +11,14 @@
 from impl.effects import lock
 from impl.realize.environment import Mode, environment, in_force
 from impl.realize.planning import planned_run, prepare, values_of, waiting_values
-from impl.realize.prepared import Direct
-from impl.realize.run import Run, commit, copy_across, ensure_memory, programs_of
+from impl.realize.prepared import CopySegment, Made, Prepared, Segments
+from impl.realize.run import Run, commit, copy_across, ensure_memory, poison, programs_of
 from impl.realize.schedule import ExecItem, items_of, run_schedule, schedule, schedule_document
 from impl.realize.session import session
 from impl.realize.values import peek, read, realize, refuse_reading
 
-__all__ = ["Direct", "ExecItem", "Mode", "Run", "commit", "copy_across", "ensure_memory",
-           "environment", "in_force", "items_of", "lock", "peek", "planned_run", "prepare",
-           "programs_of", "read", "realize", "refuse_reading", "run_schedule", "schedule",
-           "schedule_document", "session", "values_of", "waiting_values"]
+__all__ = ["CopySegment", "ExecItem", "Made", "Mode", "Prepared", "Run", "Segments", "commit",
+           "copy_across", "ensure_memory", "environment", "in_force", "items_of", "lock", "peek",
+           "planned_run", "poison", "prepare", "programs_of", "read", "realize", "refuse_reading",
+           "run_schedule", "schedule", "schedule_document", "session", "values_of",
+           "waiting_values"]

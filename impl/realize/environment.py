@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from impl import settings
+from impl.caching import Described
 from impl.device import Device
 from impl.effects import Effects
 from impl.fusion import Limits
@@ -17,7 +18,6 @@ _COPY = Ops.COPY
 MOST_ARGUMENTS = 60
 
 
-# --8<-- [start:mode]
 class Mode:
     """What the settings in force say about planning and running; asked for once, not each time."""
 
@@ -48,16 +48,15 @@ class Mode:
 def in_force() -> Mode:
     """What the settings in force in this thread say."""
     return settings.derived(Mode)
-# --8<-- [end:mode]
 
 
 def environment(effects: Effects, mode: Mode | None = None) -> Environment:
     """What the devices of the values and the present settings ask of a plan."""
     mode = mode or in_force()
     names = {mode.default: None}
-    if effects.described is not None:
-        names.update(dict.fromkeys([buffer.device for buffer in effects.described.slots]))
-        names.update(effects.described.copies)
+    if isinstance(effects, Described):
+        names.update(dict.fromkeys([buffer.device for buffer in effects.description.slots]))
+        names.update(effects.description.copies)
     else:
         for node in effects.nodes:
             leaf = in_memory(node)

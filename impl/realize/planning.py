@@ -4,7 +4,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from impl.caching import Canonical, walk
+from impl.caching import Canonical, Described, walk
 from impl.caching.rows import Rows
 from impl.device import GlobalCounters
 from impl.dtypes import dtypes
@@ -22,7 +22,6 @@ _COPY = Ops.COPY
 _PLACED = (Ops.COPY, Ops.SHARD)
 
 
-# --8<-- [start:values]
 def values_of(holders: Sequence[Holder], mode: Mode | None = None) -> list[UOp]:
     """What the holders hold, on the devices that they name.
 
@@ -51,10 +50,8 @@ def waiting_values(values: Sequence[UOp], mode: Mode | None = None) -> list[UOp]
         forget_realized(lambda node: not node.reads)
     # r[impl realize.value.once]
     return list(dict.fromkeys([value for value in values if leaf_of(value) is None]))
-# --8<-- [end:values]
 
 
-# --8<-- [start:planned]
 def planned_run(nodes: Sequence[UOp], mode: Mode | None = None, **how: bool) -> Run | None:
     """The plan for those of the values that are not in memory, bound to buffers; None for none.
 
@@ -68,7 +65,6 @@ def planned_run(nodes: Sequence[UOp], mode: Mode | None = None, **how: bool) -> 
         return None
     effects, plan, canonical = prepare(waiting, mode)
     return Run(plan, canonical, effects, **how) if how else Run(plan, canonical, effects)
-# --8<-- [end:planned]
 
 
 def prepare(values: Sequence[UOp],
@@ -97,10 +93,11 @@ def in_pieces(effects: Effects) -> Effects:
     if not meshes or not is_spread(effects.nodes):
         return effects
     roots, held, shardings = divided(effects.roots, effects.nodes, effects.held)
-    described = Rows()
-    return Effects(roots, described.add(roots), held, effects.rescued, described, effects.roots,
-                   {root: sharding for root, sharding in zip(effects.roots, shardings, strict=True)
-                    if sharding is not None})
+    description = Rows()
+    lying = {root: sharding for root, sharding in zip(effects.roots, shardings, strict=True)
+             if sharding is not None}
+    return Described(roots, description.add(roots), held, effects.rescued, effects.roots, lying,
+                     description=description)
 
 
 def _show(mode: Mode, effects: Effects, plan: Plan, hit: bool, seconds: float) -> None:

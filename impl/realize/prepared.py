@@ -1,53 +1,189 @@
-"""The only kernel of a plan, ready to be launched at once. Chapter: spec/realize.md."""
+"""Calls that are ready: compiled kernels, and places for what a call brings and makes.
+
+A call is prepared once and launched often. Whoever launches it has a *guard*: it tells that the
+call is like the one that was prepared, and which buffers it brings. For a single operation the
+guard is its short key (r[caching.key.short]), for a captured function what is known of its
+arguments and tensors (r[replay.shortcut.same]). From there on there is one way: memory is taken for
+what is made, everything is put in its place, and the kernels run. Chapter: spec/realize.md.
+"""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
-from impl.device import Device
-from impl.effects import Buffer, mark_realized
-from impl.ir import UOp
-from impl.realize.run import ensure_memory, programs_of
+from impl.device import Device, DeviceBackend, Memory, Program
+from impl.dtypes import DType
+from impl.effects import Buffer
+from impl.realize.run import Destination, copy_across, ensure_memory, programs_of
 from impl.schedule import Plan
 
 
-# --8<-- [start:direct]
-class Direct:
-    """The only kernel of a plan, ready to be launched for other buffers.
+class Made(NamedTuple):
+    """A buffer that each call has anew."""
 
-    Who realizes each line of a program waits for Python more than for kernels. A plan that fills
-    one new buffer, in one kernel, leaves nothing to bind, to place or to commit.
-    """
-
-    __slots__ = ("program", "backend", "device", "dtype", "size", "nbytes", "places")
-
-    def __init__(self, plan: Plan) -> None:
-        (number, self.device, self.dtype, self.size, _), = plan.made
-        program = programs_of(plan)[0]
-        assert program is not None  # it is no copy
-        self.program = program
-        self.nbytes = plan.storages[number].nbytes or 1
-        self.backend = Device[self.device]
-        # Where each argument stands among the buffers of a call, of which the new one is the last.
-        slots = dict(plan.inputs)
-        self.places = [slots.get(storage, -1) for storage in plan.kernels[0].arguments]
+    device: str
+    dtype: DType
+    size: int
+    nbytes: int
+    backend: DeviceBackend
+    like: Buffer | None = None  # one that lies on a mesh in the same way
 
     @staticmethod
-    def serves(plan: Plan) -> bool:
-        """Whether a plan does nothing but to fill one new buffer, in one kernel."""
-        if len(plan.kernels) != 1 or len(plan.made) != 1 or plan.written or plan.memories:
-            return False
-        kernel, (number, _, _, _, kept) = plan.kernels[0], plan.made[0]
-        return kept and not kernel.copy and not kernel.slots and not plan.unknowns \
-            and plan.places == [number]
+    def again(buffer: Buffer, size: int) -> Made:
+        """A buffer like one that was made before, with so many elements."""
+        nbytes = size * buffer.dtype.itemsize or 1
+        return Made(buffer.device, buffer.dtype, size, nbytes, Device[buffer.device],
+                    buffer if buffer.shardings else None)
 
-    def run(self, root: UOp, buffers: Sequence[Buffer]) -> UOp:
-        """Compute a root from these buffers; the leaf that holds its value."""
-        made = Buffer(self.device, self.dtype, self.size)
-        memory = [buffer.memory or ensure_memory(buffer) for buffer in buffers]
-        made.memory = new = self.backend.allocate(self.nbytes)  # r[impl realize.memory.first]
-        memory.append(new)
-        self.program([*map(memory.__getitem__, self.places)])  # r[impl realize.direct.same]
-        leaf = made.leaf(root.shape or ())
-        mark_realized(root, leaf)
-        return leaf
-# --8<-- [end:direct]
+
+class Launch(Protocol):
+    """Kernels that run on the memories of a call: first what it brings, then what it makes."""
+
+    def run(self, memories: Sequence[Memory]) -> None:
+        """Run all kernels."""
+
+
+class OneKernel:
+    """A kernel that gets the memories of a call in the order of its arguments, and keeps none."""
+
+    __slots__ = ("program", "places")
+
+    def __init__(self, program: Program, places: Sequence[int]) -> None:
+        self.program, self.places = program, places
+
+    def run(self, memories: Sequence[Memory]) -> None:
+        """Run the kernel."""
+        self.program([*map(memories.__getitem__, self.places)])  # r[impl realize.direct.same]
+
+
+class Segment(Protocol):
+    """A part of a call that runs at one go: a table of launches, or a copy."""
+
+    def set_memory(self, launch: int, argument: int, memory: Memory) -> None:
+        """Put memory in a place."""
+
+    def forget(self, launch: int, argument: int) -> None:
+        """Let go of the memory in a place."""
+
+    def run(self) -> None:
+        """Run it."""
+
+
+class CopySegment:
+    """A copy between devices, or between those of a mesh: from argument 0 to argument 1.
+
+    `nbytes` are those of the two.
+    """
+
+    def __init__(self, copy: Destination, memories: Sequence[Memory], nbytes: Sequence[int],
+                 dtype: DType) -> None:
+        self.copy, self.dtype, self.nbytes = copy, dtype, nbytes
+        self.memories: list[Memory | None] = list(memories)
+
+    def set_memory(self, launch: int, argument: int, memory: Memory) -> None:
+        """Copy from or to another memory."""
+        self.memories[argument] = memory
+
+    def forget(self, launch: int, argument: int) -> None:
+        """Let go of a memory; another one is put here before the next run."""
+        self.memories[argument] = None
+
+    def run(self) -> None:
+        """Copy."""
+        memories = [memory for memory in self.memories if memory is not None]
+        copy_across(self.copy, memories, self.nbytes, self.dtype)
+
+
+#: Where an argument stands: the segment, the launch in it, and the argument of that.
+Place = tuple[Segment, int, int]
+
+
+class Segments:
+    """Segments that hold their memories: what is the same in the next call stays where it is.
+
+    `places[number]` are those of the memory with that number; `large` are the numbers of results
+    that are let go before the next ones are made.
+    """
+
+    __slots__ = ("segments", "places", "placed", "large")
+
+    def __init__(self, segments: Sequence[Segment], places: Sequence[Sequence[Place]],
+                 large: Sequence[int] = ()) -> None:
+        self.segments, self.places, self.large = segments, places, large
+        self.placed: list[Memory | None] = [None] * len(places)
+
+    def let_go(self) -> None:
+        """Forget large results of the call before: if nobody else holds them, their memory is free,
+        and what is in the caches of it is written again.
+        """
+        # r[impl replay.output.again]
+        for number in self.large:
+            self.placed[number] = None
+            for segment, launch, argument in self.places[number]:
+                segment.forget(launch, argument)
+
+    def put(self, number: int, memory: Memory) -> None:
+        """Put a memory in its places, if another one is there."""
+        if self.placed[number] is not memory:
+            self.placed[number] = memory
+            for segment, launch, argument in self.places[number]:
+                segment.set_memory(launch, argument, memory)
+
+    def run(self, memories: Sequence[Memory]) -> None:
+        """Put the first memories in their places, and run all segments."""
+        placed = self.placed
+        for number, memory in enumerate(memories):
+            if placed[number] is not memory:
+                placed[number] = memory
+                for segment, launch, argument in self.places[number]:
+                    segment.set_memory(launch, argument, memory)
+        for segment in self.segments:
+            segment.run()
+
+
+class Prepared:
+    """A call that is ready to be launched: what it makes, and the launch of its kernels."""
+
+    __slots__ = ("made", "launch")
+
+    def __init__(self, made: Sequence[Made], launch: Launch) -> None:
+        self.made, self.launch = made, launch
+
+    def run(self, buffers: Sequence[Buffer], made: Sequence[Made] | None = None,
+            ready: Callable[[list[Buffer]], None] | None = None) -> list[Buffer]:
+        """Launch on the buffers that a call brings; those that it fills.
+
+        `made` says what these are, where that depends on the call. `ready` is told of them when all
+        memory is there and no kernel runs yet.
+        """
+        memories, filled = [], []
+        for buffer in buffers:
+            memories.append(buffer.memory or ensure_memory(buffer))
+        for device, dtype, size, nbytes, backend, like in self.made if made is None else made:
+            # r[impl replay.output.fresh, replay.outputs.distinct]
+            buffer = Buffer(device, dtype, size) if like is None else like.alike(size)
+            buffer.memory = memory = backend.allocate(nbytes)  # r[impl realize.memory.first]
+            memories.append(memory)
+            filled.append(buffer)
+        if ready is not None:
+            ready(filled)
+        self.launch.run(memories)
+        return filled
+
+
+def prepare_kernel(plan: Plan) -> Prepared | None:
+    """A plan that does nothing but to fill one new buffer, in one kernel, as a prepared call.
+
+    There is nothing in it to bind, to place in an arena, or to commit. None for all other plans.
+    """
+    if len(plan.kernels) != 1 or len(plan.made) != 1 or plan.written or plan.memories:
+        return None
+    kernel, (number, device, dtype, size, kept) = plan.kernels[0], plan.made[0]
+    program = programs_of(plan)[0]
+    if not kept or program is None or kernel.slots or plan.unknowns or plan.places != [number]:
+        return None
+    # Where each argument stands among the buffers of a call, of which the new one is the last.
+    slots = dict(plan.inputs)
+    places = [slots.get(storage, -1) for storage in kernel.arguments]
+    made = Made(device, dtype, size, plan.storages[number].nbytes or 1, Device[device])
+    return Prepared([made], OneKernel(program, places))

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -34,12 +33,17 @@ def ensure_memory(buffer: Buffer, mode: Mode | None = None) -> Memory:
     return memory
 
 
-def poison(memory: Memory) -> None:
+def poison(*memories: Memory) -> None:
     """Fill memory with a pattern that is wrong in every type, so that stale reads show."""
-    memory.device.copy_in(memory, np.full(memory.nbytes, 0xA7, np.uint8))
+    for memory in memories:
+        memory.device.copy_in(memory, np.full(memory.nbytes, 0xA7, np.uint8))
 
 
-def copy_across(copy: Any, memories: Sequence[Memory], nbytes: Sequence[int],
+#: Where a copy goes: the device, the mesh, or a Transfer between the devices of a mesh.
+Destination = str | Transfer
+
+
+def copy_across(copy: Destination, memories: Sequence[Memory], nbytes: Sequence[int],
                 dtype: DType) -> None:
     """Run a copy between devices: of its memories, what it reads comes first, each of `nbytes`.
 
@@ -52,7 +56,6 @@ def copy_across(copy: Any, memories: Sequence[Memory], nbytes: Sequence[int],
         target.device.copy(target, source, nbytes[1])
 
 
-# --8<-- [start:bind]
 class Run:
     """A plan bound to the buffers and values of one call."""
 
@@ -95,9 +98,7 @@ class Run:
             if isinstance(size, symbolic.Size):
                 found[buffer] = symbolic.as_size(size.expression.substitute(binds))
         return found
-    # --8<-- [end:bind]
 
-    # --8<-- [start:commit]
     def commit(self) -> None:
         """Advance the versions of overwritten buffers; note which leaf holds each root."""
         plan, buffers = self.plan, self.buffers
@@ -111,7 +112,6 @@ class Run:
             if sharding is not None:  # r[impl multi.result.sharding]
                 buffer.lie(root.shape or (), sharding)
             mark_realized(root, buffer.leaf(root.shape or ()))
-    # --8<-- [end:commit]
 
     def touched(self) -> list[Buffer]:
         """Memory from before the run that the kernels started so far may have overwritten."""
@@ -150,8 +150,7 @@ def programs_of(plan: Plan) -> list[Program | None]:
         if settings.get("CAPTURE_PROCESS_REPLAY"):
             for recorder in session.program_recorders:
                 recorder(plan)
-    found: list[Program | None] = plan.programs
-    return found
+    return plan.programs
 
 
 def _print_programs(compiled: int, hits: int, disk_hits: int) -> None:

@@ -23,7 +23,6 @@ from impl.realize.session import session
 from impl.schedule import decisions, document, label
 
 
-# --8<-- [start:item]
 @dataclass
 class ExecItem:
     """One kernel, ready to run: its graph, its buffers, and what a person wants to know of it.
@@ -50,7 +49,6 @@ class ExecItem:
             self.program.device.synchronize()  # else it is the launch that is timed
         self.done = True
         return time.perf_counter() - start
-# --8<-- [end:item]
 
 
 def items_of(run: Run, ordered: bool = True) -> list[ExecItem]:
@@ -65,7 +63,6 @@ def items_of(run: Run, ordered: bool = True) -> list[ExecItem]:
     return found
 
 
-# --8<-- [start:schedule]
 def schedule(holders: Sequence[Holder]) -> list[ExecItem]:
     """The kernels that compute the values, to be run by the caller in order (`run_schedule`).
 
@@ -98,7 +95,6 @@ def run_schedule(items: Sequence[ExecItem]) -> None:
         for item in items:
             if not item.done:
                 item.run()
-# --8<-- [end:schedule]
 
 
 def schedule_document(holders: Sequence[Holder], programs: bool = False,

@@ -32,7 +32,6 @@ class _Capturing(threading.local):
         self.observers: list[Any] = []
 
 
-# --8<-- [start:session]
 class Session:
     """All that is kept from one run to the next, but for tensors and plans.
 
@@ -66,4 +65,3 @@ class Session:
 
 
 session = Session()
-# --8<-- [end:session]

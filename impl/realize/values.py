@@ -8,11 +8,11 @@ import numpy as np
 
 from impl.caching import short_key
 from impl.device import GlobalCounters
-from impl.effects import Buffer, Holder, in_memory, leaf_of, lock, spoil
+from impl.effects import Buffer, Holder, in_memory, leaf_of, lock, mark_realized, spoil
 from impl.ir import Ops
 from impl.realize.environment import Mode, in_force
 from impl.realize.planning import hold, planned_run, values_of
-from impl.realize.prepared import Direct
+from impl.realize.prepared import prepare_kernel
 from impl.realize.run import commit, ensure_memory, execute
 from impl.realize.session import session
 from impl.schedule import schedule_cache
@@ -20,7 +20,6 @@ from impl.schedule import schedule_cache
 _BUFFER = Ops.BUFFER
 
 
-# --8<-- [start:realize]
 def realize(holders: Sequence[Holder]) -> None:
     """Compute the values of all holders, in one schedule, and let them hold the results."""
     with lock.mutex:  # r[impl realize.thread.serial]
@@ -42,12 +41,12 @@ def _realize(holders: Sequence[Holder]) -> None:
     short = _short(holders[0], mode) if mode.direct and len(holders) == 1 else None
     if short is not None:
         known = schedule_cache.get_short(short[0])
-        if known is not None:  # r[impl caching.key.short]
+        if known is not None and known.prepared is not None:  # r[impl caching.key.short]
             GlobalCounters.plan_hits += 1
-            direct = known.direct
-            if direct is None:
-                direct = known.direct = Direct(known)
-            holders[0].uop = direct.run(holders[0].uop, short[1])
+            root = holders[0].uop
+            (buffer,) = known.prepared.run(short[1])
+            holders[0].uop = leaf = buffer.leaf(root.shape or ())
+            mark_realized(root, leaf)
             return
     nodes = values_of(holders, mode)
     run = planned_run(nodes, mode)
@@ -58,10 +57,11 @@ def _realize(holders: Sequence[Holder]) -> None:
         except BaseException:
             spoil(run.touched())
             raise
-        if short is not None and Direct.serves(run.plan):
-            schedule_cache.put_short(short[0], run.plan.key)
+        if short is not None:
+            run.plan.prepared = run.plan.prepared or prepare_kernel(run.plan)
+            if run.plan.prepared is not None:
+                schedule_cache.put_short(short[0], run.plan.key)
     hold(holders, nodes)
-# --8<-- [end:realize]
 
 
 def _short(holder: Holder, mode: Mode) -> tuple[tuple[Any, ...], list[Buffer]] | None:

@@ -59,7 +59,6 @@ class Arguments:
         return result
 
 
-# --8<-- [start:arguments]
 def take_apart(given: Any) -> Arguments:
     """Find every tensor in nested lists, tuples, dicts and dataclasses; describe all the rest.
 
@@ -95,7 +94,6 @@ def take_apart(given: Any) -> Arguments:
         else:
             found.signature[path] = _described(value)
     return found
-# --8<-- [end:arguments]
 
 
 def is_record(value: Any) -> bool:

@@ -13,14 +13,14 @@ from impl.gradient import expression_of
 from impl.ir import Ops, UOp, toposort
 from impl.replay.arguments import Arguments, shown, take_apart
 from impl.replay.names import names_of, rebound
-from impl.replay.recording import Change, Owner, Recording, Source, copied, own_memory
+from impl.replay.recording import Captured, Recording
 from impl.replay.results import place
+from impl.replay.states import Change, Owner, Source, copied, own_memory
 from impl.tensor import Tensor
 from impl.tensor.base import parameters
 from impl.tensor.random import generator
 
 
-# --8<-- [start:capture]
 class Capture:
     """What one call did: its runs, in order, and which tensors it changed."""
 
@@ -43,7 +43,7 @@ class Capture:
             if holder.grad is not None:
                 self.gradients.setdefault(id(holder.grad), []).append(weakref.ref(holder))
         self.names = names_of(function)
-        self.guards: dict[UOp, bool] = {}  # what was asked of symbolic sizes, and the answers
+        self.comparisons: dict[UOp, bool] = {}  # what was asked of symbolic sizes, and the answers
 
     def __call__(self, run: realize.Run) -> None:
         """Note a run that happened during the capture."""
@@ -89,16 +89,18 @@ class Capture:
                               "inside is kept outside, where no replay could put the next one",
                               "return it, or .assign it to a tensor that exists before the call")
         holders = {id(h): paths.get(id(h)) or weakref.ref(h) for h, _ in self.before}
-        recording = Recording(self, result, changes, holders)
+        kept = {c.buffer for c in changes} | {place(t)[0] for t in returned.values()}
+        recording = Recording(Captured(
+            self.name, self.function, self.arguments, self.runs, result, changes,
+            self._sources(kept), holders, self.comparisons, self.random_start))
         del known, touched, gradients
         self.before = []
-        recording.check_owners()
+        recording.states.check_owners()
         recording.watch(self.names)
         del self.names
         return recording
-# --8<-- [end:capture]
 
-    def sources(self, kept: set[Buffer]) -> dict[Buffer, Source]:
+    def _sources(self, kept: set[Buffer]) -> dict[Buffer, Source]:
         """Every buffer that was read, or is among the `kept`, but was not made during the call."""
         owners: dict[Buffer, list[Owner]] = {}
         gradients: dict[Buffer, list[weakref.ref[Tensor]]] = {}

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from impl import realize
+from impl.effects import lock
 from impl.errors import ReplayError
+from impl.realize import session
 from impl.replay.arguments import Arguments, compare, take_apart
 from impl.replay.capture import Capture, stand_ins_of, write_back
 from impl.replay.recording import Recording
 from impl.replay.results import mapped
-from impl.replay.shortcut import MISSED
 from impl.symbolic import watching
 from impl.tensor import Tensor
 
@@ -20,7 +21,6 @@ Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
 
 
-# --8<-- [start:jit]
 class TinyJit(Generic[Parameters, Returned]):
     """Capture a function of tensors on its second call and replay it from the third on.
 
@@ -57,35 +57,35 @@ class TinyJit(Generic[Parameters, Returned]):
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
         """Run, capture or replay."""
         mode = realize.in_force()
-        if realize.session.capturing.observers or not mode.captures:
+        if session.capturing.observers or not mode.captures:
             return self.function(*args, **kwargs)  # r[impl replay.nested.inlined]
         # Asked for once: another thread may forget the recording meanwhile.
         recording = self.recording
-        shortcut = None if recording is None else recording.shortcut
-        if shortcut is not None and not kwargs and not mode.poison:
-            with realize.lock.mutex:
-                # In another thread's turn everything is looked at.
-                returned: Any = MISSED if realize.lock.owner else shortcut.run(args)
-                if returned is not MISSED:
+        guards = None if recording is None else recording.guards
+        if guards is not None and not kwargs and not mode.poison:
+            with lock.mutex:
+                # In another thread's turn, and where kernels wait, everything is looked at.
+                found = None if lock.owner or session.scheduled else guards.hold(args)
+                if found is not None:
                     self.calls += 1
                     self.replays += 1
-                    return returned
-        return self._in_full(args, kwargs)
+                    return recording.run_again(found)  # type: ignore[union-attr]
+        return self._in_full(args, kwargs, bool(mode.poison))
 
-    def _in_full(self, args: Any, kwargs: Any) -> Returned:
+    def _in_full(self, args: Any, kwargs: Any, poisoned: bool) -> Returned:
         """Run, capture or replay, when everything has to be looked at."""
-        with realize.lock:  # runs of other threads are no part of this one
+        with lock:  # runs of other threads are no part of this one
             self.calls += 1
             if self.calls > 1 and self.recording is not None:
                 arguments = take_apart((args, kwargs))
                 if not self.recording.unsure(arguments):
-                    replayed: Returned = self.recording.run(arguments)
+                    replayed: Returned = self.recording.run(arguments, poisoned)
                     self.replays += 1
                     return replayed
             first = self.calls == 1
         if first:
             return self.function(*args, **kwargs)
-        with realize.lock.turn() as free:
+        with lock.turn() as free:
             if not free:  # a captured function waits for this one
                 return self.function(*args, **kwargs)
             if self.recording is None:
@@ -123,20 +123,20 @@ class TinyJit(Generic[Parameters, Returned]):
         arguments.leaves = {p: t.uop for p, t in arguments.tensors.items()}
         capture = Capture(self.name, self.function, arguments, kept)
         started = {id(tensor): tensor.uop for tensor in given}
-        realize.session.capturing.observers.append(capture)
+        session.capturing.observers.append(capture)
         try:
-            with watching() as capture.guards:
+            with watching() as capture.comparisons:
                 result = self.function(*args, **kwargs)
             capture.check_containers((args, kwargs))
-            recording = None if realize.lock.disturbed else capture.finish(result)
+            recording = None if lock.disturbed else capture.finish(result)
         finally:
-            realize.session.capturing.observers.remove(capture)
+            session.capturing.observers.remove(capture)
             # r[impl replay.failure.done]
             write_back(given, stand_ins, arguments.leaves, gradients)
-        if recording is None or realize.lock.disturbed:
+        if recording is None or lock.disturbed:
             return self._not_captured(result, given, stand_ins)
         try:
-            recording.check_capture(tensors, started)
+            recording.states.check_capture(tensors, started)
         except ReplayError:
             for tensor, before, gradient in zip(given, kept, gradients, strict=True):
                 tensor.uop, tensor.grad = before.uop, gradient
@@ -158,4 +158,3 @@ class TinyJit(Generic[Parameters, Returned]):
         """The result, with the arguments themselves where the function returned a stand-in."""
         originals = {id(stand_ins[id(tensor)]): tensor for tensor in given}
         return mapped(result, lambda v: originals.get(id(v), v))
-# --8<-- [end:jit]

@@ -10,13 +10,13 @@ import functools
 import types
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from impl.errors import is_library
+from impl.errors import ReplayError, is_library
 from impl.ir import UOp
 from impl.tensor import Tensor
 
@@ -27,7 +27,6 @@ _PLAIN = (str, bytes, int, float, complex, bool, type(None), np.ndarray, np.gene
 _GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS", "STORE_GLOBAL")
 
 
-# --8<-- [start:name]
 @dataclass(frozen=True)
 class Name:
     """A place that holds a tensor: `container[key]`, or the cell `container`."""
@@ -50,10 +49,8 @@ class Name:
             return self.container[self.key]
         except (LookupError, ValueError, TypeError):
             return None
-# --8<-- [end:name]
 
 
-# --8<-- [start:names]
 @dataclass
 class Names:
     """Every place below a function that holds a tensor, and every one that leads to such places."""
@@ -93,7 +90,6 @@ def names_of(function: Any) -> Names:
                     seen[id(part)] = part
                     waiting.append((name.path, part))
     return found
-# --8<-- [end:names]
 
 
 def _parts(path: str, value: Any) -> Iterator[tuple[Name, Any]]:
@@ -177,7 +173,7 @@ class _Grown:
         return None if len(self.container) == self.first else len(self.container)
 
 
-def lengths_of(names: Iterable[Name]) -> list[Name]:
+def _lengths_of(names: Iterable[Name]) -> list[Name]:
     """A place for each list and dict that some names are items of, which holds None.
 
     A function that goes through a list of layers does more when there are more.
@@ -198,3 +194,36 @@ def rebound(before: Names, after: Names) -> str:
         if place not in old or old[place][1] is not tensor:
             return name.path
     return next((name.path for place, (name, _) in old.items() if place not in new), "")
+
+
+class Watch:
+    """The names of what a recording uses, and what each of them has to hold."""
+
+    def __init__(self, function: str) -> None:
+        self.function = function
+        self.known: list[tuple[Name, Callable[[], Any]]] = []
+
+    def begin(self, names: Names, tensors: set[int]) -> None:
+        """Watch the names of these tensors, and those that lead to them."""
+        found = [(name, tensor) for name, tensor in names.tensors.values() if id(tensor) in tensors]
+        leading = names.leading(name for name, _ in found)
+        self.known = [(name, weakref.ref(tensor)) for name, tensor in found]
+        self.known += [(name, functools.partial(_itself, part)) for name, part in leading]
+        # r[impl replay.grown.error]
+        self.known += [(name, functools.partial(_itself, None))
+                       for name in _lengths_of([name for name, _ in (*found, *leading)])]
+
+    def check(self) -> None:
+        """Refuse a call in which a name holds something else."""
+        for name, known in self.known:
+            now = name.value()
+            if now is not known():  # r[impl replay.rebound.error]
+                kind = "tensor" if isinstance(now, Tensor) else \
+                    "number" if isinstance(now, int) else "object"
+                raise ReplayError(self.function, f"{name.path} is another {kind} than when the "
+                                  "function was captured, and a replay would use the old one",
+                                  "change it with .assign, or call .reset()")
+
+
+def _itself(part: Any) -> Any:
+    return part

@@ -61,22 +61,37 @@ def leaves_of(template: Any) -> list[Leaf]:
     return found
 
 
-def filled(template: Any, now: dict[Buffer, Buffer], arguments: Arguments,
+def filled(template: Any, now: dict[Buffer, Buffer], arguments: Arguments | None,
            paths: dict[UOp, str]) -> Any:
-    """The result of a replay; a tensor that exists besides is returned itself."""
+    """The result of a replay; a tensor that exists besides is returned itself.
+
+    Without arguments there is none of those, and no shape depends on the call.
+    """
     made: dict[Leaf, Tensor] = {}
 
     def fill(value: Any) -> Any:
         if not isinstance(value, Leaf):
             return value
         if value not in made:
-            held = arguments.tensors[value.holder] if isinstance(value.holder, str) \
-                else value.holder() if value.holder is not None else None
-            made[value] = held if held is not None else Tensor._holding(
-                now.get(value.buffer, value.buffer).leaf(arguments.again(value.shape, paths)),
-                value.device)
+            held = _held(value, arguments)
+            shape = value.shape if arguments is None else arguments.again(value.shape, paths)
+            made[value] = held if held is not None else made_of(
+                value, now.get(value.buffer, value.buffer), shape)
         return made[value]
     return mapped(template, fill)
+
+
+def _held(leaf: Leaf, arguments: Arguments | None) -> Tensor | None:
+    """The tensor that exists besides, if the function returned one, and it lives."""
+    if isinstance(leaf.holder, str):
+        assert arguments is not None
+        return arguments.tensors[leaf.holder]
+    return None if leaf.holder is None else leaf.holder()
+
+
+def made_of(leaf: Leaf, buffer: Buffer, shape: Shape) -> Tensor:
+    """A new tensor for a part of the result."""
+    return Tensor._holding(buffer.leaf(shape), leaf.device)
 
 
 def place(tensor: Tensor | None) -> tuple[Buffer, Shape]:

@@ -2,9 +2,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from impl.dependencies import Accesses, Dependency, Touch
 from impl.dtypes import DType
@@ -12,6 +12,10 @@ from impl.fusion import Kernel, Limits
 from impl.ir import Shape, UOp
 from impl.memory import MemoryPlan
 from impl.symbolic import plain
+
+if TYPE_CHECKING:
+    from impl.device import Program
+    from impl.realize import Prepared
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,8 @@ class Plan:
     notes: list[str]
     key: tuple[Any, ...]
     unknowns: list[UOp]                           # per slot of a value: its variable in sizes
-    programs: Any = field(default=None)           # filled by whoever runs the plan,
-    direct: Any = field(default=None)             # and this by whoever runs it again at once
+    programs: list[Program | None] | None = None  # filled by whoever runs the plan,
+    prepared: Prepared | None = None              # and this by whoever may run it again at once
 
     @property
     def accesses(self) -> Accesses:

@@ -12,7 +12,7 @@ import pytest
 from conformance.trace import verifies
 from impl import Context, GlobalCounters, Tensor, TinyJit, Variable, dtypes, run_schedule
 from impl.errors import ReplayError
-from impl.replay.shortcut import MISSED, Shortcut
+from impl.replay.guards import Guards
 
 TURNS = 6
 
@@ -24,14 +24,14 @@ def numbers(*values: float) -> Tensor:
 def taken(function: Callable[[], Any]) -> int:
     """How many shortcuts were taken in a call."""
     found: list[bool] = []
-    original = Shortcut.run
+    original = Guards.hold
 
-    def run(shortcut: Shortcut, given: Any) -> Any:
-        returned = original(shortcut, given)
-        found.append(returned is not MISSED)
-        return returned
+    def hold(guards: Guards, given: Any) -> Any:
+        held = original(guards, given)
+        found.append(held is not None)
+        return held
 
-    with mock.patch.object(Shortcut, "run", run):
+    with mock.patch.object(Guards, "hold", hold):
         function()
     return sum(found)
 
@@ -59,7 +59,7 @@ def test_values_results_and_counts() -> None:
     one, more = GlobalCounters.kernels // TURNS, GlobalCounters.bytes // TURNS
     GlobalCounters.reset()
     assert step.recording is not None
-    step.recording.shortcut = None
+    step.recording.guards = None
     step(numbers(0, 1), 3)  # in full
     assert (GlobalCounters.kernels, GlobalCounters.bytes) == (one, more)
     assert step.calls == step.replays + 2 == 5 + TURNS + 1
@@ -82,7 +82,7 @@ def test_a_large_output_has_the_memory_of_the_one_before(short: bool) -> None:
     seen = set()
     for _ in range(TURNS):
         if not short:
-            step.recording.shortcut = None
+            step.recording.guards = None
         seen.add(memory(step(x)))
     assert len(seen) == 1
     one, two = step(x), step(x)  # and another one while it is held

@@ -145,7 +145,8 @@ def compare(seed: int, least: int = 1, cases: Any = CASES) -> None:
         np.testing.assert_allclose(found.numpy(), wanted, 1e-4, 1e-3, err_msg=f"{program}")
     assert (len(schedule_cache), schedule_cache.hits) == (1, len(cases) - 1), str(program)
     kernels = [kernel for plan in schedule_cache.plans.values() for kernel in plan.kernels]
-    programs = [program for plan in schedule_cache.plans.values() for program in plan.programs]
+    programs = [program for plan in schedule_cache.plans.values()
+                for program in plan.programs or ()]
     assert len(kernels) == len(programs)
 
 

@@ -1,0 +1,229 @@
+"""The tensors that a captured function uses besides its arguments, and those that it changes."""
+from __future__ import annotations
+
+import gc
+import weakref
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from impl import realize
+from impl.effects import Buffer, is_lost, leaf_of, living
+from impl.errors import ReplayError
+from impl.ir import Shape, UOp, toposort
+from impl.replay.arguments import Arguments, aliases_of
+from impl.tensor import Tensor
+
+#: Whoever has a buffer: a tensor, while it lives.
+Owner = Callable[[], "Tensor | None"]
+
+
+class GradientOf:
+    """The gradient that a tensor has now, as an owner: `backward` makes a new one each time."""
+
+    def __init__(self, holder: weakref.ref[Tensor]) -> None:
+        self.holder = holder
+
+    def __call__(self) -> Tensor | None:
+        found = self.holder()
+        return None if found is None else found.grad
+
+
+@dataclass
+class Source:
+    """Where a replay finds a buffer that the capture read but did not make.
+
+    `path` is an argument; otherwise `owners` are the living tensors that held the buffer, and
+    `gradients` those of which it was the gradient.
+    """
+
+    path: str | None
+    owners: list[Owner]
+    written: int = 0  # versions that it gains at each call
+    gradients: list[weakref.ref[Tensor]] = field(default_factory=list)
+
+
+@dataclass
+class Change:
+    """A tensor that a call gives a new value: an argument (by path), or any other.
+
+    With `gradient`, not the tensor itself but its `.grad` is given a value.
+    """
+
+    holder: weakref.ref[Tensor] | str
+    buffer: Buffer
+    shape: Shape
+    gradient: bool = False
+
+
+class States:
+    """What a recording reads and changes of tensors that live on from call to call."""
+
+    def __init__(self, name: str, sources: dict[Buffer, Source], changes: list[Change]) -> None:
+        self.name, self.sources, self.changes = name, sources, changes
+        self.own = {b: source for b, source in sources.items() if source.path is None}
+        self.written = [b for b, source in sources.items() if source.written]
+
+    def owners(self) -> list[tuple[Owner, Tensor]]:
+        """Whoever holds what is read, besides arguments, and lives."""
+        return [(owner, held) for source in self.own.values() for owner in source.owners
+                if (held := owner()) is not None]
+
+    def changed(self) -> list[Tensor]:
+        """The living tensors that are given another value, besides arguments."""
+        holders = [c.holder() for c in self.changes if not isinstance(c.holder, str)]
+        return [holder for holder in holders if holder is not None]
+
+    def held(self) -> set[Buffer]:
+        """The buffers that hold, before the call, what it changes besides its arguments."""
+        leaves = [leaf_of(holder.uop) for holder in self.changed()]
+        return {leaf.arg[0] for leaf in leaves if leaf is not None}
+
+    def find(self, buffer: Buffer, size: int) -> Buffer:
+        """The buffer of a captured tensor that stands now where `buffer` stood in the capture, and
+        has this size in this call.
+        """
+        source = self.own[buffer]
+        owners = [owner for reference in source.owners if (owner := reference()) is not None]
+        if not all([leaf_of(owner.uop) is owner.uop for owner in owners]):
+            realize.realize(owners)
+        buffers = {owner.uop.arg[0] for owner in owners}
+        if len(buffers) > 1:
+            raise ReplayError(self.name, "tensors that were one when the function was captured are "
+                              "several now, and it may use any of them", "call .reset()")
+        for found in buffers:
+            if found.size != size or found.dtype is not buffer.dtype:
+                raise ReplayError(self.name, f"a tensor that the function uses had "
+                                  f"{size} elements of {buffer.dtype.name}, and has "
+                                  f"{found.size} of {found.dtype.name} now", "call .reset()")
+            return found
+        if source.owners:  # r[impl replay.rebound.error]
+            raise ReplayError(self.name, "a tensor that the function used does not exist any more, "
+                              "so the function would use another one now", "call .reset()")
+        return buffer
+
+    def part(self, tensors: dict[str, Tensor], used: set[Buffer]) -> None:
+        """Give an argument that shares memory with a state, but is another tensor, its own.
+
+        A result of an earlier call may be such an argument: the state was returned as a value.
+        `used` are the buffers of the states.
+        """
+        sharing = [tensor for tensor in tensors.values() if tensor.uop.arg[0] in used]
+        if not sharing:
+            return
+        known = {id(h): h for h in (*self.changed(), *(held for _, held in self.owners()))}
+        roots = {id(root()) for h in known.values() for root, *_ in h._ancestors}
+        copies: dict[Buffer, Buffer] = {}
+        for tensor in sharing:
+            if id(tensor) not in known and id(tensor) not in roots and not tensor.requires_grad:
+                own_memory(tensor, copies)  # r[impl replay.state.parted]
+
+    def protect(self, now: dict[Buffer, Buffer], arguments: Arguments) -> None:
+        """Before memory is overwritten: whoever still means the old value gets it."""
+        written = {now[b] for b in self.written}
+        mine = {id(arguments.tensors[c.holder] if isinstance(c.holder, str) else c.holder())
+                for c in self.changes}
+        pending: list[Tensor] = []
+        kept: set[Buffer] = set()
+        for holder in living():
+            if id(holder) in mine or not isinstance(holder, Tensor) or is_lost(holder.uop):
+                continue
+            leaf = leaf_of(holder.uop)
+            if leaf is not None:
+                kept |= {leaf.arg[0]} & written
+            elif any(leaf_of(u) is not None and leaf_of(u).arg[0] in written  # type: ignore
+                     for u in toposort((holder.uop,), lambda u: leaf_of(u) is None)):
+                pending.append(holder)
+        realize.realize(pending)  # r[impl replay.readers.kept]
+        for buffer in sorted(kept, key=lambda b: b.number):
+            for captured, current in now.items():
+                if current is buffer:
+                    now[captured] = copied(current)
+
+    def check_owners(self) -> None:
+        """Refuse a capture whose function replaced a tensor that it reads by another one."""
+        gc.collect()
+        for source in self.own.values():
+            if source.gradients:
+                self._follow_gradients(source)
+            if source.owners and all(o() is None for o in source.owners):
+                raise ReplayError(  # r[impl replay.rebound.error]
+                    self.name, "a tensor that the function reads was replaced by another one "
+                    "during the call; a replay would read the old one for ever",
+                    "change it with .assign instead of rebinding the name")
+
+    def _follow_gradients(self, source: Source) -> None:
+        """A gradient that was read and replaced by a new one is read from its tensor each time."""
+        kept = [o() for o in source.owners if o() is not None]
+        replaced = [g for g in source.gradients
+                    if (holder := g()) is not None and not any(holder.grad is k for k in kept)]
+        if replaced and kept:  # r[impl replay.rebound.error]
+            raise ReplayError(self.name, "a gradient that is also kept elsewhere was replaced by "
+                              "another one, and the function may use either",
+                              "keep a copy (.clone()), or the tensor itself")
+        if replaced:  # r[impl replay.state.eager]
+            source.owners = [GradientOf(g) for g in replaced]
+
+    def check_aliases(self, arguments: Arguments, before: list[tuple[str, ...]],
+                      found: dict[Buffer, Buffer], held: set[Buffer]) -> None:
+        """What shared memory must still do so, and nothing else, among arguments and captured
+        tensors alike. `before` are the arguments that were one in the capture.
+        """
+        now = aliases_of({p: t.uop for p, t in arguments.tensors.items()})
+        if now != before:  # r[impl replay.guard.alias]
+            raise ReplayError(self.name, "which arguments are the same tensor has changed: was "
+                              f"{before or 'none'}, is {now or 'none'}",
+                              "make another TinyJit for it, or pass a copy (.contiguous())")
+        if not self.changes and not self.written:
+            return
+        own = [found[b] for b in self.own]
+        given = {path: t.uop.arg[0] for path, t in arguments.tensors.items()}
+        changed = held.union(found[b] for b in self.written)
+        changed |= {given[c.holder] for c in self.changes if isinstance(c.holder, str)}
+        both = {*own, *held} & {*given.values()}
+        if len({*own}) < len(own):
+            both |= {buffer for buffer, count in Counter(own).items() if count > 1}
+        if both & changed:  # r[impl replay.guard.state]
+            raise ReplayError(self.name, "two tensors of the function, which changes one of them, "
+                              "are the same tensor now", "pass a copy (.clone())")
+
+    def check_views(self, tensors: dict[str, Tensor]) -> None:
+        """A view that is assigned to changes another tensor too, of which a recording is unaware.
+        """
+        for change in self.changes:
+            if isinstance(change.holder, str) and not change.gradient \
+                    and any(root() is not None for root, *_ in tensors[change.holder]._ancestors):
+                raise ReplayError(self.name, "an argument that the function assigns to is a view "
+                                  "of another tensor", "pass the tensor, or a copy (.clone())")
+
+    def check_capture(self, tensors: dict[str, Tensor], before: dict[int, UOp]) -> None:
+        """Refuse a capture whose function reached an argument by another name and changed it by
+        one of the two: it was run on a stand-in of the argument, which then is another tensor.
+        """
+        self.check_views(tensors)
+        reached = {id(c.holder()) for c in self.changes if not isinstance(c.holder, str)}
+        changed = {c.holder for c in self.changes if isinstance(c.holder, str)}
+        changed |= {source.path or "" for source in self.sources.values() if source.written}
+        for path, tensor in tensors.items():  # r[impl replay.guard.state]
+            if id(tensor) in reached or before[id(tensor)].arg[0] in self.own and path in changed:
+                raise ReplayError(self.name, "an argument is a tensor that the function uses "
+                                  "besides, and changes", "pass a copy (.clone())")
+
+
+def copied(buffer: Buffer) -> Buffer:
+    """A buffer with the same content."""
+    copy = buffer.alike()
+    source, target = realize.ensure_memory(buffer), realize.ensure_memory(copy)
+    target.device.copy(target, source, buffer.nbytes)
+    return copy
+
+
+def own_memory(tensor: Tensor, copies: dict[Buffer, Buffer]) -> None:
+    """Put the value of a realized tensor into a copy of its memory, the known one if there is."""
+    with realize.lock:
+        leaf = leaf_of(tensor.uop)
+        assert leaf is not None
+        buffer = leaf.arg[0]
+        if buffer not in copies:
+            copies[buffer] = copied(buffer)
+        tensor.uop = copies[buffer].leaf(leaf.arg[2])
