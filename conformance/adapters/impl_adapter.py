@@ -24,7 +24,7 @@ from impl.schedule import schedule_cache
 Statement = Mapping[str, Any]
 Variables = dict[str, Tensor]
 
-TIERS = ("values", "schedule", "order", "memory", "cache", "replay", "multi")
+TIERS = ("values", "schedule", "order", "memory", "cache", "replay", "errors", "multi")
 SETTINGS = ("FUSE", "NOOPT", "NO_MEMORY_PLANNER", "POISON", "SCACHE",
             "SCARCE", "SPEC")
 
@@ -161,7 +161,7 @@ class _Run:
         tensors = [self.variables[name] for name in names]
         if not tensors:
             return
-        if self.tiers - {"values", "replay", "multi"}:
+        if self.tiers - {"values", "replay", "errors", "multi"}:
             document = Tensor.schedule_document(*tensors)
             if document["kernels"]:
                 self.seen.schedule.append(document)

@@ -169,13 +169,33 @@ def source_place(step: dict[str, Any], shape: tuple[int, ...], at: Sequence[int]
     return [at[axis] - step["widths"][axis][0] for axis in axes]
 
 
-def region(view: Sequence[dict[str, Any]], shape: tuple[int, ...]) -> list[int]:
-    """The numbers of the elements that a chain of movements selects."""
+def region(view: Sequence[dict[str, Any]],
+           shape: tuple[int, ...]) -> tuple[tuple[int, ...], list[int]]:
+    """What a chain of movements selects: its shape, and the numbers of its elements."""
     chosen = list(range(prod(shape)))
     for step in view:
         shape, places = moved(step, shape)
         chosen = [chosen[place] for place in places]
-    return chosen
+    return shape, chosen
+
+
+def misfit(statement: dict[str, Any], shapes: Sequence[tuple[int, ...]]) -> bool:
+    """Whether a statement cannot be executed for operands of these shapes."""
+    do, first = statement["do"], shapes[0]
+    if do == "reshape":
+        return prod(statement["shape"]) != prod(first)
+    if do == "expand":
+        return len(statement["shape"]) != len(first) or any(
+            old not in (1, new) for old, new in zip(first, statement["shape"], strict=True))
+    if do == "permute":
+        return sorted(statement["order"]) != list(range(len(first)))
+    if do == "matmul":
+        return first[-1] != shapes[1][-2]
+    if do == "gather":
+        return False
+    axes = [*statement.get("axes", ()), statement.get("axis", 0)]
+    return any(other != first for other in shapes) or any(
+        axis >= max(1, len(first)) for axis in axes)
 
 
 # Statements --------------------------------------------------------------------------------
@@ -191,6 +211,8 @@ def evaluate(statement: dict[str, Any], sources: Sequence[Tensor]) -> Tensor:
         return build(statement["dtype"], statement["shape"],
                      [float(value) if isinstance(value, str) else value]
                      * prod(statement["shape"]))
+    if misfit(statement, [source.shape for source in sources]):
+        raise ValueError(f"{do}: shapes {[source.shape for source in sources]} do not fit")
     first = sources[0]
     if do in UNARY:
         return build(first.dtype, first.shape, [UNARY[do](x) for x in first.items])

@@ -51,7 +51,9 @@ class Kernel:
             return
         old, new = self.target.value, values[0]
         items = list(old.items)
-        places = region(self.statement.get("view", ()), old.shape)
+        shape, places = region(self.statement.get("view", ()), old.shape)
+        if new.shape != shape:
+            raise ValueError(f"a value of shape {new.shape} does not fit {shape}")
         for place, item in zip(places, new.items, strict=True):
             items[place] = item
         self.target.value = Tensor(old.dtype, old.shape, items)
@@ -292,7 +294,8 @@ def answer(message: dict[str, Any], cache: set[str]) -> dict[str, Any]:
     if message["type"] == "start":
         return {"type": "started", "info": {
             "name": "naive", "version": "1", "language": "Python without NumPy",
-            "observes": ["values", "schedule", "order", "memory", "cache", "replay", "multi"],
+            "observes": ["values", "schedule", "order", "memory", "cache", "replay", "multi",
+                         "errors"],
             "devices": DEVICES,
             "statements": STATEMENTS + EFFECTS, "settings": ["NO_MEMORY_PLANNER"]}}
     if message["type"] == "reset":

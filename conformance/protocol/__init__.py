@@ -42,7 +42,7 @@ Document = dict[str, Any]
 Options = Mapping[str, Any]
 Array = np.ndarray[Any, np.dtype[Any]]
 
-TIERS = ("values", "schedule", "order", "memory", "cache", "replay", "multi")
+TIERS = ("values", "schedule", "order", "memory", "cache", "replay", "multi", "errors")
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "float32", "float64")

@@ -31,10 +31,11 @@ class Rewriting(AdapterSaboteur):
 
 
 def chain(statement: Statement, *steps: tuple[Any, ...]) -> list[Statement]:
-    """Statements (do, sources, fields): "" is the one before, "0" and "1" are the operands."""
-    made: list[Statement] = []
+    """Statements (do, sources, fields): "0" and "1" are the first operand and the last, "middle"
+    the second, "a" the result of the first of these statements, "b" that of the next."""
+    given, made = statement.get("from", [""]), list[Statement]()
     for position, (do, sources, fields) in enumerate(steps):
-        operands = {"0": statement["from"][0], "1": statement["from"][-1]}
+        operands = {"0": given[0], "1": given[-1], "middle": given[len(given) > 1]}
         names = [operands.get(each, f"{statement['to']}_{each}") for each in sources]
         last = position == len(steps) - 1
         name = statement["to"] if last else f"{statement['to']}_{chr(97 + position)}"
