@@ -19,7 +19,7 @@ Function = Callable[..., Any]
 
 
 class TakesTheLeftShape(ImplPatch):
-    rule = "tensor.broadcast.mismatch"
+    rule = "tensor.arguments.refused+2"
     description = "of two shapes that do not fit, the left one is taken"
     target = "impl.tensor.base:broadcast_shape"
 
@@ -46,7 +46,7 @@ class DividesIntegersDown(ImplPatch):
 
 
 class TruncatesByRoundingDown(ImplPatch):
-    rule = "tensor.division.trunc"
+    rule = "tensor.division.trunc+2"
     description = "a quotient to be rounded toward zero is rounded down"
     target = "impl.tensor.elementwise:Elementwise._truncated"
 
@@ -64,7 +64,7 @@ class FloorsWhatIsLost(ImplPatch):
 
 
 class AnyConditionWillDo(ImplPatch):
-    rule = "tensor.where.bool"
+    rule = "tensor.arguments.refused+2"
     description = "a condition that is a number holds where it is not zero"
     target = "impl.tensor.elementwise:Elementwise.where"
 
@@ -73,7 +73,7 @@ class AnyConditionWillDo(ImplPatch):
 
 
 class FloatsHaveBits(ImplPatch):
-    rule = "tensor.bits.integer"
+    rule = "tensor.arguments.refused+2"
     description = "an operation on bits takes floats"
     target = "impl.tensor.elementwise:Elementwise._refuse_float"
 
@@ -82,7 +82,7 @@ class FloatsHaveBits(ImplPatch):
 
 
 class ImpossibleCountsAreOne(ImplPatch):
-    rule = "tensor.arguments.refused"
+    rule = "tensor.arguments.refused+2"
     description = "a size or a count that is impossible is one"
     target = "impl.tensor.movement:whole"
 
@@ -96,7 +96,7 @@ class ImpossibleCountsAreOne(ImplPatch):
 
 
 class ExpandsNothing(ImplPatch):
-    rule = "tensor.expand.one"
+    rule = "tensor.arguments.refused+2"
     description = "an axis that cannot be expanded stays as it is"
     target = "impl.tensor.movement:Movement.expand"
 
@@ -110,7 +110,7 @@ class ExpandsNothing(ImplPatch):
 
 
 class ReshapesWhatItCan(ImplPatch):
-    rule = "tensor.reshape.count"
+    rule = "tensor.arguments.refused+2"
     description = "a shape of another number of elements is taken for a flat one"
     target = "impl.tensor.movement:Movement._inferred"
 
@@ -133,7 +133,7 @@ class SmallSumsStaySmall(ImplPatch):
 
 
 class NothingHasExtremes(ImplPatch):
-    rule = "tensor.max.empty"
+    rule = "tensor.arguments.refused+2"
     description = "the greatest of no elements is the identity of the maximum"
     target = "impl.tensor.reduce:Reduce._refuse_empty"
 
@@ -142,7 +142,7 @@ class NothingHasExtremes(ImplPatch):
 
 
 class LastExtremeCounts(ImplPatch):
-    rule = "tensor.argmax.first"
+    rule = "tensor.argmax.first+2"
     description = "of equal extremes the last one is found"
     target = "impl.tensor.reduce:Reduce._place"
 
@@ -167,7 +167,7 @@ class RunsFromTheEnd(ImplPatch):
 
 
 class CutsTheLongerOperand(ImplPatch):
-    rule = "tensor.matmul.inner"
+    rule = "tensor.arguments.refused+2"
     description = "of two inner axes that differ, the longer one is cut off"
     target = "impl.tensor.products:Products.matmul"
 
@@ -192,7 +192,7 @@ class HalvesAreMultipliedAsHalves(ImplPatch):
 
 
 class NegativeNumbersAreNoRows(ImplPatch):
-    rule = "tensor.index.negative"
+    rule = "tensor.gather.outside+2"
     description = "a negative number in an index tensor names no row"
     target = "impl.tensor.indexing:_index_node"
 
@@ -201,7 +201,7 @@ class NegativeNumbersAreNoRows(ImplPatch):
 
 
 class IndicesStopAtTheEnd(ImplPatch):
-    rule = "tensor.index.range"
+    rule = "tensor.arguments.refused+2"
     description = "a number beyond the end of an axis is its last one"
     target = "impl.tensor.indexing:Indexing._checked"
 
@@ -214,7 +214,7 @@ class IndicesStopAtTheEnd(ImplPatch):
 
 
 class IndicesTooManyAreDropped(ImplPatch):
-    rule = "tensor.index.count"
+    rule = "tensor.arguments.refused+2"
     description = "what an index has beyond the axes is left out"
     target = "impl.tensor.indexing:Indexing._items"
 
@@ -287,7 +287,7 @@ class NumbersHaveNoAxes(Edit):
 
 
 class MasksOfAnyShape(ImplPatch):
-    rule = "tensor.index.mask-shape+2"
+    rule = "tensor.arguments.refused+2"
     description = "the shape of a mask is not looked at"
     target = "impl.tensor.indexing:_check_masks"
 
@@ -311,7 +311,7 @@ class ClassesFitIntoBytes(ImplPatch):
 
 
 class AxesComeRound(ImplPatch):
-    rule = "tensor.axis.range"
+    rule = "tensor.arguments.refused+2"
     description = "an axis that is out of range is counted round"
     target = "impl.tensor.base:TensorBase._axis"
 
@@ -333,7 +333,7 @@ class DimIsOverheard(ImplPatch):
 
 
 class FirstItemWillDo(ImplPatch):
-    rule = "tensor.item.single"
+    rule = "tensor.arguments.refused+2"
     description = "the item of several elements is the first one"
     target = "impl.tensor.base:TensorBase.item"
 
@@ -351,7 +351,7 @@ class FormatsForget(ImplPatch):
 
 
 class MovesInSilence(ImplPatch):
-    rule = "tensor.device.mismatch"
+    rule = "tensor.arguments.refused+2"
     description = "an operand of another device is moved, and nobody is told"
     target = "impl.tensor.base:TensorBase._operand"
 
@@ -364,7 +364,7 @@ class MovesInSilence(ImplPatch):
 
 
 class AssignsOtherShapes(ImplPatch):
-    rule = "tensor.assign.shape+2"
+    rule = "tensor.assign.shape+3"
     description = "a value of another shape is assigned by its first element"
     target = "impl.tensor.base:TensorBase.assign"
 
@@ -378,7 +378,7 @@ class AssignsOtherShapes(ImplPatch):
 
 
 class AssignsOtherTypes(ImplPatch):
-    rule = "tensor.assign.dtype"
+    rule = "tensor.arguments.refused+2"
     description = "a value of another dtype is converted, and nobody is told"
     target = "impl.tensor.base:TensorBase.assign"
 
@@ -390,7 +390,7 @@ class AssignsOtherTypes(ImplPatch):
 
 
 class ViewsAreCopies(ImplPatch):
-    rule = "tensor.assign.view"
+    rule = "tensor.assign.view+2"
     description = "what is assigned to a view stays there"
     target = "impl.tensor.base:TensorBase._store"
 
@@ -402,7 +402,7 @@ class ViewsAreCopies(ImplPatch):
 
 
 class RegionsOfAnyShape(ImplPatch):
-    rule = "tensor.setitem.shape"
+    rule = "tensor.assign.shape+3"
     description = "a value that does not fit its region is zero"
     target = "impl.tensor.indexing:Indexing._value_for"
 
@@ -438,7 +438,7 @@ class NearestClassCounts(ImplPatch):
 
 
 class AnyTargetWillDo(ImplPatch):
-    rule = "tensor.loss.shape"
+    rule = "tensor.arguments.refused+2"
     description = "a target of another shape is spread to the shape of the classes"
     target = "impl.tensor.functional:Functional._at_class"
 
@@ -452,7 +452,7 @@ class AnyTargetWillDo(ImplPatch):
 
 
 class WordsChangePlaces(ImplPatch):
-    rule = "tensor.random.threefry"
+    rule = "tensor.random.threefry+2"
     description = "the two words of a random number change places"
     target = "impl.tensor.random:threefry"
 
@@ -461,7 +461,7 @@ class WordsChangePlaces(ImplPatch):
 
 
 class CountsNothing(ImplPatch):
-    rule = "tensor.random.counter"
+    rule = "tensor.random.threefry+2"
     description = "every random tensor starts to count where the first one did"
     target = "impl.tensor.random:Generator.reserve"
 
@@ -577,14 +577,14 @@ class EndsAreOutside(ImplPatch):
 
 
 class PrintingReads(Edit):
-    rule = "tensor.print.nothing"
+    rule = "tensor.print.nothing+2"
     description = "who prints a tensor has it computed"
     file = "impl/tensor/base.py"
     old, new = "elements = self.runtime.peek(self)", "elements = self.runtime.read(self)"
 
 
 class PrintedAbreast(Edit):
-    rule = "tensor.print.elements"
+    rule = "tensor.print.nothing+2"
     description = "a printed tensor has lost its axes"
     file = "impl/tensor/base.py"
     old = "(from_bfloat16(elements) if narrow else elements).reshape(self.shape)"
@@ -592,7 +592,7 @@ class PrintedAbreast(Edit):
 
 
 class ListsAreTensors(ImplPatch):
-    rule = "tensor.operand.list"
+    rule = "tensor.arguments.refused+2"
     description = "a list beside an operator is made a tensor without a word"
     target = "impl.tensor.elementwise:Elementwise._met"
 

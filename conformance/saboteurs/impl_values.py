@@ -146,7 +146,7 @@ class WarnsOfWhatIsInvalid(Edit):
 
 
 class ComputesInPlace(Edit):
-    rule = "tensor.lazy.nothing"
+    rule = "tensor.lazy.nothing+2"
     description = "`+=` computes the value at once"
     file = "impl/tensor/elementwise.py"
     old, new = "return self.assign(value)  #", "return self.assign(value).realize()  #"
@@ -181,14 +181,14 @@ class HalvesAnInfinity(Edit):
 
 
 class CountsTheLastGap(Edit):
-    rule = "tensor.pool.padding"
+    rule = "tensor.arguments.refused+2"
     description = "a window counts a gap after its last element, too"
     file = "impl/tensor/products.py"
     old, new = "> (one - 1) * gap + 1:", "> one * gap:"
 
 
 class LooksAfterTheAxis(Edit):
-    rule = "tensor.cat.shape"
+    rule = "tensor.arguments.refused+2"
     description = "of tensors to be joined only the axes after the joined one are compared"
     file = "impl/tensor/movement.py"
     old, new = "if other != self.shape:", "if other[axis:] != self.shape[axis:]:"
@@ -203,7 +203,7 @@ class NoAxesAreAll(Edit):
 
 
 class ComparesAll(Edit):
-    rule = "tensor.linear.work"
+    rule = "tensor.linear.work+2"
     description = "every two elements of a long axis are compared to sort it"
     file = "impl/tensor/sorting.py"
     old, new = "if greatest(shape_of(key)[1]) <= _COMPARED", \
@@ -228,7 +228,7 @@ class StrideOfTheFirst(Edit):
 
 
 class LooksAtTheFirstIndex(Edit):
-    rule = "tensor.gather.outside"
+    rule = "tensor.gather.outside+2"
     description = "of several indices only the first is held against the size of its axis"
     file = "impl/tensor/indexing.py"
     old, new = "inside = fits if inside is None else binary(Ops.AND, inside, fits)", \
@@ -236,14 +236,14 @@ class LooksAtTheFirstIndex(Edit):
 
 
 class OverwritesWhatIsAwaited(Edit):
-    rule = "tensor.assign.value"
+    rule = "tensor.assign.value+2"
     description = "what waits for the old value is not computed before that is overwritten"
     file = "impl/effects.py"
     old, new = "found = _waiting(written, effects) if written else []", "found = []"
 
 
 class ViewsNeedNothing(Edit):
-    rule = "tensor.view.value"
+    rule = "tensor.assign.value+2"
     description = "a view is not computed before the tensor that it looks at is overwritten"
     file = "impl/effects.py"
     old, new = "elif _reaches(value, written, reads):", \
@@ -251,7 +251,7 @@ class ViewsNeedNothing(Edit):
 
 
 class BitsAreConverted(Edit):
-    rule = "tensor.bitcast.view"
+    rule = "tensor.assign.view+2"
     description = "what is assigned to bits is converted, and not read as bits"
     file = "impl/tensor/base.py"
     old, new = "value = UOp(Ops.BITCAST, memory.dtype, (value,))", \
@@ -275,7 +275,7 @@ class WrittenIsWritten(Edit):
 
 
 class BitsOfTheValue(Edit):
-    rule = "tensor.setitem.cast"
+    rule = "tensor.assign.shape+3"
     description = "only a number is converted when it is set"
     file = "impl/tensor/indexing.py"
     old, new = "node = cast(node, self.dtype)  #", \

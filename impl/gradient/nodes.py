@@ -226,7 +226,7 @@ def expand(x: UOp, shape: Shape) -> UOp:
         if identical(x.shape, shape):
             return x
     for size in shape:  # whoever expands further up: memory beyond x would be read
-        if size < 0 and not is_symbolic(size):  # r[impl tensor.arguments.refused]
+        if size < 0 and not is_symbolic(size):  # r[impl tensor.arguments.refused+2]
             raise ShapeError("expand", f"{shape} has a negative size", "use sizes from 0 on")
     return UOp(_EXPAND, x.dtype, (x,), shape)
 

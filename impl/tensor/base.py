@@ -116,7 +116,7 @@ def broadcast_shape(a: Shape, b: Shape, operation: str) -> Shape:
     """The shape to which both spread: axes align at the right, and size 1 repeats.
 
     Raises:
-        ShapeError: two sizes differ and neither is 1 (r[tensor.broadcast.mismatch]).
+        ShapeError: two sizes differ and neither is 1 (r[tensor.arguments.refused]).
     """
     if present[0] and any(is_symbolic(size) for size in (*a, *b)):
         return _spread(a, b, operation)  # a capture takes note of what is compared
@@ -128,7 +128,7 @@ def _spread(a: Shape, b: Shape, operation: str) -> Shape:
     left = (1,) * (rank - len(a)) + a
     right = (1,) * (rank - len(b)) + b
     for first, second in zip(left, right, strict=True):
-        if first != second and 1 not in (first, second):  # r[impl tensor.broadcast.mismatch]
+        if first != second and 1 not in (first, second):  # r[impl tensor.arguments.refused+2]
             raise ShapeError(operation, f"shapes {a} and {b} do not broadcast: {first} against "
                              f"{second}", "make the sizes equal, or one of them 1 (.unsqueeze)")
     # r[impl tensor.broadcast.rule]
@@ -327,10 +327,10 @@ class TensorBase(metaclass=Named):
         constant = constant_of(self.uop)
         if constant is not None:
             return np.full(self.shape, constant.arg, np.float32 if narrow else self.dtype.numpy)
-        elements = self.runtime.peek(self)  # r[impl tensor.print.nothing]
+        elements = self.runtime.peek(self)  # r[impl tensor.print.nothing+2]
         if elements is None:
             return None
-        # r[impl tensor.print.elements]
+        # r[impl tensor.print.nothing+2]
         return (from_bfloat16(elements) if narrow else elements).reshape(self.shape)
 
     def __format__(self, specification: str) -> str:
@@ -345,7 +345,7 @@ class TensorBase(metaclass=Named):
         rank = len(self.shape) + extra
         if not isinstance(axis, int) or isinstance(axis, bool):
             raise AxisError(operation, f"{axis!r} is not an axis", "give an int")
-        if not -rank <= axis < rank:  # r[impl tensor.axis.range]
+        if not -rank <= axis < rank:  # r[impl tensor.arguments.refused+2]
             raise AxisError(operation, f"axis {axis} is out of range for shape {self.shape}",
                             f"use -{rank} to {rank - 1}" if rank else "the tensor has no axes")
         return axis + rank if axis < 0 else axis
@@ -368,7 +368,7 @@ class TensorBase(metaclass=Named):
     def _operand(self, other: Any, operation: str = "operand") -> UOp | None:
         """The node of the other operand; None if it is nothing that a tensor works with."""
         if isinstance(other, TensorBase):
-            if other.device != self.device:  # r[impl tensor.device.mismatch]
+            if other.device != self.device:  # r[impl tensor.arguments.refused+2]
                 raise DeviceError(operation, f"one tensor is on {self.device}, the other on "
                                   f"{other.device}", f"move one with .to({self.device!r})")
             return other.uop
@@ -402,7 +402,7 @@ class TensorBase(metaclass=Named):
 
     # Values
 
-    # r[impl tensor.lazy.nothing]: these four, and what calls them, are all that computes.
+    # r[impl tensor.lazy.nothing+2]: these four, and what calls them, are all that computes.
     def realize(self, *others: Self) -> Self:
         """Compute the values of this tensor (and others, in one schedule) into memory."""
         tensors = [self, *others]
@@ -467,9 +467,9 @@ class TensorBase(metaclass=Named):
         """The only element as a Python number.
 
         Raises:
-            ShapeError: there is not exactly one element (r[tensor.item.single]).
+            ShapeError: there is not exactly one element (r[tensor.arguments.refused]).
         """
-        if self.numel() != 1:  # r[impl tensor.item.single]
+        if self.numel() != 1:  # r[impl tensor.arguments.refused+2]
             raise ShapeError("item", f"a tensor of shape {self.shape} has {self.numel()} elements",
                              "reduce it first, or use .tolist()")
         return self.numpy().reshape(-1)[0].item()
@@ -517,7 +517,7 @@ class TensorBase(metaclass=Named):
 
     def _named_dtype(self, dtype: Any, operation: str) -> DType:
         """A dtype that has to be given: NumPy takes None for float64."""
-        if dtype is None:  # r[impl tensor.arguments.refused]
+        if dtype is None:  # r[impl tensor.arguments.refused+2]
             raise DTypeError(operation, "None is not an element type",
                              f"name one, such as {self.dtype!r}")
         return as_dtype(dtype)
@@ -595,12 +595,12 @@ class TensorBase(metaclass=Named):
         Raises:
             ShapeError: the value does not spread to the shape (r[tensor.assign.shape]), or the
                 view repeats elements.
-            DTypeError: the dtypes differ (r[tensor.assign.dtype]).
+            DTypeError: the dtypes differ (r[tensor.arguments.refused]).
         """
         node = self._operand(value)
         if node is None:
             node = self.__class__(value, self.device, self.dtype).uop
-        if node.dtype is not self.dtype:  # r[impl tensor.assign.dtype]
+        if node.dtype is not self.dtype:  # r[impl tensor.arguments.refused+2]
             raise DTypeError("assign", f"a {node.dtype.name} value does not fit a tensor of "
                              f"{self.dtype.name}", f"convert it: .cast({self.dtype!r})")
         self._store(self._spread(node, self.shape, "assign", "a tensor"))
@@ -615,7 +615,7 @@ class TensorBase(metaclass=Named):
         own = nodes.shape_of(node)
         while len(own) > len(shape) and own[0] == 1:
             own = own[1:]
-        if len(own) > len(shape) or any(  # r[impl tensor.assign.shape+2]
+        if len(own) > len(shape) or any(  # r[impl tensor.assign.shape+3]
                 a not in (1, b) for a, b in zip(own[::-1], shape[::-1], strict=False)):
             raise ShapeError(operation, f"a value of shape {node.shape} does not fit {target} of "
                              f"shape {shape}", "give a value that broadcasts to it")
@@ -633,7 +633,7 @@ class TensorBase(metaclass=Named):
         if not living:
             self._replace(value)
             return
-        root, path = living[-1]  # r[impl tensor.assign.view]
+        root, path = living[-1]  # r[impl tensor.assign.view+2]
         before = root.uop
         memory = _as_memory(before)
         root.uop = _written_through(memory, path, value)
@@ -663,7 +663,7 @@ class TensorBase(metaclass=Named):
 
     def _replace(self, value: UOp) -> None:
         """The new value, of a tensor that is no view: in place where there is memory."""
-        # r[impl tensor.assign.value]
+        # r[impl tensor.assign.value+2]
         self.uop = write(self.uop, self.uop, value) if has_memory(self.uop) else value
 
     def replace(self, other: Self) -> Self:
@@ -761,7 +761,7 @@ def _written_through(memory: UOp, path: Path, value: UOp) -> UOp:
     """The memory with the region replaced that a path shows; the value is of the path's dtype."""
     moves = tuple(step for step in path if step[0] is not Ops.BITCAST)
     if value.dtype is not memory.dtype:  # bits are as good before the movements as after them
-        value = UOp(Ops.BITCAST, memory.dtype, (value,))  # r[impl tensor.bitcast.view]
+        value = UOp(Ops.BITCAST, memory.dtype, (value,))  # r[impl tensor.assign.view+2]
     return write(memory, follow(memory, moves), value)
 
 

@@ -26,7 +26,7 @@ def _shape(given: tuple[Any, ...], name: str) -> Shape:
     shape = flat_arguments(flat_arguments(given))
     for size in shape:
         if not hasattr(size, "__index__") or size.__index__() < 0:
-            # r[impl tensor.arguments.refused]
+            # r[impl tensor.arguments.refused+2]
             raise ShapeError(name, f"{shape} is no shape", "give whole numbers from 0 on")
     return tuple(size if is_symbolic(size) else size.__index__() for size in shape)
 
@@ -46,7 +46,7 @@ def _number(value: Any, name: str) -> Scalar:
         DTypeError: it is no number.
     """
     plain = value.item() if isinstance(value, np.generic) else value
-    if not isinstance(plain, (bool, int, float)):  # r[impl tensor.arguments.refused]
+    if not isinstance(plain, (bool, int, float)):  # r[impl tensor.arguments.refused+2]
         raise DTypeError(name, f"{value!r} is no number", "give a bool, an int or a float")
     return plain
 
@@ -56,7 +56,7 @@ def _refuse_bounds(given: tuple[Any, ...]) -> None:
     if len(given) in (2, 3) and isinstance(given[-1], (tuple, list)):
         low, high = (0, *given[:-1])[-2:]
         sizes = ", ".join(map(str, given[-1]))
-        # r[impl tensor.arguments.refused]
+        # r[impl tensor.arguments.refused+2]
         raise ShapeError("randint", f"{given} is no shape", "give the sizes first, and the bounds "
                          f"by name: Tensor.randint({sizes}, low={low}, high={high})")
 
@@ -201,7 +201,7 @@ class Creation(Functional):
         """Start the random numbers again: the same seed gives the same numbers."""
         try:
             generator.seed(operator.index(seed))  # r[impl tensor.random.seed]
-        except TypeError:  # r[impl tensor.arguments.refused]
+        except TypeError:  # r[impl tensor.arguments.refused+2]
             raise DTypeError("manual_seed", f"{seed!r} is no whole number",
                              "give one: 42") from None
 

@@ -178,7 +178,7 @@ class Elementwise(Placement):
         Raises:
             ArgumentError: it is a list, which would put itself together with what a tensor says.
         """
-        if isinstance(other, (list, tuple)):  # r[impl tensor.operand.list]
+        if isinstance(other, (list, tuple)):  # r[impl tensor.arguments.refused+2]
             raise ArgumentError(name, f"{other!r:.60} is a {type(other).__name__}, and no tensor",
                                 f"make it one: Tensor({other!r:.60})")
         return self._operand(other, name)
@@ -323,7 +323,7 @@ class Elementwise(Placement):
             return down
         inexact = compare(Ops.CMPNE, binary(Ops.FLOORMOD, x, y), number(x, 0))
         negative = binary(Ops.AND, inexact, opposite(x, y))
-        # r[impl tensor.division.trunc]
+        # r[impl tensor.division.trunc+2]
         return self._wrap(where(negative, nodes.add(down.uop, number(x, 1)), down.uop))
 
     def __iadd__(self, other: Any) -> Self:
@@ -504,7 +504,7 @@ class Elementwise(Placement):
         return self._wrap(binary(op, x, y))
 
     def _refuse_float(self, name: str, dtype: DType) -> None:
-        if dtype.kind == "f":  # r[impl tensor.bits.integer]
+        if dtype.kind == "f":  # r[impl tensor.arguments.refused+2]
             raise DTypeError(name, f"a {dtype.name} has no bits to work on",
                              "convert it with .int(), or compare it first")
 
@@ -581,12 +581,12 @@ class Elementwise(Placement):
         PyTorch's order, `a.where(condition, b)`, is understood where `a` is not bool.
 
         Raises:
-            DTypeError: this tensor is not bool (r[tensor.where.bool]).
+            DTypeError: this tensor is not bool (r[tensor.arguments.refused]).
         """
         if self.dtype is not dtypes.bool and getattr(a, "dtype", None) is dtypes.bool:
             order: Self = a.where(self, b)
             return order
-        if self.dtype is not dtypes.bool:  # r[impl tensor.where.bool]
+        if self.dtype is not dtypes.bool:  # r[impl tensor.arguments.refused+2]
             raise DTypeError("where", f"the condition is {self.dtype.name}, not bool",
                              "compare it first: (t != 0).where(a, b)")
         x, y = self._branches(a, b)
@@ -847,7 +847,7 @@ class Elementwise(Placement):
 
     def gelu(self, approximate: str = "none") -> Self:
         """x times the normal distribution function of x; "tanh" approximates it."""
-        if approximate not in ("none", "tanh"):  # r[impl tensor.arguments.refused]
+        if approximate not in ("none", "tanh"):  # r[impl tensor.arguments.refused+2]
             raise ShapeError("gelu", f"approximate {approximate!r} is unknown",
                              "use 'none' or 'tanh'")
         return self._widened("gelu", gelu_tanh if approximate == "tanh" else gelu)

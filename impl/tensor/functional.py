@@ -49,7 +49,7 @@ class Functional(Conversion):
             ShapeError: the last axes have another shape.
         """
         last = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-        if not last or self.shape[-len(last):] != last:  # r[impl tensor.arguments.refused]
+        if not last or self.shape[-len(last):] != last:  # r[impl tensor.arguments.refused+2]
             raise ShapeError("layer_norm", f"the last axes of shape {self.shape} are not {last}",
                              "give the sizes of the last axes, or use .layernorm(axis)")
         result = self.layernorm(tuple(range(-len(last), 0)), eps)
@@ -158,7 +158,7 @@ class Functional(Conversion):
                 no class gives NaN, unless it is `ignore_index`.
 
         Raises:
-            ShapeError: the target has neither shape (r[tensor.loss.shape]).
+            ShapeError: the target has neither shape (r[tensor.arguments.refused]).
         """
         axis = 1 if len(self.shape) > 1 else 0
         log_probability = self.log_softmax(axis)
@@ -182,7 +182,7 @@ class Functional(Conversion):
         """
         rest = self.shape[:axis] + self.shape[axis + 1:]
         if target.shape != rest or target.dtype.kind not in "iu":
-            # r[impl tensor.loss.shape]
+            # r[impl tensor.arguments.refused+2]
             raise ShapeError("cross_entropy", f"target {target.dtype.name} {target.shape} for "
                              f"input {self.shape}", f"give class numbers of shape {rest}")
         classes = self.shape[axis]
@@ -235,7 +235,7 @@ class Functional(Conversion):
         if attn_mask is not None and is_causal:
             raise ShapeError("attention", "attn_mask and is_causal are both given", "give one")
         if not self.shape or (scale is None and self.shape[-1] == 0):
-            # r[impl tensor.arguments.refused]
+            # r[impl tensor.arguments.refused+2]
             raise ShapeError("attention", f"a query of shape {self.shape} has no width",
                              "give (..., queries, width) with a width from 1 on, or scale=")
         factor = 1 / math.sqrt(self.shape[-1]) if scale is None else scale

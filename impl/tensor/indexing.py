@@ -116,7 +116,7 @@ class Indexing(Reduce):
         items = [part for item in items for part in _unmasked(item)]
         used = sum(item is not None and item is not Ellipsis for item in items)
         missing = len(self.shape) - used
-        if missing < 0:  # r[impl tensor.index.count]
+        if missing < 0:  # r[impl tensor.arguments.refused+2]
             raise AxisError("index", f"{used} indices for a tensor of shape {self.shape}",
                             f"use at most {len(self.shape)}")
         if sum(item is Ellipsis for item in items) > 1:
@@ -147,7 +147,7 @@ class Indexing(Reduce):
         item = as_size(item)
         if isinstance(item, (int, np.integer)):
             place = item if is_symbolic(item) else int(item)
-            if not -size <= place < size:  # r[impl tensor.index.range]
+            if not -size <= place < size:  # r[impl tensor.arguments.refused+2]
                 raise AxisError("index", f"{place} is out of range for axis {axis} of shape "
                                 f"{self.shape}", f"use -{size} to {size - 1}" if size else
                                 "the axis has no elements")
@@ -204,7 +204,7 @@ class Indexing(Reduce):
         rows = nodes.reshape(rows, (math.prod(sizes), *(shape[axis] for axis in rest)))
         index = flat_index(indices, sizes)
         # r[impl tensor.gather.rows]
-        # r[impl tensor.gather.outside]
+        # r[impl tensor.gather.outside+2]
         return UOp(Ops.GATHER, rows.dtype, (rows, index))
 
     # Writing
@@ -215,7 +215,7 @@ class Indexing(Reduce):
         The value is converted to the tensor's dtype and spread to the region's shape.
 
         Raises:
-            ShapeError: the value does not spread to the region (r[tensor.setitem.shape]).
+            ShapeError: the value does not spread to the region (r[tensor.assign.shape]).
         """
         mask = _mask(index)
         if mask is not None and self._set_masked(mask, value):
@@ -240,8 +240,8 @@ class Indexing(Reduce):
         node = self._operand(value, "setitem")
         if node is None:
             node = self.__class__(value, self.device).uop
-        node = cast(node, self.dtype)  # r[impl tensor.setitem.cast]
-        return self._spread(node, shape, "setitem", "a region")  # r[impl tensor.setitem.shape]
+        node = cast(node, self.dtype)  # r[impl tensor.assign.shape+3]
+        return self._spread(node, shape, "setitem", "a region")  # r[impl tensor.assign.shape+3]
 
     def _set_masked(self, mask: Self, value: Any) -> bool:
         """`t[mask] = value`, where the value is spread: no matter how many elements there are."""
@@ -325,7 +325,7 @@ class Indexing(Reduce):
         """The part of a tensor that an index of this shape scatters, in this tensor's dtype."""
         own = src.shape
         if len(own) != len(shape) or any(a < b for a, b in zip(own, shape, strict=True)):
-            # r[impl tensor.arguments.refused]
+            # r[impl tensor.arguments.refused+2]
             raise ShapeError("scatter", f"a src of shape {own} does not fit an index of shape "
                              f"{shape}", "give a source for every index: src must not be smaller")
         return nodes.shrink(cast(self._require(src), self.dtype),
@@ -409,7 +409,7 @@ def _check_masks(items: list[Any], shape: Shape) -> None:
     axis = 0
     for item, rank, count in zip(items, ranks, taken, strict=True):
         own = shape[axis:axis + rank]
-        if rank and np.shape(item) != own:  # r[impl tensor.index.mask-shape+2]
+        if rank and np.shape(item) != own:  # r[impl tensor.arguments.refused+2]
             raise AxisError("index", f"a mask of shape {np.shape(item)} for axes of shape {own} "
                             f"of {shape}", "give a mask of the shape of the axes it stands for")
         axis += len(shape) - sum(taken) if item is Ellipsis else count
@@ -448,7 +448,7 @@ def _index_node(node: UOp | None, size: int) -> UOp:
         return node
     if node.dtype.itemsize < 4:
         node = cast(node, dtypes.int32)
-    # r[impl tensor.index.negative]
+    # r[impl tensor.gather.outside+2]
     negative = compare(Ops.CMPLT, node, UOp.const(node.dtype, 0))
     return where(negative, nodes.add(node, nodes.number(node.dtype, size)), node)
 

@@ -43,7 +43,7 @@ def whole(value: Any, operation: str, what: str, least: int = 0) -> int:
     if is_symbolic(size):
         return size
     if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < least:
-        # r[impl tensor.arguments.refused]
+        # r[impl tensor.arguments.refused+2]
         raise ShapeError(operation, f"{what} {value!r} is not possible",
                          f"use a whole number from {least} on")
     return int(size)
@@ -75,7 +75,7 @@ class Movement(Elementwise):
         """The tensor of a view, which remembers where it was taken from."""
         result = self._wrap(node)
         step = ((weakref.ref(self), path),)
-        # r[impl tensor.view.value]
+        # r[impl tensor.assign.value+2]
         result._ancestors = step + tuple((tensor, before + path)
                                          for tensor, before in self._ancestors)
         return result
@@ -91,7 +91,7 @@ class Movement(Elementwise):
         """The elements in row-major order in another shape; one size may be -1.
 
         Raises:
-            ShapeError: the new shape has another number of elements (r[tensor.reshape.count]).
+            ShapeError: the new shape has another number of elements (r[tensor.arguments.refused]).
         """
         wanted = flat_arguments(shape)
         wanted = tuple(self.shape[axis] if size is None else size
@@ -101,14 +101,14 @@ class Movement(Elementwise):
     def _inferred(self, wanted: Shape, count: int, operation: str) -> Shape:
         """The shape with its -1 replaced."""
         for size in wanted:
-            if not hasattr(size, "__index__"):  # r[impl tensor.arguments.refused]
+            if not hasattr(size, "__index__"):  # r[impl tensor.arguments.refused+2]
                 raise ShapeError(operation, f"{wanted} is no shape", "give whole numbers; one of "
                                  "them may be -1")
         known = math.prod(size for size in wanted if size != -1)
         if wanted.count(-1) == 1 and known and count % known == 0:
             wanted = tuple(count // known if size == -1 else size for size in wanted)
         if -1 in wanted or any(size < 0 for size in wanted) or math.prod(wanted) != count:
-            raise ShapeError(  # r[impl tensor.reshape.count]
+            raise ShapeError(  # r[impl tensor.arguments.refused+2]
                 operation, f"{self.shape} has {count} elements, {wanted} does not",
                 "give sizes whose product is the same; one of them may be -1")
         return wanted
@@ -153,7 +153,7 @@ class Movement(Elementwise):
         """Axes of size 1 repeated, and new axes in front; -1 keeps a size.
 
         Raises:
-            ShapeError: an axis of another size than 1 would change (r[tensor.expand.one]).
+            ShapeError: an axis of another size than 1 would change (r[tensor.arguments.refused]).
         """
         wanted = flat_arguments(shape)
         front = len(wanted) - len(self.shape)
@@ -165,7 +165,7 @@ class Movement(Elementwise):
                        for new, old in zip(wanted, own, strict=True))
         for old, new in zip(own, wanted, strict=True):
             whole(new, "expand", "size")
-            if old not in (new, 1):  # r[impl tensor.expand.one]
+            if old not in (new, 1):  # r[impl tensor.arguments.refused+2]
                 raise ShapeError("expand", f"{self.shape} does not expand to {wanted}: only axes "
                                  "of size 1 grow", "use .repeat to repeat longer axes")
         node = nodes.broadcast(self.uop, wanted)
@@ -232,7 +232,7 @@ class Movement(Elementwise):
         if 1 in (len(moves), len(axes)):  # as in NumPy: one shift for all, or all on one axis
             moves, axes = moves * len(axes), axes * len(moves)
         if len(moves) != len(axes) or not all(isinstance(one, int) for one in moves):
-            # r[impl tensor.arguments.refused]
+            # r[impl tensor.arguments.refused+2]
             raise ShapeError("roll", f"shifts {shifts!r} do not fit axes {dims!r}",
                              "give one whole number for each axis")
         result = self._another()
@@ -284,7 +284,7 @@ class Movement(Elementwise):
 
     def chunk(self, chunks: int, dim: int = 0) -> tuple[Self, ...]:
         """At most `chunks` parts along an axis, of equal size except the last."""
-        if not isinstance(chunks, int) or chunks < 1:  # r[impl tensor.arguments.refused]
+        if not isinstance(chunks, int) or chunks < 1:  # r[impl tensor.arguments.refused+2]
             raise ShapeError("chunk", f"{chunks!r} is no number of parts", "give 1 or more")
         size = self.shape[self._axis(dim, "chunk")]
         return self.split(max(1, -(-size // chunks)), dim)
@@ -344,7 +344,7 @@ class Movement(Elementwise):
         order: before and after of the last axis, then of the one before it. Negative numbers cut
         off. Modes: "constant" with `value`, "reflect", "replicate", "circular".
         """
-        if not isinstance(padding, (tuple, list)):  # r[impl tensor.arguments.refused]
+        if not isinstance(padding, (tuple, list)):  # r[impl tensor.arguments.refused+2]
             raise ShapeError("pad", f"{padding!r:.60} does not fit shape {self.shape}",
                              "give two numbers for each axis, the last axis first")
         widths = self._widths([_sized(one) for one in padding])
@@ -352,7 +352,7 @@ class Movement(Elementwise):
             return self._pad_from_within(widths, mode)
         kept = tuple((0 if before >= 0 else -before, size if after >= 0 else size + after)
                      for (before, after), size in zip(widths, self.shape, strict=True))
-        if any(start > stop for start, stop in kept):  # r[impl tensor.arguments.refused]
+        if any(start > stop for start, stop in kept):  # r[impl tensor.arguments.refused+2]
             raise ShapeError("pad", f"{widths} cuts off more than shape {self.shape} has",
                              "cut off less: the result must not have a negative size")
         grown = tuple((before if before >= 0 else 0, after if after >= 0 else 0)
@@ -369,7 +369,7 @@ class Movement(Elementwise):
             pairs = [(padding[i], padding[i + 1]) for i in range(0, len(padding), 2)]
             return ((0, 0),) * (rank - len(pairs)) + tuple(pairs[::-1])
         if len(padding) != rank or not all(one is None or _is_pair(one) for one in padding):
-            # r[impl tensor.arguments.refused]
+            # r[impl tensor.arguments.refused+2]
             raise ShapeError("pad", f"{tuple(padding)} does not fit shape {self.shape}",
                              "give (before, after) or None for each axis")
         return tuple((0, 0) if one is None else (one[0], one[1]) for one in padding)
@@ -438,7 +438,8 @@ class Movement(Elementwise):
         same.
 
         Raises:
-            ShapeError: another axis differs in size (r[tensor.cat.shape]), or there is no tensor.
+            ShapeError: another axis differs in size, or there is no tensor (both
+                r[tensor.arguments.refused]).
             DTypeError: something else than a tensor is given.
         """
         tensors, dim = _tensors(given, dim, "cat")
@@ -448,7 +449,7 @@ class Movement(Elementwise):
         for tensor in tensors:
             common = promoted(common, tensor.dtype)
             other = tensor.shape[:axis] + self.shape[axis:axis + 1] + tensor.shape[axis + 1:]
-            if other != self.shape:  # r[impl tensor.cat.shape]
+            if other != self.shape:  # r[impl tensor.arguments.refused+2]
                 raise ShapeError("cat", f"shapes {self.shape} and {tensor.shape} differ beside "
                                  f"axis {axis}", "make the other axes equal")
         parts = [nodes.cast(self._require(tensor), common) for tensor in tensors]
@@ -496,7 +497,7 @@ class Movement(Elementwise):
     def _triangle(self, diagonal: int, upper: bool) -> Self:
         if len(self.shape) < 2:
             raise ShapeError("triangle", f"{self.shape} is no matrix", "give two axes or more")
-        if isinstance(diagonal, float):  # r[impl tensor.arguments.refused]
+        if isinstance(diagonal, float):  # r[impl tensor.arguments.refused+2]
             raise ShapeError("triangle", f"diagonal {diagonal} is not possible",
                              "use a whole number")
         rows, columns = self.shape[-2:]
@@ -530,7 +531,7 @@ def _tensors(given: Sequence[Any], dim: int, operation: str) -> tuple[list[Any],
     if len(given) == 2 and isinstance(given[0], (list, tuple)) and isinstance(given[1], int):
         given, dim = given[:1], given[1]
     found = [part for one in given for part in (one if isinstance(one, (list, tuple)) else (one,))]
-    if not found:  # r[impl tensor.arguments.refused]
+    if not found:  # r[impl tensor.arguments.refused+2]
         raise ShapeError(operation, "no tensors are given", "give at least one")
     for one in found:
         if not isinstance(one, Movement):

@@ -39,7 +39,7 @@ def pair(value: Any, count: int, operation: str, what: str,
         raise ShapeError(operation, f"{what} {numbers} does not fit {count} axes",
                          "give one number, or one for each axis after the first two")
     if not all(isinstance(one, int) and one >= least for one in numbers):
-        # r[impl tensor.arguments.refused]
+        # r[impl tensor.arguments.refused+2]
         raise ShapeError(operation, f"{what} {value!r} is not possible",
                          f"use whole numbers from {least} on")
     return numbers
@@ -56,14 +56,14 @@ class Products(Indexing):
         A one-dimensional operand is a row on the left and a column on the right.
 
         Raises:
-            ShapeError: the inner sizes differ (r[tensor.matmul.inner]).
+            ShapeError: the inner sizes differ (r[tensor.arguments.refused]).
         """
         a, b = self.uop, self._require(other)
         common = promoted(a.dtype, b.dtype) if dtype is None else as_dtype(dtype)
         a, b = cast(a, common), cast(b, common)
         left, right = shape_of(a), shape_of(b)
         if not left or not right or left[-1] != right[-2 if len(right) > 1 else 0]:
-            # r[impl tensor.matmul.inner]
+            # r[impl tensor.arguments.refused+2]
             raise ShapeError("matmul", f"shapes {left} and {right} do not fit",
                              "the last size of the left must be the last but one of the right")
         rows = left[-2:-1]  # empty for a vector
@@ -303,7 +303,7 @@ class Products(Indexing):
         steps = kernel if stride is None else pair(stride, count, "pool", "stride")
         gaps, pads = pair(dilation, count, "pool", "dilation"), _pads(padding, count, "pool")
         for one, gap, around in zip(kernel, gaps, pads, strict=True):
-            if 2 * max(around) > (one - 1) * gap + 1:  # r[impl tensor.pool.padding]
+            if 2 * max(around) > (one - 1) * gap + 1:  # r[impl tensor.arguments.refused+2]
                 raise ShapeError("pool", f"padding {padding!r} is more than half of a window of "
                                  f"{kernel}", "use less padding or a larger window")
         windows, places = self._all_windows(self.uop, kernel, steps, gaps, pads, value)

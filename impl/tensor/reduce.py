@@ -75,7 +75,7 @@ class Reduce(Movement):
         return self._reduce(op, self.uop, axis, keepdim, name)
 
     def _refuse_empty(self, axes: tuple[int, ...], name: str) -> None:
-        if any(self.shape[axis] == 0 for axis in axes):  # r[impl tensor.max.empty]
+        if any(self.shape[axis] == 0 for axis in axes):  # r[impl tensor.arguments.refused+2]
             raise ShapeError(name, f"axis of size 0 in shape {self.shape}: no element to choose",
                              "check .numel() first")
 
@@ -193,7 +193,7 @@ class Reduce(Movement):
         if x.dtype.kind == "f":  # where the best is NaN, it equals nothing
             chosen = binary(Ops.OR, chosen, compare(Ops.CMPNE, x, x))
         place = nodes.expand(nodes.iota_along(size, axis, len(self.shape)), self.shape)
-        # r[impl tensor.argmax.first]
+        # r[impl tensor.argmax.first+2]
         first = where(chosen, place, nodes.number(place.dtype, size))
         node = nodes.reduce(Ops.MINIMUM, first, (axis,))
         return self._wrap(self._squeezed(node, (axis,), keepdim))
@@ -220,7 +220,7 @@ class Reduce(Movement):
         axis = self._axis_or_none(axis, name)
         if not self.shape:
             return self._wrap(cast(self.uop, dtype))
-        # r[impl tensor.running.value, tensor.linear.work]
+        # r[impl tensor.running.value, tensor.linear.work+2]
         return self._wrap(nodes.scan(op, cast(self.uop, dtype), axis))
 
     def _axis_or_none(self, axis: int, name: str) -> int:

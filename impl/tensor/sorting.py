@@ -63,7 +63,7 @@ def sort_origin(x: UOp, descending: bool) -> UOp:
 
 def _order(key: UOp) -> UOp:
     """Where the unsigned numbers of each row come from when they are sorted."""
-    # r[impl tensor.sort.order, tensor.linear.work]
+    # r[impl tensor.sort.order, tensor.linear.work+2]
     return _by_rank(key) if greatest(shape_of(key)[1]) <= _COMPARED else _by_digits(key)
 
 

@@ -125,7 +125,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
 @verifies("errors.message.parts+2")
 @verifies("errors.type.builtin+2")
 @verifies("errors.message.line")
-@verifies("tensor.arguments.refused")
+@verifies("tensor.arguments.refused+2")
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_explained(name: str) -> None:
     mistake, built_in, words = MISTAKES[name]

@@ -184,7 +184,7 @@ def running_gradient(count: int) -> Tensor:
     return (x.cumprod() * 2).sum().gradient(x)[0]
 
 
-@verifies("tensor.linear.work")
+@verifies("tensor.linear.work+2")
 @pytest.mark.parametrize("make", [
     lambda n: Tensor.ones(n).contiguous().realize().cumsum(),
     lambda n: Tensor.ones(n, 2).contiguous().realize().cummax(0),

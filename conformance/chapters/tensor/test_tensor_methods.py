@@ -316,7 +316,7 @@ def test_a_tensor_keeps_its_data() -> None:
     assert Tensor(2 ** 40).dtype is dtypes.int64 and Tensor([[]]).shape == (1, 0)
 
 
-@verifies("tensor.lazy.nothing")
+@verifies("tensor.lazy.nothing+2")
 def test_nothing_is_computed_before_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise AssertionError("something was computed")
@@ -347,7 +347,7 @@ def test_floor_division_of_integers() -> None:
     assert np.array_equal((Tensor(I) % -3).numpy(), I % -3)
 
 
-@verifies("tensor.division.trunc")
+@verifies("tensor.division.trunc+2")
 @pytest.mark.parametrize("dtype", [d for d in ALL if d.kind in "iu"], ids=lambda d: d.name)
 def test_division_toward_zero_keeps_every_digit(dtype: DType) -> None:
     edges = {int(dtype.min), int(dtype.min) + 1, int(dtype.max), int(dtype.max) - 1, 100, 7, 2, 1}
@@ -363,7 +363,7 @@ def test_division_toward_zero_keeps_every_digit(dtype: DType) -> None:
     assert by_number == [abs(a) // 3 * (-1 if a < 0 else 1) for a, _ in pairs]
 
 
-@verifies("tensor.division.trunc")
+@verifies("tensor.division.trunc+2")
 def test_division_toward_zero_of_mixed_operands() -> None:
     x = Tensor([7, -7, 7])
     assert x.div(Tensor([-2, 2, 0]), rounding_mode="trunc").tolist() == [-3, -3, 0]
@@ -406,13 +406,13 @@ def test_relu_keeps_nan() -> None:
     assert np.isnan(Tensor(S).clip(-1, 1).numpy()[0])
 
 
-@verifies("tensor.where.bool")
+@verifies("tensor.arguments.refused+2")
 def test_a_condition_is_bool() -> None:
     with pytest.raises(DTypeError):
         Tensor([1]).where(1, 0)
 
 
-@verifies("tensor.bits.integer")
+@verifies("tensor.arguments.refused+2")
 def test_floats_have_no_bits() -> None:
     mistakes: list[Callable[[], Any]] = [
         lambda: Tensor([1.0]) & 1, lambda: Tensor([1]) | Tensor([1.0]), lambda: ~Tensor([1.0]),
@@ -444,16 +444,8 @@ def test_one_element_is_formatted_as_a_number() -> None:
         f"{Tensor([1.0, 2.0]):.2f}"
 
 
-@verifies("tensor.broadcast.mismatch")
-@verifies("tensor.reshape.count")
-@verifies("tensor.expand.one")
-@verifies("tensor.cat.shape")
-@verifies("tensor.matmul.inner")
-@verifies("tensor.max.empty")
-@verifies("tensor.item.single")
-@verifies("tensor.assign.shape+2")
-@verifies("tensor.setitem.shape")
-@verifies("tensor.loss.shape")
+@verifies("tensor.arguments.refused+2")
+@verifies("tensor.assign.shape+3")
 def test_shapes_that_do_not_fit() -> None:
     two, three = Tensor([1.0, 2.0]), Tensor([1.0, 2.0, 3.0])
 
@@ -472,9 +464,7 @@ def test_shapes_that_do_not_fit() -> None:
             wrong()
 
 
-@verifies("tensor.axis.range")
-@verifies("tensor.index.range")
-@verifies("tensor.index.count")
+@verifies("tensor.arguments.refused+2")
 def test_axes_and_indices_out_of_range() -> None:
     x = Tensor(A)
     mistakes: list[Callable[[], Any]] = [
@@ -509,8 +499,7 @@ def test_a_size_that_depends_on_values_is_not_captured() -> None:
             chosen(Tensor([1.0, -1.0]))
 
 
-@verifies("tensor.gather.outside")
-@verifies("tensor.index.negative")
+@verifies("tensor.gather.outside+2")
 def test_numbers_out_of_range_give_zeros() -> None:
     x = Tensor([[1, 2], [3, 4], [5, 6]])
     assert x[Tensor([-1, 3, 2 ** 30, -4, 0])].tolist() == [[5, 6], [0, 0], [0, 0], [0, 0], [1, 2]]
@@ -518,7 +507,7 @@ def test_numbers_out_of_range_give_zeros() -> None:
     assert x[Tensor([0, 1]), Tensor([2, 3])].tolist() == [0, 0]  # nor the rows below
 
 
-@verifies("tensor.argmax.first")
+@verifies("tensor.argmax.first+2")
 def test_the_first_extreme_counts() -> None:
     x = np.array([[1, 3, 3], [2, 2, 2], [0, -1, -1]], np.int32)
     assert Tensor(x).argmax(1).tolist() == x.argmax(1).tolist()
@@ -550,7 +539,7 @@ def test_halves_are_multiplied_and_added_in_singles() -> None:
     assert brain.sum().item() == 300 and brain.mean().item() == 1
 
 
-@verifies("tensor.device.mismatch")
+@verifies("tensor.arguments.refused+2")
 def test_two_devices_do_not_mix() -> None:
     here = Tensor([1, 2])
     other = "REFERENCE" if here.device != "REFERENCE" else "CPU"
@@ -569,8 +558,7 @@ def test_two_devices_do_not_mix() -> None:
 # Assignment
 
 
-@verifies("tensor.assign.value")
-@verifies("tensor.view.value")
+@verifies("tensor.assign.value+2")
 def test_what_was_computed_before_keeps_its_value() -> None:
     t = Tensor([1, 2, 3, 4])
     double, view = t * 2, t[1:3]
@@ -581,7 +569,7 @@ def test_what_was_computed_before_keeps_its_value() -> None:
         [9, 5, 5, 9], [2, 4, 6, 8], [2, 3], [9, 5, 5, 9])
 
 
-@verifies("tensor.bitcast.view")
+@verifies("tensor.assign.view+2")
 def test_writing_bits() -> None:
     """Movements before and after the bit cast, of memory and of a value not computed yet."""
     for lazy in (False, True):
@@ -603,7 +591,7 @@ def test_writing_bits() -> None:
         assert np.array_equal(t.numpy(), wanted)
 
 
-@verifies("tensor.assign.view")
+@verifies("tensor.assign.view+2")
 def test_writing_through_views() -> None:
     wanted = np.arange(24).reshape(4, 6).astype(np.int32)
     t = Tensor(wanted)
@@ -622,7 +610,7 @@ def test_writing_through_views() -> None:
     assert np.array_equal(t.numpy(), wanted) and middle[0].tolist() == [7] * 6
 
 
-@verifies("tensor.assign.view")
+@verifies("tensor.assign.view+2")
 def test_a_view_taken_before_a_write_still_writes_to_the_present_tensor() -> None:
     t = Tensor([1, 2, 3, 4])
     view = t[1:3]
@@ -653,7 +641,7 @@ def test_operators_in_place_write_once() -> None:
     assert len(stores) == 1
 
 
-@verifies("tensor.assign.view")
+@verifies("tensor.assign.view+2")
 @pytest.mark.parametrize(("value", "wanted"), [
     (lambda v: v, 1), (lambda v: v.sum(), 1), (lambda v: v[...], 1), (lambda v: v + 0, 1),
     (lambda v: Tensor(v), 1)])
@@ -665,7 +653,7 @@ def test_a_view_set_to_its_own_value_is_written(value: Callable[[Any], Any], wan
     assert (t.tolist(), v.tolist()) == ([wanted, 12, 13], wanted)
 
 
-@verifies("tensor.assign.view")
+@verifies("tensor.assign.view+2")
 def test_an_old_view_of_a_view_is_written() -> None:
     """What was written once is written again, after the tensor has been given another value."""
     t = Tensor([1, 2, 3])
@@ -692,15 +680,14 @@ def test_an_operator_on_an_old_view_writes_once() -> None:
     assert (t.tolist(), v.tolist()) == ([2, 3, 13], [2, 3])
 
 
-@verifies("tensor.assign.dtype")
+@verifies("tensor.arguments.refused+2")
 def test_another_dtype_needs_a_cast() -> None:
     with pytest.raises(DTypeError, match="cast"):
         Tensor([1, 2]).assign(Tensor([1.0, 2.0]))
     assert Tensor([1, 2]).assign(Tensor([1.9, 2.9]).int()).tolist() == [1, 2]
 
 
-@verifies("tensor.setitem.cast")
-@verifies("tensor.setitem.shape")
+@verifies("tensor.assign.shape+3")
 def test_setting_items() -> None:
     wanted = np.zeros((3, 4), np.int32)
     t = Tensor(wanted)
@@ -725,7 +712,7 @@ def test_setting_items() -> None:
     assert np.array_equal(t.numpy(), wanted)
 
 
-@verifies("tensor.setitem.shape")
+@verifies("tensor.assign.shape+3")
 def test_scatter() -> None:
     base, index, source = np.zeros((3, 4), np.int32), np.array([[0, 2, 0, 3]]), np.array(
         [[1, 2, 3, 4]], np.int32)
@@ -872,7 +859,7 @@ def test_casts() -> None:
 # Random numbers
 
 
-@verifies("tensor.random.threefry")
+@verifies("tensor.random.threefry+2")
 def test_threefry_is_the_published_function() -> None:
     cases = [((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
              ((0xFFFFFFFF,) * 2, (0xFFFFFFFF,) * 2, (0x1CB996FC, 0xBB002BE7)),
@@ -883,7 +870,7 @@ def test_threefry_is_the_published_function() -> None:
         assert tuple(Tensor(word).item() for word in found) == expected
 
 
-@verifies("tensor.random.counter")
+@verifies("tensor.random.threefry+2")
 def test_random_tensors_do_not_repeat_each_other() -> None:
     """The next one begins where the last one ended, so no number comes twice."""
     Tensor.manual_seed(4)
@@ -893,7 +880,7 @@ def test_random_tensors_do_not_repeat_each_other() -> None:
 
 
 @verifies("tensor.random.seed")
-@verifies("tensor.random.counter")
+@verifies("tensor.random.threefry+2")
 def test_the_same_seed_gives_the_same_numbers() -> None:
     Tensor.manual_seed(3)
     one, other = Tensor.rand(2, 3), Tensor.randn(4)
@@ -917,7 +904,7 @@ def test_two_devices_draw_the_same_numbers() -> None:
     assert np.array_equal(found[0], found[1])
 
 
-@verifies("tensor.random.counter")
+@verifies("tensor.random.threefry+2")
 def test_distributions() -> None:
     Tensor.manual_seed(0)
     count = 20000
@@ -942,7 +929,7 @@ def test_distributions() -> None:
     assert Tensor(A).dropout(0.5).uop is Tensor(A).uop or not Tensor.training
 
 
-@verifies("tensor.random.counter")
+@verifies("tensor.random.threefry+2")
 def test_a_step_written_again_has_the_same_variables() -> None:
     def step() -> list[Any]:
         total = Tensor.rand(3) + Tensor.rand(3).dropout(0.5, training=True)
@@ -955,7 +942,7 @@ def test_a_step_written_again_has_the_same_variables() -> None:
 # What a tensor is
 
 
-@verifies("tensor.lazy.nothing")
+@verifies("tensor.lazy.nothing+2")
 def test_tensors_behave_like_python_values() -> None:
     x = Tensor([[1, 2], [3, 4]])
     assert {x: 1}[x] == 1 and [row.tolist() for row in x] == [[1, 2], [3, 4]]
@@ -969,7 +956,7 @@ def test_tensors_behave_like_python_values() -> None:
     assert (x.ndim, x.numel(), x.nbytes(), x.element_size(), x.size(-1)) == (2, 4, 16, 4, 2)
 
 
-@verifies("tensor.lazy.nothing")
+@verifies("tensor.lazy.nothing+2")
 def test_nodes_know_the_line_that_made_them() -> None:
     x = Tensor(A)
     y = x.softmax()
@@ -978,7 +965,7 @@ def test_nodes_know_the_line_that_made_them() -> None:
     assert (x + y).uop.origin[0] == "add"
 
 
-@verifies("tensor.lazy.nothing")
+@verifies("tensor.lazy.nothing+2")
 def test_nothing_is_kept_once_tensors_are_gone() -> None:
     def work() -> None:
         x = Tensor(A, requires_grad=True)
@@ -996,7 +983,7 @@ def test_nothing_is_kept_once_tensors_are_gone() -> None:
     assert interned_count() <= before
 
 
-@verifies("tensor.cat.shape")
+@verifies("tensor.arguments.refused+2")
 def test_thousands_of_parts_are_joined_without_depth() -> None:
     parts = [Tensor([number]) for number in range(3000)]
     node: UOp = Tensor.cat(*parts).uop
