@@ -237,7 +237,7 @@ class UOp(_Draft):
         raise ImmutableError("UOp", f"{name!r} of {self!r} cannot be deleted: whoever makes this "
                              "node gets the same object", "use node.replace(...)")
 
-    # Arithmetic on a bound variable gives a size; the chapter symbolic says how.
+    # Arithmetic on a bound variable gives a size, on other nodes a node: see the chapter symbolic.
     arithmetic: ClassVar[Callable[[str, UOp, Any, bool], Any]]
 
     def __add__(self, other: Any) -> Any:
@@ -272,6 +272,10 @@ class UOp(_Draft):
         return UOp(parts.get("op", self.op), parts.get("dtype", self.dtype),
                    parts.get("src", self.src), parts.get("arg", self.arg),
                    parts.get("tag", self.tag))
+
+    def sink(self, *more: UOp, arg: Any = None) -> UOp:
+        """One root for this node and others."""
+        return UOp(Ops.SINK, self.dtype, (self, *more), arg)
 
     def rtag(self, tag: Any = True) -> UOp:
         """The node with another tag."""

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeGuard
 
 from impl.dtypes import dtypes
-from impl.errors import VariableError
+from impl.errors import GraphError, VariableError
 from impl.ir import Ops, UOp, toposort
-from impl.symbolic.arithmetic import add, floordiv, mod, sub
+from impl.symbolic.arithmetic import add, floordiv, mod, mul, sub
 from impl.symbolic.bounds import bounds, const
 from impl.symbolic.comparison import equal, less_equal, less_than
 from impl.symbolic.evaluate import evaluate, text
@@ -472,13 +472,34 @@ class watching:  # noqa: N801
 
 
 def _on_variable(operation: str, variable: UOp, other: Any, reflected: bool) -> Any:
-    """Arithmetic on a bound variable: a Size."""
+    """Arithmetic on a bound variable: a Size; on another node: a node."""
+    if variable.op is not Ops.BIND and variable.op is not Ops.DEFINE_VAR:
+        return _on_node(operation, variable, other, reflected)
     if variable.shape != () or variable.dtype is not _index or not isinstance(other, (int, UOp)):
         return NotImplemented
     first, second = as_size(variable), as_size(other)
     left, right = (second, first) if reflected else (first, second)
     return {"+": lambda: left + right, "-": lambda: left - right, "*": lambda: left * right,
             "//": lambda: left // right, "%": lambda: left % right}[operation]()
+
+
+#: What a sign means, in general and for an index.
+_OPERATIONS: dict[str, tuple[Ops, Callable[[UOp, UOp], UOp]]] = {
+    "+": (Ops.ADD, add), "-": (Ops.SUB, sub), "*": (Ops.MUL, mul),
+    "//": (Ops.FLOORDIV, floordiv), "%": (Ops.FLOORMOD, mod)}
+
+
+def _on_node(operation: str, node: UOp, other: Any, reflected: bool) -> Any:
+    """What a rule writes as `x * 2`: the operation on two nodes of one type."""
+    if not isinstance(other, (int, float, UOp)):
+        return NotImplemented
+    known = other if isinstance(other, UOp) else UOp.const(node.dtype, other)
+    if known.dtype is not node.dtype:  # r[impl symbolic.node.arithmetic]
+        raise GraphError(operation, f"{node.dtype.name} and {known.dtype.name} meet",
+                         "convert one of them: UOp(Ops.CAST, dtype, (node,))")
+    sources = (known, node) if reflected else (node, known)
+    op, simpler = _OPERATIONS[operation]
+    return simpler(*sources) if node.dtype is _index else UOp(op, node.dtype, sources)
 
 
 UOp.arithmetic = staticmethod(_on_variable)

@@ -95,14 +95,14 @@ def test_a_node_that_dies_does_not_take_its_successor_along() -> None:
 @verifies("ir.node.immutable")
 @pytest.mark.parametrize("part", ["op", "dtype", "src", "arg", "tag", "shape", "origin", "more"])
 def test_no_part_of_a_node_can_be_set_or_deleted(part: str) -> None:
-    node = number(3)
+    node = number(30717)  # nobody else has it: a mistake here would be found everywhere
     before = getattr(node, part, None)
     with pytest.raises(AttributeError, match=f"'{part}' of .*cannot be set.*node.replace"):
         setattr(node, part, 4)
     with pytest.raises(ImmutableError, match=f"'{part}' of .*cannot be deleted"):
         delattr(node, part)
-    assert getattr(node, part, None) is before and number(3) is node
-    assert (Tensor([1, 2, 3]) + 3).tolist() == [4, 5, 6]
+    assert getattr(node, part, None) is before and number(30717) is node
+    assert (Tensor([1, 2, 3]) + 30717).tolist() == [30718, 30719, 30720]
 
 
 @verifies("ir.node.immutable")

@@ -60,11 +60,11 @@ def folded() -> Graphs:
         for a, b in itertools.product((0, 1, 2, 100, 127), repeat=2):
             yield alu(op, number(dtypes.int8, -a), number(dtypes.int8, b))
     for op in (Ops.ADD, Ops.SUB, Ops.MUL):
-        for a, b in itertools.product(EDGES, repeat=2):
-            yield alu(op, number(dtypes.float32, a), number(dtypes.float32, b))
+        for x, y in itertools.product(EDGES, repeat=2):
+            yield alu(op, number(dtypes.float32, x), number(dtypes.float32, y))
     for op in (Ops.CMPLT, Ops.CMPLE, Ops.CMPEQ, Ops.CMPNE):
-        for a, b in itertools.product(EDGES, repeat=2):
-            yield alu(op, number(dtypes.float16, a), number(dtypes.float16, b), dtype=dtypes.bool)
+        for x, y in itertools.product(EDGES, repeat=2):
+            yield alu(op, number(dtypes.float16, x), number(dtypes.float16, y), dtype=dtypes.bool)
     for op in (Ops.FLOORDIV, Ops.FLOORMOD):
         for a, b in itertools.product((-128, -7, 0, 7, 127), (-3, -1, 1, 3)):
             if (a, b) != (-128, -1):  # NumPy warns
@@ -75,12 +75,12 @@ def folded_unary() -> Graphs:
     for value in (-128, -1, 0, 127):
         yield alu(Ops.NEG, number(dtypes.int8, value))
         yield alu(Ops.CAST, number(dtypes.int8, value), dtype=dtypes.uint8)
-    for value in EDGES:
-        yield alu(Ops.NEG, number(dtypes.float32, value))
-        yield alu(Ops.CAST, number(dtypes.float64, value), dtype=dtypes.float32)
-        if abs(value) < 1e38:
-            yield alu(Ops.TRUNC, number(dtypes.float32, value))
-            yield alu(Ops.FLOOR, number(dtypes.float32, value))
+    for edge in EDGES:
+        yield alu(Ops.NEG, number(dtypes.float32, edge))
+        yield alu(Ops.CAST, number(dtypes.float64, edge), dtype=dtypes.float32)
+        if abs(edge) < 1e38:
+            yield alu(Ops.TRUNC, number(dtypes.float32, edge))
+            yield alu(Ops.FLOOR, number(dtypes.float32, edge))
 
 
 def one_after_another(op: Ops) -> Graphs:
