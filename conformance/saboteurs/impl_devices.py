@@ -134,7 +134,7 @@ class NumbersBeginAgain(ImplPatch):
 
 
 class ForksAreForgotten(ImplPatch):
-    rule = "cuda.driver.fork"
+    rule = "cuda.driver.fork+2"
     description = "nobody looks whether the process was forked"
     target = "impl.cuda.driver:Context.enter"
 

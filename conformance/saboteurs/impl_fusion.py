@@ -48,7 +48,7 @@ class ComputesAgainFromLaterVersions(ImplPatch):
 
 
 class ComputesReductionsAgain(ImplPatch):
-    rule = "fusion.late.cheap"
+    rule = "fusion.late.cheap+2"
     description = "any price is paid for computing a value again"
     target = "impl.fusion.late:_Keeper._cost"
 

@@ -53,7 +53,7 @@ class TheLastUseCounts(Edit):
 
 
 class DetachDoesNothing(Edit):
-    rule = "gradient.detach.stops"
+    rule = "gradient.detach.stops+2"
     description = "a detached value is the value itself"
     file = "impl/gradient/nodes.py"
     old, new = "return UOp(Ops.DETACH, x.dtype, (x,))", "return x"

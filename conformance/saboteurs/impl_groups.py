@@ -37,7 +37,7 @@ class AllLanesStore(ImplPatch):
 
 
 class WaitsInsideOfLanes(ImplPatch):
-    rule = "render.wait.order"
+    rule = "render.wait.order+2"
     description = "a barrier stands in what one lane does alone"
     target = "impl.render.groups:_alone"
 

@@ -214,7 +214,7 @@ class DividesEachElement(Edit):
 
 
 class MultipliesTiles(ImplPatch):
-    rule = "choosing.tile.once"
+    rule = "choosing.tile.once+2"
     description = "a second loop of the prefix is cut although its lanes join a tile"
     first = "test_a_loop_in_which_another_reduction_has_lanes_is_not_cut"
     target = "impl.choosing.heuristic:HandPlanner._multiplies_tiles"
@@ -233,7 +233,7 @@ class SeveralVectorsEverywhere(ImplPatch):
 
 
 class OneLaneForAll(ImplPatch):
-    rule = "render.vector.choice"
+    rule = "render.vector.choice+2"
     description = "lanes are weighed one against one"
     target = "impl.render.lower:_worth_most"
 

@@ -89,7 +89,7 @@ class OneScratchForAll(Edit):
 
 
 class OnlyThoseThatNeedItExchange(Edit):
-    rule = "render.exchange.all"
+    rule = "render.exchange.all+2"
     description = "only the lanes whose results go on exchange their values"
     file = "impl/render/gpu.py"
     old = 'return self._call(f"exchange_{SHORT[dtype.name]}", value, str(distance))'

@@ -9,7 +9,7 @@ from conformance.saboteurs.impl_patches import ImplPatch
 
 
 class SameOperationIsSameNode(Edit):
-    rule = "rewrite.match.name"
+    rule = "rewrite.match.name+2"
     description = "one name stands for two nodes of one operation"
     file = "impl/rewrite/compiler.py"
     old, new = 'f"{earlier} is {place}"', 'f"{earlier}.op is {place}.op"'
@@ -132,7 +132,7 @@ class ReasonsAreLost(ImplPatch):
 
 
 class AnswersAreFinal(Edit):
-    rule = "rewrite.maker.finished"
+    rule = "rewrite.maker.finished+2"
     description = "what a rule returns for a node that is made is not looked at again"
     file = "impl/rewrite/walk.py"
     old = "return node not in self.finished and node.op not in _DOORS"

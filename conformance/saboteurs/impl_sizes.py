@@ -53,7 +53,7 @@ class SizesOfTheFirstCall(ImplPatch):
 
 
 class EqualByNumber(ImplPatch):
-    rule = "symbolic.size.plan"
+    rule = "symbolic.size.plan+2"
     description = "two sizes in a plan are equal if their greatest values are"
     target = "impl.symbolic.size:Extent.__eq__"
 

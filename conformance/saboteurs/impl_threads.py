@@ -56,7 +56,7 @@ class OnePartAThread(ImplPatch):
 
 
 class AnyReductionIsCut(ImplPatch):
-    rule = "kernel.group.legal+3"
+    rule = "kernel.group.legal+4"
     description = "a reduction is cut although it reads what a stage stores"
     target = "impl.kernel.threads:not_apart"
 

@@ -10,7 +10,7 @@ Function = Callable[..., Any]
 
 
 class AnyWarpExchanges(ImplPatch):
-    rule = "kernel.warp.whole"
+    rule = "kernel.warp.whole+2"
     description = "lanes exchange values in a loop that some of them have left"
     target = "impl.kernel.analysis:_verify_exchange"
 
@@ -19,7 +19,7 @@ class AnyWarpExchanges(ImplPatch):
 
 
 class ExchangesMoveIntoLoops(ImplPatch):
-    rule = "kernel.warp.whole"
+    rule = "kernel.warp.whole+2"
     description = "a step moves a reduction among lanes into a loop of a stage"
     target = "impl.kernel.steps:refuse_exchanged"
 
@@ -56,7 +56,7 @@ class LoopsStoreAlike(ImplPatch):
 
 
 class EverythingIsAMultiple(ImplPatch):
-    rule = "render.wide.legal"
+    rule = "render.wide.legal+2"
     description = "neighbours are accessed at once wherever they begin"
     target = "impl.render.wide:_begins_at_multiples"
 

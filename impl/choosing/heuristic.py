@@ -124,7 +124,7 @@ class HandPlanner(Planner):
 
     def _multiplies_tiles(self, node: UOp, loop: UOp) -> bool:
         """Whether lanes of this loop would be lanes of another reduction that is a tile already."""
-        # r[impl choosing.tile.once]
+        # r[impl choosing.tile.once+2]
         bit = 1 << self.known.position[loop]
         return any(n is not node and n.op is Ops.REDUCE and self.known.free[n] & bit
                    and self._lanes_of(n) > 1 for n in self.known.order)

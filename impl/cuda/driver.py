@@ -90,7 +90,7 @@ class Context:
         Raises:
             DeviceError: the process was forked, or the context is lost.
         """
-        if os.getpid() != self.owner:  # r[impl cuda.driver.fork]
+        if os.getpid() != self.owner:  # r[impl cuda.driver.fork+2]
             raise DeviceError(self.name, "this process was forked from one that uses the GPU, and "
                               "CUDA does not work in it", "start processes with "
                               "multiprocessing.get_context('spawn'), or use the GPU after the fork")

@@ -123,7 +123,7 @@ class _Keeper:
         """Whether a stage computes each of its elements from few others."""
         if self.users[value].maker is None:
             return False
-        stage = self.users[value].stage  # r[impl fusion.late.cheap]
+        stage = self.users[value].stage  # r[impl fusion.late.cheap+2]
         return (stage.whole and stage.overwrites is None and not stage.alone
                 and self._cost(value) <= self.limits.late)
 
@@ -171,7 +171,7 @@ class _Keeper:
         while pending:
             current = pending.pop()
             cost += self._cost(current)
-            if cost > self.limits.late:  # r[impl fusion.late.cheap]
+            if cost > self.limits.late:  # r[impl fusion.late.cheap+2]
                 return None
             for read in self.users[current].stage.reads:
                 if self._there(read.value, value, late):

@@ -36,7 +36,7 @@ def split_at_peak(groups: list[Group], blocked: list[Blocked], placement: Placem
             break
         tried = _cut(groups, where, seam)
         lower, next_where = peak_of(tried)
-        if lower * 16 > most * 15:  # r[impl fusion.split.pays]
+        if lower * 16 > most * 15:  # r[impl fusion.split.pays+2]
             break
         why = f"memory: as one kernel, {most} bytes would be alive at once"
         blocked = [(k + (k > where), s, said) for k, s, said in blocked]

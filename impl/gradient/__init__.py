@@ -33,7 +33,7 @@ def compute_gradient(root: UOp, root_gradient: UOp, targets: Iterable[UOp]) -> d
     """
     wanted = set(targets)
     order = _order(root)
-    leads = _leading_to(order, wanted)  # r[impl gradient.walk.needed]
+    leads = _leading_to(order, wanted)  # r[impl gradient.walk.needed+2]
     gradients: dict[UOp, UOp] = {root: root_gradient}
     for node in reversed(order):  # r[impl gradient.walk.once]
         gradient = gradients.get(node) if node in wanted else gradients.pop(node, None)

@@ -200,7 +200,7 @@ def detach(x: UOp) -> UOp:
     """x, through which no gradient flows."""
     if x.op is _CONST or x.op is Ops.DETACH or x.dtype.kind != "f":
         return x
-    # r[impl gradient.detach.stops]
+    # r[impl gradient.detach.stops+2]
     return UOp(Ops.DETACH, x.dtype, (x,))
 
 

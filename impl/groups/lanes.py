@@ -92,7 +92,7 @@ class Warp(Local):
 
     def apply(self, known: Analysis) -> UOp:
         """The same elements in an order that the numbers of the lanes fix."""
-        # r[impl kernel.warp.whole]
+        # r[impl kernel.warp.whole+2]
         self._loop(known, (RangeKind.REDUCE,))
         if not 2 <= self.width <= MOST_EXCHANGED or self.width & (self.width - 1) \
                 or self.amount % self.width:
@@ -230,7 +230,7 @@ def _no_neighbour(store: UOp, loop: UOp, kind: RangeKind) -> str:
 
 def _no_parts(known: Analysis, loop: UOp) -> str:
     """Why the reductions over a loop cannot be stages of their own; empty if they can."""
-    # r[impl kernel.group.legal+3]
+    # r[impl kernel.group.legal+4]
     stores = [store.toposort() for store in known.ast.src]
     for node in known.order:
         if node.op is not Ops.REDUCE or loop not in node.src[1:]:

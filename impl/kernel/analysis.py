@@ -352,7 +352,7 @@ def verify(ast: UOp) -> Analysis:
 
 def _verify_exchange(known: Analysis, node: UOp) -> None:
     """What lanes exchange is computed where all lanes of a warp come by: once in each lane."""
-    # r[impl kernel.warp.whole]
+    # r[impl kernel.warp.whole+2]
     around = known.loops(known.free[node] & ~known.prefix)
     lanes = [loop.src[0] for loop in (*around, *exchanged(node)) if loop.arg[1] is RangeKind.LANE]
     count = math.prod(extent.arg if extent.op is Ops.CONST else 0 for extent in lanes)

@@ -315,7 +315,7 @@ def refuse_passed(name: str, known: Analysis) -> None:
 
 def refuse_exchanged(name: str, known: Analysis) -> None:
     """A reduction among lanes stays outside of the loops of a stage: all lanes come by there."""
-    # r[impl kernel.warp.whole]
+    # r[impl kernel.warp.whole+2]
     if any(exchanged(node) for node in known.order):
         raise StepError(name, "lanes exchange values for a reduction", "name this step before WARP")
 

@@ -86,7 +86,7 @@ class GroupTop(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """Every element is combined once."""
-        # r[impl kernel.group.legal+3]
+        # r[impl kernel.group.legal+4]
         loop = self._loop(known, (RangeKind.REDUCE,))
         size = self.size_of(loop)
         threads = known.info.threads

@@ -311,7 +311,7 @@ class Gpu(C):
 
     def exchange(self, value: str, dtype: DType, distance: int) -> str:
         """A function of the language. All lanes of the warp call it."""
-        # r[impl render.exchange.all]
+        # r[impl render.exchange.all+2]
         return self._call(f"exchange_{SHORT[dtype.name]}", value, str(distance))
 
     def first(self, width: int) -> str:

@@ -73,7 +73,7 @@ class _Walk:
         items: list[Item] = [] if early is None else [Wait(early.iterations - 1)]
         for item, waits in zip(block.items, course.waits, strict=True):
             if waits:
-                items.append(Wait())  # r[impl render.wait.order]
+                items.append(Wait())  # r[impl render.wait.order+2]
             inner = self._run_by_all(item)
             if inner is not None:
                 self.place(inner, course.entered[inner])

@@ -181,7 +181,7 @@ def _worth_most(points: dict[UOp, int], rivals: dict[UOp, list[UOp]]) -> tuple[U
 
     A lane costs what its rivals are worth together.
     """
-    # r[impl render.vector.choice]
+    # r[impl render.vector.choice+2]
     left, taken = dict(points), []
     while left:
         price = {lane: sum(left.get(each, 0) for each in rivals[lane]) for lane in left}

@@ -22,7 +22,7 @@ def wide_accesses(low: Lowered, most: int, kept: Collection[UOp]) -> dict[UOp, t
 
     `most` is the language's limit; what is `kept` in registers has no address.
     """
-    # r[impl render.wide.legal]
+    # r[impl render.wide.legal+2]
     known, found = low.known, dict[UOp, tuple[UOp, int]]()
     for index, access in low.access.items():
         lane = next((lane for lane, step in access.steps.items() if step == 1

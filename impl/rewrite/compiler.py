@@ -103,7 +103,7 @@ class Compiler:
         self._ask_about(pattern, place)
         if pattern.name is not None:
             earlier = self.captured.setdefault(pattern.name, place)
-            if earlier != place:  # r[impl rewrite.match.name]
+            if earlier != place:  # r[impl rewrite.match.name+2]
                 self.ask(_IDENTITY, f"{earlier} is {place}")
         self._sources(pattern, place, then)
 

@@ -166,7 +166,7 @@ class Maker:
 
     def made(self, node: UOp) -> UOp:
         """A node whose sources are finished, rewritten until no rule applies."""
-        # r[impl rewrite.maker.finished]
+        # r[impl rewrite.maker.finished+2]
         found = self.look(node)
         if found is not None:
             self.rewrites += 1

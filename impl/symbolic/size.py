@@ -164,7 +164,7 @@ class Extent(Size):
     """
 
     def __eq__(self, other: object) -> bool:
-        # r[impl symbolic.size.plan]
+        # r[impl symbolic.size.plan+2]
         return other.__class__ is Extent and other.expression is self.expression
 
     def __ne__(self, other: object) -> bool:

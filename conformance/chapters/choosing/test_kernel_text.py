@@ -53,7 +53,7 @@ def tile(known: Analysis, node: UOp) -> int:
     return math.prod(loop.src[0].arg for loop in known.loops(known.free[node] & known.lanes))
 
 
-@verifies("choosing.tile.once")
+@verifies("choosing.tile.once+2")
 def test_the_tiles_of_two_reductions_are_not_multiplied() -> None:
     for ast in transformer_block():
         known = Analysis(optimize(ast, WIDE))
@@ -61,7 +61,7 @@ def test_the_tiles_of_two_reductions_are_not_multiplied() -> None:
         assert all(tile(known, node) <= 32 * 16 for node in sums), ast.arg.name
 
 
-@verifies("choosing.tile.once")
+@verifies("choosing.tile.once+2")
 def test_a_loop_in_which_another_reduction_has_lanes_is_not_cut() -> None:
     """Rows of four maxima: a tile of eight rows of the product would make 32 maxima of them."""
     i, j = (new_range(64, RangeKind.GLOBAL) for _ in range(2))
@@ -115,7 +115,7 @@ def sums(stages: int) -> UOp:
     return kb.kernel(*stores, prefix=(row,))
 
 
-@verifies("render.vector.choice")
+@verifies("render.vector.choice+2")
 def test_one_lane_does_not_take_the_vectors_of_all_stages() -> None:
     """The rows are a lane of every stage, and worth more than any column, but not than all."""
     ast = apply_steps(sums(4), [Upcast(0, 8)])
@@ -139,7 +139,7 @@ def column_of(ast: UOp) -> int | None:
                  if loop.arg[1] is RangeKind.LOOP and loop.src[0].arg == 64), None)
 
 
-@verifies("render.vector.choice")
+@verifies("render.vector.choice+2")
 def test_what_is_computed_outside_of_a_loop_counts_once() -> None:
     """The number of a row is read once for all columns, and is not worth a vector of rows."""
     row, column, k = (new_range(n, kind) for n, kind in (

@@ -147,7 +147,7 @@ def test_a_loop_that_cannot_be_shared_is_refused() -> None:
             step.apply(Analysis(ast))
 
 
-@verifies("kernel.group.legal+3")
+@verifies("kernel.group.legal+4")
 def test_a_reduction_that_reads_what_is_stored_is_not_cut() -> None:
     i, k = new_range(8, RangeKind.LOOP), new_range(8, RangeKind.REDUCE)
     ast = kb.kernel(store(param(0), i, load(param(1), i), i),
@@ -161,7 +161,7 @@ def test_a_reduction_that_reads_what_is_stored_is_not_cut() -> None:
         GroupTop(Analysis(rows).position[k], 2).apply(Analysis(rows))
 
 
-@verifies("kernel.group.legal+3")
+@verifies("kernel.group.legal+4")
 def test_no_reduction_of_a_shared_loop_is_cut() -> None:
     """The stage with the parts would stand between two stages of the loop."""
     block, k = new_range(4, RangeKind.BLOCK), new_range(8, RangeKind.REDUCE)

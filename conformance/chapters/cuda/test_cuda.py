@@ -151,7 +151,7 @@ with inherited(), driver.installed():
 
 
 @needs_mock
-@verifies("cuda.driver.fork")
+@verifies("cuda.driver.fork+2")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_is_told(emulation_folder: Path, tmp_path: Path) -> None:
     environment = driver.environment() | {"DEVICE": "CUDA", "CACHE_FOLDER": str(tmp_path)}

@@ -561,7 +561,7 @@ def stages(plan: Plan) -> int:
     return sum(kernel.stages for kernel in plan.kernels)
 
 
-@verifies("fusion.late.cheap")
+@verifies("fusion.late.cheap+2")
 def test_only_what_is_cheap_is_computed_again() -> None:
     plenty, scarce = (plan_of(*forward_and_back(), limits=each) for each in (PLENTY, SCARCE))
     assert stages(scarce) > stages(plenty)
@@ -617,7 +617,7 @@ def tight_limits() -> Iterator[None]:
     schedule_cache.clear()
 
 
-@verifies("fusion.split.pays")
+@verifies("fusion.split.pays+2")
 def test_a_kernel_is_cut_where_it_needs_too_much_memory_at_once() -> None:
     def branches() -> list[Tensor]:
         """Six values from one input, made in one kernel; each is used up by a product."""

@@ -95,7 +95,7 @@ def test_every_type_is_exchanged(dtype: DType) -> None:
             assert not ek.problem(plain, made, arrays, language)
 
 
-@verifies("render.exchange.all")
+@verifies("render.exchange.all+2")
 def test_one_barrier_is_enough_for_a_sum() -> None:
     """One in a group of several warps, none in a group of one."""
     for columns, barriers in ((1000, 1), (40, 0)):
@@ -103,7 +103,7 @@ def test_one_barrier_is_enough_for_a_sum() -> None:
         assert "exchange_i32" in text and text.count("__syncthreads") == barriers, text
 
 
-@verifies("kernel.warp.whole")
+@verifies("kernel.warp.whole+2")
 def test_warps_are_whole() -> None:
     ast = reduced(Ops.ADD, 3, 100)
     for step in (Warp(1, 48, 32), Warp(1, 64, 3), Warp(1, 64, 64), Warp(1, 64, 1), Warp(0, 64, 32)):
@@ -117,7 +117,7 @@ def test_warps_are_whole() -> None:
         render(made, OpenCL())
 
 
-@verifies("kernel.warp.whole")
+@verifies("kernel.warp.whole+2")
 def test_an_exchange_in_a_loop_of_a_stage_is_no_kernel() -> None:
     j, k = new_range(7, LOOP), new_range(32, LANE)
     total = reduce(Ops.ADD, load(param(1, INT), flat((j, 32), (k, 1))), k)
@@ -127,7 +127,7 @@ def test_an_exchange_in_a_loop_of_a_stage_is_no_kernel() -> None:
         verify(ast)
 
 
-@verifies("render.exchange.all")
+@verifies("render.exchange.all+2")
 def test_the_emulator_finds_lanes_that_do_not_come() -> None:
     """What the rules above forbid is seen when it happens: an exchange in a branch, no barrier."""
     made = apply_steps(reduced(Ops.ADD, 1, 2048), [Warp(1, 64, 32)])
@@ -220,7 +220,7 @@ def doubled(rows: int, columns: int, dtype: DType, first: int = 0, end: int | No
                      prefix=(r, j), name="doubled")
 
 
-@verifies("render.wide.legal")
+@verifies("render.wide.legal+2")
 @pytest.mark.parametrize("dtype", [
     dtypes.uint8, dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.int32, dtypes.int64,
     dtypes.bool], ids=lambda each: each.name)
@@ -235,7 +235,7 @@ def test_neighbours_go_in_one_access(dtype: DType) -> None:
         assert ek.source_of(made, language).body.count(word) == pieces
 
 
-@verifies("render.wide.legal")
+@verifies("render.wide.legal+2")
 def test_what_is_no_multiple_goes_one_by_one() -> None:
     """An odd place, odd rows, a condition for each element; a condition for all is no hindrance."""
     for plain, word in ((doubled(3, 48, INT), "_by_4"), (doubled(3, 48, INT, 1), ""),
@@ -250,7 +250,7 @@ def test_what_is_no_multiple_goes_one_by_one() -> None:
     assert "_by_" not in ek.source_of(shifted, "cuda").body  # rows of 45 begin anywhere
 
 
-@verifies("render.wide.legal")
+@verifies("render.wide.legal+2")
 def test_a_condition_for_a_whole_row_is_asked_once() -> None:
     r, j = new_range(6, GLOBAL), new_range(16, GLOBAL)
     index, valid = flat((r, 16), (j, 1)), symbolic.less_than(r, 4)

@@ -214,7 +214,7 @@ def test_lanes_share_what_they_may() -> None:
         assert render(parts, OpenCL()).lanes == 4
 
 
-@verifies("kernel.group.legal+3")
+@verifies("kernel.group.legal+4")
 def test_a_reduction_that_reads_what_is_stored_later_is_shared() -> None:
     """In place: the sum of each row of x, and then x = x + the sum."""
     r, j, k = new_range(3, GLOBAL), new_range(40, LOOP), new_range(40, REDUCE)
@@ -229,7 +229,7 @@ def test_a_reduction_that_reads_what_is_stored_later_is_shared() -> None:
 
 
 @verifies("groups.lane.legal")
-@verifies("kernel.group.legal+3")
+@verifies("kernel.group.legal+4")
 def test_a_reduction_that_reads_what_was_stored_before_is_not_moved() -> None:
     """In place: x = x + 1, and then the sum of x."""
     r, j, k = new_range(3, GLOBAL), new_range(40, LOOP), new_range(40, REDUCE)
@@ -249,7 +249,7 @@ def test_a_reduction_that_reads_what_was_stored_before_is_not_moved() -> None:
 
 
 @verifies("kernel.group.order")
-@verifies("kernel.group.legal+3")
+@verifies("kernel.group.legal+4")
 def test_a_reduction_is_shared_by_lanes() -> None:
     for rows, columns, lanes in ((3, 1000, 64), (2, 7, 4), (1, 513, 256), (4, 256, 256)):
         r, k = new_range(rows, GLOBAL), new_range(columns, REDUCE)
@@ -410,7 +410,7 @@ def test_loops_in_loops_are_gone_through_a_few_times_each(
     assert len(waits_inside(low)) == 2
 
 
-@verifies("render.wait.order")
+@verifies("render.wait.order+2")
 def test_all_lanes_come_by_a_barrier() -> None:
     asts = [rows_minus_sum(6, 1000), pieces(20, 96), kb.softmax(40, 5000),
             *(kb.random_kernel(seed).ast for seed in range(100))]

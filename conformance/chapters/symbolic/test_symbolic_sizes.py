@@ -107,7 +107,7 @@ def test_a_bound_variable_computes() -> None:
 # In a plan ---------------------------------------------------------------------------------
 
 
-@verifies("symbolic.size.plan")
+@verifies("symbolic.size.plan+2")
 def test_sizes_in_a_plan() -> None:
     n, m = (symbolic.extent_of(v.uop) for v in (N, M))
     assert n != m and n == symbolic.extent_of(N.uop) and n != 20 and n != 1 and n != 0 and bool(n)
