@@ -21,7 +21,7 @@ def flatten(parts: Any) -> list[UOp]:
     return [node for part in parts for node in part]
 
 
-@verifies("rewrite.match.name")
+@verifies("rewrite.match.name+2")
 def test_the_sum_of_a_number_with_itself() -> None:
     rules = PatternMatcher([
         (UPat(Ops.ADD, src=(UPat.cvar("x"), UPat.cvar("x"))), lambda x: x * 2),
