@@ -4,27 +4,33 @@
 
     base         the variable: data, values, devices, assignment
     elementwise  operators, functions, comparisons, activations
+    special      inverses of angles, gamma and error functions, remainders
     movement     reshaping, reordering, padding, joining
-    reduce       sums, extremes, statistics, running sums, order, softmax
+    arrangement  more of that: turns, parts, stacks
+    reduce       sums, extremes, deviations, running sums, order, softmax
     indexing     slices, index tensors, gather, scatter
     products     matrix products, einsum, convolution, pooling
+    matrices     diagonals, outer products, distances
+    statistics   medians, quantiles, histograms, sets, writing by index
     conversion   methods named after dtypes
     functional   normalisation, losses, dropout, attention
     creation     constants, ranges, random numbers
     autograd     backward, gradient
+    aliases      second names, and tensors of the same kind
+    inplace      the forms with _, which assign
 """
 from __future__ import annotations
 
 from typing import Any
 
-from impl.tensor.autograd import Autograd
 from impl.tensor.base import Runtime
+from impl.tensor.inplace import InPlace
 from impl.tensor.random import reserve
 
 __all__ = ["Runtime", "Tensor", "reserve"]
 
 
-class Tensor(Autograd):
+class Tensor(InPlace):
     """A variable that holds a lazy, typed, n-dimensional value.
 
     Nothing is computed before values are asked for: `numpy()`, `tolist()`, `item()`, `realize()`.

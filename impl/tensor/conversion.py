@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import Any, Self
 
 from impl.dtypes import dtypes
-from impl.tensor.products import Products
+from impl.tensor.statistics import Statistics
 
 
-class Conversion(Products):
+class Conversion(Statistics):
     """`t.float()` and the like."""
 
     __slots__ = ()

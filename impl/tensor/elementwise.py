@@ -59,13 +59,15 @@ def softplus(x: UOp) -> UOp:
 def log_one_more(x: UOp) -> UOp:
     """log(1 + x), with all digits near 0 too.
 
-    What is lost in rounding 1 + x is known, and the logarithm grows there as its argument does.
+    What is lost in rounding 1 + x is known. It adds what it is to the logarithm, divided by 1 + x,
+    and nothing to the slope.
     """
     more = nodes.add(x, number(x, 1))
-    gained = nodes.sub(more, number(x, 1))
-    same = compare(Ops.CMPEQ, gained, number(x, 0))
-    lost = nodes.detach(nodes.div(x, where(same, number(x, 1), gained)))
-    return where(same, x, nodes.mul(unary(Ops.LOG, more), lost))
+    lost = nodes.sub(x, nodes.sub(more, number(x, 1)))
+    none = compare(Ops.CMPEQ, more, number(x, 0))
+    added = nodes.detach(nodes.div(lost, where(none, number(x, 1), more)))
+    same = compare(Ops.CMPEQ, more, number(x, 1))
+    return where(same, x, nodes.add(unary(Ops.LOG, more), added))
 
 
 def log_one_more_of_any(x: UOp) -> UOp:

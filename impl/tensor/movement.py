@@ -14,7 +14,7 @@ from impl.gradient import nodes
 from impl.ir import Ops, Shape, UOp
 from impl.symbolic import Variable, as_size, is_number, is_symbolic, present
 from impl.tensor.base import Path, broadcast_shape, promoted
-from impl.tensor.elementwise import Elementwise
+from impl.tensor.special import Special
 
 
 def flat_arguments(given: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -66,7 +66,7 @@ def pad_with(x: UOp, widths: tuple[tuple[int, int], ...], value: Scalar) -> UOp:
     return nodes.where(nodes.pad(inside, widths), padded, UOp.const(x.dtype, value))
 
 
-class Movement(Elementwise):
+class Movement(Special):
     """Methods that move, repeat and join elements without changing them."""
 
     __slots__ = ()
@@ -478,9 +478,16 @@ class Movement(Elementwise):
         axis = self._axis(dim, "stack", extra=1)
         return first.cat(*rest, dim=axis) if rest else first
 
-    def meshgrid(self, *others: Self) -> tuple[Self, ...]:
-        """Coordinates of a grid made by these one-dimensional tensors ("ij" order)."""
-        tensors = (self, *others)
+    def meshgrid(*given: Any, indexing: str = "ij") -> tuple[Any, ...]:
+        """Coordinates of a grid made by these vectors: the first goes along axis 0 ("ij"), or along
+        axis 1 ("xy").
+        """
+        tensors, _ = _tensors(given, 0, "meshgrid")
+        if indexing not in ("ij", "xy"):
+            raise ShapeError("meshgrid", f"indexing {indexing!r} is unknown", "use 'ij' or 'xy'")
+        if indexing == "xy" and len(tensors) > 1:
+            grids = tensors[0].__class__.meshgrid(*tensors)
+            return tuple(grid.transpose(0, 1) for grid in grids)
         shape = tuple(tensor.numel() for tensor in tensors)
         return tuple(tensor.reshape(tuple(size if a == axis else 1
                                           for a, size in enumerate(shape))).expand(shape)

@@ -125,18 +125,47 @@ _SHARED = ("add", "sub", "mul", "div", "idiv", "mod", "pow", "eq", "ne", "lt", "
 
 
 class _Keywords:
-    """The names of a method's parameters, and those that others give to them."""
+    """The names of a method's parameters, and those that others give to them.
+
+    They are looked up when they are first asked for: there are hundreds of methods.
+    """
 
     def __init__(self, method: Callable[..., Any], name: str, bound: bool) -> None:
-        self.method, self.name = name, f"Tensor.{name}"
-        self.signature = inspect.signature(method)
-        parameters = list(self.signature.parameters.values())
-        self.places = {each.name: place for place, each in enumerate(parameters)}
-        self.many = next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), "")
-        self.any = any(each.kind is each.VAR_KEYWORD for each in parameters)  # names of the user's
-        self.own = [each.name for each in parameters[bound:]
-                    if each.name != self.many and each.kind is not each.VAR_KEYWORD]
-        self.plain = frozenset(self.own) - {"dim"}  # what needs no second look
+        self.method, self.name, self.bound = name, f"Tensor.{name}", bound
+        self.called = method
+
+    @functools.cached_property
+    def signature(self) -> inspect.Signature:
+        """What the method takes."""
+        return inspect.signature(self.called)
+
+    @functools.cached_property
+    def places(self) -> dict[str, int]:
+        """The place of each parameter."""
+        return {name: place for place, name in enumerate(self.signature.parameters)}
+
+    @functools.cached_property
+    def many(self) -> str:
+        """The parameter that takes any number of arguments, or nothing."""
+        return next((each.name for each in self.signature.parameters.values()
+                     if each.kind is each.VAR_POSITIONAL), "")
+
+    @functools.cached_property
+    def own(self) -> list[str]:
+        """The parameters that have a name."""
+        kinds = list(self.signature.parameters.values())[self.bound:]
+        return [each.name for each in kinds
+                if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+
+    @functools.cached_property
+    def any(self) -> bool:
+        """Whether it takes names of the user's."""
+        return any(each.kind is each.VAR_KEYWORD for each in self.signature.parameters.values())
+
+    @functools.cached_property
+    def plain(self) -> frozenset[str]:
+        """The names that need no second look."""
+        return frozenset(self.own) - {"dim"}
 
     def understood(self, positional: tuple[Any, ...], given: dict[str, Any]) \
             -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -242,16 +271,18 @@ def with_keywords(method: Callable[..., Any], name: str, tensors: list[type],
 
     `tensors` gets the class of all tensors. `bound`: the first parameter is a tensor or the class.
     """
+    known = getattr(method, "understands", None)  # this is a second name of a method
+    method = method if known is None else known.called
     keywords = _Keywords(method, name, bound)
-    method.__qualname__ = keywords.name  # which Python's own errors show
-    plain = keywords.plain
+    if known is None:
+        method.__qualname__ = keywords.name  # which Python's own errors show
 
     def call(*positional: Any, **given: Any) -> Any:
         try:
             if not given:
                 result = method(*positional)
             else:
-                if not given.keys() <= plain:
+                if not given.keys() <= keywords.plain:
                     positional, given = keywords.understood(positional, given)
                 result = method(*positional, **given)
         except (TypeError, AttributeError, ValueError, IndexError, DeviceError) as error:
@@ -265,8 +296,10 @@ def with_keywords(method: Callable[..., Any], name: str, tensors: list[type],
                                 "give a tensor, an array or a number")
         return result
 
-    call.__code__ = call.__code__.replace(co_name=method.__name__)  # what a node's origin shows
-    return functools.wraps(method)(call)
+    call.__code__ = call.__code__.replace(co_name=name)  # what a node's origin shows
+    made: Any = functools.wraps(method)(call)
+    made.understands = keywords
+    return made  # type: ignore[no-any-return]
 
 
 def made(kind: type) -> None:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from impl.dtypes import DType, as_dtype, dtypes, sum_accumulator, sum_result
 from impl.errors import ShapeError
@@ -11,7 +11,8 @@ from impl.gradient.nodes import binary, cast, unary, where
 from impl.ir import Ops, UOp
 from impl.symbolic import is_symbolic
 from impl.tensor.elementwise import compare
-from impl.tensor.movement import Movement, whole
+from impl.tensor.arrangement import Arrangement
+from impl.tensor.movement import whole
 from impl.tensor.names import either
 from impl.tensor.sorting import first_origin, sort_origin
 
@@ -24,7 +25,14 @@ def root_of_squares(total: UOp) -> UOp:
     return where(none, UOp.const(total.dtype, 0), unary(Ops.SQRT, positive))
 
 
-class Reduce(Movement):
+class Ordered(NamedTuple):
+    """Elements in an order, and where each came from, as int32."""
+
+    values: Any
+    indices: Any
+
+
+class Reduce(Arrangement):
     """Methods that combine elements along axes. `axis=None` means all axes."""
 
     __slots__ = ()
@@ -229,7 +237,7 @@ class Reduce(Movement):
 
     # Order
 
-    def sort(self, dim: int = -1, descending: bool = False) -> tuple[Self, Self]:
+    def sort(self, dim: int = -1, descending: bool = False) -> Ordered:
         """The elements of an axis in order, and where each came from, as int32.
 
         Equal elements keep their order, and NaN counts as greater than every number.
@@ -237,26 +245,30 @@ class Reduce(Movement):
         axis = self._axis_or_none(dim, "sort")
         if not self.shape:
             values, places = self.reshape(1).sort()
-            return values.reshape(()), places.reshape(())
+            return Ordered(values.reshape(()), places.reshape(()))
         values = self.movedim(axis, -1)
         if self.numel() == 0:
-            return self, self._wrap(nodes.full(UOp.const(dtypes.int32, 0), self.shape))
+            places = self._wrap(nodes.full(UOp.const(dtypes.int32, 0), self.shape))
+            return Ordered(self._another(), places)
         return self._picked(values, sort_origin(values.uop, descending), axis)
 
-    def _picked(self, values: Self, origin: UOp, axis: int) -> tuple[Self, Self]:
+    def _picked(self, values: Self, origin: UOp, axis: int) -> Ordered:
         """The elements of the last axis that come from some places, and these."""
         picked = nodes.gather_along(values.uop, origin, len(self.shape) - 1)
-        return self._wrap(picked).movedim(-1, axis), self._wrap(origin).movedim(-1, axis)
+        return Ordered(self._wrap(picked).movedim(-1, axis),
+                       self._wrap(origin).movedim(-1, axis))
 
     def argsort(self, dim: int = -1, descending: bool = False) -> Self:
         """Where the elements of an axis in order come from, as int32."""
-        return self.sort(dim, descending)[1]
+        places: Self = self.sort(dim, descending).indices
+        return places
 
-    def topk(self, k: int, dim: int = -1, largest: bool = True) -> tuple[Self, Self]:
+    def topk(self, k: int, dim: int = -1, largest: bool = True, sorted: bool = True,  # noqa: A002
+             ) -> Ordered:
         """The k greatest (least) elements of an axis in order, and where they come from."""
         if not self.shape and self._axes(dim, "topk") == ():
             values, places = self.reshape(1).topk(k)
-            return values.reshape(()), places.reshape(())
+            return Ordered(values.reshape(()), places.reshape(()))
         axis = self._axis(dim, "topk")
         k = whole(k, "topk", "number of elements")
         if not 0 <= k <= self.shape[axis]:
@@ -267,7 +279,7 @@ class Reduce(Movement):
         if first is not None:
             return self._picked(moved, first, axis)
         values, places = self.sort(axis, descending=largest)
-        return values.narrow(axis, 0, k), places.narrow(axis, 0, k)
+        return Ordered(values.narrow(axis, 0, k), places.narrow(axis, 0, k))
 
     # Softmax
 

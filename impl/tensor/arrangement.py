@@ -1,0 +1,155 @@
+"""More ways to say where elements stand: parts, turns, grids. Chapter: spec/tensor.md."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from impl.errors import AxisError, ShapeError
+from impl.gradient import nodes
+from impl.ir import Ops
+from impl.tensor.movement import Movement, flat_arguments, whole
+
+
+class Arrangement(Movement):
+    """Methods made of those of `Movement`."""
+
+    __slots__ = ()
+
+    # Parts
+
+    def tensor_split(self, indices_or_sections: Any, dim: int = 0) -> tuple[Self, ...]:
+        """Parts along an axis: so many of almost equal size, or cut before these places."""
+        axis = self._axis(dim, "tensor_split")
+        size = self.shape[axis]
+        if isinstance(indices_or_sections, (tuple, list)):
+            bounds = [slice(None, one).indices(size)[1] for one in indices_or_sections]
+        else:
+            count = whole(indices_or_sections, "tensor_split", "count", 1)
+            each, more = divmod(size, count)
+            bounds = [place * each + min(place, more) for place in range(1, count)]
+        starts, stops = [0, *bounds], [*bounds, size]
+        return tuple(self.narrow(axis, start, max(stop - start, 0))
+                     for start, stop in zip(starts, stops, strict=True))
+
+    def hsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
+        """tensor_split along axis 1, or 0 of a vector"""
+        return self.tensor_split(indices_or_sections, min(1, len(self.shape) - 1))
+
+    def vsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
+        """tensor_split along axis 0"""
+        return self.tensor_split(indices_or_sections, 0)
+
+    def dsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
+        """tensor_split along axis 2"""
+        return self.tensor_split(indices_or_sections, 2)
+
+    def split_with_sizes(self, split_sizes: Sequence[int], dim: int = 0) -> tuple[Self, ...]:
+        """Parts of these sizes along an axis."""
+        return self.split(list(split_sizes), dim)
+
+    def select(self, dim: int, index: int) -> Self:
+        """One place of an axis, which disappears."""
+        axis = self._axis(dim, "select")
+        chosen: Self = self[(slice(None),) * axis + (index,)]  # type: ignore[index]
+        return chosen
+
+    def select_scatter(self, src: Any, dim: int, index: int) -> Self:
+        """A copy in which one place of an axis is replaced."""
+        result = self.clone()
+        result.select(dim, index).assign(self._tensor(src))
+        return result
+
+    def slice_scatter(self, src: Any, dim: int = 0, start: int | None = None,
+                      end: int | None = None, step: int = 1) -> Self:
+        """A copy in which a slice of an axis is replaced."""
+        result = self.clone()
+        axis = self._axis(dim, "slice_scatter")
+        index = (slice(None),) * axis + (slice(start, end, step),)
+        result[index] = src  # type: ignore[index]
+        return result
+
+    def diagonal_scatter(self, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Self:
+        """A copy in which the diagonal of two axes is replaced."""
+        mine = self.movedim((dim1, dim2), (-2, -1))
+        rows, columns = mine.shape[-2:]
+        size = self._tensor(src).shape[-1]
+        down, right = max(-offset, 0), max(offset, 0)
+        around = ((0, 0),) * (len(mine.shape) - 2)
+        square = self._tensor(src).unsqueeze(-1).expand(*mine.shape[:-2], size, size)
+        spread = square.pad((*around, (down, rows - down - size), (right, columns - right - size)))
+        row, column = (nodes.expand(nodes.iota_along(n, axis, 2), (rows, columns))
+                       for axis, n in enumerate((rows, columns)))
+        there = nodes.binary(Ops.CMPEQ, nodes.add(row, nodes.number(row.dtype, offset)),
+                             nodes.cast(column, row.dtype))
+        on = self._wrap(nodes.broadcast(there, mine.shape))
+        return on.where(spread, mine).movedim((-2, -1), (dim1, dim2))
+
+    # Turns and repetitions
+
+    def rot90(self, k: int = 1, dims: Sequence[int] = (0, 1)) -> Self:
+        """Turned by k right angles in the plane of two axes, from the first one to the second."""
+        first, second = (self._axis(axis, "rot90") for axis in dims)
+        if first == second:
+            raise AxisError("rot90", f"axes {tuple(dims)} are the same", "name two axes")
+        turns = k % 4
+        if turns == 2:
+            return self.flip(first, second)
+        if turns == 1:
+            return self.flip(second).transpose(first, second)
+        return self.transpose(first, second).flip(second) if turns else self._another()
+
+    def fliplr(self) -> Self:
+        """Axis 1 reversed."""
+        return self.flip(1)
+
+    def flipud(self) -> Self:
+        """Axis 0 reversed."""
+        return self.flip(0)
+
+    def tile(self, *dims: Any) -> Self:
+        """The tensor repeated along its last axes; fewer numbers than axes leave the first alone.
+        """
+        counts = flat_arguments(dims)
+        return self.repeat((1,) * (len(self.shape) - len(counts)) + tuple(counts))
+
+    # Joining
+
+    def hstack(*given: Any) -> Any:
+        """Joined along axis 1, vectors along axis 0."""
+        tensors = _joined(given)
+        return tensors[0].cat(*tensors[1:], dim=0 if len(tensors[0].shape) < 2 else 1)
+
+    def vstack(*given: Any) -> Any:
+        """Joined along axis 0, vectors as rows."""
+        rows = [one.reshape(1, -1) if len(one.shape) < 2 else one for one in _joined(given)]
+        return rows[0].cat(*rows[1:], dim=0)
+
+    def dstack(*given: Any) -> Any:
+        """Joined along axis 2, which matrices and vectors get."""
+        deep = [one.reshape(1, -1, 1) if len(one.shape) < 2 else one.unsqueeze(2)
+                if len(one.shape) == 2 else one for one in _joined(given)]
+        return deep[0].cat(*deep[1:], dim=2)
+
+    def column_stack(*given: Any) -> Any:
+        """Joined along axis 1, vectors as columns."""
+        columns = [one.reshape(-1, 1) if len(one.shape) < 2 else one for one in _joined(given)]
+        return columns[0].cat(*columns[1:], dim=1)
+
+    def pad_to(self, *shape: Any) -> Self:
+        """Padded with zeros at the ends to this shape; None keeps a size."""
+        wanted = [own if size is None else size for size, own in
+                  zip(flat_arguments(shape), self.shape, strict=True)]
+        return self.pad([(0, size - own) for size, own in zip(wanted, self.shape, strict=True)])
+
+    def shrink_to(self, *shape: Any) -> Self:
+        """The first elements of each axis, in this shape; None keeps a size."""
+        return self.shrink([None if size is None else (0, size)
+                            for size in flat_arguments(shape)])
+
+
+def _joined(given: tuple[Any, ...]) -> list[Any]:
+    """The tensors of a call: one after the other, or in a list; numbers become vectors."""
+    found = [part for one in given for part in (one if isinstance(one, (list, tuple)) else (one,))]
+    if not found:
+        raise ShapeError("stack", "no tensors are given", "give at least one")
+    return [one if one.shape else one.reshape(1) for one in found]

@@ -1,0 +1,210 @@
+"""The forms with `_`, which give a tensor the value of a method. Chapter: spec/tensor.md.
+
+`x.add_(y)` is `x.assign(x.add(y))`: whoever read the old value before keeps it.
+"""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Self
+
+from impl.errors import ShapeError
+from impl.tensor.aliases import Aliases
+
+_KINDS = "buif"
+
+
+def written(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The form of a method that gives its value to the tensor it was called on."""
+    @functools.wraps(method, updated=())  # not that it is another name of the method
+    def in_place(self: Any, *given: Any, **named: Any) -> Any:
+        return self._receive(method(self, *given, **named))
+    return in_place
+
+
+class InPlace(Aliases):
+    """Methods that assign what the method without `_` returns, and return the tensor."""
+
+    __slots__ = ()
+
+    def _receive(self, value: Any) -> Self:
+        """Take over a result, in this tensor's dtype, where that is of a kind that holds it.
+
+        Raises:
+            DTypeError: floats do not fit into integers, or numbers into bools.
+            ShapeError: the shape of the result is another one.
+        """
+        if value is NotImplemented:
+            return value  # type: ignore[no-any-return]
+        if value.shape != self.shape:
+            raise ShapeError("assign", f"a value of shape {value.shape} does not fit a tensor of "
+                             f"shape {self.shape}", "use the method without _")
+        mine, theirs = (_KINDS.index(one.dtype.kind) for one in (self, value))
+        fits = theirs <= mine or (mine, theirs) == (1, 2)  # wraps around, as in PyTorch
+        return self.assign(value.cast(self.dtype) if fits else value)
+
+    def copy_(self, source: Any) -> Self:
+        """Take over the values of another tensor, in this dtype."""
+        theirs = self._tensor(source)
+        return self.assign(theirs.cast(self.dtype))
+
+    def fill_(self, value: Any) -> Self:
+        """One number everywhere."""
+        return self.assign(self.full_like(value) if isinstance(value, (bool, int, float))
+                           else self._tensor(value).cast(self.dtype))
+
+    def zero_(self) -> Self:
+        """Zero everywhere."""
+        return self.fill_(0)
+
+    def fill_diagonal_(self, fill_value: float) -> Self:
+        """One number on the diagonal of a matrix."""
+        line = self.diagonal().full_like(fill_value)
+        return self.assign(self.diagonal_scatter(line))
+
+    def normal_(self, mean: float = 0.0, std: float = 1.0) -> Self:
+        """Random numbers of the normal distribution."""
+        return self.assign(self.normal(self.shape, mean=mean, std=std, dtype=self.dtype,
+                                       device=self.device))
+
+    def uniform_(self, low: float = 0.0, high: float = 1.0) -> Self:
+        """Random numbers spread evenly over [low, high)."""
+        return self.assign(self.uniform(self.shape, low=low, high=high, dtype=self.dtype,
+                                        device=self.device))
+
+    def bernoulli_(self, p: float = 0.5) -> Self:
+        """1 with probability p, else 0."""
+        return self.assign((self.rand(self.shape, device=self.device) < p).cast(self.dtype))
+
+    def exponential_(self, lambd: float = 1.0) -> Self:
+        """Random numbers of the exponential distribution."""
+        chance = self.rand(self.shape, device=self.device)
+        return self.assign((-(1 - chance).log() / lambd).cast(self.dtype))
+
+    abs_ = written(Aliases.abs)
+    absolute_ = written(Aliases.absolute)
+    acos_ = written(Aliases.acos)
+    acosh_ = written(Aliases.acosh)
+    add_ = written(Aliases.add)
+    addbmm_ = written(Aliases.addbmm)
+    addcdiv_ = written(Aliases.addcdiv)
+    addcmul_ = written(Aliases.addcmul)
+    addmm_ = written(Aliases.addmm)
+    addmv_ = written(Aliases.addmv)
+    addr_ = written(Aliases.addr)
+    arccos_ = written(Aliases.arccos)
+    arccosh_ = written(Aliases.arccosh)
+    arcsin_ = written(Aliases.arcsin)
+    arcsinh_ = written(Aliases.arcsinh)
+    arctan2_ = written(Aliases.arctan2)
+    arctan_ = written(Aliases.arctan)
+    arctanh_ = written(Aliases.arctanh)
+    asin_ = written(Aliases.asin)
+    asinh_ = written(Aliases.asinh)
+    atan2_ = written(Aliases.atan2)
+    atan_ = written(Aliases.atan)
+    atanh_ = written(Aliases.atanh)
+    baddbmm_ = written(Aliases.baddbmm)
+    bitwise_and_ = written(Aliases.bitwise_and)
+    bitwise_left_shift_ = written(Aliases.bitwise_left_shift)
+    bitwise_not_ = written(Aliases.bitwise_not)
+    bitwise_or_ = written(Aliases.bitwise_or)
+    bitwise_right_shift_ = written(Aliases.bitwise_right_shift)
+    bitwise_xor_ = written(Aliases.bitwise_xor)
+    ceil_ = written(Aliases.ceil)
+    celu_ = written(Aliases.celu)
+    clamp_ = written(Aliases.clamp)
+    clamp_max_ = written(Aliases.clamp_max)
+    clamp_min_ = written(Aliases.clamp_min)
+    clip_ = written(Aliases.clip)
+    copysign_ = written(Aliases.copysign)
+    cos_ = written(Aliases.cos)
+    cosh_ = written(Aliases.cosh)
+    cumprod_ = written(Aliases.cumprod)
+    cumsum_ = written(Aliases.cumsum)
+    deg2rad_ = written(Aliases.deg2rad)
+    digamma_ = written(Aliases.digamma)
+    div_ = written(Aliases.div)
+    divide_ = written(Aliases.divide)
+    elu_ = written(Aliases.elu)
+    eq_ = written(Aliases.eq)
+    erf_ = written(Aliases.erf)
+    erfc_ = written(Aliases.erfc)
+    erfinv_ = written(Aliases.erfinv)
+    exp2_ = written(Aliases.exp2)
+    exp_ = written(Aliases.exp)
+    expm1_ = written(Aliases.expm1)
+    fix_ = written(Aliases.fix)
+    float_power_ = written(Aliases.float_power)
+    floor_ = written(Aliases.floor)
+    floor_divide_ = written(Aliases.floor_divide)
+    fmod_ = written(Aliases.fmod)
+    frac_ = written(Aliases.frac)
+    ge_ = written(Aliases.ge)
+    greater_ = written(Aliases.greater)
+    greater_equal_ = written(Aliases.greater_equal)
+    gt_ = written(Aliases.gt)
+    hardtanh_ = written(Aliases.hardtanh)
+    heaviside_ = written(Aliases.heaviside)
+    hypot_ = written(Aliases.hypot)
+    index_add_ = written(Aliases.index_add)
+    index_copy_ = written(Aliases.index_copy)
+    index_fill_ = written(Aliases.index_fill)
+    index_put_ = written(Aliases.index_put)
+    ldexp_ = written(Aliases.ldexp)
+    le_ = written(Aliases.le)
+    leaky_relu_ = written(Aliases.leaky_relu)
+    lerp_ = written(Aliases.lerp)
+    less_ = written(Aliases.less)
+    less_equal_ = written(Aliases.less_equal)
+    lgamma_ = written(Aliases.lgamma)
+    log10_ = written(Aliases.log10)
+    log1p_ = written(Aliases.log1p)
+    log2_ = written(Aliases.log2)
+    log_ = written(Aliases.log)
+    logical_and_ = written(Aliases.logical_and)
+    logical_not_ = written(Aliases.logical_not)
+    logical_or_ = written(Aliases.logical_or)
+    logical_xor_ = written(Aliases.logical_xor)
+    logit_ = written(Aliases.logit)
+    lt_ = written(Aliases.lt)
+    masked_fill_ = written(Aliases.masked_fill)
+    masked_scatter_ = written(Aliases.masked_scatter)
+    mul_ = written(Aliases.mul)
+    multiply_ = written(Aliases.multiply)
+    nan_to_num_ = written(Aliases.nan_to_num)
+    ne_ = written(Aliases.ne)
+    neg_ = written(Aliases.neg)
+    negative_ = written(Aliases.negative)
+    not_equal_ = written(Aliases.not_equal)
+    pow_ = written(Aliases.pow)
+    rad2deg_ = written(Aliases.rad2deg)
+    reciprocal_ = written(Aliases.reciprocal)
+    relu_ = written(Aliases.relu)
+    relu6_ = written(Aliases.relu6)
+    remainder_ = written(Aliases.remainder)
+    round_ = written(Aliases.round)
+    rsqrt_ = written(Aliases.rsqrt)
+    scatter_ = written(Aliases.scatter)
+    scatter_add_ = written(Aliases.scatter_add)
+    scatter_reduce_ = written(Aliases.scatter_reduce)
+    selu_ = written(Aliases.selu)
+    sgn_ = written(Aliases.sgn)
+    sigmoid_ = written(Aliases.sigmoid)
+    sign_ = written(Aliases.sign)
+    silu_ = written(Aliases.silu)
+    sin_ = written(Aliases.sin)
+    sinc_ = written(Aliases.sinc)
+    sinh_ = written(Aliases.sinh)
+    sqrt_ = written(Aliases.sqrt)
+    square_ = written(Aliases.square)
+    sub_ = written(Aliases.sub)
+    subtract_ = written(Aliases.subtract)
+    tan_ = written(Aliases.tan)
+    tanh_ = written(Aliases.tanh)
+    threshold_ = written(Aliases.threshold)
+    tril_ = written(Aliases.tril)
+    triu_ = written(Aliases.triu)
+    true_divide_ = written(Aliases.true_divide)
+    trunc_ = written(Aliases.trunc)
+    xlogy_ = written(Aliases.xlogy)

@@ -1,0 +1,472 @@
+"""Order, counts and choices: medians, quantiles, histograms, and results whose size depends on
+values.
+
+Chapter: spec/tensor.md.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from impl.dtypes import dtypes
+from impl.errors import DTypeError, ShapeError
+from impl.gradient import nodes
+from impl.gradient.nodes import binary, cast, where
+from impl.ir import Ops, UOp
+from impl.tensor.elementwise import compare
+from impl.tensor.matrices import Matrices
+from impl.tensor.movement import spread, whole
+from impl.tensor.names import either
+from impl.tensor.reduce import Ordered
+
+
+class Counted(NamedTuple):
+    """Counts, and the edges of the bins that they are of."""
+
+    hist: Any
+    bin_edges: Any
+
+
+class Statistics(Matrices):
+    """What is known of many elements: where the middle is, how often each one is there."""
+
+    __slots__ = ()
+
+    # Order
+
+    def kthvalue(self, k: int, dim: int = -1, keepdim: bool = False) -> Ordered:
+        """The k-th smallest element of an axis, counted from 1, and its place."""
+        axis = self._axis_or_none(dim, "kthvalue")
+        if not 1 <= k <= (self.shape[axis] if self.shape else 1):
+            raise ShapeError("kthvalue", f"element {k} of {self.shape[axis]}",
+                             f"use 1 to the size of axis {axis}")
+        values, places = self.sort(dim)
+        if not self.shape:
+            return Ordered(values, places)
+        pair = (one.narrow(axis, k - 1, 1) for one in (values, places))
+        return Ordered(*(one if keepdim else one.squeeze(axis) for one in pair))
+
+    def median(self, axis: int | None = None, keepdim: bool = False,
+               dim: int | None = None) -> Any:
+        """The lower middle element; along an axis with its place. NaN if there is one."""
+        return self._middle(either(axis, dim), keepdim, True)
+
+    def nanmedian(self, axis: int | None = None, keepdim: bool = False,
+                  dim: int | None = None) -> Any:
+        """The lower middle of the elements that are numbers; along an axis with its place."""
+        return self._middle(either(axis, dim), keepdim, False)
+
+    def _middle(self, axis: int | None, keepdim: bool, with_nan: bool) -> Any:
+        if axis is None:
+            return self.flatten()._middle(0, False, with_nan).values
+        if not self.shape:
+            return Ordered(self._another(), self._wrap(UOp.const(dtypes.int32, 0)))
+        axis = self._axis(axis, "median")
+        self._refuse_empty((axis,), "median")
+        values, places = self.sort(axis)  # NaN comes last
+        numbers = values.isnan().logical_not().sum(axis, keepdim=True)
+        middle = (numbers - 1).maximum(0) // 2
+        if with_nan:
+            middle = (numbers < self.shape[axis]).where(
+                numbers.minimum(self.shape[axis] - 1), middle)
+        pair = (one.gather(axis, middle) for one in (values, places))
+        return Ordered(*(one if keepdim else one.squeeze(axis) for one in pair))
+
+    def quantile(self, q: Any, axis: int | None = None, keepdim: bool = False,
+                 interpolation: str = "linear", dim: int | None = None) -> Self:
+        """The values below which parts `q` of the elements lie; NaN if there is one.
+
+        Several parts are a new first axis. Between two elements: linear, lower, higher, nearest,
+        midpoint.
+        """
+        return self._quantile(q, either(axis, dim), keepdim, interpolation, False)
+
+    def nanquantile(self, q: Any, axis: int | None = None, keepdim: bool = False,
+                    interpolation: str = "linear", dim: int | None = None) -> Self:
+        """quantile of the elements that are numbers"""
+        return self._quantile(q, either(axis, dim), keepdim, interpolation, True)
+
+    def _quantile(self, q: Any, axis: int | None, keepdim: bool, between: str,
+                  skip: bool) -> Self:
+        kinds = ("linear", "lower", "higher", "nearest", "midpoint")
+        if between not in kinds:
+            raise ShapeError("quantile", f"interpolation {between!r} is unknown",
+                             f"use one of {', '.join(kinds)}")
+        if axis is None:
+            found = self.flatten()._quantile(q, 0, False, between, skip)
+            return found.reshape(found.shape + (1,) * len(self.shape)) if keepdim else found
+        x = self.cast(self._result_float())
+        axis = x._axis(axis, "quantile")
+        parts = q if isinstance(q, Matrices) else self.__class__(q, self.device)
+        rows = x.movedim(axis, -1).sort(-1)[0].unsqueeze(0)
+        numbers = rows.isnan().logical_not().sum(-1, keepdim=True)
+        wide = parts.reshape((-1,) + (1,) * (len(rows.shape) - 1)).cast(x.dtype)
+        place = wide * (numbers - 1).maximum(0).cast(x.dtype)
+        below, above = place.floor(), place.ceil()
+        if between in ("lower", "higher", "nearest"):
+            below = {"lower": below, "higher": above, "nearest": place.round()}[between]
+            above = below
+        shape = (below.shape[0], *rows.shape[1:-1], 1)
+        every = rows.expand(shape[:-1] + rows.shape[-1:])
+        low, high = (every.gather(-1, one.cast(dtypes.int32).expand(shape))
+                     for one in (below, above))
+        weight = 0.5 * above.ne(below) if between == "midpoint" else place - below
+        found = (low == high).where(low, low.lerp(high, weight))
+        if not skip:
+            found = (numbers < self.shape[axis]).where(math.nan, found)
+        found = found.movedim(-1, axis + 1) if keepdim else found.squeeze(-1)
+        return found if parts.shape else found.squeeze(0)
+
+    def mode(self, dim: int = -1, keepdim: bool = False) -> Ordered:
+        """The element of an axis that is there most often, the least of several; and a place of it.
+        """
+        axis = self._axis(dim, "mode")
+        self._refuse_empty((axis,), "mode")
+        values, places = (one.movedim(axis, -1) for one in self.sort(axis))
+        same = values.unsqueeze(-1) == values.unsqueeze(-2)
+        # Of the elements that are there most often, the first one in order.
+        best = same.sum(-1).argmax(-1, keepdim=True)
+        last = best + same.sum(-1).gather(-1, best) - 1
+        pair = (values.gather(-1, last), places.gather(-1, last))
+        return Ordered(*(one.movedim(-1, axis) if keepdim else one.squeeze(-1) for one in pair))
+
+    def msort(self) -> Self:
+        """The elements of the first axis in order."""
+        return self.sort(0)[0]
+
+    def aminmax(self, dim: int | None = None, keepdim: bool = False) -> tuple[Self, Self]:
+        """The least and the greatest element along an axis, or of all."""
+        return self.min(dim, keepdim), self.max(dim, keepdim)
+
+    # Sums
+
+    def nansum(self, axis: Any = None, keepdim: bool = False, dtype: Any = None,
+               dim: Any = None) -> Self:
+        """The sum of the elements that are numbers."""
+        return self.isnan().where(0, self).sum(either(axis, dim), keepdim, dtype)
+
+    def nanmean(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
+        """The mean of the elements that are numbers; NaN if there are none."""
+        axis = either(axis, dim)
+        count = self.isnan().logical_not().sum(axis, keepdim)
+        return self.nansum(axis, keepdim) / count.cast(self._result_float())
+
+    def logcumsumexp(self, axis: int = 0, dim: int | None = None) -> Self:
+        """log(cumsum(exp(x))) along an axis, computed without overflow.
+
+        On axes of more than 1024 elements, what is 1e-30 times less than the greatest is lost.
+        """
+        axis = self._axis_or_none(either(axis, dim), "logcumsumexp")
+        x = self.cast(self._result_float())
+        if not self.shape or self.numel() == 0:
+            return x._another()
+        if x.shape[axis] > _SHORT:
+            top = x.detach().max(axis, keepdim=True)
+            top = top.isfinite().where(top, 0)
+            return (x - top).exp().cumsum(axis).log() + top
+        size, rows = x.shape[axis], x.movedim(axis, -1).unsqueeze(-2)
+        seen = self._wrap(nodes.broadcast(_up_to(size), (*rows.shape[:-2], size, size)))
+        return seen.where(rows, -math.inf).logsumexp(-1).movedim(-1, axis)
+
+    def diff(self, n: int = 1, axis: int = -1, dim: int | None = None) -> Self:
+        """The difference of each element of an axis and the one before it, `n` times."""
+        axis, result = self._axis(either(axis, dim), "diff"), self
+        for _ in range(whole(n, "diff", "count")):
+            size = result.shape[axis]
+            length = max(size - 1, 0)
+            later, before = (result.narrow(axis, min(start, size), length) for start in (1, 0))
+            result = later ^ before if self.dtype.kind == "b" else later - before
+        return result
+
+    # Counts
+
+    def bincount(self, weights: Self | None = None, minlength: int = 0) -> Self:
+        """How often each number from 0 on is there, or the sum of its weights.
+
+        The greatest one, which gives the size, is computed.
+        """
+        if self.dtype.kind not in "iu" or len(self.shape) != 1:
+            raise DTypeError("bincount", f"{self.dtype.name} {self.shape} is no vector of whole "
+                             "numbers", "use .flatten() and an integer dtype")
+        numbers = self.known("bincount", "x.one_hot(count).sum(0)")
+        if numbers.size and numbers.min() < 0:
+            raise ShapeError("bincount", f"{numbers.min()} is negative", "use numbers from 0 on")
+        count = max(int(numbers.max()) + 1 if numbers.size else 0, minlength)
+        ones = self._wrap(nodes.full(UOp.const(dtypes.int32, 1), self.shape)) \
+            if weights is None else weights
+        nothing = self._wrap(nodes.full(UOp.const(ones.dtype, 0), (count,)))
+        return nothing.scatter_add(0, self, ones)
+
+    def histc(self, bins: int = 100, min: float = 0, max: float = 0) -> Self:  # noqa: A002
+        """How many elements lie in each of some equal parts of an interval; of all if it is empty.
+
+        Outside of the interval nothing is counted; the end belongs to the last part.
+        """
+        x = self.flatten()
+        low, high = (x.min(), x.max()) if min == max else (
+            self._wrap(UOp.const(self.dtype, one)) for one in (min, max))
+        flat = low == high
+        low, high = flat.where(low - 1, low), flat.where(high + 1, high)
+        place = ((x - low) * bins / (high - low)).floor().minimum(bins - 1).cast(dtypes.int32)
+        inside = (x >= low) & (x <= high)
+        nothing = self._wrap(nodes.full(UOp.const(self._result_float(), 0), (bins,)))
+        counted = inside.where(place, bins)  # which is no part
+        return nothing.scatter_add(0, counted, nothing._full_of(1, x.shape))
+
+    def _full_of(self, value: float, shape: Any) -> Self:
+        return self._wrap(nodes.full(UOp.const(self.dtype, value), shape))
+
+    def histogram(self, bins: Any = 10, range: Any = None,  # noqa: A002
+                  density: bool = False) -> Counted:
+        """How many elements lie in each of some parts, and the ends of these parts."""
+        x = self.cast(self._result_float())
+        if isinstance(bins, Matrices):
+            edges = bins
+        else:
+            low, high = (x.min(), x.max()) if range is None else (
+                x._wrap(UOp.const(x.dtype, one)) for one in range)
+            flat = low == high
+            low, high = flat.where(low - 0.5, low), flat.where(high + 0.5, high)
+            steps = x._wrap(cast(nodes.iota(bins + 1), x.dtype)) / bins
+            edges = low.lerp(high, steps)
+        parts = edges.shape[0] - 1
+        flat_x = x.flatten()
+        place = edges.searchsorted(flat_x, right=True) - 1
+        place = (flat_x == edges[-1]).where(parts - 1, place)
+        nothing = x._wrap(nodes.full(UOp.const(x.dtype, 0), (parts,)))
+        outside = (place < 0) | (place >= parts)
+        counts = nothing.scatter_add(0, outside.where(parts, place), x._full_of(1, flat_x.shape))
+        if density:
+            counts = counts / counts.sum() / (edges[1:] - edges[:-1])
+        return Counted(counts, edges)
+
+    # Places in order
+
+    def searchsorted(self, values: Any, right: bool = False, side: str | None = None) -> Self:
+        """Where values would be put into this sorted last axis, as int32: before equals, or after.
+        """
+        theirs = self._tensor(values)
+        after = right if side is None else side == "right"
+        x, many = self.unsqueeze(-2), theirs.unsqueeze(-1)
+        if len(self.shape) == 1:
+            x = self.reshape((1,) * len(theirs.shape) + self.shape)
+        # NaN is greater than every number.
+        before = x <= many if after else x < many
+        unknown = many.isnan() if after else many.isnan() & x.isnan().logical_not()
+        return (before | unknown).sum(-1).cast(dtypes.int32)
+
+    def bucketize(self, boundaries: Any, right: bool = False) -> Self:
+        """In which of the parts between sorted boundaries each element lies, as int32."""
+        edges: Self = self._tensor(boundaries)
+        return edges.searchsorted(self, right)
+
+    # Results whose size depends on values
+
+    def nonzero(self, as_tuple: bool = False, size: int | None = None, fill_value: int = 0) -> Any:
+        """The places of the elements that are not zero: (count, axes), or one vector for each axis.
+
+        How many there are is computed, unless `size` says how many are wanted: the first ones, and
+        `fill_value` where there are fewer.
+        """
+        truth = self.cast(dtypes.bool)
+        if size is None:
+            array = truth.known("nonzero", "x.nonzero(size=count)")
+            found = np.nonzero(array) if self.shape else ()
+            places = tuple(self.__class__(one.astype(np.int32), self.device) for one in found)
+        else:
+            places = truth._first_places(whole(size, "nonzero", "size"), fill_value)
+        if as_tuple:
+            return places
+        if not places:
+            count = int(bool(self.item())) if size is None else size
+            return self._wrap(nodes.full(UOp.const(dtypes.int32, 0), (count, 0)))
+        return places[0].stack(*places[1:], dim=1)
+
+    def _first_places(self, size: int, fill: int) -> tuple[Self, ...]:
+        """The places of the first elements that hold, one vector for each axis."""
+        flat = self.flatten()
+        count, total = flat.shape[0], flat.sum()
+        rank = flat.cast(dtypes.int32).cumsum(0) - 1
+        line = self._wrap(nodes.iota(count))
+        nothing = self._wrap(nodes.full(UOp.const(dtypes.int32, 0), (size,)))
+        place = nothing.scatter(0, flat.where(rank, size), line.cast(dtypes.int32))
+        there = self._wrap(nodes.iota(size)) < total
+        places, step = list[Self](), count
+        for own in self.shape:
+            step //= max(own, 1)
+            places.append(there.where(place // max(step, 1) % max(own, 1), fill))
+        return tuple(places)
+
+    def argwhere(self) -> Self:
+        """The places of the elements that are not zero: (count, axes)."""
+        found: Self = self.nonzero()
+        return found
+
+    def unique(self, sorted: bool = True, return_inverse: bool = False,  # noqa: A002
+               return_counts: bool = False, dim: int | None = None) -> Any:
+        """The different elements in order; also where each element stands there, and how often.
+
+        They are computed, since how many there are depends on them.
+        """
+        array = self.known("unique", "x.sort()[0], whose size is known")
+        found, inverse, counts = np.unique(array, return_inverse=True, return_counts=True, axis=dim)
+        inverse = inverse.reshape(self.shape if dim is None else -1).astype(np.int32)
+        return self._distinct(found, inverse, counts, return_inverse, return_counts)
+
+    def unique_consecutive(self, return_inverse: bool = False, return_counts: bool = False) -> Any:
+        """Of equal neighbours the first one; also where each element stands there, and how many."""
+        array = self.known("unique_consecutive", "x[1:] != x[:-1]").reshape(-1)
+        first = np.ones(array.shape, np.bool_)
+        first[1:] = array[1:] != array[:-1]
+        starts = np.flatnonzero(first)
+        counts = np.diff(np.append(starts, array.size))
+        inverse = (np.cumsum(first) - 1).reshape(self.shape).astype(np.int32)
+        return self._distinct(array[first], inverse, counts, return_inverse, return_counts)
+
+    def _distinct(self, found: np.ndarray, inverse: np.ndarray, counts: np.ndarray,
+                  return_inverse: bool, return_counts: bool) -> Any:
+        chosen = [self.__class__(found, self.device, self.dtype)]
+        if return_inverse:
+            chosen.append(self.__class__(inverse, self.device))
+        if return_counts:
+            chosen.append(self.__class__(counts.astype(np.int32), self.device))
+        return chosen[0] if len(chosen) == 1 else tuple(chosen)
+
+    # Choosing and writing along an axis
+
+    def take_along_dim(self, indices: Self, dim: int | None = None) -> Self:
+        """gather, in which the other axes broadcast; without `dim`, of the flattened tensor."""
+        if dim is None:
+            return self.flatten().gather(0, indices.flatten())
+        axis = self._axis(dim, "take_along_dim")
+        shape = spread([self.shape[:axis] + (1,) + self.shape[axis + 1:],
+                        indices.shape[:axis] + (1,) + indices.shape[axis + 1:]], "take_along_dim")
+        mine, theirs = list(shape), list(shape)
+        mine[axis], theirs[axis] = self.shape[axis], indices.shape[axis]
+        return self.expand(mine).gather(axis, indices.expand(theirs))
+
+    def _rows(self, dim: int, index: Any, name: str) -> tuple[Self, Self]:
+        """The tensor with an axis in front, and an index of it as a vector."""
+        axis = self._axis_or_none(dim, name)
+        moved = self.movedim(axis, 0) if self.shape else self.reshape(1)
+        return moved, self._tensor(index).flatten()
+
+    def index_add(self, dim: int, index: Any, source: Any, alpha: float = 1) -> Self:
+        """Slices of `source` added to those that a vector of places names."""
+        return self._into_rows(Ops.ADD, dim, index, source * alpha, "index_add")
+
+    def index_copy(self, dim: int, index: Any, source: Any) -> Self:
+        """Slices of `source` in place of those that a vector of places names."""
+        return self._into_rows(None, dim, index, source, "index_copy")
+
+    def index_fill(self, dim: int, index: Any, value: Any) -> Self:
+        """A number in the slices that a vector of places names."""
+        moved, places = self._rows(dim, index, "index_fill")
+        shape = (places.shape[0], *moved.shape[1:])
+        full = self._wrap(nodes.broadcast(self._value_for(value, shape), shape))
+        return self._into_rows(None, dim, index, full.movedim(0, self._axis(dim, "index_fill"))
+                               if self.shape else full, "index_fill")
+
+    def _into_rows(self, op: Ops | None, dim: int, index: Any, source: Any, name: str) -> Self:
+        moved, places = self._rows(dim, index, name)
+        axis = self._axis_or_none(dim, name)
+        theirs = source.movedim(axis, 0) if self.shape else source.reshape(-1)
+        if theirs.shape != (places.shape[0], *moved.shape[1:]):
+            raise ShapeError(name, f"a source of shape {source.shape} and {places.shape[0]} places "
+                             f"on axis {dim} of {self.shape}", "give a slice for each place")
+        size = moved.shape[0]
+        wrapped = (places < 0).where(places + size, places)
+        node = nodes.scatter(op, moved.uop, wrapped.uop, cast(theirs.uop, self.dtype))
+        result = self._wrap(node)
+        return result.movedim(0, axis) if self.shape else result.reshape(())
+
+    def index_put(self, indices: Any, values: Any, accumulate: bool = False) -> Self:
+        """A copy in which the elements that index tensors name are replaced, or added to."""
+        index = tuple(indices)
+        if not accumulate:
+            result = self._another()
+            result[index] = values
+            return result
+        nothing = self._wrap(nodes.iota(self.numel())).reshape(self.shape)
+        places = nothing[index]
+        theirs = self._wrap(nodes.broadcast(self._tensor(values).uop, places.shape))
+        flat = self.flatten().index_add(0, places.flatten(), theirs.flatten())
+        return flat.reshape(self.shape)
+
+    def masked_scatter(self, mask: Self, source: Self) -> Self:
+        """A copy in which the elements where a mask holds are those of `source`, in order."""
+        shape = spread([self.shape, mask.shape], "masked_scatter")
+        wide = mask.expand(shape)
+        rank = wide.flatten().cast(dtypes.int32).cumsum(0) - 1
+        taken = source.flatten()[rank.maximum(0)].reshape(shape)
+        return wide.where(taken.cast(self.dtype), self.expand(shape))
+
+    def scatter_reduce(self, dim: int, index: Self, src: Self, reduce: str,
+                       include_self: bool = True) -> Self:
+        """scatter, in which all values for one place are combined: sum, prod, mean, amax, amin."""
+        if reduce not in _COMBINED:
+            raise ShapeError("scatter_reduce", f"reduce {reduce!r} is unknown",
+                             f"use one of {', '.join(_COMBINED)}")
+        op = _COMBINED[reduce]
+        axis, x, place = self._along(dim, index, "scatter_reduce")
+        values = self._sources(src, index.shape)
+        ones = nodes.full(UOp.const(dtypes.int32, 1), index.shape)
+        none = nodes.full(UOp.const(dtypes.int32, 0), self.shape)
+        count = self._wrap(nodes.scatter_along(Ops.ADD, none, place, ones, axis))
+        start = x
+        if not include_self:
+            start = where(compare(Ops.CMPLT, UOp.const(dtypes.int32, 0), count.uop),
+                          UOp.const(x.dtype, nodes._IDENTITY[op](x.dtype)), x)
+        if op in (Ops.ADD, Ops.MUL):
+            result = self._wrap(nodes.scatter_along(op, start, place, values, axis))
+        else:
+            result = self._wrap(_extreme_along(op, start, place, values, axis))
+        if reduce != "mean":
+            return result
+        divisor = (count + int(include_self)).maximum(1)
+        return result.div(divisor, rounding_mode="floor" if self.dtype.kind in "iu" else None)
+
+
+_COMBINED = {"sum": Ops.ADD, "prod": Ops.MUL, "mean": Ops.ADD, "amax": Ops.MAXIMUM,
+             "amin": Ops.MINIMUM}
+#: Axes of up to so many elements are compared, every element with every other one.
+_SHORT = 1024
+
+
+def _extreme_along(op: Ops, base: UOp, place: UOp, values: UOp, axis: int) -> UOp:
+    """Each element and the values for its place, of which the extreme one stays.
+
+    SCATTER adds and multiplies only. So each element looks at all values of its line.
+    """
+    rank, shape, given = len(nodes.shape_of(base)), nodes.shape_of(base), nodes.shape_of(place)
+    wide = (*shape, given[axis])
+
+    def seen(x: UOp) -> UOp:
+        """A value tensor with its axis last, next to each element of the base."""
+        order = (*(a for a in range(rank) if a != axis), axis)
+        moved = nodes.permute(x, order)
+        cut = tuple((0, size) for size in nodes.shape_of(moved))
+        moved = nodes.shrink(moved, cut)
+        widths = tuple((0, shape[a] - given[a]) for a in order[:-1]) + ((0, 0),)
+        moved = nodes.pad(moved, widths)
+        lines = list(nodes.shape_of(moved))
+        lines.insert(axis, 1)
+        return nodes.expand(nodes.reshape(moved, tuple(lines)), wide)
+
+    here = nodes.expand(nodes.iota_along(shape[axis], axis, rank + 1), wide)
+    one_more = nodes.add(cast(place, dtypes.int32), UOp.const(dtypes.int32, 1))
+    hit = compare(Ops.CMPEQ, seen(one_more), nodes.add(cast(here, dtypes.int32),
+                                                       UOp.const(dtypes.int32, 1)))
+    none = UOp.const(base.dtype, nodes._IDENTITY[op](base.dtype))
+    best = nodes.reduce(op, where(hit, seen(values), none), (rank,))
+    return binary(op, base, nodes.reshape(best, shape))
+
+
+def _up_to(size: int) -> UOp:
+    """Which elements of a line each one sees: itself, and those before it."""
+    row = nodes.expand(nodes.iota_along(size, 0, 2), (size, size))
+    column = nodes.expand(nodes.iota_along(size, 1, 2), (size, size))
+    return UOp(Ops.CMPLE, dtypes.bool, (column, row))
+
