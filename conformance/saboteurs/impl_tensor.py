@@ -599,3 +599,33 @@ class ListsAreTensors(ImplPatch):
     def replacement(self, original: Function) -> Function:
         return lambda tensor, other, name: original(
             tensor, type(tensor)(other) if isinstance(other, (list, tuple)) else other, name)
+
+
+class SeriesEndEarly(Edit):
+    rule = "tensor.special.digits"
+    description = "the series of an angle has half of the terms that it needs"
+    file = "impl/tensor/special.py"
+    old, new = "23 if x.dtype is dtypes.float64 else 10", "11 if x.dtype is dtypes.float64 else 4"
+
+
+class TheUpperMiddle(Edit):
+    rule = "tensor.statistics.value"
+    description = "the median is the upper one of two middle elements"
+    file = "impl/tensor/statistics.py"
+    old, new = "middle = (numbers - 1).maximum(0) // 2", "middle = numbers // 2"
+
+
+class NothingIsAPlace(Edit):
+    rule = "tensor.nonzero.size"
+    description = "places that are missing are the place 0"
+    file = "impl/tensor/statistics.py"
+    old = "places.append(there.where(place // max(step, 1) % max(own, 1), fill))"
+    new = "places.append(place // max(step, 1) % max(own, 1))"
+
+
+class UnderscoresReturnOthers(Edit):
+    rule = "tensor.inplace.assigns"
+    description = "a method with _ returns its value, and the tensor keeps its own"
+    file = "impl/tensor/inplace.py"
+    old = "return self.assign(value.cast(self.dtype) if fits else value)"
+    new = "return value.cast(self.dtype) if fits else value"

@@ -46,7 +46,8 @@ def _remedy(given: str, own: Iterable[str], module: str) -> str:
         return f"did you mean {known[given]}?"
     if given in _MEANT and _is_there(_MEANT[given]):
         return f"use {_MEANT[given]}"
-    methods = {each.replace("_", ""): each for each in dir(Tensor) if not each.startswith("_")}
+    methods = {each.replace("_", ""): each for each in dir(Tensor)
+               if not each.startswith("_") and not each.endswith("_")}
     for spelled in (given, given.removesuffix("loss")):
         if spelled in methods:
             return f"use the method of tensors, x.{methods[spelled]}()"

@@ -105,7 +105,7 @@ class Aliases(Autograd):
 
     def rsub(self, other: Any, alpha: float = 1) -> Self:
         """other - alpha * self"""
-        return other - (self if alpha == 1 else self * alpha)  # type: ignore[no-any-return]
+        return other - (self if alpha == 1 else self * alpha)
 
     def clamp_min(self, min: Any) -> Self:  # noqa: A002
         """The elements, but none below `min`."""

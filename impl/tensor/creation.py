@@ -51,14 +51,12 @@ def _number(value: Any, name: str) -> Scalar:
     return plain
 
 
-def _refuse_bounds(given: tuple[Any, ...]) -> None:
-    """Refuse PyTorch's order: the bounds, and then the shape."""
+def _bounds_first(given: tuple[Any, ...], low: int, high: int) -> tuple[tuple[Any, ...], int, int]:
+    """PyTorch's order: the bounds, and then the shape."""
     if len(given) in (2, 3) and isinstance(given[-1], (tuple, list)):
         low, high = (0, *given[:-1])[-2:]
-        sizes = ", ".join(map(str, given[-1]))
-        # r[impl tensor.arguments.refused+2]
-        raise ShapeError("randint", f"{given} is no shape", "give the sizes first, and the bounds "
-                         f"by name: Tensor.randint({sizes}, low={low}, high={high})")
+        return (given[-1],), low, high
+    return given, low, high
 
 
 def _float(dtype: Any, name: str) -> DType:
@@ -161,11 +159,13 @@ class Creation(Functional):
     @classmethod
     def linspace(cls, start: float, stop: float, steps: int, dtype: Any = None,
                  device: str | None = None) -> Self:
-        """`steps` floats from start to stop, both included, equally far apart.
+        """`steps` numbers from start to stop, both included, equally far apart; integers cut off.
 
         Raises:
             ShapeError: `steps` is no whole number from 0 on.
         """
+        if dtype is not None and as_dtype(dtype).kind in "iu":
+            return cls.linspace(start, stop, steps, dtypes.float64, device).cast(dtype)
         wanted = _float(dtype, "linspace")
         (steps,) = _shape((steps,), "linspace")
         if steps < 2:
@@ -178,6 +178,12 @@ class Creation(Functional):
         down = nodes.sub(UOp.const(wanted, stop), nodes.scale(left, distance))
         first_half = UOp(Ops.CMPLT, dtypes.bool, (line, UOp.const(wanted, steps / 2)))
         return cls._made(nodes.where(first_half, up, down), device)
+
+    @classmethod
+    def logspace(cls, start: float, stop: float, steps: int, base: float = 10.0,
+                 dtype: Any = None, device: str | None = None) -> Self:
+        """Powers of a base, whose exponents go from start to stop, equally far apart."""
+        return base ** cls.linspace(start, stop, steps, dtype, device)
 
     @classmethod
     def eye(cls, rows: int, columns: int | None = None, dtype: Any = None,
@@ -222,9 +228,12 @@ class Creation(Functional):
     @classmethod
     def randint(cls, *shape: Any, low: int = 0, high: int = 10, dtype: Any = None,
                 device: str | None = None) -> Self:
-        """Whole numbers from `low` to `high - 1`, int32 unless another dtype is given."""
+        """Whole numbers from `low` to `high - 1`, int32 unless another dtype is given.
+
+        PyTorch's order, `Tensor.randint(low, high, (2, 3))`, is understood, too.
+        """
         wanted = dtypes.default_int if dtype is None else as_dtype(dtype)
-        _refuse_bounds(shape)
+        shape, low, high = _bounds_first(shape, low, high)
         if high <= low or high - low > 1 << 32:
             raise ShapeError("randint", f"there are no numbers from {low} to {high} - 1 to choose",
                              "use low < high, at most 2**32 apart")
@@ -282,13 +291,25 @@ class Creation(Functional):
         return cls.normal(sizes, std=(2 / (1 + a ** 2) / math.prod(sizes[1:])) ** 0.5, dtype=dtype,
                           device=device, requires_grad=requires_grad)
 
-    def rand_like(self) -> Self:
+    def rand_like(self, dtype: Any = None) -> Self:
         """rand in this tensor's shape and dtype."""
-        return self.rand(self.shape, dtype=self.dtype, device=self.device)
+        wanted = self.dtype if dtype is None else dtype
+        return self.rand(self.shape, dtype=wanted, device=self.device)
 
-    def randn_like(self) -> Self:
+    def randn_like(self, dtype: Any = None) -> Self:
         """randn in this tensor's shape and dtype."""
-        return self.randn(self.shape, dtype=self.dtype, device=self.device)
+        wanted = self.dtype if dtype is None else dtype
+        return self.randn(self.shape, dtype=wanted, device=self.device)
+
+    def randint_like(self, low: int = 0, high: int = 10, dtype: Any = None) -> Self:
+        """randint in this tensor's shape and dtype."""
+        wanted = self.dtype if dtype is None else dtype
+        return self.randint(self.shape, low=low, high=high, dtype=wanted, device=self.device)
+
+    def bernoulli(self, p: float | None = None) -> Self:
+        """1 with the probability that each element says (or with probability p), else 0."""
+        chance = self.rand(self.shape, device=self.device)
+        return (chance < (self if p is None else p)).cast(self.dtype)
 
     @classmethod
     def randperm(cls, count: int, device: str | None = None) -> Self:
@@ -296,11 +317,17 @@ class Creation(Functional):
         return cls.rand(count, device=device).argsort()
 
     def multinomial(self, num_samples: int = 1, replacement: bool = False) -> Self:
-        """Places along the last axis, drawn with probabilities proportional to the elements."""
-        if num_samples != 1 and not replacement:
-            raise ShapeError("multinomial", "several samples without replacement",
-                             "use replacement=True")
+        """Places along the last axis, drawn with probabilities proportional to the elements.
+
+        Without replacement each place is drawn once: those with the least waiting times, which are
+        exponential with the element as rate (Efraimidis and Spirakis, 2006).
+        """
         weights = self.unsqueeze(0) if len(self.shape) == 1 else self
+        if num_samples != 1 and not replacement:
+            chance = 1 - self.rand(weights.shape, device=self.device)
+            waiting = (weights > 0).where(-chance.log() / weights, math.inf)
+            place = waiting.topk(num_samples, 1, largest=False).indices
+            return place.squeeze(0) if len(self.shape) == 1 else place
         bounds = (weights.cumsum(1) / weights.sum(1, keepdim=True)).unsqueeze(1)
         chance = self.rand(weights.shape[0], num_samples, 1, device=self.device)
         place = (chance >= bounds).sum(2).minimum(weights.shape[1] - 1)

@@ -35,12 +35,13 @@ class InPlace(Aliases):
             ShapeError: the shape of the result is another one.
         """
         if value is NotImplemented:
-            return value  # type: ignore[no-any-return]
+            return value
         if value.shape != self.shape:
             raise ShapeError("assign", f"a value of shape {value.shape} does not fit a tensor of "
                              f"shape {self.shape}", "use the method without _")
         mine, theirs = (_KINDS.index(one.dtype.kind) for one in (self, value))
         fits = theirs <= mine or (mine, theirs) == (1, 2)  # wraps around, as in PyTorch
+        # r[impl tensor.inplace.assigns]
         return self.assign(value.cast(self.dtype) if fits else value)
 
     def copy_(self, source: Any) -> Self:

@@ -26,62 +26,28 @@ def either(axis: Any, dim: Any) -> Any:
 
 
 #: What has no method of its own here, or one of quite another name.
-_MEANT = {"cuda": 'x.to("CUDA")', "copy_": "x.assign(y)", "fill_": "x.assign(x.full_like(number))",
-          "zero_": "x.assign(x.zeros_like())",
-          "nonzero": "where(condition, x, y): the shape of a result depends on no value",
-          "unique": "NumPy on x.numpy(): the shape of a result depends on no value",
-          "tile": "x.repeat(*times)", "copy": "x.clone()", "astype": "x.cast(dtype)",
-          "ravel": "x.flatten()", "swapaxes": "x.transpose(first, second)",
-          "expand_dims": "x.unsqueeze(axis)", "concatenate": "Tensor.cat(x, y)",
-          "t": "x.T", "gpu": 'x.to("CUDA"), or another device', "diag": "x.diagonal()",
-          "select": "x.index_select(axis, indices), or x[..., number]",
-          "vstack": "Tensor.cat(x, y)", "hstack": "Tensor.cat(x, y, dim=1)",
-          "from_numpy": "Tensor(array)", "tensor": "Tensor(values)", "array": "Tensor(values)",
-          "as_tensor": "Tensor(values)", "equal": "(x == y).all()",
-          "allclose": "NumPy on x.numpy()", "xavier_uniform": "Tensor.glorot_uniform(*shape)",
-          "remainder": "x.mod(y)", "fmod": "x - (x / y).trunc() * y", "diff": "x[1:] - x[:-1]",
-          "median": "x.sort()[0][len(x) // 2]",
-          "isclose": "(x - y).abs() <= tolerance", "nan_to_num": "x.isnan().where(0, x)",
-          "asinh": "(x + (x.square() + 1).sqrt()).log()", "atanh": "((1 + x) / (1 - x)).log() / 2",
-          "acosh": "(x + (x.square() - 1).sqrt()).log()",
-          **dict.fromkeys(("asin", "acos", "atan", "atan2", "arcsin", "arccos", "arctan"),
-                          "NumPy on x.numpy(): inverses of angles are missing here"),
-          "no_grad": "x.detach(), or nothing: only .backward() computes gradients",
-          "zero_grad": "x.grad = None, or the zero_grad() of an optimiser",
-          "values": "x, which has no indices beside it: they are x.argmax(axis)",
-          "indices": "x.argmax(axis), x.sort() or x.topk(k)", "nelement": "x.numel()",
-          "type_as": "x.cast(y.dtype)", "is_cuda": "x.device",
-          "new_zeros": "Tensor.zeros(*shape)", "new_ones": "Tensor.ones(*shape)",
-          "new_full": "Tensor.full(shape, number)", "new_tensor": "Tensor(values)",
-          **dict.fromkeys(("stride", "is_contiguous"),
-                          "x.contiguous(): a tensor has a shape, and no strides"),
-          "bernoulli": "Tensor.rand(*shape) < x", "quantile": "x.sort()[0], or NumPy on x.numpy()",
-          "true_divide": "x / y", "divide": "x / y", "floor_divide": "x // y",
-          "multiply": "x * y", "subtract": "x - y", "negative": "-x", "positive": "x",
-          "absolute": "x.abs()", "greater": "x > y", "greater_equal": "x >= y", "less": "x < y",
-          "less_equal": "x <= y", "not_equal": "x != y", "addcmul": "x + value * y * z",
-          "addcdiv": "x + value * y / z", "addmm": "x + y @ z", "hypot": "(x * x + y * y).sqrt()",
-          "clamp_min": "x.clamp(min=number)", "clamp_max": "x.clamp(max=number)",
-          "frac": "x - x.trunc()", "sgn": "x.sign()", "rsub": "y - x", "copysign":
-          "(y < 0).where(-x.abs(), x.abs())", "logaddexp": "Tensor.stack(x, y).logsumexp(0)",
-          "nansum": "x.isnan().where(0, x).sum()", "nanmean": "NumPy on x.numpy()",
-          "aminmax": "x.min(axis) and x.max(axis)", "swapdims": "x.transpose(first, second)",
-          "moveaxis": "x.movedim(first, second)", "fliplr": "x.flip(1)", "flipud": "x.flip(0)",
-          "view_as": "x.reshape(y.shape)", "inner": "x @ y.T", "mv": "x @ y", "vdot": "x.dot(y)",
-          "ger": "x.outer(y)", "trace": "x.diagonal().sum()", "dist": "(x - y).norm()",
-          "diag_embed": "Tensor.eye(len(x)) * x", "vsplit": "x.split(sizes)",
-          "hsplit": "x.split(sizes, 1)", "tensor_split": "x.chunk(count), or x.split(sizes)",
-          "byte": "x.cast('uint8')", "short": "x.cast('int16')", "char": "x.cast('int8')",
-          "itemsize": "x.element_size()", "argwhere": "NumPy on x.numpy(): the shape of a result "
-          "depends on no value", "bincount": "x.one_hot(count).sum(0)",
-          "new_empty": "Tensor.empty(*shape)",
-          "scatter_reduce": "x.scatter(axis, indices, y, reduce='add')",
-          "signbit": "x < 0",
-          **dict.fromkeys(("svd", "inverse", "det", "qr", "cholesky", "eig", "pinverse", "lu",
-                           "mode", "kthvalue", "cov", "corrcoef", "rot90", "kron", "cross", "histc",
-                           "heaviside", "sinc", "renorm"), "NumPy on x.numpy()"),
-          "jit": "TinyJit(function)", "save": "nn.state.safe_save({name: x}, path)",
-          "load": "nn.state.safe_load(path)"}
+_MEANT = {
+    "gpu": 'x.to("CUDA"), or another device',
+    **dict.fromkeys(("from_numpy", "from_dlpack"), "Tensor(array)"),
+    **dict.fromkeys(("tensor", "array", "as_tensor", "asarray"), "Tensor(values)"),
+    "no_grad": "x.detach(), or nothing: only .backward() computes gradients",
+    "zero_grad": "x.grad = None, or the zero_grad() of an optimiser",
+    "values": "x, which has no indices beside it: they are x.argmax(axis)",
+    "indices": "x.argmax(axis), x.sort() or x.topk(k)",
+    **dict.fromkeys(("stride", "as_strided", "storage_offset"),
+                    "x.contiguous(): a tensor has a shape, and no strides"),
+    **dict.fromkeys(("storage", "untyped_storage", "data_ptr"), "x.data(), the bytes"),
+    **dict.fromkeys(("register_hook", "retain_grad", "grad_fn"),
+                    "loss.gradient(x): the gradient of any tensor"),
+    **dict.fromkeys(("svd", "inverse", "det", "qr", "cholesky", "eig", "pinverse", "lu", "lstsq",
+                     "slogdet", "logdet", "matrix_exp", "solve", "gcd", "lcm", "renorm"),
+                    "NumPy on x.numpy()"),
+    **dict.fromkeys(("to_sparse", "is_sparse", "coalesce"), "x: all tensors are dense"),
+    **dict.fromkeys(("resize_", "resize"), "x.reshape(*shape), or x.pad_to(*shape)"),
+    **dict.fromkeys(("squeeze_", "unsqueeze_", "transpose_", "t_"),
+                    "x = x.squeeze() or the like: the shape of a variable stays"),
+    "jit": "TinyJit(function)", "save": "nn.state.safe_save({name: x}, path)",
+    "load": "nn.state.safe_load(path)"}
 
 
 def missing(tensors: type, name: str) -> NoReturn:
@@ -97,7 +63,7 @@ def _remedy(tensors: type, name: str) -> str:
     if name in _MEANT:
         return f"use {_MEANT[name]}"
     if name.endswith("_") and name[:-1] in known:
-        return f"no method writes in place; use x.assign(x.{name[:-1]}(...))"
+        return f"use x.assign(x.{name[:-1]}(...))"
     near = nearest(name, known)
     return f"did you mean {near}?" if near else \
         "look for it among the methods in the API reference, or in dir(Tensor)"
@@ -299,7 +265,7 @@ def with_keywords(method: Callable[..., Any], name: str, tensors: list[type],
     call.__code__ = call.__code__.replace(co_name=name)  # what a node's origin shows
     made: Any = functools.wraps(method)(call)
     made.understands = keywords
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def made(kind: type) -> None:

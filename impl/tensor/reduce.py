@@ -10,8 +10,8 @@ from impl.gradient import nodes
 from impl.gradient.nodes import binary, cast, unary, where
 from impl.ir import Ops, UOp
 from impl.symbolic import is_symbolic
-from impl.tensor.elementwise import compare
 from impl.tensor.arrangement import Arrangement
+from impl.tensor.elementwise import compare
 from impl.tensor.movement import whole
 from impl.tensor.names import either
 from impl.tensor.sorting import first_origin, sort_origin

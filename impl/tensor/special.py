@@ -65,6 +65,7 @@ def arctangent(x: UOp) -> UOp:
     less = nodes.div(nodes.sub(flat, number(x, 1)), nodes.add(flat, number(x, 1)))
     rest = where(half, less, flat)
     terms = range(23 if x.dtype is dtypes.float64 else 10, -1, -1)
+    # r[impl tensor.special.digits]
     series = polynomial(nodes.mul(rest, rest), [(-1) ** n / (2 * n + 1) for n in terms])
     angle = nodes.add(where(half, number(x, math.pi / 4), number(x, 0)), nodes.mul(rest, series))
     turned = where(steep, nodes.sub(number(x, math.pi / 2), angle), angle)
@@ -403,7 +404,7 @@ class Special(Elementwise):
     def heaviside(self, values: Any) -> Self:
         """0 below 0, 1 above, and `values` at 0."""
         step = (self > 0).cast(self.dtype)
-        return (self == 0).where(values, self.isnan().where(self, step))
+        return self.eq(0).where(values, self.isnan().where(self, step))
 
     def hypot(self, other: Any) -> Self:
         """sqrt(x * x + other * other), also where a square is too large for the dtype."""
@@ -429,8 +430,8 @@ class Special(Elementwise):
         most = {dtypes.float16: 65504.0, dtypes.bfloat16: 3.3895313892515355e38,
                 dtypes.float32: 3.4028234663852886e38}.get(self.dtype, 1.7976931348623157e308)
         x = self.isnan().where(nan, self)
-        x = (self == math.inf).where(most if posinf is None else posinf, x)
-        return (self == -math.inf).where(-most if neginf is None else neginf, x)
+        x = self.eq(math.inf).where(most if posinf is None else posinf, x)
+        return self.eq(-math.inf).where(-most if neginf is None else neginf, x)
 
     def isclose(self, other: Any, rtol: float = 1e-05, atol: float = 1e-08,
                 equal_nan: bool = False) -> Self:
@@ -452,11 +453,11 @@ class Special(Elementwise):
 
     def isposinf(self) -> Self:
         """Whether an element is infinity."""
-        return self == math.inf
+        return self.eq(math.inf)
 
     def isneginf(self) -> Self:
         """Whether an element is minus infinity."""
-        return self == -math.inf
+        return self.eq(-math.inf)
 
     def fmax(self, other: Any) -> Self:
         """The larger element; of a NaN and a number, the number."""

@@ -67,7 +67,7 @@ class Statistics(Matrices):
         self._refuse_empty((axis,), "median")
         values, places = self.sort(axis)  # NaN comes last
         numbers = values.isnan().logical_not().sum(axis, keepdim=True)
-        middle = (numbers - 1).maximum(0) // 2
+        middle = (numbers - 1).maximum(0) // 2  # r[impl tensor.statistics.value]
         if with_nan:
             middle = (numbers < self.shape[axis]).where(
                 numbers.minimum(self.shape[axis] - 1), middle)
@@ -223,7 +223,7 @@ class Statistics(Matrices):
         """How many elements lie in each of some parts, and the ends of these parts."""
         x = self.cast(self._result_float())
         if isinstance(bins, Matrices):
-            edges = bins
+            edges: Any = bins
         else:
             low, high = (x.min(), x.max()) if range is None else (
                 x._wrap(UOp.const(x.dtype, one)) for one in range)
@@ -259,8 +259,9 @@ class Statistics(Matrices):
 
     def bucketize(self, boundaries: Any, right: bool = False) -> Self:
         """In which of the parts between sorted boundaries each element lies, as int32."""
-        edges: Self = self._tensor(boundaries)
-        return edges.searchsorted(self, right)
+        edges: Any = self._tensor(boundaries)
+        found: Self = edges.searchsorted(self, right)
+        return found
 
     # Results whose size depends on values
 
@@ -276,6 +277,7 @@ class Statistics(Matrices):
             found = np.nonzero(array) if self.shape else ()
             places = tuple(self.__class__(one.astype(np.int32), self.device) for one in found)
         else:
+            # r[impl tensor.nonzero.size]
             places = truth._first_places(whole(size, "nonzero", "size"), fill_value)
         if as_tuple:
             return places

@@ -97,7 +97,7 @@ def test_axes_that_are_no_pair() -> None:
 def test_an_axis_may_be_called_dim() -> None:
     """Every method that takes one, found by its signature."""
     x = Tensor(np.arange(1, 7, dtype=np.float32).reshape(2, 3))
-    required = {"norm": (2,)}
+    required = {"norm": (2,), "quantile": (0.5,), "nanquantile": (0.5,)}
     tried = []
     for name, method in inspect.getmembers(Tensor, inspect.isfunction):
         if name.startswith("_") or "axis" not in inspect.signature(method).parameters:
