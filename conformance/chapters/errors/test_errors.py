@@ -93,7 +93,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], list[str]]] = {
     "strides": (lambda: Tensor.ones(1, 1, 3, 3).max_pool2d(2, (1, 1, 1)), ValueError,
                 ["(1, 1, 1)", "2 axes"]),
     "chunk": (lambda: Tensor.ones(3).chunk(0), ValueError, ["chunk", "0"]),
-    "full": (lambda: Tensor.full((2,), "x"), TypeError, ["full", "'x'"]),  # type: ignore[arg-type]
+    "full": (lambda: Tensor.full((2,), "x"), TypeError, ["full", "'x'"]),
     "full_like": (lambda: Tensor.ones(2).full_like(None), TypeError,  # type: ignore[arg-type]
                   ["full_like", "None"]),
     "stack of nothing": (lambda: Tensor.stack(), ValueError, ["stack", "no tensors"]),

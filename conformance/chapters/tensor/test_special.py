@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -134,8 +135,8 @@ STATISTICS: dict[str, Case] = {
     "median with nan": (lambda: Tensor(N).median(), lambda: np.nan),
     "nanmedian": (lambda: Tensor(N[:, :3]).nanmedian(),
                   lambda: np.sort(N[:, :3], None)[(~np.isnan(N[:, :3])).sum() - 1 >> 1]),
-    **{f"quantile {kind}": (lambda kind=kind: Tensor(A).quantile(0.3, 1, interpolation=kind),
-                            lambda kind=kind: np.quantile(A, 0.3, 1, method=kind))
+    **{f"quantile {kind}": (partial(Tensor(A).quantile, 0.3, 1, interpolation=kind),
+                            partial(np.quantile, A, 0.3, 1, method=kind))
        for kind in ("linear", "lower", "higher", "nearest", "midpoint")},
     "quantiles": (lambda: Tensor(A).quantile(Tensor([0.1, 1.0]), 0, keepdim=True),
                   lambda: np.quantile(A, [0.1, 1.0], 0, keepdims=True)),
@@ -165,8 +166,8 @@ STATISTICS: dict[str, Case] = {
     "unique_consecutive": (lambda: Tensor([1, 1, 2, 2, 1]).unique_consecutive(),
                            lambda: [1, 2, 1])}
 MATRICES: dict[str, Case] = {
-    **{f"diag {k}": (lambda k=k: Tensor(A).diag(k), lambda k=k: np.diag(A, k)) for k in (-1, 0, 2)},
-    **{f"diag of a vector {k}": (lambda k=k: Tensor(V).diag(k), lambda k=k: np.diag(V, k))
+    **{f"diag {k}": (partial(Tensor(A).diag, k), partial(np.diag, A, k)) for k in (-1, 0, 2)},
+    **{f"diag of a vector {k}": (partial(Tensor(V).diag, k), partial(np.diag, V, k))
        for k in (-2, 0, 1)},
     "diag_embed": (lambda: Tensor(A).diag_embed(), lambda: A[:, :, None] * np.eye(4)),
     "trace": (lambda: Tensor(A).trace(), lambda: np.trace(A)),
@@ -186,7 +187,7 @@ MATRICES: dict[str, Case] = {
     "corrcoef": (lambda: Tensor(A).corrcoef(), lambda: np.corrcoef(A)),
     "vander": (lambda: Tensor(V).vander(3), lambda: np.vander(V, 3))}
 ARRANGEMENTS: dict[str, Case] = {
-    **{f"rot90 {k}": (lambda k=k: Tensor(A).rot90(k), lambda k=k: np.rot90(A, k))
+    **{f"rot90 {k}": (partial(Tensor(A).rot90, k), partial(np.rot90, A, k))
        for k in range(-1, 4)},
     "fliplr": (lambda: Tensor(A).fliplr(), lambda: np.fliplr(A)),
     "tile": (lambda: Tensor(A).tile(2, 1, 3), lambda: np.tile(A, (2, 1, 3))),
