@@ -32,7 +32,7 @@ class FewestBytes(Edit):
 
 
 class NumbersWidenHalves(Edit):
-    rule = "dtypes.scalar.weak"
+    rule = "dtypes.scalar.weak+2"
     description = "a Python float makes a default float of whatever it meets"
     file = "impl/tensor/base.py"
     old, new = 'if dtype.kind == "f" or isinstance(value, bool):', \
@@ -40,14 +40,14 @@ class NumbersWidenHalves(Edit):
 
 
 class SidesDoNotMatter(Edit):
-    rule = "dtypes.scalar.compare"
+    rule = "dtypes.scalar.compare+2"
     description = "a number above all elements is taken for one below them"
     file = "impl/tensor/elementwise.py"
     old, new = "(other > 0) is not swapped", "(other < 0) is not swapped"
 
 
 class RoundsToTheWrongSide(Edit):
-    rule = "dtypes.scalar.compare"
+    rule = "dtypes.scalar.compare+2"
     description = "a number between two floats is taken to be on the other side of the nearer one"
     file = "impl/tensor/elementwise.py"
     old, new = "if (b.arg < other) is not swapped else", "if (b.arg > other) is not swapped else"

@@ -141,7 +141,7 @@ _spread_numbers = functools.cache(_spread)
 
 def weak_dtype(dtype: DType, value: Scalar) -> DType:
     """The dtype in which a Python number meets a tensor of `dtype` (r[dtypes.scalar.weak])."""
-    # r[impl dtypes.scalar.weak]
+    # r[impl dtypes.scalar.weak+2]
     if dtype.kind == "f" or isinstance(value, bool):
         return dtype
     if isinstance(value, float):

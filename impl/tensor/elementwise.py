@@ -203,7 +203,7 @@ class Elementwise(Placement):
         if b is None:
             return NotImplemented
         other = other.item() if isinstance(other, np.generic) else other
-        # r[impl dtypes.scalar.compare]
+        # r[impl dtypes.scalar.compare+2]
         if isinstance(other, int) and b.op is Ops.CONST and b.arg != other:
             between = b.dtype.kind == "f" and op not in (Ops.CMPEQ, Ops.CMPNE)
             if not between:
@@ -431,7 +431,7 @@ class Elementwise(Placement):
             raise DTypeError("pow", f"an integer to the power {exponent} is no integer",
                              "convert it first: .float()")
         if isinstance(exponent, float) and x.dtype.kind != "f":
-            x = cast(x, dtypes.default_float)  # r[impl dtypes.scalar.weak]
+            x = cast(x, dtypes.default_float)  # r[impl dtypes.scalar.weak+2]
         if exponent == 0:
             return self._wrap(nodes.full_like(x, 1))
         if exponent not in (1, 2, 3, 4) or x.dtype.kind == "b":

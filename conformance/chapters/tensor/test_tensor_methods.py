@@ -771,7 +771,7 @@ def test_promotion_is_the_least_common_type() -> None:
     assert as_dtype(np.dtype("int64")) is dtypes.int64
 
 
-@verifies("dtypes.scalar.weak")
+@verifies("dtypes.scalar.weak+2")
 def test_python_numbers_adapt() -> None:
     for dtype, number, expected in (
             (dtypes.float16, 1.5, dtypes.float16), (dtypes.float16, 1, dtypes.float16),
@@ -785,7 +785,7 @@ def test_python_numbers_adapt() -> None:
     assert (Tensor([1], dtype=dtypes.uint8) + 255).item() == 0
 
 
-@verifies("dtypes.scalar.compare")
+@verifies("dtypes.scalar.compare+2")
 def test_numbers_that_do_not_fit_compare_as_numbers() -> None:
     x = np.array([0, 1, 255], np.uint8)
     for number in (-1, 256, 300, 2 ** 40, -2 ** 70, 2 ** 70, 255):
@@ -797,7 +797,7 @@ def test_numbers_that_do_not_fit_compare_as_numbers() -> None:
             assert np.array_equal(found.numpy(), wanted)
 
 
-@verifies("dtypes.scalar.compare")
+@verifies("dtypes.scalar.compare+2")
 @pytest.mark.parametrize("number", [np.int64(-1), np.uint64(2 ** 63), np.int16(300), np.int64(255)])
 def test_scalars_of_numpy_compare_as_numbers(number: np.integer[Any]) -> None:
     elements = [0, 1, 255]
@@ -809,7 +809,7 @@ def test_scalars_of_numpy_compare_as_numbers(number: np.integer[Any]) -> None:
         assert found.tolist() == wanted
 
 
-@verifies("dtypes.scalar.compare")
+@verifies("dtypes.scalar.compare+2")
 @pytest.mark.parametrize("dtype", ["bool", "float16", "float32", "float64"])
 def test_integers_beside_bools_and_floats_compare_as_numbers(dtype: str) -> None:
     """Python compares an integer with a float exactly, however large it is."""
