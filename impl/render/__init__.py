@@ -14,6 +14,7 @@ from impl.render.metal import Metal
 from impl.render.opencl import OpenCL
 from impl.render.printer import render
 from impl.render.source import Source, digest, key_of, names_of, symbol, unit_text
+from impl.render.wgsl import WGSL
 
-__all__ = ["C", "CUDA", "Dialect", "Gpu", "Lowered", "Metal", "OpenCL", "Source", "digest",
+__all__ = ["C", "CUDA", "Dialect", "Gpu", "Lowered", "Metal", "OpenCL", "Source", "WGSL", "digest",
            "key_of", "lower", "names_of", "render", "symbol", "unit_text"]

@@ -240,7 +240,9 @@ class GroupDialect(Protocol):
 
     parameters: list[int]  # the arguments that the pointers of the signature stand for
     lanes: int             # of a group, once a kernel is begun
-    index: str             # the type of its indices
+
+    def indices(self, small: bool) -> None:
+        """Choose the type of indices; `small`: 32 bits hold them, and the numbers of lanes."""
 
     def ids(self, variables: int) -> str:
         """Declare `group`, `lane`, and among all groups `thread` of `threads`, if there are any.

@@ -101,6 +101,10 @@ class Gpu(C):
         super().begin()
         self.parameters, self.given = [], []
 
+    def indices(self, small: bool) -> None:
+        """As short as they may be."""
+        self.index = "int" if small else "long"
+
     def type_of(self, dtype: DType) -> str:
         """The type of a variable; indices are as wide as the kernel needs them."""
         return self.index if dtype is dtypes.index else super().type_of(dtype)

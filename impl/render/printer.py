@@ -61,7 +61,7 @@ class _Printer(Reductions, Matrices):
         self.dialect.begin()
         if self.groups is not None:  # r[impl render.group.size]
             self.groups.lanes = self.known.info.lanes
-            self.groups.index = "int" if self._is_small() else "long"
+            self.groups.indices(self._is_small())
         self._declare()
         stack = [iter(self.low.root.items)]  # r[impl render.depth.unlimited]
         while stack:
