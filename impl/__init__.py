@@ -12,7 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from impl import collectives, cpu, cuda, metal, multi, opencl, realize, reference, settings
+from impl import (
+    collectives,
+    cpu,
+    cuda,
+    metal,
+    multi,
+    opencl,
+    realize,
+    reference,
+    settings,
+    webgpu,
+)
 from impl.device import Device, GlobalCounters
 from impl.dtypes import dtypes
 from impl.ir import Ops, UOp
@@ -89,4 +100,4 @@ from impl.replay import TinyJit  # noqa: E402
 __version__ = "0.1.0"
 __all__ = ["Context", "Device", "ExecItem", "GlobalCounters", "Mesh", "Ops", "Tensor", "TinyJit",
            "UOp", "Variable", "collectives", "cpu", "cuda", "dtypes", "metal", "nn",
-           "opencl", "reference", "run_schedule"]
+           "opencl", "reference", "run_schedule", "webgpu"]

@@ -36,7 +36,7 @@ class Setting:
 REGISTRY: dict[str, Setting] = {s.name: s for s in (
     Setting("DEBUG", 0, "how much is printed: 1 schedules, 2 kernels, 3 decisions, 4 source",
             maximum=7),
-    Setting("DEVICE", "", "the default device: CPU, OPENCL, CUDA, METAL or REFERENCE; empty picks "
+    Setting("DEVICE", "", "the default device: CPU, OPENCL, CUDA, METAL, WEBGPU or REFERENCE; empty picks "
             "CPU if it can compile, else REFERENCE", plan=True),
     Setting("NOOPT", 0, "1: kernels are rendered as written, without optimisation steps", plan=True,
             maximum=1),

@@ -1,6 +1,6 @@
 """The suite on every device with work-groups: one command, a report for each.
 
-    python -m conformance.emulation                      # OPENCL, CUDA and METAL, one by one
+    python -m conformance.emulation                      # each of the devices, one by one
     python -m conformance.emulation CUDA --out reports
 
 CUDA and METAL are emulated (see `devices`), and their reports say so in their names. A device that
@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 #: The reports that the site shows, by device.
-NAMES = {"OPENCL": "opencl.jsonl", "CUDA": "cuda-emulated.jsonl", "METAL": "metal-emulated.jsonl"}
+NAMES = {"OPENCL": "opencl.jsonl", "WEBGPU": "webgpu.jsonl", "CUDA": "cuda-emulated.jsonl",
+         "METAL": "metal-emulated.jsonl"}
 REPORTS = Path(__file__).parent.parent / "reports"
 
 

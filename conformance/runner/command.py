@@ -84,7 +84,7 @@ def _add_fuzz(fuzz: ArgumentParser) -> None:
                       help="shares of settings, such as 'ordinary:6 NOOPT=1:1 FUSE=0,POISON=1:1'")
     fuzz.add_argument("--devices", default="",
                       help="run each program on each of these devices of this project, "
-                      "CUDA and METAL emulated: 'CPU,REFERENCE,OPENCL,CUDA,METAL'")
+                      "CUDA and METAL emulated: 'CPU,REFERENCE,OPENCL,WEBGPU,CUDA,METAL'")
     fuzz.add_argument("--orders", action="store_true",
                       help="run every program in a legal order drawn at random")
     fuzz.add_argument("--report", dest="fuzz_report", type=Path,

@@ -70,7 +70,7 @@ class AnyLoopIsShared(ImplPatch):
 class PartsBeginTheirBuffer(ImplPatch):
     rule = "opencl.argument.offset"
     description = "a memory is taken to begin where its buffer begins"
-    target = "impl.opencl.memory:DeviceMemory._inside"
+    target = "impl.device.remote:DeviceMemory._inside"
 
     def replacement(self, original: Function) -> Function:
         return lambda memory, start, nbytes: original(memory, 0, nbytes)

@@ -383,7 +383,7 @@ class _Owned(Memory):
 
 # --8<-- [start:elsewhere]
 #: Devices by the names that other libraries have for them.
-_ELSEWHERE = {"GPU": ["CUDA", "OPENCL", "METAL"], "MPS": ["METAL"], "NV": ["CUDA"],
+_ELSEWHERE = {"GPU": ["CUDA", "OPENCL", "METAL", "WEBGPU"], "MPS": ["METAL"], "NV": ["CUDA"],
               "CL": ["OPENCL"], "CLANG": ["CPU"], "PYTHON": ["REFERENCE"], "NUMPY": ["REFERENCE"]}
 # --8<-- [end:elsewhere]
 

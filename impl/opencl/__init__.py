@@ -17,12 +17,13 @@ from impl import settings
 from impl.caching.disk import store
 from impl.device import Device, GlobalCounters, Launch, Memory, Table, kept_bytes
 from impl.device.kept import entry
+from impl.device.remote import DeviceMemory, Pooled
 from impl.device.workgroups import GroupDevice, GroupProgram
 from impl.dtypes import dtypes
 from impl.errors import CompileError, DeviceError
 from impl.ir import UOp
 from impl.kernel import Limits
-from impl.opencl.memory import Buffers, DeviceMemory, Pooled
+from impl.opencl.memory import Buffers
 from impl.opencl.table import OpenCLTable
 from impl.render import OpenCL, Source, names_of, symbol, unit_text
 

@@ -3,9 +3,9 @@
 The transcendental functions are those of all languages (see `transcendental`): a formula is a head,
 declarations and sums, and WGSL writes heads and declarations in its own way.
 
-`exact_f32` makes a float something that a compiler knows nothing of: its bits, combined with a zero
-that comes with the launch. Otherwise it may take (a + b) - a for b, x * 0 for 0, and x != x for
-false; WGSL lets it.
+`exact_f32` makes a float something that a compiler knows nothing of: its bits, or a zero that comes
+with the launch. Otherwise it may take (a + b) - a for b, x * 0 for 0, and x != x for false; WGSL
+lets it. (Not the exclusive or: done twice, a compiler removes it.)
 """
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ HELD = {"bool": "bool", "int8": "i32", "int16": "i32", "int32": "i32", "index": 
 # --8<-- [start:exact]
 _FLOATS = {
     "exact_f32": "fn exact_f32(x: f32) -> f32 "
-                 "{ return bitcast<f32>(bitcast<i32>(x) ^ told[0].x); }",
-    "hidden_f32": "fn hidden_f32(x: i32) -> f32 { return bitcast<f32>(x ^ told[0].x); }",
+                 "{ return bitcast<f32>(bitcast<i32>(x) | told[0].x); }",
+    "hidden_f32": "fn hidden_f32(x: i32) -> f32 { return bitcast<f32>(x | told[0].x); }",
     "unordered_f32": "fn unordered_f32(x: f32) -> bool "
                      "{ return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }",
     "truth_f32": "fn truth_f32(x: f32) -> bool { return (bitcast<u32>(x) << 1u) != 0u; }",
