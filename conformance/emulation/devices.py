@@ -1,7 +1,7 @@
 """The implementation of this project on each of its devices, as the suite drives it.
 
     python -m conformance --impl conformance.emulation.devices:CUDA
-    python -m conformance fuzz --devices CPU,REFERENCE,OPENCL,CUDA,METAL --count 100
+    python -m conformance fuzz --devices CPU,REFERENCE,OPENCL,CUDA,METAL,WEBGPU --count 100
 
 CUDA and METAL are emulated: the runtime is the real one, the driver under it a mock, and each
 kernel of CUDA is compiled by NVRTC too. Lanes run in reverse, so that one that does not wait for
@@ -68,6 +68,14 @@ def OPENCL() -> OnDevice:  # noqa: N802
     """The adapter on OpenCL; PoCL does not optimise, as most kernels here run once."""
     os.environ.setdefault("POCL_EXTRA_BUILD_FLAGS", "-cl-opt-disable")
     return OnDevice("OPENCL")
+
+
+def WEBGPU() -> OnDevice:  # noqa: N802
+    """The adapter on WebGPU, through whatever driver is there. WGSL has no doubles, and integers
+    of 64 bits with a feature only.
+    """
+    wide = import_module("impl").Device["WEBGPU"].wide
+    return OnDevice("WEBGPU", lacks=("float64", *(() if wide else ("int64", "uint64"))))
 
 
 def CUDA() -> OnDevice:  # noqa: N802

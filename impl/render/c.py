@@ -28,6 +28,7 @@ class C(Vectors):
 
     name = "C"
     widest_inline = 72
+    counter = "i"
 
     def __init__(self) -> None:
         self.needed: dict[str, None] = {}

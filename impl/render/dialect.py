@@ -48,6 +48,7 @@ class Dialect(Statements, Protocol):
 
     name: str
     widest_inline: int    # longest expression that gets no variable of its own
+    counter: str          # what the names of loops begin with
 
     @property
     def groups(self) -> GroupDialect | None:
@@ -241,8 +242,11 @@ class GroupDialect(Protocol):
     parameters: list[int]  # the arguments that the pointers of the signature stand for
     lanes: int             # of a group, once a kernel is begun
 
-    def indices(self, small: bool) -> None:
-        """Choose the type of indices; `small`: 32 bits hold them, and the numbers of lanes."""
+    def indices(self, small: bool, wraps: bool) -> None:
+        """Choose the type of indices; `small`: 32 bits hold them, and the numbers of lanes.
+
+        `wraps`: 32 bits are enough, if sums and products wrap around.
+        """
 
     def ids(self, variables: int) -> str:
         """Declare `group`, `lane`, and among all groups `thread` of `threads`, if there are any.

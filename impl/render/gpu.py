@@ -101,8 +101,8 @@ class Gpu(C):
         super().begin()
         self.parameters, self.given = [], []
 
-    def indices(self, small: bool) -> None:
-        """As short as they may be."""
+    def indices(self, small: bool, wraps: bool) -> None:
+        """As short as they may be, where no sum wraps around."""
         self.index = "int" if small else "long"
 
     def type_of(self, dtype: DType) -> str:

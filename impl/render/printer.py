@@ -34,6 +34,8 @@ from impl.render.vectors import Operand
 
 #: Indices below this in size have 32 bits.
 _NARROW = 1 << 31
+#: Operations that are right in the lowest bits, whatever the others are.
+_WRAPPING = (Ops.ADD, Ops.SUB, Ops.MUL)
 #: A tile of so many vectors, summed so many times, is worth the compiler's time to write it out.
 _LEAST_TILE, _LEAST_TURNS = 8, 1 << 17
 #: Lanes count their iterations in steps of at most so many.
@@ -61,7 +63,7 @@ class _Printer(Reductions, Matrices):
         self.dialect.begin()
         if self.groups is not None:  # r[impl render.group.size]
             self.groups.lanes = self.known.info.lanes
-            self.groups.indices(self._is_small())
+            self.groups.indices(self._is_small(), self._only_wraps())
         self._declare()
         stack = [iter(self.low.root.items)]  # r[impl render.depth.unlimited]
         while stack:
@@ -95,6 +97,17 @@ class _Printer(Reductions, Matrices):
         counts = [math.prod(max(symbolic.bounds(loop.src[0])[1], 1) for loop in loops)
                   for loops in (known.info.prefix, *shared)]
         return all(map(_is_narrow, indices)) and max(counts) < _NARROW - _MOST_STEP
+
+    def _only_wraps(self) -> bool:
+        """Whether 32 bits are enough where sums wrap around: what needs more is an address that
+        is used only where it is valid, and nothing but sums and products on the way to it.
+        """
+        # r[impl render.index.narrow]
+        loops = [loop for loop in self.known.ranges if not _is_narrow(loop)]
+        return not loops and all(
+            user.op in _WRAPPING or user.op is Ops.INDEX
+            for user in self.known.order for node in user.src
+            if node.dtype is dtypes.index and node.op is not Ops.RANGE and not _is_narrow(node))
 
     def _fence(self) -> str:
         """What went past the caches is in memory before anybody is told that it is."""
@@ -174,7 +187,7 @@ class _Printer(Reductions, Matrices):
                        self.dialect.phase(block.phase, False))
             self.indent += 1
             return
-        name = f"i{next(self.loops)}"
+        name = f"{self.dialect.counter}{next(self.loops)}"
         self.names[loop] = name
         if self.groups and loop in self.unrolled:
             self._line(self.groups.unroll())

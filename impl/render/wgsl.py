@@ -32,6 +32,7 @@ class WGSL(Gpu):
 
     name = "WGSL"
     widest = 1
+    counter = "k"  # i32 is a type
 
     def __init__(self, wide: bool = True) -> None:
         super().__init__()
@@ -46,11 +47,11 @@ class WGSL(Gpu):
         self.shares: list[str] = []
         self.told = TOLD
 
-    def indices(self, small: bool) -> None:
-        """Indices have 32 bits, or there is no kernel."""
+    def indices(self, small: bool, wraps: bool) -> None:
+        """32 bits, if they are enough; places in memory have no more."""
         # r[impl webgpu.index.narrow]
-        self.index = "i32"
-        if not small:
+        self.index = "i32" if small or wraps else "i64"
+        if self.index == "i64" and not self.wide_integers:
             raise GraphError("WEBGPU", "an index may need more than the 32 bits that WGSL has",
                              "use smaller tensors or bounds of variables, or DEVICE=CPU")
 
@@ -99,14 +100,15 @@ class WGSL(Gpu):
 
     def variable(self, name: str, position: int) -> str:
         """A run-time integer."""
-        return self.constant("i32", name, self._next())
+        return self.constant(self.index, name, f"{self.index}({self._next()})")
 
     def ids(self, variables: int) -> str:
         """The numbers of this lane; the last row of groups may be too long."""
-        return (f"let group = i32(group_.x + group_.y * {ROW}u); "
-                "if (group >= told[0].z) { return; } "
-                "let lane = i32(lane_); let phase = told[0].y; "
-                "let thread = group * i32(lanes) + lane; let threads = told[0].z * i32(lanes);")
+        to = self.index
+        return (f"let group = {to}(group_.x + group_.y * {ROW}u); let groups = {to}(told[0].z); "
+                "if (group >= groups) { return; } "
+                f"let lane = {to}(lane_); let phase = told[0].y; let thread = group * {to}(lanes) "
+                f"+ lane; let threads = groups * {to}(lanes);")
     # --8<-- [end:head]
 
     # --8<-- [start:statements]
@@ -128,7 +130,7 @@ class WGSL(Gpu):
 
     def counted(self, name: str, first: str, last: str, step: str = "") -> str:
         """A counted loop."""
-        return f"for (var {name}: i32 = {first}; {name} < {last}; {name} += {step or 1}) {{"
+        return f"for (var {name}: {self.index} = {first}; {name} < {last}; {name} += {step or 1}) {{"
 
     def unroll(self) -> str:
         """There is no word for it."""
@@ -144,7 +146,7 @@ class WGSL(Gpu):
             raise DTypeError("WEBGPU", f"this device has no {dtype.name}",
                              f"cast to {'float32' if dtype.kind == 'f' else 'int32'} first, or set "
                              "DEVICE=CPU")
-        return HELD[dtype.name]
+        return self.index if dtype is dtypes.index else HELD[dtype.name]
 
     def storage_of(self, dtype: DType) -> str:
         """How bits of a half type are held."""
@@ -270,7 +272,8 @@ class WGSL(Gpu):
 
     def _place(self, pointer: str, index: str) -> tuple[str, str]:
         words, first = self.arrays[pointer]
-        return words, f"({first} + {index})" if first else f"({index})"
+        at = f"i32({index})" if self.index == "i64" else index
+        return words, f"({first} + {at})" if first else f"({at})"
 
     def _raw(self, pointer: str, index: str, dtype: DType) -> str:
         words, at = self._place(pointer, index)
@@ -285,22 +288,26 @@ class WGSL(Gpu):
     def load(self, pointer: str, index: str, dtype: DType) -> str:
         """An element, as the type that is computed with."""
         return self._value(self._raw(pointer, index, dtype), dtype) if pointer in self.arrays \
-            else f"{pointer}[{index}]"
+            else self._own(pointer, index)
 
     def store(self, pointer: str, index: str, dtype: DType, value: str) -> str:
         """Write an element."""
         return self._put(pointer, index, dtype, self._bits(value, dtype)) \
-            if pointer in self.arrays else self.assign(f"{pointer}[{index}]", value)
+            if pointer in self.arrays else self.assign(self._own(pointer, index), value)
 
     def copied_load(self, pointer: str, index: str, dtype: DType) -> str:
         """The bits of an element."""
         return self._raw(pointer, index, dtype) if pointer in self.arrays else \
-            self._bits(f"{pointer}[{index}]", dtype)
+            self._bits(self._own(pointer, index), dtype)
 
     def copied_store(self, pointer: str, index: str, dtype: DType, value: str) -> str:
         """Write bits."""
         return self._put(pointer, index, dtype, value) if pointer in self.arrays else \
-            self.assign(f"{pointer}[{index}]", self._value(value, dtype))
+            self.assign(self._own(pointer, index), self._value(value, dtype))
+
+    def _own(self, pointer: str, index: str) -> str:
+        """An element of an array that a lane has for itself."""
+        return f"{pointer}[i32({index})]"
 
     def _put(self, pointer: str, index: str, dtype: DType, bits: str) -> str:
         """Write bits; where they are a part of a word, other lanes may write the rest of it."""

@@ -1,0 +1,297 @@
+"""WebGPU devices: kernels in WGSL, through the package wgpu. Chapter: spec/webgpu.md.
+
+wgpu runs on Vulkan, Metal and Direct3D, so one device serves the GPUs of all vendors; with Mesa's
+llvmpipe the processor is one. `WEBGPU:1` is the second adapter of the machine; where there is only
+one, it is a second device on it, with memory and programs of its own.
+"""
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from impl.device import Device, GlobalCounters, Memory, kept_bytes
+from impl.device.remote import DeviceMemory, Pooled
+from impl.device.workgroups import GroupDevice, GroupProgram
+from impl.dtypes import DType
+from impl.errors import CompileError, DeviceError
+from impl.ir import UOp
+from impl.kernel import Limits
+from impl.render import WGSL, Source, symbol
+from impl.webgpu.queue import Buffers, Launches
+
+#: What a device is asked for, as much of it as the adapter has.
+_LIMITS = ("max-storage-buffers-per-shader-stage", "max-storage-buffer-binding-size",
+           "max-buffer-size", "max-compute-workgroup-storage-size",
+           "max-compute-invocations-per-workgroup", "max-compute-workgroup-size-x")
+_WIDE = "shader-int64"
+
+
+@contextmanager
+def _without_a_display() -> Any:
+    """Drivers look for a display, and complain where there is no folder for its socket."""
+    missing = "XDG_RUNTIME_DIR" not in os.environ
+    if missing:
+        os.environ["XDG_RUNTIME_DIR"] = tempfile.gettempdir()
+    try:
+        yield
+    finally:
+        if missing:
+            del os.environ["XDG_RUNTIME_DIR"]
+
+
+@functools.lru_cache(maxsize=1)
+def _found() -> tuple[tuple[Any, ...], str]:
+    """The adapters of this machine, and why there is none."""
+    # r[impl webgpu.device.missing]
+    try:
+        import wgpu
+        from wgpu.backends.wgpu_native.extras import set_instance_extras
+    except (ImportError, OSError, RuntimeError) as error:
+        return (), f'the package wgpu cannot be used: {error} (pip install -e ".[webgpu]")'
+    with _without_a_display():
+        try:
+            set_instance_extras(backends=["Vulkan", "Metal", "DX12"])
+        except RuntimeError:  # somebody else has begun with it
+            pass
+        adapters = wgpu.gpu.enumerate_adapters_sync()
+    usable = tuple(each for each in adapters if each.info["backend_type"] != "OpenGL")
+    return usable, "" if usable else "wgpu finds no adapter: neither a GPU nor a driver for the " \
+        "processor, such as Mesa's llvmpipe (Debian: mesa-vulkan-drivers)"
+
+
+def webgpu_problem() -> str:
+    """Why there is no WebGPU device; empty if there is one."""
+    return _found()[1]
+
+
+class WebGPUProgram(GroupProgram):
+    """A kernel as a compute pipeline, or as two: phases differ in the lanes of a group."""
+
+    device: WebGPU
+    pipelines: dict[int, Any]  # by the number of lanes
+
+    def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
+        """Add its dispatches to those that wait."""
+        with self.device.lock:
+            scratch = self.scratch()
+            given = [memories[position] for position in self.text.parameters]
+            for phase, (groups, lanes) in enumerate(self.shape.launches(values)):
+                if groups:
+                    self.device.launches.add(self.name, self.pipeline(lanes), given, scratch,
+                                             (phase, groups), values)
+
+    def pipeline(self, lanes: int) -> Any:
+        """The pipeline for groups of so many lanes."""
+        if lanes not in self.pipelines:
+            self.pipelines[lanes] = self.device.pipeline(self, lanes)
+        return self.pipelines[lanes]
+
+
+class WebGPU(GroupDevice):
+    """One WebGPU device: an adapter, a queue whose commands run in order, and memory."""
+
+    program = WebGPUProgram
+    kind = "WEBGPU"
+    host_memory = False
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        import wgpu
+        adapters, number = _found()[0], int(name.partition(":")[2] or 0)
+        self.gpu, self.adapter = wgpu, adapters[number % len(adapters)]
+        self.wide = _WIDE in self.adapter.features
+        with _without_a_display():
+            self.driver = self.adapter.request_device_sync(
+                required_features=[_WIDE] if self.wide else [],
+                required_limits={each: self.adapter.limits[each] for each in _LIMITS})
+        self.most = self.driver.limits
+        # One of them is the memory that phases share.
+        self.maximum_arguments = self.most["max-storage-buffers-per-shader-stage"] - 1
+        self.alignment = max(256, self.most["min-storage-buffer-offset-alignment"])
+        self.local = self.most["max-compute-workgroup-storage-size"]
+        self.local_bytes = min(self.local_bytes, self.local // 2)
+        self.lanes = min(256, self.most["max-compute-invocations-per-workgroup"],
+                         self.most["max-compute-workgroup-size-x"])
+        self.pool = Buffers(self, kept_bytes(self.most["max-buffer-size"]))
+        self.launches = Launches(self)
+        self.functions: dict[str, Any] = {}
+
+    @property
+    def limits(self) -> Limits:
+        """What the adapter says of itself."""
+        slow = self.adapter.info["adapter_type"] == "CPU"
+        return Limits(name="WEBGPU", lanes=self.lanes, lockstep=4 if slow else 32,
+                      local_memory=self.local)
+
+    def plan_key(self) -> tuple[Any, ...]:
+        """To what all devices have, which adapter it is."""
+        return (*super().plan_key(), self._identity())
+
+    @functools.cache  # noqa: B019  (devices live as long as the process)
+    def _identity(self) -> str:
+        said = self.adapter.info
+        return "\n".join([self.gpu.__version__, *(str(said[each]) for each in (
+            "vendor", "device", "description", "backend_type")), f"wide={self.wide}"])
+
+    # Memory
+
+    def allocate(self, nbytes: int) -> Memory:
+        """Zeros, or what was freed before.
+
+        Raises:
+            DeviceError: there is not enough memory.
+        """
+        try:
+            buffer = self.pool.take(nbytes)
+        except Exception as error:  # r[impl webgpu.memory.exhausted]
+            raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left: {error}",
+                              "use smaller tensors or free some") from None
+        GlobalCounters.grown(nbytes)
+        return Pooled(self, buffer, 0, nbytes)
+
+    def put(self, memory: Memory, flat: np.ndarray) -> None:
+        """Write bytes of the host to the start of a block: words, those at its ends completed."""
+        # r[impl webgpu.copy.words]
+        assert isinstance(memory, DeviceMemory)
+        if not flat.nbytes:
+            return
+        first, end = memory.start // 4 * 4, memory.start + flat.nbytes
+        words = np.ascontiguousarray(flat)
+        if first != memory.start or end % 4:
+            words = self._read(memory.buffer, first, -(-end // 4) * 4)
+            words[memory.start - first:end - first] = flat
+        with self.lock:
+            self.launches.submit()
+            self.driver.queue.write_buffer(memory.buffer, first, words)
+
+    def get(self, memory: Memory, offset: int, nbytes: int) -> np.ndarray:
+        """A new array with bytes of a block, once all that was launched is done."""
+        assert isinstance(memory, DeviceMemory)
+        if not nbytes:
+            return np.empty(0, np.uint8)
+        start = memory.start + offset
+        first = start // 4 * 4
+        return self._read(memory.buffer, first, -(-(start + nbytes) // 4) * 4)[
+            start - first:start - first + nbytes].copy()
+
+    def _read(self, buffer: Any, first: int, end: int) -> np.ndarray:
+        with self.lock:
+            self.launches.submit()
+            found = self.driver.queue.read_buffer(buffer, first, end - first)
+        return np.frombuffer(found, np.uint8).copy()
+
+    def copy(self, target: Memory, source: Memory, nbytes: int | None = None) -> None:
+        """Copy bytes between two blocks; words of one device never leave it."""
+        size = min(target.nbytes, source.nbytes) if nbytes is None else nbytes
+        inside = source.device is self and isinstance(target, DeviceMemory) \
+            and isinstance(source, DeviceMemory) and target.buffer is not source.buffer
+        if not inside or (target.start | source.start | size) % 4:
+            super().copy(target, source, nbytes)
+            return
+        assert isinstance(target, DeviceMemory) and isinstance(source, DeviceMemory)
+        if size:
+            with self.lock:
+                self.launches.submit()
+                encoder = self.driver.create_command_encoder()
+                encoder.copy_buffer_to_buffer(source.buffer, source.start, target.buffer,
+                                              target.start, size)
+                self.driver.queue.submit([encoder.finish()])
+        GlobalCounters.copied(size)
+
+    def synchronize(self) -> None:
+        """Wait until everything launched is done."""
+        with self.lock:
+            self.launches.submit()
+            self.driver.queue.read_buffer(self.launches.buffer, 0, 4)
+
+    # Programs
+
+    def dialect(self) -> WGSL:
+        """WGSL."""
+        return WGSL(self.wide)
+
+    def environment(self) -> Sequence[str]:
+        """Which adapter and driver it is."""
+        return (self._identity(),)
+
+    def rendered(self, ast: UOp) -> GroupProgram:
+        """A program that is optimised and has its text, and is not compiled.
+
+        Raises:
+            DTypeError: the kernel needs a type that the device does not have.
+        """
+        dialect = self.dialect()
+        for dtype in dict.fromkeys(node.dtype for node in ast.toposort()):
+            if isinstance(dtype, DType):
+                dialect.type_of(dtype)  # r[impl device.type.missing]
+        return super().rendered(ast)
+
+    def link(self, program: GroupProgram) -> None:
+        """Give a program its module; a pipeline is made where it runs first."""
+        assert isinstance(program, WebGPUProgram)
+        program.function, program.pipelines = self.functions[program.key]
+
+    def attempt(self, program: GroupProgram) -> None:
+        """Compile a program by itself, and keep nothing of it."""
+        assert isinstance(program, WebGPUProgram)
+        program.function, program.pipelines = self._module(program.key, program.text), {}
+        for _, lanes in program.shape.launches([v.arg[2] for v in program.variables]):
+            program.pipeline(lanes)
+
+    def build(self, sources: dict[str, Source]) -> None:
+        """Compile each kernel by itself: arrays of one would be arrays of all."""
+        for key, source in sources.items():
+            self.functions[key] = self._module(key, source), {}
+        GlobalCounters.compiled += len(sources)
+
+    def _module(self, key: str, source: Source) -> Any:
+        """A text, checked and translated for the driver.
+
+        Raises:
+            CompileError: it was refused.
+        """
+        text = f"{source.prelude}\n{source.signature.format(name=symbol(key))} {source.body}"
+        with self._refusing(source.name):
+            return self.driver.create_shader_module(code=text), len(source.parameters) + \
+                bool(source.phases), symbol(key)
+
+    def pipeline(self, program: GroupProgram, lanes: int) -> Any:
+        """A pipeline for groups of so many lanes, and the layout of its arguments.
+
+        Raises:
+            CompileError: the driver refused it.
+        """
+        module, arrays, name = program.function
+        layout, pipelines = self._layouts(arrays)
+        with self._refusing(program.name):
+            return self.driver.create_compute_pipeline(layout=pipelines, compute={
+                "module": module, "entry_point": name, "constants": {"lanes": lanes}}), layout
+
+    @functools.cache  # noqa: B019
+    def _layouts(self, arrays: int) -> tuple[Any, Any]:
+        """What a launch is told, and so many arrays of words."""
+        kinds = [self.gpu.BufferBindingType.uniform, *[self.gpu.BufferBindingType.storage] * arrays]
+        layout = self.driver.create_bind_group_layout(entries=[
+            {"binding": place, "visibility": self.gpu.ShaderStage.COMPUTE, "buffer": {"type": kind}}
+            for place, kind in enumerate(kinds)])
+        return layout, self.driver.create_pipeline_layout(bind_group_layouts=[layout])
+
+    @contextmanager
+    def _refusing(self, name: str) -> Any:
+        """Make an error of wgpu one of ours."""
+        with self.lock if hasattr(self, "lock") else nullcontext():
+            try:
+                yield
+            except self.gpu.GPUError as error:  # r[impl webgpu.compile.refused]
+                raise CompileError("compile", f"{self.name} refused {name}: {error}",
+                                   "set NOOPT=1 to avoid an optimisation, or another DEVICE"
+                                   ) from None
+
+
+Device.register(WebGPU, webgpu_problem)
