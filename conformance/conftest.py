@@ -84,10 +84,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A test of the CPU device needs a compiler, one of OPENCL a device."""
-    if any(mark.args == ("OPENCL",) for mark in item.iter_markers("device")):
+    """A test of the CPU device needs a compiler, one of OPENCL or WEBGPU a device."""
+    asked = {each for mark in item.iter_markers("device") for each in mark.args}
+    if "OPENCL" in asked:
         from impl.opencl import opencl_problem
         if problem := opencl_problem():
+            pytest.skip(problem)
+    if "WEBGPU" in asked:
+        from impl.webgpu import webgpu_problem
+        if problem := webgpu_problem():
             pytest.skip(problem)
     if not _COMPILER and any(mark.args == ("CPU",) for mark in item.iter_markers("device")):
         pytest.skip("needs a C compiler")

@@ -69,7 +69,6 @@ class C(Vectors):
         """A number that the compiler reads back exactly."""
         return literal(value, dtype)
 
-    # --8<-- [start:statements]
     def constant(self, kind: str, name: str, value: str) -> str:
         """A variable that keeps its value."""
         return f"const {kind} {name} = {value};"
@@ -102,9 +101,7 @@ class C(Vectors):
     def closed(self) -> str:
         """A brace."""
         return "}"
-    # --8<-- [end:statements]
 
-    # --8<-- [start:operation]
     def operation(self, node: UOp, given: Sequence[str], plain: bool) -> str:
         """An operation on values, exact in the node's dtype."""
         op, dtype = node.op, node.dtype
@@ -179,9 +176,7 @@ class C(Vectors):
         if dtype.itemsize >= 4:
             return text
         return f"(({self.type_of(dtype)}){text})"
-    # --8<-- [end:operation]
 
-    # --8<-- [start:cast]
     def _cast(self, text: str, source: DType, target: DType) -> str:
         if SHORT[source.name] == SHORT[target.name] and source.kind == target.kind \
                 and target not in HALF:
@@ -205,7 +200,6 @@ class C(Vectors):
         one = source.name if source in HALF else SHORT[source.name]
         two = target.name if target in HALF else SHORT[target.name]
         return self._call(f"bitcast_{one}_{two}", text)
-    # --8<-- [end:cast]
 
     def combine(self, op: Ops, dtype: DType, first: str, second: str) -> str:
         """One step of a reduction."""
@@ -255,7 +249,6 @@ class C(Vectors):
         # r[impl render.local.large]
         return total if total > _STACK_BYTES else 0
 
-    # --8<-- [start:memory]
     def load(self, pointer: str, index: str, dtype: DType) -> str:
         """An element, as the type that is computed with."""
         text = f"{pointer}[{index}]"
@@ -266,7 +259,6 @@ class C(Vectors):
         if dtype in HALF:
             value = self._call(f"to_{dtype.name}", value)
         return self.assign(f"{pointer}[{index}]", value)
-    # --8<-- [end:memory]
 
     def loop(self, name: str, extent: str) -> list[str]:
         """A counted loop."""
@@ -276,7 +268,6 @@ class C(Vectors):
         """A compiler that does not know the line takes it for a comment."""
         return "#pragma GCC unroll 4"
 
-    # --8<-- [start:share]
     def share(self, name: str, extent: str, threads: int) -> list[str]:
         """A loop over one of `threads` parts, whose sizes differ by one unit at most.
 
@@ -307,4 +298,3 @@ class C(Vectors):
         """An array in the scratch memory of a run."""
         kind = self.storage_of(dtype)
         return self.changing(kind, f"*{name}", f"({kind} *)(scratch + {offset})")
-    # --8<-- [end:share]

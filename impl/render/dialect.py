@@ -12,7 +12,6 @@ from impl.kernel.fragments import Fragment, Unit
 from impl.render.vectors import Operand
 
 
-# --8<-- [start:statements]
 class Statements(Protocol):
     """How a language writes statements. The printer says which, and never how."""
 
@@ -39,10 +38,8 @@ class Statements(Protocol):
 
     def closed(self) -> str:
         """The end of a block, or of a loop."""
-# --8<-- [end:statements]
 
 
-# --8<-- [start:dialect]
 class Dialect(Statements, Protocol):
     """How a language writes a kernel. One class per language; the printer does the rest."""
 
@@ -206,10 +203,8 @@ class Dialect(Statements, Protocol):
 
     def repeated(self) -> str:
         """A line before a loop of which four turns are to be written out; empty for none."""
-# --8<-- [end:dialect]
 
 
-# --8<-- [start:taken]
 @dataclass(frozen=True)
 class Taken:
     """How the place of a fragment's elements in local memory grows: by these steps with each digit
@@ -232,10 +227,8 @@ class Taken:
         sizes = [range(size) for size, _, _ in self.fragment.elements]
         return [sum(v * step for v, step in zip(values, self.elements, strict=True))
                 for values in itertools.product(*sizes)]
-# --8<-- [end:taken]
 
 
-# --8<-- [start:groups]
 class GroupDialect(Protocol):
     """How a language for work-groups writes what only they have."""
 
@@ -335,7 +328,6 @@ class GroupDialect(Protocol):
     def multiply(self, unit: Unit, sums: Sequence[str], first: Sequence[str],
                  second: Sequence[str]) -> str:
         """A statement that adds a product of two fragments to the sums of a lane."""
-# --8<-- [end:groups]
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,12 @@ _COMPARED = {Ops.CMPLT: "less_f32", Ops.CMPLE: "most_f32", Ops.CMPEQ: "same_f32"
              Ops.CMPNE: "differ_f32"}
 #: Groups in a row: a launch of more has several rows.
 ROW = 65535
-#: What a launch is told before all else: zero (as no compiler knows), the phase, how many groups.
-TOLD = 3
+#: What a launch is told before all else: the phase, and how many groups there are.
+TOLD = 2
+#: The bindings before those of arguments: what a launch is told, and a zero no compiler knows of.
+BOUND = 2
 
 
-# --8<-- [start:dialect]
 class WGSL(Gpu):
     """The WebGPU Shading Language; `wide`: with integers of 64 bits."""
 
@@ -55,7 +56,6 @@ class WGSL(Gpu):
             raise GraphError("WEBGPU", "an index may need more than the 32 bits that WGSL has",
                              "use smaller tensors or bounds of variables, or DEVICE=CPU")
 
-    # --8<-- [start:head]
     @property
     def signature(self) -> str:
         """A kernel: its arrays, how many lanes it has, where a lane learns which it is."""
@@ -69,10 +69,12 @@ class WGSL(Gpu):
     def _head(self, more: tuple[str, ...]) -> str:
         arrays = [f"@group(0) @binding({place}) var<storage, read_write> {words}: "
                   f"array<{self._word(words)}>;"
-                  for place, words in enumerate((*self.given, *more), 1)]
+                  for place, words in enumerate((*self.given, *more), BOUND)]
         return "\n".join([
             "@group(0) @binding(0) var<uniform> told: "
-            f"array<vec4<i32>, {-(-self.told // 4)}>;", *arrays, *self.shares,
+            f"array<vec4<i32>, {-(-self.told // 4)}>;",
+            "@group(0) @binding(1) var<storage, read> zeros: array<i32>;",
+            "var<private> nothing: i32;", *arrays, *self.shares,
             f"override lanes: u32 = {self.lanes};",  # phases differ in it
             "@compute @workgroup_size(lanes) fn {name}(@builtin(workgroup_id) group_: vec3<u32>, "
             "@builtin(local_invocation_index) lane_: u32)"])
@@ -105,13 +107,11 @@ class WGSL(Gpu):
     def ids(self, variables: int) -> str:
         """The numbers of this lane; the last row of groups may be too long."""
         to = self.index
-        return (f"let group = {to}(group_.x + group_.y * {ROW}u); let groups = {to}(told[0].z); "
-                "if (group >= groups) { return; } "
-                f"let lane = {to}(lane_); let phase = told[0].y; let thread = group * {to}(lanes) "
+        return (f"let group = {to}(group_.x + group_.y * {ROW}u); let groups = {to}(told[0].y); "
+                "if (group >= groups) { return; } nothing = zeros[0]; "
+                f"let lane = {to}(lane_); let phase = told[0].x; let thread = group * {to}(lanes) "
                 f"+ lane; let threads = groups * {to}(lanes);")
-    # --8<-- [end:head]
 
-    # --8<-- [start:statements]
     def constant(self, kind: str, name: str, value: str) -> str:
         """A name for a value."""
         return f"let {name}: {kind} = {value};"
@@ -135,9 +135,7 @@ class WGSL(Gpu):
     def unroll(self) -> str:
         """There is no word for it."""
         return ""
-    # --8<-- [end:statements]
 
-    # --8<-- [start:types]
     def type_of(self, dtype: DType) -> str:
         """How a value is held."""
         # r[impl webgpu.dtype.missing]
@@ -169,9 +167,7 @@ class WGSL(Gpu):
         if int(value) == -(1 << 8 * min(dtype.itemsize, 8) - 1) and dtype.itemsize >= 4:
             return f"({int(value) + 1}{suffix} - 1{suffix})"
         return f"({int(value)}{suffix})" if int(value) < 0 else f"{int(value)}{suffix}"
-    # --8<-- [end:types]
 
-    # --8<-- [start:values]
     def operation(self, node: UOp, given: Sequence[str], plain: bool) -> str:
         """An operation on values; comparisons of floats know NaN, those of bools are logic."""
         source = node.src[0].dtype
@@ -184,7 +180,7 @@ class WGSL(Gpu):
     def _floating(self, op: Ops, dtype: DType, given: Sequence[str]) -> str:
         # r[impl webgpu.float.exact]
         if op in (Ops.SUB, Ops.DIV):  # what is taken from itself, or divided by it
-            given = (given[0], self._call("exact_f32", given[1]))
+            given = (given[0], self._call("apart_f32", given[1]))
         if op is Ops.RECIPROCAL:
             return self._call("exact_f32", f"1.0f / {given[0]}")
         if op in INFIX:
@@ -223,8 +219,9 @@ class WGSL(Gpu):
             return self.choice(text, self.literal(1, target), self.literal(0, target))
         if have == "f32" != kind:
             text = self._call(f"whole_f32_{kind}", text)
-        elif have != kind:
-            text = f"{kind}({text})"
+        elif have != kind:  # made longer as what it is, and then taken as what it shall be
+            between = {("i32", "u64"): "i64", ("u32", "i64"): "u64"}.get((have, kind), "")
+            text = f"{kind}({between}({text}))" if between else f"{kind}({text})"
         return self.finish(target, text) if kind == "f32" else self._narrow(text, target)
 
     def _bitcast(self, text: str, source: DType, target: DType) -> str:
@@ -247,9 +244,7 @@ class WGSL(Gpu):
             return f"bitcast<f32>({bits})"
         return f"({bits} != 0u)" if dtype.kind == "b" else \
             self._narrow(f"{self.type_of(dtype)}({bits})", dtype)
-    # --8<-- [end:values]
 
-    # --8<-- [start:memory]
     def local(self, name: str, dtype: DType, size: int, total: int) -> str:
         """An array that a lane has for itself."""
         return f"var {name}: array<{self.type_of(dtype)}, {max(size, 1)}>;"
@@ -327,9 +322,7 @@ class WGSL(Gpu):
     def wait(self) -> str:
         """All lanes of a group get here before one goes on."""
         return "workgroupBarrier(); storageBarrier();"
-    # --8<-- [end:memory]
 
     def _definition(self, name: str) -> Definition:
         text = text_of(name)
         return text, needs_of(name, text)
-# --8<-- [end:dialect]

@@ -3,9 +3,10 @@
 The transcendental functions are those of all languages (see `transcendental`): a formula is a head,
 declarations and sums, and WGSL writes heads and declarations in its own way.
 
-`exact_f32` makes a float something that a compiler knows nothing of: its bits, or a zero that comes
-with the launch. Otherwise it may take (a + b) - a for b, x * 0 for 0, and x != x for false; WGSL
-lets it. (Not the exclusive or: done twice, a compiler removes it.)
+`exact_f32` makes a float something that a compiler knows nothing of: its bits, or a zero that lies in
+memory (of what a launch is told, a driver may make constants). Otherwise it may take (a + b) - a for b, x * 0 for 0, and x != x for false; WGSL
+lets it. An exclusive or would not do: done twice, a compiler removes it. But it tells a number from
+the same number made exact, so `apart_f32` is for what is taken from itself, or divided by itself.
 """
 from __future__ import annotations
 
@@ -19,11 +20,12 @@ HELD = {"bool": "bool", "int8": "i32", "int16": "i32", "int32": "i32", "index": 
         "uint8": "u32", "uint16": "u32", "uint32": "u32", "int64": "i64", "uint64": "u64",
         "float16": "f32", "bfloat16": "f32", "float32": "f32"}
 
-# --8<-- [start:exact]
 _FLOATS = {
     "exact_f32": "fn exact_f32(x: f32) -> f32 "
-                 "{ return bitcast<f32>(bitcast<i32>(x) | told[0].x); }",
-    "hidden_f32": "fn hidden_f32(x: i32) -> f32 { return bitcast<f32>(x | told[0].x); }",
+                 "{ return bitcast<f32>(bitcast<i32>(x) | nothing); }",
+    "apart_f32": "fn apart_f32(x: f32) -> f32 "
+                 "{ return bitcast<f32>(bitcast<i32>(x) ^ nothing); }",
+    "hidden_f32": "fn hidden_f32(x: i32) -> f32 { return bitcast<f32>(x | nothing); }",
     "unordered_f32": "fn unordered_f32(x: f32) -> bool "
                      "{ return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }",
     "truth_f32": "fn truth_f32(x: f32) -> bool { return (bitcast<u32>(x) << 1u) != 0u; }",
@@ -55,7 +57,6 @@ _FLOATS = {
   let lost = exact_f32(exact_f32(p - exact_f32(sum - back)) + exact_f32(c - back));
   return exact_f32(sum + exact_f32(lost + exact_f32(rest + exact_f32(al * bl))));
 }""",
-    # --8<-- [end:exact]
     "sqrt_f32": "fn sqrt_f32(x: f32) -> f32 { return exact_f32(sqrt(x)); }",
     "trunc_f32": "fn trunc_f32(x: f32) -> f32 { return exact_f32(trunc(x)); }",
     "floor_f32": "fn floor_f32(x: f32) -> f32 { return exact_f32(floor(x)); }",
@@ -101,7 +102,6 @@ fn triglarge_f32(x: f32, r: f32, large: bool, quadrant: ptr<function, i32>) -> f
   let middle = ah * bl + ((al * bl) >> 16u);
   return ah * bh + (middle >> 16u) + (((middle & 0xffffu) + al * bh) >> 16u);
 }""",
-    # --8<-- [start:half]
     "to_float16": """fn to_float16(x: f32) -> u32 {
   let b = bitcast<u32>(x); let s = (b >> 16u) & 0x8000u; let a = b & 0x7fffffffu;
   if (a > 0x7f800000u) { return s | 0x7e00u | ((a >> 13u) & 0x3ffu); }
@@ -122,7 +122,6 @@ fn triglarge_f32(x: f32, r: f32, large: bool, quadrant: ptr<function, i32>) -> f
   }
   return bitcast<f32>(s | ((e + 112u) << 23u) | (m << 13u));
 }""",
-    # --8<-- [end:half]
     "to_bfloat16": """fn to_bfloat16(x: f32) -> u32 {
   let u = bitcast<u32>(x);
   return select((u + 0x7fffu + ((u >> 16u) & 1u)) >> 16u, 0x7fc0u, unordered_f32(x));
@@ -145,7 +144,6 @@ fn triglarge_f32(x: f32, r: f32, large: bool, quadrant: ptr<function, i32>) -> f
 }""",
 }
 
-# --8<-- [start:whole]
 #: Functions of integers of a type $T, unsigned $U, with $B bits; those of signed ones first.
 _SIGNED = {
     "floordiv": """fn floordiv_$T(a: $T, b: $T) -> $T {
@@ -190,7 +188,6 @@ _WHOLE = {
 }""",
 }
 _SUFFIX = {"i32": "i", "u32": "u", "i64": "li", "u64": "lu"}
-# --8<-- [end:whole]
 
 #: The least and the greatest float that a type holds, and the conversion between them.
 _LIMITS = {"i32": ("-2147483648.0f", "2147483520.0f"), "u64": ("0.0f", "18446742974197923840.0f"),
@@ -209,7 +206,6 @@ def _whole_number(kind: str) -> str:
             f"  return {kind}(lower_f32(select({low}, x, less_f32({low}, x)), {high}));\n}}")
 
 
-# --8<-- [start:formula]
 _WORDS: Words = {"inf_f32": "hidden_f32(0x7f800000)", "nan_f32": "hidden_f32(0x7fc00000)",
                  "unordered": "unordered_f32({0})", "exact": "exact_f32({0})"}
 _HEAD = re.compile(r"^\$F (\w+)\$K\((.*?)\) \{")
@@ -244,7 +240,6 @@ def _parts(text: str) -> list[str]:
         else:
             found[-1] += letter
     return [each.strip() for each in found]
-# --8<-- [end:formula]
 
 
 def text_of(name: str) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 Words = Mapping[str, str]
 _OPEN = re.compile(r"@(\w+)(?:\(([^()]*)\))?")
 
-# --8<-- [start:words]
 #: C, as gcc and clang know it.
 C_WORDS: Words = {
     "inline": "static inline __attribute__((always_inline))",  # a small function
@@ -29,7 +28,6 @@ C_WORDS: Words = {
 }
 #: Where a device has no doubles, what is left of an angle is rounded to float once more.
 FLOAT_ANGLE = "(float)(long)p * 3.40612158e-19f"
-# --8<-- [end:words]
 
 
 def worded(text: str, words: Words) -> str:

@@ -10,7 +10,7 @@ import functools
 import os
 import tempfile
 from collections.abc import Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,17 @@ from impl.errors import CompileError, DeviceError
 from impl.ir import UOp
 from impl.kernel import Limits
 from impl.render import WGSL, Source, symbol
+from impl.searching import optimize
 from impl.webgpu.queue import Buffers, Launches
+from impl.webgpu.turns import turns
 
 #: What a device is asked for, as much of it as the adapter has.
 _LIMITS = ("max-storage-buffers-per-shader-stage", "max-storage-buffer-binding-size",
            "max-buffer-size", "max-compute-workgroup-storage-size",
            "max-compute-invocations-per-workgroup", "max-compute-workgroup-size-x")
 _WIDE = "shader-int64"
+#: Drivers that end the loops of a lane, without a word, after so many turns.
+_MOST_TURNS = {"llvmpipe": 65535}
 
 
 @contextmanager
@@ -111,8 +115,8 @@ class WebGPU(GroupDevice):
                 required_features=[_WIDE] if self.wide else [],
                 required_limits={each: self.adapter.limits[each] for each in _LIMITS})
         self.most = self.driver.limits
-        # One of them is the memory that phases share.
-        self.maximum_arguments = self.most["max-storage-buffers-per-shader-stage"] - 1
+        # One of them is the memory that phases share, and one has a zero in it.
+        self.maximum_arguments = self.most["max-storage-buffers-per-shader-stage"] - 2
         self.alignment = max(256, self.most["min-storage-buffer-offset-alignment"])
         self.local = self.most["max-compute-workgroup-storage-size"]
         self.local_bytes = min(self.local_bytes, self.local // 2)
@@ -121,6 +125,7 @@ class WebGPU(GroupDevice):
         self.pool = Buffers(self, kept_bytes(self.most["max-buffer-size"]))
         self.launches = Launches(self)
         self.functions: dict[str, Any] = {}
+        self.turns = _MOST_TURNS.get(self.adapter.info["vendor"])
 
     @property
     def limits(self) -> Limits:
@@ -220,6 +225,24 @@ class WebGPU(GroupDevice):
         """Which adapter and driver it is."""
         return (self._identity(),)
 
+    def optimized(self, ast: UOp, search: bool = True) -> UOp:
+        """The kernel after its steps. One that turns too often for the driver has lanes, also with
+        NOOPT: as it stands it would store something else.
+
+        Raises:
+            DeviceError: a lane turns too often all the same.
+        """
+        # r[impl webgpu.loop.turns]
+        made = super().optimized(ast, search)
+        if self.turns is None or turns(made) <= self.turns:
+            return made
+        made = optimize(ast, self.limits, self, False)
+        if (count := turns(made)) > self.turns:
+            raise DeviceError(ast.arg.name, f"the loops of a lane turn {count} times, and the "
+                              f"driver {self.adapter.info['vendor']} ends them after {self.turns}",
+                              "use smaller tensors, or another DEVICE")
+        return made
+
     def rendered(self, ast: UOp) -> GroupProgram:
         """A program that is optimised and has its text, and is not compiled.
 
@@ -275,8 +298,9 @@ class WebGPU(GroupDevice):
 
     @functools.cache  # noqa: B019
     def _layouts(self, arrays: int) -> tuple[Any, Any]:
-        """What a launch is told, and so many arrays of words."""
-        kinds = [self.gpu.BufferBindingType.uniform, *[self.gpu.BufferBindingType.storage] * arrays]
+        """What a launch is told, a zero, and so many arrays of words."""
+        kind = self.gpu.BufferBindingType
+        kinds = [kind.uniform, kind.read_only_storage, *[kind.storage] * arrays]
         layout = self.driver.create_bind_group_layout(entries=[
             {"binding": place, "visibility": self.gpu.ShaderStage.COMPUTE, "buffer": {"type": kind}}
             for place, kind in enumerate(kinds)])
@@ -285,13 +309,11 @@ class WebGPU(GroupDevice):
     @contextmanager
     def _refusing(self, name: str) -> Any:
         """Make an error of wgpu one of ours."""
-        with self.lock if hasattr(self, "lock") else nullcontext():
-            try:
-                yield
-            except self.gpu.GPUError as error:  # r[impl webgpu.compile.refused]
-                raise CompileError("compile", f"{self.name} refused {name}: {error}",
-                                   "set NOOPT=1 to avoid an optimisation, or another DEVICE"
-                                   ) from None
+        try:
+            yield
+        except self.gpu.GPUError as error:  # r[impl webgpu.compile.refused]
+            raise CompileError("compile", f"{self.name} refused {name}: {error}",
+                               "set NOOPT=1 to avoid an optimisation, or another DEVICE") from None
 
 
 Device.register(WebGPU, webgpu_problem)

@@ -9,7 +9,7 @@ from impl.device import Memory
 from impl.device.pool import Pool
 from impl.device.remote import DeviceMemory
 from impl.errors import DeviceError
-from impl.render.wgsl import ROW
+from impl.render.wgsl import BOUND, ROW
 
 if TYPE_CHECKING:
     from impl.webgpu import WebGPU
@@ -26,6 +26,7 @@ class Launches:
         usage = device.gpu.BufferUsage
         self.buffer = device.driver.create_buffer(
             size=len(self.told), usage=usage.UNIFORM | usage.COPY_DST | usage.COPY_SRC)
+        self.zeros = device.driver.create_buffer(size=256, usage=usage.STORAGE)
         self.waiting: list[tuple[Any, Any, int]] = []
 
     def add(self, name: str, pipeline: tuple[Any, Any], memories: Sequence[Memory],
@@ -39,15 +40,16 @@ class Launches:
         bound, begins = [], []
         for memory in (*memories, *(() if scratch is None else (scratch,))):
             entry, rest = self._bound(name, memory)
-            bound.append({"binding": len(bound) + 1, "resource": entry})
+            bound.append({"binding": len(bound) + BOUND, "resource": entry})
             begins.append(rest)
-        words = [0, phase, groups, *begins[:len(memories)], *values]
+        words = [phase, groups, *begins[:len(memories)], *values]
         if len(words) * 4 > _TOLD:
             raise DeviceError(name, f"{len(values)} values of variables", "cut the kernel")
         start = len(self.waiting) * _TOLD
         struct.pack_into(f"{len(words)}i", self.told, start, *words)
-        bound.append({"binding": 0, "resource": {
-            "buffer": self.buffer, "offset": start, "size": -(-len(words) // 4) * 16}})
+        bound += [{"binding": 0, "resource": {"buffer": self.buffer, "offset": start,
+                                              "size": -(-len(words) // 4) * 16}},
+                  {"binding": 1, "resource": {"buffer": self.zeros, "offset": 0, "size": 4}}]
         group = self.device.driver.create_bind_group(layout=pipeline[1], entries=bound)
         self.waiting.append((pipeline[0], group, groups))
         if len(self.waiting) == _GATHERED:
