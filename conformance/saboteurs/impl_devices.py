@@ -403,3 +403,116 @@ class HostsClockOnMetal(ImplPatch):
 
     def replacement(self, original: Function) -> Function:
         return DeviceBackend.seconds
+
+
+# WebGPU
+
+
+class AnyAdapterWillDo(ImplPatch):
+    rule = "webgpu.device.missing"
+    description = "nobody says that there is no adapter"
+    target = "impl.webgpu:webgpu_problem"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda: ""
+
+
+class NobodyNarrowsInWgsl(ImplPatch):
+    rule = "webgpu.values.reference"
+    description = "small integers keep more bits than they have"
+    target = "impl.render.wgsl:WGSL._narrow"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda dialect, text, dtype: text
+
+
+class DoublesAreFloatsThere(Edit):
+    rule = "webgpu.dtype.missing"
+    description = "integers of 64 bits are printed where there are none"
+    file = "impl/render/wgsl.py"
+    old, new = "and not self.wide_integers:\n            raise DTypeError", \
+        "and False:\n            raise DTypeError"
+
+
+class AlwaysThirtyTwoBits(ImplPatch):
+    rule = "webgpu.index.narrow"
+    description = "every index is taken for a short one"
+    target = "impl.render.wgsl:WGSL.indices"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda dialect, small, wraps: original(dialect, True, True)
+
+
+class WholeWordsOnly(Edit):
+    rule = "webgpu.store.part"
+    description = "storing a part of a word clears the rest of it"
+    file = "impl/render/wgsl.py"
+    old, new = "~({mask}u << part));", "0u << part);"
+
+
+class CompilersAreTrusted(ImplPatch):
+    rule = "webgpu.float.exact"
+    description = "a compiler sees what floats are made of"
+    target = "impl.render.wgsl_functions:_FLOATS"
+
+    def replacement(self, original: Any) -> Any:
+        return {**original, "exact_f32": "fn exact_f32(x: f32) -> f32 { return x; }",
+                "apart_f32": "fn apart_f32(x: f32) -> f32 { return x; }"}
+
+
+class EachBindingBeginsAtItsArgument(Edit):
+    rule = "webgpu.argument.offset"
+    description = "what lies between a binding and its argument is forgotten"
+    file = "impl/webgpu/queue.py"
+    old, new = "begins.append(rest)", "begins.append(0)"
+
+
+class AnySizeIsBound(Edit):
+    rule = "webgpu.argument.large"
+    description = "an argument that is too large is bound"
+    file = "impl/webgpu/queue.py"
+    old, new = "if size > most:", "if size > most and False:"
+
+
+class BytesTakeTheirNeighbours(Edit):
+    rule = "webgpu.copy.words"
+    description = "the words at the ends of a copy are not read first"
+    file = "impl/webgpu/__init__.py"
+    old, new = "words[memory.start - first:end - first] = flat", \
+        "words[:] = 0\n            words[memory.start - first:end - first] = flat"
+
+
+class WithoutTheBytes(Edit):
+    rule = "webgpu.memory.exhausted"
+    description = "nobody says that the memory was not enough"
+    file = "impl/webgpu/__init__.py"
+    old, new = 'f"{self.name} has no {nbytes} bytes left: {error}"', 'f"{error}"'
+
+
+class OneRowOfGroups(Edit):
+    rule = "webgpu.launch.groups"
+    description = "groups that do not fit in a row do not run"
+    file = "impl/webgpu/queue.py"
+    old, new = "-(-groups // ROW))", "1)"
+
+
+class CopiesOvertakeLaunches(Edit):
+    rule = "webgpu.launch.ordered"
+    description = "what waits is not submitted before bytes are written"
+    file = "impl/webgpu/__init__.py"
+    old, new = "self.launches.submit()\n            self.driver.queue.write_buffer", \
+        "self.driver.queue.write_buffer"
+
+
+class NobodyCountsTurns(Edit):
+    rule = "webgpu.loop.turns"
+    description = "a lane turns more often than the driver lets it"
+    file = "impl/webgpu/__init__.py"
+    old, new = "if self.turns is None or turns(made) <= self.turns:", "if True:"
+
+
+class RefusedWithoutAKernel(Edit):
+    rule = "webgpu.compile.refused"
+    description = "a text that is refused does not say of which kernel"
+    file = "impl/webgpu/__init__.py"
+    old, new = 'f"{self.name} refused {name}: {error}"', 'f"{self.name}: {error}"'

@@ -104,7 +104,7 @@ class LoopsByTheirNumbers(Edit):
     rule = "render.text.deterministic"
     description = "a loop of a text is named by its number in the graph"
     file = "impl/render/printer.py"
-    old, new = 'name = f"i{next(self.loops)}"', 'name = f"i{loop.arg[0]}"'
+    old, new = 'name = f"{self.dialect.counter}{next(self.loops)}"', 'name = f"i{loop.arg[0]}"'
 
 
 class NumbersOfSixDigits(Edit):

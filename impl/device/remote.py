@@ -1,4 +1,4 @@
-"""Memory that the host cannot see: parts of buffers that a driver keeps. Chapter: spec/device.md."""
+"""Memory that the host cannot see: parts of a driver's buffers. Chapter: spec/device.md."""
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -104,6 +104,7 @@ class GroupDevice(DeviceBackend):
     def load(self, asts: Sequence[UOp]) -> list[Program]:
         """Optimise, render, and compile what is not compiled yet."""
         # r[impl cuda.values.reference, metal.values.reference, opencl.values.reference]
+        # r[impl webgpu.values.reference]
         circumstances = (self.kind, *self.environment())
         known = [kept.known(self, ast, circumstances, self.program, self._rendered)
                  for ast in asts]

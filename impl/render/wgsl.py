@@ -130,7 +130,8 @@ class WGSL(Gpu):
 
     def counted(self, name: str, first: str, last: str, step: str = "") -> str:
         """A counted loop."""
-        return f"for (var {name}: {self.index} = {first}; {name} < {last}; {name} += {step or 1}) {{"
+        return (f"for (var {name}: {self.index} = {first}; {name} < {last}; "
+                f"{name} += {step or 1}) {{")
 
     def unroll(self) -> str:
         """There is no word for it."""

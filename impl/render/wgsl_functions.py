@@ -3,10 +3,11 @@
 The transcendental functions are those of all languages (see `transcendental`): a formula is a head,
 declarations and sums, and WGSL writes heads and declarations in its own way.
 
-`exact_f32` makes a float something that a compiler knows nothing of: its bits, or a zero that lies in
-memory (of what a launch is told, a driver may make constants). Otherwise it may take (a + b) - a for b, x * 0 for 0, and x != x for false; WGSL
-lets it. An exclusive or would not do: done twice, a compiler removes it. But it tells a number from
-the same number made exact, so `apart_f32` is for what is taken from itself, or divided by itself.
+`exact_f32` makes a float something that a compiler knows nothing of: its bits, or a zero that lies
+in memory (of what a launch is told, a driver may make constants). Otherwise it may take (a + b) - a
+for b, x * 0 for 0, and x != x for false; WGSL lets it. An exclusive or would not do: done twice, a
+compiler removes it. But it tells a number from the same number made exact, so `apart_f32` is for
+what is taken from itself, or divided by itself.
 """
 from __future__ import annotations
 
@@ -20,12 +21,15 @@ HELD = {"bool": "bool", "int8": "i32", "int16": "i32", "int32": "i32", "index": 
         "uint8": "u32", "uint16": "u32", "uint32": "u32", "int64": "i64", "uint64": "u64",
         "float16": "f32", "bfloat16": "f32", "float32": "f32"}
 
-_FLOATS = {
+_EXACT = {
     "exact_f32": "fn exact_f32(x: f32) -> f32 "
                  "{ return bitcast<f32>(bitcast<i32>(x) | nothing); }",
     "apart_f32": "fn apart_f32(x: f32) -> f32 "
                  "{ return bitcast<f32>(bitcast<i32>(x) ^ nothing); }",
     "hidden_f32": "fn hidden_f32(x: i32) -> f32 { return bitcast<f32>(x | nothing); }",
+}
+_FLOATS = {
+    **_EXACT,
     "unordered_f32": "fn unordered_f32(x: f32) -> bool "
                      "{ return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }",
     "truth_f32": "fn truth_f32(x: f32) -> bool { return (bitcast<u32>(x) << 1u) != 0u; }",

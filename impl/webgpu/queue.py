@@ -37,7 +37,7 @@ class Launches:
             DeviceError: an argument is too large, or begins inside of a word.
         """
         phase, groups = which
-        bound, begins = [], []
+        bound, begins = list[dict[str, Any]](), list[int]()
         for memory in (*memories, *(() if scratch is None else (scratch,))):
             entry, rest = self._bound(name, memory)
             bound.append({"binding": len(bound) + BOUND, "resource": entry})

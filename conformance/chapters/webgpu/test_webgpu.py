@@ -163,8 +163,8 @@ def test_no_compiler_takes_floats_for_real_numbers() -> None:
         total = kb.apply(Ops.ADD, a, b)
         return [kb.apply(Ops.SUB, a, a), kb.apply(Ops.SUB, total, a), kb.apply(Ops.MUL, a, zero),
                 kb.apply(Ops.ADD, a, zero), kb.apply(Ops.ADD, a, minus), kb.apply(Ops.DIV, a, a),
-                kb.apply(Ops.SUB, zero, a), kb.apply(Ops.MAXIMUM, a, b), kb.apply(Ops.MINIMUM, a, b),
-                kb.apply(Ops.CMPNE, a, a), kb.apply(Ops.CMPLT, a, b),
+                kb.apply(Ops.SUB, zero, a), kb.apply(Ops.MAXIMUM, a, b),
+                kb.apply(Ops.MINIMUM, a, b), kb.apply(Ops.CMPNE, a, a), kb.apply(Ops.CMPLT, a, b),
                 kb.apply(Ops.WHERE, kb.apply(Ops.CMPLE, a, b), a, b),
                 kb.apply(Ops.SUB, kb.apply(Ops.MUL, a, b), kb.apply(Ops.MUL, a, b))]
 
@@ -178,7 +178,7 @@ def test_no_compiler_takes_floats_for_real_numbers() -> None:
     signs = kb.kernel(store(param(0), i, kb.apply(
         Ops.ADD, load(param(1), i), kb.number(FLOAT, 0.0))), prefix=(i,))
     out = np.ones(4, np.float32)
-    kb.run(signs, out, np.float32([-0.0, 0.0, -0.0, 1.0]), device="WEBGPU")
+    kb.run(signs, out, np.array([-0.0, 0.0, -0.0, 1.0], np.float32), device="WEBGPU")
     assert np.signbit(out).tolist() == [False] * 4
 
 
