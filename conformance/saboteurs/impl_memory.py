@@ -89,7 +89,7 @@ class SearchRollsDice(ImplPatch):
 
 
 class SearchGivesUp(ImplPatch):
-    rule = "memory.search.least"
+    rule = "memory.search.least+2"
     description = "the search finds nothing"
     target = "impl.memory.search:pack"
 
@@ -98,7 +98,7 @@ class SearchGivesUp(ImplPatch):
 
 
 class SearchLeavesNoGap(ImplPatch):
-    rule = "memory.search.least"
+    rule = "memory.search.least+2"
     description = "the search never leaves bytes free below a temporary"
     target = "impl.memory.search:Attempt._risen"
 
@@ -107,7 +107,7 @@ class SearchLeavesNoGap(ImplPatch):
 
 
 class SearchCountsTwice(ImplPatch):
-    rule = "memory.search.least"
+    rule = "memory.search.least+2"
     description = "the search takes a height for impossible that is just enough"
     target = "impl.memory.search:pack"
 

@@ -139,7 +139,7 @@ class CopiesAReshapeOfNothing(Edit):
 
 
 class ReadsWhatLiesElsewhere(Edit):
-    rule = "schedule.document.devices"
+    rule = "schedule.document.devices+2"
     description = "a kernel reads what was made of no memory wherever it was stored"
     file = "impl/ranges/graph.py"
     old = "if slot in self.homeless and value.device != (device or self.default_device):"

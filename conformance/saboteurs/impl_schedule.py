@@ -11,7 +11,7 @@ Function = Callable[..., Any]
 
 
 class NotesInTheGraph(Edit):
-    rule = "schedule.passes.pure+2"
+    rule = "schedule.passes.pure+3"
     description = "the reason for a cut is noted in the user's graph"
     file = "impl/fusion/cuts.py"
     old, new = "self.reasons[node] = reason ", "self.reasons[node] = node.tag = reason "
@@ -48,14 +48,14 @@ class CopyWithoutMemory(Edit):
 
 
 class CopiesAreCalledKernels(Edit):
-    rule = "schedule.document.devices"
+    rule = "schedule.document.devices+2"
     description = "what copies to another device is listed as a kernel of that device"
     file = "impl/schedule/document.py"
     old, new = '"copy" if kernel.copy else "kernel"', '"kernel"'
 
 
 class ConstantsAreReadAnywhere(Edit):
-    rule = "schedule.document.devices"
+    rule = "schedule.document.devices+2"
     description = "a constant in memory is read by its equals on another device"
     first = "test_a_number_that_lies_on_one_device_is_computed_on_others"
     file = "impl/ranges/graph.py"

@@ -11,7 +11,7 @@ Function = Callable[..., Any]
 
 
 class TakesOverWhatIsReadElsewhere(ImplPatch):
-    rule = "memory.take-over.safe"
+    rule = "memory.take-over.safe+2"
     description = "an element may be overwritten before another one is computed from it"
     target = "impl.memory.sharing:same_element"
 
@@ -28,7 +28,7 @@ class TakesOverWhatIsCopied(Edit):
 
 
 class TakesOverBeforeTheLastRead(ImplPatch):
-    rule = "memory.take-over.safe"
+    rule = "memory.take-over.safe+2"
     description = "memory may be overwritten that a later stage of the kernel reads"
     target = "impl.memory.sharing:_Taker._may_lie_there"
 

@@ -133,7 +133,7 @@ class WritersDoNotWaitForCopies(AdapterSaboteur):
 
 
 class KernelReadsTheOtherDevice(AdapterSaboteur):
-    rule = "schedule.document.devices"
+    rule = "schedule.document.devices+2"
     description = "a kernel reads the source of a copy, on the other device, and not the copy"
 
     def document(self, document: Document) -> None:

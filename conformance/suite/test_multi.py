@@ -178,7 +178,7 @@ def _no_findings(subject: Subject, rule: str, met: Callable[[Document], int], wh
     subject.met(found, f"no program made {what}")
 
 
-@verifies("schedule.document.devices", observe="multi")
+@verifies("schedule.document.devices+2", observe="multi")
 @after("effects.value.eager", "schedule.document.schema")
 def test_only_copies_join_two_devices(subject: Subject) -> None:
     _no_findings(subject, "schedule.document.devices",

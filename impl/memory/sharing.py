@@ -150,7 +150,7 @@ class _Taker:
             for read in member.stage.reads:
                 if self.storage[read.value] != old:
                     continue
-                if member is writer:  # r[impl memory.take-over.safe]
+                if member is writer:  # r[impl memory.take-over.safe+2]
                     if not same_element(read, write):
                         return False
                 elif written or not same_iteration(

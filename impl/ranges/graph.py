@@ -228,7 +228,7 @@ class StageGraph:
 
         That was made of no memory, so that whoever asked for it did not say where it should lie.
         """
-        # r[impl schedule.document.devices]
+        # r[impl schedule.document.devices+2]
         found = []
         for slot in slots:
             value = self.values[slot]

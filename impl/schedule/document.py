@@ -50,7 +50,7 @@ def _buffer_row(plan: Plan, number: int, name: int) -> dict[str, Any]:
 
 def _kernel_row(plan: Plan, number: int, names: dict[int, int]) -> dict[str, Any]:
     kernel = plan.kernels[number]
-    # r[impl schedule.document.devices]
+    # r[impl schedule.document.devices+2]
     return {"id": number, "name": kernel.ast.arg.name, "kind": "copy" if kernel.copy else "kernel",
             "device": kernel.device, "reads": [_touch_row(t, names) for t in kernel.reads],
             "writes": [_touch_row(t, names) for t in kernel.writes],

@@ -48,7 +48,7 @@ class Draft:
     kernels: list[PlannedKernel] = field(init=False)     # assemble
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # r[impl schedule.passes.pure+2]
+        # r[impl schedule.passes.pure+3]
         if name in self.__dict__:
             raise AttributeError(f"{name} was written by an earlier pass, and is not written again")
         super().__setattr__(name, value)

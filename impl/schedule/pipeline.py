@@ -25,7 +25,7 @@ def make_plan(effects: Effects, canonical: Canonical, environment: Environment) 
     """Run all passes."""
     # r[impl caching.key.sizes]: no pass can look at a value
     draft = Draft(unbound(effects), canonical, environment)
-    for pass_ in PASSES:  # r[impl schedule.passes.pure+2]
+    for pass_ in PASSES:  # r[impl schedule.passes.pure+3]
         draft = pass_(draft)
     return finished(draft)
 

@@ -65,7 +65,7 @@ def random_values(seed: int) -> list[Tensor]:
     return [pool[-1], chooser.choice(pool[2:])]
 
 
-@verifies("memory.take-over.safe", observe="memory")
+@verifies("memory.take-over.safe+2", observe="memory")
 def test_what_is_taken_over_is_not_read_afterwards() -> None:
     """Every loop of every such kernel is run; in the orders of four seeds, fused and not."""
     count = 0
@@ -78,7 +78,7 @@ def test_what_is_taken_over_is_not_read_afterwards() -> None:
     assert count > 50
 
 
-@verifies("memory.take-over.safe", observe="memory")
+@verifies("memory.take-over.safe+2", observe="memory")
 def test_a_chain_of_sums_needs_one_temporary_and_a_flip_two() -> None:
     x = realized([1, 2, 3, 4])
     plan = planned(((x + 1) * 2 - 3) * 5, fuse=False)
@@ -87,7 +87,7 @@ def test_a_chain_of_sums_needs_one_temporary_and_a_flip_two() -> None:
     assert not taken(planned(((x + 1).flip(0) * 2).flip(0) - 3, fuse=False))
 
 
-@verifies("memory.take-over.safe")
+@verifies("memory.take-over.safe+2")
 def test_values_where_memory_is_taken_over() -> None:
     for number in range(20):
         with Context(NO_MEMORY_PLANNER=1, FUSE=0):

@@ -295,7 +295,7 @@ def test_a_number_that_was_realized_is_read_before_an_equal_one_is_stored() -> N
     assert whole.tolist() == [[3], [0], [0]] and other.tolist() == [3]
 
 
-@verifies("schedule.document.devices")
+@verifies("schedule.document.devices+2")
 def test_a_number_that_lies_on_one_device_is_computed_on_others() -> None:
     """A number in an expression has no device, and is the same node wherever it stands."""
     assert Tensor.full((), 2.5).realize().item() == 2.5

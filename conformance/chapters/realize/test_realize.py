@@ -614,7 +614,7 @@ def nothing_read(kind: str) -> list[Tensor]:
 
 
 @verifies("realize.device.named")
-@verifies("schedule.document.devices")
+@verifies("schedule.document.devices+2")
 @pytest.mark.parametrize("kind", ["alone", "computed with", "needed too", "of no device",
                                   "asked for too", "empty", "copied too", "written"])
 def test_what_reads_nothing_lies_where_it_is_said_to(kind: str) -> None:

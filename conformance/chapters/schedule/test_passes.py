@@ -94,7 +94,7 @@ def a_chain() -> list[Tensor]:
     return [(x @ x).contiguous().softmax(1).contiguous().T @ x]
 
 
-@verifies("schedule.passes.pure+2")
+@verifies("schedule.passes.pure+3")
 @pytest.mark.parametrize("program", [a_step, a_swap, a_chain])
 def test_no_pass_changes_what_an_earlier_one_made(program: Callable[[], list[Tensor]]) -> None:
     with Context(DEVICE="REFERENCE"):
@@ -110,7 +110,7 @@ def test_no_pass_changes_what_an_earlier_one_made(program: Callable[[], list[Ten
         assert set(before) == {each.name for each in fields(Draft)} - set(GIVEN)
 
 
-@verifies("schedule.passes.pure+2")
+@verifies("schedule.passes.pure+3")
 def test_a_field_is_written_once() -> None:
     with Context(DEVICE="REFERENCE"):
         draft = draft_of(numbers(3) + 1, limits=Limits())

@@ -234,7 +234,7 @@ def test_a_document_changes_nothing() -> None:
     assert x.tolist() == [1, 2, 3, 4]
 
 
-@verifies("schedule.passes.pure+2")
+@verifies("schedule.passes.pure+3")
 def test_scheduling_leaves_the_graph_as_it_was() -> None:
     """The same graph gives the same plan, as often as it is scheduled."""
     for tensors in samples():
@@ -329,7 +329,7 @@ def test_a_plan_says_how_many_versions_a_buffer_gains() -> None:
         assert max(made) == writes
 
 
-@verifies("schedule.document.devices")
+@verifies("schedule.document.devices+2")
 def test_a_copy_is_called_a_copy_and_a_kernel_a_kernel() -> None:
     with Context(DEVICE="REFERENCE"):
         x = numbers(2, 3)
