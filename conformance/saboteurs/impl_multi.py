@@ -42,8 +42,8 @@ class LastOperandWins(Edit):
     rule = "multi.operands.cheapest"
     description = "operands are brought into the dearest way"
     file = DIVIDE
-    old = "axes = min(choices, key=lambda axes: sum(price(one, axes) for one in wide))"
-    new = "axes = max(choices, key=lambda axes: sum(price(one, axes) for one in wide))"
+    old = "        min(choices, key=lambda axes: sum(price(one, axes) for one in wide))"
+    new = "        max(choices, key=lambda axes: sum(price(one, axes) for one in wide))"
 
 
 class AKernelForEachDevice(Edit):

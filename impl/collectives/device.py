@@ -16,7 +16,7 @@ from impl.multi import Coordinate, Mesh, Transfer
 
 
 class MeshMemory:
-    """A block of memory of the same size on each device of a mesh."""
+    """A block of memory of the same size on each device of a mesh that this process has."""
 
     __slots__ = ("device", "nbytes", "members", "__weakref__")
 
@@ -33,32 +33,37 @@ class MeshProgram(Program):
 
     def __init__(self, device: MeshDevice, ast: UOp, members: Sequence[Program]) -> None:
         super().__init__(device, ast, members[0].optimized, members[0].arguments)
-        self.members, self.source = list(members), members[0].source
+        self.members, self.source, self.numbers = list(members), members[0].source, device.numbers
 
     def check(self, memories: Sequence[Any], values: Sequence[int]) -> None:
         """As each of the members asks."""
-        for number, program in enumerate(self.members):
-            program.check([memory.members[number] for memory in memories],
-                          _values(values, number))
+        for place, program in enumerate(self.members):
+            program.check([memory.members[place] for memory in memories],
+                          self._values(values, place))
 
     def __call__(self, memories: Sequence[Any], values: Sequence[int] = ()) -> None:
         """Run once on every device, and count each."""
-        for number, program in enumerate(self.members):
-            program([memory.members[number] for memory in memories], _values(values, number))
+        for place, program in enumerate(self.members):
+            program([memory.members[place] for memory in memories], self._values(values, place))
 
     def run(self, memories: Sequence[Any], values: Sequence[int]) -> None:
         """Run once on every device."""
-        for number, program in enumerate(self.members):
-            program.run([memory.members[number] for memory in memories], _values(values, number))
+        for place, program in enumerate(self.members):
+            program.run([memory.members[place] for memory in memories],
+                        self._values(values, place))
 
-
-def _values(values: Sequence[int], number: int) -> list[int]:
-    """What the variables are on one device."""
-    return [value.of(number) if isinstance(value, Coordinate) else value for value in values]
+    def _values(self, values: Sequence[int], place: int) -> list[int]:
+        """What the variables are on one of the members."""
+        number = self.numbers[place]
+        return [value.of(number) if isinstance(value, Coordinate) else value for value in values]
 
 
 class MeshDevice(DeviceBackend):
-    """All devices of a mesh as one. Kernels are compiled once for each member's kind."""
+    """All devices of a mesh as one. Kernels are compiled once for each member's kind.
+
+    `members` are the devices that this process has, and `numbers` their places in the mesh: all,
+    unless other processes have the others.
+    """
 
     kind = "MESH"
     host_memory = False
@@ -66,9 +71,13 @@ class MeshDevice(DeviceBackend):
     def __init__(self, mesh: Mesh) -> None:
         super().__init__(mesh)
         self.mesh = mesh
-        self.members = [Device[name] for name in mesh.devices]
+        self.numbers, self.members = self._present()
         self.maximum_arguments = min(member.maximum_arguments for member in self.members)
         self.local_bytes = min(member.local_bytes for member in self.members)
+
+    def _present(self) -> tuple[list[int], list[DeviceBackend]]:
+        """The devices that this process has, by number."""
+        return list(range(len(self.mesh.devices))), [Device[name] for name in self.mesh.devices]
 
     @property
     def limits(self) -> Limits:
@@ -112,6 +121,21 @@ class MeshDevice(DeviceBackend):
         for member in self.members:
             member.synchronize()
 
+    def exchange(self, transfer: Transfer, target: Any, source: Any, nbytes: int,
+                 dtype: DType) -> None:
+        """Carry out a collective within each group; `nbytes` are those of a device's piece."""
+        pieces = transfer.count if transfer.kind == "all-to-all" else 1
+        for members in transfer.mesh.groups(transfer.axis):
+            group = Group([self.members[i] for i in members], dtype)
+            WITHIN[transfer.kind](group, [source.members[i] for i in members],
+                                  [target.members[i] for i in members],
+                                  nbytes // dtype.itemsize // pieces, transfer.op)
+
+    def gather(self, target: Memory, source: Any, nbytes: int) -> None:
+        """Put the pieces of all devices into the memory of one, in order."""
+        for number, member in enumerate(source.members):
+            target.device.copy(target.part(number * nbytes, nbytes), member, nbytes)
+
 
 def transferred(transfer: Transfer | Mesh, target: Any, source: Any, nbytes: int,
                 dtype: DType) -> None:
@@ -120,23 +144,14 @@ def transferred(transfer: Transfer | Mesh, target: Any, source: Any, nbytes: int
         for member in target.members:
             member.device.copy(member, source, nbytes)
     elif transfer.kind == "scatter":
-        for number, member in enumerate(target.members):
+        for number, member in zip(target.device.numbers, target.members, strict=True):
             member.device.copy(member, source.part(number * nbytes, nbytes), nbytes)
     elif transfer.kind == "gather":
-        for number, member in enumerate(source.members):
-            target.device.copy(target.part(number * nbytes, nbytes), member, nbytes)
-    elif transfer.kind == "select":
-        target.device.copy(target, source.members[transfer.number], nbytes)
+        source.device.gather(target, source, nbytes)
+    elif transfer.kind == "select":  # all have the same
+        target.device.copy(target, source.members[0], nbytes)
     else:
-        device = target.device
-        pieces = transfer.count if transfer.kind == "all-to-all" else 1
-        elements = nbytes // dtype.itemsize // pieces
-        for members in transfer.mesh.groups(transfer.axis):
-            group = Group([device.members[i] for i in members], dtype)
-            WITHIN[transfer.kind](group, [source.members[i] for i in members],
-                                  [target.members[i] for i in members],
-                                  elements, transfer.op)
-
+        target.device.exchange(transfer, target, source, nbytes, dtype)
 
 
 Device.of_mesh = MeshDevice

@@ -56,7 +56,7 @@ def coordinate(mesh: Mesh, axis: str) -> UOp:
                Coordinate(mesh, axis))
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Piece:
     """What each device has of a value.
 
@@ -386,8 +386,9 @@ def _elementwise(node: UOp, given: list[Piece]) -> Piece:
     """All operands in the sharding of one of them: that for which least is sent."""
     wide = [one for one in given if one.shape] or given[:1]
     choices = dict.fromkeys(one.axes for one in wide)
-    axes = min(choices, key=lambda axes: sum(price(one, axes) for one in wide))
     # r[impl multi.operands.cheapest]: of equal prices the first operand's
+    axes = next(iter(choices)) if len(choices) == 1 else \
+        min(choices, key=lambda axes: sum(price(one, axes) for one in wide))
     sources = [brought(one, axes if one.shape else ()).node for one in given]
     mesh = given[0].sharding.mesh  # type: ignore[union-attr]
     return Piece(_again(node, sources), node.shape or (), Sharding(mesh, axes))

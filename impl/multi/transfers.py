@@ -24,7 +24,7 @@ class Transfer:
         broadcast        s            -> s             from a device to all of the mesh
         scatter          (n, *s)      -> s             piece i of a device to device i of n
         gather           s            -> (n, *s)       the pieces of all on one device
-        select           s            -> s             of device `number`, on one device
+        select           s            -> s             of what all have, on one device
 
     `target` is the device, or the mesh, where the value lies.
     """
@@ -34,7 +34,6 @@ class Transfer:
     mesh: Mesh
     axis: str = ""
     op: Ops | None = None
-    number: int = 0
 
     @property
     def count(self) -> int:
