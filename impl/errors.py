@@ -110,6 +110,10 @@ class CompileError(TensorScheduleError, RuntimeError):
     """A compiler is missing or refused a kernel; its message and the source are kept."""
 
 
+class DistributedError(TensorScheduleError, RuntimeError):
+    """Processes of one job do not meet: one is late, or about to do something else."""
+
+
 class ReplayError(TensorScheduleError, RuntimeError):
     """A captured function was called with arguments that do not match."""
 

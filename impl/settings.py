@@ -61,6 +61,8 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
             "to 10 bits", plan=True, maximum=1),
     Setting("ALLREDUCE", "", "the algorithm of all-reduce on a mesh: naive, ring, tree or "
             "all-to-all; empty: the one that is predicted to take least time"),
+    Setting("DISTRIBUTED_SECONDS", 60, "how long a process waits for the others of its job",
+            minimum=1, maximum=86400),
     Setting("REMATERIALIZE", 1, "0: nothing is computed twice to save memory", plan=True,
             maximum=1),
     Setting("SCARCE", 0, "1: plan small programs like large ones, as if memory were scarce",

@@ -6,7 +6,7 @@ from typing import Any
 
 from impl import settings
 from impl.collectives.steps import Rounds, rounds
-from impl.device import DeviceBackend, Memory, Program
+from impl.device import DeviceBackend, Memory
 from impl.dtypes import DType
 from impl.ir import TRUE, KernelInfo, Ops, RangeKind, UOp, new_range
 
@@ -39,7 +39,7 @@ class Group:
                 target = memories[move.receiver].part(move.start * item, memory.nbytes)
                 if move.combined:
                     assert op is not None
-                    self._program(move.receiver, op, move.stop - move.start)([target, memory])
+                    self.combine(move.receiver, op, target, memory)
                 else:
                     target.device.copy(target, memory, memory.nbytes)
 
@@ -49,8 +49,10 @@ class Group:
         self.devices[receiver].copy(staging, source.part(offset, nbytes), nbytes)
         return staging
 
-    def _program(self, device: int, op: Ops, size: int) -> Program:
-        return self.devices[device].compile([combining_kernel(op, self.dtype, size)])[0]
+    def combine(self, device: int, op: Ops, target: Memory, other: Memory) -> None:
+        """Combine the elements of two blocks of a device, in the first of them."""
+        kernel = combining_kernel(op, self.dtype, target.nbytes // self.dtype.itemsize)
+        self.devices[device].compile([kernel])[0]([target, other])
 
 
 def all_reduce(group: Group, sources: Sequence[Memory], targets: Sequence[Memory], size: int,
@@ -84,7 +86,7 @@ def reduce_scatter(group: Group, sources: Sequence[Memory], targets: Sequence[Me
             staging = target.device.allocate(nbytes)
             target.device.copy(staging, source, nbytes)
             if size:
-                group._program(number, op, size)([target, staging])
+                group.combine(number, op, target.part(0, nbytes), staging)
 
 
 def all_to_all(group: Group, sources: Sequence[Memory], targets: Sequence[Memory], size: int,

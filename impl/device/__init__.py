@@ -412,7 +412,8 @@ class Registry:
         """
         if name in meshes:
             return meshes[name]
-        kind, _, number = name.upper().partition(":")
+        # What stands behind an @ is the process of a job; each has such a device itself.
+        kind, _, number = name.upper().partition("@")[0].partition(":")
         if kind not in self.kinds or (":" in name and not number.isdecimal()):
             names = sorted(self.kinds)  # r[impl device.name.meant+2]
             near = settings.meant(_ELSEWHERE.get(kind) or [

@@ -1,0 +1,108 @@
+"""A mesh of which each process has one device. Chapter: spec/distributed.md."""
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from impl.collectives import Group, MeshDevice
+from impl.device import Device, DeviceBackend, Memory
+from impl.distributed.engine import Ranks
+from impl.distributed.ranks import rank, ranks
+from impl.dtypes import DType
+from impl.errors import ArgumentError
+from impl.multi import Mesh, Transfer
+
+
+def mesh(**axes: int) -> Mesh:
+    """A mesh with a device for each process; in one process alone, with as many of its devices.
+
+    Raises:
+        ArgumentError: the axes do not make the number of processes.
+    """
+    kind = Device.DEFAULT.partition(":")[0]
+    count = math.prod(axes.values())
+    if ranks() == 1:
+        return Mesh([f"{kind}:{i}" if i else kind for i in range(count)], axes)
+    if count != ranks():
+        raise ArgumentError("distributed.mesh", f"axes {axes} make {count} places for {ranks()} "
+                            "processes", f"start {count}, or let the product be {ranks()}")
+    return Mesh([f"{kind}@{i}" for i in range(count)], axes)
+
+
+class RankDevice(MeshDevice):
+    """A mesh of which this process has the device with the number of its rank."""
+
+    def _present(self) -> tuple[list[int], list[DeviceBackend]]:
+        number = rank()
+        return [number], [Device[self.mesh.devices[number].partition("@")[0]]]
+
+    @functools.cached_property
+    def groups(self) -> dict[str, Ranks]:
+        """The group of this process along each axis, and that of all."""
+        found = {axis: Ranks(next(g for g in self.mesh.groups(axis) if rank() in g))
+                 for axis in self.mesh.axes}
+        return {**found, "": Ranks(range(len(self.mesh.devices)))}
+
+    def exchange(self, transfer: Transfer, target: Any, source: Any, nbytes: int,
+                 dtype: DType) -> None:
+        """One call of MPI."""
+        group, to = self.groups[transfer.axis], target.members[0]
+        group.met(f"{transfer} of {nbytes} bytes of {dtype.name}")
+        given = _bytes(source.members[0], nbytes if transfer.kind != "reduce-scatter"
+                       else nbytes * transfer.count)
+        if transfer.kind == "all-gather":
+            _fill(to, group.all(given))
+        elif transfer.kind == "all-to-all":
+            _fill(to, group.exchanged(given))
+        elif transfer.kind == "all-reduce":
+            assert transfer.op is not None
+            if not group.sum(given, transfer.op, dtype):
+                given = self._combined(group.all(given), transfer, nbytes, dtype)
+            _fill(to, given)
+        else:
+            pieces = group.exchanged(given)
+            _fill(to, self._combined(pieces, transfer, nbytes, dtype))
+
+    def _combined(self, pieces: np.ndarray, transfer: Transfer, nbytes: int,
+                  dtype: DType) -> np.ndarray:
+        """What the pieces of all make together; each rank combines them in the same order."""
+        device = self.members[0]
+        total, other = device.allocate(nbytes), device.allocate(nbytes)
+        assert transfer.op is not None
+        for number in range(transfer.count):
+            part = pieces[number * nbytes:(number + 1) * nbytes]
+            device.copy_in(total if number == 0 else other, part)
+            if number and nbytes:
+                Group([device], dtype).combine(0, transfer.op, total, other)
+        return _bytes(total, nbytes)
+
+    def gather(self, target: Memory, source: Any, nbytes: int) -> None:
+        """The pieces of all processes, in every one."""
+        group = self.groups[""]
+        group.met(f"gather of {nbytes} bytes")
+        _fill(target, group.all(_bytes(source.members[0], nbytes)))
+
+
+def _bytes(memory: Memory, nbytes: int) -> np.ndarray:
+    """The bytes of a block, on the host, in memory of their own."""
+    return memory.device.get(memory, 0, nbytes)
+
+
+def _fill(memory: Memory, values: np.ndarray) -> None:
+    memory.device.put(memory, values)
+
+
+def opened(place: Mesh) -> DeviceBackend:
+    """The device of a mesh: of this process, or of all processes of a job."""
+    return (RankDevice if _is_of_ranks(place.devices) else MeshDevice)(place)
+
+
+def _is_of_ranks(devices: Sequence[str]) -> bool:
+    return any("@" in device for device in devices)
+
+
+Device.of_mesh = opened

@@ -1,0 +1,38 @@
+"""Which process of a job this is. Chapter: spec/distributed.md."""
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+from impl.errors import DeviceError
+
+#: What the launchers of MPI set for each process.
+_LAUNCHED = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")
+
+
+@functools.cache
+def world() -> Any:
+    """The communicator of all processes; None for a process that nobody launched as one of many.
+
+    Raises:
+        DeviceError: the process was launched by MPI, and mpi4py is not there.
+    """
+    if not any(name in os.environ for name in _LAUNCHED):
+        return None
+    try:
+        from mpi4py import MPI
+    except ImportError as error:
+        raise DeviceError("distributed", f"mpi4py cannot be used: {error}",
+                          "pip install 'tensor-schedule[mpi]'") from None
+    return MPI.COMM_WORLD
+
+
+def rank() -> int:
+    """The number of this process."""
+    return 0 if world() is None else int(world().Get_rank())
+
+
+def ranks() -> int:
+    """How many processes there are."""
+    return 1 if world() is None else int(world().Get_size())
