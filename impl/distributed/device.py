@@ -27,7 +27,7 @@ def mesh(**axes: int) -> Mesh:
     count = math.prod(axes.values())
     if ranks() == 1:
         return Mesh([f"{kind}:{i}" if i else kind for i in range(count)], axes)
-    if count != ranks():
+    if count != ranks():  # r[impl distributed.mesh.size]
         raise ArgumentError("distributed.mesh", f"axes {axes} make {count} places for {ranks()} "
                             "processes", f"start {count}, or let the product be {ranks()}")
     return Mesh([f"{kind}@{i}" for i in range(count)], axes)
@@ -50,6 +50,7 @@ class RankDevice(MeshDevice):
     def exchange(self, transfer: Transfer, target: Any, source: Any, nbytes: int,
                  dtype: DType) -> None:
         """One call of MPI."""
+        # r[impl distributed.value.equal]
         group, to = self.groups[transfer.axis], target.members[0]
         group.met(f"{transfer} of {nbytes} bytes of {dtype.name}")
         given = _bytes(source.members[0], nbytes if transfer.kind != "reduce-scatter"

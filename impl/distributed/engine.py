@@ -5,15 +5,17 @@ takes part in another one's, and who does not come is known by name.
 """
 from __future__ import annotations
 
+import functools
 import hashlib
 import time
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from impl import settings
-from impl.distributed.ranks import world
+from impl.distributed.ranks import rank, world
 from impl.dtypes import DType, dtypes
 from impl.errors import DistributedError, user_line
 from impl.ir import Ops
@@ -32,10 +34,14 @@ class Ranks:
     def __init__(self, members: Sequence[int]) -> None:
         from mpi4py import MPI
         self.mpi, self.members = MPI, list(members)
-        group = world().Get_group().Incl(self.members)
-        self.comm = world().Create_group(group)
-        self.place = self.comm.Get_rank()
-        self.count = 0
+        self.place, self.count = self.members.index(rank()), 0
+        # Notes of one group are told from those of another.
+        self.tag = zlib.crc32(repr(self.members).encode()) % 30_000 + 1
+
+    @functools.cached_property
+    def comm(self) -> Any:
+        """The group's communicator: to make it all have to be there, and they have just met."""
+        return world().Create_group(world().Get_group().Incl(self.members), self.tag)
 
     def met(self, what: str) -> None:
         """Wait until all are about to do the same.
@@ -48,8 +54,9 @@ class Ranks:
         note = _written(self.count, what, line)
         notes = [np.zeros(_NOTE, np.uint8) for _ in self.members]
         others = [place for place in range(len(self.members)) if place != self.place]
-        coming = {place: self.comm.Irecv(notes[place], place) for place in others}
-        sending = [self.comm.Isend(note, place) for place in others]
+        coming = {place: world().Irecv(notes[place], self.members[place], self.tag)
+                  for place in others}
+        sending = [world().Isend(note, self.members[place], self.tag) for place in others]
         late = _waited(coming)
         if late:  # r[impl distributed.late.named]
             who = ", ".join(str(self.members[place]) for place in late)

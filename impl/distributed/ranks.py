@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
+import time
 from typing import Any
 
-from impl.errors import DeviceError
+from impl.errors import DeviceError, DistributedError
 
 #: What the launchers of MPI set for each process.
 _LAUNCHED = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")
@@ -25,7 +27,30 @@ def world() -> Any:
     except ImportError as error:
         raise DeviceError("distributed", f"mpi4py cannot be used: {error}",
                           "pip install 'tensor-schedule[mpi]'") from None
+    _end_all_after_errors(MPI.COMM_WORLD)
     return MPI.COMM_WORLD
+
+
+#: Seconds in which the others find out for themselves, before their processes are ended.
+_GRACE = 2.0
+
+
+def _end_all_after_errors(comm: Any) -> None:
+    """An error that says that the processes do not meet ends all of them, once each has said so.
+
+    Else they would wait for each other at their end: for the one that hangs, for ever.
+    """
+    before = sys.excepthook
+
+    def said(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        before(kind, error, trace)
+        if isinstance(error, DistributedError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            time.sleep(_GRACE)
+            comm.Abort(1)
+
+    sys.excepthook = said
 
 
 def rank() -> int:

@@ -1,0 +1,152 @@
+"""Tests of the chapter distributed: real processes, started by the real mpiexec."""
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conformance.trace import ROOT, verifies
+from impl import Tensor, distributed
+from impl.errors import ArgumentError
+
+MPIEXEC = shutil.which("mpiexec", path=os.pathsep.join(
+    [str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
+#: Where the package stands that the processes import, if not here: a copy with a mistake.
+TESTED = "TENSOR_SCHEDULE_TESTED"
+needs_mpi = pytest.mark.skipif(
+    MPIEXEC is None or importlib.util.find_spec("mpi4py") is None,
+    reason="needs mpi4py and mpiexec: pip install 'tensor-schedule[mpi]'")
+
+HEAD = """
+import sys, time, os, signal
+import numpy as np
+from impl import Tensor, TinyJit, distributed, nn
+from impl.errors import DistributedError
+mesh, me = distributed.mesh(data={count}), distributed.rank()
+"""
+
+
+def started(count: int, program: str, folder: Path, fails: bool = False,
+            **environment: str) -> list[str]:
+    """What the processes of a program print, sorted; or what the errors say that end them."""
+    script = folder / "program.py"
+    script.write_text(HEAD.format(count=count) + program)
+    assert MPIEXEC is not None
+    done = subprocess.run(
+        [MPIEXEC, "-n", str(count), sys.executable, str(script)], cwd=folder, timeout=300,
+        capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": os.environ.get(TESTED, str(ROOT)),
+             "DEVICE": "REFERENCE", **environment})
+    assert (done.returncode != 0) is fails, done.stdout + done.stderr
+    if fails:
+        assert not done.stdout.strip().startswith("value"), done.stdout
+        return sorted(line for line in done.stderr.splitlines() if "DistributedError:" in line)
+    return sorted(done.stdout.splitlines())
+
+
+VALUES = """
+def trained(place_w, place_x):
+    random = np.random.default_rng(0)
+    w = Tensor(random.standard_normal((4, 3)).astype(np.float32))
+    place_w(w)
+    w.requires_grad = True
+    optimizer = nn.optim.Adam([w], lr=0.25)
+    def step(x):
+        optimizer.zero_grad()
+        loss = ((x @ w).tanh() ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.realize()
+    run, losses = TinyJit(step), []
+    for _ in range(4):
+        x = place_x(Tensor(random.standard_normal((6, 4)).astype(np.float32))).realize()
+        losses.append(run(x).item())
+    return np.array(losses)
+
+one = trained(lambda w: None, lambda x: x)
+for axis in (None, 0, 1):
+    found = trained(lambda w: w.shard_(mesh, data=axis), lambda x: x.shard(mesh, data=0))
+    assert np.allclose(found, one, rtol=1e-5), (axis, found, one)
+a = np.random.default_rng(1).integers(-9, 9, (5, 4)).astype(np.float32)
+a[2, 1] = np.nan
+for axis in (None, 0, 1):
+    x = Tensor(a).shard(mesh, data=axis)
+    for f, g in ((lambda x: x.max(0), lambda a: a.max(0)), (lambda x: x[1:4], lambda a: a[1:4]),
+                 (lambda x: x.T, lambda a: a.T), (lambda x: x.sum(), lambda a: a.sum()),
+                 (lambda x: x.half().sum(0), lambda a: a.astype(np.float16).sum(0)),
+                 (lambda x: x.flip(0) + 1, lambda a: a[::-1] + 1)):
+        np.testing.assert_array_equal(f(x).numpy(), g(a))
+sys.stdout.write(f"{me} right\\n")
+"""
+
+
+@needs_mpi
+@verifies("distributed.value.equal")
+@pytest.mark.parametrize("count", [2, 3])
+def test_values_are_those_of_one_process(count: int, tmp_path: Path) -> None:
+    assert started(count, VALUES, tmp_path) == [f"{rank} right" for rank in range(count)]
+
+
+LATE = """
+x = Tensor(np.ones(4, np.float32)).shard(mesh, data=0).realize()
+if me == 1:
+    time.sleep(60)
+print("value", x.sum().item())
+"""
+
+
+@needs_mpi
+@verifies("distributed.late.named")
+def test_a_process_that_does_not_come_is_named(tmp_path: Path) -> None:
+    found = started(3, LATE, tmp_path, fails=True, DISTRIBUTED_SECONDS="2")
+    assert len(found) == 2, found
+    for line in found:
+        assert "rank 1 has not come" in line and "program.py:11" in line, line
+
+
+OTHER = """
+x = Tensor(np.ones(4, np.float32)).shard(mesh, data=0).realize()
+y = Tensor(np.ones((4, 4), np.float32)).shard(mesh, data=0).realize()
+(x.sum() if me != 1 else y.sum(0)).realize()
+print("value")
+"""
+
+
+@needs_mpi
+@verifies("distributed.other.named")
+def test_a_process_that_does_something_else_is_named(tmp_path: Path) -> None:
+    found = started(2, OTHER, tmp_path, fails=True, DISTRIBUTED_SECONDS="20")
+    assert len(found) == 2, found
+    for line, other in zip(found, "01", strict=True):
+        assert f"rank {other} is about to do something else" in line, line
+        assert "program.py:10" in line, line
+
+
+WRONG_SIZE = """
+try:
+    distributed.mesh(data={count})
+except Exception as error:
+    sys.stdout.write(f"{{me}} {{type(error).__name__}}\\n")
+"""
+
+
+@needs_mpi
+@verifies("distributed.mesh.size")
+def test_a_mesh_has_a_place_for_each_process(tmp_path: Path) -> None:
+    assert started(2, WRONG_SIZE.format(count=3), tmp_path) == ["0 ArgumentError",
+                                                                "1 ArgumentError"]
+
+
+@verifies("distributed.mesh.size")
+def test_one_process_alone_has_devices_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = distributed.mesh(data=2, model=2)
+    assert distributed.ranks() == 1 and len(found.devices) == 4
+    assert Tensor(np.ones(4, np.float32)).shard(found, data=0).sum().item() == 4
+    with pytest.raises(ArgumentError):
+        distributed.mesh(data=0)
