@@ -421,6 +421,11 @@ def living_nodes() -> list[UOp]:
     return [node for node in [each() for each in list(_interned.values())] if node is not None]
 
 
+def line_of(origin: Any) -> str:
+    """How a message names the line that a node came from; empty if it is not known."""
+    return f"{origin[0]} ({origin[1]})" if isinstance(origin, tuple) else str(origin or "")
+
+
 def give_origin(node: UOp, origin: Any) -> None:
     """To a node and to all below it that have none: `x.sum()` is a reshape of a reduction.
 

@@ -109,7 +109,7 @@ class LeavesOutTheUsersLine(Edit):
     rule = "ir.verify.names"
     description = "the error does not say which line made the node"
     file = "impl/rewrite/verify.py"
-    old, new = "str(node.origin) if node.origin else None)", "None)"
+    old, new = "line_of(node.origin) or None)", "None)"
 
 
 class MoreSourcesAreFine(Edit):

@@ -41,8 +41,8 @@ class LastRewritesAreKept(Edit):
     rule = "rewrite.statistics.kept"
     description = "of all rewrites the last one is kept"
     file = "impl/rewrite/tracking.py"
-    old = "rewrites.append(Rewrite(where, rule.name, node, answer))"
-    new = "rewrites[:] = [Rewrite(where, rule.name, node, answer)]"
+    old = "rewrites.append(Rewrite(where, rule.name, node, answer, line))"
+    new = "rewrites[:] = [Rewrite(where, rule.name, node, answer, line)]"
 
 
 class ResultsAreFinal(Edit):
@@ -171,3 +171,12 @@ class TypesMeetUnseen(Edit):
     description = "a sum of two nodes has the type of the first, whatever the second has"
     file = "impl/symbolic/size.py"
     old, new = "if known.dtype is not node.dtype:", "if False:"
+
+
+class TheEndIsNotShown(ImplPatch):
+    rule = "inspect.journey.complete"
+    description = "a kernel is shown as planned, and not after its steps"
+    target = "impl.realize.journey:step_rows"
+
+    def replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda kernel, steps, reasons: original(kernel, steps, reasons)[:1]

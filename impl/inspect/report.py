@@ -63,6 +63,8 @@ def report_html(document: Document, timings: Timings | None = None,
         _section("reasons", "Why it was cut and joined like this", _reasons(document)),
         _section("memory", "Memory of temporaries", _memory(document)),
         _section("source", "Source", _sources(document)),
+        *([_section("rewrites", "From the line to the text", _rewrites(document))]
+          if document.get("rewrites") is not None else []),
         _footer(document)]
     # r[impl inspect.report.alone+2]
     return ("<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
@@ -222,10 +224,27 @@ def _sources(document: Document) -> str:
         body = tag("p", steps) if steps else ""
         facts = "; ".join(kernel_hint(names, kernel).split("\n")[1:]) + "."
         body += tag("p", escape(facts), class_="soft")
+        for place, row in enumerate(kernel.get("journey", ())):
+            said = f"{row['step']}: {row['why']}" if row["why"] else row["step"]
+            body += tag("p", escape(f"{place}. {said}"), class_="soft") \
+                + tag("pre", escape(row["kernel"]))
         if kernel.get("source"):
             body += tag("pre", highlighted(kernel["source"]))
         parts.append(tag("details", tag("summary", title) + body, id=f"kernel-{kernel['id']}"))
     return "".join(parts) or tag("p", "There are no kernels.", class_="soft")
+
+
+def _rewrites(document: Document) -> str:
+    """What each rule did, in order; how it goes on stands with each kernel's source."""
+    # r[impl inspect.journey.complete]
+    head = "".join(tag("th", name) for name in ("rule", "line", "before", "after"))
+    rows = "".join(tag("tr", "".join(
+        tag("td", escape(row["rule"]) if key == "rule" else tag("code", escape(row[key])))
+        for key in ("rule", "line", "before", "after"))) for row in document["rewrites"])
+    if not rows:
+        return tag("p", "No rule applied.", class_="soft")
+    return tag("div", tag("table", tag("thead", tag("tr", head)) + tag("tbody", rows)),
+               class_="wide")
 
 
 def _footer(document: Document) -> str:

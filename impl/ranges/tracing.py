@@ -205,6 +205,7 @@ class Tracer:
         if op in ELEMENTWISE:
             if op is Ops.DETACH:
                 return sources[0]
+            self.simple.line = node.origin
             # r[impl ranges.value.simple]
             made = self.simple.made(UOp(op, node.dtype, tuple(sources)))
             self.operations += made.op is not Ops.CONST and made not in sources

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from impl import settings
 from impl.device import Device, Program
 from impl.effects import Buffer, Holder, collect, lock
 from impl.ir import UOp
 from impl.realize.environment import in_force
+from impl.realize.journey import rewrite_rows, step_rows
 from impl.realize.planning import (
     checked_plan,
     hold,
@@ -20,6 +22,7 @@ from impl.realize.planning import (
 )
 from impl.realize.run import Run, commit, copy_across, ensure_memory, programs_of
 from impl.realize.session import session
+from impl.rewrite import rewrites
 from impl.schedule import decisions, document, label
 
 
@@ -103,12 +106,16 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False,
 
     With `programs`, the kernels are compiled and the document has their source, steps and cost.
     With `steps` it has the steps that they would get.
+    With both TRACK_MATCH_STATS=2 and `programs` it has what rules and steps did, one by one.
     """
+    follow = programs and settings.get("TRACK_MATCH_STATS") >= 2
     with lock:
         session.run_scheduled()
         waiting = waiting_values(values_of(holders))
         effects = in_pieces(collect(waiting))
-        plan, canonical, hit = checked_plan(effects, in_force())
+        first = len(rewrites)
+        with settings.Context(**({"SCACHE": 0} if follow else {})):  # every rewrite happens again
+            plan, canonical, hit = checked_plan(effects, in_force())
         rows = document(plan, hit, effects.nodes)  # r[impl schedule.document.nothing-runs]
         if programs:
             for row, program in zip(rows["kernels"], programs_of(plan), strict=True):
@@ -117,6 +124,11 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False,
                     cost = program.cost(values)
                     row.update(source=program.source or "", operations=cost.operations,
                                bytes=cost.bytes, **_step_rows(program.steps, program.reasons))
+                    if follow:
+                        row["journey"] = step_rows(plan.kernels[row["id"]], program.steps,
+                                                   program.reasons)
+            if follow:
+                rows["rewrites"] = rewrite_rows(rewrites[first:])
         elif steps:
             for row in rows["kernels"]:
                 kernel = plan.kernels[row["id"]]

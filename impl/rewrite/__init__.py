@@ -4,8 +4,9 @@
 `walk` applies them to graphs and where nodes are made, `tracking` counts. `simplify` is a list of
 rules for arithmetic, and `verify` states with patterns what each stage may contain.
 """
-from impl.rewrite.matcher import PatternMatcher, Rule
+from impl.rewrite.matcher import PatternMatcher, apply
 from impl.rewrite.patterns import UPat
+from impl.rewrite.rule import Rule
 from impl.rewrite.simplify import ALGEBRA, is_simple, simplifier, simplify
 from impl.rewrite.tracking import (
     Rewrite,
@@ -18,5 +19,5 @@ from impl.rewrite.verify import STAGES, Requirement, verify
 from impl.rewrite.walk import Maker, graph_rewrite
 
 __all__ = ["ALGEBRA", "STAGES", "Maker", "PatternMatcher", "Requirement", "Rewrite", "Rule",
-           "Tally", "UPat", "graph_rewrite", "is_simple", "match_statistics",
+           "Tally", "UPat", "apply", "graph_rewrite", "is_simple", "match_statistics",
            "print_match_statistics", "rewrites", "simplifier", "simplify", "verify"]

@@ -8,13 +8,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from impl.ir import Ops
 from impl.rewrite.patterns import UPat
-
-if TYPE_CHECKING:
-    from impl.rewrite.matcher import Rule
+from impl.rewrite.rule import Rule
 
 #: More sources than this in any order are tried in a loop; fewer are written out.
 _MOST_WRITTEN_OUT = 3

@@ -1,60 +1,29 @@
-"""Rules, lists of them, and how often each was tried. Chapter: spec/rewrite.md.
-
-A rule is a pattern and a function. The function gets the captured nodes by the names of its
-parameters and returns a node that means the same, or None for "this does not apply".
-"""
+"""Lists of rules, of which the first that applies counts. Chapter: spec/rewrite.md."""
 from __future__ import annotations
 
-import inspect
-import os
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
-from impl.errors import GraphError
 from impl.ir import Ops, UOp
 from impl.rewrite.compiler import Compiler
 from impl.rewrite.patterns import UPat
+from impl.rewrite.rule import Rule
 
 #: What a rule answers, and the rule.
-Found = tuple[Any, "Rule"]
+Found = tuple[Any, Rule]
 
 
-class Rule:
-    """A pattern with the function that rewrites what it finds, a name, and the reason for it.
-
-    `function` takes the captures by name and, if it has a parameter `ctx`, the context. It returns
-    None if the rule does not apply after all: other ways to match are tried then.
-    """
-
-    __slots__ = ("pattern", "function", "name", "reason", "parameters", "needs", "_alone")
-
-    def __init__(self, pattern: UPat, function: Callable[..., Any], name: str = "",
-                 reason: str = "") -> None:
-        self.pattern, self.function, self.reason = pattern, function, reason
-        self.name = name or _function_name(function)
-        self.parameters = tuple(inspect.signature(function).parameters)
-        self.needs = pattern.needs()
-        self._alone: Callable[..., Found | None] | None = None
-        captured = pattern.captures()
-        for name in self.parameters:
-            if name != "ctx" and name not in captured:
-                raise GraphError("Rule", f"{self.name} wants {name!r}, which the pattern does not "
-                                 "capture", "name that part of the pattern")
-
-    def apply(self, node: UOp, ctx: Any = None) -> Any:
-        """What the rule makes of the node, or None."""
-        if self._alone is None:
-            self._alone = Compiler(None).function([self])[0]
-        found = self._alone(node, ctx)
-        return None if found is None else found[0]
+@lru_cache(maxsize=4096)
+def _alone(rule: Rule) -> Callable[..., Found | None]:
+    """The function of one rule."""
+    return Compiler(None).function([rule])[0]
 
 
-def _function_name(function: Callable[..., Any]) -> str:
-    code = getattr(function, "__code__", None)
-    name = getattr(function, "__name__", type(function).__name__)
-    if code is None:
-        return name
-    return f"{name.strip('<>')} ({os.path.basename(code.co_filename)}:{code.co_firstlineno})"
+def apply(rule: Rule, node: UOp, ctx: Any = None) -> Any:
+    """What one rule makes of a node, or None."""
+    found = _alone(rule)(node, ctx)
+    return None if found is None else found[0]
 
 
 class PatternMatcher:

@@ -20,8 +20,9 @@ from impl.rewrite.folding import (
     fold_binary,
     fold_unary,
 )
-from impl.rewrite.matcher import PatternMatcher, Rule
+from impl.rewrite.matcher import PatternMatcher
 from impl.rewrite.patterns import UPat
+from impl.rewrite.rule import Rule
 from impl.rewrite.walk import Maker, graph_rewrite
 from impl.settings import get
 from impl.symbolic.bounds import bounds

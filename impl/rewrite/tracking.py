@@ -9,8 +9,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from impl.ir import UOp
-from impl.rewrite.matcher import Found, PatternMatcher
+from impl.ir import UOp, line_of
+from impl.rewrite.matcher import Found, PatternMatcher, apply
 from impl.settings import get
 
 
@@ -32,11 +32,7 @@ class Rewrite:
     rule: str
     before: UOp
     after: UOp
-
-    @property
-    def origin(self) -> str:
-        """The user's line that made the node; empty if it is not known."""
-        return str(self.before.origin or self.after.origin or "")
+    origin: str = ""  # the user's line, if it is known
 
 
 #: Rule name -> its tally, while TRACK_MATCH_STATS is on.
@@ -45,7 +41,8 @@ match_statistics: dict[str, Tally] = {}
 rewrites: list[Rewrite] = []
 
 
-def tracked(matcher: PatternMatcher, node: UOp, ctx: Any, where: str) -> Found | None:
+def tracked(matcher: PatternMatcher, node: UOp, ctx: Any, where: str,
+            origin: Any = None) -> Found | None:
     """The same as `matcher.match`, rule by rule, with everything noted."""
     present = {source.op for source in node.src}
     for rule in matcher.of(node.op):
@@ -53,13 +50,14 @@ def tracked(matcher: PatternMatcher, node: UOp, ctx: Any, where: str) -> Found |
             continue
         tally = match_statistics.setdefault(rule.name, Tally())
         start = time.perf_counter()
-        answer = rule.apply(node, ctx)
+        answer = apply(rule, node, ctx)
         tally.seconds += time.perf_counter() - start
         tally.tried += 1  # r[impl rewrite.statistics.exact+2]
         if answer is not None and (matcher.accepts is None or matcher.accepts(node, answer)):
             tally.matched += 1
             if get("TRACK_MATCH_STATS") >= 2:  # r[impl rewrite.statistics.kept]
-                rewrites.append(Rewrite(where, rule.name, node, answer))
+                line = line_of(origin or node.origin)
+                rewrites.append(Rewrite(where, rule.name, node, answer, line))
             return answer, rule  # r[impl rewrite.rule.first]
     return None
 

@@ -23,6 +23,7 @@ from impl.ir import (
     RangeKind,
     Shape,
     UOp,
+    line_of,
     toposort,
 )
 from impl.rewrite.patterns import UPat
@@ -312,7 +313,7 @@ def verify(graph: UOp, stage: str) -> None:
                 raise GraphError(
                     f"verify {stage}", f"{node!r} breaks r[{requirement.rule}]: {requirement.says}",
                     "this is a mistake of the pass that made the node",
-                    str(node.origin) if node.origin else None)
+                    line_of(node.origin) or None)
 
 
 def _passes(requirement: Requirement, node: UOp) -> bool:

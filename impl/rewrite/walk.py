@@ -5,8 +5,9 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from impl.errors import GraphError
-from impl.ir import Ops, UOp, note_origin
-from impl.rewrite.matcher import Found, PatternMatcher, Rule
+from impl.ir import Ops, UOp, line_of, note_origin
+from impl.rewrite.matcher import Found, PatternMatcher
+from impl.rewrite.rule import Rule
 from impl.rewrite.tracking import tracked
 from impl.settings import get
 
@@ -38,10 +39,11 @@ def graph_rewrite(root: UOp, matcher: PatternMatcher, ctx: Any = None,
     return _Rewrite(matcher, ctx, order, gate, limit, name).run(root)
 
 
-def looker(matcher: PatternMatcher, ctx: Any, name: str) -> Callable[[UOp], Found | None]:
-    """What finds the first rule for a node: quickly, or noting everything."""
+def looker(matcher: PatternMatcher, ctx: Any, name: str,
+           line: Callable[[], Any] = lambda: None) -> Callable[[UOp], Found | None]:
+    """What finds the first rule for a node: quickly, or noting everything, with the user's line."""
     if get("TRACK_MATCH_STATS"):
-        return lambda node: tracked(matcher, node, ctx, name)
+        return lambda node: tracked(matcher, node, ctx, name, line())
     functions = matcher.functions
 
     def look(node: UOp) -> Found | None:
@@ -143,7 +145,7 @@ class _Rewrite:
         name = rule.name if rule else next((r.name for r in self.open.values() if r), "?")
         raise GraphError("graph_rewrite", f"rule {name} goes round in circles at {node!r}",
                          "let the rule return None for what it has already rewritten",
-                         node.origin and str(node.origin))
+                         line_of(node.origin) or None)
 
 
 def _inherit(new: UOp, old: UOp) -> UOp:
@@ -157,10 +159,13 @@ class Maker:
     """Applies rules to nodes while they are made, sources first: no graph is walked for it.
 
     `made` answers the node to go on with. Only what a rule returns is walked, as far as it is new.
+    `line` is the user's line that nodes are made for, if somebody knows it.
     """
 
     def __init__(self, matcher: PatternMatcher, name: str) -> None:
-        self.matcher, self.name, self.look = matcher, name, looker(matcher, None, name)
+        self.matcher, self.name = matcher, name
+        self.line: Any = None
+        self.look = looker(matcher, None, name, lambda: self.line)
         self.finished: set[UOp] = set()
         self.rewrites = 0
 

@@ -68,6 +68,8 @@ def test_equal_kernels_are_one() -> None:
 @verifies("ranges.read.needed")
 def test_what_is_not_needed_is_not_read() -> None:
     x, y = Tensor(FLOATS).realize(), Tensor(INTS).realize()
+    document = (x + (y * 0).cast("float32")).schedule_document()
+    assert [len(kernel["reads"]) for kernel in document["kernels"]] == [1]
     step, = (x + (y * 0).cast("float32")).schedule()
     assert len(step.bufs) == 2  # the result and x
     total = (Tensor(INTS).realize().sum() * 0 + y)

@@ -1,0 +1,30 @@
+"""What became of a line of the user, step by step, up to the text of its kernels.
+
+Chapter: spec/inspect.md. Only with TRACK_MATCH_STATS=2: it keeps every rewrite.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from impl.device import Device
+from impl.rewrite import Rewrite
+from impl.rewrite.written import written
+from impl.schedule import PlannedKernel
+from impl.searching import with_steps
+
+
+def rewrite_rows(rewrites: Sequence[Rewrite]) -> list[dict[str, str]]:
+    """What rules did while the expressions of stages were made, in order."""
+    return [{"rule": each.rule, "pass": each.where, "line": each.origin,
+             "before": written(each.before), "after": written(each.after)} for each in rewrites]
+
+
+def step_rows(kernel: PlannedKernel, steps: Sequence[str],
+              reasons: Sequence[str]) -> list[dict[str, str]]:
+    """A kernel as it was planned, and after each of its steps."""
+    ast, rows = kernel.ast, [{"step": "as planned", "why": "", "kernel": written(kernel.ast)}]
+    for count, (step, why) in enumerate(zip(steps, reasons, strict=False), 1):
+        # r[impl inspect.journey.complete]
+        made = Device[kernel.device].optimized(with_steps(ast, steps[:count]), False)
+        rows.append({"step": step, "why": why, "kernel": written(made)})
+    return rows
