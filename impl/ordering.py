@@ -118,9 +118,13 @@ def _greedy_order(graph: _Graph, uses: Uses) -> list[int]:
     done: set[int] = set()
 
     def growth(kernel: int) -> int:
-        added = sum(uses.nbytes[s] for s in uses.touched[kernel] if s not in started)
-        freed = sum(uses.nbytes[s] for s in uses.touched[kernel] if remaining[s] == 1)
-        return added - freed
+        change = 0
+        for storage in uses.touched[kernel]:
+            if storage not in started:
+                change += uses.nbytes[storage]
+            if remaining[storage] == 1:
+                change -= uses.nbytes[storage]
+        return change
 
     ready = [(growth(k), k) for k, count in enumerate(graph.missing) if count == 0]
     heapq.heapify(ready)

@@ -113,8 +113,8 @@ class LooksAtOneExchange(Edit):
     rule = "fusion.group.private"
     description = "the common loops of two stages are those of the first value that they exchange"
     file = "impl/fusion/groups.py"
-    old, new = "for (_, member, theirs), mine in conflicts:\n            found", \
-        "for (_, member, theirs), mine in conflicts[:1]:\n            found"
+    old, new = "for (member, theirs), mine in conflicts:\n            found", \
+        "for (member, theirs), mine in conflicts[:1]:\n            found"
 
 
 class WritesPartsTwice(Edit):

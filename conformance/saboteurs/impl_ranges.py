@@ -90,7 +90,7 @@ class OnlyLoadsAreZero(Edit):
     rule = "ranges.pad.zero"
     description = "padding is zero because its loads are, so that exp makes it one"
     file = "impl/ranges/tracing.py"
-    old = "return _where(source_index(node, region.index)[1], sources[0], node.dtype)"
+    old = "return self._where(source_index(node, region.index)[1], sources[0])"
     new = "return sources[0]"
 
 
