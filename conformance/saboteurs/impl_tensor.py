@@ -629,3 +629,18 @@ class UnderscoresReturnOthers(Edit):
     file = "impl/tensor/inplace.py"
     old = "return self.assign(value.cast(self.dtype) if fits else value)"
     new = "return value.cast(self.dtype) if fits else value"
+
+
+class FunctionsOfElementsCompute(Edit):
+    rule = "tensor.numpy.functions"
+    description = "a function of NumPy computes a tensor's values, whatever function it is"
+    file = "impl/tensor/interop.py"
+    old = "if method != \"__call__\" or named or known is None:"
+    new = "if True:"
+
+
+class PickledAsPlain(Edit):
+    rule = "tensor.pickle.value"
+    description = "a parameter that was pickled requires no gradient any more"
+    file = "impl/tensor/interop.py"
+    old, new = "if parameter is not None:", "if parameter is False:"

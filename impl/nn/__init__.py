@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from impl.errors import ShapeError
-from impl.nn import optim, state
+from impl.nn import lr_scheduler, optim, state
 from impl.nn.names import Layer, missing, sizes
 from impl.tensor import Tensor
 
 __all__ = ["BatchNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Conv1d", "Conv2d",
            "ConvTranspose2d", "Dropout", "Embedding", "GroupNorm", "InstanceNorm", "LSTMCell",
-           "LayerNorm", "LayerNorm2d", "Linear", "RMSNorm", "optim", "state"]
+           "LayerNorm", "LayerNorm2d", "Linear", "RMSNorm", "lr_scheduler", "optim", "state"]
 
 
 def __getattr__(name: str) -> NoReturn:
@@ -31,7 +31,7 @@ def _uniform(shape: Sequence[int], inputs: int) -> Tensor:
 
 def _stored(value: float, *shape: int) -> Tensor:
     """A tensor with memory of its own, for state that changes."""
-    return Tensor.empty(*shape).assign(value)
+    return Tensor.empty(*shape).assign(value).requires_grad_(False)
 
 
 class Linear(Layer):
@@ -109,6 +109,9 @@ class BatchNorm(Layer):
     def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = True,
                  track_running_stats: bool = True, momentum: float = 0.1) -> None:
         sizes(self, num_features=num_features)
+        if not isinstance(momentum, (int, float)):
+            raise ShapeError("nn.BatchNorm", f"momentum={momentum!r} is not possible",
+                             "give a number: the mean of all batches is not kept")
         self.eps, self.momentum, self.track_running_stats = eps, momentum, track_running_stats
         self.weight = Tensor.ones(num_features, requires_grad=True) if affine else None
         self.bias = Tensor.zeros(num_features, requires_grad=True) if affine else None

@@ -55,16 +55,24 @@ def get_parameters(model: Any) -> list[Tensor]:
     return list({id(tensor): tensor for tensor in get_state_dict(model).values()}.values())
 
 
-def load_state_dict(model: Any, state: Mapping[str, Tensor], strict: bool = True) -> None:
+def load_state_dict(model: Any, state: Mapping[str, Any], strict: bool = True) -> None:
     """Assign saved tensors to a model's, by name, converted to their dtypes and devices.
+
+    Tensors and arrays of other libraries will do. A tensor that a model has under two names may
+    be saved under one of them; the counters of PyTorch's batch norms are passed over.
 
     Raises:
         ShapeError: a name is missing or left over (if `strict`), or a shape differs.
         DTypeError: `state` is no dict of tensors.
     """
+    if isinstance(state, Mapping):
+        state = {name: _own(value) for name, value in state.items()}
     _refuse_others("load_state_dict", state, "give the model first, then what safe_load returns")
     own = get_state_dict(model)
-    missing, extra = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+    saved = {id(own[name]) for name in own.keys() & state.keys()}
+    missing = sorted(name for name in own.keys() - state.keys() if id(own[name]) not in saved)
+    extra = sorted(name for name in state.keys() - own.keys()
+                   if name.rpartition(".")[2] != "num_batches_tracked")
     if strict and (missing or extra):
         raise ShapeError("load_state_dict", f"names differ: missing {missing}, left over {extra}",
                          "load a file saved from the same model, or use strict=False")
@@ -78,6 +86,12 @@ def load_state_dict(model: Any, state: Mapping[str, Tensor], strict: bool = True
             changed.append(tensor.assign(given.to(tensor.device).cast(tensor.dtype)))
     if changed:
         Tensor.realize(*changed)
+
+
+def _own(value: Any) -> Any:
+    """What another library's tensor, or an array, is here; anything else as it is."""
+    return Tensor(value) if not isinstance(value, Tensor) and hasattr(value, "__array__") \
+        else value
 
 
 def _refuse_others(operation: str, given: Any, remedy: str) -> None:

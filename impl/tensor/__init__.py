@@ -18,19 +18,20 @@
     autograd     backward, gradient
     aliases      second names, and tensors of the same kind
     inplace      the forms with _, which assign
+    interop      NumPy's functions, DLPack, pickle
 """
 from __future__ import annotations
 
 from typing import Any
 
 from impl.tensor.base import Runtime
-from impl.tensor.inplace import InPlace
+from impl.tensor.interop import Interop
 from impl.tensor.random import reserve
 
 __all__ = ["Runtime", "Tensor", "reserve"]
 
 
-class Tensor(InPlace):
+class Tensor(Interop):
     """A variable that holds a lazy, typed, n-dimensional value.
 
     Nothing is computed before values are asked for: `numpy()`, `tolist()`, `item()`, `realize()`.

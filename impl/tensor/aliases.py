@@ -75,7 +75,7 @@ class Aliases(Autograd):
     @property
     def is_leaf(self) -> bool:
         """Whether it is no result of an operation on a tensor that requires a gradient."""
-        return self._parameter or self._history is None
+        return bool(self._parameter) or self._history is None
 
     @property
     def itemsize(self) -> int:

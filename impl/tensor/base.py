@@ -154,8 +154,6 @@ class TensorBase(metaclass=Named):
 
     __slots__ = ("uop", "device", "grad", "_ancestors", "_history", "_parameter", "_written",
                  "__weakref__")
-    # Let `array + tensor` come to our reflected operators.
-    __array_ufunc__ = None
 
     runtime: ClassVar[Runtime]
     uop: UOp
@@ -165,7 +163,8 @@ class TensorBase(metaclass=Named):
     _ancestors: tuple[tuple[weakref.ref[Any], Path], ...]
     #: The expression that was realized, kept so that gradients still flow through it.
     _history: UOp | None
-    _parameter: bool
+    #: Whether it requires a gradient; None if nobody has said anything.
+    _parameter: bool | None
     #: What this view, and the tensors it was taken from, held after its last assignment.
     _written: tuple[tuple[weakref.ref[Any], weakref.ref[UOp]], ...]
 
@@ -199,7 +198,7 @@ class TensorBase(metaclass=Named):
                 self.uop = UOp(Ops.SHARD, self.dtype, (self.uop,), copies)
         if wanted is not None:
             self.uop = nodes.cast(self.uop, wanted)
-        self._ancestors, self._parameter, self.grad, self._history = (), False, None, None
+        self._ancestors, self._parameter, self.grad, self._history = (), None, None, None
         self._written = ()
         if device is not None and self._device(device) != self.device:
             self.device = self._device(device)
@@ -220,6 +219,8 @@ class TensorBase(metaclass=Named):
             return UOp.const(dtype or as_dtype(data.dtype), data.item())
         if isinstance(data, (bool, int, float)):
             return UOp.const(dtype or dtype_of_number(data), data)
+        if not isinstance(data, (list, tuple)):
+            data, dtype = _of_others(data, dtype)
         array = _as_array(data, dtype)
         if dtype is not None:
             stored = array.astype(np.float32) if dtype is dtypes.bfloat16 else array
@@ -243,8 +244,7 @@ class TensorBase(metaclass=Named):
         """A new tensor that holds a node whose device is known."""
         result: Self = object.__new__(cls)
         result.uop, result.device, result._ancestors, result._written = node, device, (), ()
-        result.grad = result._history = None
-        result._parameter = False
+        result.grad = result._history = result._parameter = None
         register(result)
         return result
 
@@ -497,7 +497,7 @@ class TensorBase(metaclass=Named):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         result = self._wrap(self.uop)
-        result._parameter = False
+        result._parameter = self._parameter and None
         if self._parameter:
             result._own_memory()
             result.requires_grad = True
@@ -682,7 +682,7 @@ class TensorBase(metaclass=Named):
         Setting it to True makes the tensor a variable of its own: its memory is shared with no
         other tensor, even where another one has the same value (r[tensor.parameter.own]).
         """
-        return self._parameter
+        return bool(self._parameter)
 
     @requires_grad.setter
     def requires_grad(self, wanted: Any) -> None:
@@ -823,6 +823,19 @@ def _smallest_int(least: Scalar, greatest: Scalar) -> DType:
             return dtype
     raise DTypeError("Tensor", f"{greatest if greatest > 0 else least} does not fit int64",
                      "give dtype=dtypes.uint64, or a float")
+
+
+def _of_others(data: Any, dtype: DType | None) -> tuple[Any, DType | None]:
+    """Another library's tensor without its gradient, in the memory of the host.
+
+    A bfloat16, which NumPy has not, as float32, beside the dtype that it is to have.
+    """
+    for step in ("detach", "cpu"):
+        data = getattr(data, step)() if hasattr(data, step) else data
+    if not str(getattr(data, "dtype", "")).endswith("bfloat16"):
+        return data, dtype
+    wide = data.float() if hasattr(data, "float") else data.astype(np.float32)
+    return np.asarray(wide), dtype or dtypes.bfloat16
 
 
 def _as_array(data: Any, dtype: DType | None) -> np.ndarray:

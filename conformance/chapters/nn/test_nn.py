@@ -174,11 +174,114 @@ def test_half_parameters_have_wide_state() -> None:
 
 
 def test_an_optimiser_needs_parameters() -> None:
-    with pytest.raises(DTypeError):
-        nn.optim.SGD([Tensor([1.0])])
+    for useless in (Tensor([1]), Tensor([1.0]).requires_grad_(False)):
+        with pytest.raises(DTypeError):
+            nn.optim.SGD([useless])
+
+
+def test_an_optimiser_takes_plain_tensors_but_no_state_of_a_layer() -> None:
+    weight, layer = Tensor([1.0, 2.0]), nn.BatchNorm(2)
+    optimizer = nn.optim.SGD([weight], lr=0.5)
+    weight.square().sum().backward()
+    optimizer.step()
+    assert weight.requires_grad and weight.tolist() == [0, 0]
+    given = nn.optim.SGD(nn.state.get_parameters(layer)).params
+    assert {id(one) for one in given} == {id(layer.weight), id(layer.bias)}
+
+
+#: After three steps of rate 0.1 from `START` along the gradient 2 w + (3 in the first row); the
+#: values of PyTorch 2 for the first four, and of the published formulas.
+START = [[1.0, -2.0], [3.0, 0.5]]
+STEPPED: dict[str, tuple[Callable[[list[Tensor]], nn.optim.Optimizer], list[list[float]]]] = {
+    "RMSprop": (lambda p: nn.optim.RMSprop(p, 0.1),
+                [[-0.838577, -1.423613], [1.068995, -0.076387]]),
+    "RMSprop centered": (lambda p: nn.optim.RMSprop(p, 0.1, momentum=0.9, centered=True,
+                                                    weight_decay=0.1),
+                         [[-2.699565, -1.146894], [-0.937937, -0.165322]]),
+    "Adagrad": (lambda p: nn.optim.Adagrad(p, 0.1, 0.01, 0.5),
+                [[0.776456, -1.816980], [2.775405, 0.317870]]),
+    "Adam": (lambda p: nn.optim.Adam(p, 0.1, betas=(0.8, 0.9)),
+             [[0.700521, -1.705230], [2.700421, 0.205230]]),
+    "Lion": (lambda p: nn.optim.Lion(p, 0.1, weight_decay=0.1),
+             [[0.673289, -1.643588], [2.613887, 0.188140]]),
+    "LARS": (lambda p: nn.optim.LARS(p, 0.1),
+             [[0.998666, -1.999733], [2.998399, 0.499733]])}
+
+
+@pytest.mark.parametrize("name", STEPPED)
+def test_three_steps(name: str) -> None:
+    make, expected = STEPPED[name]
+    weight = Tensor(START)
+    optimizer = make([weight])
+    for _ in range(3):
+        optimizer.zero_grad()
+        (weight.square().sum() + (weight[0] * 3).sum()).backward()
+        optimizer.step()
+    assert np.allclose(weight.numpy(), expected, atol=2e-6)
+
+
+def test_orthogonal_steps() -> None:
+    matrix = random.standard_normal((3, 5)).astype(np.float32)
+    found = np.linalg.svd(nn.optim.orthogonal(Tensor(matrix)).numpy())[1]
+    assert (abs(found - 1) < 0.4).all()
+    left, _, right = np.linalg.svd(matrix, full_matrices=False)
+    exact = left @ right
+    assert abs((nn.optim.orthogonal(Tensor(matrix)).numpy() * exact).sum() / 3 - 1) < 0.3
+
+
+RATES: dict[str, tuple[Callable[[nn.optim.Optimizer], Any], list[float]]] = {
+    "LambdaLR": (lambda o: nn.lr_scheduler.LambdaLR(o, lambda step: 0.5 ** step),
+                 [1, 0.5, 0.25, 0.125]),
+    "StepLR": (lambda o: nn.lr_scheduler.StepLR(o, 2), [1, 1, 0.1, 0.1]),
+    "MultiStepLR": (lambda o: nn.lr_scheduler.MultiStepLR(o, [1, 3]), [1, 0.1, 0.1, 0.01]),
+    "ExponentialLR": (lambda o: nn.lr_scheduler.ExponentialLR(o, 0.5), [1, 0.5, 0.25, 0.125]),
+    "LinearLR": (lambda o: nn.lr_scheduler.LinearLR(o, 0.5, 1, 2), [0.5, 0.75, 1, 1]),
+    "CosineAnnealingLR": (lambda o: nn.lr_scheduler.CosineAnnealingLR(o, 4), [
+        1, 0.853553, 0.5, 0.146447]),
+    "OneCycleLR": (lambda o: nn.lr_scheduler.OneCycleLR(o, 1.0, 10), [
+        0.04, 0.52, 1, 0.950484])}
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_rates(name: str) -> None:
+    make, expected = RATES[name]
+    optimizer, found = nn.optim.SGD([Tensor([0.0])], lr=1.0), []
+    schedule = make(optimizer)
+    for _ in expected:
+        found.append(optimizer.lr.item())
+        schedule.step()
+    assert np.allclose(found, expected, atol=1e-6)
+
+
+def test_gradients_are_clipped() -> None:
+    a, b = Tensor([3.0, 4.0], requires_grad=True), Tensor([0.0], requires_grad=True)
+    (a.square().sum() + (b * 2).sum()).backward()
+    assert abs(nn.optim.clip_grad_norm_([a, b], 1.0).item() - 104 ** 0.5) < 1e-5
+    assert a.grad is not None and np.allclose(a.grad.numpy(), np.array([6, 8]) / 104 ** 0.5)
+    nn.optim.clip_grad_value_(a, 0.6)
+    assert np.allclose(a.grad.numpy(), [6 / 104 ** 0.5, 0.6])
 
 
 # State
+
+
+def test_what_other_libraries_have_saved_is_loaded() -> None:
+    layers = [nn.Linear(2, 3), nn.BatchNorm(3)]
+    saved = {name: tensor.numpy() + 1 for name, tensor in nn.state.get_state_dict(layers).items()}
+    counter = {"1.num_batches_tracked": np.array(7)}
+    nn.state.load_state_dict(layers, {**saved, **counter})
+    assert np.array_equal(nn.state.get_state_dict(layers)["1.running_var"].numpy(),
+                          np.full(3, 2, np.float32))
+    with pytest.raises(ShapeError, match="left over"):
+        nn.state.load_state_dict(layers, {**saved, "more": np.ones(1)})
+
+
+def test_a_tied_weight_is_saved_once() -> None:
+    first, last = nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False)
+    last.weight = first.weight
+    nn.state.load_state_dict([first, last], {"0.weight": np.eye(3, dtype=np.float32)})
+    assert last.weight.tolist() == np.eye(3).tolist()
+
 
 
 class Model:
