@@ -23,7 +23,8 @@ from conformance.runner.report import Expectation, Report, Result
 from conformance.runner.subject import Failure, Inconclusive, NotClaimed, Subject
 
 CHAPTERS = ("conventions", "statements", "dtypes", "tensor", "effects", "fusion",
-            "dependencies", "ordering", "memory", "caching", "schedule", "replay", "multi")
+            "placement", "dependencies", "ordering", "memory", "caching", "schedule", "realize",
+            "replay", "multi")
 
 SMOKE: Program = protocol.program([
     {"do": "input", "to": "t0", "dtype": "float32", "shape": [2], "data": "0000803f00000040"},

@@ -151,7 +151,7 @@ class BoastfulLowerBound(AdapterSaboteur):
 # Caching -----------------------------------------------------------------------------------
 
 
-def _key_of(what: Any) -> str:
+def key_of(what: Any) -> str:
     return sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
 
@@ -160,7 +160,7 @@ class AliasesAreForgotten(AdapterSaboteur):
     description = "x + x and x + y have the same key"
 
     def document(self, document: Document) -> None:
-        document["cache"]["key"] = _key_of([len(kernel["writes"])
+        document["cache"]["key"] = key_of([len(kernel["writes"])
                                             for kernel in document["kernels"]])
 
 
@@ -171,7 +171,7 @@ class DtypeIsForgotten(AdapterSaboteur):
     def document(self, document: Document) -> None:
         sizes = [buffer["bytes"] for buffer in document["buffers"]]
         names = [kernel["reads"] for kernel in document["kernels"]]
-        document["cache"]["key"] = _key_of([sizes, names])
+        document["cache"]["key"] = key_of([sizes, names])
 
 
 class NamesInTheKey(AdapterSaboteur):
@@ -180,7 +180,7 @@ class NamesInTheKey(AdapterSaboteur):
 
     def observation(self, seen: Observation, program: Program, options: Options) -> Observation:
         for document in seen.schedule:
-            document["cache"]["key"] = _key_of(program)
+            document["cache"]["key"] = key_of(program)
         return seen
 
 
@@ -203,5 +203,5 @@ class SettingsAreForgotten(AdapterSaboteur):
 
     def observation(self, seen: Observation, program: Program, options: Options) -> Observation:
         if seen.schedule:
-            seen.schedule = self.plans.setdefault(_key_of(program), seen.schedule)
+            seen.schedule = self.plans.setdefault(key_of(program), seen.schedule)
         return seen

@@ -177,3 +177,50 @@ def test_a_later_run_leaves_earlier_results_alone(subject: Subject) -> None:
 
 def _check(subject: Subject, program: Program) -> None:
     subject.check_values(program)
+
+
+@verifies("caching.key.place", observe="cache")
+def test_where_a_value_is_stored_is_part_of_the_key(subject: Subject) -> None:
+    def stored(start: int) -> Program:
+        def write(draft: Draft) -> str:
+            part = draft.add("shrink", "t1", bounds=[[0, 2]])
+            draft.append({"do": "store", "target": "t0", "from": [part],
+                          "view": [{"do": "shrink", "bounds": [[start, start + 2]]}]})
+            return "t0"
+        return _program(write)
+
+    _all_differ(subject, *map(stored, range(3)))
+
+
+@verifies("caching.key.held", observe="cache")
+def test_whether_a_value_is_held_is_part_of_the_key(subject: Subject) -> None:
+    """A reader of what is overwritten: looked at later, or forgotten before."""
+    def advanced(held: bool) -> Program:
+        def write(draft: Draft) -> str:
+            reader = draft.add("neg", "t0")
+            value = draft.add("add", "t0", "t1")
+            draft.append({"do": "assign", "target": "t0", "from": [value]})
+            draft.append({"do": "drop", "names": [value, *([] if held else [reader])]})
+            return "t0"
+        return _program(write)
+
+    _all_differ(subject, advanced(True), advanced(False))
+
+
+@verifies("caching.key.stable", observe="cache")
+@after("effects.value.eager")
+def test_keys_are_the_same_in_every_process(subject: Subject) -> None:
+    chosen = [each for number in range(6)
+              if subject.supports(each := programs.random_program(number, 10))]
+    seen = []
+    for hash_seed in ("1", "2"):
+        other = subject.elsewhere(PYTHONHASHSEED=hash_seed)
+        try:
+            seen.append([_keys(other, program) for program in chosen])
+        finally:
+            other.close()
+        subject.examples += other.examples
+    for program, one, two in zip(chosen, *seen, strict=True):
+        if one != two:
+            raise Failure("two processes have other keys for it", program)
+    subject.met(sum(map(len, seen[0])), "no schedule has a key")

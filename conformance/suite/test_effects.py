@@ -6,7 +6,7 @@ from conformance import protocol
 from conformance.generators import programs
 from conformance.generators.programs import Draft
 from conformance.oracle.checker import check
-from conformance.protocol import Observation, Program, shapes
+from conformance.protocol import Observation, Program, Statement, shapes
 from conformance.protocol.shapes import Kind
 from conformance.runner.explaining import described
 from conformance.runner.subject import Failure, NotClaimed, Subject, same_values
@@ -204,3 +204,54 @@ def _obeyed(subject: Subject, program: Program) -> Observation:
     if wrong:
         raise Failure("; ".join(wrong[:4]), program)
     return observation
+
+
+def _overwritten(*statements: Statement) -> Program:
+    """t0 and t1, realized; then these statements."""
+    draft = Draft()
+    for number in range(2):
+        array = programs.pattern("float32", (4,), number)
+        draft.add("input", dtype="float32", shape=[4], data=protocol.encode(array))
+    draft.append({"do": "realize", "names": ["t0", "t1"]})
+    return protocol.program([*draft.statements, *statements])
+
+
+@verifies("effects.view-write.empty")
+def test_a_write_of_nothing_changes_nothing(subject: Subject) -> None:
+    for start in range(5):
+        for step in ({"do": "flip", "axes": [0]}, {"do": "stride", "steps": [2]}):
+            nothing = {"do": "shrink", "bounds": [[start, start]]}
+            subject.check_whole(_overwritten(
+                {"do": "neg", "to": "before", "from": ["t0"]},
+                {"do": "shrink", "to": "none", "from": ["t1"], "bounds": [[2, 2]]},
+                {"do": "store", "target": "t0", "view": [nothing, step], "from": ["none"]},
+                {"do": "observe", "names": ["t0", "t1", "before"]}))
+
+
+@verifies("effects.war.rescue")
+@after("effects.value.eager")
+def test_who_waits_for_memory_that_is_overwritten_gets_the_old_value(subject: Subject) -> None:
+    """Only the overwritten value is asked for; its readers of before are looked at afterwards."""
+    for do in ("neg", "copy", "abs"):
+        for write in ({"do": "assign", "target": "t0", "from": ["t1"]},
+                      {"do": "store", "target": "t0", "from": ["t1"],
+                       "view": [{"do": "flip", "axes": [0]}]}):
+            subject.check_whole(_overwritten(
+                {"do": do, "to": "waiting", "from": ["t0"]},
+                {"do": "add", "to": "both", "from": ["t0", "waiting"]}, write,
+                {"do": "realize", "names": ["t0"]},
+                {"do": "observe", "names": ["both", "waiting", "t0"]}))
+
+
+@verifies("effects.version.held")
+@after("effects.value.eager")
+def test_a_value_that_is_held_keeps_its_memory(subject: Subject) -> None:
+    """Others of its size come and go, each of them computed and dropped."""
+    rounds = [statement for _ in range(6) for statement in (
+        {"do": "add", "to": "new", "from": ["t0", "t1"]}, {"do": "realize", "names": ["new"]},
+        {"do": "assign", "target": "t0", "from": ["new"]}, {"do": "realize", "names": ["t0"]},
+        {"do": "drop", "names": ["new"]})]
+    for do in ("copy", "contiguous"):
+        subject.check_whole(_overwritten(
+            {"do": do, "to": "held", "from": ["t0"]}, {"do": "realize", "names": ["held"]},
+            *rounds, {"do": "observe", "names": ["held", "t0"]}))

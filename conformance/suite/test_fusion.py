@@ -72,3 +72,24 @@ def test_every_boundary_has_a_reason(subject: Subject) -> None:
     if not stated:
         raise NotClaimed("its documents state no boundaries")
     subject.met(boundaries, "no value passed from a kernel to another")
+
+
+@verifies("fusion.group.acyclic", observe="schedule")
+@after("effects.value.eager")
+def test_no_kernels_wait_for_each_other_in_a_circle(subject: Subject) -> None:
+    edges = 0
+    subject.require_stated("dependencies")
+
+    def free(program: Program) -> None:
+        nonlocal edges
+        for document in subject.documents(program):
+            waiting = {(each["before"], each["after"]) for each in document["dependencies"]}
+            edges += len(waiting)
+            kernels = {each["id"] for each in document["kernels"]}
+            while ready := kernels - {later for earlier, later in waiting if earlier in kernels}:
+                kernels -= ready
+            if kernels:
+                raise Failure(f"kernels {sorted(kernels)} wait for each other", program)
+
+    subject.for_programs(free)
+    subject.met(edges, "no kernel waited for another one")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
+from conformance.generators import programs
 from conformance.oracle import checker
 from conformance.protocol import Program
 from conformance.runner.subject import Failure, Subject, same_values
@@ -94,3 +95,27 @@ def test_nothing_reads_memory_that_was_freed(subject: Subject) -> None:
         subject.check_values(with_temporaries(program), poison=True, **apart(subject))
 
     subject.for_programs(same, rule="memory.reuse.disjoint", share=0.5)
+
+
+@verifies("memory.search.deterministic", observe="memory")
+@after("effects.value.eager")
+def test_two_processes_make_the_same_plan(subject: Subject) -> None:
+    """Processes whose hashes of strings differ, where there is such a thing."""
+    chosen = [with_temporaries(each) for number in range(6)
+              if subject.supports(each := programs.random_program(number, 14))]
+    plans: list[list[Any]] = []
+    placed = 0
+    for hash_seed in ("1", "2"):
+        other = subject.elsewhere(PYTHONHASHSEED=hash_seed)
+        try:
+            documents = [other.documents(program, **apart(subject)) for program in chosen]
+        finally:
+            other.close()
+        subject.examples += other.examples
+        plans.append([[document.get("memory") for document in each] for each in documents])
+        placed += sum(len(document.get("memory", {}).get("placements", ()))
+                      for each in documents for document in each)
+    for program, one, two in zip(chosen, *plans, strict=True):
+        if one != two:
+            raise Failure("two processes placed its temporaries differently", program)
+    subject.met(placed, "no schedule had a temporary")

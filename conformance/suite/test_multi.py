@@ -341,3 +341,26 @@ def _nothing_returned() -> Program:
         {"do": "shrink", "to": "none", "from": ["there"], "bounds": [[2, 2]]},
         {"do": "assign", "target": "nothing", "from": ["none"]},
         {"do": "observe", "names": ["both", "nothing"]}])
+
+
+@verifies("fusion.cut.device", observe="multi")
+@after("effects.value.eager", "schedule.document.schema")
+def test_a_copy_to_another_device_does_nothing_else(subject: Subject) -> None:
+    """It reads one value and writes as many bytes of another one."""
+    subject.require("multi", "schedule")
+    copies = 0
+
+    def plain(program: Program) -> None:
+        nonlocal copies
+        for document in subject.documents(program):
+            kernels = {each["id"]: each for each in document["kernels"]}
+            for number in checker.joins(document):
+                sizes = [[each["stop"] - each["start"] for each in kernels[number][field]]
+                         for field in ("reads", "writes")]
+                copies += 1
+                if len(sizes[0]) != 1 or sizes[0] != sizes[1]:
+                    raise Failure(f"copy {number} reads {sizes[0]} and writes {sizes[1]} bytes",
+                                  program)
+
+    _for_placed(subject, plain, share=0.5)
+    subject.met(copies, "no schedule had a copy to another device")

@@ -103,3 +103,107 @@ def test_numbers_among_the_arguments_are_those_of_the_call(subject: Subject) -> 
 def test_tensors_in_containers_are_those_of_the_call(subject: Subject) -> None:
     for nested in range(4):
         _right_or_refused(subject, called(3, GIVEN, nested, NEGATE))
+
+
+# What a body does to what is outside of it ----------------------------------------------------
+
+
+def _around(before: Sequence[Statement], body: Sequence[Statement], after_it: Sequence[Statement],
+            count: int = 5) -> Program:
+    """Realized inputs t0, t1, t2 of four elements; statements around a repeated body."""
+    draft = Draft()
+    for number in range(3):
+        array = programs.pattern("float32", (4,), number)
+        draft.add("input", dtype="float32", shape=[4], data=protocol.encode(array))
+    draft.append({"do": "realize", "names": ["t0", "t1", "t2"]})
+    return protocol.program([*draft.statements, *before,
+                             {"do": "repeat", "count": count, "statements": list(body)}, *after_it])
+
+
+ADVANCE: list[Statement] = [{"do": "add", "to": "next", "from": ["t0", "t1"]},
+                            {"do": "assign", "target": "t0", "from": ["next"]}]
+
+
+def _shown(*names: str) -> list[Statement]:
+    return [{"do": "observe", "names": list(names)}]
+
+
+@verifies("replay.effects.all", observe="replay")
+@after("effects.value.eager")
+def test_every_write_of_a_body_happens_at_each_call(subject: Subject) -> None:
+    """An assign, a write to a part, and one to what another value is then computed from."""
+    region = [{"do": "shrink", "bounds": [[1, 3]]}]
+    body = [*ADVANCE, {"do": "shrink", "to": "part", "from": ["t0"], "bounds": [[0, 2]]},
+            {"do": "store", "target": "t1", "view": region, "from": ["part"]},
+            {"do": "maximum", "to": "top", "from": ["t1", "t2"]},
+            {"do": "assign", "target": "t2", "from": ["top"]}]
+    for count in (1, 2, 3, 6):
+        subject.check_whole(_around([], body, _shown("t0", "t1", "t2"), count), "replay")
+
+
+@verifies("replay.state.parted", observe="replay")
+@after("effects.value.eager")
+def test_states_that_began_as_one_value_part(subject: Subject) -> None:
+    same: list[Statement] = [{"do": "assign", "target": "t2", "from": ["t0"]}]
+    for realized in ([], [{"do": "realize", "names": ["t0", "t2"]}]):
+        program = _around([*same, *realized], ADVANCE, _shown("t0", "t2"))
+        _right_or_refused(subject, program)
+
+
+@verifies("replay.capture.whole", observe="replay")
+@after("effects.value.eager")
+def test_what_was_computed_before_is_computed_at_each_call(subject: Subject) -> None:
+    """The body computes what is there already, and then changes what it is made of."""
+    before: list[Statement] = [{"do": "add", "to": "known", "from": ["t0", "t1"]},
+                               {"do": "realize", "names": ["known"]}]
+    body = [*ADVANCE, {"do": "copy", "to": "seen", "from": ["next"]}, *_shown("seen")]
+    subject.check_whole(_around(before, body, _shown("known", "t0")), "replay")
+
+
+@verifies("replay.pending.before", observe="replay")
+@after("effects.value.eager")
+def test_what_was_pending_before_happens_once(subject: Subject) -> None:
+    pending: list[Statement] = [{"do": "mul", "to": "twice", "from": ["t0", "t1"]},
+                                {"do": "assign", "target": "t0", "from": ["twice"]}]
+    subject.check_whole(_around(pending, ADVANCE, _shown("t0", "t1")), "replay")
+
+
+@verifies("replay.readers.kept", observe="replay")
+@after("effects.value.eager")
+def test_who_read_a_state_before_its_calls_keeps_what_it_meant(subject: Subject) -> None:
+    for do in ("neg", "copy"):
+        reader: list[Statement] = [{"do": do, "to": "before", "from": ["t0"]}]
+        for count in (2, 3, 5):
+            subject.check_whole(_around(reader, ADVANCE, _shown("before", "t0"), count), "replay")
+
+
+@verifies("replay.output.own+2", observe="replay")
+@after("effects.value.eager")
+def test_a_write_to_a_result_reaches_nothing_else(subject: Subject) -> None:
+    for do, fields in (("reshape", {"shape": [4]}), ("copy", {}), ("contiguous", {}),
+                       ("flip", {"axes": [0]}), ("neg", {})):
+        body: list[Statement] = [{"do": do, "to": "out", "from": ["t0"], **fields}]
+        write: list[Statement] = [{"do": "assign", "target": "out", "from": ["t2"]}]
+        subject.check_whole(_around([], body, [*write, *_shown("out", "t0", "t2")]), "replay")
+
+
+@verifies("replay.output.fresh", observe="replay")
+@after("effects.value.eager")
+def test_each_call_has_memory_of_its_own_for_its_results(subject: Subject) -> None:
+    """Ten results, all looked at after the last call; others of their size between them."""
+    given = [{"x": f"t{number % 3}"} for number in range(10)]
+    body: list[Statement] = [{"do": "add", "to": "twice", "from": ["x", "x"]},
+                             {"do": "neg", "to": "out", "from": ["twice"]}]
+    for nested in (0, 1):
+        _right_or_refused(subject, called(3, given, nested, body, watched=True))
+
+
+@verifies("replay.guard.state", observe="replay")
+@after("effects.value.eager")
+def test_an_argument_that_is_also_the_state(subject: Subject) -> None:
+    body: list[Statement] = [{"do": "add", "to": "out", "from": ["x", "t0"]},
+                             {"do": "assign", "target": "t0", "from": ["out"]},
+                             {"do": "neg", "to": "shown", "from": ["out"]}]
+    for names in (("t1", "t1", "t2", "t1"), ("t1", "t1", "t0", "t1"),
+                  ("t0", "t0", "t1", "t0"), ("t1", "t2", "t0", "t0")):
+        _right_or_refused(subject, called(3, [{"x": name} for name in names], 0, body))

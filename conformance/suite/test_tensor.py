@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,9 @@ import numpy as np
 from conformance import protocol
 from conformance.generators import programs
 from conformance.generators.programs import Draft
+from conformance.protocol import Program
 from conformance.protocol.shapes import ProgramError
-from conformance.runner.subject import Failure, Subject
+from conformance.runner.subject import Failure, NotClaimed, Subject
 from conformance.suite import verifies
 
 SHAPES = ((), (1,), (5,), (2, 3), (3, 1, 2), (0,), (2, 0), (2, 2, 3))
@@ -168,3 +169,93 @@ def test_rows_chosen_by_index(subject: Subject) -> None:
         draft.add("gather", _numbers(draft, (3,)), name)
         draft.add("gather", _numbers(draft, (3, 2)), name)
         _check(subject, draft)
+
+
+# Functions of one number at the ends of their dtypes ------------------------------------------
+
+
+def _at(draft: Draft, numbers: Any, dtype: str) -> str:
+    array = np.array(numbers, dtype)
+    return draft.add("input", dtype=dtype, shape=list(array.shape), data=protocol.encode(array))
+
+
+REAL = {"exp": np.exp, "log": np.log, "sqrt": np.sqrt, "sin": np.sin, "tanh": np.tanh,
+        "reciprocal": np.reciprocal, "neg": np.negative, "abs": np.abs}
+
+
+@verifies("tensor.unary.limits")
+def test_functions_where_a_dtype_ends(subject: Subject) -> None:
+    """Zeros, infinities, NaN, the least and the greatest; a zero has its sign."""
+    for dtype, do in product(protocol.FLOATS, REAL):
+        ends = np.finfo(dtype)
+        numbers = [0.0, -0.0, np.inf, -np.inf, np.nan, float(ends.tiny), -float(ends.tiny),
+                   float(ends.max), -float(ends.max), 1.0, -1.0]
+        draft = Draft()
+        x = _at(draft, numbers, dtype)
+        draft.append({"do": "observe", "names": [draft.add(do, x)]})
+        with np.errstate(all="ignore"):
+            real = REAL[do](np.array(numbers, dtype))
+
+        def signed(program: Program, real: protocol.Array = real) -> None:
+            for value in subject.check_values(program).values:
+                zero = (real == 0) & (value.array() == 0)
+                if (np.signbit(real) != np.signbit(value.array()))[zero].any():
+                    raise Failure("a zero has the wrong sign", program)
+
+        program = protocol.program(draft.statements)
+        if subject.supports(program):
+            subject.check_smallest(program, signed)
+        else:
+            subject.skipped += 1
+
+
+@verifies("tensor.unary.finite")
+def test_functions_are_finite_as_far_as_the_dtype_goes(subject: Subject) -> None:
+    for dtype in protocol.FLOATS:
+        ends = np.finfo(dtype)
+        last = float(np.log(float(ends.max))) * (1 - 4 * float(ends.eps))
+        for do, numbers in (("exp", [last, last - 0.25, -last]),
+                            ("tanh", [last, 2 * last, -9 * last]),
+                            ("sqrt", [float(ends.max)]), ("log", [float(ends.max)]),
+                            ("reciprocal", [float(ends.tiny), -2 * float(ends.tiny)])):
+            draft = Draft()
+            draft.append({"do": "observe", "names": [draft.add(do, _at(draft, numbers, dtype))]})
+            program = protocol.program(draft.statements)
+            if not subject.supports(program):
+                subject.skipped += 1
+                continue
+            found = subject.check_values(program).values[0].array()
+            if not np.isfinite(found).all():
+                raise Failure(f"{do} of {numbers} is {found.tolist()}, and fits {dtype}", program)
+
+
+@verifies("tensor.running.value")
+def test_running_sums_know_only_what_was_before(subject: Subject) -> None:
+    """What is no number shows from its place on, and not before it."""
+    for dtype in protocol.FLOATS:
+        draft = Draft()
+        for place in range(4):
+            for special in (np.nan, np.inf):
+                numbers = [1.0, 2.0, -3.0, 4.0]
+                numbers[place] = special
+                draft.add("cumsum", _at(draft, numbers, dtype), axis=0)
+        _check(subject, draft)
+
+
+@verifies("tensor.matmul.half")
+def test_products_of_halves_are_accumulated_in_singles(subject: Subject) -> None:
+    subject.require(dtypes=["float16"])
+    draft = Draft()
+    for inner in (2049, 3000):
+        left, right = _at(draft, [[1.0] * inner], "float16"), _at(draft, [[1.0]] * inner, "float16")
+        draft.append({"do": "observe", "names": [draft.add("matmul", left, right)]})
+
+    def counted(program: Program) -> None:
+        for value, wanted in zip(subject.check_values(program).values, (2048, 3000), strict=True):
+            if float(value.array().item()) != wanted:
+                raise Failure(f"{wanted} ones in a row are {value.array().item()}", program)
+
+    program = protocol.program(draft.statements)
+    if not subject.supports(program):
+        raise NotClaimed("matmul is not declared")
+    counted(program)
