@@ -566,7 +566,7 @@ _shape_rules: dict[Ops, Callable[[tuple[UOp, ...], Any], Shape | None]] = {
 
 #: An assembled kernel numbers its loops from 0, so that equal kernels are equal. What else makes
 #: loops, its optimisation included, must not meet these numbers.
-_range_numbers = itertools.count(1 << 20)  # r[impl kernel.step.numbers]
+_range_numbers = itertools.count(1 << 20)  # r[impl steps.loop.numbers]
 
 
 def new_range(size: int | UOp, kind: RangeKind, number: int | None = None) -> UOp:

@@ -11,21 +11,12 @@ import numpy as np
 import impl.cpu  # noqa: F401  (registers the device)
 import impl.reference  # noqa: F401
 from impl import symbolic
+from impl.blocking import Pack
 from impl.device import Device, Memory, Program
 from impl.dtypes import DType, dtypes, from_bfloat16, to_bfloat16
 from impl.ir import COMPARISONS, TRUE, KernelInfo, Ops, RangeKind, UOp, new_range
-from impl.kernel import (
-    Analysis,
-    Own,
-    Pack,
-    PadTo,
-    Share,
-    Split,
-    Step,
-    StepError,
-    Swap,
-    Upcast,
-)
+from impl.kernel import Analysis
+from impl.steps import Own, PadTo, Share, Split, Step, StepError, Swap, Upcast
 
 GLOBAL, LOOP, REDUCE = RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE
 INT, FLOAT = dtypes.int32, dtypes.float32

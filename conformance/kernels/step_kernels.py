@@ -26,8 +26,9 @@ from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
 from impl.groups import TC, Inner
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, PadTo, StepError, verify
+from impl.kernel import Analysis, verify
 from impl.kernel.fragments import UNITS
+from impl.steps import PadTo, StepError
 
 GLOBAL, LOOP, REDUCE = RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE
 #: Elements of each buffer, for each iteration of a loop around all stages.

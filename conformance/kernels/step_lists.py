@@ -37,18 +37,9 @@ from impl.device import Device, Memory
 from impl.dtypes import DType, dtypes
 from impl.errors import DTypeError
 from impl.ir import Ops, UOp
-from impl.kernel import (
-    OF_LANES,
-    STEPS,
-    Analysis,
-    Step,
-    StepError,
-    apply_steps,
-    fold_gates,
-    parameters,
-    verify,
-)
+from impl.kernel import Analysis, verify
 from impl.realize import ensure_memory
+from impl.steps import OF_LANES, STEPS, Step, StepError, apply_steps, fold_gates, parameters
 
 #: The most copies of one value that lanes may make, and nodes a kernel may have: texts stay short.
 MOST_LANES, MOST_NODES = 256, 1500

@@ -10,16 +10,16 @@ from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
 from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel import STEPS, parameters
+from impl.steps import STEPS, parameters
 
 Function = Callable[..., Any]
 
 
 class RestIsNotStored(ImplPatch):
-    rule = "kernel.step.equal+2"
+    rule = "steps.value.equal"
     description = "what is left of a loop that was cut is not stored"
     first = "test_random_steps_keep_the_values_of_random_kernels"
-    target = "impl.kernel.steps:Upcast.apply"
+    target = "impl.steps.upcast:Upcast.apply"
 
     def replacement(self, original: Function) -> Function:
         def apply(step: Any, known: Any) -> UOp:
@@ -30,10 +30,10 @@ class RestIsNotStored(ImplPatch):
 
 
 class RestIsNotReduced(ImplPatch):
-    rule = "kernel.step.equal+2"
+    rule = "steps.value.equal"
     description = "what is left of a reduction is not combined with the whole blocks"
     first = "test_random_steps_keep_the_values_of_random_kernels"
-    target = "impl.kernel.steps:Reducer._reduction"
+    target = "impl.steps.rewriting:Reducer._reduction"
 
     def replacement(self, original: Function) -> Function:
         def reduction(reducer: Any, node: UOp) -> UOp:
@@ -47,9 +47,9 @@ class RestIsNotReduced(ImplPatch):
 
 
 class StepsAreNotRecorded(ImplPatch):
-    rule = "kernel.step.recorded"
+    rule = "steps.name.parsed"
     description = "the list of steps that were applied is lost"
-    target = "impl.kernel.steps:with_stores"
+    target = "impl.steps.step:with_stores"
 
     def replacement(self, original: Function) -> Function:
         def sink(*given: Any, **named: Any) -> UOp:
@@ -59,9 +59,9 @@ class StepsAreNotRecorded(ImplPatch):
 
 
 class AnyLoopMayBeCut(ImplPatch):
-    rule = "kernel.step.refused"
+    rule = "steps.legal.refused"
     description = "loops of any kind are cut, whatever the step is for"
-    target = "impl.kernel.steps:Step._loop"
+    target = "impl.steps.step:Step._loop"
 
     def replacement(self, original: Function) -> Function:
         def loop(step: Any, known: Any, kinds: Any, axis: int | None = None) -> UOp:
@@ -71,9 +71,9 @@ class AnyLoopMayBeCut(ImplPatch):
 
 
 class NumbersAreNotCounted(ImplPatch):
-    rule = "kernel.step.parsed"
+    rule = "steps.name.parsed"
     description = "a step takes the numbers that it needs and forgets the others"
-    target = "impl.kernel.steps:Step.parse"
+    target = "impl.steps.step:Step.parse"
 
     def replacement(self, original: Function) -> Function:
         def parse(text: str) -> Any:
@@ -108,7 +108,7 @@ class StartIsForgotten(ImplPatch):
 class AnyWindowIsShared(ImplPatch):
     rule = "choosing.window.shared"
     description = "a condition on the output alone is taken for one of the window"
-    target = "impl.kernel.windows:_only"
+    target = "impl.blocking.windows:_only"
 
     def replacement(self, original: Function) -> Function:
         return lambda value, grows, pair: True
@@ -124,9 +124,9 @@ class RowsAreNeverRead(ImplPatch):
 
 
 class PrivateArraysHaveNoEnd(ImplPatch):
-    rule = "kernel.pad.untouched"
+    rule = "steps.padding.untouched"
     description = "a padded loop reads beyond the end of a private array"
-    target = "impl.kernel.padding:_within_local"
+    target = "impl.steps.padding:_within_local"
 
     def replacement(self, original: Function) -> Function:
         return lambda place: place.src[0].op is Ops.LOCAL
@@ -287,7 +287,7 @@ class SumsCostTheirResults(Edit):
 
 
 class NumbersBeginAtZero(ImplPatch):
-    rule = "kernel.step.numbers"
+    rule = "steps.loop.numbers"
     description = "loops that steps make are numbered from 0, as those of an assembled kernel are"
     target = "impl.ir:_range_numbers"
 
@@ -321,9 +321,9 @@ class StepsForKernelsOfStages(Edit):
 
 
 class PartsAsTheyCome(ImplPatch):
-    rule = "kernel.group.order"
+    rule = "steps.parts.order"
     description = "every second kernel combines the parts of its threads from the last one on"
-    target = "impl.kernel.threads:element_of"
+    target = "impl.steps.rewriting:element_of"
 
     def replacement(self, original: Function) -> Function:
         turned = itertools.count()
@@ -337,7 +337,7 @@ class PartsAsTheyCome(ImplPatch):
 
 
 class WarpsAsTheyCome(ImplPatch):
-    rule = "kernel.group.order"
+    rule = "steps.parts.order"
     description = "every second reduction begins its exchanges with the lane that is nearest"
     target = "impl.render.reductions:Reductions._exchange"
 

@@ -238,14 +238,14 @@ class LinesSideBySide(ImplPatch):
     target = "impl.groups.spread:Spread.strides"
 
     def replacement(self, original: Function) -> Function:
-        from impl.kernel.blocking import Pack
+        from impl.blocking.pack import Pack
         return lambda step, sizes, line, itemsize: Pack.strides(step, sizes, line, itemsize)
 
 
 class OperandsLoadedInPart(ImplPatch):
     rule = "groups.matrices.later"
     description = "a loop is padded, whatever its MMA reads beyond the end"
-    target = "impl.kernel.padding:_parts_operands"
+    target = "impl.steps.padding:_parts_operands"
 
     def replacement(self, original: Function) -> Function:
         return lambda store: False

@@ -29,9 +29,9 @@ class AcceptsAnyOrderOfStages(ImplPatch):
 
 
 class PadsWithoutGates(ImplPatch):
-    rule = "kernel.pad.untouched"
+    rule = "steps.padding.untouched"
     description = "the iterations that were added to a loop store like the others"
-    target = "impl.kernel.padding:_Padder._gated"
+    target = "impl.steps.padding:_Padder._gated"
 
     def replacement(self, original: Function) -> Function:
         return lambda padder, place: place
@@ -46,9 +46,9 @@ class SumsAreNotSetToZero(Edit):
 
 
 class CopiesWhatIsStored(ImplPatch):
-    rule = "kernel.pack.stored+3"
+    rule = "blocking.copy.stored"
     description = "an operand is copied although a stage stores to its memory"
-    target = "impl.kernel.blocking:_is_stale"
+    target = "impl.blocking.pack:_is_stale"
 
     def replacement(self, original: Function) -> Function:
         return lambda stores, value: False
@@ -134,23 +134,23 @@ class FetchesEachVector(ImplPatch):
 
 
 class HidesWhatIsSeen(Edit):
-    rule = "kernel.hide.read"
+    rule = "blocking.hide.read"
     description = "a product is left out although somebody reads it without the mask"
-    file = "impl/kernel/hidden.py"
+    file = "impl/blocking/hidden.py"
     old, new = "store.src[1] in bare or any(", "any("
 
 
 class HidesAddresses(Edit):
-    rule = "kernel.hide.read"
+    rule = "blocking.hide.read"
     description = "a product is left out although its elements are taken for addresses"
-    file = "impl/kernel/hidden.py"
+    file = "impl/blocking/hidden.py"
     old, new = "node.op is Ops.INDEX for node in bare", "False for node in bare"
 
 
 class HidesBehindWhatIsStored(Edit):
-    rule = "kernel.hide.read"
+    rule = "blocking.hide.read"
     description = "a product is left out by a number that is stored after it"
-    file = "impl/kernel/hidden.py"
+    file = "impl/blocking/hidden.py"
     old, new = "if stored or known", "if known"
 
 
@@ -173,9 +173,9 @@ class SkipsNothing(ImplPatch):
 
 
 class RowsBeginAnywhere(ImplPatch):
-    rule = "kernel.lane.lines"
+    rule = "steps.lanes.lines"
     description = "rows of lanes lie one behind the other, whatever their length is"
-    target = "impl.kernel.steps:_pitch"
+    target = "impl.steps.rewriting:_pitch"
 
     def replacement(self, original: Function) -> Function:
         return lambda buffer: buffer.arg[1]
@@ -248,17 +248,17 @@ class OneLaneForAll(ImplPatch):
 
 
 class NothingIsScaled(Edit):
-    rule = "kernel.online.scaled"
+    rule = "blocking.online.equal"
     description = "what was summed before the maximum grew stays as it was"
-    file = "impl/kernel/online.py"
+    file = "impl/blocking/online.py"
     old = "so_far = UOp(Ops.MUL, _FLOAT, (_load(self.done), _load(self.scale)))"
     new = "so_far = _load(self.done)"
 
 
 class HiddenBlocksAreNotANumber(ImplPatch):
-    rule = "kernel.online.scaled"
+    rule = "blocking.online.equal"
     description = "a block of nothing but negative infinity is taken from itself"
-    target = "impl.kernel.online:_Blocks._shifted"
+    target = "impl.blocking.online:_Blocks._shifted"
 
     def replacement(self, original: Function) -> Function:
         from impl.dtypes import dtypes
@@ -271,18 +271,18 @@ class HiddenBlocksAreNotANumber(ImplPatch):
 
 
 class AnyMaximum(ImplPatch):
-    rule = "kernel.online.legal"
+    rule = "blocking.online.legal"
     description = "nobody looks what a softmax is divided and shifted by"
-    target = "impl.kernel.online:_over"
+    target = "impl.blocking.online:_over"
 
     def replacement(self, original: Function) -> Function:
         return lambda node, op, element, loop: True
 
 
 class WeightsOfTheMaximumBefore(ImplPatch):
-    rule = "kernel.online.equal+2"
+    rule = "blocking.online.equal"
     description = "a block is weighted by the maximum of the blocks before it"
-    target = "impl.kernel.online:_Blocks._shifted"
+    target = "impl.blocking.online:_Blocks._shifted"
 
     def replacement(self, original: Function) -> Function:
         def shifted(blocks: Any, value: Any) -> Any:
@@ -295,12 +295,12 @@ class WeightsOfTheMaximumBefore(ImplPatch):
 
 
 class RunningMaximumForAll(ImplPatch):
-    rule = "kernel.online.asked"
+    rule = "steps.asked.named"
     description = "a search tries steps that round elsewhere"
     target = "impl.searching.beam:actions"
 
     def replacement(self, original: Function) -> Function:
-        from impl.kernel import Online
+        from impl.blocking import Online
 
         def actions(known: Any, draw: Any, limits: Any) -> Any:
             return [*original(known, draw, limits), Online(0, 2)]

@@ -31,9 +31,9 @@ class PartsForOneMore(ImplPatch):
 
 
 class AnyLoopIsShared(ImplPatch):
-    rule = "kernel.thread.legal"
+    rule = "steps.threads.legal"
     description = "threads share loops of which one part needs another"
-    target = "impl.kernel.threads:not_shared"
+    target = "impl.steps.threads:not_shared"
 
     def replacement(self, original: Function) -> Function:
         return lambda known, loop: ""
@@ -56,9 +56,9 @@ class OnePartAThread(ImplPatch):
 
 
 class AnyReductionIsCut(ImplPatch):
-    rule = "kernel.group.legal+4"
+    rule = "steps.parts.legal"
     description = "a reduction is cut although it reads what a stage stores"
-    target = "impl.kernel.threads:not_apart"
+    target = "impl.steps.threads:not_apart"
 
     def replacement(self, original: Function) -> Function:
         return lambda known, loop: ""

@@ -21,7 +21,7 @@ class AnyWarpExchanges(ImplPatch):
 class ExchangesMoveIntoLoops(ImplPatch):
     rule = "kernel.warp.whole+2"
     description = "a step moves a reduction among lanes into a loop of a stage"
-    target = "impl.kernel.steps:refuse_exchanged"
+    target = "impl.steps.rewriting:refuse_exchanged"
 
     def replacement(self, original: Function) -> Function:
         return lambda name, known: None

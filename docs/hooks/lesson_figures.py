@@ -15,9 +15,10 @@ from impl.choosing.products import choose_tile
 from impl.dtypes import DType, dtypes
 from impl.errors import ReplayError
 from impl.ir import UOp
-from impl.kernel import Limits, Step, apply_steps
+from impl.kernel import Limits
 from impl.render import C, render
 from impl.schedule import schedule_cache
+from impl.steps import Step, apply_steps
 
 WIDTH = 720
 #: The steps of the lesson's text, one more a row, and what each row is called.

@@ -1,7 +1,7 @@
 """What the site computes while it is built: links to rules, the rule matrix, reports, figures.
 
 A page asks for a computed part with a comment: `<!-- rule-matrix -->`, `<!-- compatibility -->`,
-`<!-- known-threats -->`, `<!-- rule-matrix: memory -->`, `<!-- rule-matrix: kernel.step -->`,
+`<!-- known-threats -->`, `<!-- rule-matrix: memory -->`, `<!-- rule-matrix: steps -->`,
 `<!-- mutation -->`, `<!-- agreement -->`, `<!-- dry-run -->`, `<!-- sanitized -->`,
 `<!-- figure: NAME -->`, `<!-- bench: schedule -->`. An unknown name fails the build.
 

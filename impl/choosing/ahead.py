@@ -4,8 +4,8 @@ from __future__ import annotations
 from impl import symbolic
 from impl.choosing.planner import Planner
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.ahead import Next, next_loads
-from impl.kernel.analysis import LANES, accessed, stage_of
+from impl.kernel.analysis import LANES, accessed, next_loads, stage_of
+from impl.steps.memory import Next
 
 #: Of the second cache, so many rows take no more than all: the one at hand, the next, and others.
 _ROWS = 4

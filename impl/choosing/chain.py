@@ -1,9 +1,9 @@
 """When to take several elements of a running result at once. Chapter: spec/choosing.md."""
 from __future__ import annotations
 
+from impl.blocking.chain import Chain, find_link
 from impl.choosing.planner import Planner
 from impl.ir import RangeKind
-from impl.kernel.chain import Chain, find_link
 
 #: So many elements are combined with each other before the result that was stored last is needed.
 _AT_ONCE = 16

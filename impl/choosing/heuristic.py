@@ -20,8 +20,9 @@ from impl.choosing.threads import Choice, part_of_loop, part_of_reduction
 from impl.choosing.windows import plan_windows
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Limits
-from impl.kernel.blocking import Cut
-from impl.kernel.steps import Own, Split, Swap, Upcast
+from impl.steps.loops import Cut, Own, Swap
+from impl.steps.split import Split
+from impl.steps.upcast import Upcast
 
 #: Register tiles are cut to these sizes: the first that divides the extent, else the first.
 _TILES = (8, 6, 5, 4, 7, 3, 2)

@@ -11,8 +11,9 @@ from impl.choosing.roll import has_many_stages
 from impl.dtypes import dtypes, sum_accumulator
 from impl.ir import ELEMENTWISE, Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, size_of
-from impl.kernel.plain import Merge, Stream
-from impl.kernel.steps import Step, StepError
+from impl.steps.loops import Merge
+from impl.steps.memory import Stream
+from impl.steps.step import Step, StepError
 
 #: Operations that are many instructions each.
 _DEAR = {Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS, Ops.TANH, Ops.ERF, Ops.POW,

@@ -6,8 +6,12 @@ from dataclasses import dataclass
 from impl.choosing.threads import duration, threads_for
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, Growth, Growths, Limits, growth
-from impl.kernel.padding import PadTo
-from impl.kernel.steps import Own, Split, Step, StepError, Upcast, passes
+from impl.steps.loops import Own
+from impl.steps.padding import PadTo
+from impl.steps.rewriting import passes
+from impl.steps.split import Split
+from impl.steps.step import Step, StepError
+from impl.steps.upcast import Upcast
 
 Reasoned = list[tuple[Step, str]]
 

@@ -11,6 +11,10 @@ import itertools
 import math
 from dataclasses import dataclass, replace
 
+from impl.blocking.chunk import Chunk
+from impl.blocking.dots import Dot, is_bytes
+from impl.blocking.hidden import Hide
+from impl.blocking.pack import Aside, Pack
 from impl.choosing.planner import Planner
 from impl.dtypes import HALF, DType
 from impl.ir import TRUE, Ops, RangeKind, UOp
@@ -23,12 +27,11 @@ from impl.kernel.analysis import (
     shared_loops,
     stage_of,
 )
-from impl.kernel.blocking import Aside, Chunk, Cut, Fetch, Pack, Share
-from impl.kernel.dots import Dot, is_bytes
-from impl.kernel.hidden import Hide
-from impl.kernel.padding import PadTo
-from impl.kernel.plain import Merge
-from impl.kernel.steps import Own, StepError, Swap, Upcast
+from impl.steps.loops import Cut, Merge, Own, Share, Swap
+from impl.steps.memory import Fetch
+from impl.steps.padding import PadTo
+from impl.steps.step import StepError
+from impl.steps.upcast import Upcast
 
 #: What a multiply-add costs in a tile with so many vectors a row: loads are shared by fewer.
 _PRICES = {4: 1.0, 3: 1.02, 2: 1.2, 1: 1.7}

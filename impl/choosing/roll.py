@@ -6,7 +6,7 @@ import math
 from impl.choosing.planner import Planner
 from impl.ir import Ops, UOp
 from impl.kernel.analysis import LANES, Analysis
-from impl.kernel.roll import Roll, rollable
+from impl.steps.upcast import Roll, rollable
 
 #: A stage that reduces nothing keeps at most this many values side by side.
 _MOST_SIDE_BY_SIDE = 4

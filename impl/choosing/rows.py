@@ -10,14 +10,16 @@ import functools
 import math
 import operator
 
+from impl.blocking.chunk import Chunk
 from impl.choosing.planner import Planner
 from impl.choosing.products import Roles, order_loops
 from impl.dtypes import HALF
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES
-from impl.kernel.blocking import Chunk, Cut
-from impl.kernel.padding import PadTo
-from impl.kernel.steps import Own, Split, Upcast
+from impl.steps.loops import Cut, Own
+from impl.steps.padding import PadTo
+from impl.steps.split import Split
+from impl.steps.upcast import Upcast
 
 #: So many rows of memory are read at a time: each is a stream that a processor follows. What
 #: several outputs multiply an element with has to stay in registers, so there they are fewer.

@@ -10,8 +10,10 @@ import math
 
 from impl.choosing.planner import Planner
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.padding import PadTo
-from impl.kernel.steps import Abreast, Own, Split, Upcast
+from impl.steps.loops import Own
+from impl.steps.padding import PadTo
+from impl.steps.split import Split
+from impl.steps.upcast import Abreast, Upcast
 
 #: With fewer vectors of rows than this the rows are left to the other rules.
 _LEAST_VECTORS = 4

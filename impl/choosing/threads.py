@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from impl import symbolic
 from impl.ir import DEAR, Ops, RangeKind, UOp
 from impl.kernel.analysis import Analysis, Limits, estimate, stage_of
-from impl.kernel.steps import Step
-from impl.kernel.threads import MOST_THREADS, GroupTop, Thread, not_apart, not_shared
+from impl.steps.step import Step
+from impl.steps.threads import MOST_THREADS, GroupTop, Thread, not_apart, not_shared
 
 #: Nanoseconds of work that a thread should get at least: to give it its part and to wait for it
 #: takes one or two thousand. That it may have to be woken first is the device's business.

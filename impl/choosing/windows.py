@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import math
 
+from impl.blocking.windows import Pair, Window, find_pairs, reads_arguments
 from impl.choosing.planner import Planner
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.blocking import Cut
-from impl.kernel.padding import PadTo
-from impl.kernel.steps import Own, Split, Swap, Upcast
-from impl.kernel.windows import Pair, Window, find_pairs, reads_arguments
+from impl.steps.loops import Cut, Own, Swap
+from impl.steps.padding import PadTo
+from impl.steps.split import Split
+from impl.steps.upcast import Upcast
 
 #: So many rows of outputs share an element of the window, where that divides them or nearly.
 _MOST_ROWS = 8

@@ -16,9 +16,10 @@ from impl.caching.disk import Store
 from impl.device import DeviceBackend, GlobalCounters, Program
 from impl.errors import CompileError
 from impl.ir import UOp
-from impl.kernel import Estimate, Step, fold_gates
+from impl.kernel import Estimate
 from impl.render import Source
 from impl.searching import taken
+from impl.steps import Step, fold_gates
 
 Kept = TypeVar("Kept", bound="KeptProgram")
 #: A program, and what prints its text.

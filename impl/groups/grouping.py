@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from impl import symbolic
+from impl.blocking.chunk import Chunk
 from impl.choosing.plain import merge_loops
 from impl.choosing.planner import Reasoned
 from impl.groups.lanes import Grid, Local, Warp
@@ -18,10 +19,12 @@ from impl.groups.spread import Spread
 from impl.groups.units import plan_units
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, WIDE_BYTES, Limits
-from impl.kernel.blocking import Chunk, Cut
-from impl.kernel.padding import PadTo
 from impl.kernel.private import exceeds
-from impl.kernel.steps import Split, Step, StepError, Upcast
+from impl.steps.loops import Cut
+from impl.steps.padding import PadTo
+from impl.steps.split import Split
+from impl.steps.step import Step, StepError
+from impl.steps.upcast import Upcast
 
 #: LOCALs of an iteration with more bytes are shared by the lanes of a group.
 _PRIVATE_BYTES = 256

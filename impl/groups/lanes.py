@@ -13,18 +13,17 @@ from dataclasses import dataclass, replace
 from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, accessed, loaded, shared_loops
-from impl.kernel.padding import PadTo
-from impl.kernel.steps import (
+from impl.steps.padding import PadTo
+from impl.steps.rewriting import (
     Reducer,
     Rewriter,
-    Step,
-    StepError,
+    element_of,
     reduce,
     refuse_exchanged,
     refuse_passed,
-    with_stores,
 )
-from impl.kernel.threads import element_of, not_apart, not_shared
+from impl.steps.step import Step, StepError, with_stores
+from impl.steps.threads import not_apart, not_shared
 
 #: No group has more lanes, whatever a device can do.
 MOST_LANES = 1024
@@ -135,7 +134,7 @@ class Inner(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """Nothing private is shared by the stages."""
-        # r[impl kernel.step.equal+2]
+        # r[impl steps.value.equal]
         loop = self._loop(known, (RangeKind.GLOBAL,))
         size = self.size_of(loop)
         if not 1 < self.amount <= size or size % self.amount:
@@ -230,7 +229,7 @@ def _no_neighbour(store: UOp, loop: UOp, kind: RangeKind) -> str:
 
 def _no_parts(known: Analysis, loop: UOp) -> str:
     """Why the reductions over a loop cannot be stages of their own; empty if they can."""
-    # r[impl kernel.group.legal+4]
+    # r[impl steps.parts.legal]
     stores = [store.toposort() for store in known.ast.src]
     for node in known.order:
         if node.op is not Ops.REDUCE or loop not in node.src[1:]:
@@ -273,7 +272,7 @@ class _Parts(Reducer):
 
     def _combined(self, op: Ops, value: UOp, loops: tuple[UOp, ...]) -> UOp:
         """A tree: its order is fixed by the numbers of the parts."""
-        # r[impl kernel.group.order]
+        # r[impl steps.parts.order]
         value = reduce(op, value, loops)
         if self.among is not None:
             value = reduce(op, value, (self.among,))

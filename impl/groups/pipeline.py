@@ -10,11 +10,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from impl import symbolic
+from impl.blocking.pack import gated, with_places
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, Early, Key, accessed, loaded, shared_loops
-from impl.kernel.blocking import gated, with_places
-from impl.kernel.steps import Step, StepError, with_stores
+from impl.steps.step import Step, StepError, with_stores
 
 #: More copies than this do not make a lane wait less.
 MOST_COPIES = 8
@@ -36,7 +36,7 @@ class Pipeline(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """When a copy is made is no part of a value, if nobody stores what it reads."""
-        # r[impl kernel.step.equal+2, groups.pipeline.legal]
+        # r[impl steps.value.equal, groups.pipeline.legal]
         loop = self._loop(known, (RangeKind.BLOCK,))
         size = self.size_of(loop)
         if not 2 <= self.amount <= min(size, MOST_COPIES):

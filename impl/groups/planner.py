@@ -7,9 +7,9 @@ from impl.choosing.planner import Planner
 from impl.groups.lanes import Inner
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import Analysis, Limits
-from impl.kernel.padding import PadTo
 from impl.kernel.private import exceeds
-from impl.kernel.steps import Step
+from impl.steps.padding import PadTo
+from impl.steps.step import Step
 
 #: Where fewer lanes run in step, vectors and caches do what local memory does elsewhere.
 _TILES_FROM = 16

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from impl.kernel.blocking import Pack
+from impl.blocking.pack import Pack
 
 #: What a lane reads of local memory at once.
 _BANKED_BYTES = 16

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from impl import symbolic
+from impl.blocking.pack import local_place
 from impl.dtypes import DType, dtypes
 from impl.groups.lanes import MOST_LANES
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, Limits, growth
-from impl.kernel.blocking import local_place
 from impl.kernel.fragments import UNIT_OF, UNITS, WARP, Fragment, Unit
-from impl.kernel.steps import Step, StepError, with_stores
+from impl.steps.step import Step, StepError, with_stores
 
 #: Bytes that a unit reads of a row of local memory at once.
 _ROW_BYTES = 16
@@ -96,7 +96,7 @@ class TC(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """The same products, added in another order."""
-        # r[impl kernel.step.equal+2, groups.matrices.legal]
+        # r[impl steps.value.equal, groups.matrices.legal]
         loop = self._loop(known, (RangeKind.REDUCE,))
         if not 0 <= self.unit < len(UNITS):
             raise StepError(self.name, f"there are {len(UNITS)} units", "name one of them")

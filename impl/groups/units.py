@@ -9,9 +9,9 @@ from impl.groups.planner import GroupPlanner
 from impl.groups.tensor_cores import TC
 from impl.ir import UOp
 from impl.kernel.fragments import UNIT_OF, UNITS, WARP, Unit
-from impl.kernel.padding import PadTo
 from impl.kernel.private import exceeds
-from impl.kernel.steps import StepError
+from impl.steps.padding import PadTo
+from impl.steps.step import StepError
 
 #: Blocks of outputs, each with how many warps share it down and across: the largest first.
 _BLOCKS = ((128, 4, 2), (64, 2, 2), (32, 2, 2))

@@ -486,3 +486,14 @@ def size_of(loop: UOp, values: dict[UOp, int]) -> int:
         return max(int(extent.arg), 0)
     given = {v: values.get(v, v.arg[2]) for v in extent.variables()}
     return max(symbolic.evaluate(extent, given), 0)
+
+
+def next_loads(known: Analysis) -> dict[UOp, int]:
+    """Loads of arguments, and by how much their places grow with the last loop of the prefix."""
+    rows = [r for r in known.info.prefix if r.arg[1] not in LANES][-1:]
+    loads = [n for n in known.order if n.op is Ops.LOAD and n.src[0].src[0].op is Ops.PARAM]
+    if not rows or not loads:
+        return {}
+    grows = growth(known.order, rows)
+    steps = {load: (grows[load.src[0].src[1]] or {}).get(rows[0], 0) for load in loads}
+    return {load: step for load, step in steps.items() if step > 0}

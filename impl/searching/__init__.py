@@ -12,10 +12,11 @@ from impl.choosing.heuristic import hand_plan
 from impl.groups import lane_steps
 from impl.groups.tensor_cores import refuse_units
 from impl.ir import UOp
-from impl.kernel import OF_LANES, Limits, Step, StepError, apply_steps, fold_gates
+from impl.kernel import Limits
 from impl.rewrite import simplify
 from impl.searching.beam import searched_steps
 from impl.searching.trial import Bench
+from impl.steps import OF_LANES, Step, StepError, apply_steps, fold_gates
 
 
 def optimize(ast: UOp, limits: Limits | None = None, bench: Bench | None = None,

@@ -27,9 +27,9 @@ from impl.groups.grouping import lane_steps
 from impl.ir import Ops, UOp
 from impl.kernel.analysis import Analysis, Limits
 from impl.kernel.private import exceeds
-from impl.kernel.steps import ASKED_FOR, OF_LANES, STEPS, Step, StepError, apply_steps, parameters
-from impl.kernel.threads import GroupTop, Thread
 from impl.searching.trial import Bench, Trial
+from impl.steps.step import ASKED_FOR, OF_LANES, STEPS, Step, StepError, apply_steps, parameters
+from impl.steps.threads import GroupTop, Thread
 
 #: Numbers that are tried where a step asks for an amount; and those that have to divide the loop.
 AMOUNTS, DIVISORS = (2, 4, 8, 16, 32, 64), (3, 5, 6, 7, 9, 10, 12)
@@ -122,7 +122,7 @@ def actions(known: Analysis, draw: random.Random, limits: Limits) -> list[Step]:
     found = []
     extents = [loop.src[0].arg if loop.src[0].op is Ops.CONST else 0 for loop in known.ranges]
     for name, make in STEPS.items():
-        if name in ASKED_FOR:  # r[impl kernel.online.asked]
+        if name in ASKED_FOR:  # r[impl steps.asked.named]
             continue
         if name in OF_LANES and limits.lanes < 2:
             continue

@@ -1,4 +1,4 @@
-"""Rows: what is left of them after whole vectors, and the next one. Chapter: spec/kernel.md."""
+"""Rows: what is left of them after whole vectors, and the next one. Chapter: spec/choosing.md."""
 from __future__ import annotations
 
 import numpy as np
@@ -10,10 +10,11 @@ from conformance.trace import verifies
 from impl import Tensor, dtypes
 from impl.choosing import hand_steps
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Limits, Next, StepError, Upcast, apply_steps
+from impl.kernel import Analysis, Limits
 from impl.realize import schedule_document
 from impl.render import C, render
 from impl.searching import optimize
+from impl.steps import Next, StepError, Upcast, apply_steps
 
 #: Rows of 100 numbers are small beside the second cache; 1,000 of them are not.
 WIDE = Limits(vector_bytes=64, vector_registers=32, second_cache=16 << 10)
@@ -46,7 +47,7 @@ def test_the_next_row_is_asked_for() -> None:
 
 
 @verifies("render.fetch.next")
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 def test_each_vector_of_the_next_row_is_asked_for() -> None:
     made = optimize(centred(50, 96), Limits(vector_bytes=64, vector_registers=32,
                                             second_cache=4 << 10))
@@ -62,7 +63,7 @@ def test_each_vector_of_the_next_row_is_asked_for() -> None:
                                rtol=1e-5)
 
 
-@verifies("kernel.step.refused")
+@verifies("steps.legal.refused")
 def test_what_does_not_go_on_with_the_prefix_is_not_asked_for() -> None:
     i, j = new_range(4, RangeKind.GLOBAL), new_range(32, RangeKind.LOOP)
     same = kb.kernel(store(param(0), flat((i, 32), (j, 1)), load(param(1), j), j), prefix=(i,))
@@ -74,7 +75,7 @@ def test_what_does_not_go_on_with_the_prefix_is_not_asked_for() -> None:
 
 
 @verifies("choosing.plain.vector")
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 @pytest.mark.parametrize("columns", [23, 29, 77, 1021])
 def test_the_rest_of_a_row_is_a_vector(columns: int) -> None:
     made = optimize(centred(3, columns), WIDE)
@@ -119,7 +120,7 @@ def test_a_copy_of_a_panel_asks_for_the_next_one() -> None:
     assert not any(step.name.startswith("NEXT(") for step, _ in hand_steps(product, small))
 
 
-@verifies("kernel.lane.lines")
+@verifies("steps.lanes.lines")
 @pytest.mark.parametrize(("columns", "apart"), [(77, 80), (80, 80), (63, 63)])
 def test_long_rows_of_lanes_begin_with_a_line(columns: int, apart: int) -> None:
     ast = kb.softmax(4, columns)

@@ -1,4 +1,4 @@
-"""Loops without reductions: merged, vectors, past the caches. Chapter: spec/kernel.md."""
+"""Loops without reductions: merged, vectors, past the caches. Chapter: spec/choosing.md."""
 from __future__ import annotations
 
 import numpy as np
@@ -11,19 +11,10 @@ from impl import Context, Tensor, symbolic
 from impl.choosing import hand_steps
 from impl.dtypes import dtypes
 from impl.ir import KernelInfo, Ops, RangeKind, UOp, new_range
-from impl.kernel import (
-    Abreast,
-    Analysis,
-    Limits,
-    Merge,
-    Roll,
-    StepError,
-    Stream,
-    Upcast,
-    apply_steps,
-)
+from impl.kernel import Analysis, Limits
 from impl.render import C, render
 from impl.searching import optimize
+from impl.steps import Abreast, Merge, Roll, StepError, Stream, Upcast, apply_steps
 
 WIDE = Limits(vector_bytes=64, vector_registers=32)
 SMALL_CACHE = Limits(vector_bytes=64, vector_registers=32, third_cache=1 << 10)
@@ -53,8 +44,8 @@ def test_loops_are_merged_where_every_access_allows_it() -> None:
     assert out[0] == given.sum()
 
 
-@verifies("kernel.step.equal+2")
-@verifies("kernel.step.refused")
+@verifies("steps.value.equal")
+@verifies("steps.legal.refused")
 def test_only_neighbours_are_merged() -> None:
     """Also with indices that do not become simpler; not in the wrong order, not across stages."""
     ast = scaled(3, 5, 6)
@@ -131,7 +122,7 @@ def test_large_outputs_go_past_the_caches(offset: int) -> None:
     assert (out[:offset] == 7).all() and (out[offset + 4096:] == 7).all()
 
 
-@verifies("kernel.step.refused")
+@verifies("steps.legal.refused")
 def test_what_a_kernel_reads_stays_in_the_caches() -> None:
     i = new_range(64, RangeKind.GLOBAL)
     value = kb.apply(Ops.MUL, load(param(0), i), kb.number(FLOAT, 2.0))
@@ -228,7 +219,7 @@ def test_squares_along_the_rows_that_are_read_come_first() -> None:
     assert names(turned(1984, 960))[-1].startswith("UPCAST")
 
 
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 @pytest.mark.device("CPU")
 @pytest.mark.parametrize("columns, rows", [(64, 96), (128, 97), (100, 90), (192, 17)])
 def test_copies_that_read_on_are_as_without_steps(columns: int, rows: int) -> None:
@@ -248,7 +239,7 @@ def test_short_rows_lie_abreast() -> None:
     assert "ABREAST" not in str(names(kb.softmax(203, 17)) + names(kb.softmax(20, 10)))
 
 
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 @pytest.mark.device("CPU")
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 def test_short_rows_are_as_without_steps(dtype: str) -> None:
@@ -267,7 +258,7 @@ def test_short_rows_are_as_without_steps(dtype: str) -> None:
                                        atol=1e-6)
 
 
-@verifies("kernel.step.refused")
+@verifies("steps.legal.refused")
 def test_only_rows_of_the_prefix_lie_abreast() -> None:
     i, j = new_range(64, RangeKind.GLOBAL), new_range(32, RangeKind.LOOP)
     ast = kb.kernel(store(param(0), flat((i, 32), (j, 1)), load(param(1), j), j), prefix=(i,))

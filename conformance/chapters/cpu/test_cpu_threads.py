@@ -23,10 +23,11 @@ from impl.choosing import threads as sharing
 from impl.cpu import objects
 from impl.device import Device
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, GroupTop, Limits, Step, StepError, Thread
-from impl.kernel.threads import MOST_THREADS
+from impl.kernel import Analysis, Limits
 from impl.render import C, render
 from impl.schedule import schedule_cache
+from impl.steps import GroupTop, Step, StepError, Thread
+from impl.steps.threads import MOST_THREADS
 
 ROOT = Path(__file__).parents[3]
 
@@ -115,8 +116,8 @@ def random_shared(ast: UOp, seed: int) -> UOp:
     return ast
 
 
-@verifies("kernel.step.equal+2")
-@verifies("kernel.thread.legal")
+@verifies("steps.value.equal")
+@verifies("steps.threads.legal")
 def test_random_kernels_store_the_same_with_threads() -> None:
     made = [kb.random_kernel(9000 + seed) for seed in range(120)]
     asts = [random_shared(kernel.ast, seed) for seed, kernel in enumerate(made)]
@@ -131,7 +132,7 @@ def test_random_kernels_store_the_same_with_threads() -> None:
                 assert (kernel.result(ast, device, seed) == wanted).all(), (seed, ast.arg.steps)
 
 
-@verifies("kernel.thread.legal")
+@verifies("steps.threads.legal")
 def test_a_loop_that_cannot_be_shared_is_refused() -> None:
     i, k = new_range(8, RangeKind.LOOP), new_range(8, RangeKind.REDUCE)
     first = load(param(0), 0)
@@ -147,7 +148,7 @@ def test_a_loop_that_cannot_be_shared_is_refused() -> None:
             step.apply(Analysis(ast))
 
 
-@verifies("kernel.group.legal+4")
+@verifies("steps.parts.legal")
 def test_a_reduction_that_reads_what_is_stored_is_not_cut() -> None:
     i, k = new_range(8, RangeKind.LOOP), new_range(8, RangeKind.REDUCE)
     ast = kb.kernel(store(param(0), i, load(param(1), i), i),
@@ -161,7 +162,7 @@ def test_a_reduction_that_reads_what_is_stored_is_not_cut() -> None:
         GroupTop(Analysis(rows).position[k], 2).apply(Analysis(rows))
 
 
-@verifies("kernel.group.legal+4")
+@verifies("steps.parts.legal")
 def test_no_reduction_of_a_shared_loop_is_cut() -> None:
     """The stage with the parts would stand between two stages of the loop."""
     block, k = new_range(4, RangeKind.BLOCK), new_range(8, RangeKind.REDUCE)
@@ -171,7 +172,7 @@ def test_no_reduction_of_a_shared_loop_is_cut() -> None:
         GroupTop(Analysis(ast).position[k], 2).apply(Analysis(ast))
 
 
-@verifies("kernel.group.order")
+@verifies("steps.parts.order")
 def test_parts_are_combined_from_the_first_to_the_last() -> None:
     """2**24 + 1 is 2**24 in float32, so that the order shows."""
     big = 2.0**24
@@ -186,7 +187,7 @@ def test_parts_are_combined_from_the_first_to_the_last() -> None:
             assert out[0] == wanted
 
 
-@verifies("kernel.group.order")
+@verifies("steps.parts.order")
 @pytest.mark.parametrize("op", [Ops.ADD, Ops.MAXIMUM, Ops.MINIMUM, Ops.MUL])
 def test_no_element_is_lost_by_cutting(op: Ops) -> None:
     numpy = {Ops.ADD: np.add, Ops.MAXIMUM: np.maximum, Ops.MINIMUM: np.minimum,

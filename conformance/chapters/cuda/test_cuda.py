@@ -298,7 +298,7 @@ def check_units() -> None:
 @needs_mock
 @verifies("cuda.values.reference")
 @verifies("groups.matrices.exact")
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 def test_products_use_tensor_cores(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_units)
 

@@ -86,7 +86,7 @@ def written(emulation_folder: Path, tmp_path: Path) -> Iterator[None]:
     Device.opened.pop("WRITTEN", None)
 
 
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 def test_kernels_store_what_the_reference_stores() -> None:
     kernels = [kb.random_kernel(4000 + seed) for seed in range(12)]
     Device["WRITTEN"].compile([made.ast for made in kernels])

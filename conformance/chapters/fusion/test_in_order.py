@@ -11,10 +11,11 @@ import pytest
 from conformance.kernels import kernel_builder as kb
 from conformance.trace import verifies
 from impl import Context, Tensor, Variable, symbolic
+from impl.blocking.chain import Chain
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp
-from impl.kernel import Analysis, StepError, apply_steps, estimate
-from impl.kernel.chain import Chain
+from impl.kernel import Analysis, estimate
+from impl.steps import StepError, apply_steps
 
 SHAPES = [(1,), (2,), (5, 1), (1, 7), (33, 3), (3, 67), (2, 40, 3), (130,)]
 RUNNING: dict[Ops, np.ufunc] = {Ops.ADD: np.add, Ops.MUL: np.multiply, Ops.MAXIMUM: np.maximum,
@@ -308,7 +309,7 @@ def running_kernel(count: int) -> UOp:
     return x.cumsum().schedule()[0].ast
 
 
-@verifies("kernel.step.refused")
+@verifies("steps.legal.refused")
 def test_a_chain_is_for_running_results() -> None:
     ast = running_kernel(40)
     place = next(i for i, loop in enumerate(_loops(ast)) if loop.arg[1].name == "BLOCK")
@@ -329,7 +330,7 @@ def test_a_chain_is_for_running_results() -> None:
         apply_steps(scatter, [Chain(place, 3)])
 
 
-@verifies("kernel.step.refused")
+@verifies("steps.legal.refused")
 def test_a_chain_does_not_begin_anew_on_its_way() -> None:
     """A running sum of each three elements; one of which some elements are never stored."""
     i, nothing = kb.new_range(9, RangeKind.BLOCK), kb.number(dtypes.float32, 0)

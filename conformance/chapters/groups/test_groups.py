@@ -23,8 +23,9 @@ from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
 from impl.groups import Grid, Inner, Local, Warp, lane_steps
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Cut, Limits, Own, Split, StepError, Upcast, apply_steps, verify
+from impl.kernel import Analysis, Limits, verify
 from impl.render import OpenCL, render
+from impl.steps import Cut, Own, Split, StepError, Upcast, apply_steps
 
 GLOBAL, LOOP, REDUCE, LANE = (RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE, RangeKind.LANE)
 LANGUAGES = ("cuda", "metal")
@@ -53,7 +54,7 @@ def whole(shape: tuple[int, ...], dtype: type = np.int32, seed: int = 0) -> np.n
 # Exchanges
 
 
-@verifies("kernel.group.order")
+@verifies("steps.parts.order")
 def test_a_sum_has_the_same_bits_in_every_kernel() -> None:
     """2**24 + 1 is 2**24 in float32: which lanes are added first shows."""
     big = 2.0 ** 24
@@ -66,8 +67,8 @@ def test_a_sum_has_the_same_bits_in_every_kernel() -> None:
         assert (found[0] == found[1]).all()
 
 
-@verifies("kernel.group.order")
-@verifies("kernel.step.equal+2")
+@verifies("steps.parts.order")
+@verifies("steps.value.equal")
 def test_lanes_of_a_warp_reduce_by_exchanging() -> None:
     for rows, columns, lanes, width in ((3, 1000, 64, 32), (2, 7, 4, 4), (1, 513, 256, 32),
                                         (4, 40, 32, 32), (2, 2048, 1024, 16), (5, 64, 8, 2)):
@@ -79,7 +80,7 @@ def test_lanes_of_a_warp_reduce_by_exchanging() -> None:
             assert not ek.problem(plain, made, arrays, language)
 
 
-@verifies("kernel.group.order")
+@verifies("steps.parts.order")
 @verifies("kernel.reduce.half")
 @pytest.mark.parametrize("dtype", [
     dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16, dtypes.int64, dtypes.uint8,
@@ -163,7 +164,7 @@ def test_every_lane_has_the_result() -> None:
 
 
 @verifies("render.wait.private+2")
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 @pytest.mark.parametrize("columns", [1, 7, 250, 1000, 2048, 5001])
 def test_a_row_stays_in_registers(columns: int) -> None:
     """The exponentials of a softmax: each lane has every 256th, whatever the length of the row."""
@@ -295,7 +296,7 @@ def test_lanes_take_neighbours() -> None:
     assert "UPCAST" not in "".join(chosen(doubled(3, 1024, INT)).arg.steps)  # too few for all lanes
 
 
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 @pytest.mark.parametrize(("columns", "dtype"), [(256, INT), (1024, FLOAT), (2000, FLOAT),
                                                 (516, dtypes.float16)])
 def test_rows_with_wide_accesses(columns: int, dtype: DType) -> None:
@@ -365,8 +366,8 @@ def test_address_spaces_of_exchanges_and_wide_accesses(dtype: DType) -> None:
 # Drawn lists
 
 
-@verifies("kernel.step.equal+2")
-@verifies("kernel.step.refused")
+@verifies("steps.value.equal")
+@verifies("steps.legal.refused")
 def test_drawn_lists_for_lanes_equal_no_steps() -> None:
     """Kernels of tensor programs, drawn steps, among them those of work-groups."""
     made, failed = step_lists.check_lanes(range(20), 1)
@@ -374,8 +375,8 @@ def test_drawn_lists_for_lanes_equal_no_steps() -> None:
     assert len(made) >= 8 and any("LOCAL" in step for trial in made for step in trial.steps)
 
 
-@verifies("kernel.step.equal+2")
-@verifies("kernel.step.refused")
+@verifies("steps.value.equal")
+@verifies("steps.legal.refused")
 @verifies("kernel.mma.warp")
 def test_drawn_lists_after_tc_equal_no_steps() -> None:
     """Of seeds among which one had a list that was taken and made no kernel."""
@@ -385,7 +386,7 @@ def test_drawn_lists_after_tc_equal_no_steps() -> None:
     assert after - {"TC", "INNER", "PADTO"}, "nothing was drawn after TC"
 
 
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 def test_warps_in_drawn_lists() -> None:
     """Reductions of rows under lists that begin with WARP."""
     draw = random.Random(3)

@@ -1,4 +1,4 @@
-"""Copies that are made while something else is computed. Chapters: kernel.md, render.md, cuda.md.
+"""Copies that are made while something else is computed. Chapters: groups.md, render.md, cuda.md.
 
 The emulator keeps a copy back until it is waited for, and spoils its target until then.
 """
@@ -29,14 +29,16 @@ from conformance.kernels import kernel_builder as kb
 from conformance.kernels.kernel_builder import FLOAT, flat, load, param, store
 from conformance.trace import verifies
 from impl import symbolic
+from impl.blocking import Chunk, Pack
 from impl.dtypes import DType, dtypes
 from impl.groups import Inner, Pipeline, Spread, lane_steps
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
-from impl.kernel import Chunk, Early, Limits, Pack, StepError, Upcast, apply_steps, verify
+from impl.kernel import Early, Limits, verify
 from impl.kernel.analysis import Analysis
 from impl.kernel.fragments import UNITS
 from impl.render import CUDA, render
 from impl.searching import optimize, taken, with_steps
+from impl.steps import StepError, Upcast, apply_steps
 
 UNIT = UNITS[0]
 
@@ -91,7 +93,7 @@ def off_by_one(memory: np.ndarray) -> np.ndarray:
 
 # ---------------------------------------------------------------- the step
 
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 @verifies("groups.pipeline.legal")
 def test_copies_made_early_change_no_bit() -> None:
     sizes = (33, 45, 77)
@@ -112,7 +114,7 @@ def refused(ast: UOp, axis: int, amount: int) -> str:
 
 
 @verifies("groups.pipeline.legal")
-@verifies("kernel.step.refused")
+@verifies("steps.legal.refused")
 def test_what_cannot_be_made_early_is_refused() -> None:
     ast = by_hand(product(64, 64, 64, dtypes.float16), 0, (32, 32), 16)
     axis = block_loop(ast)
@@ -185,7 +187,7 @@ def looked_up() -> UOp:
                      name="looked_up")
 
 
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 def test_addresses_that_are_loaded_are_those_of_their_iteration() -> None:
     draw = np.random.default_rng(3)
     places = draw.permutation(40).astype(np.int32)
@@ -238,7 +240,7 @@ def test_each_lane_waits_once_in_an_iteration() -> None:
 @needs_emulator
 @verifies("render.wait.early")
 @verifies("render.copy.ahead")
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 def test_products_whose_operands_are_copied_early() -> None:
     """Whole and odd sizes, all layouts, any number of copies; in each order of the lanes."""
     for sizes in ((64, 64, 80), (45, 70, 37)):
@@ -329,7 +331,7 @@ def test_texts_with_early_copies_compile() -> None:
         nvrtc.check(text, (architecture,), OPTIONS)
 
 
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 def test_later_steps_leave_early_copies_what_they_are() -> None:
     ast = early(by_hand(product(64, 64, 64, dtypes.float16), 0, (32, 32), 16), 2)
     operands, _ = given(64, 64, 64, dtypes.float16, (False, False))
@@ -368,8 +370,8 @@ def test_lanes_read_lines_of_an_ordinary_product_from_different_banks() -> None:
             assert len({place // 4 % 8 for place in places}) == len(places), (sizes, turned)
 
 
-@verifies("kernel.step.equal+2")
-@verifies("kernel.step.refused")
+@verifies("steps.value.equal")
+@verifies("steps.legal.refused")
 def test_longer_lines_have_the_same_elements() -> None:
     ast = product(24, 32, 40, FLOAT)
     blocks = apply_steps(ast, [Inner(1, 16), Inner(0, 8), Upcast(3, 4), Upcast(2, 4), Chunk(6, 8)])

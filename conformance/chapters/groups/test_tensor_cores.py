@@ -1,4 +1,4 @@
-"""Products by the units that GPUs have for small matrices. Chapters: kernel.md, render.md, cuda.md.
+"""Products by the units that GPUs have for small matrices. Chapters: groups.md, render.md, cuda.md.
 
 Where elements lie is written down here once more, as NVIDIA's and others' documents say it.
 """
@@ -22,18 +22,7 @@ from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
 from impl.groups import TC, Inner, Local, lane_steps
 from impl.ir import KernelInfo, Ops, RangeKind, UOp, new_range
-from impl.kernel import (
-    Abreast,
-    Limits,
-    PadTo,
-    Roll,
-    Step,
-    StepError,
-    Upcast,
-    apply_steps,
-    growth,
-    verify,
-)
+from impl.kernel import Limits, growth, verify
 from impl.kernel.analysis import Analysis
 from impl.kernel.fragments import (
     UNITS,
@@ -45,6 +34,7 @@ from impl.kernel.fragments import (
 )
 from impl.render import CUDA, Metal, key_of, render, symbol, unit_text
 from impl.searching import optimize, taken, with_steps
+from impl.steps import Abreast, PadTo, Roll, Step, StepError, Upcast, apply_steps
 
 NVIDIA, SIMD = UNITS[:4], UNITS[4:]
 LAYOUTS = [(False, False), (False, True), (True, False), (True, True)]
@@ -178,7 +168,7 @@ def test_fragments_are_those_of_the_documents() -> None:
 
 
 @verifies("kernel.mma.value")
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 def test_a_unit_computes_what_the_product_is() -> None:
     for place, unit in enumerate(UNITS):
         for turned, sizes in itertools.product(LAYOUTS, ((70, 40, 50), (33, 45, 32))):
@@ -192,7 +182,7 @@ def test_a_unit_computes_what_the_product_is() -> None:
 
 
 @verifies("kernel.mma.value")
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 def test_what_stands_before_and_after_a_product_stays_with_it() -> None:
     def before(x: UOp) -> UOp:  # not zero where nothing is loaded
         return kb.apply(Ops.ADD, x, kb.number(x.dtype, 1))
@@ -251,7 +241,7 @@ def test_what_a_unit_cannot_compute_is_refused() -> None:
     assert "not one loop of rows and one of columns" in refused(narrow, TC(2, 0, 32, 1, 1))
 
 
-@verifies("kernel.step.refused")
+@verifies("steps.legal.refused")
 @verifies("kernel.mma.operands+2")
 def test_later_steps_leave_a_unit_its_fragments() -> None:
     """ROLL leaves the stages with an MMA alone; ABREAST would part what it reads at once."""
@@ -312,7 +302,7 @@ def test_a_condition_of_the_padded_sum_reaches_both_operands() -> None:
 
 
 @verifies("kernel.mma.warp")
-@verifies("kernel.step.refused")
+@verifies("steps.legal.refused")
 def test_lanes_share_no_more_of_a_stage_with_an_mma() -> None:
     """A list that a drawn one ended with: a loop beside the warps would be one of their lanes."""
     made = apply_steps(by_hand(product(64, 64, 64, dtypes.float16), 0, (32, 32), 16, 1, 1),
@@ -495,7 +485,7 @@ def test_warps_compute_products_of_all_layouts() -> None:
 
 @needs_emulator
 @verifies("render.mma.registers")
-@verifies("kernel.pad.untouched")
+@verifies("steps.padding.untouched")
 def test_odd_sizes_batches_and_what_is_fused_with_a_product() -> None:
     def before(x: UOp) -> UOp:
         return kb.apply(Ops.ADD, x, kb.number(x.dtype, 1))
@@ -611,7 +601,7 @@ def test_matrices_of_simd_groups_name_their_memory() -> None:
 
 @needs_emulator
 @verifies("searching.noopt.plain")
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 def test_a_layer_is_what_it_is_without_steps(mac: Any) -> None:
     x, w, b = (numbers(dtypes.float16, *shape, seed=i)
                for i, shape in enumerate(((3, 33, 40), (40, 64), (64,))))

@@ -8,10 +8,11 @@ from conformance.kernels import kernel_builder as kb
 from conformance.kernels.kernel_builder import FLOAT, INT, flat, load, local, param, store
 from conformance.trace import verifies
 from impl import Context, Tensor
+from impl.blocking import Chunk
 from impl.dtypes import DType
 from impl.ir import RangeKind, UOp, new_range
-from impl.kernel import Chunk, apply_steps
 from impl.searching import with_steps
+from impl.steps import apply_steps
 
 
 def half_stored(dtype: DType) -> UOp:

@@ -26,11 +26,12 @@ from impl.dtypes import DType, dtypes
 from impl.errors import CompileError, DeviceError
 from impl.groups import Grid, Local, lane_steps
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Limits, Step, StepError, Upcast, apply_steps
+from impl.kernel import Analysis, Limits
 from impl.render import Metal, OpenCL, groups, render
 from impl.render.blocks import Block, Loop, Wait
 from impl.render.lower import lower
 from impl.searching import with_steps
+from impl.steps import Step, StepError, Upcast, apply_steps
 
 GLOBAL, LOOP, REDUCE, BLOCK = (RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE, RangeKind.BLOCK)
 
@@ -78,7 +79,7 @@ def random_lanes(ast: UOp, seed: int) -> UOp:
 
 
 @verifies("opencl.values.reference")
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 def test_random_kernels_store_what_the_reference_stores() -> None:
     """With the steps that rules choose, and with lanes on random loops."""
     made = [kb.random_kernel(seed) for seed in range(40)]
@@ -214,7 +215,7 @@ def test_lanes_share_what_they_may() -> None:
         assert render(parts, OpenCL()).lanes == 4
 
 
-@verifies("kernel.group.legal+4")
+@verifies("steps.parts.legal")
 def test_a_reduction_that_reads_what_is_stored_later_is_shared() -> None:
     """In place: the sum of each row of x, and then x = x + the sum."""
     r, j, k = new_range(3, GLOBAL), new_range(40, LOOP), new_range(40, REDUCE)
@@ -229,7 +230,7 @@ def test_a_reduction_that_reads_what_is_stored_later_is_shared() -> None:
 
 
 @verifies("groups.lane.legal")
-@verifies("kernel.group.legal+4")
+@verifies("steps.parts.legal")
 def test_a_reduction_that_reads_what_was_stored_before_is_not_moved() -> None:
     """In place: x = x + 1, and then the sum of x."""
     r, j, k = new_range(3, GLOBAL), new_range(40, LOOP), new_range(40, REDUCE)
@@ -248,8 +249,8 @@ def test_a_reduction_that_reads_what_was_stored_before_is_not_moved() -> None:
     assert np.array_equal(out, (values + 1).reshape(3, 40).sum(1))
 
 
-@verifies("kernel.group.order")
-@verifies("kernel.group.legal+4")
+@verifies("steps.parts.order")
+@verifies("steps.parts.legal")
 def test_a_reduction_is_shared_by_lanes() -> None:
     for rows, columns, lanes in ((3, 1000, 64), (2, 7, 4), (1, 513, 256), (4, 256, 256)):
         r, k = new_range(rows, GLOBAL), new_range(columns, REDUCE)
@@ -761,7 +762,7 @@ def test_a_capture_is_replayed_on_the_device() -> None:
             assert np.allclose(found, (e / e.sum(1, keepdims=True)).sum(0), rtol=1e-4)
 
 
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 def test_register_tiles_and_lanes_together() -> None:
     a, b = (np.random.default_rng(s).standard_normal(shape).astype(np.float32)
             for s, shape in ((0, (36, 40)), (1, (40, 44))))
@@ -785,7 +786,7 @@ def tiled(rows: int, columns: int, inner: int) -> UOp:
 
 
 @verifies("render.wait.private+2")
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 def test_products_in_blocks_by_way_of_local_memory() -> None:
     """Sums stay in registers; the operands lie in local memory, between two barriers."""
     for rows, columns, inner in ((64, 96, 32), (40, 33, 48), (128, 64, 20)):

@@ -15,8 +15,8 @@ from impl import Context, Tensor, symbolic
 from impl.device import Device
 from impl.dtypes import ALL, DType, dtypes
 from impl.ir import COMPARISONS, Ops, RangeKind, UOp, new_range
-from impl.kernel import Upcast, apply_steps
 from impl.render import C, render
+from impl.steps import Upcast, apply_steps
 
 pytestmark = pytest.mark.device("CPU")
 

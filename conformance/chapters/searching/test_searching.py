@@ -24,8 +24,9 @@ from impl.device import Device
 from impl.dtypes import dtypes
 from impl.groups import Local
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Limits, Step
+from impl.kernel import Analysis, Limits
 from impl.searching import beam
+from impl.steps import Step
 
 
 @pytest.fixture(autouse=True)

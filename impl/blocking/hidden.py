@@ -1,7 +1,7 @@
 """The step HIDE: what a mask hides whole is not computed.
 
-Chapter: spec/kernel.md. A causal mask takes -inf for the score of a key behind the query. Whatever
-the product of the two is, nobody reads it.
+Chapter: spec/blocking.md. A causal mask takes -inf for the score of a key behind the query.
+Whatever the product of the two is, nobody reads it.
 """
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from impl import symbolic
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import Analysis, accessed, stage_of
-from impl.kernel.steps import Step, StepError, with_stores
+from impl.steps.step import Step, StepError, with_stores
 
 _COMPARISONS = {Ops.CMPLE: 0, Ops.CMPLT: 1}
 _MOST = 1 << 31
@@ -31,7 +31,7 @@ class Hide(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """Nobody sees what is not stored."""
-        # r[impl kernel.hide.read]
+        # r[impl blocking.hide.read]
         loop = self._loop(known, (RangeKind.LOOP,))
         found = [store for store in known.ast.src if store.src[2:] == (loop,)
                  and store.src[0].src[0].op is Ops.LOCAL and store.src[0].src[1:] == (loop, TRUE)]

@@ -1,4 +1,4 @@
-"""Sums of products of bytes, four at a time. Chapter: spec/kernel.md.
+"""Sums of products of bytes, four at a time. Chapter: spec/blocking.md.
 
 Processors have an instruction that multiplies four unsigned bytes with four signed ones and adds
 the products to a 32-bit sum. `Dot` puts a sum of products of int8 in that form.
@@ -11,7 +11,7 @@ from impl import symbolic
 from impl.dtypes import dtypes
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis
-from impl.kernel.steps import Step, StepError, with_stores
+from impl.steps.step import Step, StepError, with_stores
 
 #: Bytes of a word; a signed byte and this make the unsigned one with the same bits but the first.
 _BYTES, _SIGN = 4, 0x80
@@ -38,7 +38,7 @@ class Dot(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """Integers wrap around: sums are equal in any order."""
-        # r[impl kernel.step.equal+2, kernel.dot.bytes]
+        # r[impl steps.value.equal, kernel.dot.bytes]
         loop = self._loop(known, (RangeKind.REDUCE,))
         found = [n for n in known.order if n.op is Ops.REDUCE and loop in n.src[1:]]
         if not all(is_bytes(node) for node in found):

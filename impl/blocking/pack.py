@@ -1,8 +1,7 @@
-"""Steps for products: shared loops and copied operands. Chapter: spec/kernel.md.
+"""Operands that are copied in the order in which they are read. Chapter: spec/blocking.md.
 
 A processor computes a product at full speed when its operands lie in the caches, in the order in
-which they are read. `Pack` copies an operand there, once for all that read it; `Share` says within
-which loop the copy is good.
+which they are read. `Pack` copies an operand there, once for all that read it.
 """
 from __future__ import annotations
 
@@ -12,139 +11,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from impl import symbolic
-from impl.dtypes import HALF
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import (
     LANES,
     PRODUCTS,
     Analysis,
-    Way,
     accessed,
     growth,
     loaded,
     shared_loops,
     stage_of,
 )
-from impl.kernel.steps import Rewriter, Step, StepError, with_stores
+from impl.steps.step import Step, StepError, with_stores
 
 #: A packed operand has at most this many bytes.
 MOST_PACKED = 64 << 20
-
-
-@dataclass(frozen=True)
-class Share(Step):
-    """Make the last loop of the prefix a BLOCK loop: stages share it, its iterations have an order.
-
-    Always legal: an order is one of any. What stages copy outside of it serves all iterations.
-    """
-
-    def apply(self, known: Analysis) -> UOp:
-        """The loop becomes the outermost of all stages."""
-        # r[impl kernel.step.equal+2]
-        loop = self._loop(known, (RangeKind.GLOBAL,))
-        if loop is not known.info.prefix[-1]:
-            raise StepError(self.name, "it is not the last loop of the prefix", "name that one")
-        own = UOp(Ops.RANGE, loop.dtype, loop.src, (loop.arg[0], RangeKind.BLOCK))
-        rewriter = Rewriter(known, {loop: own}, {loop: (own,)})
-        stores = []
-        for store in known.ast.src:
-            done = rewriter.store(store, False)
-            stores.append(done.replace(src=(*done.src[:2], own, *done.src[2:])))
-        return with_stores(known, stores, self.name, known.info.prefix[:-1])
-
-
-@dataclass(frozen=True)
-class Cut(Step):
-    """Make two loops of an output loop: an outer one, and `amount` iterations inside of it.
-
-    Then threads may share the outer one, and the stages own the other; or lanes the inner one, so
-    that each has an iteration of every round. Legal for an extent that is a multiple of `amount`.
-    """
-
-    amount: int
-
-    def apply(self, known: Analysis) -> UOp:
-        """The same iterations in the same order."""
-        # r[impl kernel.step.equal+2]
-        loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP))
-        size = self.size_of(loop)
-        if not 1 < self.amount < size or size % self.amount:
-            raise StepError(self.name, f"the loop has {size} iterations", "ask for a divisor")
-        both = (new_range(size // self.amount, loop.arg[1]), new_range(self.amount, loop.arg[1]))
-        place = symbolic.add(symbolic.mul(both[0], self.amount), both[1])
-        rewriter = Rewriter(known, {loop: place}, {loop: both})
-        prefix = tuple(new for old in known.info.prefix
-                       for new in (both if old is loop else (old,)))
-        stores = [rewriter.store(store, False) for store in known.ast.src]
-        return with_stores(known, stores, self.name, prefix)
-
-
-@dataclass(frozen=True)
-class Chunk(Step):
-    """Cut a sum into chunks of `amount`: a BLOCK loop adds one after the other to a LOCAL.
-
-    Then what one chunk reads of an operand can be copied and stays in a cache. Legal for the only
-    loop of a sum that one stage alone uses, with a fixed extent; not for half types, whose sums are
-    rounded once, at the end. A rest is added last. A float sum is combined in another order.
-    """
-
-    amount: int
-
-    def apply(self, known: Analysis) -> UOp:
-        """Every element is added once; the LOCAL starts at zero."""
-        # r[impl kernel.step.equal+2]
-        loop = self._loop(known, (RangeKind.REDUCE,))
-        size = self.size_of(loop)
-        if not 1 < self.amount < size:
-            raise StepError(self.name, f"the loop has {size} iterations", "ask for fewer")
-        node, place = self._sum(known, loop)
-        store = known.ast.src[place]
-        shared = shared_loops(store)
-        own = self._own(known, store, shared)
-        if set(known.loops(known.free[node])) - {*known.info.prefix, *shared, *own}:
-            raise StepError(self.name, "another reduction is around the sum", "cut the sum into "
-                            "chunks before that one is made")
-        sizes = [self.size_of(r) for r in own]
-        number = known.free_local()
-        local = UOp(Ops.LOCAL, node.dtype, (), (number, math.prod(sizes)))
-        target = local_place(local, own, sizes)
-        so_far = UOp(Ops.LOAD, node.dtype, (target,))
-        step = new_range(size // self.amount, RangeKind.BLOCK)
-
-        def more(extent: int, first: symbolic.Index) -> UOp:
-            """The sum so far, and the elements of a chunk."""
-            inner = new_range(extent, RangeKind.REDUCE)
-            value = symbolic.rebuild(node.src[0], {loop: symbolic.add(first, inner)})
-            return UOp(Ops.ADD, node.dtype, (
-                so_far, UOp(Ops.REDUCE, node.dtype, (value, inner), Ops.ADD)))
-
-        chunk = more(self.amount, symbolic.mul(step, self.amount))
-        zero = UOp.const(node.dtype, 0)
-        done = [UOp(Ops.STORE, node.dtype, (target, zero, *shared, *own)),
-                UOp(Ops.STORE, node.dtype, (target, chunk, *shared, step, *own)),
-                store.replace(src=(store.src[0], store.src[1].substitute({node: so_far}),
-                                   *store.src[2:]))]
-        if rest := size % self.amount:
-            last = more(rest, size - rest)
-            done.insert(2, UOp(Ops.STORE, node.dtype, (target, last, *shared, *own)))
-        stores = known.ast.src
-        return with_stores(known, [*stores[:place], *done, *stores[place + 1:]], self.name)
-
-    def _sum(self, known: Analysis, loop: UOp) -> tuple[UOp, int]:
-        """The sum over the loop, and the place of the stage that uses it."""
-        found = [n for n in known.order if n.op is Ops.REDUCE and loop in n.src[1:]]
-        places = [i for i, s in enumerate(known.ast.src) if loop in s.toposort()]
-        if len(found) != 1 or len(found[0].src) != 2 or len(places) != 1 \
-                or found[0].arg is not Ops.ADD or found[0].dtype in HALF:
-            raise StepError(self.name, "it is not the loop of one sum of one stage",
-                            "name one that is")
-        return found[0], places[0]
-
-    def _own(self, known: Analysis, store: UOp, shared: tuple[UOp, ...]) -> list[UOp]:
-        """The loops of the stage that have sums of their own, lanes and what is contiguous last."""
-        along = growth(known.order, known.ranges)[store.src[0].src[1]] or {}
-        own = [r for r in store.src[2:] if r not in shared]
-        return sorted(own, key=lambda r: (r.arg[1] in LANES, -along.get(r, 0)))
 
 
 @dataclass(frozen=True)
@@ -162,7 +43,7 @@ class Pack(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """A copy has the same elements."""
-        # r[impl kernel.step.equal+2]
+        # r[impl steps.value.equal]
         loop = self._loop(known, (RangeKind.REDUCE,))
         found = self.operands(known, loop)
         stores = list(known.ast.src)
@@ -220,7 +101,7 @@ class Pack(Step):
     def _not_stored(self, known: Analysis, user: UOp, value: UOp, outer: tuple[UOp, ...]) -> None:
         """Raise if the kernel stores what the operand reads between the copy and its only reader.
         """
-        # r[impl kernel.pack.stored+3]
+        # r[impl blocking.copy.stored]
         stores = list(known.ast.src)
         users = [s for s in stores if value in stage_of(s).order]
         between = stores[self.before(stores, user, len(outer)):stores.index(user) + 1]
@@ -265,27 +146,6 @@ class Pack(Step):
                 and shared_loops(stores[place - 1])[:depth + 1] == loops:
             place -= 1
         return place
-
-
-@dataclass(frozen=True)
-class Fetch(Step):
-    """Ask for the memory where a sum will be stored, before the sum over a loop begins.
-
-    Then it is in a cache by the time the sum is there. Legal for a loop of a reduction on whose
-    way to an argument no other step has decided.
-    """
-
-    def apply(self, known: Analysis) -> UOp:
-        """When memory comes to a cache is no part of a value."""
-        # r[impl kernel.step.equal+2]
-        loop = self._loop(known, (RangeKind.REDUCE,))
-        found = [store for store in known.ast.src if store.arg is None
-                 and store.src[0].src[0].op is Ops.PARAM and loop in store.src[1].toposort()]
-        if not found:
-            raise StepError(self.name, "no stage stores what is reduced over it to an argument",
-                            "name a loop of a reduction whose result is stored")
-        return with_stores(known, [store.replace(arg=Way.AHEAD) if store in found else store
-                                   for store in known.ast.src], self.name)
 
 
 def _is_stale(stores: Sequence[UOp], value: UOp) -> bool:
@@ -357,7 +217,3 @@ def gated(value: UOp, valid: UOp) -> UOp:
     """A value for which nothing is read unless a condition holds."""
     return value if valid is TRUE else with_places(value, lambda place: place.replace(
         src=(*place.src[:2], symbolic.logical_and(place.src[2], valid))))
-
-
-__all__ = ["MOST_PACKED", "Aside", "Chunk", "Cut", "Fetch", "Pack", "Share",
-           "gated", "local_place", "with_places"]

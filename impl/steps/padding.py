@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from impl import symbolic
 from impl.ir import TRUE, Ops, RangeKind, UOp, identity, new_range
 from impl.kernel.analysis import Analysis
-from impl.kernel.steps import Step, StepError, with_stores
+from impl.steps.step import Step, StepError, with_stores
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class PadTo(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """No element is stored or combined that was not before."""
-        # r[impl kernel.step.equal+2, kernel.pad.untouched]
+        # r[impl steps.value.equal, steps.padding.untouched]
         loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE))
         size = self.size_of(loop)
         if self.amount < 2 or size % self.amount == 0:

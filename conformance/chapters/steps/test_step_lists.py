@@ -1,4 +1,4 @@
-"""Random kernels under random lists of steps, against no steps. Chapter: spec/kernel.md."""
+"""Random kernels under random lists of steps, against no steps. Chapter: spec/steps.md."""
 from __future__ import annotations
 
 import itertools
@@ -26,30 +26,21 @@ from conformance.trace import verifies
 from impl import Context, Tensor
 from impl.dtypes import dtypes
 from impl.ir import Ops, UOp
-from impl.kernel import (
-    OF_LANES,
-    STEPS,
-    Analysis,
-    Own,
-    Step,
-    StepError,
-    Upcast,
-    buffer_key,
-    parameters,
-)
+from impl.kernel import Analysis, buffer_key
+from impl.steps import OF_LANES, STEPS, Own, Step, StepError, Upcast, parameters
 
 
-@verifies("kernel.step.equal+2")
-@verifies("kernel.step.numbers")
-@verifies("kernel.step.recorded")
-@verifies("kernel.step.refused")
+@verifies("steps.value.equal")
+@verifies("steps.loop.numbers")
+@verifies("steps.name.parsed")
+@verifies("steps.legal.refused")
 def test_drawn_lists_keep_the_values_of_all_kinds_of_kernels() -> None:
     made, failed = check(range(70), devices=("REFERENCE",))
     assert not failed, "\n".join(map(str, failed))
     assert {trial.name for trial in made} >= {name for name, _ in PROGRAMS}
 
 
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 @verifies("kernel.order.stores")
 def test_stages_that_overwrite_what_others_read_are_drawn() -> None:
     """Some store what a later stage reads, some what an earlier one has read, and some both."""
@@ -68,7 +59,7 @@ def test_stages_that_overwrite_what_others_read_are_drawn() -> None:
 
 
 @pytest.mark.device("CPU")
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 @verifies("cpu.values.reference")
 def test_drawn_lists_keep_the_values_of_compiled_kernels() -> None:
     made, failed = check(range(1000, 1008), lists=1, devices=("CPU",))
@@ -159,7 +150,7 @@ def test_a_step_that_goes_wrong_is_found(how: str, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.device("CPU")
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 def test_a_run_writes_what_it_tried(request: pytest.FixtureRequest, tmp_path: Path,
                                     monkeypatch: pytest.MonkeyPatch) -> None:
     """Two lists or more; ten thousand with --profile long."""
@@ -183,14 +174,14 @@ def test_a_process_that_dies_is_a_failure(tmp_path: Path, monkeypatch: pytest.Mo
     assert "the process died" in json.loads(report.read_text())["failures"][0]
 
 
-@verifies("kernel.step.parsed")
+@verifies("steps.name.parsed")
 def test_numbers_have_names_that_say_what_to_draw() -> None:
     for name in STEPS:
         assert all(parameter.isidentifier() for parameter in parameters(name))
 
 
 @pytest.mark.device("CPU")
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 @pytest.mark.parametrize("name", ["UNROLL(0,4)", "GROUP(0,4)"])
 def test_elements_of_a_vector_of_bools_are_taken_one_by_one(name: str) -> None:
     """A vector of bools is no vector in C: a reduction over its lanes could not find it."""

@@ -1,6 +1,6 @@
 """Sums over a window that moves along memory: what the windows share is copied once.
 
-Chapter: spec/kernel.md. A depthwise convolution reads `x[y + i, x + j]`: an element is in many
+Chapter: spec/blocking.md. A depthwise convolution reads `x[y + i, x + j]`: an element is in many
 windows. `Window` copies the elements, padding included, and the windows read the copy.
 """
 from __future__ import annotations
@@ -10,11 +10,11 @@ import math
 from dataclasses import dataclass
 
 from impl import symbolic
+from impl.blocking.pack import MOST_PACKED, Pack, gated, local_place
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import LANES, Analysis, Growth, growth
-from impl.kernel.blocking import MOST_PACKED, Pack, gated, local_place
-from impl.kernel.steps import StepError, with_stores
+from impl.steps.step import StepError, with_stores
 
 #: A vector that is stored in part may be read whole: the copy has so many elements more.
 _SLACK = 64
@@ -93,7 +93,7 @@ class Window(Pack):
 
     def apply(self, known: Analysis) -> UOp:
         """A copy has the same elements."""
-        # r[impl kernel.step.equal+2]
+        # r[impl steps.value.equal]
         loop = self._loop(known, (RangeKind.REDUCE,))
         found = self.operands(known, loop)
         if len(found) != 1:

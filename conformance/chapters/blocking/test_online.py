@@ -1,4 +1,4 @@
-"""Softmax in blocks, with a running maximum: step ONLINE. Chapter: kernel.md."""
+"""Softmax in blocks, with a running maximum: step ONLINE. Chapter: spec/blocking.md."""
 from __future__ import annotations
 
 import itertools
@@ -13,16 +13,18 @@ from conformance.chapters.groups.test_tensor_cores import launched, needs_emulat
 from conformance.kernels import kernel_builder as kb
 from conformance.kernels.kernel_builder import FLOAT, flat, load, local, param, reduce, store
 from conformance.trace import verifies
+from impl.blocking import Online
 from impl.choosing import hand_steps
 from impl.dtypes import dtypes
 from impl.groups import Local, lane_steps
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
-from impl.kernel import Limits, Online, StepError, Upcast, apply_steps, verify
+from impl.kernel import Limits, verify
 from impl.kernel.analysis import Analysis
 from impl.kernel.private import exceeds, shared_bytes
 from impl.render import CUDA
 from impl.searching import with_steps
 from impl.searching.beam import actions
+from impl.steps import StepError, Upcast, apply_steps
 
 ROWS, KEYS, DEEP, WIDE = 8, 24, 5, 6
 
@@ -123,8 +125,8 @@ def wanted(mask: np.ndarray) -> np.ndarray:
         return (powers / powers.sum(1, keepdims=True)) @ v
 
 
-@verifies("kernel.online.legal")
-@verifies("kernel.online.scaled")
+@verifies("blocking.online.legal")
+@verifies("blocking.online.equal")
 def test_blocks_have_the_softmax_of_the_row() -> None:
     ast = attention()
     made = [with_steps(each, ()) for each in (ast, *(online(ast, n) for n in (1, 4, 8, 12)))]
@@ -136,7 +138,7 @@ def test_blocks_have_the_softmax_of_the_row() -> None:
             np.testing.assert_allclose(given[0], right, 1e-5, 1e-6)
 
 
-@verifies("kernel.online.equal+2")
+@verifies("blocking.online.equal")
 def test_what_is_rounded_elsewhere_is_near() -> None:
     """Also where all elements together are more than the greatest number, or where great ones are
     seen first and weigh nothing in the end.
@@ -159,14 +161,14 @@ def test_what_is_rounded_elsewhere_is_near() -> None:
             assert (np.abs(given[0] - weights @ values) <= allowed + 1e-38).all(), (great, device)
 
 
-@verifies("kernel.online.legal")
+@verifies("blocking.online.legal")
 def test_stages_that_need_both_of_those_before_are_looked_at_once() -> None:
     ast = attention(other="diamonds")
     assert len(ast.src) == 67 and "ONLINE" in str(online(ast, 8).arg.steps)
 
 
-@verifies("kernel.online.legal")
-@verifies("kernel.step.refused")
+@verifies("blocking.online.legal")
+@verifies("steps.legal.refused")
 def test_what_is_no_softmax_is_refused() -> None:
     for other, word in (("least", "no softmax"), ("scores", "no softmax"),
                         ("rounded", "no softmax"), ("needed", "another stage"),
@@ -187,7 +189,7 @@ def test_what_is_no_softmax_is_refused() -> None:
             if loop.arg[1] is RangeKind.REDUCE), 1)])
 
 
-@verifies("kernel.online.asked")
+@verifies("steps.asked.named")
 def test_only_who_asks_gets_a_running_maximum() -> None:
     ast = attention(4096)
     lanes = Limits(name="CUDA", lanes=256, lockstep=32, local_memory=48 << 10)
@@ -205,7 +207,7 @@ def shared(ast: UOp, lanes: int) -> UOp:
     return ast
 
 
-@verifies("kernel.online.legal")
+@verifies("blocking.online.legal")
 def test_a_long_row_needs_no_more_memory_than_a_short_one() -> None:
     whole = attention(8192)
     assert exceeds(shared(whole, 64), 48 << 10)
@@ -215,8 +217,8 @@ def test_a_long_row_needs_no_more_memory_than_a_short_one() -> None:
 
 
 @needs_emulator
-@verifies("kernel.online.legal")
-@verifies("kernel.online.scaled")
+@verifies("blocking.online.legal")
+@verifies("blocking.online.equal")
 def test_groups_of_lanes_have_blocks_of_rows_and_of_keys() -> None:
     made = [shared(apply_steps(online(attention(), amount), [Upcast(0, rows)]), lanes)
             for amount, rows, lanes in ((8, 4, 8), (12, 8, 32), (4, 2, 4))]

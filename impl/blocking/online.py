@@ -1,6 +1,6 @@
 """The step ONLINE: a softmax that weights a sum, a block of elements at a time.
 
-Chapter: spec/kernel.md. Attention weights values by the softmax of a row of scores. Row by row,
+Chapter: spec/blocking.md. Attention weights values by the softmax of a row of scores. Row by row,
 all scores of a row have to be kept. But a sum of weighted values can be made block by block, if
 what was summed before is scaled whenever a block adds to the weights, or has a greater maximum.
 """
@@ -10,11 +10,11 @@ import math
 from dataclasses import dataclass
 
 from impl import symbolic
+from impl.blocking.pack import local_place
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, Key, accessed, shared_loops
-from impl.kernel.blocking import local_place
-from impl.kernel.steps import Step, StepError, with_stores
+from impl.steps.step import Step, StepError, with_stores
 
 _FLOAT = dtypes.float32
 
@@ -143,7 +143,7 @@ class Online(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """exp(a) exp(b) is exp(a + b), and (a / b) (b / c) is a / c, but for rounding."""
-        # r[impl kernel.online.legal]
+        # r[impl blocking.online.legal]
         loop = self._loop(known, (RangeKind.REDUCE,))
         size = self.size_of(loop)
         if not 1 <= self.amount < size or size % self.amount:
@@ -198,7 +198,7 @@ class _Blocks:
 
     def stages(self) -> list[UOp]:
         """All of them, in order: at the end of a block, `done` is what the row would have been."""
-        # r[impl kernel.online.equal+2, kernel.online.scaled]
+        # r[impl blocking.online.equal, blocking.online.equal]
         store = self.found.store
         own = store.src[2:]
         result = UOp(Ops.WHERE, _FLOAT, (_is(self.last, 0.0), UOp.const(_FLOAT, math.nan),

@@ -1,4 +1,4 @@
-"""Steps that give parts of a kernel to threads, and when they pay. Chapter: spec/kernel.md.
+"""Steps that give parts of a kernel to threads. Chapter: spec/steps.md.
 
 A THREAD loop is an output loop whose iterations are shared out in chunks that run at the same time.
 A reduction that depends on no loop is cut into as many parts first; their results lie in a LOCAL.
@@ -10,15 +10,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from impl import symbolic
-from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
+from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, shared_loops
-from impl.kernel.steps import Reducer, Rewriter, Step, StepError, reduce, with_stores
+from impl.steps.rewriting import Reducer, Rewriter, element_of, reduce
+from impl.steps.step import Step, StepError, with_stores
 
 #: A part of a reduction with at least 16 times as many elements is a multiple of this many, so that
 #: the parts begin at the beginning of a cache line.
 _LINE = 64
-
-
 #: No kernel is cut into more chunks, and no setting asks for more threads.
 MOST_THREADS = 1024
 
@@ -36,7 +35,7 @@ class Thread(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """Any order of output iterations is legal, also at the same time."""
-        # r[impl kernel.thread.legal]
+        # r[impl steps.threads.legal]
         info = known.info
         loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP))
         if not 2 <= self.amount <= MOST_THREADS or info.threads not in (1, self.amount):
@@ -86,7 +85,7 @@ class GroupTop(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """Every element is combined once."""
-        # r[impl kernel.group.legal+4]
+        # r[impl steps.parts.legal]
         loop = self._loop(known, (RangeKind.REDUCE,))
         size = self.size_of(loop)
         threads = known.info.threads
@@ -145,14 +144,10 @@ class _Partials(Reducer):
 
     def _combined(self, op: Ops, value: UOp, loops: tuple[UOp, ...]) -> UOp:
         """The parts are stored by a stage of their own, and combined in order."""
-        # r[impl kernel.group.order]
+        # r[impl steps.parts.order]
         local = UOp(Ops.LOCAL, value.dtype, (), (next(self.numbers), self.amount))
         partial = reduce(op, value, loops)
         self.stores.append(UOp(Ops.STORE, value.dtype, (element_of(local, self.inner), partial,
                                                         self.inner)))
         again = new_range(self.amount, RangeKind.REDUCE)
         return reduce(op, UOp(Ops.LOAD, value.dtype, (element_of(local, again),)), (again,))
-
-
-def element_of(buffer: UOp, index: UOp) -> UOp:
-    return UOp(Ops.INDEX, buffer.dtype, (buffer, index, TRUE))

@@ -1,6 +1,6 @@
 """Running results: several elements at once, where each needs the one before it.
 
-Chapter: spec/kernel.md. What waits is the addition to the one result before; what is added can be
+Chapter: spec/blocking.md. What waits is the addition to the one result before; what is added can be
 made ready meanwhile. So the elements of a block are combined with each other first.
 """
 from __future__ import annotations
@@ -12,7 +12,8 @@ from impl import symbolic
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import REDUCERS, Analysis, accessed, buffer_key, growth
-from impl.kernel.steps import Rewriter, Step, StepError, with_stores
+from impl.steps.rewriting import Rewriter
+from impl.steps.step import Step, StepError, with_stores
 
 
 class _Link(NamedTuple):
@@ -38,7 +39,7 @@ class Chain(Step):
 
     def apply(self, known: Analysis) -> UOp:
         """The same elements, combined in the same order and with other brackets."""
-        # r[impl kernel.step.equal+2]
+        # r[impl steps.value.equal]
         loop = self._loop(known, (RangeKind.BLOCK,))
         size, link = self.size_of(loop), find_link(known, loop)
         if link is None:

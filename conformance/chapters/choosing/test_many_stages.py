@@ -1,4 +1,4 @@
-"""Kernels of many stages: tiles, vectors, short texts. Chapters: kernel, render."""
+"""Kernels of many stages: tiles, vectors, short texts. Chapters: choosing, render."""
 from __future__ import annotations
 
 import functools
@@ -14,10 +14,11 @@ from conformance.trace import verifies
 from impl import Context, Tensor, symbolic
 from impl.choosing import hand_steps
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Limits, Step, Upcast, apply_steps, growth
+from impl.kernel import Analysis, Limits, growth
 from impl.kernel.analysis import Growths
 from impl.render import C, render
 from impl.searching import optimize
+from impl.steps import Step, Upcast, apply_steps
 
 WIDE = Limits(vector_bytes=64, vector_registers=32)
 pytestmark = pytest.mark.device("CPU")
@@ -87,7 +88,7 @@ def test_many_stages_get_one_vector_each() -> None:
     assert any(reason == "several vectors" for _, reason in short)
 
 
-@verifies("kernel.step.equal+2")
+@verifies("steps.value.equal")
 def test_what_a_step_left_alone_need_not_be_looked_at_again() -> None:
     """Step by step, an analysis that knows the one before says what a fresh one says."""
     for ast in transformer_block():

@@ -1,4 +1,4 @@
-"""Tiles of a product that a mask hides whole. Chapter: spec/kernel.md."""
+"""Tiles of a product that a mask hides whole. Chapter: spec/blocking.md."""
 from __future__ import annotations
 
 import numpy as np
@@ -8,12 +8,14 @@ from conformance.kernels import kernel_builder as kb
 from conformance.kernels.kernel_builder import FLOAT, flat, load, local, param, reduce, store
 from conformance.trace import verifies
 from impl import Context, Tensor
+from impl.blocking import Hide
 from impl.choosing import hand_steps
 from impl.dtypes import dtypes
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Hide, Limits, StepError, apply_steps
+from impl.kernel import Analysis, Limits
 from impl.render import C, render
 from impl.searching import optimize
+from impl.steps import StepError, apply_steps
 
 WIDE = Limits(vector_bytes=64, vector_registers=32)
 SIZE, DEPTH = 64, 16
@@ -52,8 +54,8 @@ def test_hidden_tiles_are_left_out() -> None:
     assert not any(name.startswith("HIDE(") for name in steps(masked(seen=True)))
 
 
-@verifies("kernel.hide.read")
-@verifies("kernel.step.equal+2")
+@verifies("blocking.hide.read")
+@verifies("steps.value.equal")
 @pytest.mark.parametrize("op", [Ops.CMPLE, Ops.CMPLT])
 def test_what_is_left_out_was_not_seen(op: Ops) -> None:
     generator = np.random.default_rng(0)
@@ -72,8 +74,8 @@ def test_what_is_left_out_was_not_seen(op: Ops) -> None:
             np.testing.assert_array_equal(out, wanted)
 
 
-@verifies("kernel.hide.read")
-@verifies("kernel.step.refused")
+@verifies("blocking.hide.read")
+@verifies("steps.legal.refused")
 def test_what_is_seen_is_not_left_out() -> None:
     for ast in (masked(seen=True), masked(Ops.CMPEQ), masked(turned=True)):
         with pytest.raises(StepError, match="HIDE"):
@@ -101,8 +103,8 @@ def chosen_by(kind: str) -> UOp:
                      prefix=(r,))
 
 
-@verifies("kernel.hide.read")
-@verifies("kernel.step.refused")
+@verifies("blocking.hide.read")
+@verifies("steps.legal.refused")
 @pytest.mark.parametrize("kind", ["stored", "address"])
 def test_what_a_mask_comes_too_late_for_is_not_left_out(kind: str) -> None:
     """The limit is stored after the row; or an element that was not stored chooses an address."""
@@ -110,7 +112,7 @@ def test_what_a_mask_comes_too_late_for_is_not_left_out(kind: str) -> None:
         hidden(chosen_by(kind))
 
 
-@verifies("kernel.hide.read")
+@verifies("blocking.hide.read")
 @pytest.mark.parametrize("device", ["REFERENCE", "CPU"])
 def test_a_mask_may_be_read_from_memory(device: str) -> None:
     limits = np.array([0, 5, 63, 31, 32, -1, 16, 70], np.int32)
@@ -126,7 +128,7 @@ def test_an_iteration_that_stores_nothing_is_left() -> None:
     assert "continue;" not in render(masked(), C()).body
 
 
-@verifies("kernel.hide.read")
+@verifies("blocking.hide.read")
 @pytest.mark.device("CPU")
 @pytest.mark.parametrize("places", [9, 33, 64, 101])
 def test_causal_attention_shows_what_is_not_finite(places: int) -> None:

@@ -1,0 +1,82 @@
+"""On which way values go to memory, and when memory is asked for them. Chapter: spec/steps.md."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from impl.ir import Ops, RangeKind, UOp
+from impl.kernel.analysis import (
+    LANES,
+    Analysis,
+    Way,
+    accessed,
+    loaded,
+    next_loads,
+    stage_of,
+)
+from impl.steps.step import Step, StepError, with_stores
+
+
+@dataclass(frozen=True)
+class Stream(Step):
+    """What is stored along a loop goes past the caches, where the device can do that.
+
+    Legal for stores to memory that the kernel does not read.
+    """
+
+    def apply(self, known: Analysis) -> UOp:
+        """Where a value waits on its way to memory is no part of it."""
+        # r[impl steps.value.equal]
+        loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP, *LANES))
+        read = loaded(known.order)
+        found = [store for store in known.ast.src
+                 if loop in store.src[2:] or known.free[store.src[0]] & known.mask((loop,))]
+        if not found or any(store.src[0].src[0].op is not Ops.PARAM
+                            or accessed(store) in read for store in found):
+            raise StepError(self.name, "the kernel reads what is stored along it",
+                            "name a loop of outputs")
+        return with_stores(known, [store.replace(arg=Way.PAST) if store in found else store
+                                   for store in known.ast.src], self.name)
+
+
+@dataclass(frozen=True)
+class Next(Step):
+    """Ask for what a stage will read in the next iteration of the last loop of the prefix.
+
+    Legal for a loop of a stage, or of a reduction in it, that reads an argument which goes on
+    evenly along that loop of the prefix, if no other step has decided where its results go.
+    """
+
+    def apply(self, known: Analysis) -> UOp:
+        """When memory comes to a cache is no part of a value."""
+        # r[impl steps.value.equal]
+        loop = self._loop(known, (RangeKind.LOOP, RangeKind.REDUCE))
+        ahead = next_loads(known)
+        found = [store for store in known.ast.src if store.arg is None
+                 and loop in stage_of(store).ranges
+                 and any(load in ahead for load in stage_of(store).loads)]
+        if not found:
+            raise StepError(self.name, "no stage reads along it what goes on in the next iteration",
+                            "name a loop of a stage that reads an argument along the prefix")
+        return with_stores(known, [store.replace(arg=Way.NEXT) if store in found else store
+                                   for store in known.ast.src], self.name)
+
+
+@dataclass(frozen=True)
+class Fetch(Step):
+    """Ask for the memory where a sum will be stored, before the sum over a loop begins.
+
+    Then it is in a cache by the time the sum is there. Legal for a loop of a reduction on whose
+    way to an argument no other step has decided.
+    """
+
+    def apply(self, known: Analysis) -> UOp:
+        """When memory comes to a cache is no part of a value."""
+        # r[impl steps.value.equal]
+        loop = self._loop(known, (RangeKind.REDUCE,))
+        found = [store for store in known.ast.src if store.arg is None
+                 and store.src[0].src[0].op is Ops.PARAM and loop in store.src[1].toposort()]
+        if not found:
+            raise StepError(self.name, "no stage stores what is reduced over it to an argument",
+                            "name a loop of a reduction whose result is stored")
+        return with_stores(known, [store.replace(arg=Way.AHEAD) if store in found else store
+                                   for store in known.ast.src], self.name)
