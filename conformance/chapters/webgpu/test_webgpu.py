@@ -20,9 +20,9 @@ from impl.dtypes import DType, dtypes
 from impl.errors import CompileError, DeviceError, DTypeError, GraphError
 from impl.groups import Local
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel.steps import apply_steps
 from impl.render import WGSL, render
 from impl.searching import with_steps
+from impl.steps.step import apply_steps
 
 GLOBAL, REDUCE = RangeKind.GLOBAL, RangeKind.REDUCE
 pytestmark = pytest.mark.device("WEBGPU")
