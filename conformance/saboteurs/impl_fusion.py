@@ -87,7 +87,7 @@ class ForgetsThatKernelsKeepRows(Edit):
 
 
 class StoresOnlyWhatIsDear(Edit):
-    rule = "fusion.cut.contiguous"
+    rule = "fusion.cut.contiguous+2"
     description = "`contiguous` of a cheap value is taken for a hint and not followed"
     file = "impl/fusion/cuts.py"
     old, new = "if node.op is Ops.CONTIGUOUS:\n", \
@@ -110,7 +110,7 @@ class ComputesWhileCopying(Edit):
 
 
 class LooksAtOneExchange(Edit):
-    rule = "fusion.group.private"
+    rule = "fusion.group.private+2"
     description = "the common loops of two stages are those of the first value that they exchange"
     file = "impl/fusion/groups.py"
     old, new = "for (member, theirs), mine in conflicts:\n            found", \
@@ -118,14 +118,14 @@ class LooksAtOneExchange(Edit):
 
 
 class WritesPartsTwice(Edit):
-    rule = "fusion.group.memory"
+    rule = "fusion.group.memory+2"
     description = "a kernel may write a storage and then a part of it"
     file = "impl/fusion/groups.py"
     old, new = "if mine is stage.write:\n", "if mine is stage.write and stage.whole:\n"
 
 
 class HandsOnParts(Edit):
-    rule = "fusion.group.memory"
+    rule = "fusion.group.memory+2"
     description = "a stage may read what another stage of its kernel has written in part"
     file = "impl/fusion/groups.py"
     old, new = "if not member.stage.whole:", \
@@ -141,7 +141,7 @@ class ForgetsTheOutput(Edit):
 
 
 class CountsTheLastBuffer(Edit):
-    rule = "fusion.limit.local"
+    rule = "fusion.limit.local+2"
     description = "each stage has the local memory of the device for itself"
     file = "impl/fusion/groups.py"
     old, new = "return local + group.local_bytes, ", "return local, "
@@ -170,7 +170,7 @@ class FusesWhatIsCheap(Edit):
 
 
 class KeepsTheNames(Edit):
-    rule = "fusion.kernel.canonical"
+    rule = "fusion.kernel.canonical+2"
     description = "a kernel has the names that the user gave to variables"
     file = "impl/fusion/assemble.py"
     old, new = 'name = f"variable{len(self.variables)}"', "name = node.arg[0]"

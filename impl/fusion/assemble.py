@@ -199,7 +199,7 @@ class _KernelBuilder:
 
     def _argument(self, storage: int, flat: UOp, valid: UOp, dtype: DType) -> UOp:
         """An element of one of the kernel's arguments, which are numbered by appearance."""
-        # r[impl fusion.kernel.canonical]
+        # r[impl fusion.kernel.canonical+2]
         position = self.arguments.setdefault(storage, len(self.arguments))
         return UOp(Ops.INDEX, dtype, (UOp(Ops.PARAM, dtype, (), position), flat, valid))
 
@@ -235,7 +235,7 @@ class Assembler:
     def kernel(self, group: Group) -> Kernel:
         """The kernel of a group; storages in `private` become local buffers."""
         key, storages = self._describe(group)
-        known = self.known.get(key)  # r[impl fusion.kernel.canonical]
+        known = self.known.get(key)  # r[impl fusion.kernel.canonical+2]
         if known is None:
             made = _KernelBuilder(group, self.storage_of, self.private).run()
             place = {storage: i for i, storage in enumerate(storages)}

@@ -118,7 +118,7 @@ class _Cutter:
         if node in self.forced:
             return self.forced[node]
         if node.op is Ops.CONTIGUOUS:
-            return "contiguous: asked for"  # r[impl fusion.cut.contiguous]
+            return "contiguous: asked for"  # r[impl fusion.cut.contiguous+2]
         if node.op is Ops.COPY:
             return f"device: {node.arg}" if not isinstance(node.arg, str) \
                 else f"device: copied to {node.arg}"  # r[impl fusion.cut.device]

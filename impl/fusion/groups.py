@@ -161,7 +161,7 @@ class _Grouper:
         Legal: whatever passes between the stages stays inside one iteration of the common prefix
         (r[fusion.group.private]).
         """
-        pairs = self._common_prefix(group, stage, conflicts)  # r[impl fusion.group.private]
+        pairs = self._common_prefix(group, stage, conflicts)  # r[impl fusion.group.private+2]
         sizes = [group.sizes[position] for position, _ in pairs]
         arguments = group.arguments | self._arguments(stage)
         if len(arguments) > self.limits.arguments:  # r[impl fusion.limit.arguments]
@@ -217,7 +217,7 @@ class _Grouper:
 
     def _parallelism(self, group: Group, stage: Stage, pairs: Pairs,
                      sizes: list[int]) -> str | None:
-        independent = math.prod(sizes)  # r[impl fusion.limit.parallel]
+        independent = math.prod(sizes)  # r[impl fusion.limit.parallel+2]
         if independent >= min(self.limits.parallel, math.prod(group.sizes)) and pairs:
             return None
         work = group.work + stage.form.iterations
@@ -230,7 +230,7 @@ class _Grouper:
         """Whether what one iteration of the prefix keeps and reads again stays in fast memory."""
         if again > self.limits.resident_bytes:
             return f"cache: {again} bytes would be read again in every iteration"
-        if local > self.limits.local_bytes:  # r[impl fusion.limit.local]
+        if local > self.limits.local_bytes:  # r[impl fusion.limit.local+2]
             return f"local memory: {local} bytes between stages, {self.limits.local_bytes} allowed"
         return None
 
@@ -290,7 +290,7 @@ def _overwritten_inside(stage: Stage, conflicts: Conflicts) -> str | None:
     a local buffer; that cannot hold the rest of a memory of which only a part was written.
     """
     for (member, theirs), mine in conflicts:
-        if theirs is member.stage.write:  # r[impl fusion.group.memory]
+        if theirs is member.stage.write:  # r[impl fusion.group.memory+2]
             if mine is stage.write:
                 return "memory: written twice"
             if not member.stage.whole:

@@ -91,7 +91,7 @@ class _Keeper:
         for value in list(self.users):
             gap = self._gap(value)
             plan = self._plan(value, *gap) if gap is not None else None
-            # r[impl fusion.late.peak]
+            # r[impl fusion.late.peak+2]
             if gap is not None and plan is not None and _any_between(hot, gap[0], plan.late):
                 self._make(value, gap[0], plan)
         for number, rows in self.places.items():

@@ -212,7 +212,7 @@ def test_a_reduction_with_two_users_is_cut() -> None:
         assert sum(sum(reductions(kernel.ast).values()) for kernel in kernels) == 32
 
 
-@verifies("fusion.cut.contiguous")
+@verifies("fusion.cut.contiguous+2")
 def test_contiguous_is_storage_of_its_own() -> None:
     x = numbers(8, 4)
     kept = (x * 2).contiguous()
@@ -357,8 +357,8 @@ def written_before_read(kernel: UOp) -> None:
             assert key not in done, f"{event} reads memory after the kernel has written it"
 
 
-@verifies("fusion.group.private")
-@verifies("fusion.group.memory")
+@verifies("fusion.group.private+2")
+@verifies("fusion.group.memory+2")
 @each_program
 def test_stages_exchange_within_one_iteration(make: Callable[[], tuple[Tensor, ...]]) -> None:
     for kernel in plan_of(*make()).kernels:
@@ -369,7 +369,7 @@ def test_stages_exchange_within_one_iteration(make: Callable[[], tuple[Tensor, .
         assert all(len(stages) == 1 for stages in targets.values())
 
 
-@verifies("fusion.group.private")
+@verifies("fusion.group.private+2")
 @pytest.mark.parametrize("limits", [Limits(small_kernel=0, parallel=1),
                                     Limits(small_kernel=1 << 30, parallel=1)])
 def test_whatever_the_prices_are(limits: Limits) -> None:
@@ -378,7 +378,7 @@ def test_whatever_the_prices_are(limits: Limits) -> None:
             written_before_read(kernel.ast)
 
 
-@verifies("fusion.group.memory")
+@verifies("fusion.group.memory+2")
 def test_writes_of_parts_are_kernels_of_their_own() -> None:
     x = numbers(6)
     reader = x * 2
@@ -444,7 +444,7 @@ def test_a_crowd_has_the_right_sum() -> None:
             np.testing.assert_allclose(tensor.numpy(), value, rtol=1e-5, err_msg=name)
 
 
-@verifies("fusion.limit.local")
+@verifies("fusion.limit.local+2")
 def test_local_memory_is_not_exceeded() -> None:
     x = numbers(32, 64)
     values = normalised(x.exp())
@@ -460,7 +460,7 @@ def test_local_memory_is_not_exceeded() -> None:
     assert any(why.startswith("local memory: ") for why in said)
 
 
-@verifies("fusion.limit.parallel")
+@verifies("fusion.limit.parallel+2")
 def test_large_kernels_keep_something_to_share() -> None:
     flat = Tensor(np.zeros(1 << 16, np.float32))
     for value in (flat.softmax(0), flat / flat.sum(), flat / flat.sum(0, keepdim=True)):
@@ -499,7 +499,7 @@ def test_what_crosses_memory_has_a_reason(make: Callable[[], tuple[Tensor, ...]]
 # Assembling
 
 
-@verifies("fusion.kernel.canonical")
+@verifies("fusion.kernel.canonical+2")
 @each_program
 def test_equal_work_is_one_kernel(make: Callable[[], tuple[Tensor, ...]]) -> None:
     one, other = plan_of(*make()), plan_of(*make())
@@ -546,7 +546,7 @@ def crossing_bytes(plan: Plan) -> int:
     return sum(memory.lower_bound for memory in plan.memories.values())
 
 
-@verifies("fusion.late.peak")
+@verifies("fusion.late.peak+2")
 def test_what_follows_from_others_is_not_kept() -> None:
     kept = crossing_bytes(plan_of(*forward_and_back(), limits=PLENTY))
     assert crossing_bytes(plan_of(*forward_and_back(), limits=SCARCE)) < kept
