@@ -28,6 +28,7 @@ from impl.device import Device, GlobalCounters
 from impl.dtypes import dtypes
 from impl.ir import Ops, UOp
 from impl.multi import Mesh
+from impl.places import Place
 from impl.realize import ExecItem, run_schedule
 from impl.settings import Context
 from impl.symbolic import Variable
@@ -38,12 +39,12 @@ class _Runtime:
     """What `Tensor` asks of the floors above it."""
 
     @property
-    def default_device(self) -> str:
+    def default_device(self) -> Place:
         name = Device.DEFAULT
         # Without the setting, it is one that was found to be usable.
         return Device.usable(name) if settings.get("DEVICE") else name
 
-    def usable_device(self, name: str) -> str:
+    def usable_device(self, name: str) -> Place:
         return Device.usable(name)
 
     realize = staticmethod(realize.realize)
@@ -52,7 +53,7 @@ class _Runtime:
         if isinstance(tensor.device, Mesh):
             realize.refuse_reading()
             realize.realize([tensor])
-            tensor = tensor.to(tensor.device.devices[0])
+            tensor = tensor.to(tensor.device.members()[0])
         return realize.read(tensor)
 
     def sharding(self, tensor: Any) -> Any:

@@ -25,6 +25,7 @@ import numpy as np
 from impl.dtypes import DType
 from impl.errors import GraphError, ShapeError
 from impl.ir import Ops, Shape, UOp, in_memory, intern, living_nodes, note_realized, toposort
+from impl.places import Place
 from impl.symbolic import is_number, plain
 
 _BUFFER, _BIND = Ops.BUFFER, Ops.BIND
@@ -47,7 +48,7 @@ class Buffer:
     __slots__ = ("number", "bit", "device", "dtype", "size", "host", "memory", "version", "nodes",
                  "spoiled", "shardings", "__weakref__")
 
-    def __init__(self, device: str, dtype: DType, size: int,
+    def __init__(self, device: Place, dtype: DType, size: int,
                  host: np.ndarray | None = None) -> None:
         self.number = next(_numbers)
         self.bit = _BITS[self.number % 192]
@@ -86,7 +87,7 @@ class Buffer:
 # --8<-- [end:buffer]
 
 
-def new_buffer_node(device: str, dtype: DType, shape: Shape,
+def new_buffer_node(device: Place, dtype: DType, shape: Shape,
                     host: np.ndarray | None = None, sharding: Any = None) -> UOp:
     """A leaf for fresh memory; `host` data (C order, dtype.numpy) is copied on first use.
 
@@ -268,7 +269,7 @@ class Holder(Protocol):
     """Whatever holds a value for the user: a Tensor."""
 
     uop: UOp
-    device: str
+    device: Place
 
 
 class _Live(weakref.ref[Any]):

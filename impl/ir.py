@@ -528,12 +528,6 @@ def _copy_shape(src: tuple[UOp, ...], arg: Any) -> Shape | None:
     return src[0].shape if isinstance(arg, str) else arg.shape(_shape(src[0]))
 
 
-def place_of(node: UOp) -> str:
-    """Where a COPY or a SHARD lays its value: a device, or a mesh."""
-    arg: Any = node.arg
-    return arg if isinstance(arg, str) else arg.target
-
-
 def _const_shape(src: tuple[UOp, ...], arg: Any) -> Shape:
     return ()
 

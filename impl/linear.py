@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from impl import memory, symbolic
 from impl.dependencies import of_versions
@@ -23,6 +22,7 @@ from impl.effects import Buffer, is_lost, leaf_of, living
 from impl.errors import GraphError
 from impl.ir import TRUE, KernelInfo, Ops, UOp, toposort
 from impl.ordering import Uses, least_peak
+from impl.places import Destination
 from impl.realize import ExecItem, Run, commit, items_of, lock, planned_run, session
 
 
@@ -36,7 +36,7 @@ class CallInfo:
     variables: tuple[str, ...] = ()
     reads: tuple[tuple[int, int], ...] = ()
     writes: tuple[tuple[int, int], ...] = ()
-    copy: Any = None  # of a copy: the device that it goes to, or the Transfer
+    copy: Destination | None = None  # of a copy: where it goes
 
 
 def get_kernel_graph(sink: UOp) -> UOp:

@@ -18,6 +18,7 @@ from impl.dependencies import Pair, apart, of_versions, same_element
 from impl.dtypes import DType
 from impl.errors import GraphError
 from impl.ir import Ops, Shape, UOp
+from impl.places import Place
 from impl.ranges import Access, Form, Index, Pattern, Stage, Value, load, output_ranges
 from impl.symbolic import extent
 
@@ -128,7 +129,7 @@ class _Placer:
         self.stages[stage.number] = replace(stage, form=form, slots=(value.number,),
                                             write=Access(stage.write.value, write))
 
-    def _new_value(self, node: UOp, device: str, shape: tuple[int, ...]) -> Value:
+    def _new_value(self, node: UOp, device: Place, shape: tuple[int, ...]) -> Value:
         stand_in = UOp(Ops.EXPAND, node.dtype, (node,), shape, len(self.values))
         value = Value(len(self.values), stand_in, device)
         self.values.append(value)

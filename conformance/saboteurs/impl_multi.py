@@ -50,9 +50,9 @@ class AKernelForEachDevice(Edit):
     rule = "multi.program.one"
     description = "more devices make more stages"
     file = DIVIDE
-    old = "            node = _sent(node, Transfer(\"all-reduce\", mesh, mesh, name, op))"
-    new = "            node = _sent(node if mesh.axes[name] < 3 else _sent(node, Transfer(" \
-          "\"all-reduce\", mesh, mesh, name, op)), " \
+    old = "            node = copied_to(node, Transfer(\"all-reduce\", mesh, mesh, name, op))"
+    new = "            node = copied_to(node if mesh.axes[name] < 3 else " \
+          "copied_to(node, Transfer(\"all-reduce\", mesh, mesh, name, op)), " \
           "Transfer(\"all-reduce\", mesh, mesh, name, op))"
 
 

@@ -123,11 +123,10 @@ class WritesMakeNoValue(Edit):
 
 
 class AtHomeWhereItReads(Edit):
-    rule = "realize.device.named"
+    rule = "places.home.made-of"
     description = "what reads nothing is computed on the default device"
-    file = "impl/ranges/graph.py"
-    old = "stack, seen = list(node.src if found is None else ()), set(node.src)"
-    new = "stack, seen = list[UOp](), set(node.src)"
+    file = "impl/places.py"
+    old, new = "    stack = list(nodes)\n", "    stack = list(nodes)[:0]\n"
 
 
 class CopiesAReshapeOfNothing(Edit):

@@ -19,14 +19,14 @@ class ForgetsAllOnAnotherDevice(Edit):
     rule = "realize.value.once"
     description = "when the default device changes, all that was computed is forgotten"
     file = "impl/realize/planning.py"
-    old, new = "lambda node: not node.reads", "lambda node: node.op is not Ops.BUFFER"
+    old, new = "forget_realized(is_free)", "forget_realized(lambda node: node.op is not Ops.BUFFER)"
 
 
 class StaysOnTheDefaultDevice(Edit):
     rule = "realize.device.named"
     description = "what was computed on another default device is read from there"
     file = "impl/realize/planning.py"
-    old, new = "lambda node: not node.reads", "lambda node: False"
+    old, new = "forget_realized(is_free)", "forget_realized(lambda node: False)"
 
 
 class LaunchesInTheOrderOfTheKey(Edit):

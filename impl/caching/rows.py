@@ -9,7 +9,8 @@ from typing import Any
 from impl import symbolic
 from impl.effects import Buffer, Effects, collect, constant_of, leaf_of, way
 from impl.errors import VariableError
-from impl.ir import MOVEMENT, Ops, UOp, place_of, toposort
+from impl.ir import MOVEMENT, Ops, UOp, toposort
+from impl.places import Place, place_of
 
 Row = tuple[Any, ...]
 _BUFFER, _BIND, _CONST = Ops.BUFFER, Ops.BIND, Ops.CONST
@@ -119,7 +120,7 @@ class Rows:
         self.place: dict[UOp, int] = {}
         self.slots: dict[Buffer, int] = {}
         self.variables = _Variables()
-        self.copies: dict[str, None] = {}  # the devices to which something is copied
+        self.copies: dict[Place, None] = {}  # the devices to which something is copied
 
     def add(self, roots: Sequence[UOp]) -> list[UOp]:
         """Describe all that is needed to compute these, and was not described yet; those nodes.

@@ -19,6 +19,7 @@ from impl.errors import DeviceError, VariableError
 from impl.ir import UOp, free_after_fork
 from impl.kernel import Analysis, Estimate, Limits, estimate
 from impl.multi import meshes
+from impl.places import Place
 
 
 # --8<-- [start:counters]
@@ -404,7 +405,7 @@ class Registry:
         """Make a kind of device known; `problem()` says why it cannot be used, or is empty."""
         self.kinds[backend.kind] = (backend, problem)
 
-    def canonical(self, name: str) -> str:
+    def canonical(self, name: str) -> Place:
         """The one spelling of a device's name: "cpu:0" is "CPU".
 
         Raises:
@@ -420,9 +421,9 @@ class Registry:
                 each for each in names if settings.one_edit_apart(kind, each)])
             raise DeviceError("device", f"{name!r} is not a device", f"{near}use one of "
                               f"{', '.join(names)}, or NAME:NUMBER")  # r[impl device.name.unknown]
-        return kind if not number or int(number) == 0 else f"{kind}:{int(number)}"
+        return Place(kind if not number or int(number) == 0 else f"{kind}:{int(number)}")
 
-    def usable(self, name: str) -> str:
+    def usable(self, name: str) -> Place:
         """The one spelling of a device's name, if there is what the device needs.
 
         Raises:
@@ -452,20 +453,21 @@ class Registry:
             return self.opened[full]
 
     @property
-    def DEFAULT(self) -> str:  # noqa: N802  (the field writes Device.DEFAULT)
+    def DEFAULT(self) -> Place:  # noqa: N802  (the field writes Device.DEFAULT)
         """The setting DEVICE; else CPU if it can compile; else REFERENCE, said once on stderr."""
         chosen = settings.get("DEVICE")
         if chosen:
             return self.canonical(chosen)
         problem = self.kinds["CPU"][1]() if "CPU" in self.kinds else "it is not installed"
         if not problem:
-            return "CPU"
+            return _CPU
         if not self.announced:  # r[impl device.default.line]
             self.announced = True
             print(f"tensor-schedule: using the REFERENCE device, which is slow: {problem}",
                   file=sys.stderr)
-        return "REFERENCE"
+        return _REFERENCE
 
 
+_CPU, _REFERENCE = Place("CPU"), Place("REFERENCE")
 Device = Registry()
 # --8<-- [end:registry]

@@ -14,6 +14,7 @@ from typing import Any
 from impl.dtypes import DType, Scalar
 from impl.fusion.groups import Group, Member
 from impl.ir import TRUE, KernelInfo, Ops, RangeKind, Shape, UOp, identity, new_range
+from impl.places import Destination, Place
 from impl.ranges import Access, Index, InOrder, Stage, flatten
 from impl.symbolic import Extent, extent, extent_of, is_symbolic, plain
 
@@ -29,8 +30,8 @@ class Kernel:
     ast: UOp
     arguments: tuple[int, ...]
     variables: tuple[UOp, ...]
-    device: str
-    copy: Any = None  # of a copy: the device, or the Transfer
+    device: Place
+    copy: Destination | None = None  # of a copy: where it goes
 
 
 # --8<-- [start:assemble]

@@ -15,6 +15,7 @@ from impl.dependencies import History
 from impl.fusion.limits import Limits
 from impl.ir import Ops, UOp
 from impl.placement import Placement
+from impl.places import Place
 from impl.ranges import Access, Stage
 from impl.symbolic import extent
 
@@ -32,7 +33,7 @@ class Group:
     """Stages that become one kernel. `sizes` are the extents of the prefix, outermost first."""
 
     number: int
-    device: str
+    device: Place
     members: list[Member]
     sizes: list[int]
     operations: int
@@ -121,7 +122,7 @@ class _Grouper:
     def _arguments(self, stage: Stage) -> set[int]:
         return {self._storage(a) for a in (*stage.reads, stage.write)}
 
-    def _device(self, stage: Stage) -> str:
+    def _device(self, stage: Stage) -> Place:
         return self.values[self._storage(stage.write)].device
 
     def _bytes(self, access: Access) -> int:

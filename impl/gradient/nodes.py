@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 
 from impl.dtypes import DType, Scalar, dtypes, sum_accumulator
 from impl.errors import ShapeError
-from impl.ir import COMPARISONS, Ops, Shape, UOp, in_memory, place_of
+from impl.ir import COMPARISONS, Ops, Shape, UOp, in_memory
+from impl.places import Place, home
 from impl.symbolic import greatest, identical, is_number, is_symbolic, node_of, present
 
 # Looking up a member of an enumeration costs more than a global name; this code is hot.
@@ -436,22 +437,14 @@ def iota_along(count: int, axis: int, rank: int) -> UOp:
 
 
 
-def device_of(node: UOp) -> str | None:
-    """The device on which a node's value is computed; None if it reads no memory."""
-    stack, seen = [node], {node}
-    while stack:
-        node = stack.pop()
-        if node.op is Ops.COPY or node.op is Ops.SHARD:
-            return place_of(node)
-        leaf = in_memory(node)
-        if leaf is not None:
-            device: str = leaf.arg[0].device
-            return device
-        for source in node.src:
-            if source not in seen:
-                seen.add(source)
-                stack.append(source)
-    return None
+def device_of(node: UOp) -> Place | None:
+    """The place where a node's value is computed; None if it is made of no memory."""
+    return home((node,), _stored)
+
+
+def _stored(node: UOp) -> Place | None:
+    leaf = in_memory(node)
+    return None if leaf is None else leaf.arg[0].device
 
 
 def expression_of(node: UOp) -> UOp:

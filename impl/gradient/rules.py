@@ -13,6 +13,7 @@ from impl.dtypes import dtypes
 from impl.gradient import in_order, nodes
 from impl.gradient.nodes import div, mul, neg, scale, shape_of, sub, unary, where
 from impl.ir import MOVEMENT, Ops, Shape, UOp
+from impl.places import copied_to
 from impl.symbolic import is_number
 
 Parts = Iterator[tuple[UOp, UOp]]
@@ -237,15 +238,14 @@ def region(view: UOp, path: list[UOp]) -> UOp:
 def _copy(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     source = node.src[0]
     home = nodes.device_of(source)
-    yield source, gradient if home is None else UOp(Ops.COPY, gradient.dtype, (gradient,), home)
+    yield source, gradient if home is None else copied_to(gradient, home)
 
 
 def _shard(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     """A value that was laid on a mesh: back to where it came from."""
     source = node.src[0]
     home = nodes.device_of(source)
-    on_mesh = home is None or home == node.arg.mesh
-    yield source, gradient if on_mesh else UOp(Ops.COPY, gradient.dtype, (gradient,), home)
+    yield source, gradient if home is None or home == node.arg.mesh else copied_to(gradient, home)
 
 
 def _realized(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:

@@ -22,6 +22,7 @@ from impl.dependencies import (
 from impl.dtypes import DType
 from impl.fusion import Group, Member
 from impl.placement import Placement
+from impl.places import Place
 from impl.symbolic import plain
 
 
@@ -34,7 +35,7 @@ class Temporary:
 
     nbytes: int
     dtype: DType
-    device: str
+    device: Place
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from impl.gradient import nodes
 from impl.ir import ELEMENTWISE, IN_ORDER, Ops, Shape, UOp, identity, note_origin
 from impl.multi.mesh import Mesh, Sharding, piece
 from impl.multi.transfers import Transfer, moved
+from impl.places import Place, copied_to
 from impl.symbolic import identical, is_symbolic
 
 Axes = tuple[str | None, ...]
@@ -151,7 +152,7 @@ class Divider:
 def _placed(given: Piece, wanted: Sharding) -> Piece:
     """A value that is laid on a mesh: from one device, or from another sharding."""
     if given.sharding is not None and given.sharding.mesh != wanted.mesh:
-        given = Piece(on_one_device(given, given.sharding.mesh.devices[0]), given.shape)
+        given = Piece(on_one_device(given, given.sharding.mesh.members()[0]), given.shape)
     return _scattered(given, wanted) if given.sharding is None else brought(given, wanted.axes)
 
 
@@ -198,7 +199,7 @@ def lifted(given: Piece, mesh: Mesh) -> Piece:
         return given
     node = given.node
     if nodes.device_of(node) is not None:
-        node = UOp(Ops.COPY, node.dtype, (node,), Transfer("broadcast", mesh, mesh))
+        node = copied_to(node, Transfer("broadcast", mesh, mesh))
     return Piece(node, given.shape, Sharding.copies(mesh, len(given.shape)))
 
 
@@ -206,7 +207,7 @@ def _scattered(given: Piece, wanted: Sharding) -> Piece:
     """A value of one device, cut into pieces for all of a mesh."""
     mesh = wanted.mesh
     if wanted.is_copies:
-        sent = UOp(Ops.COPY, given.node.dtype, (given.node,), Transfer("broadcast", mesh, mesh))
+        sent = copied_to(given.node, Transfer("broadcast", mesh, mesh))
         return Piece(sent, given.shape, wanted)
     node, shape = given.node, given.shape
     names = [name for name in mesh.axes if name in wanted.axes]
@@ -224,7 +225,7 @@ def _scattered(given: Piece, wanted: Sharding) -> Piece:
     node = nodes.reshape(node, (math.prod(mesh.axes[n] for n in names), *local))
     if len(names) < len(mesh.axes):  # copies along the other axes
         node = _repeated_for(node, mesh, names, local)
-    sent = UOp(Ops.COPY, node.dtype, (node,), Transfer("scatter", mesh, mesh))
+    sent = copied_to(node, Transfer("scatter", mesh, mesh))
     return Piece(sent, shape, wanted)
 
 
@@ -236,15 +237,14 @@ def _repeated_for(node: UOp, mesh: Mesh, names: list[str], local: Shape) -> UOp:
     return nodes.reshape(spread, (len(mesh.devices), *local))
 
 
-def on_one_device(given: Piece, device: str) -> UOp:
+def on_one_device(given: Piece, device: Place) -> UOp:
     """The whole value of a mesh, on one device."""
     assert given.sharding is not None
     mesh, shape = given.sharding.mesh, given.shape
     settled = brought(given, given.axes)
     if given.sharding.is_copies:
-        return UOp(Ops.COPY, settled.node.dtype, (settled.node,),
-                   Transfer("select", device, mesh))
-    node = UOp(Ops.COPY, settled.node.dtype, (settled.node,), Transfer("gather", device, mesh))
+        return copied_to(settled.node, Transfer("select", device, mesh))
+    node = copied_to(settled.node, Transfer("gather", device, mesh))
     local = given.sharding.local(shape)
     node = nodes.reshape(node, (*mesh.axes.values(), *local))
     names = list(mesh.axes)
@@ -274,11 +274,11 @@ def brought(given: Piece, axes: Axes) -> Piece:
     for name, op in given.due:  # r[impl collectives.due.scattered]
         if name in axes and now[axes.index(name)] is None:
             axis = axes.index(name)
-            node = _sent(_in_pieces(node, axis, given.shape[axis], mesh.axes[name], True),
+            node = copied_to(_in_pieces(node, axis, given.shape[axis], mesh.axes[name], True),
                          Transfer("reduce-scatter", mesh, mesh, name, op))
             now[axis] = name
         else:
-            node = _sent(node, Transfer("all-reduce", mesh, mesh, name, op))
+            node = copied_to(node, Transfer("all-reduce", mesh, mesh, name, op))
     for axis, here in enumerate(now):
         if here is None or axes[axis] == here:
             continue
@@ -287,7 +287,7 @@ def brought(given: Piece, axes: Axes) -> Piece:
             node = _exchanged(node, given.shape, axis, other, here, mesh)
             now[other] = here
         else:
-            gathered = _sent(node, Transfer("all-gather", mesh, mesh, here))
+            gathered = copied_to(node, Transfer("all-gather", mesh, mesh, here))
             node = _joined(gathered, axis, given.shape[axis])
         now[axis] = None
     for axis, wanted in enumerate(axes):
@@ -301,10 +301,6 @@ def _before(given: Piece, axes: Axes) -> Axes:
     assert given.narrow is not None
     return tuple(name if identical((old,), (new,)) else None
                  for name, old, new in zip(axes, given.narrow.shape, given.shape, strict=True))
-
-
-def _sent(node: UOp, transfer: Transfer) -> UOp:
-    return UOp(Ops.COPY, node.dtype, (node,), transfer)
 
 
 def _in_pieces(node: UOp, axis: int, size: int, count: int, front: bool = False) -> UOp:
@@ -331,7 +327,7 @@ def _joined(node: UOp, axis: int, size: int) -> UOp:
 def _exchanged(node: UOp, shape: Shape, axis: int, other: int, name: str, mesh: Mesh) -> UOp:
     """Cut along `other` what is cut along `axis`."""
     pieces = _in_pieces(node, other, shape[other], mesh.axes[name], True)
-    return _joined(_sent(pieces, Transfer("all-to-all", mesh, mesh, name)), axis, shape[axis])
+    return _joined(copied_to(pieces, Transfer("all-to-all", mesh, mesh, name)), axis, shape[axis])
 
 
 def _at(axis: int, rank: int, pair: tuple[int, int]) -> tuple[tuple[int, int], ...]:
@@ -576,7 +572,7 @@ def _looked_up(rows: Piece, index: UOp, name: str) -> UOp:
     here = nodes.where(inside, here, UOp.const(dtypes.int64, -1))
     found = UOp(Ops.GATHER, rows.node.dtype, (rows.node, here))
     bits = _BITS[found.dtype.itemsize]
-    total = _sent(UOp(Ops.BITCAST, bits, (found,)),
+    total = copied_to(UOp(Ops.BITCAST, bits, (found,)),
                   Transfer("all-reduce", mesh, mesh, name, Ops.ADD))
     return UOp(Ops.BITCAST, rows.node.dtype, (total,))
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from impl.errors import ArgumentError, AxisError, ShapeError
 from impl.ir import Shape
+from impl.places import Place
 from impl.symbolic import is_symbolic
 
 #: The axis of a mesh that was given as a list of devices.
@@ -19,7 +20,7 @@ PLAIN_AXIS = "shard"
 meshes: dict[str, Mesh] = {}
 
 
-class Mesh(str):
+class Mesh(Place):
     """A block of devices with named axes. It is a place: its name stands where a device's does.
 
     `devices` are in row-major order of `axes`, a size for each name. Equal meshes have one name.
@@ -55,6 +56,10 @@ class Mesh(str):
     def __repr__(self) -> str:
         axes = "" if list(self.axes) == [PLAIN_AXIS] else f", {self.axes}"
         return f"Mesh({self.devices}{axes})"
+
+    def members(self) -> tuple[Place, ...]:
+        """The devices, each by itself, in their order."""
+        return tuple(map(Place, self.devices))
 
     @functools.cached_property
     def coordinates(self) -> list[dict[str, int]]:

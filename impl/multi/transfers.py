@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from impl.ir import Ops, Shape
 from impl.multi.mesh import Mesh
+from impl.places import Place
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Transfer:
     """
 
     kind: str
-    target: str
+    target: Place
     mesh: Mesh
     axis: str = ""
     op: Ops | None = None

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from impl.effects import constant_of, leaf_of, way
-from impl.ir import IN_ORDER, Ops, Shape, UOp, place_of
+from impl.ir import IN_ORDER, Ops, Shape, UOp
+from impl.places import ANYWHERE, Place, copied_to, home, place_of
 from impl.ranges.in_order import form_in_order
 from impl.ranges.indices import loops_of, output_ranges
 from impl.ranges.stages import (
@@ -38,7 +39,7 @@ def _way_to_base(write: UOp) -> tuple[Any, ...]:
 class StageGraph:
     """All values with storage, and the stages that compute them, in a legal order."""
 
-    def __init__(self, cuts: dict[UOp, str], alias: dict[UOp, UOp], default_device: str) -> None:
+    def __init__(self, cuts: dict[UOp, str], alias: dict[UOp, UOp], default_device: Place) -> None:
         self.cuts, self.alias, self.default_device = cuts, alias, default_device
         self.values: list[Value] = []
         self.stages: list[Stage] = []
@@ -103,7 +104,7 @@ class StageGraph:
             node = self.alias[node]
         return node
 
-    def _new_value(self, key: object, node: UOp, leaf: bool, device: str | None = None) -> Value:
+    def _new_value(self, key: object, node: UOp, leaf: bool, device: Place | None = None) -> Value:
         where = node.arg[0].device if leaf else device or self.default_device
         value = Value(len(self.values), node, where, leaf)
         self.values.append(value)
@@ -199,31 +200,23 @@ class StageGraph:
         return Form(loops_of(index), expression, write_pattern(view, base, index), tracer.reads,
                     tracer.reduced, tracer.operations)
 
-    def _home(self, node: UOp, slots: Sequence[int]) -> str | None:
+    def _home(self, node: UOp, slots: Sequence[int]) -> Place | None:
         """The device of what a node is made of, though nothing of it may be read: the sum over no
         elements. None if it is made of no memory.
         """
-        # r[impl realize.device.named]
         if node.op is Ops.COPY:
             return place_of(node)
         found = next((slot for slot in slots if slot not in self.homeless), None)
-        stack, seen = list(node.src if found is None else ()), set(node.src)
-        while stack:
-            source = stack.pop()
-            if source.op is Ops.COPY:
-                return place_of(source)
-            if source.op is Ops.BIND and source.arg is not None:  # each device has its own
-                return source.arg.mesh
-            place = self.read_from(source)
-            if place is not None and place[0] not in self.homeless:
-                found = place[0]
-                break
-            more = [each for each in source.src if place is None and each not in seen]
-            seen.update(more)
-            stack += more
-        return None if found is None else self.values[found].device
+        return home(node.src, self._lies) if found is None else self.values[found].device
 
-    def _brought(self, slots: Sequence[int], device: str | None) -> tuple[int, ...]:
+    def _lies(self, node: UOp) -> Place | None:
+        """Where a node is stored: nowhere, or anywhere, or in the place of its value."""
+        stored = self.read_from(node)
+        if stored is None:
+            return None
+        return ANYWHERE if stored[0] in self.homeless else self.values[stored[0]].device
+
+    def _brought(self, slots: Sequence[int], device: Place | None) -> tuple[int, ...]:
         """What a stage on a device loads: of what was computed elsewhere, a copy.
 
         That was made of no memory, so that whoever asked for it did not say where it should lie.
@@ -233,7 +226,7 @@ class StageGraph:
         for slot in slots:
             value = self.values[slot]
             if slot in self.homeless and value.device != (device or self.default_device):
-                copy = UOp(Ops.COPY, value.node.dtype, (value.node,), device)
+                copy = copied_to(value.node, device or self.default_device)
                 if copy not in self.number_of:
                     self._value_stage(copy, "what reads it is on another device")
                 slot = self.number_of[copy]

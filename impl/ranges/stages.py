@@ -5,11 +5,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 from impl import symbolic
 from impl.dtypes import DType
 from impl.ir import TRUE, Ops, Shape, UOp, toposort
+from impl.places import Destination, Place
 from impl.ranges.indices import ZERO, Index, flatten, source_index
 from impl.symbolic import extent
 
@@ -146,7 +146,7 @@ class Stage:
     slots: tuple[int, ...]
     write: Access
     reason: str = ""
-    copy: Any = None               # of a copy: the device, or the Transfer
+    copy: Destination | None = None  # of a copy: where it goes
     overwrites: int | None = None  # the value whose memory it would like to write into
     whole: bool = True             # it writes every element of that memory
     reads: list[Access] = field(init=False)  # what it loads
@@ -209,7 +209,7 @@ class Value:
 
     number: int
     node: UOp
-    device: str
+    device: Place
     leaf: bool = False
 
     @property

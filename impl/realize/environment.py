@@ -10,7 +10,8 @@ from impl.caching import Described
 from impl.device import Device
 from impl.effects import Effects
 from impl.fusion import Limits
-from impl.ir import Ops, in_memory, place_of
+from impl.ir import Ops, in_memory
+from impl.places import Place, place_of
 from impl.schedule import Environment
 
 _COPY = Ops.COPY
@@ -33,7 +34,7 @@ class Mode:
         self.quiet = self.use_cache and not (self.checked or self.recorded or self.shown)
         self.watched = self.debug >= 2 or self.poison
         self.direct = self.quiet and not self.watched
-        self.environments: dict[tuple[str, ...], Environment] = {}
+        self.environments: dict[tuple[Place, ...], Environment] = {}
 
     @functools.cached_property
     def circumstances(self) -> str:
@@ -53,7 +54,7 @@ def in_force() -> Mode:
 def environment(effects: Effects, mode: Mode | None = None) -> Environment:
     """What the devices of the values and the present settings ask of a plan."""
     mode = mode or in_force()
-    names = {mode.default: None}
+    names: dict[Place, None] = {mode.default: None}
     if isinstance(effects, Described):
         names.update(dict.fromkeys([buffer.device for buffer in effects.description.slots]))
         names.update(effects.description.copies)
@@ -68,7 +69,7 @@ def environment(effects: Effects, mode: Mode | None = None) -> Environment:
     return mode.environments.get(key) or mode.environments.setdefault(key, _environment(key))
 
 
-def _environment(names: Sequence[str]) -> Environment:
+def _environment(names: Sequence[Place]) -> Environment:
     devices = [(name, Device[name]) for name in names]
     seed = settings.get("ORDER_SEED")
     # r[impl fusion.limit.arguments, caching.key.device]

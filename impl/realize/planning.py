@@ -10,16 +10,14 @@ from impl.device import GlobalCounters
 from impl.dtypes import dtypes
 from impl.effects import Effects, Holder, collect, forget_realized, leaf_of
 from impl.errors import VariableError, user_line
-from impl.ir import Ops, UOp, place_of
+from impl.ir import Ops, UOp
 from impl.multi import divided, is_spread, meshes
+from impl.places import is_free, named
 from impl.realize.environment import Mode, environment, in_force
 from impl.realize.run import Run, commit, execute
 from impl.realize.session import session
 from impl.rewrite import verify
 from impl.schedule import Plan, decisions, document, plan_for
-
-_COPY = Ops.COPY
-_PLACED = (Ops.COPY, Ops.SHARD)
 
 
 def values_of(holders: Sequence[Holder], mode: Mode | None = None) -> list[UOp]:
@@ -28,13 +26,12 @@ def values_of(holders: Sequence[Holder], mode: Mode | None = None) -> list[UOp]:
     A value that reads no buffer is computed on the default device. A holder that names another one
     gets a copy.
     """
-    values = [holder.uop for holder in holders]
-    for place, value in enumerate(values):
-        if not value.reads and holders[place].device != (mode or in_force()).default:
-            device = holders[place].device
-            if value.op not in _PLACED or place_of(value) != device:  # r[impl realize.device.named]
-                copy = UOp(Ops.COPY, value.dtype, (value,), device)
-                values[place] = holders[place].uop = copy
+    values, default = [holder.uop for holder in holders], (mode or in_force()).default
+    for number, value in enumerate(values):
+        holder = holders[number]
+        given = named(value, holder.device, default)
+        if given is not value:
+            values[number] = holder.uop = given
     return values
 
 
@@ -47,7 +44,7 @@ def waiting_values(values: Sequence[UOp], mode: Mode | None = None) -> list[UOp]
     default = (mode or in_force()).default
     if session.default != default:  # r[impl realize.device.named]
         session.default = default
-        forget_realized(lambda node: not node.reads)
+        forget_realized(is_free)
     # r[impl realize.value.once]
     return list(dict.fromkeys([value for value in values if leaf_of(value) is None]))
 

@@ -14,14 +14,15 @@ from typing import NamedTuple, Protocol
 from impl.device import Device, DeviceBackend, Memory, Program
 from impl.dtypes import DType
 from impl.effects import Buffer
-from impl.realize.run import Destination, copy_across, ensure_memory, programs_of
+from impl.places import Destination, Place
+from impl.realize.run import copy_across, ensure_memory, programs_of
 from impl.schedule import Plan
 
 
 class Made(NamedTuple):
     """A buffer that each call has anew."""
 
-    device: str
+    device: Place
     dtype: DType
     size: int
     nbytes: int
@@ -95,7 +96,7 @@ class CopySegment:
 
 
 #: Where an argument stands: the segment, the launch in it, and the argument of that.
-Place = tuple[Segment, int, int]
+Position = tuple[Segment, int, int]
 
 
 class Segments:
@@ -107,7 +108,7 @@ class Segments:
 
     __slots__ = ("segments", "places", "placed", "large")
 
-    def __init__(self, segments: Sequence[Segment], places: Sequence[Sequence[Place]],
+    def __init__(self, segments: Sequence[Segment], places: Sequence[Sequence[Position]],
                  large: Sequence[int] = ()) -> None:
         self.segments, self.places, self.large = segments, places, large
         self.placed: list[Memory | None] = [None] * len(places)

@@ -14,6 +14,7 @@ from impl.dtypes import DType
 from impl.effects import Buffer, Effects, advance, living, mark_realized
 from impl.ir import in_memory
 from impl.multi import Mesh, Transfer
+from impl.places import Destination, Place
 from impl.realize.environment import Mode, in_force
 from impl.realize.session import session
 from impl.schedule import Plan, label
@@ -37,10 +38,6 @@ def poison(*memories: Memory) -> None:
     """Fill memory with a pattern that is wrong in every type, so that stale reads show."""
     for memory in memories:
         memory.device.copy_in(memory, np.full(memory.nbytes, 0xA7, np.uint8))
-
-
-#: Where a copy goes: the device, the mesh, or a Transfer between the devices of a mesh.
-Destination = str | Transfer
 
 
 def copy_across(copy: Destination, memories: Sequence[Memory], nbytes: Sequence[int],
@@ -121,7 +118,7 @@ class Run:
         return [self.buffers[number] for number in sorted(numbers)]
 
 
-def _arena(device: str, nbytes: int, own: bool) -> Memory:
+def _arena(device: Place, nbytes: int, own: bool) -> Memory:
     """Memory for the temporaries of one run; the same block serves run after run."""
     if own:
         return Device[device].allocate(nbytes)
@@ -176,8 +173,9 @@ def execute(run: Run, mode: Mode) -> None:
         if watched:
             before = GlobalCounters.operations, GlobalCounters.bytes, time.perf_counter()
         if program is None:
-            ends = [buffers[argument] for argument in arguments]
-            copy_across(plan.kernels[number].copy, given, [b.nbytes for b in ends], ends[1].dtype)
+            ends, copy = [buffers[argument] for argument in arguments], plan.kernels[number].copy
+            assert copy is not None
+            copy_across(copy, given, [b.nbytes for b in ends], ends[1].dtype)
         else:
             program(given, [values[slot] for slot in slots] if slots else ())
         if watched:

@@ -10,6 +10,7 @@ from impl import settings
 from impl.device import Device, Program
 from impl.effects import Buffer, Holder, collect, lock
 from impl.ir import UOp
+from impl.places import Destination
 from impl.realize.environment import in_force
 from impl.realize.journey import rewrite_rows, step_rows
 from impl.realize.planning import (
@@ -39,13 +40,14 @@ class ExecItem:
     values: list[int] = field(default_factory=list)
     program: Program | None = None
     done: bool = False
-    copy: Any = None  # of a copy: the device that it goes to, or the Transfer
+    copy: Destination | None = None  # of a copy: where it goes
 
     def run(self) -> float:
         """Run the kernel; the time in seconds."""
         start = time.perf_counter()
         memories = [ensure_memory(buffer) for buffer in self.bufs]
         if self.program is None:
+            assert self.copy is not None
             copy_across(self.copy, memories, [b.nbytes for b in self.bufs], self.bufs[1].dtype)
         else:
             self.program(memories, self.values)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from impl.effects import lock
 from impl.errors import ReplayError
+from impl.places import ANYWHERE, Place
 
 if TYPE_CHECKING:
     from impl.device import Memory
@@ -42,10 +43,10 @@ class Session:
 
     def __init__(self) -> None:
         self.lock = lock
-        self.arenas: dict[str, Memory] = {}  # by device: the block for temporaries
+        self.arenas: dict[Place, Memory] = {}  # by device: the block for temporaries
         self.scheduled: list[Scheduled] = []  # what the caller has not run yet
         self.capturing = _Capturing()
-        self.default = ""  # the default device of the last time that values were asked for
+        self.default = ANYWHERE  # the default device of the last time that values were asked for
         self.viewers: list[Callable[[Document], None]] = []
         self.checkers: list[Callable[[Document], None]] = []
         self.schedule_recorders: list[Callable[[Effects, Plan], None]] = []

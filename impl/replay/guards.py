@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from impl.dtypes import DType
 from impl.effects import Buffer
 from impl.ir import Ops, Shape
+from impl.places import ANYWHERE, Place
 from impl.replay.arguments import Arguments
 from impl.replay.names import Name
 from impl.replay.states import Owner, States
@@ -25,7 +26,7 @@ class Given(NamedTuple):
     value: Any
     shape: Shape = ()
     dtype: DType | None = None
-    device: str = ""
+    device: Place = ANYWHERE
 
 
 class Guards:

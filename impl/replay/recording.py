@@ -13,7 +13,7 @@ from impl.effects import Buffer, advance, spoil
 from impl.errors import ReplayError
 from impl.ir import UOp
 from impl.realize import Made, Prepared, Segments
-from impl.realize.prepared import Place, Segment
+from impl.realize.prepared import Position, Segment
 from impl.replay.arguments import Arguments, aliases_of, compare, expected
 from impl.replay.guards import Guards, guards_of
 from impl.replay.names import Names, Watch
@@ -85,7 +85,7 @@ class Recording:
         # First what a call brings and makes: the states stay where they are from call to call.
         self.changing = [*(b for b, _ in self.given), *self.fresh, *self.states.own]
         self.number = {buffer: number for number, buffer in enumerate(self.changing)}
-        self.places: list[list[Place]] = [[] for _ in self.changing]
+        self.places: list[list[Position]] = [[] for _ in self.changing]
         self.segments: list[Segment] = []
         self.copies: list[tuple[realize.CopySegment, list[Buffer]]] = []
         self.values: list[tuple[Table, int, int, str | int]] = []
@@ -125,6 +125,7 @@ class Recording:
     def _add_copy(self, item: realize.ExecItem) -> None:
         """Add a copy between devices."""
         buffers, dtype = item.bufs, item.bufs[1].dtype
+        assert item.copy is not None
         segment = realize.CopySegment(item.copy, [realize.ensure_memory(b) for b in buffers],
                                       [b.nbytes for b in buffers], dtype)
         self._add_places(segment, 0, buffers)

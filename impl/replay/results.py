@@ -9,6 +9,7 @@ from typing import Any
 
 from impl.effects import Buffer, leaf_of
 from impl.ir import Shape, UOp
+from impl.places import ANYWHERE, Place
 from impl.replay.arguments import Arguments, is_record
 from impl.tensor import Tensor
 
@@ -20,7 +21,7 @@ class Leaf:
     """
 
     def __init__(self, buffer: Buffer, shape: Shape,
-                 holder: weakref.ref[Tensor] | str | None = None, device: str = "") -> None:
+                 holder: weakref.ref[Tensor] | str | None = None, device: Place = ANYWHERE) -> None:
         self.buffer, self.shape, self.holder = buffer, shape, holder
         self.device = device or buffer.device  # another one where there are no elements
 

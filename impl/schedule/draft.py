@@ -15,6 +15,7 @@ from impl.ir import Shape
 from impl.memory import MemoryPlan
 from impl.memory.sharing import Sharing
 from impl.placement import Placement
+from impl.places import Place
 from impl.ranges import StageGraph
 from impl.schedule.plan import Environment, PlannedKernel, Storage
 
@@ -44,7 +45,7 @@ class Draft:
     order: list[int] = field(init=False)                 # put_in_order
     sharing: Sharing = field(init=False)                 # take_over
     dependencies: list[Dependency] = field(init=False)
-    memories: dict[str, MemoryPlan] = field(init=False)  # lay_out
+    memories: dict[Place, MemoryPlan] = field(init=False)  # lay_out
     kernels: list[PlannedKernel] = field(init=False)     # assemble
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -34,6 +34,7 @@ from impl.fusion import (
 from impl.memory.sharing import Sharing, Temporary, share
 from impl.ordering import Peaks, Uses, linearize
 from impl.placement import place_writes
+from impl.places import Place
 from impl.ranges import StageGraph
 from impl.schedule.draft import Draft
 from impl.schedule.plan import PlannedKernel, Storage
@@ -141,7 +142,7 @@ def assemble(draft: Draft) -> Draft:
 
 
 def plan_memory(order: Sequence[int], touched: Sequence[Sequence[int]], nbytes: dict[int, int],
-                device_of: dict[int, str], reuse: bool) -> dict[str, memory.MemoryPlan]:
+                device_of: dict[int, Place], reuse: bool) -> dict[Place, memory.MemoryPlan]:
     """One arena per device."""
     return {device: memory.plan(memory.lifetimes(order, touched, {
         n: size for n, size in nbytes.items() if device_of[n] == device}), reuse)

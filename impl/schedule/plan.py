@@ -11,6 +11,7 @@ from impl.dtypes import DType
 from impl.fusion import Kernel, Limits
 from impl.ir import Shape, UOp
 from impl.memory import MemoryPlan
+from impl.places import Place
 from impl.symbolic import plain
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Storage:
     kind: str
     dtype: DType
     size: int
-    device: str
+    device: Place
     slot: int = -1
 
     @property
@@ -71,7 +72,7 @@ class Plan:
     order: list[int]
     results: list[Result]
     dependencies: list[Dependency]
-    memories: dict[str, MemoryPlan]
+    memories: dict[Place, MemoryPlan]
     written: dict[int, int]                       # input storage -> how many versions it gains
     boundaries: list[tuple[int, int, int, str]]   # kernel, kernel, storage, reason
     notes: list[str]
@@ -96,7 +97,7 @@ class Plan:
         return [(s.number, s.slot) for s in self.storages.values() if s.kind == "input"]
 
     @cached_property
-    def made(self) -> list[tuple[int, str, DType, int, bool]]:
+    def made(self) -> list[tuple[int, Place, DType, int, bool]]:
         """The storages for which each run has a new buffer: results, and what kernels hand on.
 
         Number, device, dtype and size, and whether it is a result.
@@ -121,7 +122,7 @@ class Plan:
 class Environment:
     """What the devices and the settings ask of a plan."""
 
-    default_device: str
+    default_device: Place
     limits: Limits
     fuse: bool = True
     reuse: bool = True

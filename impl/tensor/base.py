@@ -35,6 +35,7 @@ from impl.errors import (
 from impl.gradient import nodes
 from impl.ir import Ops, Shape, UOp, give_origin
 from impl.multi import Mesh, Sharding
+from impl.places import Place, copied_to, is_free
 from impl.symbolic import as_size, common_size, identical, is_symbolic, present
 from impl.tensor.names import Named, either, missing
 
@@ -48,10 +49,10 @@ class Runtime(Protocol):
     """What a tensor needs from the floors above it; `impl/__init__.py` sets it."""
 
     @property
-    def default_device(self) -> str:
+    def default_device(self) -> Place:
         """The device of tensors for which none was named."""
 
-    def usable_device(self, name: str) -> str:
+    def usable_device(self, name: str) -> Place:
         """The full name of a device; raises DeviceError if there is none, or not here."""
 
     def realize(self, tensors: list[Any]) -> None:
@@ -157,7 +158,7 @@ class TensorBase(metaclass=Named):
 
     runtime: ClassVar[Runtime]
     uop: UOp
-    device: str
+    device: Place
     grad: Self | None
     #: Living tensors of which this one is a view, each with the way from there to here.
     _ancestors: tuple[tuple[weakref.ref[Any], Path], ...]
@@ -202,13 +203,13 @@ class TensorBase(metaclass=Named):
         self._written = ()
         if device is not None and self._device(device) != self.device:
             self.device = self._device(device)
-            self.uop = UOp(Ops.COPY, self.uop.dtype, (self.uop,), self.device)
+            self.uop = copied_to(self.uop, self.device)
         register(self)
         if requires_grad:
             self.requires_grad = True
 
     @classmethod
-    def _device(cls, device: Any) -> str:
+    def _device(cls, device: Any) -> Place:
         runtime = cls.runtime
         if isinstance(device, (tuple, list)):
             return Mesh([runtime.usable_device(name) for name in device])
@@ -230,8 +231,7 @@ class TensorBase(metaclass=Named):
         chosen = dtype or as_dtype(array.dtype)
         # The caller may write to the array later; this tensor keeps its value.
         host = np.array(array, order="C", copy=True)  # r[impl tensor.create.copy]
-        one = self.device.devices[0] if isinstance(self.device, Mesh) else self.device
-        return new_buffer_node(one, chosen, host.shape, host)
+        return new_buffer_node(self.device.members()[0], chosen, host.shape, host)
 
     def _wrap(self, node: UOp) -> Self:
         """The tensor that an operation on this one returns."""
@@ -240,7 +240,7 @@ class TensorBase(metaclass=Named):
         return self.__class__._holding(node, self.device)
 
     @classmethod
-    def _holding(cls, node: UOp, device: str) -> Self:
+    def _holding(cls, node: UOp, device: Place) -> Self:
         """A new tensor that holds a node whose device is known."""
         result: Self = object.__new__(cls)
         result.uop, result.device, result._ancestors, result._written = node, device, (), ()
@@ -550,10 +550,10 @@ class TensorBase(metaclass=Named):
                 return self
             # r[impl device.several.equal]
             source = self.uop
-            if not source.reads and source.op not in (Ops.COPY, Ops.CONTIGUOUS):
+            if is_free(source) and source.op not in (Ops.COPY, Ops.CONTIGUOUS):
                 # Constants are equal nodes: others there must not read this one's memory here.
                 source = UOp(Ops.CONTIGUOUS, source.dtype, (source,))
-            result = self._wrap(UOp(Ops.COPY, source.dtype, (source,), device))
+            result = self._wrap(copied_to(source, device))
             result.device = device
             return result
         return self if wanted is None else self.cast(wanted)

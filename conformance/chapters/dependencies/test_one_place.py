@@ -25,6 +25,7 @@ from impl.ir import Ops, UOp
 from impl.linear import create_schedule, get_kernel_graph
 from impl.memory import sharing
 from impl.ordering import Uses, linearize
+from impl.places import Place
 from impl.schedule import Environment, Plan, make_plan
 
 KINDS = {"RAW", "WAR", "WAW"}
@@ -49,7 +50,7 @@ def test_one_module_names_the_kinds_of_hazards() -> None:
 
 def planned(*tensors: Tensor, fuse: bool = True, limits: Limits | None = None) -> Plan:
     effects = collect([tensor.uop for tensor in tensors])
-    environment = Environment("REFERENCE", limits or Limits(), fuse)
+    environment = Environment(Place("REFERENCE"), limits or Limits(), fuse)
     return make_plan(effects, canonicalize(effects, ()), environment)
 
 

@@ -14,13 +14,14 @@ from impl.caching import canonicalize
 from impl.effects import collect
 from impl.fusion import Limits
 from impl.ir import Ops
+from impl.places import Place
 from impl.schedule import Environment, Plan, make_plan
 
 
 def planned(*tensors: Tensor, fuse: bool, limits: Limits | None = None, seed: int | None = None,
             reuse: bool = True) -> Plan:
     effects = collect([tensor.uop for tensor in tensors])
-    environment = Environment("REFERENCE", limits or Limits(), fuse, reuse, seed)
+    environment = Environment(Place("REFERENCE"), limits or Limits(), fuse, reuse, seed)
     return make_plan(effects, canonicalize(effects, ()), environment)
 
 

@@ -17,6 +17,7 @@ from impl.dtypes import dtypes
 from impl.effects import collect, new_buffer_node
 from impl.fusion import Limits, choose_cuts
 from impl.ir import Ops, RangeKind, Shape, UOp, new_range
+from impl.places import Place
 from impl.ranges import (
     Access,
     Form,
@@ -42,7 +43,7 @@ def on_the_reference_device() -> Iterator[None]:
 
 
 def source(*shape: int) -> UOp:
-    return new_buffer_node("REFERENCE", dtypes.int32, shape)
+    return new_buffer_node(Place("REFERENCE"), dtypes.int32, shape)
 
 
 def divided(count: int, choice: int) -> Shape:
@@ -182,7 +183,7 @@ def test_a_reshape_leaves_other_axes_alone() -> None:
 def stages(*tensors: Tensor) -> tuple[StageGraph, list[Stage]]:
     effects = collect([tensor.uop for tensor in tensors])
     cuts = choose_cuts(effects.roots, effects.nodes, Limits(), True)
-    graph = StageGraph(cuts.reasons, cuts.alias, "REFERENCE").build()
+    graph = StageGraph(cuts.reasons, cuts.alias, Place("REFERENCE")).build()
     return graph, graph.stages
 
 

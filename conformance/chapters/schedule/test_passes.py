@@ -16,6 +16,7 @@ from impl.caching import canonicalize
 from impl.effects import collect
 from impl.fusion import Limits
 from impl.ir import UOp
+from impl.places import Place
 from impl.schedule import Environment, pipeline
 from impl.schedule.draft import Draft
 from impl.schedule.passes import PASSES
@@ -53,7 +54,7 @@ def written(draft: Draft) -> dict[str, Any]:
 
 def draft_of(*tensors: Tensor, limits: Limits) -> Draft:
     effects = collect([tensor.uop for tensor in tensors])
-    return Draft(effects, canonicalize(effects, ()), Environment("REFERENCE", limits))
+    return Draft(effects, canonicalize(effects, ()), Environment(Place("REFERENCE"), limits))
 
 
 def numbers(*shape: int) -> Tensor:
