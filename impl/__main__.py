@@ -1,6 +1,6 @@
 """The main job: train on handwritten digits, then show what the scheduler did.
 
-    python -m impl [--epochs N] [--report FILE]
+    python -m impl [--epochs N] [--report FILE] [--devices N]
 
 The data are scikit-learn's `load_digits`: 1,797 pictures of 8 x 8, real handwriting. A fifth of
 them is held out for the test. The rest of the file uses nothing but the public API.
@@ -8,6 +8,7 @@ them is held out for the test. The rest of the file uses nothing but the public 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import statistics
 import sys
@@ -17,7 +18,18 @@ from pathlib import Path
 
 import numpy as np
 
-from impl import Context, Device, ExecItem, GlobalCounters, Tensor, TinyJit, inspect, nn
+from impl import (
+    Context,
+    Device,
+    ExecItem,
+    GlobalCounters,
+    Mesh,
+    Tensor,
+    TinyJit,
+    distributed,
+    inspect,
+    nn,
+)
 from impl.errors import DeviceError
 from impl.schedule import schedule_cache
 
@@ -36,13 +48,21 @@ class Classifier:
 
 
 class Trainer:
-    """The model, its optimiser, and one captured training step."""
+    """The model, its optimiser, and one captured training step; on a mesh, data parallel."""
 
-    def __init__(self) -> None:
+    def __init__(self, mesh: Mesh | None) -> None:
         Tensor.manual_seed(3)
-        self.model = Classifier()
+        self.model, self.mesh = Classifier(), mesh
+        if mesh is not None:
+            for parameter in nn.state.get_parameters(self.model):
+                parameter.shard_(mesh)
         self.optimizer = nn.optim.Adam(nn.state.get_parameters(self.model), lr=0.004)
         self.step = TinyJit(self.train_step)
+
+    def batch(self, values: np.ndarray) -> Tensor:
+        """Pictures or labels as a tensor; on a mesh each device has its part of them."""
+        whole = Tensor(values)
+        return whole if self.mesh is None else whole.shard(self.mesh, data=0).realize()
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
         """The loss of a batch, its gradients left with the parameters."""
@@ -81,7 +101,7 @@ def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 def accuracy(trainer: Trainer, x: np.ndarray, y: np.ndarray) -> float:
     """The share of pictures that are recognised."""
-    return float((trainer.model(Tensor(x)).argmax(1).numpy() == y).mean())
+    return float((trainer.model(trainer.batch(x)).argmax(1).numpy() == y).mean())
 
 
 def train(trainer: Trainer, x: np.ndarray, y: np.ndarray, epochs: int) -> None:
@@ -90,7 +110,7 @@ def train(trainer: Trainer, x: np.ndarray, y: np.ndarray, epochs: int) -> None:
     started = time.perf_counter()
     for epoch in range(epochs):
         order = chooser.permutation(len(y))
-        losses = [trainer.step(Tensor(x[rows]), Tensor(y[rows])) for rows in
+        losses = [trainer.step(trainer.batch(x[rows]), trainer.batch(y[rows])) for rows in
                   (order[i * BATCH:(i + 1) * BATCH] for i in range(steps))]
         loss = float(np.mean([one.item() for one in losses]))
         done = (epoch + 1) * 30 // epochs
@@ -106,6 +126,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m impl", description=__doc__.split("\n")[0])
     parser.add_argument("--epochs", type=int, default=20,
                         help="how often all pictures are seen; 20 without a wish")
+    parser.add_argument("--devices", type=int, default=distributed.ranks(),
+                        help="train on so many devices; under mpiexec on one of each process")
     parser.add_argument("--report", type=Path, help="where to write the HTML report")
     given = parser.parse_args()
     x, y, test_x, test_y = digits()
@@ -113,11 +135,16 @@ def main() -> None:
         Device[Device.DEFAULT]
     except DeviceError as error:
         sys.exit(f"python -m impl: {error}")
-    print(f"device    {Device.DEFAULT}, {len(y)} pictures to train on, {len(test_y)} held out")
-    trainer = Trainer()
+    if distributed.rank():  # all compute, and one of them speaks
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    mesh = distributed.mesh(data=given.devices) if given.devices > 1 else None
+    print(f"device    {mesh or Device.DEFAULT}, {len(y)} pictures to train on, "
+          f"{len(test_y)} held out")
+    trainer = Trainer(mesh)
     train(trainer, x, y, given.epochs)
     print(f"accuracy  {accuracy(trainer, test_x, test_y):.4f} on the held-out pictures\n")
-    show(trainer, Tensor(x[:BATCH]).realize(), Tensor(y[:BATCH]).realize(), given.report)
+    show(trainer, trainer.batch(x[:BATCH]).realize(), trainer.batch(y[:BATCH]).realize(),
+         given.report)
 
 
 def measure(items: list[ExecItem], repeats: int = 9) -> dict[int, float]:

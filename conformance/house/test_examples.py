@@ -24,7 +24,8 @@ from conformance.trace.excerpts import SOURCE_LINE
 
 TEXTS = [
     *sorted((ROOT / "spec").glob("*.md")),
-    *(ROOT / name for name in ("README.md", "docs/index.md", "docs/differences.md")
+    *(ROOT / name for name in ("README.md", "docs/index.md", "docs/differences.md",
+                              "docs/several-devices.md")
       if (ROOT / name).exists()),
     *sorted((ROOT / "docs" / "course").glob("*.md")),
 ]

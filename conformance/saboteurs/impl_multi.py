@@ -117,3 +117,11 @@ class ReducesForAll(Edit):
     old = "        if name in axes and now[axes.index(name)] is None:\n" \
           "            axis = axes.index(name)\n"
     new = "        if name in axes and now == 0:\n            axis = axes.index(name)\n"
+
+
+class CountsOneDevice(Edit):
+    rule = "multi.transfer.told"
+    description = "what a schedule says of bytes is the size of the piece"
+    file = "impl/multi/transfers.py"
+    old = "            return 2 * nbytes * others // self.count"
+    new = "            return nbytes"

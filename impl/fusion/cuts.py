@@ -120,8 +120,8 @@ class _Cutter:
         if node.op is Ops.CONTIGUOUS:
             return "contiguous: asked for"  # r[impl fusion.cut.contiguous+2]
         if node.op is Ops.COPY:
-            return f"device: {node.arg}" if not isinstance(node.arg, str) \
-                else f"device: copied to {node.arg}"  # r[impl fusion.cut.device]
+            copied = isinstance(node.arg, str)  # r[impl fusion.cut.device]
+            return f"device: copied to {node.arg}" if copied else f"device: {node.arg}"
         if node.op is Ops.AFTER:
             return "assign: it writes to memory"
         if node.op in IN_ORDER:  # r[impl fusion.cut.order]

@@ -282,6 +282,8 @@ def _explain_kernel(document: Document, step: int, kernel: Row, names: Mapping[i
         because = " and ".join(f"{KINDS[kind]} ({kind}: {', '.join(where)})"
                                for kind, where in hazards.items())
         lines.append(f"  waits for  kernel {before}: {because}")
+    if "transfer" in kernel:
+        lines.append(f"  sends      {kernel['transfer']}")
     lines += [f"  apart from {reason}" for reason in apart.get(number, [])]
     lines += [f"  fused      {reason}" for reason in fused.get(number, [])]
     steps, reasons = kernel.get("optimizations", []), kernel.get("because", [])

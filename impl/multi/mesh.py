@@ -53,6 +53,14 @@ class Mesh(Place):
     def __getnewargs__(self) -> tuple[tuple[str, ...], dict[str, int]]:  # type: ignore[override]
         return self.devices, self.axes
 
+    def __eq__(self, other: object) -> bool:
+        """A mesh of one axis is its devices, too."""
+        if isinstance(other, tuple):
+            return self.devices == other and len(self.axes) == 1
+        return str.__eq__(self, other) if isinstance(other, str) else NotImplemented
+
+    __hash__ = str.__hash__
+
     def __repr__(self) -> str:
         axes = "" if list(self.axes) == [PLAIN_AXIS] else f", {self.axes}"
         return f"Mesh({self.devices}{axes})"

@@ -55,7 +55,7 @@ class Transfer:
         Of what leaves or enters a mesh, those of the one device.
         """
         others = self.count - 1
-        if self.kind == "all-reduce":
+        if self.kind == "all-reduce":  # r[impl multi.transfer.told]
             return 2 * nbytes * others // self.count
         if self.kind in ("reduce-scatter", "all-to-all"):
             return nbytes * others // self.count
@@ -67,6 +67,21 @@ class Transfer:
 
     def __str__(self) -> str:
         return f"{self.kind} over {self.axis}" if self.axis else f"{self.kind} to {self.target}"
+
+    def told(self, nbytes: int) -> str:
+        """What is sent, how much by each device, and why; `nbytes` are those of the source."""
+        piece = nbytes // self.count if self.kind == "scatter" else nbytes
+        return f"{self}, {self.sent(piece)} bytes from each device: {_WHY[self.kind]}"
+
+
+_WHY = {
+    "all-reduce": "each has a part of the result, and all need it",
+    "reduce-scatter": "each has a part of the result, and keeps a piece",
+    "all-gather": "an axis that is cut is needed as a whole",
+    "all-to-all": "it is cut along one axis, and needed cut along another",
+    "broadcast": "it was placed on the mesh", "scatter": "it was placed on the mesh",
+    "gather": "it is needed on one device", "select": "it is needed on one device",
+}
 
 
 def moved(axes: tuple[str | None, ...], wanted: tuple[str | None, ...], nbytes: int,

@@ -227,3 +227,28 @@ def test_operands_on_different_places_are_an_error_that_names_both() -> None:
     x = Tensor(numbers(4, 4))
     with pytest.raises(DeviceError, match=r"mesh\(REFERENCE,REFERENCE:1"):
         x.shard(DEVICES[:2], 0) + x
+
+
+@verifies("multi.transfer.told")
+def test_a_schedule_says_what_is_sent_and_why() -> None:
+    def told(value: Tensor) -> str:
+        found = [row["transfer"] for row in Tensor.schedule_document(value)["kernels"]
+                 if "transfer" in row]
+        assert len(found) == 1, found
+        return str(found[0])
+
+    x = Tensor(numbers(8, 8)).shard(DEVICES[:4], 0).realize()
+    w = Tensor(numbers(8, 8)).shard(DEVICES[:4], 0).realize()
+    for value, begins, why in (
+            (x.sum(0), "all-reduce over shard, 48 bytes", "part of the result"),
+            (x.flip(0).contiguous(), "all-gather over shard, 192 bytes", "as a whole"),
+            (x + w.T, "all-to-all over shard, 48 bytes", "along another"),
+            (w - x.T @ x, "reduce-scatter over shard, 192 bytes", "keeps a piece")):
+        assert told(value).startswith(begins) and why in told(value), told(value)
+        assert told(value) in value.explain()
+
+
+@verifies("multi.mesh.devices")
+def test_a_mesh_of_one_axis_equals_its_devices() -> None:
+    x = Tensor(numbers(8, 8)).shard(DEVICES[:4], 0)
+    assert x.device == DEVICES[:4] and x.device != DEVICES[:3]
