@@ -86,7 +86,7 @@ class ViewsForgotten(_Key):
 
 
 class KnownForgotten(Edit):
-    rule = "caching.key.known"
+    rule = "caching.key.known+2"
     description = "the key does not say which number memory is known to hold"
     file = "impl/caching/rows.py"
     old, new = "None if constant is None else exact", "None if constant is not node else exact"
@@ -178,7 +178,7 @@ class AnyPlanWillDo(ImplPatch):
 
 
 class ShortKeysWithoutForms(ImplPatch):
-    rule = "caching.key.short"
+    rule = "caching.key.short+2"
     description = "a short key has the operation, and nothing of its sources"
     target = "impl.caching.rows:short_key"
 

@@ -12,7 +12,7 @@ Function = Callable[..., Any]
 
 
 class ChecksumsNotCompared(ImplPatch):
-    rule = "caching.disk.checked"
+    rule = "caching.disk.checked+2"
     description = "an entry is believed whatever its first line says"
     target = "impl.caching.disk:Store.get"
 
@@ -25,7 +25,7 @@ class ChecksumsNotCompared(ImplPatch):
 
 
 class ObjectsNotCompared(ImplPatch):
-    rule = "caching.disk.checked"
+    rule = "caching.disk.checked+2"
     description = "an object is believed if it is there"
     target = "impl.caching.disk:Store.find_object"
 
@@ -37,7 +37,7 @@ class ObjectsNotCompared(ImplPatch):
 
 
 class OwnersNotAsked(ImplPatch):
-    rule = "caching.disk.private"
+    rule = "caching.disk.private+2"
     description = "whoever may write a folder or a file is trusted"
     target = "impl.caching.disk:not_private"
 
@@ -46,7 +46,7 @@ class OwnersNotAsked(ImplPatch):
 
 
 class ParentsNotAsked(ImplPatch):
-    rule = "caching.disk.private"
+    rule = "caching.disk.private+2"
     description = "others may put another folder in the place of this one"
     target = "impl.caching.disk:replaceable"
 
@@ -103,7 +103,7 @@ class EveryFileIsOurs(ImplPatch):
 
 
 class FullDiskRaises(ImplPatch):
-    rule = "caching.disk.absent"
+    rule = "caching.disk.absent+2"
     description = "what cannot be written is an error"
     target = "impl.caching.disk:Store._write"
 
@@ -116,7 +116,7 @@ class FullDiskRaises(ImplPatch):
 
 
 class PlansNotCounted(ImplPatch):
-    rule = "caching.count.exact"
+    rule = "caching.count.exact+2"
     description = "the counters do not see whether a plan was found"
     first = "test_plans_are_counted"
     target = "impl.schedule:plan_for"
@@ -129,7 +129,7 @@ class PlansNotCounted(ImplPatch):
 
 
 class TextsForgetSettings(ImplPatch):
-    rule = "caching.text.equal"
+    rule = "caching.text.equal+2"
     description = "a kept text is found by the kernel alone"
     target = "impl.caching.texts:kernel_name"
 
@@ -138,7 +138,7 @@ class TextsForgetSettings(ImplPatch):
 
 
 class VersionsByHand(ImplPatch):
-    rule = "caching.text.version"
+    rule = "caching.text.version+2"
     description = "the version of our code is a number that nobody raises"
     target = "impl.caching.texts:code_version"
 

@@ -198,7 +198,7 @@ class _Blocks:
 
     def stages(self) -> list[UOp]:
         """All of them, in order: at the end of a block, `done` is what the row would have been."""
-        # r[impl blocking.online.equal, blocking.online.equal]
+        # r[impl blocking.online.equal]
         store = self.found.store
         own = store.src[2:]
         result = UOp(Ops.WHERE, _FLOAT, (_is(self.last, 0.0), UOp.const(_FLOAT, math.nan),

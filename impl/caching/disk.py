@@ -42,7 +42,7 @@ def say_once(line: str) -> None:
 # --8<-- [start:private]
 def not_private(status: os.stat_result) -> str:
     """Why a folder or a file may have been written by somebody else; empty if it cannot."""
-    # r[impl caching.disk.private, cpu.cache.private]
+    # r[impl caching.disk.private+2, cpu.cache.private]
     if not hasattr(os, "geteuid"):
         return ""
     if status.st_uid != os.geteuid():
@@ -108,7 +108,7 @@ class Store:
         head, _, content = (self._read(path) or b"").partition(b"\n")
         words = head.decode("ascii", "replace").split(" ")
         named = words[2] if len(words) == 4 else ""
-        # r[impl caching.disk.checked, cpu.cache.checked]
+        # r[impl caching.disk.checked+2, cpu.cache.checked]
         wanted = [FORMAT, kind, digest or named, _digest(content)]
         return content if words == wanted and path.name == _file_name(kind, named) else None
 
@@ -120,7 +120,7 @@ class Store:
     def find_object(self, name: str) -> Path | None:
         """The path of an object whose content is what its name says; None if there is none."""
         content = self._read(self.folder / name) if OURS.fullmatch(name) else None
-        # r[impl caching.disk.checked, cpu.cache.checked]
+        # r[impl caching.disk.checked+2, cpu.cache.checked]
         if content is None or _digest(content) != name.partition(".")[0]:
             return None
         return self.folder / name
@@ -163,7 +163,7 @@ class Store:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
             os.replace(temporary, self.folder / name)
-        except OSError as error:  # r[impl caching.disk.absent]: a full disk stops nobody
+        except OSError as error:  # r[impl caching.disk.absent+2]: a full disk stops nobody
             say_once(f"nothing is kept in {self.folder}: {error.strerror or error}")
             if temporary:
                 Path(temporary).unlink(missing_ok=True)
@@ -229,7 +229,7 @@ class Stores:
 
     def in_force(self) -> Store:
         """The store of the folder that the settings name."""
-        # r[impl caching.disk.absent, cpu.cache.unwritable]
+        # r[impl caching.disk.absent+2, cpu.cache.unwritable]
         # r[impl cpu.cache.off]
         with self.lock:
             if settings.get("CACHELEVEL") == 0:

@@ -98,7 +98,7 @@ def number_row(node: UOp) -> Row:
 
 def leaf_row(node: UOp, buffer: Buffer, slots: dict[Buffer, int], shape: Any) -> Row:
     """The row of a node that is in memory; its shape is described already."""
-    # r[impl caching.key.known]: memory that no node was computed into is no known number
+    # r[impl caching.key.known+2]: memory that no node was computed into is no known number
     constant = None if node.op is _BUFFER else constant_of(node)
     # r[impl caching.key.alias, caching.key.renaming]
     return (slots.setdefault(buffer, len(slots)), buffer.device,

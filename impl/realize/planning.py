@@ -75,7 +75,7 @@ def prepare(values: Sequence[UOp],
     except VariableError:
         effects = in_pieces(_readers_first(collect(values), values))
         plan, canonical, hit = checked_plan(effects, mode)
-    # r[impl caching.count.exact]
+    # r[impl caching.count.exact+2]
     if hit:
         GlobalCounters.plan_hits += 1
     else:

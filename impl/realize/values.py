@@ -41,7 +41,7 @@ def _realize(holders: Sequence[Holder]) -> None:
     short = _short(holders[0], mode) if mode.direct and len(holders) == 1 else None
     if short is not None:
         known = schedule_cache.get_short(short[0])
-        if known is not None and known.prepared is not None:  # r[impl caching.key.short]
+        if known is not None and known.prepared is not None:  # r[impl caching.key.short+2]
             GlobalCounters.plan_hits += 1
             root = holders[0].uop
             (buffer,) = known.prepared.run(short[1])

@@ -576,7 +576,7 @@ class TensorBase(metaclass=Named):
 
     def _another(self) -> Self:
         """The result of a method that had nothing to do: another variable with the same value."""
-        result = self._wrap(self.uop)  # r[impl effects.view-write.idle]
+        result = self._wrap(self.uop)  # r[impl effects.view-write.copies+2]
         result._history = self._history  # r[impl gradient.realized.keeps]
         return result
 

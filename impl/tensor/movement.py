@@ -357,7 +357,7 @@ class Movement(Special):
                              "cut off less: the result must not have a negative size")
         grown = tuple((before if before >= 0 else 0, after if after >= 0 else 0)
                       for before, after in widths)
-        # r[impl effects.view-write.copies]
+        # r[impl effects.view-write.copies+2]
         return self._wrap(pad_with(nodes.shrink(self.uop, kept), grown, value))
 
     def _widths(self, padding: Sequence[Any]) -> tuple[tuple[int, int], ...]:

@@ -59,7 +59,7 @@ def only_file(path: Path) -> Path:
     return found
 
 
-@verifies("caching.disk.checked", observe="cache")
+@verifies("caching.disk.checked+2", observe="cache")
 def test_what_was_kept_is_found_and_nothing_else() -> None:
     with folder() as path:
         store = Store(path)
@@ -72,7 +72,7 @@ def test_what_was_kept_is_found_and_nothing_else() -> None:
         assert store.get("a", "1") == b"new" and store.get("c", "1") is None
 
 
-@verifies("caching.disk.checked", observe="cache")
+@verifies("caching.disk.checked+2", observe="cache")
 def test_a_damaged_entry_is_as_if_it_were_not_there() -> None:
     """Each single byte changed, each length that is too short, one byte too much."""
     with folder() as path:
@@ -89,7 +89,7 @@ def test_a_damaged_entry_is_as_if_it_were_not_there() -> None:
         assert store.get("kind", "key") == b"the content"
 
 
-@verifies("caching.disk.checked", observe="cache")
+@verifies("caching.disk.checked+2", observe="cache")
 def test_entries_that_changed_places() -> None:
     with folder() as path:
         store = Store(path)
@@ -100,7 +100,7 @@ def test_entries_that_changed_places() -> None:
         assert store.get("kind", "one") is None and store.get("kind", "two") == b"2"
 
 
-@verifies("caching.disk.checked", observe="cache")
+@verifies("caching.disk.checked+2", observe="cache")
 def test_an_object_is_what_its_name_says() -> None:
     with folder() as path:
         store = Store(path)
@@ -117,7 +117,7 @@ def test_an_object_is_what_its_name_says() -> None:
 
 
 @posix
-@verifies("caching.disk.private", observe="cache")
+@verifies("caching.disk.private+2", observe="cache")
 def test_a_file_that_others_can_write_is_not_read() -> None:
     with folder() as path:
         store = Store(path)
@@ -133,7 +133,7 @@ def test_a_file_that_others_can_write_is_not_read() -> None:
 
 
 @posix
-@verifies("caching.disk.private", observe="cache")
+@verifies("caching.disk.private+2", observe="cache")
 def test_a_file_of_another_user_is_not_read() -> None:
     with folder() as path:
         store = Store(path)
@@ -146,7 +146,7 @@ def test_a_file_of_another_user_is_not_read() -> None:
 
 
 @posix
-@verifies("caching.disk.private", observe="cache")
+@verifies("caching.disk.private+2", observe="cache")
 def test_links_and_pipes_are_not_read() -> None:
     with folder() as path, folder() as other:
         Store(other).put("kind", "key", b"content")
@@ -165,7 +165,7 @@ def test_links_and_pipes_are_not_read() -> None:
 
 
 @posix
-@verifies("caching.disk.private", observe="cache")
+@verifies("caching.disk.private+2", observe="cache")
 def test_a_folder_of_others_is_not_used() -> None:
     """Nor one that lies where others could put another one in its place."""
     with folder() as path:
@@ -296,7 +296,7 @@ def test_files_of_others_stay() -> None:
         assert sum(disk.OURS.fullmatch(file.name) is not None for file in path.iterdir()) <= 3
 
 
-@verifies("caching.disk.absent", observe="cache")
+@verifies("caching.disk.absent+2", observe="cache")
 def test_a_folder_that_cannot_be_used() -> None:
     with folder() as path, mock.patch.object(disk, "_stores", disk.Stores()):
         (path / "file").write_bytes(b"")
@@ -307,7 +307,7 @@ def test_a_folder_that_cannot_be_used() -> None:
         assert len(lines) == 1 and str(path / "file") in lines[0], lines
 
 
-@verifies("caching.disk.absent", observe="cache")
+@verifies("caching.disk.absent+2", observe="cache")
 def test_a_disk_that_is_full() -> None:
     with folder() as path, said() as lines:
         store = Store(path)
@@ -332,7 +332,7 @@ print([GlobalCounters.plan_misses, GlobalCounters.plan_hits, GlobalCounters.comp
 
 
 @pytest.mark.device("CPU")
-@verifies("caching.count.exact", observe="cache")
+@verifies("caching.count.exact+2", observe="cache")
 @verifies("caching.disk.stable", observe="cache")
 def test_a_second_process_finds_every_program() -> None:
     """Whatever its seed of hashes, and however often."""
@@ -392,7 +392,7 @@ def facts(ast: UOp) -> list[Any]:
 
 
 @pytest.mark.device("CPU")
-@verifies("caching.text.equal", observe="cache")
+@verifies("caching.text.equal+2", observe="cache")
 def test_a_text_that_was_kept_is_the_one_that_would_be_made() -> None:
     """Also after the setting was toggled by which it would be another one."""
     with folder() as path, Context(DEVICE="CPU"):
@@ -412,7 +412,7 @@ def test_a_text_that_was_kept_is_the_one_that_would_be_made() -> None:
 
 
 @pytest.mark.device("CPU")
-@verifies("caching.text.found", observe="cache")
+@verifies("caching.text.found+2", observe="cache")
 def test_a_text_is_found_whatever_else_is_set() -> None:
     with folder() as path, Context(DEVICE="CPU"):
         ast = layers(1.5)
@@ -426,7 +426,7 @@ def test_a_text_is_found_whatever_else_is_set() -> None:
 
 
 @pytest.mark.device("CPU")
-@verifies("caching.text.equal", observe="cache")
+@verifies("caching.text.equal+2", observe="cache")
 def test_no_other_setting_is_asked_for_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is read while a kernel is optimised and printed is part of what it is found by."""
     asked, get = set(), settings.get
@@ -445,7 +445,7 @@ def test_no_other_setting_is_asked_for_a_text(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.device("CPU")
-@verifies("caching.text.equal", observe="cache")
+@verifies("caching.text.equal+2", observe="cache")
 def test_a_text_that_fills_locals_is_found_only_where_they_are_filled() -> None:
     with folder() as path, Context(DEVICE="CPU"):
         ast = layers(1.5)
@@ -456,7 +456,7 @@ def test_a_text_that_fills_locals_is_found_only_where_they_are_filled() -> None:
 
 
 @pytest.mark.device("CPU")
-@verifies("caching.text.version", observe="cache")
+@verifies("caching.text.version+2", observe="cache")
 def test_a_text_of_another_version_is_not_used() -> None:
     with folder() as path, Context(DEVICE="CPU"):
         ast = layers(1.5)
@@ -479,7 +479,7 @@ def test_a_text_of_another_version_is_not_used() -> None:
         assert printed == [ast]
 
 
-@verifies("caching.count.exact", observe="cache")
+@verifies("caching.count.exact+2", observe="cache")
 def test_plans_are_counted() -> None:
     x = Tensor(np.arange(4, dtype=np.float32)).realize()
     schedule_cache.clear()
@@ -494,7 +494,7 @@ def test_plans_are_counted() -> None:
     assert (GlobalCounters.plan_misses, GlobalCounters.plan_hits) == (0, 0)
 
 
-@verifies("caching.count.exact", observe="cache")
+@verifies("caching.count.exact+2", observe="cache")
 def test_debug_says_what_was_found() -> None:
     x = Tensor(np.arange(4, dtype=np.float32)).realize()
     schedule_cache.clear()

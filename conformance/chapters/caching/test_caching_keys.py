@@ -44,7 +44,7 @@ def test_which_arguments_are_one_buffer() -> None:
 
 
 @verifies("caching.key.program", observe="cache")
-@verifies("caching.key.short", observe="cache")
+@verifies("caching.key.short+2", observe="cache")
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
 @pytest.mark.parametrize("setting", [{}, {"FUSE": 0}, {"POISON": 1}])
 def test_a_number_in_memory_is_not_any_memory(shape: tuple[int, ...],
@@ -96,7 +96,7 @@ def test_a_graph_that_is_walked_once_has_the_same_key() -> None:
     assert (reader.tolist(), old.tolist()) == ([2, 4], [1, 2])
 
 
-@verifies("caching.key.short", observe="cache")
+@verifies("caching.key.short+2", observe="cache")
 def test_short_keys_tell_apart_what_keys_tell_apart() -> None:
     """Of all pairs of single operations, on buffers that are some the same and some alike."""
     a, b, c = numbers(1, 2, 3, 4), numbers(5, 6, 7, 8), numbers(1, 2, 3, 4, dtype=np.int32)
@@ -117,8 +117,8 @@ def test_short_keys_tell_apart_what_keys_tell_apart() -> None:
             assert (first[0] == second[0]) is (first[1] == second[1])
 
 
-@verifies("caching.key.short", observe="cache")
-@verifies("caching.count.exact", observe="cache")
+@verifies("caching.key.short+2", observe="cache")
+@verifies("caching.count.exact+2", observe="cache")
 def test_what_a_short_key_finds_is_a_plan_of_the_cache() -> None:
     a, b = numbers(1, 2, 3), numbers(4, 5, 6)
     schedule_cache.clear()
@@ -136,7 +136,7 @@ def test_what_a_short_key_finds_is_a_plan_of_the_cache() -> None:
         assert (a + b).tolist() == [6, 9, 12] and schedule_cache.misses == 2
 
 
-@verifies("caching.key.short", observe="cache")
+@verifies("caching.key.short+2", observe="cache")
 def test_a_short_key_is_found_in_a_context_that_is_entered_again() -> None:
     """By the values of its settings, and never by those of others."""
     a, b = numbers(1, 2, 3), numbers(4, 5, 6)
@@ -166,7 +166,7 @@ def test_one_buffer_in_two_shapes() -> None:
     all_differ(key(x.reshape(2, 2) + view), key(x.reshape(2, 2) + other))
 
 
-@verifies("caching.key.known")
+@verifies("caching.key.known+2")
 def test_memory_that_holds_one_number_is_no_other_memory() -> None:
     other = Tensor([1.0, 2.0]).realize()
     for number in (5.0, 7.0):

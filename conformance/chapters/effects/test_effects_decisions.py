@@ -188,7 +188,7 @@ def test_nothing_is_computed_for_the_dead() -> None:
     assert collect([x.uop]).rescued == 0
 
 
-@verifies("effects.assign.in-place")
+@verifies("effects.assign.in-place+2")
 def test_an_unobserved_value_is_overwritten_in_place() -> None:
     weights, gradient = vector(1, 2, 3), vector(1, 1, 1)
     buffer = memory(weights)
@@ -202,7 +202,7 @@ def test_an_unobserved_value_is_overwritten_in_place() -> None:
     assert weights.tolist() == [-0.5, 8, 1.5]
 
 
-@verifies("effects.assign.in-place")
+@verifies("effects.assign.in-place+2")
 @pytest.mark.parametrize(("write_it", "note"), [
     (lambda x: x.assign(x.flip(0)), "is not in place: it reads elements that it has overwritten"),
     (lambda x: x.__setitem__(slice(1, 4), x[:3]), "goes through a temporary"),
