@@ -101,7 +101,9 @@ static void parse_word(Json *value) {
   else if (!strncmp(cursor, "null", 4)) cursor += 4;
   else {
     value->kind = NUMBER;
-    value->whole = strtoll(cursor, NULL, 10);
+    // A number above 2^63 - 1 is unsigned; its bits are the same.
+    value->whole = *cursor == '-' ? strtoll(cursor, NULL, 10)
+                                  : (long long)strtoull(cursor, NULL, 10);
     value->number = strtod(cursor, &end);
     if (end == cursor) fail("error", "not JSON at: %.40s", cursor);
     cursor = end;
