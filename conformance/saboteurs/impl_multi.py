@@ -39,11 +39,18 @@ class CombinesThePast(Edit):
 
 
 class LastOperandWins(Edit):
-    rule = "multi.operands.cheapest"
+    rule = "multi.operands.cheapest+2"
     description = "operands are brought into the dearest way"
     file = DIVIDE
     old = "        min(choices, key=lambda axes: sum(price(one, axes) for one in wide))"
     new = "        max(choices, key=lambda axes: sum(price(one, axes) for one in wide))"
+
+
+class LooksAtOneOperand(Edit):
+    rule = "multi.operands.cheapest+2"
+    description = "cuts of several operands are not kept together"
+    file = DIVIDE
+    old, new = "    if len(choices) > 1:\n", "    if len(choices) > 99:\n"
 
 
 class AKernelForEachDevice(Edit):

@@ -379,15 +379,27 @@ def price(given: Piece, axes: Axes) -> int:
 
 
 def _elementwise(node: UOp, given: list[Piece]) -> Piece:
-    """All operands in the sharding of one of them: that for which least is sent."""
+    """All operands in the sharding of one of them, or of all: that for which least is sent."""
     wide = [one for one in given if one.shape] or given[:1]
-    choices = dict.fromkeys(one.axes for one in wide)
-    # r[impl multi.operands.cheapest]: of equal prices the first operand's
+    choices = dict.fromkeys([one.axes for one in wide])
+    if len(choices) > 1:
+        choices[_together(wide)] = None
+    # r[impl multi.operands.cheapest+2]: of equal prices the first operand's
     axes = next(iter(choices)) if len(choices) == 1 else \
         min(choices, key=lambda axes: sum(price(one, axes) for one in wide))
     sources = [brought(one, axes if one.shape else ()).node for one in given]
     mesh = given[0].sharding.mesh  # type: ignore[union-attr]
     return Piece(_again(node, sources), node.shape or (), Sharding(mesh, axes))
+
+
+def _together(given: Sequence[Piece]) -> Axes:
+    """The cuts of all: of each axis that of the first which cuts it, and none of them twice."""
+    found: list[str | None] = [None] * len(given[0].axes)
+    for one in given:
+        for axis, name in enumerate(one.axes):
+            if name is not None and found[axis] is None and name not in found:
+                found[axis] = name
+    return tuple(found)
 
 
 def freed(given: Piece, axes: Sequence[int]) -> Piece:

@@ -162,7 +162,7 @@ def copies(tensor: Tensor) -> int:
     return sum(row["kind"] == "copy" for row in Tensor.schedule_document(tensor)["kernels"])
 
 
-@verifies("multi.operands.cheapest")
+@verifies("multi.operands.cheapest+2")
 def test_the_smaller_operand_moves() -> None:
     def placed(array: np.ndarray, axis: int | None) -> Tensor:
         return Tensor(array).shard(DEVICES[:2], axis).realize()
@@ -176,6 +176,10 @@ def test_the_smaller_operand_moves() -> None:
     assert (columns + rows).sharding.axes == (None, "shard")
     assert copies(rows + columns) == 1
     assert (narrow + rows).sharding.axes == ("shard", None)  # six numbers against 48
+    grid = Mesh(DEVICES[:4], {"data": 2, "model": 2})
+    left = Tensor(numbers(8, 6)).shard(grid, data=0).realize()
+    right = Tensor(numbers(6, 8)).shard(grid, model=1).realize()
+    assert (left @ right).sharding.axes == ("data", "model") and copies(left @ right) == 0
 
 
 @verifies("multi.program.one")
