@@ -478,8 +478,8 @@ class BytesTakeTheirNeighbours(Edit):
     rule = "webgpu.copy.words"
     description = "the words at the ends of a copy are not read first"
     file = "impl/webgpu/__init__.py"
-    old, new = "words[memory.start - first:end - first] = flat", \
-        "words[:] = 0\n            words[memory.start - first:end - first] = flat"
+    old, new = "            words[memory.start - first:end - first] = flat", \
+        "            words[:] = 0; words[memory.start - first:end - first] = flat"
 
 
 class WithoutTheBytes(Edit):
@@ -501,7 +501,7 @@ class CopiesOvertakeLaunches(Edit):
     description = "what waits is not submitted before bytes are written"
     file = "impl/webgpu/__init__.py"
     old, new = "self.launches.submit()\n            self.driver.queue.write_buffer", \
-        "self.driver.queue.write_buffer"
+        "pass\n            self.driver.queue.write_buffer"
 
 
 class NobodyCountsTurns(Edit):

@@ -102,15 +102,19 @@ class WGSL(Gpu):
 
     def variable(self, name: str, position: int) -> str:
         """A run-time integer."""
-        return self.constant(self.index, name, f"{self.index}({self._next()})")
+        return self.constant(self.index, name, self._index(self._next()))
 
     def ids(self, variables: int) -> str:
         """The numbers of this lane; the last row of groups may be too long."""
-        to = self.index
-        return (f"let group = {to}(group_.x + group_.y * {ROW}u); let groups = {to}(told[0].y); "
-                "if (group >= groups) { return; } nothing = zeros[0]; "
-                f"let lane = {to}(lane_); let phase = told[0].x; let thread = group * {to}(lanes) "
-                f"+ lane; let threads = groups * {to}(lanes);")
+        group, groups, lane, lanes = map(self._index, (
+            f"i32(group_.x + group_.y * {ROW}u)", "told[0].y", "i32(lane_)", "i32(lanes)"))
+        return (f"let group = {group}; let groups = {groups}; if (group >= groups) {{ return; }} "
+                f"nothing = zeros[0]; let lane = {lane}; let phase = told[0].x; "
+                f"let thread = group * {lanes} + lane; let threads = groups * {lanes};")
+
+    def _index(self, text: str) -> str:
+        """A number of 32 bits as an index."""
+        return self._long(text) if self.index == "i64" else text
 
     def constant(self, kind: str, name: str, value: str) -> str:
         """A name for a value."""
@@ -220,10 +224,16 @@ class WGSL(Gpu):
             return self.choice(text, self.literal(1, target), self.literal(0, target))
         if have == "f32" != kind:
             text = self._call(f"whole_f32_{kind}", text)
-        elif have != kind:  # made longer as what it is, and then taken as what it shall be
-            between = {("i32", "u64"): "i64", ("u32", "i64"): "u64"}.get((have, kind), "")
-            text = f"{kind}({between}({text}))" if between else f"{kind}({text})"
+        elif have in ("i32", "u32") and kind in ("i64", "u64"):  # as what it is, then as asked for
+            text = self._long(text) if have == "i32" else f"u64({text})"
+            text = f"{kind}({text})" if have[0] != kind[0] else text
+        elif have != kind:
+            text = f"{kind}({text})"
         return self.finish(target, text) if kind == "f32" else self._narrow(text, target)
+
+    def _long(self, text: str) -> str:
+        """A signed number of 32 bits as one of 64."""
+        return self._call("long_i64", text)
 
     def _bitcast(self, text: str, source: DType, target: DType) -> str:
         return text if source is target else self._value(self._bits(text, source), target)

@@ -133,6 +133,9 @@ fn triglarge_f32(x: f32, r: f32, large: bool, quadrant: ptr<function, i32>) -> f
     "from_bfloat16": "fn from_bfloat16(x: u32) -> f32 { return bitcast<f32>(x << 16u); }",
     "round_float16": "fn round_float16(x: f32) -> f32 { return from_float16(to_float16(x)); }",
     "round_bfloat16": "fn round_bfloat16(x: f32) -> f32 { return from_bfloat16(to_bfloat16(x)); }",
+    # Made longer as an unsigned number: llvmpipe compares what it has extended by the sign wrongly.
+    "long_i64": "fn long_i64(x: i32) -> i64 "
+                "{ return i64(u64(bitcast<u32>(x)) ^ 0x80000000lu) - 0x80000000li; }",
     "pair_u64": "fn pair_u64(low: u32, high: u32) -> u64 "
                 "{ return u64(low) | (u64(high) << 32u); }",
     "part_u8": "fn part_u8(word: u32, at: i32) -> u32 "

@@ -20,7 +20,7 @@ from impl.device.remote import DeviceMemory, Pooled
 from impl.device.workgroups import GroupDevice, GroupProgram
 from impl.dtypes import DType
 from impl.errors import CompileError, DeviceError
-from impl.ir import UOp
+from impl.ir import Ops, UOp
 from impl.kernel import Limits
 from impl.render import WGSL, Source, symbol
 from impl.searching import optimize
@@ -85,10 +85,28 @@ class WebGPUProgram(GroupProgram):
         with self.device.lock:
             scratch = self.scratch()
             given = [memories[position] for position in self.text.parameters]
+            self._check_begins(given)
             for phase, (groups, lanes) in enumerate(self.shape.launches(values)):
                 if groups:
                     self.device.launches.add(self.name, self.pipeline(lanes), given, scratch,
                                              (phase, groups), values)
+
+    @functools.cached_property
+    def _sizes(self) -> list[int]:
+        """At multiples of how many bytes each argument begins."""
+        longest: dict[int, int] = {}
+        for node in self.ast.toposort():
+            if node.op is Ops.PARAM:
+                longest[node.arg] = max(longest.get(node.arg, 1), min(node.dtype.itemsize, 4))
+        return [longest[position] for position in self.text.parameters]
+
+    def _check_begins(self, given: Sequence[Memory]) -> None:
+        """Raise DeviceError where an argument begins inside of an element: there are no bytes."""
+        # r[impl webgpu.argument.offset]
+        for memory, size in zip(given, self._sizes, strict=True):
+            if memory.start % size:
+                raise DeviceError(self.name, f"an argument begins at byte {memory.start}, inside "
+                                  "of an element", "copy it with .contiguous() first")
 
     def pipeline(self, lanes: int) -> Any:
         """The pipeline for groups of so many lanes."""

@@ -50,7 +50,7 @@ def test_an_unknown_device_is_refused_with_the_names() -> None:
 @verifies("device.name.meant+2")
 def test_a_name_that_is_nearly_right_is_guessed() -> None:
     for name, wanted in (("CUDDA", "CUDA"), ("cup:1", "CPU"), ("METL", "METAL"),
-                         ("gpu", "CUDA or OPENCL or METAL"), ("mps:0", "METAL")):
+                         ("gpu", "CUDA or OPENCL or METAL or WEBGPU"), ("mps:0", "METAL")):
         with pytest.raises(DeviceError, match=f"did you mean {wanted}[?] Else use one of CPU, "):
             Device.canonical(name)
     with pytest.raises(DeviceError) as caught:

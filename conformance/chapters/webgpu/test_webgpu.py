@@ -195,6 +195,14 @@ def test_lanes_that_write_parts_of_a_word_keep_the_others() -> None:
         out = kb.from_host(np.zeros(1000), dtype)
         run_as_it_is(ast, out, given)
         assert np.array_equal(out, given), dtype
+        j = new_range(250, GLOBAL)  # every fourth one: the others stay what they are
+        at = flat((j, 4))
+        few = apply_steps(kb.kernel(store(param(0, dtype), at, load(param(1, dtype), j)),
+                                    prefix=(j,)), [Local(0, 64)])
+        run_as_it_is(few, out, given)
+        wanted = given.copy()
+        wanted[::4] = given[:250]
+        assert np.array_equal(out, wanted), dtype
         assert "atomicAnd(&b0" in render(ast, WGSL()).body
     assert "atomic" not in render(kb.matmul(4, 4, 4), WGSL()).text
 
@@ -273,6 +281,20 @@ def test_an_argument_may_begin_anywhere() -> None:
             wanted = values.astype(dtype)
             wanted[5:9], wanted[7:9] = wanted[1:5] + 2, 3
             assert np.array_equal(x.numpy(), wanted)
+    for dtype in (dtypes.int32, dtypes.uint8, dtypes.float16):
+        i = new_range(32, GLOBAL)
+        ast = kb.kernel(store(param(0, dtype), i, load(param(1, dtype), i)), prefix=(i,))
+        program, memory = device().compile([ast])[0], device().allocate(1024)
+        for to, source in ((4, 600), (256, 8), (300, 512), (260, 20)):
+            given = np.arange(1024, dtype=np.uint32).astype(np.uint8)
+            device().copy_in(memory, given)
+            size = 32 * dtype.itemsize
+            program([memory.part(to, size), memory.part(source, size)])
+            given[to:to + size] = given[source:source + size]
+            assert np.array_equal(device().copy_out(memory, dtypes.uint8, 1024), given)
+    with pytest.raises(DeviceError, match="inside of an element"):
+        device().compile([kb.kernel(store(param(0, INT), 0, kb.number(INT, 1)))])[0](
+            [memory.part(6, 8)])
 
 
 @verifies("webgpu.copy.words")
@@ -365,6 +387,10 @@ def test_what_is_gathered_runs_in_the_order_in_which_it_was_asked_for() -> None:
         with np.errstate(over="ignore"):
             wanted = (given.astype(np.int64) << times).astype(np.int32) if times < 60 else 0 * given
         assert np.array_equal(device().copy_out(memory, INT, 64), wanted)
+    for more in (1, 2):  # nothing is read in between
+        device().copy_in(memory, given + more)
+        program([memory])
+    assert np.array_equal(device().copy_out(memory, INT, 64), 2 * (given + 2))
 
 
 @verifies("webgpu.compile.refused")
