@@ -219,7 +219,7 @@ class Turns:
 
     def _enter_as_guest(self, me: int) -> None:
         """Give way to the turn, or disturb it if it waits."""
-        # r[impl replay.thread.isolated, replay.thread.waits]
+        # r[impl replay.thread.isolated+2]
         while self.owner not in (0, me):
             self.mutex.release()
             waited_for = self._wait(me)

@@ -16,7 +16,7 @@ class OutputsStayWhereTheyWere(OutputsAreShared):
 
 
 class ResultsTakeTurns(Edit):
-    rule = "replay.output.again"
+    rule = "replay.output.again+2"
     description = "a replay holds the memory of the results before until it has made the new ones"
     file = "impl/realize/prepared.py"
     old, new = "for number in self.large:\n", "for number in self.large[:0]:\n"
@@ -42,7 +42,7 @@ class ArgumentsAreNotParted(ImplPatch):
 
 
 class ShortcutsLookAtNoShape(ImplPatch):
-    rule = "replay.shortcut.same"
+    rule = "replay.shortcut.same+2"
     description = "a call takes a shortcut with an argument of any shape"
     target = "impl.replay.guards:identical"
 
@@ -51,7 +51,7 @@ class ShortcutsLookAtNoShape(ImplPatch):
 
 
 class ShortcutsForgetStates(ImplPatch):
-    rule = "replay.shortcut.same"
+    rule = "replay.shortcut.same+2"
     description = "a shortcut reads the states where they were when it was made"
     target = "impl.replay.guards:Guards.__init__"
 
@@ -170,14 +170,14 @@ class TuplesAreLists(Edit):
 
 
 class ReplacedTensorsAreReadForEver(Edit):
-    rule = "replay.rebound.error"
+    rule = "replay.rebound.error+2"
     description = "a tensor that a name was given since the capture is not noticed"
     file = "impl/replay/names.py"
     old, new = "if now is not known():", "if now is not known() and now is None:"
 
 
 class RecordsBeforeItKnows(Edit):
-    rule = "replay.failure.none"
+    rule = "replay.failure.done+2"
     description = "a recording stays although the check that comes after the call has refused it"
     file = "impl/replay/jit.py"
     old, new = "recording.states.check_capture(tensors, started)", \
@@ -185,14 +185,14 @@ class RecordsBeforeItKnows(Edit):
 
 
 class OthersEffectsAreRecorded(Edit):
-    rule = "replay.thread.isolated"
+    rule = "replay.thread.isolated+2"
     description = "another thread may work during the turn of a capture"
     file = "impl/effects.py"
     old, new = "while self.owner not in (0, me):", "while False:"
 
 
 class WaitsMakeNoDifference(Edit):
-    rule = "replay.thread.waits"
+    rule = "replay.thread.isolated+2"
     description = "a turn into which another thread has come is not marked"
     file = "impl/effects.py"
     old, new = "self.disturbed, self.guest = True, 1", "self.guest = 1"
@@ -207,7 +207,7 @@ class CapturesInsideACapture(Edit):
 
 
 class ListsMayGrow(Edit):
-    rule = "replay.grown.error"
+    rule = "replay.rebound.error+2"
     description = "a list that has grown since the capture is gone through as far as it went then"
     file = "impl/replay/names.py"
     old, new = "return None if len(self.container) == self.first else", \
@@ -222,7 +222,7 @@ class ResultsStayViews(Edit):
 
 
 class ErrorsTakeBack(Edit):
-    rule = "replay.failure.done"
+    rule = "replay.failure.done+2"
     description = "an argument that was assigned before the capture failed is what it was"
     file = "impl/replay/jit.py"
     old = "write_back(given, stand_ins, arguments.leaves, gradients)"

@@ -153,7 +153,7 @@ class OneCaptureWillDo(ImplPatch):
 
 
 class MemoryOfTheCapture(ImplPatch):
-    rule = "replay.sizes.memory"
+    rule = "replay.sizes.follow+2"
     description = "outputs of a replay are as large as in the capture"
     target = "impl.replay.recording:Recording._size"
 
@@ -162,7 +162,7 @@ class MemoryOfTheCapture(ImplPatch):
 
 
 class ShapesOfTheCapture(ImplPatch):
-    rule = "replay.sizes.follow"
+    rule = "replay.sizes.follow+2"
     description = "results of a replay have the shapes of the capture"
     target = "impl.replay.arguments:Arguments.again"
 

@@ -117,7 +117,7 @@ class Segments:
         """Forget large results of the call before: if nobody else holds them, their memory is free,
         and what is in the caches of it is written again.
         """
-        # r[impl replay.output.again]
+        # r[impl replay.output.again+2]
         for number in self.large:
             self.placed[number] = None
             for segment, launch, argument in self.places[number]:

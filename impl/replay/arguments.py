@@ -35,7 +35,7 @@ class Arguments:
         """A shape without the values of its variables, which are noted as bound there."""
         if not symbolic.present[0]:
             return shape
-        for size in symbolic.sizes_in(shape):  # r[impl replay.sizes.follow]
+        for size in symbolic.sizes_in(shape):  # r[impl replay.sizes.follow+2]
             for bind in symbolic.binds_in(size.expression):
                 self.bind(f"{path}: {bind.src[0].arg[0]}", bind)
         without: Shape = symbolic.mapped(shape, symbolic.without_values)

@@ -55,13 +55,13 @@ class Capture:
         for path in {**before.signature, **now.signature}:
             if now.tensors.get(path) is not before.tensors.get(path) \
                     or now.signature.get(path) != before.signature.get(path):
-                raise ReplayError(  # r[impl replay.rebound.error]
+                raise ReplayError(  # r[impl replay.rebound.error+2]
                     self.name, f"argument {shown(path)} was given something else inside, which a "
                     "replay would not do again", "return the new value, or .assign to the tensor")
 
     def finish(self, result: Any) -> Recording:
         """Realize what the call returned or left pending, and make the recording."""
-        if path := rebound(self.names, names_of(self.function)):  # r[impl replay.rebound.error]
+        if path := rebound(self.names, names_of(self.function)):  # r[impl replay.rebound.error+2]
             raise ReplayError(self.name, f"{path} was given another tensor inside; a replay knows "
                               "no names, and would not do it again", "return the tensor, or "
                               ".assign it to one that the name held before the call")
@@ -84,7 +84,7 @@ class Capture:
                     for h in gradients]
         accounted = {id(t) for t in returned.values()} | {id(h.grad) for h in gradients}
         strays = [h for h in touched if id(h) not in known and id(h) not in accounted]
-        if strays:  # r[impl replay.rebound.error]
+        if strays:  # r[impl replay.rebound.error+2]
             raise ReplayError(self.name, f"a tensor of shape {strays[0].shape} that was made "
                               "inside is kept outside, where no replay could put the next one",
                               "return it, or .assign it to a tensor that exists before the call")

@@ -47,7 +47,7 @@ class Guards:
 
     def hold(self, arguments: Sequence[Any]) -> list[Buffer] | None:
         """The buffers of the arguments that are read; None if anything has changed."""
-        # r[impl replay.shortcut.same]
+        # r[impl replay.shortcut.same+2]
         if len(arguments) != len(self.given):
             return None
         found: list[Buffer] = []

@@ -131,7 +131,7 @@ class TinyJit(Generic[Parameters, Returned]):
             recording = None if lock.disturbed else capture.finish(result)
         finally:
             session.capturing.observers.remove(capture)
-            # r[impl replay.failure.done]
+            # r[impl replay.failure.done+2]
             write_back(given, stand_ins, arguments.leaves, gradients)
         if recording is None or lock.disturbed:
             return self._not_captured(result, given, stand_ins)
@@ -141,13 +141,13 @@ class TinyJit(Generic[Parameters, Returned]):
             for tensor, before, gradient in zip(given, kept, gradients, strict=True):
                 tensor.uop, tensor.grad = before.uop, gradient
             raise
-        self.recording = recording  # r[impl replay.failure.none]
+        self.recording = recording  # r[impl replay.failure.done+2]
         return self._returned(result, given, stand_ins)
 
     def _not_captured(self, result: Any, given: Sequence[Tensor],
                       stand_ins: dict[int, Tensor]) -> Returned:
         """What a call returns that waited for another thread: the next call is captured instead."""
-        if not self.disturbed:  # r[impl replay.thread.waits]
+        if not self.disturbed:  # r[impl replay.thread.isolated+2]
             print(f"tensor-schedule: {self.name} was not captured: other threads worked while it "
                   "waited; wait outside of it, or let no other thread work", file=sys.stderr)
         self.disturbed = True

@@ -209,7 +209,7 @@ class Watch:
         leading = names.leading(name for name, _ in found)
         self.known = [(name, weakref.ref(tensor)) for name, tensor in found]
         self.known += [(name, functools.partial(_itself, part)) for name, part in leading]
-        # r[impl replay.grown.error]
+        # r[impl replay.rebound.error+2]
         self.known += [(name, functools.partial(_itself, None))
                        for name in _lengths_of([name for name, _ in (*found, *leading)])]
 
@@ -217,7 +217,7 @@ class Watch:
         """Refuse a call in which a name holds something else."""
         for name, known in self.known:
             now = name.value()
-            if now is not known():  # r[impl replay.rebound.error]
+            if now is not known():  # r[impl replay.rebound.error+2]
                 kind = "tensor" if isinstance(now, Tensor) else \
                     "number" if isinstance(now, int) else "object"
                 raise ReplayError(self.function, f"{name.path} is another {kind} than when the "

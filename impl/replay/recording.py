@@ -62,7 +62,7 @@ class Recording:
         self.given = sorted(((b, s.path) for b, s in captured.sources.items()
                              if s.path is not None), key=lambda each: (len(each[1]), each[1]))
         self.sizes = {buffer: size for run in runs for buffer, size in run.sizes().items()}
-        # r[impl replay.sizes.memory]: what has another size in each call has memory of that call
+        # r[impl replay.sizes.follow+2]: what has another size in each call has memory of that call
         self.fresh = [b for run in runs for b in run.outputs if b in kept or b in self.sizes]
         self.comparisons = captured.comparisons
         self.keys = [run.plan.key for run in runs]

@@ -97,7 +97,7 @@ class States:
                                   f"{size} elements of {buffer.dtype.name}, and has "
                                   f"{found.size} of {found.dtype.name} now", "call .reset()")
             return found
-        if source.owners:  # r[impl replay.rebound.error]
+        if source.owners:  # r[impl replay.rebound.error+2]
             raise ReplayError(self.name, "a tensor that the function used does not exist any more, "
                               "so the function would use another one now", "call .reset()")
         return buffer
@@ -147,7 +147,7 @@ class States:
             if source.gradients:
                 self._follow_gradients(source)
             if source.owners and all(o() is None for o in source.owners):
-                raise ReplayError(  # r[impl replay.rebound.error]
+                raise ReplayError(  # r[impl replay.rebound.error+2]
                     self.name, "a tensor that the function reads was replaced by another one "
                     "during the call; a replay would read the old one for ever",
                     "change it with .assign instead of rebinding the name")
@@ -157,7 +157,7 @@ class States:
         kept = [o() for o in source.owners if o() is not None]
         replaced = [g for g in source.gradients
                     if (holder := g()) is not None and not any(holder.grad is k for k in kept)]
-        if replaced and kept:  # r[impl replay.rebound.error]
+        if replaced and kept:  # r[impl replay.rebound.error+2]
             raise ReplayError(self.name, "a gradient that is also kept elsewhere was replaced by "
                               "another one, and the function may use either",
                               "keep a copy (.clone()), or the tensor itself")

@@ -623,7 +623,7 @@ class TensorBase(metaclass=Named):
 
     def _store(self, value: UOp) -> None:
         """The new value, for this tensor and for every living tensor it is a view of."""
-        with lock:  # r[impl replay.thread.isolated]: before another thread's capture, or after it
+        with lock:  # r[impl replay.thread.isolated+2]: before another thread's capture, or after it
             self._store_alone(value)
 
     def _store_alone(self, value: UOp) -> None:

@@ -72,7 +72,7 @@ class Generator:
 
     def reserve(self, count: int) -> int:
         """Where the next `count` values start."""
-        # r[impl tensor.random.threefry+2, replay.thread.isolated]
+        # r[impl tensor.random.threefry+2, replay.thread.isolated+2]
         with lock:
             start = self.counter
             self.counter += count

@@ -324,7 +324,7 @@ def test_a_value_that_is_read_inside() -> None:
             step(numbers(2))
 
 
-@verifies("replay.failure.done", observe="replay")
+@verifies("replay.failure.done+2", observe="replay")
 def test_what_was_assigned_before_an_error_stays() -> None:
     state, argument = numbers(0), numbers(10)
 
@@ -366,7 +366,7 @@ def test_a_result_is_no_view(turn: int) -> None:
     assert of_state.tolist() == [[100, 300], [200, 400]]
 
 
-@verifies("replay.failure.none", observe="replay")
+@verifies("replay.failure.done+2", observe="replay")
 def test_a_call_that_raised_is_not_replayed() -> None:
     calls = []
 
@@ -401,7 +401,7 @@ def test_what_was_computed_before_the_capture_is_captured() -> None:
     assert same_as_eager(program) == [2, 2, 4, 4, 6, 6, 8, 8, 10, 10]
 
 
-@verifies("replay.rebound.error", observe="replay")
+@verifies("replay.rebound.error+2", observe="replay")
 def test_a_tensor_that_is_replaced() -> None:
     """Right or refused: a replay cannot put another tensor where the function would."""
     class Model:
@@ -442,7 +442,7 @@ def test_a_tensor_that_is_kept_aside() -> None:
     assert [first(each) for each in kept] == [0, 2][:len(kept)]
 
 
-@verifies("replay.rebound.error", observe="replay")
+@verifies("replay.rebound.error+2", observe="replay")
 def test_a_closure_that_names_another_tensor() -> None:
     other = numbers(3)
     step = TinyJit(lambda: other * 2)

@@ -56,7 +56,7 @@ def test_an_argument_that_becomes_a_state_that_is_written() -> None:
         assert w.tolist()[0] in (4, 8)
 
 
-@verifies("replay.failure.none", observe="replay")
+@verifies("replay.failure.done+2", observe="replay")
 def test_a_capture_that_is_refused_is_not_replayed() -> None:
     w, calls = numbers(1), []
 
@@ -75,7 +75,7 @@ def test_a_capture_that_is_refused_is_not_replayed() -> None:
 
 
 @verifies("replay.guard.state", observe="replay")
-@verifies("replay.failure.none", observe="replay")
+@verifies("replay.failure.done+2", observe="replay")
 @pytest.mark.parametrize("case", range(5))
 def test_an_argument_that_is_a_state_when_captured(case: int) -> None:
     """The body reads or writes the tensor by both its names."""
@@ -131,7 +131,7 @@ def test_an_argument_that_is_a_view() -> None:
         assert whole.tolist() == [0, before + 1, before + 1, 0]
 
 
-@verifies("replay.rebound.error", observe="replay")
+@verifies("replay.rebound.error+2", observe="replay")
 @pytest.mark.parametrize("moved", [0, 1])
 def test_two_owners_of_one_buffer_that_part(moved: int) -> None:
     used = numbers(1)

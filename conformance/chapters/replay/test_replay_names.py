@@ -88,7 +88,7 @@ def total(model: Model) -> list[Any]:
     return [tensor.tolist() for tensor in tensors]
 
 
-@verifies("replay.rebound.error", observe="replay")
+@verifies("replay.rebound.error+2", observe="replay")
 @pytest.mark.parametrize("body", [rebind_returned, swap, rebind_item, swap_items, rebind_in_table,
                                   new_in_table, append, save_argument, drop],
                          ids=lambda body: body.__name__)
@@ -103,7 +103,7 @@ def test_rebinding_is_right_or_refused(body: Callable[[Model, Tensor], Tensor]) 
                                     "items" in caught.value.detail or "[" in caught.value.detail)
 
 
-@verifies("replay.rebound.error", observe="replay")
+@verifies("replay.rebound.error+2", observe="replay")
 def test_rebinding_a_slot_a_global_and_a_cell() -> None:
     slotted, cell = Slotted(), numbers(1)
     held = [cell]
@@ -130,7 +130,7 @@ def test_rebinding_a_slot_a_global_and_a_cell() -> None:
     assert held
 
 
-@verifies("replay.grown.error", observe="replay")
+@verifies("replay.rebound.error+2", observe="replay")
 @pytest.mark.parametrize("kind", ["list", "dict", "layers"])
 @pytest.mark.parametrize("calls", [2, 5])
 def test_a_container_of_another_length_is_noticed(kind: str, calls: int) -> None:
@@ -162,7 +162,7 @@ GLOBAL = numbers(1)
 HELD = [GLOBAL]
 
 
-@verifies("replay.rebound.error", observe="replay")
+@verifies("replay.rebound.error+2", observe="replay")
 def test_rebinding_between_calls() -> None:
     """The old tensor lives on elsewhere, so that only the name tells."""
     model = Model()
@@ -186,7 +186,7 @@ class Part:
         self.state = numbers(1)
 
 
-@verifies("replay.rebound.error", observe="replay")
+@verifies("replay.rebound.error+2", observe="replay")
 @pytest.mark.parametrize("change", [
     lambda whole: setattr(whole, "part", Part()), lambda whole: whole.parts.reverse(),
     lambda whole: whole.table.update(part={"state": numbers(7)}),
@@ -213,7 +213,7 @@ def test_what_holds_a_tensor_is_replaced_between_calls(change: Callable[[Any], N
         Part.shared = kept
 
 
-@verifies("replay.rebound.error", observe="replay")
+@verifies("replay.rebound.error+2", observe="replay")
 def test_what_a_function_does_not_read_may_be_replaced() -> None:
     """Attributes that are called like a global, bound arguments, captured functions inside."""
     global GLOBAL_PART
@@ -231,7 +231,7 @@ def test_what_a_function_does_not_read_may_be_replaced() -> None:
 GLOBAL_PART: Any = None
 
 
-@verifies("replay.rebound.error", observe="replay")
+@verifies("replay.rebound.error+2", observe="replay")
 def test_names_that_stay_are_no_hindrance() -> None:
     """Models, optimizers, statistics: assigned, read through many names, or only looked at."""
     layer, norm = nn.Linear(4, 4), nn.BatchNorm(4)
@@ -279,7 +279,7 @@ def test_gradients_that_accumulate() -> None:
         step(numbers(1, 1))
 
 
-@verifies("replay.rebound.error", observe="replay")
+@verifies("replay.rebound.error+2", observe="replay")
 def test_a_gradient_that_is_kept_elsewhere() -> None:
     weight = numbers(1, 2)
     weight.requires_grad = True
@@ -318,7 +318,7 @@ def test_dataclasses_are_taken_apart() -> None:
         step(Batch(numbers(1), 2.0, [numbers(1, 2)]))
 
 
-@verifies("replay.rebound.error", observe="replay")
+@verifies("replay.rebound.error+2", observe="replay")
 def test_containers_that_are_given_something_else() -> None:
     def in_list(items: Any) -> Any:
         items[0] = items[0] + 1

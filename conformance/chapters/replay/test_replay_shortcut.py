@@ -45,7 +45,7 @@ def warm(function: Callable[..., Any], *arguments: Any) -> TinyJit[..., Any]:
     return captured
 
 
-@verifies("replay.shortcut.same", observe="replay")
+@verifies("replay.shortcut.same+2", observe="replay")
 @verifies("replay.outputs.distinct", observe="replay")
 @verifies("replay.output.fresh", observe="replay")
 def test_values_results_and_counts() -> None:
@@ -68,7 +68,7 @@ def test_values_results_and_counts() -> None:
         assert found["all"][1].item() == turn + 1 + 6 and found["n"] == 3
 
 
-@verifies("replay.output.again")
+@verifies("replay.output.again+2")
 @pytest.mark.parametrize("short", [True, False])
 def test_a_large_output_has_the_memory_of_the_one_before(short: bool) -> None:
     def memory(tensor: Tensor) -> int:
@@ -89,7 +89,7 @@ def test_a_large_output_has_the_memory_of_the_one_before(short: bool) -> None:
     assert memory(one) != memory(two) and one.tolist() == two.tolist()
 
 
-@verifies("replay.shortcut.same", observe="replay")
+@verifies("replay.shortcut.same+2", observe="replay")
 def test_one_tensor_returned_twice() -> None:
     def both(x: Tensor) -> dict[str, Any]:
         total = x + 1
@@ -103,7 +103,7 @@ def test_one_tensor_returned_twice() -> None:
         assert found["more"][1].tolist() == [2 * turn + 2, 0]
 
 
-@verifies("replay.shortcut.same", observe="replay")
+@verifies("replay.shortcut.same+2", observe="replay")
 @verifies("replay.guard.mismatch", observe="replay")
 @pytest.mark.parametrize("given", [
     (numbers(1, 2, 3), 1), (numbers(1, 2).reshape(1, 2).contiguous().realize(), 1),
@@ -117,7 +117,7 @@ def test_other_arguments_are_refused(given: tuple[Any, ...]) -> None:
     assert step(x, 1).tolist() == [3, 4]
 
 
-@verifies("replay.shortcut.same", observe="replay")
+@verifies("replay.shortcut.same+2", observe="replay")
 @verifies("replay.guard.alias", observe="replay")
 def test_arguments_that_become_one() -> None:
     a, b = numbers(1, 2), numbers(3, 4)
@@ -128,7 +128,7 @@ def test_arguments_that_become_one() -> None:
     assert step(b, a).tolist() == [2, 2]
 
 
-@verifies("replay.shortcut.same", observe="replay")
+@verifies("replay.shortcut.same+2", observe="replay")
 @verifies("replay.state.eager", observe="replay")
 def test_states_that_are_written_moved_and_gone() -> None:
     w, x = numbers(1, 2), numbers(10, 10)
@@ -144,8 +144,8 @@ def test_states_that_are_written_moved_and_gone() -> None:
     assert [step(x).tolist() for _ in range(2)] == [[16, 16]] * 2
 
 
-@verifies("replay.shortcut.same", observe="replay")
-@verifies("replay.rebound.error", observe="replay")
+@verifies("replay.shortcut.same+2", observe="replay")
+@verifies("replay.rebound.error+2", observe="replay")
 def test_a_name_that_is_given_another_tensor() -> None:
     model = {"w": numbers(1)}
     step = warm(lambda x: x + model["w"], numbers(1))
@@ -162,7 +162,7 @@ def test_a_name_that_is_given_another_tensor() -> None:
         step(numbers(1))
 
 
-@verifies("replay.shortcut.same", observe="replay")
+@verifies("replay.shortcut.same+2", observe="replay")
 def test_arguments_that_are_not_computed_or_views() -> None:
     x = numbers(1, 2, 3, 4)
     step = warm(lambda x: x * 2, x)
@@ -177,7 +177,7 @@ def test_arguments_that_are_not_computed_or_views() -> None:
     assert step(x).tolist() == [2, 18, 18, 8]
 
 
-@verifies("replay.shortcut.same", observe="replay")
+@verifies("replay.shortcut.same+2", observe="replay")
 def test_settings_between_the_calls() -> None:
     x = numbers(1, 2)
     seen: list[int] = []
@@ -196,7 +196,7 @@ def test_settings_between_the_calls() -> None:
     assert [outer(x).tolist() for _ in range(4)] == [[3, 5]] * 4
 
 
-@verifies("replay.shortcut.same", observe="replay")
+@verifies("replay.shortcut.same+2", observe="replay")
 def test_what_takes_no_shortcut() -> None:
     """What writes to a state, draws, has sizes, or names its arguments."""
     w, x = numbers(0), numbers(1)
@@ -221,8 +221,8 @@ def test_what_takes_no_shortcut() -> None:
         assert same is x and more.tolist() == [2]
 
 
-@verifies("replay.shortcut.same", observe="replay")
-@verifies("replay.thread.isolated", observe="replay")
+@verifies("replay.shortcut.same+2", observe="replay")
+@verifies("replay.thread.isolated+2", observe="replay")
 def test_shortcuts_in_several_threads() -> None:
     step = warm(lambda x, y: (x * y).sum(), numbers(1, 2), numbers(3, 4))
     wrong: list[Any] = []
@@ -242,7 +242,7 @@ def test_shortcuts_in_several_threads() -> None:
     assert not wrong
 
 
-@verifies("replay.shortcut.same", observe="replay")
+@verifies("replay.shortcut.same+2", observe="replay")
 @verifies("effects.version.current", observe="replay")
 def test_memory_that_was_overwritten() -> None:
     """A replay that writes gives its tensors new versions; readers by shortcut see them."""

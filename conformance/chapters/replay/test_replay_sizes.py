@@ -23,8 +23,7 @@ def same(found: Tensor, wanted: Any) -> None:
     np.testing.assert_allclose(found.numpy(), wanted, 1e-5, 1e-6)
 
 
-@verifies("replay.sizes.follow", observe="replay")
-@verifies("replay.sizes.memory", observe="replay")
+@verifies("replay.sizes.follow+2", observe="replay")
 def test_a_variable_among_the_arguments() -> None:
     t = table()
 
@@ -39,8 +38,7 @@ def test_a_variable_among_the_arguments() -> None:
     assert both.replays == 3
 
 
-@verifies("replay.sizes.follow", observe="replay")
-@verifies("replay.sizes.memory", observe="replay")
+@verifies("replay.sizes.follow+2", observe="replay")
 def test_a_tensor_with_a_symbolic_size() -> None:
     t = table()
     twice = TinyJit(lambda x: [(x * 2).realize() @ x.T, x])
@@ -51,7 +49,7 @@ def test_a_tensor_with_a_symbolic_size() -> None:
     assert twice.replays == 3
 
 
-@verifies("replay.sizes.follow", observe="replay")
+@verifies("replay.sizes.follow+2", observe="replay")
 def test_arithmetic_on_a_variable_as_an_argument() -> None:
     t = table()
     part = TinyJit(lambda x, stop: x[1:stop])
@@ -60,7 +58,7 @@ def test_arithmetic_on_a_variable_as_an_argument() -> None:
     assert part.replays == 1
 
 
-@verifies("replay.sizes.follow", observe="replay")
+@verifies("replay.sizes.follow+2", observe="replay")
 def test_state_at_a_position() -> None:
     at = Variable("at", 0, 9)
     keys, held = Tensor.zeros(10, 3).contiguous().realize(), np.zeros((10, 3), np.float32)
@@ -77,7 +75,7 @@ def test_state_at_a_position() -> None:
     assert step.replays == 7
 
 
-@verifies("replay.sizes.follow", observe="replay")
+@verifies("replay.sizes.follow+2", observe="replay")
 def test_between_devices() -> None:
     t = table()
     moved = TinyJit(lambda x: (x * 2).to("REFERENCE") + 1)

@@ -53,7 +53,7 @@ class During:
         assert step.replays == 4 and self.calls == 2
 
 
-@verifies("replay.thread.isolated", observe="replay")
+@verifies("replay.thread.isolated+2", observe="replay")
 def test_another_thread_writes() -> None:
     state = numbers(1, 2, 3, 4)
 
@@ -65,7 +65,7 @@ def test_another_thread_writes() -> None:
     assert state.tolist() == [2, 20, 30, 5]
 
 
-@verifies("replay.thread.isolated", observe="replay")
+@verifies("replay.thread.isolated+2", observe="replay")
 def test_another_thread_draws() -> None:
     """A replay advances the counter by what the function drew, and by nothing else."""
     drawn: list[Tensor] = []
@@ -77,7 +77,7 @@ def test_another_thread_draws() -> None:
     assert drawn[0].tolist() == Tensor.rand(100).tolist() != again.tolist()
 
 
-@verifies("replay.thread.isolated", observe="replay")
+@verifies("replay.thread.isolated+2", observe="replay")
 def test_another_thread_realizes_and_keeps() -> None:
     kept: list[Tensor] = []
     shared = numbers(5)
@@ -85,7 +85,7 @@ def test_another_thread_realizes_and_keeps() -> None:
     assert kept[0].item() == 15
 
 
-@verifies("replay.thread.waits", observe="replay")
+@verifies("replay.thread.isolated+2", observe="replay")
 @pytest.mark.parametrize("how", ["thread", "future", "queue", "simple queue", "lock"])
 def test_a_function_that_waits_for_a_thread(how: str, capsys: pytest.CaptureFixture[str]) -> None:
     state = numbers(0)
@@ -124,7 +124,7 @@ def test_a_function_that_waits_for_a_thread(how: str, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err.count("was not captured") == 1
 
 
-@verifies("replay.thread.waits", observe="replay")
+@verifies("replay.thread.isolated+2", observe="replay")
 def test_a_function_that_waits_only_once_is_captured_later() -> None:
     calls: list[int] = []
 
@@ -141,7 +141,7 @@ def test_a_function_that_waits_only_once_is_captured_later() -> None:
     assert len(calls) == 3 and step.replays == 3
 
 
-@verifies("replay.thread.waits", observe="replay")
+@verifies("replay.thread.isolated+2", observe="replay")
 def test_captures_that_wait_for_one_another() -> None:
     """A captured function waits for a thread that calls another one."""
     inner = TinyJit(lambda x: x * 3)
@@ -155,7 +155,7 @@ def test_captures_that_wait_for_one_another() -> None:
     assert [inner(numbers(i)).item() for i in range(4)] == [0, 3, 6, 9]
 
 
-@verifies("replay.thread.waits", observe="replay")
+@verifies("replay.thread.isolated+2", observe="replay")
 def test_an_argument_that_is_assigned_while_a_thread_is_waited_for() -> None:
     def body(x: Tensor) -> Tensor:
         thread = threading.Thread(target=lambda: numbers(1).sum().item())
