@@ -107,7 +107,7 @@ def leaf_of(node: UOp) -> UOp | None:
     Raises:
         GraphError: the leaf names a version that has been overwritten (r[effects.version.current]).
     """
-    leaf = in_memory(node)
+    leaf = node if node.op is _BUFFER else node.realized  # as in_memory: this is hot
     if leaf is not None and leaf.arg[1] != leaf.arg[0].version:
         if leaf.arg[0].spoiled:  # r[impl realize.interrupted.error]
             raise GraphError("read", f"a run was interrupted, or failed, while it overwrote "

@@ -35,6 +35,9 @@ class Carrier(Protocol):
     def shape(self, given: Shape) -> Shape:
         """The shape of a piece, from that of the source."""
 
+    def told(self, nbytes: int) -> str:
+        """What is sent, and why, for a person; `nbytes` are those of the source."""
+
 
 #: What a COPY has as its argument: the place that it goes to, or how pieces get there.
 Destination = Place | Carrier

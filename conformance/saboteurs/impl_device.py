@@ -111,7 +111,7 @@ class ReplaysCountOnce(Edit):
     rule = "device.counters.exact"
     description = "the replay of a table counts as one launch"
     file = "impl/device/__init__.py"
-    old, new = "GlobalCounters.kernels += len(self.launches)", "GlobalCounters.kernels += 1"
+    old, new = "counters.kernels += len(self.launches)", "counters.kernels += 1"
 
 
 class LimitsAreNoProperty(Edit):

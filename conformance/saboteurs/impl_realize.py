@@ -41,8 +41,8 @@ class LaunchesUncounted(Edit):
     rule = "realize.direct.same"
     description = "a kernel that is launched at once is not counted"
     file = "impl/realize/prepared.py"
-    old = "self.program([*map(memories.__getitem__, self.places)])"
-    new = "self.program.run([*map(memories.__getitem__, self.places)], ())"
+    old = "self.call([*map(memories.__getitem__, self.places)])"
+    new = "self.call.__self__.run([*map(memories.__getitem__, self.places)], ())"
 
 
 class LaunchesWhatIsWatched(Edit):

@@ -73,7 +73,7 @@ class CPU(DeviceBackend):
             DeviceError: there is not enough memory.
         """
         try:
-            block, address = self.pool.take(nbytes)
+            block = self.pool.take(nbytes)
         except (MemoryError, OSError, OverflowError, ValueError):
             raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
                               "use smaller tensors or free some") from None
@@ -81,7 +81,7 @@ class CPU(DeviceBackend):
         counters.allocated += nbytes
         if counters.allocated > counters.peak:
             counters.peak = counters.allocated
-        return Pooled(self, block, 0, nbytes, None, address)
+        return Pooled(self, block, nbytes)
 
     def load(self, asts: Sequence[UOp]) -> list[Program]:
         """Optimise, render, and compile what is not compiled yet."""

@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from impl.device import Counters, GlobalCounters, Memory, pool
+from impl.device import Counters, DeviceBackend, GlobalCounters, Memory, pool
 
 #: A block, and its address, which NumPy is slow to tell.
 Block = tuple[np.ndarray, int]
@@ -83,14 +83,18 @@ class Pool(pool.Pool[Block]):
 class Pooled(Memory):
     """Memory that goes back to the pool when nothing refers to it."""
 
-    __slots__ = ()
+    __slots__ = ("kept",)
+
+    def __init__(self, device: DeviceBackend, kept: Block, nbytes: int) -> None:
+        self.device, self.kept, self.nbytes = device, kept, nbytes
+        self.block, self.address = kept
+        self.start, self.owner = 0, None
 
     # At the end of the interpreter the names of a module are gone before its objects are.
     def __del__(self, counters: Counters = GlobalCounters) -> None:
         counters.allocated -= self.nbytes
-        block = self.block, self.address
         pool: Pool = self.device.pool  # type: ignore[attr-defined]
-        pool.give(block)
+        pool.give(self.kept)
 
 
 # --8<-- [start:fresh]

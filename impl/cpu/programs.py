@@ -115,6 +115,7 @@ class CPUTable(Table):
         super().__init__(launches)
         self.arranged = Arranged(self.launches)
         self.address, self.count = self.arranged.address, len(self.launches)
+        self.first = self.arranged.first
         self.words = memoryview(self.arranged.words)  # type: ignore[arg-type]  # quicker to set
 
     def set_memory(self, launch: int, argument: int, memory: Memory) -> None:
@@ -122,7 +123,7 @@ class CPUTable(Table):
         program, memories, _ = self.launches[launch]
         memories[argument] = memory
         if argument < program.arguments:
-            self.words[self.arranged.first[launch] + argument] = memory.address
+            self.words[self.first[launch] + argument] = memory.address
 
     def set_value(self, launch: int, variable: int, value: int) -> None:
         """Give one launch another value of one variable."""

@@ -47,14 +47,14 @@ class Launch(Protocol):
 class OneKernel:
     """A kernel that gets the memories of a call in the order of its arguments, and keeps none."""
 
-    __slots__ = ("program", "places")
+    __slots__ = ("call", "places")
 
     def __init__(self, program: Program, places: Sequence[int]) -> None:
-        self.program, self.places = program, places
+        self.call, self.places = program.__call__, places
 
     def run(self, memories: Sequence[Memory]) -> None:
         """Run the kernel."""
-        self.program([*map(memories.__getitem__, self.places)])  # r[impl realize.direct.same]
+        self.call([*map(memories.__getitem__, self.places)])  # r[impl realize.direct.same]
 
 
 class Segment(Protocol):

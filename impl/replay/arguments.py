@@ -11,6 +11,7 @@ from impl import symbolic
 from impl.effects import Buffer
 from impl.errors import ReplayError, VariableError
 from impl.ir import Ops, Shape, UOp
+from impl.multi import Mesh
 from impl.tensor import Tensor
 
 
@@ -71,8 +72,9 @@ def take_apart(given: Any) -> Arguments:
         path, value = stack.pop()
         if isinstance(value, Tensor):
             found.tensors[path], node = value, value.uop
+            where = value.sharding if isinstance(value.device, Mesh) else value.device
             found.signature[path] = ("Tensor", found.shape(path, node.shape or ()), node.dtype.name,
-                                     value.sharding or value.device)
+                                     where)
         elif isinstance(value, (list, tuple)):
             found.signature[path] = (type(value).__name__, len(value))
             stack += [(f"{path}[{i}]", part) for i, part in enumerate(value)]
