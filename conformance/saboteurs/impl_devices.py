@@ -461,7 +461,7 @@ class CompilersAreTrusted(ImplPatch):
 
 
 class EachBindingBeginsAtItsArgument(Edit):
-    rule = "webgpu.argument.offset"
+    rule = "webgpu.argument.offset+2"
     description = "what lies between a binding and its argument is forgotten"
     file = "impl/webgpu/queue.py"
     old, new = "begins.append(rest)", "begins.append(0)"

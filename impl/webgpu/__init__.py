@@ -102,7 +102,7 @@ class WebGPUProgram(GroupProgram):
 
     def _check_begins(self, given: Sequence[Memory]) -> None:
         """Raise DeviceError where an argument begins inside of an element: there are no bytes."""
-        # r[impl webgpu.argument.offset]
+        # r[impl webgpu.argument.offset+2]
         for memory, size in zip(given, self._sizes, strict=True):
             if memory.start % size:
                 raise DeviceError(self.name, f"an argument begins at byte {memory.start}, inside "

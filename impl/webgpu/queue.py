@@ -59,7 +59,7 @@ class Launches:
         """What is bound for an argument, and where in it that begins: a binding cannot begin
         anywhere.
         """
-        # r[impl webgpu.argument.offset]
+        # r[impl webgpu.argument.offset+2]
         assert isinstance(memory, DeviceMemory)
         start = memory.start // self.device.alignment * self.device.alignment
         rest = memory.start - start

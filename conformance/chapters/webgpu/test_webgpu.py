@@ -268,7 +268,7 @@ def test_a_lane_turns_as_often_as_it_should(monkeypatch: pytest.MonkeyPatch) -> 
 # Memory
 
 
-@verifies("webgpu.argument.offset")
+@verifies("webgpu.argument.offset+2")
 def test_an_argument_may_begin_anywhere() -> None:
     values = np.arange(1000, dtype=np.int32)
     with Context(DEVICE="WEBGPU"):
