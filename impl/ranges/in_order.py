@@ -2,10 +2,9 @@
 from __future__ import annotations
 
 from impl import symbolic
-from impl.dtypes import dtypes
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.ranges.indices import ZERO, Index, loops_of
-from impl.ranges.stages import Form, InOrder, Pattern, cast
+from impl.ranges.stages import Form, InOrder, Pattern
 from impl.ranges.tracing import Tracer, names_row
 
 
@@ -26,7 +25,7 @@ def _scan(node: UOp, tracer: Tracer, value: UOp, write: Pattern) -> InOrder | No
     op, axis, *table = node.arg
     index = write.index
     if table:
-        row = cast(tracer.trace(node.src[1], index, inside=False), dtypes.index)
+        row = tracer.as_index(tracer.trace(node.src[1], index, inside=False))
         inside = symbolic.logical_and(symbolic.less_equal(0, row),
                                       symbolic.less_than(row, table[0]))
         place = Pattern((table[0],), (row,), inside)
@@ -43,7 +42,7 @@ def _scatter(node: UOp, tracer: Tracer, value: UOp, write: Pattern) -> InOrder:
     assert values.shape is not None
     index = tuple(new_range(size, RangeKind.LOOP, len(write.shape) + axis) if size != 1 else ZERO
                   for axis, size in enumerate(values.shape))
-    picked = cast(tracer.trace(places, index[:1], inside=False), dtypes.index)
+    picked = tracer.as_index(tracer.trace(places, index[:1], inside=False))
     given = tracer.trace(values, index, inside=False)
     # r[impl ranges.scatter.order+2]
     target = Pattern(write.shape, (picked, *index[1:]), names_row(node, picked))

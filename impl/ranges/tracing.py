@@ -147,7 +147,7 @@ class Tracer:
         selector = node.src[1], self._region(index[:rank], region.valid)
         if selector[0] not in selector[1].done:
             return [selector]
-        picked = cast(selector[1].done[selector[0]], dtypes.index)
+        picked = self.as_index(selector[1].done[selector[0]])
         inside = symbolic.logical_and(region.valid, names_row(node, picked))
         return [selector, (node.src[0], self._region((picked, *index[rank:]), inside))]
 
@@ -226,7 +226,7 @@ class Tracer:
         if op is Ops.BIND:
             return node.src[0]
         if op is Ops.GATHER:  # r[impl ranges.gather.outside]
-            return self._where(names_row(node, cast(sources[0], dtypes.index)), sources[1])
+            return self._where(names_row(node, self.as_index(sources[0])), sources[1])
         return self._pass(node, sources)
 
     def _pass(self, node: UOp, sources: list[UOp]) -> UOp:
@@ -240,6 +240,10 @@ class Tracer:
             return value
         self.operations += 1
         return UOp(Ops.REDUCE, value.dtype, (value, *loops), op)
+
+    def as_index(self, value: UOp) -> UOp:
+        """A value that chooses a row."""
+        return self.simple.made(cast(value, dtypes.index))
 
     def _where(self, condition: UOp, value: UOp) -> UOp:
         """The value, and 0 where a condition does not hold."""

@@ -24,6 +24,8 @@ from impl.kernel import (
     verify,
 )
 from impl.render.blocks import Begin, Block, Define, Fetch, Finish, Loop, Skip, Step, Write
+from impl.render.checks import check_lowered
+from impl.settings import get
 
 #: What a loop whose extent is known at run time only is reckoned with.
 _UNKNOWN_EXTENT = 64
@@ -56,6 +58,8 @@ class Lowered:
         if vectors:
             _choose_vectors(self)
         _Placement(self).run()
+        if get("SPEC"):
+            check_lowered(self)
 
     def lanes(self, node: UOp) -> tuple[UOp, ...]:
         """The lanes of a value, in the kernel's order."""

@@ -11,8 +11,10 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from impl import settings
 from impl.caching import Canonical, PlanCache, canonicalize, unbound
 from impl.effects import Effects
+from impl.schedule.checks import check
 from impl.schedule.draft import Draft
 from impl.schedule.passes import PASSES
 from impl.schedule.plan import Environment, Plan, Result
@@ -25,8 +27,11 @@ def make_plan(effects: Effects, canonical: Canonical, environment: Environment) 
     """Run all passes."""
     # r[impl caching.key.sizes]: no pass can look at a value
     draft = Draft(unbound(effects), canonical, environment)
+    level = settings.get("SPEC")
     for pass_ in PASSES:  # r[impl schedule.passes.pure+3]
         draft = pass_(draft)
+        if level:
+            check(pass_.__name__, draft, level)
     return finished(draft)
 
 

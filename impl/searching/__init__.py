@@ -9,10 +9,11 @@ from dataclasses import replace
 
 from impl import settings
 from impl.choosing.heuristic import hand_plan
+from impl.errors import GraphError
 from impl.groups import lane_steps
 from impl.groups.tensor_cores import refuse_units
 from impl.ir import UOp
-from impl.kernel import Limits
+from impl.kernel import Limits, verify
 from impl.rewrite import simplify
 from impl.searching.beam import searched_steps
 from impl.searching.trial import Bench
@@ -61,7 +62,24 @@ def taken(ast: UOp, steps: Iterable[tuple[Step, str]]) -> UOp:
         StepError: one of them is not legal.
     """
     given = list(steps)
+    if settings.get("SPEC") >= 2:
+        check_steps(ast, [step for step, _ in given])
     return _said(apply_steps(ast, [step for step, _ in given]), given)
+
+
+def check_steps(ast: UOp, steps: Iterable[Step]) -> None:
+    """Check the kernel after each step.
+
+    Raises:
+        GraphError: one is no kernel any more; the error names the step and the kernel.
+    """
+    for step in steps:
+        ast = apply_steps(ast, [step])
+        try:
+            verify(ast)
+        except GraphError as error:  # r[impl searching.steps.checked]
+            raise GraphError(f"verify {ast.arg.name} after {step.name}", error.detail,
+                             "this is a mistake of that step") from None
 
 
 def _said(made: UOp, steps: Iterable[tuple[Step, str]]) -> UOp:

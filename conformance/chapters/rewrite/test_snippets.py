@@ -78,10 +78,10 @@ def test_what_one_asks_of_a_tensors_graph() -> None:
 @verifies("symbolic.node.arithmetic")
 def test_arithmetic_on_nodes() -> None:
     x, i = number(4), new_range(8, RangeKind.LOOP, 0)
-    assert (x + 1, 1 + x, x - 1, x // 2, x % 2, 3 - x) == tuple(
-        UOp(op, dtypes.int32, tuple(n if isinstance(n, UOp) else number(n) for n in sources))
-        for op, *sources in ((Ops.ADD, x, 1), (Ops.ADD, 1, x), (Ops.SUB, x, 1),
-                             (Ops.FLOORDIV, x, 2), (Ops.FLOORMOD, x, 2), (Ops.SUB, 3, x)))
+    wanted = [(Ops.ADD, x, number(1)), (Ops.ADD, number(1), x), (Ops.SUB, x, number(1)),
+              (Ops.FLOORDIV, x, number(2)), (Ops.FLOORMOD, x, number(2)), (Ops.SUB, number(3), x)]
+    assert [x + 1, 1 + x, x - 1, x // 2, x % 2, 3 - x] == [
+        UOp(op, dtypes.int32, (left, right)) for op, left, right in wanted]
     assert i + 0 is i and (i * 4) // 4 is i and (i * 4 + i) is i * 5
     with pytest.raises(GraphError, match="int32 and float32 meet"):
         x + UOp.const(dtypes.float32, 1.0)
