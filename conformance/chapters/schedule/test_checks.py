@@ -178,7 +178,7 @@ def test_a_lowering_that_computes_too_late_is_found() -> None:
 
 @verifies("searching.steps.checked")
 def test_a_step_that_spoils_a_kernel_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from impl.kernel import Upcast
+    from impl.steps import Upcast
     ast, right = planned(), Upcast.apply
 
     def wrong(step: Any, known: Any) -> UOp:
