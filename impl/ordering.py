@@ -10,6 +10,7 @@ process.
 from __future__ import annotations
 
 import heapq
+import itertools
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -173,6 +174,9 @@ def _random_order(graph: _Graph, seed: int) -> list[int]:
     return graph.complete(order)
 
 
+Sides = tuple[dict[int, None], dict[int, None]]  # the storages that are read, and written
+
+
 class Peaks:
     """How much memory groups need at most, in the best order known for them.
 
@@ -184,25 +188,25 @@ class Peaks:
     def __init__(self, storage_of: Sequence[int], nbytes: dict[int, int]) -> None:
         self.storage_of, self.nbytes = storage_of, nbytes
         # By identity of the members, which are kept alive for that.
-        self.known: dict[int, tuple[list[Member], dict[int, None], dict[int, None]]] = {}
+        self.known: dict[int, tuple[list[Member], Sides, list[int]]] = {}
 
     def __call__(self, groups: list[Group]) -> tuple[int, int]:
         """How many bytes of temporaries are alive at most, and while which group runs."""
-        touched = [self._touched(group) for group in groups]
-        users = Counter(s for reads, writes in touched for s in {**reads, **writes})
+        known = [self._touched(group) for group in groups]
+        users = Counter(itertools.chain.from_iterable(touched for _, touched in known))
         uses = Uses({n: size for n, size in self.nbytes.items() if users[n] > 1},
-                    [[*reads, *writes] for reads, writes in touched])
-        order = least_peak(len(groups), waits(touched), uses)
+                    [touched for _, touched in known])
+        order = least_peak(len(groups), waits([sides for sides, _ in known]), uses)
         alive = alive_in(order, uses)
         most = max(alive, default=0)
         return most, order[alive.index(most)] if alive else 0
 
-    def _touched(self, group: Group) -> tuple[dict[int, None], dict[int, None]]:
-        """The storages that a group reads and writes."""
+    def _touched(self, group: Group) -> tuple[Sides, list[int]]:
+        """The storages that a group reads, those that it writes, and all of them."""
         key = id(group.members)
         if key not in self.known:
             storage, stages = self.storage_of, [m.stage for m in group.members]
             reads = dict.fromkeys(storage[a.value] for s in stages for a in s.reads)
-            self.known[key] = (group.members, reads,
-                               dict.fromkeys(storage[s.write.value] for s in stages))
+            writes = dict.fromkeys(storage[s.write.value] for s in stages)
+            self.known[key] = group.members, (reads, writes), list({**reads, **writes})
         return self.known[key][1:]

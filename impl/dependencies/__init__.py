@@ -92,15 +92,8 @@ def waits(touched: Sequence[tuple[Collection[int], Collection[int]]]) -> set[Pai
     pairs: set[Pair] = set()
     written: dict[int, tuple[int, ...]] = {}
     read: dict[int, list[int]] = {}
-
-    def writers(storage: int) -> Sequence[int]:
-        return written.get(storage, ())
-
-    def readers(storage: int) -> Sequence[int]:
-        return read.get(storage, ())
-
     for number, (reads, writes) in enumerate(touched):
-        for _, other, _ in hazards(reads, writes, readers, writers):
+        for _, other, _ in hazards(reads, writes, read.get, written.get):
             pairs.add((other, number))
         for storage in writes:
             written[storage] = number,
@@ -123,12 +116,5 @@ def of_versions(reads: Sequence[Iterable[Version]], writes: Sequence[Iterable[Ve
         for number, versions in enumerate(all_versions):
             for version in versions:
                 side.setdefault(version, []).append(number)
-
-    def written(version: Version) -> Sequence[int]:
-        return writers.get(version, ())
-
-    def read(version: Version) -> Sequence[int]:
-        return readers.get(version, ())
-
     return {(other, number) for number, (mine, old) in enumerate(zip(reads, replaces, strict=True))
-            for _, other, _ in hazards(mine, old, read, written) if other != number}
+            for _, other, _ in hazards(mine, old, readers.get, writers.get) if other != number}

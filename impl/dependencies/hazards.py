@@ -9,18 +9,19 @@ Mine = TypeVar("Mine")
 
 
 def hazards(reads: Iterable[Mine], writes: Iterable[Mine],
-            readers: Callable[[Mine], Iterable[Earlier]],
-            writers: Callable[[Mine], Iterable[Earlier]],
+            readers: Callable[[Mine], Iterable[Earlier] | None],
+            writers: Callable[[Mine], Iterable[Earlier] | None],
             ) -> Iterator[tuple[str, Earlier, Mine]]:
     """The kind of each hazard between new accesses and earlier ones, with both.
 
-    `readers` and `writers` tell which earlier accesses meet one of ours. Two reads never wait.
+    `readers` and `writers` tell which earlier accesses meet one of ours; None is as good as an
+    empty answer. Two reads never wait.
     """
     for mine in reads:
-        for earlier in writers(mine):  # r[impl dependencies.raw.order]
+        for earlier in writers(mine) or ():  # r[impl dependencies.raw.order]
             yield "RAW", earlier, mine
     for mine in writes:
-        for earlier in readers(mine):  # r[impl dependencies.war.order]
+        for earlier in readers(mine) or ():  # r[impl dependencies.war.order]
             yield "WAR", earlier, mine
-        for earlier in writers(mine):  # r[impl dependencies.waw.order]
+        for earlier in writers(mine) or ():  # r[impl dependencies.waw.order]
             yield "WAW", earlier, mine
