@@ -30,6 +30,7 @@ from impl.ir import Ops, UOp
 from impl.multi import Mesh
 from impl.places import Place
 from impl.realize import ExecItem, run_schedule
+from impl.realize.session import Printer
 from impl.settings import Context
 from impl.symbolic import Variable
 from impl.tensor import Tensor
@@ -88,7 +89,14 @@ def _view(document: dict[str, Any]) -> None:
     print(inspect.html_report(document, os.path.join(folder, "report.html")), file=sys.stderr)
 
 
+def _printer() -> Printer:
+    """What prints for DEBUG."""
+    from impl.inspect import debug
+    return debug
+
+
 Tensor.runtime = _Runtime()
+realize.session.printer = _printer
 realize.session.viewers.append(_view)
 
 from impl import playback  # noqa: E402

@@ -9,7 +9,7 @@ from impl.caching.rows import Rows
 from impl.device import GlobalCounters
 from impl.dtypes import dtypes
 from impl.effects import Effects, Holder, collect, forget_realized, leaf_of
-from impl.errors import VariableError, user_line
+from impl.errors import VariableError
 from impl.ir import Ops, UOp
 from impl.multi import divided, is_spread, meshes
 from impl.places import is_free, named
@@ -17,7 +17,7 @@ from impl.realize.environment import Mode, environment, in_force
 from impl.realize.run import Run, commit, execute
 from impl.realize.session import session
 from impl.rewrite import verify
-from impl.schedule import Plan, decisions, document, plan_for
+from impl.schedule import Plan, document, plan_for
 
 
 def values_of(holders: Sequence[Holder], mode: Mode | None = None) -> list[UOp]:
@@ -100,12 +100,7 @@ def in_pieces(effects: Effects) -> Effects:
 def _show(mode: Mode, effects: Effects, plan: Plan, hit: bool, seconds: float) -> None:
     """What DEBUG and VIZ ask for of a schedule."""
     if mode.debug >= 1:
-        noun = "kernel " if len(plan.kernels) == 1 else "kernels"
-        print(f"scheduled {len(plan.kernels):5d} {noun} in {seconds * 1e3:8.2f} ms | "
-              f"{'cache hit ' if hit else 'CACHE MISS'} | {user_line()}")
-    if mode.debug >= 3:
-        for _, line in decisions(plan, effects.nodes):
-            print("  " + line)
+        session.printer().print_schedule(plan, effects.nodes, hit, seconds, mode.debug)
     if mode.viz:
         for viewer in session.viewers:
             viewer(document(plan, hit, effects.nodes))

@@ -17,7 +17,7 @@ from impl.multi import Mesh, Transfer
 from impl.places import Destination, Place
 from impl.realize.environment import Mode, in_force
 from impl.realize.session import session
-from impl.schedule import Plan, label
+from impl.schedule import Plan
 
 
 def ensure_memory(buffer: Buffer, mode: Mode | None = None) -> Memory:
@@ -133,7 +133,7 @@ def _arena(device: Place, nbytes: int, own: bool) -> Memory:
 def programs_of(plan: Plan) -> list[Program | None]:
     """The compiled kernels of a plan; compiled together at the first call. Copies have none."""
     if plan.programs is None:
-        before = GlobalCounters.compiled, GlobalCounters.cache_hits, GlobalCounters.disk_hits
+        before = _counts()
         programs: list[Program | None] = [None] * len(plan.kernels)
         devices = dict.fromkeys(k.device for k in plan.kernels)
         for device in devices:
@@ -143,18 +143,18 @@ def programs_of(plan: Plan) -> list[Program | None]:
                 programs[i] = program
         plan.programs = programs
         if settings.get("DEBUG") >= 2:
-            _print_programs(*before)
+            compiled, hits, on_disk = (now - then for now, then in
+                                       zip(_counts(), before, strict=True))
+            session.printer().print_programs(compiled, on_disk, hits - on_disk)
         if settings.get("CAPTURE_PROCESS_REPLAY"):
             for recorder in session.program_recorders:
                 recorder(plan)
     return plan.programs
 
 
-def _print_programs(compiled: int, hits: int, disk_hits: int) -> None:
-    """Where the kernels of a plan came from, given the counts from before."""
-    from_disk = GlobalCounters.disk_hits - disk_hits
-    print(f"programs: {GlobalCounters.compiled - compiled} compiled, {from_disk} found on disk, "
-          f"{GlobalCounters.cache_hits - hits - from_disk} found in memory")
+def _counts() -> tuple[int, int, int]:
+    """Programs compiled, found, and of these found on disk."""
+    return GlobalCounters.compiled, GlobalCounters.cache_hits, GlobalCounters.disk_hits
 
 
 def execute(run: Run, mode: Mode) -> None:
@@ -183,30 +183,16 @@ def execute(run: Run, mode: Mode) -> None:
 
 
 def _report(run: Run, number: int, operations: int, moved: int, start: float) -> None:
-    """Print and poison what is asked for after a kernel, given counts and time from before it."""
+    """Have printed, and poison, what is asked for after a kernel, given counts and time before."""
     mode, kernel = in_force(), run.plan.kernels[number]
     Device[kernel.device].synchronize()  # else it is the launch that is timed
     seconds = time.perf_counter() - start
     if mode.debug >= 2:
-        operations = GlobalCounters.operations - operations
-        moved = GlobalCounters.bytes - moved
-        program = programs_of(run.plan)[number]
-        print(f"*** {run.buffers[kernel.arguments[0]].device:10s} {number:4d} "
-              f"{kernel.ast.arg.name:28s} {seconds * 1e6:10.1f} us {operations:12d} operations "
-              f"{moved:12d} bytes | {label(run.plan, number, run.effects.nodes)}"
-              f"{_steps_text(program)}")
-        if mode.debug >= 3 and program is not None:
-            for name, reason in zip(program.steps, program.reasons, strict=True):
-                print(f"steps of kernel {number}: {name}: {reason}")
-        if mode.debug >= 4 and program is not None:
-            print(program.source)
+        session.printer().print_kernel(
+            run.plan, number, run.effects.nodes, programs_of(run.plan)[number], seconds,
+            GlobalCounters.operations - operations, GlobalCounters.bytes - moved, mode.debug)
     if mode.poison:
         _poison_dead(run, run.begun - 1)
-
-
-def _steps_text(program: Program | None) -> str:
-    """The steps of a kernel, to stand behind what it computes."""
-    return f" | {' '.join(program.steps)}" if program is not None and program.steps else ""
 
 
 def _poison_dead(run: Run, step: int) -> None:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from impl.effects import lock
@@ -10,8 +10,9 @@ from impl.errors import ReplayError
 from impl.places import ANYWHERE, Place
 
 if TYPE_CHECKING:
-    from impl.device import Memory
+    from impl.device import Memory, Program
     from impl.effects import Effects
+    from impl.ir import UOp
     from impl.schedule import Plan
 
 Document = dict[str, Any]
@@ -24,6 +25,22 @@ class Scheduled(Protocol):
 
     def run(self) -> float:
         """Run the kernel; the time in seconds."""
+
+
+class Printer(Protocol):
+    """What prints for DEBUG: `impl.inspect.debug`, which stands above this chapter."""
+
+    def print_schedule(self, plan: Plan, nodes: Sequence[UOp], hit: bool, seconds: float,
+                       debug: int) -> None:
+        """A schedule that was made or found."""
+
+    def print_programs(self, compiled: int, on_disk: int, in_memory: int) -> None:
+        """Where the programs of a plan came from."""
+
+    def print_kernel(self, plan: Plan, number: int, nodes: Sequence[UOp],
+                     program: Program | None, seconds: float, operations: int, moved: int,
+                     debug: int) -> None:
+        """A kernel that ran."""
 
 
 class _Capturing(threading.local):
@@ -39,6 +56,7 @@ class Session:
     `viewers` are given the document of every schedule with VIZ=1; `checkers` that of every plan
     that is made with SPEC=1, and raise if it is wrong. With CAPTURE_PROCESS_REPLAY=1
     `schedule_recorders` are given each schedule, and `program_recorders` each plan with programs.
+    `printer` gives what prints for DEBUG.
     """
 
     def __init__(self) -> None:
@@ -47,6 +65,7 @@ class Session:
         self.scheduled: list[Scheduled] = []  # what the caller has not run yet
         self.capturing = _Capturing()
         self.default = ANYWHERE  # the default device of the last time that values were asked for
+        self.printer: Callable[[], Printer]  # set by the package
         self.viewers: list[Callable[[Document], None]] = []
         self.checkers: list[Callable[[Document], None]] = []
         self.schedule_recorders: list[Callable[[Effects, Plan], None]] = []
