@@ -12,7 +12,7 @@ class NumberZeroIsAnother(Edit):
 
 
 class OneDeviceIsNamed(Edit):
-    rule = "device.name.unknown"
+    rule = "device.name.unknown+2"
     description = "the error lists one of the devices that there are"
     file = "impl/device/__init__.py"
     old, new = "{', '.join(names)}, or NAME:NUMBER", "{names[0]}, or NAME:NUMBER"
@@ -33,7 +33,7 @@ class AlignedTo16(Edit):
 
 
 class RefusedAndCounted(Edit):
-    rule = "device.memory.exhausted"
+    rule = "device.memory.exhausted+2"
     description = "memory that is not to be had counts as allocated"
     file = "impl/device/__init__.py"
     old, new = 'raise DeviceError("allocate",', \
@@ -41,7 +41,7 @@ class RefusedAndCounted(Edit):
 
 
 class HalfIsKept(Edit):
-    rule = "device.memory.kept+2"
+    rule = "device.memory.kept+3"
     description = "half of a device's memory is kept for whoever asks next"
     file = "impl/device/__init__.py"
     old, new = "return total // 4", "return total // 2"
@@ -71,7 +71,7 @@ class CompiledEachTime(Edit):
 
 
 class OneArgumentMore(Edit):
-    rule = "device.arguments.limit"
+    rule = "device.launch.variables+2"
     description = "a kernel may have one argument more than the device takes"
     file = "impl/device/__init__.py"
     old, new = "program.arguments > self.maximum_arguments", \
@@ -79,28 +79,28 @@ class OneArgumentMore(Edit):
 
 
 class SomeMemoriesAreEnough(Edit):
-    rule = "device.launch.memories"
+    rule = "device.launch.variables+2"
     description = "a launch is let through that has some of its memories"
     file = "impl/device/__init__.py"
     old, new = "if len(memories) < self.arguments:  #", "if not memories and self.arguments:  #"
 
 
 class OnlyTheGreatestIsAsked(Edit):
-    rule = "device.launch.variables"
+    rule = "device.launch.variables+2"
     description = "a value below the bounds of its variable is let through"
     file = "impl/device/__init__.py"
     old, new = "if not least <= value <= most:", "if not value <= most:"
 
 
 class DoublesEverywhere(Edit):
-    rule = "device.double.absent"
+    rule = "device.type.missing+2"
     description = "functions of float32 use doubles on a device that has none"
     file = "impl/render/gpu.py"
     old, new = '{} if self.has_double else {"angle": FLOAT_ANGLE}', "{}"
 
 
 class ValuesOfTheFirstLaunch(Edit):
-    rule = "device.table.equal"
+    rule = "device.table.equal+2"
     description = "a value that is exchanged in a table goes to its first launch"
     file = "impl/cpu/programs.py"
     old, new = "self.arranged.first_value[launch] + variable", \

@@ -16,7 +16,7 @@ Function = Callable[..., Any]
 
 
 class NobodyGuesses(ImplPatch):
-    rule = "device.name.meant+2"
+    rule = "device.name.unknown+2"
     description = "no name is near to another one"
     target = "impl.settings:one_edit_apart"
 
@@ -25,7 +25,7 @@ class NobodyGuesses(ImplPatch):
 
 
 class LocalMemoryHasNoEnd(ImplPatch):
-    rule = "device.local.limit"
+    rule = "device.local.limit+2"
     description = "stages are joined as if there were local memory without end"
     target = "impl.realize.environment:_environment"
 
@@ -37,7 +37,7 @@ class LocalMemoryHasNoEnd(ImplPatch):
 
 
 class TrialsStay(ImplPatch):
-    rule = "device.trial.released"
+    rule = "device.trial.released+2"
     description = "what was tried stays on the device"
     target = "impl.device.workgroups:GroupDevice.release"
 

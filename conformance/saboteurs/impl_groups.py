@@ -95,7 +95,7 @@ class OldDriversPrograms(ImplPatch):
 
 
 class MissingTypesAreTried(ImplPatch):
-    rule = "device.type.missing"
+    rule = "device.type.missing+2"
     description = "nobody looks whether the device has a type"
     target = "impl.opencl:OpenCLDevice._check_types"
 
@@ -115,7 +115,7 @@ class WhateverFitsIsPrivate(ImplPatch):
 
 
 class ParametersAreNoPart(ImplPatch):
-    rule = "device.key.complete"
+    rule = "device.key.complete+2"
     description = "the key of a program leaves out its parameters"
     target = "impl.render.source:key_of"
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -292,3 +293,11 @@ def test_verifies_marks_a_test_and_stacks() -> None:
     marks = [mark.args for mark in seen["pytestmark"]]
     assert sorted(marks) == [("kernel.loop.order+2", "values"),
                              ("memory.reuse.disjoint", "memory")]
+
+
+def test_a_chapter_states_its_laws_first() -> None:
+    rules = trace.load(ROOT).rules
+    late = [f"{law.file}:{law.line}: {law.id} stands below the note {note.id}"
+            for note, law in pairwise(rules)
+            if note.file == law.file and (note.tier, law.tier) == ("note", "law")]
+    assert not late, "\n".join(late)

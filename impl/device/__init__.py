@@ -165,7 +165,7 @@ class Program:
 
     def check(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Raise DeviceError or VariableError unless the arguments fit."""
-        if len(memories) < self.arguments:  # r[impl device.launch.memories]
+        if len(memories) < self.arguments:  # r[impl device.launch.variables+2]
             raise DeviceError(self.name, f"{len(memories)} memories for {self.arguments} arguments",
                               "give one memory for every argument")
         if len(values) != len(self.variables):
@@ -173,7 +173,7 @@ class Program:
                                 "variables", "bind every variable once")
         for variable, value in zip(self.variables, values, strict=True):
             name, least, most = variable.arg
-            if not least <= value <= most:  # r[impl device.launch.variables]
+            if not least <= value <= most:  # r[impl device.launch.variables+2]
                 raise VariableError(name, f"{value} is not from {least} to {most}",
                                     "bind a value inside the variable's bounds")
 
@@ -224,7 +224,7 @@ class Table:
 
     def run(self) -> None:
         """Run all launches in order, and count them."""
-        # r[impl device.table.equal]
+        # r[impl device.table.equal+2]
         self.replay()
         if self._cost is None:
             self._cost = [program.cost(values) for program, _, values in self.launches]
@@ -244,7 +244,7 @@ class Table:
 
 def kept_bytes(total: int) -> int:
     """How many bytes of freed memory are kept for the next who asks, of a device's `total`."""
-    # r[impl device.memory.kept+2]
+    # r[impl device.memory.kept+3]
     return total // 4
 
 
@@ -281,7 +281,7 @@ class DeviceBackend:
         """
         try:
             block = np.empty(nbytes + self.alignment, np.uint8)
-        except (MemoryError, ValueError):  # r[impl device.memory.exhausted]
+        except (MemoryError, ValueError):  # r[impl device.memory.exhausted+2]
             raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
                               "use smaller tensors or free some") from None
         start = -block.ctypes.data % self.alignment  # r[impl device.memory.aligned]
@@ -334,7 +334,7 @@ class DeviceBackend:
             missing = list(dict.fromkeys(a for a in asts if (a, key) not in self.programs))
             if missing:
                 for ast, program in zip(missing, self.load(missing), strict=True):
-                    # r[impl device.arguments.limit]
+                    # r[impl device.launch.variables+2]
                     if program.arguments > self.maximum_arguments:
                         raise DeviceError(
                             program.name, f"{program.arguments} arguments; {self.name} takes "
@@ -416,11 +416,12 @@ class Registry:
         # What stands behind an @ is the process of a job; each has such a device itself.
         kind, _, number = name.upper().partition("@")[0].partition(":")
         if kind not in self.kinds or (":" in name and not number.isdecimal()):
-            names = sorted(self.kinds)  # r[impl device.name.meant+2]
+            names = sorted(self.kinds)  # r[impl device.name.unknown+2]
             near = settings.meant(_ELSEWHERE.get(kind) or [
                 each for each in names if settings.one_edit_apart(kind, each)])
             raise DeviceError("device", f"{name!r} is not a device", f"{near}use one of "
-                              f"{', '.join(names)}, or NAME:NUMBER")  # r[impl device.name.unknown]
+                              # r[impl device.name.unknown+2]
+                              f"{', '.join(names)}, or NAME:NUMBER")
         return Place(kind if not number or int(number) == 0 else f"{kind}:{int(number)}")
 
     def usable(self, name: str) -> Place:

@@ -162,7 +162,7 @@ class GroupDevice(DeviceBackend):
         None for one that cannot be printed, that the compiler refuses, or for which it takes longer
         than `seconds`: it is a part of this process, so it cannot be ended.
         """
-        # r[impl device.trial.released]
+        # r[impl device.trial.released+2]
         def attempted(ast: UOp) -> GroupProgram | None:
             start = time.perf_counter()
             try:

@@ -237,7 +237,7 @@ class OpenCLDevice(GroupDevice):
 
     def _check_types(self, ast: UOp) -> None:
         """Raise DeviceError if the kernel needs a type that the device does not have."""
-        # r[impl device.type.missing]
+        # r[impl device.type.missing+2]
         if not self.double and \
                 any(node.dtype is dtypes.float64 for node in ast.toposort()):
             raise DeviceError(ast.arg.name, f"{self.name} has no float64",

@@ -75,7 +75,7 @@ def _environment(names: Sequence[Place]) -> Environment:
     # r[impl fusion.limit.arguments, caching.key.device]
     arguments = min(MOST_ARGUMENTS, *(device.maximum_arguments for _, device in devices))
     limits = Limits(arguments=arguments)
-    # r[impl device.local.limit]
+    # r[impl device.local.limit+2]
     limits = replace(limits, local_bytes=min(
         limits.local_bytes, *(device.local_bytes for _, device in devices)))
     if settings.get("SCARCE"):

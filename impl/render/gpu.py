@@ -154,7 +154,7 @@ class Gpu(C):
 
     def worded(self, text: str) -> str:
         """A text in the words of the language."""
-        # r[impl device.double.absent]
+        # r[impl device.type.missing+2]
         angle = {} if self.has_double else {"angle": FLOAT_ANGLE}
         return worded(text, {**self.words, **angle})
     # --8<-- [end:definition]

@@ -40,7 +40,7 @@ def digest(*parts: str) -> str:
 
 def key_of(source: Source, *environment: str) -> str:
     """What names a kernel's text and all that its machine code depends on, but not its name."""
-    # r[impl device.key.complete, cpu.compile.once, cpu.cache.key]
+    # r[impl device.key.complete+2, cpu.compile.once, cpu.cache.key]
     return digest(*environment, source.prelude, source.signature, source.body)
 
 

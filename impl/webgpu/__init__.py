@@ -270,7 +270,7 @@ class WebGPU(GroupDevice):
         dialect = self.dialect()
         for dtype in dict.fromkeys(node.dtype for node in ast.toposort()):
             if isinstance(dtype, DType):
-                dialect.type_of(dtype)  # r[impl device.type.missing]
+                dialect.type_of(dtype)  # r[impl device.type.missing+2]
         return super().rendered(ast)
 
     def link(self, program: GroupProgram) -> None:

@@ -439,7 +439,7 @@ def check_kept_blocks() -> None:
 
 
 @needs_mock
-@verifies("device.memory.kept+2")
+@verifies("device.memory.kept+3")
 @verifies("cuda.memory.exhausted")
 def test_what_is_kept_has_a_limit(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_kept_blocks)

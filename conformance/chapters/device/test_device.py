@@ -39,7 +39,7 @@ def test_a_device_has_one_name() -> None:
     assert Device["CPU:1"] is not Device["CPU"]
 
 
-@verifies("device.name.unknown")
+@verifies("device.name.unknown+2")
 def test_an_unknown_device_is_refused_with_the_names() -> None:
     for name in ("TPU", "", "CPU:", "CPU:x", "CPU:-1"):
         with pytest.raises(DeviceError, match="CPU, .*REFERENCE") as caught:
@@ -47,7 +47,7 @@ def test_an_unknown_device_is_refused_with_the_names() -> None:
         assert "test_device.py" in str(caught.value)
 
 
-@verifies("device.name.meant+2")
+@verifies("device.name.unknown+2")
 def test_a_name_that_is_nearly_right_is_guessed() -> None:
     for name, wanted in (("CUDDA", "CUDA"), ("cup:1", "CPU"), ("METL", "METAL"),
                          ("gpu", "CUDA or OPENCL or METAL or WEBGPU"), ("mps:0", "METAL")):
@@ -106,7 +106,7 @@ def test_the_main_job_runs_without_a_compiler(tmp_path: Path) -> None:
 
 
 @each_device
-@verifies("device.memory.exhausted")
+@verifies("device.memory.exhausted+2")
 @pytest.mark.parametrize("size", [1 << 60, (1 << 63) - 1, 1 << 70])
 def test_memory_that_cannot_be_had_is_refused(device: str, size: int) -> None:
     gc.collect()
@@ -162,8 +162,7 @@ def test_copies(device: str) -> None:
 
 
 @each_device
-@verifies("device.launch.variables")
-@verifies("device.launch.memories")
+@verifies("device.launch.variables+2")
 def test_arguments_are_checked(device: str) -> None:
     variable = symbolic.Variable("n", 2, 5).uop
     i = new_range(variable, RangeKind.GLOBAL)
@@ -180,7 +179,7 @@ def test_arguments_are_checked(device: str) -> None:
 
 
 @each_device
-@verifies("device.launch.memories")
+@verifies("device.launch.variables+2")
 def test_a_launch_with_too_few_memories_is_refused(device: str) -> None:
     program = Device[device].compile([add_one(4)])[0]
     for count in (0, 1):
@@ -199,7 +198,7 @@ def test_equal_kernels_share_a_program(device: str) -> None:
 
 
 @each_device
-@verifies("device.arguments.limit")
+@verifies("device.launch.variables+2")
 def test_a_kernel_with_too_many_arguments_is_refused(
         device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     i = new_range(13, RangeKind.GLOBAL)
@@ -276,7 +275,7 @@ def test_memory_in_use_is_counted(device: str) -> None:
 
 
 @each_device
-@verifies("device.table.equal")
+@verifies("device.table.equal+2")
 def test_a_table_runs_its_launches_in_order(device: str) -> None:
     program = Device[device].compile([add_one(16)])[0]
     a, b = (Device[device].allocate(64) for _ in range(2))
@@ -288,7 +287,7 @@ def test_a_table_runs_its_launches_in_order(device: str) -> None:
 
 
 @each_device
-@verifies("device.table.equal")
+@verifies("device.table.equal+2")
 def test_memories_and_values_of_a_table_can_be_exchanged(device: str) -> None:
     variable = symbolic.Variable("n", 1, 8).uop
     i = new_range(variable, RangeKind.GLOBAL)

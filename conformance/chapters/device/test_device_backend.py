@@ -95,7 +95,7 @@ def test_kernels_store_what_the_reference_stores() -> None:
                 == made.result(made.ast, "REFERENCE", seed)).all()
 
 
-@verifies("device.table.equal")
+@verifies("device.table.equal+2")
 @verifies("device.copy.exact")
 def test_tensors_live_on_it() -> None:
     values = np.random.default_rng(0).integers(-9, 9, (30, 200)).astype(np.float32)
@@ -111,7 +111,7 @@ def test_tensors_live_on_it() -> None:
         assert found.tolist() == (2 * (values + turn)).sum(0).tolist()
 
 
-@verifies("device.launch.variables")
+@verifies("device.launch.variables+2")
 def test_a_value_outside_its_bounds_is_refused() -> None:
     n = symbolic.Variable("n", 1, 4).uop
     i = kb.new_range(n, kb.RangeKind.GLOBAL)

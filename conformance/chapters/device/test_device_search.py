@@ -52,7 +52,7 @@ def searched(device: str) -> beam.Found:
 @pytest.mark.device("OPENCL")
 @pytest.mark.usefixtures("fresh")
 @verifies("searching.value.equal")
-@verifies("device.trial.released")
+@verifies("device.trial.released+2")
 def test_steps_are_searched_on_opencl() -> None:
     device: Any = Device["OPENCL"]
     loaded, attempts = len(device.functions), []
@@ -122,7 +122,7 @@ def check_cuda() -> None:
 
 @needs_mock
 @verifies("searching.value.equal")
-@verifies("device.trial.released")
+@verifies("device.trial.released+2")
 @verifies("cuda.time.events")
 def test_steps_are_searched_on_cuda(on_gpu: Callable[[Check], None]) -> None:  # noqa: F811
     on_gpu(check_cuda)

@@ -465,7 +465,7 @@ def test_without_a_device_one_line_says_why(monkeypatch: pytest.MonkeyPatch) -> 
         assert not devices and 'pyopencl is not installed (pip install -e ".[opencl]")' in problem
 
 
-@verifies("device.memory.kept+2")
+@verifies("device.memory.kept+3")
 def test_a_pool_keeps_no_more_than_its_limit() -> None:
     device: Any = opencl.OpenCLDevice("OPENCL")
     assert device.pool.limit == device.cl_device.global_mem_size // 4
@@ -488,7 +488,7 @@ def test_freed_memory_is_used_again() -> None:
 
 
 @verifies("opencl.launch.failure")
-@verifies("device.memory.exhausted")
+@verifies("device.memory.exhausted+2")
 def test_what_the_driver_refuses_leaves_the_device_usable() -> None:
     gc.collect()
     device = Device["OPENCL"]
@@ -527,7 +527,7 @@ def test_a_launch_is_timed_by_the_device() -> None:
 
 
 @verifies("opencl.table.prepared")
-@verifies("device.table.equal")
+@verifies("device.table.equal+2")
 def test_a_table_sets_arguments_once() -> None:
     """In one that has been made, what did not change is not looked at again."""
     device: Any = Device["OPENCL"]
@@ -574,7 +574,7 @@ def test_programs_are_kept_for_this_driver() -> None:
         assert keys[0] != keys[1] and first.plan_key() != other.plan_key()
 
 
-@verifies("device.key.complete")
+@verifies("device.key.complete+2")
 def test_kernels_that_differ_in_their_arguments_alone_are_two() -> None:
     """Sums of 50 rows, and of n: one text, but for the parameters."""
     n = symbolic.Variable("n", 1, 50).uop
@@ -595,7 +595,7 @@ def test_kernels_that_differ_in_their_arguments_alone_are_two() -> None:
         assert np.array_equal(out[:rows], given[:rows].sum(1)) and not out[rows:].any()
 
 
-@verifies("device.type.missing")
+@verifies("device.type.missing+2")
 def test_a_type_that_the_device_lacks_is_named() -> None:
     device = opencl.OpenCLDevice("OPENCL")
     device._identity()  # is known from now on
@@ -606,7 +606,7 @@ def test_a_type_that_the_device_lacks_is_named() -> None:
         device.compile([ast])
 
 
-@verifies("device.double.absent")
+@verifies("device.type.missing+2")
 def test_floats_need_no_doubles() -> None:
     """Large angles are reduced as a fixed-point number, which is made a float at the end."""
     count = 64
@@ -703,7 +703,7 @@ def test_a_text_says_how_many_lanes_a_group_has() -> None:
     assert "max_total_threads_per_threadgroup(256)" in render(phased, Metal()).signature
 
 
-@verifies("device.local.limit")
+@verifies("device.local.limit+2")
 def test_stages_that_need_more_local_memory_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(0).standard_normal((4, 3000)).astype(np.float32)
     counts = []

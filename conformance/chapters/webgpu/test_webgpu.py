@@ -208,7 +208,7 @@ def test_lanes_that_write_parts_of_a_word_keep_the_others() -> None:
 
 
 @verifies("webgpu.dtype.missing")
-@verifies("device.type.missing")
+@verifies("device.type.missing+2")
 def test_types_that_are_missing_are_named() -> None:
     with pytest.raises(DTypeError, match="has no float64"):
         (Tensor([1.0], dtype="float64", device="WEBGPU") + 1).realize()
