@@ -82,7 +82,7 @@ def home(nodes: Iterable[UOp], lies: Callable[[UOp], Place | None]) -> Place | N
     `lies` says where a node is stored: a place, or one without a name where any will do, or None
     if it is not stored.
     """
-    # r[impl places.home.made-of]
+    # r[impl places.home.made-of+2]
     stack = list(nodes)
     seen = set(stack)
     while stack:

@@ -37,7 +37,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-@verifies("realize.thread.serial")
+@verifies("realize.thread.serial+2")
 def test_threads_for_some_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     status, text = run(capsys, "threads", "--seconds", "4")
     assert status == 0 and "wrong: 0" in text, text

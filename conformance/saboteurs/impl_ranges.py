@@ -123,7 +123,7 @@ class WritesMakeNoValue(Edit):
 
 
 class AtHomeWhereItReads(Edit):
-    rule = "places.home.made-of"
+    rule = "places.home.made-of+2"
     description = "what reads nothing is computed on the default device"
     file = "impl/places.py"
     old, new = "    stack = list(nodes)\n", "    stack = list(nodes)[:0]\n"

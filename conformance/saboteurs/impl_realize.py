@@ -60,7 +60,7 @@ class LaunchesWhereTheValueLies(Edit):
 
 
 class SizeOfTheLargest(Edit):
-    rule = "realize.size.actual"
+    rule = "realize.size.actual+2"
     description = "a result has the size that it has for the greatest values of its variables"
     file = "impl/realize/run.py"
     old = "symbolic.actual(size, bound) if bound else size)"
@@ -68,7 +68,7 @@ class SizeOfTheLargest(Edit):
 
 
 class ShapesInNumbers(Edit):
-    rule = "realize.size.symbolic"
+    rule = "realize.size.actual+2"
     description = "a realized value has the numbers of this run in its shape"
     file = "impl/realize/run.py"
     old = "buffers[number].leaf(root.shape or ())"
@@ -76,21 +76,21 @@ class ShapesInNumbers(Edit):
 
 
 class OneVersionForEachRun(Edit):
-    rule = "realize.commit.version"
+    rule = "realize.commit.version+2"
     description = "a run gives a buffer one version, however often it has written there"
     file = "impl/realize/run.py"
     old, new = "advance(buffers[number], gained)", "advance(buffers[number], min(gained, 1))"
 
 
 class RescuedKeepTheirExpression(Edit):
-    rule = "realize.rescue.held"
+    rule = "realize.rescue.held+2"
     description = "a tensor whose value was computed for it keeps its expression"
     file = "impl/realize/run.py"
     old, new = "if run.effects.rescued:", "if run.effects.rescued > 1:"
 
 
 class RescuesTheFirst(Edit):
-    rule = "realize.rescue.variables"
+    rule = "realize.rescue.held+2"
     description = "of those that wait with other values, only the first is computed before"
     file = "impl/realize/planning.py"
     old, new = "for waiting in effects.roots[len(roots):]:", \
@@ -98,7 +98,7 @@ class RescuesTheFirst(Edit):
 
 
 class CommitsBeforeItRuns(Edit):
-    rule = "realize.failure.unchanged"
+    rule = "realize.failure.unchanged+2"
     description = "versions advance before the programs are compiled"
     file = "impl/realize/values.py"
     old = "execute(run, mode)\n            commit(run)\n        except"
@@ -124,7 +124,7 @@ class AllocatesOnTheWay(ImplPatch):
 
 
 class MarksTheLastKernel(Edit):
-    rule = "realize.interrupted.error"
+    rule = "realize.interrupted.error+2"
     description = "after an interruption only what the last kernel wrote is taken for lost"
     file = "impl/realize/run.py"
     old, new = "for kernel in self.plan.order[:self.begun]\n", \
@@ -155,7 +155,7 @@ class RunsWhatWasRun(Edit):
 
 
 class EachThreadForItself(ImplPatch):
-    rule = "realize.thread.serial"
+    rule = "realize.thread.serial+2"
     description = "each thread has a lock of its own"
     first = "test_one_thread_at_a_time"
 

@@ -269,7 +269,7 @@ class AnyValueIsBound(ImplPatch):
 
 
 class InterruptedRunsLookWhole(ImplPatch):
-    rule = "realize.interrupted.error"
+    rule = "realize.interrupted.error+2"
     description = "memory that a run has half overwritten is read as if nothing had been"
     target = "impl.effects:spoil"
 

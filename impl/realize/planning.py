@@ -111,7 +111,7 @@ def _readers_first(effects: Effects, roots: Sequence[UOp]) -> Effects:
 
     They may have other values of a variable than the roots: then one schedule cannot do both.
     """
-    for waiting in effects.roots[len(roots):]:  # r[impl realize.rescue.variables]
+    for waiting in effects.roots[len(roots):]:  # r[impl realize.rescue.held+2]
         run = planned_run([waiting])
         if run is not None:
             execute(run, in_force())

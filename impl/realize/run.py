@@ -69,7 +69,7 @@ class Run:
         # By slot: another program with this plan may call its variables otherwise.
         bound = dict(zip(plan.unknowns, canonical.values, strict=True)) if plan.unknowns else None
         for number, device, dtype, size, kept in plan.made:
-            # r[impl realize.size.actual]
+            # r[impl realize.size.actual+2]
             buffer = self.buffers[number] = Buffer(
                 device, dtype, symbolic.actual(size, bound) if bound else size)
             if kept:
@@ -101,9 +101,9 @@ class Run:
         plan, buffers = self.plan, self.buffers
         if plan.written:
             for number, gained in plan.written.items():
-                advance(buffers[number], gained)  # r[impl realize.commit.version]
+                advance(buffers[number], gained)  # r[impl realize.commit.version+2]
         for root, number in zip(self.effects.asked, plan.places, strict=True):
-            # r[impl realize.size.symbolic]: the root's own shape, with the values of this call
+            # r[impl realize.size.actual+2]: the root's own shape, with the values of this call
             buffer = buffers[number]
             sharding = self.effects.shardings.get(root)
             if sharding is not None:  # r[impl multi.result.sharding]
@@ -217,4 +217,4 @@ def _let_go() -> None:
     for holder in living():
         leaf = in_memory(holder.uop)
         if leaf is not None:
-            holder.uop = leaf  # r[impl realize.rescue.held]
+            holder.uop = leaf  # r[impl realize.rescue.held+2]

@@ -22,7 +22,7 @@ _BUFFER = Ops.BUFFER
 
 def realize(holders: Sequence[Holder]) -> None:
     """Compute the values of all holders, in one schedule, and let them hold the results."""
-    with lock.mutex:  # r[impl realize.thread.serial]
+    with lock.mutex:  # r[impl realize.thread.serial+2]
         if not lock.owner:  # nobody has a turn
             return _realize(holders)
     with lock:

@@ -33,7 +33,7 @@ def test_everything_that_lies_somewhere_has_a_place() -> None:
     assert value.tolist() == [1, 3, 5, 7] and value.uop.arg[0].device == "REFERENCE:2"
 
 
-@verifies("places.home.made-of")
+@verifies("places.home.made-of+2")
 @pytest.mark.parametrize("steps", [0, 1, 3])
 def test_what_reads_nothing_is_computed_where_it_is_made_of(steps: int) -> None:
     empty = Tensor.ones(3, 0, device="REFERENCE:1").contiguous().realize()
@@ -46,7 +46,7 @@ def test_what_reads_nothing_is_computed_where_it_is_made_of(steps: int) -> None:
     assert total.uop.arg[0].device == "REFERENCE:1" and total.tolist() == [1, 1, 1]
 
 
-@verifies("places.home.made-of")
+@verifies("places.home.made-of+2")
 def test_a_copy_is_where_it_goes_to() -> None:
     x = Tensor([1.0, 2.0], device="REFERENCE:1")
     moved = x.to("REFERENCE:2")

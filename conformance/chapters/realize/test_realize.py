@@ -140,7 +140,7 @@ def test_a_launch_at_once_without_memory_changes_nothing(
     assert waiting.tolist() == [4, 10, 18]
 
 
-@verifies("realize.commit.version")
+@verifies("realize.commit.version+2")
 def test_versions_grow_with_the_run() -> None:
     x = vector(1, 2, 3, 4)
     buffer = x.uop.arg[0]
@@ -158,7 +158,7 @@ def test_versions_grow_with_the_run() -> None:
     assert x.tolist() == [10, 10, 10, 5]
 
 
-@verifies("realize.commit.version")
+@verifies("realize.commit.version+2")
 def test_a_cached_plan_commits_too() -> None:
     for _ in range(3):
         x = vector(1, 2)
@@ -168,7 +168,7 @@ def test_a_cached_plan_commits_too() -> None:
         assert x.tolist() == [2, 3]
 
 
-@verifies("realize.rescue.held")
+@verifies("realize.rescue.held+2")
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_rescued_values_are_held(by_hand: bool) -> None:
     x = vector(1, 2, 3)
@@ -192,7 +192,7 @@ def refuse(*_: Any, **__: Any) -> Any:
     raise CompileError("test", "no", "none")
 
 
-@verifies("realize.failure.unchanged")
+@verifies("realize.failure.unchanged+2")
 @pytest.mark.parametrize("start", [
     lambda *tensors: Tensor.realize(*tensors), lambda *tensors: Tensor.schedule(*tensors)])
 def test_a_compiler_that_fails_changes_nothing(start: Any,
@@ -212,7 +212,7 @@ def test_a_compiler_that_fails_changes_nothing(start: Any,
     assert x.uop.arg[0].version == 1
 
 
-@verifies("realize.interrupted.error")
+@verifies("realize.interrupted.error+2")
 @pytest.mark.parametrize("kernel", range(5))
 @pytest.mark.parametrize("failure", [KeyboardInterrupt(), CompileError("run", "no", "none")])
 def test_a_run_that_is_interrupted(kernel: int, failure: Any,
@@ -254,7 +254,7 @@ def right_or_lost(tensor: Tensor, value: list[float]) -> bool:
         return False
 
 
-@verifies("realize.interrupted.error")
+@verifies("realize.interrupted.error+2")
 def test_a_replay_that_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     state, other = vector(1, 2), vector(3, 4)
 
@@ -282,7 +282,7 @@ def test_a_replay_that_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not right_or_lost(lost, [])
 
 
-@verifies("realize.failure.unchanged")
+@verifies("realize.failure.unchanged+2")
 @verifies("realize.memory.first")
 @pytest.mark.parametrize("seed", range(6))
 def test_too_little_memory_changes_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -429,7 +429,7 @@ def test_the_device_of_a_tensor_limits_its_kernels(monkeypatch: pytest.MonkeyPat
 # Threads
 
 
-@verifies("realize.thread.serial")
+@verifies("realize.thread.serial+2")
 def test_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     inside, most, execute = 0, 0, values.execute
 
@@ -446,7 +446,7 @@ def test_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert most == 1
 
 
-@verifies("realize.thread.serial")
+@verifies("realize.thread.serial+2")
 def test_threads_do_not_meet() -> None:
     """Each thread has its own values; blocks for temporaries, plans and versions are shared."""
     shared = vector(*range(64))
@@ -466,7 +466,7 @@ def test_threads_do_not_meet() -> None:
     assert not wrong
 
 
-@verifies("realize.thread.serial")
+@verifies("realize.thread.serial+2")
 def test_threads_that_write_one_state() -> None:
     counter = vector(0)
 

@@ -248,7 +248,7 @@ def test_one_variable_with_two_values() -> None:
 # Threads -----------------------------------------------------------------------------------
 
 
-@verifies("realize.thread.serial")
+@verifies("realize.thread.serial+2")
 @verifies("replay.state.eager", observe="replay")
 def test_replays_in_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """One captured function is replayed by some threads while others realize.
@@ -281,7 +281,7 @@ def test_replays_in_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @verifies("replay.capture.whole", observe="replay")
-@verifies("realize.thread.serial")
+@verifies("realize.thread.serial+2")
 def test_a_capture_does_not_see_other_threads() -> None:
     """While a function is captured, other threads read, schedule, keep and assign tensors."""
     inside, made, state = threading.Event(), threading.Event(), numbers(0)
