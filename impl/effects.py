@@ -37,7 +37,6 @@ _BITS = tuple(1 << place for place in range(192))
 _NO_SHARDINGS: dict[Shape, Any] = {}
 
 
-# --8<-- [start:buffer]
 class Buffer:
     """Memory of `size` elements on one device, and the version of its content.
 
@@ -84,7 +83,6 @@ class Buffer:
 
     def __repr__(self) -> str:
         return f"<Buffer {self.number} {self.dtype.name}[{self.size}] on {self.device}>"
-# --8<-- [end:buffer]
 
 
 def new_buffer_node(device: Place, dtype: DType, shape: Shape,
@@ -100,7 +98,6 @@ def new_buffer_node(device: Place, dtype: DType, shape: Shape,
     return buffer.leaf(shape)
 
 
-# --8<-- [start:in-memory]
 def leaf_of(node: UOp) -> UOp | None:
     """The leaf that holds the node's value, if it has been computed; checks its version.
 
@@ -129,7 +126,6 @@ def constant_of(node: UOp) -> UOp | None:
 
 
 _REPEATS = (Ops.EXPAND, Ops.RESHAPE)
-# --8<-- [end:in-memory]
 
 
 def mark_realized(node: UOp, leaf: UOp) -> None:
@@ -186,7 +182,6 @@ def is_lost(value: UOp) -> bool:
 _spoiled: weakref.WeakSet[Buffer] = weakref.WeakSet()
 
 
-# --8<-- [start:turns]
 class Turns:
     """The lock of all that plans, runs and writes; and the turn of a function that is captured.
 
@@ -255,7 +250,6 @@ class Turns:
             del frame
             time.sleep(0.002)
         return False
-# --8<-- [end:turns]
 
 
 #: Seconds for which a thread has not moved, in `threading` or anywhere else, before it is taken to
@@ -264,7 +258,6 @@ _WAITS, _BLOCKED = 0.05, 1.0
 lock = Turns()
 
 
-# --8<-- [start:live]
 class Holder(Protocol):
     """Whatever holds a value for the user: a Tensor."""
 
@@ -304,10 +297,8 @@ def living_here() -> set[int]:
     """The identities of the living tensors that this thread made."""
     here = threading.get_ident()
     return {r.key for r in list(_live.values()) if r.thread == here}
-# --8<-- [end:live]
 
 
-# --8<-- [start:assign]
 def write(base: UOp, view: UOp, value: UOp) -> UOp:
     """The next version of `base`: the same value, with the region `view` replaced by `value`.
 
@@ -333,7 +324,6 @@ def write(base: UOp, view: UOp, value: UOp) -> UOp:
     # r[impl effects.value.eager, effects.variable.isolated]
     with lock:
         return UOp(Ops.AFTER, base.dtype, (base, UOp(Ops.STORE, base.dtype, (view, value))))
-# --8<-- [end:assign]
 
 
 def way(write: UOp) -> Iterator[UOp]:
@@ -377,7 +367,6 @@ def _open(node: UOp) -> bool:
 Finder = Callable[[Sequence[UOp]], list[UOp]]
 
 
-# --8<-- [start:collect]
 def collect(roots: Sequence[UOp], find: Finder | None = None) -> Effects:
     """Find all nodes of a schedule, and protect what others still read (r[effects.war.rescue]).
 
@@ -406,7 +395,6 @@ def _rescue(effects: Effects, find: Finder) -> None:
         effects.rescued += len(found)
         fresh = find(found)
         effects.nodes += fresh
-# --8<-- [end:collect]
 
 
 def _note_overwritten(nodes: Iterable[UOp], memory: dict[UOp, UOp | None],

@@ -33,7 +33,6 @@ BLOCK_ELEMENTS = 1 << 22
 Array = np.ndarray
 
 
-# --8<-- [start:operations]
 def apply(node: UOp, given: Sequence[Array]) -> Array:
     """One operation on arrays, exact in the node's dtype."""
     # r[impl reference.operation.exact]
@@ -142,10 +141,8 @@ _LOGICAL: dict[Ops, Callable[..., Any]] = {
     Ops.SUB: np.bitwise_xor, Ops.FLOORDIV: np.bitwise_and,
     Ops.FLOORMOD: lambda a, b: np.zeros(np.broadcast_shapes(a.shape, b.shape), np.bool_),
     Ops.POW: lambda a, b: a | ~b, Ops.SHL: lambda a, b: a & ~b, Ops.SHR: lambda a, b: a & ~b}
-# --8<-- [end:operations]
 
 
-# --8<-- [start:frame]
 class _Frame:
     """Values for the current block of some loops. Frames nest like the loops."""
 
@@ -159,7 +156,6 @@ class _Frame:
         while frame.parent is not None and not frame.own & free:
             frame = frame.parent
         return frame
-# --8<-- [end:frame]
 
 
 class _Shape:
@@ -207,7 +203,6 @@ class _Shape:
         return all(free[factor] & loops == loops for factor in value.src)
 
 
-# --8<-- [start:run]
 class _Run:
     """One run of a kernel: block by block of the prefix, store by store."""
 
@@ -253,9 +248,7 @@ class _Run:
             around.values = {n: v for n, v in around.values.items()
                              if not self.shape.reads.get(n, 0) & stored}
             around = around.parent
-    # --8<-- [end:run]
 
-    # --8<-- [start:blocks]
     def _block_sizes(self) -> list[int]:
         """How many steps of each loop are taken at once: outer loops are cut first."""
         # r[impl reference.block.size]
@@ -281,9 +274,7 @@ class _Run:
             for place, start in zip(places, at, strict=True):
                 self.now[place] = (start, min(start + self.blocks[place], self.sizes[place]))
             yield
-    # --8<-- [end:blocks]
 
-    # --8<-- [start:evaluate]
     def _value(self, root: UOp, frame: _Frame) -> Array:
         """The value for the current blocks, without recursion on the depth of expressions."""
         stack = [root]
@@ -328,9 +319,7 @@ class _Run:
             return self._mma(node, frame)
         free = self.known.free[node]
         return apply(node, [self._aligned(s, free, frame) for s in node.src])
-    # --8<-- [end:evaluate]
 
-    # --8<-- [start:mma]
     def _mma(self, node: UOp, frame: _Frame) -> Array:
         """The product of matrices whose elements are spread over the loops of lanes."""
         # r[impl kernel.mma.value]
@@ -360,7 +349,6 @@ class _Run:
         order = self.known.loops(free)
         moved = [order.index(r) for r in (*self.known.loops(around), *loops)]
         return value.transpose(moved).reshape(*self._extent(around), -1)
-    # --8<-- [end:mma]
 
     def _aligned(self, node: UOp, free: int, frame: _Frame, full: bool = False) -> Array:
         """A value with an axis for each loop of `free`; size 1 where it does not depend on it."""
@@ -375,7 +363,6 @@ class _Run:
         return tuple(self.now[i][1] - self.now[i][0]
                      for i in range(free.bit_length()) if free >> i & 1)
 
-    # --8<-- [start:memory]
     def _memory(self, buffer: UOp) -> Array:
         """The elements of an argument, or of a stage buffer for every prefix iteration at hand."""
         if buffer.op is Ops.PARAM:
@@ -467,9 +454,7 @@ class _Run:
             valid = self._aligned(index.src[2], free, frame, full=True)
             # r[impl kernel.store.gated]
             memory[addresses[valid]] = value[valid]
-    # --8<-- [end:memory]
 
-    # --8<-- [start:reduce]
     def _reduce(self, node: UOp, frame: _Frame) -> Array:
         """Combine blocks of elements, in increasing order of the blocks."""
         loops, free = node.src[1:], self.known.free[node]
@@ -521,10 +506,8 @@ class _Run:
         order = [places.index(i) for mask in groups for i in places if mask >> i & 1]
         value = self._aligned(node, free, frame, full=True).transpose(order)
         return value.reshape([math.prod(self._extent(mask)) for mask in groups])
-    # --8<-- [end:reduce]
 
 
-# --8<-- [start:device]
 class ReferenceProgram(Program):
     """A kernel and what is known about it before it runs."""
 
@@ -548,7 +531,6 @@ class Reference(DeviceBackend):
         """Kernels are interpreted as they are."""
         # r[impl reference.kernel.plain]
         return [ReferenceProgram(self, ast) for ast in asts]
-# --8<-- [end:device]
 
 
 Device.register(Reference, lambda: "")  # nothing is missing: r[impl reference.device.always]

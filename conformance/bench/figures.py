@@ -55,7 +55,6 @@ def quotient(name: str, by: str, scale: float = 1) -> Callable[[dict[str, Any]],
     return lambda said: said[name] / said[by] * scale if said.get(by) and name in said else None
 
 
-# --8<-- [start:figures]
 def measurements(quick: bool, first_run: bool) -> Iterator[Measurement]:
     """Everything that is measured, in the order of the tables."""
     for name in WORKLOADS:
@@ -72,7 +71,6 @@ def measurements(quick: bool, first_run: bool) -> Iterator[Measurement]:
                       3 if quick else 9)
     if first_run:
         yield from _first_runs("gpt_step")
-# --8<-- [end:figures]
 
 
 def _checked(name: str) -> tuple[tuple[str, dict[str, Any]], ...]:

@@ -22,7 +22,6 @@ import numpy as np
 
 from conformance.bench.workloads import Work
 
-# --8<-- [start:probes]
 PROBES = """
 #include <stddef.h>
 #if defined(__AVX512F__)
@@ -87,7 +86,6 @@ void stream(vector *restrict to, const vector *restrict from, size_t count) {
 
 long width(void) { return WIDTH; }
 """
-# --8<-- [end:probes]
 
 FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fno-tree-loop-distribute-patterns",
          "-mprefer-vector-width=512", "-shared", "-fPIC", "-w")

@@ -71,7 +71,6 @@ class Worker:
             return self._ended()
         return self._answer(limit)
 
-    # --8<-- [start:still]
     def _answer(self, limit: float) -> Answer:
         """Read an answer, and let the process and what it started stand still until it is asked.
 
@@ -90,7 +89,6 @@ class Worker:
         if self.process is not None and hasattr(signal, name):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, getattr(signal, name))
-    # --8<-- [end:still]
 
     def _read(self, limit: float) -> Answer:
         assert self.process is not None and self.process.stdout is not None

@@ -75,7 +75,6 @@ class Run:
         """Growing programs have a limit; the others have one so that nothing hangs."""
         return self.options.limit if one.method == "grown" else CHECK_LIMIT
 
-    # --8<-- [start:measure]
     def measure(self, one: Measurement) -> dict[str, list[Answer]]:
         """The answers of all libraries, each checked first, then asked in turns."""
         answers: dict[str, list[Answer]] = {}
@@ -101,7 +100,6 @@ class Run:
                     self.verdicts[name, f"over {one.arguments['program']}"] = said
                 spent[name] += time.monotonic() - before
         return answers
-    # --8<-- [end:measure]
 
     def _checked(self, name: str, one: Measurement) -> Answer | None:
         """What is wrong with the values of a library, or None. A workload is checked once."""

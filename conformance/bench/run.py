@@ -92,7 +92,6 @@ def earlier(options: Namespace) -> dict[str, Any] | None:
     return found
 
 
-# --8<-- [start:part]
 def part(names: list[str], options: Namespace, count: int, result: dict[str, Any]) -> list[str]:
     """Measure with so many threads; the rows go into the result, and their keys are answered."""
     wanted = [one for one in measurements(options, count) if _wanted(options.only, one)]
@@ -118,7 +117,6 @@ def part(names: list[str], options: Namespace, count: int, result: dict[str, Any
         finally:
             run.close()
     return keys
-# --8<-- [end:part]
 
 
 def folders(count: int) -> dict[str, str]:

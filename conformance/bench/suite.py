@@ -253,7 +253,6 @@ def _scheduled_attention() -> Workload:
     return _attention("attention", 4, 8, 512, 64, "causal")
 
 
-# --8<-- [start:suite]
 #: What `schedule` measures: smaller than the table, so that a test can compute them too.
 SCHEDULED: dict[str, Callable[[], Workload]] = {
     "softmax": _scheduled_softmax, "layer_norm": _scheduled_layer_norm,
@@ -356,7 +355,6 @@ FURTHER: dict[str, tuple[str, Callable[[str], Workload]]] = {
     "rms_norm": ("RMS norm, 1531 x 1025", _rms_norm),
     "cross_entropy": ("cross entropy, 2048 x 5003", _cross_entropy),
 }
-# --8<-- [end:suite]
 
 
 @cache

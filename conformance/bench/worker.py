@@ -91,7 +91,6 @@ def ask(peer: Any, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
     return {**found, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
 
 
-# --8<-- [start:time]
 def _prepare(peer: Any, workload: Workload) -> dict[str, Any]:
     """Compile a workload, and check what it answers as it will be timed."""
     _ready.clear()
@@ -117,7 +116,6 @@ def _time(workload: str, seconds: float) -> dict[str, Any]:
         made.run()
         times.append(time.perf_counter() - start)
     return {"seconds": statistics.median(times), "calls": len(times)}
-# --8<-- [end:time]
 
 
 def expected(workload: Workload) -> Array | None:

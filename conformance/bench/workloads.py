@@ -71,7 +71,6 @@ class WrongAnswer(Exception):
     """A library computed something else."""
 
 
-# --8<-- [start:check]
 def check(workload: Workload, answers: Sequence[Array], expected: Array | None = None) -> None:
     """Raise `WrongAnswer` unless the answers are right within the workload's tolerance.
 
@@ -102,7 +101,6 @@ def _check_step(workload: Workload, exact: Arrays, changed: Sequence[Array]) -> 
                                                  for n, d in moved.items()}}) for sign in (1, -1))
     _compare(f"the gradients of {workload.name}", np.array(expected),
              (ahead - behind) / (2 * step), 4e-3)
-# --8<-- [end:check]
 
 
 def _compare(what: str, got: Array, expected: Array, tolerance: float) -> None:

@@ -32,7 +32,6 @@ SPACES = {"buffer": r"\b(device|constant)\b", "threadgroup": r"\bthreadgroup\b(?
 NAME = "kernel.metal"
 
 
-# --8<-- [start:check]
 def check(source: str) -> None:
     """Raise `CompileError` with the lines where a Metal source is not what Metal allows.
 
@@ -44,7 +43,6 @@ def check(source: str) -> None:
     said = _messages(text)
     if said:
         raise CompileError("\n".join(said))
-# --8<-- [end:check]
 
 
 def unavailable() -> str:

@@ -26,7 +26,6 @@ HINTS = re.compile(r"\.L[12]::\w+|::cta|\.volatile|\.relaxed|\.evict_\w+")
 PLACE = re.compile(r"%(\d+)")
 
 
-# --8<-- [start:assembly]
 def without_assembly(source: str) -> str:
     """The source with assembly statements replaced by calls, each line still in its place."""
     pieces, done = [], 0
@@ -41,7 +40,6 @@ def without_assembly(source: str) -> str:
         pieces += [source[done:match.start()], f"({calls})", lines]
         done = end
     return "".join([*pieces, source[done:]])
-# --8<-- [end:assembly]
 
 
 def split_outside(source: str, start: int, at: str = ",") -> Iterator[str]:

@@ -74,7 +74,6 @@ def _ground() -> bytes:
     return hashlib.sha256(b"\0".join([version, *(path.read_bytes() for path in files)])).digest()
 
 
-# --8<-- [start:build]
 def build(stem: str, ending: str, arguments: Sequence[str | Path], text: str = "",
           name: str = "source.cpp") -> Path:
     """Run the compiler on `text` (if any) unless this was done before; the product's path.
@@ -97,7 +96,6 @@ def build(stem: str, ending: str, arguments: Sequence[str | Path], text: str = "
         _run_compiler([compiler(), *words, "-o", str(made)])
         os.replace(made, product)
     return product
-# --8<-- [end:build]
 
 
 @contextlib.contextmanager

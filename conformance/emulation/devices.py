@@ -53,7 +53,6 @@ class OnDevice:
         self.adapter.reset()
 
 
-# --8<-- [start:devices]
 def CPU() -> OnDevice:  # noqa: N802  (named as the device is)
     """The adapter on the processor."""
     return OnDevice("CPU")
@@ -91,4 +90,3 @@ def METAL() -> OnDevice:  # noqa: N802
     first = _installed.enter_context(metal_objects.installed(second))
     first.order = second.order = "reversed"
     return OnDevice("METAL", lacks=("float64",))
-# --8<-- [end:devices]

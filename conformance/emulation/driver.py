@@ -35,7 +35,6 @@ from conformance.emulation.running import Order, order_number
 SANITIZED = "EMULATION_SANITIZED"
 
 
-# --8<-- [start:mock]
 class Mock:
     """The mock driver of this process, seen from behind."""
 
@@ -80,7 +79,6 @@ class Mock:
     def message(self) -> str:
         """What went wrong last: the kernel, the line, the address."""
         return bytes(self.library.emulation_driver_message()).decode()
-# --8<-- [end:mock]
 
 
 @functools.cache
@@ -152,7 +150,6 @@ class _Recorder:
         return answer
 
 
-# --8<-- [start:environment]
 def environment(sanitize: bool = False) -> dict[str, str]:
     """The environment of a process that finds the mock where it looks for libcuda.so.1.
 
@@ -167,7 +164,6 @@ def environment(sanitize: bool = False) -> dict[str, str]:
                   "ASAN_OPTIONS": "detect_leaks=0:exitcode=99:detect_stack_use_after_return=0"}
     found["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, paths))
     return found
-# --8<-- [end:environment]
 
 
 def _compiler_folders() -> list[str]:

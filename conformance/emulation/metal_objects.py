@@ -142,7 +142,6 @@ class Library(NamedTuple):
         return list(self.module.kernels)
 
 
-# --8<-- [start:encoder]
 class Encoder:
     """Writes down what a command buffer does."""
 
@@ -205,7 +204,6 @@ class Encoder:
 
     def endEncoding(self) -> None:
         self.ended = True
-# --8<-- [end:encoder]
 
     # What a blit encoder has
 

@@ -83,7 +83,6 @@ class Module:
         else:
             _launch_apart(self.sanitized, numbers, slots)
 
-    # --8<-- [start:orders]
     def launch_in_orders(self, kernel: str, grid: Size, block: Size, shared_bytes: int = 0,
                          arguments: Sequence[Argument] = (), seeds: Sequence[int] = (1,)) -> None:
         """Launch forward, reversed and shuffled; `OrderDependence` if that changes any array."""
@@ -101,7 +100,6 @@ class Module:
         for into, result in zip(arguments, results[0], strict=True):
             if isinstance(into, np.ndarray) and isinstance(result, np.ndarray):
                 np.copyto(into, result)
-    # --8<-- [end:orders]
 
     def _number(self, kernel: str) -> int:
         if kernel not in self._numbers:

@@ -39,14 +39,12 @@ extern "C" EMULATION_VISIBLE const EmulationSource emulation_source = {
 """
 
 
-# --8<-- [start:translate]
 def translate(source: str, language: str) -> str:
     """The C++ text that runs a source of `language` ("cuda" or "metal") under the emulator."""
     if language not in FILE_NAMES:
         raise ValueError(f"language {language!r}: it is 'cuda' or 'metal'")
     body, table = {"cuda": _cuda, "metal": _metal}[language](without_comments(source))
     return f'#line 1 "{FILE_NAMES[language]}"\n{body}\n#line 1 "table"\n{table}{TABLE_END}'
-# --8<-- [end:translate]
 
 
 def without_comments(source: str) -> str:

@@ -47,7 +47,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return Run(given).all()
 
 
-# --8<-- [start:run]
 class Run:
     """One run: what it has found so far is always on disk."""
 
@@ -92,7 +91,6 @@ class Run:
         for name, text in (("hardware.json", json.dumps(self.result, indent=1) + "\n"),
                            ("hardware.md", page(self.result))):
             (self.given.out / name).write_text(text, encoding="utf-8")
-# --8<-- [end:run]
 
     def machine(self) -> None:
         """What this runs on."""

@@ -15,7 +15,6 @@ ROUNDS = 7
 Said = dict[str, Any]
 
 
-# --8<-- [start:times]
 def times(workload: Workload, dtype: str, seconds: float) -> dict[str, Said]:
     """For each library its times in milliseconds, or why there are none."""
     given, until = rounded(workload, dtype), time.monotonic() + seconds
@@ -47,10 +46,8 @@ def times(workload: Workload, dtype: str, seconds: float) -> dict[str, Said]:
     del ready
     gc.collect()
     return {name: said[name] for name in libraries.LIBRARIES}
-# --8<-- [end:times]
 
 
-# --8<-- [start:check]
 def _expected(workload: Workload, dtype: str) -> Array:
     """The value of the rounded inputs: NumPy's in float64, or PyTorch's in float32 if it is much.
 
@@ -76,4 +73,3 @@ def _check(workload: Workload, found: Array, expected: Array) -> None:
     error = float(np.abs(found - expected).max()) / most
     if not error <= workload.tolerance:
         raise WrongAnswer(f"off by {error:.2g} of the greatest value")
-# --8<-- [end:check]

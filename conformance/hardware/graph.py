@@ -11,7 +11,6 @@ SOURCE = """extern "C" __global__ void next(float *to, const float *from) {
 LANES = 64
 
 
-# --8<-- [start:graph]
 class ByHand:
     """So many kernels in a chain, instantiated; `run` launches them, `finish` waits."""
 
@@ -55,7 +54,6 @@ class ByHand:
     def finish(self, _: Any = None) -> None:
         """Wait for it."""
         self._ask("cuStreamSynchronize", self.stream)
-# --8<-- [end:graph]
 
 
 def _compiled(architecture: int) -> bytes:

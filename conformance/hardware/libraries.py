@@ -109,7 +109,6 @@ def widened(arrays: Any) -> list[Array]:
     return [np.asarray(array).astype(np.float32) for array in arrays]
 
 
-# --8<-- [start:make]
 LIBRARIES = ("impl", "torch", "compiled", "jax")
 
 
@@ -122,4 +121,3 @@ def make(name: str, dtype: str) -> Any:
     if name == "impl":
         return Ours(dtype)
     return Jax(dtype) if name == "jax" else Torch(dtype, name == "compiled")
-# --8<-- [end:make]

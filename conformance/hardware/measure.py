@@ -13,7 +13,6 @@ from impl.dtypes import dtypes
 SAMPLE, MOST_RUNS = 0.02, 400
 
 
-# --8<-- [start:sample]
 def sample(run: Callable[[], Any], finish: Callable[[Any], None], count: int) -> float:
     """Seconds of one run, over `count` that are started one after another and then waited for."""
     start = time.perf_counter()
@@ -34,10 +33,8 @@ def figures(samples: list[float]) -> dict[str, float]:
     """Median, least and greatest, in milliseconds."""
     return {"median": 1e3 * statistics.median(samples), "low": 1e3 * min(samples),
             "high": 1e3 * max(samples), "count": len(samples)}
-# --8<-- [end:sample]
 
 
-# --8<-- [start:limits]
 def copy_speed(nbytes: int) -> float:
     """Bytes a second that the GPU reads and writes when it copies, by the driver's own copy."""
     device = impl.Device[impl.Device.DEFAULT]
@@ -72,4 +69,3 @@ def limit(work: Any, dtype: str, copy: float, most: float | None) -> float | Non
     if work.operations and most is None:
         return None
     return max(moved, work.operations / (most or 1.0))
-# --8<-- [end:limits]

@@ -26,7 +26,6 @@ TOLERANCE = {"float32": 2e-3, "float16": 1e-2, "bfloat16": 6e-2}
 MOST_FOR_NUMPY = 3e11
 
 
-# --8<-- [start:works]
 def works(small: bool) -> Iterator[Workload]:
     """The workloads in the order in which they matter; `small` ones for the mock driver."""
     def one(name: str, inputs: Arrays, compute: Callable[[Any, Operations], Any],
@@ -58,7 +57,6 @@ def works(small: bool) -> Iterator[Workload]:
     yield block_of(*((1, 4, 8, 2) if small else (8, 1024, 768, 12)))
     yield step_of(4 if small else 128, 8 if small else 784, 8 if small else 512)
     yield gpt_of(*((1, 4, 8) if small else (8, 64, 128)))
-# --8<-- [end:works]
 
 
 def attention(p: Any, lib: Operations) -> Any:
@@ -113,7 +111,6 @@ def gpt_of(batch: int, places: int, width: int) -> Workload:
                     Work(0, 0, 6 * batch * places * (24 * width * width + width * words)))
 
 
-# --8<-- [start:rounded]
 def rounded(workload: Workload, dtype: str) -> Workload:
     """The workload with inputs that the dtype holds exactly, still as float32."""
     inputs = {name: narrow(array, dtype) if array.dtype.kind == "f" else array
@@ -130,4 +127,3 @@ def narrow(array: np.ndarray, dtype: str) -> np.ndarray:
         bits = bits + (0x7FFF + (bits >> 16 & 1))
         return (bits & np.uint32(0xFFFF0000)).view(np.float32)
     return array
-# --8<-- [end:rounded]

@@ -29,7 +29,6 @@ _APART = {"NO_MEMORY_PLANNER": "1"}
 _PLAIN = {**_APART, "CPU_TARGET": "x86-64"} if platform.machine() == "x86_64" else _APART
 
 
-# --8<-- [start:ways]
 def ways() -> dict[str, Mapping[str, str]]:
     """How the parts run. No sanitizer sees inside of a special instruction, a gather for example,
     so the same kernels run as text without any, and then without vectors."""
@@ -37,7 +36,6 @@ def ways() -> dict[str, Mapping[str, str]]:
     width = str(Device["CPU"].limits.vector_bytes)
     return {"machine": _APART, "portable": {**_PLAIN, "VECTOR_BYTES": width},
             "scalar": {**_PLAIN, "NOOPT": "1"}}
-# --8<-- [end:ways]
 
 
 #: Generated programs in a part, and workloads.

@@ -42,7 +42,6 @@ DEFAULT = "conformance.adapters.impl_adapter:Adapter"
 NAMED_BY_CHECKSUM = re.compile(r"([0-9a-f]{64})\.\w+")
 
 
-# --8<-- [start:tally]
 @dataclass
 class Tally:
     """What was done and what was wrong. A value is one observed array."""
@@ -85,7 +84,6 @@ def check(subject: Subject, program: Program, tally: Tally, *tiers: str) -> None
     tally.kernels += sum(len(document["kernels"]) for document in seen.schedule)
     tally.values += len(seen.values)
     tally.elements += sum(value.array().size for value in seen.values)
-# --8<-- [end:tally]
 
 
 def chosen(subject: Subject, numbers: Iterator[int], size: int) -> Iterator[Program]:
@@ -96,7 +94,6 @@ def chosen(subject: Subject, numbers: Iterator[int], size: int) -> Iterator[Prog
             yield program
 
 
-# --8<-- [start:threads]
 def threads(options: Namespace) -> Tally:
     """Several threads run programs at once, of which half are the same ones over and over."""
     tallies = [Tally() for _ in range(options.workers)]
@@ -126,10 +123,8 @@ def threads(options: Namespace) -> Tally:
         whole.add(tally)
         subject.close()
     return whole
-# --8<-- [end:threads]
 
 
-# --8<-- [start:processes]
 def processes(options: Namespace) -> Tally:
     """Rounds of a few seconds: processes begin at once, with the same programs, in a new folder."""
     whole, end, rounds = Tally(), time.monotonic() + options.seconds, 0
@@ -144,10 +139,8 @@ def processes(options: Namespace) -> Tally:
             whole.wrong += torn(folder / "cache")
     print(f"{rounds} rounds of {options.workers} processes")
     return whole
-# --8<-- [end:processes]
 
 
-# --8<-- [start:kill]
 def kill(options: Namespace) -> Tally:
     """Kill a process at any moment, and look what the next one makes of what it left."""
     whole, dice = Tally(), random.Random(options.seed)
@@ -192,7 +185,6 @@ def clear(folder: Path) -> None:
     """Remove what was under way, once compilers that were left alone are done with it."""
     for path in [*(folder / "tmp").iterdir(), *unfinished(folder / "cache")]:
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-# --8<-- [end:kill]
 
 
 def torn(folder: Path) -> list[str]:
@@ -217,7 +209,6 @@ def scratch() -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-# --8<-- [start:worker]
 def worker(options: Namespace, folder: Path, **how: Any) -> subprocess.Popen[str]:
     """A process that runs programs, in a group of its own."""
     command = [sys.executable, "-m", "conformance.runner.stress", "worker", "--size",
@@ -268,7 +259,6 @@ def _kill_at_rename(left: int) -> None:
         plain(*given, **named)
 
     os.replace = replace
-# --8<-- [end:worker]
 
 
 MODES: dict[str, Callable[[Namespace], Tally]] = {

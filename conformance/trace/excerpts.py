@@ -137,7 +137,7 @@ def code_of(path: Path, names: tuple[str, ...]) -> list[str]:
         before = span.first
         while code and before and not lines[before - 1].strip():
             before -= 1
-        code += [line for line in lines[before:span.last] if "--8<-- [" not in line]
+        code += lines[before:span.last]
     return textwrap.dedent("\n".join(code)).splitlines()
 
 

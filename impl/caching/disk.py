@@ -39,7 +39,6 @@ def say_once(line: str) -> None:
     print(f"tensor-schedule: {line}", file=sys.stderr)
 
 
-# --8<-- [start:private]
 def not_private(status: os.stat_result) -> str:
     """Why a folder or a file may have been written by somebody else; empty if it cannot."""
     # r[impl caching.disk.private+2, cpu.cache.private]
@@ -82,10 +81,8 @@ def unusable(folder: Path) -> str:
         return problem
     except OSError as error:
         return f"cannot be used: {error.strerror or error}"
-# --8<-- [end:private]
 
 
-# --8<-- [start:store]
 class Store:
     """One folder. `limit` is in bytes; 0 is no limit.
 
@@ -130,7 +127,6 @@ class Store:
         name = f"{_digest(content)}.{suffix}"
         self._write(name, content)
         return name
-# --8<-- [end:store]
 
     def entries(self, kind: str) -> list[Path]:
         """The files of a kind, by name."""
@@ -153,7 +149,6 @@ class Store:
         except OSError:
             return None
 
-    # --8<-- [start:write]
     def _write(self, name: str, content: bytes) -> bool:
         """Write a file so that others see all of it or nothing; whether that was possible."""
         # r[impl caching.disk.whole, cpu.cache.atomic, cpu.cache.crash]
@@ -171,9 +166,7 @@ class Store:
         with contextlib.suppress(OSError):  # the folder may be gone by now
             self._bound(len(content))
         return True
-    # --8<-- [end:write]
 
-    # --8<-- [start:bound]
     def _bound(self, written: int) -> None:
         """Keep the folder below its limit; look through it only after enough was written."""
         with self.lock:
@@ -202,7 +195,6 @@ class Store:
                         continue
                     found.append((status.st_mtime, status.st_size, Path(each.path)))
         return sorted(found)
-    # --8<-- [end:bound]
 
 
 def entry_name(kind: str, key: str) -> str:
@@ -218,7 +210,6 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-# --8<-- [start:folder]
 class Stores:
     """The stores of this process, by folder; a private temporary one where none can be used."""
 
@@ -251,7 +242,6 @@ class Stores:
             atexit.register(_remove, folder, owner)
             self.temporary = Store(Path(folder))
         return self.temporary
-# --8<-- [end:folder]
 
 
 def _remove(folder: str, owner: int) -> None:

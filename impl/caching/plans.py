@@ -22,7 +22,6 @@ from impl.ir import MOVEMENT, Ops, UOp, free_after_fork, stand_on, unnamed
 PlanType = TypeVar("PlanType")
 
 
-# --8<-- [start:canonical]
 @dataclass(slots=True)
 class Canonical:
     """A graph with its buffers and variables taken out.
@@ -54,10 +53,8 @@ def canonicalize(effects: Effects, device_key: Hashable) -> Canonical:
     key = tuple(described.rows), roots, tuple(sorted(held)), settings.plan_text(), device_key
     # A plan names slots only; no run leaves a buffer in it. r[impl caching.result.independent]
     return Canonical(key, list(slots), variables.binds, variables.values)
-# --8<-- [end:canonical]
 
 
-# --8<-- [start:unbound]
 def unbound(effects: Effects) -> Effects:
     """The same graph with every size for all values: what a plan is made from.
 
@@ -89,7 +86,6 @@ def unbound(effects: Effects) -> Effects:
     return Effects([done[n] for n in effects.roots], [done[n] for n in effects.nodes],
                    {leaf.arg[0].leaf(plainly(leaf.shape)) for leaf in effects.held},
                    effects.rescued)
-# --8<-- [end:unbound]
 
 
 def stable_name(key: tuple[Any, ...]) -> str:
@@ -101,7 +97,6 @@ def stable_name(key: tuple[Any, ...]) -> str:
 _DROPPED = 64
 
 
-# --8<-- [start:cache]
 class PlanCache(Generic[PlanType]):
     """A bounded table from keys to plans; those used longest ago go first. Thread-safe."""
 
@@ -169,4 +164,3 @@ class PlanCache(Generic[PlanType]):
 
     def __len__(self) -> int:
         return len(self.entries)
-# --8<-- [end:cache]

@@ -45,7 +45,6 @@ class _Variables:
         return slot
 
 
-# --8<-- [start:sizes]
 class _Describer:
     """Describes shapes and arguments that depend on variables, never by their values.
 
@@ -82,10 +81,8 @@ def has_sizes(nodes: Iterable[UOp]) -> bool:
     return symbolic.present[0] and any(
         True for node in nodes for part in (node.shape, node.arg if node.op in MOVEMENT else ())
         for _ in symbolic.sizes_in(part))
-# --8<-- [end:sizes]
 
 
-# --8<-- [start:rows]
 def exact(value: Any) -> Any:
     """A constant such that unequal constants compare unequal: 0.0 and -0.0, and NaN is itself."""
     return value.hex() if isinstance(value, float) else value
@@ -165,14 +162,12 @@ class Rows:
                     rows.append(row)
                     place[node] = len(place)
         return list(itertools.islice(place, known, None))
-# --8<-- [end:rows]
 
 
 def _as_it_is(arg: Any) -> Any:
     return arg
 
 
-# --8<-- [start:walk]
 @dataclass(slots=True, kw_only=True)
 class Described(Effects):
     """Effects with what a key says of their nodes."""
@@ -185,10 +180,8 @@ def walk(roots: Sequence[UOp]) -> Described:
     description = Rows()
     found = collect(roots, description.add)
     return Described(found.roots, found.nodes, found.held, found.rescued, description=description)
-# --8<-- [end:walk]
 
 
-# --8<-- [start:short]
 def short_key(root: UOp, circumstances: Hashable) -> tuple[tuple[Any, ...], list[Buffer]] | None:
     """What describes one operation on values in memory, and their buffers; None for all else.
 
@@ -207,4 +200,3 @@ def short_key(root: UOp, circumstances: Hashable) -> tuple[tuple[Any, ...], list
         else:
             return None
     return (tuple(key), list(slots)) if slots else None
-# --8<-- [end:short]

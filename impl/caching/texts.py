@@ -17,7 +17,6 @@ from impl.caching.disk import store
 from impl.ir import KernelInfo, Ops, UOp, toposort
 
 
-# --8<-- [start:texts]
 def kernel_name(ast: UOp, circumstances: str = "", named: bool = True) -> str:
     """A digest of a kernel and of the circumstances: whatever else is to count.
 
@@ -62,4 +61,3 @@ def code_version() -> str:
         if path.suffix in (".py", ".c"):
             found.update(path.read_bytes())
     return found.hexdigest()
-# --8<-- [end:texts]

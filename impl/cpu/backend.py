@@ -36,7 +36,6 @@ from impl.searching import optimize, with_steps
 _PARTS = 8
 
 
-# --8<-- [start:device]
 class CPU(DeviceBackend):
     """The processor this runs on."""
 
@@ -119,7 +118,6 @@ class CPU(DeviceBackend):
         """The C text of a kernel."""
         return self._rendered(ast)[1].text
 
-    # --8<-- [start:trial]
     def code_version(self) -> str:
         """The compiler, its flags and the processor."""
         return compiled_by()
@@ -163,9 +161,7 @@ class CPU(DeviceBackend):
             library, program.library, program.function = program.library, None, 0
             if library is not None and hasattr(_ctypes, "dlclose"):
                 _ctypes.dlclose(library._handle)
-    # --8<-- [end:trial]
 
     def table(self, launches: Sequence[Launch]) -> Table:
         """Launches to be replayed in one call of C."""
         return CPUTable(launches)
-# --8<-- [end:device]

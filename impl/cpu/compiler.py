@@ -17,7 +17,6 @@ from impl.cpu.machine import EXTENSIONS, own_features, processor
 from impl.errors import CompileError
 from impl.render import Source, digest, names_of, unit_text
 
-# --8<-- [start:flags]
 #: No flag changes what an operation means (r[impl cpu.flags.meaning]). Products are contracted only
 #: where the renderer says. Texts are vector code already: what a compiler adds beyond -O1 costs
 #: time and no longer pays, and its vectoriser was the source of most faults that the tests of the
@@ -29,13 +28,11 @@ FLAGS = ("-O1", "-std=gnu11", "-shared", "-fPIC", "-pthread", "-fwrapv",
 _GCC_FLAGS = ("-fno-tree-ccp", "-fira-region=one", "-fno-aggressive-loop-optimizations",
               "-fno-tree-pta", "-fno-tree-dse", "-fno-dse", "-fno-ipa-modref",
               "-fno-ipa-pure-const", "-fno-ipa-reference")
-# --8<-- [end:flags]
 _FORMAT = "tensor-schedule-object/1"
 #: Kernels in one compilation unit, at most, when there are several.
 _UNIT = 24
 
 
-# --8<-- [start:compiler]
 def find_compiler() -> list[str]:
     """The command of the C compiler, and for which processor it compiles; or [].
 
@@ -86,7 +83,6 @@ def _identity(command: tuple[str, ...], path: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         version = ""
     return "\n".join([*command, shutil.which(command[0], path=path) or "", version, processor()])
-# --8<-- [end:compiler]
 
 
 def required_compiler() -> list[str]:
@@ -102,7 +98,6 @@ def required_compiler() -> list[str]:
     return command
 
 
-# --8<-- [start:target]
 def features() -> frozenset[str]:
     """What the target of kernels can do: the processor's features, or those of CPU_TARGET.
 
@@ -125,7 +120,6 @@ def _features(command: tuple[str, ...], target: str) -> frozenset[str]:
         raise CompileError("compile", f"CPU_TARGET={target}: {problem}", "name what this "
                            "processor has, such as x86-64, or leave CPU_TARGET empty")
     return found
-# --8<-- [end:target]
 
 
 def compiled_by() -> str:
@@ -153,7 +147,6 @@ def _unknown_to(command: tuple[str, ...], seconds: float | None) -> tuple[str, .
     return () if knows(*asked) else tuple(flag for flag in asked if not knows(flag))
 
 
-# --8<-- [start:compile]
 def compile_unit(command: list[str], sources: list[tuple[str, Source]], line: str,
                   seconds: float | None = None) -> bytes:
     """The shared object for some kernels; their functions are named by their keys.
@@ -227,4 +220,3 @@ def dealt_out(pairs: list[tuple[str, Source]], workers: int) -> list[list[tuple[
         units[least].append(pair)
         lengths[least] += len(pair[1].body) + 1
     return [unit for unit in units if unit]
-# --8<-- [end:compile]

@@ -21,7 +21,6 @@ def processor() -> str:
         return " ".join((platform.machine(), platform.processor(), platform.platform()))
 
 
-# --8<-- [start:vectors]
 @dataclass(frozen=True)
 class Vectors:
     """The vector registers of a processor: bytes in each, and how many there are."""
@@ -50,7 +49,6 @@ def vectors_of(features: Collection[str]) -> Vectors:
 def own_features() -> frozenset[str]:
     """What the processor can do that this runs on."""
     return frozenset(processor().replace("_", "").split())
-# --8<-- [end:vectors]
 
 
 @functools.lru_cache(maxsize=4)

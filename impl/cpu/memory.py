@@ -27,7 +27,6 @@ def kept_at_most() -> int:
     return max(memory // 8, _LEAST_KEPT)
 
 
-# --8<-- [start:pool]
 class Pool(pool.Pool[Block]):
     """Blocks of the host: of the heap, or pages of the system.
 
@@ -77,7 +76,6 @@ class Pool(pool.Pool[Block]):
     def size_of(self, block: Block) -> int:
         """How many bytes a block has."""
         return len(block[0])
-# --8<-- [end:pool]
 
 
 class Pooled(Memory):
@@ -97,7 +95,6 @@ class Pooled(Memory):
         pool.give(self.kept)
 
 
-# --8<-- [start:fresh]
 def fresh(size: int, alignment: int) -> np.ndarray:
     """New memory: pages of the system for large blocks, else the heap.
 
@@ -120,4 +117,3 @@ def fresh(size: int, alignment: int) -> np.ndarray:
 #: Shared pages, which are what Python maps by default, are never huge ones.
 _PRIVATE: dict[str, int] = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} \
     if hasattr(mmap, "MAP_PRIVATE") else {}
-# --8<-- [end:fresh]

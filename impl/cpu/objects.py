@@ -29,7 +29,6 @@ _WORTH_STARTING = 16_000
 _WORTH_A_LATER = 3
 
 
-# --8<-- [start:runtime]
 def _runtime() -> Source:
     """What runs tables of launches; compiled and kept like a kernel."""
     # r[impl cpu.threads.equal, cpu.threads.idle, cpu.threads.concurrent, cpu.threads.learned]
@@ -42,7 +41,6 @@ def _runtime() -> Source:
 
 
 RUNTIME = _runtime()
-# --8<-- [end:runtime]
 
 
 class Objects:
@@ -53,7 +51,6 @@ class Objects:
         self.libraries: dict[str, ctypes.CDLL] = {}
         self.run: Any = None
 
-    # --8<-- [start:load]
     def found(self, kept: Store, key: str, kind: str = "kernel") -> bool:
         """Load a kernel from disk: its entry names an object, and its symbol there."""
         said = entry(kept, kind, key)
@@ -63,9 +60,7 @@ class Objects:
         # What is loaded is not read again: nothing changes the content that a name stands for.
         path = kept.folder / name if name in self.libraries else kept.find_object(name)
         return path is not None and self._load(path, symbols)
-    # --8<-- [end:load]
 
-    # --8<-- [start:keep]
     def keep(self, kept: Store, unit: list[Pair], content: bytes) -> None:
         """Load an object, and keep it and then its entries on disk."""
         symbols = {key: symbol(key) for key, _ in unit}
@@ -77,7 +72,6 @@ class Objects:
         for key, source in unit:
             kind = "runtime" if source is RUNTIME else "kernel"
             kept.put(kind, key, json.dumps({"object": name, "symbol": symbols[key]}).encode())
-    # --8<-- [end:keep]
 
     def _load_aside(self, content: bytes, name: str, symbols: dict[str, str]) -> None:
         """Load an object from a file that is gone afterwards."""
@@ -105,7 +99,6 @@ class Objects:
             return False
 
 
-# --8<-- [start:build]
 class Build:
     """The kernels of one call: compilers run while later texts are still being printed.
 
@@ -188,7 +181,6 @@ class Build:
 
 def _length(pairs: Sequence[Pair]) -> int:
     return sum(len(source.body) for _, source in pairs)
-# --8<-- [end:build]
 
 
 #: What this process has.

@@ -20,7 +20,6 @@ from impl.render import Source
 _WORDS = 8
 
 
-# --8<-- [start:program]
 class CPUProgram(KeptProgram):
     """A kernel as a C function `void kernel(void **arguments)`, or one that has phases.
 
@@ -43,7 +42,6 @@ class CPUProgram(KeptProgram):
                           kinds | 1 << len(source.phases), source.scratch, source.own,
                           duration(self.ast) if source.threads > 1 else 0)
 
-    # --8<-- [start:facts]
     def facts(self) -> dict[str, Any]:
         """What is kept of a program besides its object."""
         return {**super().facts(), "shape": self.shape}
@@ -54,7 +52,6 @@ class CPUProgram(KeptProgram):
         found = super().of_facts(device, ast, facts)
         found.shape = tuple(map(int, facts["shape"]))
         return found
-    # --8<-- [end:facts]
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Call the function with the memories' addresses and the addresses of the values."""
@@ -104,10 +101,8 @@ class Arranged:
             place += program.arguments + len(values)
             value += len(values)
         self.words[:] = words + rest
-# --8<-- [end:program]
 
 
-# --8<-- [start:table]
 class CPUTable(Table):
     """Launches that C runs in one call: a few nanoseconds for each."""
 
@@ -135,4 +130,3 @@ class CPUTable(Table):
         # r[impl cpu.table.call]
         if self.count:
             run_launches(self.address, self.count)
-# --8<-- [end:table]

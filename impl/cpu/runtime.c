@@ -34,7 +34,6 @@ typedef struct {
 #define ts_exchange(place, known, value) \
   __atomic_compare_exchange_n(place, known, value, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
 
-/* --8<-- [start:job] */
 /* The phase that is being run. Only who has a right to a chunk of it that is not done may read it. */
 static struct {
   ts_launch *launch;
@@ -58,7 +57,6 @@ static int has_right(long me) {
     if (ts_exchange(&state, &word, word + 1)) return 1;
   return 0;
 }
-/* --8<-- [end:job] */
 
 static int busy, workers, sleeping, waiting, registered;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -83,7 +81,6 @@ static inline void pause_briefly(void) {
 #endif
 }
 
-/* --8<-- [start:own] */
 /* Each thread has as many chunks of its own as the others, side by side; here is the next one of
    each. They lie in lines of the cache apart. */
 #define TS_MOST_THREADS 1025
@@ -102,7 +99,6 @@ static long chunk_for(long me) {
     if (mine < end) return mine;
   }
 }
-/* --8<-- [end:own] */
 
 /* Take chunks until none is left. How many it were. */
 static int work(long me) {
@@ -120,7 +116,6 @@ static int work(long me) {
   return taken;
 }
 
-/* --8<-- [start:worker] */
 static void *worker(void *number) {
   for (long me = (long)number;;) {
     if (work(me)) { /* who was late may have been given the caller's own processor: no waiting then */
@@ -136,9 +131,7 @@ static void *worker(void *number) {
   }
   return 0;
 }
-/* --8<-- [end:worker] */
 
-/* --8<-- [start:apart] */
 static pthread_t threads[TS_MOST_THREADS];
 static int placed, avoided; /* how many workers keep off which processor */
 
@@ -155,9 +148,7 @@ static void keep_apart(void) {
   for (int i = 0; i < workers; i++) pthread_setaffinity_np(threads[i], sizeof allowed, &allowed);
 #endif
 }
-/* --8<-- [end:apart] */
 
-/* --8<-- [start:fork] */
 /* A child has the thread that forked and no other: it starts workers of its own. */
 static void forked(void) {
   state = 0, unfinished = 0, busy = workers = sleeping = waiting = placed = 0;
@@ -165,7 +156,6 @@ static void forked(void) {
   pthread_cond_t nobody = PTHREAD_COND_INITIALIZER;
   lock = free_lock, wake = done = nobody;
 }
-/* --8<-- [end:fork] */
 
 /* Start workers up to a number, or as many as the system gives. Signals are for other threads. */
 static void start(int wanted) {
@@ -223,7 +213,6 @@ static void phases(ts_launch *launch, char *scratch, int together) {
 /* Waking a worker takes 15 to 40 microseconds, and the caller as much of its own time. */
 #define TS_WORTH 80000
 
-/* --8<-- [start:awake] */
 /* Whether workers are awake, or what is to be done is worth waking them. */
 static int awake(ts_launch *launch, ts_launch *end) {
   long left = TS_WORTH;
@@ -232,9 +221,7 @@ static int awake(ts_launch *launch, ts_launch *end) {
     if (launch->threads > 1) left -= __atomic_load_n(&launch->nanoseconds, __ATOMIC_RELAXED);
   return left <= 0;
 }
-/* --8<-- [end:awake] */
 
-/* --8<-- [start:learn] */
 /* Note how long one thread takes: what the caller took, or if the workers helped, no more than as
    many times that as there are threads. */
 static void learn(ts_launch *launch, long took, int together) {
@@ -242,7 +229,6 @@ static void learn(ts_launch *launch, long took, int together) {
   if (together) took *= launch->threads;
   if (!together || took < known) __atomic_store_n(&launch->nanoseconds, took, __ATOMIC_RELAXED);
 }
-/* --8<-- [end:learn] */
 
 static int launch_phases(ts_launch *launch, ts_launch *end) {
   char nearby[TS_ON_STACK] __attribute__((aligned(64)));
@@ -260,7 +246,6 @@ static int launch_phases(ts_launch *launch, ts_launch *end) {
   return 0;
 }
 
-/* --8<-- [start:run] */
 /* Run launches in order. 0, or 1 if there is no memory for scratch. */
 long ts_run(ts_launch *launches, long count) {
   for (ts_launch *one = launches, *end = launches + count; one < end; one++)
@@ -268,4 +253,3 @@ long ts_run(ts_launch *launches, long count) {
     else if (launch_phases(one, end)) return 1;
   return 0;
 }
-/* --8<-- [end:run] */

@@ -31,7 +31,6 @@ _NO_TIME, _NON_BLOCKING = 2, 1
 _LOCAL = 48 << 10
 
 
-# --8<-- [start:program]
 class CUDAProgram(GroupProgram):
     """A kernel as a function of the GPU. Where it has phases, each of them is a launch."""
 
@@ -75,10 +74,8 @@ class CUDAProgram(GroupProgram):
             self.function, extra, max(groups, 1), lanes
         made.gridDimY = made.gridDimZ = made.blockDimY = made.blockDimZ = 1
         return made
-# --8<-- [end:program]
 
 
-# --8<-- [start:device]
 class CUDA(GroupDevice):
     """One GPU of NVIDIA."""
 
@@ -117,7 +114,6 @@ class CUDA(GroupDevice):
         """To what all devices have, the compiler and the architecture."""
         return (*super().plan_key(), version(), self.architecture)
 
-    # --8<-- [start:memory]
     def allocate(self, nbytes: int) -> Memory:
         """Uninitialised memory of the GPU.
 
@@ -144,9 +140,7 @@ class CUDA(GroupDevice):
         self.staging.fetch(memory.address + offset, found)
         self._waited()
         return found
-    # --8<-- [end:memory]
 
-    # --8<-- [start:copy]
     def copy(self, target: Memory, source: Memory, nbytes: int | None = None) -> None:
         """Copy bytes to this GPU: from itself, from another GPU, or from the host."""
         size = min(target.nbytes, source.nbytes) if nbytes is None else nbytes
@@ -165,7 +159,6 @@ class CUDA(GroupDevice):
             super().copy(target, source, nbytes)
             return
         GlobalCounters.copied(size)
-    # --8<-- [end:copy]
 
     def synchronize(self) -> None:
         """Wait until everything launched is done.
@@ -183,7 +176,6 @@ class CUDA(GroupDevice):
             function, handle = self.done_with.popleft()
             self.context.call(function, handle)
 
-    # --8<-- [start:timing]
     def seconds(self, work: Callable[[], None]) -> float:
         """What the GPU needs for what `work` asks of it, by its own clock."""
         # r[impl cuda.time.events]
@@ -197,9 +189,7 @@ class CUDA(GroupDevice):
         finally:
             for event in (first, last):
                 self.context.call("cuEventDestroy", event)
-    # --8<-- [end:timing]
 
-    # --8<-- [start:load]
     def dialect(self) -> Dialect:
         """CUDA C++."""
         return Dialect(self.architecture)
@@ -227,12 +217,10 @@ class CUDA(GroupDevice):
         module, program.module, program.function = program.module, None, None
         if module is not None:
             self.context.call("cuModuleUnload", module)
-    # --8<-- [end:load]
 
     def table(self, launches: Sequence[Launch]) -> Table:
         """Launches to be replayed as one graph."""
         return CUDATable(self, launches)
-# --8<-- [end:device]
 
 
 Device.register(CUDA, problem)

@@ -19,11 +19,9 @@ from impl.errors import CompileError, user_line
 from impl.render import Source, symbol, unit_text
 
 _FORMAT = "tensor-schedule-cubin/1"
-# --8<-- [start:options]
 #: No option changes what an operation means: r[impl cuda.compile.meaning]. Products are contracted
 #: only where the renderer says, and division, roots and subnormal numbers are those of IEEE 754.
 OPTIONS = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17")
-# --8<-- [end:options]
 #: Kernels in one program of NVRTC, at most, when there are several.
 _UNIT = 24
 Unit = list[tuple[str, Source]]
@@ -48,7 +46,6 @@ def target(architecture: int) -> str:
     return f"{'compute' if settings.get('CUDA_PTX') else 'sm'}_{architecture}"
 
 
-# --8<-- [start:compile]
 def compile_text(text: str, target: str, line: str | None = None) -> bytes:
     """What NVRTC makes of a text for a target: of `sm_80` machine code, of `compute_80` PTX.
 
@@ -73,7 +70,6 @@ def compile_text(text: str, target: str, line: str | None = None) -> bytes:
         return made
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-# --8<-- [end:compile]
 
 
 def _words(target: str) -> list[bytes]:
@@ -92,7 +88,6 @@ def _remedy(name: str) -> str:
     return "report this with the text that DEBUG=4 prints; NOOPT=1 or DEVICE=CPU does without"
 
 
-# --8<-- [start:modules]
 class Modules:
     """The kernels that are loaded on one GPU, by key, and the modules that hold them."""
 
@@ -145,4 +140,3 @@ class Modules:
 
     def _function(self, name: str, key: str) -> Any:
         return self.context.call("cuModuleGetFunction", self.loaded[name], symbol(key).encode())
-# --8<-- [end:modules]

@@ -34,7 +34,6 @@ def bindings(name: str = "driver") -> Any:
     return importlib.import_module(f"cuda.bindings.{name}")
 
 
-# --8<-- [start:problem]
 @functools.cache
 def problem() -> str:
     """Why there is no CUDA here, in one line; empty if there is."""
@@ -58,7 +57,6 @@ def problem() -> str:
     except Exception:
         return "no NVRTC is found (pip install nvidia-cuda-nvrtc)"
     return ""
-# --8<-- [end:problem]
 
 
 def _said(error: Any) -> str:
@@ -68,7 +66,6 @@ def _said(error: Any) -> str:
     return f"{error.name} ({text})" if text else str(error.name)
 
 
-# --8<-- [start:context]
 class Context:
     """The primary context of one GPU: everything that is asked of the GPU is asked here."""
 
@@ -134,7 +131,6 @@ class Context:
         """A property of the GPU, by the end of its name in the driver."""
         kind = getattr(bindings().CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
         return int(_answer("cuDeviceGetAttribute", kind, self.device))
-# --8<-- [end:context]
 
 
 _REMEDIES = {

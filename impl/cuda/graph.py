@@ -23,7 +23,6 @@ _WORD = (1 << 64) - 1
 POINTER, SIZE = 1, 2
 
 
-# --8<-- [start:packed]
 class Packed:
     """The parameters of launches as the driver wants them: words of 8 bytes, one after another."""
 
@@ -43,10 +42,8 @@ class Packed:
     def change(self, place: int, words: Sequence[int]) -> None:
         """Other parameters for one launch."""
         self.words[self.first[place]:self.first[place + 1]] = [word & _WORD for word in words]
-# --8<-- [end:packed]
 
 
-# --8<-- [start:table]
 class CUDATable(Table):
     """Launches that the GPU runs one after another on one request."""
 
@@ -142,7 +139,6 @@ class CUDATable(Table):
         self.device.context.call("cuGraphNodeSetEnabled", self.executable, self.nodes[number],
                                  int(not idle))
         (self.idle.add if idle else self.idle.discard)(number)
-# --8<-- [end:table]
 
 
 def _let_go(done_with: deque[tuple[str, Any]], executable: Any, graph: Any) -> None:

@@ -26,7 +26,6 @@ _SMALLEST = 512
 _STAGING = 4 << 20
 
 
-# --8<-- [start:blocks]
 class Blocks(Pool[Block]):
     """Blocks of one GPU: address and size."""
 
@@ -54,7 +53,6 @@ class Blocks(Pool[Block]):
             self.wait()
         for address, _ in blocks:
             self.context.call("cuMemFree", address)
-# --8<-- [end:blocks]
 
 
 class GPUMemory(Memory):
@@ -84,7 +82,6 @@ class Owned(GPUMemory):
         self.device.pool.give(self.owner)  # type: ignore[attr-defined]
 
 
-# --8<-- [start:staging]
 class Staging:
     """Two pinned buffers: while the GPU copies the one, the host fills or empties the other."""
 
@@ -135,4 +132,3 @@ class Staging:
         self.context.call("cuEventSynchronize", event)
         part = values[start:start + _STAGING]
         part[:] = seen[:part.nbytes]
-# --8<-- [end:staging]

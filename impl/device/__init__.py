@@ -22,7 +22,6 @@ from impl.multi import meshes
 from impl.places import Place
 
 
-# --8<-- [start:counters]
 class Counters:
     """Exact counts of what all devices did since the last `reset()`."""
 
@@ -72,10 +71,8 @@ class Counters:
 
 
 GlobalCounters = Counters()
-# --8<-- [end:counters]
 
 
-# --8<-- [start:memory]
 ALIGNMENT = 64
 
 
@@ -122,10 +119,8 @@ class Memory:
         """Some bytes of the block; where memory is not the host's, of another kind."""
         return Memory(self.device, self.block, start, nbytes, self,
                       self.address + start - self.start)
-# --8<-- [end:memory]
 
 
-# --8<-- [start:program]
 class Program:
     """One compiled kernel. Call it with memories for PARAM 0, 1, ... and values of variables."""
 
@@ -190,13 +185,11 @@ class Program:
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Run without checks or counting; each backend has its own."""
         raise NotImplementedError
-# --8<-- [end:program]
 
 
 Launch = tuple[Program, Sequence[Memory], Sequence[int]]
 
 
-# --8<-- [start:table]
 class Table:
     """Launches that are replayed together, in order. A backend may replay them in one call."""
 
@@ -239,7 +232,6 @@ class Table:
         """Run all launches in order; each backend may have a faster way."""
         for program, memories, values in self.launches:
             program.run(memories, values)
-# --8<-- [end:table]
 
 
 def kept_bytes(total: int) -> int:
@@ -248,7 +240,6 @@ def kept_bytes(total: int) -> int:
     return total // 4
 
 
-# --8<-- [start:backend]
 class DeviceBackend:
     """One device. Override `load` (and, where memory is not the host's, the copies)."""
 
@@ -310,7 +301,6 @@ class DeviceBackend:
             self.put(target, source.device.get(source, 0, size))
         GlobalCounters.copied(size)
 
-    # --8<-- [start:transfers]
     def put(self, memory: Memory, flat: np.ndarray) -> None:
         """Write bytes of the host to the start of a block; override where memory is not its."""
         memory.array[:flat.nbytes] = flat
@@ -319,7 +309,6 @@ class DeviceBackend:
         """A new array with bytes of a block, once all that was launched is done."""
         self.synchronize()
         return memory.array[offset:offset + nbytes].copy()
-    # --8<-- [end:transfers]
 
     def compile(self, asts: Sequence[UOp]) -> list[Program]:
         """Programs for kernels, in the same order.
@@ -369,7 +358,6 @@ class DeviceBackend:
         work()
         self.synchronize()
         return time.perf_counter() - start
-# --8<-- [end:backend]
 
 
 class _Owned(Memory):
@@ -382,14 +370,11 @@ class _Owned(Memory):
         grown(-self.nbytes)
 
 
-# --8<-- [start:elsewhere]
 #: Devices by the names that other libraries have for them.
 _ELSEWHERE = {"GPU": ["CUDA", "OPENCL", "METAL", "WEBGPU"], "MPS": ["METAL"], "NV": ["CUDA"],
               "CL": ["OPENCL"], "CLANG": ["CPU"], "PYTHON": ["REFERENCE"], "NUMPY": ["REFERENCE"]}
-# --8<-- [end:elsewhere]
 
 
-# --8<-- [start:registry]
 class Registry:
     """All devices by name. `Device["CPU"]`, `Device["CPU:1"]`, `Device.DEFAULT`."""
 
@@ -471,4 +456,3 @@ class Registry:
 
 _CPU, _REFERENCE = Place("CPU"), Place("REFERENCE")
 Device = Registry()
-# --8<-- [end:registry]

@@ -26,7 +26,6 @@ Kept = TypeVar("Kept", bound="KeptProgram")
 Known = tuple[Kept, Callable[[], Source]]
 
 
-# --8<-- [start:facts]
 class KeptProgram(Program):
     """A program that can be had from facts. `key` names its text and what compiles it."""
 
@@ -71,10 +70,8 @@ class KeptProgram(Program):
         found._steps, found._reasons = tuple(facts["steps"]), tuple(facts["reasons"])
         found._cost = Estimate(*facts["cost"]) if facts["cost"] else None
         return found
-# --8<-- [end:facts]
 
 
-# --8<-- [start:known]
 def known(device: DeviceBackend, ast: UOp, circumstances: object, kind: type[Kept],
           rendered: Callable[[UOp], tuple[Kept, Source]]) -> Known[Kept]:
     """A program that is not compiled, and its text, which is made if nobody kept it.
@@ -102,10 +99,8 @@ def known(device: DeviceBackend, ast: UOp, circumstances: object, kind: type[Kep
                                "now", "empty CACHE_FOLDER, and report this")
         return source
     return program, printed_again
-# --8<-- [end:known]
 
 
-# --8<-- [start:missing]
 def missing(keys: Iterable[str], loaded: Container[str], find: Callable[[str], bool]) -> list[str]:
     """The keys of kernels that are neither loaded nor found on disk; the others are counted."""
     found = []
@@ -126,4 +121,3 @@ def entry(kept: Store, kind: str, key: str) -> dict[str, str]:
         return {str(name): str(value) for name, value in found.items()}
     except (ValueError, AttributeError):
         return {}
-# --8<-- [end:missing]

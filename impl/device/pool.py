@@ -18,17 +18,14 @@ Block = TypeVar("Block")
 _LARGE, _NEAR = 1 << 20, 2
 
 
-# --8<-- [start:size]
 def rounded(nbytes: int, alignment: int) -> int:
     """The size of a block for that many bytes: one of eight between a power of two and the next."""
     # r[impl cpu.memory.near]
     least = max(nbytes, alignment, 1)
     step = max(1 << (least.bit_length() - 4), alignment)
     return -(-least // step) * step
-# --8<-- [end:size]
 
 
-# --8<-- [start:pool]
 class Pool(Generic[Block]):
     """Freed blocks by size; at most `limit` bytes of them.
 
@@ -133,4 +130,3 @@ class Pool(Generic[Block]):
             if gone is not None:
                 beyond.append(gone)
         return beyond
-# --8<-- [end:pool]

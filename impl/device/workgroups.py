@@ -21,7 +21,6 @@ from impl.render.gpu import Gpu
 from impl.searching import optimize, with_steps
 
 
-# --8<-- [start:program]
 @dataclass
 class KnownShape:
     """The launches of a kernel without variables: as many groups and lanes each time."""
@@ -137,9 +136,7 @@ class GroupDevice(DeviceBackend):
     def source(self, ast: UOp) -> str | None:
         """The text of a kernel."""
         return self.rendered(ast).source
-# --8<-- [end:program]
 
-    # --8<-- [start:trial]
     def attempt(self, program: GroupProgram) -> None:
         """Compile a program by itself, give it its function, and keep nothing of it.
 
@@ -183,4 +180,3 @@ class GroupDevice(DeviceBackend):
         self.synchronize()
         for program in programs:
             self.forget(program)
-    # --8<-- [end:trial]

@@ -34,7 +34,6 @@ class Kernel:
     copy: Destination | None = None  # of a copy: where it goes
 
 
-# --8<-- [start:assemble]
 class _KernelBuilder:
     """Renames loops and memory of all stages into the terms of their common kernel."""
 
@@ -56,7 +55,6 @@ class _KernelBuilder:
         ast = UOp(Ops.SINK, stores[0].dtype, tuple(stores), info)
         return Kernel(ast, tuple(self.arguments), tuple(self.variables), self.group.device,
                       self.group.members[0].stage.copy)
-    # --8<-- [end:assemble]
 
     def _name(self) -> str:
         """What a profile shows: `reduce` or `map`, and the extents of the loops."""
@@ -107,7 +105,6 @@ class _KernelBuilder:
         value = UOp(Ops.LOAD, dtype, (target,))
         return [first, UOp(Ops.STORE, dtype, (memory, value, *again.values()))]
 
-    # --8<-- [start:in_order]
     def _update(self, stage: Stage, more: InOrder, renamed: dict[UOp, UOp], dtype: DType) -> UOp:
         """The STORE whose elements need those stored before: its first loop runs in order."""
         number, value = stage.write.value, renamed[more.value]
@@ -136,7 +133,6 @@ class _KernelBuilder:
         return [UOp(Ops.STORE, dtype, (UOp(Ops.INDEX, dtype, (table, row, TRUE)), start, row)),
                 UOp(Ops.STORE, dtype, (place, value, *loops)),
                 UOp(Ops.STORE, dtype, (target, found, *loops))]
-    # --8<-- [end:in_order]
 
     def _range(self, loop: UOp, kind: RangeKind) -> UOp:
         """A loop of a stage in the kernel's terms."""
@@ -225,7 +221,6 @@ def _neutral(op: Ops, dtype: DType) -> Scalar:
     return -0.0 if op is Ops.ADD and dtype.kind == "f" else identity(op, dtype)
 
 
-# --8<-- [start:shared]
 class Assembler:
     """Makes the kernels of a plan; those of equal groups are equal, and made once."""
 
@@ -260,4 +255,3 @@ class Assembler:
                              values.setdefault(value, len(values)), storage in self.private))
             rows.append(stage.write.pattern)
         return tuple(rows), list(storages)
-# --8<-- [end:shared]

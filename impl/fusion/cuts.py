@@ -68,7 +68,6 @@ def _costs(nodes: Sequence[UOp]) -> dict[UOp, int]:
     return cost
 
 
-# --8<-- [start:cuts]
 class _Cutter:
     """Walks from the roots to the leaves; when a node is reached, all its users are known."""
 
@@ -110,9 +109,7 @@ class _Cutter:
         for place in places:
             self.operations[place.stage] += 1
         self._pass_on(node, places)
-    # --8<-- [end:cuts]
 
-    # --8<-- [start:reason]
     def _reason(self, node: UOp, places: list[_Place]) -> str | None:
         """Why the node gets storage of its own, or None: it is computed inside its users."""
         if node in self.forced:
@@ -143,9 +140,7 @@ class _Cutter:
         if self.operations[places[0].stage] > self.limits.stage_operations:
             return f"length: the stage has {self.limits.stage_operations} operations already"
         return None
-    # --8<-- [end:reason]
 
-    # --8<-- [start:far]
     def _is_far(self, node: UOp, places: list[_Place]) -> bool:
         """Whether to compute a value again for its second user is faster than to read it again:
         no cache keeps it, and no kernel a row of it.
@@ -155,7 +150,6 @@ class _Cutter:
         rows = [_elements(place.stage) for place in places if place.reduced]
         return (len(places) == 2 and bool(rows) and self.cost[node] <= self.limits.late
                 and size > max(self.limits.cached_bytes, self.limits.local_bytes * max(rows)))
-    # --8<-- [end:far]
 
     def _reduction_reason(self, node: UOp, places: list[_Place], repeated: bool) -> str | None:
         if len(places) > 1:

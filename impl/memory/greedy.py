@@ -24,7 +24,6 @@ MOST_FIRST_FIT = 1024
 _PLACED = 1 << 62  # more than any offset
 
 
-# --8<-- [start:best]
 def best(spans: Sequence[Lifetime], bound: int) -> dict[int, int]:
     """The offsets of the first plan that needs no more than `bound`, or else of the lowest."""
     found: dict[int, int] = {}
@@ -47,7 +46,6 @@ def _attempts(spans: Sequence[Lifetime]) -> Iterator[Callable[[], dict[int, int]
         yield lambda: lowest_first(sorted(spans, key=by_area))
     if len(spans) <= MOST_FIRST_FIT:
         yield lambda: first_fit(sorted(spans, key=by_size))
-# --8<-- [end:best]
 
 
 def by_size(span: Lifetime) -> tuple[int, ...]:
@@ -65,7 +63,6 @@ def by_length(span: Lifetime) -> tuple[int, ...]:
     return span.first - span.last, -span.nbytes, span.storage
 
 
-# --8<-- [start:lowest_first]
 def lowest_first(spans: Sequence[Lifetime]) -> dict[int, int]:
     """Fill the arena from below: next is always the one that can lie lowest, on what lies there.
 
@@ -84,10 +81,8 @@ def lowest_first(spans: Sequence[Lifetime]) -> dict[int, int]:
         lows[place] = _PLACED
         firsts[place] = _PLACED  # nothing is beside it from now on
     return offsets
-# --8<-- [end:lowest_first]
 
 
-# --8<-- [start:first_fit]
 def first_fit(spans: Sequence[Lifetime]) -> dict[int, int]:
     """Place one after the other, each at the lowest offset where it meets nobody."""
     offsets: dict[int, int] = {}
@@ -103,7 +98,6 @@ def first_fit(spans: Sequence[Lifetime]) -> dict[int, int]:
         bisect.insort(placed, (offset, offset + span.nbytes, span),
                       key=lambda row: (row[0], row[1], row[2].storage))
     return offsets
-# --8<-- [end:first_fit]
 
 
 class _FreeList:

@@ -41,7 +41,6 @@ def _options() -> Any:
     return made
 
 
-# --8<-- [start:problem]
 def problem() -> str:
     """Why there is no Metal here, in one line; empty if there is."""
     # r[impl metal.driver.line]
@@ -52,10 +51,8 @@ def problem() -> str:
             return f"Metal is part of macOS, and this is {platform.system()}"
         return 'PyObjC is not installed (pip install -e ".[metal]")'
     return "" if metal.MTLCreateSystemDefaultDevice() is not None else "macOS knows no GPU"
-# --8<-- [end:problem]
 
 
-# --8<-- [start:memory]
 class MetalMemory(Memory):
     """A buffer of Metal, or a part of one. It lives until no command buffer needs it."""
 
@@ -85,10 +82,8 @@ class Owned(MetalMemory):
     # At the end of the interpreter the names of a module are gone before its objects are.
     def __del__(self, grown: Any = GlobalCounters.grown) -> None:
         grown(-self.nbytes)
-# --8<-- [end:memory]
 
 
-# --8<-- [start:program]
 class MetalProgram(GroupProgram):
     """A kernel as a compute pipeline. Where it has phases, each of them is a dispatch."""
 
@@ -122,10 +117,8 @@ class MetalProgram(GroupProgram):
             encoder.dispatchThreadgroups_threadsPerThreadgroup_(size(groups, 1, 1),
                                                                 size(lanes, 1, 1))
             self.device.gathered(self.name)
-# --8<-- [end:program]
 
 
-# --8<-- [start:device]
 class Metal(GroupDevice):
     """One GPU under macOS."""
 
@@ -151,7 +144,6 @@ class Metal(GroupDevice):
         self.committed: list[tuple[Any, list[str]]] = []
         self.functions: dict[str, Any] = {}
 
-    # --8<-- [start:gather]
     def encoder(self) -> Any:
         """What takes the next launch."""
         if self.open is None:
@@ -191,7 +183,6 @@ class Metal(GroupDevice):
                     raise DeviceError(self.name, f"{command.error().localizedDescription()}; in "
                                       f"one of the launches of {', '.join(dict.fromkeys(names))}",
                                       "NOOPT=1 or DEVICE=CPU tells whether the kernel is wrong")
-    # --8<-- [end:gather]
 
     def seconds(self, work: Callable[[], None]) -> float:
         """What the GPU needs for what `work` asks of it, by its own clock."""
@@ -222,14 +213,11 @@ class Metal(GroupDevice):
         GlobalCounters.fresh += nbytes
         return Owned.of(self, made, nbytes)
 
-    # --8<-- [start:copies]
     def put(self, memory: Memory, flat: np.ndarray) -> None:
         """Write bytes to the start of a block, once what was launched before needs them no more."""
         self.synchronize()  # r[impl metal.copy.ordered]
         super().put(memory, flat)
-    # --8<-- [end:copies]
 
-    # --8<-- [start:load]
     @property
     def limits(self) -> Limits:
         """What every GPU that runs Metal 3 has for a group of lanes."""
@@ -275,8 +263,6 @@ class Metal(GroupDevice):
                                "report this with the text that DEBUG=4 prints; DEVICE=CPU does "
                                "without")
         return made
-    # --8<-- [end:load]
-# --8<-- [end:device]
 
 
 Device.register(Metal, problem)

@@ -32,7 +32,6 @@ FLAGS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt", "-w")
 _FORMAT = "tensor-schedule-opencl/1"
 
 
-# --8<-- [start:discovery]
 @functools.lru_cache(maxsize=1)
 def _found() -> tuple[tuple[Any, ...], str]:
     """The devices of this machine, and why there is none."""
@@ -51,10 +50,8 @@ def _found() -> tuple[tuple[Any, ...], str]:
 def opencl_problem() -> str:
     """Why there is no OpenCL device; empty if there is one."""
     return _found()[1]
-# --8<-- [end:discovery]
 
 
-# --8<-- [start:program]
 class OpenCLProgram(GroupProgram):
     """A kernel for work-groups."""
 
@@ -89,10 +86,8 @@ class OpenCLProgram(GroupProgram):
                 if groups:
                     self.function.set_args(*given)
                     self.device.enqueue(self.name, self.function, groups, lanes)
-# --8<-- [end:program]
 
 
-# --8<-- [start:device]
 class OpenCLDevice(GroupDevice):
     """One OpenCL device: a context, a queue whose commands run in order, and memory."""
 
@@ -138,9 +133,7 @@ class OpenCLDevice(GroupDevice):
         said = self.cl_device
         return "\n".join([_FORMAT, *FLAGS, said.name, said.version, said.driver_version,
                           said.platform.name, said.platform.version, said.extensions])
-    # --8<-- [end:device]
 
-    # --8<-- [start:allocate]
     def allocate(self, nbytes: int) -> Memory:
         """Uninitialised memory; what was freed before is used again.
 
@@ -182,7 +175,6 @@ class OpenCLDevice(GroupDevice):
             self.cl.enqueue_copy(self.queue, target.buffer, source.buffer, byte_count=size,
                                  src_offset=source.start, dst_offset=target.start)
         GlobalCounters.copied(size)
-    # --8<-- [end:allocate]
 
     def synchronize(self) -> None:
         """Wait until everything launched is done."""
@@ -192,7 +184,6 @@ class OpenCLDevice(GroupDevice):
         """Launches whose arguments are set once."""
         return OpenCLTable(self, launches)
 
-    # --8<-- [start:launch]
     def enqueue(self, name: str, kernel: Any, groups: int, lanes: int) -> None:
         """Launch a kernel with the arguments that were set.
 
@@ -218,9 +209,7 @@ class OpenCLDevice(GroupDevice):
             self.timed = None
         self.queue.finish()
         return (events[-1].profile.end - events[0].profile.start) * 1e-9 if events else 0.0
-    # --8<-- [end:launch]
 
-    # --8<-- [start:load]
     def dialect(self) -> OpenCL:
         """OpenCL C."""
         return OpenCL(self.double)
@@ -297,7 +286,6 @@ class OpenCLDevice(GroupDevice):
             return False
         self.functions[key] = made
         return True
-    # --8<-- [end:load]
 
 
 Device.register(OpenCLDevice, opencl_problem)

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from impl.opencl import OpenCLDevice
 
 
-# --8<-- [start:table]
 class OpenCLTable(Table):
     """Launches whose arguments are set once: a replay only asks for the kernels, one by one.
 
@@ -58,4 +57,3 @@ class OpenCLTable(Table):
             kernel.set_args(*given)
             if groups:
                 self.calls[launch].append((kernel, groups, lanes))
-# --8<-- [end:table]

@@ -171,7 +171,6 @@ class Accesses(Values):
         # r[impl kernel.store.gated]
         self._line(self.dialect.when(self._first(store), self.dialect.when(condition, line)))
 
-    # --8<-- [start:ahead]
     def _goes_ahead(self, load: UOp) -> bool:
         """Whether a load is nothing but the source of a copy that the device makes by itself, while
         the lanes compute: of as many bytes as it can, from an argument to what lanes share.
@@ -208,7 +207,6 @@ class Accesses(Values):
                 (self.names[to.src[0]], addresses[first][0]),
                 (self.names[source.src[0]], sources[first][0]), load.dtype, len(piece),
                 conditions[first]))
-    # --8<-- [end:ahead]
 
     def _nothing(self, dtype: DType) -> str:
         return self.dialect.literal(

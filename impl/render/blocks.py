@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from impl.ir import UOp
 
 
-# --8<-- [start:blocks]
 @dataclass(eq=False)
 class Block:
     """The body of a loop: what happens in it, in order. `loop` is None for the whole kernel, and
@@ -107,4 +106,3 @@ class Bundle:
 
 
 Item = Define | Loop | Begin | Step | Finish | Write | Fetch | Skip | Leave | Wait | Bundle
-# --8<-- [end:blocks]

@@ -29,7 +29,6 @@ def copies_of_nvidia(capability: int) -> tuple[int, ...]:
     return (4, 8, 16) if capability >= 80 else ()
 
 
-# --8<-- [start:dialect]
 class CUDA(Gpu):  # r[impl cuda.text.plain]
     """CUDA C++ as NVRTC takes it on systems where a long has 64 bits."""
 
@@ -94,7 +93,6 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
             if SIZES[kind] < 4 else "__shfl_xor_sync(0xffffffffu, x, by)"
         return f"#define exchange_{kind}(x, by) {given}"
 
-    # --8<-- [start:wide]
     def aligned(self, pointer: str) -> str:
         """An argument may begin anywhere. If it begins in between, elements go one by one."""
         # r[impl render.wide.aligned]
@@ -136,9 +134,7 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
         if kind.startswith("ahead "):
             return _ahead(kind.removeprefix("ahead "), int(count)), ()
         return (_wide(kind, int(count)), ()) if count else super().definition(name)
-    # --8<-- [end:wide]
 
-    # --8<-- [start:ahead]
     def copy_ahead(self, to: tuple[str, str], source: tuple[str, str], dtype: DType, count: int,
                    condition: str) -> str:
         """cp.async; where the argument is not aligned, the lane copies by itself."""
@@ -161,7 +157,6 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
     def _copies(self) -> bool:
         """Whether the kernel has begun such a copy so far."""
         return any(name.startswith("ahead ") for name in self.needed)
-    # --8<-- [end:ahead]
 
     def ids(self, variables: int) -> str:
         """The numbers of this lane."""
@@ -200,7 +195,6 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
                  second: Sequence[str]) -> str:
         """An instruction of the whole warp."""
         return self._call(f"multiply_{unit.name}", *sums, *first, *second) + ";"
-# --8<-- [end:dialect]
 
 _INLINE = CUDA.words["inline"] + " "
 

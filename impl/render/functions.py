@@ -79,7 +79,6 @@ _NUMBERS = {
 }
 
 
-# --8<-- [start:exact]
 def _floordiv(kind: str) -> str:
     # r[impl kernel.divide.zero]
     # r[impl kernel.divide.floor]
@@ -131,7 +130,6 @@ def _power(kind: str) -> str:
   for (; n; n >>= 1) {{ if (n & 1) r = ($U)(1u * r * x); x = ($U)(1u * x * x); }}
   return ($F)r;
 }}""", kind)
-# --8<-- [end:exact]
 
 
 def _integer(kind: str) -> str:
@@ -192,7 +190,6 @@ def _fused(kind: str) -> str:
 #endif"""
 
 
-
 _MADE: dict[str, Callable[[str], str]] = {
     "floordiv": _floordiv, "floormod": _floormod,
     "shl": lambda s: _shift("shl", s), "shr": lambda s: _shift("shr", s),
@@ -245,8 +242,6 @@ def open_text(name: str) -> str:
 def needs_of(name: str, text: str) -> tuple[str, ...]:
     """The names of functions and types in the text of a definition, without its own."""
     return tuple(dict.fromkeys(found for found in _NAME.findall(text) if found != name))
-
-
 
 
 Definition = tuple[str, tuple[str, ...]]

@@ -25,7 +25,6 @@ _WRAPPING = (Ops.ADD, Ops.SUB, Ops.MUL)
 #: What stands for a number of a half type in memory.
 _STORED = "unsigned short"
 
-# --8<-- [start:half]
 #: Conversions that need no half type; NaN stays NaN, and each rounds once, to even.
 _HALF = {
     "to_float16": """unsigned short to_float16(float x) {
@@ -60,7 +59,6 @@ _HALF = {
   return unbits_f32((int)((b - up) | 1u));
 }""",
 }
-# --8<-- [end:half]
 #: The definitions that a language has made, by what they depend on.
 _MADE: dict[tuple[type[Gpu], bool, str], tuple[str, tuple[str, ...]]] = {}
 _PLAIN = {"fence": ""}
@@ -113,7 +111,6 @@ class Gpu(C):
         """Compilers of such languages decide on their own."""
         return ""
 
-    # --8<-- [start:definition]
     def definitions(self) -> tuple[str, ...]:
         """The header, and the functions that the printed kernel needs, in the language's words."""
         return (self.header, *definitions(self.needed, self.definition))
@@ -157,13 +154,11 @@ class Gpu(C):
         # r[impl device.type.missing+2]
         angle = {} if self.has_double else {"angle": FLOAT_ANGLE}
         return worded(text, {**self.words, **angle})
-    # --8<-- [end:definition]
 
     def literal(self, value: Scalar, dtype: DType) -> str:
         """A number that the compiler reads back exactly."""
         return literal(value, dtype, self.words)
 
-    # --8<-- [start:wrap]
     def _integer(self, op: Ops, dtype: DType, given: Sequence[str], plain: bool) -> str:
         """Signed integers wrap around, which C leaves open; indices stay in their range."""
         # r[impl conventions.integers.exact]
@@ -174,14 +169,12 @@ class Gpu(C):
         one, *rest = (f"({wide}){text}" for text in given)
         text = f"(0u - {one})" if op is Ops.NEG else f"({one} {INFIX[op]} {rest[0]})"
         return f"(({self.type_of(dtype)}){text})"
-    # --8<-- [end:wrap]
 
     def _cast(self, text: str, source: DType, target: DType) -> str:
         if target is dtypes.float16 and source is dtypes.float64:
             return self._call("round_float16", self._call("odd_f64", text))
         return super()._cast(text, source, target)
 
-    # --8<-- [start:memory]
     def storage_of(self, dtype: DType) -> str:
         """The type of an element in memory; half types are 16 bits."""
         return _STORED if dtype in HALF else self.type_of(dtype)
@@ -205,9 +198,7 @@ class Gpu(C):
     def own_scratch(self, total: int) -> int:
         """None: a lane has little memory, and all of it is its own."""
         return 0
-    # --8<-- [end:memory]
 
-    # --8<-- [start:wide]
     #: Elements of one access.
     widest = 16
 
@@ -256,9 +247,7 @@ class Gpu(C):
                    local: bool) -> str:
         """A statement that writes elements as they lie in memory."""
         raise NotImplementedError
-    # --8<-- [end:wide]
 
-    # --8<-- [start:ahead]
     #: What a copy that is made early has in bytes, to go on by itself: most languages have no word.
     ahead: tuple[int, ...] = ()
 
@@ -274,9 +263,7 @@ class Gpu(C):
     def arrive(self, open: int) -> str:
         """There is nothing to wait for."""
         return ""
-    # --8<-- [end:ahead]
 
-    # --8<-- [start:launch]
     def of_prefix(self, name: str, place: Launched) -> list[str]:
         """The lane has one iteration, or none if there are more lanes than iterations."""
         # r[impl render.group.once]
@@ -325,7 +312,6 @@ class Gpu(C):
     def alone(self) -> str:
         """The first lane does it."""
         return self.opened("lane == 0")
-    # --8<-- [end:launch]
 
 
 def _product(extents: Sequence[str]) -> str:

@@ -18,7 +18,6 @@ from impl.render.blocks import Block, Bundle, Define, Item, Loop, Wait, Write
 from impl.render.lower import Lowered
 
 
-# --8<-- [start:waits]
 @dataclass(frozen=True)
 class _Open:
     """Buffers that some lanes may have stored or read since all of them waited."""
@@ -137,10 +136,8 @@ class _Walk:
         ahead = [place for place, item in enumerate(items) if _early(item) is not None
                  and self._run_by_all(item) is None]
         return [*items[:ahead[-1] + 1], Bundle(), *items[ahead[-1] + 1:]] if ahead else items
-# --8<-- [end:waits]
 
 
-# --8<-- [start:early]
 def _early(item: Item) -> Early | None:
     """How early an item makes copies, if it does."""
     found = (each.store.arg for each in _walk(item) if isinstance(each, Write))
@@ -158,7 +155,6 @@ def _made_early(block: Block) -> Early | None:
                   and isinstance(each.store.arg, Early)]
     found = [each.store for each in early if accessed(each.store) in read]
     return next((store.arg for store in found), None)
-# --8<-- [end:early]
 
 
 def _alone(item: Item) -> Item:

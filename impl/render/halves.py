@@ -4,7 +4,6 @@ Written once for numbers and for vectors of any width, see `types.fill`.
 """
 from __future__ import annotations
 
-# --8<-- [start:bits]
 #: To the nearest half, ties to even. Adding 0.5 rounds what is subnormal as a half.
 TO_BITS = """$I u = bits_$K(x) & 0x7fffffff;
   $I r = (u - 0x38000000 + 0xfff + ((u >> 13) & 1)) >> 13;
@@ -18,7 +17,6 @@ FROM_BITS = """$I h = GIVEN, u = (h & 0x7fff) << 13;
   r = sel_$J(u < 0x00800000, bits_$K(unbits_$K(u + 0x38800000) - 0x1p-14f), r);
   r = sel_$J(u >= 0x0f800000, u + 0x70000000, r);
   return unbits_$K(r | ($I)(($U)(h & 0x8000) << 16));"""
-# --8<-- [end:bits]
 
 #: Numbers: a compiler that has a type for halves is asked.
 TO_FLOAT16 = """unsigned short to_float16(float x) {

@@ -8,7 +8,6 @@ from impl.render.types import SHORT
 from impl.render.words import C_WORDS, Words
 
 
-# --8<-- [start:literal]
 def literal(value: Scalar, dtype: DType, words: Words = C_WORDS) -> str:
     """A number that the compiler reads back exactly."""
     # r[impl render.literal.exact]
@@ -37,4 +36,3 @@ def _whole(value: int, dtype: DType) -> str:
     if dtype.itemsize == 8 and dtype.kind == "i" and abs(value) >= 1 << 31:
         suffix = "L"
     return f"({value}{suffix})" if value < 0 else f"{value}{suffix}"
-# --8<-- [end:literal]

@@ -82,7 +82,6 @@ def lower(ast: UOp, vectors: bool = True) -> Lowered:
     return Lowered(ast, vectors)
 
 
-# --8<-- [start:prepare]
 def _prepare(low: Lowered) -> None:
     """What each value is computed from, once its indices are taken apart; and who uses it."""
     known = low.known
@@ -132,10 +131,8 @@ def _inputs(low: Lowered, node: UOp) -> tuple[UOp, ...]:
     if node.op is Ops.REDUCE:
         return node.src[:1]
     return node.src[:3] if node.op is Ops.MMA else node.src
-# --8<-- [end:prepare]
 
 
-# --8<-- [start:vectors]
 def _choose_vectors(low: Lowered) -> None:
     """Decide which lanes become vector elements: at most one in every value.
 
@@ -179,7 +176,6 @@ def _rivals(low: Lowered, points: dict[UOp, int]) -> dict[UOp, list[UOp]]:
     return found
 
 
-# --8<-- [start:worth]
 def _worth_most(points: dict[UOp, int], rivals: dict[UOp, list[UOp]]) -> tuple[UOp, ...]:
     """Lanes none of which is a rival of another, the best bargains first.
 
@@ -197,7 +193,6 @@ def _worth_most(points: dict[UOp, int], rivals: dict[UOp, list[UOp]]) -> tuple[U
         for lane in (best, *rivals[best]):
             left.pop(lane, None)
     return tuple(taken)
-# --8<-- [end:worth]
 
 
 def _how_often(known: Analysis) -> dict[UOp, int]:
@@ -237,7 +232,6 @@ def _size(lane: UOp) -> int:
 
 def _power_of_two(lane: UOp) -> bool:
     return _size(lane) in (2, 4, 8, 16, 32, 64)
-# --8<-- [end:vectors]
 
 
 @dataclass(eq=False)
@@ -255,7 +249,6 @@ class _Group:
         return shared_loops(self.stores[0])
 
 
-# --8<-- [start:placement]
 class _Placement:
     """Walks over the stores in order and puts what they need where it belongs."""
 
@@ -294,7 +287,6 @@ class _Placement:
         for loop in loops[same:]:
             shared.append(self._open(shared[-1], loop, shared[0]))
             shared[-1].scope = shared[0].scope
-    # --8<-- [end:placement]
 
     def _changed(self) -> dict[tuple[Ops, int], int]:
         """For each buffer, the BLOCK loops in which it is stored anew."""
@@ -304,7 +296,6 @@ class _Placement:
             found[key] = found.get(key, 0) | self.known.mask(shared_loops(store))
         return found
 
-    # --8<-- [start:group]
     def _group(self) -> list[_Group]:
         """Stores with the same loops, none of which reads what another one wrote, share a nest."""
         groups: list[_Group] = []
@@ -335,7 +326,6 @@ class _Placement:
             return False
         loaded = self._loads([*group.stores, store])
         return not any(buffer_key(index.src[0]) in stored for index in loaded)
-    # --8<-- [end:group]
 
     def _loads(self, roots: list[UOp]) -> set[UOp]:
         seen: set[UOp] = set()
@@ -350,7 +340,6 @@ class _Placement:
                     found.add(node.src[0])
         return found
 
-    # --8<-- [start:epoch]
     def _epochs(self, group: _Group) -> None:
         """The epoch of a value: the stores to memory it reads that have happened before.
 
@@ -377,7 +366,6 @@ class _Placement:
                 group.epoch[node] = -1
                 stack.append((node, True))
                 stack.extend((s, False) for s in self.low.inputs[node][::-1])
-    # --8<-- [end:epoch]
 
     def _place_group(self, group: _Group, base: Block) -> None:
         self.epoch, self.pinned = group.epoch, group.pinned
@@ -419,7 +407,6 @@ class _Placement:
         own = 1 << self.known.position[loop]
         return Block(parent, loop, own, parent.around | own)
 
-    # --8<-- [start:demand]
     def _level(self, node: UOp, block: Block) -> Block:
         """The outermost block around (or at) this one that has all loops of the value."""
         free = (self.known.free[node] | self._pins(node)) & ~self.known.lanes
@@ -452,7 +439,6 @@ class _Placement:
                 else:
                     stack.append((node, target, True))
                     stack.extend((s, target, False) for s in self.low.inputs[node][::-1])
-    # --8<-- [end:demand]
 
     def _loops_of(self, node: UOp) -> tuple[UOp, ...]:
         """The loops (not lanes) of a reduction; none for other values."""
@@ -460,7 +446,6 @@ class _Placement:
             return ()
         return tuple(loop for loop in node.src[1:] if not self._is_lane(loop))
 
-    # --8<-- [start:merge]
     def _open_reduction(self, node: UOp, target: Block, loops: tuple[UOp, ...],
                         stack: list[tuple[UOp, Block, _Opened | bool]]) -> None:
         """Open the loops of a reduction, and of all that can share them: one read, many results."""
@@ -489,7 +474,6 @@ class _Placement:
                 and self._epoch_of(other) == self._epoch_of(node)
                 and self._pins(other) == self._pins(node)
                 and target.ready.get(other, -1) < self._epoch_of(other))
-    # --8<-- [end:merge]
 
     def _epoch_of(self, node: UOp) -> int:
         found = self.epoch.get(node)

@@ -14,7 +14,6 @@ from impl.render.lower import Lowered
 from impl.render.values import Values
 
 
-# --8<-- [start:matrices]
 class Matrices(Values):
     """Prints fragments and products."""
 
@@ -78,10 +77,8 @@ class Matrices(Values):
                        for own, found in (self.fragments[f] for f in node.src[:2])]
             self._line(self.groups.multiply(unit, sums, *factors))
         self.texts[node] = names
-# --8<-- [end:matrices]
 
 
-# --8<-- [start:nvidia]
 #: How PTX calls the types of operands.
 _PTX = {"float16": "f16", "bfloat16": "bf16", "float32": "tf32"}
 
@@ -150,10 +147,8 @@ NVIDIA = {
   unsigned int y; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x)); return y;
 }""",
 }
-# --8<-- [end:nvidia]
 
 
-# --8<-- [start:simdgroup]
 def _simdgroup(name: str, kind: str) -> str:
     """A function that adds a product of two matrices of a SIMD group to a third one."""
     return f"""static inline void multiply_simdgroup_{name}(thread float &d0, thread float &d1,
@@ -171,4 +166,3 @@ def _simdgroup(name: str, kind: str) -> str:
 #: The same for GPUs under Metal.
 SIMDGROUP = {"multiply_simdgroup_float16": _simdgroup("float16", "half"),
              "multiply_simdgroup_float32": _simdgroup("float32", "float")}
-# --8<-- [end:simdgroup]

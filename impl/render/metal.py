@@ -20,7 +20,6 @@ LANES = 256
 _HALF = {each.name for each in HALF}
 
 
-# --8<-- [start:dialect]
 class Metal(Gpu):  # r[impl metal.space.named]
     """Metal Shading Language. Every pointer says in which memory it points."""
 
@@ -92,7 +91,6 @@ class Metal(Gpu):  # r[impl metal.space.named]
         return (f"const {self.index} group = group_, lane = lane_, place = group * lanes_ + lane, "
                 f"places = ({self.index})groups_ * lanes_, phase = values[{variables}];")
 
-    # --8<-- [start:wide]
     widest = 4
 
     def wide_type(self, dtype: DType, count: int) -> str:
@@ -121,9 +119,7 @@ class Metal(Gpu):  # r[impl metal.space.named]
         """A packed vector of the values."""
         kind = self.wide_type(dtype, len(values))
         return f"{self._wide_place(pointer, index, kind, local)} = {kind}({', '.join(values)});"
-    # --8<-- [end:wide]
 
-    # --8<-- [start:types]
     def type_of(self, dtype: DType) -> str:
         """The type of a variable; Metal has no doubles."""
         # r[impl metal.dtype.double]
@@ -145,7 +141,6 @@ class Metal(Gpu):  # r[impl metal.space.named]
         taken = f"to_{source}(x)" if source in _HALF else "(x)"
         text = f"as_type<{two}>(({one}){taken})"
         return f"#define {name}(x) " + (f"from_{target}({text})" if target in _HALF else text)
-    # --8<-- [end:types]
 
     def group_local(self, name: str, dtype: DType, size: int) -> str:
         """An array that the lanes of a group share."""
@@ -175,4 +170,3 @@ class Metal(Gpu):  # r[impl metal.space.named]
                  second: Sequence[str]) -> str:
         """A product of matrices of the SIMD group."""
         return self._call(f"multiply_{unit.name}", *sums, *first, *second) + ";"
-# --8<-- [end:dialect]

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import re
 
-# --8<-- [start:names]
 #: What the languages have words for, or functions that a kernel may call; and what they keep back.
 _C = """auto break case char const continue default do double else enum extern float for
 goto if inline int long register restrict return short signed sizeof static struct
@@ -39,4 +38,3 @@ def identifier(name: str) -> str:
     plain = re.sub(r"\W", "_", name, flags=re.ASCII)
     meant = plain in _RESERVED or plain.startswith("_") or _VECTOR.fullmatch(plain)
     return f"k_{plain}" if meant or not plain or plain[0].isdigit() else plain
-# --8<-- [end:names]

@@ -8,7 +8,6 @@ from impl.ir import UOp
 from impl.render.gpu import Gpu
 
 
-# --8<-- [start:dialect]
 class OpenCL(Gpu):
     """OpenCL C 1.2. A pointer comes as a buffer and a byte in it: buffers cannot start anywhere."""
 
@@ -53,7 +52,6 @@ class OpenCL(Gpu):
         return (f"const {self.index} group = get_group_id(0), lane = get_local_id(0), "
                 "thread = get_global_id(0), threads = get_global_size(0);")
 
-    # --8<-- [start:wide]
     def wide_type(self, dtype: DType, count: int) -> str:
         """A vector."""
         kind = self.storage_of(dtype).replace("unsigned ", "u").replace("signed ", "")
@@ -84,7 +82,6 @@ class OpenCL(Gpu):
         parts = ", ".join(f"({self.storage_of(dtype)})({value})" for value in values)
         place = self._wide_place(pointer, index, dtype, local)
         return f"vstore{len(values)}(({kind})({parts}), 0, {place});"
-    # --8<-- [end:wide]
 
     def group_local(self, name: str, dtype: DType, size: int) -> str:
         """An array that the lanes of a group share."""
@@ -98,4 +95,3 @@ class OpenCL(Gpu):
     def wait(self) -> str:
         """All lanes of a group get here before one goes on."""
         return "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
-# --8<-- [end:dialect]

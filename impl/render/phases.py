@@ -17,7 +17,6 @@ from impl.render.lower import Lowered
 MOST_PHASES = 62
 
 
-# --8<-- [start:phases]
 def cut_phases(low: Lowered) -> tuple[bool, ...]:
     """Put what stores at the top of a kernel into phases; for each, whether threads share it.
 
@@ -59,7 +58,6 @@ def cut_phases(low: Lowered) -> tuple[bool, ...]:
         raise GraphError("render", f"the kernel has {len(phases)} phases", f"cut it where threads "
                          f"wait for each other at most {MOST_PHASES} times")
     return tuple(phases)
-# --8<-- [end:phases]
 
 
 def _waits(stored: set[Key], loaded: set[Key], writes: set[Key], reads: set[Key]) -> bool:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 
-# --8<-- [start:source]
 @dataclass(frozen=True)
 class Source:
     """A kernel's text: `body` is the function without its name, `definitions` what it needs."""
@@ -61,4 +60,3 @@ def unit_text(unit: Iterable[tuple[str, Source]]) -> str:
 def names_of(sources: Iterable[Source]) -> str:
     """The first kernels of a unit, for an error."""
     return ", ".join([source.name for source in sources][:4])
-# --8<-- [end:source]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 # r[impl render.function.error]
 # r[impl render.function.special]
-# --8<-- [start:exp]
 # What is 0 is not computed: a processor takes a hundred times as long over results that underflow,
 # and a mask makes many of them.
 _EXP = """$F exp_$K($F x) {
@@ -25,7 +24,6 @@ _EXP = """$F exp_$K($F x) {
   p = fma_$K(p, r, dup_$K(1.0f)); p = fma_$K(p, r, dup_$K(1.0f));
   return sel_$K(none, dup_$K(0.0f), scale_$K(p, int_$K(n)));
 }"""
-# --8<-- [end:exp]
 
 #: exp(x + y) for a small y: it is added to what is left of x.
 _EXP_PAIR = _EXP.replace("exp_$K($F x)", "exppair_$K($F x, $F y)").replace(
@@ -47,7 +45,6 @@ _SCALE = """$F scale_$K($F x, $I n) {
   $I h = n >> 1; return x * unbits_$K((h + 127) << 23) * unbits_$K((n - h + 127) << 23);
 }"""
 
-# --8<-- [start:log]
 #: x = 2**e * (1 + m), 1 + m from sqrt(1/2) to sqrt(2). The body of a function.
 _LOG_PARTS = """$I tiny = x < 1.17549435e-38f;
   $I b = bits_$K(sel_$K(tiny, x * 8388608.0f, x)), k = (b - 0x3f3504f3) >> 23;
@@ -81,9 +78,7 @@ _LOG2 = f"""$F log2_$K($F x) {{
   r = u + (((e - u) + r) + t);
   {_LOG_EDGES}
 }}"""
-# --8<-- [end:log]
 
-# --8<-- [start:trig]
 #: x = q * pi/2 + r: three constants for most numbers, 96 bits of 2/pi for large ones.
 _TRIG = """$F j = fma_$K(x, dup_$K(0.636619747f), dup_$K(12582912.0f));
   $I q = bits_$K(j); j = j - 12582912.0f;
@@ -143,7 +138,6 @@ $I *quadrant) {
   }
   return r;
 }""".replace("$E32", "f32")
-# --8<-- [end:trig]
 
 _TANH = """$F tanh_$K($F x) {
   $F a = unbits_$K(bits_$K(x) & 0x7fffffff), s = x * x, p = dup_$K(-5.70498872745e-3f);
@@ -173,7 +167,6 @@ _ERF = """$F erf_$K($F x) {
   return sel_$K(a > 0.927734375f, big, small);
 }"""
 
-# --8<-- [start:pow]
 #: log(a) as a sum of two floats, times b, and exp of that; then what IEEE 754 says of the rest.
 _POW = """$F pow_$K($F x, $F b) {
   $F a = unbits_$K(bits_$K(x) & 0x7fffffff);
@@ -220,7 +213,6 @@ _POW = """$F pow_$K($F x, $F b) {
   t = sel_$K(@unordered(x) | @unordered(b), none, t);
   return sel_$K((x == 1.0f) | (b == 0.0f), one, t);
 }"""
-# --8<-- [end:pow]
 
 TEMPLATES = {"exp": _EXP, "exppair": _EXP_PAIR, "exp2": _EXP2, "scale": _SCALE, "log": _LOG,
              "log2": _LOG2, "sin": _SIN, "cos": _COS, "tanh": _TANH, "erf": _ERF, "pow": _POW}

@@ -58,7 +58,6 @@ def unsigned(kind: str) -> str:
     return _same_width("u", kind)
 
 
-# --8<-- [start:ways]
 def ways(have: str, kind: str) -> list[str]:
     """The kinds by way of which a vector is converted, up to the one that is asked for.
 
@@ -77,7 +76,6 @@ def ways(have: str, kind: str) -> list[str]:
         size = 2 * size if size < wanted else size // 2
         found.append(f"{source[0]}{8 * size}x{count}")
     return [*found, kind]
-# --8<-- [end:ways]
 
 
 def fill(text: str, kind: str) -> str:

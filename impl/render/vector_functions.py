@@ -132,7 +132,6 @@ def each(base: str, kind: str, names: str) -> str:
                      "  return r;")
 
 
-# --8<-- [start:masks]
 #: Operations on vectors of any kind; a choice is two masks.
 _ANY = {
     "sel": "$K sel_$K($I m, $K a, $K b) { return ($K)((m & ($I)a) | (~m & ($I)b)); }",
@@ -174,7 +173,6 @@ _INTEGER = {
     "max": "$K max_$K($K a, $K b) { return sel_$K(a > b, a, b); }",
     "min": "$K min_$K($K a, $K b) { return sel_$K(a < b, a, b); }",
 }
-# --8<-- [end:masks]
 
 
 def _extreme(base: str, kind: str) -> str:
@@ -204,7 +202,6 @@ def _fold(op: str, kind: str) -> str:
     return _function(kind, f"$E fold_{op}_$K($K v)", "\n".join([*lines, "  return v[0];"]))
 
 
-# --8<-- [start:turn]
 def _turn(kind: str) -> str:
     """Transpose a square: as many vectors as each has elements.
 
@@ -222,10 +219,8 @@ def _turn(kind: str) -> str:
                          f"v[{one + step}], $I, {lower});")
         step //= 2
     return _function(kind, "void turn_$K($K *v)", "\n".join(lines))
-# --8<-- [end:turn]
 
 
-# --8<-- [start:stepped]
 def _stepped(step: int, kind: str) -> str:
     """Elements that lie `step` apart: of neighbouring vectors each gives those that it has.
 
@@ -243,10 +238,8 @@ def _stepped(step: int, kind: str) -> str:
         places = [*range(size)]
     return _function(kind, f"$K stepped{step}_$K(const $E *p)",
                      "\n".join(["  $K r = *(const $Ku *)p;", *lines, "  return r;"]))
-# --8<-- [end:stepped]
 
 
-# --8<-- [start:half]
 def _half(base: str, kind: str) -> str:
     """float16 and bfloat16 in memory are 16 bits; they are computed with as float."""
     whole = f"u16x{parts(kind)[1]}"
@@ -265,10 +258,8 @@ def _half(base: str, kind: str) -> str:
                          "  return ($K)(__builtin_convertvector(x, $U) << 16);")
     name = base.removeprefix("round_")
     return _function(kind, f"$K {base}_$K($K x)", f"  return from_{name}_$K(to_{name}_$K(x));")
-# --8<-- [end:half]
 
 
-# --8<-- [start:move]
 def _move(base: str, kind: str, index: str = "") -> str:
     """Loads and stores of elements that lie anywhere, or that a mask selects."""
     _, count = parts(kind)
@@ -302,7 +293,6 @@ def _move(base: str, kind: str, index: str = "") -> str:
         loop = "$K r;\n  for (long l = 0; l < $N; l++) r[l] = p[i[l]];\n  return r;"
     body = _either("gather", kind, loop) if index.startswith("i32") else f"  {loop}"
     return _function(kind, f"$K gather_{index}_$K(const $E *p, {index} i)", body)
-# --8<-- [end:move]
 
 
 def _whole(source: str, target: str) -> str:

@@ -48,7 +48,6 @@ class Vectors:
         """How the type of a kind is called."""
         return self._kind(kind)
 
-    # --8<-- [start:convert]
     def _as(self, operand: Operand, kind: str) -> str:
         """The operand as a vector of a kind of numbers; other widths are converted."""
         text, have = operand
@@ -72,9 +71,7 @@ class Vectors:
     def _number_kind(self, dtype: DType, count: int, narrow: bool) -> str:
         """The kind of numbers of a dtype; indices may be known to have 32 bits at most."""
         return f"i32x{count}" if dtype is dtypes.index and narrow else kind_of(dtype, count)
-    # --8<-- [end:convert]
 
-    # --8<-- [start:vector]
     def vector_operation(self, node: UOp, count: int, given: Sequence[Operand], plain: bool,
                          narrow: bool) -> Operand:
         """An operation on vectors: in every element what `operation` gives for numbers."""
@@ -120,7 +117,6 @@ class Vectors:
         if op is Ops.RECIPROCAL:
             return f"({literal(1.0, dtype)} / {texts[0]})", kind
         return self._call(f"{FUNCTIONS[op]}_{kind}", *texts), kind
-    # --8<-- [end:vector]
 
     def _compared(self, op: Ops, source: DType, count: int, given: Sequence[Operand],
                   narrow: bool) -> Operand:
@@ -147,7 +143,6 @@ class Vectors:
             return f"({condition[0]} ? {one} : {two})", kind
         return self._call(f"sel_{kind}", self._mask(condition, kind), one, two), kind
 
-    # --8<-- [start:cast]
     def _converted(self, operand: Operand, source: DType, target: DType, count: int,
                    narrow: bool) -> Operand:
         text, have = operand
@@ -202,7 +197,6 @@ class Vectors:
             return f"({text} != 0)", self._kind(mask_of(kind))
         kind = self._kind(kind_of(target, count))
         return f"(({kind}){text})", kind
-    # --8<-- [end:cast]
 
     def _masks(self, op: Ops, given: Sequence[Operand], count: int) -> Operand:
         """Arithmetic of bools; see `C._logical`."""
@@ -290,7 +284,6 @@ class Vectors:
             return text
         return f"({text}[{place}] != 0)" if dtype.kind == "b" else f"{text}[{place}]"
 
-    # --8<-- [start:memory]
     def _stored_kind(self, dtype: DType, count: int) -> str:
         """How elements lie in memory: half types as 16 bits."""
         return self._kind(f"u16x{count}" if dtype in HALF else kind_of(dtype, count))
@@ -449,5 +442,4 @@ class Vectors:
             text = self._as(value, self._kind(f"f32x{count}"))
             return kind, self._call(f"to_{dtype.name}_f32x{count}", text)
         return kind, self._as(value, kind)
-    # --8<-- [end:memory]
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from impl.render.lower import Lowered
 
 
-# --8<-- [start:wide]
 def wide_accesses(low: Lowered, most: int, kept: Collection[UOp]) -> dict[UOp, tuple[UOp, int]]:
     """For each INDEX that may be accessed in pieces: the lane, and how many elements a piece has.
 
@@ -45,4 +44,3 @@ def _begins_at_multiples(low: Lowered, index: UOp, lane: UOp, count: int) -> boo
     divisor: dict[UOp, int] = {}
     grows = growth(index.src[1].toposort(), [lane], ({}, divisor))[index.src[1]]
     return grows is not None and divisor[index.src[1]] % count == 0
-# --8<-- [end:wide]

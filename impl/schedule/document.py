@@ -14,7 +14,6 @@ from impl.schedule.reasons import label, shown_numbers
 from impl.symbolic import plain
 
 
-# --8<-- [start:document]
 def document(plan: Plan, hit: bool, nodes: Sequence[UOp]) -> dict[str, Any]:
     """The schedule as plain data: see r[schedule.document.complete]."""
     names = shown_numbers(plan)
@@ -39,7 +38,6 @@ def document(plan: Plan, hit: bool, nodes: Sequence[UOp]) -> dict[str, Any]:
         "outputs": outputs,
         "cache": {"hit": hit, "key": stable_name(plan.key)},
     }
-# --8<-- [end:document]
 
 
 def _buffer_row(plan: Plan, number: int, name: int) -> dict[str, Any]:
