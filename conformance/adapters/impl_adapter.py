@@ -24,7 +24,8 @@ from impl.schedule import schedule_cache
 Statement = Mapping[str, Any]
 Variables = dict[str, Tensor]
 
-TIERS = ("values", "schedule", "order", "memory", "cache", "replay", "errors", "multi")
+TIERS = ("values", "schedule", "order", "memory", "cache", "replay", "errors",
+         "gradient", "multi")
 SETTINGS = ("FUSE", "NOOPT", "NO_MEMORY_PLANNER", "POISON", "SCACHE",
             "SCARCE", "SPEC")
 
@@ -136,9 +137,12 @@ class _Run:
         self.variables: Variables = {}
         self.seen = Observation()
 
-    def all(self, statements: Iterable[Statement]) -> Observation:
+    def all(self, statements: Sequence[Statement]) -> Observation:
+        targets = {each["from"][1] for each in statements if each["do"] == "gradient"}
         for statement in statements:
             self.execute(statement)
+            if statement.get("to") in targets and statement["do"] == "input":
+                self.variables[statement["to"]].requires_grad = True
         return self.seen
 
     def execute(self, statement: Statement) -> None:
@@ -161,7 +165,7 @@ class _Run:
         tensors = [self.variables[name] for name in names]
         if not tensors:
             return
-        if self.tiers - {"values", "replay", "errors", "multi"}:
+        if self.tiers - {"values", "replay", "errors", "gradient", "multi"}:
             document = Tensor.schedule_document(*tensors)
             if document["kernels"]:
                 self.seen.schedule.append(document)
@@ -269,6 +273,8 @@ def _operation(statement: Statement, sources: Sequence[Tensor]) -> Tensor:
         return BINARY[do](*sources)
     if do in REDUCTIONS:
         return REDUCTIONS[do](first, axis=tuple(statement["axes"]), keepdim=statement["keepdims"])
+    if do == "gradient":
+        return first.gradient(sources[1])[0]
     if do == "where":
         return first.where(*sources[1:])
     if do in ("cast", "bitcast"):

@@ -45,7 +45,7 @@ def test_every_statement_is_generated() -> None:
     seen = {statement["do"] for number in range(2000)
             for generate in (programs.random_program, effect_programs.random_program)
             for statement in generate(number)["statements"]}
-    assert seen == set(protocol.STATEMENTS)
+    assert seen == set(protocol.STATEMENTS) - {"gradient"}  # which has a tier of its own
 
 
 def words_of(cell: str) -> list[str]:

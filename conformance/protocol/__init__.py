@@ -42,7 +42,8 @@ Document = dict[str, Any]
 Options = Mapping[str, Any]
 Array = np.ndarray[Any, np.dtype[Any]]
 
-TIERS = ("values", "schedule", "order", "memory", "cache", "replay", "multi", "errors")
+TIERS = ("values", "schedule", "order", "memory", "cache", "replay", "multi", "errors",
+         "gradient")
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "float32", "float64")
@@ -58,7 +59,8 @@ MOVEMENT = ("reshape", "expand", "permute", "pad", "shrink", "flip", "stride")
 VIEW_STEPS = ("reshape", "permute", "shrink", "flip", "stride")
 REDUCTIONS = ("sum", "prod", "max", "min", "mean")
 SOURCES = ("input", "constant")
-OTHER = ("where", "cast", "bitcast", "matmul", "softmax", "cumsum", "gather", "contiguous", "copy")
+OTHER = ("where", "cast", "bitcast", "matmul", "softmax", "cumsum", "gather", "contiguous", "copy",
+         "gradient")
 EXPRESSIONS = (*SOURCES, *UNARY, *BINARY, *MOVEMENT, *REDUCTIONS, *OTHER)
 REPETITIONS = ("repeat", "calls")
 EFFECTS = ("assign", "store", "realize", "drop", "observe", *REPETITIONS)

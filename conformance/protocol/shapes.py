@@ -117,6 +117,10 @@ def _computed(statement: Statement, sources: list[Kind]) -> Kind:
         return first
     if do == "matmul":
         return _product(first, sources[1])
+    if do == "gradient":
+        _require(first.shape == () and {each.dtype for each in sources} <= set(protocol.FLOATS),
+                 f"no gradient of {first}")
+        return sources[1]
     if do == "gather":
         _require(sources[1].dtype in protocol.INTEGERS, "the index is not of an integer dtype")
         _require(len(first.shape) > 0, "the source has no axis")

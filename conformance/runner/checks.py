@@ -24,7 +24,7 @@ from conformance.runner.subject import Failure, Inconclusive, NotClaimed, Subjec
 
 CHAPTERS = ("conventions", "statements", "dtypes", "tensor", "effects", "fusion",
             "placement", "dependencies", "ordering", "memory", "caching", "schedule", "realize",
-            "replay", "multi")
+            "replay", "gradient", "multi")
 
 SMOKE: Program = protocol.program([
     {"do": "input", "to": "t0", "dtype": "float32", "shape": [2], "data": "0000803f00000040"},

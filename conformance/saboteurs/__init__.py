@@ -48,7 +48,12 @@ class Saboteur:
 
 
 class AdapterSaboteur(Saboteur):
-    """A mistake made between the suite and a right implementation.  Override what it spoils."""
+    """A mistake made between the suite and a right implementation.  Override what it spoils.
+
+    `base` is what it works around, "package.module:Adapter"; the demo, if it is empty.
+    """
+
+    base: ClassVar[str] = ""
 
     def program(self, program: Program, options: Options) -> Program:
         """The program that is executed in place of the one that was asked for."""

@@ -42,7 +42,7 @@ def killers(saboteur: Saboteur, checks: Sequence[Check], implementation: str = "
 
 def _subject(saboteur: Saboteur, implementation: str) -> Subject:
     if isinstance(saboteur, AdapterSaboteur) and not implementation:
-        return Subject.of(command=DEMO)
+        return Subject.of(saboteur.base) if saboteur.base else Subject.of(command=DEMO)
     subject = Subject.of(implementation or IMPLEMENTATION)
     # In a process of its own the saboteur has to be installed again.
     subject.command = [*subject.command, type(saboteur).__name__]
