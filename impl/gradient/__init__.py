@@ -13,10 +13,11 @@ from typing import Any
 from impl.errors import GraphError
 from impl.gradient import nodes
 from impl.gradient.nodes import expression_of
-from impl.gradient.rules import RULES, Rule
+from impl.gradient.rules import GRADIENTS
 from impl.ir import Ops, UOp, give_origin, toposort
+from impl.rewrite import look
 
-__all__ = ["RULES", "Rule", "compute_gradient", "expression_of", "nodes"]
+__all__ = ["GRADIENTS", "compute_gradient", "expression_of", "nodes"]
 
 
 def compute_gradient(root: UOp, root_gradient: UOp, targets: Iterable[UOp]) -> dict[UOp, UOp]:
@@ -41,19 +42,19 @@ def compute_gradient(root: UOp, root_gradient: UOp, targets: Iterable[UOp]) -> d
             continue
         if not any(source in leads for source in _sources(node)):
             continue
-        rule = RULES.get(node.op)
-        if rule is None:
+        found = look(GRADIENTS, node, (gradient, leads), "gradient")
+        if found is None:
             raise GraphError("gradient", f"{node.op.name} has no gradient rule",
                              "call .detach() on the tensor that it reads")
-        for source, part in rule(node, gradient, leads):
+        for source, part in found[0]:
             if part.origin is None and node.origin is not None:
                 give_origin(part, node.origin)
             known = gradients.get(source)
             # r[impl gradient.walk.sum]
             gradients[source] = part if known is None else nodes.add(known, part)
-    found = {node: gradients[node] for node in order if node in wanted and node in gradients}
-    _refuse_overwritten(order, found)
-    return found
+    results = {node: gradients[node] for node in order if node in wanted and node in gradients}
+    _refuse_overwritten(order, results)
+    return results
 
 
 def _sources(node: UOp) -> tuple[UOp, ...]:

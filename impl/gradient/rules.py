@@ -7,17 +7,18 @@ Chapter: spec/gradient.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Collection, Iterator, Set
 
 from impl.dtypes import dtypes
 from impl.gradient import in_order, nodes
 from impl.gradient.nodes import div, mul, neg, scale, shape_of, sub, unary, where
 from impl.ir import MOVEMENT, Ops, Shape, UOp
 from impl.places import copied_to
+from impl.rewrite import PatternMatcher, Rule, UPat
 from impl.symbolic import is_number
 
 Parts = Iterator[tuple[UOp, UOp]]
-Rule = Callable[[UOp, UOp, Set[UOp]], Parts]
+Derivative = Callable[[UOp, UOp, Set[UOp]], Parts]
 
 
 def zero(node: UOp) -> UOp:
@@ -253,14 +254,41 @@ def _realized(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     yield nodes.expression_of(node), gradient
 
 
-# r[impl gradient.value.derivative]
-RULES: dict[Ops, Rule] = {
-    **{op: _unary for op in _SLOPES},
-    **{Ops(op): _movement for op in MOVEMENT},
-    Ops.BUFFER: _realized, Ops.NEG: _neg, Ops.CAST: _cast, Ops.CONTIGUOUS: _same, Ops.COPY: _copy,
-    Ops.SHARD: _shard,
-    Ops.ADD: _add, Ops.SUB: _sub, Ops.MUL: _mul, Ops.DIV: _div, Ops.POW: _pow,
-    Ops.MAXIMUM: _larger, Ops.MINIMUM: _larger, Ops.WHERE: _where,
-    Ops.REDUCE: _reduce, Ops.FOLD: _fold, Ops.GATHER: in_order.gather, Ops.AFTER: _after,
-    Ops.SCAN: in_order.scan, Ops.SCATTER: in_order.scatter,
-}
+def _rule(name: str, reason: str, ops: Ops | Collection[Ops], function: Derivative) -> Rule:
+    """A rule whose context is the gradient of the result, and the nodes that lead to a target."""
+    def parts(node: UOp, ctx: tuple[UOp, Set[UOp]]) -> Parts:
+        return function(node, *ctx)
+    return Rule(UPat(ops, name="node"), parts, name, reason)
+
+
+# r[impl gradient.value.derivative, rewrite.rule.named]
+GRADIENTS = PatternMatcher([
+    _rule("gradient of a leaf", "memory holds what an expression gave", Ops.BUFFER, _realized),
+    _rule("gradient of a function", "the change of a result is its slope times that of its source",
+          list(_SLOPES), _unary),
+    _rule("gradient of -x", "what grows makes its negative fall", Ops.NEG, _neg),
+    _rule("gradient of a cast", "a conversion changes as much as its source", Ops.CAST, _cast),
+    _rule("gradient of contiguous", "the value is the same", Ops.CONTIGUOUS, _same),
+    _rule("gradient of a copy", "the value is the same elsewhere", Ops.COPY, _copy),
+    _rule("gradient of shards", "each part has its own, or they are added up", Ops.SHARD, _shard),
+    _rule("gradient of x + y", "both count once", Ops.ADD, _add),
+    _rule("gradient of x - y", "the second counts against the first", Ops.SUB, _sub),
+    _rule("gradient of x * y", "each counts as often as the other is great", Ops.MUL, _mul),
+    _rule("gradient of x / y", "the quotient falls as the divisor grows", Ops.DIV, _div),
+    _rule("gradient of x ** y", "one power less, or the logarithm of the base", Ops.POW, _pow),
+    _rule("gradient of the larger", "the winner takes all", (Ops.MAXIMUM, Ops.MINIMUM), _larger),
+    _rule("gradient of a choice", "only what was chosen counts", Ops.WHERE, _where),
+    _rule("gradient of a reduction", "each element counts as its part in the whole", Ops.REDUCE,
+          _reduce),
+    _rule("gradient of a movement", "what moved there moves back",
+          [Ops(op) for op in sorted(MOVEMENT)], _movement),
+    _rule("gradient of a fold", "windows are looked at where they were added up", Ops.FOLD, _fold),
+    _rule("gradient of a gather", "rows get the sum of what was read of them", Ops.GATHER,
+          in_order.gather),
+    _rule("gradient of a write", "the region's goes to the value, the rest to the old version",
+          Ops.AFTER, _after),
+    _rule("gradient of a scan", "an element counts in its own result and in all behind it",
+          Ops.SCAN, in_order.scan),
+    _rule("gradient of a scatter", "what was replaced counts no more", Ops.SCATTER,
+          in_order.scatter),
+])

@@ -11,6 +11,7 @@ from impl.rewrite.simplify import ALGEBRA, is_simple, simplifier, simplify
 from impl.rewrite.tracking import (
     Rewrite,
     Tally,
+    look,
     match_statistics,
     print_match_statistics,
     rewrites,
@@ -19,5 +20,6 @@ from impl.rewrite.verify import STAGES, Requirement, verify
 from impl.rewrite.walk import Maker, graph_rewrite
 
 __all__ = ["ALGEBRA", "STAGES", "Maker", "PatternMatcher", "Requirement", "Rewrite", "Rule",
-           "Tally", "UPat", "apply", "graph_rewrite", "is_simple", "match_statistics",
+           "Tally", "UPat", "apply", "graph_rewrite", "is_simple", "look",
+           "match_statistics",
            "print_match_statistics", "rewrites", "simplifier", "simplify", "verify"]

@@ -55,11 +55,19 @@ def tracked(matcher: PatternMatcher, node: UOp, ctx: Any, where: str,
         tally.tried += 1  # r[impl rewrite.statistics.exact+2]
         if answer is not None and (matcher.accepts is None or matcher.accepts(node, answer)):
             tally.matched += 1
-            if get("TRACK_MATCH_STATS") >= 2:  # r[impl rewrite.statistics.kept]
+            # r[impl rewrite.statistics.kept]
+            if get("TRACK_MATCH_STATS") >= 2 and isinstance(answer, UOp):
                 line = line_of(origin or node.origin)
                 rewrites.append(Rewrite(where, rule.name, node, answer, line))
             return answer, rule  # r[impl rewrite.rule.first]
     return None
+
+
+def look(matcher: PatternMatcher, node: UOp, ctx: Any, where: str) -> Found | None:
+    """The first rule for one node, noted if that is asked for."""
+    if get("TRACK_MATCH_STATS"):
+        return tracked(matcher, node, ctx, where)
+    return matcher.match(node, ctx)
 
 
 def print_match_statistics() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import impl
+from conformance.chapters.gradient.test_gradient_rules import EXAMPLES as DERIVATIVES
 from conformance.chapters.rewrite.test_rewrite import bits, compute, leaf
 from conformance.trace import ROOT, verifies
 from impl.dtypes import DType, dtypes
@@ -252,7 +253,7 @@ def live_lists() -> dict[str, PatternMatcher]:
 
 
 #: The lists whose rules are tested one by one, and the names that the tests have examples for.
-TESTED = [set(EXAMPLES)]
+TESTED = [set(EXAMPLES), set(DERIVATIVES)]
 
 
 @verifies("rewrite.rule.named")

@@ -1,0 +1,115 @@
+"""Every rule for a derivative, against the difference of two values. See spec/gradient.md."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from conformance.trace import verifies
+from impl import Context, Tensor
+from impl.gradient import GRADIENTS
+from impl.gradient.nodes import expression_of
+from impl.ir import Ops
+from impl.rewrite import Rule
+
+POINT = np.array([[0.3, 1.7, -0.6], [2.2, -1.1, 0.9]])
+PLACES = Tensor([1, 0, 1])
+
+
+def written(x: Tensor) -> Tensor:
+    base = Tensor(np.ones((2, 3))).realize() * 1
+    base[:, 1:] = x[:, :2] * 3
+    return base * base
+
+
+def scattered(x: Tensor) -> Tensor:
+    return Tensor(np.ones((2, 3))).scatter_reduce(0, Tensor([[1, 0, 1], [0, 0, 1]]), x * 2, "sum")
+
+
+KEPT: list[Tensor] = []  # a tensor keeps the expression that its memory came from
+
+
+def leaf(x: Tensor) -> Tensor:
+    KEPT.append((x * x).realize())
+    return KEPT[-1] * 3
+
+
+#: Rule -> functions of a float64 tensor of shape (2, 3) whose graphs have its operations.
+EXAMPLES: dict[str, list[Callable[[Tensor], Tensor]]] = {
+    "gradient of a leaf": [leaf],
+    "gradient of a function": [
+        lambda x: x.exp(), lambda x: x.exp2(), lambda x: (x * x).log(), lambda x: (x * x).log2(),
+        lambda x: (x * x).sqrt(), lambda x: x.reciprocal(), lambda x: x.sin(), lambda x: x.cos(),
+        lambda x: x.tanh(), lambda x: x.erf()],
+    "gradient of -x": [lambda x: (-x) * x],
+    "gradient of a cast": [lambda x: x.cast("float32").cast("float64") * 3],
+    "gradient of contiguous": [lambda x: (x * 2).contiguous() * x],
+    "gradient of a copy": [lambda x: (x * x).to("REFERENCE").to("CPU") * x],
+    "gradient of shards": [lambda x: (x * x).shard(("CPU", "CPU:1"), 0).to("CPU") * 3],
+    "gradient of x + y": [lambda x: (x + x[0]) * x],
+    "gradient of x - y": [lambda x: (x[0] - x) * x],
+    "gradient of x * y": [lambda x: x * x[1]],
+    "gradient of x / y": [lambda x: x[0] / x],
+    "gradient of x ** y": [lambda x: (x * x) ** x, lambda x: x ** 3],
+    "gradient of the larger": [lambda x: x.maximum(x[0] * 0.7), lambda x: x.minimum(x * x)],
+    "gradient of a choice": [lambda x: (x > 0).where(x * x, x * 5)],
+    "gradient of a reduction": [lambda x: x.sum(0) * x, lambda x: x.max(1), lambda x: x.prod(1)],
+    "gradient of a movement": [
+        lambda x: x.reshape(3, 2) * x.permute(1, 0), lambda x: x.unfold(1, 2, 1).exp(),
+        lambda x: x.flip(1)[:, 1:].pad(((0, 0), (1, 0))),
+        lambda x: x[:1].expand(4, 3) * Tensor.arange(12).reshape(4, 3)],
+    "gradient of a fold": [lambda x: fold(x.exp())],
+    "gradient of a gather": [lambda x: x[PLACES] * x[PLACES]],
+    "gradient of a write": [written],
+    "gradient of a scan": [lambda x: x.cumsum(1) * x, lambda x: x.cumprod(1),
+                           lambda x: x.cummax(1)],
+    "gradient of a scatter": [scattered],
+}
+
+
+def fold(x: Tensor) -> Tensor:
+    """The gradient of windows is a fold; that of the fold is windows again."""
+    inside = (x * x).unfold(1, 2, 1)
+    return inside.sum().gradient(x)[0] * x
+
+
+def difference(function: Callable[[Tensor], Tensor], direction: np.ndarray) -> float:
+    step = 1e-2 if function in EXAMPLES["gradient of a cast"] else 1e-6  # of few bits, but linear
+    up, down = (float(weighted(function(Tensor(POINT + sign * step * direction))).item())
+                for sign in (1, -1))
+    return (up - down) / (2 * step)
+
+
+def weighted(value: Tensor) -> Tensor:
+    count = int(np.prod(value.shape))
+    return (value * Tensor(np.linspace(0.5, 1.5, count)).reshape(*value.shape)).sum()
+
+
+def operations(value: Tensor) -> set[Ops]:
+    found, waiting = set(), [value.uop]
+    while waiting:
+        for node in waiting.pop().toposort():
+            found.add(node.op)
+            if node.op is Ops.BUFFER and expression_of(node) is not node:
+                waiting.append(expression_of(node))
+    return found
+
+
+@verifies("gradient.value.derivative")
+@verifies("rewrite.rule.named")
+@pytest.mark.parametrize("rule", GRADIENTS.rules, ids=lambda rule: rule.name)
+def test_a_rule_is_the_slope(rule: Rule) -> None:
+    assert rule.reason and rule.name in EXAMPLES
+    chooser, met = np.random.default_rng(3), set[Ops]()
+    with Context(DEVICE="CPU"):
+        for function in EXAMPLES[rule.name]:
+            x = Tensor(POINT, requires_grad=True)
+            value = function(x)
+            met |= operations(value)
+            slope = weighted(value).gradient(x)[0].numpy()
+            for _ in range(3):
+                direction = chooser.standard_normal(POINT.shape)
+                wanted = difference(function, direction)
+                assert abs(float((slope * direction).sum()) - wanted) < 1e-4 * (1 + abs(wanted))
+    assert met & set(rule.pattern.ops or ())
