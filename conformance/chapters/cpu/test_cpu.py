@@ -541,7 +541,7 @@ def test_files_get_their_names_in_order_when_they_are_whole(
 @verifies("cpu.cache.atomic")
 def test_processes_share_a_folder(tmp_path: Path) -> None:
     """Several at once, all with the same kernels: each gets right ones, and no rest is left."""
-    code = ("from conformance import test_cpu as t\n"
+    code = ("from conformance.chapters.cpu import test_cpu as t\n"
             "for n in range(6): t.check(t.scaled(10, 1 + n), 1 + n)\n")
     environment = {**os.environ, "CACHE_FOLDER": str(tmp_path / "cache"), "CACHELEVEL": "1"}
     running = [subprocess.Popen([sys.executable, "-c", code], env=environment,
