@@ -19,14 +19,14 @@ class RestIsNotStored(ImplPatch):
     rule = "steps.value.equal"
     description = "what is left of a loop that was cut is not stored"
     first = "test_random_steps_keep_the_values_of_random_kernels"
-    target = "impl.steps.upcast:Upcast.apply"
+    target = "impl.steps.upcast:Upcast.changed"
 
     def replacement(self, original: Function) -> Function:
-        def apply(step: Any, known: Any) -> UOp:
-            made: UOp = original(step, known)
+        def changed(step: Any, known: Any, loop: UOp) -> UOp:
+            made: UOp = original(step, known, loop)
             before, after = len(known.ast.src), len(made.src)
             return made if before == after else UOp(made.op, made.dtype, made.src[:-1], made.arg)
-        return apply
+        return changed
 
 
 class RestIsNotReduced(ImplPatch):
@@ -305,7 +305,7 @@ class LanesOfLoopsWithoutExtent(Edit):
 class LocalMemoryTwice(Edit):
     rule = "groups.memory.most"
     description = "a step may need twice the local memory that there is"
-    file = "impl/groups/grouping.py"
+    file = "impl/groups/planner.py"
     old = "return False\n        if exceeds(self.known.ast, self.limits.local_memory):"
     new = "return False\n        if exceeds(self.known.ast, 2 * self.limits.local_memory):"
 
@@ -373,3 +373,10 @@ class NothingIsCopiedAhead(Edit):
     description = "tiles of a product are copied when they are needed, whatever the device can"
     file = "impl/groups/grouping.py"
     old, new = "if self.limits.asynchronous:", "if False:"
+
+
+class FollowsWhatItCannot(Edit):
+    rule = "steps.declaration.single"
+    description = "no step looks at what others have left in the kernel"
+    file = "impl/steps/step.py"
+    old, new = "if trace.is_in(known):", "if trace.is_in(known) and not trace.detail:"

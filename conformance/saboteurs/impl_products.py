@@ -40,7 +40,7 @@ class PadsWithoutGates(ImplPatch):
 class SumsAreNotSetToZero(Edit):
     rule = "kernel.local.unseen"
     description = "the sums of pieces begin with what the LOCAL held before"
-    file = "impl/kernel/blocking.py"
+    file = "impl/blocking/chunk.py"
     old = "(target, zero, *shared, *own)),\n                UOp(Ops.STORE, node.dtype, "
     new = ""
 

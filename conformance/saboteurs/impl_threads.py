@@ -42,7 +42,7 @@ class AnyLoopIsShared(ImplPatch):
 class SharesWhatIsShort(Edit):
     rule = "choosing.threads.pays"
     description = "every kernel is shared by all threads, however short it is"
-    file = "impl/kernel/threads.py"
+    file = "impl/choosing/threads.py"
     old, new = "return min(limits.threads, nanoseconds // SHARE)", "return limits.threads"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
 
 Function = Callable[..., Any]
@@ -18,13 +19,12 @@ class AnyWarpExchanges(ImplPatch):
         return lambda known, node: None
 
 
-class ExchangesMoveIntoLoops(ImplPatch):
+class ExchangesMoveIntoLoops(Edit):
     rule = "kernel.warp.whole+2"
-    description = "a step moves a reduction among lanes into a loop of a stage"
-    target = "impl.steps.rewriting:refuse_exchanged"
-
-    def replacement(self, original: Function) -> Function:
-        return lambda name, known: None
+    description = "OWN and INNER move an exchange among lanes into a loop"
+    file = "impl/steps/declaration.py"
+    old = "Trace.EXCHANGE: lambda known: any(exchanged(node) for node in known.order)"
+    new = "Trace.EXCHANGE: lambda known: any(exchanged(node) for node in ())"
 
 
 class HalfOfAWarpIsForgotten(ImplPatch):

@@ -6,12 +6,13 @@ made ready meanwhile. So the elements of a block are combined with each other fi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from impl import symbolic
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import REDUCERS, Analysis, accessed, buffer_key, growth
+from impl.steps.declaration import Amount, Declaration
 from impl.steps.rewriting import Rewriter
 from impl.steps.step import Step, StepError, with_stores
 
@@ -35,18 +36,24 @@ class Chain(Step):
     r[conventions.reassociation.reduction] allows. A rest follows one by one.
     """
 
+    declared: ClassVar[Declaration] = Declaration(
+        does="n elements of a running result at once: combined with each other first, then "
+             "with the result before",
+        why="only the result before has to be waited for",
+        loops=(RangeKind.BLOCK,),
+        amount=Amount(),
+        only="the innermost loop of the only store, which combines what was stored one "
+             "iteration before in all iterations but the first")
+
     amount: int
 
-    def apply(self, known: Analysis) -> UOp:
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """The same elements, combined in the same order and with other brackets."""
         # r[impl steps.value.equal]
-        loop = self._loop(known, (RangeKind.BLOCK,))
         size, link = self.size_of(loop), find_link(known, loop)
         if link is None:
             raise StepError(self.name, "what is stored along it is no running result",
                             "name the loop of one")
-        if not 1 < self.amount <= size:
-            raise StepError(self.name, f"the loop has {size} iterations", "ask for 2 to that many")
         whole, rest = divmod(size, self.amount)
         outer = new_range(whole, RangeKind.BLOCK)
         op, stores = link.store.src[1].op, list[UOp]()

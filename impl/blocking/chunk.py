@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from impl import symbolic
 from impl.blocking.pack import local_place
@@ -14,6 +15,7 @@ from impl.kernel.analysis import (
     growth,
     shared_loops,
 )
+from impl.steps.declaration import Amount, Declaration
 from impl.steps.step import Step, StepError, with_stores
 
 
@@ -26,15 +28,19 @@ class Chunk(Step):
     rounded once, at the end. A rest is added last. A float sum is combined in another order.
     """
 
+    declared: ClassVar[Declaration] = Declaration(
+        does="a BLOCK loop sums n elements at a time to a LOCAL",
+        why="what a part reads stays in a cache",
+        loops=(RangeKind.REDUCE,),
+        amount=Amount(below=True),
+        only="the only loop of one sum of one stage, of no half type")
+
     amount: int
 
-    def apply(self, known: Analysis) -> UOp:
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Every element is added once; the LOCAL starts at zero."""
         # r[impl steps.value.equal]
-        loop = self._loop(known, (RangeKind.REDUCE,))
         size = self.size_of(loop)
-        if not 1 < self.amount < size:
-            raise StepError(self.name, f"the loop has {size} iterations", "ask for fewer")
         node, place = self._sum(known, loop)
         store = known.ast.src[place]
         shared = shared_loops(store)

@@ -6,11 +6,13 @@ the products to a 32-bit sum. `Dot` puts a sum of products of int8 in that form.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from impl import symbolic
 from impl.dtypes import dtypes
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis
+from impl.steps.declaration import Declaration
 from impl.steps.step import Step, StepError, with_stores
 
 #: Bytes of a word; a signed byte and this make the unsigned one with the same bits but the first.
@@ -36,10 +38,15 @@ class Dot(Step):
     more. A rest is added as it is.
     """
 
-    def apply(self, known: Analysis) -> UOp:
+    declared: ClassVar[Declaration] = Declaration(
+        does="four products of int8 at a time",
+        why="four products of bytes at a time",
+        loops=(RangeKind.REDUCE,),
+        only="the only loop of sums of such products in int32, of four iterations or more")
+
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Integers wrap around: sums are equal in any order."""
         # r[impl steps.value.equal, kernel.dot.bytes]
-        loop = self._loop(known, (RangeKind.REDUCE,))
         found = [n for n in known.order if n.op is Ops.REDUCE and loop in n.src[1:]]
         if not all(is_bytes(node) for node in found):
             raise StepError(self.name, "it is not the loop of sums of products of int8 alone, "

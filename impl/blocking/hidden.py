@@ -6,11 +6,13 @@ Whatever the product of the two is, nobody reads it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from impl import symbolic
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import Analysis, accessed, stage_of
+from impl.steps.declaration import Declaration
 from impl.steps.step import Step, StepError, with_stores
 
 _COMPARISONS = {Ops.CMPLE: 0, Ops.CMPLT: 1}
@@ -26,13 +28,20 @@ class Hide(Step):
     which is read from nothing that the kernel stores.
     """
 
+    declared: ClassVar[Declaration] = Declaration(
+        does="tiles of `columns` elements of a row that a mask hides from `rows` rows are "
+             "not stored",
+        why="a mask hides tiles of the product whole",
+        loops=(RangeKind.LOOP,),
+        only="each reader of an element of the row forgets it unless its place is at most a "
+             "number of the row")
+
     columns: int
     rows: int
 
-    def apply(self, known: Analysis) -> UOp:
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Nobody sees what is not stored."""
         # r[impl blocking.hide.read]
-        loop = self._loop(known, (RangeKind.LOOP,))
         found = [store for store in known.ast.src if store.src[2:] == (loop,)
                  and store.src[0].src[0].op is Ops.LOCAL and store.src[0].src[1:] == (loop, TRUE)]
         last = _last_seen(known, found[0]) if len(found) == 1 else None

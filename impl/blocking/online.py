@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from impl import symbolic
 from impl.blocking.pack import local_place
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, Key, accessed, shared_loops
+from impl.steps.declaration import Amount, Declaration
 from impl.steps.step import Step, StepError, with_stores
 
 _FLOAT = dtypes.float32
@@ -139,15 +141,20 @@ class Online(Step):
     elements.
     """
 
+    declared: ClassVar[Declaration] = Declaration(
+        does="a sum weighted by a softmax keeps n elements of a row at a time",
+        why="no score is ever in the memory of the device",
+        loops=(RangeKind.REDUCE,),
+        amount=Amount(divides=True, below=True, least=1),
+        only="the weights of the last stage's sum are a softmax in float32 that nobody else "
+             "needs",
+        asked=True)
+
     amount: int
 
-    def apply(self, known: Analysis) -> UOp:
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """exp(a) exp(b) is exp(a + b), and (a / b) (b / c) is a / c, but for rounding."""
         # r[impl blocking.online.legal]
-        loop = self._loop(known, (RangeKind.REDUCE,))
-        size = self.size_of(loop)
-        if not 1 <= self.amount < size or size % self.amount:
-            raise StepError(self.name, f"the loop has {size} iterations", "ask for a divisor")
         found = find_weighted(known, loop)
         if isinstance(found, str):
             raise StepError(self.name, found, "leave the row whole")

@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from impl import symbolic
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
@@ -22,6 +23,7 @@ from impl.kernel.analysis import (
     shared_loops,
     stage_of,
 )
+from impl.steps.declaration import Declaration
 from impl.steps.step import Step, StepError, with_stores
 
 #: A packed operand has at most this many bytes.
@@ -39,12 +41,17 @@ class Pack(Step):
     reads after it was copied.
     """
 
+    declared: ClassVar[Declaration] = Declaration(
+        does="a stage copies operand `factor` of the products summed over `axis` to a LOCAL",
+        why="a copy lies in the order in which it is read",
+        loops=(RangeKind.REDUCE,),
+        only="no stage stores what the copy is made from before it is used")
+
     factor: int
 
-    def apply(self, known: Analysis) -> UOp:
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """A copy has the same elements."""
         # r[impl steps.value.equal]
-        loop = self._loop(known, (RangeKind.REDUCE,))
         found = self.operands(known, loop)
         stores = list(known.ast.src)
         copies: dict[UOp, UOp] = {}
@@ -165,6 +172,12 @@ class Aside(Pack):
     """PACK for an operand that is computed rather than read: along the sum, one row of results
     after the other. So what it is computed from can be vectors along the sum.
     """
+
+    declared: ClassVar[Declaration] = Declaration(
+        does="PACK, in the order in which the operand is computed",
+        why="what several loads make is made once for all columns",
+        loops=(RangeKind.REDUCE,),
+        only="as for PACK; the operand depends on the sum")
 
     def spans(self, known: Analysis, user: UOp, value: UOp,
               reduced: tuple[UOp, ...]) -> tuple[tuple[UOp, ...], list[UOp]]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from impl import symbolic
 from impl.blocking.pack import MOST_PACKED, Pack, gated, local_place
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import LANES, Analysis, Growth, growth
+from impl.steps.declaration import Declaration
 from impl.steps.step import StepError, with_stores
 
 #: A vector that is stored in part may be read whole: the copy has so many elements more.
@@ -91,10 +93,15 @@ class Window(Pack):
     With a stride, elements that one place of the window reads lie side by side in it.
     """
 
-    def apply(self, known: Analysis) -> UOp:
+    declared: ClassVar[Declaration] = Declaration(
+        does="a stage copies what the windows of a sum over `axis` share of operand `factor`",
+        why="an element is in many windows, and padding is looked at once",
+        loops=(RangeKind.REDUCE,),
+        only="as for PACK, with one sum of two loops alone")
+
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """A copy has the same elements."""
         # r[impl steps.value.equal]
-        loop = self._loop(known, (RangeKind.REDUCE,))
         found = self.operands(known, loop)
         if len(found) != 1:
             raise StepError(self.name, "the loop has several operands", "name the loop of one sum")

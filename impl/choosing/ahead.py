@@ -27,8 +27,7 @@ def look_ahead(planner: Planner) -> None:
         if store.arg is None and loops and any(_is_far(planner, load, ahead[load])
                                                for load in again):
             loop = max(loops, key=planner.extent)
-            planner.take(Next(planner.known.position[loop]),
-                         "the next row is on its way while this one is computed")
+            planner.take(Next(planner.known.position[loop]))
             return
         before |= {(accessed(load), ahead[load]) for load in loads}
 

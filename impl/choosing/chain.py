@@ -15,5 +15,4 @@ def chain(planner: Planner) -> None:
     for loop in known.ast.src[0].src[2:][-1:]:
         if loop.arg[1] is RangeKind.BLOCK and planner.extent(loop) >= 2 * _AT_ONCE \
                 and find_link(known, loop) is not None:
-            planner.take(Chain(known.position[loop], _AT_ONCE),
-                         "only the result before has to be waited for")
+            planner.take(Chain(known.position[loop], _AT_ONCE))

@@ -26,7 +26,7 @@ _LEAST_VECTOR = 4
 def merge_loops(planner: Planner) -> None:
     """Make one loop of neighbours where every access allows it: the longer, the better."""
     while (step := _merging(planner)) is not None:
-        planner.take(step, "contiguous together")
+        planner.take(step)
         planner.refused.clear()
     planner.made.clear()  # what is merged may still be cut
 
@@ -176,12 +176,7 @@ def _bytes(planner: Planner, stores: Iterable[UOp]) -> int:
 
 
 def _stream(planner: Planner, loop: UOp) -> None:
-    step = Stream(planner.known.position[loop])
-    try:
-        step.apply(planner.known)
-    except StepError:
-        return
-    planner.take(step, "more than the caches hold")
+    planner.take_if_legal(Stream(planner.known.position[loop]))
 
 
 def _power(value: int) -> int:

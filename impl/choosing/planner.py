@@ -10,7 +10,7 @@ from impl.steps.loops import Own
 from impl.steps.padding import PadTo
 from impl.steps.rewriting import passes
 from impl.steps.split import Split
-from impl.steps.step import Step, StepError
+from impl.steps.step import DECLARED, Step, StepError
 from impl.steps.upcast import Upcast
 
 Reasoned = list[tuple[Step, str]]
@@ -53,17 +53,20 @@ class Planner:
         """How many threads the kernel will get."""
         return max(threads_for(self.nanoseconds, self.limits), 1)
 
-    def take(self, step: Step, reason: str) -> list[UOp]:
-        """Apply a step and look at what became of the kernel; the answer are the new loops."""
+    def take(self, step: Step, reason: str = "") -> list[UOp]:
+        """Apply a step and look at what became of the kernel; the answer are the new loops.
+
+        Without a reason of the case at hand it is the one that the step declares.
+        """
         before = set(self.known.ranges)
         self._look(Analysis(step.apply(self.known), self.known))
-        self.steps.append((step, reason))
+        self.steps.append((step, reason or DECLARED[step.kind].why))
         made = [r for r in self.known.ranges if r not in before]
         self.cut.update(r.arg[0] for r in made if r.arg[1] in LANES)
         self.made.update(r.arg[0] for r in made)
         return made
 
-    def take_if_legal(self, step: Step, reason: str) -> bool:
+    def take_if_legal(self, step: Step, reason: str = "") -> bool:
         """Take a step if it is legal."""
         try:
             self.take(step, reason)

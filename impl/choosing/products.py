@@ -184,8 +184,7 @@ def _rows_for_threads(planner: Planner, node: UOp, roles: Roles, tile: RegisterT
 
 def _dots(planner: Planner, roles: Roles) -> UOp:
     """The sum of products of bytes, four at a time."""
-    made = planner.take(Dot(planner.position(roles.inner[0].arg[0])),
-                        "four products of bytes at a time")
+    made = planner.take(Dot(planner.position(roles.inner[0].arg[0])))
     return next(n for n in planner.known.order if n.op is Ops.REDUCE
                 and n.src[0].op is Ops.DOT and made[0] in n.src)
 
@@ -213,8 +212,7 @@ def _fetch(planner: Planner, number: int) -> None:
                  and step not in (0, 1) for store in stores
                  for row, step in (planner.growth[store.src[0].src[1]] or {}).items())
     if across and all(store.src[0].src[0].op is Ops.PARAM for store in stores):
-        planner.take(Fetch(planner.position(number)),
-                     "outputs are fetched while their sums are computed")
+        planner.take(Fetch(planner.position(number)))
 
 
 def _is_flat(planner: Planner, node: UOp, roles: Roles) -> bool:
@@ -297,8 +295,7 @@ def _hide(planner: Planner, column: UOp, dtype: DType) -> None:
     # r[impl choosing.product.hidden]
     rows = _lanes_of_rows(planner, planner.extent(planner.known.info.prefix[-1]))
     tile = _stage_tile(planner.limits, dtype.itemsize, rows, planner.extent(column))
-    planner.take_if_legal(Hide(planner.known.position[column], tile.width * tile.vectors, rows),
-                          "a mask hides tiles of the product whole")
+    planner.take_if_legal(Hide(planner.known.position[column], tile.width * tile.vectors, rows))
 
 
 def _set_aside(planner: Planner, number: int, factor: int) -> None:
@@ -315,7 +312,7 @@ def _set_aside(planner: Planner, number: int, factor: int) -> None:
         return
     step = Aside(planner.position(number), factor)
     with contextlib.suppress(StepError):
-        made = planner.take(step, "what several loads make is made once for all columns")
+        made = planner.take(step)
         copy = next(s for s in planner.known.ast.src if made[0] in s.src)
         width = planner.limits.elements(value.dtype.itemsize)
         along = Upcast(planner.position(copy.src[-1].arg[0]), width)

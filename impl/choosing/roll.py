@@ -17,7 +17,7 @@ _MOST_WIDE_STAGES = 8
 def roll_lanes(planner: Planner) -> None:
     """Roll up lanes of elementwise stages until few values stand side by side."""
     while (lane := _too_many(planner)) is not None:
-        planner.take(Roll(planner.known.position[lane]), "the stage needs no tile")
+        planner.take(Roll(planner.known.position[lane]))
 
 
 def has_many_stages(known: Analysis) -> bool:

@@ -51,8 +51,7 @@ def _windows(planner: Planner, node: UOp, factor: int, pairs: list[Pair]) -> Non
     outputs[0] = _parts(planner, outputs[0], pairs[0])
     for number in outputs[::-1]:
         planner.take(Own(planner.position(number)), "outputs share a copy of what they read")
-    made = planner.take(Window(planner.position(node.src[1].arg[0]), factor),
-                        "an element is in many windows, and padding is looked at once")
+    made = planner.take(Window(planner.position(node.src[1].arg[0]), factor))
     width = planner.limits.elements(node.dtype.itemsize)
     copy = next(s for s in planner.known.ast.src if made[0] in s.src)
     if pairs[-1].stride == 1:

@@ -9,17 +9,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, accessed, loaded, shared_loops
+from impl.steps.declaration import Amount, Counted, Declaration, Trace
 from impl.steps.padding import PadTo
 from impl.steps.rewriting import (
     Reducer,
     Rewriter,
     element_of,
     reduce,
-    refuse_exchanged,
     refuse_passed,
 )
 from impl.steps.step import Step, StepError, with_stores
@@ -47,13 +48,21 @@ class Local(Step):
     no BLOCK loop: each lane combines a part, and the parts are combined by way of a LOCAL.
     """
 
+    declared: ClassVar[Declaration] = Declaration(
+        does="the n lanes of a work-group share the iterations of a loop",
+        why="lanes run at the same time, and share memory",
+        loops=(RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE),
+        only="no iteration needs what another one stores; all lanes come where they wait",
+        not_after=(Trace.THREADS,),
+        counted=Counted.LANES,
+        instead="UPCAST for lanes, THREAD for processors")
+
     amount: int
 
-    def apply(self, known: Analysis) -> UOp:
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Any order of output iterations is legal, also at the same time."""
         # r[impl groups.lane.legal]
-        kinds = (RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE)
-        loop, lanes = self._loop(known, kinds), known.info.lanes
+        lanes = known.info.lanes
         if not 2 <= self.amount <= MOST_LANES or lanes not in (1, self.amount):
             raise StepError(self.name, f"{self.amount} lanes, where the kernel has {lanes}",
                             f"use one number for the whole kernel, from 2 to {MOST_LANES}")
@@ -87,18 +96,26 @@ class Warp(Local):
     LOCAL is, for whole warps: then all lanes of a warp come to the exchange, or none.
     """
 
+    declared: ClassVar[Declaration] = Declaration(
+        does="n lanes of a group reduce a part each, and warps of `width` exchange theirs",
+        why="a warp combines parts without memory",
+        loops=(RangeKind.REDUCE,),
+        only="as for LOCAL; `width` is a power of two that divides n",
+        not_after=(Trace.THREADS,),
+        counted=Counted.LANES,
+        instead="GROUP, or LOCAL on a device without warps")
+
     width: int
 
-    def apply(self, known: Analysis) -> UOp:
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """The same elements in an order that the numbers of the lanes fix."""
         # r[impl kernel.warp.whole+2]
-        self._loop(known, (RangeKind.REDUCE,))
         if not 2 <= self.width <= MOST_EXCHANGED or self.width & (self.width - 1) \
                 or self.amount % self.width:
             raise StepError(self.name, f"{self.amount} lanes are no whole warps of {self.width}",
                             f"ask for a power of two from 2 to {MOST_EXCHANGED}, and a multiple "
                             "of it as lanes")
-        return super().apply(known)
+        return super().changed(known, loop)
 
     def _reduced(self, known: Analysis, loop: UOp, width: int = 1) -> UOp:
         return super()._reduced(known, loop, self.width)
@@ -130,16 +147,21 @@ class Inner(Step):
     for a loop whose fixed extent is a multiple of `amount`.
     """
 
+    declared: ClassVar[Declaration] = Declaration(
+        does="n iterations of a loop of the prefix become a loop of the stages",
+        why="the lanes of a group share what is read for a block of outputs",
+        loops=(RangeKind.GLOBAL,),
+        amount=Amount(divides=True),
+        only="nothing passes between stages",
+        not_after=(Trace.EXCHANGE,),
+        instead="OWN, or UPCAST")
+
     amount: int
 
-    def apply(self, known: Analysis) -> UOp:
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Nothing private is shared by the stages."""
         # r[impl steps.value.equal]
-        loop = self._loop(known, (RangeKind.GLOBAL,))
         size = self.size_of(loop)
-        if not 1 < self.amount <= size or size % self.amount:
-            raise StepError(self.name, f"the loop has {size} iterations", "ask for a divisor")
-        refuse_exchanged(self.name, known)
         refuse_passed(self.name, known)
         inner = new_range(self.amount, RangeKind.LOOP)
         outer = (new_range(size // self.amount, RangeKind.GLOBAL),) if size > self.amount else ()
@@ -162,19 +184,26 @@ class Grid(Step):
     reductions that depend on no loop. See THREAD, which does the same for processors.
     """
 
+    declared: ClassVar[Declaration] = Declaration(
+        does="n lanes of all groups share a loop",
+        why="without a prefix one group would do all the work",
+        loops=(RangeKind.LOOP, RangeKind.REDUCE),
+        only="no prefix; as for THREAD and GROUPTOP",
+        not_after=(Trace.LANES,),
+        counted=Counted.LANES,
+        instead="THREAD for a stage, GROUPTOP for a reduction")
+
     amount: int
 
-    def apply(self, known: Analysis) -> UOp:
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Any order of output iterations is legal, also at the same time."""
         # r[impl groups.lane.legal]
-        loop = self._loop(known, (RangeKind.LOOP, RangeKind.REDUCE))
         info = known.info
         if not 2 <= self.amount <= MOST_ITEMS or info.threads not in (1, self.amount):
             raise StepError(self.name, f"{self.amount} lanes, where the kernel has {info.threads}",
                             f"use one number for the whole kernel, from 2 to {MOST_ITEMS}")
         reduced = loop.arg[1] is RangeKind.REDUCE
-        problem = "the lanes of a group share a loop" if info.lanes > 1 else \
-            not_apart(known, loop) if reduced else _no_grid(known, loop)
+        problem = not_apart(known, loop) if reduced else _no_grid(known, loop)
         if problem:
             raise StepError(self.name, problem, "name another loop, or leave it as it is")
         if reduced:
@@ -198,8 +227,6 @@ def _no_grid(known: Analysis, loop: UOp) -> str:
 def _not_in_lanes(known: Analysis, loop: UOp) -> str:
     """Why the lanes of a group cannot share a loop; empty if they can."""
     prefix = known.info.prefix
-    if known.info.threads > 1:
-        return "the kernel is shared by threads"
     if loop in prefix:
         if any(r.arg[1] is RangeKind.LANE for r in known.ranges if r not in prefix):
             return "a stage is shared already"

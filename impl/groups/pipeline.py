@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import ClassVar
 
 from impl import symbolic
 from impl.blocking.pack import gated, with_places
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, Early, Key, accessed, loaded, shared_loops
+from impl.steps.declaration import Declaration, Trace
 from impl.steps.step import Step, StepError, with_stores
 
 #: More copies than this do not make a lane wait less.
@@ -32,18 +34,24 @@ class Pipeline(Step):
     iterations that has a copy, once in a kernel.
     """
 
+    declared: ClassVar[Declaration] = Declaration(
+        does="the copies of a BLOCK loop are made n - 1 iterations early, each to a place of "
+             "its own",
+        why="memory is read while a part is multiplied",
+        loops=(RangeKind.BLOCK,),
+        only="n is at most the extent; a stage of the loop copies what no stage stores",
+        not_after=(Trace.EARLY,),
+        instead="PACK: a processor fetches ahead by itself")
+
     amount: int
 
-    def apply(self, known: Analysis) -> UOp:
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """When a copy is made is no part of a value, if nobody stores what it reads."""
         # r[impl steps.value.equal, groups.pipeline.legal]
-        loop = self._loop(known, (RangeKind.BLOCK,))
         size = self.size_of(loop)
         if not 2 <= self.amount <= min(size, MOST_COPIES):
             raise StepError(self.name, f"{self.amount} copies for {size} iterations",
                             f"ask for 2 to as many, and at most {MOST_COPIES}")
-        if any(isinstance(store.arg, Early) for store in known.ast.src):
-            raise StepError(self.name, "copies are made early already", "take this step once")
         copies = _copies(known, loop)
         if not copies:
             raise StepError(self.name, "no stage of the loop copies what no stage stores",

@@ -4,8 +4,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from impl.blocking.pack import Pack
+from impl.ir import RangeKind
+from impl.steps.declaration import Declaration
 
 #: What a lane reads of local memory at once.
 _BANKED_BYTES = 16
@@ -17,6 +20,13 @@ class Spread(Pack):
 
     They are as much longer than they need to be as one access moves.
     """
+
+    declared: ClassVar[Declaration] = Declaration(
+        does="PACK, with lines that begin in different banks of local memory",
+        why="lanes that read at once do not wait for a bank",
+        loops=(RangeKind.REDUCE,),
+        only="as for PACK",
+        instead="PACK: caches have no banks to mind")
 
     def strides(self, sizes: Sequence[int], line: int, itemsize: int) -> list[int]:
         """The lines are longer; within one nothing changes."""

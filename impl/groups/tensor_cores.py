@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from impl import symbolic
 from impl.blocking.pack import local_place
@@ -18,6 +19,7 @@ from impl.groups.lanes import MOST_LANES
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, Limits, growth
 from impl.kernel.fragments import UNIT_OF, UNITS, WARP, Fragment, Unit
+from impl.steps.declaration import Declaration, Trace
 from impl.steps.step import Step, StepError, with_stores
 
 #: Bytes that a unit reads of a row of local memory at once.
@@ -89,20 +91,27 @@ class TC(Step):
     one of the unit's depth; PADTO makes them so.
     """
 
+    declared: ClassVar[Declaration] = Declaration(
+        does="`unit` computes a product, `deep` elements of the sum at a time, in `down` times "
+             "`across` warps",
+        why="a unit multiplies small matrices at once",
+        loops=(RangeKind.REDUCE,),
+        only="the only loop of the only sum, of products of the unit's type; nothing is left "
+             "over",
+        not_after=(Trace.LANES, Trace.THREADS),
+        instead="UPCAST both loops of the output, and GROUP or UNROLL the sum")
+
     unit: int
     deep: int
     down: int
     across: int
 
-    def apply(self, known: Analysis) -> UOp:
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """The same products, added in another order."""
         # r[impl steps.value.equal, groups.matrices.legal]
-        loop = self._loop(known, (RangeKind.REDUCE,))
         if not 0 <= self.unit < len(UNITS):
             raise StepError(self.name, f"there are {len(UNITS)} units", "name one of them")
-        unit, info = UNITS[self.unit], known.info
-        if info.lanes > 1 or info.threads > 1:
-            raise StepError(self.name, "the kernel is shared already", "take this step first")
+        unit = UNITS[self.unit]
         nest = find_nest(known, loop, unit)
         if isinstance(nest, str):
             raise StepError(self.name, nest, "leave the product to the other steps")

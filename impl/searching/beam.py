@@ -28,8 +28,8 @@ from impl.ir import Ops, UOp
 from impl.kernel.analysis import Analysis, Limits
 from impl.kernel.private import exceeds
 from impl.searching.trial import Bench, Trial
-from impl.steps.step import ASKED_FOR, OF_LANES, STEPS, Step, StepError, apply_steps, parameters
-from impl.steps.threads import GroupTop, Thread
+from impl.steps.declaration import Counted
+from impl.steps.step import DECLARED, STEPS, Step, StepError, apply_steps, parameters
 
 #: Numbers that are tried where a step asks for an amount; and those that have to divide the loop.
 AMOUNTS, DIVISORS = (2, 4, 8, 16, 32, 64), (3, 5, 6, 7, 9, 10, 12)
@@ -121,30 +121,29 @@ def actions(known: Analysis, draw: random.Random, limits: Limits) -> list[Step]:
     """
     found = []
     extents = [loop.src[0].arg if loop.src[0].op is Ops.CONST else 0 for loop in known.ranges]
-    for name, make in STEPS.items():
-        if name in ASKED_FOR:  # r[impl steps.asked.named]
-            continue
-        if name in OF_LANES and limits.lanes < 2:
-            continue
-        if make in (Thread, GroupTop) and limits.threads < 2:  # r[impl cpu.threads.count]
-            continue
+    for name, declared in sorted(DECLARED.items()):
+        if declared.asked or declared.instead and limits.lanes < 2 \
+                or declared.counted is Counted.THREADS and limits.threads < 2:
+            continue  # r[impl steps.asked.named, cpu.threads.count]
         for axis in range(len(extents)):
-            rest = [_numbers(parameter, axis, extents) for parameter in parameters(name)[1:]]
-            if make in (Thread, GroupTop):
-                rest = [sorted({limits.threads, limits.threads * limits.parts})]
-            elif name in ("LOCAL", "GRID"):
-                rest = [[lanes for lanes in GROUPS if lanes <= limits.lanes]]
-            found += [make(axis, *numbers) for numbers in itertools.product(*rest)]
+            rest = [_numbers(parameter, axis, extents, declared.counted, limits)
+                    for parameter in parameters(name)[1:]]
+            found += [STEPS[name](axis, *numbers) for numbers in itertools.product(*rest)]
     draw.shuffle(found)
     return found
 
 
-def _numbers(parameter: str, axis: int, extents: Sequence[int]) -> Sequence[int]:
+def _numbers(parameter: str, axis: int, extents: Sequence[int], counted: Counted,
+             limits: Limits) -> Sequence[int]:
     """What is tried for one of a step's numbers."""
     if parameter == "other":
         return range(axis + 1, len(extents))
     if parameter != "amount":
         return CHOICES
+    if counted is Counted.THREADS:
+        return sorted({limits.threads, limits.threads * limits.parts})
+    if counted is Counted.LANES:
+        return [lanes for lanes in GROUPS if lanes <= limits.lanes]
     extent = extents[axis]
     found = {n for n in AMOUNTS if n <= extent} | {n for n in DIVISORS if extent % n == 0}
     return sorted(found | {extent} if 1 < extent <= AMOUNTS[-1] else found)

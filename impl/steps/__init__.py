@@ -10,6 +10,7 @@ from impl.steps.memory import Fetch, Next, Stream
 from impl.steps.padding import PadTo
 from impl.steps.split import Split
 from impl.steps.step import (
+    DECLARED,
     OF_GROUPS,
     OF_LANES,
     STEPS,
@@ -22,6 +23,6 @@ from impl.steps.step import (
 from impl.steps.threads import GroupTop, Thread
 from impl.steps.upcast import Abreast, Roll, Upcast
 
-__all__ = ["OF_GROUPS", "OF_LANES", "STEPS", "Abreast", "Cut", "Fetch", "GroupTop", "Merge", "Next",
-           "Own", "PadTo", "Roll", "Share", "Split", "Step", "StepError", "Stream", "Swap",
-           "Thread", "Upcast", "apply_steps", "fold_gates", "parameters"]
+__all__ = ["DECLARED", "OF_GROUPS", "OF_LANES", "STEPS", "Abreast", "Cut", "Fetch", "GroupTop",
+           "Merge", "Next", "Own", "PadTo", "Roll", "Share", "Split", "Step", "StepError", "Stream",
+           "Swap", "Thread", "Upcast", "apply_steps", "fold_gates", "parameters"]

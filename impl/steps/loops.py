@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp, new_range
@@ -13,7 +14,8 @@ from impl.kernel.analysis import (
     Analysis,
     shared_loops,
 )
-from impl.steps.rewriting import Rewriter, refuse_exchanged, refuse_passed
+from impl.steps.declaration import Amount, Declaration, Trace
+from impl.steps.rewriting import Rewriter, refuse_passed
 from impl.steps.step import Step, StepError, with_stores
 
 
@@ -25,13 +27,18 @@ class Swap(Step):
     their order is free.
     """
 
+    declared: ClassVar[Declaration] = Declaration(
+        does="exchanges two output loops",
+        why="contiguous stores innermost",
+        loops=(RangeKind.GLOBAL, RangeKind.LOOP),
+        only="both in the prefix, or both in the same stages")
+
     other: int
 
-    def apply(self, known: Analysis) -> UOp:
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Any order of output iterations is legal."""
         # r[impl steps.value.equal]
-        one = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP))
-        two = self._loop(known, (one.arg[1],), self.other)
+        one, two = loop, self._loop(known, (loop.arg[1],), self.other)
         exchange = {one: two, two: one}
         info = known.info
         if one in info.prefix and two in info.prefix:
@@ -52,13 +59,18 @@ class Own(Step):
     Legal if no memory passes between stages: it is private to one iteration of the prefix.
     """
 
-    def apply(self, known: Analysis) -> UOp:
+    declared: ClassVar[Declaration] = Declaration(
+        does="the last loop of the prefix becomes a loop of the stages, which may leave a rest",
+        why="its extent leaves a rest",
+        loops=(RangeKind.GLOBAL,),
+        only="nothing passes between stages",
+        not_after=(Trace.EXCHANGE,))
+
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Nothing private is shared by the stages."""
         # r[impl steps.value.equal]
-        loop = self._loop(known, (RangeKind.GLOBAL,))
         if not known.info.prefix or loop is not known.info.prefix[-1]:
             raise StepError(self.name, "it is not the last loop of the prefix", "name that one")
-        refuse_exchanged(self.name, known)
         refuse_passed(self.name, known)
         own = UOp(Ops.RANGE, loop.dtype, loop.src, (loop.arg[0], RangeKind.LOOP))
         rewriter = Rewriter(known, {loop: own}, {loop: (own,)})
@@ -68,7 +80,6 @@ class Own(Step):
             place = 2 + len(shared_loops(done))
             stores.append(done.replace(src=(*done.src[:place], own, *done.src[place:])))
         return with_stores(known, stores, self.name, known.info.prefix[:-1])
-_OUTPUT = (RangeKind.GLOBAL, RangeKind.LOOP)
 
 
 @dataclass(frozen=True)
@@ -78,13 +89,18 @@ class Merge(Step):
     Legal for two loops of one kind and of fixed extent, if one never stands without the other.
     """
 
+    declared: ClassVar[Declaration] = Declaration(
+        does="one loop of two that stand directly inside each other",
+        why="contiguous together",
+        loops=(RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE),
+        only="both of fixed extent, never one without the other")
+
     other: int
 
-    def apply(self, known: Analysis) -> UOp:
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """The same iterations in the same order."""
         # r[impl steps.value.equal]
-        outer = self._loop(known, (*_OUTPUT, RangeKind.REDUCE))
-        inner = self._loop(known, (outer.arg[1],), self.other)
+        outer, inner = loop, self._loop(known, (loop.arg[1],), self.other)
         size = self.size_of(inner)
         self._check(known, outer, inner)
         merged = new_range(self.size_of(outer) * size, outer.arg[1])
@@ -126,10 +142,15 @@ class Share(Step):
     Always legal: an order is one of any. What stages copy outside of it serves all iterations.
     """
 
-    def apply(self, known: Analysis) -> UOp:
+    declared: ClassVar[Declaration] = Declaration(
+        does="the last loop of the prefix becomes a BLOCK loop of the stages",
+        why="its iterations share copies of operands",
+        loops=(RangeKind.GLOBAL,),
+        only="it is the last one")
+
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """The loop becomes the outermost of all stages."""
         # r[impl steps.value.equal]
-        loop = self._loop(known, (RangeKind.GLOBAL,))
         if loop is not known.info.prefix[-1]:
             raise StepError(self.name, "it is not the last loop of the prefix", "name that one")
         own = UOp(Ops.RANGE, loop.dtype, loop.src, (loop.arg[0], RangeKind.BLOCK))
@@ -149,15 +170,18 @@ class Cut(Step):
     that each has an iteration of every round. Legal for an extent that is a multiple of `amount`.
     """
 
+    declared: ClassVar[Declaration] = Declaration(
+        does="two loops of an output loop, the inner one of n iterations",
+        why="a part a thread",
+        loops=(RangeKind.GLOBAL, RangeKind.LOOP),
+        amount=Amount(divides=True, below=True))
+
     amount: int
 
-    def apply(self, known: Analysis) -> UOp:
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """The same iterations in the same order."""
         # r[impl steps.value.equal]
-        loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP))
         size = self.size_of(loop)
-        if not 1 < self.amount < size or size % self.amount:
-            raise StepError(self.name, f"the loop has {size} iterations", "ask for a divisor")
         both = (new_range(size // self.amount, loop.arg[1]), new_range(self.amount, loop.arg[1]))
         place = symbolic.add(symbolic.mul(both[0], self.amount), both[1])
         rewriter = Rewriter(known, {loop: place}, {loop: both})

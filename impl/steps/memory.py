@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import (
@@ -13,6 +14,7 @@ from impl.kernel.analysis import (
     next_loads,
     stage_of,
 )
+from impl.steps.declaration import Declaration
 from impl.steps.step import Step, StepError, with_stores
 
 
@@ -23,10 +25,15 @@ class Stream(Step):
     Legal for stores to memory that the kernel does not read.
     """
 
-    def apply(self, known: Analysis) -> UOp:
+    declared: ClassVar[Declaration] = Declaration(
+        does="stores along a loop go past the caches",
+        why="more than the caches hold",
+        loops=(RangeKind.GLOBAL, RangeKind.LOOP, *LANES),
+        only="the kernel does not read what is stored")
+
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Where a value waits on its way to memory is no part of it."""
         # r[impl steps.value.equal]
-        loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP, *LANES))
         read = loaded(known.order)
         found = [store for store in known.ast.src
                  if loop in store.src[2:] or known.free[store.src[0]] & known.mask((loop,))]
@@ -46,10 +53,15 @@ class Next(Step):
     evenly along that loop of the prefix, if no other step has decided where its results go.
     """
 
-    def apply(self, known: Analysis) -> UOp:
+    declared: ClassVar[Declaration] = Declaration(
+        does="memory is asked for what a stage will read in the next iteration of the prefix",
+        why="the next row is on its way while this one is computed",
+        loops=(RangeKind.LOOP, RangeKind.REDUCE),
+        only="it reads an argument that goes on with the last loop of the prefix")
+
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """When memory comes to a cache is no part of a value."""
         # r[impl steps.value.equal]
-        loop = self._loop(known, (RangeKind.LOOP, RangeKind.REDUCE))
         ahead = next_loads(known)
         found = [store for store in known.ast.src if store.arg is None
                  and loop in stage_of(store).ranges
@@ -69,10 +81,15 @@ class Fetch(Step):
     way to an argument no other step has decided.
     """
 
-    def apply(self, known: Analysis) -> UOp:
+    declared: ClassVar[Declaration] = Declaration(
+        does="memory is asked for before the sum over a loop begins that will be stored there",
+        why="outputs are fetched while their sums are computed",
+        loops=(RangeKind.REDUCE,),
+        only="a stage stores the sum to an argument")
+
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """When memory comes to a cache is no part of a value."""
         # r[impl steps.value.equal]
-        loop = self._loop(known, (RangeKind.REDUCE,))
         found = [store for store in known.ast.src if store.arg is None
                  and store.src[0].src[0].op is Ops.PARAM and loop in store.src[1].toposort()]
         if not found:

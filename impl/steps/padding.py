@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from impl import symbolic
 from impl.ir import TRUE, Ops, RangeKind, UOp, identity, new_range
 from impl.kernel.analysis import Analysis
+from impl.steps.declaration import Declaration
 from impl.steps.step import Step, StepError, with_stores
 
 
@@ -18,12 +20,18 @@ class PadTo(Step):
     fixed extent that is no multiple, along which no MMA reads its operands beyond the end.
     """
 
+    declared: ClassVar[Declaration] = Declaration(
+        does="extends a loop to a multiple of n; beyond its end nothing is loaded, stored or "
+             "combined",
+        why="a whole number of blocks",
+        loops=(RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE),
+        only="the extent is no multiple of n; no unit would load an operand in part")
+
     amount: int
 
-    def apply(self, known: Analysis) -> UOp:
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """No element is stored or combined that was not before."""
         # r[impl steps.value.equal, steps.padding.untouched]
-        loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE))
         size = self.size_of(loop)
         if self.amount < 2 or size % self.amount == 0:
             raise StepError(self.name, f"{size} iterations are a multiple already, or none can be",

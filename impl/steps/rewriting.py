@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from impl import symbolic
 from impl.dtypes import DType, sum_accumulator
 from impl.ir import TRUE, Ops, UOp
-from impl.kernel.analysis import Analysis, exchanged, stage_of
+from impl.kernel.analysis import Analysis, stage_of
 from impl.steps.step import StepError
 
 #: Bytes of a line of memory, and lines of a long row.
@@ -23,13 +23,6 @@ def refuse_passed(name: str, known: Analysis) -> None:
     """A loop of the prefix stays there if stages of an iteration need each other's results."""
     if passes(known):
         raise StepError(name, "memory passes between the stages", "leave the loop there")
-
-
-def refuse_exchanged(name: str, known: Analysis) -> None:
-    """A reduction among lanes stays outside of the loops of a stage: all lanes come by there."""
-    # r[impl kernel.warp.whole+2]
-    if any(exchanged(node) for node in known.order):
-        raise StepError(name, "lanes exchange values for a reduction", "name this step before WARP")
 
 
 class Rewriter:

@@ -7,8 +7,9 @@ from functools import partial
 from impl import symbolic
 from impl.ir import RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, stage_of
+from impl.steps.declaration import Amount, Declaration
 from impl.steps.rewriting import Reducer
-from impl.steps.step import STEPS, Step, StepError, with_stores
+from impl.steps.step import Step, register, with_stores
 
 
 @dataclass(frozen=True)
@@ -24,17 +25,19 @@ class Split(Step):
     grouped: int = 1
 
     @property
-    def name(self) -> str:
+    def kind(self) -> str:
         """GROUP if partial results stand side by side, UNROLL if not."""
-        return f"{'GROUP' if self.grouped else 'UNROLL'}({self.axis},{self.amount})"
+        return "GROUP" if self.grouped else "UNROLL"
 
-    def apply(self, known: Analysis) -> UOp:
+    @property
+    def name(self) -> str:
+        """How the step is written: the kind says whether it is grouped."""
+        return f"{self.kind}({self.axis},{self.amount})"
+
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Every element is combined once."""
         # r[impl steps.value.equal]
-        loop = self._loop(known, (RangeKind.REDUCE,))
         size = self.size_of(loop)
-        if not 1 < self.amount <= size:
-            raise StepError(self.name, f"the loop has {size} iterations", "ask for 2 to that many")
         whole, rest = divmod(size, self.amount)
         inner = new_range(self.amount, RangeKind.UNROLL)
         outer = (new_range(whole, RangeKind.REDUCE),) if whole > 1 else ()
@@ -46,5 +49,12 @@ class Split(Step):
         stores = [rewriter.value(store) if loop in stage_of(store).ranges else store
                   for store in known.ast.src]
         return with_stores(known, stores, self.name)
-del STEPS["SPLIT"]  # it is written as one of two steps
-STEPS["GROUP"], STEPS["UNROLL"] = partial(Split, grouped=1), partial(Split, grouped=0)
+# It is written as one of two steps.
+register("GROUP", partial(Split, grouped=1), Declaration(
+    does="a reduction gets n accumulators side by side",
+    why="several accumulators hide the latency of one",
+    loops=(RangeKind.REDUCE,), amount=Amount()))
+register("UNROLL", partial(Split, grouped=0), Declaration(
+    does="n iterations of a reduction are written out",
+    why="what is added to a sum is loaded side by side",
+    loops=(RangeKind.REDUCE,), amount=Amount()))

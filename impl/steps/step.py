@@ -10,28 +10,31 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from impl.errors import GraphError
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import Analysis
+from impl.steps.declaration import Declaration, StepError
 
-
-class StepError(GraphError):
-    """A step is not legal for a kernel."""
 #: How each step is made from the numbers that are written behind its name.
 STEPS: dict[str, Callable[..., Step]] = {}
+#: What each step says of itself.
+DECLARED: dict[str, Declaration] = {}
 #: Steps that need a device with work-groups, and what does the same without them.
-OF_LANES = {"LOCAL": "UPCAST for lanes, THREAD for processors",
-            "GRID": "THREAD for a stage, GROUPTOP for a reduction",
-            "INNER": "OWN, or UPCAST",
-            "SPREAD": "PACK: caches have no banks to mind",
-            "PIPELINE": "PACK: a processor fetches ahead by itself",
-            "TC": "UPCAST both loops of the output, and GROUP or UNROLL the sum",
-            "WARP": "GROUP, or LOCAL on a device without warps"}
+OF_LANES: dict[str, str] = {}
 #: Steps that round elsewhere than the kernel as it was written: nobody takes them unasked.
-ASKED_FOR = ("ONLINE",)
+ASKED_FOR: list[str] = []
 #: Names that nothing here stands behind, and what does the same.
 OF_GROUPS = {"NOLOCALS": "a list of steps without LOCAL"}
+
+
+def register(name: str, make: Callable[..., Step], declared: Declaration) -> None:
+    """Whoever parses, draws, chooses or searches steps knows all of them, the newest one too."""
+    STEPS[name], DECLARED[name] = make, declared
+    if declared.instead:
+        OF_LANES[name] = declared.instead
+    if declared.asked:  # r[impl steps.asked.named]
+        ASKED_FOR.append(name)
 
 
 def parameters(name: str) -> tuple[str, ...]:
@@ -45,10 +48,13 @@ class Step:
     """One change. `axis` is a position in `Analysis.ranges`."""
 
     axis: int
+    #: What the step says of itself: the registry has it too, by the step's name.
+    declared: ClassVar[Declaration]
 
     def __init_subclass__(cls) -> None:
-        """Whoever parses, draws or searches steps knows all classes, the newest one too."""
-        STEPS[cls.__name__.upper()] = cls
+        """A class that declares something is a step of its own."""
+        if "declared" in vars(cls):
+            register(cls.__name__.upper(), cls, cls.declared)
 
     @staticmethod
     def parse(text: str) -> Step:
@@ -75,10 +81,14 @@ class Step:
         return STEPS[name](*numbers)
 
     @property
+    def kind(self) -> str:
+        """The name without the numbers: UPCAST."""
+        return type(self).__name__.upper()
+
+    @property
     def name(self) -> str:
         """How the step is written: UPCAST(1,16)."""
-        given = ",".join(str(value) for value in vars(self).values())
-        return f"{type(self).__name__.upper()}({given})"
+        return f"{self.kind}({','.join(str(value) for value in vars(self).values())})"
 
     def apply(self, known: Analysis) -> UOp:
         """The kernel after the step.
@@ -86,11 +96,26 @@ class Step:
         Raises:
             StepError: the step is not legal here.
         """
+        # r[impl steps.legal.refused, steps.declaration.single]
+        declared = DECLARED[self.kind]
+        loop = self._loop(known, declared.loops)
+        for trace in declared.not_after:
+            if trace.is_in(known):
+                raise StepError(self.name, trace.detail, f"take this step before {trace.left_by}")
+        if declared.amount is not None:
+            declared.amount.check(self, self.size_of(loop))
+        return self.changed(known, loop)
+
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
+        """The kernel after the step, for a loop that is as it was declared.
+
+        Raises:
+            StepError: something else makes the step illegal.
+        """
         raise NotImplementedError
 
     def _loop(self, known: Analysis, kinds: Sequence[RangeKind], axis: int | None = None) -> UOp:
         """The loop that the step works on: number `axis`, else its own."""
-        # r[impl steps.legal.refused]
         axis = self.axis if axis is None else axis
         if not 0 <= axis < len(known.ranges):
             raise StepError(self.name, f"the kernel has {len(known.ranges)} loops",

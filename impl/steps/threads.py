@@ -8,10 +8,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, shared_loops
+from impl.steps.declaration import Counted, Declaration
 from impl.steps.rewriting import Reducer, Rewriter, element_of, reduce
 from impl.steps.step import Step, StepError, with_stores
 
@@ -31,13 +33,19 @@ class Thread(Step):
     that the kernel also stores: each phase computes such values again.
     """
 
+    declared: ClassVar[Declaration] = Declaration(
+        does="n threads share the iterations of an output loop",
+        why="long enough for several threads",
+        loops=(RangeKind.GLOBAL, RangeKind.LOOP),
+        only="no part needs what another one stores",
+        counted=Counted.THREADS)
+
     amount: int
 
-    def apply(self, known: Analysis) -> UOp:
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Any order of output iterations is legal, also at the same time."""
         # r[impl steps.threads.legal]
         info = known.info
-        loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP))
         if not 2 <= self.amount <= MOST_THREADS or info.threads not in (1, self.amount):
             raise StepError(self.name, f"{self.amount} threads, where the kernel has "
                             f"{info.threads}", "use one number for the whole kernel, from 2 to "
@@ -81,12 +89,18 @@ class GroupTop(Step):
     reduced apart and combined last.
     """
 
+    declared: ClassVar[Declaration] = Declaration(
+        does="a reduction of everything is made in n parts, by as many threads",
+        why="a reduction over everything is long enough for several threads",
+        loops=(RangeKind.REDUCE,),
+        only="no prefix; it depends on no loop and reads nothing that is stored",
+        counted=Counted.THREADS)
+
     amount: int
 
-    def apply(self, known: Analysis) -> UOp:
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Every element is combined once."""
         # r[impl steps.parts.legal]
-        loop = self._loop(known, (RangeKind.REDUCE,))
         size = self.size_of(loop)
         threads = known.info.threads
         if not 1 < self.amount <= min(size, MOST_THREADS) or threads not in (1, self.amount):

@@ -7,6 +7,7 @@ from typing import ClassVar
 from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import LANES, Analysis, Key, accessed, stage_of
+from impl.steps.declaration import Amount, Declaration, Trace
 from impl.steps.rewriting import Rewriter
 from impl.steps.step import Step, StepError, with_stores
 
@@ -21,17 +22,21 @@ class Upcast(Step):
     second STORE.
     """
 
+    declared: ClassVar[Declaration] = Declaration(
+        does="n iterations of an output loop become *lanes*, inside of all reductions",
+        why="a register for each lane: what is loaded serves all of them",
+        loops=(RangeKind.GLOBAL, RangeKind.LOOP),
+        amount=Amount(),
+        only="in the prefix n divides the extent")
+
     amount: int
     #: Whether the new dimension of the buffers is their last one.
     abreast: ClassVar[bool] = False
 
-    def apply(self, known: Analysis) -> UOp:
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Any order of output iterations is legal."""
         # r[impl steps.value.equal]
-        loop = self._loop(known, (RangeKind.GLOBAL, RangeKind.LOOP))
         size = self.size_of(loop)
-        if not 1 < self.amount <= size:
-            raise StepError(self.name, f"the loop has {size} iterations", "ask for 2 to that many")
         whole, rest = divmod(size, self.amount)
         in_prefix = loop in known.info.prefix
         if in_prefix and rest:
@@ -70,15 +75,18 @@ class Abreast(Upcast):
     legal after TC: a unit for matrices reads neighbours of a row at once.
     """
 
+    declared: ClassVar[Declaration] = Declaration(
+        does="UPCAST, with the lanes side by side in buffers between stages",
+        why="a vector has an element of each of several short rows",
+        loops=(RangeKind.GLOBAL,),
+        amount=Amount(divides=True),
+        not_after=(Trace.UNIT,))
+
     abreast: ClassVar[bool] = True
 
-    def apply(self, known: Analysis) -> UOp:
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Where elements of a private buffer lie is no part of a value."""
-        # r[impl steps.legal.refused]
-        self._loop(known, (RangeKind.GLOBAL,))
-        if any(node.op is Ops.MMA for node in known.order):
-            raise StepError(self.name, "a unit reads neighbours of a row", "use UPCAST")
-        return super().apply(known)
+        return super().changed(known, loop)
 
 
 def _runs(known: Analysis, loop: UOp) -> list[list[UOp]]:
@@ -108,16 +116,21 @@ class Roll(Step):
     lanes of its fragments.
     """
 
-    def apply(self, known: Analysis) -> UOp:
+    declared: ClassVar[Declaration] = Declaration(
+        does="a lane becomes a loop again in stages that reduce nothing along it",
+        why="the stage needs no tile",
+        loops=(RangeKind.UPCAST,),
+        only="some stage has such a lane, and no unit computes along it")
+
+    def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Any order of output iterations is legal."""
         # r[impl steps.value.equal]
-        lane = self._loop(known, (RangeKind.UPCAST,))
-        found = rollable(known, lane)
+        found = rollable(known, loop)
         if not found:
             raise StepError(self.name, "every stage with this lane reduces along it",
                             "name a lane of a stage that does not")
-        loop = new_range(self.size_of(lane), RangeKind.LOOP)
-        rewriter = Rewriter(known, {lane: loop}, {lane: ()})
+        turn = new_range(self.size_of(loop), RangeKind.LOOP)
+        rewriter = Rewriter(known, {loop: turn}, {loop: ()})
         stores = []
         for store in known.ast.src:
             if store in found:
@@ -125,7 +138,7 @@ class Roll(Step):
                 loops = list(done.src[2:])
                 place = next((i for i, each in enumerate(loops)
                               if each.arg[1] in (RangeKind.LOOP, *LANES)), len(loops))
-                store = done.replace(src=(*done.src[:2], *loops[:place], loop, *loops[place:]))
+                store = done.replace(src=(*done.src[:2], *loops[:place], turn, *loops[place:]))
             stores.append(store)
         return with_stores(known, stores, self.name)
 

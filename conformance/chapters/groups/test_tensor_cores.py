@@ -284,7 +284,7 @@ def test_sums_of_other_things_are_refused() -> None:
     in_place = ast.substitute({target: param(1, dtypes.float16)})
     assert "stores what an operand is read from" in refused(in_place, TC(axis, 0, 32, 1, 1))
     shared = ast.replace(arg=KernelInfo("product", ast.arg.prefix, lanes=32))
-    assert "shared already" in refused(shared, TC(axis, 0, 32, 1, 1))
+    assert "share a loop" in refused(shared, TC(axis, 0, 32, 1, 1))
 
 
 @verifies("groups.matrices.legal")

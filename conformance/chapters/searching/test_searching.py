@@ -26,7 +26,8 @@ from impl.groups import Local
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel import Analysis, Limits
 from impl.searching import beam
-from impl.steps import Step
+from impl.steps import OF_LANES, STEPS, GroupTop, Step, Thread
+from impl.steps.step import ASKED_FOR
 
 
 @pytest.fixture(autouse=True)
@@ -235,11 +236,11 @@ def test_steps_of_every_kind_are_tried() -> None:
     draw = beam.random.Random(0)
     tried = {step.name.partition("(")[0] for step in
              beam.actions(Analysis(kb.matmul(8, 9, 10)), draw, Limits(threads=2))}
-    assert tried == set(beam.STEPS) - set(beam.OF_LANES) - set(beam.ASKED_FOR)
+    assert tried == set(STEPS) - set(OF_LANES) - set(ASKED_FOR)
     lanes = Limits(lanes=64, lockstep=32, local_memory=32 << 10)
     steps = beam.actions(Analysis(kb.matmul(8, 9, 10)), draw, lanes)
-    assert {step.name.partition("(")[0] for step in steps} == set(beam.STEPS) - {
-        "THREAD", "GROUPTOP", *beam.ASKED_FOR}
+    assert {step.name.partition("(")[0] for step in steps} == set(STEPS) - {
+        "THREAD", "GROUPTOP", *ASKED_FOR}
     assert {step.amount for step in steps if type(step) is Local} == {8, 16, 32, 64}
 
 
@@ -248,11 +249,11 @@ def test_no_more_threads_are_tried_than_there_are() -> None:
     for threads in (1, 2, 3):
         tried = {step.amount for step in beam.actions(
             Analysis(kb.matmul(8, 9, 10)), beam.random.Random(0), Limits(threads=threads))
-            if isinstance(step, (beam.Thread, beam.GroupTop))}
+            if isinstance(step, (Thread, GroupTop))}
         assert tried == ({threads} if threads > 1 else set())
     tried = {step.amount for step in beam.actions(
         Analysis(kb.matmul(64, 64, 64)), beam.random.Random(0), Limits(threads=2, parts=8))
-        if isinstance(step, (beam.Thread, beam.GroupTop))}
+        if isinstance(step, (Thread, GroupTop))}
     assert tried == {2, 16}
 
 
