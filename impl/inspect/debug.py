@@ -33,8 +33,8 @@ def print_kernel(plan: Plan, number: int, nodes: Sequence[UOp], program: Program
     """
     kernel = plan.kernels[number]
     steps = f" | {' '.join(program.steps)}" if program is not None and program.steps else ""
-    print(f"*** {plan.storages[kernel.arguments[0]].device:10s} {number:4d} "
-          f"{kernel.ast.arg.name:28s} {seconds * 1e6:10.1f} us {operations:12d} operations "
+    print(f"*** {kernel.device:10s} {number:4d} "
+          f"{kernel.name:28s} {seconds * 1e6:10.1f} us {operations:12d} operations "
           f"{moved:12d} bytes | {label(plan, number, nodes)}{steps}")
     if debug >= 3 and program is not None:
         for name, reason in zip(program.steps, program.reasons, strict=True):

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import NoneType
 from typing import Any
 
 from impl import memory
@@ -50,11 +49,10 @@ def _buffer_row(plan: Plan, number: int, name: int) -> dict[str, Any]:
 def _kernel_row(plan: Plan, number: int, names: dict[int, int]) -> dict[str, Any]:
     kernel = plan.kernels[number]
     # r[impl schedule.document.devices+2]
-    name, told = kernel.ast.arg.name, {}
-    if not isinstance(kernel.copy, (str, NoneType)):  # r[impl multi.transfer.told]
-        name = str(kernel.copy)
-        told = {"transfer": kernel.copy.told(sum(t.stop - t.start for t in kernel.reads))}
-    return {**told, "id": number, "name": name, "kind": "copy" if kernel.copy else "kernel",
+    told = {}
+    if kernel.transfer is not None:  # r[impl multi.transfer.told]
+        told["transfer"] = kernel.transfer.told(sum(t.stop - t.start for t in kernel.reads))
+    return {**told, "id": number, "name": kernel.name, "kind": "copy" if kernel.copy else "kernel",
             "device": kernel.device, "reads": [_touch_row(t, names) for t in kernel.reads],
             "writes": [_touch_row(t, names) for t in kernel.writes],
             "bytes": sum(t.stop - t.start for t in (*kernel.reads, *kernel.writes)),

@@ -11,6 +11,7 @@ from impl.dtypes import DType
 from impl.fusion import Kernel, Limits
 from impl.ir import Shape, UOp
 from impl.memory import MemoryPlan
+from impl.multi import Transfer
 from impl.places import Place
 from impl.symbolic import plain
 
@@ -58,6 +59,16 @@ class PlannedKernel(Kernel):
     origins: list[int]      # places of its nodes in the graph
     stages: int
     fusion: str             # what its stages have in common; empty for one stage
+
+    @property
+    def transfer(self) -> Transfer | None:
+        """What is sent between devices of a mesh, if it is that."""
+        return self.copy if isinstance(self.copy, Transfer) else None
+
+    @property
+    def name(self) -> str:
+        """What a profile shows: the loops of a kernel, or what is sent."""
+        return str(self.transfer or self.ast.arg.name)
 
 
 @dataclass
