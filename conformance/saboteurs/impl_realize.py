@@ -71,8 +71,8 @@ class ShapesInNumbers(Edit):
     rule = "realize.size.actual+2"
     description = "a realized value has the numbers of this run in its shape"
     file = "impl/realize/run.py"
-    old = "buffers[number].leaf(root.shape or ())"
-    new = "buffers[number].leaf(tuple(map(int, root.shape or ())))"
+    old = "buffer.leaf(root.shape or ())"
+    new = "buffer.leaf(tuple(map(int, root.shape or ())))"
 
 
 class OneVersionForEachRun(Edit):

@@ -21,7 +21,7 @@ class RunsTheReaders(Edit):
     rule = "schedule.document.nothing-runs"
     description = "who waits for an old value is computed before the document is made"
     file = "impl/realize/schedule.py"
-    old = "effects = collect(waiting)"
+    old = "effects = in_pieces(collect(waiting))"
     new = "from impl.realize.planning import _readers_first as first; " \
         "effects = first(collect(waiting), waiting)"
 
