@@ -168,3 +168,15 @@ class LogarithmOfZero(ImplPatch):
                 yield
         finally:
             definition.cache_clear()
+
+
+class OneAccumulatorForAll(Edit):
+    rule = "render.reduce.cascade"
+    description = "a loop of any length adds to one accumulator"
+    file = "impl/render/cascade.py"
+    old, new = "if count * _additions(block) <= _CHAIN or", "if count >= 0 or"
+
+
+class LongSumsLoseDigits(OneAccumulatorForAll):
+    rule = "conventions.sum.bound"
+    description = "a sum of millions of elements has as many roundings"

@@ -27,7 +27,7 @@ from impl.render.dialect import Dialect, Launched
 from impl.render.lower import lower
 from impl.render.matrices import Matrices
 from impl.render.names import identifier
-from impl.render.reductions import Reductions
+from impl.render.cascade import Cascades
 from impl.render.source import Source
 from impl.render.values import width_of
 from impl.render.vectors import Operand
@@ -55,7 +55,7 @@ def render(ast: UOp, dialect: Dialect) -> Source:
     return _Printer(lower(ast, dialect.groups is None), dialect, kept).run()
 
 
-class _Printer(Reductions, Matrices):
+class _Printer(Cascades, Matrices):
     """Names values in order of appearance and writes one line for each."""
 
     def run(self) -> Source:
@@ -65,17 +65,20 @@ class _Printer(Reductions, Matrices):
             self.groups.lanes = self.known.info.lanes
             self.groups.indices(self._is_small(), self._only_wraps())
         self._declare()
-        stack = [iter(self.low.root.items)]  # r[impl render.depth.unlimited]
+        # r[impl render.depth.unlimited]
+        stack = [(self.low.root, iter(self.low.root.items))]
         while stack:
-            item = next(stack[-1], None)
+            block, items = stack[-1]
+            item = next(items, None)
             if item is None:
                 stack.pop()
                 if stack:
                     self.indent -= 1
                     self._line(self.dialect.closed())
+                    self._end_cascade(block)
             elif isinstance(item, Loop):
                 self._open(item.block)
-                stack.append(iter(item.block.items))
+                stack.append((item.block, iter(item.block.items)))
             else:
                 self._item(item)
         if self._fence():
@@ -193,7 +196,7 @@ class _Printer(Reductions, Matrices):
             self._line(self.groups.unroll())
         if self._is_tile(block):
             self._line(self.dialect.repeated())
-        for line in self._opening(block, loop, name):
+        for line in self._cascade(block, name) or self._opening(block, loop, name):
             self._line(line)
         self.indent += 1
 
