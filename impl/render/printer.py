@@ -23,11 +23,11 @@ from impl.render.blocks import (
     Wait,
     Write,
 )
+from impl.render.cascade import Cascades
 from impl.render.dialect import Dialect, Launched
 from impl.render.lower import lower
 from impl.render.matrices import Matrices
 from impl.render.names import identifier
-from impl.render.cascade import Cascades
 from impl.render.source import Source
 from impl.render.values import width_of
 from impl.render.vectors import Operand
