@@ -38,7 +38,7 @@ import hypothesis
 import pytest
 
 from conformance.runner.fuzz import commit
-from conformance.trace import ROOT, file_of
+from conformance.trace import ROOT, files_of
 
 FORMAT = "tensor-mutation/1"
 #: Imported here so that no child has to.
@@ -223,7 +223,7 @@ def run_tests(file: str, number: int, tests: Sequence[str]) -> int:
         for name in [each for each in sys.modules if each.partition(".")[0] == "conformance"]:
             del sys.modules[name]  # so that they are loaded with the mutant
     return int(pytest.main(["-q", "-x", "--no-header", "--tb=no", "-p", "no:cacheprovider",
-                            *(str(file_of(each)) for each in tests)]))
+                            *(str(path) for each in tests for path in files_of(each))]))
 
 
 def _in_child(file: str, number: int, tests: Sequence[str], environment: dict[str, str]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conformance.saboteurs.mutation import TARGETS, Target, changes, mutants, mutated
-from conformance.trace import ROOT, file_of
+from conformance.trace import ROOT, files_of
 
 CODE = '''
 """Text is left alone."""
@@ -47,7 +47,7 @@ def test_every_sort_of_change_is_made_where_something_is_decided() -> None:
 def test_every_mutant_compiles_and_is_another_program(target: Target) -> None:
 
 
-    assert target.files() and all(map(file_of, target.tests))
+    assert target.files() and all(map(files_of, target.tests))
     path = max(target.files(), key=lambda each: each.stat().st_size)
     whole, found = ast.unparse(ast.parse(path.read_text(encoding="utf-8"))), mutants(path)
     assert len(found) > 5

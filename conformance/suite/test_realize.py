@@ -32,6 +32,7 @@ def test_what_is_in_memory_is_not_computed_again(subject: Subject) -> None:
     if not subject.supports(_table(*following)):
         raise NotClaimed("it uses what is not declared")
     first = subject.documents(_table(observe))
+    subject.met(sum(len(each["kernels"]) for each in first), "no kernel made the table")
     for later, kernels in (([{"do": "realize", "names": ["z"]}, observe], 0), (following, 1)):
         program = _table(*later)
         subject.check_values(program)

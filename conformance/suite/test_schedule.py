@@ -58,6 +58,7 @@ def test_what_is_asked_for_is_among_the_outputs(subject: Subject) -> None:
     if not subject.supports(program):
         raise NotClaimed("it uses what is not declared")
     documents = subject.documents(program)
+    subject.met(sum(len(each["kernels"]) for each in documents), "no program made a kernel")
     made = {(each["dtype"], each["bytes"]) for document in documents
             for each in document["buffers"] if each["id"] in document["outputs"]}
     for wanted in (("float32", 4), ("bool", 6), ("float32", 144)):
@@ -105,10 +106,15 @@ def _bytes(documents: list[Document], field: str) -> list[tuple[str, int]]:
 @verifies("schedule.document.nothing-runs", observe="schedule")
 @after("effects.value.eager")
 def test_who_asks_for_documents_gets_the_same_values(subject: Subject) -> None:
+    kernels = 0
+
     def same(program: Program) -> None:
+        nonlocal kernels
         plain, asked = subject.check_values(program), subject.check_values(program, "schedule")
+        kernels += sum(len(document["kernels"]) for document in asked.schedule)
         different = same_values(plain, asked)
         if different:
             raise Failure(f"{different} differ when a document is asked for", program)
 
     subject.for_programs(same, rule="effects.value.eager", share=0.5)
+    subject.met(kernels, "no program made a kernel")
