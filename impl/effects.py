@@ -67,7 +67,7 @@ class Buffer:
     def leaf(self, shape: Shape) -> UOp:
         """The node that denotes the present content, seen with this shape."""
         arg = self, self.version, shape
-        return intern((Ops.BUFFER, self.dtype, (), arg, None), arg)
+        return intern((_BUFFER, self.dtype, (), arg, None), arg)
 
     def alike(self, size: int | None = None) -> Buffer:
         """A new buffer of the same form, of another size perhaps."""

@@ -17,7 +17,7 @@ from impl.realize.prepared import Position, Segment
 from impl.replay.arguments import Arguments, aliases_of, compare, expected
 from impl.replay.guards import Guards, guards_of
 from impl.replay.names import Names, Watch
-from impl.replay.results import Leaf, filled, leaves_of, made_of, template_of
+from impl.replay.results import Leaf, filled, leaves_of, template_of
 from impl.replay.states import Change, Source, States
 from impl.tensor import Tensor
 from impl.tensor.random import generator
@@ -181,7 +181,7 @@ class Recording:
         outputs = self.prepared.run(given)
         result = self.result
         if result.__class__ is Leaf and len(outputs) == 1:  # most often
-            return made_of(result, outputs[0], result.shape)
+            return Tensor._holding(outputs[0].leaf(result.shape), result.device)
         return filled(result, dict(zip(self.fresh, outputs, strict=True)), None, self.paths)
 
     def _find_all(self, arguments: Arguments) -> dict[Buffer, Buffer]:
