@@ -23,8 +23,9 @@ import numpy as np
 from conformance.kernels import step_lists
 from conformance.kernels.step_lists import Case
 from impl.cpu import FLAGS
+from impl.dialects import C
 from impl.kernel import Limits
-from impl.render import C, Source, render
+from impl.render import Source, render
 from impl.searching import optimize
 
 COMPILER, EMULATOR, TARGET = "aarch64-linux-gnu-gcc", "qemu-aarch64", "armv8-a"

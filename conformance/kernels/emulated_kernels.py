@@ -12,10 +12,11 @@ import numpy as np
 
 from conformance import emulation
 from conformance.kernels import kernel_builder as kb
+from impl.dialects import CUDA, Metal
+from impl.dialects.metal import SCRATCH
 from impl.groups.shape import Shape
 from impl.ir import UOp
-from impl.render import CUDA, Metal, Source, render
-from impl.render.metal import SCRATCH
+from impl.render import Source, render
 
 DIALECTS = {"cuda": CUDA, "metal": Metal}
 #: Lanes of a group that shares a phase.

@@ -25,7 +25,7 @@ from conformance.saboteurs.impl_patches import ImplPatch
 from conformance.trace import ROOT
 
 #: What `impl` keeps in a table of its own, though a function made it from what may be edited.
-_TABLES = (("impl.render.gpu", "_MADE"),)
+_TABLES = (("impl.dialects.gpu", "_MADE"),)
 
 
 class Edit(ImplPatch):

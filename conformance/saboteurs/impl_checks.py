@@ -86,9 +86,9 @@ class KernelsAreNotLookedAt(_Blind):
 
 
 class UsesAreNotLookedAt(Edit):
-    rule = "render.lower.checked"
+    rule = "lowering.lower.checked"
     description = "a value may be used before it is computed"
-    file = "impl/render/checks.py"
+    file = "impl/lowering/checks.py"
     old, new = "if source not in ready and", "if source in ready and source not in ready and"
 
 

@@ -44,7 +44,7 @@ class RuntimeEdit(ImplPatch):
 class LeastIsTheGreatest(Edit):
     rule = "cpu.values.reference"
     description = "the least of two numbers is the greatest"
-    file = "impl/render/functions.py"
+    file = "impl/functions/definitions.py"
     old, new = 'sign = ">" if name == "max" else "<"', 'sign = ">"'
 
 

@@ -95,7 +95,7 @@ class OnlyTheGreatestIsAsked(Edit):
 class DoublesEverywhere(Edit):
     rule = "device.type.missing+2"
     description = "functions of float32 use doubles on a device that has none"
-    file = "impl/render/gpu.py"
+    file = "impl/dialects/gpu.py"
     old, new = '{} if self.has_double else {"angle": FLOAT_ANGLE}', "{}"
 
 

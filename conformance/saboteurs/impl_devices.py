@@ -60,7 +60,7 @@ class AnyPlatformWillDo(ImplPatch):
 class NobodyWaitsOnOpenCL(ImplPatch):
     rule = "opencl.values.reference"
     description = "lanes do not wait for each other"
-    target = "impl.render.opencl:OpenCL.wait"
+    target = "impl.dialects.opencl:OpenCL.wait"
 
     def replacement(self, original: Function) -> Function:
         return lambda dialect: ""
@@ -109,7 +109,7 @@ class NobodyWaitsOnCUDA(ImplPatch):
     rule = "cuda.values.reference"
     description = "lanes do not wait for each other"
     first = "test_random_kernels_store_what_the_reference_stores"
-    target = "impl.render.cuda:CUDA.wait"
+    target = "impl.dialects.cuda:CUDA.wait"
 
     def replacement(self, original: Function) -> Function:
         return lambda dialect: ""
@@ -311,7 +311,7 @@ class NobodyWaitsOnMetal(ImplPatch):
     rule = "metal.values.reference"
     description = "lanes do not wait for each other"
     first = "test_random_kernels_store_what_the_reference_stores"
-    target = "impl.render.metal:Metal.wait"
+    target = "impl.dialects.metal:Metal.wait"
 
     def replacement(self, original: Function) -> Function:
         return lambda dialect: ""
@@ -320,7 +320,7 @@ class NobodyWaitsOnMetal(ImplPatch):
 class LocalsInNoSpace(ImplPatch):
     rule = "metal.space.named"
     description = "a parameter does not say in which memory it lies"
-    target = "impl.render.metal:Metal.argument"
+    target = "impl.dialects.metal:Metal.argument"
 
     def replacement(self, original: Function) -> Function:
         def argument(dialect: Any, *given: Any) -> str:
@@ -333,10 +333,10 @@ class LocalsInNoSpace(ImplPatch):
 class DoublesAreFloats(ImplPatch):
     rule = "metal.dtype.double"
     description = "what asks for doubles is printed as it stands"
-    target = "impl.render.metal:Metal.type_of"
+    target = "impl.dialects.metal:Metal.type_of"
 
     def replacement(self, original: Function) -> Function:
-        from impl.render.gpu import Gpu
+        from impl.dialects.gpu import Gpu
         return lambda dialect, dtype: Gpu.type_of(dialect, dtype)
 
 
@@ -420,7 +420,7 @@ class AnyAdapterWillDo(ImplPatch):
 class NobodyNarrowsInWgsl(ImplPatch):
     rule = "webgpu.values.reference"
     description = "small integers keep more bits than they have"
-    target = "impl.render.wgsl:WGSL._narrow"
+    target = "impl.dialects.wgsl:WGSL._narrow"
 
     def replacement(self, original: Function) -> Function:
         return lambda dialect, text, dtype: text
@@ -429,7 +429,7 @@ class NobodyNarrowsInWgsl(ImplPatch):
 class DoublesAreFloatsThere(Edit):
     rule = "webgpu.dtype.missing"
     description = "integers of 64 bits are printed where there are none"
-    file = "impl/render/wgsl.py"
+    file = "impl/dialects/wgsl.py"
     old, new = "and not self.wide_integers:\n            raise DTypeError", \
         "and False:\n            raise DTypeError"
 
@@ -437,7 +437,7 @@ class DoublesAreFloatsThere(Edit):
 class AlwaysThirtyTwoBits(ImplPatch):
     rule = "webgpu.index.narrow"
     description = "every index is taken for a short one"
-    target = "impl.render.wgsl:WGSL.indices"
+    target = "impl.dialects.wgsl:WGSL.indices"
 
     def replacement(self, original: Function) -> Function:
         return lambda dialect, small, wraps: original(dialect, True, True)
@@ -446,14 +446,14 @@ class AlwaysThirtyTwoBits(ImplPatch):
 class WholeWordsOnly(Edit):
     rule = "webgpu.store.part"
     description = "storing a part of a word clears the rest of it"
-    file = "impl/render/wgsl.py"
+    file = "impl/dialects/wgsl.py"
     old, new = "~({mask}u << part));", "0u << part);"
 
 
 class CompilersAreTrusted(ImplPatch):
     rule = "webgpu.float.exact"
     description = "a compiler sees what floats are made of"
-    target = "impl.render.wgsl_functions:_FLOATS"
+    target = "impl.functions.wgsl:_FLOATS"
 
     def replacement(self, original: Any) -> Any:
         return {**original, "exact_f32": "fn exact_f32(x: f32) -> f32 { return x; }",

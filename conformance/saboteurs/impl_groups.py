@@ -10,44 +10,44 @@ Function = Callable[..., Any]
 
 
 class NobodyWaits(ImplPatch):
-    rule = "render.wait.needed"
+    rule = "lowering.wait.needed"
     description = "the lanes of a group do not wait for what others store"
-    target = "impl.render.groups:_Open.conflicts"
+    target = "impl.lowering.waits:_Open.conflicts"
 
     def replacement(self, original: Function) -> Function:
         return lambda now, other: False
 
 
 class LoopsDoNotComeRound(ImplPatch):
-    rule = "render.wait.needed"
+    rule = "lowering.wait.needed"
     description = "the end of an iteration is forgotten when the next one begins"
-    target = "impl.render.groups:_Walk._entered"
+    target = "impl.lowering.waits:_Walk._entered"
 
     def replacement(self, original: Function) -> Function:
         return lambda walk, block, before: before
 
 
 class AllLanesStore(ImplPatch):
-    rule = "render.wait.alone"
+    rule = "lowering.wait.alone"
     description = "what lanes do not share is stored by all of them"
-    target = "impl.render.groups:_alone"
+    target = "impl.lowering.waits:_alone"
 
     def replacement(self, original: Function) -> Function:
         return lambda item: item
 
 
 class WaitsInsideOfLanes(ImplPatch):
-    rule = "render.wait.order+2"
+    rule = "lowering.wait.order"
     description = "a barrier stands in what one lane does alone"
-    target = "impl.render.groups:_alone"
+    target = "impl.lowering.waits:_alone"
 
     def replacement(self, original: Function) -> Function:
-        from impl.render.blocks import Block, Loop, Wait
+        from impl.lowering.blocks import Block, Loop, Wait
         return lambda item: Loop(Block(None, None, items=[Wait(), item], alone=True))
 
 
 class LastIterationsDropped(ImplPatch):
-    rule = "render.group.once"
+    rule = "dialects.group.once"
     description = "as many groups as divide the iterations, rounded down"
     target = "impl.groups.shape:Shape._count"
 
@@ -104,7 +104,7 @@ class MissingTypesAreTried(ImplPatch):
 
 
 class WhateverFitsIsPrivate(ImplPatch):
-    rule = "render.wait.private+2"
+    rule = "lowering.wait.private"
     description = "nobody compares how accesses grow from lane to lane"
     target = "impl.kernel.private:_block"
 

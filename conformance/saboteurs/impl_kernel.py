@@ -187,7 +187,7 @@ class ValuesLeaveTheirLoops(KernelsAreTakenAsTheyCome):
 class ReadBeforeItWasStored(Edit):
     rule = "kernel.order.stores"
     description = "what was read of a memory is taken for what is there after a store"
-    file = "impl/render/lower.py"
+    file = "impl/lowering/lower.py"
     old, new = "epoch = max(epoch, self.written.get(key, 0))", "epoch = max(epoch, 0)"
 
 
@@ -208,7 +208,7 @@ class NothingIsOne(Edit):
 class VectorsAreStoredWhole(Edit):
     rule = "kernel.store.gated"
     description = "a vector is stored whole, whatever part of it is valid"
-    file = "impl/render/vectors.py"
+    file = "impl/dialects/vectors.py"
     old = 'return self._call(f"put_{kind}", array, index, text, self._mask(mask, kind)) + ";"'
     new = 'return f"*({kind}u *)({pointer} + {index}) = {text};"'
 
@@ -232,7 +232,7 @@ class SumsRoundedEachTime(Edit):
 class OnlyFloat16IsRounded(Edit):
     rule = "kernel.half.round"
     description = "an operation on bfloat16 leaves a float32"
-    file = "impl/render/c.py"
+    file = "impl/dialects/c.py"
     old, new = "if dtype not in HALF or op in _EXACT:", \
         "if dtype is not dtypes.float16 or op in _EXACT:"
 
@@ -240,35 +240,35 @@ class OnlyFloat16IsRounded(Edit):
 class ExactQuotientsAreOneLess(Edit):
     rule = "kernel.divide.floor"
     description = "a negative quotient is one less, also where nothing is left over"
-    file = "impl/render/functions.py"
+    file = "impl/functions/definitions.py"
     old, new = "((a % b != 0) & ((a < 0) != (b < 0)))", "((a < 0) != (b < 0))"
 
 
 class RemainderByZeroIsAll(Edit):
     rule = "kernel.divide.zero"
     description = "the remainder by zero is the dividend"
-    file = "impl/render/functions.py"
+    file = "impl/functions/definitions.py"
     old, new = "if (b == 0 || b == -1) return 0;", "if (b == 0 || b == -1) return b ? 0 : a;"
 
 
 class ShiftsByTheWidth(Edit):
     rule = "kernel.shift.width"
     description = "a shift by the width of the type shifts by nothing, as processors do"
-    file = "impl/render/functions.py"
+    file = "impl/functions/definitions.py"
     old, new = "($U)b < {bits(kind)}", "($U)b <= {bits(kind)}"
 
 
 class PowersOfMinusOne(Edit):
     rule = "kernel.power.integer"
     description = "-1 to an even negative power is -1"
-    file = "impl/render/functions.py"
+    file = "impl/functions/definitions.py"
     old, new = "(b & 1 ? -1 : 1)", "-1"
 
 
 class RemaindersOfBools(Edit):
     rule = "kernel.bool.arithmetic"
     description = "the remainder of true by true is true"
-    file = "impl/render/c.py"
+    file = "impl/dialects/c.py"
     old, new = "({given[0]} & 0)", "({given[0]} & {given[1]})"
 
 

@@ -13,7 +13,7 @@ Function = Callable[..., Any]
 class RegistersSwapped(ImplPatch):
     rule = "render.mma.registers"
     description = "two registers of the first operand change places"
-    target = "impl.render.cuda:CUDA.multiply"
+    target = "impl.dialects.cuda:CUDA.multiply"
 
     def replacement(self, original: Function) -> Function:
         def multiply(dialect: Any, unit: Any, sums: Any, first: Any, second: Any) -> str:
@@ -25,7 +25,7 @@ class RegistersSwapped(ImplPatch):
 class SumsSwapped(ImplPatch):
     rule = "render.mma.registers"
     description = "two sums of a lane change places on the way to the instruction"
-    target = "impl.render.cuda:CUDA.multiply"
+    target = "impl.dialects.cuda:CUDA.multiply"
 
     def replacement(self, original: Function) -> Function:
         def multiply(dialect: Any, unit: Any, sums: Any, first: Any, second: Any) -> str:
@@ -37,7 +37,7 @@ class SumsSwapped(ImplPatch):
 class NothingIsTurned(ImplPatch):
     rule = "render.mma.registers"
     description = "matrices whose lines go across the pairs of a fragment are fetched as they lie"
-    target = "impl.render.cuda:loader_name"
+    target = "impl.dialects.cuda:loader_name"
 
     def replacement(self, original: Function) -> Function:
         return lambda count, turned: original(count, False)
@@ -46,7 +46,7 @@ class NothingIsTurned(ImplPatch):
 class LinesOfOthers(ImplPatch):
     rule = "render.mma.registers"
     description = "lanes bring the lines of their own elements, and not those of a matrix in order"
-    target = "impl.render.cuda:lines_of_matrices"
+    target = "impl.dialects.cuda:lines_of_matrices"
 
     def replacement(self, original: Function) -> Function:
         return lambda taken: "0"
@@ -149,34 +149,34 @@ class HalvesAreRounded(ImplPatch):
 
 
 class CopiesAreNotAwaited(ImplPatch):
-    rule = "render.wait.early"
+    rule = "lowering.wait.early"
     description = "nobody waits for the copies that were begun early"
-    target = "impl.render.cuda:CUDA.arrive"
+    target = "impl.dialects.cuda:CUDA.arrive"
 
     def replacement(self, original: Function) -> Function:
         return lambda dialect, open: ""
 
 
 class OneBundleTooFew(ImplPatch):
-    rule = "render.wait.early"
+    rule = "lowering.wait.early"
     description = "one bundle of copies more than may be is still under way"
-    target = "impl.render.cuda:CUDA.arrive"
+    target = "impl.dialects.cuda:CUDA.arrive"
 
     def replacement(self, original: Function) -> Function:
         return lambda dialect, open: original(dialect, open + 1)
 
 
 class OneBundleOfAll(ImplPatch):
-    rule = "render.wait.early"
+    rule = "lowering.wait.early"
     description = "copies are never bundled, so that a wait for all but the last ones is for none"
-    target = "impl.render.cuda:CUDA.bundle"
+    target = "impl.dialects.cuda:CUDA.bundle"
 
     def replacement(self, original: Function) -> Function:
         return lambda dialect: ""
 
 
 class EachLaneForItself(ImplPatch):
-    rule = "render.wait.early"
+    rule = "lowering.wait.early"
     description = "a lane waits for its own copies, and not for the lanes that still read the place"
     target = "impl.render.printer:_Printer._item"
 
@@ -192,7 +192,7 @@ class EachLaneForItself(ImplPatch):
 class CopiesReadAnything(ImplPatch):
     rule = "render.copy.ahead"
     description = "a copy that the device makes ignores whether the load is valid"
-    target = "impl.render.cuda:CUDA.copy_ahead"
+    target = "impl.dialects.cuda:CUDA.copy_ahead"
 
     def replacement(self, original: Function) -> Function:
         return lambda dialect, to, source, dtype, count, condition: original(
@@ -226,7 +226,7 @@ class OnePlaceTooFew(ImplPatch):
 class CopiesOnEveryGpu(ImplPatch):
     rule = "cuda.copy.ahead"
     description = "GPUs that cannot copy by themselves are told to"
-    target = "impl.render.cuda:copies_of_nvidia"
+    target = "impl.dialects.cuda:copies_of_nvidia"
 
     def replacement(self, original: Function) -> Function:
         return lambda capability: (4, 8, 16)

@@ -13,7 +13,7 @@ Function = Callable[..., Any]
 class TakesValuesOutOfSharedLoops(ImplPatch):
     rule = "kernel.block.order"
     description = "what a shared loop stores anew is read once, before the loop"
-    target = "impl.render.lower:_Placement._changed"
+    target = "impl.lowering.lower:_Placement._changed"
 
     def replacement(self, original: Function) -> Function:
         return lambda placement: {}
@@ -125,7 +125,7 @@ class FetchesNothing(ImplPatch):
 
 
 class FetchesEachVector(ImplPatch):
-    rule = "render.fetch.before"
+    rule = "lowering.fetch.before"
     description = "a line of memory is asked for again and again"
     target = "impl.render.accesses:_apart"
 
@@ -164,9 +164,9 @@ class HidesNothing(ImplPatch):
 
 
 class SkipsNothing(ImplPatch):
-    rule = "render.gate.skipped"
+    rule = "lowering.gate.skipped"
     description = "what is not stored is computed all the same"
-    target = "impl.render.lower:_Placement._gates"
+    target = "impl.lowering.lower:_Placement._gates"
 
     def replacement(self, original: Function) -> Function:
         return lambda placement, group: []
@@ -233,9 +233,9 @@ class SeveralVectorsEverywhere(ImplPatch):
 
 
 class OneLaneForAll(ImplPatch):
-    rule = "render.vector.choice+2"
+    rule = "lowering.vector.choice"
     description = "lanes are weighed one against one"
-    target = "impl.render.lower:_worth_most"
+    target = "impl.lowering.lower:_worth_most"
 
     def replacement(self, original: Function) -> Function:
         def greedy(points: dict[Any, int], rivals: dict[Any, list[Any]]) -> tuple[Any, ...]:

@@ -15,16 +15,16 @@ Function = Callable[..., Any]
 
 
 class ValuesStayInThePrefix(Edit):
-    rule = "render.place.level"
+    rule = "lowering.place.level"
     description = "what no loop of the prefix changes is computed inside of all of them"
-    file = "impl/render/lower.py"
+    file = "impl/lowering/lower.py"
     old, new = "not block.own & free:", "not block.own & (free | self.known.prefix):"
 
 
 class EachUserComputesAnew(Edit):
-    rule = "render.place.once"
+    rule = "lowering.place.once"
     description = "a value is computed once for each of its users"
-    file = "impl/render/lower.py"
+    file = "impl/lowering/lower.py"
     old, new = "if target.ready.get(node, -1) >= self._epoch_of(node):", \
         "if target.ready.get(node, -1) > self._epoch_of(node):"
 
@@ -32,7 +32,7 @@ class EachUserComputesAnew(Edit):
 class TurnsOneByOne(Edit):
     rule = "render.reduce.turns"
     description = "no compiler is asked to write out turns of a loop"
-    file = "impl/render/c.py"
+    file = "impl/dialects/c.py"
     old, new = 'return "#pragma GCC unroll 4"', 'return ""'
 
 
@@ -44,7 +44,7 @@ class ShortLoopsWrittenOut(Edit):
 
 
 class LoopsOfTheLeastExtent(Edit):
-    rule = "render.loop.extent"
+    rule = "lowering.loop.extent"
     description = "a loop runs as often as it has to whatever the variables are"
     file = "impl/render/values.py"
     old, new = "return self._text(loop.src[0], (), [()])[0]", \
@@ -52,7 +52,7 @@ class LoopsOfTheLeastExtent(Edit):
 
 
 class NodesByRecursion(ImplPatch):
-    rule = "render.depth.unlimited"
+    rule = "lowering.depth.unlimited"
     description = "the nodes of a kernel are found by recursion"
     target = "impl.kernel.analysis:toposort"
 
@@ -71,9 +71,9 @@ class NodesByRecursion(ImplPatch):
 
 
 class NestsOfVectors(Edit):
-    rule = "render.lower.language"
+    rule = "lowering.lower.language"
     description = "stores share their loops in languages with vectors only"
-    file = "impl/render/lower.py"
+    file = "impl/lowering/lower.py"
     old, new = "if group.stores[0].src[2:] != store.src[2:]:", \
         "if group.stores[0].src[2:] != store.src[2:] or not self.low.vector:"
 
@@ -89,9 +89,9 @@ class OneScratchForAll(Edit):
 
 
 class OnlyThoseThatNeedItExchange(Edit):
-    rule = "render.exchange.all+2"
+    rule = "dialects.exchange.all"
     description = "only the lanes whose results go on exchange their values"
-    file = "impl/render/gpu.py"
+    file = "impl/dialects/gpu.py"
     old = 'return self._call(f"exchange_{SHORT[dtype.name]}", value, str(distance))'
     new = ('text = self._call(f"exchange_{SHORT[dtype.name]}", value, str(distance)); '
            'return f"(lane & {distance} ? {value} : {text})"')
@@ -108,9 +108,9 @@ class LoopsByTheirNumbers(Edit):
 
 
 class NumbersOfSixDigits(Edit):
-    rule = "render.literal.exact"
+    rule = "functions.literal.exact"
     description = "a float is written with six digits"
-    file = "impl/render/literals.py"
+    file = "impl/functions/literals.py"
     old, new = "text = number.hex() + suffix", 'text = f"{number:.6e}{suffix}"'
 
 
@@ -142,17 +142,17 @@ class CompilersContract(ImplPatch):
 
 
 class RoundedTwiceInVectors(Edit):
-    rule = "render.function.error"
+    rule = "functions.function.error"
     description = "vectors round a product that cancels, where no instruction multiplies and adds"
-    file = "impl/render/vector_functions.py"
+    file = "impl/functions/vector_functions.py"
     old = """_either("fma" if base == "fused" else base, kind, loop)"""
     new = """_either("fma" if base == "fused" else base, kind, loop.replace("fused", "fma"))"""
 
 
 class LogarithmOfZero(ImplPatch):
-    rule = "render.function.special"
+    rule = "functions.function.special"
     description = "the logarithm of zero is a number"
-    target = "impl.render.transcendental:TEMPLATES"
+    target = "impl.functions.transcendental:TEMPLATES"
 
     def replacement(self, original: Any) -> Any:
         edge = "r = sel_$K(x == 0.0f, dup_$K(-@inf_f32), r);"
@@ -161,7 +161,7 @@ class LogarithmOfZero(ImplPatch):
 
     @contextmanager
     def mistake(self) -> Iterator[None]:
-        from impl.render.functions import definition
+        from impl.functions.definitions import definition
         definition.cache_clear()
         try:
             with super().mistake():

@@ -11,18 +11,18 @@ Function = Callable[..., Any]
 
 
 class NobodyWaits(ImplPatch):
-    rule = "render.phase.order"
+    rule = "lowering.phase.order"
     description = "no stage is thought to need what another one stores"
-    target = "impl.render.phases:_waits"
+    target = "impl.lowering.phases:_waits"
 
     def replacement(self, original: Function) -> Function:
         return lambda stored, loaded, writes, reads: False
 
 
 class PartsForOneMore(ImplPatch):
-    rule = "render.thread.parts"
+    rule = "dialects.thread.parts"
     description = "a loop is cut for one thread more than there are"
-    target = "impl.render.c:C.share"
+    target = "impl.dialects.c:C.share"
 
     def replacement(self, original: Function) -> Function:
         def share(dialect: Any, name: str, extent: str, threads: int, *how: bool) -> Any:
@@ -65,9 +65,9 @@ class AnyReductionIsCut(ImplPatch):
 
 
 class LargeStagesOnTheStack(ImplPatch):
-    rule = "render.local.large"
+    rule = "dialects.local.large"
     description = "stage buffers stand on the stack, however large they are"
-    target = "impl.render.c:C.own_scratch"
+    target = "impl.dialects.c:C.own_scratch"
 
     def replacement(self, original: Function) -> Function:
         return lambda dialect, total: 0

@@ -64,14 +64,14 @@ class CastsOfCastsAreOne(Edit):
 class CastsRoundToNearest(Edit):
     rule = "dtypes.cast.float"
     description = "a cast of a float to an integer rounds to the nearest"
-    file = "impl/render/functions.py"
+    file = "impl/functions/definitions.py"
     old, new = "return ({TYPES[target]})c;", "return ({TYPES[target]})__builtin_rint(c);"
 
 
 class VectorsRoundToNearest(Edit):
     rule = "dtypes.cast.float"
     description = "a cast of a vector of floats to integers adds a half first"
-    file = "impl/render/vector_functions.py"
+    file = "impl/functions/vector_functions.py"
     old, new = "return __builtin_convertvector(c, {target});", \
         "return __builtin_convertvector(c + 0.5f, {target});"
 

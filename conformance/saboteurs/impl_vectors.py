@@ -48,7 +48,7 @@ class RowsStayApart(ImplPatch):
 
 
 class GathersSquares(ImplPatch):
-    rule = "render.vector.turned"
+    rule = "dialects.vector.turned"
     description = "no square of registers is transposed"
     target = "impl.render.printer:_Printer._across"
 
@@ -57,23 +57,23 @@ class GathersSquares(ImplPatch):
 
 
 class GathersWhatIsAFewApart(Edit):
-    rule = "render.vector.stepped"
+    rule = "dialects.vector.stepped"
     description = "elements a few apart are gathered one by one"
-    file = "impl/render/vectors.py"
+    file = "impl/dialects/vectors.py"
     old, new = "if not 2 <= step <= count // 2:", "if not 2 <= step <= 1:"
 
 
 class ConvertsInOneGo(Edit):
-    rule = "render.vector.whole"
+    rule = "dialects.vector.whole"
     description = "bytes become four times as wide at once"
-    file = "impl/render/types.py"
+    file = "impl/functions/types.py"
     old, new = "return [*found, kind]", "return [kind]"
 
 
 class ReadsBehindTheLastElement(Edit):
-    rule = "render.vector.within"
+    rule = "dialects.vector.within"
     description = "the last vector goes on behind the last element"
-    file = "impl/render/vector_functions.py"
+    file = "impl/functions/vector_functions.py"
     old, new = "starts = [*range(0, last, size), last]", "starts = [*range(0, last + size, size)]"
 
 
@@ -105,9 +105,9 @@ class LanesAreNeverRolledUp(ImplPatch):
 
 
 class MaximumIsMinimum(ImplPatch):
-    rule = "render.vector.equal"
+    rule = "dialects.vector.equal"
     description = "the larger of two vectors is the smaller one"
-    target = "impl.render.vectors:Vectors.vector_combine"
+    target = "impl.dialects.vectors:Vectors.vector_combine"
 
     def replacement(self, original: Function) -> Function:
         def combine(vectors: Any, op: Ops, *given: Any) -> Any:
@@ -116,9 +116,9 @@ class MaximumIsMinimum(ImplPatch):
 
 
 class StoredOneByOne(ImplPatch):
-    rule = "render.vector.whole"
+    rule = "dialects.vector.whole"
     description = "the elements of a vector are stored one by one"
-    target = "impl.render.vectors:Vectors.vector_store"
+    target = "impl.dialects.vectors:Vectors.vector_store"
 
     def replacement(self, original: Function) -> Function:
         def stored(vectors: Any, pointer: str, index: str, dtype: Any, count: int, value: Any,
@@ -128,9 +128,9 @@ class StoredOneByOne(ImplPatch):
 
 
 class NobodyWaitsForStreams(ImplPatch):
-    rule = "render.stream.fence"
+    rule = "dialects.stream.fence"
     description = "a kernel ends before what it stored past the caches can be seen"
-    target = "impl.render.vectors:Vectors.fence"
+    target = "impl.dialects.vectors:Vectors.fence"
 
     def replacement(self, original: Function) -> Function:
         return lambda vectors: ""

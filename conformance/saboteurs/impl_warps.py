@@ -37,7 +37,7 @@ class HalfOfAWarpIsForgotten(ImplPatch):
 
 
 class EverythingIsPrivate(ImplPatch):
-    rule = "render.wait.private+2"
+    rule = "lowering.wait.private"
     description = "a lane keeps elements in registers that another one reads"
     target = "impl.kernel.private:_in_pieces"
 
@@ -46,7 +46,7 @@ class EverythingIsPrivate(ImplPatch):
 
 
 class LoopsStoreAlike(ImplPatch):
-    rule = "render.wait.private+2"
+    rule = "lowering.wait.private"
     description = "each lane has what others have stored"
     target = "impl.kernel.private:_stored_alike"
 
@@ -56,18 +56,18 @@ class LoopsStoreAlike(ImplPatch):
 
 
 class EverythingIsAMultiple(ImplPatch):
-    rule = "render.wide.legal+2"
+    rule = "lowering.wide.legal"
     description = "neighbours are accessed at once wherever they begin"
-    target = "impl.render.wide:_begins_at_multiples"
+    target = "impl.lowering.wide:_begins_at_multiples"
 
     def replacement(self, original: Function) -> Function:
         return lambda low, index, lane, count: True
 
 
 class ArgumentsAreAligned(ImplPatch):
-    rule = "render.wide.aligned"
+    rule = "dialects.wide.aligned"
     description = "arguments are taken to begin at a multiple of 16 bytes"
-    target = "impl.render.cuda:CUDA.aligned"
+    target = "impl.dialects.cuda:CUDA.aligned"
 
     def replacement(self, original: Function) -> Function:
         return lambda dialect, pointer: f"const bool w{pointer} = true;"

@@ -12,11 +12,12 @@ from conformance.learn.lesson_kernel import registers
 from impl import GlobalCounters, Tensor, TinyJit, Variable
 from impl.choosing import hand_steps
 from impl.choosing.products import choose_tile
+from impl.dialects import C
 from impl.dtypes import DType, dtypes
 from impl.errors import ReplayError
 from impl.ir import UOp
 from impl.kernel import Limits
-from impl.render import C, render
+from impl.render import render
 from impl.schedule import schedule_cache
 from impl.steps import Step, apply_steps
 

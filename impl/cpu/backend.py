@@ -25,11 +25,12 @@ from impl.cpu.objects import RUNTIME, build_lock
 from impl.cpu.programs import CPUProgram, CPUTable
 from impl.device import DeviceBackend, GlobalCounters, Launch, Memory, Program, Table
 from impl.device.kept import known
+from impl.dialects import C
 from impl.errors import CompileError, DeviceError, user_line
 from impl.ir import UOp
 from impl.kernel import Limits
 from impl.kernel.poison import poisoned
-from impl.render import C, Source, key_of, render, symbol
+from impl.render import Source, key_of, render, symbol
 from impl.searching import optimize, with_steps
 
 #: Parts of a long kernel for each thread: the last one to be done holds up the others that much.

@@ -18,12 +18,12 @@ from impl.cuda.graph import POINTER, SIZE, CUDATable
 from impl.cuda.memory import Blocks, Owned, Staging
 from impl.device import Device, GlobalCounters, Launch, Memory, Table, kept_bytes
 from impl.device.workgroups import GroupDevice, GroupProgram
+from impl.dialects import CUDA as Dialect
+from impl.dialects.cuda import copies_of_nvidia
 from impl.errors import DeviceError
 from impl.kernel import Limits
 from impl.kernel.fragments import units_of_nvidia
-from impl.render import CUDA as Dialect
 from impl.render import Source
-from impl.render.cuda import copies_of_nvidia
 
 #: An event without a time, a stream that waits for no other one.
 _NO_TIME, _NON_BLOCKING = 2, 1

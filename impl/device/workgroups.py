@@ -13,11 +13,11 @@ from typing import Any
 from impl import settings
 from impl.device import DeviceBackend, Memory, Program, kept
 from impl.device.kept import KeptProgram
+from impl.dialects.gpu import Gpu
 from impl.groups.shape import Shape
 from impl.ir import UOp
 from impl.kernel import Limits
 from impl.render import Source, key_of, render
-from impl.render.gpu import Gpu
 from impl.searching import optimize, with_steps
 
 

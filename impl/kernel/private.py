@@ -28,7 +28,7 @@ def keep_private(ast: UOp) -> tuple[UOp, frozenset[UOp]]:
     tile are registers, although they pass from one stage to another, and so are the elements of a
     row of which each lane has every 256th. What no loop stores, every lane may have for itself.
     """
-    # r[impl render.wait.private+2]
+    # r[impl lowering.wait.private]
     if ast.arg.lanes == 1 or any(r.arg[1] is RangeKind.LANE for r in ast.arg.prefix):
         return ast, frozenset()
     alike = _stored_alike(ast)

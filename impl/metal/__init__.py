@@ -18,12 +18,12 @@ import numpy as np
 
 from impl.device import Device, GlobalCounters, Memory
 from impl.device.workgroups import GroupDevice, GroupProgram
+from impl.dialects import Metal as Dialect
+from impl.dialects.metal import ARGUMENTS, LANES, SCRATCH, VALUES
 from impl.errors import CompileError, DeviceError
 from impl.kernel import Limits
 from impl.kernel.fragments import units_of_metal
-from impl.render import Metal as Dialect
 from impl.render import Source, names_of, symbol, unit_text
-from impl.render.metal import ARGUMENTS, LANES, SCRATCH, VALUES
 
 #: Launches in one command buffer, at most: more of them gain nothing.
 _GATHERED = 64

@@ -19,13 +19,14 @@ from impl.device import Device, GlobalCounters, Launch, Memory, Table, kept_byte
 from impl.device.kept import entry
 from impl.device.remote import DeviceMemory, Pooled
 from impl.device.workgroups import GroupDevice, GroupProgram
+from impl.dialects import OpenCL
 from impl.dtypes import dtypes
 from impl.errors import CompileError, DeviceError
 from impl.ir import UOp
 from impl.kernel import Limits
 from impl.opencl.memory import Buffers
 from impl.opencl.table import OpenCLTable
-from impl.render import OpenCL, Source, names_of, symbol, unit_text
+from impl.render import Source, names_of, symbol, unit_text
 
 #: Divisions and roots of floats are rounded correctly; nothing is contracted, see the header.
 FLAGS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt", "-w")

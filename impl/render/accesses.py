@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from impl.dtypes import DType, dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import Early, Way
-from impl.render.dialect import Texts
-from impl.render.lower import Access
+from impl.lowering.lower import Access
+from impl.render.dialect import Operand, Texts
 from impl.render.values import Values, width_of
-from impl.render.vectors import Operand
 
 #: Bytes of a line of memory.
 _LINE = 64
@@ -87,7 +86,7 @@ class Accesses(Values):
     def _load_turned(self, node: UOp, wide: tuple[UOp, ...], addresses: Texts, vector: UOp,
                      across: UOp) -> None:
         """Load squares along the lane that is contiguous, and transpose them."""
-        # r[impl render.vector.turned]
+        # r[impl dialects.vector.turned]
         index, place, at = node.src[0], wide.index(across), self._combinations(wide)
         step, count = self.low.access[index].steps[vector], width_of(vector)
         number = {values: i for i, values in enumerate(at)}
@@ -265,7 +264,7 @@ class Accesses(Values):
 
     def _fetch(self, store: UOp) -> None:
         """Ask for each line of memory that a store will write in one iteration of its loops."""
-        # r[impl render.fetch.before]
+        # r[impl lowering.fetch.before]
         index, vector = store.src[0], self.low.vector.get(store)
         base = self.low.access[index].base
         if index.src[0].op is not Ops.PARAM or self.low.vector.get(base) is not None:
@@ -287,7 +286,7 @@ class Accesses(Values):
 
     def _first(self, store: UOp) -> str:
         """What lets the first lane of a warp store alone, where all of them run an iteration."""
-        # r[impl render.wait.alone]
+        # r[impl lowering.wait.alone]
         lanes = [loop for loop in store.src[2:] if loop.arg[1] is RangeKind.LANE]
         return self.groups.first(self.warp) if self.groups and lanes and self.warp > 1 else ""
 
@@ -324,7 +323,7 @@ class Accesses(Values):
     def _write_turned(self, store: UOp, addresses: Texts, values: list[Operand],
                       wide: tuple[UOp, ...], across: UOp) -> None:
         """Transpose squares, and store them along the lane that is contiguous."""
-        # r[impl render.vector.turned]
+        # r[impl dialects.vector.turned]
         index, place, vector = store.src[0], wide.index(across), self.low.vector[store]
         step, count = self.low.access[index].steps[vector], width_of(vector)
         squares: dict[tuple[int, ...], list[int]] = {}

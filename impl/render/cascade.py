@@ -9,12 +9,11 @@ from dataclasses import dataclass
 
 from impl.dtypes import sum_accumulator
 from impl.ir import Ops, RangeKind, UOp, identity
-from impl.render.blocks import Begin, Block, Define, Item, Loop, Step
-from impl.render.dialect import Dialect
-from impl.render.lower import Lowered
+from impl.lowering.blocks import Begin, Block, Define, Item, Loop, Step
+from impl.lowering.lower import Lowered
+from impl.render.dialect import Dialect, Operand
 from impl.render.reductions import Reductions
 from impl.render.values import width_of
-from impl.render.vectors import Operand
 
 #: After so many additions an accumulator is added to the next one.
 _BLOCK = 64

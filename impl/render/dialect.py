@@ -9,7 +9,9 @@ from typing import Protocol
 from impl.dtypes import DType, Scalar
 from impl.ir import Ops, UOp
 from impl.kernel.fragments import Fragment, Unit
-from impl.render.vectors import Operand
+
+#: A text, and the kind of vector that it is; "" if it is one number for all elements.
+Operand = tuple[str, str]
 
 
 class Statements(Protocol):

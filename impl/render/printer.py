@@ -8,7 +8,7 @@ from impl.dtypes import dtypes
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import PRODUCTS, Way, exchanged
 from impl.kernel.private import keep_private
-from impl.render.blocks import (
+from impl.lowering.blocks import (
     Begin,
     Block,
     Bundle,
@@ -23,14 +23,13 @@ from impl.render.blocks import (
     Wait,
     Write,
 )
+from impl.lowering.lower import lower
 from impl.render.cascade import Cascades
-from impl.render.dialect import Dialect, Launched
-from impl.render.lower import lower
+from impl.render.dialect import Dialect, Launched, Operand
 from impl.render.matrices import Matrices
 from impl.render.names import identifier
 from impl.render.source import Source
 from impl.render.values import width_of
-from impl.render.vectors import Operand
 
 #: Indices below this in size have 32 bits.
 _NARROW = 1 << 31
@@ -61,11 +60,11 @@ class _Printer(Cascades, Matrices):
     def run(self) -> Source:
         """Print the whole kernel."""
         self.dialect.begin()
-        if self.groups is not None:  # r[impl render.group.size]
+        if self.groups is not None:  # r[impl dialects.group.size]
             self.groups.lanes = self.known.info.lanes
             self.groups.indices(self._is_small(), self._only_wraps())
         self._declare()
-        # r[impl render.depth.unlimited]
+        # r[impl lowering.depth.unlimited]
         stack = [(self.low.root, iter(self.low.root.items))]
         while stack:
             block, items = stack[-1]

@@ -8,8 +8,8 @@ from impl.dtypes import DType, dtypes, sum_accumulator
 from impl.ir import Ops, RangeKind, UOp, identity
 from impl.kernel.analysis import exchanged
 from impl.render.accesses import Accesses
+from impl.render.dialect import Operand
 from impl.render.values import width_of
-from impl.render.vectors import Operand
 
 
 class Reductions(Accesses):

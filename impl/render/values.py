@@ -8,12 +8,11 @@ from impl.dtypes import HALF, DType
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel import Analysis, next_loads
 from impl.kernel.analysis import Way, exchanged, stage_of
-from impl.render.dialect import Dialect, Launched, Texts
-from impl.render.groups import place_waits
-from impl.render.lower import Lowered
-from impl.render.phases import cut_phases
-from impl.render.vectors import Operand
-from impl.render.wide import wide_accesses
+from impl.lowering.lower import Lowered
+from impl.lowering.phases import cut_phases
+from impl.lowering.waits import place_waits
+from impl.lowering.wide import wide_accesses
+from impl.render.dialect import Dialect, Launched, Operand, Texts
 
 _Text = TypeVar("_Text", str, Operand)
 

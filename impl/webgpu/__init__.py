@@ -18,11 +18,12 @@ import numpy as np
 from impl.device import Device, GlobalCounters, Memory, kept_bytes
 from impl.device.remote import DeviceMemory, Pooled
 from impl.device.workgroups import GroupDevice, GroupProgram
+from impl.dialects import WGSL
 from impl.dtypes import DType
 from impl.errors import CompileError, DeviceError
 from impl.ir import Ops, UOp
 from impl.kernel import Limits
-from impl.render import WGSL, Source, symbol
+from impl.render import Source, symbol
 from impl.searching import optimize
 from impl.webgpu.queue import Buffers, Launches
 from impl.webgpu.turns import turns

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from impl.device import Memory
 from impl.device.pool import Pool
 from impl.device.remote import DeviceMemory
+from impl.dialects.wgsl import BOUND, ROW
 from impl.errors import DeviceError
-from impl.render.wgsl import BOUND, ROW
 
 if TYPE_CHECKING:
     from impl.webgpu import WebGPU

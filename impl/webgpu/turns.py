@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from impl import symbolic
 from impl.ir import RangeKind, UOp
-from impl.render.blocks import Block, Loop
-from impl.render.lower import lower
+from impl.lowering.blocks import Block, Loop
+from impl.lowering.lower import lower
 
 
 def turns(ast: UOp) -> int:

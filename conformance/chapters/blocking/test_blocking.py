@@ -10,10 +10,11 @@ from conformance.trace import verifies
 from impl import Context, Tensor
 from impl.blocking import Hide
 from impl.choosing import hand_steps
+from impl.dialects import C
 from impl.dtypes import dtypes
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel import Analysis, Limits
-from impl.render import C, render
+from impl.render import render
 from impl.searching import optimize
 from impl.steps import StepError, apply_steps
 
@@ -122,7 +123,7 @@ def test_a_mask_may_be_read_from_memory(device: str) -> None:
         assert out.tolist() == [sum(range(min(limit, 63) + 1)) for limit in limits]
 
 
-@verifies("render.gate.skipped")
+@verifies("lowering.gate.skipped")
 def test_an_iteration_that_stores_nothing_is_left() -> None:
     assert "continue;" in render(optimize(masked(), WIDE), C()).body
     assert "continue;" not in render(masked(), C()).body

@@ -15,13 +15,13 @@ from conformance.kernels.kernel_builder import FLOAT, flat, load, local, param, 
 from conformance.trace import verifies
 from impl.blocking import Online
 from impl.choosing import hand_steps
+from impl.dialects import CUDA
 from impl.dtypes import dtypes
 from impl.groups import Local, lane_steps
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel import Limits, verify
 from impl.kernel.analysis import Analysis
 from impl.kernel.private import exceeds, shared_bytes
-from impl.render import CUDA
 from impl.searching import with_steps
 from impl.searching.beam import actions
 from impl.steps import StepError, Upcast, apply_steps

@@ -9,10 +9,11 @@ from conformance.kernels.kernel_builder import flat, load, local, param, reduce,
 from conformance.trace import verifies
 from impl import Tensor, dtypes
 from impl.choosing import hand_steps
+from impl.dialects import C
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel import Analysis, Limits
 from impl.realize import schedule_document
-from impl.render import C, render
+from impl.render import render
 from impl.searching import optimize
 from impl.steps import Next, StepError, Upcast, apply_steps
 

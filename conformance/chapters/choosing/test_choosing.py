@@ -16,10 +16,11 @@ from conformance.trace import verifies
 from impl import Context, Tensor, symbolic
 from impl.blocking import Aside, Chunk, Pack, Window
 from impl.choosing import hand_steps, products
+from impl.dialects import C
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel import Analysis, Limits, Way, growth
-from impl.render import C, render
+from impl.render import render
 from impl.searching import optimize
 from impl.steps import (
     Cut,
@@ -401,7 +402,7 @@ def test_outputs_across_lines_are_asked_for() -> None:
     assert not fetches(64, 16, 841)   # the sums are there before the memory is
 
 
-@verifies("render.fetch.before")
+@verifies("lowering.fetch.before")
 @pytest.mark.parametrize("columns", [45, 48])
 def test_each_line_is_asked_for_once_before_the_sum(columns: int) -> None:
     made = optimize(_sums(18, 100, columns, 200), WIDE)

@@ -13,10 +13,11 @@ from conformance.kernels.kernel_builder import flat, load, param, reduce, store
 from conformance.trace import verifies
 from impl import Context, Tensor, symbolic
 from impl.choosing import hand_steps
+from impl.dialects import C
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel import Analysis, Limits, growth
 from impl.kernel.analysis import Growths
-from impl.render import C, render
+from impl.render import render
 from impl.searching import optimize
 from impl.steps import Step, Upcast, apply_steps
 
@@ -116,7 +117,7 @@ def sums(stages: int) -> UOp:
     return kb.kernel(*stores, prefix=(row,))
 
 
-@verifies("render.vector.choice+2")
+@verifies("lowering.vector.choice")
 def test_one_lane_does_not_take_the_vectors_of_all_stages() -> None:
     """The rows are a lane of every stage, and worth more than any column, but not than all."""
     ast = apply_steps(sums(4), [Upcast(0, 8)])
@@ -140,7 +141,7 @@ def column_of(ast: UOp) -> int | None:
                  if loop.arg[1] is RangeKind.LOOP and loop.src[0].arg == 64), None)
 
 
-@verifies("render.vector.choice+2")
+@verifies("lowering.vector.choice")
 def test_what_is_computed_outside_of_a_loop_counts_once() -> None:
     """The number of a row is read once for all columns, and is not worth a vector of rows."""
     row, column, k = (new_range(n, kind) for n, kind in (

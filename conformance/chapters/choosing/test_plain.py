@@ -9,10 +9,11 @@ from conformance.kernels.kernel_builder import FLOAT, flat, load, param, reduce,
 from conformance.trace import verifies
 from impl import Context, Tensor, symbolic
 from impl.choosing import hand_steps
+from impl.dialects import C
 from impl.dtypes import dtypes
 from impl.ir import KernelInfo, Ops, RangeKind, UOp, new_range
 from impl.kernel import Analysis, Limits
-from impl.render import C, render
+from impl.render import render
 from impl.searching import optimize
 from impl.steps import Abreast, Merge, Roll, StepError, Stream, Upcast, apply_steps
 
@@ -100,7 +101,7 @@ def test_stages_of_a_row_are_vectors() -> None:
     np.testing.assert_allclose(out.reshape(6, 100), rows / rows.sum(1, keepdims=True), rtol=1e-5)
 
 
-@verifies("render.stream.fence")
+@verifies("dialects.stream.fence")
 @verifies("choosing.plain.stream")
 @pytest.mark.parametrize("offset", [0, 3])
 def test_large_outputs_go_past_the_caches(offset: int) -> None:

@@ -22,9 +22,10 @@ from impl.choosing import hand_steps
 from impl.choosing import threads as sharing
 from impl.cpu import objects
 from impl.device import Device
+from impl.dialects import C
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel import Analysis, Limits
-from impl.render import C, render
+from impl.render import render
 from impl.schedule import schedule_cache
 from impl.steps import GroupTop, Step, StepError, Thread
 from impl.steps.threads import MOST_THREADS
@@ -78,7 +79,7 @@ def everything_shared() -> Iterator[None]:
 # Steps
 
 
-@verifies("render.thread.parts")
+@verifies("dialects.thread.parts")
 def test_each_iteration_is_in_one_part() -> None:
     extents = (1, 2, 3, 5, 16, 17, 255, 512, 768, 769, 1285, 4096, 4099)
     asts = {(e, n): counted(e, n) for e in extents for n in (2, 3, 5, 40)}
@@ -90,7 +91,7 @@ def test_each_iteration_is_in_one_part() -> None:
             assert (out == 1).all(), (extent, threads, out)
 
 
-@verifies("render.thread.parts")
+@verifies("dialects.thread.parts")
 def test_each_iteration_is_in_one_part_when_the_extent_is_known_late() -> None:
     variable = symbolic.Variable("n", 1, 100).uop
     ast = counted(variable, 3)
@@ -244,7 +245,7 @@ def two_means(size: int) -> UOp:
     return kb.kernel(store(param(0), 0, reduce(Ops.ADD, kb.apply(Ops.MUL, apart, apart), k2)))
 
 
-@verifies("render.phase.order")
+@verifies("lowering.phase.order")
 def test_what_waits_for_all_threads_is_another_phase() -> None:
     ast = two_means(90)
     for _ in range(2):
@@ -300,7 +301,7 @@ def test_what_passes_between_phases_lies_apart() -> None:
     assert render(ast, C()).scratch == 128 and out[0] == 63 * 32 + 63
 
 
-@verifies("render.local.large")
+@verifies("dialects.local.large")
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_large_stage_buffers_lie_in_the_memory_of_a_run(threads: int) -> None:
     count, rows = 20_001, 3

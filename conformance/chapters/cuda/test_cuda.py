@@ -255,7 +255,7 @@ def test_every_function_of_every_type(on_gpu: Callable[[Check], None]) -> None:
 
 
 def check_missing_barrier() -> None:
-    from impl.render import CUDA
+    from impl.dialects import CUDA
     x = Tensor(np.random.default_rng(1).standard_normal((3, 999)).astype(np.float32)).realize()
     wanted = x.to("REFERENCE").softmax().numpy()
     np.testing.assert_allclose(x.softmax().numpy(), wanted, 1e-5)
@@ -316,7 +316,8 @@ def check_kept() -> None:
     device.compile([ast])
     assert (GlobalCounters.compiled, GlobalCounters.disk_hits) == (0, 1)
     from impl.cuda import compiler
-    from impl.render import CUDA, key_of, render
+    from impl.dialects import CUDA
+    from impl.render import key_of, render
     text = render(ast, CUDA())
     keys = {key_of(text, *compiler.environment(each)) for each in (80, 90)}
     with pytest.MonkeyPatch.context() as patch:
@@ -388,8 +389,9 @@ def test_no_option_changes_an_operation() -> None:
 def test_texts_compile_for_every_kind_of_gpu() -> None:
     """Kernels of every function and type, and random ones, as one text each."""
     from impl.cuda.compiler import OPTIONS
+    from impl.dialects import CUDA
     from impl.kernel import Limits
-    from impl.render import CUDA, key_of, render, unit_text
+    from impl.render import key_of, render, unit_text
     from impl.searching import optimize
     limits = Limits(name="CUDA", lanes=256, lockstep=32, local_memory=48 << 10)
     asts = [ast for dtype in TYPES for ast in functions(dtype)]

@@ -17,8 +17,9 @@ from impl.searching import beam
 # isort: split
 from impl.device import Memory
 from impl.device.workgroups import GroupDevice, GroupProgram
+from impl.dialects import CUDA
 from impl.kernel import Limits
-from impl.render import CUDA, Source, symbol, unit_text
+from impl.render import Source, symbol, unit_text
 
 
 class WrittenProgram(GroupProgram):

@@ -19,12 +19,13 @@ from conformance.kernels import step_lists
 from conformance.kernels.kernel_builder import FLOAT, INT, flat, load, local, param, reduce, store
 from conformance.trace import verifies
 from impl import symbolic
+from impl.dialects import OpenCL
 from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
 from impl.groups import Grid, Inner, Local, Warp, lane_steps
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel import Analysis, Limits, verify
-from impl.render import OpenCL, render
+from impl.render import render
 from impl.steps import Cut, Own, Split, StepError, Upcast, apply_steps
 
 GLOBAL, LOOP, REDUCE, LANE = (RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE, RangeKind.LANE)
@@ -96,7 +97,7 @@ def test_every_type_is_exchanged(dtype: DType) -> None:
             assert not ek.problem(plain, made, arrays, language)
 
 
-@verifies("render.exchange.all+2")
+@verifies("dialects.exchange.all")
 def test_one_barrier_is_enough_for_a_sum() -> None:
     """One in a group of several warps, none in a group of one."""
     for columns, barriers in ((1000, 1), (40, 0)):
@@ -128,7 +129,7 @@ def test_an_exchange_in_a_loop_of_a_stage_is_no_kernel() -> None:
         verify(ast)
 
 
-@verifies("render.exchange.all+2")
+@verifies("dialects.exchange.all")
 def test_the_emulator_finds_lanes_that_do_not_come() -> None:
     """What the rules above forbid is seen when it happens: an exchange in a branch, no barrier."""
     made = apply_steps(reduced(Ops.ADD, 1, 2048), [Warp(1, 64, 32)])
@@ -163,7 +164,7 @@ def test_every_lane_has_the_result() -> None:
 # Registers
 
 
-@verifies("render.wait.private+2")
+@verifies("lowering.wait.private")
 @verifies("steps.value.equal")
 @pytest.mark.parametrize("columns", [1, 7, 250, 1000, 2048, 5001])
 def test_a_row_stays_in_registers(columns: int) -> None:
@@ -180,7 +181,7 @@ def test_a_row_stays_in_registers(columns: int) -> None:
         assert "#pragma unroll" in text
 
 
-@verifies("render.wait.private+2")
+@verifies("lowering.wait.private")
 def test_elements_of_other_lanes_are_no_registers() -> None:
     """Each lane has an element of every round; but the next stage reads the row from its end."""
     for turned in (False, True):
@@ -196,7 +197,7 @@ def test_elements_of_other_lanes_are_no_registers() -> None:
         assert not ek.problem(plain, made, arrays, "cuda")
 
 
-@verifies("render.wait.private+2")
+@verifies("lowering.wait.private")
 def test_what_one_element_of_a_loop_stores_is_not_alike() -> None:
     """A LOCAL of 8 numbers, each stored by another lane, and read by all."""
     j, k, out = new_range(8, LOOP), new_range(8, REDUCE), new_range(8, LOOP)
@@ -221,7 +222,7 @@ def doubled(rows: int, columns: int, dtype: DType, first: int = 0, end: int | No
                      prefix=(r, j), name="doubled")
 
 
-@verifies("render.wide.legal+2")
+@verifies("lowering.wide.legal")
 @pytest.mark.parametrize("dtype", [
     dtypes.uint8, dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.int32, dtypes.int64,
     dtypes.bool], ids=lambda each: each.name)
@@ -236,7 +237,7 @@ def test_neighbours_go_in_one_access(dtype: DType) -> None:
         assert ek.source_of(made, language).body.count(word) == pieces
 
 
-@verifies("render.wide.legal+2")
+@verifies("lowering.wide.legal")
 def test_what_is_no_multiple_goes_one_by_one() -> None:
     """An odd place, odd rows, a condition for each element; a condition for all is no hindrance."""
     for plain, word in ((doubled(3, 48, INT), "_by_4"), (doubled(3, 48, INT, 1), ""),
@@ -251,7 +252,7 @@ def test_what_is_no_multiple_goes_one_by_one() -> None:
     assert "_by_" not in ek.source_of(shifted, "cuda").body  # rows of 45 begin anywhere
 
 
-@verifies("render.wide.legal+2")
+@verifies("lowering.wide.legal")
 def test_a_condition_for_a_whole_row_is_asked_once() -> None:
     r, j = new_range(6, GLOBAL), new_range(16, GLOBAL)
     index, valid = flat((r, 16), (j, 1)), symbolic.less_than(r, 4)
@@ -264,7 +265,7 @@ def test_a_condition_for_a_whole_row_is_asked_once() -> None:
     assert "if (v" in (text := ek.source_of(made, "cuda").body) and "load_int_by_4" in text
 
 
-@verifies("render.wide.aligned")
+@verifies("dialects.wide.aligned")
 def test_an_argument_may_begin_between() -> None:
     """Emulated, an access of 16 bytes that is not aligned ends the launch."""
     made = apply_steps(doubled(3, 48, INT), [Upcast(1, 4), Local(1, 8)])

@@ -30,13 +30,14 @@ from conformance.kernels.kernel_builder import FLOAT, flat, load, param, store
 from conformance.trace import verifies
 from impl import symbolic
 from impl.blocking import Chunk, Pack
+from impl.dialects import CUDA
 from impl.dtypes import DType, dtypes
 from impl.groups import Inner, Pipeline, Spread, lane_steps
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
 from impl.kernel import Early, Limits, verify
 from impl.kernel.analysis import Analysis
 from impl.kernel.fragments import UNITS
-from impl.render import CUDA, render
+from impl.render import render
 from impl.searching import optimize, taken, with_steps
 from impl.steps import StepError, Upcast, apply_steps
 
@@ -227,7 +228,7 @@ def order_of(text: str) -> str:
     return re.sub(r"(.)\1+", r"\1", "".join(letter for _, letter in found))
 
 
-@verifies("render.wait.early")
+@verifies("lowering.wait.early")
 @verifies("render.copy.ahead")
 def test_each_lane_waits_once_in_an_iteration() -> None:
     ast = by_hand(product(64, 64, 128, dtypes.float16), 0, (32, 32), 16)
@@ -238,7 +239,7 @@ def test_each_lane_waits_once_in_an_iteration() -> None:
 
 
 @needs_emulator
-@verifies("render.wait.early")
+@verifies("lowering.wait.early")
 @verifies("render.copy.ahead")
 @verifies("steps.value.equal")
 def test_products_whose_operands_are_copied_early() -> None:
@@ -269,7 +270,7 @@ def test_copies_of_memory_that_begins_anywhere(dtype: DType) -> None:
 
 
 @needs_emulator
-@verifies("render.wait.early")
+@verifies("lowering.wait.early")
 def test_what_is_computed_on_the_way_is_stored_early_by_the_lanes() -> None:
     def before(x: UOp) -> UOp:
         return kb.apply(Ops.ADD, x, kb.number(x.dtype, 1))
@@ -300,7 +301,7 @@ def test_ordinary_products_have_their_operands_copied_early() -> None:
 
 @needs_emulator
 @verifies("cuda.copy.ahead")
-@verifies("render.wait.early")
+@verifies("lowering.wait.early")
 def test_an_older_gpu_makes_its_copies_itself() -> None:
     sizes = (64, 64, 80)
     ast = early(by_hand(product(*sizes, dtypes.float16), 2, (32, 32), 16), 3)

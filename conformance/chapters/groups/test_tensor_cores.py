@@ -18,6 +18,7 @@ from conformance.kernels import kernel_builder as kb
 from conformance.kernels.kernel_builder import FLOAT, flat, load, param, store
 from conformance.trace import verifies
 from impl import Context, Device, Tensor, symbolic
+from impl.dialects import CUDA, Metal
 from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
 from impl.groups import TC, Inner, Local, lane_steps
@@ -32,7 +33,7 @@ from impl.kernel.fragments import (
     units_of_metal,
     units_of_nvidia,
 )
-from impl.render import CUDA, Metal, key_of, render, symbol, unit_text
+from impl.render import key_of, render, symbol, unit_text
 from impl.searching import optimize, taken, with_steps
 from impl.steps import Abreast, PadTo, Roll, Step, StepError, Upcast, apply_steps
 

@@ -20,11 +20,12 @@ from conformance.kernels.kernel_builder import INT, load, param, store
 from conformance.runner.subject import Subject
 from conformance.trace import verifies
 from impl import Context, Device, GlobalCounters, Tensor, TinyJit
+from impl.dialects import Metal
 from impl.dtypes import dtypes
 from impl.errors import DeviceError, DTypeError
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel import Limits
-from impl.render import Metal, render
+from impl.render import render
 from impl.searching import optimize
 from impl.symbolic import Variable
 

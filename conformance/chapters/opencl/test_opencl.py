@@ -22,14 +22,16 @@ from conformance.runner.subject import Subject
 from conformance.trace import verifies
 from impl import Context, GlobalCounters, Tensor, TinyJit, opencl, symbolic
 from impl.device import Device
+from impl.dialects import Metal, OpenCL
 from impl.dtypes import DType, dtypes
 from impl.errors import CompileError, DeviceError
 from impl.groups import Grid, Local, lane_steps
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel import Analysis, Limits
-from impl.render import Metal, OpenCL, groups, render
-from impl.render.blocks import Block, Loop, Wait
-from impl.render.lower import lower
+from impl.lowering import waits as groups
+from impl.lowering.blocks import Block, Loop, Wait
+from impl.lowering.lower import lower
+from impl.render import render
 from impl.searching import with_steps
 from impl.steps import Step, StepError, Upcast, apply_steps
 
@@ -174,8 +176,8 @@ def test_every_half_is_read_and_written() -> None:
         assert np.array_equal(kb.to_host(kind, dtype).astype(np.float32), wanted, equal_nan=True)
 
 
-@verifies("render.function.special")
-@verifies("render.function.error")
+@verifies("functions.function.special")
+@verifies("functions.function.error")
 def test_functions_agree_with_the_reference() -> None:
     names = (Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS, Ops.TANH, Ops.ERF, Ops.SQRT,
              Ops.RECIPROCAL, Ops.FLOOR, Ops.TRUNC)
@@ -288,7 +290,7 @@ def test_all_groups_share_what_has_no_prefix() -> None:
 # Launches
 
 
-@verifies("render.group.once")
+@verifies("dialects.group.once")
 @verifies("opencl.launch.groups")
 def test_every_iteration_is_run_once() -> None:
     """out[...] += 1 with odd extents; loops of the prefix shared by lanes, by groups, by both."""
@@ -306,7 +308,7 @@ def test_every_iteration_is_run_once() -> None:
         assert out.tolist() == [1] * size + [0] * 5, (extents, shared)
 
 
-@verifies("render.group.once")
+@verifies("dialects.group.once")
 @verifies("opencl.launch.groups")
 def test_extents_that_are_known_at_run_time() -> None:
     n, m = (symbolic.Variable(name, 0, 50).uop for name in "nm")
@@ -354,7 +356,7 @@ def waits_inside(low: Any) -> list[tuple[Block, ...]]:
     return found
 
 
-@verifies("render.wait.needed")
+@verifies("lowering.wait.needed")
 def test_lanes_wait_where_they_need_each_other() -> None:
     """A barrier between what is stored and what is loaded; none where lanes keep to themselves."""
     ast = rows_minus_sum(6, 1000)
@@ -378,7 +380,7 @@ def pieces(count: int, size: int) -> UOp:
                                   j2))
 
 
-@verifies("render.wait.needed")
+@verifies("lowering.wait.needed")
 def test_a_loop_that_stages_share_comes_round() -> None:
     """The second piece must not overwrite the first one while it is read."""
     ast = pieces(20, 96)
@@ -391,7 +393,7 @@ def test_a_loop_that_stages_share_comes_round() -> None:
     assert np.array_equal(out, given[:, ::-1])
 
 
-@verifies("render.length.linear")
+@verifies("lowering.length.linear")
 def test_loops_in_loops_are_gone_through_a_few_times_each(
         monkeypatch: pytest.MonkeyPatch) -> None:
     """Thirty loops around two stages; each is entered as it begins, and as it comes round."""
@@ -411,7 +413,7 @@ def test_loops_in_loops_are_gone_through_a_few_times_each(
     assert len(waits_inside(low)) == 2
 
 
-@verifies("render.wait.order+2")
+@verifies("lowering.wait.order")
 def test_all_lanes_come_by_a_barrier() -> None:
     asts = [rows_minus_sum(6, 1000), pieces(20, 96), kb.softmax(40, 5000),
             *(kb.random_kernel(seed).ast for seed in range(100))]
@@ -429,7 +431,7 @@ def test_all_lanes_come_by_a_barrier() -> None:
     assert seen > 3
 
 
-@verifies("render.wait.alone")
+@verifies("lowering.wait.alone")
 def test_what_lanes_do_not_share_is_stored_once() -> None:
     """out[r] += the sum of the row: all lanes know it, one stores it."""
     r, k = new_range(5, GLOBAL), new_range(256, REDUCE)
@@ -685,7 +687,7 @@ def test_a_product_in_blocks_needs_local_memory() -> None:
         assert local_bytes(render(made, OpenCL()).text) <= bytes_
 
 
-@verifies("render.group.size")
+@verifies("dialects.group.size")
 def test_a_text_says_how_many_lanes_a_group_has() -> None:
     limits = Limits(lanes=256, lockstep=32, local_memory=32 << 10)
     alone, rows = kb.softmax(5, 700), kb.softmax(40, 5000)
@@ -785,7 +787,7 @@ def tiled(rows: int, columns: int, inner: int) -> UOp:
     return apply_steps(ast, steps)
 
 
-@verifies("render.wait.private+2")
+@verifies("lowering.wait.private")
 @verifies("steps.value.equal")
 def test_products_in_blocks_by_way_of_local_memory() -> None:
     """Sums stay in registers; the operands lie in local memory, between two barriers."""
@@ -801,8 +803,8 @@ def test_products_in_blocks_by_way_of_local_memory() -> None:
         assert np.array_equal(out, a @ b), (rows, columns, inner)
 
 
-@verifies("render.group.once")
-@verifies("render.wait.private+2")
+@verifies("dialects.group.once")
+@verifies("lowering.wait.private")
 def test_stages_may_count_their_loops_in_other_orders() -> None:
     """One lane stores what another one reads, although both stages have the same two loops."""
     i, j, kept = new_range(4, LOOP), new_range(8, LOOP), local(0, 32)
@@ -815,7 +817,7 @@ def test_stages_may_count_their_loops_in_other_orders() -> None:
     assert np.array_equal(out, given.reshape(4, 8).T.ravel())
 
 
-@verifies("render.wait.private+2")
+@verifies("lowering.wait.private")
 def test_what_another_lane_reads_is_not_private() -> None:
     """out[j] = x[size - 1 - j] by way of a LOCAL: lanes read what others stored."""
     for turned, shared in ((True, 1), (False, 0)):

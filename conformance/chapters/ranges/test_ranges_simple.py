@@ -8,9 +8,10 @@ import pytest
 
 from conformance.trace import verifies
 from impl import Context, Tensor
+from impl.dialects import C
 from impl.dtypes import dtypes
 from impl.ir import KernelInfo, Ops, RangeKind, UOp, new_range
-from impl.render import C, render
+from impl.render import render
 from impl.rewrite import is_simple
 from impl.searching import optimize
 

@@ -9,8 +9,8 @@ import pytest
 from conformance.kernels import kernel_builder as kb
 from conformance.trace import verifies
 from impl import Tensor
+from impl.dialects.c import C
 from impl.ir import Ops, new_range
-from impl.render.c import C
 from impl.render.printer import render
 
 random = np.random.default_rng(0)

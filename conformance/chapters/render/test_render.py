@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import Any
 
 import numpy as np
@@ -12,15 +11,14 @@ from conformance import emulation
 from conformance.chapters.groups.test_tensor_cores import nvidia_missing
 from conformance.emulation import address_spaces, nvrtc
 from conformance.kernels import kernel_builder as kb
-from conformance.kernels.kernel_builder import FLOAT, flat, load, param, reduce, store
+from conformance.kernels.kernel_builder import load, param, reduce, store
 from conformance.trace import verifies
 from impl import symbolic
-from impl.dtypes import ALL, dtypes
+from impl.dialects import CUDA, C, Metal, OpenCL
+from impl.dtypes import dtypes
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel import Limits
-from impl.render import CUDA, C, Metal, OpenCL, lower, render
-from impl.render.blocks import Loop
-from impl.render.lower import Lowered
+from impl.render import render
 from impl.searching import optimize
 
 WIDE = Limits(vector_bytes=64, vector_registers=32)
@@ -28,70 +26,6 @@ WIDE = Limits(vector_bytes=64, vector_registers=32)
 
 def text_of(ast: UOp) -> str:
     return render(ast, C()).text
-
-
-def loop_depth(text: str, wanted: str) -> int:
-    """How many loops are open where a pattern first occurs."""
-    depth = 0
-    for line in text[text.index("void "):].splitlines():
-        if re.search(wanted, line):
-            return depth
-        depth += line.rstrip().endswith("{") and "for (" in line
-        depth -= line.strip() == "}"
-    raise AssertionError(f"{wanted} does not occur in\n{text}")
-
-
-@verifies("render.place.level")
-@verifies("render.place.once")
-def test_a_value_stands_at_the_level_of_its_loops() -> None:
-    """sqrt(a[i]) does not depend on j, though only the innermost loop uses it."""
-    i, j = new_range(8, RangeKind.GLOBAL), new_range(8, RangeKind.GLOBAL)
-    root = kb.apply(Ops.SQRT, load(param(1), i))
-    value = kb.apply(Ops.MUL, root, load(param(2), flat((i, 8), (j, 1))))
-    text = text_of(kb.kernel(store(param(0), flat((i, 8), (j, 1)), value), prefix=(i, j)))
-    assert loop_depth(text, r"sqrt_f32\(.*;") == 1
-    assert loop_depth(text, r"p2\[") == 2
-
-
-@verifies("render.place.once")
-def test_a_shared_value_is_computed_once() -> None:
-    i = new_range(8, RangeKind.GLOBAL)
-    value = kb.apply(Ops.EXP, load(param(2), i))
-    text = text_of(kb.kernel(store(param(0), i, value),
-                             store(param(1), i, kb.apply(Ops.ADD, value, value)), prefix=(i,)))
-    body = text[text.index("void "):]
-    assert body.count("exp_f32(") == 1 and body.count("p2[") == 1
-
-
-@verifies("render.place.level")
-def test_nested_reductions_stand_inside_each_other() -> None:
-    i, k, q = (new_range(n, kind) for n, kind in (
-        (3, RangeKind.GLOBAL), (4, RangeKind.REDUCE), (5, RangeKind.REDUCE)))
-    inner = reduce(Ops.MAXIMUM, load(param(1), flat((i, 20), (k, 5), (q, 1))), q)
-    ast = kb.kernel(store(param(0), i, reduce(Ops.ADD, inner, k)), prefix=(i,))
-    assert loop_depth(text_of(ast), r"p1\[") == 3
-    given, out = np.random.default_rng(0).random((3, 4, 5), np.float32), np.zeros(3, np.float32)
-    kb.run(ast, out, given)
-    np.testing.assert_allclose(out, given.max(2).sum(1), rtol=1e-6)
-
-
-@verifies("render.reduce.merge")
-def test_reductions_over_one_loop_share_it() -> None:
-    """Sum and maximum read each element once; the variance needs the mean first."""
-    r, k = new_range(5, RangeKind.GLOBAL), new_range(64, RangeKind.REDUCE)
-    x = load(param(3), flat((r, 64), (k, 1)))
-    mean = kb.apply(Ops.MUL, reduce(Ops.ADD, x, k), kb.number(FLOAT, 1 / 64))
-    apart = kb.apply(Ops.SUB, x, mean)
-    spread = reduce(Ops.ADD, kb.apply(Ops.MUL, apart, apart), k)
-    ast = kb.kernel(store(param(0), r, spread), store(param(1), r, reduce(Ops.MAXIMUM, x, k)),
-                    store(param(2), r, mean), prefix=(r,))
-    assert text_of(ast).count("for (long i") == 3
-    given = np.random.default_rng(0).standard_normal((5, 64)).astype(np.float32)
-    outs = [np.zeros(5, np.float32) for _ in range(3)]
-    kb.run(ast, *outs, given)
-    np.testing.assert_allclose(outs[0], 64 * given.var(1), rtol=1e-5)
-    assert (outs[1] == given.max(1)).all()
-    np.testing.assert_allclose(outs[2], given.mean(1), rtol=1e-4, atol=1e-6)
 
 
 @verifies("render.reduce.turns")
@@ -143,61 +77,6 @@ def test_only_the_product_of_a_sum_is_contracted() -> None:
     total = reduce(Ops.ADD, kb.apply(Ops.ADD, twice, twice), k)
     assert "fma_f32" not in text_of(kb.kernel(store(param(0), 0, total)))
     assert "fma_f32" in text_of(kb.kernel(store(param(0), 0, reduce(Ops.ADD, twice, k))))
-
-
-@verifies("render.depth.unlimited")
-@verifies("render.length.linear", observe="time")
-def test_long_kernels_render_in_time_that_grows_with_their_length() -> None:
-    counts = []
-    for length in (2_000, 8_000):
-        i = new_range(64, RangeKind.GLOBAL)
-        value = load(param(1), i)
-        for step in range(length):
-            value = kb.apply(Ops.ADD if step % 2 else Ops.MUL, value, load(param(1), i))
-        ast = kb.kernel(store(param(0), i, value), prefix=(i,))
-        count = 0
-
-        def note(frame: Any, event: str, argument: Any) -> None:
-            nonlocal count
-            count += event == "call"
-
-        sys.setprofile(note)
-        try:
-            written = text_of(ast)
-        finally:
-            sys.setprofile(None)
-        assert written.count("\n") > length / 40
-        counts.append(count)
-    assert counts[1] < 5 * counts[0]  # calls of functions: four times the length
-
-
-@verifies("render.literal.exact")
-@pytest.mark.parametrize("dtype", ALL, ids=lambda d: d.name)
-def test_numbers_reach_the_kernel_exactly(dtype: object) -> None:
-    assert dtype in ALL
-    kind = next(d for d in ALL if d is dtype)
-    values = kb.to_host(kb.special(kind), kind)
-    stores = [store(param(0, kind), place, kb.number(kind, value))
-              for place, value in enumerate(values.tolist())]
-    out = kb.from_host(np.zeros(len(values)), kind)
-    kb.run(kb.kernel(*stores), out)
-    found = kb.to_host(out, kind)
-    assert np.array_equal(found, values, equal_nan=kind.kind == "f")
-    if kind.kind == "f":
-        assert (np.signbit(found) == np.signbit(values))[~np.isnan(values)].all()
-
-
-@verifies("render.literal.exact")
-@pytest.mark.parametrize("number", [-np.inf, -0.0, -2.5, -2e30])
-def test_what_is_negative_may_follow_a_minus_sign(number: float) -> None:
-    """Two minus signs would be a decrement."""
-    ast = kb.kernel(store(param(0), 0, kb.apply(Ops.NEG, kb.number(FLOAT, number))))
-    for language in (C(), OpenCL(), CUDA(), Metal()):
-        text = render(ast, language).text
-        assert "--" not in text[text.index("p0[0] ="):].splitlines()[0]
-    out = np.zeros(1, np.float32)
-    kb.run(ast, out)
-    assert out[0] == -np.float32(number) and not np.signbit(out[0])
 
 
 @verifies("render.name.plain")
@@ -270,29 +149,3 @@ def test_variables_come_in_their_order() -> None:
         out = np.zeros(2, np.int32)
         kb.run(kb.kernel(*stores, variables=names), out, values=(7, 9), device=device)
         assert out.tolist() == [7, 9]
-
-
-@verifies("render.lower.language")
-def test_lowering_is_independent_of_the_language() -> None:
-    low = lower(optimize(kb.matmul(64, 64, 64), WIDE))
-    kinds = [type(item).__name__ for item in low.root.items]
-    assert kinds == ["Loop", "Loop", "Begin", "Loop", "Finish", "Write"]  # panel, tiles, rest
-    assert len(low.vector) > 0
-
-
-@verifies("render.lower.language")
-def test_languages_without_vectors_have_the_same_loops() -> None:
-    i = new_range(640, RangeKind.LOOP)
-    pair = kb.kernel(*(store(param(place), i, kb.apply(op, load(param(2), i), load(param(2), i)), i)
-                       for place, op in enumerate((Ops.ADD, Ops.MUL))))
-    for ast in (kb.softmax(6, 100), *(optimize(each, WIDE) for each in (kb.matmul(8, 8, 8), pair))):
-        assert outline(lower(ast)) == outline(lower(ast, vectors=False))
-
-
-def outline(low: Lowered) -> list[str]:
-    """What stands in a lowered kernel, loop by loop."""
-    found, blocks = [], [low.root]
-    for block in blocks:
-        found += [type(item).__name__ for item in block.items]
-        blocks += [item.block for item in block.items if isinstance(item, Loop)]
-    return found

@@ -13,10 +13,10 @@ from impl import Context, Tensor
 from impl.dtypes import dtypes
 from impl.errors import GraphError
 from impl.ir import Ops, RangeKind, UOp, new_range
+from impl.lowering import lower
+from impl.lowering.blocks import Define, Write
+from impl.lowering.checks import check_lowered
 from impl.ranges import Access, Pattern
-from impl.render import lower
-from impl.render.blocks import Define, Write
-from impl.render.checks import check_lowered
 from impl.rewrite import STAGES
 from impl.schedule import passes, pipeline
 from impl.schedule.checks import CHECKS
@@ -154,7 +154,7 @@ def planned() -> UOp:
     return (rows * 3 + 1).schedule()[0].ast
 
 
-@verifies("render.lower.checked")
+@verifies("lowering.lower.checked")
 def test_a_lowering_that_computes_too_late_is_found() -> None:
     ast = optimize(planned())
     check_lowered(lower(ast))

@@ -159,7 +159,7 @@ def test_random_programs_on_the_reference(seed: int) -> None:
 
 
 @pytest.mark.device("CPU")
-@verifies("render.loop.extent")
+@verifies("lowering.loop.extent")
 @pytest.mark.parametrize("seed", range(30, 40))
 def test_random_programs_compiled(seed: int) -> None:
     with Context(DEVICE="CPU", POISON=1):
@@ -472,7 +472,7 @@ def test_what_always_holds_is_not_noted() -> None:
     assert not noted
 
 
-@verifies("render.loop.extent")
+@verifies("lowering.loop.extent")
 def test_extents_are_computed() -> None:
     t, n = Tensor(np.arange(60, dtype=np.float32).reshape(20, 3)).realize(), Variable("n", 1, 9)
     for value in (1, 4, 9):

@@ -16,11 +16,12 @@ from conformance.kernels.kernel_builder import FLOAT, INT, flat, load, param, re
 from conformance.trace import verifies
 from impl import Context, Tensor, TinyJit, symbolic, webgpu
 from impl.device import Device
+from impl.dialects import WGSL
 from impl.dtypes import DType, dtypes
 from impl.errors import CompileError, DeviceError, DTypeError, GraphError
 from impl.groups import Local
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.render import WGSL, render
+from impl.render import render
 from impl.searching import with_steps
 from impl.steps.step import apply_steps
 
@@ -131,8 +132,8 @@ def test_every_half_is_read_and_written() -> None:
     assert np.array_equal(again.view(np.float16), wanted, equal_nan=True)
 
 
-@verifies("render.function.special")
-@verifies("render.function.error")
+@verifies("functions.function.special")
+@verifies("functions.function.error")
 def test_functions_agree_with_the_reference() -> None:
     names = (Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS, Ops.TANH, Ops.ERF, Ops.SQRT,
              Ops.RECIPROCAL, Ops.FLOOR, Ops.TRUNC)
@@ -348,7 +349,7 @@ def test_copies_between_devices_are_exact() -> None:
 
 
 @verifies("webgpu.launch.groups")
-@verifies("render.group.once")
+@verifies("dialects.group.once")
 def test_groups_that_fill_more_than_a_row() -> None:
     """A launch may have 65535 groups in a row, and here it has more, and not a multiple."""
     for count in (65535, 65536, 150_001):

@@ -1,0 +1,357 @@
+"""Operations on vectors give what they give on numbers, in any width. Chapter: spec/render.md."""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.kernels import kernel_builder as kb
+from conformance.kernels.kernel_builder import flat, load, param, reduce, store
+from conformance.trace import verifies
+from impl import Context, Tensor, symbolic
+from impl.device import Device
+from impl.dialects import C
+from impl.dtypes import ALL, DType, dtypes
+from impl.ir import COMPARISONS, Ops, RangeKind, UOp, new_range
+from impl.render import render
+from impl.steps import Upcast, apply_steps
+
+pytestmark = pytest.mark.device("CPU")
+
+FLOATS = [d for d in ALL if d.kind == "f"]
+INTEGERS = [d for d in ALL if d.kind in "iu"]
+COUNT = 64 * 64
+WIDTHS = (4, 16, 64)
+_UNARY = (Ops.NEG, Ops.SQRT, Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS, Ops.TANH,
+          Ops.ERF, Ops.TRUNC, Ops.FLOOR, Ops.RECIPROCAL)
+_BINARY = (Ops.ADD, Ops.SUB, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM, Ops.POW)
+_WHOLE = (Ops.FLOORDIV, Ops.FLOORMOD, Ops.SHL, Ops.SHR, Ops.AND, Ops.OR, Ops.XOR)
+
+
+def operands(dtype: DType) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs of special values."""
+    one, two = kb.special(dtype), kb.special(dtype, seed=1)
+    return np.repeat(one, len(two)), np.tile(two, len(one))
+
+
+def same(one: np.ndarray, two: np.ndarray, dtype: DType) -> bool:
+    """Equal bits, any NaN being as good as another."""
+    a, b = kb.to_host(one, dtype), kb.to_host(two, dtype)
+    nan = (a != a) & (b != b)
+    plain, other = one.view(np.uint8).reshape(len(one), -1), two.view(np.uint8)
+    return bool((nan | (plain == other.reshape(len(two), -1)).all(1)).all())
+
+
+def vector(ast: UOp, width: int) -> UOp:
+    """The kernel with its last loop cut into vectors."""
+    return apply_steps(ast, [Upcast(axis=len(ast.arg.prefix) - 1, amount=width)])
+
+
+class Checks:
+    """Kernels that store the same with vectors of any width as without; compiled all at once."""
+
+    def __init__(self) -> None:
+        self.cases: list[tuple[UOp, UOp, np.ndarray, Sequence[np.ndarray], DType, int]] = []
+
+    def add(self, ast: UOp, out: np.ndarray, given: Sequence[np.ndarray], dtype: DType,
+            widths: Sequence[int] = WIDTHS) -> None:
+        """A kernel to be looked at."""
+        for width in widths:
+            self.cases.append((ast, vector(ast, width), out, given, dtype, width))
+
+    def run(self) -> None:
+        """Compile and compare all."""
+        with Context(NOOPT=1):
+            Device["CPU"].compile([ast for case in self.cases for ast in case[:2]])
+            for plain, changed, out, given, dtype, width in self.cases:
+                wanted, found = out.copy(), out.copy()
+                assert f"x{width} " in render(changed, C()).body
+                kb.run(plain, wanted, *given)
+                kb.run(changed, found, *given)
+                assert same(found, wanted, dtype), (width, plain.src[0].src[1])
+
+
+@pytest.fixture
+def checks() -> Iterator[Checks]:
+    """What a test adds is compared at its end."""
+    made = Checks()
+    yield made
+    assert made.cases
+    made.run()
+
+
+def elementwise(value: UOp, i: UOp) -> UOp:
+    return kb.kernel(store(param(0, value.dtype), i, value), prefix=(i,))
+
+
+def empty(dtype: DType, count: int = COUNT) -> np.ndarray:
+    return kb.from_host(np.zeros(count), dtype)
+
+
+@verifies("dialects.vector.equal")
+@pytest.mark.parametrize("op", [*_UNARY, *_BINARY, Ops.DIV], ids=lambda op: op.name)
+def test_arithmetic_of_floats(checks: Checks, op: Ops) -> None:
+    for dtype in FLOATS:
+        i, (one, two) = new_range(COUNT, RangeKind.GLOBAL), operands(dtype)
+        given = [load(param(1, dtype), i)]
+        if op not in _UNARY:
+            given.append(load(param(2, dtype), i))
+        value = kb.apply(op, *given)
+        checks.add(elementwise(value, i), empty(dtype), [one, two][:len(given)], dtype,
+              (16,) if dtype is not dtypes.float32 else WIDTHS)
+
+
+@verifies("dialects.vector.equal")
+@pytest.mark.parametrize("op", [*_BINARY, *_WHOLE, Ops.NEG], ids=lambda op: op.name)
+@pytest.mark.parametrize("dtype", [*INTEGERS, dtypes.bool], ids=lambda d: d.name)
+def test_arithmetic_of_integers(checks: Checks, op: Ops, dtype: DType) -> None:
+    i, (one, two) = new_range(COUNT, RangeKind.GLOBAL), operands(dtype)
+    a, b = load(param(1, dtype), i), load(param(2, dtype), i)
+    given = [a] if op is Ops.NEG else [a, b]
+    checks.add(elementwise(kb.apply(op, *given), i), empty(dtype), [one, two][:len(given)], dtype,
+               (16,))
+
+
+@verifies("dialects.vector.equal")
+@pytest.mark.parametrize("divisor", [1, 2, 3, 7, 8, -1, -4, -5, 0])
+def test_quotients_by_a_number(checks: Checks, divisor: int) -> None:
+    for dtype in (dtypes.int32, dtypes.int8, dtypes.int64, dtypes.uint32):
+        i, one = new_range(64, RangeKind.GLOBAL), kb.special(dtype)
+        number = kb.number(dtype, divisor if dtype.kind == "i" else abs(divisor))
+        for op in (Ops.FLOORDIV, Ops.FLOORMOD):
+            value = kb.apply(op, load(param(1, dtype), i), number)
+            checks.add(elementwise(value, i), empty(dtype, 64), [one], dtype, (16,))
+
+
+@verifies("dialects.vector.equal")
+@pytest.mark.parametrize("dtype", ALL, ids=lambda d: d.name)
+def test_comparisons_and_choices(checks: Checks, dtype: DType) -> None:
+    """As bools in memory, and as masks of what is chosen, in types of all widths."""
+    i, (one, two) = new_range(COUNT, RangeKind.GLOBAL), operands(dtype)
+    a, b = load(param(1, dtype), i), load(param(2, dtype), i)
+    truths = {op: kb.apply(op, a, b) for op in COMPARISONS}
+    for truth in truths.values():
+        checks.add(elementwise(truth, i), empty(dtypes.bool), [one, two], dtypes.bool, (16,))
+    less, equal = truths[Ops.CMPLT], truths[Ops.CMPEQ]
+    checks.add(elementwise(kb.apply(Ops.WHERE, less, a, b), i), empty(dtype), [one, two], dtype)
+    either = kb.apply(Ops.WHERE, kb.apply(Ops.OR, less, equal), b, a)
+    checks.add(elementwise(either, i), empty(dtype),
+          [one, two], dtype, (16,))
+    for wide in (dtypes.int8, dtypes.float64, dtypes.float16):
+        chosen = kb.apply(Ops.WHERE, less, kb.number(wide, 3), kb.number(wide, 5))
+        checks.add(elementwise(chosen, i), empty(wide), [one, two], wide, (16,))
+
+
+@verifies("dialects.vector.equal")
+@pytest.mark.parametrize("target", ALL, ids=lambda d: d.name)
+def test_casts(checks: Checks, target: DType) -> None:
+    for source in ALL:
+        i, given = new_range(64, RangeKind.GLOBAL), kb.special(source)
+        value = kb.apply(Ops.CAST, load(param(1, source), i), dtype=target)
+        checks.add(elementwise(value, i), empty(target, 64), [given], target, (16, 32))
+        if source.kind == "f":  # what was an integer is one
+            back = kb.apply(Ops.CAST, value, dtype=source)
+            checks.add(elementwise(back, i), empty(source, 64), [given], source, (16,))
+
+
+@verifies("dialects.vector.equal")
+@pytest.mark.parametrize("target", [d for d in ALL if d is not dtypes.bool],
+                         ids=lambda d: d.name)
+def test_bits_of_other_types(checks: Checks, target: DType) -> None:
+    for source in ALL:
+        if source.itemsize != target.itemsize:
+            continue
+        i, given = new_range(64, RangeKind.GLOBAL), kb.special(source)
+        value = kb.apply(Ops.BITCAST, load(param(1, source), i), dtype=target)
+        checks.add(elementwise(value, i), empty(target, 64), [given], target, (16,))
+
+
+@verifies("dialects.vector.equal")
+@pytest.mark.parametrize("dtype", ALL, ids=lambda d: d.name)
+def test_loads_of_all_sorts(checks: Checks, dtype: DType) -> None:
+    """Neighbours, every third element, backwards, by an index; each with a gate and without."""
+    given = np.resize(kb.special(dtype), 4 * 64)
+    i = new_range(64, RangeKind.GLOBAL)
+    table = np.random.default_rng(0).integers(0, 200, 64).astype(np.int32)
+    found = kb.apply(Ops.CAST, load(param(2, dtypes.int32), i), dtype=dtypes.index)
+    turned = UOp(Ops.FLOORMOD, dtypes.index, (symbolic.mul(i, 7), kb.number(dtypes.index, 64)))
+    inside = symbolic.logical_and(symbolic.less_than(2, i), symbolic.less_than(i, 50))
+    for place in (i, symbolic.mul(i, 3), symbolic.sub(63, i), found, turned):
+        for value in (load(param(1, dtype), place), load(param(1, dtype), place, inside)):
+            arrays = [given, table] if place is found else [given]
+            checks.add(elementwise(value, i), empty(dtype, 64), arrays, dtype, (8, 16))
+
+
+@verifies("dialects.vector.equal")
+@pytest.mark.parametrize("dtype", ALL, ids=lambda d: d.name)
+def test_stores_of_all_sorts(checks: Checks, dtype: DType) -> None:
+    """To neighbours where a condition allows it; what is not stored stays as it was."""
+    i = new_range(64, RangeKind.GLOBAL)
+    given, before = kb.special(dtype), kb.from_host(np.ones(256), dtype)
+    inside = symbolic.logical_and(symbolic.less_than(2, i), symbolic.less_than(i, 50))
+    for place in (i, symbolic.add(i, 5)):
+        ast = kb.kernel(store(param(0, dtype), place, load(param(1, dtype), i), valid=inside),
+                        prefix=(i,))
+        checks.add(ast, before, [given], dtype, (8, 16))
+    two = kb.kernel(store(param(0, dtype), i, load(param(1, dtype), i)),
+                    store(param(0, dtype), symbolic.add(symbolic.mul(i, 2), 64),
+                          load(param(1, dtype), i)), prefix=(i,))
+    checks.add(two, before, [given], dtype, (8, 16))
+
+
+@verifies("dialects.vector.equal")
+@pytest.mark.parametrize("far", [1, 1 << 33])
+def test_indices_as_values(checks: Checks, far: int) -> None:
+    """Also where they need more than 32 bits."""
+    i = new_range(64, RangeKind.GLOBAL)
+    index = symbolic.add(symbolic.mul(i, far), 5)
+    half = UOp(Ops.FLOORDIV, dtypes.index, (index, kb.number(dtypes.index, 3)))
+    part = UOp(Ops.FLOORMOD, dtypes.index, (index, kb.number(dtypes.index, 5)))
+    for dtype in (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.uint8):
+        for value in (index, half, part):
+            checks.add(elementwise(kb.apply(Ops.CAST, value, dtype=dtype), i), empty(dtype, 64), [],
+                  dtype, (8, 16))
+        chosen = kb.apply(Ops.WHERE, symbolic.less_than(index, 30 * far), kb.number(dtype, 2),
+                          kb.number(dtype, 7))
+        checks.add(elementwise(chosen, i), empty(dtype, 64), [], dtype, (8, 16))
+
+
+@verifies("dialects.vector.equal")
+@pytest.mark.parametrize("dtype", ALL, ids=lambda d: d.name)
+@pytest.mark.parametrize("op", [Ops.ADD, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM], ids=lambda o: o.name)
+def test_reductions_of_vectors(checks: Checks, op: Ops, dtype: DType) -> None:
+    """Each column of a matrix, several columns at once; whole numbers, so that no order counts."""
+    i, k = new_range(64, RangeKind.GLOBAL), new_range(5, RangeKind.REDUCE)
+    value = reduce(op, load(param(1, dtype), flat((k, 64), (i, 1))), k)
+    whole = np.random.default_rng(0).integers(0, 3, 5 * 64)
+    given = kb.from_host(whole, dtype)
+    checks.add(elementwise(value, i), empty(dtype, 64), [given], dtype, (8, 16))
+
+
+@verifies("dialects.vector.whole")
+def test_no_element_is_computed_by_itself() -> None:
+    """What a vectorised kernel computes is one operation, whatever the dtype."""
+    for dtype in (dtypes.float32, dtypes.int32, dtypes.int8, dtypes.bfloat16, dtypes.bool):
+        i = new_range(1024, RangeKind.GLOBAL)
+        a, b = load(param(1, dtype), i), load(param(2, dtype), i)
+        value = kb.apply(Ops.WHERE, kb.apply(Ops.CMPLT, a, b), kb.apply(Ops.MUL, a, b), b)
+        body = render(vector(elementwise(value, i), 16), C()).body
+        assert not re.search(r"v\d+\[|\bl\b", body), body
+
+
+@verifies("dialects.vector.whole")
+@pytest.mark.parametrize(("source", "target", "count"), [
+    (dtypes.int8, dtypes.int32, 2), (dtypes.uint8, dtypes.float32, 3),
+    (dtypes.int64, dtypes.int8, 3), (dtypes.int16, dtypes.float32, 2),
+    (dtypes.int16, dtypes.int32, 1)])
+def test_a_conversion_doubles_or_halves_the_width(source: DType, target: DType,
+                                                  count: int) -> None:
+    """What changes it by more at once is taken apart by a compiler, element by element."""
+    i = new_range(1024, RangeKind.GLOBAL)
+    value = kb.apply(Ops.CAST, load(param(1, source), i), dtype=target)
+    body = render(vector(elementwise(value, i), 16), C()).body
+    assert body.count("__builtin_convertvector") == count, body
+
+
+@verifies("dialects.stream.fence")
+@verifies("choosing.plain.stream")
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64,
+                                   np.float16, np.float32, np.float64])
+def test_every_type_goes_past_the_caches(monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:
+    monkeypatch.setattr("impl.cpu.backend.cache_bytes", lambda place: 64)
+    with Context(DEVICE="CPU"):
+        given = (np.arange(4096) % 100).astype(dtype)
+        value = Tensor(given).realize() + 1
+        assert any(step.startswith("STREAM") for step in value.schedule()[0].program.steps)
+        np.testing.assert_array_equal(value.numpy(), given + np.array(1, dtype))
+
+
+@verifies("dialects.vector.turned")
+@pytest.mark.parametrize("size", [2, 4, 8, 16])
+def test_squares_are_transposed_in_registers(size: int) -> None:
+    """Every type, also those that lie otherwise in memory than in registers."""
+    high, wide = 2 * size, 3 * size
+    for dtype in ALL:
+        given = kb.from_host(np.arange(high * wide) % 13 % (2 if dtype.kind == "b" else 13), dtype)
+        i, j = new_range(wide, RangeKind.GLOBAL), new_range(high, RangeKind.GLOBAL)
+        value = load(param(1, dtype), flat((j, wide), (i, 1)))
+        # The first is a vector along what is stored; the second along what is read, there is more.
+        for more in ((), (2, 3)):
+            others = [store(param(place, dtype), flat((j, wide), (i, 1)), value) for place in more]
+            ast = kb.kernel(store(param(0, dtype), flat((i, high), (j, 1)), value), *others,
+                            prefix=(i, j))
+            made = apply_steps(ast, [Upcast(0, size), Upcast(1, size)])
+            assert "turn_" in render(made, C()).body, dtype
+            out, *copies = (np.zeros_like(given) for _ in (0, *more))
+            with Context(NOOPT=1):
+                kb.run(made, out, given, *copies)
+            assert (out.reshape(wide, high) == given.reshape(high, wide).T).all(), dtype
+            assert all((copy == given).all() for copy in copies)
+
+
+@verifies("dialects.vector.stepped")
+@verifies("dialects.vector.within")
+@pytest.mark.parametrize(("width", "steps", "chosen"), [
+    (4, (2,), ALL), (8, (3, 4), ALL), (16, (2, 3, 7, 8), FLOATS[-2:])])
+def test_elements_a_few_apart_are_taken_out_of_whole_vectors(
+        width: int, steps: Sequence[int], chosen: Sequence[DType]) -> None:
+    """Not a place behind the last element is read, nor one before the first."""
+    cases, asts = [(dtype, step) for dtype in chosen for step in steps], list[UOp]()
+    for dtype, step in cases:
+        i = new_range(2 * width, RangeKind.GLOBAL)
+        value = load(param(1, dtype), symbolic.add(flat((i, step)), step % 2))
+        asts.append(vector(elementwise(value, i), width))
+        text = next((each for each in render(asts[-1], C()).definitions
+                     if f" stepped{step}_" in each), "")
+        last = (step - 1) * (width - 1)
+        assert re.findall(r"\(p \+ (\d+)\)", text) == [
+            str(place) for place in (*range(width, last, width), last)], (dtype, step, text)
+    with Context(NOOPT=1):
+        Device["CPU"].compile(asts)
+        for ast, (dtype, step) in zip(asts, cases, strict=True):
+            given = kb.from_host(np.arange(2 * width * step + 1) % 13
+                                 % (2 if dtype.kind == "b" else 13), dtype)
+            out = np.zeros(2 * width, given.dtype)
+            kb.run(ast, out, given)
+            assert (out == given[step % 2::step][:2 * width]).all(), (dtype, step)
+
+
+@verifies("dialects.vector.turned")
+def test_copies_turned_by_the_rules_are_as_without_any() -> None:
+    """Odd sizes, three axes, two operands of which one is turned, and conditions."""
+    for shape in ((37, 53), (16, 16), (5, 33, 40), (3, 64, 17)):
+        given = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        found = []
+        for noopt in (0, 1):
+            with Context(NOOPT=noopt):
+                x = Tensor(given).realize()
+                turned = x.transpose(-1, -2)
+                other = Tensor(np.ascontiguousarray(given.swapaxes(-1, -2))).realize()
+                found.append([y.numpy() for y in (turned * 2, other + turned, turned.pad(
+                    tuple((1, 2) for _ in shape)) + 1, (turned > 5).where(turned, other))])
+        for one, two in zip(*found, strict=True):
+            assert (one == two).all(), shape
+
+
+@verifies("dialects.vector.turned")
+@verifies("kernel.load.gated")
+def test_squares_of_which_some_lines_are_not_valid() -> None:
+    """Memory ends behind the last line that is valid; the others are zero."""
+    given = np.arange(11 * 32, dtype=np.float32) + 1
+    i, j = new_range(32, RangeKind.GLOBAL), new_range(16, RangeKind.GLOBAL)
+    for condition in (symbolic.less_than(j, 11), symbolic.less_than(i, 20)):
+        value = load(param(1), flat((j, 32), (i, 1)), condition if condition.src[0] is j else
+                     symbolic.logical_and(condition, symbolic.less_than(j, 11)))
+        ast = kb.kernel(store(param(0), flat((i, 16), (j, 1)), value), prefix=(i, j))
+        made = apply_steps(ast, [Upcast(0, 16), Upcast(1, 16)])
+        out, wanted = np.zeros(512, np.float32), np.zeros((32, 16), np.float32)
+        wanted[:, :11] = given.reshape(11, 32).T
+        if condition.src[0] is not j:
+            wanted[20:] = 0
+        with Context(NOOPT=1):
+            kb.run(made, out, given)
+        assert (out.reshape(32, 16) == wanted).all()
+        assert ("turn_" in render(made, C()).body) == (condition.src[0] is j)

@@ -1,0 +1,15 @@
+"""The languages that kernels are printed in. Chapter: spec/dialects.md.
+
+`C` is for compilers of processors. `Gpu` is what the languages for work-groups share; OpenCL, CUDA,
+Metal and WGSL say the rest.
+"""
+from __future__ import annotations
+
+from impl.dialects.c import C
+from impl.dialects.cuda import CUDA
+from impl.dialects.gpu import Gpu
+from impl.dialects.metal import Metal
+from impl.dialects.opencl import OpenCL
+from impl.dialects.wgsl import WGSL
+
+__all__ = ["C", "CUDA", "Gpu", "Metal", "OpenCL", "WGSL"]

@@ -1,0 +1,1 @@
+"""Functions that kernels call, types and numbers, as text. Chapter: spec/functions.md."""

@@ -1,0 +1,46 @@
+"""float16 as 16 bits, for compilers and processors that know no halves. Chapter: spec/functions.md.
+
+Written once for numbers and for vectors of any width, see `types.fill`.
+"""
+from __future__ import annotations
+
+#: To the nearest half, ties to even. Adding 0.5 rounds what is subnormal as a half.
+TO_BITS = """$I u = bits_$K(x) & 0x7fffffff;
+  $I r = (u - 0x38000000 + 0xfff + ((u >> 13) & 1)) >> 13;
+  r = sel_$J(u < 0x38800000, bits_$K(unbits_$K(u) + 0.5f) - 0x3f000000, r);
+  r = sel_$J(u >= 0x47800000, dup_$J(0x7c00), r);
+  r = sel_$J(u > 0x7f800000, dup_$J(0x7e00), r) | ((bits_$K(x) >> 16) & 0x8000);
+  return RETURN;"""
+
+FROM_BITS = """$I h = GIVEN, u = (h & 0x7fff) << 13;
+  $I r = u + 0x38000000;
+  r = sel_$J(u < 0x00800000, bits_$K(unbits_$K(u + 0x38800000) - 0x1p-14f), r);
+  r = sel_$J(u >= 0x0f800000, u + 0x70000000, r);
+  return unbits_$K(r | ($I)(($U)(h & 0x8000) << 16));"""
+
+#: Numbers: a compiler that has a type for halves is asked.
+TO_FLOAT16 = """unsigned short to_float16(float x) {
+#ifdef __FLT16_MAX__
+  union { _Float16 f; unsigned short u; } b; b.f = (_Float16)x; return b.u;
+#else
+  """ + TO_BITS.replace("RETURN", "(unsigned short)r") + """
+#endif
+}"""
+FROM_FLOAT16 = """float from_float16(unsigned short x) {
+#ifdef __FLT16_MAX__
+  union { _Float16 f; unsigned short u; } b; b.u = x; return (float)b.f;
+#else
+  """ + FROM_BITS.replace("GIVEN", "x") + """
+#endif
+}"""
+#: A double is rounded once: where a float cuts it off, the last bit of the float says so.
+TO_HALF = """float tohalf_f64(double x) {
+#ifdef __FLT16_MAX__
+  return (float)(_Float16)x;
+#else
+  float near = (float)x;
+  int u = bits_f32(near);
+  if ((double)near != x && x == x) u = (u - (@fabs_f64(near) > @fabs_f64(x))) | 1;
+  return from_float16(to_float16(unbits_f32(u)));
+#endif
+}"""
