@@ -273,13 +273,13 @@ def test_a_lane_turns_as_often_as_it_should(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_argument_may_begin_anywhere() -> None:
     values = np.arange(1000, dtype=np.int32)
     with Context(DEVICE="WEBGPU"):
-        for dtype in ("int32", "uint8", "float16"):
-            x = Tensor(values.astype(dtype)).realize()
+        for name in ("int32", "uint8", "float16"):
+            x = Tensor(values.astype(name)).realize()
             for first in (1, 3, 63, 64, 200, 999):
-                assert np.array_equal((x[first:] + 1).numpy(), values.astype(dtype)[first:] + 1)
+                assert np.array_equal((x[first:] + 1).numpy(), values.astype(name)[first:] + 1)
             x[5:9] = x[1:5] + 2
             x[7:9] = 3
-            wanted = values.astype(dtype)
+            wanted = values.astype(name)
             wanted[5:9], wanted[7:9] = wanted[1:5] + 2, 3
             assert np.array_equal(x.numpy(), wanted)
     for dtype in (dtypes.int32, dtypes.uint8, dtypes.float16):
