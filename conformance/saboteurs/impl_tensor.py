@@ -644,3 +644,10 @@ class PickledAsPlain(Edit):
     description = "a parameter that was pickled requires no gradient any more"
     file = "impl/tensor/interop.py"
     old, new = "if parameter is not None:", "if parameter is False:"
+
+
+class AllClassesCountAlike(Edit):
+    rule = "tensor.loss.weight"
+    description = "a mean of weighted losses is divided by their number"
+    file = "impl/tensor/functional.py"
+    old, new = "total = counted if counts is None else", "total = counted if True else"

@@ -149,19 +149,21 @@ class Functional(Conversion):
         return (self.softplus() - self * target)._reduced(reduction)
 
     def cross_entropy(self, target: Self, reduction: str = "mean", label_smoothing: float = 0.0,
-                      ignore_index: int | None = None) -> Self:
+                      ignore_index: int | None = None, weight: Self | None = None) -> Self:
         """-log of the softmax over classes, at the target's class.
 
         Args:
             target: class numbers (an integer dtype), or probabilities of this tensor's shape.
                 Classes stand on axis 1, or on axis 0 where there is no other. A number that is
                 no class gives NaN, unless it is `ignore_index`.
+            weight: how much each class counts; a mean over class numbers is divided by the sum
+                of what theirs count.
 
         Raises:
             ShapeError: the target has neither shape (r[tensor.arguments.refused]).
         """
         axis = 1 if len(self.shape) > 1 else 0
-        log_probability = self.log_softmax(axis)
+        log_probability = self.log_softmax(axis)._of_weight(weight, axis)
         if target.dtype.kind == "f":
             if target.shape != self.shape:
                 raise ShapeError("cross_entropy", f"target {target.shape} for input {self.shape}",
@@ -173,7 +175,24 @@ class Functional(Conversion):
         if label_smoothing:
             even = -log_probability.mean(axis)
             loss = loss * (1 - label_smoothing) + even * label_smoothing
-        return loss._loss_of_classes(target, reduction, ignore_index)
+        return loss._loss_of_classes(target, reduction, ignore_index,
+                                     self._counts(weight, target, axis))
+
+    def _of_weight(self, weight: Self | None, axis: int) -> Self:
+        """Times the weight of each class."""
+        if weight is None:
+            return self
+        if weight.shape != (self.shape[axis],):  # r[impl tensor.arguments.refused+2]
+            raise ShapeError("cross_entropy", f"weights of shape {weight.shape} for "
+                             f"{self.shape[axis]} classes", "give one number for each class")
+        return self * weight.reshape(-1, *(1,) * (len(self.shape) - 1 - axis))
+
+    def _counts(self, weight: Self | None, target: Self, axis: int) -> Self | None:
+        """The weight of each target's class, if classes have weights."""
+        if weight is None:
+            return None
+        ones = self._wrap(nodes.full_like(self.uop, 1))
+        return -ones._of_weight(weight, axis)._at_class(target, axis)
 
     def _at_class(self, target: Self, axis: int) -> Self:
         """Minus the element at each target's class; the axis of the classes disappears.
@@ -197,18 +216,22 @@ class Functional(Conversion):
         # r[impl tensor.loss.class]
         return named.where(self._wrap(nodes.neg(total)), math.nan)
 
-    def _loss_of_classes(self, target: Self, reduction: str, ignore: int | None) -> Self:
-        if ignore is None:
+    def _loss_of_classes(self, target: Self, reduction: str, ignore: int | None,
+                         counts: Self | None = None) -> Self:
+        if ignore is None and counts is None:
             return self._reduced(reduction)
-        counted = target.ne(ignore)
-        loss = counted.where(self, 0)
-        return loss.sum() / counted.sum() if reduction == "mean" else loss._reduced(reduction)
+        counted = target.ne(ignore) if ignore is not None else target.eq(target)
+        loss = counted.where(self, 0)  # r[impl tensor.loss.weight]
+        total = counted if counts is None else counted.where(counts, 0)
+        return loss.sum() / total.sum() if reduction == "mean" else loss._reduced(reduction)
 
     def nll_loss(self, target: Self, reduction: str = "mean",
-                 ignore_index: int | None = None) -> Self:
+                 ignore_index: int | None = None, weight: Self | None = None) -> Self:
         """Minus the log probability at the target's class; classes on axis 1 (0 if alone)."""
         axis = 1 if len(self.shape) > 1 else 0
-        return self._at_class(target, axis)._loss_of_classes(target, reduction, ignore_index)
+        loss = self._of_weight(weight, axis)._at_class(target, axis)
+        return loss._loss_of_classes(target, reduction, ignore_index,
+                                     self._counts(weight, target, axis))
 
     def sparse_categorical_crossentropy(self, target: Self, ignore_index: int = -1,
                                         label_smoothing: float = 0.0,
@@ -224,14 +247,20 @@ class Functional(Conversion):
 
     def scaled_dot_product_attention(self, key: Self, value: Self, attn_mask: Self | None = None,
                                      dropout_p: float = 0.0, is_causal: bool = False,
-                                     scale: float | None = None) -> Self:
+                                     scale: float | None = None,
+                                     enable_gqa: bool = False) -> Self:
         """softmax(query @ key.T / sqrt(width) + mask) @ value; this tensor is the query.
 
         Args:
             attn_mask: bool (False: not seen) or a float that is added; broadcasts to
                 (..., queries, keys). Of a query that sees no key the result is 0.
             is_causal: a query sees the keys up to its own place only.
+            enable_gqa: the queries have several times as many heads (axis -3) as keys and values,
+                each of which serves as many queries that follow each other.
         """
+        if enable_gqa:
+            times = self.shape[-3] // key.shape[-3]
+            key, value = (one.repeat_interleave(times, -3) for one in (key, value))
         if attn_mask is not None and is_causal:
             raise ShapeError("attention", "attn_mask and is_causal are both given", "give one")
         if not self.shape or (scale is None and self.shape[-1] == 0):

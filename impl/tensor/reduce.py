@@ -110,8 +110,11 @@ class Reduce(Arrangement):
         total = nodes.reduce(Ops.ADD, cast(x, wide), axes)
         return cast(nodes.div(total, nodes.number(wide, count)), x.dtype)
 
-    def mean(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
+    def mean(self, axis: Any = None, keepdim: bool = False, dim: Any = None,
+             dtype: Any = None) -> Self:
         """The mean along axes, of integers as the default float; NaN of no elements."""
+        if dtype is not None:
+            return self.cast(dtype).mean(axis, keepdim, dim)
         axes = self._axes(either(axis, dim), "mean")
         node = self._mean_node(self._float("mean"), axes)
         return self._wrap(self._squeezed(node, axes, keepdim))
@@ -208,13 +211,15 @@ class Reduce(Arrangement):
 
     # Running
 
-    def cumsum(self, axis: int = 0, dim: int | None = None) -> Self:
-        """Running sums along an axis, in the dtypes of `sum`."""
-        return self._running(Ops.ADD, either(axis, dim), sum_result(self.dtype), "cumsum")
+    def cumsum(self, axis: int = 0, dim: int | None = None, dtype: Any = None) -> Self:
+        """Running sums along an axis, in the dtypes of `sum`, or in `dtype`."""
+        wanted = sum_result(self.dtype) if dtype is None else as_dtype(dtype)
+        return self._running(Ops.ADD, either(axis, dim), wanted, "cumsum")
 
-    def cumprod(self, axis: int = 0, dim: int | None = None) -> Self:
-        """Running products along an axis, in the dtypes of `sum`."""
-        return self._running(Ops.MUL, either(axis, dim), sum_result(self.dtype), "cumprod")
+    def cumprod(self, axis: int = 0, dim: int | None = None, dtype: Any = None) -> Self:
+        """Running products along an axis, in the dtypes of `sum`, or in `dtype`."""
+        wanted = sum_result(self.dtype) if dtype is None else as_dtype(dtype)
+        return self._running(Ops.MUL, either(axis, dim), wanted, "cumprod")
 
     def cummax(self, axis: int = 0, dim: int | None = None) -> Self:
         """The greatest element so far along an axis."""

@@ -22,6 +22,7 @@ BUILT_IN = {
     "CompileError": RuntimeError, "ReplayError": RuntimeError,
     "ImmutableError": AttributeError, "GraphError": RuntimeError,
     "NameMissingError": AttributeError, "ArgumentError": TypeError,
+    "DistributedError": RuntimeError,
 }
 
 CLASSES = [each for each in vars(errors).values()
@@ -390,8 +391,8 @@ def test_too_many_arguments_or_too_few(call: Any, words: list[str]) -> None:
     (lambda: LAYERS.Linear(), ["nn.Linear: ", "'in_features'"]),
     (lambda: LAYERS.Conv2d(1, 2, 3, padding_mode="zeros"), ["nn.Conv2d: ", "'padding_mode'"]),
     (lambda: LAYERS.InstanceNorm(1, 2, 3, 4), ["nn.InstanceNorm: ", "takes num_features, eps"]),
-    (lambda: LAYERS.optim.Adam([], betas=(0.9, 0.99)),
-     ["nn.optim.Adam: ", "'betas'", "lr, b1, b2, eps"])])
+    (lambda: LAYERS.optim.Adam([], beta3=0.99),
+     ["nn.optim.Adam: ", "'beta3'", "lr, b1, b2, eps"])])
 def test_a_layer_says_which_arguments_it_takes(make: Any, words: list[str]) -> None:
     with pytest.raises(errors.ArgumentError) as caught:
         make()

@@ -168,3 +168,42 @@ def test_a_variable_meets_a_tensor_wherever_a_number_does() -> None:
     assert (x > 2).where(n, x).tolist() == [1, 2] and (x > 2).where(x, n).tolist() == [2, 3]
     assert x.masked_fill(x > 2, n).tolist() == [1, 2]
     assert Tensor.full((2,), n).tolist() == [2, 2]
+
+
+@verifies("tensor.loss.weight")
+def test_classes_count_as_their_weights_say() -> None:
+    random = np.random.default_rng(1)
+    scores = random.standard_normal((5, 3)).astype(np.float32)
+    weight = np.array([1, 0.5, 4], np.float32)
+    target = np.array([0, 2, 2, -7, 1])
+    known = target != -7
+    log = scores - np.log(np.exp(scores).sum(1, keepdims=True))
+    each = np.where(known, -weight[target % 3] * log[range(5), target % 3], 0)
+    mean = each.sum() / weight[target[known]].sum()
+    given = {"weight": Tensor(weight), "ignore_index": -7}
+    for loss in (Tensor(scores).cross_entropy(Tensor(target), **given),  # type: ignore[arg-type]
+                 Tensor(log).nll_loss(Tensor(target), **given)):  # type: ignore[arg-type]
+        assert abs(loss.item() - mean) < 1e-6
+    alone = Tensor(scores).cross_entropy(Tensor(target), "sum", ignore_index=-7,
+                                         weight=Tensor(weight))
+    assert abs(alone.item() - each.sum()) < 1e-5
+    with pytest.raises(ValueError, match="one number for each class"):
+        Tensor(scores).cross_entropy(Tensor(target), weight=Tensor([1.0]))
+
+
+@verifies("tensor.attention.blind")
+def test_a_head_of_keys_serves_several_heads_of_queries() -> None:
+    random = np.random.default_rng(0)
+    query, key = (Tensor(random.standard_normal((2, heads, 3, 4)).astype(np.float32))
+                  for heads in (4, 2))
+    found = query.scaled_dot_product_attention(key, key, enable_gqa=True).numpy()
+    for head in range(4):
+        alone = query[:, head].scaled_dot_product_attention(key[:, head // 2], key[:, head // 2])
+        assert np.allclose(found[:, head], alone.numpy(), atol=1e-6)
+
+
+@verifies("tensor.sum.dtype")
+def test_the_dtype_of_a_mean_may_be_chosen() -> None:
+    x, wide = Tensor([1, 2]), "float64"
+    assert x.mean(dtype=wide).dtype.name == x.cumsum(0, dtype=wide).dtype.name == wide
+    assert x.mean(dtype=wide).item() == 1.5 and x.cumprod(0, dtype="int64").tolist() == [1, 2]
