@@ -40,10 +40,10 @@ def graph_rewrite(root: UOp, matcher: PatternMatcher, ctx: Any = None,
 
 
 def looker(matcher: PatternMatcher, ctx: Any, name: str,
-           line: Callable[[], Any] = lambda: None) -> Callable[[UOp], Found | None]:
+           maker: Maker | None = None) -> Callable[[UOp], Found | None]:
     """What finds the first rule for a node: quickly, or noting everything, with the user's line."""
     if get("TRACK_MATCH_STATS"):
-        return lambda node: tracked(matcher, node, ctx, name, line())
+        return lambda node: tracked(matcher, node, ctx, name, maker.line if maker else None)
     functions = matcher.functions
 
     def look(node: UOp) -> Found | None:
@@ -165,7 +165,7 @@ class Maker:
     def __init__(self, matcher: PatternMatcher, name: str) -> None:
         self.matcher, self.name = matcher, name
         self.line: Any = None
-        self.look = looker(matcher, None, name, lambda: self.line)
+        self.look = looker(matcher, None, name, self)
         self.finished: set[UOp] = set()
         self.rewrites = 0
 
