@@ -274,9 +274,9 @@ class CertaintyIsInfinite(Edit):
 
 class TheBlindSeeEverything(Edit):
     rule = "tensor.attention.blind"
-    description = "a query that sees no key sees all of them"
+    description = "a query that sees no key sees NaN"
     file = "impl/tensor/functional.py"
-    old, new = "return blind.where(0, seen_value)", "return seen_value"
+    old, new = "nodes.expand(where(blind, none, top), self.shape)", "nodes.expand(top, self.shape)"
 
 
 class NumbersHaveNoAxes(Edit):

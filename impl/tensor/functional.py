@@ -274,15 +274,24 @@ class Functional(Conversion):
             scores = self._wrap(where(seen, scores.uop, UOp.const(scores.dtype, -math.inf)))
         if attn_mask is None:
             return scores.softmax(-1).dropout(dropout_p).matmul(value)
-        if attn_mask.dtype is dtypes.bool:
-            blind = attn_mask.any(-1, keepdim=True).logical_not()
-            scores = attn_mask.where(scores, -math.inf)
-        else:
-            blind = attn_mask.max(-1, keepdim=True).eq(-math.inf)
-            scores = scores + attn_mask
-        # r[impl tensor.attention.blind]: the softmax of nothing would be NaN
-        seen_value = blind.where(0, scores).softmax(-1).dropout(dropout_p).matmul(value)
-        return blind.where(0, seen_value)
+        scores = attn_mask.where(scores, -math.inf) if attn_mask.dtype is dtypes.bool \
+            else scores + attn_mask
+        return scores._softmax_of_seen().dropout(dropout_p).matmul(value)
+
+    def _softmax_of_seen(self) -> Self:
+        """softmax along the last axis, but 0 where all of it is minus infinity."""
+        axis = len(self.shape) - 1
+        if self.numel() == 0:
+            return self.softmax(axis)
+        x = cast(self._float("softmax"), sum_accumulator(self._result_float()))
+        top = nodes.detach(nodes.reduce(Ops.MAXIMUM, x, (axis,)))
+        blind = compare(Ops.CMPEQ, top, UOp.const(x.dtype, -math.inf))
+        none, one = UOp.const(x.dtype, 0), UOp.const(x.dtype, 1)
+        grown = unary(Ops.EXP, nodes.sub(x, nodes.expand(where(blind, none, top), self.shape)))
+        total = where(blind, one, nodes.reduce(Ops.ADD, grown, (axis,)))
+        # r[impl tensor.attention.blind]: minus infinity less itself would be NaN
+        part = nodes.expand(unary(Ops.RECIPROCAL, total), self.shape)
+        return self._wrap(cast(nodes.mul(grown, part), self._result_float()))
 
     def sequential(self, layers: Any) -> Self:
         """Each layer applied to what the one before returned."""
