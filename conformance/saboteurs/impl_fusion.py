@@ -18,16 +18,14 @@ class JoinsTooEarly(ImplPatch):
     def replacement(self, original: Function) -> Function:
         def candidates(grouper: Any, stage: Any, earliest: int) -> Any:
             """As without `earliest`: those it depends on, and all that read the same inputs."""
-            pasts = [past[grouper._storage(stage.write)]
-                     for past in (grouper.writers, grouper.readers)]
-            pasts += [grouper.writers[grouper._storage(access)] for access in stage.reads]
-            found = {group: grouper.groups[group] for past in pasts for group in past.by_group}
-            for access in stage.reads:
-                group = grouper.readers[grouper._storage(access)].newest
-                if group is not None:
-                    found.setdefault(group.number, group)
-            device = grouper.device_of[grouper._storage(stage.write)]
-            return [g for g in found.values() if g.device == device
+            written = grouper._storage(stage.write)
+            read = [grouper._storage(access) for access in stage.reads]
+            pasts = [grouper.past.written[written], grouper.past.read[written],
+                     *(grouper.past.written[storage] for storage in read)]
+            numbers = [number for past in pasts for number in past.by_kernel]
+            numbers += [grouper.past.last_reader(storage) for storage in read]
+            found = [grouper.groups[number] for number in dict.fromkeys(numbers) if number >= 0]
+            return [g for g in found if g.device == grouper._device(stage)
                     and not g.members[0].stage.copy and len(g.members) < grouper.limits.stages]
         return candidates
 
