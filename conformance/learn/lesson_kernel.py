@@ -171,7 +171,7 @@ def score(module: ModuleType) -> Iterator[str]:
 
 
 KERNEL = Lesson(
-    module="choosing.products",
+    module="choosing.products", chapters=("kernel", "steps", "blocking", "choosing"),
     functions=("choose_tile",),
     names="""\
 What the processor has is in
