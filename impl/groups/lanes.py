@@ -14,7 +14,7 @@ from typing import ClassVar
 from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, accessed, loaded, shared_loops
-from impl.steps.declaration import Amount, Counted, Declaration, Trace
+from impl.steps.declaration import Amount, Counting, Declaration, Trace
 from impl.steps.padding import PadTo
 from impl.steps.rewriting import (
     Reducer,
@@ -54,7 +54,7 @@ class Local(Step):
         loops=(RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE),
         only="no iteration needs what another one stores; all lanes come where they wait",
         not_after=(Trace.THREADS,),
-        counted=Counted.LANES,
+        counted=Counting.LANES,
         instead="UPCAST for lanes, THREAD for processors")
 
     amount: int
@@ -102,7 +102,7 @@ class Warp(Local):
         loops=(RangeKind.REDUCE,),
         only="as for LOCAL; `width` is a power of two that divides n",
         not_after=(Trace.THREADS,),
-        counted=Counted.LANES,
+        counted=Counting.LANES,
         instead="GROUP, or LOCAL on a device without warps")
 
     width: int
@@ -190,7 +190,7 @@ class Grid(Step):
         loops=(RangeKind.LOOP, RangeKind.REDUCE),
         only="no prefix; as for THREAD and GROUPTOP",
         not_after=(Trace.LANES,),
-        counted=Counted.LANES,
+        counted=Counting.LANES,
         instead="THREAD for a stage, GROUPTOP for a reduction")
 
     amount: int

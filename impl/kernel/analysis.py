@@ -104,7 +104,7 @@ def exchanged(node: UOp) -> tuple[UOp, ...]:
     return tuple(loop for loop in node.src[1:] if loop.arg[1] is RangeKind.LANE)
 
 
-class Stage(NamedTuple):
+class StageContents(NamedTuple):
     """What stands below a STORE. Steps change a few stages, and leave the others as they are."""
 
     order: tuple[UOp, ...]       # all nodes, sources first
@@ -114,10 +114,10 @@ class Stage(NamedTuple):
     params: int                  # one more than the number of the last PARAM
 
 
-_stages: weakref.WeakKeyDictionary[UOp, Stage] = weakref.WeakKeyDictionary()
+_stages: weakref.WeakKeyDictionary[UOp, StageContents] = weakref.WeakKeyDictionary()
 
 
-def stage_of(store: UOp) -> Stage:
+def stage_of(store: UOp) -> StageContents:
     """What stands below a STORE, looked at once as long as it lives."""
     found = _stages.get(store)
     if found is None:
@@ -127,7 +127,7 @@ def stage_of(store: UOp) -> Stage:
             kinds.setdefault(node.op, []).append(node)
         reductions = [n for n in order if n.op is Ops.REDUCE or n.op is Ops.MMA] \
             if Ops.REDUCE in kinds or Ops.MMA in kinds else ()
-        found = _stages[store] = Stage(
+        found = _stages[store] = StageContents(
             order, tuple(kinds.get(Ops.RANGE, ())), tuple(kinds.get(Ops.LOAD, ())),
             tuple(reductions), max([p.arg for p in kinds.get(Ops.PARAM, ())], default=-1) + 1)
     return found

@@ -28,7 +28,7 @@ from impl.ir import Ops, UOp
 from impl.kernel.analysis import Analysis, Limits
 from impl.kernel.private import exceeds
 from impl.searching.trial import Bench, Trial
-from impl.steps.declaration import Counted
+from impl.steps.declaration import Counting
 from impl.steps.step import DECLARED, STEPS, Step, StepError, apply_steps, parameters
 
 #: Numbers that are tried where a step asks for an amount; and those that have to divide the loop.
@@ -123,7 +123,7 @@ def actions(known: Analysis, draw: random.Random, limits: Limits) -> list[Step]:
     extents = [loop.src[0].arg if loop.src[0].op is Ops.CONST else 0 for loop in known.ranges]
     for name, declared in sorted(DECLARED.items()):
         if declared.asked or declared.instead and limits.lanes < 2 \
-                or declared.counted is Counted.THREADS and limits.threads < 2:
+                or declared.counted is Counting.THREADS and limits.threads < 2:
             continue  # r[impl steps.asked.named, cpu.threads.count]
         for axis in range(len(extents)):
             rest = [_numbers(parameter, axis, extents, declared.counted, limits)
@@ -133,16 +133,16 @@ def actions(known: Analysis, draw: random.Random, limits: Limits) -> list[Step]:
     return found
 
 
-def _numbers(parameter: str, axis: int, extents: Sequence[int], counted: Counted,
+def _numbers(parameter: str, axis: int, extents: Sequence[int], counted: Counting,
              limits: Limits) -> Sequence[int]:
     """What is tried for one of a step's numbers."""
     if parameter == "other":
         return range(axis + 1, len(extents))
     if parameter != "amount":
         return CHOICES
-    if counted is Counted.THREADS:
+    if counted is Counting.THREADS:
         return sorted({limits.threads, limits.threads * limits.parts})
-    if counted is Counted.LANES:
+    if counted is Counting.LANES:
         return [lanes for lanes in GROUPS if lanes <= limits.lanes]
     extent = extents[axis]
     found = {n for n in AMOUNTS if n <= extent} | {n for n in DIVISORS if extent % n == 0}

@@ -55,7 +55,7 @@ class Amount:
             "n is less than the extent" if self.below else "n is at most the extent"
 
 
-class Counted(Enum):
+class Counting(Enum):
     """What the amount of a step counts: a search tries numbers accordingly."""
 
     ITERATIONS = "iterations"
@@ -111,7 +111,7 @@ class Declaration:
     amount: Amount | None = None
     only: str = ""
     not_after: tuple[Trace, ...] = ()
-    counted: Counted = Counted.ITERATIONS
+    counted: Counting = Counting.ITERATIONS
     instead: str = ""
     asked: bool = False
 
@@ -134,4 +134,4 @@ _LOOPS = {RangeKind.GLOBAL: "a loop of the prefix", RangeKind.LOOP: "a loop of a
           RangeKind.REDUCE: "the loop of a reduction", RangeKind.BLOCK: "a BLOCK loop"}
 
 
-__all__ = ["Amount", "Counted", "Declaration", "StepError", "Trace"]
+__all__ = ["Amount", "Counting", "Declaration", "StepError", "Trace"]

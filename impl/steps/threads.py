@@ -13,7 +13,7 @@ from typing import ClassVar
 from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, shared_loops
-from impl.steps.declaration import Counted, Declaration
+from impl.steps.declaration import Counting, Declaration
 from impl.steps.rewriting import Reducer, Rewriter, element_of, reduce
 from impl.steps.step import Step, StepError, with_stores
 
@@ -38,7 +38,7 @@ class Thread(Step):
         why="long enough for several threads",
         loops=(RangeKind.GLOBAL, RangeKind.LOOP),
         only="no part needs what another one stores",
-        counted=Counted.THREADS)
+        counted=Counting.THREADS)
 
     amount: int
 
@@ -94,7 +94,7 @@ class GroupTop(Step):
         why="a reduction over everything is long enough for several threads",
         loops=(RangeKind.REDUCE,),
         only="no prefix; it depends on no loop and reads nothing that is stored",
-        counted=Counted.THREADS)
+        counted=Counting.THREADS)
 
     amount: int
 
