@@ -172,7 +172,7 @@ def test_a_lowering_that_computes_too_late_is_found() -> None:
         check_lowered(low)
     body[:] = [item for item in kept if not isinstance(item, Define)]
     low.root.items[:0] = [item for item in kept if isinstance(item, Define)]
-    with pytest.raises(GraphError, match=r"r\[render.lower.checked\]"):
+    with pytest.raises(GraphError, match=r"r\[lowering.lower.checked\]"):
         check_lowered(low)
 
 
