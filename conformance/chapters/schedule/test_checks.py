@@ -16,6 +16,7 @@ from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.lowering import lower
 from impl.lowering.blocks import Define, Write
 from impl.lowering.checks import check_lowered
+from impl.places import Place
 from impl.ranges import Access, Pattern
 from impl.rewrite import STAGES
 from impl.schedule import passes, pipeline
@@ -67,7 +68,7 @@ def backwards(draft: Draft) -> None:
 
 
 def elsewhere(draft: Draft) -> None:
-    draft.groups[0].device = "ELSEWHERE"
+    draft.groups[0].device = Place("ELSEWHERE")
 
 
 def at(offset: Callable[[int], int]) -> Callable[[Draft], None]:
