@@ -31,8 +31,8 @@ def world() -> Any:
     return MPI.COMM_WORLD
 
 
-#: Seconds in which the others find out for themselves, before their processes are ended.
-_GRACE = 2.0
+#: Seconds in which the others may find out for themselves, before their processes are ended.
+_GRACE = 10.0
 
 
 def _end_all_after_errors(comm: Any) -> None:
@@ -47,7 +47,9 @@ def _end_all_after_errors(comm: Any) -> None:
         if isinstance(error, DistributedError):
             sys.stdout.flush()
             sys.stderr.flush()
-            time.sleep(_GRACE)
+            said_by_all, deadline = comm.Ibarrier(), time.monotonic() + _GRACE
+            while not said_by_all.Test() and time.monotonic() < deadline:
+                time.sleep(0.01)
             comm.Abort(1)
 
     sys.excepthook = said
