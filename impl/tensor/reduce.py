@@ -308,6 +308,10 @@ class Reduce(Arrangement):
         part = nodes.expand(unary(Ops.RECIPROCAL, total), self.shape)
         return self._wrap(cast(nodes.mul(grown, part), self._result_float()))
 
+    def softmin(self, axis: int = -1, dim: int | None = None) -> Self:
+        """softmax of -x along an axis"""
+        return (-self).softmax(either(axis, dim))
+
     def log_softmax(self, axis: int = -1, dim: int | None = None) -> Self:
         """log(softmax(x)), computed without overflow."""
         axis = self._axis_or_none(either(axis, dim), "log_softmax")

@@ -147,6 +147,8 @@ STATISTICS: dict[str, Case] = {
     "nanmean": (lambda: Tensor(N).nanmean(0), lambda: np.nanmean(N, 0)),
     "logcumsumexp": (lambda: Tensor(A * 100).logcumsumexp(1),
                      lambda: np.logaddexp.accumulate(A.astype(np.float64) * 100, 1)),
+    "softmin": (lambda: Tensor(A).softmin(1),
+                lambda: np.exp(-A) / np.exp(-A).sum(1, keepdims=True)),
     "diff": (lambda: Tensor(A).diff(2, 0), lambda: np.diff(A, 2, 0)),
     "bincount": (lambda: Tensor(I.ravel()).bincount(minlength=7),
                  lambda: np.bincount(I.ravel(), minlength=7)),
