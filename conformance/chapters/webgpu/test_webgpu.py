@@ -146,6 +146,12 @@ def test_functions_agree_with_the_reference() -> None:
         found.append(outs)
     for op, one, two in zip(names, *found, strict=True):
         assert np.allclose(two, one, rtol=4e-7, atol=1e-44, equal_nan=True), op
+    zeros = [np.zeros(4, np.float32) for _ in names]
+    kb.run(together(4, FLOAT, 1, lambda given: [kb.apply(op, *given) for op in names]),
+           *zeros, np.array([-0.0, 0.0, -0.0, 0.0], np.float32), device="WEBGPU")
+    for op, out in zip(names, zeros, strict=True):
+        if op in (Ops.SIN, Ops.TANH, Ops.ERF, Ops.SQRT, Ops.FLOOR, Ops.TRUNC):
+            assert np.signbit(out).tolist() == [True, False, True, False], op
     large = (10.0 ** np.linspace(3, 38, 256)).astype(np.float32)
     ast = together(256, FLOAT, 1, lambda given: [kb.apply(op, *given) for op in (Ops.SIN, Ops.COS)])
     outs = [np.zeros(256, np.float32) for _ in range(2)]
