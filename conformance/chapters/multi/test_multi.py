@@ -255,4 +255,5 @@ def test_a_schedule_says_what_is_sent_and_why() -> None:
 @verifies("multi.mesh.devices")
 def test_a_mesh_of_one_axis_equals_its_devices() -> None:
     x = Tensor(numbers(8, 8)).shard(DEVICES[:4], 0)
-    assert x.device == DEVICES[:4] and x.device != DEVICES[:3]
+    place: object = x.device
+    assert place == DEVICES[:4] and place != DEVICES[:3]
