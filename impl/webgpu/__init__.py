@@ -10,7 +10,7 @@ import functools
 import os
 import tempfile
 from collections.abc import Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -51,20 +51,25 @@ def _without_a_display() -> Any:
 
 
 @functools.lru_cache(maxsize=1)
+def _library() -> Any:
+    """wgpu's entry, set up once: to do that again would take devices their ground away."""
+    import wgpu
+    from wgpu.backends.wgpu_native.extras import set_instance_extras
+    with suppress(RuntimeError):  # somebody else has begun with it
+        set_instance_extras(backends=["Vulkan", "Metal", "DX12"])
+    return wgpu.gpu
+
+
+@functools.lru_cache(maxsize=1)
 def _found() -> tuple[tuple[Any, ...], str]:
     """The adapters of this machine, and why there is none."""
     # r[impl webgpu.device.missing]
     try:
-        import wgpu
-        from wgpu.backends.wgpu_native.extras import set_instance_extras
+        gpu = _library()
     except (ImportError, OSError, RuntimeError) as error:
         return (), f'the package wgpu cannot be used: {error} (pip install -e ".[webgpu]")'
     with _without_a_display():
-        try:
-            set_instance_extras(backends=["Vulkan", "Metal", "DX12"])
-        except RuntimeError:  # somebody else has begun with it
-            pass
-        adapters = wgpu.gpu.enumerate_adapters_sync()
+        adapters = gpu.enumerate_adapters_sync()
     usable = tuple(each for each in adapters if each.info["backend_type"] != "OpenGL")
     return usable, "" if usable else "wgpu finds no adapter: neither a GPU nor a driver for the " \
         "processor, such as Mesa's llvmpipe (Debian: mesa-vulkan-drivers)"

@@ -415,6 +415,7 @@ def test_what_is_missing_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(type(wgpu.gpu), "enumerate_adapters_sync", lambda gpu: [])
     assert "finds no adapter" in webgpu.webgpu_problem()
     monkeypatch.setitem(sys.modules, "wgpu", None)
+    monkeypatch.setattr(webgpu, "_library", webgpu._library.__wrapped__)
     assert "wgpu" in webgpu.webgpu_problem() and "pip install" in webgpu.webgpu_problem()
     assert "\n" not in webgpu.webgpu_problem()
 
