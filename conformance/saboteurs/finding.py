@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -84,6 +85,25 @@ def search(saboteur: ImplPatch, *, quiet: bool = True) -> Search:
         raise RuntimeError(f"pytest could not run {tests}")
     if found.misfit and not found.killer:
         raise TypeError(f"{type(saboteur).__name__} does not fit: {found.misfit}")
+    return found
+
+
+def search_apart(saboteur: ImplPatch) -> Search:
+    """The same in a process of its own, which the mistake may end: a driver that is given nonsense
+    gives no error. Then it has been found, too.
+    """
+    name = type(saboteur).__name__
+    done = subprocess.run([sys.executable, "-m", "conformance.saboteurs.finding", name],
+                          cwd=ROOT, capture_output=True, text=True, check=False)
+    found, line = Search(), (done.stdout.strip().splitlines() or [""])[-1]
+    if done.returncode < 0:
+        found.killer = f"signal {-done.returncode}"
+    elif "killed by " in line:
+        found.killer = line.partition("killed by ")[2]
+    elif "skipped here, " in line:
+        found.skipped = [line.partition("skipped here, ")[2]]
+    elif done.returncode not in (0, 1):
+        raise TypeError(f"{name} could not be tried: {done.stderr[-2000:]}")
     return found
 
 

@@ -31,6 +31,11 @@ class ImplPatch:
     target: ClassVar[str] = ""
     first: ClassVar[str] = ""
 
+    @property
+    def apart(self) -> bool:
+        """Whether the mistake may end the process in which it is made."""
+        return self.rule.startswith("webgpu.")
+
     def replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """What stands in the function's place."""
         raise NotImplementedError

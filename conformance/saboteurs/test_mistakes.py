@@ -9,14 +9,14 @@ import pytest
 
 from conformance.saboteurs import impl_patches
 from conformance.saboteurs.edits import Edit
-from conformance.saboteurs.finding import search
+from conformance.saboteurs.finding import search, search_apart
 from conformance.saboteurs.impl_patches import ImplPatch, all_patches
 
 
 @pytest.mark.parametrize("saboteur", all_patches(), ids=lambda each: type(each).__name__)
 def test_a_test_of_its_rule_finds_it(saboteur: ImplPatch) -> None:
     assert saboteur.description
-    found = search(saboteur)
+    found = (search_apart if saboteur.apart else search)(saboteur)
     if found.skipped and not found.killer:
         pytest.skip(found.skipped[0])
     assert found.killer, f"nothing finds out that {saboteur.description}"
