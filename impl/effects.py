@@ -72,7 +72,7 @@ class Buffer:
     def alike(self, size: int | None = None) -> Buffer:
         """A new buffer of the same form, of another size perhaps."""
         found = Buffer(self.device, self.dtype, self.size if size is None else size)
-        found.shardings = self.shardings
+        found.shardings = dict(self.shardings)
         return found
 
     def lie(self, shape: Shape, sharding: Any) -> None:
@@ -80,6 +80,20 @@ class Buffer:
         if not self.shardings:
             self.shardings = {}
         self.shardings[shape] = sharding
+
+    def sharding(self, shape: Shape) -> Any:
+        """How a value of this shape lies on the mesh; None in memory of one device.
+
+        Sizes that depend on variables are others in each call; the axes that are cut are not.
+        """
+        found = self.shardings.get(shape)
+        if found is None and self.shardings:
+            alike = {one for known, one in self.shardings.items() if len(known) == len(shape)}
+            if len(alike) != 1:
+                raise GraphError("read", f"{self} lies on a mesh, and nothing says how a value of "
+                                 f"shape {shape} lies there", "report this: a result was lost")
+            found, = alike
+        return found
 
     def __repr__(self) -> str:
         return f"<Buffer {self.number} {self.dtype.name}[{self.size}] on {self.device}>"

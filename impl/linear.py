@@ -21,6 +21,7 @@ from impl.dtypes import dtypes
 from impl.effects import Buffer, is_lost, leaf_of, living
 from impl.errors import GraphError
 from impl.ir import TRUE, KernelInfo, Ops, UOp, toposort
+from impl.multi import Coordinate
 from impl.ordering import Uses, least_peak
 from impl.places import Destination
 from impl.realize import ExecItem, Run, commit, items_of, lock, planned_run, session
@@ -33,7 +34,7 @@ class CallInfo:
     `reads` and `writes` are pairs of a buffer's place among the CALL's buffers and a version.
     """
 
-    variables: tuple[str, ...] = ()
+    variables: tuple[str | Coordinate, ...] = ()
     reads: tuple[tuple[int, int], ...] = ()
     writes: tuple[tuple[int, int], ...] = ()
     copy: Destination | None = None  # of a copy: where it goes
@@ -57,7 +58,8 @@ def _kernel_graph(sink: UOp) -> tuple[UOp, dict[str, int]]:
             return UOp(Ops.SINK, dtypes.index), {}
         calls, bound = _calls(run), run.canonical
         commit(run)
-        values = dict(zip(map(_name, bound.variables), bound.values, strict=True))
+        named = zip(map(_name, bound.variables), bound.values, strict=True)
+        values = {name: value for name, value in named if isinstance(name, str)}
         return UOp(Ops.SINK, dtypes.index, tuple(calls)), values
 
 
@@ -75,8 +77,9 @@ def _calls(run: Run) -> list[UOp]:
     return calls
 
 
-def _name(bind: UOp) -> str:
-    return str(bind.src[0].arg[0])
+def _name(bind: UOp) -> str | Coordinate:
+    """What a kernel's variable is called; the coordinate of a device on a mesh is its own name."""
+    return str(bind.src[0].arg[0]) if bind.arg is None else bind.arg
 
 
 def create_schedule(kernel_graph: UOp) -> UOp:
@@ -137,7 +140,8 @@ def linear_to_schedule(linear: UOp, var_vals: dict[str, int] | None = None) -> l
         copy = call.arg.copy
         program = device.compile([ast])[0] if copy is None else None
         items.append(ExecItem(ast, buffers, {"label": ast.arg.name, "kernel": len(items)},
-                              [(var_vals or {})[name] for name in call.arg.variables],
+                              [(var_vals or {})[name] if isinstance(name, str) else name
+                               for name in call.arg.variables],
                               program, copy=copy))
     return items
 

@@ -25,6 +25,14 @@ class Place(str):
         return (self,)
 
 
+def spelled(name: str) -> str:
+    """The one spelling of a device's name: "cpu:0" is "CPU"."""
+    kind, colon, number = name.upper().partition(":")
+    if not number.isdecimal():
+        return kind + colon + number
+    return kind if int(number) == 0 else f"{kind}:{int(number)}"
+
+
 class Carrier(Protocol):
     """How the pieces of a value get from the devices that have them to those of `target`."""
 

@@ -63,7 +63,7 @@ def tree(size: int, count: int) -> Rounds:
 
 
 def all_to_all(size: int, count: int) -> Rounds:
-    """Everybody combines one part of all, and sends it to all: two rounds, as few bytes as ring."""
+    """Everybody combines one part of all, and sends it to all: k rounds, as few bytes as ring."""
     cut = parts(size, count)
     reducing = [[Move((i + turn) % count, i, *cut[i], True) for i in range(count)]
                 for turn in range(1, count)]

@@ -19,7 +19,7 @@ from impl.errors import DeviceError, VariableError
 from impl.ir import UOp, free_after_fork
 from impl.kernel import Analysis, Estimate, Limits, estimate
 from impl.multi import meshes
-from impl.places import Place
+from impl.places import Place, spelled
 
 
 class Counters:
@@ -407,7 +407,7 @@ class Registry:
             raise DeviceError("device", f"{name!r} is not a device", f"{near}use one of "
                               # r[impl device.name.unknown+2]
                               f"{', '.join(names)}, or NAME:NUMBER")
-        return Place(kind if not number or int(number) == 0 else f"{kind}:{int(number)}")
+        return Place(spelled(f"{kind}:{number}" if number else kind))
 
     def usable(self, name: str) -> Place:
         """The one spelling of a device's name, if there is what the device needs.
@@ -442,6 +442,9 @@ class Registry:
     def DEFAULT(self) -> Place:  # noqa: N802  (the field writes Device.DEFAULT)
         """The setting DEVICE; else CPU if it can compile; else REFERENCE, said once on stderr."""
         chosen = settings.get("DEVICE")
+        if chosen in meshes:
+            raise DeviceError("DEVICE", f"{chosen} is a mesh", "name one device, and lay tensors on "
+                              "the mesh with .shard")
         if chosen:
             return self.canonical(chosen)
         problem = self.kinds["CPU"][1]() if "CPU" in self.kinds else "it is not installed"

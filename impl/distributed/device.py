@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -99,11 +98,14 @@ def _fill(memory: Memory, values: np.ndarray) -> None:
 
 def opened(place: Mesh) -> DeviceBackend:
     """The device of a mesh: of this process, or of all processes of a job."""
-    return (RankDevice if _is_of_ranks(place.devices) else MeshDevice)(place)
-
-
-def _is_of_ranks(devices: Sequence[str]) -> bool:
-    return any("@" in device for device in devices)
+    if not any("@" in device for device in place.devices):
+        return MeshDevice(place)
+    kind = place.devices[0].partition("@")[0]
+    if place.devices != tuple(f"{kind}@{number}" for number in range(ranks())):
+        # r[impl distributed.mesh.size]
+        raise ArgumentError("Mesh", f"the devices {', '.join(place.devices)} are not those of "
+                            f"{ranks()} processes, in order", "use distributed.mesh(data=...)")
+    return RankDevice(place)
 
 
 Device.of_mesh = opened

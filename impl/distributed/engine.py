@@ -65,7 +65,7 @@ class Ranks:
                                    "look at what it said last; all ranks have to run the same "
                                    "program and ask for the same values")
         for place in others:
-            theirs = bytes(notes[place]).rstrip(b"\0").decode()
+            theirs = _read(notes[place])
             if theirs.split("\n")[:2] != _read(note).split("\n")[:2]:
                 # r[impl distributed.other.named]
                 raise DistributedError(what, f"at step {self.count} rank {self.members[place]} is "
@@ -113,7 +113,7 @@ def _written(count: int, what: str, line: str) -> np.ndarray:
 
 
 def _read(note: np.ndarray) -> str:
-    return bytes(note).rstrip(b"\0").decode()
+    return bytes(note).rstrip(b"\0").decode(errors="replace")  # it may be cut within a letter
 
 
 def _shown(note: str) -> str:

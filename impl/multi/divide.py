@@ -7,13 +7,14 @@ devices changes nothing but numbers in it.
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from impl.dtypes import dtypes
 from impl.effects import leaf_of
 from impl.gradient import nodes
-from impl.ir import ELEMENTWISE, IN_ORDER, Ops, Shape, UOp, identity, note_origin
+from impl.ir import ELEMENTWISE, Ops, Shape, UOp, identity, note_origin
 from impl.multi.mesh import Mesh, Sharding, piece
 from impl.multi.transfers import Transfer, moved
 from impl.places import Place, copied_to
@@ -42,6 +43,9 @@ class Coordinate(int):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Coordinate) and (self.mesh, self.axis) == (other.mesh, other.axis)
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
     def __hash__(self) -> int:
         return hash((self.mesh, self.axis))
 
@@ -52,7 +56,8 @@ class Coordinate(int):
 
 def coordinate(mesh: Mesh, axis: str) -> UOp:
     """The node of a coordinate, of shape `()`."""
-    variable = UOp(Ops.DEFINE_VAR, dtypes.int32, (), (f"{axis}_index", 0, mesh.axes[axis] - 1))
+    name = f"{axis}_{zlib.crc32(mesh.encode()):08x}"  # another mesh has a variable of its own
+    variable = UOp(Ops.DEFINE_VAR, dtypes.int32, (), (name, 0, mesh.axes[axis] - 1))
     return UOp(Ops.BIND, dtypes.int32, (variable, UOp.const(dtypes.int32, 0)),
                Coordinate(mesh, axis))
 
@@ -169,7 +174,7 @@ def _leaf_piece(node: UOp, leaf: UOp) -> Piece:
     """What is in memory: on a mesh the buffer knows how it lies there."""
     buffer, version, _ = leaf.arg
     shape = node.shape or ()
-    sharding = buffer.shardings.get(shape)
+    sharding = buffer.sharding(shape)
     if sharding is None:
         return Piece(node, shape)
     return Piece(UOp(Ops.BUFFER, node.dtype, (), (buffer, version, sharding.local(shape))),
@@ -380,6 +385,7 @@ def price(given: Piece, axes: Axes) -> int:
 
 def _elementwise(node: UOp, given: list[Piece]) -> Piece:
     """All operands in the sharding of one of them, or of all: that for which least is sent."""
+    assert node.op in ELEMENTWISE, f"{node.op.name} has no rule for pieces"
     wide = [one for one in given if one.shape] or given[:1]
     choices = dict.fromkeys([one.axes for one in wide])
     if len(choices) > 1:
@@ -635,4 +641,3 @@ _RULES: dict[Ops, Callable[[UOp, list[Piece]], Piece]] = {
     Ops.PAD: _pad, Ops.SHRINK: _shrink, Ops.FLIP: _flip, Ops.UNFOLD: _unfold, Ops.FOLD: _fold,
     Ops.GATHER: _gather, Ops.SCAN: _scan, Ops.SCATTER: _scatter, Ops.CONTIGUOUS: _same_axes,
 }
-assert IN_ORDER | ELEMENTWISE  # every other operation is elementwise

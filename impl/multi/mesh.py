@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from impl.errors import ArgumentError, AxisError, ShapeError
 from impl.ir import Shape
-from impl.places import Place
+from impl.places import Place, spelled
 from impl.symbolic import is_symbolic
 
 #: The axis of a mesh that was given as a list of devices.
@@ -33,9 +33,9 @@ class Mesh(Place):
     axes: dict[str, int]
 
     def __new__(cls, devices: Sequence[str], axes: Mapping[str, int] | None = None) -> Mesh:
-        names = tuple(devices)
+        names = tuple(map(spelled, devices))  # r[impl multi.mesh.devices]
         sizes = {PLAIN_AXIS: len(names)} if axes is None else dict(axes)
-        if not names or len(set(names)) != len(names):  # r[impl multi.mesh.devices]
+        if not names or len(set(names)) != len(names):
             raise ArgumentError("Mesh", f"the devices are {', '.join(names) or 'none'}",
                                 "name at least one device, each once")
         if math.prod(sizes.values()) != len(names):
@@ -56,8 +56,11 @@ class Mesh(Place):
     def __eq__(self, other: object) -> bool:
         """A mesh of one axis is its devices, too."""
         if isinstance(other, tuple):
-            return self.devices == other and len(self.axes) == 1
+            return len(self.axes) == 1 and self.devices == tuple(map(spelled, map(str, other)))
         return str.__eq__(self, other) if isinstance(other, str) else NotImplemented
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
 
     __hash__ = str.__hash__
 

@@ -50,9 +50,8 @@ class Transfer:
         return given
 
     def sent(self, nbytes: int) -> int:
-        """The least number of bytes that each device has to send, for a piece of `nbytes`.
-
-        Of what leaves or enters a mesh, those of the one device.
+        """The least number of bytes that each device has to send, for a piece of `nbytes`; on the
+        way to a mesh, that each is sent.
         """
         others = self.count - 1
         if self.kind == "all-reduce":  # r[impl multi.transfer.told]
@@ -61,8 +60,6 @@ class Transfer:
             return nbytes * others // self.count
         if self.kind == "all-gather":
             return nbytes * others
-        if self.kind in ("broadcast", "gather"):
-            return nbytes * self.count
         return nbytes
 
     def __str__(self) -> str:
@@ -71,7 +68,9 @@ class Transfer:
     def told(self, nbytes: int) -> str:
         """What is sent, how much by each device, and why; `nbytes` are those of the source."""
         piece = nbytes // self.count if self.kind == "scatter" else nbytes
-        return f"{self}, {self.sent(piece)} bytes from each device: {_WHY[self.kind]}"
+        way = {"broadcast": "to", "scatter": "to"}.get(self.kind, "from")
+        which = "one" if self.kind == "select" else "each"
+        return f"{self}, {self.sent(piece)} bytes {way} {which} device: {_WHY[self.kind]}"
 
 
 _WHY = {

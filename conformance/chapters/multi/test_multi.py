@@ -8,8 +8,20 @@ import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Context, Mesh, Ops, Tensor, TinyJit, nn
+from impl import (
+    Context,
+    Mesh,
+    Ops,
+    Tensor,
+    TinyJit,
+    UOp,
+    Variable,
+    dtypes,
+    nn,
+    run_schedule,
+)
 from impl.errors import ArgumentError, AxisError, DeviceError
+from impl.linear import linear_to_schedule, lower_sink_to_linear
 from impl.multi import Sharding
 
 DEVICES = tuple(f"REFERENCE:{i}" if i else "REFERENCE" for i in range(6))
@@ -256,4 +268,54 @@ def test_a_schedule_says_what_is_sent_and_why() -> None:
 def test_a_mesh_of_one_axis_equals_its_devices() -> None:
     x = Tensor(numbers(8, 8)).shard(DEVICES[:4], 0)
     place: object = x.device
-    assert place == DEVICES[:4] and place != DEVICES[:3]
+    assert place == DEVICES[:4] and not place != DEVICES[:4] and place != DEVICES[:3]
+    assert Mesh(("cpu:0", "CPU:01")) is Mesh(("CPU", "CPU:1"))
+    with pytest.raises(ArgumentError, match="each once"):
+        Mesh(("CPU", "CPU:0"))
+
+
+@verifies("multi.value.equal")
+def test_each_mesh_of_a_schedule_has_its_own_coordinates() -> None:
+    array = numbers(5, 4)
+    meshes = [Mesh(DEVICES[:4], {"data": 2, "model": 2}), Mesh(DEVICES[:4], {"model": 2, "data": 2}),
+              Mesh(DEVICES[:2], {"data": 2})]
+    found = []
+    for mesh in meshes:
+        whole = Tensor(array).shard(mesh)
+        found.append((whole + 1 + Tensor(array).shard(mesh, data=0)).max(0))
+    Tensor.realize(*found)
+    for each in found:
+        np.testing.assert_array_equal(each.numpy(), (2 * array + 1).max(0))
+
+
+@verifies("multi.value.equal")
+def test_a_replay_of_several_sizes_lies_as_the_first() -> None:
+    step = TinyJit(lambda x: (x * 2).realize())
+    array = Tensor(numbers(4, 9)).shard(DEVICES[:2], 0).realize()
+    size = Variable("columns", 1, 9)
+    for count in (3, 5, 7, 2):
+        found = step(array[:, :size.bind(count)])
+        np.testing.assert_array_equal(found.numpy(), 2 * numbers(4, 9)[:, :count])
+
+
+@verifies("multi.value.equal")
+def test_a_large_result_with_random_numbers_is_replayed() -> None:
+    x = Tensor(np.ones((64, 1024), np.float32)).shard(DEVICES[:2], 0).realize()
+
+    def step(given: Tensor) -> Tensor:
+        with Tensor.train():
+            return given.dropout(0.5).realize()
+
+    captured = TinyJit(step)
+    sums = [captured(x).sum().item() for _ in range(5)]
+    assert len(set(sums)) == 5 and all(60_000 < total < 71_000 for total in sums), sums
+    rows = run_and_read(x)
+    np.testing.assert_array_equal(rows, x.numpy() + 1)
+
+
+def run_and_read(x: Tensor) -> np.ndarray:
+    """What the schedule of a value makes, step by step."""
+    value = x + 1
+    run_schedule(linear_to_schedule(lower_sink_to_linear(
+        UOp(Ops.SINK, dtypes.index, (value.uop,))) or value.uop))
+    return value.numpy()
