@@ -38,8 +38,9 @@ class MeshProgram(Program):
     def check(self, memories: Sequence[Any], values: Sequence[int]) -> None:
         """As each of the members asks."""
         for place, program in enumerate(self.members):
-            program.check([None if memory is None else memory.members[place]
-                           for memory in memories], self._values(values, place))
+            mine: list[Any] = [None if memory is None else memory.members[place]
+                               for memory in memories]  # a result's memory may be let go
+            program.check(mine, self._values(values, place))
 
     def __call__(self, memories: Sequence[Any], values: Sequence[int] = ()) -> None:
         """Run once on every device, and count each."""

@@ -443,8 +443,8 @@ class Registry:
         """The setting DEVICE; else CPU if it can compile; else REFERENCE, said once on stderr."""
         chosen = settings.get("DEVICE")
         if chosen in meshes:
-            raise DeviceError("DEVICE", f"{chosen} is a mesh", "name one device, and lay tensors on "
-                              "the mesh with .shard")
+            raise DeviceError("DEVICE", f"{chosen} is a mesh",
+                              "name one device, and lay tensors on the mesh with .shard")
         if chosen:
             return self.canonical(chosen)
         problem = self.kinds["CPU"][1]() if "CPU" in self.kinds else "it is not installed"

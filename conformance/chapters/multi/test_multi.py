@@ -39,6 +39,7 @@ def numbers(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(-9, 10, shape).astype(np.float32)
 
 
+GRID = Mesh(DEVICES[:4], {"data": 2, "model": 2})
 MESHES = [Mesh(DEVICES[:n]) for n in (1, 2, 3, 4, 6)] + [Mesh(DEVICES[:4], {"data": 2, "model": 2})]
 
 #: Programs on one matrix of 6 rows and 4 columns, and what NumPy makes of it.
@@ -277,8 +278,7 @@ def test_a_mesh_of_one_axis_equals_its_devices() -> None:
 @verifies("multi.value.equal")
 def test_each_mesh_of_a_schedule_has_its_own_coordinates() -> None:
     array = numbers(5, 4)
-    meshes = [Mesh(DEVICES[:4], {"data": 2, "model": 2}), Mesh(DEVICES[:4], {"model": 2, "data": 2}),
-              Mesh(DEVICES[:2], {"data": 2})]
+    meshes = [GRID, Mesh(DEVICES[:4], {"model": 2, "data": 2}), Mesh(DEVICES[:2], {"data": 2})]
     found = []
     for mesh in meshes:
         whole = Tensor(array).shard(mesh)
