@@ -10,7 +10,7 @@ from conformance.trace import verifies
 from impl import Context, Tensor
 from impl.gradient import GRADIENTS
 from impl.gradient.nodes import expression_of
-from impl.ir import Ops
+from impl.ir import BINARY, COMPARISONS, UNARY, Ops
 from impl.rewrite import Rule
 
 POINT = np.array([[0.3, 1.7, -0.6], [2.2, -1.1, 0.9]])
@@ -113,3 +113,14 @@ def test_a_rule_is_the_slope(rule: Rule) -> None:
                 wanted = difference(function, direction)
                 assert abs(float((slope * direction).sum()) - wanted) < 1e-4 * (1 + abs(wanted))
     assert met & set(rule.pattern.ops or ())
+
+
+#: What is no number, or has steps and no slope.
+WITHOUT_SLOPE = COMPARISONS | {Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.FLOORDIV,
+                               Ops.FLOORMOD, Ops.TRUNC, Ops.FLOOR, Ops.BITCAST, Ops.DETACH}
+
+
+@verifies("gradient.value.derivative")
+@pytest.mark.parametrize("op", sorted((UNARY | BINARY) - WITHOUT_SLOPE), ids=lambda op: Ops(op).name)
+def test_every_operation_with_a_slope_has_a_rule(op: int) -> None:
+    assert GRADIENTS.of(Ops(op)), f"{Ops(op).name}: no rule of impl/gradient/rules.py has it"
