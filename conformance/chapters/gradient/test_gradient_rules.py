@@ -121,6 +121,7 @@ WITHOUT_SLOPE = COMPARISONS | {Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR, Ops.F
 
 
 @verifies("gradient.value.derivative")
-@pytest.mark.parametrize("op", sorted((UNARY | BINARY) - WITHOUT_SLOPE), ids=lambda op: Ops(op).name)
+@pytest.mark.parametrize("op", sorted((UNARY | BINARY) - WITHOUT_SLOPE),
+                         ids=lambda op: Ops(op).name)
 def test_every_operation_with_a_slope_has_a_rule(op: int) -> None:
     assert GRADIENTS.of(Ops(op)), f"{Ops(op).name}: no rule of impl/gradient/rules.py has it"
