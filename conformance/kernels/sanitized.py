@@ -88,7 +88,7 @@ def guard() -> bool:
     if poisoning() is None or cpu is None:
         return False
     cpu.CPU.allocate = _allocate
-    renderer: Any = sys.modules["impl.render"]
+    renderer: Any = sys.modules["impl.dialects"]
     renderer.C.own_scratch = lambda dialect, total: 0
     return True
 

@@ -212,14 +212,16 @@ def test_a_reduction_of_nothing(device: str, dtype: DType) -> None:
 @verifies("kernel.reduce.half")
 @pytest.mark.parametrize("dtype", HALVES, ids=lambda d: d.name)
 def test_half_types_accumulate_in_float32(device: str, dtype: DType) -> None:
-    """4096 ones: an accumulator of the type itself would stop at 2048 or 256."""
+    """Ones after a number to which the type cannot add one: its accumulator would not move."""
+    big, wanted = {dtypes.float16: (2048, 6144), dtypes.bfloat16: (256, 4352)}[dtype]
+    values = np.where(np.arange(4096) == 0, big, 1)
     for noopt in (0, 1):
         k = new_range(4096, RangeKind.REDUCE)
-        given, out = kb.from_host(np.ones(4096), dtype), kb.from_host(np.zeros(1), dtype)
+        given, out = kb.from_host(values.astype(float), dtype), kb.from_host(np.zeros(1), dtype)
         ast = kb.kernel(store(param(0, dtype), 0, reduce(Ops.ADD, load(param(1, dtype), k), k)))
         with Context(NOOPT=noopt):
             kb.run(ast, out, given, device=device)
-        assert kb.to_host(out, dtype)[0] == 4096
+        assert kb.to_host(out, dtype)[0] == wanted
 
 
 @each_device
