@@ -122,7 +122,7 @@ def test_a_write_to_repeated_elements() -> None:
     agree((x, [1, 2, 3]))
 
 
-@verifies("tensor.assign.view+2")
+@verifies("tensor.assign.view+3")
 def test_a_write_to_bits() -> None:
     x = numbers(1, 2, 3)
     x.bitcast("int32")[1:] = 0

@@ -390,7 +390,7 @@ class AssignsOtherTypes(ImplPatch):
 
 
 class ViewsAreCopies(ImplPatch):
-    rule = "tensor.assign.view+2"
+    rule = "tensor.assign.view+3"
     description = "what is assigned to a view stays there"
     target = "impl.tensor.base:TensorBase._store"
 

@@ -251,7 +251,7 @@ class ViewsNeedNothing(Edit):
 
 
 class BitsAreConverted(Edit):
-    rule = "tensor.assign.view+2"
+    rule = "tensor.assign.view+3"
     description = "what is assigned to bits is converted, and not read as bits"
     file = "impl/tensor/base.py"
     old, new = "value = UOp(Ops.BITCAST, memory.dtype, (value,))", \

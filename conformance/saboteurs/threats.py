@@ -74,7 +74,7 @@ class RepeatedElementsAreWritten(ImplPatch):
 
 
 class BitsAreWrittenNowhere(ImplPatch):
-    rule = "tensor.assign.view+2"
+    rule = "tensor.assign.view+3"
     description = "what is written to the bits of a tensor goes to a temporary"
     target = "impl.tensor.base:_written_through"
 

@@ -499,6 +499,7 @@ class TensorBase(metaclass=Named):
         result = self._wrap(self.uop)
         result._parameter = self._parameter and None
         if self._parameter:
+            result.uop = nodes.detach(result.uop)
             result._own_memory()
             result.requires_grad = True
         memo[id(self)] = result
@@ -633,7 +634,9 @@ class TensorBase(metaclass=Named):
         if not living:
             self._replace(value)
             return
-        root, path = living[-1]  # r[impl tensor.assign.view+2]
+        root, path = living[-1]  # r[impl tensor.assign.view+3]
+        if root.device != self.device:  # it was laid elsewhere since this view was taken
+            value, self.device = copied_to(value, root.device), root.device
         before = root.uop
         memory = _as_memory(before)
         root.uop = _written_through(memory, path, value)
@@ -708,7 +711,9 @@ class TensorBase(metaclass=Named):
         """Let the value be stored in memory of this tensor's own."""
         leaf = new_buffer_node(self.device, self.dtype, self.shape,
                                sharding=self.runtime.sharding(self))
-        self.uop = write(leaf, leaf, self.uop)  # r[impl tensor.parameter.own]
+        # A gradient of the other one's memory is none of this one's.
+        value = nodes.detach(self.uop) if self.uop.op is Ops.BUFFER else self.uop
+        self.uop = write(leaf, leaf, value)  # r[impl tensor.parameter.own]
         self._ancestors = ()
         return self
 
@@ -761,7 +766,7 @@ def _written_through(memory: UOp, path: Path, value: UOp) -> UOp:
     """The memory with the region replaced that a path shows; the value is of the path's dtype."""
     moves = tuple(step for step in path if step[0] is not Ops.BITCAST)
     if value.dtype is not memory.dtype:  # bits are as good before the movements as after them
-        value = UOp(Ops.BITCAST, memory.dtype, (value,))  # r[impl tensor.assign.view+2]
+        value = UOp(Ops.BITCAST, memory.dtype, (value,))  # r[impl tensor.assign.view+3]
     return write(memory, follow(memory, moves), value)
 
 

@@ -434,6 +434,8 @@ def _unmasked(item: Any) -> tuple[Any, ...]:
         raise DTypeError("index", f"{item} is no index", "use None for a new axis")
     if isinstance(item, (list, np.ndarray)):
         array = np.asarray(item)
+        if array.dtype.kind == "b" and not array.ndim:
+            raise DTypeError("index", "a mask without axes", "use .where, or reshape both to (1,)")
         if array.dtype.kind == "b":
             return tuple(np.nonzero(array))
     return (item,)

@@ -378,7 +378,9 @@ class Special(Elementwise):
         x, y = self._pair(b, "fmod")
         if x.dtype.kind != "f":
             quotient = self._truncated(other)
-            return self._wrap(nodes.sub(x, nodes.mul(quotient.uop, y)))
+            rest = nodes.sub(x, nodes.mul(quotient.uop, y))
+            nothing = compare(Ops.CMPEQ, y, UOp.const(y.dtype, 0))  # r[impl dtypes.division.floor]
+            return self._wrap(where(nothing, UOp.const(x.dtype, 0), rest))
         size, step = absolute(x), absolute(y)  # of which rounding down is rounding toward zero
         rest = floor_remainder(size, step)
         # A quotient that was rounded up leaves less than nothing.

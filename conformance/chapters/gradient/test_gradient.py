@@ -5,6 +5,7 @@ gradient's product with v is (L(x + hv) - L(x - hv)) / 2h up to terms in h squar
 """
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -394,3 +395,18 @@ def test_extreme_arguments_give_finite_gradients() -> None:
         gradient = function(x).sum().gradient(x)[0].numpy()
         assert np.isfinite(gradient).all()
         assert np.allclose(gradient[[0, 2, 4]], ends, atol=1e-6)
+
+
+@verifies("tensor.parameter.own")
+def test_a_gradient_of_a_copy_is_none_of_the_original() -> None:
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    v = copy.deepcopy(w)
+    (w * 2 + v * 3).sum().backward()
+    assert w.grad.tolist() == [2, 2] and v.grad.tolist() == [3, 3]
+    base = Tensor([1.0, 2.0]).realize()
+    p, q = Tensor(base, requires_grad=True), Tensor(base, requires_grad=True)
+    (p * 2 + q * 3).sum().backward()
+    assert p.grad.tolist() == [2, 2] and q.grad.tolist() == [3, 3]
+    made = (Tensor([1.0, 2.0], requires_grad=True) * 2).requires_grad_()
+    (made * 3).sum().backward()
+    assert made.grad.tolist() == [3, 3]

@@ -319,3 +319,30 @@ def run_and_read(x: Tensor) -> np.ndarray:
     run_schedule(linear_to_schedule(lower_sink_to_linear(
         UOp(Ops.SINK, dtypes.index, (value.uop,))) or value.uop))
     return value.numpy()
+
+
+@verifies("multi.value.equal")
+def test_constants_that_lie_on_a_device_do_not_lie_on_a_mesh() -> None:
+    """Who is made of no memory is one node everywhere, and may have been computed elsewhere."""
+    def sorted_on_mesh() -> list[float]:
+        found: list[float] = Tensor([1.0, 2.0, 3.0]).shard(DEVICES[:2], 0).msort().tolist()
+        return found
+
+    assert sorted_on_mesh() == [1, 2, 3]
+    assert Tensor(3).median(0)[1].tolist() == 0
+    assert sorted_on_mesh() == [1, 2, 3]
+
+
+@verifies("multi.value.equal")
+@verifies("tensor.assign.view+3")
+def test_a_view_reaches_a_tensor_that_was_laid_elsewhere() -> None:
+    for before, after in ((None, 2), (2, 4), (4, 2), (2, None)):
+        x = Tensor([1.0, 2.0, 3.0])
+        if before:
+            x = x.shard(DEVICES[:before], 0)
+        x.realize()
+        view = x[1:]
+        if after:
+            x.shard_(DEVICES[:after], 0)
+        view += 1
+        assert x.tolist() == [1, 3, 4] and view.tolist() == [3, 4]

@@ -326,3 +326,8 @@ def test_drawing_without_replacement_draws_each_once() -> None:
     assert all(len(set(row)) == 3 and 1 not in row for row in drawn.tolist())
     assert (drawn[:, 0] == 2).mean() > 0.4
     assert set(Tensor([0.0, 1.0]).bernoulli().tolist()) == {0, 1}
+
+
+@verifies("dtypes.division.floor")
+def test_the_remainder_by_zero_is_zero() -> None:
+    assert Tensor([7, -7, 5]).fmod(Tensor([0, 0, 3])).tolist() == [0, 0, 2]
