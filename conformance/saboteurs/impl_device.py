@@ -7,8 +7,8 @@ from conformance.saboteurs.edits import Edit
 class NumberZeroIsAnother(Edit):
     rule = "device.name.canonical"
     description = "CPU:0 is another device than CPU"
-    file = "impl/device/__init__.py"
-    old, new = "if not number or int(number) == 0 else", "if not number else"
+    file = "impl/places.py"
+    old, new = "return kind if int(number) == 0 else", "return kind if not number else"
 
 
 class OneDeviceIsNamed(Edit):
