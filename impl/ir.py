@@ -37,7 +37,8 @@ class Ops(_Kind):
     BUFFER = auto()      # tensor: a buffer at a version; arg = (Buffer, version, shape)
     CONST = auto()       # both: one number; arg = the number, in the node's dtype
     IOTA = auto()        # tensor: 0, 1, ..., n-1; arg = n
-    BIND = auto()        # tensor: a variable with its value; src = (DEFINE_VAR, CONST)
+    BIND = auto()        # tensor: a variable with its value; src = (DEFINE_VAR, CONST), arg = None,
+                         # or the Coordinate that each device of a mesh has for itself
     DEFINE_VAR = auto()  # both: an integer known only at run time; arg = (name, least, greatest)
     # elementwise, one source
     NEG = auto()

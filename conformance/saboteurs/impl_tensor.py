@@ -577,14 +577,14 @@ class EndsAreOutside(ImplPatch):
 
 
 class PrintingReads(Edit):
-    rule = "tensor.print.nothing+2"
+    rule = "tensor.print.nothing+3"
     description = "who prints a tensor has it computed"
     file = "impl/tensor/base.py"
     old, new = "elements = self.runtime.peek(self)", "elements = self.runtime.read(self)"
 
 
 class PrintedAbreast(Edit):
-    rule = "tensor.print.nothing+2"
+    rule = "tensor.print.nothing+3"
     description = "a printed tensor has lost its axes"
     file = "impl/tensor/base.py"
     old = "(from_bfloat16(elements) if narrow else elements).reshape(self.shape)"

@@ -7,6 +7,7 @@
     prepared       a call that is ready to be launched again
     values         computing and reading them
     schedule       kernels for the caller to run, and documents
+    journey        how a graph became a kernel's text, for the report
 """
 from impl.effects import lock
 from impl.realize.environment import Mode, environment, in_force

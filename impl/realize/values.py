@@ -110,7 +110,7 @@ def peek(holder: Holder) -> np.ndarray | None:
         return None
     with lock.mutex:  # in another thread's turn, too: who looks changes nothing that it would see
         leaf = in_memory(holder.uop)
-        # r[impl tensor.print.nothing+2]: nor is what was overwritten an error here
+        # r[impl tensor.print.nothing+3]: nor is what was overwritten an error here
         if leaf is None or leaf.arg[1] != leaf.arg[0].version:
             return None
         buffer: Buffer = leaf.arg[0]

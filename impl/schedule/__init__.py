@@ -1,7 +1,10 @@
 """The list of passes, and the document that a schedule is. Chapter: spec/schedule.md.
 
     plan         what a plan is
-    pipeline     the passes, one after the other, and the table of finished plans
+    draft        what passes find out, each field written once
+    passes       the list of passes
+    checks       what holds after each of them (SPEC=1, SPEC=2)
+    pipeline     a draft through all passes, and the table of finished plans
     reasons      what a person reads of a plan: labels, and why values cross memory
     document     a plan as plain data
 """

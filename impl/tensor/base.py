@@ -327,10 +327,10 @@ class TensorBase(metaclass=Named):
         constant = constant_of(self.uop)
         if constant is not None:
             return np.full(self.shape, constant.arg, np.float32 if narrow else self.dtype.numpy)
-        elements = self.runtime.peek(self)  # r[impl tensor.print.nothing+2]
+        elements = self.runtime.peek(self)  # r[impl tensor.print.nothing+3]
         if elements is None:
             return None
-        # r[impl tensor.print.nothing+2]
+        # r[impl tensor.print.nothing+3]
         return (from_bfloat16(elements) if narrow else elements).reshape(self.shape)
 
     def __format__(self, specification: str) -> str:

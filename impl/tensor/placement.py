@@ -72,7 +72,10 @@ class Placement(TensorBase):
     @property
     def sharding(self) -> Any:
         """How the value lies on its mesh; None for a tensor of one device."""
-        return self.runtime.sharding(self)
+        found = self.runtime.sharding(self)
+        if found is None and isinstance(self.device, Mesh):  # constants: each device has them all
+            return Sharding.copies(self.device, len(self.shape))
+        return found
 
     @property
     def shards(self) -> list[Self]:

@@ -213,6 +213,8 @@ def test_a_result_lies_where_it_was_computed() -> None:
                         (x.reshape(4, 2, 6), ("shard", None, None)), (x.sum(1), ("shard",))):
         assert value.sharding == Sharding(Mesh(DEVICES[:2]), axes)
         assert value.realize().sharding == Sharding(Mesh(DEVICES[:2]), axes)
+    zeros = x.zeros_like()
+    assert zeros.sharding == zeros.realize().sharding == Sharding.copies(Mesh(DEVICES[:2]), 2)
     leaf = (x * 2).realize().uop
     assert leaf.op is Ops.BUFFER and leaf.arg[0].size == 24
 

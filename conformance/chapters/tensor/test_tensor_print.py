@@ -15,7 +15,7 @@ def counts() -> tuple[int, ...]:
     return (GlobalCounters.kernels, GlobalCounters.plan_hits, GlobalCounters.plan_misses)
 
 
-@verifies("tensor.print.nothing+2")
+@verifies("tensor.print.nothing+3")
 @pytest.mark.parametrize("dtype", ["bool", "int8", "int64", "float16", "bfloat16", "float64"])
 def test_elements_in_memory_are_printed(dtype: str) -> None:
     x = Tensor([[0, 1], [2, 3]]).cast(dtype).realize()
@@ -25,7 +25,7 @@ def test_elements_in_memory_are_printed(dtype: str) -> None:
     assert repr(x) == str(x) == f"{x}"
 
 
-@verifies("tensor.print.nothing+2")
+@verifies("tensor.print.nothing+3")
 @pytest.mark.parametrize("x, shown", [
     (Tensor.zeros(3), "float32 (3,) on @: [0., 0., 0.]"), (Tensor(2), "int32 () on @: 2"),
     (Tensor.full((1,), 0.5, dtype="bfloat16"), "bfloat16 (1,) on @: [0.5]"),
@@ -36,7 +36,7 @@ def test_what_is_known_is_printed_if_it_is_short(x: Tensor, shown: str) -> None:
     assert repr(x) == f"<Tensor {shown.replace('@', x.device)}>"
 
 
-@verifies("tensor.print.nothing+2")
+@verifies("tensor.print.nothing+3")
 def test_printing_computes_nothing() -> None:
     x = Tensor([1.0, 2.0]).realize()
     lazy = [x + 1, x[0], Tensor.rand(2), Tensor.arange(3), Tensor.empty(2), x.to("REFERENCE") * 2]
@@ -49,7 +49,7 @@ def test_printing_computes_nothing() -> None:
     assert "[" not in str(x) and "[2., 3.]" in str(x.realize())
 
 
-@verifies("tensor.print.nothing+2")
+@verifies("tensor.print.nothing+3")
 def test_printing_in_a_capture_and_between_kernels_reads_nothing() -> None:
     seen: list[str] = []
 
@@ -66,7 +66,7 @@ def test_printing_in_a_capture_and_between_kernels_reads_nothing() -> None:
     assert waiting.tolist() == [4, 5]
 
 
-@verifies("tensor.print.nothing+2")
+@verifies("tensor.print.nothing+3")
 def test_a_symbolic_tensor_prints_its_form() -> None:
     x = Tensor.arange(8)[:Variable("n", 1, 8).bind(3)]
     for each in (x, x.contiguous().realize(), Tensor.zeros(Variable("n", 1, 8).bind(3))):
@@ -74,7 +74,7 @@ def test_a_symbolic_tensor_prints_its_form() -> None:
         assert "[0" not in str(each)
 
 
-@verifies("tensor.print.nothing+2")
+@verifies("tensor.print.nothing+3")
 def test_printing_in_another_thread_disturbs_no_capture() -> None:
     """A function that waits for a thread which writes a log is captured all the same."""
     weight, seen = Tensor([1.0]).realize(), list[str]()
