@@ -126,15 +126,17 @@ class PlanCache(Generic[PlanType]):
             return plan
 
     def get_short(self, key: tuple[Any, ...]) -> PlanType | None:
-        """The plan that was found before for what a short key describes; counts a hit."""
-        with self.lock:
-            entry = self.short.get(key)
-            if entry is None:
-                return None
-            self.hits += 1
-            entry[1] = next(self.uses)
-            plan: PlanType = entry[0]
-            return plan
+        """The plan that was found before for what a short key describes; counts a hit.
+
+        Who asks has the turn to realize, and looks once: that needs no lock.
+        """
+        entry = self.short.get(key)
+        if entry is None:
+            return None
+        self.hits += 1
+        entry[1] = next(self.uses)
+        plan: PlanType = entry[0]
+        return plan
 
     def put_short(self, short: tuple[Any, ...], key: tuple[Any, ...]) -> None:
         """Let a plan be found by a short key too."""

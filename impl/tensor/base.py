@@ -88,7 +88,8 @@ def note_origin(node: UOp) -> None:
         code = frame.f_code
         whose = _whose.get(code.co_filename) or _owner(code.co_filename)
         if whose is _USER:
-            give_origin(node, (name.strip("_"), f"{code.co_filename}:{frame.f_lineno}"))
+            key = code.co_filename, frame.f_lineno, name
+            give_origin(node, _origins.get(key) or _origin(*key))
             return
         if whose is _TENSOR:
             name = code.co_name
@@ -98,6 +99,16 @@ def note_origin(node: UOp) -> None:
 #: Whose code is in a file: methods of Tensor, those of layers, or the user's.
 _TENSOR, _LIBRARY, _USER = "tensor", "library", "user"
 _whose: dict[str, str] = {}
+#: The call and line of a file, a line and the name of a method, in words.
+_origins: dict[tuple[str, int, str], tuple[str, str]] = {}
+
+
+def _origin(file: str, line: int, name: str) -> tuple[str, str]:
+    """A call and its line in words, remembered: a loop comes to its lines again and again."""
+    if len(_origins) >= 1 << 14:  # lines of code that a program makes as it runs
+        _origins.clear()
+    origin = _origins[file, line, name] = name.strip("_"), f"{file}:{line}"
+    return origin
 
 
 def _owner(file: str) -> str:
