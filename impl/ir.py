@@ -31,7 +31,13 @@ class _Kind(IntEnum):
 
 
 class Ops(_Kind):
-    """What a node does. The groups below say which stage each belongs to."""
+    """What a node does. The groups below say which stage each belongs to.
+
+    An elementwise operation stands in the group of its kind; what it means is in `reference`, its
+    text in `functions` (named after it), its slope in `gradient.rules`, the method in `tensor`.
+    Where it stands here says how many sources it has, whether it is for floats only (FLOAT_ONLY),
+    and whether it is dear (DEAR): no other list of operations wants to hear of it.
+    """
 
     # leaves
     BUFFER = auto()      # tensor: a buffer at a version; arg = (Buffer, version, shape)
@@ -42,9 +48,9 @@ class Ops(_Kind):
     DEFINE_VAR = auto()  # both: an integer known only at run time; arg = (name, least, greatest)
     # elementwise, one source
     NEG = auto()
-    RECIPROCAL = auto()
+    RECIPROCAL = auto()  # floats, as all up to TRUNC
     SQRT = auto()
-    EXP = auto()
+    EXP = auto()         # transcendental, as all up to TRUNC
     EXP2 = auto()
     LOG = auto()
     LOG2 = auto()
@@ -118,14 +124,17 @@ _BUFFER, _AFTER, _CONST = Ops.BUFFER, Ops.AFTER, Ops.CONST
 UNARY = frozenset(range(Ops.NEG, Ops.ADD))
 BINARY = frozenset(range(Ops.ADD, Ops.WHERE))
 COMPARISONS = frozenset((Ops.CMPLT, Ops.CMPLE, Ops.CMPEQ, Ops.CMPNE))
+#: Functions of floats that are sums of many terms.
+TRANSCENDENTAL = frozenset(Ops(op) for op in range(Ops.EXP, Ops.TRUNC))
+#: Operations that are defined for floats and for no other type.
+FLOAT_ONLY = TRANSCENDENTAL | {Ops.RECIPROCAL, Ops.SQRT, Ops.DIV}
 ELEMENTWISE = UNARY | BINARY | {Ops.WHERE}
 MOVEMENT = frozenset(range(Ops.RESHAPE, Ops.FOLD))
 #: Operations whose elements are computed one after the other: each needs what was stored before.
 IN_ORDER = frozenset((Ops.SCAN, Ops.SCATTER))
 #: Operations that are dear to compute again, in units of an addition.
-DEAR = {Ops.EXP: 20, Ops.EXP2: 20, Ops.LOG: 20, Ops.LOG2: 20, Ops.SIN: 20, Ops.COS: 20,
-        Ops.TANH: 20, Ops.ERF: 20, Ops.POW: 30, Ops.SQRT: 8, Ops.DIV: 6, Ops.RECIPROCAL: 6,
-        Ops.FLOORDIV: 8, Ops.FLOORMOD: 8}
+DEAR = {**dict.fromkeys(TRANSCENDENTAL, 20), Ops.POW: 30, Ops.SQRT: 8, Ops.DIV: 6,
+        Ops.RECIPROCAL: 6, Ops.FLOORDIV: 8, Ops.FLOORMOD: 8}
 
 
 class RangeKind(_Kind):

@@ -162,7 +162,7 @@ class SumsOfNothingAreNumbers(Edit):
 class PlusZeroIsLeftOut(Edit):
     rule = "gradient.nodes.exact"
     description = "an addition of 0.0 is left out, so that -0.0 stays"
-    file = "impl/gradient/nodes.py"
+    file = "impl/rewrite/folding.py"
     old = "number == 0 and (isinstance(number, int) or math.copysign(1.0, number) < 0)"
     new = "number == 0"
 

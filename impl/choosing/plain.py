@@ -9,15 +9,14 @@ from collections.abc import Iterable, Sequence
 from impl.choosing.planner import Planner
 from impl.choosing.roll import has_many_stages
 from impl.dtypes import dtypes, sum_accumulator
-from impl.ir import ELEMENTWISE, Ops, RangeKind, UOp
+from impl.ir import ELEMENTWISE, TRANSCENDENTAL, Ops, RangeKind, UOp
 from impl.kernel.analysis import LANES, Analysis, size_of
 from impl.steps.loops import Merge
 from impl.steps.memory import Stream
 from impl.steps.step import Step, StepError
 
 #: Operations that are many instructions each.
-_DEAR = {Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS, Ops.TANH, Ops.ERF, Ops.POW,
-         Ops.FLOORDIV, Ops.FLOORMOD}
+_DEAR = TRANSCENDENTAL | {Ops.POW, Ops.FLOORDIV, Ops.FLOORMOD}
 _DEAR_COUNT = 16
 #: A loop with fewer iterations is not made a vector.
 _LEAST_VECTOR = 4

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from impl.dialects.vectors import COMPARED, FUNCTIONS, INFIX, Vectors
+from impl.dialects.vectors import COMPARED, INFIX, Vectors
 from impl.dtypes import HALF, DType, Scalar, dtypes
-from impl.functions.definitions import definitions
+from impl.functions.definitions import definitions, function_of
 from impl.functions.literals import literal
 from impl.functions.types import SHORT, STORAGE, TYPES
 from impl.ir import COMPARISONS, Ops, UOp
@@ -138,7 +138,7 @@ class C(Vectors):
             return f"(-{given[0]})"
         if op is Ops.RECIPROCAL:
             return f"({self.literal(1.0, dtype)} / {given[0]})"
-        return self._call(f"{FUNCTIONS[op]}_{short}", *given)
+        return self._call(function_of(op, short), *given)
 
     def _logical(self, op: Ops, given: Sequence[str]) -> str:
         """A result is true if the integer result is not 0."""
@@ -168,7 +168,7 @@ class C(Vectors):
             return self._narrow(f"(-{given[0]})", dtype)
         if plain:
             return f"({given[0]} {'/' if op is Ops.FLOORDIV else '%'} {given[1]})"
-        return self._call(f"{FUNCTIONS[op]}_{short}", *given)
+        return self._call(function_of(op, short), *given)
 
     def _narrow(self, text: str, dtype: DType) -> str:
         """C computes small integers as int; cut them back."""

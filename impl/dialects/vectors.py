@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from impl.dtypes import HALF, DType, dtypes
+from impl.functions.definitions import function_of
 from impl.functions.literals import literal
 from impl.functions.types import SHORT, STORAGE, bits, kind_of, mask_of, ways
 from impl.ir import COMPARISONS, Ops, UOp
@@ -16,11 +17,6 @@ from impl.render.dialect import Operand
 COMPARED = {Ops.CMPLT: "<", Ops.CMPLE: "<=", Ops.CMPEQ: "==", Ops.CMPNE: "!="}
 INFIX = {Ops.ADD: "+", Ops.SUB: "-", Ops.MUL: "*", Ops.DIV: "/", Ops.AND: "&", Ops.OR: "|",
          Ops.XOR: "^"}
-FUNCTIONS = {Ops.SQRT: "sqrt", Ops.EXP: "exp", Ops.EXP2: "exp2", Ops.LOG: "log", Ops.LOG2: "log2",
-             Ops.SIN: "sin", Ops.COS: "cos", Ops.TANH: "tanh", Ops.ERF: "erf",
-             Ops.TRUNC: "trunc", Ops.FLOOR: "floor", Ops.FLOORDIV: "floordiv",
-             Ops.FLOORMOD: "floormod", Ops.MAXIMUM: "max", Ops.MINIMUM: "min", Ops.POW: "pow",
-             Ops.SHL: "shl", Ops.SHR: "shr"}
 _FOLDS = {Ops.ADD: "add", Ops.MUL: "mul", Ops.MAXIMUM: "max", Ops.MINIMUM: "min"}
 _BOOL_FOLDS = {Ops.ADD: "or", Ops.MAXIMUM: "or", Ops.MUL: "and", Ops.MINIMUM: "and"}
 #: Operations whose result in a half type needs no rounding.
@@ -114,7 +110,7 @@ class Vectors:
             return f"(-{texts[0]})", kind
         if op is Ops.RECIPROCAL:
             return f"({literal(1.0, dtype)} / {texts[0]})", kind
-        return self._call(f"{FUNCTIONS[op]}_{kind}", *texts), kind
+        return self._call(function_of(op, kind), *texts), kind
 
     def _compared(self, op: Ops, source: DType, count: int, given: Sequence[Operand],
                   narrow: bool) -> Operand:
@@ -229,7 +225,7 @@ class Vectors:
             return f"(-{texts[0]})", kind
         if plain:
             return f"({texts[0]} {'/' if op is Ops.FLOORDIV else '%'} {texts[1]})", kind
-        return self._call(f"{FUNCTIONS[op]}_{kind}", *texts), kind
+        return self._call(function_of(op, kind), *texts), kind
 
     def vector_fused(self, dtype: DType, count: int, given: Sequence[Operand]) -> Operand:
         """A product added to a sum."""

@@ -11,10 +11,10 @@ import math
 from collections.abc import Sequence
 
 from impl.dialects.gpu import Gpu
-from impl.dialects.vectors import FUNCTIONS, INFIX
+from impl.dialects.vectors import INFIX
 from impl.dtypes import HALF, DType, Scalar, dtypes
 from impl.errors import DTypeError, GraphError
-from impl.functions.definitions import Definition, needs_of
+from impl.functions.definitions import Definition, function_of, needs_of
 from impl.functions.wgsl import HELD, text_of
 from impl.ir import COMPARISONS, Ops, UOp
 
@@ -190,7 +190,7 @@ class WGSL(Gpu):
             return self._call("exact_f32", f"1.0f / {given[0]}")
         if op in INFIX:
             return self._call("exact_f32", f"{given[0]} {INFIX[op]} {given[1]}")
-        return f"(-{given[0]})" if op is Ops.NEG else self._call(f"{FUNCTIONS[op]}_f32", *given)
+        return f"(-{given[0]})" if op is Ops.NEG else self._call(function_of(op, "f32"), *given)
 
     def _logical(self, op: Ops, given: Sequence[str]) -> str:
         if op in (Ops.SUB, Ops.XOR):
@@ -206,7 +206,7 @@ class WGSL(Gpu):
             return self._narrow(f"({self.literal(0, dtype)} - {given[0]})", dtype)
         if plain:
             return f"({given[0]} {'/' if op is Ops.FLOORDIV else '%'} {given[1]})"
-        return self._narrow(self._call(f"{FUNCTIONS[op]}_{self.type_of(dtype)}", *given), dtype)
+        return self._narrow(self._call(function_of(op, self.type_of(dtype)), *given), dtype)
 
     def _narrow(self, text: str, dtype: DType) -> str:
         if dtype.itemsize >= 4:

@@ -15,12 +15,15 @@ from impl.functions.transcendental import TEMPLATES, TRIG_LARGE
 from impl.functions.types import INLINE, TYPES, bits, fill, whole_limits
 from impl.functions.vector_functions import vector_function, vector_type
 from impl.functions.words import C_WORDS, worded
+from impl.ir import ELEMENTWISE, Ops
 
 #: Names of functions that are made for a kind, and of vector types.
 _NAME = re.compile(r"(?<!@)\b(?:(?:[a-z][a-z0-9]*_)*[fiu](?:8|16|32|64)(?:x\d+)?"
                    r"|shuffle|mingle|(?:to|from|round)_b?float16)\b")
 
-
+#: What an operation's function begins with; the kind of its operands follows.
+_OF_OPERATIONS = {**{Ops(op): Ops(op).name.lower() for op in sorted(ELEMENTWISE)},
+                  Ops.MAXIMUM: "max", Ops.MINIMUM: "min"}
 _HALVES = ("float16", "bfloat16")
 _FIXED = {
     "shuffle": """#ifdef __clang__
@@ -228,6 +231,11 @@ def open_text(name: str) -> str:
     else:
         text = _number_function(name)
     return text
+
+
+def function_of(op: Ops, kind: str) -> str:
+    """The name of the function that computes an operation on operands of a kind: `exp_f32`."""
+    return f"{_OF_OPERATIONS[op]}_{kind}"
 
 
 def needs_of(name: str, text: str) -> tuple[str, ...]:

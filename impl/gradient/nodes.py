@@ -18,6 +18,7 @@ from impl.dtypes import DType, Scalar, dtypes, sum_accumulator
 from impl.errors import ShapeError
 from impl.ir import COMPARISONS, Ops, Shape, UOp, in_memory
 from impl.places import Place, home
+from impl.rewrite.folding import fold, is_neutral
 from impl.symbolic import greatest, identical, is_number, is_symbolic, node_of, present
 
 # Looking up a member of an enumeration costs more than a global name; this code is hot.
@@ -63,41 +64,6 @@ def full_like(node: UOp, value: Scalar) -> UOp:
     return full(UOp.const(node.dtype, value), shape_of(node))
 
 
-def _is_plus_zero(number: Scalar) -> bool:
-    return number == 0 and math.copysign(1.0, number) > 0
-
-
-def _is_minus_zero(number: Scalar) -> bool:
-    return number == 0 and (isinstance(number, int) or math.copysign(1.0, number) < 0)
-
-
-#: x + a is x for these a; and so on. -0.0 + 0.0 is 0.0, so 0.0 is not neutral in an addition.
-_NEUTRAL_RIGHT: dict[Ops, Callable[[Scalar], bool]] = {
-    Ops.ADD: _is_minus_zero,
-    Ops.SUB: _is_plus_zero,
-    Ops.MUL: lambda number: number == 1,
-    Ops.DIV: lambda number: number == 1,
-    Ops.FLOORDIV: lambda number: number == 1,
-    Ops.OR: lambda number: number is False or number == 0,
-    Ops.XOR: lambda number: number is False or number == 0,
-    Ops.AND: lambda number: number is True,
-    Ops.SHL: lambda number: number == 0,
-    Ops.SHR: lambda number: number == 0,
-}
-_NEUTRAL_LEFT = {op: _NEUTRAL_RIGHT[op] for op in (Ops.ADD, Ops.MUL, Ops.OR, Ops.XOR, Ops.AND)}
-
-#: Arithmetic whose result Python computes exactly as the device does, after rounding to the dtype:
-#: a float64 holds more than twice the digits of every narrower type.
-_ARITHMETIC: dict[Ops, Callable[..., Scalar]] = {
-    Ops.ADD: lambda a, b: a + b,
-    Ops.SUB: lambda a, b: a - b,
-    Ops.MUL: lambda a, b: a * b,
-    Ops.XOR: lambda a, b: a ^ b,
-    Ops.AND: lambda a, b: a & b,
-    Ops.OR: lambda a, b: a | b,
-}
-
-
 def binary(op: Ops, a: UOp, b: UOp) -> UOp:
     """A binary elementwise operation on two nodes of one dtype, of one shape or shape `()`."""
     number_a, number_b = constant(a), constant(b)
@@ -114,18 +80,12 @@ def binary(op: Ops, a: UOp, b: UOp) -> UOp:
 
 
 def _fold(op: Ops, a: UOp, b: UOp, number_a: UOp | None, number_b: UOp | None) -> UOp | None:
-    """One of the operands, or a number, if the operation has its value."""
-    if number_b is not None:
-        neutral = _NEUTRAL_RIGHT.get(op)
-        if neutral is not None and neutral(number_b.arg):
-            return a
-    if number_a is not None:
-        neutral = _NEUTRAL_LEFT.get(op)
-        if neutral is not None and neutral(number_a.arg):
-            return b
-        if number_b is not None and op in _ARITHMETIC and a.dtype.kind != "b":
-            return UOp.const(a.dtype, _ARITHMETIC[op](number_a.arg, number_b.arg))
-    return None
+    """One of the operands, or a number, if the operation has its value: algebra says which."""
+    if number_b is not None and is_neutral(op, number_b.arg):
+        return a
+    if number_a is not None and is_neutral(op, number_a.arg, left=True):
+        return b
+    return None if number_a is None or number_b is None else fold(op, number_a, number_b)
 
 
 def unary(op: Ops, x: UOp) -> UOp:

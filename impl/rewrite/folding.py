@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from impl.dtypes import ALL, DType, Scalar, dtypes
 from impl.ir import FALSE, TRUE, Ops, UOp
+from impl.rewrite.patterns import COMMUTATIVE
 from impl.symbolic.bounds import bounds
 
 INTEGERS = frozenset([d for d in ALL if d.kind in "iu"] + [dtypes.index])
@@ -40,7 +41,8 @@ _COMPARISON: dict[Ops, Callable[[Scalar, Scalar], bool]] = {
     Ops.CMPEQ: lambda a, b: a == b,
     Ops.CMPNE: lambda a, b: a != b,
 }
-# Computed in 53 bits and rounded to 24, these four give what float32 arithmetic gives.
+# Computed in 53 bits and rounded to 24 or fewer, these four give what arithmetic in the type
+# gives: 53 is more than twice 24, and 24 more than twice the digits of a half.
 _FLOAT_MEANING: dict[Ops, Callable[[float, float], float]] = {
     Ops.ADD: lambda a, b: a + b,
     Ops.SUB: lambda a, b: a - b,
@@ -49,33 +51,74 @@ _FLOAT_MEANING: dict[Ops, Callable[[float, float], float]] = {
 }
 
 
+def _is_zero(number: Scalar) -> bool:
+    return number == 0
+
+
+def _is_one(number: Scalar) -> bool:
+    return number == 1
+
+
+def _is_plus_zero(number: Scalar) -> bool:
+    return number == 0 and math.copysign(1.0, number) > 0
+
+
+def _is_minus_zero(number: Scalar) -> bool:
+    """Of whole numbers there is one zero."""
+    return number == 0 and (isinstance(number, int) or math.copysign(1.0, number) < 0)
+
+
+def _is_true(number: Scalar) -> bool:
+    return number is True
+
+
+#: Which numbers change nothing, right of an operation: x + a is x for these a, whatever x is.
+#: -0.0 + 0.0 is 0.0, so 0.0 is not among those of an addition.
+NEUTRAL: dict[Ops, Callable[[Scalar], bool]] = {
+    Ops.ADD: _is_minus_zero, Ops.SUB: _is_plus_zero, Ops.MUL: _is_one, Ops.DIV: _is_one,
+    Ops.FLOORDIV: _is_one, Ops.OR: _is_zero, Ops.XOR: _is_zero, Ops.AND: _is_true,
+    Ops.SHL: _is_zero, Ops.SHR: _is_zero}
+
+
+def is_neutral(op: Ops, number: Scalar, left: bool = False) -> bool:
+    """Whether an operation with a number on its right, or left, is the other operand."""
+    test = NEUTRAL.get(op)
+    return test is not None and test(number) and (not left or op in COMMUTATIVE)
+
+
 def fold_binary(node: UOp, a: UOp, b: UOp) -> UOp | None:
     """The number that an operation on two numbers gives, where that is certain."""
-    if node.op in _COMPARISON:  # NaN compares in Python as it does in IEEE 754
-        return TRUE if _COMPARISON[node.op](a.arg, b.arg) else FALSE
-    value = _whole(node, a.arg, b.arg) if node.dtype in WHOLE else _floating(node, a.arg, b.arg)
-    return None if value is None else UOp.const(node.dtype, value)
+    return fold(node.op, a, b)
 
 
-def _whole(node: UOp, a: int, b: int) -> int | None:
-    if node.op in (Ops.SHL, Ops.SHR):
-        return _shift(a, b, node.dtype, node.op is Ops.SHL)
-    if node.dtype is dtypes.bool and node.op in (Ops.SUB, Ops.FLOORDIV, Ops.FLOORMOD):
+def fold(op: Ops, a: UOp, b: UOp) -> UOp | None:
+    """The same of an operation that is not a node yet; its operands have one dtype."""
+    if op in _COMPARISON:  # NaN compares in Python as it does in IEEE 754
+        return TRUE if _COMPARISON[op](a.arg, b.arg) else FALSE
+    dtype = a.dtype
+    value = (_whole if dtype in WHOLE else _floating)(op, dtype, a.arg, b.arg)
+    return None if value is None else UOp.const(dtype, value)
+
+
+def _whole(op: Ops, dtype: DType, a: int, b: int) -> int | None:
+    if op in (Ops.SHL, Ops.SHR):
+        return _shift(a, b, dtype, op is Ops.SHL)
+    if dtype is dtypes.bool and op in (Ops.SUB, Ops.FLOORDIV, Ops.FLOORMOD):
         return None
-    meaning = _WHOLE_MEANING.get(node.op)
+    meaning = _WHOLE_MEANING.get(op)
     return None if meaning is None else meaning(a, b)  # UOp.const wraps around
 
 
-def _floating(node: UOp, a: float, b: float) -> float | None:
-    if node.op in (Ops.MAXIMUM, Ops.MINIMUM):
+def _floating(op: Ops, dtype: DType, a: float, b: float) -> float | None:
+    if op in (Ops.MAXIMUM, Ops.MINIMUM):
         if a != a or b != b:
             return math.nan
         if a == b == 0:
             return None  # which zero wins is not specified
-        return max(a, b) if node.op is Ops.MAXIMUM else min(a, b)
-    if node.dtype not in (dtypes.float32, dtypes.float64) or (node.op is Ops.DIV and b == 0):
+        return max(a, b) if op is Ops.MAXIMUM else min(a, b)
+    if op is Ops.DIV and b == 0:
         return None
-    meaning = _FLOAT_MEANING.get(node.op)
+    meaning = _FLOAT_MEANING.get(op)
     return None if meaning is None else meaning(a, b)
 
 

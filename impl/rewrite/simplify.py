@@ -14,6 +14,7 @@ from impl.ir import BINARY, COMPARISONS, FALSE, TRUE, UNARY, Ops, UOp
 from impl.rewrite.folding import (
     FLOATS,
     INTEGERS,
+    NEUTRAL,
     WHOLE,
     double_cast,
     fits,
@@ -91,7 +92,7 @@ def _together(node: UOp, x: UOp, a: UOp, b: UOp) -> UOp:
 _x, _y, _z = UPat.var("x"), UPat.var("y"), UPat.var("z")
 _whole_x, _integer_x = UPat.var("x", WHOLE), UPat.var("x", INTEGERS)
 _integer_y, _condition = UPat.var("y", INTEGERS), UPat.var("c", dtypes.bool)
-_float_x, _bool_x = UPat.var("x", FLOATS), UPat.var("x", dtypes.bool)
+_bool_x = UPat.var("x", dtypes.bool)
 _a, _b, _c = UPat.cvar("a"), UPat.cvar("b"), UPat.cvar("c")
 _0, _1, _TRUE, _FALSE = map(UPat.const, (0, 1, True, False))
 _SIGNED = INTEGERS | FLOATS
@@ -106,6 +107,12 @@ def _alu(op: Ops, *src: UPat) -> UPat:
     return UPat.alu(op, *src, name="node")
 
 
+def _neutral(op: Ops) -> UPat:
+    """An operation on x and a number that changes nothing."""
+    test = NEUTRAL[op]
+    return UPat.alu(op, _x, UPat(Ops.CONST, where=lambda number: test(number.arg)))
+
+
 def _list(*rows: tuple[str, str, UPat, Callable[..., UOp | None]]) -> PatternMatcher:
     # r[impl rewrite.rule.named]
     return PatternMatcher([Rule(pattern, function, name, reason)
@@ -118,26 +125,30 @@ ALGEBRA = _list(
      _pat([Ops(op) for op in BINARY], _a, _b), fold_binary),
     ("fold unary", "what is known need not be computed each time",
      _pat([Ops(op) for op in UNARY], _a), fold_unary),
+    # any type: `NEUTRAL` says which numbers change nothing, here and where tensors are made
+    ("x + 0", "zero changes no number; of floats it is minus zero, which keeps the sign of a zero",
+     _neutral(Ops.ADD), lambda x: x),
+    ("x - 0", "zero taken away changes no number, and no sign of a zero", _neutral(Ops.SUB),
+     lambda x: x),
+    ("x * 1", "one changes no number", _neutral(Ops.MUL), lambda x: x),
+    ("x / 1", "a number is its own quotient by one", _neutral(Ops.DIV), lambda x: x),
+    ("x // 1", "a whole number is its own quotient by one", _neutral(Ops.FLOORDIV), lambda x: x),
+    ("x | 0", "zero has no bit to add", _neutral(Ops.OR), lambda x: x),
+    ("x ^ 0", "zero has no bit to change", _neutral(Ops.XOR), lambda x: x),
+    ("x & true", "the other condition decides", _neutral(Ops.AND), lambda x: x),
+    ("x << 0", "a shift by nothing moves nothing", _neutral(Ops.SHL), lambda x: x),
+    ("x >> 0", "a shift by nothing moves nothing", _neutral(Ops.SHR), lambda x: x),
     # whole numbers and bools: they wrap around, and nothing is lost
-    ("x + 0", "zero changes no whole number", _alu(Ops.ADD, _integer_x, _0), lambda x: x),
-    ("x - 0", "zero changes no whole number", _alu(Ops.SUB, _integer_x, _0), lambda x: x),
     ("x - x", "no whole number differs from itself", _alu(Ops.SUB, _integer_x, _x),
      lambda x: _zero(x)),
     ("x * 0", "no whole number is infinite", _alu(Ops.MUL, _integer_x, _0), lambda x: _zero(x)),
-    ("x * 1", "one changes no number", _alu(Ops.MUL, _x, _1), lambda x: x),
-    ("x // 1", "a whole number is its own quotient by one",
-     _alu(Ops.FLOORDIV, _integer_x, _1), lambda x: x),
     ("x mod 1", "one leaves no remainder", _alu(Ops.FLOORMOD, _integer_x, _1), lambda x: _zero(x)),
     ("x & x", "a choice between equals is none",
      _pat([Ops.AND, Ops.OR, Ops.MAXIMUM, Ops.MINIMUM], _x, _x), lambda x: x),
     ("x ^ x", "equal bits differ nowhere", _alu(Ops.XOR, _whole_x, _x), lambda x: _zero(x)),
     ("x & 0", "no bit is in both", _alu(Ops.AND, _whole_x, _0), lambda x: _zero(x)),
-    ("x | 0", "zero has no bit to add", UPat([Ops.OR, Ops.XOR], src=[_whole_x, _0]), lambda x: x),
-    ("x & true", "the other condition decides", _alu(Ops.AND, _bool_x, _TRUE), lambda x: x),
     ("x | true", "one condition that holds is enough", _alu(Ops.OR, _bool_x, _TRUE),
      lambda x: TRUE),
-    ("x << 0", "a shift by nothing moves nothing",
-     _pat([Ops.SHL, Ops.SHR], _integer_x, _0), lambda x: x),
     ("x + a + b", "whole numbers may be added in any order",
      _alu(Ops.ADD, UPat.alu(Ops.ADD, _integer_x, _a), _b), _together),
     ("x * a * b", "whole numbers may be multiplied in any order",
@@ -170,13 +181,8 @@ ALGEBRA = _list(
     ("not not b", "a condition denied twice holds", UPat([Ops.CMPNE, Ops.XOR], src=[
         UPat([Ops.CMPNE, Ops.XOR], src=[_bool_x, _TRUE]), _TRUE]), lambda x: x),
     # floating numbers
-    ("x + -0.0", "minus zero changes no number, and no sign of a zero",
-     _alu(Ops.ADD, _float_x, UPat.const(-0.0)), lambda x: x),
-    ("x - 0.0", "zero taken away changes no number, and no sign of a zero",
-     _alu(Ops.SUB, _float_x, UPat.const(0.0)), lambda x: x),
-    ("x / 1.0", "one changes no number", _alu(Ops.DIV, _float_x, UPat.const(1.0)), lambda x: x),
     ("x / 2**k", "both round the same real number, and a product is cheaper",
-     _pat(Ops.DIV, _float_x, _c), _divide_by_power),
+     _pat(Ops.DIV, _x, _c), _divide_by_power),
     # any type
     ("- -x", "the sign is changed twice",
      _pat(Ops.NEG, UPat(Ops.NEG, src=(UPat.var("x", _SIGNED),))), lambda x: x),

@@ -16,6 +16,7 @@ from impl.ir import (
     BINARY,
     COMPARISONS,
     ELEMENTWISE,
+    FLOAT_ONLY,
     MOVEMENT,
     UNARY,
     KernelInfo,
@@ -187,8 +188,6 @@ def _kernel_sink(node: UOp) -> bool:
                     for loop in node.arg.prefix))
 
 
-_FLOAT_ONLY = (Ops.RECIPROCAL, Ops.SQRT, Ops.EXP, Ops.EXP2, Ops.LOG, Ops.LOG2, Ops.SIN, Ops.COS,
-               Ops.TANH, Ops.ERF, Ops.DIV)
 _BITWISE = (Ops.AND, Ops.OR, Ops.XOR)
 _ONE_SOURCE = UNARY | MOVEMENT | {Ops.FOLD, Ops.CONTIGUOUS, Ops.COPY, Ops.SHARD, Ops.LOAD,
                                   Ops.RANGE}
@@ -219,7 +218,7 @@ _SHARED_REQUIREMENTS = (
                 "a comparison gives bool for two values of one type"),
     Requirement("ir.dtype.where", UPat(Ops.WHERE), _where,
                 "a choice has a bool condition and two values of its type"),
-    Requirement("ir.dtype.float", UPat(_FLOAT_ONLY), _kind("f"),
+    Requirement("ir.dtype.float", _ops(FLOAT_ONLY), _kind("f"),
                 "the operation is for floating types"),
     Requirement("ir.dtype.integer", UPat((Ops.FLOORDIV, Ops.FLOORMOD, Ops.SHL, Ops.SHR)),
                 _kind("iu"), "the operation is for integers"),

@@ -60,9 +60,9 @@ def folded() -> Graphs:
     for op in (Ops.ADD, Ops.SUB, Ops.MUL, Ops.MAXIMUM, Ops.MINIMUM):
         for a, b in itertools.product((0, 1, 2, 100, 127), repeat=2):
             yield alu(op, number(dtypes.int8, -a), number(dtypes.int8, b))
-    for op in (Ops.ADD, Ops.SUB, Ops.MUL):
+    for op, dtype in itertools.product((Ops.ADD, Ops.SUB, Ops.MUL), FLOATS):
         for x, y in itertools.product(EDGES, repeat=2):
-            yield alu(op, number(dtypes.float32, x), number(dtypes.float32, y))
+            yield alu(op, number(dtype, x), number(dtype, y))
     for op in (Ops.CMPLT, Ops.CMPLE, Ops.CMPEQ, Ops.CMPNE):
         for x, y in itertools.product(EDGES, repeat=2):
             yield alu(op, number(dtypes.float16, x), number(dtypes.float16, y), dtype=dtypes.bool)
@@ -150,11 +150,14 @@ _INT8_FLOATS = (dtypes.int8, *FLOATS)
 #: Rule of the algebra -> graphs to which it applies, over leaves of which all values are tried.
 EXAMPLES: dict[str, Callable[[], Graphs]] = {
     "fold binary": folded, "fold unary": folded_unary,
-    "x + 0": lambda: with_number(Ops.ADD, 0, SMALL, True),
-    "x - 0": lambda: with_number(Ops.SUB, 0, SMALL),
+    "x + 0": lambda: itertools.chain(with_number(Ops.ADD, 0, SMALL, True),
+                                     with_number(Ops.ADD, -0.0, FLOATS, True)),
+    "x - 0": lambda: itertools.chain(with_number(Ops.SUB, 0, SMALL),
+                                     with_number(Ops.SUB, 0.0, FLOATS)),
     "x - x": lambda: with_itself((Ops.SUB,), SMALL),
     "x * 0": lambda: with_number(Ops.MUL, 0, SMALL, True),
     "x * 1": lambda: with_number(Ops.MUL, 1, (*SMALL, *FLOATS), True),
+    "x / 1": lambda: with_number(Ops.DIV, 1.0, FLOATS),
     "x // 1": lambda: with_number(Ops.FLOORDIV, 1, SMALL),
     "x mod 1": lambda: with_number(Ops.FLOORMOD, 1, SMALL),
     "x & x": lambda: itertools.chain(
@@ -162,12 +165,12 @@ EXAMPLES: dict[str, Callable[[], Graphs]] = {
         with_itself((Ops.MAXIMUM, Ops.MINIMUM), FLOATS)),
     "x ^ x": lambda: with_itself((Ops.XOR,), (*SMALL, dtypes.bool)),
     "x & 0": lambda: with_number(Ops.AND, 0, (*SMALL, dtypes.bool), True),
-    "x | 0": lambda: itertools.chain(with_number(Ops.OR, 0, (*SMALL, dtypes.bool), True),
-                                     with_number(Ops.XOR, 0, (*SMALL, dtypes.bool), True)),
+    "x | 0": lambda: with_number(Ops.OR, 0, (*SMALL, dtypes.bool), True),
+    "x ^ 0": lambda: with_number(Ops.XOR, 0, (*SMALL, dtypes.bool), True),
     "x & true": lambda: with_number(Ops.AND, True, (dtypes.bool,), True),
     "x | true": lambda: with_number(Ops.OR, True, (dtypes.bool,), True),
-    "x << 0": lambda: itertools.chain(with_number(Ops.SHL, 0, SMALL),
-                                      with_number(Ops.SHR, 0, SMALL)),
+    "x << 0": lambda: with_number(Ops.SHL, 0, SMALL),
+    "x >> 0": lambda: with_number(Ops.SHR, 0, SMALL),
     "x + a + b": lambda: one_after_another(Ops.ADD),
     "x * a * b": lambda: one_after_another(Ops.MUL),
     "x < y, decided": decided,
@@ -182,9 +185,6 @@ EXAMPLES: dict[str, Callable[[], Graphs]] = {
     "b == true": lambda: with_number(Ops.CMPEQ, True, (dtypes.bool,), True),
     "b != false": lambda: with_number(Ops.CMPNE, False, (dtypes.bool,), True),
     "not not b": denied,
-    "x + -0.0": lambda: with_number(Ops.ADD, -0.0, FLOATS, True),
-    "x - 0.0": lambda: with_number(Ops.SUB, 0.0, FLOATS),
-    "x / 1.0": lambda: with_number(Ops.DIV, 1.0, FLOATS),
     "x / 2**k": lambda: itertools.chain.from_iterable(
         with_number(Ops.DIV, value, FLOATS) for value in (2.0, -8.0, 0.25, 2.0 ** 13)),
     "- -x": lambda: (alu(Ops.NEG, alu(Ops.NEG, leaf(dtype, 0))) for dtype in _INT8_FLOATS),
