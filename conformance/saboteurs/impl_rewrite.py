@@ -98,9 +98,9 @@ class CirclesEndQuietly(Edit):
 
 class ZeroesMatchEachOther(Edit):
     rule = "rewrite.simplify.exact"
-    description = "0.0 is left out of a sum like -0.0"
-    file = "impl/rewrite/patterns.py"
-    old, new = "bool(number == value and same_sign or (", "bool(number == value or ("
+    description = "-0.0 is left out of a difference like 0.0"
+    file = "impl/rewrite/folding.py"
+    old, new = "number == 0 and math.copysign(1.0, number) > 0", "number == 0"
 
 
 class ReciprocalsOfAnything(Edit):

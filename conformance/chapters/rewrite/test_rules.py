@@ -13,9 +13,11 @@ import impl
 from conformance.chapters.gradient.test_gradient_rules import EXAMPLES as DERIVATIVES
 from conformance.chapters.rewrite.test_rewrite import bits, compute, leaf
 from conformance.trace import ROOT, verifies
+from impl import reference
 from impl.dtypes import DType, dtypes
-from impl.ir import FALSE, TRUE, Ops, RangeKind, UOp, new_range
+from impl.ir import FALSE, FLOAT_ONLY, TRUE, Ops, RangeKind, UOp, new_range
 from impl.rewrite import ALGEBRA, PatternMatcher, Rule, apply
+from impl.rewrite.folding import NEUTRAL, is_neutral
 
 SMALL = (dtypes.int8, dtypes.uint8)          # all values are tried
 FLOATS = (dtypes.float16, dtypes.float32, dtypes.float64)
@@ -239,6 +241,23 @@ def test_a_rule_keeps_every_value(rule: Rule) -> None:
         assert bits(before) == bits(after), f"{rule.name}: {graph!r}"
         tried += 1
     assert tried
+
+
+@verifies("rewrite.simplify.exact")
+@pytest.mark.parametrize("op", sorted(NEUTRAL), ids=lambda op: Ops(op).name)
+def test_what_changes_nothing_changes_no_bit(op: Ops) -> None:
+    """Every number of small types, and the edges of the others, right and left of everything."""
+    for dtype in (*SMALL, dtypes.bool, *FLOATS):
+        if dtype.kind not in ("f" if op in FLOAT_ONLY else "biuf"):
+            continue
+        x = leaf(dtype, 0)
+        for value, left in itertools.product(everything(x), (False, True)):
+            if is_neutral(op, number(dtype, value).arg, left):
+                all_values, single = values_of(x)[x], np.array(value, dtype.numpy)
+                node = alu(op, *((number(dtype, value), x) if left else (x, number(dtype, value))))
+                parts = [single, all_values] if left else [all_values, single]
+                found = reference.apply(node, parts)
+                assert bits(found) == bits(all_values), (op, dtype, value)
 
 
 def live_lists() -> dict[str, PatternMatcher]:
