@@ -169,7 +169,7 @@ def _bytes(planner: Planner, stores: Iterable[UOp]) -> int:
             loops = (*known.info.prefix, *store.src[2:])
             size = store.src[0].dtype.itemsize
             for loop in loops:
-                size *= size_of(loop, {})
+                size *= size_of(loop)
             most = max(most, size)
     return most
 

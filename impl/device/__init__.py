@@ -17,7 +17,7 @@ from impl import settings
 from impl.dtypes import DType
 from impl.errors import DeviceError, VariableError
 from impl.ir import UOp, free_after_fork
-from impl.kernel import Analysis, Estimate, Limits, estimate
+from impl.kernel import Analysis, Estimate, Limits, Work
 from impl.multi import meshes
 from impl.places import Place, spelled
 
@@ -131,7 +131,8 @@ class Program:
         self.arguments = Analysis(ast).params if arguments is None else arguments
         self.variables: tuple[UOp, ...] = ast.arg.variables
         self.source: str | None = None
-        self._cost: Estimate | None = None
+        self._cost: Estimate | None = None  # where no variable decides it
+        self._work: Work | None = None
 
     @property
     def optimized(self) -> UOp:
@@ -152,10 +153,12 @@ class Program:
 
     def cost(self, values: Sequence[int] = ()) -> Estimate:
         """Operations and bytes of one run with these values of the variables."""
-        if self.variables:
-            return estimate(self.ast, dict(zip(self.variables, values, strict=True)))
         if self._cost is None:
-            self._cost = estimate(self.ast)
+            self._work = self._work or Work(self.ast)
+            found = self._work.estimate(dict(zip(self.variables, values, strict=True)))
+            if self.variables:
+                return found
+            self._cost = found
         return self._cost
 
     def check(self, memories: Sequence[Memory], values: Sequence[int]) -> None:

@@ -14,6 +14,7 @@ from impl.kernel.analysis import (
     Growth,
     Limits,
     Way,
+    Work,
     accessed,
     buffer_key,
     estimate,
@@ -24,6 +25,6 @@ from impl.kernel.analysis import (
     verify,
 )
 
-__all__ = ["LANES", "REDUCERS", "Analysis", "Early", "Estimate", "Growth", "Limits", "Way",
+__all__ = ["LANES", "REDUCERS", "Analysis", "Early", "Estimate", "Growth", "Limits", "Way", "Work",
            "accessed", "buffer_key", "estimate", "exchanged", "growth", "next_loads",
            "shared_loops", "verify"]

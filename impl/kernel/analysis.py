@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -447,45 +448,109 @@ class Estimate:
 _FREE_OF_CHARGE = {Ops.CAST, Ops.BITCAST}
 
 
+class Work:
+    """What a kernel has to do, ready to be counted for any values of its variables.
+
+    A count that no variable decides is found once: a launch asks for the others alone.
+    """
+
+    def __init__(self, ast: UOp) -> None:
+        known = Analysis(ast)
+        self.sizes = [_size(loop) for loop in known.ranges]
+        self.symbolic = [(i, known.ranges[i].src[0].toposort())
+                         for i, size in enumerate(self.sizes) if size is None]
+        self.atoms = {v: v.arg[2] for _, order in self.symbolic for v in order
+                      if v.op is Ops.DEFINE_VAR}
+        self.operations: Counter[_Loops] = Counter()
+        touches: dict[UOp, list[_Touch]] = {}
+        for node in known.order:
+            if node.op in ELEMENTWISE and node.op not in _FREE_OF_CHARGE:
+                if node.dtype is not dtypes.index and node.src[0].dtype is not dtypes.index:
+                    self._count(known.free[node])
+            elif node.op is Ops.REDUCE:
+                self._count(known.free[node] | known.free[node.src[0]])
+            elif node.op is Ops.INDEX and node.src[0].op is Ops.PARAM:
+                least, most = symbolic.bounds(node.src[1])
+                touch = _Touch(*self._product(known.free[node.src[1]]), least, most)
+                touches.setdefault(node.src[0], []).append(touch)
+        self.bytes = 0
+        self.touched: list[tuple[int, int, list[_Touch]]] = []
+        for param, found in touches.items():
+            extent = max(t.most for t in found) - min(t.least for t in found) + 1
+            if any(touch.loops for touch in found):
+                self.touched.append((param.dtype.itemsize, extent, found))
+            else:
+                self.bytes += _moved(param.dtype.itemsize, extent, found, {})
+
+    def _product(self, mask: int) -> tuple[int, _Loops]:
+        """How often a group of loops goes round: a number, times the sizes of those loops whose
+        sizes variables decide.
+        """
+        loops = [i for i in range(len(self.sizes)) if mask >> i & 1]
+        return (math.prod([size for i in loops if (size := self.sizes[i]) is not None]),
+                tuple(i for i in loops if self.sizes[i] is None))
+
+    def _count(self, mask: int) -> None:
+        number, loops = self._product(mask)
+        self.operations[loops] += number
+
+    def estimate(self, values: dict[UOp, int] | None = None) -> Estimate:
+        """Operations and bytes; `values` are those of the variables (default: their greatest)."""
+        sizes: dict[int, int] = {}
+        if self.symbolic:
+            given = {**self.atoms, **values} if values else self.atoms
+            sizes = {i: max(symbolic.follow(order, given), 0) for i, order in self.symbolic}
+        operations = sum([_times(number, loops, sizes)
+                          for loops, number in self.operations.items()])
+        moved = [_moved(*each, sizes) for each in self.touched]
+        return Estimate(operations, self.bytes + sum(moved))
+
+
+#: Loops whose sizes variables decide, by their numbers.
+_Loops = tuple[int, ...]
+
+
+class _Touch(NamedTuple):
+    """An access: how often it is made, and from which element to which."""
+
+    number: int
+    loops: _Loops
+    least: int
+    most: int
+
+
+def _times(number: int, loops: _Loops, sizes: dict[int, int]) -> int:
+    for loop in loops:
+        number *= sizes[loop]
+    return number
+
+
+def _moved(itemsize: int, extent: int, touches: list[_Touch], sizes: dict[int, int]) -> int:
+    """The bytes that accesses to `extent` elements of one argument move."""
+    count = sum([min(_times(touch.number, touch.loops, sizes), touch.most - touch.least + 1)
+                 for touch in touches])
+    return itemsize * min(extent, count)
+
+
+def _size(loop: UOp) -> int | None:
+    """The number of iterations of a loop; None where variables decide it."""
+    extent = loop.src[0]
+    return max(int(extent.arg), 0) if extent.op is Ops.CONST else None
+
+
 def estimate(ast: UOp, values: dict[UOp, int] | None = None) -> Estimate:
     """Count operations and bytes; `values` are those of the variables (default: their greatest).
 
     Index arithmetic is not counted. A value counts once for every combination of the loops it
     depends on; a reduction counts one operation an element.
     """
-    # r[impl kernel.estimate.operations]
-    known = Analysis(ast)
-    sizes = [size_of(loop, values or {}) for loop in known.ranges]
-    operations = 0
-    touched: dict[UOp, list[tuple[int, int, int]]] = {}
-    for node in known.order:
-        if node.op in ELEMENTWISE and node.op not in _FREE_OF_CHARGE:
-            if node.dtype is not dtypes.index and node.src[0].dtype is not dtypes.index:
-                operations += _elements(known.free[node], sizes)
-        elif node.op is Ops.REDUCE:
-            operations += _elements(known.free[node] | known.free[node.src[0]], sizes)
-        elif node.op is Ops.INDEX and node.src[0].op is Ops.PARAM:
-            least, most = symbolic.bounds(node.src[1])
-            count = min(_elements(known.free[node.src[1]], sizes), most - least + 1)
-            touched.setdefault(node.src[0], []).append((count, least, most))
-    total = 0
-    for param, accesses in touched.items():
-        extent = max(a[2] for a in accesses) - min(a[1] for a in accesses) + 1
-        total += param.dtype.itemsize * min(extent, sum(a[0] for a in accesses))
-    return Estimate(operations, total)
+    return Work(ast).estimate(values)  # r[impl kernel.estimate.operations]
 
 
-def _elements(mask: int, sizes: list[int]) -> int:
-    return math.prod(size for i, size in enumerate(sizes) if mask >> i & 1)
-
-
-def size_of(loop: UOp, values: dict[UOp, int]) -> int:
-    """The number of iterations of a loop, given the variables' values."""
+def size_of(loop: UOp) -> int:
+    """The number of iterations of a loop; the greatest, where variables decide it."""
     extent = loop.src[0]
-    if extent.op is Ops.CONST:
-        return max(int(extent.arg), 0)
-    given = {v: values.get(v, v.arg[2]) for v in extent.variables()}
-    return max(symbolic.evaluate(extent, given), 0)
+    return max(symbolic.evaluate(extent, {v: v.arg[2] for v in extent.variables()}), 0)
 
 
 def next_loads(known: Analysis) -> dict[UOp, int]:

@@ -1,7 +1,7 @@
 """The value of an index, and how a person writes it. Chapter: spec/symbolic.md."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from impl.dtypes import Scalar
 from impl.errors import GraphError
@@ -37,8 +37,17 @@ def evaluate(node: UOp, values: Mapping[UOp, int]) -> int:
     Raises:
         GraphError: an atom has no value, or the node is not index arithmetic.
     """
+    return follow(toposort((node,), lambda u: u not in values), values)
+
+
+def follow(order: Sequence[UOp], values: Mapping[UOp, int]) -> int:
+    """The value of the last node of an order, sources first, for given values of its atoms.
+
+    Raises:
+        GraphError: an atom has no value, or a node is not index arithmetic.
+    """
     done: dict[UOp, Scalar] = dict(values)
-    for part in toposort((node,), lambda u: u not in done):
+    for part in order:
         if part in done:
             continue
         if part.op is _CONST:
@@ -47,7 +56,7 @@ def evaluate(node: UOp, values: Mapping[UOp, int]) -> int:
             done[part] = _MEANING[part.op](*[done[s] for s in part.src])
         else:
             raise GraphError("evaluate", f"{part!r} has no value", "give one for it")
-    return int(done[node])
+    return int(done[order[-1]])
 
 
 _SIGNS = {Ops.ADD: " + ", Ops.MUL: "*", Ops.FLOORDIV: " // ", Ops.FLOORMOD: " mod ",
