@@ -173,8 +173,9 @@ def wrap(value: Scalar, dtype: DType) -> Scalar:
     if dtype.kind == "f":
         return _round_float(value if value.__class__ is float else _as_float(value, dtype), dtype)
     bits = 8 * dtype.itemsize
-    if isinstance(value, float) and not math.isfinite(value):
-        return 0  # unspecified by the chapter; a fixed value keeps it deterministic
+    if isinstance(value, float):  # r[impl dtypes.cast.nearest]
+        return 0 if math.isnan(value) else dtype.min if value <= dtype.min else \
+            dtype.max if value >= dtype.max + 1 else int(value)
     whole = int(value) & ((1 << bits) - 1)  # r[impl dtypes.wraparound.integer]
     return whole - (1 << bits) if dtype.kind == "i" and whole >> (bits - 1) else whole
 

@@ -55,12 +55,26 @@ class TruncatesByRoundingDown(ImplPatch):
 
 
 class FloorsWhatIsLost(ImplPatch):
-    rule = "tensor.division.special"
+    rule = "tensor.division.special+2"
     description = "a quotient of floats is rounded down without a look at its edges"
     target = "impl.tensor.elementwise:floor_quotient"
 
     def replacement(self, original: Function) -> Function:
         return lambda x, y: nodes.unary(Ops.FLOOR, nodes.div(x, y))
+
+
+class OneRoundedProduct(Edit):
+    rule = "tensor.division.special+2"
+    description = "the multiple of the divisor is rounded before it is subtracted"
+    file = "impl/tensor/elementwise.py"
+    old, new = "first, high = _upper(quotient), _upper(y)", "first, high = quotient, y"
+
+
+class RunsInOneChain(Edit):
+    rule = "tensor.running.exact"
+    description = "running sums of a long axis are one chain of additions"
+    file = "impl/tensor/reduce.py"
+    old, new = "if is_symbolic(shape[axis]) or shape[axis] <= _CHAIN or 0 in shape:", "if True:"
 
 
 class AnyConditionWillDo(ImplPatch):

@@ -46,6 +46,13 @@ class SharesWhatIsShort(Edit):
     old, new = "return min(limits.threads, nanoseconds // SHARE)", "return limits.threads"
 
 
+class PartsForThreads(Edit):
+    rule = "choosing.threads.sum"
+    description = "a sum over everything is cut into as many parts as there are threads"
+    file = "impl/choosing/threads.py"
+    old, new = "_extent(loop) // _LEAST_PART, _MOST_PARTS)", "limits.threads)"
+
+
 class OnePartAThread(ImplPatch):
     rule = "choosing.threads.balance"
     description = "each thread has one part, however long that takes"

@@ -68,6 +68,20 @@ class CastsRoundToNearest(Edit):
     old, new = "return ({TYPES[target]})c;", "return ({TYPES[target]})__builtin_rint(c);"
 
 
+class NotANumberIsTheLeast(Edit):
+    rule = "dtypes.cast.nearest"
+    description = "NaN becomes the greatest integer"
+    file = "impl/tensor/base.py"
+    old, new = "nodes.where(known, cut, UOp.const(dtype, 0))", "nodes.where(known, cut, greatest)"
+
+
+class ArraysWrapAround(Edit):
+    rule = "dtypes.cast.nearest"
+    description = "a tensor of an array takes what NumPy makes of a float that does not fit"
+    file = "impl/tensor/base.py"
+    old, new = 'if values.dtype.kind != "f" or dtype.kind not in "iu":', "if values.size:"
+
+
 class VectorsRoundToNearest(Edit):
     rule = "dtypes.cast.float"
     description = "a cast of a vector of floats to integers adds a half first"

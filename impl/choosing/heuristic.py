@@ -58,7 +58,7 @@ class HandPlanner(Planner):
     def run(self) -> None:
         """Choose all steps; the reduction with the most work first, as loops are shared."""
         merge_loops(self)
-        self._share(lambda: part_of_reduction(self.known, self.threads(), self.limits))
+        self._share(lambda: part_of_reduction(self.known, self.limits))
         plan_short(self)
         self._order_loops()
         self._transpose()
@@ -78,9 +78,8 @@ class HandPlanner(Planner):
 
     def _share(self, choose: Callable[[], Choice]) -> None:
         """Give parts of the kernel to threads, where they pay."""
-        if self.limits.threads > 1:
-            while (choice := choose()) is not None:
-                self.take(*choice)
+        while (choice := choose()) is not None:
+            self.take(*choice)
 
     def _next(self) -> UOp | None:
         """The reduction with the most work among those not looked at yet."""

@@ -21,6 +21,8 @@ _SEVERAL = 4
 _BYTES, _OPERATIONS = 20, 100
 #: A reduction is cut into parts of at least as many elements; what combines them is not cut again.
 _LEAST_PART = 16
+#: A reduction is cut into so many parts at most: enough for as many threads.
+_MOST_PARTS = 128
 #: A loop that keeps fewer threads busy on average is not shared out.
 _LEAST_BUSY = 1.2
 Choice = tuple[Step, str] | None
@@ -63,20 +65,25 @@ def parts_for(known: Analysis, nanoseconds: int, threads: int, limits: Limits) -
     return threads * max(each, 1)
 
 
-def part_of_reduction(known: Analysis, threads: int, limits: Limits) -> Choice:
-    """Cut a reduction that has to be finished before anything else can begin, if it is long."""
-    if threads < 2:
+def part_of_reduction(known: Analysis, limits: Limits) -> Choice:
+    """Cut a reduction that has to be finished before anything else can begin, if it is long.
+
+    Into as many parts for one thread as for many: the sum of parts is rounded as they are.
+    """
+    if limits.threads * limits.parts < 2:
         return None
     for node in known.order:
         if node.op is not Ops.REDUCE or known.free[node]:
             continue
         loop = max(node.src[1:], key=_extent)
-        amount = parts_for(known, _alone(known, node), threads, limits)
         fixed = loop.arg[1] is RangeKind.REDUCE and loop.src[0].op is Ops.CONST
-        if fixed and _extent(loop) >= _LEAST_PART * amount and not not_apart(known, loop) and \
-                _alone(known, node) >= SHARE:
+        # r[impl choosing.threads.sum]
+        most = min(_alone(known, node) // SHARE, _extent(loop) // _LEAST_PART, _MOST_PARTS)
+        amount = known.info.threads if known.info.threads > 1 \
+            else 1 << max(most, 1).bit_length() - 1
+        if fixed and 2 <= amount <= most and not not_apart(known, loop):
             return (GroupTop(known.position[loop], amount),
-                    f"a reduction over everything: {amount} parts for {threads} threads")
+                    f"a reduction over everything is made in {amount} parts")
     return None
 
 

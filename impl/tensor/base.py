@@ -161,6 +161,30 @@ def weak_dtype(dtype: DType, value: Scalar) -> DType:
     return dtypes.default_int if dtype.kind == "b" else dtype
 
 
+def converted(x: UOp, dtype: DType) -> UOp:
+    """A cast whose result is the same on every device, also of what the dtype does not hold."""
+    cut = nodes.cast(x, dtype)
+    if x.dtype.kind != "f" or dtype.kind not in "iu" or cut.op is not Ops.CAST:
+        return cut
+    least, greatest = UOp.const(dtype, dtype.min), UOp.const(dtype, dtype.max)
+    above = nodes.binary(Ops.CMPLE, UOp.const(x.dtype, float(dtype.max + 1)), x)
+    below = nodes.binary(Ops.CMPLE, x, UOp.const(x.dtype, float(dtype.min)))
+    known = nodes.binary(Ops.CMPEQ, x, x)
+    # r[impl dtypes.cast.nearest]
+    inside = nodes.where(known, cut, UOp.const(dtype, 0))
+    return nodes.where(above, greatest, nodes.where(below, least, inside))
+
+
+def _nearest(values: np.ndarray, dtype: DType) -> np.ndarray:
+    """Floats as a cast to an integer dtype takes them."""
+    if values.dtype.kind != "f" or dtype.kind not in "iu":
+        return values
+    known = np.nan_to_num(values, posinf=np.inf, neginf=-np.inf).astype(np.float64)
+    above = known >= float(dtype.max + 1)
+    inside = np.maximum(np.where(above, 0, known), dtype.min).astype(dtype.numpy)
+    return np.where(above, np.array(dtype.max, dtype.numpy), inside)
+
+
 class TensorBase(metaclass=Named):
     """The variable itself: creation from data, the values, devices, assignment."""
 
@@ -209,7 +233,7 @@ class TensorBase(metaclass=Named):
                 copies = Sharding.copies(self.device, len(self.shape))
                 self.uop = UOp(Ops.SHARD, self.dtype, (self.uop,), copies)
         if wanted is not None:
-            self.uop = nodes.cast(self.uop, wanted)
+            self.uop = converted(self.uop, wanted)
         self._ancestors, self._parameter, self.grad, self._history = (), None, None, None
         self._written = ()
         if device is not None and self._device(device) != self.device:
@@ -238,7 +262,7 @@ class TensorBase(metaclass=Named):
             stored = array.astype(np.float32) if dtype is dtypes.bfloat16 else array
             with np.errstate(invalid="ignore", over="ignore"):
                 array = to_bfloat16(stored) if dtype is dtypes.bfloat16 \
-                    else stored.astype(dtype.numpy)
+                    else _nearest(stored, dtype).astype(dtype.numpy)
         chosen = dtype or as_dtype(array.dtype)
         # The caller may write to the array later; this tensor keeps its value.
         host = np.array(array, order="C", copy=True)  # r[impl tensor.create.copy]
@@ -525,7 +549,7 @@ class TensorBase(metaclass=Named):
             DTypeError: there is no such dtype.
         """
         wanted = self._named_dtype(dtype, "cast")
-        return self if wanted is self.uop.dtype else self._wrap(nodes.cast(self.uop, wanted))
+        return self if wanted is self.uop.dtype else self._wrap(converted(self.uop, wanted))
 
     def _named_dtype(self, dtype: Any, operation: str) -> DType:
         """A dtype that has to be given: NumPy takes None for float64."""

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from impl.dtypes import DType, dtypes, sum_accumulator
+from impl.dtypes import HALF, DType, dtypes, sum_accumulator
 from impl.errors import ArgumentError, DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.gradient.nodes import binary, cast, scale, unary, where
@@ -131,31 +131,91 @@ def opposite(x: UOp, y: UOp) -> UOp:
                   compare(Ops.CMPLT, y, number(y, 0)))
 
 
-def floor_quotient(x: UOp, y: UOp) -> UOp:
-    """x / y of floats, rounded down.
+#: Of each float the integer of its size, how many bits are the lower half of its digits, and how
+#: large a quotient may be of which no digit is lost.
+_DIGITS = {dtypes.float32: (dtypes.int32, 12, 2.0 ** 22),
+           dtypes.float64: (dtypes.int64, 27, 2.0 ** 50)}
 
-    What is too small for the dtype, as -1 / infinity is, has become -0.0; rounded down it is -1.
-    An infinite x has no whole part, so it gives NaN; over zero it gives infinity, as every x does.
+
+def _upper(x: UOp) -> UOp:
+    """x with the upper half of its digits: a product of two such numbers is exact."""
+    bits, low, _ = _DIGITS[x.dtype]
+    kept = binary(Ops.AND, UOp(Ops.BITCAST, bits, (x,)), UOp.const(bits, -1 << low))
+    return UOp(Ops.BITCAST, x.dtype, (kept,))
+
+
+def _less_multiple(x: UOp, y: UOp) -> UOp:
+    """x less the greatest multiple of y in it, exactly: both are positive, and fit so often."""
+    quotient = unary(Ops.TRUNC, nodes.div(x, y))
+    first, high = _upper(quotient), _upper(y)
+    rest = x
+    for factor in (first, nodes.sub(quotient, first)):
+        for part in (high, nodes.sub(y, high)):
+            rest = nodes.sub(rest, nodes.mul(factor, part))
+    # The quotient was rounded: it may be one too many or too few.
+    rest = where(compare(Ops.CMPLT, rest, number(x, 0)), nodes.add(rest, y), rest)
+    return where(compare(Ops.CMPLE, y, rest), nodes.sub(rest, y), rest)
+
+
+def remainder(x: UOp, y: UOp) -> UOp:
+    """What is left of x when as many y are taken from it as fit: it has the sign of x.
+
+    Multiples of 2**22 times y (2**50 of float64) go first. What has more of them becomes 0.
     """
-    ratio, zero = nodes.div(x, y), number(x, 0)
-    lost = binary(Ops.AND, compare(Ops.CMPEQ, ratio, zero), compare(Ops.CMPNE, x, zero))
-    below = binary(Ops.AND, lost, opposite(x, y))
-    # r[impl tensor.division.special]
-    quotient = where(below, number(x, -1), unary(Ops.FLOOR, ratio))
-    endless = binary(Ops.AND, infinite(x), compare(Ops.CMPNE, y, zero))
-    return where(endless, number(x, math.nan), quotient)
+    if x.dtype in HALF:
+        return cast(remainder(*(cast(one, dtypes.float32) for one in (x, y))), x.dtype)
+    fixed, divisor = nodes.detach(x), nodes.detach(y)
+    size, step, large = absolute(fixed), absolute(divisor), _DIGITS[x.dtype][2]
+    many = scale(step, large)
+    rest = where(compare(Ops.CMPLT, size, many), size, _less_multiple(size, many))
+    rest = _less_multiple(rest, step)
+    beyond = compare(Ops.CMPLE, scale(many, large), size)
+    known = binary(Ops.AND, compare(Ops.CMPLT, size, number(x, math.inf)),
+                   compare(Ops.CMPLT, number(x, 0), step))
+    rest = where(binary(Ops.AND, beyond, known), number(x, 0), rest)
+    rest = where(compare(Ops.CMPLT, fixed, number(x, 0)), nodes.neg(rest), rest)
+    # r[impl tensor.division.special+2]
+    rest = where(compare(Ops.CMPLT, size, step), fixed, rest)
+    return nodes.add(rest, _slope_of_remainder(x, y, rest))
+
+
+def _slope_of_remainder(x: UOp, y: UOp, rest: UOp) -> UOp:
+    """0, which grows with x as the remainder does, and shrinks with y as often as y was taken."""
+    grown = nodes.sub(x, nodes.detach(x))
+    if nodes.constant(y) is not None:
+        return grown
+    divisor = nodes.detach(y)
+    often = unary(Ops.TRUNC, nodes.div(nodes.sub(nodes.detach(x), rest), divisor))
+    taken = nodes.mul(often, nodes.sub(y, divisor))
+    endless = binary(Ops.OR, infinite(divisor), infinite(often))
+    return nodes.sub(grown, where(endless, number(x, 0), taken))
+
+
+def floor_quotient(x: UOp, y: UOp) -> UOp:
+    """x / y of floats, rounded down, as NumPy computes it: from what is left of x."""
+    if x.dtype in HALF:
+        return cast(floor_quotient(*(cast(one, dtypes.float32) for one in (x, y))), x.dtype)
+    rest = remainder(x, y)
+    whole = nodes.div(nodes.sub(x, rest), y)
+    down = unary(Ops.FLOOR, whole)
+    short = compare(Ops.CMPLT, number(x, 0.5), nodes.sub(whole, down))
+    nearest = where(short, nodes.add(down, number(x, 1)), down)
+    below = binary(Ops.AND, compare(Ops.CMPNE, rest, number(x, 0)), opposite(rest, y))
+    # r[impl tensor.division.special+2]
+    quotient = where(below, nodes.sub(nearest, number(x, 1)), nearest)
+    ratio = nodes.div(x, y)
+    over_zero = compare(Ops.CMPEQ, y, number(y, 0))
+    none = compare(Ops.CMPEQ, quotient, number(x, 0))
+    signed = where(none, scale(ratio, 0), quotient)
+    return where(over_zero, ratio, signed)
 
 
 def floor_remainder(x: UOp, y: UOp) -> UOp:
-    """x - floor(x / y) * y of floats; next to an infinite y it is x, or y if the signs differ."""
-    rest = nodes.sub(x, nodes.mul(floor_quotient(x, y), y))
-    known = nodes.constant(y)
-    if known is not None and math.isfinite(known.arg):
-        return rest
-    differs = binary(Ops.AND, opposite(x, y), compare(Ops.CMPNE, x, number(x, 0)))
-    special = binary(Ops.AND, infinite(y), compare(Ops.CMPLT, absolute(x), number(x, math.inf)))
-    # r[impl tensor.division.special]
-    return where(special, where(differs, y, x), rest)
+    """x - floor(x / y) * y of floats: it has the sign of y."""
+    rest = remainder(x, y)
+    below = binary(Ops.AND, compare(Ops.CMPNE, rest, number(x, 0)), opposite(rest, y))
+    # r[impl tensor.division.special+2]
+    return where(below, nodes.add(rest, y), rest)
 
 
 def infinite(x: UOp) -> UOp:

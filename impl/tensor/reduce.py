@@ -25,6 +25,50 @@ def root_of_squares(total: UOp) -> UOp:
     return where(none, UOp.const(total.dtype, 0), unary(Ops.SQRT, positive))
 
 
+#: Running sums of more elements are made in blocks of so many.
+_CHAIN, _BLOCK = 1024, 32
+
+
+def running_sums(x: UOp, axis: int) -> UOp:
+    """Running sums of a float node. Of a long axis those of blocks, and of the sums of blocks.
+
+    A chain of a million additions would lose three more digits.
+    """
+    shape = nodes.shape_of(x)
+    if is_symbolic(shape[axis]) or shape[axis] <= _CHAIN or 0 in shape:
+        return nodes.scan(Ops.ADD, x, axis)
+    dtype, x = x.dtype, cast(x, sum_accumulator(x.dtype))
+    levels, size, front, back = [], shape[axis], shape[:axis], shape[axis + 1:]
+    while size > _BLOCK:  # r[impl tensor.running.exact]
+        count = -(-size // _BLOCK)
+        x = nodes.pad(x, _beside(axis, len(shape), 0, count * _BLOCK - size))
+        x = nodes.scan(Ops.ADD, nodes.reshape(x, (*front, count, _BLOCK, *back)), axis + 1)
+        levels.append((x, size))
+        ends = nodes.shrink(x, tuple((n - 1, n) if place == axis + 1 else (0, n)
+                                     for place, n in enumerate(nodes.shape_of(x))))
+        x, size = nodes.reshape(ends, (*front, count, *back)), count
+    x = nodes.scan(Ops.ADD, x, axis)
+    for blocks, size in reversed(levels):
+        count = nodes.shape_of(blocks)[axis]
+        before = nodes.pad(nodes.shrink(x, _cut(x, axis, count - 1)),
+                           _beside(axis, len(shape), 1, 0))
+        before = nodes.reshape(before, (*front, count, 1, *back))
+        whole = nodes.add(blocks, nodes.expand(before, nodes.shape_of(blocks)))
+        x = nodes.reshape(whole, (*front, count * _BLOCK, *back))
+        x = nodes.shrink(x, _cut(x, axis, size))
+    return cast(x, dtype)
+
+
+def _beside(axis: int, rank: int, before: int, after: int) -> tuple[tuple[int, int], ...]:
+    """Widths of padding along one axis."""
+    return tuple((before, after) if place == axis else (0, 0) for place in range(rank))
+
+
+def _cut(x: UOp, axis: int, size: int) -> tuple[tuple[int, int], ...]:
+    """The first elements of one axis, and all of the others."""
+    return tuple((0, size if place == axis else n) for place, n in enumerate(nodes.shape_of(x)))
+
+
 class Ordered(NamedTuple):
     """Elements in an order, and where each came from, as int32."""
 
@@ -233,8 +277,10 @@ class Reduce(Arrangement):
         axis = self._axis_or_none(axis, name)
         if not self.shape:
             return self._wrap(cast(self.uop, dtype))
+        x = cast(self.uop, dtype)
         # r[impl tensor.running.value, tensor.linear.work+2]
-        return self._wrap(nodes.scan(op, cast(self.uop, dtype), axis))
+        return self._wrap(running_sums(x, axis) if op is Ops.ADD and dtype.kind == "f"
+                          else nodes.scan(op, x, axis))
 
     def _axis_or_none(self, axis: int, name: str) -> int:
         """The axis from the front; a single number counts as an axis of one element."""

@@ -19,10 +19,10 @@ from impl.tensor.elementwise import (
     absolute,
     compare,
     exp_less_one,
-    floor_remainder,
     infinite,
     log_one_more,
     number,
+    remainder,
 )
 
 _SIGNED = {2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}
@@ -303,8 +303,11 @@ class Special(Elementwise):
         """sin(pi x) / (pi x), and 1 at 0."""
         def build(x: UOp) -> UOp:
             none = compare(Ops.CMPEQ, x, number(x, 0))
-            angle = scale(where(none, number(x, 1), x), math.pi)
-            return where(none, number(x, 1), nodes.div(unary(Ops.SIN, angle), angle))
+            # Numbers of this size are whole, and pi times them may be infinite.
+            whole = compare(Ops.CMPLE, number(x, 2.0 ** 53), absolute(x))
+            angle = scale(where(binary(Ops.OR, none, whole), number(x, 1), x), math.pi)
+            found = nodes.div(unary(Ops.SIN, angle), angle)
+            return where(none, number(x, 1), where(whole, number(x, 0), found))
         return self._widened("sinc", build)
 
     # Error and gamma functions, logarithms
@@ -381,11 +384,7 @@ class Special(Elementwise):
             rest = nodes.sub(x, nodes.mul(quotient.uop, y))
             nothing = compare(Ops.CMPEQ, y, UOp.const(y.dtype, 0))  # r[impl dtypes.division.floor]
             return self._wrap(where(nothing, UOp.const(x.dtype, 0), rest))
-        size, step = absolute(x), absolute(y)  # of which rounding down is rounding toward zero
-        rest = floor_remainder(size, step)
-        # A quotient that was rounded up leaves less than nothing.
-        rest = where(compare(Ops.CMPLT, rest, number(x, 0)), nodes.add(rest, step), rest)
-        return self._wrap(where(sign_bit(x), nodes.neg(rest), rest))
+        return self._wrap(remainder(x, y))
 
     def frac(self) -> Self:
         """x - trunc(x)"""

@@ -210,7 +210,22 @@ def test_small_kernels_are_left_to_one_thread() -> None:
     assert isinstance(some, Thread) and 2 <= some.amount < 8
     last, reason = hand_steps(kb.softmax(4096, 4096), limits)[-1]
     assert last == Thread(0, 8) and "4096 iterations" in reason
-    assert hand_steps(total(1 << 24), limits)[0][0] == GroupTop(0, 8)
+
+
+@verifies("choosing.threads.sum")
+def test_a_sum_is_the_same_for_every_number_of_threads() -> None:
+    for threads in (1, 2, 8, 64):
+        limits = Limits(threads=threads, parts=8)
+        assert hand_steps(total(1 << 24), limits)[0][0] == GroupTop(0, 128)
+        assert hand_steps(total(1 << 18), limits)[0][0] == GroupTop(0, 8)
+    values = np.random.default_rng(0).standard_normal(500_000).astype(np.float32)
+    found = []
+    for threads in (1, 2, 3, 7):
+        with Context(DEVICE="CPU", CPU_COUNT=threads):
+            x = Tensor(values)
+            found.append([x.sum().item(), x.reshape(500, 1000).mean().item(),
+                          x.reshape(4, -1).var(1).tolist(), x.cumsum(0)[-1].item()])
+    assert all(each == found[0] for each in found)
 
 
 @verifies("choosing.threads.balance")
@@ -221,8 +236,6 @@ def test_long_kernels_have_several_parts_for_each_thread() -> None:
                         (kb.softmax(128, 400), 2)):
         last, reason = hand_steps(ast, limits)[-1]
         assert last == Thread(0, amount) and f"in {amount} parts" in reason
-    assert hand_steps(total(1 << 24), limits)[0][0] == GroupTop(0, 16)
-    assert hand_steps(total(1 << 18), limits)[0][0] == GroupTop(0, 2)
     for heads, wanted in ((5, Thread(0, 4)), (8, Thread(1, 8)), (1 << 10, Thread(1, 16))):
         i, j, k = (new_range(n, r) for n, r in ((4, RangeKind.GLOBAL), (heads, RangeKind.GLOBAL),
                                                 (1 << 16, RangeKind.REDUCE)))

@@ -136,3 +136,58 @@ def test_slopes_have_limits_too(name: str) -> None:
         "elu": lambda x: np.where(x > 0, 1, np.exp(np.minimum(x, 0))),
         "silu": lambda x: logistic(x) * (1 + x * logistic(-x))}
     np.testing.assert_allclose(got, slopes[name](places), rtol=1e-9, atol=1e-80)
+
+
+@verifies("tensor.division.special+2")
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_remainders_are_exact(dtype: Any) -> None:
+    random = np.random.default_rng(0)
+    x = (random.standard_normal(3000) * np.exp2(random.integers(-10, 15, 3000))).astype(dtype)
+    y = (random.standard_normal(3000) * np.exp2(random.integers(-10, 5, 3000))).astype(dtype)
+    x, y = x[y != 0], y[y != 0]
+    one, two = Tensor(x), Tensor(y)
+    with np.errstate(all="ignore"):
+        for found, wanted in ((one % two, np.remainder(x, y)), (one.fmod(two), np.fmod(x, y)),
+                              (one // two, np.floor_divide(x, y))):
+            assert np.array_equal(found.numpy(), wanted, equal_nan=True)
+    edges = Tensor([1e6, -1e12, 5.5, 3e38, 2.0]), Tensor([6.2831855, 7.0, 0.1, 1e30, np.inf])
+    wanted = np.remainder(*(one.numpy() for one in edges))
+    assert np.array_equal((edges[0] % edges[1]).numpy(), wanted)
+    assert abs(Tensor([3e38]) % 1e-3).item() < 1e-3  # too many digits: 0
+
+
+@verifies("tensor.division.special+2")
+def test_remainders_have_slopes() -> None:
+    x, y = Tensor([7.5, -7.5, 1.0]).requires_grad_(), Tensor([2.0, 2.0, np.inf]).requires_grad_()
+    (x % y).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [1, 1, 1]
+    assert y.grad is not None and y.grad.tolist() == [-3, 4, 0]
+
+
+@verifies("tensor.unary.limits")
+def test_sinc_of_numbers_whose_angle_is_infinite() -> None:
+    assert Tensor([3e38, -2e38, 0.0]).sinc().tolist() == [0, 0, 1]
+
+
+@verifies("tensor.running.exact")
+@pytest.mark.parametrize("shape, axis", [((200_000,), 0), ((3, 5003), 1), ((5000, 3), 0)])
+def test_running_sums_keep_their_digits(shape: tuple[int, ...], axis: int) -> None:
+    x = (0.1 + np.zeros(shape)).astype(np.float32)
+    found, exact = Tensor(x).cumsum(axis).numpy(), x.astype(np.float64).cumsum(axis)
+    assert (abs(found - exact) <= 256 * 2.0 ** -24 * exact).all()
+    whole = Tensor(np.ones(shape, np.int8)).cumsum(axis).numpy()
+    assert np.array_equal(whole, np.ones(shape).cumsum(axis))
+
+
+@verifies("dtypes.cast.nearest")
+@pytest.mark.parametrize("device", ["REFERENCE", None])
+def test_a_float_that_does_not_fit_becomes_the_nearest_integer(device: str | None) -> None:
+    values = [math.inf, -math.inf, math.nan, 1e10, -1e10, 300.0, -5.0, 2.9]
+    for name in ("int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"):
+        least, most = np.iinfo(name).min, np.iinfo(name).max
+        wanted = [most, least, 0, *(min(max(int(one), least), most) for one in values[3:])]
+        for kind in ("float32", "float64"):
+            assert Tensor(values, device, kind).cast(name).tolist() == wanted
+        assert Tensor(values, device, name).tolist() == wanted
+        assert [Tensor(one, device, name).item() for one in values] == wanted
+    assert Tensor([math.inf, -6e4], device, "float16").cast("int16").tolist() == [32767, -32768]
