@@ -16,6 +16,7 @@ from impl import (
     collectives,
     cpu,
     cuda,
+    distributed,
     metal,
     multi,
     opencl,
@@ -108,5 +109,5 @@ from impl.replay import TinyJit  # noqa: E402
 
 __version__ = "0.1.0"
 __all__ = ["Context", "Device", "ExecItem", "GlobalCounters", "Mesh", "Ops", "Tensor", "TinyJit",
-           "UOp", "Variable", "collectives", "cpu", "cuda", "dtypes", "metal", "nn",
-           "opencl", "reference", "run_schedule", "webgpu"]
+           "UOp", "Variable", "collectives", "cpu", "cuda", "distributed", "dtypes", "metal",
+           "nn", "opencl", "reference", "run_schedule", "webgpu"]

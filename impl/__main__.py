@@ -170,7 +170,7 @@ def show(trainer: Trainer, x: Tensor, y: Tensor, report: Path | None) -> None:
                             "kernels run": GlobalCounters.kernels}
     columns = shutil.get_terminal_size((120, 24)).columns
     for part in (inspect.kernel_table(document, timings, width=columns),
-                 inspect.boundaries(document), inspect.memory_summary(document)):
+                 inspect.boundary_table(document), inspect.memory_summary(document)):
         print(part + "\n")
     print(f"without fusion (FUSE=0) there would be {len(apart['kernels'])} kernels, and "
           + inspect.memory_summary(apart).splitlines()[0] + "\n")

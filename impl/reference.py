@@ -24,7 +24,7 @@ from impl.dtypes import (
     to_bfloat16,
 )
 from impl.ir import COMPARISONS, TRUE, Ops, RangeKind, UOp, identity
-from impl.kernel import Growth, accessed, growth, shared_loops, verify
+from impl.kernel import Growth, accessed, growth, shared_loops, verify_kernel
 from impl.kernel.fragments import UNIT_OF, loops_of
 from impl.kernel.poison import wrong
 
@@ -33,7 +33,7 @@ BLOCK_ELEMENTS = 1 << 22
 Array = np.ndarray
 
 
-def apply(node: UOp, given: Sequence[Array]) -> Array:
+def compute(node: UOp, given: Sequence[Array]) -> Array:
     """One operation on arrays, exact in the node's dtype."""
     # r[impl reference.operation.exact]
     op, dtype = node.op, node.dtype
@@ -162,7 +162,7 @@ class _Shape:
     """What is known about a kernel before it runs."""
 
     def __init__(self, ast: UOp) -> None:
-        self.known = known = verify(ast)
+        self.known = known = verify_kernel(ast)
         self.growth = growth(known.order, known.ranges)
         self._forget_locals()
         nothing = dict.fromkeys(known.ranges, UOp.const(dtypes.index, 0))
@@ -318,7 +318,7 @@ class _Run:
         if node.op is Ops.MMA:
             return self._mma(node, frame)
         free = self.known.free[node]
-        return apply(node, [self._aligned(s, free, frame) for s in node.src])
+        return compute(node, [self._aligned(s, free, frame) for s in node.src])
 
     def _mma(self, node: UOp, frame: _Frame) -> Array:
         """The product of matrices whose elements are spread over the loops of lanes."""

@@ -193,11 +193,22 @@ def test_a_chapter_has_text_module_and_tests(slug: str) -> None:
 
 def test_every_text_and_module_has_a_chapter() -> None:
     texts = {path.stem for path in (ROOT / "spec").glob("*.md")} - {"index"}
-    assert texts <= set(SLUGS), f"no row in spec/index.md: {sorted(texts - set(SLUGS))}"
+    assert texts <= set(SLUGS), rows_to_write(texts - set(SLUGS))
     modules = {chapter_of(path, ROOT) for path in MODULES} - USER_LIBRARIES
-    assert modules <= set(SLUGS), f"no chapter: {sorted(modules - set(SLUGS))}"
+    assert modules <= set(SLUGS), rows_to_write(modules - set(SLUGS))
     lessons = {path.stem for path in (ROOT / "docs" / "course").glob("*.md")} - {"index"}
     assert lessons <= set(SLUGS), f"lessons of no chapter: {sorted(lessons - set(SLUGS))}"
+
+
+def rows_to_write(chapters: set[str]) -> str:
+    """What spec/index.md lacks, as it has to stand there."""
+    rows = "\n".join(f"| FLOOR | [{name}]({name}.md) | what it owns |" for name in sorted(chapters))
+    return ("write into the table of spec/index.md, below all chapters whose modules it imports "
+            "and above those that import it, with the floor of the rows beside it:\n" + rows)
+
+
+def test_a_missing_row_is_shown_as_it_has_to_stand() -> None:
+    assert "\n| FLOOR | [new](new.md) | " in rows_to_write({"new"})
 
 
 def test_the_top_level_holds_what_it_should() -> None:
@@ -229,6 +240,70 @@ def test_lines_fit_a_page_and_names_say_something(path: Path) -> None:
     ]
     assert not long, "\n".join(long)
     assert path.stem not in VAGUE_NAMES, f"{path.stem}: name the file after what it does"
+
+
+# Names
+
+
+#: Public functions of several modules that are imported by their names alone, and why they may be.
+NAMES_OF_SEVERAL = {
+    **dict.fromkeys(("add", "mul", "sub", "total", "cast", "reduce"),
+                    "an operation, made as a node, as an index, or of arrays"),
+    "bindings": "the library below a device, one for each kind",
+    "problem": "why a device cannot be used, one for each kind",
+    "missing": "the error about a name that a module of the public API has not",
+    "table": "what a command prints",
+}
+
+
+def public_names(path: Path, kind: type[ast.stmt]) -> list[str]:
+    """The classes or functions of a module that others may use."""
+    return [node.name for node in ast.parse(path.read_text(encoding="utf-8"), str(path)).body
+            if isinstance(node, kind) and isinstance(node, ast.ClassDef | ast.FunctionDef)
+            and not node.name.startswith("_")]
+
+
+def homes(paths: list[Path], kind: type[ast.stmt]) -> dict[str, list[Path]]:
+    """The modules that define each name, where there are several."""
+    found: dict[str, list[Path]] = {}
+    for path in paths:
+        for name in public_names(path, kind):
+            found.setdefault(name, []).append(path)
+    return {name: where for name, where in found.items() if len(where) > 1}
+
+
+def imported_alone(paths: list[Path]) -> set[str]:
+    """The names that modules of `impl` import without the module in front of them."""
+    return {alias.name for path in paths
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path)))
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("impl")
+            for alias in node.names}
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    """Who reads `Limits` in a message, or looks for it, finds one class."""
+    several = homes(MODULES, ast.ClassDef)
+    found = {name: list(map(name_of, where)) for name, where in several.items()}
+    assert not found, f"one name for several classes: {found}"
+
+
+def test_a_function_that_is_imported_has_a_name_of_its_own() -> None:
+    """Two modules may have a function of one name only where callers write the module's, too."""
+    several = homes(MODULES, ast.FunctionDef)
+    found = {name: list(map(name_of, where)) for name, where in several.items()
+             if name in imported_alone(MODULES) and name not in NAMES_OF_SEVERAL}
+    assert not found, f"one name for several functions: {found}"
+    gone = set(NAMES_OF_SEVERAL) - set(several)
+    assert not gone, f"one module has it now, take it off the list: {gone}"
+
+
+def test_names_of_several_are_seen(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("class One: ...\ndef two(): ...\ndef _own(): ...\n")
+    (tmp_path / "b.py").write_text("from impl.a import two\nclass One: ...\ndef two(): ...\n"
+                                   "def _own(): ...\n")
+    paths = sorted(tmp_path.glob("*.py"))
+    assert homes(paths, ast.ClassDef) == {"One": paths}
+    assert homes(paths, ast.FunctionDef) == {"two": paths} and imported_alone(paths) == {"two"}
 
 
 # Circles inside a folder

@@ -24,13 +24,13 @@ from conformance.kernels import step_lists
 from conformance.kernels.step_lists import Case
 from impl.cpu import FLAGS
 from impl.dialects import C
-from impl.kernel import Limits
-from impl.render import Source, render
+from impl.kernel import DeviceLimits
+from impl.render import SourceText, render
 from impl.searching import optimize
 
 COMPILER, EMULATOR, TARGET = "aarch64-linux-gnu-gcc", "qemu-aarch64", "armv8-a"
 #: NEON: 32 registers of 16 bytes.
-LIMITS = Limits(vector_bytes=16, vector_registers=32)
+LIMITS = DeviceLimits(vector_bytes=16, vector_registers=32)
 #: Kernels in one program.
 _TOGETHER = 20
 
@@ -78,14 +78,14 @@ class Given:
 
     seed: int
     case: Case
-    source: Source
+    source: SourceText
     steps: tuple[str, ...]
 
 
 def drawn(seed: int, threads: int = 1) -> Iterator[Given]:
     """The kernels of a seed with the steps that are chosen for the processor."""
     for case in step_lists.cases(seed):
-        limits = LIMITS if threads == 1 else Limits(
+        limits = LIMITS if threads == 1 else DeviceLimits(
             vector_bytes=LIMITS.vector_bytes, vector_registers=LIMITS.vector_registers,
             threads=threads)
         made = optimize(case.ast, limits)

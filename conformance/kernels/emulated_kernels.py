@@ -16,21 +16,21 @@ from impl.dialects import CUDA, Metal
 from impl.dialects.metal import SCRATCH
 from impl.groups.shape import Shape
 from impl.ir import UOp
-from impl.render import Source, render
+from impl.render import SourceText, render
 
 DIALECTS = {"cuda": CUDA, "metal": Metal}
 #: Lanes of a group that shares a phase.
 _TOGETHER = 64
 
 
-def source_of(ast: UOp, language: str) -> Source:
+def source_of(ast: UOp, language: str) -> SourceText:
     """The text of a kernel as it is, without further steps, under a name that no header has."""
     named = ast.replace(arg=replace(ast.arg, name="emulated"))
     return render(named, DIALECTS[language]())
 
 
 def run(ast: UOp, *arrays: np.ndarray, values: Sequence[int] = (),
-        language: str = "cuda", seeds: Sequence[int] = (1,), sanitize: bool = False) -> Source:
+        language: str = "cuda", seeds: Sequence[int] = (1,), sanitize: bool = False) -> SourceText:
     """Run a kernel on arrays, which then hold what it stored; the text that was run.
 
     Raises:

@@ -26,7 +26,7 @@ from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
 from impl.groups import TC, Inner
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, verify
+from impl.kernel import Analysis, verify_kernel
 from impl.kernel.fragments import UNITS
 from impl.steps import PadTo, StepError
 
@@ -107,7 +107,7 @@ def overwriting(seed: int) -> tuple[UOp, list[np.ndarray]]:
             stages.append(maker.stage(loops))
         ast = kb.kernel(*stages, prefix=(outer,) if outer is not None else ())
         try:
-            verify(ast)
+            verify_kernel(ast)
         except GraphError:  # the order of its iterations would count
             continue
         generator = np.random.default_rng(seed)

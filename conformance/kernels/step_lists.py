@@ -37,9 +37,9 @@ from impl.device import Device, Memory
 from impl.dtypes import DType, dtypes
 from impl.errors import DTypeError
 from impl.ir import Ops, UOp
-from impl.kernel import Analysis, verify
+from impl.kernel import Analysis, verify_kernel
 from impl.realize import ensure_memory
-from impl.steps import OF_LANES, STEPS, Step, StepError, apply_steps, fold_gates, parameters
+from impl.steps import OF_LANES, STEPS, Step, StepError, apply_steps, fold_gates, step_parameters
 
 #: The most copies of one value that lanes may make, and nodes a kernel may have: texts stay short.
 MOST_LANES, MOST_NODES = 256, 1500
@@ -219,7 +219,7 @@ def drawn_step(known: Analysis, draw: random.Random, name: str = "", lanes: int 
     loops = len(known.ranges)
     extent = 1
     numbers = []
-    for parameter in parameters(name):
+    for parameter in step_parameters(name):
         if parameter in ("axis", "other"):
             axis = draw.randrange(-1, loops + 1) if draw.random() < 0.1 else \
                 draw.randrange(max(loops, 1))
@@ -288,7 +288,7 @@ def legal(ast: UOp, step: Step) -> UOp | None:
     if changed.arg.steps != (*names, step.name) or Step.parse(step.name) != step:
         raise WrongStep(f"{step.name} after {names} was recorded as {changed.arg.steps}")
     try:
-        verify(changed)
+        verify_kernel(changed)
     except Exception as error:
         raise WrongStep(f"{step.name} after {names} made no kernel: {error}") from error
     return changed

@@ -256,7 +256,7 @@ def install(module: ModuleType) -> None:
 
     What containers there are it compares itself, and it words the refusal.
     """
-    compare, absent = module.compare, object()
+    compare, absent = module.compare_arguments, object()
 
     def seen(described: Any) -> Any:
         part = part_of(described)
@@ -279,7 +279,7 @@ def install(module: ModuleType) -> None:
         apart = module.aliases({path: place for place, path in enumerate(memory)})
         return None if bool(found == apart) else found  # a shortcut asks whether there are any
 
-    module.__dict__.update(compare=compare_keys, aliases_of=aliases_of)
+    module.__dict__.update(compare_arguments=compare_keys, aliases_of=aliases_of)
 
 
 HEADS = '''

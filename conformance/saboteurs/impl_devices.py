@@ -127,7 +127,7 @@ class ProblemsInTwoLines(ImplPatch):
 class NumbersBeginAgain(ImplPatch):
     rule = "cuda.driver.devices"
     description = "a number beyond the last GPU is the first one again"
-    target = "impl.cuda.driver:Context.__init__"
+    target = "impl.cuda.driver:DriverContext.__init__"
 
     def replacement(self, original: Function) -> Function:
         return lambda context, name, number: original(context, name, number % 2)
@@ -136,7 +136,7 @@ class NumbersBeginAgain(ImplPatch):
 class ForksAreForgotten(ImplPatch):
     rule = "cuda.driver.fork+2"
     description = "nobody looks whether the process was forked"
-    target = "impl.cuda.driver:Context.enter"
+    target = "impl.cuda.driver:DriverContext.enter"
 
     def replacement(self, original: Function) -> Function:
         def enter(context: Any) -> Any:
@@ -227,7 +227,7 @@ class FetchedTooEarly(ImplPatch):
 class PeersDoNotWait(ImplPatch):
     rule = "cuda.copy.peer"
     description = "a copy between two GPUs does not wait for the source"
-    target = "impl.cuda:CUDA.copy"
+    target = "impl.cuda:CUDADevice.copy"
 
     def replacement(self, original: Function) -> Function:
         def copy(device: Any, target: Any, source: Any, nbytes: int | None = None) -> None:
@@ -252,7 +252,7 @@ class CallsWithoutNames(ImplPatch):
 class SuspectsAreForgotten(ImplPatch):
     rule = "cuda.error.lost"
     description = "nobody says which kernels may have broken the context"
-    target = "impl.cuda.driver:Context._is_lost"
+    target = "impl.cuda.driver:DriverContext._is_lost"
 
     def replacement(self, original: Function) -> Function:
         def is_lost(context: Any, code: int = 0) -> Any:
@@ -271,7 +271,7 @@ class UnitsOfTheNextGeneration(Edit):
 class NoGraph(ImplPatch):
     rule = "cuda.table.graph"
     description = "a table is launched kernel by kernel"
-    target = "impl.cuda:CUDA.table"
+    target = "impl.cuda:CUDADevice.table"
 
     def replacement(self, original: Function) -> Function:
         return lambda device, launches: Table(launches)
@@ -298,7 +298,7 @@ class OffForEver(ImplPatch):
 class HostsClockOnCUDA(ImplPatch):
     rule = "cuda.time.events"
     description = "the host's clock tells how long the GPU worked"
-    target = "impl.cuda:CUDA.seconds"
+    target = "impl.cuda:CUDADevice.seconds"
 
     def replacement(self, original: Function) -> Function:
         return DeviceBackend.seconds
@@ -366,7 +366,7 @@ class FastMathOnMetal(ImplPatch):
 class CopiesOvertake(ImplPatch):
     rule = "metal.copy.ordered"
     description = "a copy from the host does not wait for what was launched before"
-    target = "impl.metal:Metal.put"
+    target = "impl.metal:MetalDevice.put"
 
     def replacement(self, original: Function) -> Function:
         return DeviceBackend.put
@@ -375,7 +375,7 @@ class CopiesOvertake(ImplPatch):
 class CountedAllTheSame(ImplPatch):
     rule = "metal.memory.exhausted"
     description = "memory that is not to be had counts as allocated"
-    target = "impl.metal:Metal.allocate"
+    target = "impl.metal:MetalDevice.allocate"
 
     def replacement(self, original: Function) -> Function:
         def allocate(device: Any, nbytes: int) -> Any:
@@ -390,7 +390,7 @@ class CountedAllTheSame(ImplPatch):
 class NamelessLaunches(ImplPatch):
     rule = "metal.error.clear"
     description = "an error does not name the launches"
-    target = "impl.metal:Metal.gathered"
+    target = "impl.metal:MetalDevice.gathered"
 
     def replacement(self, original: Function) -> Function:
         return lambda device, name: original(device, "a kernel")
@@ -399,7 +399,7 @@ class NamelessLaunches(ImplPatch):
 class HostsClockOnMetal(ImplPatch):
     rule = "metal.time.commands"
     description = "the host's clock tells how long the GPU worked"
-    target = "impl.metal:Metal.seconds"
+    target = "impl.metal:MetalDevice.seconds"
 
     def replacement(self, original: Function) -> Function:
         return DeviceBackend.seconds

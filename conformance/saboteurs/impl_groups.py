@@ -79,7 +79,7 @@ class PartsBeginTheirBuffer(ImplPatch):
 class NothingIsKept(ImplPatch):
     rule = "opencl.memory.reuse"
     description = "freed memory goes back to the driver"
-    target = "impl.opencl.memory:Buffers.give"
+    target = "impl.opencl.memory:OpenCLBuffers.give"
 
     def replacement(self, original: Function) -> Function:
         return lambda pool, buffer: None

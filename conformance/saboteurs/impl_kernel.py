@@ -10,7 +10,7 @@ from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
 from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp
-from impl.steps import STEPS, parameters
+from impl.steps import STEPS, step_parameters
 
 Function = Callable[..., Any]
 
@@ -78,7 +78,7 @@ class NumbersAreNotCounted(ImplPatch):
     def replacement(self, original: Function) -> Function:
         def parse(text: str) -> Any:
             name, _, numbers = text.rstrip(")").partition("(")
-            known = parameters(name.strip().upper()) if name.strip().upper() in STEPS else ()
+            known = step_parameters(name.strip().upper()) if name.strip().upper() in STEPS else ()
             kept = ",".join(numbers.split(",")[:len(known)])
             return original(f"{name}({kept})")
         return parse
@@ -169,7 +169,7 @@ class ReductionsDependOnTheirLoops(ImplPatch):
 class KernelsAreTakenAsTheyCome(ImplPatch):
     rule = "kernel.node.known"
     description = "nodes that are no operation of kernels are let through"
-    target = "impl.kernel.analysis:verify"
+    target = "impl.kernel.analysis:verify_kernel"
 
     def replacement(self, original: Function) -> Function:
         from impl.kernel.analysis import Analysis

@@ -19,7 +19,7 @@ Function = Callable[..., Any]
 class LocalsAreStoredAgain(ImplPatch):
     rule = "kernel.local.order+2"
     description = "a LOCAL may be stored after it was read"
-    target = "impl.kernel.analysis:verify"
+    target = "impl.kernel.analysis:verify_kernel"
 
     def replacement(self, original: Function) -> Function:
         def verify(ast: UOp) -> Any:

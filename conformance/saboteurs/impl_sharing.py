@@ -1,4 +1,4 @@
-"""Mistakes in which temporary lies where another one was, made inside `impl.memory.sharing`."""
+"""Mistakes in which temporary lies where another one was, made inside `impl.memory.takeovers`."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ Function = Callable[..., Any]
 class TakesOverWhatIsReadElsewhere(ImplPatch):
     rule = "memory.take-over.safe+2"
     description = "an element may be overwritten before another one is computed from it"
-    target = "impl.memory.sharing:same_element"
+    target = "impl.memory.takeovers:same_element"
 
     def replacement(self, original: Function) -> Function:
         return lambda read, write: read.shape == write.shape
@@ -22,7 +22,7 @@ class TakesOverWhatIsReadElsewhere(ImplPatch):
 class TakesOverWhatIsCopied(Edit):
     rule = "realize.device.named"
     description = "a copy goes to where what it copies lies, if that is on its device"
-    file = "impl/memory/sharing.py"
+    file = "impl/memory/takeovers.py"
     old = "if writer.stage.form.in_order is not None or writer.stage.copy:"
     new = "if writer.stage.form.in_order is not None:"
 
@@ -30,7 +30,7 @@ class TakesOverWhatIsCopied(Edit):
 class TakesOverBeforeTheLastRead(ImplPatch):
     rule = "memory.take-over.safe+2"
     description = "memory may be overwritten that a later stage of the kernel reads"
-    target = "impl.memory.sharing:_Taker._may_lie_there"
+    target = "impl.memory.takeovers:_Taker._may_lie_there"
 
     def replacement(self, original: Function) -> Function:
         return lambda *given: True
@@ -39,7 +39,7 @@ class TakesOverBeforeTheLastRead(ImplPatch):
 class TakesOverWhatLives(ImplPatch):
     rule = "memory.take-over.dead"
     description = "a temporary counts as dead at its first reader"
-    target = "impl.memory.sharing:_Taker.run"
+    target = "impl.memory.takeovers:_Taker.run"
 
     def replacement(self, original: Function) -> Function:
         def run(taker: Any, order: Any, touched: Any, steps: Any) -> Any:
@@ -54,7 +54,7 @@ class TakesOverWhatLives(ImplPatch):
 class TwoTakeOverOne(ImplPatch):
     rule = "memory.take-over.one"
     description = "what one result has taken over, another result of the kernel takes too"
-    target = "impl.memory.sharing:_Taker.run"
+    target = "impl.memory.takeovers:_Taker.run"
 
     def replacement(self, original: Function) -> Function:
         def run(taker: Any, *given: Any) -> Any:

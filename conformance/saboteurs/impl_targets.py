@@ -41,7 +41,7 @@ class AnyTargetWillDo(ImplPatch):
 class VectorsOfOneWidth(ImplPatch):
     rule = "cpu.target.vectors"
     description = "products are computed in vectors of 16 bytes"
-    target = "impl.kernel.analysis:Limits.elements"
+    target = "impl.kernel.analysis:DeviceLimits.elements"
 
     def replacement(self, original: Function) -> Function:
         return lambda limits, itemsize: original(replace(limits, vector_bytes=16), itemsize)

@@ -137,7 +137,7 @@ class OutputsAreShared(ImplPatch):
 class AnyArgumentsWillDo(ImplPatch):
     rule = "replay.guard.mismatch"
     description = "the numbers among the arguments are those of the capture"
-    target = "impl.replay.arguments:compare"
+    target = "impl.replay.arguments:compare_arguments"
 
     def replacement(self, original: Function) -> Function:
         return lambda *arguments: None

@@ -16,7 +16,7 @@ from impl.dialects import C
 from impl.dtypes import DType, dtypes
 from impl.errors import ReplayError
 from impl.ir import UOp
-from impl.kernel import Limits
+from impl.kernel import DeviceLimits
 from impl.render import render
 from impl.schedule import schedule_cache
 from impl.steps import Step, apply_steps
@@ -93,7 +93,7 @@ def kernel_text() -> str:
 def kernel_tiles() -> str:
     """Loads for each multiply-add of all tiles, and the one that is chosen."""
     most_rows, most_vectors, has = 14, 6, 32
-    chosen = choose_tile(Limits(vector_bytes=64, vector_registers=has), 4, 512, 512)
+    chosen = choose_tile(DeviceLimits(vector_bytes=64, vector_registers=has), 4, 512, 512)
     left, top, wide, high = 92, 44, 42.0, 30.0
     parts = [text(left + wide * most_rows / 2, 14, "rows of the tile", "axis"),
              text(left - 46, top + high * most_vectors / 2, "vectors", "axis", "end")]
@@ -123,7 +123,7 @@ def kernel_tiles() -> str:
 
 def kernel_chosen() -> str:
     """The steps that are chosen for the lesson's product, with their reasons."""
-    chosen = hand_steps(plain_product(), Limits(vector_bytes=32, vector_registers=16))
+    chosen = hand_steps(plain_product(), DeviceLimits(vector_bytes=32, vector_registers=16))
     return table(("step", "reason"), ((f"<code>{escape(step.name)}</code>", escape(reason))
                                       for step, reason in chosen))
 

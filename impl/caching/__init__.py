@@ -8,10 +8,10 @@ from impl.caching.plans import (
     Canonical,
     PlanCache,
     canonicalize,
+    for_all_sizes,
     stable_name,
-    unbound,
 )
 from impl.caching.rows import Described, exact, has_sizes, short_key, walk
 
 __all__ = ["Canonical", "Described", "PlanCache", "Store", "canonicalize", "exact", "has_sizes",
-           "short_key", "stable_name", "store", "unbound", "walk"]
+           "short_key", "stable_name", "store", "for_all_sizes", "walk"]

@@ -55,7 +55,7 @@ def canonicalize(effects: Effects, device_key: Hashable) -> Canonical:
     return Canonical(key, list(slots), variables.binds, variables.values)
 
 
-def unbound(effects: Effects) -> Effects:
+def for_all_sizes(effects: Effects) -> Effects:
     """The same graph with every size for all values: what a plan is made from.
 
     Node by node: the nodes stand at the same places. Without symbolic sizes it is the same object.
@@ -65,7 +65,7 @@ def unbound(effects: Effects) -> Effects:
     done: dict[UOp, UOp] = {}
 
     def plainly(arg: Any) -> Any:
-        return symbolic.mapped(arg, symbolic.without_values)
+        return symbolic.map_sizes(arg, symbolic.without_values)
 
     for node in effects.nodes:
         shape, leaf = plainly(node.shape), leaf_of(node)

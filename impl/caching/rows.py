@@ -58,7 +58,7 @@ class _Describer:
 
     def described(self, arg: Any) -> Any:
         """An argument with every Size replaced by its description."""
-        return symbolic.mapped(arg, self._size)  # r[impl caching.key.sizes]
+        return symbolic.map_sizes(arg, self._size)  # r[impl caching.key.sizes]
 
     def _size(self, size: symbolic.Size) -> tuple[Any, ...]:
         known = self.known.get(size.expression)

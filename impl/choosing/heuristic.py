@@ -19,7 +19,7 @@ from impl.choosing.short import plan_short
 from impl.choosing.threads import Choice, part_of_loop, part_of_reduction
 from impl.choosing.windows import plan_windows
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.analysis import LANES, Limits
+from impl.kernel.analysis import LANES, DeviceLimits
 from impl.steps.loops import Cut, Own, Swap
 from impl.steps.split import Split
 from impl.steps.upcast import Upcast
@@ -40,12 +40,12 @@ _LEAST_SQUARE = 8
 _LEAST_WORK = 64
 
 
-def hand_steps(ast: UOp, limits: Limits) -> Reasoned:
+def hand_steps(ast: UOp, limits: DeviceLimits) -> Reasoned:
     """Steps for a kernel, in the order in which they apply, each with its reason."""
     return hand_plan(ast, limits)[1]
 
 
-def hand_plan(ast: UOp, limits: Limits) -> tuple[UOp, Reasoned]:
+def hand_plan(ast: UOp, limits: DeviceLimits) -> tuple[UOp, Reasoned]:
     """The kernel after the steps that rules choose, and the steps."""
     planner = HandPlanner(ast, limits)
     planner.run()

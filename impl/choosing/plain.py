@@ -10,7 +10,7 @@ from impl.choosing.planner import Planner
 from impl.choosing.roll import has_many_stages
 from impl.dtypes import dtypes, sum_accumulator
 from impl.ir import ELEMENTWISE, TRANSCENDENTAL, Ops, RangeKind, UOp
-from impl.kernel.analysis import LANES, Analysis, size_of
+from impl.kernel.analysis import LANES, Analysis, loop_size
 from impl.steps.loops import Merge
 from impl.steps.memory import Stream
 from impl.steps.step import Step, StepError
@@ -169,7 +169,7 @@ def _bytes(planner: Planner, stores: Iterable[UOp]) -> int:
             loops = (*known.info.prefix, *store.src[2:])
             size = store.src[0].dtype.itemsize
             for loop in loops:
-                size *= size_of(loop)
+                size *= loop_size(loop)
             most = max(most, size)
     return most
 

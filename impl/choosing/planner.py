@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from impl.choosing.threads import duration, threads_for
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.analysis import LANES, Analysis, Growth, Growths, Limits, growth
+from impl.kernel.analysis import LANES, Analysis, DeviceLimits, Growth, Growths, growth
 from impl.steps.loops import Own
 from impl.steps.padding import PadTo
 from impl.steps.rewriting import passes
@@ -33,7 +33,7 @@ class _Use:
 class Planner:
     """Looks at a kernel, takes a step, and looks at what became of it."""
 
-    def __init__(self, ast: UOp, limits: Limits) -> None:
+    def __init__(self, ast: UOp, limits: DeviceLimits) -> None:
         self.limits = limits
         self.steps: Reasoned = []
         self.cut: set[int] = set()  # numbers of loops that a step made, or that were looked at

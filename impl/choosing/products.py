@@ -22,7 +22,7 @@ from impl.kernel.analysis import (
     LANES,
     PRODUCTS,
     Analysis,
-    Limits,
+    DeviceLimits,
     growth,
     shared_loops,
     stage_of,
@@ -105,7 +105,7 @@ class RegisterTile:
     width: int
 
 
-def choose_tile(limits: Limits, itemsize: int, rows: int, columns: int) -> RegisterTile:
+def choose_tile(limits: DeviceLimits, itemsize: int, rows: int, columns: int) -> RegisterTile:
     """The tile that wastes least: all registers but those for one row of the second operand."""
     # r[impl choosing.product.registers, choosing.product.loads]
     width = limits.elements(itemsize)
@@ -330,7 +330,7 @@ def _is_vector(step: Upcast, known: Analysis) -> bool:
     return all((grows[place] or {lane: 2}).get(lane, 0) in (0, 1) for place in places)
 
 
-def _stage_tile(limits: Limits, itemsize: int, rows: int, columns: int) -> RegisterTile:
+def _stage_tile(limits: DeviceLimits, itemsize: int, rows: int, columns: int) -> RegisterTile:
     """The tile for rows that are lanes already: no more vectors than leave registers for a row."""
     tile = choose_tile(limits, itemsize, max(rows, 4), columns)
     most = max((limits.vector_registers - 1) // (rows + 1), 1)

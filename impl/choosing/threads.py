@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from impl import symbolic
 from impl.ir import DEAR, Ops, RangeKind, UOp
-from impl.kernel.analysis import Analysis, Limits, estimate, stage_of
+from impl.kernel.analysis import Analysis, DeviceLimits, estimate, stage_of
 from impl.steps.step import Step
 from impl.steps.threads import MOST_THREADS, GroupTop, Thread, not_apart, not_shared
 
@@ -47,12 +47,12 @@ def _extent(loop: UOp) -> int:
     return symbolic.bounds(loop.src[0])[1]
 
 
-def threads_for(nanoseconds: int, limits: Limits) -> int:
+def threads_for(nanoseconds: int, limits: DeviceLimits) -> int:
     """How many threads a kernel should get: each has to be worth its price."""
     return min(limits.threads, nanoseconds // SHARE)
 
 
-def parts_for(known: Analysis, nanoseconds: int, threads: int, limits: Limits) -> int:
+def parts_for(known: Analysis, nanoseconds: int, threads: int, limits: DeviceLimits) -> int:
     """Into how many parts to cut what takes so long: several a thread, if that is worth it.
 
     Who is done early takes parts of others. So a thread whose processor is slow for a while, as
@@ -65,7 +65,7 @@ def parts_for(known: Analysis, nanoseconds: int, threads: int, limits: Limits) -
     return threads * max(each, 1)
 
 
-def part_of_reduction(known: Analysis, limits: Limits) -> Choice:
+def part_of_reduction(known: Analysis, limits: DeviceLimits) -> Choice:
     """Cut a reduction that has to be finished before anything else can begin, if it is long.
 
     Into as many parts for one thread as for many: the sum of parts is rounded as they are.
@@ -94,7 +94,7 @@ def _alone(known: Analysis, node: UOp) -> int:
     return count * node.dtype.itemsize // _BYTES
 
 
-def part_of_loop(known: Analysis, nanoseconds: int, threads: int, limits: Limits) -> Choice:
+def part_of_loop(known: Analysis, nanoseconds: int, threads: int, limits: DeviceLimits) -> Choice:
     """The loop whose iterations are best shared out: in the prefix, or else of the next stage."""
     if threads < 2:
         return None

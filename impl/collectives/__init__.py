@@ -5,7 +5,7 @@
     device   the mesh as a device: memory, programs, copies
 """
 from impl.collectives.device import MeshDevice, MeshMemory, transferred
-from impl.collectives.running import Group
+from impl.collectives.running import Peers
 from impl.collectives.steps import ALGORITHMS, Move, rounds
 
-__all__ = ["ALGORITHMS", "Group", "MeshDevice", "MeshMemory", "Move", "rounds", "transferred"]
+__all__ = ["ALGORITHMS", "Peers", "MeshDevice", "MeshMemory", "Move", "rounds", "transferred"]

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from impl.collectives.running import WITHIN, Group
+from impl.collectives.running import WITHIN, Peers
 from impl.device import Device, DeviceBackend, Memory, Program
 from impl.dtypes import DType
 from impl.errors import DeviceError
 from impl.ir import UOp
-from impl.kernel import Limits
+from impl.kernel import DeviceLimits
 from impl.multi import Coordinate, Mesh, Transfer
 
 
@@ -81,7 +81,7 @@ class MeshDevice(DeviceBackend):
         return list(range(len(self.mesh.devices))), [Device[name] for name in self.mesh.devices]
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> DeviceLimits:
         """Those of the first member: all are of one kind, or the first speaks for all."""
         return self.members[0].limits
 
@@ -127,7 +127,7 @@ class MeshDevice(DeviceBackend):
         """Carry out a collective within each group; `nbytes` are those of a device's piece."""
         pieces = transfer.count if transfer.kind == "all-to-all" else 1
         for members in transfer.mesh.groups(transfer.axis):
-            group = Group([self.members[i] for i in members], dtype)
+            group = Peers([self.members[i] for i in members], dtype)
             WITHIN[transfer.kind](group, [source.members[i] for i in members],
                                   [target.members[i] for i in members],
                                   nbytes // dtype.itemsize // pieces, transfer.op)
@@ -154,5 +154,3 @@ def transferred(transfer: Transfer | Mesh, target: Any, source: Any, nbytes: int
     else:
         target.device.exchange(transfer, target, source, nbytes, dtype)
 
-
-Device.of_mesh = MeshDevice

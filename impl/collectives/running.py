@@ -21,7 +21,7 @@ def combining_kernel(op: Ops, dtype: DType, size: int) -> UOp:
     return UOp(Ops.SINK, dtype, (store,), KernelInfo(f"combine_{size}", (loop,)))
 
 
-class Group:
+class Peers:
     """Some devices of a mesh that send each other elements of a dtype."""
 
     def __init__(self, devices: Sequence[DeviceBackend], dtype: DType) -> None:
@@ -55,7 +55,7 @@ class Group:
         self.devices[device].compile([kernel])[0]([target, other])
 
 
-def all_reduce(group: Group, sources: Sequence[Memory], targets: Sequence[Memory], size: int,
+def all_reduce(group: Peers, sources: Sequence[Memory], targets: Sequence[Memory], size: int,
                op: Ops) -> None:
     """Every device gets the combination of what all have."""
     # r[impl collectives.reduce.equal]: each part is combined once, and copied
@@ -66,7 +66,7 @@ def all_reduce(group: Group, sources: Sequence[Memory], targets: Sequence[Memory
     group.run(rounds(size, len(targets), item, name), targets, op)
 
 
-def all_gather(group: Group, sources: Sequence[Memory], targets: Sequence[Memory], size: int,
+def all_gather(group: Peers, sources: Sequence[Memory], targets: Sequence[Memory], size: int,
                op: Ops | None) -> None:
     """Every device gets the pieces of all, in order."""
     nbytes = size * group.dtype.itemsize
@@ -75,7 +75,7 @@ def all_gather(group: Group, sources: Sequence[Memory], targets: Sequence[Memory
             target.device.copy(target.part(number * nbytes, nbytes), source, nbytes)
 
 
-def reduce_scatter(group: Group, sources: Sequence[Memory], targets: Sequence[Memory], size: int,
+def reduce_scatter(group: Peers, sources: Sequence[Memory], targets: Sequence[Memory], size: int,
                    op: Ops) -> None:
     """Device j gets the combination of the pieces j of all; `size` is that of one piece."""
     nbytes = size * group.dtype.itemsize
@@ -89,7 +89,7 @@ def reduce_scatter(group: Group, sources: Sequence[Memory], targets: Sequence[Me
                 group.combine(number, op, target.part(0, nbytes), staging)
 
 
-def all_to_all(group: Group, sources: Sequence[Memory], targets: Sequence[Memory], size: int,
+def all_to_all(group: Peers, sources: Sequence[Memory], targets: Sequence[Memory], size: int,
                op: Ops | None) -> None:
     """Piece j of device i becomes piece i of device j; `size` is that of one piece."""
     nbytes = size * group.dtype.itemsize

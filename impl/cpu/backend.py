@@ -20,7 +20,7 @@ from impl.cpu.compiler import (
     find_compiler,
 )
 from impl.cpu.machine import cache_bytes, processors, vectors_of
-from impl.cpu.memory import Pool, Pooled
+from impl.cpu.memory import HostMemory, HostPool
 from impl.cpu.objects import RUNTIME, build_lock
 from impl.cpu.programs import CPUProgram, CPUTable
 from impl.device import DeviceBackend, GlobalCounters, Launch, Memory, Program, Table
@@ -28,9 +28,9 @@ from impl.device.kept import known
 from impl.dialects import C
 from impl.errors import CompileError, DeviceError, user_line
 from impl.ir import UOp
-from impl.kernel import Limits
+from impl.kernel import DeviceLimits
 from impl.kernel.poison import poisoned
-from impl.render import Source, key_of, render, symbol
+from impl.render import SourceText, key_of, render, symbol
 from impl.searching import optimize, with_steps
 
 #: Parts of a long kernel for each thread: the last one to be done holds up the others that much.
@@ -45,21 +45,21 @@ class CPU(DeviceBackend):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.pool = Pool(self.alignment)
+        self.pool = HostPool(self.alignment)
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> DeviceLimits:
         """Widths and sizes of this processor, or of a target that is named."""
         # r[impl cpu.target.steps, cpu.target.vectors]
         vectors = vectors_of(features())
         wide = int(settings.get("VECTOR_BYTES")) or vectors.width
-        known = Limits()
+        known = DeviceLimits()
         # r[impl cpu.threads.count]
-        return Limits(name="CPU", vector_bytes=wide, vector_registers=vectors.registers,
-                      second_cache=cache_bytes(2) or known.second_cache,
-                      third_cache=cache_bytes(3) or known.third_cache,
-                      dots=vectors.dots and wide == vectors.width,
-                      threads=settings.get("CPU_COUNT") or processors(), parts=_PARTS)
+        return DeviceLimits(name="CPU", vector_bytes=wide, vector_registers=vectors.registers,
+                            second_cache=cache_bytes(2) or known.second_cache,
+                            third_cache=cache_bytes(3) or known.third_cache,
+                            dots=vectors.dots and wide == vectors.width,
+                            threads=settings.get("CPU_COUNT") or processors(), parts=_PARTS)
 
     def plan_key(self) -> tuple[Any, ...]:
         """To what all devices have, the compiler and the processor."""
@@ -81,7 +81,7 @@ class CPU(DeviceBackend):
         counters.allocated += nbytes
         if counters.allocated > counters.peak:
             counters.peak = counters.allocated
-        return Pooled(self, block, nbytes)
+        return HostMemory(self, block, nbytes)
 
     def load(self, asts: Sequence[UOp]) -> list[Program]:
         """Optimise, render, and compile what is not compiled yet."""
@@ -98,7 +98,7 @@ class CPU(DeviceBackend):
             program.function = objects.loaded.functions[program.key]
         return [programs[ast] for ast in asts]
 
-    def _rendered(self, ast: UOp) -> tuple[CPUProgram, Source]:
+    def _rendered(self, ast: UOp) -> tuple[CPUProgram, SourceText]:
         """A program that is optimised and has its text, and is not compiled."""
         # r[impl cpu.values.reference]
         program = CPUProgram(self, ast, self.optimized(ast))

@@ -15,7 +15,7 @@ from pathlib import Path
 from impl import settings
 from impl.cpu.machine import EXTENSIONS, own_features, processor
 from impl.errors import CompileError
-from impl.render import Source, digest, names_of, unit_text
+from impl.render import SourceText, digest, names_of, unit_text
 
 #: No flag changes what an operation means (r[impl cpu.flags.meaning]). Products are contracted only
 #: where the renderer says. Texts are vector code already: what a compiler adds beyond -O1 costs
@@ -147,7 +147,7 @@ def _unknown_to(command: tuple[str, ...], seconds: float | None) -> tuple[str, .
     return () if knows(*asked) else tuple(flag for flag in asked if not knows(flag))
 
 
-def compile_unit(command: list[str], sources: list[tuple[str, Source]], line: str,
+def compile_unit(command: list[str], sources: list[tuple[str, SourceText]], line: str,
                   seconds: float | None = None) -> bytes:
     """The shared object for some kernels; their functions are named by their keys.
 
@@ -209,11 +209,12 @@ def _keep_failed(text: str) -> str:
     return path
 
 
-def dealt_out(pairs: list[tuple[str, Source]], workers: int) -> list[list[tuple[str, Source]]]:
+def dealt_out(pairs: list[tuple[str, SourceText]],
+              workers: int) -> list[list[tuple[str, SourceText]]]:
     """Kernels dealt out to compiler runs, the longest first, each to the run with the least."""
     # r[impl cpu.compile.together+2]
     count = max(workers, -(-len(pairs) // _UNIT))
-    units: list[list[tuple[str, Source]]] = [[] for _ in range(count)]
+    units: list[list[tuple[str, SourceText]]] = [[] for _ in range(count)]
     lengths = [0] * count
     for pair in sorted(pairs, key=lambda pair: -len(pair[1].body)):
         least = lengths.index(min(lengths))

@@ -22,7 +22,7 @@ def processor() -> str:
 
 
 @dataclass(frozen=True)
-class Vectors:
+class VectorRegisters:
     """The vector registers of a processor: bytes in each, and how many there are."""
 
     width: int
@@ -36,13 +36,13 @@ EXTENSIONS = frozenset(("avx", "avx2", "fma", "f16c", "avx512f", "avx512dq", "av
 _ARM = {"aarch64", "arm64"}
 
 
-def vectors_of(features: Collection[str]) -> Vectors:
+def vectors_of(features: Collection[str]) -> VectorRegisters:
     """The registers of a processor with these features, named without underscores."""
     if "avx512f" in features:
-        return Vectors(64, 32, "avx512vnni" in features)
+        return VectorRegisters(64, 32, "avx512vnni" in features)
     if "avx2" in features:
-        return Vectors(32, 16, False)
-    return Vectors(16, 32 if _ARM & set(features) else 16, False)
+        return VectorRegisters(32, 16, False)
+    return VectorRegisters(16, 32 if _ARM & set(features) else 16, False)
 
 
 @functools.lru_cache(maxsize=1)

@@ -27,7 +27,7 @@ def kept_at_most() -> int:
     return max(memory // 8, _LEAST_KEPT)
 
 
-class Pool(pool.Pool[Block]):
+class HostPool(pool.Pool[Block]):
     """Blocks of the host: of the heap, or pages of the system.
 
     Small ones are kept aside, some of each size: a short kernel takes no longer than sorting them.
@@ -78,7 +78,7 @@ class Pool(pool.Pool[Block]):
         return len(block[0])
 
 
-class Pooled(Memory):
+class HostMemory(Memory):
     """Memory that goes back to the pool when nothing refers to it."""
 
     __slots__ = ("kept",)
@@ -91,7 +91,7 @@ class Pooled(Memory):
     # At the end of the interpreter the names of a module are gone before its objects are.
     def __del__(self, counters: Counters = GlobalCounters) -> None:
         counters.allocated -= self.nbytes
-        pool: Pool = self.device.pool  # type: ignore[attr-defined]
+        pool: HostPool = self.device.pool  # type: ignore[attr-defined]
         pool.give(self.kept)
 
 

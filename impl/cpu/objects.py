@@ -14,13 +14,13 @@ from impl.caching.disk import Store, store
 from impl.cpu.compiler import compile_unit, dealt_out, required_compiler
 from impl.cpu.machine import processors
 from impl.device import GlobalCounters
-from impl.device.kept import entry, missing
+from impl.device.kept import entry, missing_entries
 from impl.errors import CompileError, DeviceError, user_line
 from impl.ir import free_after_fork
-from impl.render import Source, symbol
+from impl.render import SourceText, symbol
 
 #: A kernel's key, and its text.
-Pair = tuple[str, Source]
+Pair = tuple[str, SourceText]
 #: Characters that take about as long to compile as a compiler takes to start.
 _WORTH_A_PROCESS = 4_000
 #: As many of them as a compiler is started for while more texts are still being printed.
@@ -29,7 +29,7 @@ _WORTH_STARTING = 16_000
 _WORTH_A_LATER = 3
 
 
-def _runtime() -> Source:
+def _runtime() -> SourceText:
     """What runs tables of launches; compiled and kept like a kernel."""
     # r[impl cpu.threads.equal, cpu.threads.idle, cpu.threads.concurrent, cpu.threads.learned]
     # r[impl cpu.threads.fork+2, cpu.threads.exit, cpu.threads.signals, cpu.threads.apart]
@@ -37,7 +37,7 @@ def _runtime() -> Source:
     before, name, after = text.partition("long ts_run")
     assert name, "the runtime has its function"
     signature, body = after.split("\n", 1)[0], after.split("{", 1)[1]
-    return Source("ts_run", "{" + body, (before,), "long {name}" + signature.rstrip("{ "))
+    return SourceText("ts_run", "{" + body, (before,), "long {name}" + signature.rstrip("{ "))
 
 
 RUNTIME = _runtime()
@@ -118,13 +118,13 @@ class Build:
         self.pool = ThreadPoolExecutor(self.processors)
         self.alone = False  # whether the runtime has a compiler of its own
 
-    def want(self, key: str, source: Callable[[], Source]) -> None:
+    def want(self, key: str, source: Callable[[], SourceText]) -> None:
         """Have a kernel loaded: from this process, from disk, or from the compiler."""
         if key in self.asked:
             return
         self.asked.add(key)
-        if missing((key,), self.objects.functions,
-                   lambda each: self.objects.found(self.kept, each)):
+        if missing_entries((key,), self.objects.functions,
+                           lambda each: self.objects.found(self.kept, each)):
             self.waiting.append((key, source()))
             # r[impl cpu.compile.longer]
             later = _WORTH_A_LATER if len(self.started) >= self.processors else 1

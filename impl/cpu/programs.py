@@ -14,7 +14,7 @@ from impl.cpu.objects import run_launches
 from impl.device import DeviceBackend, Launch, Memory, Table
 from impl.device.kept import KeptProgram
 from impl.ir import UOp
-from impl.render import Source
+from impl.render import SourceText
 
 #: Words of a launch as C sees it.
 _WORDS = 8
@@ -34,7 +34,7 @@ class CPUProgram(KeptProgram):
     _call: Any = None
     _packed: Any = None
 
-    def set_shape(self, source: Source, threads: int) -> None:
+    def set_shape(self, source: SourceText, threads: int) -> None:
         """Take over what the text says of chunks and phases; so many threads may share them."""
         if source.phases:
             kinds = sum(shared << place for place, shared in enumerate(source.phases))

@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from impl.cuda.compiler import Modules, environment, version
-from impl.cuda.driver import OUT_OF_MEMORY, Context, DriverError, bindings, problem
+from impl.cuda.compiler import Modules, compiler_environment, version
+from impl.cuda.driver import OUT_OF_MEMORY, DriverContext, DriverError, bindings, problem
 from impl.cuda.graph import POINTER, SIZE, CUDATable
-from impl.cuda.memory import Blocks, Owned, Staging
+from impl.cuda.memory import Blocks, OwnedGPUMemory, Staging
 from impl.device import Device, GlobalCounters, Launch, Memory, Table, kept_bytes
 from impl.device.workgroups import GroupDevice, GroupProgram
 from impl.dialects import CUDA as Dialect
 from impl.dialects.cuda import copies_of_nvidia
 from impl.errors import DeviceError
-from impl.kernel import Limits
+from impl.kernel import DeviceLimits
 from impl.kernel.fragments import units_of_nvidia
-from impl.render import Source
+from impl.render import SourceText
 
 #: An event without a time, a stream that waits for no other one.
 _NO_TIME, _NON_BLOCKING = 2, 1
@@ -34,7 +34,7 @@ _LOCAL = 48 << 10
 class CUDAProgram(GroupProgram):
     """A kernel as a function of the GPU. Where it has phases, each of them is a launch."""
 
-    device: CUDA
+    device: CUDADevice
     module: Any = None  # of a program that was tried
 
     def parts(self, memories: Sequence[Memory], values: Sequence[int],
@@ -76,7 +76,7 @@ class CUDAProgram(GroupProgram):
         return made
 
 
-class CUDA(GroupDevice):
+class CUDADevice(GroupDevice):
     """One GPU of NVIDIA."""
 
     program = CUDAProgram
@@ -88,7 +88,7 @@ class CUDA(GroupDevice):
         super().__init__(name)
         self.alignment = 256  # cuMemAlloc's
         self.local_bytes = _LOCAL // 2  # partial results of reductions need some of it, too
-        self.context = Context(name, int(name.partition(":")[2] or 0))
+        self.context = DriverContext(name, int(name.partition(":")[2] or 0))
         major, minor = map(self.context.attribute, ("COMPUTE_CAPABILITY_MAJOR",
                                                     "COMPUTE_CAPABILITY_MINOR"))
         self.architecture = 10 * major + minor
@@ -103,12 +103,12 @@ class CUDA(GroupDevice):
         self.functions = self.modules.functions
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> DeviceLimits:
         """What the GPU has for a group of lanes; of local memory, what needs no asking."""
-        return Limits(name="CUDA", lanes=256, lockstep=32, exchange=True, local_memory=_LOCAL,
-                      asynchronous=bool(copies_of_nvidia(self.architecture)),
-                      units=units_of_nvidia(self.architecture),
-                      third_cache=self.context.attribute("L2_CACHE_SIZE"))
+        return DeviceLimits(name="CUDA", lanes=256, lockstep=32, exchange=True, local_memory=_LOCAL,
+                            asynchronous=bool(copies_of_nvidia(self.architecture)),
+                            units=units_of_nvidia(self.architecture),
+                            third_cache=self.context.attribute("L2_CACHE_SIZE"))
 
     def plan_key(self) -> tuple[Any, ...]:
         """To what all devices have, the compiler and the architecture."""
@@ -128,7 +128,7 @@ class CUDA(GroupDevice):
             raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
                               "use smaller tensors or free some") from None
         GlobalCounters.grown(nbytes)
-        return Owned(self, np.empty(0, np.uint8), 0, nbytes, block, block[0])
+        return OwnedGPUMemory(self, np.empty(0, np.uint8), 0, nbytes, block, block[0])
 
     def put(self, memory: Memory, flat: np.ndarray) -> None:
         """Write bytes of the host to the start of a block, after all that was launched."""
@@ -147,7 +147,7 @@ class CUDA(GroupDevice):
         other, call = source.device, self.context.call
         if other is self:
             call("cuMemcpyDtoDAsync", target.address, source.address, size, self.stream)
-        elif isinstance(other, CUDA):  # r[impl cuda.copy.peer]
+        elif isinstance(other, CUDADevice):  # r[impl cuda.copy.peer]
             other.context.call("cuEventRecord", other.meeting, other.stream)
             call("cuStreamWaitEvent", self.stream, other.meeting, 0)
             call("cuMemcpyPeerAsync", target.address, self.context.handle, source.address,
@@ -196,13 +196,13 @@ class CUDA(GroupDevice):
 
     def environment(self) -> Sequence[str]:
         """Compiler, options and architecture."""
-        return environment(self.architecture)
+        return compiler_environment(self.architecture)
 
     def find(self, key: str) -> bool:
         """Load a kernel's machine code from disk."""
         return self.modules.find(key)
 
-    def build(self, sources: dict[str, Source]) -> None:
+    def build(self, sources: dict[str, SourceText]) -> None:
         """Compile kernels by NVRTC."""
         self.modules.build(sources)
 
@@ -223,4 +223,4 @@ class CUDA(GroupDevice):
         return CUDATable(self, launches)
 
 
-Device.register(CUDA, problem)
+Device.register(CUDADevice, problem)

@@ -12,11 +12,11 @@ from typing import Any
 
 from impl import settings
 from impl.caching.disk import store
-from impl.cuda.driver import Context, bindings
+from impl.cuda.driver import DriverContext, bindings
 from impl.device import GlobalCounters
 from impl.device.kept import entry
 from impl.errors import CompileError, user_line
-from impl.render import Source, symbol, unit_text
+from impl.render import SourceText, symbol, unit_text
 
 _FORMAT = "tensor-schedule-cubin/1"
 #: No option changes what an operation means: r[impl cuda.compile.meaning]. Products are contracted
@@ -24,7 +24,7 @@ _FORMAT = "tensor-schedule-cubin/1"
 OPTIONS = ("--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false", "--std=c++17")
 #: Kernels in one program of NVRTC, at most, when there are several.
 _UNIT = 24
-Unit = list[tuple[str, Source]]
+Unit = list[tuple[str, SourceText]]
 
 
 @functools.cache
@@ -34,7 +34,7 @@ def version() -> str:
     return f"NVRTC {major}.{minor}"
 
 
-def environment(architecture: int) -> tuple[str, ...]:
+def compiler_environment(architecture: int) -> tuple[str, ...]:
     """All that machine code depends on, besides the text."""
     # r[impl cuda.compile.kept]
     return (_FORMAT, version(), target(architecture), *OPTIONS)
@@ -91,7 +91,7 @@ def _remedy(name: str) -> str:
 class Modules:
     """The kernels that are loaded on one GPU, by key, and the modules that hold them."""
 
-    def __init__(self, context: Context, architecture: int) -> None:
+    def __init__(self, context: DriverContext, architecture: int) -> None:
         self.context, self.architecture = context, architecture
         self.functions: dict[str, Any] = {}
         self.loaded: dict[str, Any] = {}
@@ -108,7 +108,7 @@ class Modules:
         self.functions[key] = self._function(name, key)
         return True
 
-    def build(self, sources: dict[str, Source]) -> None:
+    def build(self, sources: dict[str, SourceText]) -> None:
         """Compile kernels, keep what the compiler makes, and load it."""
         kept, pairs = store(), list(sources.items())
         line, workers = user_line(), max(1, min(settings.workers(), len(pairs)))
@@ -129,7 +129,7 @@ class Modules:
                 self.functions[key] = self._function(name, key)
                 kept.put("cubin", key, json.dumps({"object": name}).encode())
 
-    def alone(self, key: str, source: Source) -> tuple[Any, Any]:
+    def alone(self, key: str, source: SourceText) -> tuple[Any, Any]:
         """A module with one kernel, and the kernel; nothing is kept of them."""
         content = compile_text(unit_text([(key, source)]), f"sm_{self.architecture}")
         module = self.context.call("cuModuleLoadData", content)

@@ -66,7 +66,7 @@ def _said(error: Any) -> str:
     return f"{error.name} ({text})" if text else str(error.name)
 
 
-class Context:
+class DriverContext:
     """The primary context of one GPU: everything that is asked of the GPU is asked here."""
 
     def __init__(self, name: str, number: int) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from impl.device import Launch, Memory, Table
 
 if TYPE_CHECKING:
-    from impl.cuda import CUDA
+    from impl.cuda import CUDADevice
 
 _WORD = (1 << 64) - 1
 #: CU_LAUNCH_PARAM_BUFFERPOINTER, CU_LAUNCH_PARAM_BUFFER_SIZE
@@ -47,7 +47,7 @@ class Packed:
 class CUDATable(Table):
     """Launches that the GPU runs one after another on one request."""
 
-    def __init__(self, device: CUDA, launches: Sequence[Launch]) -> None:
+    def __init__(self, device: CUDADevice, launches: Sequence[Launch]) -> None:
         super().__init__(launches)
         self.device = device
         self.scratch = [program.scratch() for program, _, _ in self.launches]  # type: ignore

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from impl.cuda.driver import Context
+from impl.cuda.driver import DriverContext
 from impl.device import GlobalCounters, Memory
 from impl.device.pool import Pool
 from impl.errors import DeviceError
@@ -31,7 +31,7 @@ class Blocks(Pool[Block]):
 
     at_once = False  # a destructor must not wait for the GPU
 
-    def __init__(self, context: Context, wait: Callable[[], None], limit: int) -> None:
+    def __init__(self, context: DriverContext, wait: Callable[[], None], limit: int) -> None:
         super().__init__(_SMALLEST, limit)
         self.context, self.wait = context, wait
 
@@ -71,7 +71,7 @@ class GPUMemory(Memory):
                          self.address + start - self.start)
 
 
-class Owned(GPUMemory):
+class OwnedGPUMemory(GPUMemory):
     """A block that is kept for others when nothing refers to it."""
 
     __slots__ = ()
@@ -85,7 +85,7 @@ class Owned(GPUMemory):
 class Staging:
     """Two pinned buffers: while the GPU copies the one, the host fills or empties the other."""
 
-    def __init__(self, context: Context, stream: Any) -> None:
+    def __init__(self, context: DriverContext, stream: Any) -> None:
         self.context, self.stream = context, stream
         self.lock = free_after_fork(threading.RLock())
         self.buffers: list[tuple[int, np.ndarray, Any]] = []

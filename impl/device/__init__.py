@@ -17,7 +17,8 @@ from impl import settings
 from impl.dtypes import DType
 from impl.errors import DeviceError, VariableError
 from impl.ir import UOp, free_after_fork
-from impl.kernel import Analysis, Estimate, Limits, Work
+from impl.kernel import Analysis, DeviceLimits, Estimate, Work
+from impl.memory import ALIGNMENT
 from impl.multi import meshes
 from impl.places import Place, spelled
 
@@ -71,9 +72,6 @@ class Counters:
 
 
 GlobalCounters = Counters()
-
-
-ALIGNMENT = 64
 
 
 class Memory:
@@ -258,9 +256,9 @@ class DeviceBackend:
         self.programs: dict[tuple[UOp, tuple[Any, ...]], Program] = {}
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> DeviceLimits:
         """What the optimisation steps may use."""
-        return Limits(name=self.kind)
+        return DeviceLimits(name=self.kind)
 
     def plan_key(self) -> tuple[Any, ...]:
         """Everything about this device that can change a plan or a kernel."""
@@ -384,7 +382,7 @@ class Registry:
     def __init__(self) -> None:
         self.kinds: dict[str, tuple[type[DeviceBackend], Callable[[], str]]] = {}
         self.opened: dict[str, DeviceBackend] = {}
-        #: Opens a mesh; set by the chapter collectives.
+        #: Opens a mesh; set by the chapter distributed.
         self.of_mesh: Callable[[Any], DeviceBackend] = DeviceBackend
         self.lock = free_after_fork(threading.RLock())
         self.announced = False

@@ -17,13 +17,13 @@ from impl.device import DeviceBackend, GlobalCounters, Program
 from impl.errors import CompileError
 from impl.ir import UOp
 from impl.kernel import Estimate
-from impl.render import Source
+from impl.render import SourceText
 from impl.searching import taken
 from impl.steps import Step, fold_gates
 
 Kept = TypeVar("Kept", bound="KeptProgram")
 #: A program, and what prints its text.
-Known = tuple[Kept, Callable[[], Source]]
+Known = tuple[Kept, Callable[[], SourceText]]
 
 
 class KeptProgram(Program):
@@ -73,7 +73,7 @@ class KeptProgram(Program):
 
 
 def known(device: DeviceBackend, ast: UOp, circumstances: object, kind: type[Kept],
-          rendered: Callable[[UOp], tuple[Kept, Source]]) -> Known[Kept]:
+          rendered: Callable[[UOp], tuple[Kept, SourceText]]) -> Known[Kept]:
     """A program that is not compiled, and its text, which is made if nobody kept it.
 
     `circumstances` are all that its key depends on besides its text.
@@ -91,7 +91,7 @@ def known(device: DeviceBackend, ast: UOp, circumstances: object, kind: type[Kep
             texts.keep_text(name, program.facts())
         return program, lambda: source
 
-    def printed_again() -> Source:
+    def printed_again() -> SourceText:
         """The text of a program whose facts were kept, and whose object is gone."""
         again, source = rendered(ast)
         if again.key != program.key:
@@ -101,7 +101,8 @@ def known(device: DeviceBackend, ast: UOp, circumstances: object, kind: type[Kep
     return program, printed_again
 
 
-def missing(keys: Iterable[str], loaded: Container[str], find: Callable[[str], bool]) -> list[str]:
+def missing_entries(keys: Iterable[str], loaded: Container[str],
+                    find: Callable[[str], bool]) -> list[str]:
     """The keys of kernels that are neither loaded nor found on disk; the others are counted."""
     found = []
     for key in keys:

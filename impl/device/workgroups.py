@@ -16,8 +16,8 @@ from impl.device.kept import KeptProgram
 from impl.dialects.gpu import Gpu
 from impl.groups.shape import Shape
 from impl.ir import UOp
-from impl.kernel import Limits
-from impl.render import Source, key_of, render
+from impl.kernel import DeviceLimits
+from impl.render import SourceText, key_of, render
 from impl.searching import optimize, with_steps
 
 
@@ -38,7 +38,7 @@ class GroupProgram(KeptProgram):
     What has been kept has a text without words: the parameters and the phases are known.
     """
 
-    text: Source
+    text: SourceText
     shape: Shape | KnownShape
     function: Any = None
 
@@ -58,8 +58,8 @@ class GroupProgram(KeptProgram):
         """The program of which these facts were kept; its function is not loaded."""
         found = super().of_facts(device, ast, facts)
         phases, threads = tuple(map(bool, facts["phases"])), int(facts["threads"])
-        found.text = Source(found.name, "", (), "", threads, 1,
-                            tuple(map(int, facts["parameters"])), phases, int(facts["scratch"]))
+        found.text = SourceText(found.name, "", (), "", threads, 1,
+                                tuple(map(int, facts["parameters"])), phases, int(facts["scratch"]))
         found.shape = Shape(found.optimized, phases, threads, device.limits.lanes) \
             if found.variables else KnownShape([(int(g), int(n)) for g, n in facts["launches"]])
         return found
@@ -72,7 +72,7 @@ class GroupDevice(DeviceBackend):
     functions: dict[str, Any]
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> DeviceLimits:
         """What the device has for a group of lanes."""
         raise NotImplementedError
 
@@ -88,7 +88,7 @@ class GroupDevice(DeviceBackend):
         """Load a kernel from disk into `functions`; False if it is not there."""
         return False
 
-    def build(self, sources: dict[str, Source]) -> None:
+    def build(self, sources: dict[str, SourceText]) -> None:
         """Compile kernels into `functions`.
 
         Raises:
@@ -108,7 +108,8 @@ class GroupDevice(DeviceBackend):
         known = [kept.known(self, ast, circumstances, self.program, self._rendered)
                  for ast in asts]
         sources = {program.key: source for program, source in known}
-        new = {key: sources[key]() for key in kept.missing(sources, self.functions, self.find)}
+        wanted = kept.missing_entries(sources, self.functions, self.find)
+        new = {key: sources[key]() for key in wanted}
         if new:
             self.build(new)
         for program, _ in known:
@@ -129,7 +130,7 @@ class GroupDevice(DeviceBackend):
         made.key, made.source = key_of(text, *self.environment()), text.text
         return made
 
-    def _rendered(self, ast: UOp) -> tuple[GroupProgram, Source]:
+    def _rendered(self, ast: UOp) -> tuple[GroupProgram, SourceText]:
         made = self.rendered(ast)
         return made, made.text
 

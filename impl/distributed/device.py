@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from impl.collectives import Group, MeshDevice
+from impl.collectives import MeshDevice, Peers
 from impl.device import Device, DeviceBackend, Memory
 from impl.distributed.engine import Ranks
 from impl.distributed.ranks import rank, ranks
@@ -77,7 +77,7 @@ class RankDevice(MeshDevice):
             part = pieces[number * nbytes:(number + 1) * nbytes]
             device.copy_in(total if number == 0 else other, part)
             if number and nbytes:
-                Group([device], dtype).combine(0, transfer.op, total, other)
+                Peers([device], dtype).combine(0, transfer.op, total, other)
         return _bytes(total, nbytes)
 
     def gather(self, target: Memory, source: Any, nbytes: int) -> None:

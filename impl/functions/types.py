@@ -26,7 +26,7 @@ def kind_of(dtype: DType, count: int) -> str:
     return f"{SHORT[dtype.name]}x{count}"
 
 
-def parts(kind: str) -> tuple[str, int]:
+def type_and_lanes(kind: str) -> tuple[str, int]:
     """`f32x16` is ("f32", 16), and `f32` is ("f32", 0)."""
     short, _, count = kind.partition("x")
     return short, int(count or 0)
@@ -39,11 +39,11 @@ def type_name(kind: str) -> str:
 
 def bits(kind: str) -> int:
     """The width of one element."""
-    return 8 * SIZES[parts(kind)[0]]
+    return 8 * SIZES[type_and_lanes(kind)[0]]
 
 
 def _same_width(letter: str, kind: str) -> str:
-    short, count = parts(kind)
+    short, count = type_and_lanes(kind)
     name = f"{letter}{8 * SIZES[short]}"
     return f"{name}x{count}" if count else name
 
@@ -65,7 +65,7 @@ def ways(have: str, kind: str) -> list[str]:
     vector apart, which pays for few elements only.
     """
     # r[impl dialects.vector.whole]
-    (source, count), (target, _) = parts(have), parts(kind)
+    (source, count), (target, _) = type_and_lanes(have), type_and_lanes(kind)
     size, wanted = SIZES[source], SIZES[target]
     if source[0] == "f":
         return [kind]
@@ -80,10 +80,10 @@ def ways(have: str, kind: str) -> list[str]:
 
 def fill(text: str, kind: str) -> str:
     """A template for a kind: $K the kind, $J its integers, $F and $I their types, $U unsigned."""
-    whole = mask_of(kind)
+    whole, (element, lanes) = mask_of(kind), type_and_lanes(kind)
     return (text.replace("$K", kind).replace("$J", whole).replace("$F", type_name(kind))
             .replace("$I", type_name(whole)).replace("$U", type_name(unsigned(kind)))
-            .replace("$E", TYPES[parts(kind)[0]]).replace("$N", str(parts(kind)[1])))
+            .replace("$E", TYPES[element]).replace("$N", str(lanes)))
 
 
 def whole_limits(source: str, target: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from impl.functions.halves import FROM_BITS, TO_BITS
 from impl.functions.transcendental import TEMPLATES, TRIG_LARGE_VECTOR, VECTOR_TEMPLATES
-from impl.functions.types import INLINE, SIZES, bits, fill, parts, type_name, whole_limits
+from impl.functions.types import INLINE, SIZES, bits, fill, type_and_lanes, type_name, whole_limits
 
 #: Elements that are written out one by one; more become a loop.
 _WRITTEN_OUT = 16
@@ -16,7 +16,7 @@ _WRITTEN_OUT = 16
 
 def vector_type(kind: str) -> str:
     """A vector type, and the same for memory, where it may stand anywhere."""
-    short, count = parts(kind)
+    short, count = type_and_lanes(kind)
     size = SIZES[short] * count
     return (f"typedef {type_name(short)} {kind} __attribute__((vector_size({size})));\n"
             f"typedef {type_name(short)} {kind}u "
@@ -103,7 +103,7 @@ _AS_FLOAT = ("masked", "put", "gather", "gatherm", "scatter", "scatterm", "strea
 
 def _either(base: str, kind: str, portable: str, form: str = "return {};") -> str:
     """One instruction where GCC knows it, else the portable statements."""
-    short, count = parts(kind)
+    short, count = type_and_lanes(kind)
     size = SIZES[short] * count  # GCC's instructions take `long long`, of which it thinks apart
     wide = f"long long __attribute__((vector_size({size})))"
     same = kind if short[0] == "f" or base not in _AS_FLOAT else f"f{bits(kind)}x{count}"
@@ -124,7 +124,7 @@ def _function(kind: str, head: str, body: str) -> str:
 
 def each(base: str, kind: str, names: str) -> str:
     """A function of numbers, applied to each element."""
-    short, _ = parts(kind)
+    short, _ = type_and_lanes(kind)
     given = ", ".join(f"{v}[l]" for v in names)
     parameters = ", ".join(f"$K {v}" for v in names)
     return _function(kind, f"$K {base}_$K({parameters})",
@@ -190,7 +190,7 @@ def _dup(kind: str) -> str:
 
 def _fold(op: str, kind: str) -> str:
     """Combine a vector with itself, turned by half, then by a quarter, ...: all elements agree."""
-    short, size = parts(kind)
+    short, size = type_and_lanes(kind)
     lines, step = list[str](), size // 2
     while step:
         places = ", ".join(str(i ^ step) for i in range(size))
@@ -207,7 +207,7 @@ def _turn(kind: str) -> str:
 
     Quarters that lie across are exchanged, in squares of half, a quarter, ... of the size.
     """
-    size = parts(kind)[1]
+    size = type_and_lanes(kind)[1]
     lines, step = list[str](), size // 2
     while step:
         upper = ", ".join(str(i + size - step if i & step else i) for i in range(size))
@@ -227,7 +227,7 @@ def _stepped(step: int, kind: str) -> str:
     The last vector ends with the last element, so nothing behind it is read.
     """
     # r[impl dialects.vector.within]
-    size = parts(kind)[1]
+    size = type_and_lanes(kind)[1]
     last = (size - 1) * step + 1 - size
     starts = [*range(0, last, size), last]
     lines, places = list[str](), [min(step * i, size - 1) for i in range(size)]
@@ -242,7 +242,7 @@ def _stepped(step: int, kind: str) -> str:
 
 def _half(base: str, kind: str) -> str:
     """float16 and bfloat16 in memory are 16 bits; they are computed with as float."""
-    whole = f"u16x{parts(kind)[1]}"
+    whole = f"u16x{type_and_lanes(kind)[1]}"
     if base == "to_float16":
         plain = TO_BITS.replace("RETURN", f"__builtin_convertvector(r, {whole})")
         return _function(kind, f"{whole} to_float16_$K($K x)", _either(base, kind, plain))
@@ -262,7 +262,7 @@ def _half(base: str, kind: str) -> str:
 
 def _move(base: str, kind: str, index: str = "") -> str:
     """Loads and stores of elements that lie anywhere, or that a mask selects."""
-    _, count = parts(kind)
+    _, count = type_and_lanes(kind)
     if base == "masked":
         loop = ("$K r = {0};\n  for (long l = 0; l < $N; l++) if (m[l]) r[l] = p[at + l];\n"
                 "  return r;")
@@ -297,7 +297,7 @@ def _move(base: str, kind: str, index: str = "") -> str:
 
 def _whole(source: str, target: str) -> str:
     """A float as an integer; see `functions._whole`."""
-    low, high = whole_limits(parts(source)[0], parts(target)[0])
+    low, high = whole_limits(type_and_lanes(source)[0], type_and_lanes(target)[0])
     return _function(source, f"{target} whole_{source}_{target}($K x)", f"""  \
 $K c = sel_$K(x > {low}, x, dup_$K({low})); c = sel_$K(c < {high}, c, dup_$K({high}));
   return __builtin_convertvector(c, {target});""")
@@ -306,7 +306,7 @@ $K c = sel_$K(x > {low}, x, dup_$K({low})); c = sel_$K(c < {high}, c, dup_$K({hi
 def vector_function(name: str) -> str:
     """The definition of a function of vectors, by its name."""
     base, _, kind = name.rpartition("_")
-    short, _ = parts(kind)
+    short, _ = type_and_lanes(kind)
     if base.startswith("whole_"):
         return _whole(base.removeprefix("whole_"), kind)
     if base.startswith(("gather", "scatter")):
@@ -329,7 +329,7 @@ def vector_function(name: str) -> str:
     if base.endswith("float16"):
         return _half(base, kind)
     if base == "iota":
-        return f"#define {name} (({kind}){{{', '.join(map(str, range(parts(kind)[1])))}}})"
+        return f"#define {name} (({kind}){{{', '.join(map(str, range(type_and_lanes(kind)[1])))}}})"
     if base in ("fma", "fused", "dot", "sqrt", "scale", "higher", "lower", "any"):
         return _instruction(base, kind)
     if base == "triglarge":
@@ -363,7 +363,7 @@ def _instruction(base: str, kind: str) -> str:
             base, kind, f"return sel_$K(a {sign} b, a, b);"))
     names = {"fma": "abc", "fused": "abc", "dot": "abc"}.get(base, "x")
     given = ", ".join(f"{v}[l]" for v in names)
-    loop = (f"$K r; for (long l = 0; l < $N; l++) r[l] = {base}_{parts(kind)[0]}({given}); "
-            "return r;")
+    element, _ = type_and_lanes(kind)
+    loop = f"$K r; for (long l = 0; l < $N; l++) r[l] = {base}_{element}({given}); return r;"
     head = f"$K {base}_$K({', '.join(f'$K {v}' for v in names)})"
     return _function(kind, head, _either("fma" if base == "fused" else base, kind, loop))

@@ -15,10 +15,10 @@ from impl.fusion.assemble import Assembler, Kernel
 from impl.fusion.cuts import Cuts, choose_cuts
 from impl.fusion.groups import Blocked, Group, Grouping, Member, group_stages
 from impl.fusion.late import compute_late
-from impl.fusion.limits import Limits
+from impl.fusion.limits import FusionLimits
 from impl.fusion.split import split_at_peak
 from impl.fusion.touches import private_storages, touches
 
-__all__ = ["Assembler", "Blocked", "Cuts", "Group", "Grouping", "Kernel", "Limits", "Member",
+__all__ = ["Assembler", "Blocked", "Cuts", "Group", "Grouping", "Kernel", "FusionLimits", "Member",
            "choose_cuts", "compute_late", "group_stages", "private_storages", "split_at_peak",
            "touches"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from impl.effects import leaf_of
-from impl.fusion.limits import Limits
+from impl.fusion.limits import FusionLimits
 from impl.ir import DEAR, ELEMENTWISE, IN_ORDER, MOVEMENT, Ops, UOp
 
 
@@ -71,7 +71,7 @@ def _costs(nodes: Sequence[UOp]) -> dict[UOp, int]:
 class _Cutter:
     """Walks from the roots to the leaves; when a node is reached, all its users are known."""
 
-    def __init__(self, roots: Sequence[UOp], nodes: Sequence[UOp], limits: Limits,
+    def __init__(self, roots: Sequence[UOp], nodes: Sequence[UOp], limits: FusionLimits,
                  fuse: bool) -> None:
         self.roots, self.nodes, self.limits, self.fuse = roots, nodes, limits, fuse
         self.cost = _costs(nodes)
@@ -286,6 +286,7 @@ def _elements(node: UOp) -> int:
     return math.prod(node.shape or ())
 
 
-def choose_cuts(roots: Sequence[UOp], nodes: Sequence[UOp], limits: Limits, fuse: bool) -> Cuts:
+def choose_cuts(roots: Sequence[UOp], nodes: Sequence[UOp], limits: FusionLimits,
+                fuse: bool) -> Cuts:
     """Which values get a stage of their own (r[fusion.cut.once], r[fusion.boundary.reason])."""
     return _Cutter(roots, nodes, limits, fuse).run()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from impl.dependencies import History
-from impl.fusion.limits import Limits
+from impl.fusion.limits import FusionLimits
 from impl.ir import Ops, UOp
 from impl.placement import Placement
 from impl.places import Place
@@ -82,7 +82,7 @@ class _Grouper:
     than those it depends on. So no cycle can arise, whatever is fused (r[fusion.group.acyclic]).
     """
 
-    def __init__(self, placement: Placement, limits: Limits, fuse: bool) -> None:
+    def __init__(self, placement: Placement, limits: FusionLimits, fuse: bool) -> None:
         self.values, self.storage_of = placement.values, placement.storage
         self.limits, self.fuse = limits, fuse
         self.groups: list[Group] = []
@@ -312,7 +312,7 @@ def _one_to_one(pairs: Pairs) -> Pairs:
     return kept
 
 
-def group_stages(placement: Placement, limits: Limits, fuse: bool) -> Grouping:
+def group_stages(placement: Placement, limits: FusionLimits, fuse: bool) -> Grouping:
     """Cut the stages, placed and in a legal order, into kernels."""
     grouper = _Grouper(placement, limits, fuse)
     for stage in placement.stages:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 
 from impl.dependencies import Lives, alive_bytes
 from impl.fusion.groups import Group, Member, Pairs, match_loops
-from impl.fusion.limits import Limits
+from impl.fusion.limits import FusionLimits
 from impl.ir import DEAR, ELEMENTWISE, Ops, UOp
 from impl.placement import Placement
 from impl.ranges import Access, Stage, Value
@@ -71,7 +71,7 @@ class _Plan:
 class _Keeper:
     """Finds the values that need not be kept, and makes their twins."""
 
-    def __init__(self, groups: Sequence[Group], placement: Placement, limits: Limits) -> None:
+    def __init__(self, groups: Sequence[Group], placement: Placement, limits: FusionLimits) -> None:
         self.groups = [replace(group, members=[replace(m) for m in group.members],
                                arguments=set(group.arguments)) for group in groups]
         self.before, self.limits = placement, limits
@@ -379,7 +379,7 @@ def _hot_steps(groups: Sequence[Group], placement: Placement, worth: int) -> lis
 
 
 def compute_late(groups: list[Group], placement: Placement,
-                 limits: Limits) -> tuple[list[Group], Placement]:
+                 limits: FusionLimits) -> tuple[list[Group], Placement]:
     """Groups that make cheap values where they are read, and do not keep them.
 
     Groups are numbered in a legal order. The new placement has the values of the old one, and the

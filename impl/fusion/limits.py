@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Limits:
+class FusionLimits:
     """What a device allows in one kernel, and the prices that fusion reckons with."""
 
     arguments: int = 30

@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from impl.fusion.groups import Blocked, Group, Grouping
-from impl.fusion.limits import Limits
+from impl.fusion.limits import FusionLimits
 from impl.placement import Placement
 
 Peak = tuple[int, int]  # bytes, and the group that runs then
 
 
 def split_at_peak(groups: list[Group], blocked: list[Blocked], placement: Placement,
-                  limits: Limits, peak_of: Callable[[list[Group]], Peak]) -> Grouping:
+                  limits: FusionLimits, peak_of: Callable[[list[Group]], Peak]) -> Grouping:
     """Cut the kernel at the peak in two as long as that lowers the peak by a sixteenth.
 
     `peak_of` orders groups and says how much is alive at most. Each round looks at all groups

@@ -43,7 +43,7 @@ def constant(node: UOp) -> UOp | None:
     return None
 
 
-def number(dtype: DType, value: Scalar) -> UOp:
+def scalar(dtype: DType, value: Scalar) -> UOp:
     """A number of the given type; of a symbolic size the node that has its value in each call."""
     if is_symbolic(value):
         return cast(node_of(value), dtype)
@@ -329,12 +329,12 @@ def flat_place(place: UOp, axis: int, shape: Shape) -> UOp:
     place = cast(place, wide)
     inside = UOp(Ops.AND, dtypes.bool, (
         UOp(Ops.CMPLE, dtypes.bool, (UOp.const(wide, 0), place)),
-        UOp(Ops.CMPLT, dtypes.bool, (place, number(wide, shape[axis])))))
-    total, stride = mul(place, number(wide, math.prod(shape[axis + 1:]))), 1
+        UOp(Ops.CMPLT, dtypes.bool, (place, scalar(wide, shape[axis])))))
+    total, stride = mul(place, scalar(wide, math.prod(shape[axis + 1:]))), 1
     for other in range(len(shape) - 1, -1, -1):
         if other != axis:
             along = cast(iota_along(own[other], other, len(own)), wide)
-            total = add(total, mul(expand(along, own), number(wide, stride)))
+            total = add(total, mul(expand(along, own), scalar(wide, stride)))
         stride *= shape[other]
     return where(inside, total, UOp.const(wide, -1))
 

@@ -18,7 +18,7 @@ from impl.groups.planner import GroupPlanner
 from impl.groups.spread import Spread
 from impl.groups.units import plan_units
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.analysis import LANES, WIDE_BYTES, Limits
+from impl.kernel.analysis import LANES, WIDE_BYTES, DeviceLimits
 from impl.kernel.private import exceeds
 from impl.steps.loops import Cut
 from impl.steps.padding import PadTo
@@ -44,7 +44,7 @@ _ROUNDS = 32
 _WORTH_A_TILE = 1 << 14
 
 
-def lane_steps(ast: UOp, limits: Limits) -> Reasoned:
+def lane_steps(ast: UOp, limits: DeviceLimits) -> Reasoned:
     """Steps for a kernel on a device with work-groups, each with its reason."""
     planner = LanePlanner(ast, limits)
     planner.run()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from impl.choosing.planner import Planner
 from impl.groups.lanes import Inner
 from impl.ir import Ops, RangeKind, UOp
-from impl.kernel.analysis import Analysis, Limits
+from impl.kernel.analysis import Analysis, DeviceLimits
 from impl.kernel.private import exceeds
 from impl.steps.padding import PadTo
 from impl.steps.step import Step
@@ -18,7 +18,7 @@ _TILES_FROM = 16
 class GroupPlanner(Planner):
     """Looks at a kernel, takes a step, and looks at what became of it."""
 
-    def __init__(self, ast: UOp, limits: Limits) -> None:
+    def __init__(self, ast: UOp, limits: DeviceLimits) -> None:
         super().__init__(ast, limits)
         self.alone: set[int] = set()  # numbers of loops that every lane runs by itself
         self.in_step = limits.lockstep >= _TILES_FROM

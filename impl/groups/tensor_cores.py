@@ -17,7 +17,7 @@ from impl.blocking.pack import local_place
 from impl.dtypes import DType, dtypes
 from impl.groups.lanes import MOST_LANES
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
-from impl.kernel.analysis import Analysis, Limits, growth
+from impl.kernel.analysis import Analysis, DeviceLimits, growth
 from impl.kernel.fragments import UNIT_OF, UNITS, WARP, Fragment, Unit
 from impl.steps.declaration import Declaration, Trace
 from impl.steps.step import Step, StepError, with_stores
@@ -283,7 +283,7 @@ def _loop(size: int, kind: RangeKind) -> UOp:
     return new_range(size, kind) if size > 1 else UOp.const(dtypes.index, 0)
 
 
-def refuse_units(asked: Iterable[tuple[Step, str]], limits: Limits) -> None:
+def refuse_units(asked: Iterable[tuple[Step, str]], limits: DeviceLimits) -> None:
     """Raise if a step needs a unit that the device does not have."""
     # r[impl searching.asked.device+2]
     for step, _ in asked:

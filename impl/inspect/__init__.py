@@ -6,7 +6,7 @@ the schedules of other implementations, and those of yesterday.
 from impl.inspect.report import html_report, report_html
 from impl.inspect.text import (
     Machine,
-    boundaries,
+    boundary_table,
     bytes_text,
     explain,
     kernel_table,
@@ -14,5 +14,5 @@ from impl.inspect.text import (
     time_text,
 )
 
-__all__ = ["Machine", "boundaries", "bytes_text", "explain", "html_report", "kernel_table",
+__all__ = ["Machine", "boundary_table", "bytes_text", "explain", "html_report", "kernel_table",
            "memory_summary", "report_html", "time_text"]

@@ -15,8 +15,8 @@ from impl.inspect.text import (
     buffer_names,
     buffer_sizes,
     bytes_text,
+    clipped,
     count_text,
-    cut,
     ordered_kernels,
     plural,
     shortened,
@@ -46,8 +46,8 @@ def _number(value: Any) -> str:
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
 
 
-def label(x: float, y: float, words: str, css: str, anchor: str = "start",
-          **attributes: Any) -> str:
+def text_label(x: float, y: float, words: str, css: str, anchor: str = "start",
+               **attributes: Any) -> str:
     """Text in a drawing."""
     # r[impl inspect.report.alone+2]
     return tag("text", escape(words), x=x, y=y, class_=css, text_anchor=anchor, **attributes)
@@ -235,8 +235,8 @@ def _edge(schedule: _Schedule, points: Sequence[Point], pair: tuple[int, int], k
     # In the middle of a short line, else where a long one passes its first layer.
     (x, y), (to_x, to_y) = points[0], points[1]
     at = ((x + to_x) / 2, (y + to_y) / 2) if len(points) == 2 else (to_x, to_y)
-    return line, label(at[0], at[1] + 4, words, f"edge-label {kind}", "middle",
-                       data_before=pair[0], data_after=pair[1])
+    return line, text_label(at[0], at[1] + 4, words, f"edge-label {kind}", "middle",
+                            data_before=pair[0], data_after=pair[1])
 
 
 def _pill(schedule: _Schedule, centre: Point, node: Hashable) -> str:
@@ -246,12 +246,12 @@ def _pill(schedule: _Schedule, centre: Point, node: Hashable) -> str:
     buffers = schedule.pills[node]
     size = bytes_text(sum(schedule.sizes[b] for b in buffers))
     called = [schedule.names[b] for b in buffers]
-    words = cut(called[0], 14) if len(called) == 1 else plural(len(called), "buffer")
+    words = clipped(called[0], 14) if len(called) == 1 else plural(len(called), "buffer")
     what = "from outside" if side == "reads" else "kept after the schedule"
     hint = f"{what}: {shortened(called, 80)}\n{size}"
     x, y = centre[0] - PILL[0] / 2, centre[1] - PILL[1] / 2
     body = tag("rect", x=x, y=y, width=PILL[0], height=PILL[1], rx=15.0)
-    body += label(centre[0], centre[1] + 4, f"{words} · {size}", "small", "middle")
+    body += text_label(centre[0], centre[1] + 4, f"{words} · {size}", "small", "middle")
     return tag("g", body, class_=f"pill {side}", tabindex=0, data_tip=hint, aria_label=hint,
                data_kernels=" ".join(str(k) for k in kernels))
 
@@ -275,11 +275,12 @@ def _box(schedule: _Schedule, centre: Point, kernel: Row, longest: float) -> str
     body = tag("rect", x=x, y=y, width=width, height=height, rx=9.0, class_="frame")
     body += tag("rect", x=x + 12, y=y + height - 9, width=max(2.0, share * (width - 24)),
                 height=3.0, rx=1.5, class_="share")
-    body += label(x + 12, y + 20, f"{kernel['id']}", "number")
-    body += label(x + 14 + 9 * len(str(kernel["id"])), y + 20,
-                  cut(kernel.get("name") or kernel["kind"], 21), "name")
-    body += label(x + 12, y + 37, cut(kernel.get("label", "") or kernel["device"], 29), "small")
-    body += label(x + 12, y + 53, " · ".join(facts), "small faint")
+    body += text_label(x + 12, y + 20, f"{kernel['id']}", "number")
+    body += text_label(x + 14 + 9 * len(str(kernel["id"])), y + 20,
+                  clipped(kernel.get("name") or kernel["kind"], 21), "name")
+    words = clipped(kernel.get("label", "") or kernel["device"], 29)
+    body += text_label(x + 12, y + 37, words, "small")
+    body += text_label(x + 12, y + 53, " · ".join(facts), "small faint")
     return tag("a", body, class_=f"kernel {kernel['kind']}", href=f"#kernel-{kernel['id']}",
                data_kernel=kernel["id"], data_tip=hint, aria_label=hint)
 
@@ -337,10 +338,10 @@ def _arena(document: Document, arena: Row, placed: Sequence[Row], top: float, st
     scale = height / max(arena["bytes"], 1)
     parts = [tag("path", d=f"M{CHART_LEFT} {top:.1f}H{right:.1f}V{bottom:.1f}H{CHART_LEFT}Z",
                  class_="plane")]
-    parts += [label(CHART_LEFT - 8, bottom, "0", "axis", "end"),
-              label(CHART_LEFT - 8, top + 8, bytes_text(arena["bytes"]), "axis", "end"),
-              label(CHART_LEFT, top - 9, f"arena {arena['id']} on {arena.get('device', '?')}: "
-                    "address of each temporary", "axis strong")]
+    parts += [text_label(CHART_LEFT - 8, bottom, "0", "axis", "end"),
+              text_label(CHART_LEFT - 8, top + 8, bytes_text(arena["bytes"]), "axis", "end"),
+              text_label(CHART_LEFT, top - 9, f"arena {arena['id']} on {arena.get('device', '?')}: "
+                         "address of each temporary", "axis strong")]
     names = buffer_names(document)
     for number, place in enumerate(sorted(placed, key=lambda p: (p["first"], p["offset"]))):
         parts.append(_placement(place, names, number, (step, scale, bottom)))
@@ -349,7 +350,7 @@ def _arena(document: Document, arena: Row, placed: Sequence[Row], top: float, st
     parts.append(tag("path", d=f"M{CHART_LEFT} {bound:.1f}H{right:.1f}", class_="bound",
                      data_tip=f"lower bound: {bytes_text(least)} are alive at one time"))
     if abs(bound - top) > 14:
-        parts.append(label(CHART_LEFT - 8, bound + 4, "bound", "axis bound-text", "end"))
+        parts.append(text_label(CHART_LEFT - 8, bound + 4, "bound", "axis bound-text", "end"))
     parts.append(_alive(alive, bottom + 34, step, least))
     return "".join(parts)
 
@@ -368,7 +369,7 @@ def _placement(place: Row, names: Mapping[int, str], number: int,
         hint += f"\nwritten over {names[place['in_place_of']]}"
     body = tag("rect", x=x, y=y, width=width, height=height, rx=3.0)
     if height > 13 and width > 8 * len(name):
-        body += label(x + width / 2, y + height / 2 + 4, name, "inside", "middle")
+        body += text_label(x + width / 2, y + height / 2 + 4, name, "inside", "middle")
     return tag("g", body, class_=f"tone-{number % TONES}", tabindex=0, data_tip=hint,
                aria_label=hint)
 
@@ -376,8 +377,8 @@ def _placement(place: Row, names: Mapping[int, str], number: int,
 def _alive(alive: Sequence[int], top: float, step: float, least: int) -> str:
     """The bytes that are needed at each step, as columns, with the numbers of the steps."""
     height = 54.0
-    parts = [label(CHART_LEFT, top - 9, "bytes needed at each step", "axis strong"),
-             label(CHART_LEFT - 8, top + 8, bytes_text(least), "axis", "end")]
+    parts = [text_label(CHART_LEFT, top - 9, "bytes needed at each step", "axis strong"),
+             text_label(CHART_LEFT - 8, top + 8, bytes_text(least), "axis", "end")]
     every = max(1, round(28 / step))
     for number, count in enumerate(alive):
         tall = height * count / max(least, 1)
@@ -386,7 +387,7 @@ def _alive(alive: Sequence[int], top: float, step: float, least: int) -> str:
                          height=max(tall, 0.5), class_="peak" if count == least else "alive",
                          data_tip=f"step {number}: {bytes_text(count)} are needed"))
         if number % every == 0:
-            parts.append(label(x + step / 2, top + height + 16, str(number), "axis", "middle"))
-    parts.append(label(CHART_LEFT - 8, top + height + 16, "step", "axis", "end"))
+            parts.append(text_label(x + step / 2, top + height + 16, str(number), "axis", "middle"))
+    parts.append(text_label(CHART_LEFT - 8, top + height + 16, "step", "axis", "end"))
     parts.append(tag("path", d=f"M{CHART_LEFT} {top:.1f}h{len(alive) * step:.1f}", class_="bound"))
     return "".join(parts)

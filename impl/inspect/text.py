@@ -110,7 +110,7 @@ def shortened(words: Sequence[str], width: int, noun: str = "buffer") -> str:
     return plural(len(words), noun)
 
 
-def cut(line: str, width: int) -> str:
+def clipped(line: str, width: int) -> str:
     """The line, with an ellipsis where it is too long."""
     return line if len(line) <= width else line[:width - 1].rstrip() + "…"
 
@@ -189,10 +189,10 @@ def narrow(cell: str | list[str], room: int | None, head: str) -> str:
     """A text or a list of words in so many characters."""
     if isinstance(cell, list):
         return shortened(cell, room or WIDTH, "step" if head == "steps" else "buffer")
-    return cell if room is None else cut(cell, room)
+    return cell if room is None else clipped(cell, room)
 
 
-def boundaries(document: Document) -> str:
+def boundary_table(document: Document) -> str:
     """Why each value that goes through memory does not stay inside a kernel."""
     names, sizes = buffer_names(checked(document)), buffer_sizes(document)
     lines = []
@@ -278,7 +278,7 @@ def _explain_kernel(document: Document, step: int, kernel: Row, names: Mapping[i
         lines.append(f"  computes   {kernel['label']}")
     lines.append(f"  reads      {', '.join(touched(kernel['reads'], names)) or 'nothing'}")
     lines.append(f"  writes     {', '.join(touched(kernel['writes'], names)) or 'nothing'}")
-    for before, hazards in waits(document, number).items():  # r[impl inspect.explain.complete]
+    for before, hazards in waits_of(document, number).items():  # r[impl inspect.explain.complete]
         because = " and ".join(f"{KINDS[kind]} ({kind}: {', '.join(where)})"
                                for kind, where in hazards.items())
         lines.append(f"  waits for  kernel {before}: {because}")
@@ -293,7 +293,7 @@ def _explain_kernel(document: Document, step: int, kernel: Row, names: Mapping[i
     return "\n".join(lines)
 
 
-def waits(document: Document, number: int) -> dict[int, dict[str, list[str]]]:
+def waits_of(document: Document, number: int) -> dict[int, dict[str, list[str]]]:
     """The kernels that one has to wait for: by kind of dependency, the buffers and versions."""
     names = buffer_names(document)
     found: dict[int, dict[str, list[str]]] = {}

@@ -9,10 +9,10 @@ from impl.kernel.analysis import (
     LANES,
     REDUCERS,
     Analysis,
+    DeviceLimits,
     Early,
     Estimate,
     Growth,
-    Limits,
     Way,
     Work,
     accessed,
@@ -22,9 +22,9 @@ from impl.kernel.analysis import (
     growth,
     next_loads,
     shared_loops,
-    verify,
+    verify_kernel,
 )
 
-__all__ = ["LANES", "REDUCERS", "Analysis", "Early", "Estimate", "Growth", "Limits", "Way", "Work",
-           "accessed", "buffer_key", "estimate", "exchanged", "growth", "next_loads",
-           "shared_loops", "verify"]
+__all__ = ["LANES", "REDUCERS", "Analysis", "DeviceLimits", "Early", "Estimate", "Growth", "Way",
+           "Work", "accessed", "buffer_key", "estimate", "exchanged", "growth", "next_loads",
+           "shared_loops", "verify_kernel"]

@@ -48,7 +48,7 @@ class Early:
 
 
 @dataclass(frozen=True)
-class Limits:
+class DeviceLimits:
     """What a device can do, as far as the optimisation steps care. All sizes in bytes."""
 
     name: str = "CPU"
@@ -315,7 +315,7 @@ def _grow(node: UOp, found: dict[UOp, Growth | None], divisor: dict[UOp, int]) -
         found[node] = {} if node.op is Ops.FLOORDIV else one
 
 
-def verify(ast: UOp) -> Analysis:
+def verify_kernel(ast: UOp) -> Analysis:
     """Check a kernel against the rules of the chapter.
 
     Raises:
@@ -547,7 +547,7 @@ def estimate(ast: UOp, values: dict[UOp, int] | None = None) -> Estimate:
     return Work(ast).estimate(values)  # r[impl kernel.estimate.operations]
 
 
-def size_of(loop: UOp) -> int:
+def loop_size(loop: UOp) -> int:
     """The number of iterations of a loop; the greatest, where variables decide it."""
     extent = loop.src[0]
     return max(symbolic.evaluate(extent, {v: v.arg[2] for v in extent.variables()}), 0)

@@ -49,7 +49,7 @@ class Begin:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class Accumulate:
     """Combine one element with the accumulators of reductions."""
 
     nodes: tuple[UOp, ...]
@@ -70,7 +70,7 @@ class Write:
 
 
 @dataclass(frozen=True, eq=False)
-class Fetch:
+class Prefetch:
     """Ask for the memory that a store will write."""
 
     store: UOp
@@ -105,4 +105,4 @@ class Bundle:
     """The copies that were begun early since the last bundle are one, to be waited for at once."""
 
 
-Item = Define | Loop | Begin | Step | Finish | Write | Fetch | Skip | Leave | Wait | Bundle
+Item = Define | Loop | Begin | Accumulate | Finish | Write | Prefetch | Skip | Leave | Wait | Bundle

@@ -7,12 +7,12 @@ from typing import Protocol
 from impl.errors import GraphError
 from impl.ir import Ops, UOp
 from impl.kernel import Analysis
-from impl.lowering.blocks import Block, Define, Finish, Item, Loop, Step, Write
+from impl.lowering.blocks import Accumulate, Block, Define, Finish, Item, Loop, Write
 
 _LEAVES = (Ops.CONST, Ops.PARAM, Ops.LOCAL, Ops.DEFINE_VAR, Ops.RANGE)
 
 
-class Lowered(Protocol):
+class CheckedKernel(Protocol):
     """What a check looks at in a lowered kernel."""
 
     known: Analysis
@@ -20,7 +20,7 @@ class Lowered(Protocol):
     inputs: dict[UOp, tuple[UOp, ...]]
 
 
-def check_lowered(low: Lowered) -> None:
+def check_lowered(low: CheckedKernel) -> None:
     """Every value is computed before it is used, inside all loops that it depends on.
 
     Raises:
@@ -41,7 +41,7 @@ def check_lowered(low: Lowered) -> None:
         elif isinstance(item, Define):
             _check_ready(low, item.node, ready, block)
             ready.add(item.node)
-        elif isinstance(item, Step):
+        elif isinstance(item, Accumulate):
             for node in item.nodes:
                 _check_ready(low, node, ready, None)
         elif isinstance(item, Finish):
@@ -54,7 +54,7 @@ def check_lowered(low: Lowered) -> None:
         raise _wrong(low, missing, "is never done")
 
 
-def _check_ready(low: Lowered, node: UOp, ready: set[UOp], block: Block | None) -> None:
+def _check_ready(low: CheckedKernel, node: UOp, ready: set[UOp], block: Block | None) -> None:
     """What a node is computed from is there, and so are the loops around it."""
     early = [source for source in low.inputs.get(node, ())
              if source not in ready and source.op not in _LEAVES]
@@ -65,7 +65,7 @@ def _check_ready(low: Lowered, node: UOp, ready: set[UOp], block: Block | None) 
         raise _wrong(low, [node], "is outside of a loop that it depends on")
 
 
-def _wrong(low: Lowered, nodes: Sequence[UOp], why: str) -> GraphError:
+def _wrong(low: CheckedKernel, nodes: Sequence[UOp], why: str) -> GraphError:
     return GraphError(f"verify lowering of {low.known.info.name}",
                       f"{nodes[0]!r} {why}, which breaks r[lowering.lower.checked]",
                       "this is a mistake of the lowering")

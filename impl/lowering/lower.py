@@ -21,9 +21,19 @@ from impl.kernel import (
     buffer_key,
     growth,
     shared_loops,
-    verify,
+    verify_kernel,
 )
-from impl.lowering.blocks import Begin, Block, Define, Fetch, Finish, Loop, Skip, Step, Write
+from impl.lowering.blocks import (
+    Accumulate,
+    Begin,
+    Block,
+    Define,
+    Finish,
+    Loop,
+    Prefetch,
+    Skip,
+    Write,
+)
 from impl.lowering.checks import check_lowered
 from impl.settings import get
 
@@ -33,7 +43,7 @@ _LEAVES = frozenset((Ops.CONST, Ops.PARAM, Ops.LOCAL, Ops.DEFINE_VAR, Ops.RANGE)
 
 
 @dataclass(frozen=True)
-class Access:
+class Address:
     """An INDEX, taken apart: base + sum of step * lane; steps None if lanes are part of base."""
 
     base: UOp
@@ -44,9 +54,9 @@ class Lowered:
     """A kernel as nested blocks, with what a printer needs to know about each value."""
 
     def __init__(self, ast: UOp, vectors: bool = True) -> None:
-        self.known = verify(ast)
+        self.known = verify_kernel(ast)
         self.root = Block(None, None)
-        self.access: dict[UOp, Access] = {}
+        self.access: dict[UOp, Address] = {}
         self.inputs: dict[UOp, tuple[UOp, ...]] = {}
         self.users: dict[UOp, int] = {}
         self.single: dict[UOp, UOp] = {}  # value -> the only value that uses it
@@ -95,7 +105,7 @@ def _prepare(low: Lowered) -> None:
             base = symbolic.rebuild(node.src[1], dict.fromkeys(steps, nothing)) if steps \
                 else node.src[1]
             known.extend(base)
-            low.access[node] = Access(base, steps)
+            low.access[node] = Address(base, steps)
     # How often a loop runs may be computed too: r[impl lowering.loop.extent]
     extents = [loop.src[0] for loop in known.ranges if loop.src[0].op is not Ops.CONST]
     for node in extents:
@@ -383,7 +393,7 @@ class _Placement:
         for store in group.stores:
             if store.arg is Way.AHEAD:  # r[impl lowering.fetch.before]
                 self._demand([(self.low.access[store.src[0]].base, block)])
-                block.items.append(Fetch(store))
+                block.items.append(Prefetch(store))
         for store in group.stores:  # r[impl kernel.order.stores]
             self._demand([(source, block) for source in self.low.inputs[store]])
             self._mark_inline(store, block)
@@ -501,7 +511,7 @@ class _Placement:
         target, block, members = opened.target, opened.block, opened.members
         for member in members:
             self._mark_inline(member, block)
-        block.items.append(Step(members))
+        block.items.append(Accumulate(members))
         target.items.append(Begin(members))
         _attach(block, target)
         target.items.append(Finish(members))
@@ -548,5 +558,5 @@ def _chain(inner: Block, outer: Block) -> list[Block]:
     return found
 
 
-__all__ = ["Access", "Analysis", "Begin", "Block", "Define", "Fetch", "Finish", "Loop", "Lowered",
-           "Skip", "Step", "Write", "lower"]
+__all__ = ["Accumulate", "Address", "Analysis", "Begin", "Block", "Define", "Finish", "Loop",
+           "Lowered", "Prefetch", "Skip", "Write", "lower"]

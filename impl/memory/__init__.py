@@ -8,7 +8,7 @@ most bytes alive at any one step.
     parts        parts of time that share no temporary, each planned alone
     greedy       a few quick plans; mostly one of them reaches the bound
     search       where none does, a search under a budget of steps
-    sharing      before all that: which temporary takes over the memory of one that dies
+    takeovers    before all that: which temporary takes over the memory of one that dies
 
 Needs: the order of the kernels, and the temporaries that each touches, with their sizes.
 Guarantees: of each device one arena, in which temporaries that are alive at one step share no

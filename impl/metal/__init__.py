@@ -21,9 +21,9 @@ from impl.device.workgroups import GroupDevice, GroupProgram
 from impl.dialects import Metal as Dialect
 from impl.dialects.metal import ARGUMENTS, LANES, SCRATCH, VALUES
 from impl.errors import CompileError, DeviceError
-from impl.kernel import Limits
+from impl.kernel import DeviceLimits
 from impl.kernel.fragments import units_of_metal
-from impl.render import Source, names_of, symbol, unit_text
+from impl.render import SourceText, names_of, symbol, unit_text
 
 #: Launches in one command buffer, at most: more of them gain nothing.
 _GATHERED = 64
@@ -60,7 +60,7 @@ class MetalMemory(Memory):
     buffer: Any
 
     @classmethod
-    def of(cls, device: Metal, buffer: Any, nbytes: int) -> MetalMemory:
+    def of(cls, device: MetalDevice, buffer: Any, nbytes: int) -> MetalMemory:
         """All of a buffer."""
         block = np.frombuffer(buffer.contents().as_buffer(buffer.length()), np.uint8)
         made = cls(device, block, 0, nbytes)
@@ -74,7 +74,7 @@ class MetalMemory(Memory):
         return made
 
 
-class Owned(MetalMemory):
+class OwnedMetalMemory(MetalMemory):
     """A whole buffer, counted until nothing refers to it."""
 
     __slots__ = ()
@@ -87,7 +87,7 @@ class Owned(MetalMemory):
 class MetalProgram(GroupProgram):
     """A kernel as a compute pipeline. Where it has phases, each of them is a dispatch."""
 
-    device: Metal
+    device: MetalDevice
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Add its dispatches to the command buffer that is being gathered."""
@@ -119,7 +119,7 @@ class MetalProgram(GroupProgram):
             self.device.gathered(self.name)
 
 
-class Metal(GroupDevice):
+class MetalDevice(GroupDevice):
     """One GPU under macOS."""
 
     program = MetalProgram
@@ -211,7 +211,7 @@ class Metal(GroupDevice):
                               "use smaller tensors or free some")
         GlobalCounters.grown(nbytes)
         GlobalCounters.fresh += nbytes
-        return Owned.of(self, made, nbytes)
+        return OwnedMetalMemory.of(self, made, nbytes)
 
     def put(self, memory: Memory, flat: np.ndarray) -> None:
         """Write bytes to the start of a block, once what was launched before needs them no more."""
@@ -219,17 +219,17 @@ class Metal(GroupDevice):
         super().put(memory, flat)
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> DeviceLimits:
         """What every GPU that runs Metal 3 has for a group of lanes."""
-        return Limits(name="METAL", lanes=LANES, lockstep=32, exchange=True,
-                      local_memory=self.gpu.maxThreadgroupMemoryLength(),
-                      units=units_of_metal())
+        return DeviceLimits(name="METAL", lanes=LANES, lockstep=32, exchange=True,
+                            local_memory=self.gpu.maxThreadgroupMemoryLength(),
+                            units=units_of_metal())
 
     def dialect(self) -> Dialect:
         """Metal Shading Language."""
         return Dialect()
 
-    def build(self, sources: dict[str, Source]) -> None:
+    def build(self, sources: dict[str, SourceText]) -> None:
         """Compile a library and make its kernels ready."""
         self.functions.update(self._compiled(sources))
         GlobalCounters.compiled += len(sources)
@@ -242,7 +242,7 @@ class Metal(GroupDevice):
         """The GPU and its system."""
         return f"METAL {self.gpu.name()} {platform.mac_ver()[0]}"
 
-    def _compiled(self, sources: dict[str, Source]) -> dict[str, Any]:
+    def _compiled(self, sources: dict[str, SourceText]) -> dict[str, Any]:
         """The kernels of a library, ready to run.
 
         Raises:
@@ -265,4 +265,4 @@ class Metal(GroupDevice):
         return made
 
 
-Device.register(Metal, problem)
+Device.register(MetalDevice, problem)

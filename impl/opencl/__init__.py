@@ -23,10 +23,10 @@ from impl.dialects import OpenCL
 from impl.dtypes import dtypes
 from impl.errors import CompileError, DeviceError
 from impl.ir import UOp
-from impl.kernel import Limits
-from impl.opencl.memory import Buffers
+from impl.kernel import DeviceLimits
+from impl.opencl.memory import OpenCLBuffers
 from impl.opencl.table import OpenCLTable
-from impl.render import Source, names_of, symbol, unit_text
+from impl.render import SourceText, names_of, symbol, unit_text
 
 #: Divisions and roots of floats are rounded correctly; nothing is contracted, see the header.
 FLAGS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt", "-w")
@@ -111,19 +111,19 @@ class OpenCLDevice(GroupDevice):
         # Partial results of reductions need some of it, too.
         self.local_bytes = min(self.local_bytes, self.cl_device.local_mem_size // 2)
         self.lanes = min(256, self.cl_device.max_work_group_size)
-        self.pool = Buffers(pyopencl, self.context, self.queue,
-                            kept_bytes(self.cl_device.global_mem_size))
+        self.pool = OpenCLBuffers(pyopencl, self.context, self.queue,
+                                  kept_bytes(self.cl_device.global_mem_size))
         self.functions: dict[str, Any] = {}
         self.timed: list[Any] | None = None  # the events of launches, while somebody asks
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> DeviceLimits:
         """What the device says of itself."""
         said = self.cl_device
         # A processor runs lanes in a loop: its vectors are what runs in step, and they are short.
         lockstep = 4 if said.type & self.cl.device_type.CPU else 32
-        return Limits(name="OPENCL", lanes=self.lanes, lockstep=lockstep,
-                      local_memory=said.local_mem_size)
+        return DeviceLimits(name="OPENCL", lanes=self.lanes, lockstep=lockstep,
+                            local_memory=said.local_mem_size)
 
     def plan_key(self) -> tuple[Any, ...]:
         """To what all devices have, which device and driver it is."""
@@ -250,7 +250,7 @@ class OpenCLDevice(GroupDevice):
         assert isinstance(program, OpenCLProgram)
         program.unit = program.function = None
 
-    def _compiled(self, sources: dict[str, Source]) -> Any:
+    def _compiled(self, sources: dict[str, SourceText]) -> Any:
         """A unit, compiled.
 
         Raises:
@@ -263,7 +263,7 @@ class OpenCLDevice(GroupDevice):
             raise CompileError("compile", said,
                                "set NOOPT=1 to avoid an optimisation, or another DEVICE") from None
 
-    def build(self, sources: dict[str, Source]) -> None:
+    def build(self, sources: dict[str, SourceText]) -> None:
         """Compile a unit, and keep what the driver made of it."""
         made = self._compiled(sources)
         GlobalCounters.compiled += len(sources)

@@ -6,7 +6,7 @@ from typing import Any
 from impl.device.pool import Pool
 
 
-class Buffers(Pool[Any]):
+class OpenCLBuffers(Pool[Any]):
     """Buffers of one device."""
 
     def __init__(self, cl: Any, context: Any, queue: Any, limit: int) -> None:

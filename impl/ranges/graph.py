@@ -14,7 +14,7 @@ from impl.effects import constant_of, leaf_of, way
 from impl.ir import IN_ORDER, Ops, Shape, UOp
 from impl.places import ANYWHERE, Place, copied_to, home, place_of
 from impl.ranges.in_order import form_in_order
-from impl.ranges.indices import loops_of, output_ranges
+from impl.ranges.indices import loops_within, output_ranges
 from impl.ranges.stages import (
     Access,
     Form,
@@ -189,7 +189,7 @@ class StageGraph:
         if node.op in IN_ORDER:
             return form_in_order(node, tracer, index)
         expression = tracer.trace(node, index)
-        return Form(loops_of(index), expression, Pattern(node.shape, index), tracer.reads,
+        return Form(loops_within(index), expression, Pattern(node.shape, index), tracer.reads,
                     tracer.reduced, tracer.operations)
 
     def _write_form(self, node: UOp, tracer: Tracer) -> Form:
@@ -197,7 +197,7 @@ class StageGraph:
         assert view.shape is not None
         index = output_ranges(view.shape)
         expression = tracer.trace(given, index, inside=False)
-        return Form(loops_of(index), expression, write_pattern(view, base, index), tracer.reads,
+        return Form(loops_within(index), expression, write_pattern(view, base, index), tracer.reads,
                     tracer.reduced, tracer.operations)
 
     def _home(self, node: UOp, slots: Sequence[int]) -> Place | None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.ranges.indices import ZERO, Index, loops_of
+from impl.ranges.indices import ZERO, Index, loops_within
 from impl.ranges.stages import Form, InOrder, Pattern
 from impl.ranges.tracing import Tracer, names_row
 
@@ -17,8 +17,8 @@ def form_in_order(node: UOp, tracer: Tracer, index: Index) -> Form:
     value, write = tracer.trace(node.src[0], index, inside=False), Pattern(shape, index)
     make = _scan if node.op is Ops.SCAN else _scatter
     more = make(node, tracer, value, write)
-    return Form(loops_of(index), value, write, tracer.reads, tracer.reduced, tracer.operations + 1,
-                more)
+    return Form(loops_within(index), value, write, tracer.reads, tracer.reduced,
+                tracer.operations + 1, more)
 
 
 def _scan(node: UOp, tracer: Tracer, value: UOp, write: Pattern) -> InOrder | None:
@@ -29,12 +29,12 @@ def _scan(node: UOp, tracer: Tracer, value: UOp, write: Pattern) -> InOrder | No
         inside = symbolic.logical_and(symbolic.less_equal(0, row),
                                       symbolic.less_than(row, table[0]))
         place = Pattern((table[0],), (row,), inside)
-        return InOrder(op, loops_of(index[axis:]), value, place, write, table[0], row)
+        return InOrder(op, loops_within(index[axis:]), value, place, write, table[0], row)
     if index[axis] is ZERO:
         return None
     one_less = (*index[:axis], symbolic.sub(index[axis], 1), *index[axis + 1:])
     before = Pattern(write.shape, one_less, symbolic.less_equal(1, index[axis]))
-    return InOrder(op, loops_of(index[axis:]), value, before, write)
+    return InOrder(op, loops_within(index[axis:]), value, before, write)
 
 
 def _scatter(node: UOp, tracer: Tracer, value: UOp, write: Pattern) -> InOrder:
@@ -46,4 +46,4 @@ def _scatter(node: UOp, tracer: Tracer, value: UOp, write: Pattern) -> InOrder:
     given = tracer.trace(values, index, inside=False)
     # r[impl ranges.scatter.order+2]
     target = Pattern(write.shape, (picked, *index[1:]), names_row(node, picked))
-    return InOrder(node.arg, loops_of(index), given, target, target)
+    return InOrder(node.arg, loops_within(index), given, target, target)

@@ -15,7 +15,7 @@ def output_ranges(shape: Shape) -> Index:
                  for axis, size in enumerate(shape))
 
 
-def loops_of(index: Index) -> list[UOp]:
+def loops_within(index: Index) -> list[UOp]:
     """The loop variables of an index, in its order."""
     return [i for i in index if i.op is Ops.RANGE]
 

@@ -9,7 +9,7 @@ from impl import settings
 from impl.caching import Described
 from impl.device import Device
 from impl.effects import Effects
-from impl.fusion import Limits
+from impl.fusion import FusionLimits
 from impl.ir import Ops, in_memory
 from impl.places import Place, place_of
 from impl.schedule import Environment
@@ -74,7 +74,7 @@ def _environment(names: Sequence[Place]) -> Environment:
     seed = settings.get("ORDER_SEED")
     # r[impl fusion.limit.arguments, caching.key.device]
     arguments = min(MOST_ARGUMENTS, *(device.maximum_arguments for _, device in devices))
-    limits = Limits(arguments=arguments)
+    limits = FusionLimits(arguments=arguments)
     # r[impl device.local.limit+2]
     limits = replace(limits, local_bytes=min(
         limits.local_bytes, *(device.local_bytes for _, device in devices)))

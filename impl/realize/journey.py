@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from impl.device import Device
 from impl.rewrite import Rewrite
-from impl.rewrite.written import written
+from impl.rewrite.written import written_tree
 from impl.schedule import PlannedKernel
 from impl.searching import with_steps
 
@@ -16,15 +16,16 @@ from impl.searching import with_steps
 def rewrite_rows(rewrites: Sequence[Rewrite]) -> list[dict[str, str]]:
     """What rules did while the expressions of stages were made, in order."""
     return [{"rule": each.rule, "pass": each.where, "line": each.origin,
-             "before": written(each.before), "after": written(each.after)} for each in rewrites]
+             "before": written_tree(each.before), "after": written_tree(each.after)}
+            for each in rewrites]
 
 
 def step_rows(kernel: PlannedKernel, steps: Sequence[str],
               reasons: Sequence[str]) -> list[dict[str, str]]:
     """A kernel as it was planned, and after each of its steps."""
-    ast, rows = kernel.ast, [{"step": "as planned", "why": "", "kernel": written(kernel.ast)}]
+    ast, rows = kernel.ast, [{"step": "as planned", "why": "", "kernel": written_tree(kernel.ast)}]
     for count, (step, why) in enumerate(zip(steps, reasons, strict=False), 1):
         # r[impl inspect.journey.complete]
         made = Device[kernel.device].optimized(with_steps(ast, steps[:count]), False)
-        rows.append({"step": step, "why": why, "kernel": written(made)})
+        rows.append({"step": step, "why": why, "kernel": written_tree(made)})
     return rows

@@ -7,6 +7,6 @@ from __future__ import annotations
 
 from impl.render.dialect import Dialect
 from impl.render.printer import render
-from impl.render.source import Source, digest, key_of, names_of, symbol, unit_text
+from impl.render.source import SourceText, digest, key_of, names_of, symbol, unit_text
 
-__all__ = ["Dialect", "Source", "digest", "key_of", "names_of", "render", "symbol", "unit_text"]
+__all__ = ["Dialect", "SourceText", "digest", "key_of", "names_of", "render", "symbol", "unit_text"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from impl.dtypes import DType, dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp
 from impl.kernel.analysis import Early, Way
-from impl.lowering.lower import Access
+from impl.lowering.lower import Address
 from impl.render.dialect import Operand, Texts
 from impl.render.values import Values, width_of
 
@@ -18,7 +18,7 @@ _LINE = 64
 class Accesses(Values):
     """Loads and stores: one element, a vector, neighbours that are moved at once, squares."""
 
-    def _addresses(self, access: Access, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
+    def _addresses(self, access: Address, wide: tuple[UOp, ...], at: list[tuple[int, ...]],
                    vector: UOp | None) -> list[Operand]:
         """The address for each combination, and its kind if it differs along the vector lane."""
         steps = [(wide.index(lane), step) for lane, step in access.steps.items()

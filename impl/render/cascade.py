@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from impl.dtypes import sum_accumulator
 from impl.ir import Ops, RangeKind, UOp, identity
-from impl.lowering.blocks import Begin, Block, Define, Item, Loop, Step
+from impl.lowering.blocks import Accumulate, Begin, Block, Define, Item, Loop
 from impl.lowering.lower import Lowered
 from impl.render.dialect import Dialect, Operand
 from impl.render.reductions import Reductions
@@ -126,7 +126,7 @@ def _summed(block: Block) -> list[UOp]:
     for item in _items(block):
         if isinstance(item, Begin):
             begun.update(item.nodes)
-        elif isinstance(item, Step):
+        elif isinstance(item, Accumulate):
             stepped.update(dict.fromkeys(item.nodes))
         elif not isinstance(item, (Define, Loop)):
             return []

@@ -14,7 +14,7 @@ from impl.render.dialect import Dialect, Taken
 from impl.render.values import Values
 
 
-class Matrices(Values):
+class Fragments(Values):
     """Prints fragments and products."""
 
     def __init__(self, low: Lowered, dialect: Dialect, kept: frozenset[UOp]) -> None:

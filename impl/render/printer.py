@@ -9,26 +9,26 @@ from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import PRODUCTS, Way, exchanged
 from impl.kernel.private import keep_private
 from impl.lowering.blocks import (
+    Accumulate,
     Begin,
     Block,
     Bundle,
     Define,
-    Fetch,
     Finish,
     Item,
     Leave,
     Loop,
+    Prefetch,
     Skip,
-    Step,
     Wait,
     Write,
 )
 from impl.lowering.lower import lower
 from impl.render.cascade import Cascades
 from impl.render.dialect import Dialect, Launched, Operand
-from impl.render.matrices import Matrices
+from impl.render.matrices import Fragments
 from impl.render.names import identifier
-from impl.render.source import Source
+from impl.render.source import SourceText
 from impl.render.values import width_of
 
 #: Indices below this in size have 32 bits.
@@ -41,7 +41,7 @@ _LEAST_TILE, _LEAST_TURNS = 8, 1 << 17
 _MOST_STEP = 1 << 24
 
 
-def render(ast: UOp, dialect: Dialect) -> Source:
+def render(ast: UOp, dialect: Dialect) -> SourceText:
     """The text of a kernel. Equal kernels give equal text.
 
     Raises:
@@ -54,10 +54,10 @@ def render(ast: UOp, dialect: Dialect) -> Source:
     return _Printer(lower(ast, dialect.groups is None), dialect, kept).run()
 
 
-class _Printer(Cascades, Matrices):
+class _Printer(Cascades, Fragments):
     """Names values in order of appearance and writes one line for each."""
 
-    def run(self) -> Source:
+    def run(self) -> SourceText:
         """Print the whole kernel."""
         self.dialect.begin()
         if self.groups is not None:  # r[impl dialects.group.size]
@@ -83,11 +83,11 @@ class _Printer(Cascades, Matrices):
         if self._fence():
             self._line(self._fence())
         body = "{\n" + "\n".join(self.lines) + "\n}\n"
-        return Source(identifier(self.known.info.name), body, self.dialect.definitions(),
-                      self.dialect.threaded if self.phases else self.dialect.signature,
-                      self.known.info.threads, self.known.info.lanes,
-                      tuple(self.groups.parameters) if self.groups else (),
-                      self.phases, self.scratch, self.own)
+        return SourceText(identifier(self.known.info.name), body, self.dialect.definitions(),
+                          self.dialect.threaded if self.phases else self.dialect.signature,
+                          self.known.info.threads, self.known.info.lanes,
+                          tuple(self.groups.parameters) if self.groups else (),
+                          self.phases, self.scratch, self.own)
 
     def _is_small(self) -> bool:
         """Whether indices, loops and the numbers of lanes have 32 bits, whatever variables are."""
@@ -122,7 +122,7 @@ class _Printer(Cascades, Matrices):
         elif isinstance(item, Begin):
             for node in item.nodes:
                 self._begin(node)
-        elif isinstance(item, Step):
+        elif isinstance(item, Accumulate):
             for node in item.nodes:
                 self._step(node)
         elif isinstance(item, Finish):
@@ -130,7 +130,7 @@ class _Printer(Cascades, Matrices):
                 self._finish(node)
         elif isinstance(item, Write):
             self._write(item.store)
-        elif isinstance(item, Fetch):
+        elif isinstance(item, Prefetch):
             self._fetch(item.store)
         elif isinstance(item, Skip):
             self._line("" if self.groups else self.dialect.skip(
@@ -202,7 +202,7 @@ class _Printer(Cascades, Matrices):
     def _is_tile(self, block: Block) -> bool:
         """Whether a loop does little but sum a tile of products, and so often that it counts."""
         # r[impl render.reduce.turns]
-        sums = [node for item in block.items if isinstance(item, Step) for node in item.nodes
+        sums = [node for item in block.items if isinstance(item, Accumulate) for node in item.nodes
                 if self._is_fused_product(node.src[0]) and node in self.low.vector]
         lanes = sum(len(self.sums[node]) for node in sums)
         turns, around = 1, block if lanes >= _LEAST_TILE else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceText:
     """A kernel's text: `body` is the function without its name, `definitions` what it needs."""
 
     name: str
@@ -37,7 +37,7 @@ def digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def key_of(source: Source, *environment: str) -> str:
+def key_of(source: SourceText, *environment: str) -> str:
     """What names a kernel's text and all that its machine code depends on, but not its name."""
     # r[impl device.key.complete+2, cpu.compile.once, cpu.cache.key]
     return digest(*environment, source.prelude, source.signature, source.body)
@@ -48,7 +48,7 @@ def symbol(key: str) -> str:
     return f"kernel_{key[:24]}"
 
 
-def unit_text(unit: Iterable[tuple[str, Source]]) -> str:
+def unit_text(unit: Iterable[tuple[str, SourceText]]) -> str:
     """One text: every definition once, then the kernels, each named by its key."""
     # r[impl cpu.compile.together+2]
     pairs = list(unit)
@@ -57,6 +57,6 @@ def unit_text(unit: Iterable[tuple[str, Source]]) -> str:
     return "\n".join((*definitions, *kernels))
 
 
-def names_of(sources: Iterable[Source]) -> str:
+def names_of(sources: Iterable[SourceText]) -> str:
     """The first kernels of a unit, for an error."""
     return ", ".join([source.name for source in sources][:4])

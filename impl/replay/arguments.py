@@ -39,7 +39,7 @@ class Arguments:
         for size in symbolic.sizes_in(shape):  # r[impl replay.sizes.follow+2]
             for bind in symbolic.binds_in(size.expression):
                 self.bind(f"{path}: {bind.src[0].arg[0]}", bind)
-        without: Shape = symbolic.mapped(shape, symbolic.without_values)
+        without: Shape = symbolic.map_sizes(shape, symbolic.without_values)
         return without
 
     def now(self, bind: UOp, paths: dict[UOp, str]) -> UOp:
@@ -56,7 +56,7 @@ class Arguments:
             binds = {bind: self.now(bind, paths) for bind in symbolic.binds_in(size.expression)}
             found: int = symbolic.as_size(size.expression.substitute(binds))
             return found
-        result: Shape = symbolic.mapped(shape, changed)
+        result: Shape = symbolic.map_sizes(shape, changed)
         return result
 
 
@@ -163,7 +163,7 @@ def expected(signature: dict[str, Any], function: Any) -> dict[str, Any]:
     return {**signature, "[1]": _AnyOrder(signature["[1]"])}
 
 
-def compare(name: str, old: dict[str, Any], new: dict[str, Any]) -> None:
+def compare_arguments(name: str, old: dict[str, Any], new: dict[str, Any]) -> None:
     """Raise if a call does not fit the capture (r[replay.guard.mismatch])."""
     if old == new:
         return

@@ -12,9 +12,9 @@ from impl.errors import ReplayError, VariableError
 from impl.gradient import expression_of
 from impl.ir import Ops, UOp, toposort
 from impl.replay.arguments import Arguments, shown, take_apart
-from impl.replay.names import names_of, rebound
+from impl.replay.names import rebound, tensor_names
 from impl.replay.recording import Captured, Recording
-from impl.replay.results import place
+from impl.replay.results import buffer_and_shape
 from impl.replay.states import Change, Owner, Source, copied, own_memory
 from impl.tensor import Tensor
 from impl.tensor.base import parameters
@@ -42,7 +42,7 @@ class Capture:
         for holder, _ in self.before:
             if holder.grad is not None:
                 self.gradients.setdefault(id(holder.grad), []).append(weakref.ref(holder))
-        self.names = names_of(function)
+        self.names = tensor_names(function)
         self.comparisons: dict[UOp, bool] = {}  # what was asked of symbolic sizes, and the answers
 
     def __call__(self, run: realize.Run) -> None:
@@ -61,7 +61,8 @@ class Capture:
 
     def finish(self, result: Any) -> Recording:
         """Realize what the call returned or left pending, and make the recording."""
-        if path := rebound(self.names, names_of(self.function)):  # r[impl replay.rebound.error+2]
+        # r[impl replay.rebound.error+2]
+        if path := rebound(self.names, tensor_names(self.function)):
             raise ReplayError(self.name, f"{path} was given another tensor inside; a replay knows "
                               "no names, and would not do it again", "return the tensor, or "
                               ".assign it to one that the name held before the call")
@@ -76,11 +77,11 @@ class Capture:
             if id(tensor) not in known:  # r[impl replay.output.own+2]
                 tensor._ancestors = ()  # no more than what a replay returns
         paths = {id(t): path for path, t in self.arguments.tensors.items()}
-        changes = [Change(paths.get(id(h)) or weakref.ref(h), *place(h))
+        changes = [Change(paths.get(id(h)) or weakref.ref(h), *buffer_and_shape(h))
                    for h in touched if id(h) in known]
         gradients = [h for h in living() if isinstance(h, Tensor) and h.grad is not None
                      and id(h.grad) not in known and id(h.grad) in ours]
-        changes += [Change(paths.get(id(h)) or weakref.ref(h), *place(h.grad), True)
+        changes += [Change(paths.get(id(h)) or weakref.ref(h), *buffer_and_shape(h.grad), True)
                     for h in gradients]
         accounted = {id(t) for t in returned.values()} | {id(h.grad) for h in gradients}
         strays = [h for h in touched if id(h) not in known and id(h) not in accounted]
@@ -89,7 +90,7 @@ class Capture:
                               "inside is kept outside, where no replay could put the next one",
                               "return it, or .assign it to a tensor that exists before the call")
         holders = {id(h): paths.get(id(h)) or weakref.ref(h) for h, _ in self.before}
-        kept = {c.buffer for c in changes} | {place(t)[0] for t in returned.values()}
+        kept = {c.buffer for c in changes} | {buffer_and_shape(t)[0] for t in returned.values()}
         recording = Recording(Captured(
             self.name, self.function, self.arguments, self.runs, result, changes,
             self._sources(kept), holders, self.comparisons, self.random_start))

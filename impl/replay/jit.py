@@ -10,7 +10,7 @@ from impl import realize
 from impl.effects import lock
 from impl.errors import ReplayError
 from impl.realize import session
-from impl.replay.arguments import Arguments, compare, take_apart
+from impl.replay.arguments import Arguments, compare_arguments, take_apart
 from impl.replay.capture import Capture, stand_ins_of, write_back
 from impl.replay.recording import Recording
 from impl.replay.results import mapped
@@ -99,7 +99,7 @@ class TinyJit(Generic[Parameters, Returned]):
         """Capture with other values; two captures that agree are trusted with all values."""
         before = self.recording
         assert before is not None
-        compare(before.name, before.signature, arguments.signature)
+        compare_arguments(before.name, before.signature, arguments.signature)
         returned = self._capture(arguments, args, kwargs)
         if self.recording is not None and self.recording is not before:
             self.recording.trusted = before.keys == self.recording.keys

@@ -75,7 +75,7 @@ class Names:
         return found
 
 
-def names_of(function: Any) -> Names:
+def tensor_names(function: Any) -> Names:
     """The names below a function."""
     found = Names({}, {})
     waiting, seen = deque([("", function)]), {id(function): function}

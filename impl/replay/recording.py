@@ -14,7 +14,7 @@ from impl.errors import ReplayError
 from impl.ir import UOp
 from impl.realize import Made, Prepared, Segments
 from impl.realize.prepared import Position, Segment
-from impl.replay.arguments import Arguments, aliases_of, compare, expected
+from impl.replay.arguments import Arguments, aliases_of, compare_arguments, expected
 from impl.replay.guards import Guards, guards_of
 from impl.replay.names import Names, Watch
 from impl.replay.results import Leaf, filled, leaves_of, template_of
@@ -258,7 +258,7 @@ class Recording:
 
     def check(self, arguments: Arguments) -> None:
         """Refuse arguments for which the function would have done something else."""
-        compare(self.name, self.signature, arguments.signature)
+        compare_arguments(self.name, self.signature, arguments.signature)
         for condition, outcome in self.comparisons.items():
             now = {bind: int(arguments.now(bind, self.paths).src[1].arg)
                    for bind in symbolic.binds_in(condition)}

@@ -52,7 +52,7 @@ def template_of(result: Any, holders: dict[int, weakref.ref[Tensor] | str]) -> A
         if not isinstance(value, Tensor):
             return value
         return made.setdefault(id(value), Leaf(
-            *place(value), holders.get(id(value)), value.device))
+            *buffer_and_shape(value), holders.get(id(value)), value.device))
     return mapped(result, describe)
 
 
@@ -95,7 +95,7 @@ def made_of(leaf: Leaf, buffer: Buffer, shape: Shape) -> Tensor:
     return Tensor._holding(buffer.leaf(shape), leaf.device)
 
 
-def place(tensor: Tensor | None) -> tuple[Buffer, Shape]:
+def buffer_and_shape(tensor: Tensor | None) -> tuple[Buffer, Shape]:
     """The buffer and the shape of a realized tensor."""
     assert tensor is not None
     leaf = leaf_of(tensor.uop)

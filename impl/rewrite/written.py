@@ -11,7 +11,7 @@ _REDUCTIONS = {Ops.ADD: "sum", Ops.MUL: "product", Ops.MAXIMUM: "max", Ops.MINIM
 _MOST = 400
 
 
-def written(node: UOp) -> str:
+def written_tree(node: UOp) -> str:
     """An expression or a kernel: loops are r0, r1, ..., arguments p0, p1, ..., buffers m0, ...
 
     A kernel has a line for each store. What is too long is cut.

@@ -18,7 +18,9 @@ from impl.memory import ALIGNMENT
 from impl.placement import Placement
 from impl.ranges import Stage
 from impl.rewrite import is_simple, verify
+from impl.schedule import passes
 from impl.schedule.draft import Draft
+from impl.schedule.passes import Pass
 from impl.symbolic import bounds, plain
 
 
@@ -32,25 +34,25 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Check:
-    """After the pass of this name, nothing is found that breaks the rule."""
+    """After this pass, nothing is found that breaks the rule."""
 
-    after: str
+    after: Pass
     rule: str
     says: str
     level: int
     find: Callable[[Draft], Iterator[Finding]]
 
 
-def check(name: str, draft: Draft, level: int) -> None:
-    """Check what the pass of this name has left, as thoroughly as SPEC asks for.
+def check(after: Pass, draft: Draft, level: int) -> None:
+    """Check what this pass has left, as thoroughly as SPEC asks for.
 
     Raises:
         GraphError: something breaks a rule; the error names it, the rule and the user's line.
     """
     for each in CHECKS:  # r[impl schedule.verify.stages]
-        if each.after == name and each.level <= level:
+        if each.after is after and each.level <= level:
             for found in each.find(draft):
-                raise GraphError(f"verify after {name}",
+                raise GraphError(f"verify after {after.__name__}",
                                  f"{found.what} breaks r[{found.rule or each.rule}]: {each.says}",
                                  "this is a mistake of that pass, or of one before it",
                                  line_of(found.origin) or None)
@@ -187,7 +189,7 @@ def _waiting(draft: Draft) -> Iterator[Finding]:
 
 
 def _still_waiting(draft: Draft) -> Iterator[Finding]:
-    yield from _unordered(draft.sharing.accesses, draft.dependencies, draft.order, draft.groups)
+    yield from _unordered(draft.takeovers.accesses, draft.dependencies, draft.order, draft.groups)
 
 
 def _against(edges: Iterable[Dependency], draft: Draft) -> Iterator[Finding]:
@@ -240,26 +242,27 @@ def _kernels(draft: Draft) -> Iterator[Finding]:
 
 
 CHECKS = (
-    Check("make_stages", "ranges.reduce.own", "a value depends on the loops around it only", 1,
-          _loose_loops),
-    Check("make_stages", "ranges.access.inside", "a read without a condition is inside", 2,
+    Check(passes.make_stages, "ranges.reduce.own", "a value depends on the loops around it only",
+          1, _loose_loops),
+    Check(passes.make_stages, "ranges.access.inside", "a read without a condition is inside", 2,
           _outside),
-    Check("make_stages", "ranges.value.simple", "no rule of the algebra applies to it", 2,
+    Check(passes.make_stages, "ranges.value.simple", "no rule of the algebra applies to it", 2,
           _not_simple),
-    Check("place", "placement.in-place.safe", "each version is read before it is overwritten", 1,
-          _placed),
-    Check("split", "fusion.stages.together", "each stage is in one kernel", 1, _once),
-    Check("split", "fusion.group.acyclic", "kernels stand in a legal order", 1, _grouped),
-    Check("split", "fusion.cut.device", "a kernel is on one device", 1, _devices),
-    Check("find_hazards", "dependencies.raw.order", "hazards wait", 2, _waiting),
-    Check("put_in_order", "ordering.legal.permutation", "what waits runs later", 1,
+    Check(passes.place, "placement.in-place.safe",
+          "each version is read before it is overwritten", 1, _placed),
+    Check(passes.split, "fusion.stages.together", "each stage is in one kernel", 1, _once),
+    Check(passes.split, "fusion.group.acyclic", "kernels stand in a legal order", 1, _grouped),
+    Check(passes.split, "fusion.cut.device", "a kernel is on one device", 1, _devices),
+    Check(passes.find_hazards, "dependencies.raw.order", "hazards wait", 2, _waiting),
+    Check(passes.put_in_order, "ordering.legal.permutation", "what waits runs later", 1,
           lambda draft: _against(draft.waits, draft)),
-    Check("take_over", "ordering.legal.permutation", "what waits runs later", 1,
+    Check(passes.take_over, "ordering.legal.permutation", "what waits runs later", 1,
           lambda draft: _against(draft.dependencies, draft)),
-    Check("take_over", "dependencies.raw.order", "hazards wait", 2, _still_waiting),
-    Check("lay_out", "memory.alignment.arena", "it is aligned, and inside its arena", 1, _arenas),
-    Check("lay_out", "memory.reuse.disjoint", "two that are alive at once share no byte", 2,
+    Check(passes.take_over, "dependencies.raw.order", "hazards wait", 2, _still_waiting),
+    Check(passes.lay_out, "memory.alignment.arena", "it is aligned, and inside its arena", 1,
+          _arenas),
+    Check(passes.lay_out, "memory.reuse.disjoint", "two that are alive at once share no byte", 2,
           _shared_bytes),
-    Check("assemble", "fusion.kernel.canonical", "every argument is one of the kernel's", 1,
+    Check(passes.assemble, "fusion.kernel.canonical", "every argument is one of the kernel's", 1,
           _kernels),
 )

@@ -13,7 +13,7 @@ from impl.effects import Effects
 from impl.fusion import Cuts, Group, Grouping, private_storages
 from impl.ir import Shape
 from impl.memory import MemoryPlan
-from impl.memory.sharing import Sharing
+from impl.memory.takeovers import Takeovers
 from impl.placement import Placement
 from impl.places import Place
 from impl.ranges import StageGraph
@@ -35,15 +35,15 @@ class Draft:
     cuts: Cuts = field(init=False)                       # cut
     graph: StageGraph = field(init=False)                # make_stages
     results: list[tuple[int, Shape]] = field(init=False)
-    placed: Placement = field(init=False)                # place
+    placed: Placement = field(init=False)                # place: each value once
     fused: Grouping = field(init=False)                  # fuse
     late: list[Group] = field(init=False)                # make_late
-    placement: Placement = field(init=False)
+    placement: Placement = field(init=False)             # with what is computed again
     grouping: Grouping = field(init=False)               # split
     accesses: Accesses = field(init=False)               # find_hazards
     waits: list[Dependency] = field(init=False)
     order: list[int] = field(init=False)                 # put_in_order
-    sharing: Sharing = field(init=False)                 # take_over
+    takeovers: Takeovers = field(init=False)             # take_over
     dependencies: list[Dependency] = field(init=False)
     memories: dict[Place, MemoryPlan] = field(init=False)  # lay_out
     kernels: list[PlannedKernel] = field(init=False)     # assemble

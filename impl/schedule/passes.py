@@ -11,7 +11,7 @@ What a pass needs and what it guarantees stands at the head of the module that h
     split         impl/fusion/split.py           which kernel is run as two
     find_hazards  impl/fusion/touches.py         what each kernel touches, and who waits for whom
     put_in_order  impl/ordering.py               in which order they run
-    take_over     impl/memory/sharing.py         which temporary lies where another one was
+    take_over     impl/memory/takeovers.py         which temporary lies where another one was
     lay_out       impl/memory/__init__.py        where temporaries lie
     assemble      impl/fusion/assemble.py        what each kernel is
 """
@@ -31,7 +31,7 @@ from impl.fusion import (
     split_at_peak,
     touches,
 )
-from impl.memory.sharing import Sharing, Temporary, share
+from impl.memory.takeovers import Takeovers, Temporary, find_takeovers
 from impl.ordering import Peaks, Uses, linearize
 from impl.placement import place_writes
 from impl.places import Place
@@ -39,6 +39,8 @@ from impl.ranges import StageGraph
 from impl.schedule.draft import Draft
 from impl.schedule.plan import PlannedKernel, Storage
 from impl.schedule.reasons import fusion, origins
+
+Pass = Callable[[Draft], Draft]
 
 
 def cut(draft: Draft) -> Draft:
@@ -107,20 +109,20 @@ def put_in_order(draft: Draft) -> Draft:
 def take_over(draft: Draft) -> Draft:
     """Which temporary lies where another one was, and who waits for whom then."""
     if not draft.environment.reuse:
-        draft.sharing = Sharing(draft.placement, draft.accesses)
+        draft.takeovers = Takeovers(draft.placement.storage, draft.accesses)
         draft.dependencies = draft.waits
         return draft
-    draft.sharing = share(draft.groups, draft.order, draft.placement, _temporaries(draft.storages),
-                          draft.accesses)
-    as_made = not draft.sharing.moved and draft.order == list(range(len(draft.groups)))
-    draft.dependencies = draft.waits if as_made else find(draft.sharing.accesses, draft.order)
+    draft.takeovers = find_takeovers(draft.groups, draft.order, draft.placement,
+                                     _temporaries(draft.storages), draft.accesses)
+    as_made = not draft.takeovers.moved and draft.order == list(range(len(draft.groups)))
+    draft.dependencies = draft.waits if as_made else find(draft.takeovers.accesses, draft.order)
     return draft
 
 
 def lay_out(draft: Draft) -> Draft:
     """Where temporaries lie: in one arena for each device."""
-    touched = touched_storages(draft.sharing.accesses)
-    nbytes = {n: size for n, size in draft.crossing_bytes.items() if n not in draft.sharing.moved}
+    touched = touched_storages(draft.takeovers.accesses)
+    nbytes = {n: size for n, size in draft.crossing_bytes.items() if n not in draft.takeovers.moved}
     device_of = {n: draft.storages[n].device for n in nbytes}
     draft.memories = plan_memory(draft.order, touched, nbytes, device_of, draft.environment.reuse)
     return draft
@@ -128,14 +130,14 @@ def lay_out(draft: Draft) -> Draft:
 
 def assemble(draft: Draft) -> Draft:
     """What each kernel is, with all that is known of it."""
-    assembler = Assembler(draft.sharing.placement.storage, draft.private)
+    assembler = Assembler(draft.takeovers.storage, draft.private)
     kernels = [assembler.kernel(group) for group in draft.groups]
     draft.kernels = [
         PlannedKernel(kernel.ast, kernel.arguments, kernel.variables, kernel.device, kernel.copy,
                       reads=reads, writes=writes, slots=slots, origins=mine,
                       stages=len(group.members), fusion=fusion(group))
         for kernel, group, (reads, writes), mine, slots in zip(
-            kernels, draft.groups, draft.sharing.accesses,
+            kernels, draft.groups, draft.takeovers.accesses,
             origins(draft.groups, draft.effects.nodes), variable_slots(kernels, draft.canonical),
             strict=True)]
     return draft
@@ -162,6 +164,6 @@ def _temporaries(storages: dict[int, Storage]) -> dict[int, Temporary]:
 
 
 #: All passes, in the order in which they run.
-PASSES: tuple[Callable[[Draft], Draft], ...] = (
+PASSES: tuple[Pass, ...] = (
     cut, make_stages, place, fuse, make_late, split, find_hazards, put_in_order, take_over,
     lay_out, assemble)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from impl import settings
-from impl.caching import Canonical, PlanCache, canonicalize, unbound
+from impl.caching import Canonical, PlanCache, canonicalize, for_all_sizes
 from impl.effects import Effects
 from impl.schedule.checks import check
 from impl.schedule.draft import Draft
@@ -26,24 +26,25 @@ schedule_cache: PlanCache[Plan] = PlanCache()
 def make_plan(effects: Effects, canonical: Canonical, environment: Environment) -> Plan:
     """Run all passes."""
     # r[impl caching.key.sizes]: no pass can look at a value
-    draft = Draft(unbound(effects), canonical, environment)
+    draft = Draft(for_all_sizes(effects), canonical, environment)
     level = settings.get("SPEC")
     for pass_ in PASSES:  # r[impl schedule.passes.pure+3]
         draft = pass_(draft)
         if level:
-            check(pass_.__name__, draft, level)
+            check(pass_, draft, level)
     return finished(draft)
 
 
 def finished(draft: Draft) -> Plan:
     """The plan that a draft has become."""
-    placement, moved = draft.sharing.placement, draft.sharing.moved
+    storage, moved = draft.takeovers.storage, draft.takeovers.moved
     return Plan(
         draft.kernels, {n: s for n, s in draft.storages.items() if n not in moved}, draft.order,
-        [Result(placement.storage[value], shape) for value, shape in draft.results],
+        [Result(storage[value], shape) for value, shape in draft.results],
         draft.dependencies, draft.memories, _written(draft),
-        boundaries(draft.groups, placement, draft.dependencies, draft.grouping.blocked),
-        placement.copies, draft.canonical.key, [bind.src[0] for bind in draft.canonical.variables])
+        boundaries(draft.groups, storage, draft.dependencies, draft.grouping.blocked),
+        draft.placement.copies, draft.canonical.key,
+        [bind.src[0] for bind in draft.canonical.variables])
 
 
 def _written(draft: Draft) -> dict[int, int]:

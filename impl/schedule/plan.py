@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from impl.dependencies import Accesses, Dependency, Touch
 from impl.dtypes import DType
-from impl.fusion import Kernel, Limits
+from impl.fusion import FusionLimits, Kernel
 from impl.ir import Shape, UOp
 from impl.memory import MemoryPlan
 from impl.multi import Transfer
@@ -134,7 +134,7 @@ class Environment:
     """What the devices and the settings ask of a plan."""
 
     default_device: Place
-    limits: Limits
+    limits: FusionLimits
     fuse: bool = True
     reuse: bool = True
     order_seed: int | None = None

@@ -8,7 +8,6 @@ from typing import Any
 from impl.dependencies import Dependency
 from impl.fusion import Blocked, Group, Kernel
 from impl.ir import ELEMENTWISE, MOVEMENT, Ops, UOp, toposort
-from impl.placement import Placement
 from impl.schedule.plan import Plan
 from impl.symbolic import is_symbolic, text
 
@@ -80,9 +79,10 @@ def fusion(group: Group) -> str:
             "stays in local memory")
 
 
-def boundaries(groups: Sequence[Group], placement: Placement, dependencies: Sequence[Dependency],
+def boundaries(groups: Sequence[Group], storage_of: Sequence[int],
+               dependencies: Sequence[Dependency],
                blocked: Sequence[Blocked]) -> list[tuple[int, int, int, str]]:
-    """Why each value that crosses memory does."""
+    """Why each value that crosses memory does. `storage_of` says where each value lives."""
     group_of = {m.stage.number: g.number for g in groups for m in g.members}
     refused: dict[tuple[int, int], str] = {}
     for kernel, stage, why in blocked:
@@ -90,7 +90,7 @@ def boundaries(groups: Sequence[Group], placement: Placement, dependencies: Sequ
     writer: dict[tuple[int, int], str] = {}
     for group in groups:
         for member in group.members:
-            storage = placement.storage[member.stage.write.value]
+            storage = storage_of[member.stage.write.value]
             writer[group.number, storage] = member.stage.reason
     rows = []
     for d in dependencies:

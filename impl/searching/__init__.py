@@ -13,14 +13,14 @@ from impl.errors import GraphError
 from impl.groups import lane_steps
 from impl.groups.tensor_cores import refuse_units
 from impl.ir import UOp
-from impl.kernel import Limits, verify
+from impl.kernel import DeviceLimits, verify_kernel
 from impl.rewrite import simplify
 from impl.searching.beam import searched_steps
 from impl.searching.trial import Bench
 from impl.steps import OF_LANES, Step, StepError, apply_steps, fold_gates
 
 
-def optimize(ast: UOp, limits: Limits | None = None, bench: Bench | None = None,
+def optimize(ast: UOp, limits: DeviceLimits | None = None, bench: Bench | None = None,
              search: bool = True) -> UOp:
     """The kernel after the steps that it asks for, else after those that suit the device.
 
@@ -43,7 +43,7 @@ def optimize(ast: UOp, limits: Limits | None = None, bench: Bench | None = None,
         return taken(simple, searched_steps(simple, bench, width, search))
     if limits and limits.lanes > 1:
         return taken(simple, lane_steps(simple, limits))
-    return _said(*hand_plan(simple, limits or Limits()))
+    return _said(*hand_plan(simple, limits or DeviceLimits()))
 
 
 def _refuse_groups(asked: Iterable[tuple[Step, str]]) -> None:
@@ -76,7 +76,7 @@ def check_steps(ast: UOp, steps: Iterable[Step]) -> None:
     for step in steps:
         ast = apply_steps(ast, [step])
         try:
-            verify(ast)
+            verify_kernel(ast)
         except GraphError as error:  # r[impl searching.steps.checked]
             raise GraphError(f"verify {ast.arg.name} after {step.name}", error.detail,
                              "this is a mistake of that step") from None

@@ -25,11 +25,11 @@ from impl.choosing.planner import Reasoned
 from impl.errors import DeviceError, GraphError
 from impl.groups.grouping import lane_steps
 from impl.ir import Ops, UOp
-from impl.kernel.analysis import Analysis, Limits
+from impl.kernel.analysis import Analysis, DeviceLimits
 from impl.kernel.private import exceeds
 from impl.searching.trial import Bench, Trial
 from impl.steps.declaration import Counting
-from impl.steps.step import DECLARED, STEPS, Step, StepError, apply_steps, parameters
+from impl.steps.step import DECLARED, STEPS, Step, StepError, apply_steps, step_parameters
 
 #: Numbers that are tried where a step asks for an amount; and those that have to divide the loop.
 AMOUNTS, DIVISORS = (2, 4, 8, 16, 32, 64), (3, 5, 6, 7, 9, 10, 12)
@@ -114,7 +114,7 @@ def _key(ast: UOp, bench: Bench, width: int) -> str:
                       code_version(), str(width), *limits])
 
 
-def actions(known: Analysis, draw: random.Random, limits: Limits) -> list[Step]:
+def actions(known: Analysis, draw: random.Random, limits: DeviceLimits) -> list[Step]:
     """Every step worth a try on a kernel, in random order: time may be up before the last.
 
     No more threads share a kernel than the device has, and no more lanes a group.
@@ -127,14 +127,14 @@ def actions(known: Analysis, draw: random.Random, limits: Limits) -> list[Step]:
             continue  # r[impl steps.asked.named, cpu.threads.count]
         for axis in range(len(extents)):
             rest = [_numbers(parameter, axis, extents, declared.counted, limits)
-                    for parameter in parameters(name)[1:]]
+                    for parameter in step_parameters(name)[1:]]
             found += [STEPS[name](axis, *numbers) for numbers in itertools.product(*rest)]
     draw.shuffle(found)
     return found
 
 
 def _numbers(parameter: str, axis: int, extents: Sequence[int], counted: Counting,
-             limits: Limits) -> Sequence[int]:
+             limits: DeviceLimits) -> Sequence[int]:
     """What is tried for one of a step's numbers."""
     if parameter == "other":
         return range(axis + 1, len(extents))

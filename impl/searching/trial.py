@@ -9,7 +9,7 @@ import numpy as np
 
 from impl import symbolic
 from impl.ir import Ops, UOp
-from impl.kernel.analysis import Analysis, Limits, buffer_key
+from impl.kernel.analysis import Analysis, DeviceLimits, buffer_key
 
 #: A kernel that needs more memory than this is not tried.
 _MOST_BYTES = 2 << 30
@@ -21,7 +21,7 @@ class Bench(Protocol):
     """What a device has to offer, so that kernels can be tried on it."""
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> DeviceLimits:
         """What the steps may use."""
 
     def code_version(self) -> str:

@@ -18,11 +18,11 @@ from impl.steps.step import (
     StepError,
     apply_steps,
     fold_gates,
-    parameters,
+    step_parameters,
 )
 from impl.steps.threads import GroupTop, Thread
 from impl.steps.upcast import Abreast, Roll, Upcast
 
 __all__ = ["DECLARED", "OF_GROUPS", "OF_LANES", "STEPS", "Abreast", "Cut", "Fetch", "GroupTop",
            "Merge", "Next", "Own", "PadTo", "Roll", "Share", "Split", "Step", "StepError", "Stream",
-           "Swap", "Thread", "Upcast", "apply_steps", "fold_gates", "parameters"]
+           "Swap", "Thread", "Upcast", "apply_steps", "fold_gates", "step_parameters"]

@@ -9,7 +9,7 @@ from impl.ir import RangeKind, UOp, new_range
 from impl.kernel.analysis import Analysis, stage_of
 from impl.steps.declaration import Amount, Declaration
 from impl.steps.rewriting import Reducer
-from impl.steps.step import Step, register, with_stores
+from impl.steps.step import Step, register_step, with_stores
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ class Split(Step):
                   for store in known.ast.src]
         return with_stores(known, stores, self.name)
 # It is written as one of two steps.
-register("GROUP", partial(Split, grouped=1), Declaration(
+register_step("GROUP", partial(Split, grouped=1), Declaration(
     does="a reduction gets n accumulators side by side",
     why="several accumulators hide the latency of one",
     loops=(RangeKind.REDUCE,), amount=Amount()))
-register("UNROLL", partial(Split, grouped=0), Declaration(
+register_step("UNROLL", partial(Split, grouped=0), Declaration(
     does="n iterations of a reduction are written out",
     why="what is added to a sum is loaded side by side",
     loops=(RangeKind.REDUCE,), amount=Amount()))

@@ -28,7 +28,7 @@ ASKED_FOR: list[str] = []
 OF_GROUPS = {"NOLOCALS": "a list of steps without LOCAL"}
 
 
-def register(name: str, make: Callable[..., Step], declared: Declaration) -> None:
+def register_step(name: str, make: Callable[..., Step], declared: Declaration) -> None:
     """Whoever parses, draws, chooses or searches steps knows all of them, the newest one too."""
     STEPS[name], DECLARED[name] = make, declared
     if declared.instead:
@@ -37,7 +37,7 @@ def register(name: str, make: Callable[..., Step], declared: Declaration) -> Non
         ASKED_FOR.append(name)
 
 
-def parameters(name: str) -> tuple[str, ...]:
+def step_parameters(name: str) -> tuple[str, ...]:
     """What the numbers of a step are called, in the order in which they are written."""
     given = inspect.signature(STEPS[name]).parameters.values()
     return tuple(each.name for each in given if each.kind is not each.KEYWORD_ONLY)
@@ -54,7 +54,7 @@ class Step:
     def __init_subclass__(cls) -> None:
         """A class that declares something is a step of its own."""
         if "declared" in vars(cls):
-            register(cls.__name__.upper(), cls, cls.declared)
+            register_step(cls.__name__.upper(), cls, cls.declared)
 
     @staticmethod
     def parse(text: str) -> Step:
@@ -70,14 +70,14 @@ class Step:
                             f"use {OF_GROUPS[found[1].upper()]}")
         if found is None or found[1].upper() not in STEPS:
             raise StepError(text, "is not a step", "write one of " + ", ".join(
-                f"{name}({','.join(parameters(name))})" for name in sorted(STEPS)))
+                f"{name}({','.join(step_parameters(name))})" for name in sorted(STEPS)))
         name = found[1].upper()
         try:
             numbers = [int(each) for each in (found[2] or "").split(",") if found[2]]
             inspect.signature(STEPS[name]).bind(*numbers)
         except (TypeError, ValueError):
             raise StepError(text, f"{name} does not take these numbers", "write "
-                            f"{name}({','.join(parameters(name))})") from None
+                            f"{name}({','.join(step_parameters(name))})") from None
         return STEPS[name](*numbers)
 
     @property

@@ -1,27 +1,39 @@
 """The table of the chapter: all steps, as they declare themselves. Chapter: spec/steps.md.
 
-    python -m impl.steps.table     print it
+    python -m impl.steps.table          print it
+    python -m impl.steps.table renew    write it into spec/steps.md, in place of the one there
 """
 from __future__ import annotations
 
+import re
+import sys
 from functools import partial
+from pathlib import Path
 
-from impl.steps.step import DECLARED, STEPS, parameters
+from impl.steps.step import DECLARED, STEPS, step_parameters
 
 _CHAPTERS = ("steps", "blocking", "groups")
+_HEAD = "| step | what it does | legal for | why |"
+#: The chapter of a source checkout.
+CHAPTER = Path(__file__).parents[2] / "spec" / "steps.md"
 
 
 def table() -> str:
     """All steps: how each is written, what it does, for what it is legal, and why it is taken."""
-    rows = ["| step | what it does | legal for | why |", "|---|---|---|---|"]
+    rows = [_HEAD, "|---|---|---|---|"]
     for chapter in _CHAPTERS:
         for name in sorted(name for name in STEPS if _chapter(name) == chapter):
-            given = ",".join("n" if each == "amount" else each for each in parameters(name))
-            written, declared = f"`{name}({given})`", DECLARED[name]
+            numbers = ",".join("n" if each == "amount" else each for each in step_parameters(name))
+            written, declared = f"`{name}({numbers})`", DECLARED[name]
             if chapter != _CHAPTERS[0]:
                 written = f"[{written}]({chapter}.md)"
             rows.append(f"| {written} | {declared.does} | {declared.legal} | {declared.why} |")
     return "\n".join(rows)
+
+
+def renewed(text: str) -> str:
+    """The text with the table as the steps are now."""
+    return re.sub(rf"^{re.escape(_HEAD)}\n(?:\|.*\n)*", lambda _: table() + "\n", text, flags=re.M)
 
 
 def _chapter(name: str) -> str:
@@ -32,4 +44,7 @@ def _chapter(name: str) -> str:
 
 
 if __name__ == "__main__":
-    print(table())
+    if sys.argv[1:] == ["renew"]:
+        CHAPTER.write_text(renewed(CHAPTER.read_text(encoding="utf-8")), encoding="utf-8")
+    else:
+        print(table())

@@ -26,7 +26,7 @@ from impl.symbolic.size import (
     identical,
     is_number,
     is_symbolic,
-    mapped,
+    map_sizes,
     node_of,
     plain,
     present,
@@ -40,6 +40,6 @@ from impl.symbolic.variable import Variable
 __all__ = ["Bounds", "Extent", "Index", "Size", "Variable", "actual", "add", "as_node", "as_size",
            "assuming", "binds_in", "bounds", "common_size", "conjuncts", "const", "equal",
            "evaluate", "extent", "extent_of", "floordiv", "follow", "greatest", "identical",
-           "is_number", "is_symbolic", "less_equal", "less_than", "logical_and", "mapped", "mod",
+           "is_number", "is_symbolic", "less_equal", "less_than", "logical_and", "map_sizes", "mod",
            "mul", "node_of", "plain", "present", "rebuild", "rebuilt", "sizes_in", "sub", "text",
            "total", "unbound", "watching", "weighted_sum", "without_values"]

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from impl.dtypes import dtypes
 from impl.ir import Ops, UOp
 from impl.symbolic.bounds import Index, bounds, const
-from impl.symbolic.terms import Terms, accumulate, place_of, span_of, sum_of, terms_of
+from impl.symbolic.terms import Terms, accumulate, span_of, sum_of, term_order, terms_of
 
 _CONST, _ADD, _MUL, _FLOORDIV, _FLOORMOD = (
     Ops.CONST, Ops.ADD, Ops.MUL, Ops.FLOORDIV, Ops.FLOORMOD)
@@ -114,7 +114,7 @@ def _product(left: UOp, right: UOp) -> UOp:
             factor *= node.src[1].arg
             node = node.src[0]
         factors.append((node, 1))
-    first, second = sorted(factors, key=place_of)
+    first, second = sorted(factors, key=term_order)
     return mul(UOp(_MUL, _index, (first[0], second[0])), factor)
 
 

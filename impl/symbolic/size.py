@@ -22,7 +22,7 @@ from impl.symbolic.arithmetic import add, floordiv, mod, mul, sub
 from impl.symbolic.bounds import bounds, const
 from impl.symbolic.comparison import equal, less_equal, less_than
 from impl.symbolic.evaluate import evaluate, text
-from impl.symbolic.terms import Terms, accumulate, place_of, sum_of, terms_of
+from impl.symbolic.terms import Terms, accumulate, sum_of, term_order, terms_of
 from impl.symbolic.variable import Variable
 
 _index = dtypes.index
@@ -265,12 +265,12 @@ def sizes_in(arg: Any) -> Iterator[Size]:
         yield arg
 
 
-def mapped(arg: Any, change: Callable[[Size], Any]) -> Any:
+def map_sizes(arg: Any, change: Callable[[Size], Any]) -> Any:
     """An argument with every Size changed; the same object if it has none."""
     if arg.__class__ is Size:
         return change(arg)
     if arg.__class__ is tuple and _holds_size(arg):
-        return tuple(change(p) if p.__class__ is Size else mapped(p, change) for p in arg)
+        return tuple(change(p) if p.__class__ is Size else map_sizes(p, change) for p in arg)
     return arg
 
 
@@ -388,7 +388,7 @@ def _monomial(left: UOp, right: UOp) -> UOp:
 
 
 def _multiplied(factors: list[UOp]) -> UOp:
-    ordered = sorted(factors, key=lambda atom: place_of((atom, 1)))
+    ordered = sorted(factors, key=lambda atom: term_order((atom, 1)))
     node = ordered[0]
     for factor in ordered[1:]:
         node = UOp(_MUL, _index, (node, factor))
@@ -397,7 +397,7 @@ def _multiplied(factors: list[UOp]) -> UOp:
 
 def _order(term: tuple[UOp, int]) -> tuple[Any, ...]:
     factors = _factors(term[0])
-    return len(factors), [str(place_of((atom, 1))) for atom in factors]
+    return len(factors), [str(term_order((atom, 1))) for atom in factors]
 
 
 def quotient(left: UOp, right: UOp) -> UOp:

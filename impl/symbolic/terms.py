@@ -50,7 +50,7 @@ def accumulate(terms: Terms, atom: UOp, factor: int) -> None:
         del terms[atom]
 
 
-def place_of(term: tuple[UOp, int]) -> tuple[int, Any]:
+def term_order(term: tuple[UOp, int]) -> tuple[int, Any]:
     """Where a term stands in a sum: variables by name, loops by number, others as they came."""
     atom = term[0]
     if atom.op is _RANGE:
@@ -65,7 +65,7 @@ def sum_of(terms: Terms, constant: int) -> UOp:
     if not terms:
         return const(constant)
     # r[impl symbolic.sum.canonical]: the order depends on the program, never on addresses.
-    items = sorted(terms.items(), key=place_of) if len(terms) > 1 else terms.items()
+    items = sorted(terms.items(), key=term_order) if len(terms) > 1 else terms.items()
     node: UOp | None = None
     for atom, factor in items:
         term = atom if factor == 1 else UOp(_MUL, _index, (atom, const(factor)))

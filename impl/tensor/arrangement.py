@@ -79,7 +79,7 @@ class Arrangement(Movement):
         spread = square.pad((*around, (down, rows - down - size), (right, columns - right - size)))
         row, column = (nodes.expand(nodes.iota_along(n, axis, 2), (rows, columns))
                        for axis, n in enumerate((rows, columns)))
-        there = nodes.binary(Ops.CMPEQ, nodes.add(row, nodes.number(row.dtype, offset)),
+        there = nodes.binary(Ops.CMPEQ, nodes.add(row, nodes.scalar(row.dtype, offset)),
                              nodes.cast(column, row.dtype))
         on = self._wrap(nodes.broadcast(there, mine.shape))
         return on.where(spread, mine).movedim((-2, -1), (dim1, dim2))

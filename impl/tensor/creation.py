@@ -152,8 +152,8 @@ class Creation(Functional):
         # In the wider type, so that 300 steps of a small integer type wrap only at the end.
         between = natural if wanted.kind in "biu" else wanted
         line = cast(nodes.iota(count), between)
-        scaled = nodes.mul(line, nodes.number(between, step))
-        moved = scaled if is_number(start, 0) else nodes.add(scaled, nodes.number(between, start))
+        scaled = nodes.mul(line, nodes.scalar(between, step))
+        moved = scaled if is_number(start, 0) else nodes.add(scaled, nodes.scalar(between, start))
         return cls._made(cast(moved, wanted), device)
 
     @classmethod

@@ -13,7 +13,7 @@ from impl.gradient.nodes import binary, cast, scale, unary, where
 from impl.ir import Ops, UOp
 from impl.symbolic import identical, is_symbolic
 from impl.tensor.base import TensorBase, broadcast_shape, promoted, weak_dtype
-from impl.tensor.placement import Placement
+from impl.tensor.placement import Shards
 
 
 def number(like: UOp, value: float) -> UOp:
@@ -227,7 +227,7 @@ def infinite(x: UOp) -> UOp:
 _ADD, _MUL, _AND, _OR = Ops.ADD, Ops.MUL, Ops.AND, Ops.OR
 
 
-class Elementwise(Placement):
+class Elementwise(Shards):
     """Operators and functions that work on each element alone."""
 
     __slots__ = ()

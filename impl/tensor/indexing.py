@@ -452,7 +452,7 @@ def _index_node(node: UOp | None, size: int) -> UOp:
         node = cast(node, dtypes.int32)
     # r[impl tensor.gather.outside+2]
     negative = compare(Ops.CMPLT, node, UOp.const(node.dtype, 0))
-    return where(negative, nodes.add(node, nodes.number(node.dtype, size)), node)
+    return where(negative, nodes.add(node, nodes.scalar(node.dtype, size)), node)
 
 
 def flat_index(indices: list[UOp], sizes: list[int]) -> UOp:
@@ -466,10 +466,10 @@ def flat_index(indices: list[UOp], sizes: list[int]) -> UOp:
     for index, size in zip(indices, sizes, strict=True):
         index = nodes.broadcast(cast(index, wide), shape)
         fits = binary(Ops.AND, compare(Ops.CMPLE, UOp.const(wide, 0), index),
-                      compare(Ops.CMPLT, index, nodes.number(wide, size)))
+                      compare(Ops.CMPLT, index, nodes.scalar(wide, size)))
         inside = fits if inside is None else binary(Ops.AND, inside, fits)
         total = index if total is None else nodes.add(
-            nodes.mul(total, nodes.number(wide, size)), index)
+            nodes.mul(total, nodes.scalar(wide, size)), index)
     assert total is not None and inside is not None
     return where(inside, total, UOp.const(wide, -1))
 

@@ -577,7 +577,7 @@ def two(first: UOp, second: UOp, axis: int) -> UOp:
     left = nodes.pad(first, none[:axis] + ((0, other[axis]),) + none[axis + 1:])
     right = nodes.pad(second, none[:axis] + ((one[axis], 0),) + none[axis + 1:])
     place = nodes.iota_along(length, axis, len(one))
-    before = UOp(Ops.CMPLT, dtypes.bool, (place, nodes.number(place.dtype, one[axis])))
+    before = UOp(Ops.CMPLT, dtypes.bool, (place, nodes.scalar(place.dtype, one[axis])))
     return nodes.where(nodes.expand(before, nodes.shape_of(left)), left, right)
 
 

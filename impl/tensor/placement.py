@@ -9,7 +9,7 @@ from impl.multi import PLAIN_AXIS, Mesh, Sharding, sharding_of
 from impl.tensor.base import TensorBase
 
 
-class Placement(TensorBase):
+class Shards(TensorBase):
     """`shard` and what belongs to it."""
 
     __slots__ = ()

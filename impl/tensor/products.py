@@ -284,7 +284,7 @@ class Products(Indexing):
         """The mean of each window over the axes after the first two."""
         windows, places, taps = self._pool(kernel_size, stride, dilation, padding, 0)
         total = nodes.reduce(Ops.ADD, windows, taps)
-        number = nodes.number(total.dtype, math.prod(shape_of(windows)[axis] for axis in taps))
+        number = nodes.scalar(total.dtype, math.prod(shape_of(windows)[axis] for axis in taps))
         pads = _pads(padding, len(self.shape) - 2, "pool")
         if not count_include_pad and any(before or after for before, after in pads):
             ones = self._wrap(nodes.full_like(self.uop, 1))

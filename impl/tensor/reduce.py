@@ -152,7 +152,7 @@ class Reduce(Arrangement):
         count = math.prod(self.shape[axis] for axis in axes)
         wide = sum_accumulator(x.dtype)
         total = nodes.reduce(Ops.ADD, cast(x, wide), axes)
-        return cast(nodes.div(total, nodes.number(wide, count)), x.dtype)
+        return cast(nodes.div(total, nodes.scalar(wide, count)), x.dtype)
 
     def mean(self, axis: Any = None, keepdim: bool = False, dim: Any = None,
              dtype: Any = None) -> Self:
@@ -174,7 +174,7 @@ class Reduce(Arrangement):
         count = math.prod(self.shape[axis] for axis in axes)
         divisor = UOp.const(wide.dtype, max(0.0, count - correction)) \
             if not is_symbolic(count) else binary(
-                Ops.MAXIMUM, nodes.sub(nodes.number(wide.dtype, count),
+                Ops.MAXIMUM, nodes.sub(nodes.scalar(wide.dtype, count),
                                        UOp.const(wide.dtype, correction)),
                 UOp.const(wide.dtype, 0))
         return nodes.div(total, divisor), mean
@@ -249,7 +249,7 @@ class Reduce(Arrangement):
             chosen = binary(Ops.OR, chosen, compare(Ops.CMPNE, x, x))
         place = nodes.expand(nodes.iota_along(size, axis, len(self.shape)), self.shape)
         # r[impl tensor.argmax.first+2]
-        first = where(chosen, place, nodes.number(place.dtype, size))
+        first = where(chosen, place, nodes.scalar(place.dtype, size))
         node = nodes.reduce(Ops.MINIMUM, first, (axis,))
         return self._wrap(self._squeezed(node, (axis,), keepdim))
 

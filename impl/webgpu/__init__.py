@@ -22,10 +22,10 @@ from impl.dialects import WGSL
 from impl.dtypes import DType
 from impl.errors import CompileError, DeviceError
 from impl.ir import Ops, UOp
-from impl.kernel import Limits
-from impl.render import Source, symbol
+from impl.kernel import DeviceLimits
+from impl.render import SourceText, symbol
 from impl.searching import optimize
-from impl.webgpu.queue import Buffers, Launches
+from impl.webgpu.queue import Launches, WebGPUBuffers
 from impl.webgpu.turns import turns
 
 #: What a device is asked for, as much of it as the adapter has.
@@ -83,7 +83,7 @@ def webgpu_problem() -> str:
 class WebGPUProgram(GroupProgram):
     """A kernel as a compute pipeline, or as two: phases differ in the lanes of a group."""
 
-    device: WebGPU
+    device: WebGPUDevice
     pipelines: dict[int, Any]  # by the number of lanes
 
     def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
@@ -121,7 +121,7 @@ class WebGPUProgram(GroupProgram):
         return self.pipelines[lanes]
 
 
-class WebGPU(GroupDevice):
+class WebGPUDevice(GroupDevice):
     """One WebGPU device: an adapter, a queue whose commands run in order, and memory."""
 
     program = WebGPUProgram
@@ -146,17 +146,17 @@ class WebGPU(GroupDevice):
         self.local_bytes = min(self.local_bytes, self.local // 2)
         self.lanes = min(256, self.most["max-compute-invocations-per-workgroup"],
                          self.most["max-compute-workgroup-size-x"])
-        self.pool = Buffers(self, kept_bytes(self.most["max-buffer-size"]))
+        self.pool = WebGPUBuffers(self, kept_bytes(self.most["max-buffer-size"]))
         self.launches = Launches(self)
         self.functions: dict[str, Any] = {}
         self.turns = _MOST_TURNS.get(self.adapter.info["vendor"])
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> DeviceLimits:
         """What the adapter says of itself."""
         slow = self.adapter.info["adapter_type"] == "CPU"
-        return Limits(name="WEBGPU", lanes=self.lanes, lockstep=4 if slow else 32,
-                      local_memory=self.local)
+        return DeviceLimits(name="WEBGPU", lanes=self.lanes, lockstep=4 if slow else 32,
+                            local_memory=self.local)
 
     def plan_key(self) -> tuple[Any, ...]:
         """To what all devices have, which adapter it is."""
@@ -291,13 +291,13 @@ class WebGPU(GroupDevice):
         for _, lanes in program.shape.launches([v.arg[2] for v in program.variables]):
             program.pipeline(lanes)
 
-    def build(self, sources: dict[str, Source]) -> None:
+    def build(self, sources: dict[str, SourceText]) -> None:
         """Compile each kernel by itself: arrays of one would be arrays of all."""
         for key, source in sources.items():
             self.functions[key] = self._module(key, source), {}
         GlobalCounters.compiled += len(sources)
 
-    def _module(self, key: str, source: Source) -> Any:
+    def _module(self, key: str, source: SourceText) -> Any:
         """A text, checked and translated for the driver.
 
         Raises:
@@ -340,4 +340,4 @@ class WebGPU(GroupDevice):
                                "set NOOPT=1 to avoid an optimisation, or another DEVICE") from None
 
 
-Device.register(WebGPU, webgpu_problem)
+Device.register(WebGPUDevice, webgpu_problem)

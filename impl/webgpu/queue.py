@@ -12,7 +12,7 @@ from impl.dialects.wgsl import BOUND, ROW
 from impl.errors import DeviceError
 
 if TYPE_CHECKING:
-    from impl.webgpu import WebGPU
+    from impl.webgpu import WebGPUDevice
 
 #: Launches that are submitted together, at most, and the bytes in which each is told about itself.
 _GATHERED, _TOLD = 64, 1024
@@ -21,7 +21,7 @@ _GATHERED, _TOLD = 64, 1024
 class Launches:
     """The launches that no queue has yet, and what each of them is told."""
 
-    def __init__(self, device: WebGPU) -> None:
+    def __init__(self, device: WebGPUDevice) -> None:
         self.device, self.told = device, bytearray(_GATHERED * _TOLD)
         usage = device.gpu.BufferUsage
         self.buffer = device.driver.create_buffer(
@@ -90,10 +90,10 @@ class Launches:
         driver.queue.submit([encoder.finish()])
 
 
-class Buffers(Pool[Any]):
+class WebGPUBuffers(Pool[Any]):
     """Buffers of one device."""
 
-    def __init__(self, device: WebGPU, limit: int) -> None:
+    def __init__(self, device: WebGPUDevice, limit: int) -> None:
         super().__init__(device.alignment, limit)
         self.device = device
 

@@ -13,12 +13,12 @@ from impl.choosing import hand_steps
 from impl.dialects import C
 from impl.dtypes import dtypes
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Limits
+from impl.kernel import Analysis, DeviceLimits
 from impl.render import render
 from impl.searching import optimize
 from impl.steps import StepError, apply_steps
 
-WIDE = Limits(vector_bytes=64, vector_registers=32)
+WIDE = DeviceLimits(vector_bytes=64, vector_registers=32)
 SIZE, DEPTH = 64, 16
 
 

@@ -18,7 +18,7 @@ from impl.choosing import hand_steps
 from impl.dtypes import dtypes
 from impl.errors import GraphError
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Limits, verify
+from impl.kernel import Analysis, DeviceLimits, verify_kernel
 from impl.searching import optimize
 from impl.steps import (
     Fetch,
@@ -34,7 +34,7 @@ from impl.steps import (
 
 BLOCK, LOOP, GLOBAL, REDUCE = RangeKind.BLOCK, RangeKind.LOOP, RangeKind.GLOBAL, RangeKind.REDUCE
 DEVICES = ("REFERENCE", "CPU")
-WIDE = Limits(vector_bytes=64, vector_registers=32)
+WIDE = DeviceLimits(vector_bytes=64, vector_registers=32)
 
 
 @verifies("steps.padding.untouched")
@@ -121,7 +121,7 @@ def test_a_stage_may_replace_what_it_reads() -> None:
         assert exact(ast, np.zeros(4, np.float32), device=device).tolist() == [2] * 4
     other = store(buffer, i, load(buffer, flat((i, -1), (3, 1))), i)
     with pytest.raises(GraphError, match="after it was read"):
-        verify(kb.kernel(*first, other, more(i, i), ends))
+        verify_kernel(kb.kernel(*first, other, more(i, i), ends))
 
 
 @verifies("steps.value.equal")
@@ -314,7 +314,7 @@ def test_four_products_of_bytes() -> None:
 @verifies("steps.value.equal")
 def test_products_of_bytes_four_at_a_time() -> None:
     generator = np.random.default_rng(0)
-    limits = Limits(vector_bytes=64, vector_registers=32, dots=True)
+    limits = DeviceLimits(vector_bytes=64, vector_registers=32, dots=True)
     for rows, columns, inner, turned in ((8, 130, 4, False), (13, 40, 23, True),
                                          (9, 70, 130, False)):
         a, b = (generator.integers(-128, 128, shape).astype(np.int8)

@@ -19,7 +19,7 @@ from impl.dialects import CUDA
 from impl.dtypes import dtypes
 from impl.groups import Local, lane_steps
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
-from impl.kernel import Limits, verify
+from impl.kernel import DeviceLimits, verify_kernel
 from impl.kernel.analysis import Analysis
 from impl.kernel.private import exceeds, shared_bytes
 from impl.searching import with_steps
@@ -92,7 +92,7 @@ def weighted(ast: UOp) -> int:
 
 def online(ast: UOp, amount: int) -> UOp:
     made = apply_steps(ast, [Online(weighted(ast), amount)])
-    verify(made)
+    verify_kernel(made)
     return made
 
 
@@ -192,11 +192,11 @@ def test_what_is_no_softmax_is_refused() -> None:
 @verifies("steps.asked.named")
 def test_only_who_asks_gets_a_running_maximum() -> None:
     ast = attention(4096)
-    lanes = Limits(name="CUDA", lanes=256, lockstep=32, local_memory=48 << 10)
-    for limits in (lanes, Limits()):
+    lanes = DeviceLimits(name="CUDA", lanes=256, lockstep=32, local_memory=48 << 10)
+    for limits in (lanes, DeviceLimits()):
         tried = actions(Analysis(ast), random.Random(0), limits)
         assert tried and not any(isinstance(step, Online) for step in tried)
-    chosen = [*hand_steps(ast, Limits()), *lane_steps(attention(512), lanes)]
+    chosen = [*hand_steps(ast, DeviceLimits()), *lane_steps(attention(512), lanes)]
     assert not any(isinstance(step, Online) for step, _ in chosen)
 
 

@@ -11,14 +11,14 @@ from impl import Tensor, dtypes
 from impl.choosing import hand_steps
 from impl.dialects import C
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Limits
+from impl.kernel import Analysis, DeviceLimits
 from impl.realize import schedule_document
 from impl.render import render
 from impl.searching import optimize
 from impl.steps import Next, StepError, Upcast, apply_steps
 
 #: Rows of 100 numbers are small beside the second cache; 1,000 of them are not.
-WIDE = Limits(vector_bytes=64, vector_registers=32, second_cache=16 << 10)
+WIDE = DeviceLimits(vector_bytes=64, vector_registers=32, second_cache=16 << 10)
 
 
 def centred(rows: int, columns: int) -> UOp:
@@ -50,8 +50,8 @@ def test_the_next_row_is_asked_for() -> None:
 @verifies("render.fetch.next")
 @verifies("steps.value.equal")
 def test_each_vector_of_the_next_row_is_asked_for() -> None:
-    made = optimize(centred(50, 96), Limits(vector_bytes=64, vector_registers=32,
-                                            second_cache=4 << 10))
+    made = optimize(centred(50, 96), DeviceLimits(vector_bytes=64, vector_registers=32,
+                                                  second_cache=4 << 10))
     lines = [line.strip() for line in render(made, C()).body.splitlines()]
     asked = [line for line in lines if line.startswith("__builtin_prefetch(p1 + ")]
     whole = [line for line in lines if "exp_f32x16(" in line]
@@ -117,7 +117,7 @@ def test_a_copy_of_a_panel_asks_for_the_next_one() -> None:
     product = kb.kernel(store(param(0), flat((m, 256), (n, 1)), reduce(Ops.ADD, value, k)),
                         prefix=(m, n))
     assert any(name.startswith("NEXT(") for name in names(product))
-    small = Limits(vector_bytes=64, vector_registers=32, second_cache=1 << 20)
+    small = DeviceLimits(vector_bytes=64, vector_registers=32, second_cache=1 << 20)
     assert not any(step.name.startswith("NEXT(") for step, _ in hand_steps(product, small))
 
 

@@ -19,7 +19,7 @@ from impl.choosing import hand_steps, products
 from impl.dialects import C
 from impl.dtypes import dtypes
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Limits, Way, growth
+from impl.kernel import Analysis, DeviceLimits, Way, growth
 from impl.render import render
 from impl.searching import optimize
 from impl.steps import (
@@ -38,7 +38,7 @@ from impl.steps import (
 
 LOOP, GLOBAL, REDUCE = RangeKind.LOOP, RangeKind.GLOBAL, RangeKind.REDUCE
 DEVICES = ("REFERENCE", "CPU")
-WIDE = Limits(vector_bytes=64, vector_registers=32)
+WIDE = DeviceLimits(vector_bytes=64, vector_registers=32)
 
 
 def exact(ast: UOp, *arrays: np.ndarray, device: str, **settings: Any) -> np.ndarray:
@@ -87,7 +87,7 @@ def test_few_rows_read_the_other_operand_from_end_to_end() -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("device", DEVICES)
 def test_sums_over_rows_of_memory_of_any_size(device: str, threads: int) -> None:
-    limits = Limits(vector_bytes=64, vector_registers=32, threads=threads)
+    limits = DeviceLimits(vector_bytes=64, vector_registers=32, threads=threads)
     generator = np.random.default_rng(0)
     for rows, columns, inner in ((1, 128, 16), (1, 1021, 105), (3, 257, 41), (8, 203, 17)):
         ast = optimize(kb.matmul(rows, columns, inner), limits)
@@ -107,7 +107,7 @@ def test_sums_over_rows_of_memory_of_any_size(device: str, threads: int) -> None
 def test_tiles_of_rows_that_share_a_copy_are_cut_for_threads(rows: int, threads: int,
                                                              parts: int) -> None:
     """What 8, 8, 8, 6, 7, 9 and 2 tiles cost: a tile for each, and one more for the copy."""
-    limits = Limits(vector_bytes=64, vector_registers=32, threads=threads)
+    limits = DeviceLimits(vector_bytes=64, vector_registers=32, threads=threads)
     generator = np.random.default_rng(0)
     x, w = (Tensor(generator.standard_normal((n, 128)).astype(np.float32)) for n in (rows, 256))
     ast = (x @ w.transpose()).softmax(-1).schedule()[0].ast
@@ -142,7 +142,7 @@ def test_rows_in_parts_have_the_same_values(rows: int) -> None:
 def test_threads_share_rows_that_are_copied_out_of_order(rows: int, columns: int, threads: int,
                                                          shared: str) -> None:
     """Not for one panel, few rows, many columns, or where the rows cannot be shared equally."""
-    limits = Limits(vector_bytes=64, vector_registers=32, threads=threads)
+    limits = DeviceLimits(vector_bytes=64, vector_registers=32, threads=threads)
     x, g = Tensor.ones(512, rows).contiguous(), Tensor.ones(512, columns).contiguous()
     Tensor.realize(x, g)
     ast = (x.transpose() @ g).schedule()[0].ast
@@ -179,7 +179,7 @@ def test_rows_that_threads_share_have_the_same_values(rows: int, columns: int,
     (8, 1, ["SHARE(1)", "SHARE(0)"]), (8, 2, ["SHARE(1)", "CUT(0,4)", "SHARE(1)"]),
     (6, 4, ["SHARE(1)", "CUT(0,2)", "SHARE(1)"]), (7, 2, ["SHARE(1)"])])
 def test_a_batch_shares_a_copy(batch: int, threads: int, steps: list[str]) -> None:
-    limits = Limits(vector_bytes=64, vector_registers=32, threads=threads)
+    limits = DeviceLimits(vector_bytes=64, vector_registers=32, threads=threads)
     x, w = Tensor.ones(batch, 64, 128).contiguous(), Tensor.ones(256, 128).contiguous()
     Tensor.realize(x, w)
     ast = (x @ w.transpose()).softmax(-1).schedule()[0].ast
@@ -278,8 +278,9 @@ def test_what_is_no_window_is_not_copied_as_one() -> None:
 
 
 @verifies("choosing.product.registers")
-@pytest.mark.parametrize("limits", [WIDE, Limits(), Limits(vector_bytes=16, vector_registers=32)])
-def test_a_tile_fits_the_registers(limits: Limits) -> None:
+@pytest.mark.parametrize("limits", [
+    WIDE, DeviceLimits(), DeviceLimits(vector_bytes=16, vector_registers=32)])
+def test_a_tile_fits_the_registers(limits: DeviceLimits) -> None:
     for rows, columns in itertools.product((1, 2, 5, 6, 7, 64, 1021), (1, 3, 16, 48, 100, 1021)):
         tile = products.choose_tile(limits, 4, rows, columns)
         assert (tile.rows + 1) * tile.vectors + 1 <= limits.vector_registers
@@ -290,7 +291,7 @@ def test_a_tile_fits_the_registers(limits: Limits) -> None:
 @verifies("choosing.product.loads")
 def test_a_tile_multiplies_and_loads_little() -> None:
     for product in lesson_kernel.products():
-        limits = Limits(vector_bytes=4 * product.elements, vector_registers=product.registers)
+        limits = DeviceLimits(vector_bytes=4 * product.elements, vector_registers=product.registers)
         tile = products.choose_tile(limits, 4, product.rows, product.columns)
         taken = lesson_kernel.work(product, tile.rows, tile.vectors, tile.width)
         assert 2 * taken.total <= 3 * lesson_kernel.best(product)[0].total, (product, tile)
@@ -381,7 +382,7 @@ def test_what_turns_out_to_be_no_product_gets_other_steps() -> None:
         x = Tensor(np.ones((2, 12, 8, 9), np.float16)).realize()
         weight = Tensor(np.ones((8, 3, 2, 2), np.float16)).realize()
         item = x.conv2d(weight, groups=4, dilation=2, padding=1).schedule()[-1]
-    steps = hand_steps(fold_gates(item.ast), Limits(vector_bytes=64, vector_registers=32))
+    steps = hand_steps(fold_gates(item.ast), DeviceLimits(vector_bytes=64, vector_registers=32))
     assert steps and apply_steps(fold_gates(item.ast), [step for step, _ in steps])
 
 

@@ -15,13 +15,13 @@ from impl import Context, Tensor, symbolic
 from impl.choosing import hand_steps
 from impl.dialects import C
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Limits, growth
+from impl.kernel import Analysis, DeviceLimits, growth
 from impl.kernel.analysis import Growths
 from impl.render import render
 from impl.searching import optimize
 from impl.steps import Step, Upcast, apply_steps
 
-WIDE = Limits(vector_bytes=64, vector_registers=32)
+WIDE = DeviceLimits(vector_bytes=64, vector_registers=32)
 pytestmark = pytest.mark.device("CPU")
 
 

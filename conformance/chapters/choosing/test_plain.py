@@ -12,13 +12,13 @@ from impl.choosing import hand_steps
 from impl.dialects import C
 from impl.dtypes import dtypes
 from impl.ir import KernelInfo, Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Limits
+from impl.kernel import Analysis, DeviceLimits
 from impl.render import render
 from impl.searching import optimize
 from impl.steps import Abreast, Merge, Roll, StepError, Stream, Upcast, apply_steps
 
-WIDE = Limits(vector_bytes=64, vector_registers=32)
-SMALL_CACHE = Limits(vector_bytes=64, vector_registers=32, third_cache=1 << 10)
+WIDE = DeviceLimits(vector_bytes=64, vector_registers=32)
+SMALL_CACHE = DeviceLimits(vector_bytes=64, vector_registers=32, third_cache=1 << 10)
 
 
 def scaled(rows: int, columns: int, stride: int) -> UOp:
@@ -28,7 +28,7 @@ def scaled(rows: int, columns: int, stride: int) -> UOp:
     return kb.kernel(store(param(0), flat((r, columns), (c, 1)), value), prefix=(r, c))
 
 
-def names(ast: UOp, limits: Limits = WIDE) -> list[str]:
+def names(ast: UOp, limits: DeviceLimits = WIDE) -> list[str]:
     return [step.name for step, _ in hand_steps(ast, limits)]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from conformance.trace import verifies
 from impl import Context, Device, GlobalCounters, Mesh, Tensor
-from impl.collectives import ALGORITHMS, Group, MeshDevice, Move, rounds
+from impl.collectives import ALGORITHMS, MeshDevice, Move, Peers, rounds
 from impl.collectives.steps import predicted, sent
 from impl.dtypes import dtypes
 from impl.errors import ArgumentError
@@ -30,7 +30,7 @@ def reduced(name: str, given: list[np.ndarray]) -> list[np.ndarray]:
     memory = device.allocate(given[0].nbytes)
     for member, array in zip(memory.members, given, strict=True):
         member.device.copy_in(member, array)
-    group = Group(device.members, dtypes.float32)
+    group = Peers(device.members, dtypes.float32)
     group.run(rounds(given[0].size, len(given), 4, name), memory.members, Ops.ADD)
     return [m.device.copy_out(m, dtypes.float32, given[0].size) for m in memory.members]
 
@@ -89,7 +89,7 @@ def test_a_swap_is_one_round() -> None:
     memory = device.allocate(8)
     for number, member in enumerate(memory.members):
         member.device.copy_in(member, np.full(2, number, np.float32))
-    Group(device.members, dtypes.float32).run(
+    Peers(device.members, dtypes.float32).run(
         [[Move(0, 1, 0, 2), Move(1, 0, 0, 2)]], memory.members)
     assert [m.device.copy_out(m, dtypes.float32, 2).tolist() for m in memory.members] \
         == [[1, 1], [0, 0]]

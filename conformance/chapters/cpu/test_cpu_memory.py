@@ -12,7 +12,7 @@ import pytest
 
 from conformance.trace import verifies
 from impl import Context, GlobalCounters, Tensor
-from impl.cpu.memory import Pool
+from impl.cpu.memory import HostPool
 from impl.device import Device
 from impl.device import pool as device_pool
 from impl.device.pool import rounded
@@ -45,7 +45,7 @@ def test_a_block_is_little_larger_than_asked() -> None:
 @verifies("cpu.memory.bounded")
 def test_blocks_of_a_pool() -> None:
     """Against a plain account of what is out and what was given back."""
-    draw, pool = random.Random(5), Pool(64, 40 * MEBIBYTE)
+    draw, pool = random.Random(5), HostPool(64, 40 * MEBIBYTE)
     out: list[tuple[np.ndarray, int, int]] = []
     near = 0
     for _ in range(3000):
@@ -96,7 +96,7 @@ def test_what_is_too_much_is_freed() -> None:
 @verifies("cpu.memory.reuse")
 def test_small_blocks_of_a_pool() -> None:
     """They are used again, never by two at once, and only so many are kept."""
-    draw, pool = random.Random(7), Pool(64, 1 << 20)
+    draw, pool = random.Random(7), HostPool(64, 1 << 20)
     out: list[tuple[np.ndarray, int]] = []
     for _ in range(3000):
         if out and draw.random() < 0.5:
@@ -123,7 +123,7 @@ def test_small_blocks_of_a_pool() -> None:
 
 @verifies("cpu.memory.bounded")
 def test_what_was_not_used_for_longest_goes_first() -> None:
-    pool = Pool(64, 10 * MEBIBYTE)
+    pool = HostPool(64, 10 * MEBIBYTE)
     sizes = [n * MEBIBYTE for n in (2, 3, 4)]
     for block, address in [pool.take(size) for size in sizes]:
         pool.give((block, address))
@@ -137,7 +137,7 @@ def test_what_was_not_used_for_longest_goes_first() -> None:
 @verifies("cpu.memory.bounded")
 def test_a_block_that_is_freed_while_the_pool_is_in_use_is_kept() -> None:
     """The garbage collector may free one at any moment, in any thread."""
-    pool = Pool(64)
+    pool = HostPool(64)
     block, address = pool.take(MEBIBYTE)
     with pool.lock:
         pool.give((block, address))
@@ -167,7 +167,7 @@ def test_a_block_that_is_freed_while_the_pool_is_in_use_is_kept() -> None:
 @pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").is_dir(), reason="asks Linux")
 def test_large_blocks_lie_as_huge_pages_do() -> None:
     assert sys.platform == "linux"
-    pool = Pool(64)
+    pool = HostPool(64)
     block, address = pool.take(64 * MEBIBYTE)
     assert address % (2 * MEBIBYTE) == 0
     text, found = Path("/proc/self/smaps").read_text(), False

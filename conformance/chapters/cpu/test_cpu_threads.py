@@ -24,7 +24,7 @@ from impl.cpu import objects
 from impl.device import Device
 from impl.dialects import C
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Limits
+from impl.kernel import Analysis, DeviceLimits
 from impl.render import render
 from impl.schedule import schedule_cache
 from impl.steps import GroupTop, Step, StepError, Thread
@@ -203,7 +203,7 @@ def test_no_element_is_lost_by_cutting(op: Ops) -> None:
 
 @verifies("choosing.threads.pays")
 def test_small_kernels_are_left_to_one_thread() -> None:
-    limits = Limits(threads=8)
+    limits = DeviceLimits(threads=8)
     assert not any(isinstance(step, (Thread, GroupTop)) for ast in (total(1000), kb.softmax(8, 64))
                    for step, _ in hand_steps(ast, limits))
     some = [step for step, _ in hand_steps(kb.matmul(96, 96, 96), limits)][-1]
@@ -215,7 +215,7 @@ def test_small_kernels_are_left_to_one_thread() -> None:
 @verifies("choosing.threads.sum")
 def test_a_sum_is_the_same_for_every_number_of_threads() -> None:
     for threads in (1, 2, 8, 64):
-        limits = Limits(threads=threads, parts=8)
+        limits = DeviceLimits(threads=threads, parts=8)
         assert hand_steps(total(1 << 24), limits)[0][0] == GroupTop(0, 128)
         assert hand_steps(total(1 << 18), limits)[0][0] == GroupTop(0, 8)
     values = np.random.default_rng(0).standard_normal(500_000).astype(np.float32)
@@ -230,7 +230,7 @@ def test_a_sum_is_the_same_for_every_number_of_threads() -> None:
 
 @verifies("choosing.threads.balance")
 def test_long_kernels_have_several_parts_for_each_thread() -> None:
-    limits = Limits(threads=2, parts=8)
+    limits = DeviceLimits(threads=2, parts=8)
     for ast, amount in ((kb.softmax(4096, 4096), 16), (kb.softmax(3100, 4096), 10),
                         (kb.softmax(9, 1 << 16), 9), (kb.softmax(4099, 512), 16),
                         (kb.softmax(128, 400), 2)):
@@ -243,7 +243,7 @@ def test_long_kernels_have_several_parts_for_each_thread() -> None:
         ast = kb.kernel(store(param(0), row, reduce(Ops.ADD, load(
             param(1), symbolic.add(symbolic.mul(row, 1 << 16), k)), k)), prefix=(i, j))
         assert hand_steps(ast, limits)[-1][0] == wanted  # the loop with parts enough
-    many = hand_steps(kb.softmax(1 << 16, 1 << 12), Limits(threads=1024, parts=8))[-1][0]
+    many = hand_steps(kb.softmax(1 << 16, 1 << 12), DeviceLimits(threads=1024, parts=8))[-1][0]
     assert many == Thread(0, MOST_THREADS)
 
 

@@ -319,13 +319,13 @@ def check_kept() -> None:
     from impl.dialects import CUDA
     from impl.render import key_of, render
     text = render(ast, CUDA())
-    keys = {key_of(text, *compiler.environment(each)) for each in (80, 90)}
+    keys = {key_of(text, *compiler.compiler_environment(each)) for each in (80, 90)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiler, "OPTIONS", (*compiler.OPTIONS, "-DX"))
-        keys.add(key_of(text, *compiler.environment(80)))
+        keys.add(key_of(text, *compiler.compiler_environment(80)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiler, "version", lambda: "NVRTC 1.0")
-        keys.add(key_of(text, *compiler.environment(80)))
+        keys.add(key_of(text, *compiler.compiler_environment(80)))
     assert len(keys) == 4
 
 
@@ -390,10 +390,10 @@ def test_texts_compile_for_every_kind_of_gpu() -> None:
     """Kernels of every function and type, and random ones, as one text each."""
     from impl.cuda.compiler import OPTIONS
     from impl.dialects import CUDA
-    from impl.kernel import Limits
+    from impl.kernel import DeviceLimits
     from impl.render import key_of, render, unit_text
     from impl.searching import optimize
-    limits = Limits(name="CUDA", lanes=256, lockstep=32, local_memory=48 << 10)
+    limits = DeviceLimits(name="CUDA", lanes=256, lockstep=32, local_memory=48 << 10)
     asts = [ast for dtype in TYPES for ast in functions(dtype)]
     asts += [kb.random_kernel(seed).ast for seed in range(40)]
     sources = [render(optimize(ast, limits), CUDA()) for ast in asts]

@@ -20,10 +20,10 @@ from impl.caching import canonicalize
 from impl.dependencies import Dependency, lives, past
 from impl.dtypes import dtypes
 from impl.effects import collect
-from impl.fusion import Limits, late
+from impl.fusion import FusionLimits, late
 from impl.ir import Ops, UOp
 from impl.linear import create_schedule, get_kernel_graph
-from impl.memory import sharing
+from impl.memory import takeovers
 from impl.ordering import Uses, linearize
 from impl.places import Place
 from impl.schedule import Environment, Plan, make_plan
@@ -48,9 +48,9 @@ def test_one_module_names_the_kinds_of_hazards() -> None:
     assert not found, f"these decide it too: {found}"
 
 
-def planned(*tensors: Tensor, fuse: bool = True, limits: Limits | None = None) -> Plan:
+def planned(*tensors: Tensor, fuse: bool = True, limits: FusionLimits | None = None) -> Plan:
     effects = collect([tensor.uop for tensor in tensors])
-    environment = Environment(Place("REFERENCE"), limits or Limits(), fuse)
+    environment = Environment(Place("REFERENCE"), limits or FusionLimits(), fuse)
     return make_plan(effects, canonicalize(effects, ()), environment)
 
 
@@ -117,7 +117,7 @@ def test_all_who_ask_who_has_to_wait_ask_one_function(ask: Callable[[], Any]) ->
 
 # Lives ------------------------------------------------------------------------------------
 
-SCARCE = Limits(memory_worth=0, small_kernel=0)
+SCARCE = FusionLimits(memory_worth=0, small_kernel=0)
 
 
 def of_a_memory_plan() -> Any:
@@ -164,7 +164,7 @@ class EndsAtOnce(lives.Lives):
                                  of_late_twins])
 def test_all_who_ask_how_long_a_value_is_needed_ask_one_class(ask: Callable[[], Any]) -> None:
     expected = ask()
-    with patch.object(memory, "Lives", EndsAtOnce), patch.object(sharing, "Lives", EndsAtOnce), \
+    with patch.object(memory, "Lives", EndsAtOnce), patch.object(takeovers, "Lives", EndsAtOnce), \
             patch.object(ordering, "Lives", EndsAtOnce), patch.object(late, "Lives", EndsAtOnce):
         assert ask() != expected
 

@@ -18,7 +18,7 @@ from impl import Context, GlobalCounters, Tensor, symbolic
 from impl.device import Device
 from impl.errors import DeviceError, VariableError
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Limits
+from impl.kernel import DeviceLimits
 
 ROOT = Path(__file__).parents[3]
 each_device = pytest.mark.parametrize("device", ["CPU", "REFERENCE"])
@@ -333,7 +333,7 @@ def test_every_property_that_matters_changes_the_key(
         patch.setattr(type(backend), "maximum_arguments", 7)
         keys.append(backend.plan_key())
     with monkeypatch.context() as patch:
-        patch.setattr(type(backend), "limits", Limits(name=device, vector_bytes=8))
+        patch.setattr(type(backend), "limits", DeviceLimits(name=device, vector_bytes=8))
         keys.append(backend.plan_key())
     if device == "CPU":
         with monkeypatch.context() as patch:

@@ -18,8 +18,8 @@ from impl.searching import beam
 from impl.device import Memory
 from impl.device.workgroups import GroupDevice, GroupProgram
 from impl.dialects import CUDA
-from impl.kernel import Limits
-from impl.render import Source, symbol, unit_text
+from impl.kernel import DeviceLimits
+from impl.render import SourceText, symbol, unit_text
 
 
 class WrittenProgram(GroupProgram):
@@ -48,15 +48,15 @@ class Written(GroupDevice):
         self.local_bytes = 16 << 10  # for what passes between stages; reductions need some, too
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> DeviceLimits:
         """What the steps may use."""
-        return Limits(name="WRITTEN", lanes=64, lockstep=32, local_memory=32 << 10)
+        return DeviceLimits(name="WRITTEN", lanes=64, lockstep=32, local_memory=32 << 10)
 
     def dialect(self) -> CUDA:
         """The language of its kernels."""
         return CUDA()
 
-    def build(self, sources: dict[str, Source]) -> None:
+    def build(self, sources: dict[str, SourceText]) -> None:
         """Compile all texts in one unit."""
         module = emulation.compile(unit_text(sources.items()), "cuda")
         self.functions.update(dict.fromkeys(sources, module))

@@ -19,7 +19,7 @@ from conformance.trace import verifies
 from impl import Context, Device, Tensor
 from impl.caching import disk
 from impl.errors import DeviceError
-from impl.kernel import Limits
+from impl.kernel import DeviceLimits
 from impl.searching import beam, with_steps
 
 _factors = itertools.count(2)
@@ -86,12 +86,12 @@ def test_what_compiles_too_long_or_not_at_all_is_no_candidate() -> None:
 def test_no_more_local_memory_is_tried_than_there_is() -> None:
     """And no group of more lanes than the device has."""
     ast = kb.softmax(4, 700)
-    bench: Any = type("Bench", (), {"limits": Limits(lanes=64, local_memory=1 << 20)})()
+    bench: Any = type("Bench", (), {"limits": DeviceLimits(lanes=64, local_memory=1 << 20)})()
     tried = beam._Search(ast, bench, 1, [])
     wide = beam.apply_steps(ast, [step for step, _ in beam.lane_steps(
-        ast, Limits(lanes=64, lockstep=32, local_memory=1 << 20))])
+        ast, DeviceLimits(lanes=64, lockstep=32, local_memory=1 << 20))])
     assert tried._fits(wide)
-    bench.limits = Limits(lanes=64, local_memory=16)
+    bench.limits = DeviceLimits(lanes=64, local_memory=16)
     assert not tried._fits(wide)
 
 
@@ -101,8 +101,8 @@ def test_a_candidate_that_the_device_refuses_to_run_is_dropped() -> None:
     def refused(program: Any) -> float:
         raise DeviceError("launch", "too many lanes", "use fewer")
     released: list[Any] = []
-    bench: Any = type("Bench", (), {"limits": Limits(), "release": lambda _, some: released.extend(
-        some)})()
+    bench: Any = type("Bench", (), {"limits": DeviceLimits(),
+                                    "release": lambda _, some: released.extend(some)})()
     made = beam._Search(kb.matmul(4, 4, 4), bench, 1, [])
     made.trial = type("Trial", (), {"sample": staticmethod(refused)})()
     runner = beam._Candidate((), made.ast, "a program")

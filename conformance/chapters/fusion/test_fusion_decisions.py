@@ -20,7 +20,7 @@ from impl import Context, Tensor, Variable, run_schedule
 from impl.caching import canonicalize
 from impl.dependencies import History, Touch
 from impl.effects import collect
-from impl.fusion import Limits, choose_cuts
+from impl.fusion import FusionLimits, choose_cuts
 from impl.ir import Ops, UOp
 from impl.places import Place
 from impl.ranges import StageGraph
@@ -47,9 +47,9 @@ def total(tensors: list[Tensor]) -> Tensor:
     return sum(tensors[1:], tensors[0])
 
 
-def plan_of(*tensors: Tensor, limits: Limits | None = None, fuse: bool = True) -> Plan:
+def plan_of(*tensors: Tensor, limits: FusionLimits | None = None, fuse: bool = True) -> Plan:
     effects = collect([tensor.uop for tensor in tensors])
-    environment = Environment(Place("REFERENCE"), limits or Limits(), fuse)
+    environment = Environment(Place("REFERENCE"), limits or FusionLimits(), fuse)
     return make_plan(effects, canonicalize(effects, ()), environment)
 
 
@@ -180,7 +180,7 @@ def test_fused_and_unfused_agree(make: Callable[[], tuple[Tensor, ...]]) -> None
 @each_program
 def test_unfused_kernels_do_one_thing(make: Callable[[], tuple[Tensor, ...]]) -> None:
     effects = collect([tensor.uop for tensor in make()])
-    cuts = choose_cuts(effects.roots, effects.nodes, Limits(), False)
+    cuts = choose_cuts(effects.roots, effects.nodes, FusionLimits(), False)
     for stage in StageGraph(cuts.reasons, cuts.alias, Place("REFERENCE")).build().stages:
         assert stage.form.operations <= 1
     plan = plan_of(*make(), fuse=False)
@@ -219,7 +219,7 @@ def test_contiguous_is_storage_of_its_own() -> None:
     kept = (x * 2).contiguous()
     user = kept + 1
     effects = collect([user.uop])
-    cuts = choose_cuts(effects.roots, effects.nodes, Limits(), True)
+    cuts = choose_cuts(effects.roots, effects.nodes, FusionLimits(), True)
     assert cuts.reasons[kept.uop].startswith("contiguous")
     stages = StageGraph(cuts.reasons, cuts.alias, Place("REFERENCE")).build().stages
     assert [stage.form.operations for stage in stages] == [1, 1]
@@ -247,7 +247,7 @@ def test_what_is_dear_is_stored_and_what_is_cheap_is_not() -> None:
 
     def cut(*tensors: Tensor) -> int:
         effects = collect([tensor.uop for tensor in tensors])
-        return len(choose_cuts(effects.roots, effects.nodes, Limits(), True).reasons)
+        return len(choose_cuts(effects.roots, effects.nodes, FusionLimits(), True).reasons)
 
     cheap, dear = x + 1, x.exp()
     assert cut(cheap * 2, cheap * 3) == 2
@@ -261,17 +261,17 @@ def test_what_is_dear_is_stored_and_what_is_cheap_is_not() -> None:
 @verifies("fusion.cut.far")
 def test_what_no_cache_keeps_is_computed_again() -> None:
     """Rows that a kernel keeps are stored, and so is what fits a cache, or has a third user."""
-    def cut(limits: Limits, more: bool = False) -> int:
+    def cut(limits: FusionLimits, more: bool = False) -> int:
         x = numbers(4, 1024)
         power = x.exp()
         found = [power * power.sum(1, keepdim=True), *([power + 1] if more else [])]
         effects = collect([tensor.uop for tensor in found])
         return len(choose_cuts(effects.roots, effects.nodes, limits, True).reasons)
 
-    assert cut(Limits(cached_bytes=1 << 13, local_bytes=1 << 11)) == 2
-    assert cut(Limits(cached_bytes=1 << 13, local_bytes=1 << 12)) == 3
-    assert cut(Limits(cached_bytes=1 << 14, local_bytes=1 << 11)) == 3
-    assert cut(Limits(cached_bytes=1 << 13, local_bytes=1 << 11), more=True) == 4
+    assert cut(FusionLimits(cached_bytes=1 << 13, local_bytes=1 << 11)) == 2
+    assert cut(FusionLimits(cached_bytes=1 << 13, local_bytes=1 << 12)) == 3
+    assert cut(FusionLimits(cached_bytes=1 << 14, local_bytes=1 << 11)) == 3
+    assert cut(FusionLimits(cached_bytes=1 << 13, local_bytes=1 << 11), more=True) == 4
 
 
 @verifies("fusion.cut.dear")
@@ -318,8 +318,8 @@ def test_random_graphs_have_no_circle() -> None:
         for _ in range(12):
             a, b = chosen.choice(pool), chosen.choice(pool)
             pool.append(chosen.choice(OPERATIONS)(a, b))
-        plan = plan_of(*chosen.sample(pool, 3), limits=Limits(stages=chosen.choice([2, 3, 32]),
-                                                              small_kernel=0, parallel=2))
+        plan = plan_of(*chosen.sample(pool, 3), limits=FusionLimits(
+            stages=chosen.choice([2, 3, 32]), small_kernel=0, parallel=2))
         written_by_earlier_kernels(plan)
         assert sorted(plan.order) == list(range(len(plan.kernels)))
 
@@ -331,7 +331,7 @@ def test_three_stages_in_a_circle() -> None:
     first = x.exp()
     middle = first.sum((0, 1), keepdim=True)
     last = x * 3 + middle.expand(64, 64)  # reads what the first kernel reads
-    limits = Limits(small_kernel=0, parallel=16)
+    limits = FusionLimits(small_kernel=0, parallel=16)
     plan = plan_of(first, middle, last, limits=limits)
     assert len(plan.kernels) == 3
     written_by_earlier_kernels(plan)
@@ -371,9 +371,9 @@ def test_stages_exchange_within_one_iteration(make: Callable[[], tuple[Tensor, .
 
 
 @verifies("fusion.group.private+2")
-@pytest.mark.parametrize("limits", [Limits(small_kernel=0, parallel=1),
-                                    Limits(small_kernel=1 << 30, parallel=1)])
-def test_whatever_the_prices_are(limits: Limits) -> None:
+@pytest.mark.parametrize("limits", [FusionLimits(small_kernel=0, parallel=1),
+                                    FusionLimits(small_kernel=1 << 30, parallel=1)])
+def test_whatever_the_prices_are(limits: FusionLimits) -> None:
     for make in PROGRAMS.values():
         for kernel in plan_of(*make(), limits=limits).kernels:
             written_before_read(kernel.ast)
@@ -419,18 +419,18 @@ def crowds() -> list[tuple[str, tuple[Tensor, ...]]]:
 @pytest.mark.parametrize("limit", [4, 30])
 def test_no_kernel_has_too_many_arguments(limit: int) -> None:
     for name, tensors in crowds():
-        plan = plan_of(*tensors, limits=Limits(arguments=limit))
+        plan = plan_of(*tensors, limits=FusionLimits(arguments=limit))
         assert max(arguments(plan)) <= limit, name
 
 
 @verifies("fusion.limit.arguments")
 def test_a_crowd_is_cut_into_few_kernels() -> None:
-    plan = plan_of(total(leaves(100, 4)), limits=Limits(arguments=31))
+    plan = plan_of(total(leaves(100, 4)), limits=FusionLimits(arguments=31))
     assert len(plan.kernels) == 4
     pairs: list[Tensor] = leaves(128, 4)
     while len(pairs) > 1:  # a balanced tree of additions
         pairs = [a + b for a, b in zip(pairs[::2], pairs[1::2], strict=True)]
-    assert len(plan_of(pairs[0], limits=Limits(arguments=33)).kernels) <= 8
+    assert len(plan_of(pairs[0], limits=FusionLimits(arguments=33)).kernels) <= 8
 
 
 @verifies("fusion.limit.arguments")
@@ -450,14 +450,14 @@ def test_local_memory_is_not_exceeded() -> None:
     x = numbers(32, 64)
     values = normalised(x.exp())
     for allowed in (64, 300, 600, 1 << 16):  # a row is 256 bytes
-        plan = plan_of(values, limits=Limits(local_bytes=allowed))
+        plan = plan_of(values, limits=FusionLimits(local_bytes=allowed))
         for kernel in plan.kernels:
             sizes = {node: node.arg[1] * node.dtype.itemsize for node in kernel.ast.toposort()
                      if node.op is Ops.LOCAL}
             assert sum(sizes.values()) <= allowed
-    assert len(plan_of(values, limits=Limits(local_bytes=64)).kernels) > 1
-    assert len(plan_of(values, limits=Limits(local_bytes=1 << 16)).kernels) == 1
-    said = [why for *_, why in plan_of(values, limits=Limits(local_bytes=64)).boundaries]
+    assert len(plan_of(values, limits=FusionLimits(local_bytes=64)).kernels) > 1
+    assert len(plan_of(values, limits=FusionLimits(local_bytes=1 << 16)).kernels) == 1
+    said = [why for *_, why in plan_of(values, limits=FusionLimits(local_bytes=64)).boundaries]
     assert any(why.startswith("local memory: ") for why in said)
 
 
@@ -484,8 +484,8 @@ def replaced(plan: Plan, old: Touch, version: int) -> bool:
 @verifies("fusion.boundary.reason")
 @each_program
 def test_what_crosses_memory_has_a_reason(make: Callable[[], tuple[Tensor, ...]]) -> None:
-    for limits, fuse in ((Limits(), True), (Limits(small_kernel=0, local_bytes=32), True),
-                         (Limits(), False)):
+    for limits, fuse in ((FusionLimits(), True), (FusionLimits(), False),
+                         (FusionLimits(small_kernel=0, local_bytes=32), True)):
         plan = plan_of(*make(), limits=limits, fuse=fuse)
         crossing = set()
         for after, (reads, _) in enumerate(plan.accesses):
@@ -516,7 +516,7 @@ def test_equal_work_is_one_kernel(make: Callable[[], tuple[Tensor, ...]]) -> Non
 # What is kept in memory
 
 
-PLENTY, SCARCE = (Limits(small_kernel=0, memory_worth=worth) for worth in (1 << 60, 0))
+PLENTY, SCARCE = (FusionLimits(small_kernel=0, memory_worth=worth) for worth in (1 << 60, 0))
 
 
 def forward_and_back(size: int = 24, layers: int = 3, change: bool = False,
@@ -613,7 +613,8 @@ def test_what_is_computed_again_has_its_value() -> None:
 def tight_limits() -> Iterator[None]:
     """Let memory count as scarce for programs of every size."""
     schedule_cache.clear()
-    with patch("impl.realize.environment.Limits", partial(Limits, memory_worth=0, small_kernel=0)):
+    limits = partial(FusionLimits, memory_worth=0, small_kernel=0)
+    with patch("impl.realize.environment.FusionLimits", limits):
         yield
     schedule_cache.clear()
 

@@ -24,13 +24,13 @@ from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
 from impl.groups import Grid, Inner, Local, Warp, lane_steps
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Limits, verify
+from impl.kernel import Analysis, DeviceLimits, verify_kernel
 from impl.render import render
 from impl.steps import Cut, Own, Split, StepError, Upcast, apply_steps
 
 GLOBAL, LOOP, REDUCE, LANE = (RangeKind.GLOBAL, RangeKind.LOOP, RangeKind.REDUCE, RangeKind.LANE)
 LANGUAGES = ("cuda", "metal")
-LIMITS = Limits(lanes=256, lockstep=32, exchange=True, local_memory=32 << 10)
+LIMITS = DeviceLimits(lanes=256, lockstep=32, exchange=True, local_memory=32 << 10)
 
 pytestmark = [pytest.mark.skipif(bool(emulation.unavailable()), reason=emulation.unavailable()),
               pytest.mark.usefixtures("emulation_folder")]
@@ -126,7 +126,7 @@ def test_an_exchange_in_a_loop_of_a_stage_is_no_kernel() -> None:
     ast = kb.kernel(store(param(0, INT), j, total, j))
     ast = ast.replace(arg=ast.arg.__class__(**{**vars(ast.arg), "lanes": 32}))
     with pytest.raises(GraphError, match="come by"):
-        verify(ast)
+        verify_kernel(ast)
 
 
 @verifies("dialects.exchange.all")

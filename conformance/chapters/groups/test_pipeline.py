@@ -34,7 +34,7 @@ from impl.dialects import CUDA
 from impl.dtypes import DType, dtypes
 from impl.groups import Inner, Pipeline, Spread, lane_steps
 from impl.ir import TRUE, Ops, RangeKind, UOp, new_range
-from impl.kernel import Early, Limits, verify
+from impl.kernel import DeviceLimits, Early, verify_kernel
 from impl.kernel.analysis import Analysis
 from impl.kernel.fragments import UNITS
 from impl.render import render
@@ -45,9 +45,9 @@ UNIT = UNITS[0]
 
 
 def limits(asynchronous: bool = True, memory: int = MEMORY, units: tuple[str, ...] = (UNIT.name,)
-           ) -> Limits:
-    return Limits(name="CUDA", lanes=256, lockstep=32, local_memory=memory,
-                  asynchronous=asynchronous, units=units)
+           ) -> DeviceLimits:
+    return DeviceLimits(name="CUDA", lanes=256, lockstep=32, local_memory=memory,
+                        asynchronous=asynchronous, units=units)
 
 
 def block_loop(ast: UOp) -> int:
@@ -57,7 +57,7 @@ def block_loop(ast: UOp) -> int:
 def early(ast: UOp, amount: int) -> UOp:
     """The kernel with so many copies in its BLOCK loop."""
     made = apply_steps(ast, [Pipeline(block_loop(ast), amount)])
-    verify(made)
+    verify_kernel(made)
     return made
 
 
@@ -383,4 +383,4 @@ def test_longer_lines_have_the_same_elements() -> None:
     for each in found[1:]:
         np.testing.assert_array_equal(each, found[0])
     with pytest.raises(StepError, match="work-groups"):
-        optimize(with_steps(ast, ["SPREAD(2,0)"]), Limits())
+        optimize(with_steps(ast, ["SPREAD(2,0)"]), DeviceLimits())

@@ -23,7 +23,7 @@ from impl.dtypes import DType, dtypes
 from impl.errors import GraphError
 from impl.groups import TC, Inner, Local, lane_steps
 from impl.ir import KernelInfo, Ops, RangeKind, UOp, new_range
-from impl.kernel import Limits, growth, verify
+from impl.kernel import DeviceLimits, growth, verify_kernel
 from impl.kernel.analysis import Analysis
 from impl.kernel.fragments import (
     UNITS,
@@ -46,8 +46,8 @@ needs_clang = pytest.mark.skipif(bool(address_spaces.unavailable()),
                                  reason=address_spaces.unavailable())
 
 
-def limits(*names: str, lanes: int = 256) -> Limits:
-    return Limits(name="CUDA", lanes=lanes, lockstep=32, local_memory=MEMORY, units=names)
+def limits(*names: str, lanes: int = 256) -> DeviceLimits:
+    return DeviceLimits(name="CUDA", lanes=lanes, lockstep=32, local_memory=MEMORY, units=names)
 
 
 # ---------------------------------------------------------------- kernels
@@ -176,7 +176,7 @@ def test_a_unit_computes_what_the_product_is() -> None:
             ast = product(*sizes, unit.dtype, turned)
             operands, right = given(*sizes, unit.dtype, turned)
             made = by_hand(ast, place, (32, 32), 16)
-            verify(made)
+            verify_kernel(made)
             out = np.zeros(sizes[0] * sizes[1], operands[0].dtype)
             kb.run(made, out, *operands, device="REFERENCE")
             close(out, right, unit.dtype, UNITS[5], sizes[2])
@@ -251,7 +251,7 @@ def test_later_steps_leave_a_unit_its_fragments() -> None:
     ranges = Analysis(made).ranges
     for axis in (i for i, loop in enumerate(ranges) if loop.arg[1] is RangeKind.UPCAST):
         with contextlib.suppress(StepError):
-            verify(apply_steps(made, [Roll(axis)]))
+            verify_kernel(apply_steps(made, [Roll(axis)]))
 
 
 @verifies("groups.matrices.later")
@@ -265,7 +265,7 @@ def test_what_a_unit_reads_is_not_parted(size: int, fits: bool) -> None:
     loop = next(i for i, loop in enumerate(Analysis(rolled).ranges)
                 if loop.arg[1] is RangeKind.LOOP)
     if fits:
-        verify(apply_steps(rolled, [PadTo(loop, size)]))
+        verify_kernel(apply_steps(rolled, [PadTo(loop, size)]))
     else:
         assert "an MMA would read elements that there are not" in refused(
             rolled, PadTo(loop, size))
@@ -308,7 +308,7 @@ def test_lanes_share_no_more_of_a_stage_with_an_mma() -> None:
     """A list that a drawn one ended with: a loop beside the warps would be one of their lanes."""
     made = apply_steps(by_hand(product(64, 64, 64, dtypes.float16), 0, (32, 32), 16, 1, 1),
                        [Step.parse("ROLL(2)")])
-    verify(made)
+    verify_kernel(made)
     stage = next(s for s in made.src if any(n.op is Ops.MMA for n in s.src[1].toposort()))
     known = Analysis(made)
     loops = [r for r in stage.src[2:] if r.arg[1] is RangeKind.LOOP]
@@ -322,23 +322,23 @@ def test_lanes_share_no_more_of_a_stage_with_an_mma() -> None:
 @verifies("kernel.mma.operands+2")
 def test_an_mma_that_no_unit_can_do_is_no_kernel() -> None:
     made = by_hand(product(64, 64, 64, dtypes.float16), 0, (32, 32), 16)
-    verify(made)
+    verify_kernel(made)
     node = next(n for n in made.toposort() if n.op is Ops.MMA)
     stage = next(s for s in made.src if node in s.toposort())
     lanes = [r for r in stage.src[2:] if r.arg[1] is RangeKind.LANE]
     swapped = stage.substitute({lanes[-1]: lanes[-2], lanes[-2]: lanes[-1]})
     turned = stage.replace(src=(*stage.src[:2], *swapped.src[2:]))
     with pytest.raises(GraphError, match="not whole warps"):
-        verify(made.substitute({stage: turned}))
+        verify_kernel(made.substitute({stage: turned}))
     few = UOp(Ops.SINK, made.dtype, made.src, KernelInfo("product", made.arg.prefix, lanes=128))
     with pytest.raises(GraphError, match="not whole warps"):
-        verify(few)
+        verify_kernel(few)
     longer = new_range(4, RangeKind.UNROLL)  # in the place of a loop over the first fragment
     with pytest.raises(GraphError, match="has not the loops of m16n8k16_float16"):
-        verify(made.substitute({node.src[3 + len(UNITS[0].lanes)]: longer}))
+        verify_kernel(made.substitute({node.src[3 + len(UNITS[0].lanes)]: longer}))
     number = kb.number(dtypes.float16, 1)
     with pytest.raises(GraphError, match="not loaded from a LOCAL"):
-        verify(made.substitute({node: node.replace(src=(number, *node.src[1:]))}))
+        verify_kernel(made.substitute({node: node.replace(src=(number, *node.src[1:]))}))
 
 
 @verifies("kernel.mma.operands+2")
@@ -347,7 +347,7 @@ def test_lines_begin_where_an_access_can() -> None:
     for place, unit in enumerate(UNITS):
         for turned in LAYOUTS:
             made = by_hand(product(64, 64, 64, unit.dtype, turned), place, (32, 32), 16)
-            verify(made)
+            verify_kernel(made)
             product_of = next(n for n in made.toposort() if n.op is Ops.MMA)
             first, (lanes, *_) = product_of.src[0], loops_of(product_of)
             buffer, index, valid = first.src[0].src
@@ -356,7 +356,7 @@ def test_lines_begin_where_an_access_can() -> None:
             for moved in (symbolic.add(index, 1), symbolic.add(index, across)):
                 other = first.replace(src=(first.src[0].replace(src=(buffer, moved, valid)),))
                 with pytest.raises(GraphError, match="does not begin at a multiple"):
-                    verify(made.substitute({first: other}))
+                    verify_kernel(made.substitute({first: other}))
 
 
 # ---------------------------------------------------------------- what is chosen
@@ -400,8 +400,8 @@ def test_blocks_fit_the_product_and_the_device() -> None:
         assert f"INNER(1,{block})" in made.arg.steps, (sizes, made.arg.steps)
         assert made.arg.lanes <= 256
     ast = product(4096, 4096, 64, dtypes.float16)
-    few = Limits(name="CUDA", lanes=256, lockstep=32, local_memory=20 << 10,
-                 units=("m16n8k16_float16",))
+    few = DeviceLimits(name="CUDA", lanes=256, lockstep=32, local_memory=20 << 10,
+                       units=("m16n8k16_float16",))
     assert "INNER(1,64)" in [step.name for step, _ in lane_steps(ast, few)]
     assert "INNER(1,64)" in [step.name for step, _ in lane_steps(
         ast, limits("m16n8k16_float16", lanes=128))]
@@ -414,7 +414,7 @@ def test_a_unit_that_is_not_there_is_refused_by_name() -> None:
     made = optimize(ast, limits("m16n8k16_float16"))
     assert made.arg.steps[-1] == "TC(4,0,32,2,2)"
     for others, word in ((limits("m16n8k8_float16"), r"use one of 2 \(m16n8k8_float16\)"),
-                         (limits(), "leave the product"), (Limits(), "work-groups")):
+                         (limits(), "leave the product"), (DeviceLimits(), "work-groups")):
         with pytest.raises(StepError, match=word):
             optimize(ast, others)
 

@@ -137,7 +137,7 @@ class Page(HTMLParser):
 @verifies("inspect.format.refused")
 def test_other_formats_are_refused() -> None:
     wrong = {**training_step(), "format": "tensor-schedule/9"}
-    for show in (inspect.kernel_table, inspect.boundaries, inspect.memory_summary,
+    for show in (inspect.kernel_table, inspect.boundary_table, inspect.memory_summary,
                  inspect.explain, inspect.report_html):
         with pytest.raises(GraphError, match="'tensor-schedule/9', not 'tensor-schedule/1'"):
             show(wrong)
@@ -201,7 +201,7 @@ def test_words_of_a_kernel_table_are_whole() -> None:
 @verifies("inspect.explain.complete")
 def test_boundaries_and_sentences() -> None:
     document = training_step()
-    assert inspect.boundaries(document).splitlines() == [
+    assert inspect.boundary_table(document).splitlines() == [
         "kernel 1 -> kernel 2, hidden (256 KiB): reduce: needs a whole row of 512",
         "kernel 6 -> kernel 7, g_w1 (1.53 MiB): recompute too dear",
         "kernel 2 -> kernel 3, logits (5 KiB): no reason was given"]
@@ -211,7 +211,7 @@ def test_boundaries_and_sentences() -> None:
                  "apart from kernel 1 through hidden: reduce", "fused      all stages",
                  "note: w1 is written in place", "steps      UPCAST(1,16)"):
         assert part in text
-    assert "no value crosses" in inspect.boundaries(chain(2))
+    assert "no value crosses" in inspect.boundary_table(chain(2))
 
 
 @verifies("inspect.explain.complete")

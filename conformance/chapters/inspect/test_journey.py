@@ -9,7 +9,7 @@ from conformance.trace import verifies
 from impl import Context, Tensor, inspect
 from impl.dtypes import dtypes
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.rewrite.written import written
+from impl.rewrite.written import written_tree
 
 
 def line() -> int:
@@ -46,11 +46,11 @@ def test_every_step_from_the_line_to_the_text() -> None:
 def test_how_nodes_are_written() -> None:
     loop = new_range(8, RangeKind.LOOP, 3)
     value = (UOp(Ops.CAST, dtypes.int32, (loop,)) + 2) * 3
-    assert written(value) == "(int32(r3) + 2) * 3"
+    assert written_tree(value) == "(int32(r3) + 2) * 3"
     total = UOp(Ops.REDUCE, dtypes.int32, (value, loop), Ops.ADD)
-    assert written(total) == "sum((int32(r3) + 2) * 3 for r3 < 8)"
-    assert written(UOp(Ops.EXP, dtypes.int32, (value,))) == "exp((int32(r3) + 2) * 3)"
+    assert written_tree(total) == "sum((int32(r3) + 2) * 3 for r3 < 8)"
+    assert written_tree(UOp(Ops.EXP, dtypes.int32, (value,))) == "exp((int32(r3) + 2) * 3)"
     deep = value
     for _ in range(10_000):
         deep = deep + value
-    assert len(written(deep)) <= 500
+    assert len(written_tree(deep)) <= 500

@@ -11,7 +11,7 @@ from conformance.trace import verifies
 from impl.dtypes import dtypes
 from impl.errors import GraphError
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import verify
+from impl.kernel import verify_kernel
 
 BLOCK, LOOP, GLOBAL, REDUCE = RangeKind.BLOCK, RangeKind.LOOP, RangeKind.GLOBAL, RangeKind.REDUCE
 DEVICES = ("REFERENCE", "CPU")
@@ -81,7 +81,7 @@ def test_stages_that_share_a_loop_stand_side_by_side() -> None:
         value = kb.reduce(Ops.ADD, load(param(9), flat(*((r, 1) for r in loops))), *loops)
         return store(param(0), 0, value)
 
-    verify(kb.kernel(stage(0, one, two, i), stage(1, one, two), stage(2, one), stage(3)))
+    verify_kernel(kb.kernel(stage(0, one, two, i), stage(1, one, two), stage(2, one), stage(3)))
     for wrong in (kb.kernel(stage(0, one), stage(1), stage(2, one)),
                   kb.kernel(stage(0, one, two), stage(1, two)),
                   kb.kernel(stage(0, one, two), stage(1, two, one)),
@@ -89,4 +89,4 @@ def test_stages_that_share_a_loop_stand_side_by_side() -> None:
                   kb.kernel(stage(0, i, one)), kb.kernel(sums(one)),
                   kb.kernel(stage(0), prefix=(one,))):
         with pytest.raises(GraphError, match="BLOCK"):
-            verify(wrong)
+            verify_kernel(wrong)

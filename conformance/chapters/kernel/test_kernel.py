@@ -14,7 +14,7 @@ from impl import Context, symbolic
 from impl.dtypes import ALL, DType, dtypes
 from impl.errors import GraphError
 from impl.ir import FALSE, Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, estimate, verify
+from impl.kernel import Analysis, estimate, verify_kernel
 from impl.searching import optimize
 
 DEVICES = ("CPU", "REFERENCE")
@@ -61,7 +61,7 @@ def test_a_value_outside_of_its_loops_is_refused() -> None:
                 kb.kernel(store(param(0), i, load(param(1), i))),
                 kb.kernel(store(param(0), i, reduce(Ops.ADD, load(param(1), i), j)))):
         with pytest.raises(GraphError, match="outside"):
-            verify(ast)
+            verify_kernel(ast)
 
 
 @verifies("kernel.node.known")
@@ -70,7 +70,7 @@ def test_other_nodes_are_refused() -> None:
     for value in (UOp(Ops.REDUCE, FLOAT, (load(param(1), i), i), Ops.SUB),
                   UOp(Ops.DETACH, FLOAT, (load(param(1), i),))):
         with pytest.raises(GraphError):
-            verify(kb.kernel(store(param(0), i, value), prefix=(i,)))
+            verify_kernel(kb.kernel(store(param(0), i, value), prefix=(i,)))
 
 
 @verifies("kernel.value.free")
@@ -153,9 +153,9 @@ def test_a_local_stored_after_it_was_read_is_refused() -> None:
     j, j2, k = (new_range(4, RangeKind.LOOP) for _ in range(3))
     buffer = kb.local(0, 4)
     with pytest.raises(GraphError, match="LOCAL"):
-        verify(kb.kernel(store(buffer, j, load(param(1), j), j),
-                         store(param(0), j2, load(buffer, j2), j2),
-                         store(buffer, k, load(param(1), k), k)))
+        verify_kernel(kb.kernel(store(buffer, j, load(param(1), j), j),
+                                store(param(0), j2, load(buffer, j2), j2),
+                                store(buffer, k, load(param(1), k), k)))
 
 
 @each_device

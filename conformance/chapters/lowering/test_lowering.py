@@ -12,14 +12,14 @@ from conformance.kernels.kernel_builder import FLOAT, flat, load, param, reduce,
 from conformance.trace import verifies
 from impl.dialects import C
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Limits
+from impl.kernel import DeviceLimits
 from impl.lowering import lower
 from impl.lowering.blocks import Loop
 from impl.lowering.lower import Lowered
 from impl.render import render
 from impl.searching import optimize
 
-WIDE = Limits(vector_bytes=64, vector_registers=32)
+WIDE = DeviceLimits(vector_bytes=64, vector_registers=32)
 
 
 def text_of(ast: UOp) -> str:

@@ -12,16 +12,16 @@ from conformance.trace import verifies
 from impl import Context, Tensor
 from impl.caching import canonicalize
 from impl.effects import collect
-from impl.fusion import Limits
+from impl.fusion import FusionLimits
 from impl.ir import Ops
 from impl.places import Place
 from impl.schedule import Environment, Plan, make_plan
 
 
-def planned(*tensors: Tensor, fuse: bool, limits: Limits | None = None, seed: int | None = None,
-            reuse: bool = True) -> Plan:
+def planned(*tensors: Tensor, fuse: bool, limits: FusionLimits | None = None,
+            seed: int | None = None, reuse: bool = True) -> Plan:
     effects = collect([tensor.uop for tensor in tensors])
-    environment = Environment(Place("REFERENCE"), limits or Limits(), fuse, reuse, seed)
+    environment = Environment(Place("REFERENCE"), limits or FusionLimits(), fuse, reuse, seed)
     return make_plan(effects, canonicalize(effects, ()), environment)
 
 
@@ -72,7 +72,7 @@ def test_what_is_taken_over_is_not_read_afterwards() -> None:
     count = 0
     for number in range(120):
         for fuse, seed in ((False, None), (True, None), (True, number), (False, number)):
-            plan = planned(*random_values(number), fuse=fuse, seed=seed, limits=Limits(
+            plan = planned(*random_values(number), fuse=fuse, seed=seed, limits=FusionLimits(
                 small_kernel=0, memory_worth=0))
             count += len(taken(plan))
             assert unsafe(plan) == [], (number, fuse, seed)
@@ -152,7 +152,7 @@ def test_a_softmax_lies_where_its_scores_lay() -> None:
     """Stages before the last one read the scores, each those of its own row."""
     x, y = (Tensor(np.full((8, 8), value, np.float32)).realize() for value in (0.5, 2))
     weights = (x @ y).contiguous().softmax(1).contiguous()
-    plan = planned(weights.T @ y, fuse=True, limits=Limits(small_kernel=0))
+    plan = planned(weights.T @ y, fuse=True, limits=FusionLimits(small_kernel=0))
     assert [kernel for kernel, _ in taken(plan)] == [1]
     assert [memory.planned for memory in plan.memories.values()] == [64 * 4]
 
@@ -160,7 +160,7 @@ def test_a_softmax_lies_where_its_scores_lay() -> None:
 @verifies("memory.take-over.one", observe="memory")
 def test_two_results_of_a_kernel_do_not_share_memory() -> None:
     """Both read the element of the third that they make, and either could lie there; one does."""
-    plan = planned(*two_results(), fuse=True, limits=Limits(small_kernel=0))
+    plan = planned(*two_results(), fuse=True, limits=FusionLimits(small_kernel=0))
     both = [{write.storage for write in writes} for _, writes in plan.accesses if len(writes) == 2]
     assert both and all(len(storages) == 2 for storages in both)
     assert [plan.accesses[kernel][1] for kernel, _ in taken(plan) if kernel]

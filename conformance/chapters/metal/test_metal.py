@@ -24,13 +24,13 @@ from impl.dialects import Metal
 from impl.dtypes import dtypes
 from impl.errors import DeviceError, DTypeError
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Limits
+from impl.kernel import DeviceLimits
 from impl.render import render
 from impl.searching import optimize
 from impl.symbolic import Variable
 
 ROOT = Path(__file__).parents[3]
-LIMITS = Limits(name="METAL", lanes=256, lockstep=32, local_memory=32 << 10)
+LIMITS = DeviceLimits(name="METAL", lanes=256, lockstep=32, local_memory=32 << 10)
 TYPES = (dtypes.bool, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.int32,
          dtypes.uint32, dtypes.int64, dtypes.uint64, dtypes.float16, dtypes.bfloat16,
          dtypes.float32)

@@ -27,7 +27,7 @@ from impl.dtypes import DType, dtypes
 from impl.errors import CompileError, DeviceError
 from impl.groups import Grid, Local, lane_steps
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Limits
+from impl.kernel import Analysis, DeviceLimits
 from impl.lowering import waits as groups
 from impl.lowering.blocks import Block, Loop, Wait
 from impl.lowering.lower import lower
@@ -420,7 +420,7 @@ def test_all_lanes_come_by_a_barrier() -> None:
     seen = 0
     for ast in asts:
         made = apply_steps(ast, [step for step, _ in lane_steps(
-            ast, Limits(lanes=32, local_memory=32 << 10))])
+            ast, DeviceLimits(lanes=32, local_memory=32 << 10))])
         low = lower(made, False)
         groups.place_waits(low)
         for around in waits_inside(low):
@@ -665,14 +665,14 @@ def test_lanes_share_no_more_than_there_is() -> None:
     ast = greatest_of_a_row(16, 6, 4096)
     found = []
     for bytes_ in (1 << 20, 15 << 10, 5000, 1000, 64):
-        limits = Limits(lanes=256, lockstep=32, local_memory=bytes_)
+        limits = DeviceLimits(lanes=256, lockstep=32, local_memory=bytes_)
         made = apply_steps(ast, [step for step, _ in lane_steps(ast, limits)])
         found.append(local_bytes(render(made, OpenCL()).text))
         assert found[-1] <= bytes_
     assert found[0] > 15 << 10 and found[1] > 13 << 10 and found[2] > 4000
     given, out = np.random.default_rng(0).random((6, 4096), np.float32), np.zeros(6, np.float32)
     made = apply_steps(ast, [step for step, _ in lane_steps(
-        ast, Limits(lanes=256, lockstep=32, local_memory=5000))])
+        ast, DeviceLimits(lanes=256, lockstep=32, local_memory=5000))])
     run_as_it_is(made, out, given)
     assert np.allclose(out, 16 * given.max(1) + 16 * 15 / 2)
 
@@ -681,7 +681,7 @@ def test_lanes_share_no_more_than_there_is() -> None:
 def test_a_product_in_blocks_needs_local_memory() -> None:
     ast = kb.matmul(256, 256, 256)
     for bytes_, blocks in ((48 << 10, True), (4000, False), (2000, False)):
-        limits = Limits(lanes=256, lockstep=32, local_memory=bytes_)
+        limits = DeviceLimits(lanes=256, lockstep=32, local_memory=bytes_)
         made = apply_steps(ast, [step for step, _ in lane_steps(ast, limits)])
         assert ("INNER" in "".join(made.arg.steps)) is blocks
         assert local_bytes(render(made, OpenCL()).text) <= bytes_
@@ -689,7 +689,7 @@ def test_a_product_in_blocks_needs_local_memory() -> None:
 
 @verifies("dialects.group.size")
 def test_a_text_says_how_many_lanes_a_group_has() -> None:
-    limits = Limits(lanes=256, lockstep=32, local_memory=32 << 10)
+    limits = DeviceLimits(lanes=256, lockstep=32, local_memory=32 << 10)
     alone, rows = kb.softmax(5, 700), kb.softmax(40, 5000)
     for ast in (alone, apply_steps(rows, [step for step, _ in lane_steps(rows, limits)])):
         lanes = ast.arg.lanes
@@ -782,7 +782,7 @@ def test_register_tiles_and_lanes_together() -> None:
 def tiled(rows: int, columns: int, inner: int) -> UOp:
     """A product with the steps that a GPU gets."""
     ast = kb.matmul(rows, columns, inner)
-    limits = Limits(lanes=256, lockstep=32, local_memory=32 << 10)
+    limits = DeviceLimits(lanes=256, lockstep=32, local_memory=32 << 10)
     steps = [step for step, _ in lane_steps(ast, limits)]
     return apply_steps(ast, steps)
 

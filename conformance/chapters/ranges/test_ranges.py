@@ -15,7 +15,7 @@ from conformance.trace import verifies
 from impl import Context, Tensor, Variable, symbolic
 from impl.dtypes import dtypes
 from impl.effects import collect, new_buffer_node
-from impl.fusion import Limits, choose_cuts
+from impl.fusion import FusionLimits, choose_cuts
 from impl.ir import Ops, RangeKind, Shape, UOp, new_range
 from impl.places import Place
 from impl.ranges import (
@@ -182,7 +182,7 @@ def test_a_reshape_leaves_other_axes_alone() -> None:
 
 def stages(*tensors: Tensor) -> tuple[StageGraph, list[Stage]]:
     effects = collect([tensor.uop for tensor in tensors])
-    cuts = choose_cuts(effects.roots, effects.nodes, Limits(), True)
+    cuts = choose_cuts(effects.roots, effects.nodes, FusionLimits(), True)
     graph = StageGraph(cuts.reasons, cuts.alias, Place("REFERENCE")).build()
     return graph, graph.stages
 

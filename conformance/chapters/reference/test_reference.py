@@ -204,7 +204,7 @@ def test_blocks_of_any_size_give_the_same_values(block: int,
 def test_a_long_sum_is_taken_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(impl.reference, "BLOCK_ELEMENTS", 1 << 10)
     largest = 0
-    plain = impl.reference.apply
+    plain = impl.reference.compute
 
     def watched(node: object, given: list[np.ndarray]) -> np.ndarray:
         nonlocal largest

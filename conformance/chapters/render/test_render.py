@@ -17,11 +17,11 @@ from impl import symbolic
 from impl.dialects import CUDA, C, Metal, OpenCL
 from impl.dtypes import dtypes
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Limits
+from impl.kernel import DeviceLimits
 from impl.render import render
 from impl.searching import optimize
 
-WIDE = Limits(vector_bytes=64, vector_registers=32)
+WIDE = DeviceLimits(vector_bytes=64, vector_registers=32)
 
 
 def text_of(ast: UOp) -> str:

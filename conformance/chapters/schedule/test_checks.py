@@ -19,7 +19,7 @@ from impl.lowering.checks import check_lowered
 from impl.places import Place
 from impl.ranges import Access, Pattern
 from impl.rewrite import STAGES
-from impl.schedule import passes, pipeline
+from impl.schedule import checks, passes, pipeline
 from impl.schedule.checks import CHECKS
 from impl.schedule.draft import Draft
 from impl.searching import optimize, with_steps
@@ -127,9 +127,11 @@ def test_a_mistake_of_a_pass_is_found_behind_it(
         mistake(getattr(passes, after)(draft))
         return draft
 
-    wrong.__name__ = after
-    changed = tuple(wrong if each.__name__ == after else each for each in pipeline.PASSES)
+    right = getattr(passes, after)
+    changed = tuple(wrong if each is right else each for each in pipeline.PASSES)
     monkeypatch.setattr(pipeline, "PASSES", changed)
+    monkeypatch.setattr(checks, "CHECKS", tuple(
+        replace(each, after=wrong) if each.after is right else each for each in CHECKS))
     with Context(SPEC=2, SCACHE=0, DEVICE="REFERENCE", FUSE=0), \
             pytest.raises(GraphError) as caught:
         build().realize()
@@ -145,7 +147,7 @@ def test_right_passes_pass() -> None:
         for fuse in (0, 1):
             with Context(FUSE=fuse):
                 assert build().item() == 2 * 3 * sum(range(1, 65))
-    assert {each.after for each in CHECKS} >= {
+    assert {each.after.__name__ for each in CHECKS} >= {
         "make_stages", "place", "split", "find_hazards", "put_in_order", "take_over", "lay_out",
         "assemble"} and "tensor" in STAGES
 

@@ -14,7 +14,7 @@ from conformance.trace import ROOT, verifies
 from impl import Context, Tensor
 from impl.caching import canonicalize
 from impl.effects import collect
-from impl.fusion import Limits
+from impl.fusion import FusionLimits
 from impl.ir import UOp
 from impl.places import Place
 from impl.schedule import Environment, pipeline
@@ -22,7 +22,7 @@ from impl.schedule.draft import Draft
 from impl.schedule.passes import PASSES
 
 MODULES = ("fusion/cuts", "ranges/graph", "placement", "fusion/groups", "fusion/late",
-           "fusion/split", "fusion/touches", "ordering", "memory/sharing", "memory/__init__",
+           "fusion/split", "fusion/touches", "ordering", "memory/takeovers", "memory/__init__",
            "fusion/assemble")
 GIVEN = ("effects", "canonical", "environment")
 
@@ -52,7 +52,7 @@ def written(draft: Draft) -> dict[str, Any]:
             if each.name in vars(draft) and each.name not in GIVEN}
 
 
-def draft_of(*tensors: Tensor, limits: Limits) -> Draft:
+def draft_of(*tensors: Tensor, limits: FusionLimits) -> Draft:
     effects = collect([tensor.uop for tensor in tensors])
     return Draft(effects, canonicalize(effects, ()), Environment(Place("REFERENCE"), limits))
 
@@ -99,7 +99,7 @@ def a_chain() -> list[Tensor]:
 @pytest.mark.parametrize("program", [a_step, a_swap, a_chain])
 def test_no_pass_changes_what_an_earlier_one_made(program: Callable[[], list[Tensor]]) -> None:
     with Context(DEVICE="REFERENCE"):
-        draft = draft_of(*program(), limits=Limits(memory_worth=0, small_kernel=0))
+        draft = draft_of(*program(), limits=FusionLimits(memory_worth=0, small_kernel=0))
         before: dict[str, Any] = {}
         for pass_ in PASSES:
             draft = pass_(draft)
@@ -114,7 +114,7 @@ def test_no_pass_changes_what_an_earlier_one_made(program: Callable[[], list[Ten
 @verifies("schedule.passes.pure+3")
 def test_a_field_is_written_once() -> None:
     with Context(DEVICE="REFERENCE"):
-        draft = draft_of(numbers(3) + 1, limits=Limits())
+        draft = draft_of(numbers(3) + 1, limits=FusionLimits())
         with pytest.raises(AttributeError):
             _ = draft.placed
         first, *_ = PASSES

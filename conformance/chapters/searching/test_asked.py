@@ -9,7 +9,7 @@ from conformance.trace import verifies
 from impl import Context
 from impl.choosing import hand_steps
 from impl.device import Device
-from impl.kernel import Limits
+from impl.kernel import DeviceLimits
 from impl.searching import optimize, with_steps
 from impl.steps import (
     OF_GROUPS,
@@ -58,7 +58,7 @@ def test_a_kernel_gets_the_steps_that_it_asks_for() -> None:
 
 @verifies("searching.reason.given")
 def test_every_step_has_a_reason() -> None:
-    limits = Limits(vector_bytes=64, vector_registers=32)
+    limits = DeviceLimits(vector_bytes=64, vector_registers=32)
     for ast in (kb.matmul(64, 64, 64), kb.softmax(8, 64), kb.matmul(17, 33, 65, True)):
         found = optimize(ast, limits).arg
         assert found.steps and len(found.reasons) == len(found.steps) and all(found.reasons)

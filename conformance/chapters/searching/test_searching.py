@@ -24,7 +24,7 @@ from impl.device import Device
 from impl.dtypes import dtypes
 from impl.groups import Local
 from impl.ir import Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Limits
+from impl.kernel import Analysis, DeviceLimits
 from impl.searching import beam
 from impl.steps import OF_LANES, STEPS, GroupTop, Step, Thread
 from impl.steps.step import ASKED_FOR
@@ -44,7 +44,7 @@ class FakeBench:
     """A device that needs no compiler: `cost` says how long a kernel takes."""
 
     cost: Callable[[UOp], float] = lambda ast: 1.0
-    limits: Limits = field(default_factory=Limits)
+    limits: DeviceLimits = field(default_factory=DeviceLimits)
     version: str = "1"
     trials: list[tuple[str, ...]] = field(default_factory=list)
     released: int = 0
@@ -104,7 +104,7 @@ def test_what_is_fastest_is_found_in_several_generations() -> None:
 @pytest.mark.usefixtures("timed")
 def test_the_list_of_the_rules_stays_unless_another_one_is_faster() -> None:
     product = kb.matmul(64, 64, 64)
-    start = [step.name for step, _ in hand_steps(product, Limits())]
+    start = [step.name for step, _ in hand_steps(product, DeviceLimits())]
     slower = FakeBench(lambda ast: 1.0 if list(ast.arg.steps) == start else 1.5)
     assert names(product, slower) == start
     beam._known.clear()
@@ -118,9 +118,9 @@ def test_the_list_of_the_rules_stays_unless_another_one_is_faster() -> None:
 def test_a_start_that_lost_its_lead_is_chosen_when_it_has_it_again() -> None:
     """The last measurement counts, in which the start is the fastest."""
     product = kb.matmul(64, 64, 64)
-    start = tuple(step.name for step, _ in hand_steps(product, Limits()))
+    start = tuple(step.name for step, _ in hand_steps(product, DeviceLimits()))
     bench = FakeBench(lambda ast: 1.0 if ast.arg.steps == start else 3.0)
-    made = beam._Search(product, bench, 2, hand_steps(product, Limits()))
+    made = beam._Search(product, bench, 2, hand_steps(product, DeviceLimits()))
     made.trial = SimpleNamespace(sample=bench.cost)  # type: ignore[assignment]
     first, other = (beam._Candidate(tuple(map(Step.parse, names)), beam.apply_steps(
         product, map(Step.parse, names))) for names in (start, ("SWAP(0,1)",)))
@@ -133,7 +133,7 @@ def test_a_start_that_lost_its_lead_is_chosen_when_it_has_it_again() -> None:
 def test_a_lucky_sample_does_not_win(monkeypatch: pytest.MonkeyPatch) -> None:
     """All look fast when they are tried, and are slow when they run beside the start again."""
     product = kb.matmul(64, 64, 64)
-    start = tuple(step.name for step, _ in hand_steps(product, Limits()))
+    start = tuple(step.name for step, _ in hand_steps(product, DeviceLimits()))
     count: dict[tuple[str, ...], int] = {}
 
     def sample(trial: Any, program: UOp) -> float:
@@ -164,7 +164,7 @@ def test_what_was_found_is_kept_for_equal_questions() -> None:
 
     assert not again()
     assert again(kb.matmul(8, 9, 11)) and again(width=3) and again(version="2")
-    assert again(limits=Limits(vector_bytes=16))
+    assert again(limits=DeviceLimits(vector_bytes=16))
     with Context(BEAM_UPCAST_MAX=64):
         assert again()
     with Context(IGNORE_BEAM_CACHE=1):
@@ -214,7 +214,7 @@ def test_no_trial_begins_when_time_is_up(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(beam.time, "perf_counter", lambda: float(next(clock)))
     bench = FakeBench(lambda ast: 1.0 / (1 + len(ast.arg.steps)))
     product = kb.matmul(64, 64, 64)
-    start = tuple(step.name for step, _ in hand_steps(product, Limits()))
+    start = tuple(step.name for step, _ in hand_steps(product, DeviceLimits()))
     assert names(product, bench) == list(start)
     assert set(bench.trials) == {start, ()}
 
@@ -235,9 +235,9 @@ def test_long_texts_are_not_tried() -> None:
 def test_steps_of_every_kind_are_tried() -> None:
     draw = beam.random.Random(0)
     tried = {step.name.partition("(")[0] for step in
-             beam.actions(Analysis(kb.matmul(8, 9, 10)), draw, Limits(threads=2))}
+             beam.actions(Analysis(kb.matmul(8, 9, 10)), draw, DeviceLimits(threads=2))}
     assert tried == set(STEPS) - set(OF_LANES) - set(ASKED_FOR)
-    lanes = Limits(lanes=64, lockstep=32, local_memory=32 << 10)
+    lanes = DeviceLimits(lanes=64, lockstep=32, local_memory=32 << 10)
     steps = beam.actions(Analysis(kb.matmul(8, 9, 10)), draw, lanes)
     assert {step.name.partition("(")[0] for step in steps} == set(STEPS) - {
         "THREAD", "GROUPTOP", *ASKED_FOR}
@@ -248,11 +248,11 @@ def test_steps_of_every_kind_are_tried() -> None:
 def test_no_more_threads_are_tried_than_there_are() -> None:
     for threads in (1, 2, 3):
         tried = {step.amount for step in beam.actions(
-            Analysis(kb.matmul(8, 9, 10)), beam.random.Random(0), Limits(threads=threads))
+            Analysis(kb.matmul(8, 9, 10)), beam.random.Random(0), DeviceLimits(threads=threads))
             if isinstance(step, (Thread, GroupTop))}
         assert tried == ({threads} if threads > 1 else set())
     tried = {step.amount for step in beam.actions(
-        Analysis(kb.matmul(64, 64, 64)), beam.random.Random(0), Limits(threads=2, parts=8))
+        Analysis(kb.matmul(64, 64, 64)), beam.random.Random(0), DeviceLimits(threads=2, parts=8))
         if isinstance(step, (Thread, GroupTop))}
     assert tried == {2, 16}
 
@@ -265,7 +265,7 @@ def test_a_kernel_of_unknown_memory_keeps_the_list_of_the_rules() -> None:
     for index in (place, symbolic.mul(i, 1 << 40)):
         bench = FakeBench()
         ast = kb.kernel(store(param(0), i, load(param(1), index)), prefix=(i,))
-        assert names(ast, bench) == [step.name for step, _ in hand_steps(ast, Limits())]
+        assert names(ast, bench) == [step.name for step, _ in hand_steps(ast, DeviceLimits())]
         assert not bench.trials
 
 

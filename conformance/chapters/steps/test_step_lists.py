@@ -27,7 +27,7 @@ from impl import Context, Tensor
 from impl.dtypes import dtypes
 from impl.ir import Ops, UOp
 from impl.kernel import Analysis, buffer_key
-from impl.steps import OF_LANES, STEPS, Own, Step, StepError, Upcast, parameters
+from impl.steps import OF_LANES, STEPS, Own, Step, StepError, Upcast, step_parameters
 
 
 @verifies("steps.value.equal")
@@ -177,7 +177,7 @@ def test_a_process_that_dies_is_a_failure(tmp_path: Path, monkeypatch: pytest.Mo
 @verifies("steps.name.parsed")
 def test_numbers_have_names_that_say_what_to_draw() -> None:
     for name in STEPS:
-        assert all(parameter.isidentifier() for parameter in parameters(name))
+        assert all(parameter.isidentifier() for parameter in step_parameters(name))
 
 
 @pytest.mark.device("CPU")

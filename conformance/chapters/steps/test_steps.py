@@ -15,7 +15,7 @@ from impl.choosing import hand_steps
 from impl.device import Device
 from impl.dtypes import DType, dtypes
 from impl.ir import TRUE, KernelInfo, Ops, RangeKind, UOp, new_range
-from impl.kernel import Analysis, Limits
+from impl.kernel import Analysis, DeviceLimits
 from impl.searching import optimize, with_steps
 from impl.steps import (
     STEPS,
@@ -26,7 +26,7 @@ from impl.steps import (
     Swap,
     Upcast,
     apply_steps,
-    parameters,
+    step_parameters,
 )
 
 DEVICES = ("CPU", "REFERENCE")
@@ -112,25 +112,25 @@ def test_a_loop_of_unknown_extent_is_not_cut() -> None:
     ast = kb.kernel(store(param(0), i, load(param(1), i)), prefix=(i,), variables=(variable,))
     with pytest.raises(StepError, match="run time"):
         Upcast(0, 4).apply(Analysis(ast))
-    assert hand_steps(ast, Limits()) == []
+    assert hand_steps(ast, DeviceLimits()) == []
 
 
 @verifies("steps.name.parsed")
 def test_the_steps_are_named_in_order() -> None:
     ast = apply_steps(kb.matmul(6, 10, 7), [Upcast(1, 5), Own(1), Split(1, 4), Split(2, 3, 0)][:2])
     assert ast.arg.steps == ("UPCAST(1,5)", "OWN(1)")
-    steps = hand_steps(kb.matmul(64, 64, 64), Limits(vector_bytes=64, vector_registers=32))
+    steps = hand_steps(kb.matmul(64, 64, 64), DeviceLimits(vector_bytes=64, vector_registers=32))
     assert [step.name for step, _ in steps] == [
         "SWAP(0,1)", "OWN(1)", "UPCAST(0,16)", "UPCAST(0,4)", "PACK(3,1)", "UPCAST(3,6)",
         "UPCAST(8,4)"]
     assert all(reason for _, reason in steps)
-    found = optimize(kb.matmul(64, 64, 64), Limits(vector_bytes=64, vector_registers=32))
+    found = optimize(kb.matmul(64, 64, 64), DeviceLimits(vector_bytes=64, vector_registers=32))
     assert found.arg.steps == tuple(step.name for step, _ in steps)
 
 
 @verifies("steps.name.parsed")
 def test_a_step_is_read_as_it_is_written() -> None:
-    made = [new(*range(2, 2 + len(parameters(name)))) for name, new in STEPS.items()]
+    made = [new(*range(2, 2 + len(step_parameters(name)))) for name, new in STEPS.items()]
     for step, name in zip(made, STEPS, strict=True):
         assert step.name.startswith(name) and Step.parse(step.name) == step
         assert Step.parse(step.name.lower().replace(",", " , ")) == step

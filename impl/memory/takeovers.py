@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from impl.dependencies import (
     Accesses,
@@ -39,19 +39,20 @@ class Temporary:
 
 
 @dataclass(frozen=True)
-class Sharing:
+class Takeovers:
     """Where values live after some temporaries have taken over the memory of others.
 
-    `moved[new]` is the old one and by how much the versions of the new one are shifted.
+    `storage[value]` is the number of its storage. `moved[new]` is the old one and by how much the
+    versions of the new one are shifted.
     """
 
-    placement: Placement
+    storage: list[int]
     accesses: Accesses
     moved: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
-def share(groups: Sequence[Group], order: Sequence[int], placement: Placement,
-          temporaries: dict[int, Temporary], accesses: Accesses) -> Sharing:
+def find_takeovers(groups: Sequence[Group], order: Sequence[int], placement: Placement,
+                   temporaries: dict[int, Temporary], accesses: Accesses) -> Takeovers:
     """Let temporaries take over the memory of others.
 
     It saves memory in the one step in which both are alive. So it is done where more is alive
@@ -70,7 +71,7 @@ def share(groups: Sequence[Group], order: Sequence[int], placement: Placement,
     steps = {step for step, now in enumerate(alive) if now > lowest}
     taker = _Taker(groups, placement, temporaries, lives)
     moved = taker.run(order, touched, steps) if steps else {}
-    return Sharing(taker.placement(), _moved(accesses, moved), moved)
+    return Takeovers(taker.storage, _moved(accesses, moved), moved)
 
 
 def _moved(accesses: Accesses, moved: dict[int, tuple[int, int]]) -> Accesses:
@@ -87,14 +88,14 @@ class _Taker:
 
     def __init__(self, groups: Sequence[Group], placement: Placement,
                  temporaries: dict[int, Temporary], lives: Lives) -> None:
-        self.groups, self.before, self.temporaries = groups, placement, temporaries
+        self.groups, self.temporaries = groups, temporaries
         self.born, self.last = lives.first, dict(lives.last)
-        self.storage, self.version = list(placement.storage), list(placement.version)
+        self.storage = list(placement.storage)
         self.filled: defaultdict[int, list[int]] = defaultdict(list)  # storage: what fills it
         self.newest: defaultdict[int, int] = defaultdict(int)         # storage: its last version
         for value, storage in enumerate(self.storage):
             self.filled[storage].append(value)
-            self.newest[storage] = max(self.newest[storage], self.version[value])
+            self.newest[storage] = max(self.newest[storage], placement.version[value])
         self.moved: dict[int, tuple[int, int]] = {}
 
     def run(self, order: Sequence[int], touched: Sequence[Sequence[int]],
@@ -127,7 +128,6 @@ class _Taker:
         shift = self.newest[old]
         for value in self.filled[new]:
             self.storage[value] = old
-            self.version[value] += shift
         self.newest[old] += self.newest[new]
         self.filled[old] += self.filled[new]
         self.moved[new], self.last[old] = (old, shift), self.last[new]
@@ -160,8 +160,3 @@ class _Taker:
             if self.storage[member.stage.write.value] == old:
                 return False
         return True
-
-    def placement(self) -> Placement:
-        """Where values live now."""
-        return replace(self.before, storage=self.storage, version=self.version) \
-            if self.moved else self.before
