@@ -138,6 +138,20 @@ class ForgetsTheOutput(Edit):
         "if len(arguments) - 1 > self.limits.arguments:"
 
 
+class AlwaysExpectsACrowd(Edit):
+    rule = "fusion.limit.least"
+    description = "values are stored as if each value with several users were an input"
+    file = "impl/fusion/cuts.py"
+    old, new = "if cutter.is_crowded():", "if nodes:"
+
+
+class StoresWhatIsExpanded(Edit):
+    rule = "fusion.limit.least"
+    description = "too many inputs meet in an outer product: the product is stored"
+    file = "impl/fusion/cuts.py"
+    old, new = "for part in parts or [crowd]:", "for part in [crowd]:"
+
+
 class CountsTheLastBuffer(Edit):
     rule = "fusion.limit.local+2"
     description = "each stage has the local memory of the device for itself"

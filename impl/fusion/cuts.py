@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from impl.effects import leaf_of
 from impl.fusion.limits import FusionLimits
@@ -76,7 +76,8 @@ class _Cutter:
         self.roots, self.nodes, self.limits, self.fuse = roots, nodes, limits, fuse
         self.cost = _costs(nodes)
         self.forced: dict[UOp, str] = {}
-        self.inputs = self._input_sets()
+        self.inputs: dict[UOp, Inputs] = {}  # only where a stage would read too much otherwise
+        self.read: dict[UOp, set[Any]] = {}  # by stage: the values that it reads, and its memory
         self.places: dict[UOp, dict[tuple[UOp, int], _Place]] = {}
         self.operations: dict[UOp, int] = {}
         self.reasons: dict[UOp, str] = {}
@@ -94,6 +95,18 @@ class _Cutter:
         ordered = {n: self.reasons[n] for n in self.nodes if n in self.reasons}
         return Cuts(ordered, self.alias)
 
+    def is_crowded(self) -> bool:
+        """Whether a stage reads more than a kernel may have beside its output."""
+        for node, places in self.places.items():  # what is in memory: nobody has decided about it
+            leaf = leaf_of(node)
+            if leaf is not None:
+                self._note_read(leaf.arg[0], places.values())
+        return any(len(read) >= self.limits.arguments for read in self.read.values())
+
+    def _note_read(self, value: Any, places: Iterable[_Place]) -> None:
+        for place in places:
+            self.read.setdefault(place.stage, set()).add(value)
+
     def _decide(self, node: UOp) -> None:
         places = list(self.places.pop(node, {}).values())
         reason = self._reason(node, places)
@@ -101,8 +114,10 @@ class _Cutter:
             # The same elements in the same order: store the source, and look at it differently.
             self.alias[node] = node.src[0]
             self.forced.setdefault(node.src[0], reason)
+            self._need(node.src[0], places)
             return
         if reason is not None:
+            self._note_read(node, places)
             self.reasons[node] = reason  # r[impl fusion.boundary.reason]
             self.operations[node] = 0
             places = [_Place(node, 0)]
@@ -160,6 +175,8 @@ class _Cutter:
         inside_fold = place.reduced and (node.op is Ops.FOLD or place.stage.op is Ops.FOLD)
         if place.reduced and not inside_fold:
             return "reduce: feeds another reduction"
+        if not self.inputs:
+            return None
         together = self.inputs[node.src[0]] | self.taken.get(place.stage, self.inputs[place.stage])
         if len(together) >= self.limits.arguments:
             return "argument limit: with its inputs the kernel would have too many"
@@ -216,12 +233,12 @@ class _Cutter:
         return [_Place(p.stage, next(self.tokens), p.repeated or repeats, p.reduced or reduces)
                 for p in places]
 
-    def _input_sets(self) -> dict[UOp, Inputs]:
-        """For every node the buffers that computing it would read, as numbers.
+    def find_inputs(self) -> None:
+        """For every node the buffers that computing it would read at most, as numbers.
 
         Where too many meet, the source with the most gets storage of its own: then it is one.
         """
-        sets: dict[UOp, Inputs] = {}
+        sets = self.inputs
         numbers = itertools.count()
         shared = self._perhaps_stored()
         limit = self.limits.arguments - 1  # one is the output
@@ -236,7 +253,6 @@ class _Cutter:
             if node in shared:  # it may be stored, or computed inside: reckon with both
                 inputs |= {next(numbers)}
             sets[node] = inputs
-        return sets
 
     def _perhaps_stored(self) -> set[UOp]:
         """Dear values with several users, or with one that repeats them."""
@@ -262,8 +278,12 @@ class _Cutter:
             crowd = max(sources, key=lambda s: len(sets[s]))
             if len(sets[crowd]) == 1:
                 return together
-            self.forced[crowd] = f"argument limit: the device allows {limit + 1}"
-            sets[crowd] = frozenset((next(numbers),))
+            parts = [part for part in _smaller_parts(crowd) if len(sets[part]) > 1]
+            for part in parts or [crowd]:
+                self.forced[part] = f"argument limit: the device allows {limit + 1}"
+                sets[part] = frozenset((next(numbers),))
+            if parts:
+                sets[crowd] = _NONE.union(*[sets[part] for part in _smaller_parts(crowd)])
 
 
 def _repeats(node: UOp) -> bool:
@@ -286,7 +306,25 @@ def _elements(node: UOp) -> int:
     return math.prod(node.shape or ())
 
 
+def _smaller_parts(node: UOp) -> list[UOp]:
+    """What a value is made of that is expanded in it: together, these have fewer elements."""
+    if node.op not in ELEMENTWISE and node.op not in MOVEMENT:
+        return []
+    parts = []
+    for part in node.src:
+        while part.op in MOVEMENT:
+            part = part.src[0]
+        parts.append(part)
+    return parts if sum(map(_elements, parts)) < _elements(node) else []
+
+
 def choose_cuts(roots: Sequence[UOp], nodes: Sequence[UOp], limits: FusionLimits,
                 fuse: bool) -> Cuts:
     """Which values get a stage of their own (r[fusion.cut.once], r[fusion.boundary.reason])."""
-    return _Cutter(roots, nodes, limits, fuse).run()
+    cutter = _Cutter(roots, nodes, limits, fuse)
+    cuts = cutter.run()
+    if cutter.is_crowded():  # r[impl fusion.limit.arguments, fusion.limit.least]
+        cutter = _Cutter(roots, nodes, limits, fuse)
+        cutter.find_inputs()
+        cuts = cutter.run()
+    return cuts

@@ -445,6 +445,27 @@ def test_a_crowd_has_the_right_sum() -> None:
             np.testing.assert_allclose(tensor.numpy(), value, rtol=1e-5, err_msg=name)
 
 
+@verifies("fusion.limit.least")
+def test_a_dropout_is_no_crowd() -> None:
+    x, w = numbers(8, 16, 32), numbers(32, 32)
+    w.requires_grad = True
+    with Tensor.train():
+        once = (x + x @ w).dropout(0.1)
+        loss = (once + once @ w).dropout(0.1).square().mean()
+    loss.backward()
+    plan = plan_of(loss, w.grad, limits=FusionLimits(arguments=20))
+    assert not [why for *_, why in plan.boundaries if why.startswith("argument limit")]
+
+
+@verifies("fusion.limit.least")
+def test_a_product_of_crowds_is_cut_below_its_expansion() -> None:
+    left, right = total(leaves(12, 40)), total(leaves(12, 50))
+    outer = left.reshape(40, 1) * right.reshape(1, 50) + numbers(40, 50)
+    plan = plan_of(outer, limits=FusionLimits(arguments=14))
+    assert max(arguments(plan)) <= 14
+    assert sorted(storage.size for storage in plan.storages.values())[-3:] == [50, 2000, 2000]
+
+
 @verifies("fusion.limit.local+2")
 def test_local_memory_is_not_exceeded() -> None:
     x = numbers(32, 64)
