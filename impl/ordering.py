@@ -13,7 +13,7 @@ import heapq
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from impl.dependencies import Dependency, Lives, Pair, alive_bytes, waits
 from impl.errors import GraphError
@@ -40,6 +40,60 @@ def alive_in(order: Sequence[int], uses: Uses) -> list[int]:
 def peak_bytes(order: Sequence[int], uses: Uses) -> int:
     """The most bytes of temporaries that are alive at one step of the order."""
     return max(alive_in(order, uses), default=0)
+
+
+def overlapped(order: list[int], pairs: set[Pair], seconds: Sequence[float],
+               transfers: Collection[int], uses: Uses) -> list[int]:
+    """The order in which devices wait least for transfers, which run beside kernels.
+
+    A transfer starts as soon as its source is there; meanwhile what needs nothing of it runs, in
+    the given order. `seconds` is what each takes, about. The given order stays, if the peak of the
+    other one is above that of the order as made.
+    """
+    # r[impl ordering.transfers.early]
+    found = _by_time(order, _Graph(len(order), pairs), seconds, transfers)
+    limit = peak_bytes(order, uses)
+    if all(before < after for before, after in pairs):
+        limit = max(limit, peak_bytes(range(len(order)), uses))
+    return found if peak_bytes(found, uses) <= limit else order
+
+
+def _by_time(order: Sequence[int], graph: _Graph, seconds: Sequence[float],
+             transfers: Collection[int]) -> list[int]:
+    """A transfer as soon as it may start, else the first kernel that may, else the next one."""
+    place = {kernel: step for step, kernel in enumerate(order)}
+    earliest = [0.0] * len(order)
+    sending, computing, waiting = list[int](), list[int](), list[tuple[float, int]]()
+    computed = sent = 0.0
+    found: list[int] = []
+
+    def release(kernel: int) -> None:
+        if kernel in transfers:
+            heapq.heappush(sending, place[kernel])
+        else:
+            heapq.heappush(waiting, (earliest[kernel], place[kernel]))
+
+    for kernel, missing in enumerate(graph.missing):
+        if not missing:
+            release(kernel)
+    while sending or computing or waiting:
+        if sending:
+            kernel = order[heapq.heappop(sending)]
+            done = sent = max(sent, computed, earliest[kernel]) + seconds[kernel]
+        else:
+            if not computing:
+                computed = max(computed, waiting[0][0])
+            while waiting and waiting[0][0] <= computed:
+                heapq.heappush(computing, heapq.heappop(waiting)[1])
+            kernel = order[heapq.heappop(computing)]
+            done = computed = computed + seconds[kernel]
+        found.append(kernel)
+        for other in graph.after[kernel]:
+            earliest[other] = max(earliest[other], done)
+            graph.missing[other] -= 1
+            if not graph.missing[other]:
+                release(other)
+    return graph.complete(found)
 
 
 class _Graph:

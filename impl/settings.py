@@ -61,8 +61,15 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
             "to 10 bits", plan=True, maximum=1),
     Setting("ALLREDUCE", "", "the algorithm of all-reduce on a mesh: naive, ring, tree or "
             "all-to-all; empty: the one that is predicted to take least time"),
+    *(Setting(name, "", f"the same of {kind}; {also}") for name, kind, also in (
+        ("ALLGATHER", "all-gather", "naive, ring, tree or all-to-all"),
+        ("REDUCESCATTER", "reduce-scatter", "naive, ring, tree or all-to-all"),
+        ("ALLTOALL", "all-to-all", "naive, ring or all-to-all"),
+        ("BROADCAST", "broadcast", "naive, ring, tree or all-to-all"))),
     Setting("DISTRIBUTED_SECONDS", 60, "how long a process waits for the others of its job",
             minimum=1, maximum=86400),
+    Setting("OVERLAP", 1, "whether devices of a mesh compute while they send each other something: "
+            "0 never, 1 where it pays, 2 wherever it can be", plan=True, maximum=2),
     Setting("REMATERIALIZE", 1, "0: nothing is computed twice to save memory", plan=True,
             maximum=1),
     Setting("SCARCE", 0, "1: plan small programs like large ones, as if memory were scarce",

@@ -308,12 +308,17 @@ class Lifetime:
 
 
 def lifetimes(document: Document) -> dict[int, Lifetime]:
-    """When each temporary is in use, by where in the order its kernels stand."""
+    """When each temporary is in use, by where in the order its kernels stand.
+
+    A transfer that others run beside is under way until a step that it names.
+    """
     position = {kernel: step for step, kernel in enumerate(document["order"])}
+    until = {kernel["id"]: kernel["until"] for kernel in document["kernels"] if "until" in kernel}
     steps: defaultdict[int, list[int]] = defaultdict(list)
     for field in ("reads", "writes"):
         for buffer, found in by_buffer(document, field).items():
             steps[buffer] += [position[access.kernel] for access in found]
+            steps[buffer] += [until[access.kernel] for access in found if access.kernel in until]
     temporary = {each["id"] for each in document["buffers"] if each["kind"] == "temporary"}
     return {buffer: Lifetime(min(used), max(used)) for buffer, used in sorted(steps.items())
             if buffer in temporary}

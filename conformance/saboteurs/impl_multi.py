@@ -89,32 +89,100 @@ class RingStopsEarly(Edit):
     rule = "collectives.reduce.equal"
     description = "the last round of a ring is left out"
     file = "impl/collectives/steps.py"
-    old = "    return reducing + gathering"
-    new = "    return reducing + gathering[:-1]"
+    old = "*_around(cut, 0, True), *_around(cut, 1)]"
+    new = "*_around(cut, 0, True), *_around(cut, 1)[:-1]]"
 
 
 class SeesTheRound(Edit):
     rule = "collectives.round.before"
     description = "a move sends what the round has brought"
     file = "impl/collectives/running.py"
-    old = "        staging = self.devices[receiver].allocate(nbytes)\n"
-    new = "        return source.part(offset, nbytes)\n"
+    old = "        overwritten = values is targets and _meet(moves)"
+    new = "        overwritten = values is not targets and _meet(moves)"
 
 
 class RingSendsAll(Edit):
-    rule = "collectives.bytes.ring"
+    rule = "collectives.bytes.theory"
     description = "every move of a ring sends all elements"
     file = "impl/collectives/steps.py"
-    old = "    cut = parts(size, count)\n    # r[impl collectives.bytes.ring]\n"
-    new = "    cut = [(0, size)] * count\n    # r[impl collectives.bytes.ring]\n"
+    old = "    cut = parts(size, count)\n    # r[impl collectives.bytes.theory]\n"
+    new = "    cut = [(0, size)] * count\n    # r[impl collectives.bytes.theory]\n"
+
+
+class TreesGoOneByOne(Edit):
+    rule = "collectives.bytes.theory"
+    description = "the first sends all pieces of an all-gather to everybody itself"
+    file = "impl/collectives/steps.py"
+    old = "    return [_placed(size, count), *up, *down]"
+    new = "    return [_placed(size, count), *up, [Move(0, i, 0, size * count) " \
+          "for i in range(1, count)]]"
 
 
 class IgnoresTheName(Edit):
-    rule = "collectives.algorithm.named"
-    description = "the setting ALLREDUCE is not looked at"
+    rule = "collectives.algorithm.named+2"
+    description = "the settings of algorithms are not looked at"
     file = "impl/collectives/running.py"
-    old = "    name = str(settings.get(\"ALLREDUCE\"))"
-    new = "    name = \"\" if settings else \"\""
+    old = "        name = str(settings.get(SETTINGS[kind]))"
+    new = "        name = \"\""
+
+
+LANES = "impl/collectives/lanes.py"
+
+
+class NobodyWaitsForTheLast(Edit):
+    rule = "collectives.lanes.wait"
+    description = "a device goes on when its own part of a transfer is done"
+    file = LANES
+    old = "self._timed(place, number, \"copy\", work), done[number].set]"
+    new = "self._timed(place, number, \"copy\", work[:-1]), done[number].set]"
+
+
+class KernelsDoNotWait(Edit):
+    rule = "collectives.lanes.wait"
+    description = "a kernel begins while a transfer brings what it reads"
+    file = LANES
+    old = "            steps += [self.done[place][number].wait for place in sorted(part.waits)]"
+    new = "            steps += [self.done[place][number].wait for place in sorted(part.waits)[1:]]"
+
+
+class CombinesInLanes(Edit):
+    rule = "collectives.lanes.equal"
+    description = "with lanes, a transfer leaves out what comes last"
+    file = LANES
+    old = "            entry.phases = [(members, list(phases)) for"
+    new = "            entry.phases = [(members, list(phases)[:-1]) for"
+
+
+class TransfersAreShort(Edit):
+    rule = "memory.transfer.covers"
+    description = "memory of a transfer is given away when the transfer has begun"
+    file = "impl/schedule/passes.py"
+    old = "        touched[draft.order[last]] += own[transfer]"
+    new = "        touched[draft.order[last]] += own[transfer][:0]"
+
+
+class AlwaysPays(Edit):
+    rule = "collectives.lanes.pay"
+    description = "lanes are used for the shortest kernels"
+    file = LANES
+    old = "and seconds > 4 * HANDOVER * (transfers + 1)"
+    new = "and seconds > -4 * HANDOVER * (transfers + 1)"
+
+
+class EverybodyHasAllThreads(Edit):
+    rule = "collectives.lanes.cores"
+    description = "each device uses as many threads as if it were alone"
+    file = "impl/cpu/programs.py"
+    old = "        found.shape = (chunks, max(1, threads // count), *others)"
+    new = "        found.shape = (chunks, max(1, threads), *others)"
+
+
+class ErrorsStayInTheLane(Edit):
+    rule = "collectives.lanes.error"
+    description = "an error in a lane ends what the lane does, and nobody hears of it"
+    file = LANES
+    old = "        if interrupted is not None or self.error is not None:"
+    new = "        if interrupted is not None:"
 
 
 class ReducesForAll(Edit):

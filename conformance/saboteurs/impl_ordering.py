@@ -14,6 +14,15 @@ class _Order(ImplPatch):
     target = "impl.ordering:linearize"
 
 
+class TransfersComeLate(ImplPatch):
+    rule = "ordering.transfers.early"
+    description = "a transfer waits until nothing else is left to compute"
+    target = "impl.ordering:overlapped"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda order, pairs, seconds, transfers, uses: order
+
+
 class LastKernelIsForgotten(_Order):
     rule = "ordering.legal.permutation"
     description = "the last kernel does not run"

@@ -1,31 +1,45 @@
 """A mesh as one device: what is launched on it runs on all. Chapter: spec/collectives.md."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from impl.collectives.running import WITHIN, Peers
-from impl.device import Device, DeviceBackend, Memory, Program
-from impl.dtypes import DType
+from impl.collectives.running import Peers, Phase
+from impl.device import Device, DeviceBackend, Launch, Memory, Program, Table
+from impl.dtypes import DType, dtypes
 from impl.errors import DeviceError
 from impl.ir import UOp
 from impl.kernel import DeviceLimits
 from impl.multi import Coordinate, Mesh, Transfer
 
 
-class MeshMemory:
+class MeshMemory(Memory):
     """A block of memory of the same size on each device of a mesh that this process has."""
 
-    __slots__ = ("device", "nbytes", "members", "__weakref__")
+    __slots__ = ("_members",)
 
-    def __init__(self, device: MeshDevice, members: Sequence[Memory], nbytes: int) -> None:
-        self.device, self.members, self.nbytes = device, list(members), nbytes
+    def __init__(self, device: DeviceBackend, members: Sequence[Memory], nbytes: int) -> None:
+        super().__init__(device, _NOTHING, 0, nbytes, None, 0)
+        self._members = list(members)
 
-    def part(self, offset: int, nbytes: int) -> MeshMemory:
+    @property
+    def members(self) -> list[Memory]:
+        """The block of each device."""
+        return self._members
+
+    @property
+    def array(self) -> np.ndarray:
+        """Refused: the bytes of which device?"""
+        raise DeviceError("memory", f"{self.device.name} has no one memory", "read its parts")
+
+    def part(self, offset: int, nbytes: int) -> Memory:
         """The same bytes of each block."""
         return MeshMemory(self.device, [m.part(offset, nbytes) for m in self.members], nbytes)
+
+
+_NOTHING = np.empty(0, np.uint8)
 
 
 class MeshProgram(Program):
@@ -35,28 +49,74 @@ class MeshProgram(Program):
         super().__init__(device, ast, members[0].optimized, members[0].arguments)
         self.members, self.source, self.numbers = list(members), members[0].source, device.numbers
 
-    def check(self, memories: Sequence[Any], values: Sequence[int]) -> None:
+    def check(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """As each of the members asks."""
         for place, program in enumerate(self.members):
             mine: list[Any] = [None if memory is None else memory.members[place]
                                for memory in memories]  # a result's memory may be let go
-            program.check(mine, self._values(values, place))
+            program.check(mine, self.values_of(values, place))
 
-    def __call__(self, memories: Sequence[Any], values: Sequence[int] = ()) -> None:
+    def __call__(self, memories: Sequence[Memory], values: Sequence[int] = ()) -> None:
         """Run once on every device, and count each."""
         for place, program in enumerate(self.members):
-            program([memory.members[place] for memory in memories], self._values(values, place))
+            program([memory.members[place] for memory in memories], self.values_of(values, place))
 
-    def run(self, memories: Sequence[Any], values: Sequence[int]) -> None:
+    def run(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Run once on every device."""
         for place, program in enumerate(self.members):
             program.run([memory.members[place] for memory in memories],
-                        self._values(values, place))
+                        self.values_of(values, place))
 
-    def _values(self, values: Sequence[int], place: int) -> list[int]:
+    def values_of(self, values: Sequence[int], place: int) -> list[int]:
         """What the variables are on one of the members."""
         number = self.numbers[place]
         return [value.of(number) if isinstance(value, Coordinate) else value for value in values]
+
+
+class MeshTable(Table):
+    """Launches on all devices of a mesh, in a table for each. `count` of them run at a time."""
+
+    def __init__(self, device: MeshDevice, launches: Sequence[Launch], count: int = 1) -> None:
+        self.launches = [(program, list(memories), list(values))
+                         for program, memories, values in launches]
+        self.numbers, self.tables = device.numbers, list[Table]()
+        for place, member in enumerate(device.members):
+            self.tables.append(member.table([
+                (program.members[place].sharing(count),
+                 [memory.members[place] for memory in memories], program.values_of(values, place))
+                for program, memories, values in self._meshed()]))
+
+    def _meshed(self) -> Iterator[tuple[MeshProgram, list[Memory], list[int]]]:
+        for program, memories, values in self.launches:
+            assert isinstance(program, MeshProgram)
+            yield program, memories, values
+
+    def set_memory(self, launch: int, argument: int, memory: Memory) -> None:
+        """Give one launch another memory for one argument."""
+        for table, member in zip(self.tables, memory.members, strict=True):
+            table.set_memory(launch, argument, member)
+
+    def forget(self, launch: int, argument: int) -> None:
+        """Let go of the memory of an argument; it gets another one before the next run."""
+        self.launches[launch][1][argument] = None  # type: ignore[call-overload]
+        for table in self.tables:
+            table.forget(launch, argument)
+
+    def set_value(self, launch: int, variable: int, value: int) -> None:
+        """Give one launch another value of one variable."""
+        for number, table in zip(self.numbers, self.tables, strict=True):
+            own = value.of(number) if isinstance(value, Coordinate) else value
+            table.set_value(launch, variable, own)
+
+    def replay(self) -> None:
+        """Run all launches on one device after the other."""
+        for table in self.tables:
+            table.replay()
+
+    def note(self) -> None:
+        """Count what each device did."""
+        for table in self.tables:
+            table.note()
 
 
 class MeshDevice(DeviceBackend):
@@ -75,6 +135,9 @@ class MeshDevice(DeviceBackend):
         self.numbers, self.members = self._present()
         self.maximum_arguments = min(member.maximum_arguments for member in self.members)
         self.local_bytes = min(member.local_bytes for member in self.members)
+        # Lanes are threads of this process, and work on memory that the host can see.
+        self.concurrent = all(member.host_memory for member in self.members) \
+            and len(self.members) == len(mesh.devices) > 1
 
     def _present(self) -> tuple[list[int], list[DeviceBackend]]:
         """The devices that this process has, by number."""
@@ -89,20 +152,20 @@ class MeshDevice(DeviceBackend):
         """The mesh, and what its members say."""
         return (str(self.mesh), *dict.fromkeys(member.plan_key() for member in self.members))
 
-    def allocate(self, nbytes: int) -> Any:
+    def allocate(self, nbytes: int) -> Memory:
         """Uninitialised memory on every device."""
         return MeshMemory(self, [member.allocate(nbytes) for member in self.members], nbytes)
 
-    def copy_in(self, memory: Any, values: np.ndarray) -> None:
+    def copy_in(self, memory: Memory, values: np.ndarray) -> None:
         """The same bytes for all."""
         for member in memory.members:
             member.device.copy_in(member, values)
 
-    def copy_out(self, memory: Any, dtype: DType, count: int, offset: int = 0) -> np.ndarray:
+    def copy_out(self, memory: Memory, dtype: DType, count: int, offset: int = 0) -> np.ndarray:
         """Refused: the bytes of which device?"""
         raise DeviceError("copy_out", f"{self.name} has no one memory", "read its parts")
 
-    def copy(self, target: Any, source: Any, nbytes: int | None = None) -> None:
+    def copy(self, target: Memory, source: Memory, nbytes: int | None = None) -> None:
         """Copy each device's bytes to the same device."""
         for to, given in zip(target.members, source.members, strict=True):
             to.device.copy(to, given, nbytes)
@@ -117,40 +180,65 @@ class MeshDevice(DeviceBackend):
         """What the first member would compile."""
         return self.members[0].optimized(ast, search)
 
+    def table(self, launches: Sequence[Launch]) -> Table:
+        """Launches to be replayed together, in a table for each device."""
+        return MeshTable(self, launches)
+
     def synchronize(self) -> None:
         """Wait for all."""
         for member in self.members:
             member.synchronize()
 
-    def exchange(self, transfer: Transfer, target: Any, source: Any, nbytes: int,
+    def exchange(self, transfer: Transfer, target: Memory, source: Memory, nbytes: int,
                  dtype: DType) -> None:
         """Carry out a collective within each group; `nbytes` are those of a device's piece."""
+        for _, phases in self.exchanges(transfer, target, source, nbytes, dtype):
+            for phase in phases:
+                for actions in phase:
+                    for action in actions:
+                        action()
+
+    def exchanges(self, transfer: Transfer, target: Memory, source: Memory, nbytes: int,
+                  dtype: DType) -> Iterator[tuple[list[int], Iterator[Phase]]]:
+        """For each group of devices, by number, what its members do in a collective."""
         pieces = transfer.count if transfer.kind == "all-to-all" else 1
+        size = nbytes // dtype.itemsize // pieces
         for members in transfer.mesh.groups(transfer.axis):
             group = Peers([self.members[i] for i in members], dtype)
-            WITHIN[transfer.kind](group, [source.members[i] for i in members],
-                                  [target.members[i] for i in members],
-                                  nbytes // dtype.itemsize // pieces, transfer.op)
+            yield members, group.phases(
+                group.rounds(transfer.kind, size, transfer.shift),
+                [source.members[i] for i in members], [target.members[i] for i in members],
+                transfer.op)
 
-    def gather(self, target: Memory, source: Any, nbytes: int) -> None:
+    def spread(self, target: Memory, source: Memory, nbytes: int) -> None:
+        """Give all devices what one device has; that one hands it on first, if it is of them."""
+        places = sorted(range(len(self.members)),
+                        key=lambda i: self.members[i] is not source.device)
+        group = Peers([self.members[i] for i in places], dtypes.uint8)
+        group.run(group.rounds("broadcast", nbytes), [source] * len(places),
+                  [target.members[i] for i in places])
+
+    def gather(self, target: Memory, source: Memory, nbytes: int) -> None:
         """Put the pieces of all devices into the memory of one, in order."""
         for number, member in enumerate(source.members):
             target.device.copy(target.part(number * nbytes, nbytes), member, nbytes)
 
 
-def transferred(transfer: Transfer | Mesh, target: Any, source: Any, nbytes: int,
+def transferred(transfer: Transfer | Mesh, target: Memory, source: Memory, nbytes: int,
                 dtype: DType) -> None:
     """Carry out a transfer; `nbytes` are those of the piece that a device has, or gets."""
+    device = target.device if isinstance(target.device, MeshDevice) else source.device
+    assert isinstance(device, MeshDevice)
     if isinstance(transfer, Mesh) or transfer.kind == "broadcast":
-        for member in target.members:
-            member.device.copy(member, source, nbytes)
+        device.spread(target, source, nbytes)
     elif transfer.kind == "scatter":
-        for number, member in zip(target.device.numbers, target.members, strict=True):
+        for number, member in zip(device.numbers, target.members, strict=True):
             member.device.copy(member, source.part(number * nbytes, nbytes), nbytes)
     elif transfer.kind == "gather":
-        source.device.gather(target, source, nbytes)
-    elif transfer.kind == "select":  # all have the same
-        target.device.copy(target, source.members[0], nbytes)
+        device.gather(target, source, nbytes)
+    elif transfer.kind == "select":  # all have the same: what is there already, if it can be
+        own = next((m for m in source.members if m.device is target.device), source.members[0])
+        target.device.copy(target, own, nbytes)
     else:
-        target.device.exchange(transfer, target, source, nbytes, dtype)
+        device.exchange(transfer, target, source, nbytes, dtype)
 

@@ -1,12 +1,12 @@
 """Transfers carried out on the memories of devices. Chapter: spec/collectives.md."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from impl import settings
-from impl.collectives.steps import Rounds, rounds
-from impl.device import DeviceBackend, Memory
+from impl.collectives.steps import Move, Rounds, permuted, rounds
+from impl.device import DeviceBackend, GlobalCounters, Memory, Program
 from impl.dtypes import DType
 from impl.ir import TRUE, KernelInfo, Ops, RangeKind, UOp, new_range
 
@@ -21,86 +21,111 @@ def combining_kernel(op: Ops, dtype: DType, size: int) -> UOp:
     return UOp(Ops.SINK, dtype, (store,), KernelInfo(f"combine_{size}", (loop,)))
 
 
+#: What one device does in a phase: copies, and combinations.
+Action = Callable[[], object]
+#: For each device of a group what it does; all do theirs at a time.
+Phase = list[list[Action]]
+
+#: The setting that names the algorithm of a collective.
+SETTINGS = {"all-reduce": "ALLREDUCE", "all-gather": "ALLGATHER",
+            "reduce-scatter": "REDUCESCATTER", "all-to-all": "ALLTOALL",
+            "broadcast": "BROADCAST"}
+
+
 class Peers:
     """Some devices of a mesh that send each other elements of a dtype."""
 
     def __init__(self, devices: Sequence[DeviceBackend], dtype: DType) -> None:
         self.devices, self.dtype = devices, dtype
+        self.shared = all(device.host_memory for device in devices)
 
-    def run(self, found: Rounds, memories: Sequence[Memory], op: Ops | None = None) -> None:
-        """Carry out rounds of moves on the value's memory of each device."""
+    def rounds(self, kind: str, size: int, shift: int = 0) -> Rounds:
+        """The rounds of a collective on pieces of so many elements."""
+        if kind == "permute":
+            return permuted(size, len(self.devices), shift)
+        # r[impl collectives.algorithm.named+2]
+        name = str(settings.get(SETTINGS[kind]))
+        return rounds(kind, size, len(self.devices), self.dtype.itemsize, name)
+
+    def run(self, found: Rounds, sources: Sequence[Memory], targets: Sequence[Memory],
+            op: Ops | None = None) -> None:
+        """Carry out rounds of moves, from the source of each device to its target."""
+        for phase in self.phases(found, sources, targets, op):
+            for actions in phase:
+                for action in actions:
+                    action()
+
+    def phases(self, found: Rounds, sources: Sequence[Memory], targets: Sequence[Memory],
+               op: Ops | None = None) -> Iterator[Phase]:
+        """What each device has to do, in phases: none begins before all have done the last one.
+
+        A round is one phase, or two where it overwrites what it sends.
+        """
+        # r[impl collectives.reduce.equal]: each part is combined once, and copied
         item = self.dtype.itemsize
+        most = max((m.target + m.stop - m.start for moves in found for m in moves), default=0)
+        values = list(targets)
+        if values and most * item > values[0].nbytes:  # it works in more than the result
+            values = [device.allocate(most * item) for device in self.devices]
+            # What is left of it at the end are the local moves of the last round.
+            *found, last = found
         for moves in found:
-            # r[impl collectives.round.before]: what is sent is not what arrives meanwhile
-            staged = [(move, self._staged(move.receiver, memories[move.sender], move.start * item,
-                                          (move.stop - move.start) * item))
-                      for move in moves if move.stop > move.start]
-            for move, memory in staged:
-                target = memories[move.receiver].part(move.start * item, memory.nbytes)
-                if move.combined:
-                    assert op is not None
-                    self.combine(move.receiver, op, target, memory)
-                else:
-                    target.device.copy(target, memory, memory.nbytes)
+            yield from self._round(moves, sources, values, values, op)
+        if values != list(targets):
+            yield from self._round(last, sources, values, targets, op)
 
-    def _staged(self, receiver: int, source: Memory, offset: int, nbytes: int) -> Memory:
-        """A copy of some bytes, on the device that receives them."""
-        staging = self.devices[receiver].allocate(nbytes)
-        self.devices[receiver].copy(staging, source.part(offset, nbytes), nbytes)
-        return staging
+    def _round(self, moves: Sequence[Move], sources: Sequence[Memory], values: Sequence[Memory],
+               targets: Sequence[Memory], op: Ops | None) -> Iterator[Phase]:
+        """The phases of one round, which reads `values` and writes `targets`."""
+        item = self.dtype.itemsize
+        moves = [move for move in moves if move.stop > move.start]
+        staged, applied = self._phase(), self._phase()
+        # r[impl collectives.round.before]: what is sent is not what arrives meanwhile
+        overwritten = values is targets and _meet(moves)
+        for move in moves:
+            nbytes = (move.stop - move.start) * item
+            sent = (sources if move.given else values)[move.sender].part(move.start * item, nbytes)
+            if overwritten or move.combined and not self.shared:
+                staging = self.devices[move.receiver].allocate(nbytes)
+                staged[move.receiver].append(partial(staging.device.copy, staging, sent, nbytes))
+                sent = staging
+            target = targets[move.receiver].part(move.target * item, nbytes)
+            if move.combined:
+                assert op is not None
+                applied[move.receiver].append(self._combination(move.receiver, op, target, sent))
+            else:
+                applied[move.receiver].append(partial(target.device.copy, target, sent, nbytes))
+        if any(staged) and not overwritten:  # each stages for itself
+            applied = [[*first, *then] for first, then in zip(staged, applied, strict=True)]
+        elif any(staged):
+            yield staged
+        if any(applied):
+            yield applied
+
+    def _phase(self) -> Phase:
+        return [[] for _ in self.devices]
+
+    def _combination(self, device: int, op: Ops, target: Memory, other: Memory) -> Action:
+        """Combine the elements of two blocks, in the first of them."""
+        kernel = combining_kernel(op, self.dtype, target.nbytes // self.dtype.itemsize)
+        return partial(_combined, self.devices[device].compile([kernel])[0], [target, other])
 
     def combine(self, device: int, op: Ops, target: Memory, other: Memory) -> None:
         """Combine the elements of two blocks of a device, in the first of them."""
-        kernel = combining_kernel(op, self.dtype, target.nbytes // self.dtype.itemsize)
-        self.devices[device].compile([kernel])[0]([target, other])
+        self._combination(device, op, target, other)()
 
 
-def all_reduce(group: Peers, sources: Sequence[Memory], targets: Sequence[Memory], size: int,
-               op: Ops) -> None:
-    """Every device gets the combination of what all have."""
-    # r[impl collectives.reduce.equal]: each part is combined once, and copied
-    item = group.dtype.itemsize
-    for source, target in zip(sources, targets, strict=True):
-        target.device.copy(target, source, size * item)
-    name = str(settings.get("ALLREDUCE"))  # r[impl collectives.algorithm.named]
-    group.run(rounds(size, len(targets), item, name), targets, op)
+def _combined(program: Program, memories: Sequence[Memory]) -> None:
+    program.run(memories, ())
+    GlobalCounters.launched(program.cost())
 
 
-def all_gather(group: Peers, sources: Sequence[Memory], targets: Sequence[Memory], size: int,
-               op: Ops | None) -> None:
-    """Every device gets the pieces of all, in order."""
-    nbytes = size * group.dtype.itemsize
-    for target in targets:
-        for number, source in enumerate(sources):
-            target.device.copy(target.part(number * nbytes, nbytes), source, nbytes)
-
-
-def reduce_scatter(group: Peers, sources: Sequence[Memory], targets: Sequence[Memory], size: int,
-                   op: Ops) -> None:
-    """Device j gets the combination of the pieces j of all; `size` is that of one piece."""
-    nbytes = size * group.dtype.itemsize
-    for number, target in enumerate(targets):
-        target.device.copy(target, sources[number].part(number * nbytes, nbytes), nbytes)
-        for turn in range(1, len(sources)):
-            source = sources[(number + turn) % len(sources)].part(number * nbytes, nbytes)
-            staging = target.device.allocate(nbytes)
-            target.device.copy(staging, source, nbytes)
-            if size:
-                group.combine(number, op, target.part(0, nbytes), staging)
-
-
-def all_to_all(group: Peers, sources: Sequence[Memory], targets: Sequence[Memory], size: int,
-               op: Ops | None) -> None:
-    """Piece j of device i becomes piece i of device j; `size` is that of one piece."""
-    nbytes = size * group.dtype.itemsize
-    for number, target in enumerate(targets):
-        for other, source in enumerate(sources):
-            target.device.copy(target.part(other * nbytes, nbytes),
-                               source.part(number * nbytes, nbytes), nbytes)
-
-
-#: Within groups, by the kind of a transfer.
-WITHIN: dict[str, Callable[..., Any]] = {
-    "all-reduce": all_reduce, "all-gather": all_gather, "reduce-scatter": reduce_scatter,
-    "all-to-all": all_to_all,
-}
+def _meet(moves: Sequence[Move]) -> bool:
+    """Whether a move of a round reads of the value what another one writes."""
+    written: dict[int, list[tuple[int, int]]] = {}
+    for move in moves:
+        written.setdefault(move.receiver, []).append(
+            (move.target, move.target + move.stop - move.start))
+    return any(not move.given and any(start < move.stop and move.start < stop
+                                      for start, stop in written.get(move.sender, ()))
+               for move in moves)

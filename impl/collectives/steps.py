@@ -1,7 +1,9 @@
 """Collectives as rounds of moves between the devices of a group. Chapter: spec/collectives.md.
 
-Devices of a group are 0 to k-1. A part is a run of elements, from `start` to `stop`, of the source
-or of the value. In a round every move reads what was there before the round.
+Devices of a group are 0 to k-1. Each is given a source and fills a value; in a round every move
+reads what was there before the round. Sizes are those of pieces, in elements: an all-reduce fills
+one piece of one, an all-gather k pieces of one, a reduce-scatter one piece of k, an all-to-all k
+pieces of k, a broadcast and a permute one of one.
 """
 from __future__ import annotations
 
@@ -13,9 +15,10 @@ from impl.errors import ArgumentError
 
 @dataclass(frozen=True)
 class Move:
-    """Elements `start` to `stop` of the value on `sender`, sent to the same place on `receiver`.
+    """Elements `start` to `stop` of the value on `sender`, sent to `receiver`.
 
-    With `combined` they are combined with what stands there, else they replace it.
+    They are put at `to`, or at the same place. With `combined` they are combined with what stands
+    there, else they replace it. With `given` they are those of the source, not of the value.
     """
 
     sender: int
@@ -23,9 +26,22 @@ class Move:
     start: int
     stop: int
     combined: bool = False
+    given: bool = False
+    to: int = -1
+
+    @property
+    def target(self) -> int:
+        """Where the first element is put."""
+        return self.start if self.to < 0 else self.to
+
+    @property
+    def is_local(self) -> bool:
+        """Whether nothing is sent."""
+        return self.sender == self.receiver
 
 
 Rounds = list[list[Move]]
+Algorithm = Callable[[int, int], Rounds]
 
 
 def parts(size: int, count: int) -> list[tuple[int, int]]:
@@ -34,45 +50,214 @@ def parts(size: int, count: int) -> list[tuple[int, int]]:
     return list(zip(edges, edges[1:], strict=False))
 
 
-def naive(size: int, count: int) -> Rounds:
+def _pieces(size: int, count: int) -> list[tuple[int, int]]:
+    """Pieces of `size` elements, one behind the other."""
+    return [(i * size, (i + 1) * size) for i in range(count)]
+
+
+def _own(size: int, count: int) -> list[Move]:
+    """Each begins with what it is given."""
+    return [Move(i, i, 0, size, given=True) for i in range(count)]
+
+
+def _around(cut: Sequence[tuple[int, int]], first: int, combined: bool = False) -> Rounds:
+    """Parts go round a ring: device i sends part i + first, then the one that came to it."""
+    count = len(cut)
+    return [[Move(i, (i + 1) % count, *cut[(i + first - turn) % count], combined)
+             for i in range(count)] for turn in range(count - 1)]
+
+
+def _tree(count: int) -> list[list[tuple[int, int]]]:
+    """Pairs, then pairs of pairs: who hands on to whom, until all is on the first."""
+    return [[(i + step, i) for i in range(0, count - step, 2 * step)]
+            for step in (1 << bit for bit in range((count - 1).bit_length()))]
+
+
+# ---------------------------------------------------------------- all-reduce
+
+def _reduce_naive(size: int, count: int) -> Rounds:
     """All send all they have to the first, one after the other, and it sends the result to all."""
     found = [[Move(i, 0, 0, size, True)] for i in range(1, count)]
-    return [*found, [Move(0, i, 0, size) for i in range(1, count)]]
+    return [_own(size, count), *found, [Move(0, i, 0, size) for i in range(1, count)]]
 
 
-def ring(size: int, count: int) -> Rounds:
+def _reduce_ring(size: int, count: int) -> Rounds:
     """Each sends a part to its neighbour, k-1 times combined and k-1 times as it is."""
     cut = parts(size, count)
-    # r[impl collectives.bytes.ring]
-    reducing = [[Move(i, (i + 1) % count, *cut[(i - turn) % count], True) for i in range(count)]
-                for turn in range(count - 1)]
-    gathering = [[Move(i, (i + 1) % count, *cut[(i + 1 - turn) % count]) for i in range(count)]
-                 for turn in range(count - 1)]
-    return reducing + gathering
+    # r[impl collectives.bytes.theory]
+    return [_own(size, count), *_around(cut, 0, True), *_around(cut, 1)]
 
 
-def tree(size: int, count: int) -> Rounds:
+def _reduce_tree(size: int, count: int) -> Rounds:
     """Pairs combine, then pairs of pairs; the result comes back the same way."""
-    up: Rounds = []
-    step = 1
-    while step < count:
-        up.append([Move(i + step, i, 0, size, True) for i in range(0, count - step, 2 * step)])
-        step *= 2
+    up = [[Move(a, b, 0, size, True) for a, b in pairs] for pairs in _tree(count)]
     down = [[Move(m.receiver, m.sender, 0, size) for m in moves] for moves in reversed(up)]
-    return up + down
+    return [_own(size, count), *up, *down]
 
 
-def all_to_all(size: int, count: int) -> Rounds:
+def _reduce_direct(size: int, count: int) -> Rounds:
     """Everybody combines one part of all, and sends it to all: k rounds, as few bytes as ring."""
     cut = parts(size, count)
-    reducing = [[Move((i + turn) % count, i, *cut[i], True) for i in range(count)]
+    reducing = [[Move((i + turn) % count, i, *cut[i], True, given=True) for i in range(count)]
                 for turn in range(1, count)]
-    return [*reducing, [Move(i, j, *cut[i]) for i in range(count) for j in range(count) if i != j]]
+    begun = [Move(i, i, *cut[i], given=True) for i in range(count)]
+    return [begun, *reducing,
+            [Move(i, (i + turn) % count, *cut[i]) for turn in range(1, count)
+             for i in range(count)]]
 
 
-#: All-reduce by name.
-ALGORITHMS: dict[str, Callable[[int, int], Rounds]] = {
-    "naive": naive, "ring": ring, "tree": tree, "all-to-all": all_to_all,
+# ---------------------------------------------------------------- all-gather
+
+def _placed(size: int, count: int) -> list[Move]:
+    """Each puts its own piece in its place."""
+    return [Move(i, i, 0, size, given=True, to=i * size) for i in range(count)]
+
+
+def _gather_naive(size: int, count: int) -> Rounds:
+    """All send their piece to the first, and it sends all pieces to all."""
+    to_first = [Move(i, 0, *piece) for i, piece in enumerate(_pieces(size, count)) if i]
+    return [_placed(size, count), to_first,
+            [Move(0, i, 0, size * count) for i in range(1, count)]]
+
+
+def _gather_ring(size: int, count: int) -> Rounds:
+    """Pieces go round."""
+    return [_placed(size, count), *_around(_pieces(size, count), 0)]
+
+
+def _gather_tree(size: int, count: int) -> Rounds:
+    """Runs of pieces double on their way to the first; all pieces come back the same way."""
+    up, step = Rounds(), 1
+    for pairs in _tree(count):
+        up.append([Move(a, b, a * size, min(a + step, count) * size) for a, b in pairs])
+        step *= 2
+    down = [[Move(m.receiver, m.sender, 0, size * count) for m in moves] for moves in reversed(up)]
+    return [_placed(size, count), *up, *down]
+
+
+def _gather_direct(size: int, count: int) -> Rounds:
+    """Everybody sends its piece to all."""
+    return [_placed(size, count),
+            [Move(i, (i + turn) % count, 0, size, given=True, to=i * size)
+             for turn in range(1, count) for i in range(count)]]
+
+
+# ---------------------------------------------------------------- reduce-scatter
+
+def _taken(size: int, count: int) -> list[Move]:
+    """Each ends with its own piece at the start."""
+    return [Move(i, i, i * size, (i + 1) * size, to=0) for i in range(count)]
+
+
+def _scatter_naive(size: int, count: int) -> Rounds:
+    """All send all to the first, and it sends each its piece."""
+    every, *others = _pieces(size, count), *range(1, count)
+    return [_own(size * count, count), *[[Move(i, 0, 0, size * count, True)] for i in others],
+            [Move(0, i, *every[i]) for i in others], _taken(size, count)]
+
+
+def _scatter_ring(size: int, count: int) -> Rounds:
+    """Pieces go round, and each adds its own: piece i comes to device i last."""
+    return [_own(size * count, count), *_around(_pieces(size, count), -1, True),
+            _taken(size, count)]
+
+
+def _scatter_tree(size: int, count: int) -> Rounds:
+    """Pairs combine, then pairs of pairs; runs of pieces halve on their way back."""
+    up = [[Move(a, b, 0, size * count, True) for a, b in pairs] for pairs in _tree(count)]
+    down, step = Rounds(), 1
+    for pairs in _tree(count):
+        down.insert(0, [Move(b, a, a * size, min(a + step, count) * size) for a, b in pairs])
+        step *= 2
+    return [_own(size * count, count), *up, *down, _taken(size, count)]
+
+
+def _scatter_direct(size: int, count: int) -> Rounds:
+    """Everybody sends each its piece, a piece a round."""
+    cut = _pieces(size, count)
+    return [[Move(i, i, *cut[i], given=True, to=0) for i in range(count)],
+            *[[Move((i + turn) % count, i, *cut[i], True, given=True, to=0) for i in range(count)]
+              for turn in range(1, count)]]
+
+
+# ---------------------------------------------------------------- all-to-all, broadcast, permute
+
+def _exchange_naive(size: int, count: int) -> Rounds:
+    """Pairs of devices in turn, one at a time."""
+    return [_kept(size, count), *[[_crossing(i, j, size)] for i in range(count)
+                                  for j in range(count) if i != j]]
+
+
+def _exchange_ring(size: int, count: int) -> Rounds:
+    """In round t everybody sends to the one that is t places on."""
+    return [_kept(size, count), *[[_crossing(i, (i + turn) % count, size) for i in range(count)]
+                                  for turn in range(1, count)]]
+
+
+def _exchange_direct(size: int, count: int) -> Rounds:
+    """Everybody sends to all, in one round."""
+    return [_kept(size, count), [_crossing(i, (i + turn) % count, size)
+                                 for turn in range(1, count) for i in range(count)]]
+
+
+def _kept(size: int, count: int) -> list[Move]:
+    return [_crossing(i, i, size) for i in range(count)]
+
+
+def _crossing(sender: int, receiver: int, size: int) -> Move:
+    """Piece `receiver` of one becomes piece `sender` of the other."""
+    return Move(sender, receiver, receiver * size, (receiver + 1) * size, given=True,
+                to=sender * size)
+
+
+def _begun(size: int) -> list[Move]:
+    """The first has the value."""
+    return [Move(0, 0, 0, size, given=True)]
+
+
+def _spread_naive(size: int, count: int) -> Rounds:
+    """The first sends all to all."""
+    return [_begun(size), [Move(0, i, 0, size) for i in range(1, count)]]
+
+
+def _spread_tree(size: int, count: int) -> Rounds:
+    """Who has it hands it on: in each round twice as many."""
+    return [_begun(size), *[[Move(b, a, 0, size) for a, b in pairs]
+                            for pairs in reversed(_tree(count))]]
+
+
+def _spread_ring(size: int, count: int) -> Rounds:
+    """The first gives each a part, and the parts go round."""
+    cut = parts(size, count)
+    return [_begun(size), [Move(0, i, *cut[i]) for i in range(1, count)], *_around(cut, 0)]
+
+
+def _spread_direct(size: int, count: int) -> Rounds:
+    """The first gives each a part, and everybody sends its part to all."""
+    cut = parts(size, count)
+    return [_begun(size), [Move(0, i, *cut[i]) for i in range(1, count)],
+            [Move(i, (i + turn) % count, *cut[i]) for turn in range(1, count)
+             for i in range(count)]]
+
+
+def permuted(size: int, count: int, shift: int) -> Rounds:
+    """Everybody sends what it has to the one that is `shift` places on."""
+    return [[Move(i, (i + shift) % count, 0, size, given=True) for i in range(count)]]
+
+
+#: By the kind of a transfer, the algorithms by name: from the size of a piece, and the number of
+#: devices, to rounds.
+ALGORITHMS: dict[str, dict[str, Algorithm]] = {
+    "all-reduce": {"naive": _reduce_naive, "ring": _reduce_ring, "tree": _reduce_tree,
+                   "all-to-all": _reduce_direct},
+    "all-gather": {"naive": _gather_naive, "ring": _gather_ring, "tree": _gather_tree,
+                   "all-to-all": _gather_direct},
+    "reduce-scatter": {"naive": _scatter_naive, "ring": _scatter_ring, "tree": _scatter_tree,
+                       "all-to-all": _scatter_direct},
+    "all-to-all": {"naive": _exchange_naive, "ring": _exchange_ring,
+                   "all-to-all": _exchange_direct},
+    "broadcast": {"naive": _spread_naive, "ring": _spread_ring, "tree": _spread_tree,
+                  "all-to-all": _spread_direct},
 }
 
 
@@ -80,31 +265,40 @@ ALGORITHMS: dict[str, Callable[[int, int], Rounds]] = {
 LATENCY, PER_BYTE = 5e-6, 1e-10
 
 
-def predicted(found: Rounds, itemsize: int) -> float:
-    """Seconds that the rounds take, each as long as its busiest device."""
+def predicted(found: Rounds, itemsize: int, latency: float = LATENCY,
+              per_byte: float = PER_BYTE) -> float:
+    """Seconds that the rounds take, each as long as its busiest device.
+
+    A device sends and receives at the same time, and one move after the other. What is local is
+    not counted.
+    """
     total = 0.0
     for moves in found:
-        busy: dict[int, float] = {}
+        busy: dict[tuple[int, bool], float] = {}
         for move in moves:
-            cost = LATENCY + PER_BYTE * (move.stop - move.start) * itemsize
-            for device in (move.sender, move.receiver):
-                busy[device] = busy.get(device, 0.0) + cost
+            if not move.is_local:
+                cost = latency + per_byte * (move.stop - move.start) * itemsize
+                for side in ((move.sender, True), (move.receiver, False)):
+                    busy[side] = busy.get(side, 0.0) + cost
         total += max(busy.values(), default=0.0)
     return total
 
 
-def rounds(size: int, count: int, itemsize: int, name: str = "") -> Rounds:
-    """The all-reduce that is asked for by name, or the one that takes least time.
+def rounds(kind: str, size: int, count: int, itemsize: int, name: str = "") -> Rounds:
+    """The collective by the algorithm that is asked for by name, or takes least time.
+
+    `size` are the elements of a piece.
 
     Raises:
-        ArgumentError: there is no such algorithm.
+        ArgumentError: there is no such algorithm for it.
     """
+    known = ALGORITHMS[kind]
     if name:
-        if name not in ALGORITHMS:
-            raise ArgumentError("all-reduce", f"{name!r} is no algorithm",
-                                f"use {', '.join(ALGORITHMS)}")
-        return ALGORITHMS[name](size, count)
-    found = [algorithm(size, count) for algorithm in ALGORITHMS.values()]
+        if name not in known:
+            raise ArgumentError(kind, f"{name!r} is no algorithm", f"use {', '.join(known)}")
+        return known[name](size, count)
+    # r[impl collectives.algorithm.named+2]
+    found = [algorithm(size, count) for algorithm in known.values()]
     return min(found, key=lambda each: predicted(each, itemsize))
 
 
@@ -113,5 +307,5 @@ def sent(found: Rounds, count: int) -> Sequence[int]:
     total = [0] * count
     for moves in found:
         for move in moves:
-            total[move.sender] += move.stop - move.start
+            total[move.sender] += 0 if move.is_local else move.stop - move.start
     return total

@@ -1,6 +1,7 @@
 """Programs of the CPU device, and tables of their launches. Chapter: spec/cpu.md."""
 from __future__ import annotations
 
+import copy
 import ctypes
 import operator
 import struct
@@ -41,6 +42,17 @@ class CPUProgram(KeptProgram):
             self.shape = (source.threads, min(source.threads, threads),
                           kinds | 1 << len(source.phases), source.scratch, source.own,
                           duration(self.ast) if source.threads > 1 else 0)
+
+    def sharing(self, count: int) -> CPUProgram:
+        """The program with its share of the threads; its chunks, and so its values, are the same.
+        """
+        chunks, threads, *others = self.shape
+        if threads == 1:
+            return self
+        # r[impl collectives.lanes.cores]
+        found = copy.copy(self)
+        found.shape = (chunks, max(1, threads // count), *others)
+        return found
 
     def facts(self) -> dict[str, Any]:
         """What is kept of a program besides its object."""

@@ -20,12 +20,12 @@ from typing import NamedTuple, TypeVar
 
 from impl.dependencies.elements import apart, same_element, same_iteration
 from impl.dependencies.hazards import hazards
-from impl.dependencies.lives import Lives, alive_bytes, most_alive
+from impl.dependencies.lives import Lives, alive_bytes, most_alive, under_way
 from impl.dependencies.past import History, Past, Touch
 
 __all__ = ["Accesses", "Dependency", "History", "Lives", "Pair", "Past", "Touch", "alive_bytes",
            "apart", "find", "hazards", "most_alive", "of_versions", "same_element",
-           "same_iteration", "touched_storages", "waits"]
+           "same_iteration", "touched_storages", "under_way", "waits"]
 
 Accesses = list[tuple[list[Touch], list[Touch]]]  # of each kernel, what it reads and writes
 Pair = tuple[int, int]  # a kernel, and one that must not start before it has finished

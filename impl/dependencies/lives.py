@@ -3,6 +3,7 @@ spec/dependencies.md.
 """
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 Life = tuple[int, int, int]  # the first step, the last one, and bytes
@@ -23,6 +24,33 @@ class Lives:
         """The lives of some storages, with their sizes."""
         return [(first, self.last[storage], nbytes[storage])
                 for storage, first in self.first.items() if storage in nbytes]
+
+
+def under_way(order: Sequence[int], pairs: Iterable[tuple[int, int]], lanes: Sequence[str],
+              ) -> dict[int, int]:
+    """The last step of the order in which each transfer may still be under way.
+
+    `lanes` says of each kernel where it runs: in "compute", in "copy", or in none, when all is done
+    that was begun. Transfers are done in their order. So one is done when a kernel starts that
+    waits for it, or for a later one.
+    """
+    needs: dict[int, list[int]] = {}
+    for before, after in pairs:
+        if lanes[before] == "copy" and lanes[after] != "copy":
+            needs.setdefault(after, []).append(before)
+    place = {kernel: step for step, kernel in enumerate(order)}
+    found: dict[int, int] = {}
+    begun: deque[int] = deque()
+    for step, kernel in enumerate(order):
+        if lanes[kernel] == "copy":
+            begun.append(kernel)
+            continue
+        latest = step if not lanes[kernel] else max(map(place.__getitem__, needs.get(kernel, ())),
+                                                    default=-1)
+        while begun and place[begun[0]] <= latest:
+            found[begun.popleft()] = step - 1
+    found.update(dict.fromkeys(begun, len(order) - 1))
+    return found
 
 
 def alive_bytes(lives: Iterable[Life], steps: int) -> list[int]:

@@ -54,15 +54,17 @@ class Counters:
         self.fresh, self.peak = 0, self.allocated
 
     def launched(self, cost: Estimate, times: int = 1) -> None:
-        """Count one kernel that ran."""
-        self.kernels += times
-        self.operations += cost.operations * times
-        self.bytes += cost.bytes * times
+        """Count one kernel that ran; devices of a mesh may combine at the same time."""
+        with _counting:
+            self.kernels += times
+            self.operations += cost.operations * times
+            self.bytes += cost.bytes * times
 
     def copied(self, size: int) -> None:
-        """Count one copy."""
-        self.copies += 1
-        self.copied_bytes += size
+        """Count one copy; devices of a mesh copy at the same time."""
+        with _counting:
+            self.copies += 1
+            self.copied_bytes += size
 
     def grown(self, size: int) -> None:
         """Count memory taken (or given back, if negative)."""
@@ -71,6 +73,7 @@ class Counters:
             self.peak = self.allocated
 
 
+_counting = free_after_fork(threading.Lock())
 GlobalCounters = Counters()
 
 
@@ -89,6 +92,11 @@ class Memory:
         # NumPy is slow to tell.
         self.address: int = block.__array_interface__["data"][0] + start if address is None \
             else address
+
+    @property
+    def members(self) -> list[Memory]:
+        """The blocks that it is made of: itself, or on a mesh one of each device."""
+        return [self]
 
     @property
     def array(self) -> np.ndarray:
@@ -187,6 +195,10 @@ class Program:
         """Run without checks or counting; each backend has its own."""
         raise NotImplementedError
 
+    def sharing(self, count: int) -> Program:
+        """The program, for one of so many devices that run it at the same time."""
+        return self
+
 
 Launch = tuple[Program, Sequence[Memory], Sequence[int]]
 
@@ -220,6 +232,10 @@ class Table:
         """Run all launches in order, and count them."""
         # r[impl device.table.equal+2]
         self.replay()
+        self.note()
+
+    def note(self) -> None:
+        """Count all launches, once."""
         if self._cost is None:
             self._cost = [program.cost(values) for program, _, values in self.launches]
             self._total = Estimate(sum(c.operations for c in self._cost),
@@ -248,6 +264,7 @@ class DeviceBackend:
     maximum_arguments = 1 << 16
     local_bytes = 256 << 10   # for what passes between the stages of one iteration of the prefix
     host_memory = True        # whether `Memory.array` may be read and written directly
+    concurrent = True         # of a mesh: whether its devices may run in lanes
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -22,6 +22,7 @@ class Transfer:
         all-gather       s            -> (k, *s)       the pieces of all
         reduce-scatter   (k, *s)      -> s             piece j of all, combined, on device j
         all-to-all       (k, *s)      -> (k, *s)       piece j of device i becomes piece i of j
+        permute          s            -> s             that of device i on device i + `shift`
         broadcast        s            -> s             from a device to all of the mesh
         scatter          (n, *s)      -> s             piece i of a device to device i of n
         gather           s            -> (n, *s)       the pieces of all on one device
@@ -35,6 +36,12 @@ class Transfer:
     mesh: Mesh
     axis: str = ""
     op: Ops | None = None
+    shift: int = 0
+
+    @property
+    def is_within(self) -> bool:
+        """Whether it is between the devices of its mesh, each with a piece before and after."""
+        return bool(self.axis)
 
     @property
     def count(self) -> int:
@@ -78,6 +85,7 @@ _WHY = {
     "reduce-scatter": "each has a part of the result, and keeps a piece",
     "all-gather": "an axis that is cut is needed as a whole",
     "all-to-all": "it is cut along one axis, and needed cut along another",
+    "permute": "each needs the piece of another one",
     "broadcast": "it was placed on the mesh", "scatter": "it was placed on the mesh",
     "gather": "it is needed on one device", "select": "it is needed on one device",
 }

@@ -3,6 +3,7 @@
     session        what outlives a run, in one object
     environment    what settings and devices ask of a plan
     run            a plan with the buffers of one call
+    beside         the part of it in which devices of a mesh compute beside what they send
     planning       from values to a run
     prepared       a call that is ready to be launched again
     values         computing and reading them
@@ -10,6 +11,7 @@
     journey        how a graph became a kernel's text, for the report
 """
 from impl.effects import lock
+from impl.realize.beside import measured, stretch, stretches
 from impl.realize.environment import Mode, environment, in_force
 from impl.realize.planning import planned_run, prepare, values_of, waiting_values
 from impl.realize.prepared import CopySegment, Made, Prepared, Segments
@@ -19,7 +21,7 @@ from impl.realize.session import session
 from impl.realize.values import peek, read, realize, refuse_reading
 
 __all__ = ["CopySegment", "ExecItem", "Made", "Mode", "Prepared", "Run", "Segments", "commit",
-           "copy_across", "ensure_memory", "environment", "in_force", "items_of", "lock", "peek",
-           "planned_run", "poison", "prepare", "programs_of", "read", "realize", "refuse_reading",
-           "run_schedule", "schedule", "schedule_document", "session", "values_of",
-           "waiting_values"]
+           "copy_across", "ensure_memory", "environment", "in_force", "items_of", "lock",
+           "measured", "peek", "planned_run", "poison", "prepare", "programs_of", "read",
+           "realize", "refuse_reading", "run_schedule", "schedule", "schedule_document",
+           "session", "stretch", "stretches", "values_of", "waiting_values"]

@@ -83,6 +83,8 @@ def _environment(names: Sequence[Place]) -> Environment:
     if not settings.get("REMATERIALIZE"):
         limits = replace(limits, late=0)  # r[impl fusion.late.off]
     return Environment(devices[0][0], limits, bool(settings.get("FUSE")),
-                       not settings.get("NO_MEMORY_PLANNER"), None if seed < 0 else seed,
+                       not settings.get("NO_MEMORY_PLANNER"),
+                       bool(settings.get("OVERLAP")) and all(d.concurrent for _, d in devices),
+                       None if seed < 0 else seed,
                        # Text: it is hashed once, and not for every key.
                        repr([(name, *device.plan_key()) for name, device in devices]))

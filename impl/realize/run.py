@@ -15,6 +15,7 @@ from impl.effects import Buffer, Effects, advance, living, mark_realized
 from impl.ir import in_memory
 from impl.multi import Mesh, Transfer
 from impl.places import Destination, Place
+from impl.realize.beside import note_span, stretch, stretches
 from impl.realize.environment import Mode, in_force
 from impl.realize.session import session
 from impl.schedule import Plan
@@ -165,7 +166,11 @@ def execute(run: Run, mode: Mode) -> None:
     for number in plan.touched:
         if buffers[number].memory is None:
             ensure_memory(buffers[number], mode)
-    watched = mode.watched
+    watched = mode.watched or session.spans is not None
+    if plan.under_way and not mode.watched:
+        found = stretches(plan, programs, values)
+        if found:
+            return _execute_beside(run, programs, found)
     for number, arguments, slots in plan.launches:
         run.begun += 1
         program = programs[number]
@@ -182,9 +187,32 @@ def execute(run: Run, mode: Mode) -> None:
             _report(run, number, *before)
 
 
+def _execute_beside(run: Run, programs: Sequence[Program | None],
+                    found: Sequence[tuple[Place | None, list[int]]]) -> None:
+    """Run the kernels in order, those of a mesh in its lanes."""
+    plan, buffers = run.plan, run.buffers
+    for mesh, numbers in found:
+        run.begun += len(numbers)
+        given = [[ensure_memory(buffers[a]) for a in plan.kernels[n].arguments] for n in numbers]
+        ends = [[buffers[a] for a in plan.kernels[n].arguments[:2]] for n in numbers]
+        if mesh is not None:
+            sizes = [(min(b.nbytes for b in each), each[-1].dtype) for each in ends]
+            stretch(plan, programs, mesh, numbers, given, sizes, run.values).run(session.spans)
+            continue
+        for number, memories, each in zip(numbers, given, ends, strict=True):
+            kernel, program, start = plan.kernels[number], programs[number], time.perf_counter()
+            if program is None:
+                assert kernel.copy is not None
+                copy_across(kernel.copy, memories, [b.nbytes for b in each], each[1].dtype)
+            else:
+                program(memories, [run.values[slot] for slot in kernel.slots])
+            note_span(plan, number, start)
+
+
 def _report(run: Run, number: int, operations: int, moved: int, start: float) -> None:
     """Have printed, and poison, what is asked for after a kernel, given counts and time before."""
     mode, kernel = in_force(), run.plan.kernels[number]
+    note_span(run.plan, number, start)
     Device[kernel.device].synchronize()  # else it is the launch that is timed
     seconds = time.perf_counter() - start
     if mode.debug >= 2:

@@ -66,6 +66,7 @@ class Session:
         self.capturing = _Capturing()
         self.default = ANYWHERE  # the default device of the last time that values were asked for
         self.printer: Callable[[], Printer]  # set by the package
+        self.spans: list[Any] | None = None  # of each kernel when it ran, if somebody measures
         self.viewers: list[Callable[[Document], None]] = []
         self.checkers: list[Callable[[Document], None]] = []
         self.schedule_recorders: list[Callable[[Effects, Plan], None]] = []

@@ -8,10 +8,12 @@ from typing import Any
 
 from impl import realize, symbolic
 from impl.caching import has_sizes
+from impl.collectives import Stretch
 from impl.device import Device, Table
 from impl.effects import Buffer, advance, spoil
 from impl.errors import ReplayError
 from impl.ir import UOp
+from impl.places import Place
 from impl.realize import Made, Prepared, Segments
 from impl.realize.prepared import Position, Segment
 from impl.replay.arguments import Arguments, aliases_of, compare_arguments, expected
@@ -88,19 +90,29 @@ class Recording:
         self.places: list[list[Position]] = [[] for _ in self.changing]
         self.segments: list[Segment] = []
         self.copies: list[tuple[realize.CopySegment, list[Buffer]]] = []
-        self.values: list[tuple[Table, int, int, str | int]] = []
+        self.sent: list[tuple[Stretch, int, list[Buffer]]] = []
+        self.values: list[tuple[Table | Stretch, int, int, str | int]] = []
         launches: list[tuple[realize.ExecItem, list[UOp]]] = []
         for run in runs:
-            binds = run.canonical.variables
-            for item in realize.items_of(run):
-                if item.program is None:
+            binds, items = run.canonical.variables, realize.items_of(run)
+            beside = realize.stretches(run.plan, realize.programs_of(run.plan), run.values)
+            begun = 0
+            for mesh, numbers in beside or [(None, run.plan.order)]:
+                mine = items[begun:begun + len(numbers)]
+                begun += len(numbers)
+                if mesh is not None:
                     self._close(launches)
-                    self._add_copy(item)
-                else:
-                    if launches and item.bufs[0].device != launches[0][0].bufs[0].device:
-                        self._close(launches)  # r[impl replay.devices.each]
-                    slots = run.plan.kernels[item.metadata["kernel"]].slots
-                    launches.append((item, [binds[slot] for slot in slots]))
+                    self._add_stretch(run, mesh, numbers, mine)
+                    continue
+                for item in mine:
+                    if item.program is None:
+                        self._close(launches)
+                        self._add_copy(item)
+                    else:
+                        if launches and item.bufs[0].device != launches[0][0].bufs[0].device:
+                            self._close(launches)  # r[impl replay.devices.each]
+                        slots = run.plan.kernels[item.metadata["kernel"]].slots
+                        launches.append((item, [binds[slot] for slot in slots]))
         self._close(launches)
         large = [self.number[b] for b in self.fresh if b.nbytes >= _LARGE]
         self.launch = Segments(self.segments, self.places, large)
@@ -115,12 +127,31 @@ class Recording:
                                item.values) for item, _ in launches if item.program is not None])
         for launch, (item, binds) in enumerate(launches):
             self._add_places(table, launch, item.bufs)
-            for position, bind in enumerate(binds):
-                what = self._follows(bind, self.paths)
-                if what is not None:
-                    self.values.append((table, launch, position, what))
+            self._add_values(table, launch, binds)
         self.segments.append(table)
         launches.clear()
+
+    def _add_values(self, segment: Table | Stretch, launch: int, binds: Sequence[UOp]) -> None:
+        for position, bind in enumerate(binds):
+            what = self._follows(bind, self.paths)
+            if what is not None:
+                self.values.append((segment, launch, position, what))
+
+    def _add_stretch(self, run: realize.Run, mesh: Place, numbers: Sequence[int],
+                     items: Sequence[realize.ExecItem]) -> None:
+        """Add what runs in the lanes of a mesh."""
+        plan, binds = run.plan, run.canonical.variables
+        ends = [item.bufs[:2] for item in items]
+        found = realize.stretch(
+            plan, realize.programs_of(plan), mesh, numbers,
+            [[realize.ensure_memory(b) for b in item.bufs] for item in items],
+            [(min(b.nbytes for b in each), each[-1].dtype) for each in ends], run.values)
+        for launch, (number, item, each) in enumerate(zip(numbers, items, ends, strict=True)):
+            self._add_places(found, launch, item.bufs)
+            self._add_values(found, launch, [binds[slot] for slot in plan.kernels[number].slots])
+            if item.program is None:
+                self.sent.append((found, launch, each))
+        self.segments.append(found)
 
     def _add_copy(self, item: realize.ExecItem) -> None:
         """Add a copy between devices."""
@@ -213,6 +244,9 @@ class Recording:
             self.launch.put(self.number[buffer], realize.ensure_memory(now[buffer]))
         for copy, ends in self.copies:
             copy.nbytes = [self._size(b, arguments) * copy.dtype.itemsize for b in ends]
+        for stretch, launch, ends in self.sent:
+            stretch.set_size(launch, min(self._size(b, arguments) for b in ends)
+                             * ends[1].dtype.itemsize)
         start = generator.counter
         for table, launch, position, what in self.values:
             if isinstance(what, int):

@@ -49,9 +49,13 @@ def _buffer_row(plan: Plan, number: int, name: int) -> dict[str, Any]:
 def _kernel_row(plan: Plan, number: int, names: dict[int, int]) -> dict[str, Any]:
     kernel = plan.kernels[number]
     # r[impl schedule.document.devices+2]
-    told = {}
+    told: dict[str, Any] = {}
     if kernel.transfer is not None:  # r[impl multi.transfer.told]
-        told["transfer"] = kernel.transfer.told(sum(t.stop - t.start for t in kernel.reads))
+        given = sum(touch.stop - touch.start for touch in kernel.reads)
+        told["transfer"] = kernel.transfer.told(given)
+        told["sent"] = kernel.transfer.sent(given)
+    if number in plan.under_way:  # r[impl memory.transfer.covers]
+        told["until"] = plan.under_way[number]
     return {**told, "id": number, "name": kernel.name, "kind": "copy" if kernel.copy else "kernel",
             "device": kernel.device, "reads": [_touch_row(t, names) for t in kernel.reads],
             "writes": [_touch_row(t, names) for t in kernel.writes],

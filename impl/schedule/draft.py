@@ -17,7 +17,7 @@ from impl.memory.takeovers import Takeovers
 from impl.placement import Placement
 from impl.places import Place
 from impl.ranges import StageGraph
-from impl.schedule.plan import Environment, PlannedKernel, Storage
+from impl.schedule.plan import Environment, PlannedKernel, Storage, lane
 
 
 @dataclass(eq=False)
@@ -45,7 +45,8 @@ class Draft:
     order: list[int] = field(init=False)                 # put_in_order
     takeovers: Takeovers = field(init=False)             # take_over
     dependencies: list[Dependency] = field(init=False)
-    memories: dict[Place, MemoryPlan] = field(init=False)  # lay_out
+    under_way: dict[int, int] = field(init=False)        # lay_out
+    memories: dict[Place, MemoryPlan] = field(init=False)
     kernels: list[PlannedKernel] = field(init=False)     # assemble
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -89,6 +90,12 @@ class Draft:
     def crossing_bytes(self) -> dict[int, int]:
         """The sizes of the temporaries that pass from kernel to kernel."""
         return {n: size for n, size in self.temporary_bytes.items() if n not in self.private}
+
+    @cached_property
+    def lanes(self) -> list[str]:
+        """Where each kernel runs: "compute" or "copy" of the devices of a mesh, or "" in none."""
+        return [lane(group.members[0].stage.copy, group.device) if self.environment.overlap else ""
+                for group in self.groups]
 
     @cached_property
     def touched(self) -> list[list[int]]:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 
 from impl import memory
 from impl.caching import Canonical
-from impl.dependencies import find, touched_storages
+from impl.dependencies import Touch, find, touched_storages, under_way
 from impl.fusion import (
     Assembler,
     Kernel,
@@ -32,12 +32,12 @@ from impl.fusion import (
     touches,
 )
 from impl.memory.takeovers import Takeovers, Temporary, find_takeovers
-from impl.ordering import Peaks, Uses, linearize
+from impl.ordering import Peaks, Uses, linearize, overlapped
 from impl.placement import place_writes
 from impl.places import Place
 from impl.ranges import StageGraph
 from impl.schedule.draft import Draft
-from impl.schedule.plan import PlannedKernel, Storage
+from impl.schedule.plan import PlannedKernel
 from impl.schedule.reasons import fusion, origins
 
 Pass = Callable[[Draft], Draft]
@@ -100,10 +100,19 @@ def find_hazards(draft: Draft) -> Draft:
 
 def put_in_order(draft: Draft) -> Draft:
     """In which order the kernels run."""
-    draft.order = linearize(len(draft.groups), draft.waits,
-                            Uses(draft.crossing_bytes, draft.touched),
-                            draft.environment.order_seed)
+    uses, seed = Uses(draft.crossing_bytes, draft.touched), draft.environment.order_seed
+    order = linearize(len(draft.groups), draft.waits, uses, seed)
+    if "copy" in draft.lanes and seed is None:
+        transfers = {number for number, lane in enumerate(draft.lanes) if lane == "copy"}
+        order = overlapped(order, {(d.before, d.after) for d in draft.waits},
+                           [_seconds(*touched) for touched in draft.accesses], transfers, uses)
+    draft.order = order
     return draft
+
+
+def _seconds(reads: Sequence[Touch], writes: Sequence[Touch]) -> float:
+    """What a kernel or a transfer takes, about: to start it, and for each byte."""
+    return 5e-6 + 1e-10 * sum(touch.stop - touch.start for touch in (*reads, *writes))
 
 
 def take_over(draft: Draft) -> Draft:
@@ -113,7 +122,7 @@ def take_over(draft: Draft) -> Draft:
         draft.dependencies = draft.waits
         return draft
     draft.takeovers = find_takeovers(draft.groups, draft.order, draft.placement,
-                                     _temporaries(draft.storages), draft.accesses)
+                                     _temporaries(draft), draft.accesses)
     as_made = not draft.takeovers.moved and draft.order == list(range(len(draft.groups)))
     draft.dependencies = draft.waits if as_made else find(draft.takeovers.accesses, draft.order)
     return draft
@@ -121,7 +130,13 @@ def take_over(draft: Draft) -> Draft:
 
 def lay_out(draft: Draft) -> Draft:
     """Where temporaries lie: in one arena for each device."""
-    touched = touched_storages(draft.takeovers.accesses)
+    own = touched_storages(draft.takeovers.accesses)
+    touched = [list(storages) for storages in own]
+    draft.under_way = under_way(draft.order, [(d.before, d.after) for d in draft.dependencies],
+                                draft.lanes) if "copy" in draft.lanes else {}
+    # r[impl memory.transfer.covers]: until a transfer is waited for, nobody else has its memory
+    for transfer, last in draft.under_way.items():
+        touched[draft.order[last]] += own[transfer]
     nbytes = {n: size for n, size in draft.crossing_bytes.items() if n not in draft.takeovers.moved}
     device_of = {n: draft.storages[n].device for n in nbytes}
     draft.memories = plan_memory(draft.order, touched, nbytes, device_of, draft.environment.reuse)
@@ -157,10 +172,15 @@ def variable_slots(kernels: Sequence[Kernel], canonical: Canonical) -> list[tupl
     return [tuple(slot_of[v] for v in kernel.variables) for kernel in kernels]
 
 
-def _temporaries(storages: dict[int, Storage]) -> dict[int, Temporary]:
-    """What has to agree where one temporary takes over the memory of another."""
+def _temporaries(draft: Draft) -> dict[int, Temporary]:
+    """What has to agree where one temporary takes over the memory of another.
+
+    What a transfer reads beside kernels is not taken over: who overwrote it would wait for it.
+    """
+    read = {touch.storage for (reads, _), lane in zip(draft.accesses, draft.lanes, strict=True)
+            for touch in reads if lane == "copy"}
     return {n: Temporary(s.size * s.dtype.itemsize, s.dtype, s.device)
-            for n, s in storages.items() if s.kind == "temporary"}
+            for n, s in draft.storages.items() if s.kind == "temporary" and n not in read}
 
 
 #: All passes, in the order in which they run.

@@ -44,7 +44,7 @@ def finished(draft: Draft) -> Plan:
         draft.dependencies, draft.memories, _written(draft),
         boundaries(draft.groups, storage, draft.dependencies, draft.grouping.blocked),
         draft.placement.copies, draft.canonical.key,
-        [bind.src[0] for bind in draft.canonical.variables])
+        [bind.src[0] for bind in draft.canonical.variables], draft.under_way)
 
 
 def _written(draft: Draft) -> dict[int, int]:

@@ -11,8 +11,8 @@ from impl.dtypes import DType
 from impl.fusion import FusionLimits, Kernel
 from impl.ir import Shape, UOp
 from impl.memory import MemoryPlan
-from impl.multi import Transfer
-from impl.places import Place
+from impl.multi import Mesh, Transfer
+from impl.places import Destination, Place
 from impl.symbolic import plain
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ class Plan:
     notes: list[str]
     key: tuple[Any, ...]
     unknowns: list[UOp]                           # per slot of a value: its variable in sizes
+    under_way: dict[int, int]                     # of a transfer beside kernels: its last step
     programs: list[Program | None] | None = None  # filled by whoever runs the plan,
     prepared: Prepared | None = None              # and this by whoever may run it again at once
 
@@ -124,9 +125,42 @@ class Plan:
         return [(n, self.kernels[n].arguments, self.kernels[n].slots) for n in self.order]
 
     @cached_property
+    def stretches(self) -> list[tuple[Place | None, list[int]]]:
+        """The kernels in order, in runs that are in the lanes of one mesh, or in none.
+
+        Empty where nothing is sent beside kernels.
+        """
+        found: list[tuple[Place | None, list[int]]] = []
+        if not self.under_way:
+            return found
+        for number in self.order:
+            kernel = self.kernels[number]
+            mesh = kernel.device if lane(kernel.copy, kernel.device) else None
+            if not found or found[-1][0] != mesh:
+                found.append((mesh, []))
+            found[-1][1].append(number)
+        return found
+
+    @cached_property
+    def awaited(self) -> dict[int, list[int]]:
+        """Of each kernel that waits for transfers beside it, which ones."""
+        found: dict[int, list[int]] = {}
+        for d in self.dependencies:
+            if d.before in self.under_way and d.after not in self.under_way:
+                found.setdefault(d.after, []).append(d.before)
+        return found
+
+    @cached_property
     def places(self) -> list[int]:
         """The storages of the results."""
         return [result.storage for result in self.results]
+
+
+def lane(copy: Destination | None, device: Place) -> str:
+    """The lane of a kernel on a mesh: "compute", or "copy" of a transfer; "" of what has none."""
+    if isinstance(copy, Transfer):
+        return "copy" if copy.is_within else ""
+    return "compute" if copy is None and isinstance(device, Mesh) else ""
 
 
 @dataclass(frozen=True)
@@ -137,5 +171,6 @@ class Environment:
     limits: FusionLimits
     fuse: bool = True
     reuse: bool = True
+    overlap: bool = False
     order_seed: int | None = None
     device_key: Hashable = ""

@@ -8,8 +8,9 @@ import pytest
 
 from conformance.trace import verifies
 from impl import Context, Device, GlobalCounters, Mesh, Tensor
-from impl.collectives import ALGORITHMS, MeshDevice, Move, Peers, rounds
-from impl.collectives.steps import predicted, sent
+from impl.collectives import ALGORITHMS, Peers, MeshDevice, Move, rounds
+from impl.collectives.running import SETTINGS
+from impl.collectives.steps import permuted, predicted, sent
 from impl.dtypes import dtypes
 from impl.errors import ArgumentError
 from impl.ir import Ops
@@ -23,63 +24,149 @@ def reference() -> Iterator[None]:
         yield
 
 
-def reduced(name: str, given: list[np.ndarray]) -> list[np.ndarray]:
-    """What every device has after the rounds of an algorithm."""
-    device = Device[Mesh(DEVICES[:len(given)])]
+#: Of each collective the pieces that a device is given, and those that it gets.
+PIECES = {"all-reduce": (1, 1), "all-gather": (1, 0), "reduce-scatter": (0, 1),
+          "all-to-all": (0, 0), "broadcast": (1, 1)}
+EVERY = [(kind, name) for kind, known in ALGORITHMS.items() for name in known]
+
+
+def carried_out(kind: str, name: str, size: int, given: list[np.ndarray]) -> list[np.ndarray]:
+    """What every device has after the rounds of an algorithm; what it is given has all pieces."""
+    count = len(given)
+    device = Device[Mesh(DEVICES[:count])]
     assert isinstance(device, MeshDevice)
-    memory = device.allocate(given[0].nbytes)
-    for member, array in zip(memory.members, given, strict=True):
+    source, target = (device.allocate(4 * size * (pieces or count) or 1)
+                      for pieces in PIECES[kind])
+    for member, array in zip(source.members, given, strict=True):
         member.device.copy_in(member, array)
     group = Peers(device.members, dtypes.float32)
-    group.run(rounds(given[0].size, len(given), 4, name), memory.members, Ops.ADD)
-    return [m.device.copy_out(m, dtypes.float32, given[0].size) for m in memory.members]
+    group.run(rounds(kind, size, count, 4, name), source.members, target.members, Ops.ADD)
+    elements = size * (PIECES[kind][1] or count)
+    return [m.device.copy_out(m, dtypes.float32, elements) for m in target.members]
+
+
+def meant(kind: str, size: int, given: np.ndarray) -> list[np.ndarray]:
+    """What every device has to have."""
+    count, total = len(given), given.sum(0)
+    return {"all-reduce": [total] * count, "all-gather": [given.reshape(-1)] * count,
+            "reduce-scatter": list(total.reshape(-1, size)) if size else [total] * count,
+            "all-to-all": list(given.reshape(count, -1, size).swapaxes(0, 1).reshape(count, -1))
+            if kind == "all-to-all" and size else [given.reshape(-1)[:0]] * count,
+            "broadcast": [given[0]] * count}[kind]
 
 
 @verifies("collectives.reduce.equal")
 @verifies("collectives.round.before")
-@pytest.mark.parametrize("name", ALGORITHMS)
-@pytest.mark.parametrize("size", [1, 3, 8, 17])
-def test_every_device_has_the_same_sum(name: str, size: int) -> None:
-    for count in (2, 3, 4, 5):
+@pytest.mark.parametrize(("kind", "name"), EVERY)
+@pytest.mark.parametrize("size", [0, 1, 3, 17])
+def test_every_device_has_what_it_should(kind: str, name: str, size: int) -> None:
+    for count in (1, 2, 3, 4, 5):
         random = np.random.default_rng(count)
-        whole = [random.integers(-99, 99, size).astype(np.float32) for _ in range(count)]
-        for found in reduced(name, whole):
-            np.testing.assert_array_equal(found, sum(whole))
-        uneven = [(random.standard_normal(size) * 10 ** i).astype(np.float32)
-                  for i in range(count)]
-        first, *others = reduced(name, uneven)
-        for other in others:
-            assert first.tobytes() == other.tobytes()
+        shape = (count, size * (PIECES[kind][0] or count))
+        whole = random.integers(-99, 99, shape).astype(np.float32)
+        found = carried_out(kind, name, size, list(whole))
+        for mine, theirs in zip(found, meant(kind, size, whole), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+        if kind == "all-reduce":
+            rough = random.standard_normal(shape) * 10.0 ** np.arange(count)[:, None]
+            first, *others = carried_out(kind, name, size, list(rough.astype(np.float32)))
+            for other in others:
+                assert first.tobytes() == other.tobytes()
 
 
-@verifies("collectives.bytes.ring")
-@pytest.mark.parametrize("name", ["ring", "all-to-all"])
-def test_no_device_sends_more_than_theory_says(name: str) -> None:
-    for count in (2, 3, 4, 7, 8):
-        for size in (count, 5 * count + 3, 1000):
-            least = 2 * (count - 1) / count * size
-            for elements in sent(ALGORITHMS[name](size, count), count):
-                assert abs(elements - least) <= 2 * (count - 1)
+def theory(kind: str, name: str, s: int, k: int) -> tuple[int, int, int]:
+    """Moves, elements of all of them, and those that the busiest device sends; k is a power of 2.
+    """
+    deep = k.bit_length() - 1
+    runs = k // 2 * deep * s  # of a tree whose runs of pieces double
+    whole, last = (k - 1) * k * s, (k - 1) * s
+    known: dict[str, dict[str, tuple[int, int, int]]] = {
+        "all-reduce": {
+            "naive": (2 * (k - 1), 2 * last, last), "tree": (2 * (k - 1), 2 * last, deep * s),
+            "ring": (2 * k * (k - 1), 2 * last, 2 * last // k)},
+        "all-gather": {
+            "naive": (2 * (k - 1), whole + last, whole),
+            "tree": (2 * (k - 1), whole + runs, deep * k * s), "ring": (k * (k - 1), whole, last)},
+        "reduce-scatter": {
+            "naive": (2 * (k - 1), whole + last, k * s),
+            "tree": (2 * (k - 1), whole + runs, (k + k // 2 - 1) * s),
+            "ring": (k * (k - 1), whole, last)},
+        "all-to-all": {"naive": (k * (k - 1), whole, last), "ring": (k * (k - 1), whole, last)},
+        "broadcast": {
+            "naive": (k - 1, last, last), "tree": (k - 1, last, deep * s),
+            "ring": (k * k - 1, last + last // k, 2 * last // k)}}
+    return known[kind]["ring" if name == "all-to-all" else name]
 
 
-@verifies("collectives.algorithm.named")
+@verifies("collectives.bytes.theory")
+@pytest.mark.parametrize(("kind", "name"), EVERY)
+def test_moves_and_bytes_are_what_theory_says(kind: str, name: str) -> None:
+    for count in (2, 4, 8, 16):
+        for size in (count, 48 * count):
+            found = ALGORITHMS[kind][name](size, count)
+            elements = sent(found, count)
+            moves = sum(not move.is_local for moves in found for move in moves)
+            assert (moves, sum(elements), max(elements)) == theory(kind, name, size, count), count
+
+
+@verifies("collectives.bytes.theory")
+def test_parts_that_are_not_even_differ_by_an_element_each() -> None:
+    for kind, name in EVERY:
+        for count in (3, 5, 7):
+            found = ALGORITHMS[kind][name](64, count)
+            even = ALGORITHMS[kind][name](64 * count, count)
+            for mine, theirs in zip(sent(found, count), sent(even, count), strict=True):
+                assert abs(mine - theirs / count) <= 2 * (count - 1), (kind, name, count)
+    assert sent(permuted(64, 4, 1), 4) == [64] * 4
+    assert sent(permuted(64, 4, 4), 4) == [0] * 4
+
+
+@verifies("collectives.bytes.theory")
+def test_devices_copy_what_the_rounds_say() -> None:
+    for kind, name in EVERY:
+        given = [np.ones(4 * 8 if PIECES[kind][0] == 0 else 8, np.float32)] * 4
+        GlobalCounters.reset()
+        carried_out(kind, name, 8, given)
+        moves = [m for each in ALGORITHMS[kind][name](8, 4) for m in each if m.stop > m.start]
+        copies = GlobalCounters.copies - 2 * 4  # what the test itself brings and reads
+        assert copies == sum(not move.combined for move in moves), (kind, name)
+        assert GlobalCounters.kernels == sum(move.combined for move in moves), (kind, name)
+
+
+@verifies("collectives.algorithm.named+2")
 def test_an_algorithm_is_chosen_by_name_or_by_time() -> None:
-    for name, algorithm in ALGORITHMS.items():
-        assert rounds(64, 4, 4, name) == algorithm(64, 4)
-    for size in (1, 1 << 24):
-        best = min(predicted(each(size, 4), 4) for each in ALGORITHMS.values())
-        assert predicted(rounds(size, 4, 4), 4) == best
-    assert len(rounds(1, 8, 4)) < len(ALGORITHMS["ring"](1, 8))
-    with pytest.raises(ArgumentError, match="ring"):
-        rounds(8, 2, 4, "rings")
-    x = Tensor(np.arange(32, dtype=np.float32)).shard(DEVICES[:4], 0).realize()
-    counts = {}
-    for name in ("naive", "ring"):
-        with Context(ALLREDUCE=name):
+    for kind, known in ALGORITHMS.items():
+        for name, algorithm in known.items():
+            assert rounds(kind, 64, 4, 4, name) == algorithm(64, 4)
+        for size in (1, 1 << 24):
+            best = min(predicted(each(size, 4), 4) for each in known.values())
+            assert predicted(rounds(kind, size, 4, 4), 4) == best
+        with pytest.raises(ArgumentError, match="ring"):
+            rounds(kind, 8, 2, 4, "rings")
+    assert len(rounds("all-reduce", 1, 8, 4)) < len(ALGORITHMS["all-reduce"]["ring"](1, 8))
+
+
+@verifies("collectives.algorithm.named+2")
+@pytest.mark.parametrize(("kind", "setting"), SETTINGS.items())
+def test_each_collective_has_a_setting(kind: str, setting: str) -> None:
+    mesh = Mesh(DEVICES[:4])
+    x = Tensor(np.arange(64, dtype=np.float32).reshape(8, 8)).shard(mesh, 0).realize()
+    found = {}
+    for name in ALGORITHMS[kind]:
+        ways = {"all-reduce": lambda: x.sum(0), "all-gather": lambda: x.shard(mesh),
+                "reduce-scatter": lambda: x.sum(0).shard(mesh, 0),
+                "all-to-all": lambda: x.shard(mesh, 1),
+                "broadcast": lambda: Tensor(np.arange(64, dtype=np.float32)).shard(mesh)}
+        with Context(**{setting: name}):
+            tensor = ways[kind]()
             GlobalCounters.reset()
-            (x * len(name)).reshape(4, 8).sum(0).realize()
-            counts[name] = GlobalCounters.copies
-    assert counts["ring"] > counts["naive"]
+            tensor.realize()
+            found[name] = GlobalCounters.copies, GlobalCounters.kernels
+            whole = {"all-reduce": x.numpy().sum(0), "reduce-scatter": x.numpy().sum(0),
+                     "broadcast": np.arange(64)}.get(kind, x.numpy())
+            np.testing.assert_array_equal(tensor.numpy(), whole)
+    if kind != "all-to-all":  # there only the rounds differ
+        assert found["ring"] != found["naive"]
 
 
 @verifies("collectives.round.before")
@@ -90,9 +177,27 @@ def test_a_swap_is_one_round() -> None:
     for number, member in enumerate(memory.members):
         member.device.copy_in(member, np.full(2, number, np.float32))
     Peers(device.members, dtypes.float32).run(
-        [[Move(0, 1, 0, 2), Move(1, 0, 0, 2)]], memory.members)
+        [[Move(0, 1, 0, 2), Move(1, 0, 0, 2)]], memory.members, memory.members)
     assert [m.device.copy_out(m, dtypes.float32, 2).tolist() for m in memory.members] \
         == [[1, 1], [0, 0]]
+
+
+@verifies("collectives.round.before")
+def test_memory_that_the_host_cannot_see_is_staged() -> None:
+    """What is combined is brought to the device first."""
+    device = Device[Mesh(DEVICES[:3])]
+    assert isinstance(device, MeshDevice)
+    source, target = device.allocate(12), device.allocate(12)
+    for number, member in enumerate(source.members):
+        member.device.copy_in(member, np.full(3, number + 1, np.float32))
+    group = Peers(device.members, dtypes.float32)
+    group.shared = False
+    GlobalCounters.reset()
+    found = rounds("all-reduce", 3, 3, 4, "ring")
+    group.run(found, source.members, target.members, Ops.ADD)
+    assert GlobalCounters.copies == sum(len(moves) for moves in found)
+    assert [m.device.copy_out(m, dtypes.float32, 3).tolist() for m in target.members] \
+        == [[6, 6, 6]] * 3
 
 
 @verifies("collectives.due.scattered")

@@ -1,0 +1,306 @@
+"""Devices of a mesh that compute while they send each other something. Chapter:
+spec/collectives.md.
+
+Each device has two lanes, one for computing and one for copying. A lane is a thread that does what
+it is given, in order. A transfer waits on each device for what was computed there before it, then
+for the other devices of its group; what waits for the transfer waits on its own device until the
+whole group is done.
+"""
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from queue import SimpleQueue
+from typing import NamedTuple
+
+from impl.collectives.device import MeshDevice, MeshProgram, MeshTable
+from impl.collectives.running import Phase
+from impl.collectives.steps import PER_BYTE
+from impl.device import Memory
+from impl.dtypes import DType
+from impl.kernel import Estimate
+from impl.multi import Transfer
+
+#: Seconds for an operation on one core, about; and for a lane to be woken and waited for.
+PER_OPERATION, HANDOVER = 2e-10, 50e-6
+
+
+class Span(NamedTuple):
+    """Something that a device did: in which lane, from when to when, in seconds."""
+
+    kernel: int
+    device: str
+    lane: str
+    start: float
+    stop: float
+
+
+class _Lanes:
+    """The threads, by name. A forked child has none of them, and starts its own."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, SimpleQueue[Callable[[], object]]] = {}
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.given.clear)
+
+    def put(self, name: str, work: Callable[[], object]) -> None:
+        """Have a lane do something after all that it was given before."""
+        queue = self.given.get(name)
+        if queue is None:
+            queue = self.given[name] = SimpleQueue()
+            threading.Thread(target=_serve, args=(queue,), name=name, daemon=True).start()
+        queue.put(work)
+
+
+def _serve(queue: SimpleQueue[Callable[[], object]]) -> None:
+    while True:
+        queue.get()()
+
+
+_lanes = _Lanes()
+
+
+@dataclass
+class Launched:
+    """A kernel of a stretch: its number in the plan, and the transfers that it waits for, by their
+    place in the stretch.
+    """
+
+    kernel: int
+    program: MeshProgram
+    memories: list[Memory]
+    values: list[int]
+    waits: frozenset[int] = frozenset()
+
+
+@dataclass
+class Sent:
+    """A transfer between the devices of a mesh; `nbytes` are those of a device's piece."""
+
+    kernel: int
+    transfer: Transfer
+    memories: list[Memory]
+    nbytes: int
+    dtype: DType
+    #: For each group its members and what they do, until a memory changes.
+    phases: list[tuple[list[int], list[Phase]]] = field(default_factory=list)
+
+
+Entry = Launched | Sent
+
+
+class _Part:
+    """Kernels that run on one device at one go, once some transfers are done."""
+
+    def __init__(self, entries: Sequence[int], waits: frozenset[int], table: MeshTable) -> None:
+        self.entries, self.waits, self.table = entries, waits, table
+
+
+class Stretch:
+    """Kernels and transfers of a mesh that run in its lanes, and nothing else in between.
+
+    `entries` are in the order of the plan. Each computing lane runs the kernels in this order, each
+    copying lane the transfers; a kernel waits for its `waits`, a transfer for all kernels before
+    it.
+    """
+
+    def __init__(self, device: MeshDevice, entries: Sequence[Entry]) -> None:
+        self.device, self.entries = device, entries
+        self.count = len(device.members)
+        self.place: dict[int, tuple[_Part, int]] = {}
+        self.course: list[_Part | int] = list(self._parts())  # in order; a transfer by its place
+
+    def _parts(self) -> Iterator[_Part | int]:
+        """Kernels are taken together up to the next transfer, or the next one that waits."""
+        together, waits = list[int](), frozenset[int]()
+        for place, entry in enumerate(self.entries):
+            if isinstance(entry, Sent) or entry.waits and together:
+                if together:
+                    yield self._part(together, waits)
+                together, waits = [], frozenset()
+            if isinstance(entry, Sent):
+                yield place
+            else:
+                waits |= entry.waits
+                together.append(place)
+        if together:
+            yield self._part(together, waits)
+
+    def _part(self, places: Sequence[int], waits: frozenset[int]) -> _Part:
+        mine = [entry for entry in map(self.entries.__getitem__, places)
+                if isinstance(entry, Launched)]
+        part = _Part(places, waits, MeshTable(
+            self.device, [(one.program, one.memories, one.values) for one in mine], self.count))
+        self.place.update({place: (part, i) for i, place in enumerate(places)})
+        return part
+
+    # What a replay changes, as in a Table. `launch` is the place of an entry.
+
+    def set_memory(self, launch: int, argument: int, memory: Memory) -> None:
+        """Give one entry another memory for one argument."""
+        entry = self.entries[launch]
+        if isinstance(entry, Sent):
+            entry.memories[argument] = memory
+            entry.phases = []
+            return
+        part, place = self.place[launch]
+        part.table.set_memory(place, argument, memory)
+
+    def forget(self, launch: int, argument: int) -> None:
+        """Let go of a memory; the entry gets another one before the next run."""
+        entry = self.entries[launch]
+        if isinstance(entry, Sent):
+            entry.memories[argument] = None  # type: ignore[call-overload]
+            entry.phases = []
+            return
+        part, place = self.place[launch]
+        part.table.forget(place, argument)
+
+    def set_value(self, launch: int, variable: int, value: int) -> None:
+        """Give one kernel another value of one variable."""
+        part, place = self.place[launch]
+        part.table.set_value(place, variable, value)
+
+    def set_size(self, launch: int, nbytes: int) -> None:
+        """Give one transfer another size."""
+        entry = self.entries[launch]
+        assert isinstance(entry, Sent)
+        if entry.nbytes != nbytes:
+            entry.nbytes, entry.phases = nbytes, []
+
+    # Running
+
+    def run(self, spans: list[Span] | None = None) -> None:  # r[impl collectives.lanes.equal]
+        """Run all of it; what each device did, and when, is added to `spans`.
+
+        Raises:
+            Exception: what the first lane that failed has raised, once no lane does anything.
+        """
+        course = _Course(self, spans)
+        for part in self.course:
+            if isinstance(part, _Part):
+                course.compute(part)
+            else:
+                course.send(part, self._phases(part))
+        course.finish()
+        for part in self.course:
+            if isinstance(part, _Part):
+                part.table.note()
+
+    def _phases(self, place: int) -> list[tuple[list[int], list[Phase]]]:
+        entry = self.entries[place]
+        assert isinstance(entry, Sent)
+        if not entry.phases:
+            source, target = entry.memories
+            entry.phases = [(members, list(phases)) for members, phases in self.device.exchanges(
+                entry.transfer, target, source, entry.nbytes, entry.dtype)]
+        return entry.phases
+
+
+def pays(costs: Iterable[Estimate], transfers: int) -> bool:
+    """Whether lanes save more than their threads cost: long kernels, and a second core."""
+    seconds = sum(max(c.operations * PER_OPERATION, c.bytes * PER_BYTE) for c in costs)
+    return (os.cpu_count() or 1) > 1 and seconds > 4 * HANDOVER * (transfers + 1)
+
+
+class _Course:
+    """One run of a stretch: what each lane is given, and what they tell each other."""
+
+    def __init__(self, stretch: Stretch, spans: list[Span] | None) -> None:
+        self.stretch, self.spans = stretch, spans
+        self.names = [member.name for member in stretch.device.members]
+        self.steps: dict[str, list[Callable[[], object]]] = {}
+        self.done: dict[int, list[threading.Event]] = {}
+        self.barriers: list[threading.Barrier] = []
+        self.computed: list[threading.Event] = []
+        self.error: BaseException | None = None  # of the lane that failed first
+
+    def compute(self, part: _Part) -> None:
+        """Kernels, after the transfers that they wait for."""
+        for number, name in enumerate(self.names):
+            steps = self.steps.setdefault(f"{name} compute", [])
+            steps += [self.done[place][number].wait for place in sorted(part.waits)]
+            table = part.table.tables[number]
+            if self.spans is None:
+                steps.append(table.replay)
+                continue
+            for place, (program, memories, values) in zip(part.entries, table.launches,
+                                                          strict=True):
+                steps.append(self._timed(place, number, "compute",
+                                         partial(program.run, memories, values)))
+
+    def send(self, place: int, groups: Sequence[tuple[list[int], list[Phase]]]) -> None:
+        """A transfer, after all that was computed before it on the devices of its group."""
+        done = self.done[place] = [threading.Event() for _ in self.names]
+        for members, phases in groups:
+            together = threading.Barrier(len(members))
+            self.barriers.append(together)
+            for rank, number in enumerate(members):
+                name, computed = self.names[number], threading.Event()
+                self.computed.append(computed)
+                self.steps.setdefault(f"{name} compute", []).append(computed.set)
+                steps = self.steps.setdefault(f"{name} copy", [])
+                # r[impl collectives.lanes.wait]: the first meeting is for what the others computed
+                work: list[Callable[[], object]] = [together.wait]
+                for phase in phases:
+                    work += [*phase[rank], together.wait]
+                steps += [computed.wait, self._timed(place, number, "copy", work), done[number].set]
+
+    def _timed(self, place: int, number: int, lane: str,
+               work: Callable[[], object] | list[Callable[[], object]]) -> Callable[[], object]:
+        """Something to do, noted with its times if that is asked for."""
+        each = work if isinstance(work, list) else [work]
+
+        def run() -> None:
+            start = time.perf_counter()
+            for one in each:
+                one()
+            if self.spans is not None:
+                self.spans.append(Span(self.stretch.entries[place].kernel, self.names[number],
+                                       lane, start, time.perf_counter()))
+        return run
+
+    def finish(self) -> None:
+        """Let all lanes begin, and wait until none has anything left to do."""
+        ended: SimpleQueue[None] = SimpleQueue()
+        for name, steps in self.steps.items():
+            _lanes.put(name, partial(self._all, steps, ended))
+        left = len(self.steps)
+        interrupted: BaseException | None = None
+        while left:
+            try:
+                ended.get()
+                left -= 1
+            except BaseException as error:  # memory may go only when nobody touches it
+                interrupted = error
+                self._fail(error)
+        # r[impl collectives.lanes.error]
+        if interrupted is not None or self.error is not None:
+            raise interrupted or self.error  # type: ignore[misc]
+
+    def _all(self, steps: Sequence[Callable[[], object]], ended: SimpleQueue[None]) -> None:
+        """What a lane does, unless another one has failed."""
+        for step in steps:
+            if self.error is not None:
+                break
+            try:
+                step()
+            except BaseException as error:  # raised where the run was asked for
+                self._fail(error)
+        ended.put(None)
+
+    def _fail(self, error: BaseException) -> None:
+        """Let nobody wait for what will not come."""
+        if self.error is None:
+            self.error = error
+        for barrier in self.barriers:
+            barrier.abort()
+        for events in self.done.values():
+            for event in events:
+                event.set()
+        for event in self.computed:
+            event.set()

@@ -1,0 +1,75 @@
+"""Stretches of a plan in which devices compute beside what they send. Chapter: spec/realize.md."""
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from impl import settings
+from impl.collectives import Launched, Sent, Span, Stretch, pays
+from impl.collectives.device import MeshDevice, MeshProgram
+from impl.device import Device, Memory, Program
+from impl.dtypes import DType
+from impl.places import Place
+from impl.realize.session import session
+from impl.schedule import Plan
+
+
+def stretches(plan: Plan, programs: Sequence[Program | None],
+              values: Sequence[int]) -> list[tuple[Place | None, list[int]]]:
+    """The kernels of a plan in order, in runs that are in the lanes of one mesh, or in none.
+
+    Empty where nothing is gained by lanes, or where they are not wanted.
+    """
+    level = settings.get("OVERLAP") if plan.under_way else 0
+    if not level:
+        return []
+    costs = [program.cost([values[slot] for slot in plan.kernels[number].slots])
+             for number, program in enumerate(programs) if program is not None]
+    # r[impl collectives.lanes.pay]
+    return plan.stretches if level == 2 or pays(costs, len(plan.under_way)) else []
+
+
+def stretch(plan: Plan, programs: Sequence[Program | None], mesh: Place, numbers: Sequence[int],
+            memories: Sequence[list[Memory]], sizes: Sequence[tuple[int, DType]],
+            values: Sequence[int]) -> Stretch:
+    """Some kernels of a plan in lanes, each with its memories; of transfers also the bytes of the
+    piece that a device has, and the dtype.
+    """
+    device = Device[mesh]
+    assert isinstance(device, MeshDevice)
+    place = {number: i for i, number in enumerate(numbers)}
+    entries: list[Launched | Sent] = []
+    for number, mine, (nbytes, dtype) in zip(numbers, memories, sizes, strict=True):
+        kernel, program = plan.kernels[number], programs[number]
+        if kernel.transfer is not None:
+            entries.append(Sent(number, kernel.transfer, mine, nbytes, dtype))
+            continue
+        assert isinstance(program, MeshProgram)
+        waits = frozenset(place[t] for t in plan.awaited.get(number, ()) if t in place)
+        entries.append(Launched(number, program, mine, [values[slot] for slot in kernel.slots],
+                                waits))
+    return Stretch(device, entries)
+
+
+@contextmanager
+def measured() -> Iterator[list[Span]]:
+    """What devices do in this block, each kernel and transfer by itself, and when.
+
+    What is not in a lane of a mesh is in the lane "compute", or "copy", of its device. Kernels of
+    captured functions that are replayed are not measured.
+    """
+    before, session.spans = session.spans, []
+    try:
+        yield session.spans
+    finally:
+        session.spans = before
+
+
+def note_span(plan: Plan, number: int, start: float) -> None:
+    """Note a kernel that ran by itself, if somebody measures."""
+    if session.spans is not None:
+        kernel = plan.kernels[number]
+        Device[kernel.device].synchronize()
+        session.spans.append(Span(number, str(kernel.device), "copy" if kernel.copy else "compute",
+                                  start, time.perf_counter()))
