@@ -8,7 +8,7 @@ import pytest
 
 from conformance.trace import verifies
 from impl import Context, Device, GlobalCounters, Mesh, Tensor
-from impl.collectives import ALGORITHMS, Peers, MeshDevice, Move, rounds
+from impl.collectives import ALGORITHMS, MeshDevice, Move, Peers, rounds
 from impl.collectives.running import SETTINGS
 from impl.collectives.steps import permuted, predicted, sent
 from impl.dtypes import dtypes
