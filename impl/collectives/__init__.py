@@ -6,9 +6,9 @@
     lanes    devices that compute while they send each other something
 """
 from impl.collectives.device import MeshDevice, MeshMemory, transferred
-from impl.collectives.lanes import Launched, Sent, Span, Stretch, pays
+from impl.collectives.lanes import Computed, Sent, Span, Stretch, pays
 from impl.collectives.running import Peers
 from impl.collectives.steps import ALGORITHMS, Move, rounds
 
-__all__ = ["ALGORITHMS", "Peers", "Launched", "MeshDevice", "MeshMemory", "Move", "Sent", "Span",
+__all__ = ["ALGORITHMS", "Peers", "Computed", "MeshDevice", "MeshMemory", "Move", "Sent", "Span",
            "Stretch", "pays", "rounds", "transferred"]

@@ -65,7 +65,7 @@ _lanes = _Lanes()
 
 
 @dataclass
-class Launched:
+class Computed:
     """A kernel of a stretch: its number in the plan, and the transfers that it waits for, by their
     place in the stretch.
     """
@@ -90,7 +90,7 @@ class Sent:
     phases: list[tuple[list[int], list[Phase]]] = field(default_factory=list)
 
 
-Entry = Launched | Sent
+Entry = Computed | Sent
 
 
 class _Part:
@@ -132,7 +132,7 @@ class Stretch:
 
     def _part(self, places: Sequence[int], waits: frozenset[int]) -> _Part:
         mine = [entry for entry in map(self.entries.__getitem__, places)
-                if isinstance(entry, Launched)]
+                if isinstance(entry, Computed)]
         part = _Part(places, waits, MeshTable(
             self.device, [(one.program, one.memories, one.values) for one in mine], self.count))
         self.place.update({place: (part, i) for i, place in enumerate(places)})

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from impl import settings
-from impl.collectives import Launched, Sent, Span, Stretch, pays
+from impl.collectives import Computed, Sent, Span, Stretch, pays
 from impl.collectives.device import MeshDevice, MeshProgram
 from impl.device import Device, Memory, Program
 from impl.dtypes import DType
@@ -39,7 +39,7 @@ def stretch(plan: Plan, programs: Sequence[Program | None], mesh: Place, numbers
     device = Device[mesh]
     assert isinstance(device, MeshDevice)
     place = {number: i for i, number in enumerate(numbers)}
-    entries: list[Launched | Sent] = []
+    entries: list[Computed | Sent] = []
     for number, mine, (nbytes, dtype) in zip(numbers, memories, sizes, strict=True):
         kernel, program = plan.kernels[number], programs[number]
         if kernel.transfer is not None:
@@ -47,7 +47,7 @@ def stretch(plan: Plan, programs: Sequence[Program | None], mesh: Place, numbers
             continue
         assert isinstance(program, MeshProgram)
         waits = frozenset(place[t] for t in plan.awaited.get(number, ()) if t in place)
-        entries.append(Launched(number, program, mine, [values[slot] for slot in kernel.slots],
+        entries.append(Computed(number, program, mine, [values[slot] for slot in kernel.slots],
                                 waits))
     return Stretch(device, entries)
 
