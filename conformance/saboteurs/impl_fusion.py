@@ -149,7 +149,7 @@ class StoresWhatIsExpanded(Edit):
     rule = "fusion.limit.least"
     description = "too many inputs meet in an outer product: the product is stored"
     file = "impl/fusion/cuts.py"
-    old, new = "for part in parts or [crowd]:", "for part in [crowd]:"
+    old, new = "return parts if sum(map(_elements, parts)) < _elements(node) else []", "return []"
 
 
 class CountsTheLastBuffer(Edit):
