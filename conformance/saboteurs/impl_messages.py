@@ -69,6 +69,20 @@ class LayersHideWhatTheyTake(Edit):
     old, new = 'str(wrong), f"it takes {own}")', 'str(wrong), own[:0] or "give others")'
 
 
+class LetsErrorsThrough(Edit):
+    rule = "errors.argument.raw"
+    description = "an error of Python's own in a method is left as it is"
+    file = "impl/tensor/names.py"
+    old, new = "if not step.tb_frame.f_code.co_filename.startswith(_FLOORS):", "if step:"
+
+
+class ExplainsWhatIsNotOurs(Edit):
+    rule = "errors.argument.raw"
+    description = "an error of a function that was given is taken for one about arguments"
+    file = "impl/tensor/names.py"
+    old, new = "if not step.tb_frame.f_code.co_filename.startswith(_FLOORS):", "if not step:"
+
+
 class ForgetsTheLine(Edit):
     rule = "errors.pickle.parts"
     description = "an error that is loaded again names the line that loads it"

@@ -25,6 +25,9 @@ class Arrangement(Movement):
             bounds = [slice(None, one).indices(size)[1] for one in indices_or_sections]
         else:
             count = whole(indices_or_sections, "tensor_split", "count", 1)
+            if count > 1 << 16:  # r[impl tensor.arguments.refused+2]
+                raise ShapeError("tensor_split", f"{count} parts are too many",
+                                 f"give at most {1 << 16}")
             each, more = divmod(size, count)
             bounds = [place * each + min(place, more) for place in range(1, count)]
         starts, stops = [0, *bounds], [*bounds, size]

@@ -247,6 +247,10 @@ class TensorBase(metaclass=Named):
     def _device(cls, device: Any) -> Place:
         runtime = cls.runtime
         if isinstance(device, (tuple, list)):
+            for name in device:
+                if not isinstance(name, str):  # r[impl errors.argument.raw]
+                    raise ArgumentError("Tensor", f"{name!r:.60} is no device",
+                                        'give names: ("CPU:0", "CPU:1")')
             return Mesh([runtime.usable_device(name) for name in device])
         return runtime.default_device if device is None else runtime.usable_device(device)
 

@@ -191,6 +191,8 @@ class Matrices(Products):
     def vander(self, N: int | None = None, increasing: bool = False) -> Self:  # noqa: N803
         """The powers of each element of a vector, the highest first."""
         count = len(self) if N is None else whole(N, "vander", "count")
+        if count > 1 << 16:  # r[impl tensor.arguments.refused+2]
+            raise ShapeError("vander", f"{N} powers are too many", f"give at most {1 << 16}")
         powers = [self.ones_like() if power == 0 else self ** power  # type: ignore[attr-defined]
                   for power in range(count)]
         if not powers:

@@ -6,9 +6,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from numbers import Integral, Number, Real
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+import numpy as np
 
 from impl.errors import (
     ArgumentError,
@@ -215,6 +219,40 @@ class _Keywords:
                 raise ArgumentError(self.name, f"{name} is {value!r:.60}", f"give {meant}")
 
 
+    def explain(self, error: Exception, positional: tuple[Any, ...], given: dict[str, Any]) -> None:
+        """Raise an error of our own for one of Python or NumPy about what this method was given.
+
+        One of a function of the user's, or of what computes values, is left as it is.
+
+        Raises:
+            ArgumentError: the error comes from the floors of this class.
+        """
+        step = error.__traceback__
+        while step is not None:
+            if not step.tb_frame.f_code.co_filename.startswith(_FLOORS):
+                return
+            step = step.tb_next
+        first = next(iter(self.places), "") in ("self", "cls")
+        named = [f"{one!r:.40}" for one in positional[first:]]
+        shown = ", ".join([*named, *(f"{name}={one!r:.40}" for name, one in given.items())])
+        # r[impl errors.argument.raw]
+        raise ArgumentError(self.name, f"({shown}) cannot be worked with: {error}",
+                            f"give what is meant by ({', '.join(self._words()[first:])})") \
+            from error
+
+    def _words(self) -> list[str]:
+        """The parameters, as a user writes them."""
+        return [str(each).replace("'", "").replace("Self", "Tensor").replace(": Any", "")
+                for each in self.signature.parameters.values()]
+
+
+_HERE = str(Path(__file__).parent.parent)
+#: Where an error has to come from that is about arguments.
+_FLOORS = (*(f"{_HERE}{os.sep}{name}" for name in (
+    "tensor", "gradient", "symbolic", "multi", "ir.py", "dtypes.py", "places.py")),
+    str(Path(np.__file__).parent))
+
+
 def _same(one: Any, two: Any) -> bool:
     """Whether two arguments are one value; of a tensor or an array, whether they are one object.
 
@@ -251,11 +289,13 @@ def with_keywords(method: Callable[..., Any], name: str, tensors: list[type],
                 if not given.keys() <= keywords.plain:
                     positional, given = keywords.understood(positional, given)
                 result = method(*positional, **given)
-        except (TypeError, AttributeError, ValueError, IndexError, DeviceError) as error:
+        except (TypeError, AttributeError, ValueError, IndexError, ArithmeticError,
+                DeviceError) as error:
             if isinstance(error, TensorScheduleError):
                 keywords.claim(error)
             else:
                 keywords.refuse(tensors[0], positional, given)
+                keywords.explain(error, positional, given)
             raise
         if result is NotImplemented:  # which only an operator may answer
             raise ArgumentError(keywords.name, f"{positional[-1]!r:.60} is no operand",

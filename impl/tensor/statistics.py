@@ -173,7 +173,7 @@ class Statistics(Matrices):
     def diff(self, n: int = 1, axis: int = -1, dim: int | None = None) -> Self:
         """The difference of each element of an axis and the one before it, `n` times."""
         axis, result = self._axis(either(axis, dim), "diff"), self
-        for _ in range(whole(n, "diff", "count")):
+        for _ in range(min(whole(n, "diff", "count"), self.shape[axis])):
             size = result.shape[axis]
             length = max(size - 1, 0)
             later, before = (result.narrow(axis, min(start, size), length) for start in (1, 0))
