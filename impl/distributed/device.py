@@ -1,15 +1,17 @@
 """A mesh of which each process has one device. Chapter: spec/distributed.md."""
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from impl.collectives import MeshDevice, Peers
 from impl.device import Device, DeviceBackend, Memory
-from impl.distributed.engine import Ranks
+from impl.distributed.engine import Ranks, group
 from impl.distributed.ranks import rank, ranks
 from impl.dtypes import DType
 from impl.errors import ArgumentError
@@ -42,58 +44,73 @@ class RankDevice(MeshDevice):
     @functools.cached_property
     def groups(self) -> dict[str, Ranks]:
         """The group of this process along each axis, and that of all."""
-        found = {axis: Ranks(next(g for g in self.mesh.groups(axis) if rank() in g))
+        found = {axis: group(tuple(next(g for g in self.mesh.groups(axis) if rank() in g)))
                  for axis in self.mesh.axes}
-        return {**found, "": Ranks(range(len(self.mesh.devices)))}
+        return {**found, "": group(tuple(range(len(self.mesh.devices))))}
 
     def exchange(self, transfer: Transfer, target: Any, source: Any, nbytes: int,
                  dtype: DType) -> None:
         """One call of MPI."""
         # r[impl distributed.value.equal]
-        group, to = self.groups[transfer.axis], target.members[0]
-        group.met(f"{transfer} of {nbytes} bytes of {dtype.name}")
-        given = _bytes(source.members[0], nbytes if transfer.kind != "reduce-scatter"
-                       else nbytes * transfer.count)
+        ranks, to, given = self.groups[transfer.axis], target.members[0], source.members[0]
+        ranks.met(f"{transfer} of {nbytes} bytes of {dtype.name}")
+        count = transfer.count
         if transfer.kind == "all-gather":
-            _fill(to, group.all(given))
+            with _written(to, nbytes * count) as found:
+                ranks.all(_bytes(given, nbytes), found)
         elif transfer.kind == "all-to-all":
-            _fill(to, group.exchanged(given))
+            with _written(to, nbytes) as found:
+                ranks.exchanged(_bytes(given, nbytes), found)
         elif transfer.kind == "all-reduce":
             assert transfer.op is not None
-            if not group.sum(given, transfer.op, dtype):
-                given = self._combined(group.all(given), transfer, nbytes, dtype)
-            _fill(to, given)
+            with _written(to, nbytes) as found:
+                summed = ranks.sum(_bytes(given, nbytes), found, transfer.op, dtype)
+            if not summed:
+                pieces = np.empty(nbytes * count, np.uint8)
+                ranks.all(_bytes(given, nbytes), pieces)
+                self._combine(to, pieces, transfer, nbytes, dtype)
         else:
-            pieces = group.exchanged(given)
-            _fill(to, self._combined(pieces, transfer, nbytes, dtype))
+            pieces = np.empty(nbytes * count, np.uint8)
+            ranks.exchanged(_bytes(given, nbytes * count), pieces)
+            self._combine(to, pieces, transfer, nbytes, dtype)
 
-    def _combined(self, pieces: np.ndarray, transfer: Transfer, nbytes: int,
-                  dtype: DType) -> np.ndarray:
+    def _combine(self, total: Memory, pieces: np.ndarray, transfer: Transfer, nbytes: int,
+                 dtype: DType) -> None:
         """What the pieces of all make together; each rank combines them in the same order."""
         device = self.members[0]
-        total, other = device.allocate(nbytes), device.allocate(nbytes)
+        other = device.allocate(nbytes)
         assert transfer.op is not None
         for number in range(transfer.count):
             part = pieces[number * nbytes:(number + 1) * nbytes]
             device.copy_in(total if number == 0 else other, part)
             if number and nbytes:
                 Peers([device], dtype).combine(0, transfer.op, total, other)
-        return _bytes(total, nbytes)
 
     def gather(self, target: Memory, source: Any, nbytes: int) -> None:
         """The pieces of all processes, in every one."""
-        group = self.groups[""]
-        group.met(f"gather of {nbytes} bytes")
-        _fill(target, group.all(_bytes(source.members[0], nbytes)))
+        ranks = self.groups[""]
+        ranks.met(f"gather of {nbytes} bytes")
+        with _written(target, nbytes * len(self.mesh.devices)) as found:
+            ranks.all(_bytes(source.members[0], nbytes), found)
 
 
 def _bytes(memory: Memory, nbytes: int) -> np.ndarray:
-    """The bytes of a block, on the host, in memory of their own."""
-    return memory.device.get(memory, 0, nbytes)
+    """The bytes of a block on the host, for reading: its own memory, if that is the host's."""
+    if not memory.device.host_memory:
+        return memory.device.get(memory, 0, nbytes)
+    memory.device.synchronize()
+    return memory.array[:nbytes]
 
 
-def _fill(memory: Memory, values: np.ndarray) -> None:
-    memory.device.put(memory, values)
+@contextlib.contextmanager
+def _written(memory: Memory, nbytes: int) -> Iterator[np.ndarray]:
+    """Bytes on the host that are those of a block when all are written."""
+    if memory.device.host_memory:
+        yield memory.array[:nbytes]
+    else:
+        found = np.empty(nbytes, np.uint8)
+        yield found
+        memory.device.put(memory, found)
 
 
 def opened(place: Mesh) -> DeviceBackend:

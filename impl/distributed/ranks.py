@@ -3,19 +3,20 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
-import time
-from typing import Any
+from typing import TYPE_CHECKING
 
-from impl.errors import DeviceError, DistributedError
+from impl.errors import DeviceError
+
+if TYPE_CHECKING:
+    from impl.distributed.watch import Watch
 
 #: What the launchers of MPI set for each process.
 _LAUNCHED = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")
 
 
 @functools.cache
-def world() -> Any:
-    """The communicator of all processes; None for a process that nobody launched as one of many.
+def watch() -> Watch | None:
+    """The watch over a job of several processes; None for a process that is alone.
 
     Raises:
         DeviceError: the process was launched by MPI, and mpi4py is not there.
@@ -27,39 +28,19 @@ def world() -> Any:
     except ImportError as error:
         raise DeviceError("distributed", f"mpi4py cannot be used: {error}",
                           "pip install 'tensor-schedule[mpi]'") from None
-    _end_all_after_errors(MPI.COMM_WORLD)
-    return MPI.COMM_WORLD
-
-
-#: Seconds in which the others may find out for themselves, before their processes are ended.
-_GRACE = 10.0
-
-
-def _end_all_after_errors(comm: Any) -> None:
-    """An error that says that the processes do not meet ends all of them, once each has said so.
-
-    Else they would wait for each other at their end: for the one that hangs, for ever.
-    """
-    before = sys.excepthook
-
-    def said(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-        before(kind, error, trace)
-        if isinstance(error, DistributedError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-            said_by_all, deadline = comm.Ibarrier(), time.monotonic() + _GRACE
-            while not said_by_all.Test() and time.monotonic() < deadline:
-                time.sleep(0.01)
-            comm.Abort(1)
-
-    sys.excepthook = said
+    if MPI.COMM_WORLD.Get_size() == 1:
+        return None
+    from impl.distributed.watch import opened
+    return opened(MPI)
 
 
 def rank() -> int:
     """The number of this process."""
-    return 0 if world() is None else int(world().Get_rank())
+    known = watch()
+    return 0 if known is None else known.rank
 
 
 def ranks() -> int:
     """How many processes there are."""
-    return 1 if world() is None else int(world().Get_size())
+    known = watch()
+    return 1 if known is None else known.size
