@@ -58,6 +58,9 @@ class _Runtime:
             tensor = tensor.to(tensor.device.members()[0])
         return realize.read(tensor)
 
+    def pieces(self, tensor: Any) -> list[tuple[int, np.ndarray]]:
+        return realize.pieces(tensor)
+
     def sharding(self, tensor: Any) -> Any:
         return multi.sharding_of_node(tensor.uop)
 

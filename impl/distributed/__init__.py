@@ -2,12 +2,14 @@
 
     ranks    which process this is, and what it waits for
     engine   collectives as calls of MPI, with a limit of time
+    watch    what the processes know of each other, and how they wait
     device   a mesh of which each process has one device
 
 `mpiexec -n 4 python train.py` starts four processes. Each runs the same script and makes the same
 `mesh(data=4)`; without mpiexec it is a mesh of devices of one process.
 """
 from impl.distributed.device import RankDevice, mesh
+from impl.distributed.engine import all_gather
 from impl.distributed.ranks import rank, ranks
 
-__all__ = ["RankDevice", "mesh", "rank", "ranks"]
+__all__ = ["RankDevice", "all_gather", "mesh", "rank", "ranks"]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from impl.distributed.ranks import watch
+from impl.distributed.ranks import ranks, watch
 from impl.distributed.watch import Waiting
 from impl.dtypes import DType, dtypes
 from impl.errors import DistributedError, user_line
@@ -21,6 +21,7 @@ from impl.ir import Ops
 
 #: Bytes of a note: the number of the step and what it is, as a digest; then both as text.
 _DIGEST, _NOTE = 16, 256
+_SHARED = 1000
 #: MPI's own names. Its maximum does not say what becomes of NaN.
 _SUMS = {Ops.ADD: "SUM", Ops.MUL: "PROD"}
 _TYPES = {dtypes.float32: np.float32, dtypes.float64: np.float64, dtypes.int32: np.int32,
@@ -101,6 +102,22 @@ class Ranks:
     def exchanged(self, given: np.ndarray, result: np.ndarray) -> None:
         """Piece i of the bytes of rank j becomes piece j of rank i."""
         self.done(self.comm.Ialltoall(given, result))
+
+
+def all_gather(step: str, given: bytes) -> list[bytes]:
+    """What all processes give, at most 1,000 bytes each, once all have come to this step.
+
+    Raises:
+        DistributedError: one has not come in time, or is about to do something else.
+    """
+    if ranks() == 1:
+        return [given[:_SHARED]]
+    everybody = group(tuple(range(ranks())))
+    everybody.met(step)
+    mine = np.frombuffer(given[:_SHARED].ljust(_SHARED, b"\0"), np.uint8)
+    found = np.empty((ranks(), _SHARED), np.uint8)
+    everybody.all(mine, found)
+    return [bytes(row).rstrip(b"\0") for row in found]
 
 
 @functools.cache

@@ -137,8 +137,9 @@ class Watch:
         self._hear()
         for rank, said in self.said.items():  # r[impl distributed.end.named]
             if said.error:
-                raise self.fail(waiting, f"rank {rank} has ended its program: {said.error}",
-                                "see what it says itself")
+                raise self.fail(waiting, f"rank {rank} has ended its program, so step "
+                                f"{waiting.step} ({waiting.line}) cannot be done; it said: "
+                                f"{said.error}", "see what it says itself")
             if said.ended and rank in waiting.members \
                     and said.steps.get(waiting.group, 0) < waiting.step:
                 raise self.fail(waiting, f"rank {rank} has ended its program without step "

@@ -104,6 +104,21 @@ def read(holder: Holder) -> np.ndarray:
         return memory.device.copy_out(memory, buffer.dtype, buffer.size)
 
 
+def pieces(holder: Holder) -> list[tuple[int, np.ndarray]]:
+    """What each device of this process has of a value, as `read` gives it, by its number in the
+    mesh; elements past the end of the value included.
+    """
+    refuse_reading()
+    with lock:
+        realize([holder])
+        leaf = leaf_of(holder.uop)
+        assert leaf is not None
+        buffer: Buffer = leaf.arg[0]
+        memory = ensure_memory(buffer)
+        return [(number, member.device.copy_out(member, buffer.dtype, buffer.size))
+                for number, member in zip(memory.device.numbers, memory.members, strict=True)]
+
+
 def peek(holder: Holder) -> np.ndarray | None:
     """What `read` gives, if it is in memory; None otherwise, and where nothing may be read."""
     if session.capturing.observers or session.scheduled:

@@ -61,6 +61,9 @@ class Runtime(Protocol):
     def read(self, tensor: Any) -> np.ndarray:
         """The elements of a realized tensor; bfloat16 as its bits."""
 
+    def pieces(self, tensor: Any) -> list[tuple[int, np.ndarray]]:
+        """What each device of this process has of a tensor on a mesh, by its number there."""
+
     def sharding(self, tensor: Any) -> Any:
         """How a tensor lies on its mesh; None if it is on one device."""
 

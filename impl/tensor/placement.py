@@ -1,12 +1,23 @@
 """Tensors on several devices. Chapter: spec/multi.md."""
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
+import numpy as np
+
+from impl.dtypes import dtypes
 from impl.errors import ArgumentError
 from impl.ir import Ops, UOp
 from impl.multi import PLAIN_AXIS, Mesh, Sharding, sharding_of
 from impl.tensor.base import TensorBase
+
+
+class Shard(NamedTuple):
+    """What a device has of a tensor: the elements at `index`, as an array."""
+
+    device: str
+    index: tuple[slice, ...]
+    data: np.ndarray
 
 
 class Shards(TensorBase):
@@ -86,3 +97,22 @@ class Shards(TensorBase):
         whole: Any = self
         return [whole[tuple(slice(*bounds) for bounds in part)].to(device)
                 for part, device in zip(found.parts(self.shape), found.mesh.devices, strict=True)]
+
+    @property
+    def addressable_shards(self) -> list[Shard]:
+        """What the devices of this process have of the value. Nothing is sent for it.
+
+        In one process these are all devices of the mesh; of a mesh of several processes, one.
+        """
+        if self.dtype is dtypes.bfloat16:
+            return self.cast(dtypes.float32).addressable_shards
+        found = self.sharding
+        if found is None:
+            return [Shard(self.device, (slice(None),) * len(self.shape), self.numpy())]
+        parts, local, result = found.parts(self.shape), found.local(self.shape), list[Shard]()
+        for number, elements in self.runtime.pieces(self):
+            held = tuple(slice(0, stop - start) for start, stop in parts[number])
+            result.append(Shard(found.mesh.devices[number],
+                                tuple(slice(*bounds) for bounds in parts[number]),
+                                elements.reshape(local)[held]))
+        return result

@@ -1,0 +1,274 @@
+"""Files of tensors by name: safetensors, whole or in parts, and always complete.
+
+Nothing is written where something stands: a file is written beside it, and takes its name when all
+of it is on the disk. So whoever is stopped while he saves leaves what was saved before.
+
+Tensors on a mesh are saved in parts, a file for each device. Then the file with the name has no
+tensors: its metadata say which parts there are, and where in a tensor each of their pieces belongs.
+"""
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import mmap
+import os
+import re
+import secrets
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from impl import distributed, settings
+from impl.dtypes import DType, dtypes, from_bfloat16
+from impl.errors import DistributedError, DTypeError
+from impl.tensor import Tensor
+
+#: The dtypes of the format.
+_NAMES: dict[str, DType] = {
+    "BOOL": dtypes.bool, "I8": dtypes.int8, "U8": dtypes.uint8, "I16": dtypes.int16,
+    "U16": dtypes.uint16, "I32": dtypes.int32, "U32": dtypes.uint32, "I64": dtypes.int64,
+    "U64": dtypes.uint64, "F16": dtypes.float16, "BF16": dtypes.bfloat16, "F32": dtypes.float32,
+    "F64": dtypes.float64,
+}
+_DTYPES = {dtype: name for name, dtype in _NAMES.items()}
+#: What the metadata of a file say whose tensors are in parts.
+_PARTS = "tensor-schedule/parts/1"
+#: Bytes a second that every disk writes: saving may take so much longer than other steps.
+_SLOW_DISK = 10_000_000
+
+Header = dict[str, Any]
+#: Where a piece begins and ends along each axis.
+Bounds = tuple[tuple[int, int], ...]
+
+
+def refuse_others(operation: str, given: Any, remedy: str) -> None:
+    """Raise if it is no dict of tensors: a model, or a dict of arrays."""
+    if not isinstance(given, Mapping):
+        raise DTypeError(operation, f"{type(given).__name__} is no dict of tensors", remedy)
+    for name, value in given.items():
+        if not isinstance(value, Tensor):
+            raise DTypeError(operation, f"{name} is a {type(value).__name__}, not a tensor",
+                             "make it one: Tensor(value)")
+
+
+# ---------------------------------------------------------------- saving
+
+def safe_save(tensors: Mapping[str, Tensor], path: str | os.PathLike[str]) -> None:
+    """Write tensors to a safetensors file; those on a mesh in parts, a file for each device.
+
+    What was saved under this name stays until all is written. Tensors on a mesh of several
+    processes are saved by all of them: each writes its part.
+
+    Raises:
+        DTypeError: it is no dict of tensors.
+        DistributedError: another process could not write its part, or has not come.
+    """
+    refuse_others("safe_save", tensors, "give nn.state.get_state_dict(model)")
+    target = Path(path)
+    if any(tensor.sharding is not None for tensor in tensors.values()):
+        _save_parts(tensors, target)
+    else:
+        _replace(target, {name: _array(tensor) for name, tensor in tensors.items()},
+                 {name: _DTYPES[tensor.dtype] for name, tensor in tensors.items()})
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    """The same bits in a dtype that NumPy has."""
+    return tensor.bitcast(dtypes.uint16) if tensor.dtype is dtypes.bfloat16 else tensor
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    return _bits(tensor).numpy()
+
+
+def _write(path: Path, arrays: Mapping[str, np.ndarray], kinds: Mapping[str, str],
+           metadata: Mapping[str, str] | None = None) -> None:
+    """Write a file; it is on the disk when this returns."""
+    header: Header = {"__metadata__": metadata} if metadata else {}
+    offset = 0
+    for name, array in arrays.items():
+        header[name] = {"dtype": kinds[name], "shape": list(array.shape),
+                        "data_offsets": [offset, offset + array.nbytes]}
+        offset += array.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for array in arrays.values():
+            file.write(np.ascontiguousarray(array).data if array.size else b"")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _replace(path: Path, arrays: Mapping[str, np.ndarray], kinds: Mapping[str, str],
+             metadata: Mapping[str, str] | None = None) -> None:
+    """Write a file beside the one with this name, and let it take the name at once."""
+    # r[impl distributed.save.complete]
+    beside = path.with_name(f"{path.name}.{distributed.rank()}.part")
+    _write(beside, arrays, kinds, metadata)
+    os.replace(beside, path)
+    with contextlib.suppress(OSError):  # no folder can be opened on some systems
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+class _Parts:
+    """Which device writes which piece of which tensor: the same in every process."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        meshes = [tensor.sharding.mesh for tensor in tensors.values() if tensor.sharding]
+        self.devices = list(dict.fromkeys(name for mesh in meshes for name in mesh.devices))
+        self.tensors = {name: {"dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape),
+                               "pieces": self._pieces(number, tensor)}
+                        for number, (name, tensor) in enumerate(tensors.items())}
+
+    def _pieces(self, number: int, tensor: Tensor) -> list[tuple[int, list[int]]]:
+        """The number of the device that writes each piece, and where the piece begins.
+
+        What several have is written by one of them, of each tensor by the next.
+        """
+        if tensor.sharding is None:
+            return [(number % len(self.devices), [0] * len(tensor.shape))]
+        holders: dict[Bounds, list[str]] = {}
+        bounds = tensor.sharding.parts(tensor.shape)
+        for device, part in zip(tensor.sharding.mesh.devices, bounds, strict=True):
+            if all(start < stop for start, stop in part):
+                holders.setdefault(part, []).append(device)
+        return [(self.devices.index(those[number % len(those)]), [start for start, _ in part])
+                for part, those in holders.items()]
+
+    def of(self, device: int, own: Mapping[str, dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        """What a device writes, of the pieces that this process has: name -> device -> array."""
+        return {name: own[name][self.devices[device]] for name, entry in self.tensors.items()
+                if any(number == device for number, _ in entry["pieces"])}
+
+
+def _own(tensor: Tensor, devices: Sequence[str]) -> dict[str, np.ndarray]:
+    """The pieces of a tensor that this process has, by device."""
+    if tensor.sharding is None:
+        return dict.fromkeys(devices, _array(tensor))
+    return {shard.device: shard.data for shard in _bits(tensor).addressable_shards}
+
+
+def _save_parts(tensors: Mapping[str, Tensor], path: Path) -> None:
+    parts = _Parts(tensors)
+    text, count = json.dumps(parts.tensors), len(parts.devices)
+    own = {name: _own(tensor, parts.devices) for name, tensor in tensors.items()}
+    mine = [number for number, device in enumerate(parts.devices)
+            if device.endswith(f"@{distributed.rank()}")]
+    if not distributed.rank() and not mine:  # all devices are this process's
+        mine = list(range(count))
+    # Nobody waits for ever, and the largest part may take its time.
+    nbytes = sum(math.prod(entry["shape"]) * _NAMES[entry["dtype"]].itemsize
+                 for entry in parts.tensors.values())
+    step = f"safe_save of {path} ({zlib.crc32(text.encode()):08x})"
+    with settings.Context(DISTRIBUTED_SECONDS=min(
+            86400, settings.get("DISTRIBUTED_SECONDS") + nbytes // _SLOW_DISK)):
+        number = distributed.all_gather(step, secrets.token_hex(4).encode())[0].decode()
+        names = [f"{path.stem}.{number}.{i + 1}-of-{count}{path.suffix}" for i in range(count)]
+        kinds = {name: entry["dtype"] for name, entry in parts.tensors.items()}
+        _all_did(step, lambda: [_write(path.with_name(names[i]), parts.of(i, own), kinds)
+                                for i in mine])
+        metadata = {"format": _PARTS, "parts": json.dumps(names), "tensors": text}
+        _all_did(step, lambda: _commit(path, metadata, names) if not distributed.rank() else None)
+
+
+def _all_did(step: str, work: Any) -> None:
+    """Do something in every process; raise in all if one of them could not.
+
+    Raises:
+        OSError: this process could not.
+        DistributedError: another one could not.
+    """
+    failed = None
+    try:
+        work()
+    except OSError as error:
+        failed = error
+    # r[impl distributed.save.complete]: nobody goes on before all have written
+    said = distributed.all_gather(step, str(failed or "").encode())
+    if failed is not None:
+        raise failed
+    for rank, text in enumerate(said):
+        if text:
+            raise DistributedError("safe_save", f"rank {rank} could not write: {text.decode()}",
+                                   "look at its disk; what was saved before is still there")
+
+
+def _commit(path: Path, metadata: Mapping[str, str], names: Sequence[str]) -> None:
+    """Let the parts be those of the name, and remove all others."""
+    _replace(path, {}, {}, metadata)
+    parts = re.compile(rf"{re.escape(path.stem)}\.[0-9a-f]{{8}}\.\d+-of-\d+{re.escape(path.suffix)}")
+    for each in path.parent.iterdir():
+        if parts.fullmatch(each.name) and each.name not in names:
+            each.unlink(missing_ok=True)
+
+
+# ---------------------------------------------------------------- loading
+
+def safe_load(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+    """Read the tensors of a safetensors file, or of its parts: each whole, on the default device.
+
+    Raises:
+        DTypeError: it is another kind of file, or cut short, or a part is missing.
+    """
+    source = Path(path)
+    with contextlib.ExitStack() as files:
+        try:
+            header, content = _opened(source, files)
+            metadata = header.pop("__metadata__", None) or {}
+            if metadata.get("format") == _PARTS:
+                parts = [_opened(source.with_name(name), files)
+                         for name in json.loads(metadata["parts"])]
+                return {name: _joined(name, entry, parts)
+                        for name, entry in json.loads(metadata["tensors"]).items()}
+            return {name: _tensor(_read(content, entry), entry) for name, entry in header.items()}
+        # What is elsewhere in the place of a header may be anything, also JSON of another form.
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            # r[impl errors.type.builtin+2]
+            raise DTypeError("safe_load", f"{os.fspath(path)} is no safetensors file, or cut "
+                             f"short ({error})", "give a file of nn.state.safe_save") from None
+
+
+def _opened(path: Path, files: contextlib.ExitStack) -> tuple[Header, memoryview]:
+    """The header of a file, and its content behind it."""
+    file = files.enter_context(open(path, "rb"))
+    mapped = files.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    length = int.from_bytes(mapped[:8], "little")
+    header: Header = json.loads(mapped[8:8 + length])
+    content = files.enter_context(memoryview(mapped))
+    return header, files.enter_context(content[8 + length:])
+
+
+def _read(content: memoryview, entry: Header) -> np.ndarray:
+    """The elements of an entry, as an array of its own."""
+    first, last = entry["data_offsets"]
+    return np.frombuffer(bytes(content[first:last]), _NAMES[entry["dtype"]].numpy).reshape(
+        entry["shape"])
+
+
+def _joined(name: str, entry: Header, parts: Sequence[tuple[Header, memoryview]]) -> Tensor:
+    """A tensor from the pieces that several files have of it."""
+    whole, filled = np.empty(entry["shape"], _NAMES[entry["dtype"]].numpy), 0
+    for number, begin in entry["pieces"]:
+        header, content = parts[number]
+        piece = _read(content, header[name])
+        whole[tuple(slice(start, start + size) for start, size
+                    in zip(begin, piece.shape, strict=True))] = piece
+        filled += piece.size
+    if filled != whole.size:
+        raise ValueError(f"the parts have {filled} of {whole.size} elements of {name}")
+    return _tensor(whole, entry)
+
+
+def _tensor(array: np.ndarray, entry: Header) -> Tensor:
+    if entry["dtype"] == "BF16":
+        return Tensor(from_bfloat16(array), dtype=dtypes.bfloat16)
+    return Tensor(array)
