@@ -87,9 +87,13 @@ def run(fault: Fault, folder: Path, ranks: int = RANKS) -> Job:
     return found
 
 
-@cache
 def right() -> Job:
     """A job without a fault."""
+    return _right(os.environ.get(TESTED, ""))
+
+
+@cache
+def _right(tested: str) -> Job:
     with tempfile.TemporaryDirectory() as folder:
         found = run(NONE, Path(folder))
     if found.status != 0:

@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +55,9 @@ class Training:
 
 def later(seconds: float, number: int) -> None:
     """A signal to this process, after some time."""
-    threading.Thread(target=lambda: (time.sleep(seconds), os.kill(os.getpid(), number)),
-                     daemon=True).start()
+    timer = threading.Timer(seconds, os.kill, (os.getpid(), number))
+    timer.daemon = True
+    timer.start()
 
 
 def go_wrong(fault: dict[str, Any], training: Training) -> None:

@@ -13,11 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
+from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
 from conformance.trace import ROOT
 
 #: The tests of processes start them with this path, where it is set.
 PATH = "TENSOR_SCHEDULE_TESTED"
+WATCH, FILES = "impl/distributed/watch.py", "impl/nn/files.py"
 
 
 class Copied(ImplPatch):
@@ -48,24 +50,80 @@ class KeepsItsOwnSum(Copied):
     rule = "distributed.value.equal"
     description = "what a process has is taken for what all have"
     file = "impl/distributed/device.py"
-    old = "if not group.sum(given, transfer.op, dtype):"
-    new = "if transfer.op is None:"
+    old = "summed = ranks.sum(_bytes(given, nbytes), found, transfer.op, dtype)"
+    new = "found[:], summed = _bytes(given, nbytes), True"
 
 
 class BlamesItself(Copied):
-    rule = "distributed.late.named"
+    rule = "distributed.late.named+2"
     description = "the error names the rank that waits"
+    file = WATCH
+    old = "who = [rank for rank in silent if rank in waiting.members] or silent"
+    new = "who = [self.rank]"
+
+
+class NeverLooksUp(Copied):
+    rule = "distributed.end.named"
+    description = "a process that was killed is waited for until the time is up"
+    file = WATCH
+    old = "dead = [rank for rank in self.others if self._lost(rank)]"
+    new = "dead = list[int]()"
+
+
+class GoesOnAfterAnError(Copied):
+    rule = "distributed.error.final"
+    description = "who was refused once may take part in what comes next"
     file = "impl/distributed/engine.py"
-    old = "who = \", \".join(str(self.members[place]) for place in late)"
-    new = "who = str(rank())"
+    old = "if self.watch.failed is not None:"
+    new = "if self.watch.size < 0:"
+
+
+class TrustsPlans(Copied):
+    rule = "distributed.plan.same"
+    description = "plans are compared by nothing but that there is one"
+    file = "impl/distributed/device.py"
+    old = "hashlib.blake2b(repr(key).encode(), digest_size=8)"
+    new = "hashlib.blake2b(b'', digest_size=8)"
+
+
+class WritesInPlace(Edit):
+    rule = "distributed.save.complete"
+    description = "the file with the name is written where it stands"
+    file = FILES
+    old = "beside = path.with_name(f\"{path.name}.{distributed.rank()}.part\")"
+    new = "beside = path"
+
+
+class CommitsFirst(Edit):
+    rule = "distributed.save.complete"
+    description = "what was saved before goes before the new one has its name"
+    file = FILES
+    old = "    _replace(path, {}, {}, metadata)\n    parts = re"
+    new = "    path.unlink(missing_ok=True); _replace(path, {}, {}, metadata)\n    parts = re"
+
+
+class LosesTheOthersError(Edit):
+    rule = "distributed.save.complete"
+    description = "a process goes on though another one could not write"
+    file = FILES
+    old = "        if text:\n"
+    new = "        if not step:\n"
+
+
+class PutsPiecesFirst(Edit):
+    rule = "distributed.save.equal"
+    description = "every piece is put where the first one belongs"
+    file = FILES
+    old = "whole[tuple(slice(start, start + size) for start, size\n"
+    new = "whole[tuple(slice(0, size) for start, size\n"
 
 
 class ComparesNothing(Copied):
     rule = "distributed.other.named"
     description = "a process takes part in whatever another one does"
     file = "impl/distributed/engine.py"
-    old = "if theirs.split(\"\\n\")[:2] != _read(note).split(\"\\n\")[:2]:"
-    new = "if not theirs:"
+    old = "if (self.notes[:, :_DIGEST] != mine[:_DIGEST]).any():"
+    new = "if not self.notes.size:"
 
 
 class TakesAnySize(Copied):

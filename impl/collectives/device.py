@@ -189,6 +189,9 @@ class MeshDevice(DeviceBackend):
         for member in self.members:
             member.synchronize()
 
+    def agree(self, key: Any) -> None:
+        """Compare the key of a plan with those of other processes, where there are any."""
+
     def exchange(self, transfer: Transfer, target: Memory, source: Memory, nbytes: int,
                  dtype: DType) -> None:
         """Carry out a collective within each group; `nbytes` are those of a device's piece."""

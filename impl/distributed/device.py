@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -43,16 +44,28 @@ class RankDevice(MeshDevice):
 
     @functools.cached_property
     def groups(self) -> dict[str, Ranks]:
-        """The group of this process along each axis, and that of all."""
-        found = {axis: group(tuple(next(g for g in self.mesh.groups(axis) if rank() in g)))
-                 for axis in self.mesh.axes}
-        return {**found, "": group(tuple(range(len(self.mesh.devices))))}
+        """The groups of this process along axes that were asked for; "" is that of all."""
+        return {"": group(tuple(range(len(self.mesh.devices))))}
+
+    def ranks(self, axis: str) -> Ranks:
+        """The group of this process along an axis."""
+        known = self.groups.get(axis)
+        if known is None:
+            mine = next(members for members in self.mesh.groups(axis) if rank() in members)
+            known = self.groups[axis] = group(tuple(mine))
+        return known
+
+    def agree(self, key: Any) -> None:
+        """Compare the key of a plan with those of all processes."""
+        # r[impl distributed.plan.same]
+        digest = hashlib.blake2b(repr(key).encode(), digest_size=8).hexdigest()
+        self.ranks("").met(f"the plan {digest}")
 
     def exchange(self, transfer: Transfer, target: Any, source: Any, nbytes: int,
                  dtype: DType) -> None:
         """One call of MPI."""
         # r[impl distributed.value.equal]
-        ranks, to, given = self.groups[transfer.axis], target.members[0], source.members[0]
+        ranks, to, given = self.ranks(transfer.axis), target.members[0], source.members[0]
         ranks.met(f"{transfer} of {nbytes} bytes of {dtype.name}")
         count = transfer.count
         if transfer.kind == "all-gather":
@@ -88,7 +101,7 @@ class RankDevice(MeshDevice):
 
     def gather(self, target: Memory, source: Any, nbytes: int) -> None:
         """The pieces of all processes, in every one."""
-        ranks = self.groups[""]
+        ranks = self.ranks("")
         ranks.met(f"gather of {nbytes} bytes")
         with _written(target, nbytes * len(self.mesh.devices)) as found:
             ranks.all(_bytes(source.members[0], nbytes), found)

@@ -16,7 +16,7 @@ import os
 import re
 import secrets
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -125,9 +125,10 @@ class _Parts:
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         meshes = [tensor.sharding.mesh for tensor in tensors.values() if tensor.sharding]
         self.devices = list(dict.fromkeys(name for mesh in meshes for name in mesh.devices))
-        self.tensors = {name: {"dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape),
-                               "pieces": self._pieces(number, tensor)}
-                        for number, (name, tensor) in enumerate(tensors.items())}
+        self.tensors: dict[str, Header] = {
+            name: {"dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape),
+                   "pieces": self._pieces(number, tensor)}
+            for number, (name, tensor) in enumerate(tensors.items())}
 
     def _pieces(self, number: int, tensor: Tensor) -> list[tuple[int, list[int]]]:
         """The number of the device that writes each piece, and where the piece begins.
@@ -174,13 +175,17 @@ def _save_parts(tensors: Mapping[str, Tensor], path: Path) -> None:
         number = distributed.all_gather(step, secrets.token_hex(4).encode())[0].decode()
         names = [f"{path.stem}.{number}.{i + 1}-of-{count}{path.suffix}" for i in range(count)]
         kinds = {name: entry["dtype"] for name, entry in parts.tensors.items()}
-        _all_did(step, lambda: [_write(path.with_name(names[i]), parts.of(i, own), kinds)
-                                for i in mine])
+
+        def written() -> None:
+            for i in mine:
+                _write(path.with_name(names[i]), parts.of(i, own), kinds)
+
+        _all_did(step, written)
         metadata = {"format": _PARTS, "parts": json.dumps(names), "tensors": text}
         _all_did(step, lambda: _commit(path, metadata, names) if not distributed.rank() else None)
 
 
-def _all_did(step: str, work: Any) -> None:
+def _all_did(step: str, work: Callable[[], None]) -> None:
     """Do something in every process; raise in all if one of them could not.
 
     Raises:
@@ -205,7 +210,8 @@ def _all_did(step: str, work: Any) -> None:
 def _commit(path: Path, metadata: Mapping[str, str], names: Sequence[str]) -> None:
     """Let the parts be those of the name, and remove all others."""
     _replace(path, {}, {}, metadata)
-    parts = re.compile(rf"{re.escape(path.stem)}\.[0-9a-f]{{8}}\.\d+-of-\d+{re.escape(path.suffix)}")
+    parts = re.compile(re.escape(path.stem) + r"\.[0-9a-f]{8}\.\d+-of-\d+"
+                       + re.escape(path.suffix))
     for each in path.parent.iterdir():
         if parts.fullmatch(each.name) and each.name not in names:
             each.unlink(missing_ok=True)
@@ -260,6 +266,7 @@ def _joined(name: str, entry: Header, parts: Sequence[tuple[Header, memoryview]]
     for number, begin in entry["pieces"]:
         header, content = parts[number]
         piece = _read(content, header[name])
+        # r[impl distributed.save.equal]
         whole[tuple(slice(start, start + size) for start, size
                     in zip(begin, piece.shape, strict=True))] = piece
         filled += piece.size

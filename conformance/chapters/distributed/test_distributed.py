@@ -2,8 +2,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,16 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conformance.trace import ROOT, verifies
+from conformance.faults import jobs
+from conformance.trace import verifies
 from impl import Tensor, distributed
 from impl.errors import ArgumentError
 
-MPIEXEC = shutil.which("mpiexec", path=os.pathsep.join(
-    [str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
-#: Where the package stands that the processes import, if not here: a copy with a mistake.
-TESTED = "TENSOR_SCHEDULE_TESTED"
 needs_mpi = pytest.mark.skipif(
-    MPIEXEC is None or importlib.util.find_spec("mpi4py") is None,
+    jobs.mpiexec() is None or importlib.util.find_spec("mpi4py") is None,
     reason="needs mpi4py and mpiexec: pip install 'tensor-schedule[mpi]'")
 
 HEAD = """
@@ -37,12 +32,12 @@ def started(count: int, program: str, folder: Path, fails: bool = False,
     """What the processes of a program print, sorted; or what the errors say that end them."""
     script = folder / "program.py"
     script.write_text(HEAD.format(count=count) + program)
-    assert MPIEXEC is not None
+    launcher = jobs.mpiexec()
+    assert launcher is not None
     done = subprocess.run(
-        [MPIEXEC, "-n", str(count), sys.executable, str(script)], cwd=folder, timeout=300,
+        [launcher, "-n", str(count), sys.executable, str(script)], cwd=folder, timeout=300,
         capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": os.environ.get(TESTED, str(ROOT)),
-             "DEVICE": "REFERENCE", **environment})
+        env=jobs.environment(**{"DISTRIBUTED_SECONDS": "60", **environment}))
     assert (done.returncode != 0) is fails, done.stdout + done.stderr
     if fails:
         assert not done.stdout.strip().startswith("value"), done.stdout
@@ -93,38 +88,61 @@ def test_values_are_those_of_one_process(count: int, tmp_path: Path) -> None:
     assert started(count, VALUES, tmp_path) == [f"{rank} right" for rank in range(count)]
 
 
-LATE = """
-x = Tensor(np.ones(4, np.float32)).shard(mesh, data=0).realize()
-if me == 1:
-    time.sleep(60)
-print("value", x.sum().item())
-"""
-
-
 @needs_mpi
-@verifies("distributed.late.named")
-def test_a_process_that_does_not_come_is_named(tmp_path: Path) -> None:
-    found = started(3, LATE, tmp_path, fails=True, DISTRIBUTED_SECONDS="2")
-    assert len(found) == 2, found
-    for line in found:
-        assert "rank 1 has not come" in line and "program.py:11" in line, line
+@verifies("distributed.late.named+2")
+@verifies("distributed.end.named")
+@verifies("distributed.save.complete")
+@pytest.mark.parametrize("kind", ["stopped", "killed", "raises", "ends"])
+def test_who_does_not_come_is_named_by_all_others(kind: str) -> None:
+    fault, job, problems = jobs.one(7, (kind,))
+    assert not problems, (fault, job)
+    if kind != "stopped":
+        errors = [line for lines in job.lines.values() for line in lines if "Distributed" in line]
+        assert not any("within" in line for line in errors), errors
 
 
 OTHER = """
 x = Tensor(np.ones(4, np.float32)).shard(mesh, data=0).realize()
 y = Tensor(np.ones((4, 4), np.float32)).shard(mesh, data=0).realize()
-(x.sum() if me != 1 else y.sum(0)).realize()
-print("value")
+try:
+    (x.sum() if me != 1 else y.sum(0)).realize()
+except DistributedError as error:
+    first = error
+try:
+    print("value", x.sum().item())
+except DistributedError as error:
+    assert error is first
+    raise
 """
 
 
 @needs_mpi
 @verifies("distributed.other.named")
+@verifies("distributed.error.final")
 def test_a_process_that_does_something_else_is_named(tmp_path: Path) -> None:
-    found = started(2, OTHER, tmp_path, fails=True, DISTRIBUTED_SECONDS="20")
+    found = started(3, OTHER, tmp_path, fails=True, DISTRIBUTED_SECONDS="20")
+    assert len(found) == 3, found
+    for line in found:
+        assert "rank 1 is about to do something else" in line, line
+        assert "program.py:11" in line, line
+
+
+PLANS = """
+x = Tensor(np.ones(4, np.float32)).shard(mesh, data=0).realize()
+print("sum", x.sum().item())
+y = (x * (2 if me else 3)).realize()
+print("value")
+"""
+
+
+@needs_mpi
+@verifies("distributed.plan.same")
+def test_plans_are_compared_when_asked_for(tmp_path: Path) -> None:
+    found = started(2, PLANS, tmp_path, fails=True, SPEC="1")
     assert len(found) == 2, found
-    for line, other in zip(found, "01", strict=True):
-        assert f"rank {other} is about to do something else" in line, line
+    for line, other in zip(sorted(found), "01", strict=True):
+        assert "the plan " in line and f"rank {1 - int(other)} is about" in line or \
+            f"rank {other} is about" in line, line
         assert "program.py:10" in line, line
 
 
