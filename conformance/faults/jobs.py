@@ -46,7 +46,7 @@ def drawn(seed: int, kinds: tuple[str, ...] = KINDS) -> Fault:
 
 
 @dataclass
-class Job:
+class JobRun:
     """What became of a job: the lines of each rank, its status, how long it took."""
 
     launcher: str = ""
@@ -66,9 +66,9 @@ def environment(**more: str) -> dict[str, str]:
             "DEVICE": "REFERENCE", "DISTRIBUTED_SECONDS": str(LIMIT), **more}
 
 
-def run(fault: Fault, folder: Path, ranks: int = RANKS) -> Job:
+def run(fault: Fault, folder: Path, ranks: int = RANKS) -> JobRun:
     """Run a job with a fault."""
-    launcher, found, begun = mpiexec(), Job(), time.monotonic()
+    launcher, found, begun = mpiexec(), JobRun(), time.monotonic()
     assert launcher is not None
     started = subprocess.Popen(
         [launcher, "-n", str(ranks), sys.executable, "-m", "impl.distributed",
@@ -87,13 +87,13 @@ def run(fault: Fault, folder: Path, ranks: int = RANKS) -> Job:
     return found
 
 
-def right() -> Job:
+def right() -> JobRun:
     """A job without a fault."""
     return _right(os.environ.get(TESTED, ""))
 
 
 @cache
-def _right(tested: str) -> Job:
+def _right(tested: str) -> JobRun:
     with tempfile.TemporaryDirectory() as folder:
         found = run(NONE, Path(folder))
     if found.status != 0:
@@ -101,7 +101,7 @@ def _right(tested: str) -> Job:
     return found
 
 
-def problems(fault: Fault, job: Job, folder: Path) -> list[str]:
+def problems(fault: Fault, job: JobRun, folder: Path) -> list[str]:
     """What is wrong with what a job with a fault said and left."""
     found: list[str] = []
     if job.status is None:
@@ -130,7 +130,7 @@ def _unclear(fault: Fault, errors: list[str]) -> list[str]:
             if not re.search(form, last)]
 
 
-def _lost(job: Job, folder: Path) -> list[str]:
+def _lost(job: JobRun, folder: Path) -> list[str]:
     """Whether the last complete save is not there."""
     saved = max((int(line.split()[1]) for rank in job.lines for line in job.words(rank, "saved")),
                 default=-1)
@@ -147,7 +147,7 @@ def _lost(job: Job, folder: Path) -> list[str]:
     return []
 
 
-def one(seed: int, kinds: tuple[str, ...] = KINDS) -> tuple[Fault, Job, list[str]]:
+def one(seed: int, kinds: tuple[str, ...] = KINDS) -> tuple[Fault, JobRun, list[str]]:
     """One fault by chance, and what was wrong with how it was met."""
     fault = drawn(seed, kinds)
     with tempfile.TemporaryDirectory() as folder:

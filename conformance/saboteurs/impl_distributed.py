@@ -50,8 +50,8 @@ class KeepsItsOwnSum(Copied):
     rule = "distributed.value.equal"
     description = "what a process has is taken for what all have"
     file = "impl/distributed/device.py"
-    old = "summed = ranks.sum(_bytes(given, nbytes), found, transfer.op, dtype)"
-    new = "found[:], summed = _bytes(given, nbytes), True"
+    old = "ranks.sum(_bytes(given, nbytes), found, transfer.op, dtype)"
+    new = "found[:] = _bytes(given, nbytes)"
 
 
 class BlamesItself(Copied):

@@ -67,24 +67,24 @@ class RankDevice(MeshDevice):
         # r[impl distributed.value.equal]
         ranks, to, given = self.ranks(transfer.axis), target.members[0], source.members[0]
         ranks.met(f"{transfer} of {nbytes} bytes of {dtype.name}")
-        count = transfer.count
+        size = transfer.count * nbytes
         if transfer.kind == "all-gather":
-            with _written(to, nbytes * count) as found:
+            with _written(to, size) as found:
                 ranks.all(_bytes(given, nbytes), found)
         elif transfer.kind == "all-to-all":
             with _written(to, nbytes) as found:
                 ranks.exchanged(_bytes(given, nbytes), found)
-        elif transfer.kind == "all-reduce":
-            assert transfer.op is not None
+        elif transfer.kind == "permute":
             with _written(to, nbytes) as found:
-                summed = ranks.sum(_bytes(given, nbytes), found, transfer.op, dtype)
-            if not summed:
-                pieces = np.empty(nbytes * count, np.uint8)
-                ranks.all(_bytes(given, nbytes), pieces)
-                self._combine(to, pieces, transfer, nbytes, dtype)
+                ranks.shifted(_bytes(given, nbytes), found, transfer.shift)
+        elif transfer.kind == "all-reduce" and ranks.can_sum(transfer.op, dtype):
+            with _written(to, nbytes) as found:
+                ranks.sum(_bytes(given, nbytes), found, transfer.op, dtype)
+        elif transfer.kind == "all-reduce":
+            ranks.all(_bytes(given, nbytes), pieces := np.empty(size, np.uint8))
+            self._combine(to, pieces, transfer, nbytes, dtype)
         else:
-            pieces = np.empty(nbytes * count, np.uint8)
-            ranks.exchanged(_bytes(given, nbytes * count), pieces)
+            ranks.exchanged(_bytes(given, size), pieces := np.empty(size, np.uint8))
             self._combine(to, pieces, transfer, nbytes, dtype)
 
     def _combine(self, total: Memory, pieces: np.ndarray, transfer: Transfer, nbytes: int,

@@ -86,14 +86,21 @@ class Ranks:
         """Wait for a collective that all have come to."""
         self.watch.wait(request, replace(self.waiting, verb="gone through"))
 
-    def sum(self, given: np.ndarray, result: np.ndarray, op: Ops, dtype: DType) -> bool:
-        """Combine the bytes of all, if MPI can; whether it could."""
-        kind = _TYPES.get(dtype)
-        if op not in _SUMS or kind is None:
-            return False
-        operation = getattr(self.watch.mpi, _SUMS[op])
+    def can_sum(self, op: Ops | None, dtype: DType) -> bool:
+        """Whether MPI combines elements of this dtype, and as we do."""
+        return op in _SUMS and dtype in _TYPES
+
+    def sum(self, given: np.ndarray, result: np.ndarray, op: Any, dtype: DType) -> None:
+        """The bytes of all, combined."""
+        kind, operation = _TYPES[dtype], getattr(self.watch.mpi, _SUMS[op])
         self.done(self.comm.Iallreduce(given.view(kind), result.view(kind), operation))
-        return True
+
+    def shifted(self, given: np.ndarray, result: np.ndarray, shift: int) -> None:
+        """The bytes of the one that stands so many places before this one."""
+        count = len(self.members)
+        coming = self.comm.Irecv(result, (self.place - shift) % count)
+        self.done(self.comm.Isend(given, (self.place + shift) % count))
+        self.done(coming)
 
     def all(self, given: np.ndarray, result: np.ndarray) -> None:
         """The bytes of all, one behind the other."""

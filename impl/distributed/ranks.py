@@ -30,8 +30,8 @@ def watch() -> Watch | None:
                           "pip install 'tensor-schedule[mpi]'") from None
     if MPI.COMM_WORLD.Get_size() == 1:
         return None
-    from impl.distributed.watch import opened
-    return opened(MPI)
+    from impl.distributed.watch import begin_watch
+    return begin_watch(MPI)
 
 
 def rank() -> int:

@@ -285,7 +285,7 @@ def _card() -> tuple[str, int]:
     return _place(), os.getpid()
 
 
-def opened(mpi: Any) -> Watch:
+def begin_watch(mpi: Any) -> Watch:
     """The watch of this process, which is told how its program ends."""
     watch, before = Watch(mpi), sys.excepthook
 
