@@ -75,10 +75,10 @@ def named(value: UOp, place: Place, default: Place) -> UOp:
     """A value for a holder that names a place: itself, or a copy.
 
     What reads memory was brought to the place when it was written down. A value that reads none is
-    computed on the default device.
+    computed on the default device, unless something that it is made of was laid elsewhere.
     """
     # r[impl realize.device.named]
-    if place == default or not is_free(value) or value.op in _LAID and place_of(value) == place:
+    if place == default or not is_free(value) or home((value,), lambda node: None) == place:
         return value
     return copied_to(value, place)
 

@@ -16,8 +16,17 @@ import numpy as np
 import impl
 from conformance.adapters.checked import watch
 from conformance.kernels.sanitized import guard
-from conformance.protocol import REPETITIONS, Info, Observation, Value, calls, decode, number
-from impl import Context, Tensor, TinyJit
+from conformance.protocol import (
+    REPETITIONS,
+    Info,
+    Laid,
+    Observation,
+    Value,
+    calls,
+    decode,
+    number,
+)
+from impl import Context, Mesh, Tensor, TinyJit
 from impl.errors import DeviceError
 from impl.schedule import schedule_cache
 
@@ -25,7 +34,11 @@ Statement = Mapping[str, Any]
 Variables = dict[str, Tensor]
 
 TIERS = ("values", "schedule", "order", "memory", "cache", "replay", "errors",
-         "gradient", "multi")
+         "gradient", "sharded", "multi")
+#: The tiers of which a schedule says nothing.
+PLAIN = {"values", "replay", "errors", "gradient", "multi", "sharded"}
+#: The most devices that a mesh is made of.
+MESH = 6
 SETTINGS = ("FUSE", "NOOPT", "NO_MEMORY_PLANNER", "POISON", "SCACHE",
             "SCARCE", "SPEC")
 
@@ -61,6 +74,7 @@ class Adapter:
     def info(self) -> Info:
         devices = _devices()
         return Info("tensor-schedule", impl.__version__, settings=SETTINGS, devices=devices,
+                    meshes=_members(),
                     observes=TIERS if len(devices) > 1 else TIERS[:-1],
                     # A replay that might be wrong is refused: r[replay.rebound.error].
                     choices={"refuses": ["ReplayError"]})
@@ -129,6 +143,22 @@ def _is_there(name: str) -> bool:
         return False
 
 
+def _members() -> tuple[str, ...]:
+    """The devices that a mesh may be made of: those of the default device's kind."""
+    kind = impl.Device.DEFAULT.partition(":")[0]
+    return tuple(filter(_is_there, (f"{kind}:{i}" if i else kind for i in range(MESH))))
+
+
+def _laid(name: str, tensor: Tensor) -> Laid:
+    """How a tensor lies on its mesh, and what each device has of it."""
+    found, members = tensor.sharding, _members()
+    mesh: Mesh = found.mesh
+    shards = [Value.of(name, np.asarray(each.numpy()).reshape(each.shape))
+              for each in tensor.shards]
+    return Laid(name, tuple(map(members.index, mesh.devices)), tuple(mesh.axes.items()),
+                found.cut, shards)
+
+
 class _Run:
     """One run of one program: its variables and what has been observed."""
 
@@ -154,6 +184,9 @@ class _Run:
         elif do == "observe":
             self.realize(statement["names"])
             self.report((name, self.variables[name]) for name in statement["names"])
+        elif do == "shards":
+            self.realize(statement["names"])
+            self.seen.laid += [_laid(name, self.variables[name]) for name in statement["names"]]
         elif do == "drop":
             for name in statement["names"]:
                 del self.variables[name]
@@ -165,7 +198,7 @@ class _Run:
         tensors = [self.variables[name] for name in names]
         if not tensors:
             return
-        if self.tiers - {"values", "replay", "errors", "gradient", "multi"}:
+        if self.tiers - PLAIN:
             document = Tensor.schedule_document(*tensors)
             if document["kernels"]:
                 self.seen.schedule.append(document)
@@ -265,6 +298,12 @@ def evaluate(statement: Statement, variables: Variables) -> Tensor:
 
 def _operation(statement: Statement, sources: Sequence[Tensor]) -> Tensor:
     do, first = statement["do"], sources[0]
+    if do == "shard":
+        members = _members()
+        mesh = Mesh([members[i] for i in statement["devices"]], dict(statement["axes"]))
+        return first.shard(mesh, **statement["cut"])
+    if do == "shard_like":
+        return first.shard_like(sources[1])
     if "device" in statement:
         return _moved(first, statement["device"])
     if do in UNARY:

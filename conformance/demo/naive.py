@@ -4,7 +4,8 @@
 Each statement becomes a kernel; kernels wait until a value is asked for and then run in an
 order that their reads and writes permit.  Every expression has a buffer of its own, a store
 makes a new version of its target's buffer.  There are two devices, which are only names: a copy
-whose result lies elsewhere is the one kernel that may touch buffers of both.
+whose result lies elsewhere is the one kernel that may touch buffers of both.  A mesh is a name,
+too: a value on it is kept whole, and cut when somebody asks what a device has.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import sys
 import traceback
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import product
+from math import prod
 from random import Random
 from typing import Any
 
@@ -21,14 +24,17 @@ from interpreter import STATEMENTS, Tensor, encode, evaluate, region
 
 ALIGNMENT = 64
 DEVICES = ["CPU", "CPU:1"]
-EFFECTS = ["assign", "store", "realize", "drop", "observe", "repeat", "calls"]
+MESHES = ["CPU", "CPU:1", "CPU:2", "CPU:3", "CPU:4", "CPU:5"]
+EFFECTS = ["assign", "store", "realize", "drop", "observe", "shards", "repeat", "calls"]
+SHARDS = ["shard", "shard_like"]
 
 
 @dataclass(eq=False)
 class Buffer:
-    """Memory of a device, and how many versions of its content were asked for."""
+    """Memory of a device or a mesh, and how many versions of its content were asked for."""
 
     device: str
+    lies: dict[str, Any] = field(default_factory=dict)  # on a mesh: devices, axes, cut
     value: Any = None  # a Tensor, once it is computed
     version: int = 0
     alive: bool = True
@@ -46,6 +52,9 @@ class Kernel:
 
     def run(self) -> None:
         values = [buffer.value for buffer, _ in self.reads]
+        if self.statement["do"] in SHARDS:
+            self.target.value = values[0]
+            return
         if self.statement["do"] not in ("assign", "store"):
             self.target.value = evaluate(self.statement, values)
             return
@@ -66,6 +75,7 @@ class Run:
         self.variables: dict[str, Buffer] = {}
         self.waiting: list[Kernel] = []
         self.values: list[dict[str, Any]] = []
+        self.laid: list[dict[str, Any]] = []
         self.documents: list[dict[str, Any]] = []
         self.orders: list[list[int]] = []
         self.cache, self.options = cache, options
@@ -79,6 +89,9 @@ class Run:
             elif do == "calls":
                 for given in statement["given"]:
                     self.execute([called(each, given) for each in statement["statements"]])
+            elif do == "shards":
+                self.realize()
+                self.laid += [laid(name, self.variables[name]) for name in statement["names"]]
             elif do in ("realize", "observe"):
                 self.realize()
                 for name in statement["names"] if do == "observe" else ():
@@ -98,12 +111,12 @@ class Run:
         if "to" in statement:
             if statement["to"] in self.variables:
                 self.variables[statement["to"]].alive = False
-            self.variables[statement["to"]] = target = Buffer(lies_on(statement, reads))
+            self.variables[statement["to"]] = target = Buffer(*lies_on(statement, reads))
         else:
             target = self.variables[statement["target"]]
             # A value that lies in its own target is copied first.
             if any(buffer is target for buffer, _ in reads):
-                copy = Buffer(target.device, alive=False)
+                copy = Buffer(target.device, target.lies, alive=False)
                 copy.version = 1
                 self.waiting.append(self.linked(Kernel({"do": "copy"}, reads, copy, 1)))
                 reads = [(copy, 1)]
@@ -150,11 +163,54 @@ class Run:
             self.orders.append([number[kernel] for kernel in order])
 
 
-def lies_on(statement: dict[str, Any], reads: list[tuple[Buffer, int]]) -> str:
-    """The device of what a statement makes: the one that it names, or that of its operands."""
+def lies_on(statement: dict[str, Any], reads: list[tuple[Buffer, int]],
+            ) -> tuple[str, dict[str, Any]]:
+    """The device of what a statement makes: the one that it names, or that of its operands.
+
+    What is computed on a mesh has copies everywhere.
+
+    Raises:
+        ValueError: a mesh is none, or has not the axes that are to cut a value.
+    """
+    if statement["do"] == "shard":
+        lies = {key: statement[key] for key in ("devices", "axes", "cut")}
+        names, sizes = zip(*lies["axes"], strict=True)
+        if len(set(lies["devices"])) != len(lies["devices"]) or set(lies["cut"]) - set(names) \
+                or prod(sizes) != len(lies["devices"]):
+            raise ValueError(f"there is no such mesh: {lies}")
+        return mesh_name(lies), lies
     if "device" in statement:
-        return DEVICES[statement["device"] % len(DEVICES)]
-    return reads[0][0].device if reads else DEVICES[0]
+        return DEVICES[statement["device"] % len(DEVICES)], {}
+    if statement["do"] == "shard_like":
+        return reads[1][0].device, reads[1][0].lies
+    if not reads:
+        return DEVICES[0], {}
+    lies = reads[0][0].lies
+    return reads[0][0].device, lies and {**lies, "cut": {}}
+
+
+def mesh_name(lies: dict[str, Any]) -> str:
+    """A mesh as a device."""
+    axes = ", ".join(f"{name}={size}" for name, size in lies["axes"])
+    return f"mesh of {', '.join(MESHES[each] for each in lies['devices'])}; {axes}"
+
+
+def laid(name: str, buffer: Buffer) -> dict[str, Any]:
+    """How a value lies on its mesh, and what each device has of it."""
+    value, lies, shards = buffer.value, buffer.lies, []
+    for place in product(*(range(size) for _, size in lies["axes"])):
+        bounds = []
+        for axis, size in enumerate(value.shape):
+            number, count = 0, 1
+            for (mesh_axis, extent), coordinate in zip(lies["axes"], place, strict=True):
+                if lies["cut"].get(mesh_axis) == axis:
+                    number, count = number * extent + coordinate, count * extent
+            width = -(-size // count)
+            bounds.append([min(number * width, size), min((number + 1) * width, size)])
+        part = evaluate({"do": "shrink", "bounds": bounds}, [value])
+        shards.append({"name": name, "dtype": part.dtype, "shape": list(part.shape),
+                       "data": encode(part)})
+    return {"name": name, **lies, "shards": shards}
 
 
 def called(statement: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
@@ -222,7 +278,7 @@ def describe(kernels: list[Kernel], number: dict[Kernel, int],
                      "bytes": buffer.value.nbytes, "device": buffer.device}
                     for buffer, index in buffers.items()],
         "kernels": [{"id": number[kernel], "name": kernel.statement["do"],
-                     "kind": "copy" if kernel.statement["do"] == "copy" else "kernel",
+                     "kind": "copy" if kernel.statement["do"] in ("copy", *SHARDS) else "kernel",
                      "device": kernel.target.device,
                      "reads": [access(*read) for read in kernel.reads],
                      "writes": [access(kernel.target, kernel.version)]} for kernel in kernels],
@@ -246,7 +302,7 @@ def plan(document: dict[str, Any], reuse: bool) -> dict[str, Any]:
             life.setdefault(each["buffer"], []).append(step)
     total: dict[str, Any] = {"alignment": ALIGNMENT, "arenas": [], "placements": [],
                              "planned": 0, "unplanned": 0, "lower_bound": 0}
-    for arena, device in enumerate(DEVICES):
+    for arena, device in enumerate(dict.fromkeys(b["device"] for b in document["buffers"])):
         sizes = {each["id"]: -(-each["bytes"] // ALIGNMENT) * ALIGNMENT
                  for each in document["buffers"]
                  if each["kind"] == "temporary" and each["bytes"] and each["device"] == device}
@@ -295,9 +351,9 @@ def answer(message: dict[str, Any], cache: set[str]) -> dict[str, Any]:
         return {"type": "started", "info": {
             "name": "naive", "version": "1", "language": "Python without NumPy",
             "observes": ["values", "schedule", "order", "memory", "cache", "replay", "multi",
-                         "errors"],
-            "devices": DEVICES,
-            "statements": STATEMENTS + EFFECTS, "settings": ["NO_MEMORY_PLANNER"]}}
+                         "errors", "sharded"],
+            "devices": DEVICES, "meshes": MESHES,
+            "statements": STATEMENTS + EFFECTS + SHARDS, "settings": ["NO_MEMORY_PLANNER"]}}
     if message["type"] == "reset":
         cache.clear()
         return {"type": "ok", "seq": message["seq"], "observation": {"values": []}}
@@ -305,7 +361,8 @@ def answer(message: dict[str, Any], cache: set[str]) -> dict[str, Any]:
         run = Run(cache, message.get("options", {}))
         run.execute(message["program"]["statements"])
         return {"type": "ok", "seq": message["seq"], "observation": {
-            "values": run.values, "schedule": run.documents, "order": run.orders}}
+            "values": run.values, "schedule": run.documents, "order": run.orders,
+            "laid": run.laid}}
     except Exception as error:
         return {"type": "error", "seq": message["seq"], "message": repr(error),
                 "traceback": traceback.format_exc()}

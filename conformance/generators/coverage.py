@@ -60,7 +60,7 @@ def _step(statement: Statement, watch: _Watch) -> Iterator[str]:
     do = statement["do"]
     if do in ("assign", "store"):
         yield from _written(statement, watch)
-    elif do in ("realize", "observe"):
+    elif do in ("realize", "observe", "shards"):
         if do == "realize" and len(statement["names"]) > 1:
             yield "realized in groups"
         for name in statement["names"]:

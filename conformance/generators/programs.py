@@ -424,6 +424,18 @@ def realizing_reversed(program: Program) -> Program:
     return changed
 
 
+def repeated(program: Program, count: int = 5) -> Program:
+    """The program with everything but its inputs repeated, the values observed each time."""
+    sources: list[Statement] = []
+    body: list[Statement] = []
+    for statement in without(program, "drop", "repeat")["statements"]:
+        (sources if statement["do"] == "input" else body).append(statement)
+    names = [statement["to"] for statement in sources]
+    realize = [{"do": "realize", "names": names}] if names else []
+    return {**program, "statements": [*sources, *realize,
+                                      {"do": "repeat", "count": count, "statements": body}]}
+
+
 def using_only(program: Program, statements: Collection[str],
                dtypes: Collection[str]) -> Program:
     """The program without the statements that need others than these, or what is left out."""

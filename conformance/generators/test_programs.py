@@ -7,8 +7,15 @@ from pathlib import Path
 import pytest
 
 from conformance import oracle, protocol
-from conformance.generators import declared_programs, effect_programs, multi_programs, programs
+from conformance.generators import (
+    declared_programs,
+    effect_programs,
+    multi_programs,
+    programs,
+    sharded_programs,
+)
 from conformance.protocol import Program, ProtocolError, Statement, shapes
+from conformance.protocol.shapes import Limits
 from conformance.runner.report import Report, Result, read
 from conformance.saboteurs.values import ReaderSeesLaterWrite
 from conformance.trace import ROOT
@@ -45,7 +52,23 @@ def test_every_statement_is_generated() -> None:
     seen = {statement["do"] for number in range(2000)
             for generate in (programs.random_program, effect_programs.random_program)
             for statement in generate(number)["statements"]}
+    seen |= {statement["do"] for number in range(100)
+             for statement in sharded_programs.random_program(number)["statements"]}
     assert seen == set(protocol.STATEMENTS) - {"gradient"}  # which has a tier of its own
+
+
+def test_programs_on_meshes_are_well_formed_and_within_what_is_declared() -> None:
+    """Whatever an implementation declares, and the same in every process."""
+    for limits in (Limits(6), Limits(4, axes=1, uneven=False, together=False), Limits(2)):
+        for number in range(150):
+            for make in (sharded_programs.random_program, sharded_programs.replayed_program):
+                program = make(number, 8, limits)
+                protocol.check("program", program)
+                shapes.check_program(program)
+                assert shapes.within(program, limits)
+                assert make(number, 8, limits) == program
+    assert not all(shapes.within(sharded_programs.random_program(number), Limits(2))
+                   for number in range(20))
 
 
 def words_of(cell: str) -> list[str]:

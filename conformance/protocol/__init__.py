@@ -9,6 +9,10 @@ A `copy` may name the device that its result lies on: `"device": n`, n modulo th
 that the implementation lists.  Inputs and constants lie on device 0, any other result where its
 operands do.  The values are those of one device.
 
+A `shard` lays its value on a mesh, a block of devices with named axes; the spec's chapter on
+statements says what that is.  The values are still those of one device, and what each device of
+the mesh has of a value is seen by `shards`.
+
     {"format": "tensor-program/1", "statements": [
       {"do": "input", "to": "t0", "dtype": "int32", "shape": [2], "data": "0100000002000000"},
       {"do": "add", "to": "t1", "from": ["t0", "t0"]},
@@ -43,7 +47,7 @@ Options = Mapping[str, Any]
 Array = np.ndarray[Any, np.dtype[Any]]
 
 TIERS = ("values", "schedule", "order", "memory", "cache", "replay", "multi", "errors",
-         "gradient")
+         "gradient", "sharded")
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "float32", "float64")
@@ -60,10 +64,10 @@ VIEW_STEPS = ("reshape", "permute", "shrink", "flip", "stride")
 REDUCTIONS = ("sum", "prod", "max", "min", "mean")
 SOURCES = ("input", "constant")
 OTHER = ("where", "cast", "bitcast", "matmul", "softmax", "cumsum", "gather", "contiguous", "copy",
-         "gradient")
+         "gradient", "shard", "shard_like")
 EXPRESSIONS = (*SOURCES, *UNARY, *BINARY, *MOVEMENT, *REDUCTIONS, *OTHER)
 REPETITIONS = ("repeat", "calls")
-EFFECTS = ("assign", "store", "realize", "drop", "observe", *REPETITIONS)
+EFFECTS = ("assign", "store", "realize", "drop", "observe", "shards", *REPETITIONS)
 STATEMENTS = (*EXPRESSIONS, *EFFECTS)
 
 
@@ -103,6 +107,37 @@ class Value:
         return {"name": self.name, "dtype": self.dtype, "shape": list(self.shape),
                 "data": self.data}
 
+    @staticmethod
+    def from_json(message: Mapping[str, Any]) -> Value:
+        return Value(message["name"], message["dtype"], tuple(message["shape"]), message["data"])
+
+
+@dataclass(frozen=True)
+class Laid:
+    """How an observed tensor lies on a mesh, and what each device has of it.
+
+    `devices` are numbers among the `meshes` of the info, row by row of `axes`, which are names with
+    sizes.  `cut` has for an axis of the mesh the axis of the tensor that is cut along it.
+    `shards` are what the devices have, in the order of `devices`.
+    """
+
+    name: str
+    devices: tuple[int, ...]
+    axes: tuple[tuple[str, int], ...]
+    cut: dict[str, int]
+    shards: list[Value]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "devices": list(self.devices),
+                "axes": [list(axis) for axis in self.axes], "cut": self.cut,
+                "shards": [each.to_json() for each in self.shards]}
+
+    @staticmethod
+    def from_json(message: Mapping[str, Any]) -> Laid:
+        return Laid(message["name"], tuple(message["devices"]),
+                    tuple((name, size) for name, size in message["axes"]), message["cut"],
+                    [Value.from_json(each) for each in message["shards"]])
+
 
 @dataclass(frozen=True)
 class Info:
@@ -110,7 +145,8 @@ class Info:
 
     `observes` are the tiers it claims.  `statements` and `dtypes` are what it can execute: an
     answer `unsupported` about anything listed here is a failure.  `devices` are what `"device": n`
-    counts; who claims the tier `multi` has two or more.  `settings` are the switches that the
+    counts; who claims the tier `multi` has two or more.  `meshes` are the devices that a mesh may
+    be made of; who claims the tier `sharded` has two or more.  `settings` are the switches that the
     option `settings` accepts.  `choices` are its implementation-defined choices.
     """
 
@@ -121,6 +157,7 @@ class Info:
     statements: tuple[str, ...] = STATEMENTS
     dtypes: tuple[str, ...] = DTYPES
     devices: tuple[str, ...] = ("CPU",)
+    meshes: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     choices: dict[str, Any] = field(default_factory=dict)
 
@@ -142,23 +179,26 @@ class Observation:
     `values`: one entry for each name of each executed `observe`, in the order of execution.
     `schedule`: one document for each executed statement that had kernels to run.
     `order`: for each of these documents, the kernel ids in the order they really ran in.
+    `laid`: one entry for each name of each executed `shards`, in the order of execution.
     """
 
     values: list[Value] = field(default_factory=list)
     schedule: list[Document] = field(default_factory=list)
     order: list[list[int]] = field(default_factory=list)
+    laid: list[Laid] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         return {"values": [value.to_json() for value in self.values],
-                "schedule": self.schedule, "order": self.order}
+                "schedule": self.schedule, "order": self.order,
+                "laid": [each.to_json() for each in self.laid]}
 
     @staticmethod
     def from_json(message: Mapping[str, Any]) -> Observation:
         check("observation", message)
-        values = [Value(each["name"], each["dtype"], tuple(each["shape"]), each["data"])
-                  for each in message["values"]]
+        values = [Value.from_json(each) for each in message["values"]]
         return Observation(values, list(message.get("schedule", ())),
-                           [list(order) for order in message.get("order", ())])
+                           [list(order) for order in message.get("order", ())],
+                           [Laid.from_json(each) for each in message.get("laid", ())])
 
 
 class Adapter(Protocol):

@@ -2,13 +2,14 @@
 
 Programs are explicitly typed, so nothing here promotes or broadcasts: operands have equal
 shapes and equal dtypes, and a `cast` or an `expand` stands where they would not.  They lie on one
-device too, and a `copy` stands where they would not.
+device or one mesh too, and a `copy` or a `shard` stands where they would not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 
 from conformance import protocol
@@ -22,12 +23,26 @@ class ProgramError(ValueError):
 
 
 @dataclass(frozen=True)
+class Mesh:
+    """Devices by number, row by row of axes with names and sizes."""
+
+    devices: tuple[int, ...]
+    axes: tuple[tuple[str, int], ...]
+
+    def coordinates(self) -> list[dict[str, int]]:
+        """Where each device stands along every axis."""
+        places = product(*(range(size) for _, size in self.axes))
+        return [dict(zip((name for name, _ in self.axes), place, strict=True))
+                for place in places]
+
+
+@dataclass(frozen=True)
 class Kind:
-    """The dtype and shape of a variable, and the device that it lies on."""
+    """The dtype and shape of a variable, and the device or the mesh that it lies on."""
 
     dtype: str
     shape: Shape
-    device: int = 0
+    device: int | Mesh = 0
 
 
 Kinds = dict[str, Kind]
@@ -57,9 +72,10 @@ def step(statement: Statement, kinds: Kinds) -> None:
         _check_all(statement["statements"], kinds)
     elif do == "calls":
         _check_calls(statement, kinds)
-    elif do in ("realize", "observe", "drop"):
+    elif do in ("realize", "observe", "drop", "shards"):
         for name in statement["names"]:
-            _known(name, kinds)
+            known = _known(name, kinds)
+            _require(do != "shards" or isinstance(known.device, Mesh), f"{name} is on no mesh")
             if do == "drop":
                 kinds.pop(name)
     elif do in ("assign", "store"):
@@ -92,10 +108,105 @@ def result(statement: Statement, kinds: Kinds) -> Kind:
         _require(not isinstance(statement.get("value"), dict), "no call gives it this number")
         return Kind(statement["dtype"], tuple(statement["shape"]))
     sources = [_known(name, kinds) for name in statement["from"]]
+    if do == "shard":
+        return replace(sources[0], device=_mesh(statement, sources[0]))
+    if do == "shard_like":
+        _require(len(sources[0].shape) == len(sources[1].shape), "values of different ranks")
+        return replace(sources[0], device=sources[1].device)
     device = sources[0].device
     _require(all(each.device == device for each in sources), f"operands lie apart: {sources}")
     made, device = _computed(statement, sources), statement.get("device", device)
     return made if made.device == device else replace(made, device=device)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an implementation says that its meshes may be, in `meshes` and in its choice `meshes`.
+
+    `devices`: the most that a mesh may have.  `axes`: the most axes of a mesh.  `uneven`: an axis
+    may be cut in more pieces than divide it.  `together`: two axes of a mesh may cut one axis.
+    """
+
+    devices: int
+    axes: int = 9
+    uneven: bool = True
+    together: bool = True
+
+    @staticmethod
+    def of(info: protocol.Info) -> Limits:
+        return Limits(len(info.meshes), **info.choices.get("meshes", {}))
+
+    def allow(self, mesh: Mesh, cut: dict[str, int], shape: Shape) -> bool:
+        """Whether a value of this shape may lie so."""
+        sizes, counts = dict(mesh.axes), dict[int, int]()
+        for name, axis in cut.items():
+            counts[axis] = counts.get(axis, 1) * sizes[name]
+        return (max(mesh.devices) < self.devices and len(mesh.axes) <= self.axes
+                and (self.together or len(counts) == len(cut))
+                and (self.uneven or all(shape[axis] % each == 0 for axis, each in counts.items())))
+
+
+def within(program: Program, limits: Limits) -> bool:
+    """Whether every `shard` of a program is within what an implementation declares."""
+    if not any(each["do"] == "shard" for each in protocol.walk(program["statements"])):
+        return True
+    kinds: Kinds = {}
+    try:
+        for statement in program["statements"]:
+            if statement["do"] in protocol.REPETITIONS:
+                if not all(within(_opened(kinds, body), limits)
+                           for body in protocol.calls(statement)):
+                    return False
+            elif statement["do"] == "shard" and not limits.allow(
+                    mesh_of(statement), statement["cut"], kinds[statement["from"][0]].shape):
+                return False
+            step(statement, kinds)
+    except (ProgramError, KeyError):
+        return True  # a program that means nothing asks for no mesh
+    return True
+
+
+def _opened(kinds: Kinds, body: Sequence[Statement]) -> Program:
+    """A body as a program: what is there before it are constants."""
+    there = [{"do": "constant", "to": name, "dtype": kind.dtype, "shape": list(kind.shape),
+              "value": 0} for name, kind in kinds.items()]
+    return protocol.program([*there, *body])
+
+
+def mesh_of(statement: Statement) -> Mesh:
+    """The mesh that a statement names."""
+    return Mesh(tuple(statement["devices"]), tuple((n, size) for n, size in statement["axes"]))
+
+
+def _mesh(statement: Statement, source: Kind) -> Mesh:
+    mesh, cut = mesh_of(statement), statement["cut"]
+    names = [name for name, _ in mesh.axes]
+    _require(prod(size for _, size in mesh.axes) == len(mesh.devices) > 0
+             and len(set(names)) == len(names), f"{mesh} is no block of devices")
+    _require(len(set(mesh.devices)) == len(mesh.devices), f"{mesh} has a device twice")
+    _require(all(name in names and axis < len(source.shape) for name, axis in cut.items()),
+             f"{cut} does not cut {source.shape} along {mesh}")
+    return mesh
+
+
+def parts(mesh: Mesh, cut: dict[str, int], shape: Shape) -> list[tuple[slice, ...]]:
+    """For each device of a mesh the part of a value that it has.
+
+    An axis of n elements that is cut in k has parts of ceil(n / k); the last may be smaller, or
+    have none.  Where several axes of the mesh cut one axis, the first of them is the slowest.
+    """
+    found = []
+    for place in mesh.coordinates():
+        slices = []
+        for axis, size in enumerate(shape):
+            number, count = 0, 1
+            for name, extent in mesh.axes:
+                if cut.get(name) == axis:
+                    number, count = number * extent + place[name], count * extent
+            width = -(-size // count)
+            slices.append(slice(min(number * width, size), min((number + 1) * width, size)))
+        found.append(tuple(slices))
+    return found
 
 
 def _computed(statement: Statement, sources: list[Kind]) -> Kind:

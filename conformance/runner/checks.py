@@ -24,7 +24,7 @@ from conformance.runner.subject import Failure, Inconclusive, NotClaimed, Subjec
 
 CHAPTERS = ("conventions", "statements", "dtypes", "tensor", "effects", "fusion",
             "placement", "dependencies", "ordering", "memory", "caching", "schedule", "realize",
-            "replay", "gradient", "multi")
+            "replay", "gradient", "multi", "sharded")
 
 SMOKE: Program = protocol.program([
     {"do": "input", "to": "t0", "dtype": "float32", "shape": [2], "data": "0000803f00000040"},
@@ -159,6 +159,8 @@ def _undeclarable(info: protocol.Info) -> str:
                 return f'it declares "{name}", which is no {sort}{meant(name, known)}'
     if "multi" in info.observes and len(info.devices) < 2:
         return f"it claims the tier multi with {len(info.devices)} device, where it takes two"
+    if "sharded" in info.observes and len(info.meshes) < 2:
+        return f"it claims the tier sharded with {len(info.meshes)} of `meshes`, where it takes two"
     return ""
 
 

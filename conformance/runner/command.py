@@ -85,6 +85,9 @@ def _add_fuzz(fuzz: ArgumentParser) -> None:
     fuzz.add_argument("--devices", default="",
                       help="run each program on each of these devices of this project, "
                       "CUDA and METAL emulated: 'CPU,REFERENCE,OPENCL,WEBGPU,CUDA,METAL'")
+    fuzz.add_argument("--meshes", action="store_true",
+                      help="lay each program on a mesh of 1 to 6 devices, and run it as it is and "
+                      "captured and replayed")
     fuzz.add_argument("--orders", action="store_true",
                       help="run every program in a legal order drawn at random")
     fuzz.add_argument("--report", dest="fuzz_report", type=Path,
@@ -272,7 +275,7 @@ def fuzz(options: Namespace) -> int:
     """Run generated programs, shrink those that fail and print them."""
     job = Job(options.impl, options.impl_cmd, options.seed, options.count, options.size,
               options.styles, options.settings, options.orders, options.chunk, options.failures,
-              options.devices)
+              options.devices, options.meshes)
     try:
         fuzzing = Fuzzing(job, options.processes, options.fuzz_report, options.resume,
                           every=options.every)

@@ -26,7 +26,13 @@ from typing import Any, TextIO
 import numpy as np
 
 from conformance import protocol
-from conformance.generators import coverage, effect_programs, multi_programs, programs
+from conformance.generators import (
+    coverage,
+    effect_programs,
+    multi_programs,
+    programs,
+    sharded_programs,
+)
 from conformance.protocol import Program
 from conformance.runner.interruption import (
     close_when_terminated,
@@ -39,7 +45,10 @@ from conformance.runner.subject import Subject, examine, fails
 REPORT_FORMAT = "tensor-fuzz/1"
 STYLES: dict[str, Callable[[int, int], Program]] = {
     "general": programs.random_program, "effects": effect_programs.random_program,
-    "multi": multi_programs.random_program}
+    "multi": multi_programs.random_program, "sharded": sharded_programs.random_program,
+    "replayed": sharded_programs.replayed_program}
+#: With `meshes` a program is of both of these.
+MESHES = ("sharded", "replayed")
 #: Where the adapters on single devices are.
 ON_DEVICES = "conformance.emulation.devices"
 #: Chunks that a process runs before a fresh one takes over: what it keeps must not pile up.
@@ -55,7 +64,8 @@ class Job:
     `styles` and `settings` are shares, such as "general:1 effects:4" and
     "ordinary:6 NOOPT=1:1"; a program's number decides which of them it gets.  With `orders`
     each program runs in a legal order drawn with its number.  `devices` are names, separated by
-    commas: each program then runs on each of these devices of this project.
+    commas: each program then runs on each of these devices of this project.  With `meshes` each
+    number is two programs on a mesh: one as it is, and the same captured and replayed.
     """
 
     implementation: str = ""
@@ -69,6 +79,7 @@ class Job:
     chunk: int = 100
     most_failures: int = 3
     devices: str = ""
+    meshes: bool = False
 
     def subjects(self) -> dict[str, tuple[str, str]]:
         """What is asked, by device: an implementation and a command."""
@@ -201,7 +212,8 @@ class _OneRun:
 def _runs(job: Job, numbers: Sequence[int]) -> Iterator[_OneRun]:
     for number in numbers:
         style, setting, options = options_of(job, number)
-        yield _OneRun(number, STYLES[style](number, job.size), style, setting, options)
+        for each in MESHES if job.meshes else (style,):
+            yield _OneRun(number, STYLES[each](number, job.size), each, setting, options)
 
 
 def _run_on(subject: Subject, device: str, runs: Sequence[_OneRun], tally: Tally,
@@ -362,7 +374,8 @@ class Fuzzing:
         self.said = time.monotonic()
         ran = self.tally.programs - self.ran_before
         rate = ran / max(1e-9, time.monotonic() - self.started)
-        print(f"{self.tally.programs} of {self.job.count} programs, {rate:.1f} a second, "
+        count = self.job.count * (len(MESHES) if self.job.meshes else 1)
+        print(f"{self.tally.programs} of {count} programs, {rate:.1f} a second, "
               f"{len(self.tally.failures)} failures", file=self.tell, flush=True)
 
     def _write(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from conformance import oracle, protocol
 from conformance.generators import programs
-from conformance.oracle import checker
+from conformance.oracle import checker, laying
 from conformance.protocol import (
     Adapter,
     Document,
@@ -165,7 +165,8 @@ class Subject:
         """Whether everything that a program uses by name is declared."""
         statements, dtypes = protocol.needs(program)
         return (statements <= set(self.info.statements)
-                and dtypes <= set(self.info.dtypes))
+                and dtypes <= set(self.info.dtypes)
+                and shapes.within(program, shapes.Limits.of(self.info)))
 
     # Questions -----------------------------------------------------------------------------
 
@@ -192,6 +193,8 @@ class Subject:
         """Run a program and compare its values with the oracle's."""
         observation = self.run(program, *tiers, **options)
         wrong = oracle.differences(program, observation.values)
+        if not wrong and "sharded" in self.info.observes:
+            wrong = laying.differences(program, observation.laid)
         if wrong:
             raise Failure("; ".join(wrong[:4]), program)
         return observation

@@ -23,11 +23,12 @@ class WritesTheFirstPiece(Edit):
 
 
 class PartsRoundDown(Edit):
-    rule = "multi.shard.parts"
+    rule = "multi.shard.parts+2"
     description = "the first piece takes what is over from the last"
     file = "impl/multi/mesh.py"
-    old = "start = 0 if name is None else min(place[name] * width, size)"
-    new = "start = 0 if name is None else min(place[name] * (size // self.count(axis)), size)"
+    old = "start = 0 if name is None else min(self.mesh.number(device, name) * width, size)"
+    new = "start = 0 if name is None else " \
+          "min(self.mesh.number(device, name) * (size // self.count(axis)), size)"
 
 
 class CombinesThePast(Edit):
@@ -71,6 +72,14 @@ class ResultsAreCopies(Edit):
     new = "            piece = brought(piece, (None,) * len(piece.axes))"
 
 
+class PutsTogetherForOne(Edit):
+    rule = "multi.shards.own"
+    description = "what a device has is sent to it by all"
+    file = DIVIDE
+    old = "        if bounds != part and not (nothing"
+    new = "        if bounds != part or not (nothing"
+
+
 class TakesADeviceTwice(Edit):
     rule = "multi.mesh.devices"
     description = "a mesh may name a device twice"
@@ -79,14 +88,14 @@ class TakesADeviceTwice(Edit):
 
 
 class TakesAnyAxis(Edit):
-    rule = "multi.mesh.axis"
+    rule = "multi.mesh.axis+2"
     description = "an axis that the mesh has not is passed over"
     file = "impl/multi/mesh.py"
     old, new = "        if name not in mesh.axes:", "        if name in mesh.axes and axis == -99:"
 
 
 class RingStopsEarly(Edit):
-    rule = "collectives.reduce.equal"
+    rule = "collectives.reduce.equal+2"
     description = "the last round of a ring is left out"
     file = "impl/collectives/steps.py"
     old = "*_around(cut, 0, True), *_around(cut, 1)]"

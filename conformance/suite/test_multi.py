@@ -21,7 +21,6 @@ from conformance.runner.subject import Failure, NotClaimed, Refused, Subject, sa
 from conformance.suite import after, verifies
 from conformance.suite.test_fusion import apart
 from conformance.suite.test_memory import with_temporaries
-from conformance.suite.test_replay import repeated
 
 
 def _for_placed(subject: Subject, check: Callable[[Program], None], *, rule: str = "",
@@ -319,7 +318,7 @@ def test_copies_are_replayed(subject: Subject) -> None:
         if subject.supports(program):
             subject.check_smallest(program, lambda each: _replayed(subject, each))
     _for_placed(subject, lambda each: _replayed(subject, each), rule="effects.value.eager",
-                share=0.5, change=repeated)
+                share=0.5, change=programs.repeated)
 
 
 def _replayed(subject: Subject, program: Program) -> None:

@@ -14,24 +14,12 @@ from conformance.runner.subject import Refused, Subject
 from conformance.suite import after, verifies
 
 
-def repeated(program: Program, count: int = 5) -> Program:
-    """The program with everything but its inputs repeated, the values observed each time."""
-    sources: list[Statement] = []
-    body: list[Statement] = []
-    for statement in programs.without(program, "drop", "repeat")["statements"]:
-        (sources if statement["do"] == "input" else body).append(statement)
-    names = [statement["to"] for statement in sources]
-    realize = [{"do": "realize", "names": names}] if names else []
-    return {**program, "statements": [*sources, *realize,
-                                      {"do": "repeat", "count": count, "statements": body}]}
-
-
 @verifies("replay.state.eager", observe="replay")
 @after("effects.value.eager")
 def test_states_advance_at_every_replay(subject: Subject) -> None:
     subject.for_programs(lambda program: _check(subject, program), rule="replay.state.eager",
                          share=0.1)
-    subject.for_programs(lambda program: _check(subject, repeated(program)),
+    subject.for_programs(lambda program: _check(subject, programs.repeated(program)),
                          rule="effects.value.eager", share=0.5)
 
 

@@ -239,6 +239,9 @@ def transferred(transfer: Transfer | Mesh, target: Memory, source: Memory, nbyte
             member.device.copy(member, source.part(number * nbytes, nbytes), nbytes)
     elif transfer.kind == "gather":
         device.gather(target, source, nbytes)
+    elif transfer.kind == "own":
+        number = transfer.mesh.devices.index(transfer.target)
+        target.device.copy(target, source.members[number], nbytes)
     elif transfer.kind == "select":  # all have the same: what is there already, if it can be
         own = next((m for m in source.members if m.device is target.device), source.members[0])
         target.device.copy(target, own, nbytes)

@@ -61,7 +61,7 @@ class Peers:
 
         A round is one phase, or two where it overwrites what it sends.
         """
-        # r[impl collectives.reduce.equal]: each part is combined once, and copied
+        # r[impl collectives.reduce.equal+2]: each part is combined once, and copied
         item = self.dtype.itemsize
         most = max((m.target + m.stop - m.start for moves in found for m in moves), default=0)
         values = list(targets)

@@ -15,9 +15,9 @@ from impl.dtypes import dtypes
 from impl.effects import leaf_of
 from impl.gradient import nodes
 from impl.ir import ELEMENTWISE, Ops, Shape, UOp, identity, note_origin
-from impl.multi.mesh import Mesh, Sharding, piece
+from impl.multi.mesh import TOGETHER, Mesh, Sharding, piece, together
 from impl.multi.transfers import Transfer, moved
-from impl.places import Place, copied_to
+from impl.places import Place, copied_to, is_free
 from impl.symbolic import identical, is_symbolic
 
 Axes = tuple[str | None, ...]
@@ -51,13 +51,14 @@ class Coordinate(int):
 
     def of(self, device: int) -> int:
         """The number of one device."""
-        return self.mesh.coordinates[device][self.axis]
+        return self.mesh.number(device, self.axis)
 
 
 def coordinate(mesh: Mesh, axis: str) -> UOp:
     """The node of a coordinate, of shape `()`."""
-    name = f"{axis}_{zlib.crc32(mesh.encode()):08x}"  # another mesh has a variable of its own
-    variable = UOp(Ops.DEFINE_VAR, dtypes.int32, (), (name, 0, mesh.axes[axis] - 1))
+    # Another mesh, and several axes together, have variables of their own.
+    name = f"{axis.replace(TOGETHER, '_')}_{zlib.crc32(f'{mesh}{axis}'.encode()):08x}"
+    variable = UOp(Ops.DEFINE_VAR, dtypes.int32, (), (name, 0, mesh.extent(axis) - 1))
     return UOp(Ops.BIND, dtypes.int32, (variable, UOp.const(dtypes.int32, 0)),
                Coordinate(mesh, axis))
 
@@ -115,7 +116,7 @@ class Divider:
         if node.op is Ops.SHARD:
             return _placed(given[0], node.arg)
         if node.op is Ops.COPY:
-            return _copied(node, given[0])
+            return self._own_part(node) or _copied(node, given[0])
         if node.op is Ops.STORE:
             return Piece(node, node.src[0].shape or ())  # its AFTER looks at it
         if node.op is Ops.AFTER:
@@ -128,6 +129,26 @@ class Divider:
         if rule is not None:
             return rule(node, given)
         return _elementwise(node, given)
+
+    def _own_part(self, node: UOp) -> Piece | None:
+        """A copy to a device of the part that it has itself: nothing is put together for it."""
+        view = node.src[0]
+        source, bounds = view, tuple((0, size) for size in view.shape or ())
+        if view.op is Ops.SHRINK and view.src[0] in self.pieces:
+            source, bounds = view.src[0], view.arg
+        whole, device = self.pieces[source], node.arg
+        sharding = whole.sharding
+        if sharding is None or device not in sharding.mesh.devices or "@" in device \
+                or any(map(is_symbolic, whole.shape)):
+            return None
+        part = sharding.parts(whole.shape)[sharding.mesh.devices.index(device)]
+        nothing = 0 in nodes.shape_of(view)  # wherever it is taken from
+        if bounds != part and not (nothing and view.shape == tuple(b - a for a, b in part)):
+            return None
+        # r[impl multi.shards.own, multi.shards.held]
+        here = copied_to(brought(whole, whole.axes).node, Transfer("own", device, sharding.mesh))
+        shape = nodes.shape_of(node)
+        return Piece(nodes.shrink(here, tuple((0, size) for size in shape)), shape)
 
     def _write(self, node: UOp, base: Piece, value: Piece) -> Piece:
         """A write: each device writes the piece that it holds.
@@ -175,8 +196,8 @@ def _leaf_piece(node: UOp, leaf: UOp) -> Piece:
     buffer, version, _ = leaf.arg
     shape = node.shape or ()
     sharding = buffer.sharding(shape)
-    if sharding is None:
-        return Piece(node, shape)
+    if sharding is None:  # what is made of no memory is where it was computed, too
+        return Piece(leaf if is_free(node) else node, shape)
     return Piece(UOp(Ops.BUFFER, node.dtype, (), (buffer, version, sharding.local(shape))),
                  shape, sharding)
 
@@ -214,22 +235,25 @@ def _scattered(given: Piece, wanted: Sharding) -> Piece:
     if wanted.is_copies:
         sent = copied_to(given.node, Transfer("broadcast", mesh, mesh))
         return Piece(sent, given.shape, wanted)
-    node, shape = given.node, given.shape
-    names = [name for name in mesh.axes if name in wanted.axes]
-    cut: list[int] = []
+    node, shape, cut = given.node, given.shape, wanted.cut
+    place: dict[str, int] = {}
     for axis, name in enumerate(wanted.axes):
-        if name is not None:
-            node = _in_pieces(node, axis + len(cut), shape[axis], mesh.axes[name])
-            cut.append(axis + len(cut))
+        if name is None:
+            continue
+        at = axis + len(place)
+        node = _in_pieces(node, at, shape[axis], mesh.extent(name))
+        whole, ones = nodes.shape_of(node), name.split(TOGETHER)
+        node = nodes.reshape(node, (*whole[:at], *(mesh.axes[one] for one in ones),
+                                    *whole[at + 1:]))
+        place.update({one: at + number for number, one in enumerate(ones)})
     # All pieces of a device in one place: axes of the mesh first, in its order.
-    place = {name: cut[[n for n in wanted.axes if n].index(name)] for name in names}
-    front = [place[name] for name in names]
+    front = [place[name] for name in cut]
     behind = [a for a in range(len(node.shape or ())) if a not in front]
     node = nodes.permute(node, (*front, *behind))
     local = wanted.local(shape)
-    node = nodes.reshape(node, (math.prod(mesh.axes[n] for n in names), *local))
-    if len(names) < len(mesh.axes):  # copies along the other axes
-        node = _repeated_for(node, mesh, names, local)
+    node = nodes.reshape(node, (math.prod(mesh.extent(name) for name in cut), *local))
+    if len(cut) < len(mesh.axes):  # copies along the other axes
+        node = _repeated_for(node, mesh, list(cut), local)
     sent = copied_to(node, Transfer("scatter", mesh, mesh))
     return Piece(sent, shape, wanted)
 
@@ -252,12 +276,13 @@ def on_one_device(given: Piece, device: Place) -> UOp:
     node = copied_to(settled.node, Transfer("gather", device, mesh))
     local = given.sharding.local(shape)
     node = nodes.reshape(node, (*mesh.axes.values(), *local))
-    names = list(mesh.axes)
-    kept = tuple((0, size if name in given.axes else 1) for name, size in mesh.axes.items())
+    names, cut = list(mesh.axes), given.sharding.cut
+    kept = tuple((0, size if name in cut else 1) for name, size in mesh.axes.items())
     node = nodes.shrink(node, (*kept, *((0, size) for size in local)))
-    order: list[int] = [i for i, name in enumerate(names) if name not in given.axes]
+    order: list[int] = [i for i, name in enumerate(names) if name not in cut]
     for axis, name in enumerate(given.axes):
-        order += [*([names.index(name)] if name else []), len(names) + axis]
+        ones = name.split(TOGETHER) if name else []
+        order += [*map(names.index, ones), len(names) + axis]
     node = nodes.permute(node, tuple(order))
     whole = tuple(size * given.sharding.count(axis) for axis, size in enumerate(local))
     return nodes.shrink(nodes.reshape(node, whole), tuple((0, size) for size in shape))
@@ -279,7 +304,7 @@ def brought(given: Piece, axes: Axes) -> Piece:
     for name, op in given.due:  # r[impl collectives.due.scattered]
         if name in axes and now[axes.index(name)] is None:
             axis = axes.index(name)
-            node = copied_to(_in_pieces(node, axis, given.shape[axis], mesh.axes[name], True),
+            node = copied_to(_in_pieces(node, axis, given.shape[axis], mesh.extent(name), True),
                          Transfer("reduce-scatter", mesh, mesh, name, op))
             now[axis] = name
         else:
@@ -331,7 +356,7 @@ def _joined(node: UOp, axis: int, size: int) -> UOp:
 
 def _exchanged(node: UOp, shape: Shape, axis: int, other: int, name: str, mesh: Mesh) -> UOp:
     """Cut along `other` what is cut along `axis`."""
-    pieces = _in_pieces(node, other, shape[other], mesh.axes[name], True)
+    pieces = _in_pieces(node, other, shape[other], mesh.extent(name), True)
     return _joined(copied_to(pieces, Transfer("all-to-all", mesh, mesh, name)), axis, shape[axis])
 
 
@@ -341,7 +366,7 @@ def _at(axis: int, rank: int, pair: tuple[int, int]) -> tuple[tuple[int, int], .
 
 def _own(node: UOp, axis: int, size: int, name: str, mesh: Mesh) -> UOp:
     """Each device's own part of what all of them have: nothing is sent."""
-    shape, count = nodes.shape_of(node), mesh.axes[name]
+    shape, count = nodes.shape_of(node), mesh.extent(name)
     if node.op is Ops.EXPAND and nodes.shape_of(node.src[0])[axis] == 1 != size:
         width = piece(size, count)
         return nodes.expand(node.src[0], (*shape[:axis], width, *shape[axis + 1:]))
@@ -374,7 +399,7 @@ def price(given: Piece, axes: Axes) -> int:
         return price(given.narrow, _before(given, axes))
     mesh, total, now = given.sharding.mesh, 0, list(given.axes)
     for name, _ in given.due:
-        count = mesh.axes[name]
+        count = mesh.extent(name)
         if name in axes and now[axes.index(name)] is None:
             total += given.nbytes * (count - 1) // count
             now[axes.index(name)] = name
@@ -403,7 +428,8 @@ def _together(given: Sequence[Piece]) -> Axes:
     found: list[str | None] = [None] * len(given[0].axes)
     for one in given:
         for axis, name in enumerate(one.axes):
-            if name is not None and found[axis] is None and name not in found:
+            if name is not None and found[axis] is None \
+                    and not together([name]) & together(found):
                 found[axis] = name
     return tuple(found)
 
@@ -556,14 +582,15 @@ def _gather(node: UOp, given: list[Piece]) -> Piece:
     the bits of all are put together; or the rows are gathered, if that sends less.
     """
     index = brought(given[1], given[1].axes)
-    taken = {name for name in index.axes if name}
-    rows = freed(given[0], [a for a, name in enumerate(given[0].axes) if a and name in taken])
+    taken = together(index.axes)
+    rows = freed(given[0], [a for a, name in enumerate(given[0].axes)
+                            if a and together([name]) & taken])
     assert rows.sharding is not None
     result = nodes.shape_of(node)
     name = rows.axes[0]
     if name is not None:
         nbytes = math.prod(result) * node.dtype.itemsize
-        if name in taken or node.dtype.kind == "b" or 2 * nbytes > rows.nbytes:
+        if together([name]) & taken or node.dtype.kind == "b" or 2 * nbytes > rows.nbytes:
             rows, name = freed(rows, [0]), None
     axes = index.axes + rows.axes[1:]
     sharding = replace(rows.sharding, axes=axes) if rows.sharding else None
@@ -581,7 +608,7 @@ def _looked_up(rows: Piece, index: UOp, name: str) -> UOp:
     """The rows that stand on some device, as bits: zeros elsewhere, so that a sum is the row."""
     assert rows.sharding is not None
     mesh, size = rows.sharding.mesh, rows.shape[0]
-    width = piece(size, mesh.axes[name])
+    width = piece(size, mesh.extent(name))
     wide = nodes.cast(index, dtypes.int64)
     inside = UOp(Ops.CMPLT, dtypes.bool, (wide, UOp.const(dtypes.int64, size)))
     start = nodes.mul(nodes.cast(coordinate(mesh, name), dtypes.int64),
@@ -607,9 +634,9 @@ def _scatter(node: UOp, given: list[Piece]) -> Piece:
     """
     base, index, values = (brought(one, one.axes) for one in given)
     name = values.axes[0]
-    if name is None or node.arg is None or name in base.axes[1:]:
+    if name is None or node.arg is None or together([name]) & together(base.axes[1:]):
         return _whole_scatter(node, base, index, values)
-    values = brought(values, (name, *[None if n == name else n for n in base.axes[1:]]))
+    values = brought(values, (name, *base.axes[1:]))
     index = brought(index, (name,))
     base = freed(base, [0])
     assert base.sharding is not None

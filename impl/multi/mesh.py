@@ -4,7 +4,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from impl.errors import ArgumentError, AxisError, ShapeError
@@ -15,6 +15,9 @@ from impl.symbolic import is_symbolic
 #: The axis of a mesh that was given as a list of devices.
 PLAIN_AXIS = "shard"
 
+
+#: Between the names of axes of a mesh that cut one axis of a value together.
+TOGETHER = "."
 
 #: All meshes by name. While there is none, nothing has to be asked about them.
 meshes: dict[str, Mesh] = {}
@@ -33,18 +36,17 @@ class Mesh(Place):
     axes: dict[str, int]
 
     def __new__(cls, devices: Sequence[str], axes: Mapping[str, int] | None = None) -> Mesh:
+        if isinstance(devices, str) or not isinstance(devices, Sequence):
+            raise ArgumentError("Mesh", f"devices is {devices!r:.60}",
+                                "give a tuple of names, such as ('CPU:0', 'CPU:1')")
         names = tuple(map(spelled, devices))  # r[impl multi.mesh.devices]
-        sizes = {PLAIN_AXIS: len(names)} if axes is None else dict(axes)
+        sizes = {PLAIN_AXIS: len(names)} if axes is None else _axes(axes)
         if not names or len(set(names)) != len(names):
             raise ArgumentError("Mesh", f"the devices are {', '.join(names) or 'none'}",
                                 "name at least one device, each once")
         if math.prod(sizes.values()) != len(names):
             raise ArgumentError("Mesh", f"axes {sizes} make {math.prod(sizes.values())} places "
                                 f"for {len(names)} devices", "let the product be their number")
-        for name in sizes:
-            if not name.isidentifier():
-                raise ArgumentError("Mesh", f"{name!r} is not a name for an axis",
-                                    "use letters and digits, as in data=2")
         label = ",".join(names) + "".join(f";{name}={size}" for name, size in sizes.items())
         mesh = super().__new__(cls, f"mesh({label})")
         mesh.devices, mesh.axes = names, sizes
@@ -78,11 +80,23 @@ class Mesh(Place):
         places = itertools.product(*(range(size) for size in self.axes.values()))
         return [dict(zip(self.axes, place, strict=True)) for place in places]
 
-    def groups(self, axis: str) -> list[list[int]]:
+    def extent(self, name: str) -> int:
+        """How many devices there are along an axis, or along several together."""
+        return math.prod(self.axes[one] for one in name.split(TOGETHER))
+
+    def number(self, device: int, name: str) -> int:
+        """Where a device stands along an axis, or along several: the first one is the slowest."""
+        found = 0
+        for one in name.split(TOGETHER):
+            found = found * self.axes[one] + self.coordinates[device][one]
+        return found
+
+    def groups(self, name: str) -> list[list[int]]:
         """The devices, by number, that differ only along an axis; each group in its order."""
+        axes = name.split(TOGETHER)
         found: dict[tuple[int, ...], list[int]] = {}
         for number, place in enumerate(self.coordinates):
-            rest = tuple(where for name, where in place.items() if name != axis)
+            rest = tuple(where for axis, where in place.items() if axis not in axes)
             found.setdefault(rest, []).append(number)
         return list(found.values())
 
@@ -91,9 +105,10 @@ class Mesh(Place):
 class Sharding:
     """How a value lies on a mesh: along which axis of the mesh each of its own axes is cut.
 
-    `axes[i]` names the mesh's axis, or is None where every device has the whole axis i. A device
-    holds `ceil(size / count)` elements of an axis that is cut; those past the end of the value
-    are there, and mean nothing.
+    `axes[i]` names the mesh's axis, or is None where every device has the whole axis i. Axes of the
+    mesh that cut one axis together stand there in their order, as in "data.model". A device holds
+    `ceil(size / count)` elements of an axis that is cut; those past the end of the value are there,
+    and mean nothing.
     """
 
     mesh: Mesh
@@ -117,27 +132,35 @@ class Sharding:
     def count(self, axis: int) -> int:
         """Into how many pieces an axis of the value is cut."""
         name = self.axes[axis]
-        return 1 if name is None else self.mesh.axes[name]
+        return 1 if name is None else self.mesh.extent(name)
+
+    @property
+    def cut(self) -> dict[str, int]:
+        """For the axes of the mesh that cut one, which axis of the value that is."""
+        found = {one: axis for axis, name in enumerate(self.axes) if name is not None
+                 for one in name.split(TOGETHER)}
+        return {name: found[name] for name in self.mesh.axes if name in found}
 
     def local(self, shape: Shape) -> Shape:
         """The shape that each device holds of a value."""
-        return tuple(size if name is None else piece(size, self.mesh.axes[name])
+        return tuple(size if name is None else piece(size, self.mesh.extent(name))
                      for size, name in zip(shape, self.axes, strict=True))
 
     def parts(self, shape: Shape) -> list[tuple[tuple[int, int], ...]]:
         """For each device from where to where its part of a value reaches, along every axis."""
         found = []
-        for place in self.mesh.coordinates:
+        for device in range(len(self.mesh.devices)):
             bounds = []
             for axis, (size, name) in enumerate(zip(shape, self.axes, strict=True)):
-                width = piece(size, self.count(axis))  # r[impl multi.shard.parts]
-                start = 0 if name is None else min(place[name] * width, size)
+                width = piece(size, self.count(axis))  # r[impl multi.shard.parts+2]
+                start = 0 if name is None else min(self.mesh.number(device, name) * width, size)
                 bounds.append((start, min(start + width, size)))
             found.append(tuple(bounds))
         return found
 
     def __repr__(self) -> str:
-        cut = ", ".join(f"axis {i} over {name!r}" for i, name in enumerate(self.axes) if name)
+        cut = ", ".join(f"axis {i} over {' and '.join(map(repr, name.split(TOGETHER)))}"
+                        for i, name in enumerate(self.axes) if name)
         return f"Sharding({cut or 'copies'} on {self.mesh!r})"
 
 
@@ -146,17 +169,38 @@ def piece(size: int, count: int) -> int:
     return size if count == 1 else -(-size // count)
 
 
+def together(names: Iterable[str | None]) -> set[str]:
+    """The axes of the mesh, each by itself, that cut something."""
+    return {one for name in names if name is not None for one in name.split(TOGETHER)}
+
+
+def _axes(given: object) -> dict[str, int]:
+    """The axes of a mesh, if they are names and sizes."""
+    if not isinstance(given, Mapping):
+        raise ArgumentError("Mesh", f"axes is {given!r:.60}", "give sizes by name, as in "
+                            "{'data': 2, 'model': 2}")
+    for name, size in given.items():
+        if not isinstance(name, str) or not name.isidentifier():
+            raise ArgumentError("Mesh", f"{name!r} is not a name for an axis",
+                                "use letters and digits, as in data=2")
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise ArgumentError("Mesh", f"axis {name!r} has the size {size!r}",
+                                "give a number of devices, 1 or more")
+    return dict(given)
+
+
 def sharding_of(mesh: Mesh, shape: Shape, cut: Mapping[str, int | None]) -> Sharding:
     """The sharding that cuts axis `cut[name]` of a value along the mesh's axis `name`.
 
+    Where several axes of the mesh cut one axis, the mesh's first one is the slowest.
+
     Raises:
         ArgumentError: the mesh has no such axis.
-        AxisError: the value has no such axis, or one is cut twice.
+        AxisError: the value has no such axis.
         ShapeError: the size of an axis to be cut is a variable.
     """
-    axes: list[str | None] = [None] * len(shape)
     for name, axis in cut.items():
-        if name not in mesh.axes:  # r[impl multi.mesh.axis]
+        if name not in mesh.axes:  # r[impl multi.mesh.axis+2]
             raise ArgumentError("shard", f"{mesh!r} has no axis {name!r}",
                                 f"use {', '.join(mesh.axes)}")
         if axis is None:
@@ -165,13 +209,12 @@ def sharding_of(mesh: Mesh, shape: Shape, cut: Mapping[str, int | None]) -> Shar
                 or not -len(shape) <= axis < len(shape):
             raise AxisError("shard", f"axis {axis!r} is out of range for shape {shape}",
                             "name an axis of the tensor, or None for copies")
-        axis %= len(shape)
-        if axes[axis] is not None:
-            raise AxisError("shard", f"axis {axis} is cut along {axes[axis]!r} and {name!r}",
-                            "cut each axis of the tensor along one axis of the mesh")
         if is_symbolic(shape[axis]):
             raise ShapeError("shard", f"axis {axis} of shape {shape} has a symbolic size",
                              "cut another axis, or give the size as a number")
-        if mesh.axes[name] > 1:
-            axes[axis] = name
-    return Sharding(mesh, tuple(axes))
+    names: list[list[str]] = [[] for _ in shape]  # r[impl multi.shard.asked]
+    for name, size in mesh.axes.items():
+        wanted = cut.get(name)
+        if wanted is not None and size > 1:
+            names[wanted].append(name)
+    return Sharding(mesh, tuple(TOGETHER.join(some) if some else None for some in names))

@@ -27,6 +27,7 @@ class Transfer:
         scatter          (n, *s)      -> s             piece i of a device to device i of n
         gather           s            -> (n, *s)       the pieces of all on one device
         select           s            -> s             of what all have, on one device
+        own              s            -> s             what one device has, as a value of its own
 
     `target` is the device, or the mesh, where the value lies.
     """
@@ -46,7 +47,7 @@ class Transfer:
     @property
     def count(self) -> int:
         """How many devices take part in a group."""
-        return self.mesh.axes[self.axis] if self.axis else len(self.mesh.devices)
+        return self.mesh.extent(self.axis) if self.axis else len(self.mesh.devices)
 
     def shape(self, given: Shape) -> Shape:
         """The shape of the value, from that of the source."""
@@ -67,7 +68,7 @@ class Transfer:
             return nbytes * others // self.count
         if self.kind == "all-gather":
             return nbytes * others
-        return nbytes
+        return 0 if self.kind == "own" else nbytes
 
     def __str__(self) -> str:
         return f"{self.kind} over {self.axis}" if self.axis else f"{self.kind} to {self.target}"
@@ -76,7 +77,7 @@ class Transfer:
         """What is sent, how much by each device, and why; `nbytes` are those of the source."""
         piece = nbytes // self.count if self.kind == "scatter" else nbytes
         way = {"broadcast": "to", "scatter": "to"}.get(self.kind, "from")
-        which = "one" if self.kind == "select" else "each"
+        which = "one" if self.kind in ("select", "own") else "each"
         return f"{self}, {self.sent(piece)} bytes {way} {which} device: {_WHY[self.kind]}"
 
 
@@ -88,6 +89,7 @@ _WHY = {
     "permute": "each needs the piece of another one",
     "broadcast": "it was placed on the mesh", "scatter": "it was placed on the mesh",
     "gather": "it is needed on one device", "select": "it is needed on one device",
+    "own": "it has this part, and keeps a copy",
 }
 
 
@@ -97,11 +99,11 @@ def moved(axes: tuple[str | None, ...], wanted: tuple[str | None, ...], nbytes: 
     total, held = 0, nbytes
     for name in axes:
         if name is not None:
-            held //= mesh.axes[name]
+            held //= mesh.extent(name)
     for axis, name in enumerate(axes):
         if name is None or wanted[axis] == name:
             continue
-        count = mesh.axes[name]
+        count = mesh.extent(name)
         if name in wanted:
             total += held * (count - 1) // count
         else:

@@ -10,7 +10,7 @@ from impl.device import Device, GlobalCounters
 from impl.dtypes import dtypes
 from impl.effects import Effects, Holder, collect, forget_realized, leaf_of
 from impl.errors import VariableError
-from impl.ir import Ops, UOp, note_realized, toposort
+from impl.ir import Ops, UOp
 from impl.multi import Mesh, divided, is_spread, meshes
 from impl.places import is_free, named
 from impl.realize.environment import Mode, environment, in_force
@@ -90,11 +90,6 @@ def in_pieces(effects: Effects) -> Effects:
     if not meshes or not is_spread(effects.nodes):
         return effects
     roots, held, shardings = divided(effects.roots, effects.nodes, effects.held)
-    # r[impl multi.value.equal]: what was made of no memory may lie on a device, not on the mesh
-    for node in toposort(roots, lambda u: u.op is not Ops.BIND and (u.realized is None
-                                                                  or is_free(u))):
-        if node.realized is not None and is_free(node):
-            note_realized(node, None)
     description = Rows()
     lying = {root: sharding for root, sharding in zip(effects.roots, shardings, strict=True)
              if sharding is not None}

@@ -92,6 +92,8 @@ def _held(leaf: Leaf, arguments: Arguments | None) -> Tensor | None:
 
 def made_of(leaf: Leaf, buffer: Buffer, shape: Shape) -> Tensor:
     """A new tensor for a part of the result."""
+    if buffer.shardings and shape not in buffer.shardings:  # r[impl multi.value.equal]
+        buffer.lie(shape, leaf.buffer.sharding(leaf.shape))
     return Tensor._holding(buffer.leaf(shape), leaf.device)
 
 

@@ -709,7 +709,13 @@ class TensorBase(metaclass=Named):
     def _replace(self, value: UOp) -> None:
         """The new value, of a tensor that is no view: in place where there is memory."""
         # r[impl tensor.assign.value+2]
-        self.uop = write(self.uop, self.uop, value) if has_memory(self.uop) else value
+        if has_memory(self.uop):
+            self.uop = write(self.uop, self.uop, value)
+            return
+        if isinstance(self.device, Mesh):  # r[impl multi.write.kept]
+            sharding = self.runtime.sharding(self) or Sharding.copies(self.device, len(self.shape))
+            value = UOp(Ops.SHARD, value.dtype, (value,), sharding)
+        self.uop = value
 
     def replace(self, other: Self) -> Self:
         """Let this variable denote what `other` denotes, without writing to memory."""

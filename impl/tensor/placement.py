@@ -41,7 +41,7 @@ class Shards(TensorBase):
             axes = {PLAIN_AXIS: axis}
         elif axis is not None and len(mesh.axes) == 1:
             axes = {next(iter(mesh.axes)): axis}
-        elif axis is not None:  # r[impl multi.mesh.axis]
+        elif axis is not None:  # r[impl multi.mesh.axis+2]
             raise ArgumentError("shard", f"axis {axis} of {mesh!r} with several axes",
                                 f"name them: shard(mesh, {next(iter(mesh.axes))}={axis})")
         return self._laid(sharding_of(mesh, self.shape, axes))
@@ -59,8 +59,7 @@ class Shards(TensorBase):
         if not isinstance(other.device, Mesh):
             return self.to(other.device)
         found = other.sharding
-        axes = {name: axis for axis, name in enumerate(found.axes) if name is not None}
-        return self._laid(sharding_of(found.mesh, self.shape, axes))
+        return self._laid(sharding_of(found.mesh, self.shape, found.cut))
 
     def _laid(self, sharding: Sharding) -> Self:
         """The value in a sharding."""

@@ -55,7 +55,7 @@ def meant(kind: str, size: int, given: np.ndarray) -> list[np.ndarray]:
             "broadcast": [given[0]] * count}[kind]
 
 
-@verifies("collectives.reduce.equal")
+@verifies("collectives.reduce.equal+2")
 @verifies("collectives.round.before")
 @pytest.mark.parametrize(("kind", "name"), EVERY)
 @pytest.mark.parametrize("size", [0, 1, 3, 17])

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.runner.fuzz import Job, explained, run_chunk
 from conformance.trace import verifies
 from impl import (
     Context,
@@ -144,7 +145,7 @@ def test_replays_are_those_of_one_device() -> None:
     np.testing.assert_array_equal(state.numpy(), expected)
 
 
-@verifies("multi.shard.parts")
+@verifies("multi.shard.parts+2")
 @pytest.mark.parametrize("size", [1, 2, 5, 6, 7, 8])
 def test_parts_follow_each_other(size: int) -> None:
     array = np.arange(size, dtype=np.float32)
@@ -228,17 +229,30 @@ def test_a_mesh_that_is_none_is_refused(devices: tuple[str, ...], axes: Any) -> 
         Mesh(devices, axes)
 
 
-@verifies("multi.mesh.axis")
+@verifies("multi.mesh.axis+2")
 def test_what_cannot_be_cut_is_refused() -> None:
     x, mesh = Tensor(numbers(4, 4)), Mesh(DEVICES[:4], {"data": 2, "model": 2})
     with pytest.raises(ArgumentError, match="data, model"):
         x.shard(mesh, rows=0)
     with pytest.raises(AxisError, match="axis 2"):
         x.shard(mesh, data=2)
-    with pytest.raises(AxisError, match="'data' and 'model'"):
-        x.shard(mesh, data=0, model=0)
     with pytest.raises(ArgumentError, match="data=1"):
         x.shard(mesh, 1)
+
+
+@verifies("multi.shard.parts+2")
+@verifies("multi.value.equal")
+def test_two_axes_of_a_mesh_cut_one_axis() -> None:
+    """The first axis of the mesh is the slowest; one of the two goes its own way afterwards."""
+    array = numbers(10, 3)
+    x = Tensor(array).shard(Mesh(DEVICES[:4], {"data": 2, "model": 2}), model=0, data=0)
+    assert x.sharding.cut == {"data": 0, "model": 0}
+    assert repr(x.sharding).startswith("Sharding(axis 0 over 'data' and 'model' on")
+    assert [part.shape[0] for part in x.shards] == [3, 3, 3, 1]
+    columns = Tensor(array).shard(x.device, data=1)
+    for found, wanted in ((x + columns, 2 * array), (x.sum(0), array.sum(0)),
+                          (x.T @ x, array.T @ array), (x.flip(0) * x, array[::-1] * array)):
+        np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-6)
 
 
 @verifies("tensor.arguments.refused+2")
@@ -313,6 +327,86 @@ def test_a_large_result_with_random_numbers_is_replayed() -> None:
     assert len(set(sums)) == 5 and all(60_000 < total < 71_000 for total in sums), sums
     rows = run_and_read(x)
     np.testing.assert_array_equal(rows, x.numpy() + 1)
+
+
+@verifies("multi.value.equal")
+def test_a_result_of_a_replay_that_is_a_view_of_an_old_state_lies_as_at_first() -> None:
+    state = Tensor(numbers(2, 3)).shard(DEVICES[:2], 1)
+
+    def step() -> Tensor:
+        before = Tensor(state.reshape(1, 2, 3))
+        state.reshape(6)[3:].assign(Tensor.zeros(3).shard(DEVICES[:2], 0))
+        Tensor.realize(before, state)
+        return before
+
+    captured, array = TinyJit(step), numbers(2, 3)
+    for _ in range(4):
+        found = captured()
+        np.testing.assert_array_equal(found.numpy(), array[None])
+        assert found.sharding.axes == (None, None, "shard")
+        array[1] = 0
+
+
+@verifies("multi.value.equal")
+def test_constants_of_a_device_and_of_a_mesh_are_results_of_one_function() -> None:
+    """Those that were computed on the device are there, and nothing is taken from them."""
+    x = Tensor(numbers(6)).shard(DEVICES[:2], 0)
+
+    def step() -> tuple[Tensor, Tensor, Tensor]:
+        ones = Tensor.full((5,), 3)
+        Tensor.realize(x, ones)
+        return (x + 0).realize(), ones, ones.flip(0).realize()
+
+    captured = TinyJit(step)
+    for _ in range(4):
+        assert [found.sum().item() for found in captured()] == [numbers(6).sum(), 15, 15]
+
+
+@verifies("multi.write.kept")
+def test_what_is_assigned_lies_as_its_target_did() -> None:
+    for realized in (True, False):
+        target = Tensor(numbers(4, 6)).shard(DEVICES[:2], 1)
+        if realized:
+            target.realize()
+        target.assign(Tensor(2 * numbers(4, 6)).shard(DEVICES[:2], 0))
+        assert target.sharding.axes == target.realize().sharding.axes == (None, "shard")
+        target[1:3] = Tensor(numbers(2, 6)).shard(DEVICES[:2], 0)
+        assert target.sharding.axes == target.realize().sharding.axes == (None, "shard")
+
+
+@verifies("multi.value.equal")
+@verifies("multi.shards.held")
+def test_random_programs_on_random_meshes_also_as_replays() -> None:
+    """A sample of `python -m conformance fuzz --meshes`."""
+    job = Job("conformance.emulation.devices:REFERENCE", count=25, size=8, meshes=True)
+    tally = run_chunk(job, 0, 25)
+    assert not tally.failures, "\n".join(map(explained, tally.failures))
+    assert tally.programs + tally.skipped + tally.refused == 50 and tally.programs > 40
+
+
+@verifies("multi.result.sharding")
+def test_constants_that_were_laid_lie_so_when_they_are_computed() -> None:
+    value = Tensor.zeros(4, 4).shard(DEVICES[:2], 0) + 1
+    assert value.sharding == value.realize().sharding == Sharding(
+        Mesh(DEVICES[:2]), ("shard", None))
+    there = Tensor.full((3, 4), 2.0).shard(DEVICES[:2], 0)
+    here = there.to(DEVICES[0])
+    again = here.shard(DEVICES[:2], 1)
+    assert here.sum().item() == again.sum().item() == 24
+
+
+@verifies("multi.shards.own")
+def test_what_a_device_has_is_read_without_sending_it() -> None:
+    """Each device's memory is looked at: copies that differ would show."""
+    x = Tensor(numbers(5, 4)).shard(DEVICES[:3], 0).realize()
+    for value in (x, x.shard(DEVICES[:3]).realize(), x.shard(DEVICES[:3], 1).realize()):
+        for number, part in enumerate(value.shards):
+            row, = Tensor.schedule_document(part)["kernels"][:1]
+            assert row["transfer"].startswith(f"own to {DEVICES[number]}, 0 bytes"), row
+    copies = x.shard(DEVICES[:3]).realize()
+    memory = copies.uop.arg[0].memory
+    memory.members[1].device.copy_in(memory.members[1], np.zeros((5, 4), np.float32))
+    assert [part.sum().item() == 0 for part in copies.shards] == [False, True, False]
 
 
 def run_and_read(x: Tensor) -> np.ndarray:
