@@ -116,15 +116,15 @@ def leaf_of(node: UOp) -> UOp | None:
     """The leaf that holds the node's value, if it has been computed; checks its version.
 
     Raises:
-        GraphError: the leaf names a version that has been overwritten (r[effects.version.current]).
+        GraphError: its version has been overwritten (r[effects.version.overwritten]).
     """
     leaf = node if node.op is _BUFFER else node.realized  # as in_memory: this is hot
     if leaf is not None and leaf.arg[1] != leaf.arg[0].version:
-        if leaf.arg[0].spoiled:  # r[impl realize.interrupted.error+2]
+        if leaf.arg[0].spoiled:  # r[impl realize.failure.left]
             raise GraphError("read", f"a run was interrupted, or failed, while it overwrote "
                              f"{leaf.arg[0]}: what is there is neither the old value nor the new",
                              "make the tensor anew, or give it another value with .replace()")
-        # r[impl effects.version.current]
+        # r[impl effects.version.overwritten]
         raise GraphError("read", f"version {leaf.arg[1]} of {leaf.arg[0]} was overwritten by "
                          f"version {leaf.arg[0].version}", "report this: a hazard was missed")
     return leaf
@@ -165,14 +165,14 @@ def forget_realized(which: Callable[[UOp], bool] = lambda node: True) -> None:
 def advance(buffer: Buffer, versions: int) -> None:
     """The content was overwritten, so many times; nodes that it held are not in memory any more.
 
-    r[effects.version.forgotten]: such a node may live on unobserved, and interning finds it again.
+    r[effects.version.overwritten]: such a node may live on, and interning finds it again.
     """
     if versions:
         buffer.version += versions
         for reference in buffer.nodes:
             node = reference()
             if node is not None and node.realized is not None and node.realized.arg[0] is buffer:
-                note_realized(node, None)  # r[impl effects.version.forgotten]
+                note_realized(node, None)  # r[impl effects.version.overwritten]
         buffer.nodes = []
 
 

@@ -26,7 +26,7 @@ def is_library(filename: str) -> bool:
 def user_line() -> str:
     """The innermost line outside this package, as `file:line`; `<unknown>` if there is none."""
     frame = sys._getframe(1)
-    while frame is not None:  # r[impl errors.message.line]
+    while frame is not None:  # r[impl errors.message.whole]
         if not is_library(frame.f_code.co_filename):
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]
@@ -63,7 +63,7 @@ class TensorScheduleError(Exception):
     def rename(self, operation: str) -> None:
         """Say what was called."""
         self.operation = operation
-        # r[impl errors.message.parts+2]
+        # r[impl errors.message.whole]
         self.args = (f"{operation}: {self.detail}; at {self.line}. Remedy: {self.remedy}",)
 
     # r[impl errors.pickle.parts]

@@ -211,7 +211,7 @@ class UOp(_Draft):
     """One node: an operation, its element type, its sources, an argument, and an optional tag.
 
     Nodes are interned: `UOp(...)` with equal parts returns the same object
-    (r[ir.intern.identity]); and immutable: setting a part is an error (r[ir.node.immutable]).
+    (r[ir.identity.one]); and immutable: setting a part is an error (r[ir.node.immutable]).
     `shape` is the shape of a tensor-level node, `None` in kernels. `reads` is a bit set of the
     buffers below. Three slots are no part of the identity, and are noted by functions of this
     module: `origin` (the user's line), `realized` (the leaf that holds the value once it was
@@ -229,7 +229,7 @@ class UOp(_Draft):
         key = op, dtype, src, arg, tag
         reference = _interned.get(key)
         found = reference() if reference is not None else None
-        return found if found is not None else intern(key, arg)  # r[impl ir.intern.identity]
+        return found if found is not None else intern(key, arg)  # r[impl ir.identity.one]
 
     @staticmethod
     def const(dtype: DType, value: Scalar) -> UOp:
@@ -315,7 +315,7 @@ class UOp(_Draft):
                 done[node] = node if sources == node.src else node.replace(src=sources)
         return done[self]
 
-    def __reduce__(self) -> tuple[Any, ...]:  # r[impl ir.pickle.identity]
+    def __reduce__(self) -> tuple[Any, ...]:  # r[impl ir.identity.one]
         nodes = self.toposort()
         place = {node: i for i, node in enumerate(nodes)}
         rows = [(int(u.op), u.dtype, tuple(place[s] for s in u.src), u.arg, u.tag) for u in nodes]
@@ -368,7 +368,7 @@ def _from_rows(rows: list[tuple[Any, ...]]) -> UOp:
 
 def _floating(dtype: DType, number: float, tag: Any) -> UOp:
     """The node of a floating number, whose key says more than the number: its sign, and NaN."""
-    # r[impl ir.const.identity]: equal floats are not always the same number.
+    # r[impl ir.identity.one]: equal floats are not always the same number.
     sign = "nan" if math.isnan(number) else math.copysign(1.0, number)
     key = Ops.CONST, dtype, (), 0.0 if sign == "nan" else number, tag, sign
     reference = _interned.get(key)
@@ -410,7 +410,7 @@ def _first(key: tuple[Any, ...], node: UOp, reference: _Reference) -> UOp:
         known = _interned.setdefault(key, reference)
         found = known()
         if found is not None:
-            return found  # r[impl ir.intern.identity]
+            return found  # r[impl ir.identity.one]
         _remove_dead(_interned, key)
 
 
@@ -486,7 +486,7 @@ def _elementwise_shape(src: tuple[UOp, ...], arg: Any) -> Shape | None:
         if other:
             if shape is None:
                 shape = other
-            elif shape is not other and shape != other:  # r[impl ir.shape.elementwise]
+            elif shape is not other and shape != other:  # r[impl ir.shape.tensor]
                 raise GraphError("elementwise", f"sources have shapes {shape} and {other}",
                                  "expand them to one shape first")
     return () if shape is None else shape

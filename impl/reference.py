@@ -56,7 +56,7 @@ def compute(node: UOp, given: Sequence[Array]) -> Array:
 
 def _dot(unsigned: Array, signed: Array) -> Array:
     """Sums of four products; bytes are those of int32 numbers."""
-    # r[impl kernel.dot.bytes]
+    # r[impl kernel.integer.value]
     one, two = (np.asarray(x, np.int32, order="C")[..., None].view(kind).astype(np.int32)
                 for x, kind in ((unsigned, np.uint8), (signed, np.int8)))
     return np.asarray((one * two).sum(-1, dtype=np.int32))
@@ -80,7 +80,7 @@ def _integer(op: Ops, dtype: DType, given: Sequence[Array]) -> Any:
 
 def _integer_power(base: Array, exponent: Array) -> Array:
     """Wraparound powers; with a negative exponent the reciprocal, rounded to zero."""
-    # r[impl kernel.power.integer]
+    # r[impl kernel.integer.value]
     found = np.power(base, np.where(exponent < 0, 0, exponent).astype(base.dtype))
     odd = np.where(exponent & 1, base, 1).astype(base.dtype)
     inverse = np.where(base == 1, 1, np.where(base == -1, odd, 0)).astype(base.dtype)
@@ -96,7 +96,7 @@ def _logical(op: Ops, given: Sequence[Array]) -> Any:
 
 def round_to(values: Array, dtype: DType) -> Array:
     """Values as the dtype has them."""
-    # r[impl kernel.half.round]
+    # r[impl kernel.half.wide]
     if dtype is dtypes.bfloat16:
         return from_bfloat16(to_bfloat16(values.astype(np.float32, copy=False)))
     return values.astype(dtype.numpy, copy=False)
@@ -129,14 +129,14 @@ _FUNCTIONS: dict[Ops, Callable[..., Any]] = {
 _ARITHMETIC: dict[Ops, Callable[..., Any]] = {
     Ops.NEG: np.negative, Ops.SQRT: np.sqrt, Ops.TRUNC: np.trunc, Ops.FLOOR: np.floor,
     Ops.ADD: np.add, Ops.SUB: np.subtract, Ops.MUL: np.multiply, Ops.DIV: np.true_divide,
-    # NumPy's own: r[impl kernel.divide.zero], r[impl kernel.divide.floor],
-    # r[impl kernel.shift.width]
+    # NumPy's own: r[impl kernel.integer.value], r[impl kernel.integer.value],
+    # r[impl kernel.integer.value]
     Ops.FLOORDIV: np.floor_divide, Ops.FLOORMOD: np.remainder, Ops.MAXIMUM: np.maximum,
     Ops.MINIMUM: np.minimum, Ops.AND: np.bitwise_and, Ops.OR: np.bitwise_or,
     Ops.XOR: np.bitwise_xor, Ops.SHL: np.left_shift, Ops.SHR: np.right_shift}
 _COMPARISONS: dict[Ops, Callable[..., Any]] = {
     Ops.CMPLT: np.less, Ops.CMPLE: np.less_equal, Ops.CMPEQ: np.equal, Ops.CMPNE: np.not_equal}
-#: r[impl kernel.bool.arithmetic]: true where the result as an integer is not 0.
+#: r[impl kernel.integer.value]: true where the result as an integer is not 0.
 _LOGICAL: dict[Ops, Callable[..., Any]] = {
     Ops.SUB: np.bitwise_xor, Ops.FLOORDIV: np.bitwise_and,
     Ops.FLOORMOD: lambda a, b: np.zeros(np.broadcast_shapes(a.shape, b.shape), np.bool_),
@@ -218,7 +218,7 @@ class _Run:
     def run(self) -> None:
         """Execute the kernel."""
         # r[impl kernel.order.stores]
-        # r[impl kernel.local.private]
+        # r[impl kernel.local.own]
         prefix = self.known.info.prefix
         outermost = _Frame(None, 0)
         for _ in self._over(prefix):
@@ -227,7 +227,7 @@ class _Run:
 
     def _stages(self, stores: Sequence[UOp], depth: int, frame: _Frame) -> None:
         """Stages in order; those that share their next BLOCK loop run together, step by step."""
-        # r[impl kernel.block.order]
+        # r[impl kernel.block.loops]
         for shared, given in itertools.groupby(stores, lambda s: shared_loops(s)[depth:depth + 1]):
             run = list(given)
             if not shared:
@@ -430,7 +430,7 @@ class _Run:
             addresses = self._addresses(index, free, frame)
             if index.src[2] is TRUE:
                 found = memory[addresses]
-            else:  # r[impl kernel.load.gated]: what is not valid is not touched
+            else:  # r[impl kernel.access.gated]: what is not valid is not touched
                 valid = self._aligned(index.src[2], free, frame, full=True)
                 found = np.zeros(valid.shape, memory.dtype)
                 found[valid] = memory[addresses[valid]]
@@ -452,14 +452,14 @@ class _Run:
             memory[addresses] = value
         else:
             valid = self._aligned(index.src[2], free, frame, full=True)
-            # r[impl kernel.store.gated]
+            # r[impl kernel.access.gated]
             memory[addresses[valid]] = value[valid]
 
     def _reduce(self, node: UOp, frame: _Frame) -> Array:
         """Combine blocks of elements, in increasing order of the blocks."""
         loops, free = node.src[1:], self.known.free[node]
         own = self.known.mask(loops)
-        # r[impl kernel.reduce.half]
+        # r[impl kernel.half.wide]
         wide = sum_accumulator(node.dtype)
         total: Array | None = None
         saved = list(self.now)

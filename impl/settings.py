@@ -106,20 +106,20 @@ def _checked(name: str, value: Any) -> Value:
     """The value in the setting's type.
 
     Raises:
-        SettingError: unknown name (r[settings.unknown.error]) or a value it cannot have
-            (r[settings.value.error]).
+        SettingError: unknown name (r[settings.error.clear]) or a value it cannot have
+            (r[settings.error.clear]).
     """
     setting = REGISTRY.get(name)
-    if setting is None:  # r[impl settings.unknown.error+2]
+    if setting is None:  # r[impl settings.error.clear]
         near = [each for each in REGISTRY if one_edit_apart(name.upper(), each)
-                or name.upper() == each]  # r[impl settings.unknown.error+2]
+                or name.upper() == each]  # r[impl settings.error.clear]
         raise SettingError(name, "is not a setting", f"{meant(near)}use one of "
                            + ", ".join(sorted(REGISTRY)))
     if isinstance(setting.default, str):
         return str(value)
     try:
         number = int(value) if isinstance(value, str) else operator.index(value)
-    except (TypeError, ValueError):  # r[impl settings.value.error+2]
+    except (TypeError, ValueError):  # r[impl settings.error.clear]
         raise SettingError(name, f"{value!r} is not a whole number",
                            f"{setting.meaning}; default {setting.default}") from None
     if not setting.minimum <= number <= setting.maximum:

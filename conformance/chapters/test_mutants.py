@@ -133,7 +133,7 @@ def test_a_reader_of_what_was_computed_deep_in_its_graph() -> None:
     assert (reader.tolist(), middle.tolist(), x.tolist()) == ([7, 5, 3], [7, 9, 11], [0, 0, 0])
 
 
-@verifies("effects.version.forgotten")
+@verifies("effects.version.overwritten")
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_every_node_of_an_overwritten_buffer_is_forgotten(count: int) -> None:
     """The bug: of several nodes in one buffer, an overwrite forgets the first only."""

@@ -102,7 +102,7 @@ def test_two_results_do_not_share_memory() -> None:
     agree((x, [2, 3, 4]), (kept, [1, 2, 3]))
 
 
-@verifies("effects.version.forgotten")
+@verifies("effects.version.overwritten")
 def test_an_equal_expression_after_a_write() -> None:
     x = numbers(1, 2, 3)
     first = x * 2
@@ -223,7 +223,7 @@ def test_values_of_several_variables() -> None:
         agree((x * first.bind(a) * 10 + x * second.bind(b), [a * 10 + b] * 2))
 
 
-@verifies("symbolic.variable.bind")
+@verifies("symbolic.variable.refused")
 def test_a_value_beyond_the_bounds() -> None:
     size = Variable("size", 1, 8)
     for value in (0, 9):
@@ -379,7 +379,7 @@ def test_thousands_of_operands() -> None:
     agree((state, [3001]), (x, [3001]))
 
 
-@verifies("realize.interrupted.error+2")
+@verifies("realize.failure.left")
 def test_an_update_that_is_cut_off(monkeypatch: pytest.MonkeyPatch | None = None) -> None:
     from impl.reference import ReferenceProgram
     run, begun = ReferenceProgram.run, [0]

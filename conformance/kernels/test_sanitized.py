@@ -77,7 +77,7 @@ print(found.sum().item())
 """
 
 
-@verifies("kernel.load.gated")
+@verifies("kernel.access.gated")
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the names of targets are those of x86")
 def test_no_pointer_stands_before_an_array() -> None:
     done = subprocess.run([sys.executable, "-c", PADDED], capture_output=True, text=True, cwd=ROOT,
@@ -112,8 +112,7 @@ def test_all_kinds_of_parts_are_planned() -> None:
 
 
 @verifies("cpu.values.reference")
-@verifies("kernel.load.gated")
-@verifies("kernel.store.gated")
+@verifies("kernel.access.gated")
 def test_kernels_with_steps_touch_no_memory_but_their_own(request: pytest.FixtureRequest) -> None:
     """Of four programs; of a hundred with --profile long."""
     last = 140 if request.config.option.profile == "long" else 44

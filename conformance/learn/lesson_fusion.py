@@ -4,7 +4,7 @@ A step is a loop nest that writes one value. Where a step reads what another one
 is an edge, which names the loops in which both walk alike. The reader's `partition` says which
 steps are one kernel, and over which loops that kernel runs.
 
-    fusion.group.private: kernel 0 runs over i, j, but step 1 reads other iterations of step 0
+    fusion.group.legal: kernel 0 runs over i, j, but step 1 reads other iterations of step 0
 
         step 0: v0[i, j] from x, over i 64, j 512
         step 1: v1[i, j] from v0, over i 64, j 512
@@ -160,9 +160,9 @@ def findings(problem: Problem, answer: Answer, limits: Limits) -> Iterator[tuple
             yield ("fusion.group.acyclic",
                    f"{names}, whose kernel {before} runs after kernel {after}")
         elif before == after and not edge.inside:
-            yield "fusion.group.memory", f"{names} and may not be in one kernel with it"
+            yield "fusion.group.legal", f"{names} and may not be in one kernel with it"
         elif before == after and not set(answer[after].loops) <= edge.loops:
-            yield "fusion.group.private", (
+            yield "fusion.group.legal", (
                 f"kernel {after} runs over {listed(answer[after].loops)}, but step {edge.after} "
                 f"reads other iterations of step {edge.before}")
     for at, kernel in enumerate(answer):
@@ -460,7 +460,7 @@ A kernel is
     Kernel(steps, loops)
 with the numbers of its steps, rising, and the names of the loops that it runs over. The limits
 are limits.parallel and limits.small_kernel.""",
-    rules=("fusion.group.acyclic", "fusion.group.private", "fusion.group.memory",
+    rules=("fusion.group.acyclic", "fusion.group.legal", "fusion.group.legal",
            "fusion.limit.parallel", "fusion.stages.together", "fusion.value.equal"),
     hints=(
         "Begin with one kernel for each step, over all its loops: Kernel([n], list(step.loops)). "

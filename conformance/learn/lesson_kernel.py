@@ -3,7 +3,7 @@
 Nothing is timed. A tile of so many rows of so many vectors is counted, for one element of the sum
 and all results, and compared with the best of all tiles that fit the registers.
 
-    choosing.product.loads: 1 row of 1 vector: 6 vectors multiplied and 12 loaded, 18 in all; ...
+    choosing.product.tile: 1 row of 1 vector: 6 vectors multiplied and 12 loaded, 18 in all; ...
 
         16 registers, vectors of 4; 3 x 8 results
 
@@ -102,14 +102,14 @@ def _judged(module: ModuleType, product: Product) -> Counterexample | None:
         return Counterexample("raised", wrong, str(product))
     needed = registers(tile.rows, tile.vectors)
     if needed > product.registers:
-        return Counterexample("choosing.product.registers", f"{named(tile.rows, tile.vectors)} "
+        return Counterexample("choosing.product.tile", f"{named(tile.rows, tile.vectors)} "
                               f"need {needed} registers, of {product.registers}",
                               picture(product, tile))
     least, rows, vectors = best(product)
     taken = work(product, tile.rows, tile.vectors, tile.width)
     if 2 * taken.total > HALVES * least.total:
         return Counterexample(
-            "choosing.product.loads", f"{named(tile.rows, tile.vectors)}: {said(taken)}; "
+            "choosing.product.tile", f"{named(tile.rows, tile.vectors)}: {said(taken)}; "
             f"{named(rows, vectors)} would do with {least.total}", picture(product, tile))
     return None
 
@@ -181,11 +181,11 @@ and the answer is
     RegisterTile(rows, vectors, width)
 with so many rows of the first operand, no more than there are, and so many vectors of columns of
 the second one, each of `width` elements: 2, 4 and so on up to what a vector has.""",
-    rules=("choosing.product.registers", "choosing.product.loads", "steps.padding.untouched",
+    rules=("choosing.product.tile", "choosing.product.tile", "steps.padding.untouched",
            "blocking.copy.stored", "steps.value.equal"),
     hints=(
         "Begin with a tile of one row of one vector. It is right, and keeps all rules but one: "
-        "choosing.product.loads.",
+        "choosing.product.tile.",
         "A tile takes rows * vectors registers for its sums, `vectors` for a row of the second "
         "operand, and one for a number of the first one. That is what has to fit.",
         "Write a function that counts: for one element of the sum a tile multiplies rows * "

@@ -143,7 +143,7 @@ def together() -> Iterator[tuple[str, Case]]:
     yield "caching.key.renaming", Case(
         "is the same, and args[1] lies in other memory", {"args[0]": x, "args[1]": x},
         {"args[0]": x, "args[1]": tensor(2, memory=7)})
-    yield "caching.key.values", Case(
+    yield "caching.key.circumstances", Case(
         "is the same, and args[1] is bound to another value",
         {"args[0]": x, "args[1]": variable("n", 0, 4, 2)},
         {"args[0]": x, "args[1]": variable("n", 0, 4, 3)})
@@ -310,7 +310,7 @@ argument, and `aliases` of all tensors.""",
     heads=HEADS,
     install=install,
     rules=("replay.guard.mismatch", "replay.guard.alias", "replay.arguments.call",
-           "replay.values.bound", "caching.key.renaming", "caching.key.values"),
+           "replay.values.bound", "caching.key.renaming", "caching.key.circumstances"),
     hints=(
         "Ask of everything that a part has: is it built into the kernels, or is it put in at each "
         "call? What is built in belongs into the key, and what is put in does not.",

@@ -158,7 +158,7 @@ def _sizes(problem: Problem, plan: Any, least: int) -> Iterator[tuple[str, str]]
         yield "memory.planned.bounds", (f"{plan.planned} bytes are planned; that is not from "
                                         f"{least}, the lower bound, to {total}, nothing shared")
     elif 2 * plan.planned > 3 * least:
-        yield "memory.bound.near", (f"{plan.planned} bytes are planned, where {least} are alive "
+        yield "memory.plan.small", (f"{plan.planned} bytes are planned, where {least} are alive "
                                     "at most; share more")
 
 
@@ -200,12 +200,12 @@ with {storage: offset}, the spans as they came, and three numbers of bytes: up t
 with nothing shared, and your lower bound. Offsets are multiples of 64, as is
 span.nbytes.""",
     rules=("memory.planned.bounds", "memory.alignment.arena", "memory.reuse.disjoint",
-           "memory.off.equal", "memory.poison.unseen", "memory.bound.near"),
+           "memory.off.equal", "memory.poison.unseen", "memory.plan.small"),
     hints=(
         "Write `lower_bound` first: for each step, add up what is alive in it. No temporaries "
         "need no bytes.",
         "Then let `plan` share nothing, one temporary after the other. That is right, and keeps "
-        "all rules but one: memory.bound.near.",
+        "all rules but one: memory.plan.small.",
         "Every temporary needs an offset in a plan, with reuse and without; `planned` is the "
         "highest end, so that without reuse it is the sum of all sizes.",
         "To share, take one temporary after the other. Collect the places of those that it meets "

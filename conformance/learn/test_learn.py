@@ -32,7 +32,7 @@ def plan(spans, reuse=True):
     total = sum(span.nbytes for span in spans)
     return MemoryPlan({s.storage: top for s, top in zip(spans, tops)}, list(spans), total, total,
                       lower_bound(spans))
-""", "memory.bound.near: 128 bytes are planned, where 64 are alive at most"),
+""", "memory.plan.small: 128 bytes are planned, where 64 are alive at most"),
     "nothing is written": ("""
 def plan(spans, reuse=True):
     raise NotImplementedError

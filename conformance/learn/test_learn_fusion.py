@@ -102,9 +102,9 @@ def unwritten(steps: list[Step], edges: list[Edge], limits: Any) -> list[Kernel]
 WRONG: list[tuple[Partition, str]] = [
     (apart, "fusion.stages.together: 512 bytes are moved, where 256 are enough with the kernels "
             "[[0, 1]]"),
-    (blind, "fusion.group.private: kernel 0 runs over i, j, but step 1 reads other iterations of "
+    (blind, "fusion.group.legal: kernel 0 runs over i, j, but step 1 reads other iterations of "
             "step 0"),
-    (anywhere, "fusion.group.memory: step 1 needs step 0 and may not be in one kernel with it"),
+    (anywhere, "fusion.group.legal: step 1 needs step 0 and may not be in one kernel with it"),
     (backwards, "fusion.group.acyclic: step 1 needs step 0, whose kernel 1 runs after kernel 0"),
     (greedy, "fusion.limit.parallel: kernel 0 does 65536 iterations of work and shares out 1"),
     (unwritten, "raised: your code raised NotImplementedError\n"),

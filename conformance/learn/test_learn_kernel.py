@@ -55,12 +55,12 @@ def the_best(limits: Limits, itemsize: int, rows: int, columns: int) -> Tile:
 WRONG: dict[str, tuple[Chooser, str]] = {
     "one row of one vector": (
         lambda limits, size, rows, columns: Tile(1, 1, limits.elements(size)),
-        "choosing.product.loads: 1 row of 1 vector: 6 vectors multiplied and 12 loaded, 18 in all; "
+        "choosing.product.tile: 1 row of 1 vector: 6 vectors multiplied and 12 loaded, 18 in all; "
         "3 rows of 2 vectors would do with 11"),
     "all registers are sums": (
         lambda limits, size, rows, columns: Tile(
             min(rows, 6), -(-columns // limits.elements(size)), limits.elements(size)),
-        "choosing.product.registers: 1 row of 5 vectors need 11 registers, of 8"),
+        "choosing.product.tile: 1 row of 5 vectors need 11 registers, of 8"),
     "more rows than there are": (
         lambda limits, size, rows, columns: Tile(4, 1, limits.elements(size)),
         "raised: your tile has 4 rows, and the product 1"),

@@ -67,7 +67,7 @@ WRONG: dict[str, tuple[Callable[[Part], Any], str]] = {
                        "caching.key.renaming: the call is the same, and args[1] lies in other "),
     "what is bound too": (
         lambda part: (describe(part), part.value if part.kind == "variable" else 0),
-        "caching.key.values: the call is the same, and args[1] is bound to another value"),
+        "caching.key.circumstances: the call is the same, and args[1] is bound to another value"),
     "something else each time": (lambda part: object(), "caching.key.renaming: the call is the"),
     "it raises": (lambda part: part.other,  # type: ignore[attr-defined]
                   "raised: your code raised AttributeError"),

@@ -45,7 +45,7 @@ def test_threads_for_some_seconds(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.device("CPU")
-@verifies("cpu.cache.atomic")
+@verifies("cpu.cache.whole")
 def test_processes_for_some_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     status, text = run(capsys, "processes", "--seconds", "4", "--round", "2")
     assert status == 0 and "wrong: 0" in text and "0 rounds" not in text, text
@@ -53,7 +53,7 @@ def test_processes_for_some_seconds(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.device("CPU")
-@verifies("cpu.cache.crash")
+@verifies("cpu.cache.whole")
 def test_processes_that_are_killed(capsys: pytest.CaptureFixture[str]) -> None:
     status, text = run(capsys, "kill", "--times", "3")
     assert status == 0 and "3 killed" in text and "torn: 0" in text, text

@@ -86,8 +86,9 @@ class ViewsForgotten(_Key):
 
 
 class KnownForgotten(Edit):
-    rule = "caching.key.known+2"
+    rule = "caching.key.circumstances"
     description = "the key does not say which number memory is known to hold"
+    first = "test_memory_that_holds_one_number_is_no_other_memory"
     file = "impl/caching/rows.py"
     old, new = "None if constant is None else exact", "None if constant is not node else exact"
 
@@ -111,8 +112,9 @@ class SettingsForgotten(_Key):
 
 
 class DeviceForgotten(_Key):
-    rule = "caching.key.device"
+    rule = "caching.key.circumstances"
     description = "the key does not say for which device the plan is"
+    first = "test_what_the_device_says"
 
     def changed(self, found: Any, rows: tuple[Row, ...], roots: Row, held: Row, plan: Row,
                 device: Row) -> Row:
@@ -129,8 +131,9 @@ class BuffersByNumber(_Key):
 
 
 class ValuesInTheKey(_Key):
-    rule = "caching.key.values"
+    rule = "caching.key.circumstances"
     description = "each value of a variable gets a plan of its own"
+    first = "test_another_value_of_a_variable_hits"
 
     def changed(self, found: Any, rows: tuple[Row, ...], roots: Row, held: Row, plan: Row,
                 device: Row) -> Row:
@@ -159,8 +162,9 @@ class NamesOfOneProcess(ImplPatch):
 
 
 class CacheWithoutBound(ImplPatch):
-    rule = "caching.bounded.capacity"
+    rule = "caching.bound.kept"
     description = "no plan is ever dropped"
+    first = "test_a_dropped_plan_is_not_found_by_its_short_key"
     target = "impl.caching.plans:PlanCache.put"
 
     def replacement(self, original: Function) -> Function:

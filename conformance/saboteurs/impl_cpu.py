@@ -57,8 +57,9 @@ class NamesAreCompiled(Edit):
 
 
 class FastMathOnTheCPU(ImplPatch):
-    rule = "cpu.flags.meaning"
+    rule = "cpu.flags.safe"
     description = "the compiler may assume that there is no NaN"
+    first = "test_flags_change_no_value"
     target = "impl.cpu.compiler:_flags"
 
     def replacement(self, original: Function) -> Function:
@@ -66,8 +67,9 @@ class FastMathOnTheCPU(ImplPatch):
 
 
 class NewFlagsForOldCompilers(ImplPatch):
-    rule = "cpu.flags.known+2"
+    rule = "cpu.flags.safe"
     description = "every GCC is given the flags of the newest"
+    first = "test_a_compiler_that_knows_fewer_flags_compiles"
     target = "impl.cpu.compiler:_unknown_to"
 
     def replacement(self, original: Function) -> Function:
@@ -75,15 +77,17 @@ class NewFlagsForOldCompilers(ImplPatch):
 
 
 class CompilersWithoutNames(Edit):
-    rule = "cpu.compile.missing"
+    rule = "cpu.compile.failure"
     description = "the error does not name the compiler that CC asks for"
+    first = "test_a_missing_compiler_is_named"
     file = "impl/cpu/compiler.py"
     old, new = 'return f"CC={chosen} is not found"', 'return "no C compiler found"'
 
 
 class SilentCompilers(Edit):
-    rule = "cpu.compile.refused"
+    rule = "cpu.compile.failure"
     description = "the error does not say what the compiler said"
+    first = "test_a_refused_kernel_is_kept"
     file = "impl/cpu/compiler.py"
     old, new = "refused {names}: {message};", "refused {names};"
 
@@ -109,28 +113,32 @@ class TextsAreKeys(Edit):
 
 
 class ModesAreNotAsked(Edit):
-    rule = "cpu.cache.private"
+    rule = "cpu.object.trusted"
     description = "a folder is believed whoever may write to it"
+    first = "test_the_folder_belongs_to_its_owner"
     file = "impl/caching/disk.py"
     old, new = "return not_private(folder.stat()) or replaceable(folder)", \
         "return replaceable(folder)"
 
 
 class ObjectsAreBelieved(Edit):
-    rule = "cpu.cache.checked"
+    rule = "cpu.object.trusted"
     description = "an object is loaded if it is there"
+    first = "test_another_object_under_the_same_name_is_not_loaded"
     file = "impl/caching/disk.py"
     old, new = 'if content is None or _digest(content) != name.partition(".")[0]:', \
         "if content is None:"
 
 
 class ObjectsGrowInPlace(WrittenInPlace):
-    rule = "cpu.cache.atomic"
+    rule = "cpu.cache.whole"
+    first = "test_files_get_their_names_in_order_when_they_are_whole"
 
 
 class EntriesFirst(ImplPatch):
-    rule = "cpu.cache.crash"
+    rule = "cpu.cache.whole"
     description = "an entry is there before the object that it names"
+    first = "test_files_get_their_names_in_order_when_they_are_whole"
     target = "impl.cpu.objects:Objects.keep"
 
     def replacement(self, original: Function) -> Function:
@@ -144,15 +152,17 @@ class EntriesFirst(ImplPatch):
 
 
 class FoldersAreUsedAnyway(Edit):
-    rule = "cpu.cache.unwritable"
+    rule = "cpu.cache.without"
     description = "a folder is tried for each kernel, although it cannot be used"
+    first = "test_an_unusable_folder_stops_nobody"
     file = "impl/caching/disk.py"
     old, new = "self._private() if problem else Store(Path(chosen))", "Store(Path(chosen))"
 
 
 class LevelZeroIsOne(Edit):
-    rule = "cpu.cache.off"
+    rule = "cpu.cache.without"
     description = "the folder is used, whatever CACHELEVEL says"
+    first = "test_level_zero_leaves_the_folder_alone"
     file = "impl/caching/disk.py"
     old, new = 'if settings.get("CACHELEVEL") == 0:', 'if settings.get("CACHELEVEL") < 0:'
 
@@ -161,8 +171,9 @@ class LevelZeroIsOne(Edit):
 
 
 class LaunchesWaitForCompilers(ImplPatch):
-    rule = "cpu.thread.safe"
+    rule = "cpu.threads.process"
     description = "a launch waits until no thread compiles"
+    first = "test_a_launch_does_not_wait_for_a_compiler"
     target = "impl.cpu.programs:CPUProgram.run"
 
     def replacement(self, original: Function) -> Function:
@@ -186,20 +197,22 @@ class AnybodyHelps(RuntimeEdit):
 
 
 class PartsInTurn(RuntimeEdit):
-    rule = "cpu.threads.near"
+    rule = "cpu.threads.placed"
     description = "threads take parts in turn, whoever comes first"
+    first = "test_the_runtime_under_stress"
     old, new = "for (long whose = me;; whose", "for (long whose = 0;; whose"
 
 
 class WhoComesLateRunsNothing(RuntimeEdit):
-    rule = "cpu.threads.concurrent"
+    rule = "cpu.threads.process"
     description = "who finds the workers busy leaves its parts to them"
+    first = "test_the_runtime_under_stress"
     old, new = "phases(launch, scratch, together);\n  if", \
         "if (mine || launch->chunks == 1) phases(launch, scratch, together);\n  if"
 
 
 class WorkersOfTheParent(RuntimeEdit):
-    rule = "cpu.threads.fork+2"
+    rule = "cpu.threads.process"
     first = "test_a_child_starts_workers_of_its_own"
     description = "after a fork, the child counts on the workers of its parent"
     old = "busy = workers = sleeping = waiting = placed = 0;"
@@ -207,24 +220,28 @@ class WorkersOfTheParent(RuntimeEdit):
 
 
 class EndsWithAnAbort(RuntimeEdit):
-    rule = "cpu.threads.exit"
+    rule = "cpu.threads.process"
     description = "a process that ends while it has workers is aborted, as C++ does"
+    first = "test_a_process_ends_with_its_workers"
     old, new = "pthread_detach(thread);", "if (!workers) atexit(abort);"
 
 
 class WorkersTakeSignals(RuntimeEdit):
-    rule = "cpu.threads.signals"
+    rule = "cpu.threads.process"
     description = "a worker takes any signal"
+    first = "test_workers_leave_signals_to_others"
     old, new = "sigfillset(&every);", "sigemptyset(&every);"
 
 
 class WorkersStandWhereverTheyAre(RuntimeEdit):
-    rule = "cpu.threads.apart"
+    rule = "cpu.threads.placed"
     description = "a worker may be put on the processor of its caller"
+    first = "test_workers_are_not_where_their_caller_is"
     old, new = "start((int)launch->threads - 1), keep_apart();", "start((int)launch->threads - 1);"
 
 
 class EstimatesAreNeverMended(RuntimeEdit):
-    rule = "cpu.threads.learned"
+    rule = "cpu.threads.woken"
     description = "what a launch took changes nothing about what is thought of it"
+    first = "test_a_kernel_that_takes_longer_than_was_thought_gets_workers"
     old, new = "if (mine) learn(launch, now() - begin, together);", "(void)begin;"

@@ -5,15 +5,17 @@ from conformance.saboteurs.edits import Edit
 
 
 class NumberZeroIsAnother(Edit):
-    rule = "device.name.canonical"
+    rule = "device.name.resolved"
     description = "CPU:0 is another device than CPU"
+    first = "test_a_device_has_one_name"
     file = "impl/places.py"
     old, new = "return kind if int(number) == 0 else", "return kind if not number else"
 
 
 class OneDeviceIsNamed(Edit):
-    rule = "device.name.unknown+2"
+    rule = "device.name.resolved"
     description = "the error lists one of the devices that there are"
+    first = "test_an_unknown_device_is_refused_with_the_names"
     file = "impl/device/__init__.py"
     old, new = "{', '.join(names)}, or NAME:NUMBER", "{names[0]}, or NAME:NUMBER"
 
@@ -26,15 +28,17 @@ class SaidEachTime(Edit):
 
 
 class AlignedTo16(Edit):
-    rule = "device.memory.aligned"
+    rule = "device.memory.blocks"
     description = "memory is aligned as a vector of 16 bytes wants it"
+    first = "test_memory_is_aligned"
     file = "impl/device/__init__.py"
     old, new = "-block.ctypes.data % self.alignment", "-block.ctypes.data % 16"
 
 
 class RefusedAndCounted(Edit):
-    rule = "device.memory.exhausted+2"
+    rule = "device.memory.blocks"
     description = "memory that is not to be had counts as allocated"
+    first = "test_memory_that_cannot_be_had_is_refused"
     file = "impl/device/__init__.py"
     old, new = 'raise DeviceError("allocate",', \
         'GlobalCounters.grown(nbytes); raise DeviceError("allocate",'
@@ -48,8 +52,9 @@ class HalfIsKept(Edit):
 
 
 class PartsKeepNothingAlive(Edit):
-    rule = "device.memory.part"
+    rule = "device.memory.blocks"
     description = "a part does not keep its block alive"
+    first = "test_parts_share_memory_and_keep_it_alive"
     file = "impl/device/__init__.py"
     old, new = "self.block, start, nbytes, self,", "self.block, start, nbytes, None,"
 
@@ -71,30 +76,34 @@ class CompiledEachTime(Edit):
 
 
 class OneArgumentMore(Edit):
-    rule = "device.launch.variables+2"
+    rule = "device.launch.refused"
     description = "a kernel may have one argument more than the device takes"
+    first = "test_a_kernel_with_too_many_arguments_is_refused"
     file = "impl/device/__init__.py"
     old, new = "program.arguments > self.maximum_arguments", \
         "program.arguments > self.maximum_arguments + 1"
 
 
 class SomeMemoriesAreEnough(Edit):
-    rule = "device.launch.variables+2"
+    rule = "device.launch.refused"
     description = "a launch is let through that has some of its memories"
+    first = "test_a_launch_with_too_few_memories_is_refused"
     file = "impl/device/__init__.py"
     old, new = "if len(memories) < self.arguments:  #", "if not memories and self.arguments:  #"
 
 
 class OnlyTheGreatestIsAsked(Edit):
-    rule = "device.launch.variables+2"
+    rule = "device.launch.refused"
     description = "a value below the bounds of its variable is let through"
+    first = "test_arguments_are_checked"
     file = "impl/device/__init__.py"
     old, new = "if not least <= value <= most:", "if not value <= most:"
 
 
 class DoublesEverywhere(Edit):
-    rule = "device.type.missing+2"
+    rule = "device.launch.refused"
     description = "functions of float32 use doubles on a device that has none"
+    first = "test_floats_need_no_doubles"
     file = "impl/dialects/gpu.py"
     old, new = '{} if self.has_double else {"angle": FLOAT_ANGLE}', "{}"
 
@@ -115,22 +124,25 @@ class ReplaysCountOnce(Edit):
 
 
 class LimitsAreNoProperty(Edit):
-    rule = "device.plan.key"
+    rule = "caching.key.circumstances"
     description = "plans for other limits are used"
+    first = "test_every_property_that_matters_changes_the_key"
     file = "impl/device/__init__.py"
     old, new = "self.maximum_arguments, self.limits)", "self.maximum_arguments)"
 
 
 class NamesAreEnough(Edit):
-    rule = "device.name.unusable"
+    rule = "device.name.resolved"
     description = "a tensor is moved to any device that has a name"
+    first = "test_a_device_that_is_not_here_is_refused_at_once"
     file = "impl/__init__.py"
     old = "return Device.usable(name)\n\n    realize"
     new = "return Device.canonical(name)\n\n    realize"
 
 
 class SettingsAreEnough(Edit):
-    rule = "device.name.unusable"
+    rule = "device.name.resolved"
     description = "a tensor is made on any device that the setting names"
+    first = "test_a_device_that_is_not_here_is_refused_at_once"
     file = "impl/__init__.py"
     old, new = "return Device.usable(name) if", "return name if"

@@ -16,8 +16,9 @@ Function = Callable[..., Any]
 
 
 class NobodyGuesses(ImplPatch):
-    rule = "device.name.unknown+2"
+    rule = "device.name.resolved"
     description = "no name is near to another one"
+    first = "test_a_name_that_is_nearly_right_is_guessed"
     target = "impl.settings:one_edit_apart"
 
     def replacement(self, original: Function) -> Function:
@@ -49,8 +50,9 @@ class TrialsStay(ImplPatch):
 
 
 class AnyPlatformWillDo(ImplPatch):
-    rule = "opencl.device.missing"
+    rule = "opencl.error.told"
     description = "nobody says what is missing"
+    first = "test_without_a_device_one_line_says_why"
     target = "impl.opencl:_found"
 
     def replacement(self, original: Function) -> Function:
@@ -76,8 +78,9 @@ class OneGroupAtLeast(ImplPatch):
 
 
 class RefusedWithoutAName(ImplPatch):
-    rule = "opencl.launch.failure"
+    rule = "opencl.error.told"
     description = "a launch that is refused does not say of which kernel"
+    first = "test_what_the_driver_refuses_leaves_the_device_usable"
     target = "impl.opencl:OpenCLDevice.enqueue"
 
     def replacement(self, original: Function) -> Function:
@@ -116,8 +119,9 @@ class NobodyWaitsOnCUDA(ImplPatch):
 
 
 class ProblemsInTwoLines(ImplPatch):
-    rule = "cuda.driver.line"
+    rule = "cuda.driver.refused"
     description = "the line does not say what is missing"
+    first = "test_without_a_driver_one_line_says_so"
     target = "impl.cuda.driver:problem"
 
     def replacement(self, original: Function) -> Function:
@@ -125,8 +129,9 @@ class ProblemsInTwoLines(ImplPatch):
 
 
 class NumbersBeginAgain(ImplPatch):
-    rule = "cuda.driver.devices"
+    rule = "cuda.driver.refused"
     description = "a number beyond the last GPU is the first one again"
+    first = "test_every_gpu_has_its_name"
     target = "impl.cuda.driver:DriverContext.__init__"
 
     def replacement(self, original: Function) -> Function:
@@ -134,8 +139,9 @@ class NumbersBeginAgain(ImplPatch):
 
 
 class ForksAreForgotten(ImplPatch):
-    rule = "cuda.driver.fork+2"
+    rule = "cuda.driver.refused"
     description = "nobody looks whether the process was forked"
+    first = "test_a_forked_process_is_told"
     target = "impl.cuda.driver:DriverContext.enter"
 
     def replacement(self, original: Function) -> Function:
@@ -146,8 +152,9 @@ class ForksAreForgotten(ImplPatch):
 
 
 class TextsWithHeaders(ImplPatch):
-    rule = "cuda.text.plain"
+    rule = "cuda.text.legal"
     description = "a text includes a header of another package"
+    first = "test_texts_compile_for_every_kind_of_gpu"
     target = "impl.render.source:unit_text"
 
     def replacement(self, original: Function) -> Function:
@@ -176,8 +183,9 @@ class AnyArchitecture(ImplPatch):
 
 
 class CompilersWordsAreLost(ImplPatch):
-    rule = "cuda.compile.refused"
+    rule = "cuda.error.told"
     description = "what NVRTC says of a text is not told"
+    first = "test_a_text_that_is_refused_is_an_error_with_its_line"
     target = "impl.cuda.compiler:_log"
 
     def replacement(self, original: Function) -> Function:
@@ -194,8 +202,9 @@ class NeverPTX(ImplPatch):
 
 
 class BlocksAreLost(ImplPatch):
-    rule = "cuda.memory.reuse"
+    rule = "cuda.memory.kept"
     description = "freed blocks are not kept"
+    first = "test_a_block_is_used_again"
     target = "impl.cuda.memory:Blocks.give"
 
     def replacement(self, original: Function) -> Function:
@@ -203,8 +212,9 @@ class BlocksAreLost(ImplPatch):
 
 
 class KeptBlocksStay(ImplPatch):
-    rule = "cuda.memory.exhausted"
+    rule = "cuda.memory.kept"
     description = "kept blocks are not given back when memory is exhausted"
+    first = "test_what_is_kept_has_a_limit"
     target = "impl.cuda.memory:Blocks.clear"
 
     def replacement(self, original: Function) -> Function:
@@ -212,8 +222,9 @@ class KeptBlocksStay(ImplPatch):
 
 
 class FetchedTooEarly(ImplPatch):
-    rule = "cuda.copy.staged"
+    rule = "cuda.copy.order"
     description = "the host empties a buffer before the GPU has filled it"
+    first = "test_values_may_change_once_they_are_sent"
     target = "impl.cuda.memory:Staging._empty"
 
     def replacement(self, original: Function) -> Function:
@@ -225,8 +236,9 @@ class FetchedTooEarly(ImplPatch):
 
 
 class PeersDoNotWait(ImplPatch):
-    rule = "cuda.copy.peer"
+    rule = "cuda.copy.order"
     description = "a copy between two GPUs does not wait for the source"
+    first = "test_gpus_wait_for_each_others_copies"
     target = "impl.cuda:CUDADevice.copy"
 
     def replacement(self, original: Function) -> Function:
@@ -241,8 +253,9 @@ class PeersDoNotWait(ImplPatch):
 
 
 class CallsWithoutNames(ImplPatch):
-    rule = "cuda.error.clear"
+    rule = "cuda.error.told"
     description = "an error does not say what was refused"
+    first = "test_a_launch_that_is_refused_is_an_error"
     target = "impl.cuda.driver:_refused"
 
     def replacement(self, original: Function) -> Function:
@@ -250,8 +263,9 @@ class CallsWithoutNames(ImplPatch):
 
 
 class SuspectsAreForgotten(ImplPatch):
-    rule = "cuda.error.lost"
+    rule = "cuda.error.told"
     description = "nobody says which kernels may have broken the context"
+    first = "test_a_context_that_is_lost_says_so_and_names_the_kernel"
     target = "impl.cuda.driver:DriverContext._is_lost"
 
     def replacement(self, original: Function) -> Function:
@@ -262,15 +276,17 @@ class SuspectsAreForgotten(ImplPatch):
 
 
 class UnitsOfTheNextGeneration(Edit):
-    rule = "cuda.units.architecture"
+    rule = "cuda.text.legal"
     description = "sm_75 gets the units of sm_80"
+    first = "test_units_are_those_of_the_gpu_and_exact_unless_told"
     file = "impl/kernel/fragments.py"
     old, new = "if capability < 80:", "if capability < 70:"
 
 
 class NoGraph(ImplPatch):
-    rule = "cuda.table.graph"
+    rule = "cuda.table.replayed"
     description = "a table is launched kernel by kernel"
+    first = "test_a_table_is_one_launch_of_a_graph"
     target = "impl.cuda:CUDADevice.table"
 
     def replacement(self, original: Function) -> Function:
@@ -278,8 +294,9 @@ class NoGraph(ImplPatch):
 
 
 class GraphsStayAsTheyAre(ImplPatch):
-    rule = "cuda.table.update"
+    rule = "cuda.table.replayed"
     description = "a memory that is exchanged is not exchanged in the graph"
+    first = "test_a_table_is_one_launch_of_a_graph"
     target = "impl.cuda.graph:CUDATable.set_memory"
 
     def replacement(self, original: Function) -> Function:
@@ -287,8 +304,9 @@ class GraphsStayAsTheyAre(ImplPatch):
 
 
 class OffForEver(ImplPatch):
-    rule = "cuda.table.empty"
+    rule = "cuda.table.replayed"
     description = "a node that had nothing to do once is never switched on again"
+    first = "test_a_launch_of_nothing_does_nothing"
     target = "impl.cuda.graph:CUDATable._rest"
 
     def replacement(self, original: Function) -> Function:
@@ -331,8 +349,9 @@ class LocalsInNoSpace(ImplPatch):
 
 
 class DoublesAreFloats(ImplPatch):
-    rule = "metal.dtype.double"
+    rule = "metal.error.told"
     description = "what asks for doubles is printed as it stands"
+    first = "test_doubles_are_refused"
     target = "impl.dialects.metal:Metal.type_of"
 
     def replacement(self, original: Function) -> Function:
@@ -341,8 +360,9 @@ class DoublesAreFloats(ImplPatch):
 
 
 class ImportErrorsGetThrough(ImplPatch):
-    rule = "metal.driver.line"
+    rule = "metal.error.told"
     description = "where there is no Metal, the error is that of an import"
+    first = "test_elsewhere_one_line_says_so"
     target = "impl.metal:bindings"
 
     def replacement(self, original: Function) -> Function:
@@ -373,8 +393,9 @@ class CopiesOvertake(ImplPatch):
 
 
 class CountedAllTheSame(ImplPatch):
-    rule = "metal.memory.exhausted"
+    rule = "metal.error.told"
     description = "memory that is not to be had counts as allocated"
+    first = "test_memory_that_is_exhausted_is_an_error"
     target = "impl.metal:MetalDevice.allocate"
 
     def replacement(self, original: Function) -> Function:
@@ -388,8 +409,9 @@ class CountedAllTheSame(ImplPatch):
 
 
 class NamelessLaunches(ImplPatch):
-    rule = "metal.error.clear"
+    rule = "metal.error.told"
     description = "an error does not name the launches"
+    first = "test_a_launch_that_fails_is_an_error"
     target = "impl.metal:MetalDevice.gathered"
 
     def replacement(self, original: Function) -> Function:
@@ -409,8 +431,9 @@ class HostsClockOnMetal(ImplPatch):
 
 
 class AnyAdapterWillDo(ImplPatch):
-    rule = "webgpu.device.missing"
+    rule = "webgpu.error.told"
     description = "nobody says that there is no adapter"
+    first = "test_what_is_missing_is_said_in_one_line"
     target = "impl.webgpu:webgpu_problem"
 
     def replacement(self, original: Function) -> Function:
@@ -427,8 +450,9 @@ class NobodyNarrowsInWgsl(ImplPatch):
 
 
 class DoublesAreFloatsThere(Edit):
-    rule = "webgpu.dtype.missing"
+    rule = "webgpu.error.told"
     description = "integers of 64 bits are printed where there are none"
+    first = "test_types_that_are_missing_are_named"
     file = "impl/dialects/wgsl.py"
     old, new = "and not self.wide_integers:\n            raise DTypeError", \
         "and False:\n            raise DTypeError"
@@ -444,8 +468,9 @@ class AlwaysThirtyTwoBits(ImplPatch):
 
 
 class WholeWordsOnly(Edit):
-    rule = "webgpu.store.part"
+    rule = "webgpu.word.rest"
     description = "storing a part of a word clears the rest of it"
+    first = "test_lanes_that_write_parts_of_a_word_keep_the_others"
     file = "impl/dialects/wgsl.py"
     old, new = "~({mask}u << part));", "0u << part);"
 
@@ -468,37 +493,42 @@ class EachBindingBeginsAtItsArgument(Edit):
 
 
 class AnySizeIsBound(Edit):
-    rule = "webgpu.argument.large"
+    rule = "webgpu.error.told"
     description = "an argument that is too large is bound"
+    first = "test_an_argument_that_cannot_be_bound_is_named"
     file = "impl/webgpu/queue.py"
     old, new = "if size > most:", "if size > most and False:"
 
 
 class BytesTakeTheirNeighbours(Edit):
-    rule = "webgpu.copy.words"
+    rule = "webgpu.word.rest"
     description = "the words at the ends of a copy are not read first"
+    first = "test_copies_of_bytes_leave_their_neighbours"
     file = "impl/webgpu/__init__.py"
     old, new = "            words[memory.start - first:end - first] = flat", \
         "            words[:] = 0; words[memory.start - first:end - first] = flat"
 
 
 class WithoutTheBytes(Edit):
-    rule = "webgpu.memory.exhausted"
+    rule = "webgpu.error.told"
     description = "nobody says that the memory was not enough"
+    first = "test_memory_that_is_not_there_is_named"
     file = "impl/webgpu/__init__.py"
     old, new = 'f"{self.name} has no {nbytes} bytes left: {error}"', 'f"{error}"'
 
 
 class OneRowOfGroups(Edit):
-    rule = "webgpu.launch.groups"
+    rule = "webgpu.launch.all"
     description = "groups that do not fit in a row do not run"
+    first = "test_groups_that_fill_more_than_a_row"
     file = "impl/webgpu/queue.py"
     old, new = "-(-groups // ROW))", "1)"
 
 
 class CopiesOvertakeLaunches(Edit):
-    rule = "webgpu.launch.ordered"
+    rule = "webgpu.launch.all"
     description = "what waits is not submitted before bytes are written"
+    first = "test_what_is_gathered_runs_in_the_order_in_which_it_was_asked_for"
     file = "impl/webgpu/__init__.py"
     old, new = "self.launches.submit()\n            self.driver.queue.write_buffer", \
         "pass\n            self.driver.queue.write_buffer"
@@ -512,7 +542,8 @@ class NobodyCountsTurns(Edit):
 
 
 class RefusedWithoutAKernel(Edit):
-    rule = "webgpu.compile.refused"
+    rule = "webgpu.error.told"
     description = "a text that is refused does not say of which kernel"
+    first = "test_a_text_that_is_refused_says_of_which_kernel"
     file = "impl/webgpu/__init__.py"
     old, new = 'f"{self.name} refused {name}: {error}"', 'f"{self.name}: {error}"'

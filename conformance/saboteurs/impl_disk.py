@@ -12,8 +12,9 @@ Function = Callable[..., Any]
 
 
 class ChecksumsNotCompared(ImplPatch):
-    rule = "caching.disk.checked+2"
+    rule = "caching.disk.trusted"
     description = "an entry is believed whatever its first line says"
+    first = "test_what_was_kept_is_found_and_nothing_else"
     target = "impl.caching.disk:Store.get"
 
     def replacement(self, original: Function) -> Function:
@@ -25,8 +26,9 @@ class ChecksumsNotCompared(ImplPatch):
 
 
 class ObjectsNotCompared(ImplPatch):
-    rule = "caching.disk.checked+2"
+    rule = "caching.disk.trusted"
     description = "an object is believed if it is there"
+    first = "test_what_was_kept_is_found_and_nothing_else"
     target = "impl.caching.disk:Store.find_object"
 
     def replacement(self, original: Function) -> Function:
@@ -37,8 +39,9 @@ class ObjectsNotCompared(ImplPatch):
 
 
 class OwnersNotAsked(ImplPatch):
-    rule = "caching.disk.private+2"
+    rule = "caching.disk.trusted"
     description = "whoever may write a folder or a file is trusted"
+    first = "test_a_file_that_others_can_write_is_not_read"
     target = "impl.caching.disk:not_private"
 
     def replacement(self, original: Function) -> Function:
@@ -46,8 +49,9 @@ class OwnersNotAsked(ImplPatch):
 
 
 class ParentsNotAsked(ImplPatch):
-    rule = "caching.disk.private+2"
+    rule = "caching.disk.trusted"
     description = "others may put another folder in the place of this one"
+    first = "test_a_file_that_others_can_write_is_not_read"
     target = "impl.caching.disk:replaceable"
 
     def replacement(self, original: Function) -> Function:
@@ -55,8 +59,9 @@ class ParentsNotAsked(ImplPatch):
 
 
 class WrittenInPlace(ImplPatch):
-    rule = "caching.disk.whole"
+    rule = "caching.disk.shared"
     description = "a file grows under its name while others read it"
+    first = "test_a_reader_sees_whole_files_whoever_writes"
     target = "impl.caching.disk:Store._write"
 
     def replacement(self, original: Function) -> Function:
@@ -67,8 +72,9 @@ class WrittenInPlace(ImplPatch):
 
 
 class NamesByHash(ImplPatch):
-    rule = "caching.disk.stable"
+    rule = "caching.disk.shared"
     description = "files are named by Python's hash, which differs from process to process"
+    first = "test_names_of_files_in_two_processes"
     target = "impl.caching.disk:entry_name"
 
     def replacement(self, original: Function) -> Function:
@@ -76,8 +82,9 @@ class NamesByHash(ImplPatch):
 
 
 class FolderWithoutBound(ImplPatch):
-    rule = "caching.disk.bounded"
+    rule = "caching.bound.kept"
     description = "nothing is ever removed"
+    first = "test_what_was_used_longest_ago_is_removed"
     target = "impl.caching.disk:Store._bound"
 
     def replacement(self, original: Function) -> Function:
@@ -85,8 +92,9 @@ class FolderWithoutBound(ImplPatch):
 
 
 class NewestGoesFirst(ImplPatch):
-    rule = "caching.disk.bounded"
+    rule = "caching.bound.kept"
     description = "what was used last is removed first"
+    first = "test_what_was_used_longest_ago_is_removed"
     target = "impl.caching.disk:Store._files"
 
     def replacement(self, original: Function) -> Function:
@@ -94,8 +102,9 @@ class NewestGoesFirst(ImplPatch):
 
 
 class EveryFileIsOurs(ImplPatch):
-    rule = "caching.disk.own"
+    rule = "caching.disk.shared"
     description = "whatever lies in the folder may be removed"
+    first = "test_files_of_others_stay"
     target = "impl.caching.disk:OURS"
 
     def replacement(self, original: Any) -> Any:
@@ -129,8 +138,9 @@ class PlansNotCounted(ImplPatch):
 
 
 class TextsForgetSettings(ImplPatch):
-    rule = "caching.text.equal+2"
+    rule = "caching.text.same"
     description = "a kept text is found by the kernel alone"
+    first = "test_a_text_that_was_kept_is_the_one_that_would_be_made"
     target = "impl.caching.texts:kernel_name"
 
     def replacement(self, original: Function) -> Function:
@@ -138,8 +148,9 @@ class TextsForgetSettings(ImplPatch):
 
 
 class VersionsByHand(ImplPatch):
-    rule = "caching.text.version+2"
+    rule = "caching.text.same"
     description = "the version of our code is a number that nobody raises"
+    first = "test_a_text_of_another_version_is_not_used"
     target = "impl.caching.texts:code_version"
 
     def replacement(self, original: Function) -> Function:

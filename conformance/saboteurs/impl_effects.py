@@ -43,16 +43,18 @@ class GivesTheTensorItself(Edit):
 
 
 class ReadsTheVersionAfter(Edit):
-    rule = "effects.version.current"
+    rule = "effects.version.overwritten"
     description = "a leaf of the version before the present one is read without complaint"
+    first = "test_an_overwritten_version_is_an_error"
     file = "impl/effects.py"
     old, new = "if leaf is not None and leaf.arg[1] != leaf.arg[0].version:", \
         "if leaf is not None and leaf.arg[1] < leaf.arg[0].version - 1:"
 
 
 class ForgetsTheLastNode(Edit):
-    rule = "effects.version.forgotten"
+    rule = "effects.version.overwritten"
     description = "of the nodes that a buffer held, only the last is forgotten"
+    first = "test_a_shared_node_outlives_its_version"
     file = "impl/effects.py"
     old, new = "for reference in buffer.nodes:", "for reference in buffer.nodes[-1:]:"
 

@@ -46,8 +46,9 @@ class ComputesAgainFromLaterVersions(ImplPatch):
 
 
 class ComputesReductionsAgain(ImplPatch):
-    rule = "fusion.late.cheap+2"
+    rule = "fusion.late.chosen"
     description = "any price is paid for computing a value again"
+    first = "test_only_what_is_cheap_is_computed_again"
     target = "impl.fusion.late:_Keeper._cost"
 
     def replacement(self, original: Function) -> Function:
@@ -71,30 +72,34 @@ class ReducesForEachWindow(Edit):
 
 
 class StoresWhatIsFar(Edit):
-    rule = "fusion.cut.far"
+    rule = "fusion.cut.again"
     description = "a dear value is stored however long it stays in memory"
+    first = "test_what_no_cache_keeps_is_computed_again"
     file = "impl/fusion/cuts.py"
     old, new = "size > max(self.limits.cached_bytes", "0 > max(self.limits.cached_bytes"
 
 
 class ForgetsThatKernelsKeepRows(Edit):
-    rule = "fusion.cut.far"
+    rule = "fusion.cut.again"
     description = "a dear value is computed again also where a kernel would keep its rows"
+    first = "test_what_no_cache_keeps_is_computed_again"
     file = "impl/fusion/cuts.py"
     old, new = "self.limits.local_bytes * max(rows)", "max(rows)"
 
 
 class StoresOnlyWhatIsDear(Edit):
-    rule = "fusion.cut.contiguous+2"
+    rule = "fusion.cut.own"
     description = "`contiguous` of a cheap value is taken for a hint and not followed"
+    first = "test_contiguous_is_storage_of_its_own"
     file = "impl/fusion/cuts.py"
     old, new = "if node.op is Ops.CONTIGUOUS:\n", \
         "if node.op is Ops.CONTIGUOUS and self.cost[node.src[0]] > self.limits.recompute:\n"
 
 
 class JoinsTheScan(Edit):
-    rule = "fusion.cut.order"
+    rule = "fusion.cut.own"
     description = "what comes after a scan may join its kernel"
+    first = "test_what_runs_in_order_is_alone"
     file = "impl/fusion/groups.py"
     old, new = "g.device == device and not g.members[0].stage.alone", "g.device == device"
 
@@ -108,31 +113,35 @@ class ComputesWhileCopying(Edit):
 
 
 class LooksAtOneExchange(Edit):
-    rule = "fusion.group.private+2"
+    rule = "fusion.group.legal"
     description = "the common loops of two stages are those of the first value that they exchange"
+    first = "test_stages_exchange_within_one_iteration"
     file = "impl/fusion/groups.py"
     old, new = "for (member, theirs), mine in conflicts:\n            found", \
         "for (member, theirs), mine in conflicts[:1]:\n            found"
 
 
 class WritesPartsTwice(Edit):
-    rule = "fusion.group.memory+2"
+    rule = "fusion.group.legal"
     description = "a kernel may write a storage and then a part of it"
+    first = "test_stages_exchange_within_one_iteration"
     file = "impl/fusion/groups.py"
     old, new = "if mine is stage.write:\n", "if mine is stage.write and stage.whole:\n"
 
 
 class HandsOnParts(Edit):
-    rule = "fusion.group.memory+2"
+    rule = "fusion.group.legal"
     description = "a stage may read what another stage of its kernel has written in part"
+    first = "test_stages_exchange_within_one_iteration"
     file = "impl/fusion/groups.py"
     old, new = "if not member.stage.whole:", \
         "if not member.stage.whole and mine.index == theirs.index:"
 
 
 class ForgetsTheOutput(Edit):
-    rule = "fusion.limit.arguments"
+    rule = "fusion.limit.device"
     description = "the limit of arguments is applied to what a kernel reads, not to what it writes"
+    first = "test_no_kernel_has_too_many_arguments"
     file = "impl/fusion/groups.py"
     old, new = "if len(arguments) > self.limits.arguments:", \
         "if len(arguments) - 1 > self.limits.arguments:"
@@ -153,8 +162,9 @@ class StoresWhatIsExpanded(Edit):
 
 
 class CountsTheLastBuffer(Edit):
-    rule = "fusion.limit.local+2"
+    rule = "fusion.limit.device"
     description = "each stage has the local memory of the device for itself"
+    first = "test_local_memory_is_not_exceeded"
     file = "impl/fusion/groups.py"
     old, new = "return local + group.local_bytes, ", "return local, "
 

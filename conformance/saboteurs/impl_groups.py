@@ -10,8 +10,9 @@ Function = Callable[..., Any]
 
 
 class NobodyWaits(ImplPatch):
-    rule = "lowering.wait.needed"
+    rule = "lowering.wait.lanes"
     description = "the lanes of a group do not wait for what others store"
+    first = "test_lanes_wait_where_they_need_each_other"
     target = "impl.lowering.waits:_Open.conflicts"
 
     def replacement(self, original: Function) -> Function:
@@ -19,8 +20,9 @@ class NobodyWaits(ImplPatch):
 
 
 class LoopsDoNotComeRound(ImplPatch):
-    rule = "lowering.wait.needed"
+    rule = "lowering.wait.lanes"
     description = "the end of an iteration is forgotten when the next one begins"
+    first = "test_lanes_wait_where_they_need_each_other"
     target = "impl.lowering.waits:_Walk._entered"
 
     def replacement(self, original: Function) -> Function:
@@ -28,8 +30,9 @@ class LoopsDoNotComeRound(ImplPatch):
 
 
 class AllLanesStore(ImplPatch):
-    rule = "lowering.wait.alone"
+    rule = "lowering.wait.lanes"
     description = "what lanes do not share is stored by all of them"
+    first = "test_what_lanes_do_not_share_is_stored_once"
     target = "impl.lowering.waits:_alone"
 
     def replacement(self, original: Function) -> Function:
@@ -37,8 +40,9 @@ class AllLanesStore(ImplPatch):
 
 
 class WaitsInsideOfLanes(ImplPatch):
-    rule = "lowering.wait.order"
+    rule = "lowering.wait.lanes"
     description = "a barrier stands in what one lane does alone"
+    first = "test_all_lanes_come_by_a_barrier"
     target = "impl.lowering.waits:_alone"
 
     def replacement(self, original: Function) -> Function:
@@ -95,8 +99,9 @@ class OldDriversPrograms(ImplPatch):
 
 
 class MissingTypesAreTried(ImplPatch):
-    rule = "device.type.missing+2"
+    rule = "device.launch.refused"
     description = "nobody looks whether the device has a type"
+    first = "test_a_type_that_the_device_lacks_is_named"
     target = "impl.opencl:OpenCLDevice._check_types"
 
     def replacement(self, original: Function) -> Function:
@@ -125,8 +130,9 @@ class ParametersAreNoPart(ImplPatch):
 
 
 class CalledLikeWords(ImplPatch):
-    rule = "render.name.reserved"
+    rule = "render.name.legal"
     description = "a kernel is called what its user calls it, whatever that means in the language"
+    first = "test_no_kernel_is_called_like_a_word_of_a_language"
     target = "impl.render.printer:identifier"
 
     def replacement(self, original: Function) -> Function:

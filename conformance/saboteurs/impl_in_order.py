@@ -11,8 +11,9 @@ Function = Callable[..., Any]
 
 
 class RunningResultsForgetWhatWasBefore(ImplPatch):
-    rule = "ranges.scan.order+2"
+    rule = "ranges.order.combined"
     description = "an element of a running result is the element itself"
+    first = "test_running_results"
     target = "impl.ranges.in_order:_scan"
 
     def replacement(self, original: Function) -> Function:
@@ -20,8 +21,9 @@ class RunningResultsForgetWhatWasBefore(ImplPatch):
 
 
 class KeysAreForgotten(ImplPatch):
-    rule = "ranges.scan.order+2"
+    rule = "ranges.order.combined"
     description = "all elements of a running result by key have one key"
+    first = "test_running_results"
     target = "impl.ranges.in_order:_scan"
 
     def replacement(self, original: Function) -> Function:
@@ -36,8 +38,9 @@ class KeysAreForgotten(ImplPatch):
 
 
 class TheFirstWriterStays(ImplPatch):
-    rule = "ranges.scatter.order+2"
+    rule = "ranges.order.combined"
     description = "rows of a scatter are written from the last to the first"
+    first = "test_a_scatter_by_hand"
     target = "impl.gradient.nodes:scatter"
 
     def replacement(self, original: Function) -> Function:
@@ -48,8 +51,9 @@ class TheFirstWriterStays(ImplPatch):
 
 
 class RowsOutsideAreTheFirst(ImplPatch):
-    rule = "ranges.scatter.order+2"
+    rule = "ranges.order.combined"
     description = "an index that names no row names the first one"
+    first = "test_a_scatter_by_hand"
     target = "impl.ranges.in_order:_scatter"
 
     def replacement(self, original: Function) -> Function:

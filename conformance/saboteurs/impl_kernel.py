@@ -85,8 +85,9 @@ class NumbersAreNotCounted(ImplPatch):
 
 
 class SizesDoNotCount(ImplPatch):
-    rule = "searching.found.kept"
+    rule = "searching.found.later"
     description = "a list that was found for one size is used for all"
+    first = "test_what_was_found_is_kept_for_equal_questions"
     target = "impl.searching.beam:kernel_name"
 
     def replacement(self, original: Function) -> Function:
@@ -95,8 +96,9 @@ class SizesDoNotCount(ImplPatch):
 
 
 class StartIsForgotten(ImplPatch):
-    rule = "searching.start.slower"
+    rule = "searching.trial.harmless"
     description = "the best of the last generation is taken, however the list of the rules does"
+    first = "test_a_candidate_that_the_device_refuses_to_run_is_dropped"
     target = "impl.searching.beam:_Search._last"
 
     def replacement(self, original: Function) -> Function:
@@ -115,8 +117,9 @@ class AnyWindowIsShared(ImplPatch):
 
 
 class RowsAreNeverRead(ImplPatch):
-    rule = "choosing.rows.whole"
+    rule = "choosing.rows.vector"
     description = "a sum over rows of memory takes a few elements of each row"
+    first = "test_few_rows_read_the_other_operand_from_end_to_end"
     target = "impl.choosing.heuristic:plan_rows"
 
     def replacement(self, original: Function) -> Function:
@@ -133,8 +136,9 @@ class PrivateArraysHaveNoEnd(ImplPatch):
 
 
 class AllBytesAreSigned(ImplPatch):
-    rule = "kernel.dot.bytes"
+    rule = "kernel.integer.value"
     description = "both operands of DOT have signed bytes"
+    first = "test_four_products_of_bytes"
     target = "impl.reference:_dot"
 
     def replacement(self, original: Function) -> Function:
@@ -146,8 +150,9 @@ class AllBytesAreSigned(ImplPatch):
 
 
 class StepsOfGroupsAreIgnored(ImplPatch):
-    rule = "searching.asked.device+2"
+    rule = "searching.asked.steps"
     description = "a device without work-groups does not refuse their steps"
+    first = "test_a_unit_that_is_not_there_is_refused_by_name"
     target = "impl.searching:_refuse_groups"
 
     def replacement(self, original: Function) -> Function:
@@ -155,8 +160,9 @@ class StepsOfGroupsAreIgnored(ImplPatch):
 
 
 class ReductionsDependOnTheirLoops(ImplPatch):
-    rule = "kernel.value.free"
+    rule = "kernel.scope.loops"
     description = "the value of a reduction depends on the loops that it reduces"
+    first = "test_a_reduction_does_not_depend_on_what_it_reduces"
     target = "impl.kernel.analysis:Analysis._free"
 
     def replacement(self, original: Function) -> Function:
@@ -177,8 +183,9 @@ class KernelsAreTakenAsTheyCome(ImplPatch):
 
 
 class ValuesLeaveTheirLoops(KernelsAreTakenAsTheyCome):
-    rule = "kernel.loop.scope"
+    rule = "kernel.scope.loops"
     description = "a value is used outside of a loop that it depends on"
+    first = "test_a_value_outside_of_its_loops_is_refused"
 
 
 # Meaning
@@ -192,22 +199,25 @@ class ReadBeforeItWasStored(Edit):
 
 
 class LocalsOfTheFirstIteration(Edit):
-    rule = "kernel.local.private"
+    rule = "kernel.local.own"
     description = "what a stage stores is read once for all iterations of the prefix"
+    first = "test_a_local_belongs_to_one_iteration"
     file = "impl/kernel/analysis.py"
     old, new = "mask |= self.prefix  #", "mask |= 0  #"
 
 
 class NothingIsOne(Edit):
-    rule = "kernel.load.gated"
+    rule = "kernel.access.gated"
     description = "a load that is not valid gives one"
+    first = "test_squares_of_which_some_lines_are_not_valid"
     file = "impl/render/accesses.py"
     old, new = '"0" if copied else self._nothing(dtype)', '"1"'
 
 
 class VectorsAreStoredWhole(Edit):
-    rule = "kernel.store.gated"
+    rule = "kernel.access.gated"
     description = "a vector is stored whole, whatever part of it is valid"
+    first = "test_a_store_that_is_not_valid_changes_nothing"
     file = "impl/dialects/vectors.py"
     old = 'return self._call(f"put_{kind}", array, index, text, self._mask(mask, kind)) + ";"'
     new = 'return f"*({kind}u *)({pointer} + {index}) = {text};"'
@@ -222,52 +232,59 @@ class LeastIsMinusTheGreatest(Edit):
 
 
 class SumsRoundedEachTime(Edit):
-    rule = "kernel.reduce.half"
+    rule = "kernel.half.wide"
     description = "the sum of halves is rounded after each of them"
+    first = "test_every_type_is_exchanged"
     file = "impl/render/reductions.py"
     old, new = "self._line(self.dialect.assign(name, text))", \
         "self._line(self.dialect.assign(name, self.dialect.finish(node.dtype, text)))"
 
 
 class OnlyFloat16IsRounded(Edit):
-    rule = "kernel.half.round"
+    rule = "kernel.half.wide"
     description = "an operation on bfloat16 leaves a float32"
+    first = "test_halves_without_a_type_for_them"
     file = "impl/dialects/c.py"
     old, new = "if dtype not in HALF or op in _EXACT:", \
         "if dtype is not dtypes.float16 or op in _EXACT:"
 
 
 class ExactQuotientsAreOneLess(Edit):
-    rule = "kernel.divide.floor"
+    rule = "kernel.integer.value"
     description = "a negative quotient is one less, also where nothing is left over"
+    first = "test_integer_quotients_and_remainders"
     file = "impl/functions/definitions.py"
     old, new = "((a % b != 0) & ((a < 0) != (b < 0)))", "((a < 0) != (b < 0))"
 
 
 class RemainderByZeroIsAll(Edit):
-    rule = "kernel.divide.zero"
+    rule = "kernel.integer.value"
     description = "the remainder by zero is the dividend"
+    first = "test_integer_quotients_and_remainders"
     file = "impl/functions/definitions.py"
     old, new = "if (b == 0 || b == -1) return 0;", "if (b == 0 || b == -1) return b ? 0 : a;"
 
 
 class ShiftsByTheWidth(Edit):
-    rule = "kernel.shift.width"
+    rule = "kernel.integer.value"
     description = "a shift by the width of the type shifts by nothing, as processors do"
+    first = "test_shifts_by_the_width_and_more"
     file = "impl/functions/definitions.py"
     old, new = "($U)b < {bits(kind)}", "($U)b <= {bits(kind)}"
 
 
 class PowersOfMinusOne(Edit):
-    rule = "kernel.power.integer"
+    rule = "kernel.integer.value"
     description = "-1 to an even negative power is -1"
+    first = "test_integer_powers"
     file = "impl/functions/definitions.py"
     old, new = "(b & 1 ? -1 : 1)", "-1"
 
 
 class RemaindersOfBools(Edit):
-    rule = "kernel.bool.arithmetic"
+    rule = "kernel.integer.value"
     description = "the remainder of true by true is true"
+    first = "test_arithmetic_of_bools"
     file = "impl/dialects/c.py"
     old, new = "({given[0]} & 0)", "({given[0]} & {given[1]})"
 
@@ -355,8 +372,9 @@ class WarpsAsTheyCome(ImplPatch):
 
 
 class RowsAreLeftAfterOneSquare(Edit):
-    rule = "choosing.plain.turned"
+    rule = "choosing.plain.lanes"
     description = "after each square of a transposition, squares of other rows are read"
+    first = "test_what_is_read_across_is_read_in_squares"
     file = "impl/choosing/heuristic.py"
     old, new = "self._read_on(stored, read, size)", "pass"
 

@@ -67,8 +67,9 @@ class PairsTheOtherWayRound(ImplPatch):
 
 
 class LanesApart(ImplPatch):
-    rule = "kernel.mma.warp"
+    rule = "kernel.mma.layout"
     description = "nobody looks whether the lanes of an MMA are whole warps"
+    first = "test_drawn_lists_after_tc_equal_no_steps"
     target = "impl.kernel.analysis:_verify_warps"
 
     def replacement(self, original: Function) -> Function:
@@ -76,8 +77,9 @@ class LanesApart(ImplPatch):
 
 
 class AnyOperand(ImplPatch):
-    rule = "kernel.mma.operands+2"
+    rule = "kernel.mma.layout"
     description = "nobody looks where an operand of an MMA comes from"
+    first = "test_later_steps_leave_a_unit_its_fragments"
     target = "impl.kernel.analysis:_verify_fragments"
 
     def replacement(self, original: Function) -> Function:
@@ -85,8 +87,9 @@ class AnyOperand(ImplPatch):
 
 
 class LinesBeginAnywhere(ImplPatch):
-    rule = "kernel.mma.operands+2"
+    rule = "kernel.mma.layout"
     description = "nobody looks where the lines of an MMA's operand begin"
+    first = "test_later_steps_leave_a_unit_its_fragments"
     target = "impl.kernel.analysis:_verify_lines"
 
     def replacement(self, original: Function) -> Function:
@@ -94,8 +97,9 @@ class LinesBeginAnywhere(ImplPatch):
 
 
 class WhateverIsLeftOver(ImplPatch):
-    rule = "groups.matrices.legal"
+    rule = "groups.matrices.refused"
     description = "a block that the warps do not share evenly is taken"
+    first = "test_what_a_unit_cannot_compute_is_refused"
     target = "impl.groups.tensor_cores:TC._fits"
 
     def replacement(self, original: Function) -> Function:
@@ -103,8 +107,9 @@ class WhateverIsLeftOver(ImplPatch):
 
 
 class NothingBeyondTheSum(ImplPatch):
-    rule = "groups.matrices.legal"
+    rule = "groups.matrices.refused"
     description = "what lies beyond the end of a padded sum is taken for zero"
+    first = "test_what_a_unit_cannot_compute_is_refused"
     target = "impl.groups.tensor_cores:_operand"
 
     def replacement(self, original: Function) -> Function:
@@ -131,8 +136,9 @@ class RoundedWithoutAsking(ImplPatch):
 
 
 class AnyUnit(ImplPatch):
-    rule = "searching.asked.device+2"
+    rule = "searching.asked.steps"
     description = "nobody looks whether the device has the unit that is asked for"
+    first = "test_a_unit_that_is_not_there_is_refused_by_name"
     target = "impl.searching:refuse_units"
 
     def replacement(self, original: Function) -> Function:
@@ -149,8 +155,9 @@ class HalvesAreRounded(ImplPatch):
 
 
 class CopiesAreNotAwaited(ImplPatch):
-    rule = "lowering.wait.early"
+    rule = "lowering.wait.lanes"
     description = "nobody waits for the copies that were begun early"
+    first = "test_each_lane_waits_once_in_an_iteration"
     target = "impl.dialects.cuda:CUDA.arrive"
 
     def replacement(self, original: Function) -> Function:
@@ -158,8 +165,9 @@ class CopiesAreNotAwaited(ImplPatch):
 
 
 class OneBundleTooFew(ImplPatch):
-    rule = "lowering.wait.early"
+    rule = "lowering.wait.lanes"
     description = "one bundle of copies more than may be is still under way"
+    first = "test_each_lane_waits_once_in_an_iteration"
     target = "impl.dialects.cuda:CUDA.arrive"
 
     def replacement(self, original: Function) -> Function:
@@ -167,8 +175,9 @@ class OneBundleTooFew(ImplPatch):
 
 
 class OneBundleOfAll(ImplPatch):
-    rule = "lowering.wait.early"
+    rule = "lowering.wait.lanes"
     description = "copies are never bundled, so that a wait for all but the last ones is for none"
+    first = "test_each_lane_waits_once_in_an_iteration"
     target = "impl.dialects.cuda:CUDA.bundle"
 
     def replacement(self, original: Function) -> Function:
@@ -176,8 +185,9 @@ class OneBundleOfAll(ImplPatch):
 
 
 class EachLaneForItself(ImplPatch):
-    rule = "lowering.wait.early"
+    rule = "lowering.wait.lanes"
     description = "a lane waits for its own copies, and not for the lanes that still read the place"
+    first = "test_each_lane_waits_once_in_an_iteration"
     target = "impl.render.printer:_Printer._item"
 
     def replacement(self, original: Function) -> Function:
@@ -224,8 +234,9 @@ class OnePlaceTooFew(ImplPatch):
 
 
 class CopiesOnEveryGpu(ImplPatch):
-    rule = "cuda.copy.ahead"
+    rule = "cuda.text.legal"
     description = "GPUs that cannot copy by themselves are told to"
+    first = "test_an_older_gpu_makes_its_copies_itself"
     target = "impl.dialects.cuda:copies_of_nvidia"
 
     def replacement(self, original: Function) -> Function:
@@ -243,8 +254,9 @@ class LinesSideBySide(ImplPatch):
 
 
 class OperandsLoadedInPart(ImplPatch):
-    rule = "groups.matrices.later"
+    rule = "groups.matrices.refused"
     description = "a loop is padded, whatever its MMA reads beyond the end"
+    first = "test_what_a_unit_reads_is_not_parted"
     target = "impl.steps.padding:_parts_operands"
 
     def replacement(self, original: Function) -> Function:

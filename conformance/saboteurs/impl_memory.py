@@ -89,8 +89,9 @@ class SearchRollsDice(ImplPatch):
 
 
 class SearchGivesUp(ImplPatch):
-    rule = "memory.search.least+2"
+    rule = "memory.plan.small"
     description = "the search finds nothing"
+    first = "test_the_search_unties_a_knot"
     target = "impl.memory.search:pack"
 
     def replacement(self, original: Function) -> Function:
@@ -98,8 +99,9 @@ class SearchGivesUp(ImplPatch):
 
 
 class SearchLeavesNoGap(ImplPatch):
-    rule = "memory.search.least+2"
+    rule = "memory.plan.small"
     description = "the search never leaves bytes free below a temporary"
+    first = "test_the_search_unties_a_knot"
     target = "impl.memory.search:Attempt._risen"
 
     def replacement(self, original: Function) -> Function:
@@ -107,8 +109,9 @@ class SearchLeavesNoGap(ImplPatch):
 
 
 class SearchCountsTwice(ImplPatch):
-    rule = "memory.search.least+2"
+    rule = "memory.plan.small"
     description = "the search takes a height for impossible that is just enough"
+    first = "test_the_search_unties_a_knot"
     target = "impl.memory.search:pack"
 
     def replacement(self, original: Function) -> Function:

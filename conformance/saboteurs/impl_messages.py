@@ -12,22 +12,25 @@ from conformance.saboteurs.impl_patches import ImplPatch
 
 
 class NoRemedy(Edit):
-    rule = "errors.message.parts+2"
+    rule = "errors.message.whole"
     description = "the remedy of an error is an attribute only"
+    first = "test_a_mistake_is_explained"
     file = "impl/errors.py"
     old, new = "; at {self.line}. Remedy: {self.remedy}", "; at {self.line}"
 
 
 class NamesTheInnermost(Edit):
-    rule = "errors.message.called+3"
+    rule = "errors.message.whole"
     description = "an error names the method in which the one that was called has failed"
+    first = "test_an_error_names_what_was_called"
     file = "impl/tensor/names.py"
     old, new = "error.rename(error.operation.removesuffix(failed) + self.method)", "pass"
 
 
 class LayersAreTheUsers(Edit):
-    rule = "errors.message.line"
+    rule = "errors.message.whole"
     description = "a line in a layer counts as the user's"
+    first = "test_a_mistake_is_explained"
     file = "impl/errors.py"
     old, new = "return filename.startswith(_PACKAGE) and", \
         'return filename.startswith(_PACKAGE) and os.sep + "nn" + os.sep not in filename and'
@@ -103,8 +106,9 @@ class AnyVersionWillDo(Edit):
 
 
 class ListedByNumber(Edit):
-    rule = "inspect.table.complete+2"
+    rule = "inspect.table.lines"
     description = "kernels are listed by their numbers, and not in their order"
+    first = "test_kernel_table"
     file = "impl/inspect/text.py"
     old, new = 'for number in document["order"]]', 'for number in sorted(document["order"])]'
 
@@ -228,23 +232,26 @@ class StaysAfterAnError(SettingsEdit):
 
 
 class ListsTheNearest(Edit):
-    rule = "settings.unknown.error+2"
+    rule = "settings.error.clear"
     description = "the error for an unknown name lists only the names that are near"
+    first = "test_unknown_names_are_refused"
     file = "impl/settings.py"
     old, new = '", ".join(sorted(REGISTRY))', '", ".join(near)'
 
 
 class NoGreatestValue(Edit):
-    rule = "settings.value.error+2"
+    rule = "settings.error.clear"
     description = "a value above the greatest is taken"
+    first = "test_no_other_width_is_taken"
     file = "impl/settings.py"
     old, new = "if not setting.minimum <= number <= setting.maximum:", \
         "if not setting.minimum <= number:"
 
 
 class SmallLettersAreFar(Edit):
-    rule = "settings.unknown.error+2"
+    rule = "settings.error.clear"
     description = "a setting in small letters is not recognised"
+    first = "test_unknown_names_are_refused"
     file = "impl/settings.py"
     old, new = "or name.upper() == each]", "or name == each]"
 

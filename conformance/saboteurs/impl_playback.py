@@ -29,8 +29,9 @@ class SettingsForgottenInRecords(ImplPatch):
 
 
 class EverythingIsTheSame(ImplPatch):
-    rule = "playback.replay.shows+2"
+    rule = "playback.replay.told"
     description = "what comes out is not compared with what was recorded"
+    first = "test_other_kernels_are_shown"
     target = "impl.playback.compare:_again"
 
     def replacement(self, original: Function) -> Function:
@@ -38,8 +39,9 @@ class EverythingIsTheSame(ImplPatch):
 
 
 class NothingIsASuccess(ImplPatch):
-    rule = "playback.replay.status+2"
+    rule = "playback.replay.told"
     description = "the status is 0 unless something changed"
+    first = "test_nothing_compared_is_no_success"
     target = "impl.playback.__main__:main"
 
     def replacement(self, original: Function) -> Function:
@@ -47,8 +49,9 @@ class NothingIsASuccess(ImplPatch):
 
 
 class SkippedIsPassed(ImplPatch):
-    rule = "playback.replay.status+2"
+    rule = "playback.replay.told"
     description = "a record that cannot be compared counts as the same"
+    first = "test_nothing_compared_is_no_success"
     target = "impl.playback.compare:Verdict.__init__"
 
     def replacement(self, original: Function) -> Function:

@@ -11,8 +11,9 @@ Function = Callable[..., Any]
 
 
 class TakesValuesOutOfSharedLoops(ImplPatch):
-    rule = "kernel.block.order"
+    rule = "kernel.block.loops"
     description = "what a shared loop stores anew is read once, before the loop"
+    first = "test_an_iteration_runs_its_stages_before_the_next"
     target = "impl.lowering.lower:_Placement._changed"
 
     def replacement(self, original: Function) -> Function:
@@ -20,8 +21,9 @@ class TakesValuesOutOfSharedLoops(ImplPatch):
 
 
 class AcceptsAnyOrderOfStages(ImplPatch):
-    rule = "kernel.block.nest"
+    rule = "kernel.block.loops"
     description = "stages with another one between them may share a loop"
+    first = "test_stages_that_share_a_loop_stand_side_by_side"
     target = "impl.kernel.analysis:_verify_nest"
 
     def replacement(self, original: Function) -> Function:
@@ -38,8 +40,9 @@ class PadsWithoutGates(ImplPatch):
 
 
 class SumsAreNotSetToZero(Edit):
-    rule = "kernel.local.unseen"
+    rule = "kernel.local.own"
     description = "the sums of pieces begin with what the LOCAL held before"
+    first = "test_what_was_not_stored_is_seen_when_memory_is_poisoned"
     file = "impl/blocking/chunk.py"
     old = "(target, zero, *shared, *own)),\n                UOp(Ops.STORE, node.dtype, "
     new = ""
@@ -55,8 +58,9 @@ class CopiesWhatIsStored(ImplPatch):
 
 
 class ComputesOperandsAgain(ImplPatch):
-    rule = "choosing.product.copied"
+    rule = "choosing.product.memory"
     description = "an operand is computed for each panel of columns"
+    first = "test_an_operand_that_a_later_stage_stores_is_copied_before"
     target = "impl.choosing.products:_set_aside"
 
     def replacement(self, original: Function) -> Function:
@@ -64,8 +68,9 @@ class ComputesOperandsAgain(ImplPatch):
 
 
 class TakesEveryRegisterForSums(ImplPatch):
-    rule = "choosing.product.registers"
+    rule = "choosing.product.tile"
     description = "the tile takes all registers, and none is left for the operands"
+    first = "test_a_tile_fits_the_registers"
     target = "impl.choosing.products:choose_tile"
 
     def replacement(self, original: Function) -> Function:
@@ -77,8 +82,9 @@ class TakesEveryRegisterForSums(ImplPatch):
 
 
 class LoadsForEveryProduct(ImplPatch):
-    rule = "choosing.product.loads"
+    rule = "choosing.product.tile"
     description = "a tile has one row, so nothing that is loaded is used twice"
+    first = "test_a_tile_multiplies_and_loads_little"
     target = "impl.choosing.products:choose_tile"
 
     def replacement(self, original: Function) -> Function:
@@ -98,8 +104,9 @@ class KeepsRowsTogether(ImplPatch):
 
 
 class CopiesForEverySentence(ImplPatch):
-    rule = "choosing.product.copied"
+    rule = "choosing.product.memory"
     description = "an operand is copied again in each iteration of the loops around the rows"
+    first = "test_an_operand_that_a_later_stage_stores_is_copied_before"
     target = "impl.choosing.products:_share_around"
 
     def replacement(self, original: Function) -> Function:
@@ -107,8 +114,9 @@ class CopiesForEverySentence(ImplPatch):
 
 
 class GathersAgain(ImplPatch):
-    rule = "choosing.product.copied"
+    rule = "choosing.product.memory"
     description = "an operand is gathered again for each row that reads it"
+    first = "test_an_operand_that_a_later_stage_stores_is_copied_before"
     target = "impl.choosing.heuristic:copy_gathered"
 
     def replacement(self, original: Function) -> Function:
@@ -116,8 +124,9 @@ class GathersAgain(ImplPatch):
 
 
 class FetchesNothing(ImplPatch):
-    rule = "choosing.product.fetch"
+    rule = "choosing.product.memory"
     description = "no product asks for the memory of its results"
+    first = "test_outputs_across_lines_are_asked_for"
     target = "impl.choosing.products:_fetch"
 
     def replacement(self, original: Function) -> Function:
@@ -182,8 +191,9 @@ class RowsBeginAnywhere(ImplPatch):
 
 
 class AsksForNoNextRow(ImplPatch):
-    rule = "choosing.rows.next"
+    rule = "choosing.memory.ahead"
     description = "no stage asks memory for the next row"
+    first = "test_the_next_row_is_asked_for"
     target = "impl.choosing.heuristic:look_ahead"
 
     def replacement(self, original: Function) -> Function:
@@ -191,15 +201,17 @@ class AsksForNoNextRow(ImplPatch):
 
 
 class AsksForTheSameRow(Edit):
-    rule = "render.fetch.next"
+    rule = "render.hint.pays"
     description = "what is asked for is what has just been read"
+    first = "test_each_vector_of_the_next_row_is_asked_for"
     file = "impl/render/accesses.py"
     old, new = 'f"{address} + {self.ahead[node]}", False', 'f"{address} + 0", False'
 
 
 class LeavesNumbersOver(ImplPatch):
-    rule = "choosing.plain.vector"
+    rule = "choosing.plain.lanes"
     description = "what a vector of a row leaves over is computed one by one"
+    first = "test_the_rest_of_a_row_is_a_vector"
     target = "impl.choosing.planner:Planner.whole_rest"
 
     def replacement(self, original: Function) -> Function:
@@ -214,7 +226,7 @@ class DividesEachElement(Edit):
 
 
 class MultipliesTiles(ImplPatch):
-    rule = "choosing.tile.once+2"
+    rule = "choosing.product.tile"
     description = "a second loop of the prefix is cut although its lanes join a tile"
     first = "test_a_loop_in_which_another_reduction_has_lanes_is_not_cut"
     target = "impl.choosing.heuristic:HandPlanner._multiplies_tiles"
@@ -224,8 +236,9 @@ class MultipliesTiles(ImplPatch):
 
 
 class SeveralVectorsEverywhere(ImplPatch):
-    rule = "choosing.plain.roll"
+    rule = "choosing.plain.lanes"
     description = "each of many stages computes several vectors at a time"
+    first = "test_many_stages_get_one_vector_each"
     target = "impl.choosing.plain:has_many_stages"
 
     def replacement(self, original: Function) -> Function:

@@ -87,24 +87,27 @@ class LoadsForgetTheirCondition(Edit):
 
 
 class OnlyLoadsAreZero(Edit):
-    rule = "ranges.pad.zero"
+    rule = "ranges.outside.zero"
     description = "padding is zero because its loads are, so that exp makes it one"
+    first = "test_padding_is_zero_over_any_function"
     file = "impl/ranges/tracing.py"
     old = "return self._where(source_index(node, region.index)[1], sources[0])"
     new = "return sources[0]"
 
 
 class NegativeRowsExist(Edit):
-    rule = "ranges.gather.outside"
+    rule = "ranges.outside.zero"
     description = "of an index only the greatest value is looked at"
+    first = "test_a_gather_of_no_row_gives_zero"
     file = "impl/ranges/tracing.py"
     old = "return symbolic.logical_and(symbolic.less_equal(0, picked),\n"
     new = "return symbolic.logical_and(TRUE,\n"
 
 
 class EveryTapHits(Edit):
-    rule = "ranges.fold.sum"
+    rule = "ranges.order.combined"
     description = "windows between two steps are added too"
+    first = "test_fold_adds_windows_of_two"
     file = "impl/ranges/tracing.py"
     old = "inside = symbolic.logical_and(inside, hit)"
     new = "inside = symbolic.logical_and(inside, TRUE)"
@@ -153,8 +156,9 @@ class EmptyRowsHaveAStage(Edit):
 
 
 class TwoWaysAreTwoNodes(Edit):
-    rule = "ranges.value.shared"
+    rule = "ranges.stage.lean"
     description = "a node that is reached on two ways is computed twice at one index"
+    first = "test_a_node_at_an_index_is_computed_once"
     file = "impl/ranges/tracing.py"
     old, new = "region = self.regions.get(key)\n", "region = None\n"
 

@@ -98,16 +98,18 @@ class RescuesTheFirst(Edit):
 
 
 class CommitsBeforeItRuns(Edit):
-    rule = "realize.failure.unchanged+2"
+    rule = "realize.failure.left"
     description = "versions advance before the programs are compiled"
+    first = "test_a_compiler_that_fails_changes_nothing"
     file = "impl/realize/values.py"
     old = "execute(run, mode)\n            commit(run)\n        except"
     new = "commit(run)\n            execute(run, mode)\n        except"
 
 
 class AllocatesOnTheWay(ImplPatch):
-    rule = "realize.memory.first"
+    rule = "realize.failure.left"
     description = "memory is allocated for a kernel when its turn has come"
+    first = "test_too_little_memory_changes_nothing"
     target = "impl.realize.values:execute"
 
     def replacement(self, original: Function) -> Function:
@@ -124,8 +126,9 @@ class AllocatesOnTheWay(ImplPatch):
 
 
 class MarksTheLastKernel(Edit):
-    rule = "realize.interrupted.error+2"
+    rule = "realize.failure.left"
     description = "after an interruption only what the last kernel wrote is taken for lost"
+    first = "test_a_run_that_is_interrupted"
     file = "impl/realize/run.py"
     old, new = "for kernel in self.plan.order[:self.begun]\n", \
         "for kernel in self.plan.order[:self.begun][-1:]\n"
@@ -140,18 +143,21 @@ class ReadsAWindow(Edit):
 
 
 class TakesAPromiseForAValue(Edit):
-    rule = "realize.schedule.observed"
+    rule = "realize.schedule.once"
     description = "a tensor that was scheduled is read before its kernels have run"
+    first = "test_what_was_scheduled_before_runs_before"
     file = "impl/realize/values.py"
     old = "        if not session.scheduled:\n            return"
     new = "        if True:\n            return"
 
 
 class RunsWhatWasRun(Edit):
-    rule = "realize.item.once"
+    rule = "realize.schedule.once"
     description = "what the caller has run by hand is run again before a value is read"
+    first = "test_an_item_runs_once"
     file = "impl/realize/session.py"
-    old, new = "if not item.done:  # r[impl realize.item.once]", "if item.done or not item.done:"
+    old = "if not item.done:  # r[impl realize.schedule.once]"
+    new = "if item.done or not item.done:"
 
 
 class EachThreadForItself(ImplPatch):

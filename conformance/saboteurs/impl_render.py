@@ -15,30 +15,34 @@ Function = Callable[..., Any]
 
 
 class ValuesStayInThePrefix(Edit):
-    rule = "lowering.place.level"
+    rule = "lowering.place.body"
     description = "what no loop of the prefix changes is computed inside of all of them"
+    first = "test_a_value_stands_at_the_level_of_its_loops"
     file = "impl/lowering/lower.py"
     old, new = "not block.own & free:", "not block.own & (free | self.known.prefix):"
 
 
 class EachUserComputesAnew(Edit):
-    rule = "lowering.place.once"
+    rule = "lowering.place.body"
     description = "a value is computed once for each of its users"
+    first = "test_a_value_stands_at_the_level_of_its_loops"
     file = "impl/lowering/lower.py"
     old, new = "if target.ready.get(node, -1) >= self._epoch_of(node):", \
         "if target.ready.get(node, -1) > self._epoch_of(node):"
 
 
 class TurnsOneByOne(Edit):
-    rule = "render.reduce.turns"
+    rule = "render.hint.pays"
     description = "no compiler is asked to write out turns of a loop"
+    first = "test_only_long_loops_over_tiles_of_products_are_written_out"
     file = "impl/dialects/c.py"
     old, new = 'return "#pragma GCC unroll 4"', 'return ""'
 
 
 class ShortLoopsWrittenOut(Edit):
-    rule = "render.reduce.turns"
+    rule = "render.hint.pays"
     description = "loops over a tile of products are written out also if they seldom turn"
+    first = "test_only_long_loops_over_tiles_of_products_are_written_out"
     file = "impl/render/printer.py"
     old, new = "return turns >= _LEAST_TURNS", "return turns > 1"
 
@@ -115,8 +119,9 @@ class NumbersOfSixDigits(Edit):
 
 
 class LettersOfAllAlphabets(Edit):
-    rule = "render.name.plain"
+    rule = "render.name.legal"
     description = "what is a letter in any alphabet stays in a name"
+    first = "test_any_name_is_made_an_identifier"
     file = "impl/render/names.py"
     old, new = 're.sub(r"\\W", "_", name, flags=re.ASCII)', 're.sub(r"\\W", "_", name)'
 
@@ -133,8 +138,9 @@ class VariablesFromTheLast(Edit):
 
 
 class CompilersContract(ImplPatch):
-    rule = "render.reduce.contract"
+    rule = "render.reduce.rounding"
     description = "the compiler contracts products and sums where it likes"
+    first = "test_only_the_product_of_a_sum_is_contracted"
     target = "impl.cpu.compiler:_flags"
 
     def replacement(self, original: Function) -> Function:
@@ -171,8 +177,9 @@ class LogarithmOfZero(ImplPatch):
 
 
 class OneAccumulatorForAll(Edit):
-    rule = "render.reduce.cascade"
+    rule = "render.reduce.rounding"
     description = "a loop of any length adds to one accumulator"
+    first = "test_levels_of_a_long_loop"
     file = "impl/render/cascade.py"
     old, new = "if count * _additions(block) <= _CHAIN or", "if count >= 0 or"
 

@@ -149,8 +149,9 @@ class LeftBehindByAStep(ImplPatch):
 
 
 class ZeroesAreAdded(ImplPatch):
-    rule = "ranges.value.simple"
+    rule = "ranges.stage.lean"
     description = "the nodes of an expression stay as they were written"
+    first = "test_what_reaches_a_kernel"
     target = "impl.rewrite.walk:Maker.made"
 
     def replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -158,8 +159,9 @@ class ZeroesAreAdded(ImplPatch):
 
 
 class ReadsStay(ImplPatch):
-    rule = "ranges.read.needed"
+    rule = "ranges.stage.lean"
     description = "what a simplification made idle is read"
+    first = "test_what_is_not_needed_is_not_read"
     target = "impl.ranges.stages:without_dead_reads"
 
     def replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -70,8 +70,9 @@ class ListsOneElementTooFew(Edit):
 
 
 class AsksTheFirstChecker(Edit):
-    rule = "schedule.document.checked"
+    rule = "schedule.verify.passes"
     description = "only the first of the registered checkers is asked"
+    first = "test_every_plan_that_is_made_is_checked_before_it_runs"
     file = "impl/realize/planning.py"
     old, new = "for checker in session.checkers:", "for checker in session.checkers[:1]:"
 

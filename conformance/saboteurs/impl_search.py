@@ -17,8 +17,9 @@ Function = Callable[..., Any]
 
 
 class LocalsAreStoredAgain(ImplPatch):
-    rule = "kernel.local.order+2"
+    rule = "kernel.local.own"
     description = "a LOCAL may be stored after it was read"
+    first = "test_a_stage_may_replace_what_it_reads"
     target = "impl.kernel.analysis:verify_kernel"
 
     def replacement(self, original: Function) -> Function:
@@ -33,8 +34,9 @@ class LocalsAreStoredAgain(ImplPatch):
 
 
 class AskedForNothing(ImplPatch):
-    rule = "searching.asked.exact"
+    rule = "searching.asked.steps"
     description = "a kernel gets the steps of the rules, whatever it asks for"
+    first = "test_a_kernel_gets_the_steps_that_it_asks_for"
     target = "impl.searching:optimize"
 
     def replacement(self, original: Function) -> Function:
@@ -67,8 +69,9 @@ class StepsWithoutReasons(ImplPatch):
 
 
 class SearchGoesOn(ImplPatch):
-    rule = "searching.trial.budget"
+    rule = "searching.trial.limits"
     description = "a search does not look at the clock"
+    first = "test_no_trial_begins_when_time_is_up"
     target = "impl.searching.beam:_Search._is_over"
 
     def replacement(self, original: Function) -> Function:
@@ -76,8 +79,9 @@ class SearchGoesOn(ImplPatch):
 
 
 class TrialsSeeTheLastOne(ImplPatch):
-    rule = "searching.trial.in-place"
+    rule = "searching.trial.harmless"
     description = "a trial finds what the trial before it has overwritten"
+    first = "test_a_kernel_of_unknown_memory_keeps_the_list_of_the_rules"
     target = "impl.searching.trial:Trial._runs"
 
     def replacement(self, original: Function) -> Function:
@@ -91,8 +95,9 @@ class TrialsSeeTheLastOne(ImplPatch):
 
 
 class SlowCompilersEndTheSearch(ImplPatch):
-    rule = "searching.trial.timeout"
+    rule = "searching.trial.limits"
     description = "a trial that takes too long to compile is an error"
+    first = "test_what_compiles_too_long_or_not_at_all_is_no_candidate"
     target = "impl.cpu.backend:compile_unit"
 
     def replacement(self, original: Function) -> Function:
@@ -105,14 +110,15 @@ class SlowCompilersEndTheSearch(ImplPatch):
 
 
 class SearchForgetsTheRest(RestIsNotStored):
-    rule = "searching.value.equal"
+    rule = "searching.trial.harmless"
     description = "what a search found leaves out the rest of a loop that was cut"
     first = "test_a_search_keeps_the_values"
 
 
 class EverySearchIsRemembered(Edit):
-    rule = "searching.found.bounded"
+    rule = "searching.found.later"
     description = "nothing that a search found is ever forgotten"
+    first = "test_what_was_found_first_is_forgotten_first_and_found_again"
     file = "impl/searching/beam.py"
     old, new = "list(_known)[:-_MOST_KNOWN]", "list(_known)[:0]"
 

@@ -11,8 +11,9 @@ Function = Callable[..., Any]
 
 
 class TakesOverWhatIsReadElsewhere(ImplPatch):
-    rule = "memory.take-over.safe+2"
+    rule = "memory.take-over.legal"
     description = "an element may be overwritten before another one is computed from it"
+    first = "test_what_is_taken_over_is_not_read_afterwards"
     target = "impl.memory.takeovers:same_element"
 
     def replacement(self, original: Function) -> Function:
@@ -28,8 +29,9 @@ class TakesOverWhatIsCopied(Edit):
 
 
 class TakesOverBeforeTheLastRead(ImplPatch):
-    rule = "memory.take-over.safe+2"
+    rule = "memory.take-over.legal"
     description = "memory may be overwritten that a later stage of the kernel reads"
+    first = "test_what_is_taken_over_is_not_read_afterwards"
     target = "impl.memory.takeovers:_Taker._may_lie_there"
 
     def replacement(self, original: Function) -> Function:
@@ -37,8 +39,9 @@ class TakesOverBeforeTheLastRead(ImplPatch):
 
 
 class TakesOverWhatLives(ImplPatch):
-    rule = "memory.take-over.dead"
+    rule = "memory.take-over.legal"
     description = "a temporary counts as dead at its first reader"
+    first = "test_what_is_read_later_is_not_taken_over"
     target = "impl.memory.takeovers:_Taker.run"
 
     def replacement(self, original: Function) -> Function:
@@ -52,8 +55,9 @@ class TakesOverWhatLives(ImplPatch):
 
 
 class TwoTakeOverOne(ImplPatch):
-    rule = "memory.take-over.one"
+    rule = "memory.take-over.legal"
     description = "what one result has taken over, another result of the kernel takes too"
+    first = "test_two_results_of_a_kernel_do_not_share_memory"
     target = "impl.memory.takeovers:_Taker.run"
 
     def replacement(self, original: Function) -> Function:

@@ -11,8 +11,9 @@ Function = Callable[..., Any]
 
 
 class SizesByValue(ImplPatch):
-    rule = "caching.key.sizes"
+    rule = "caching.key.circumstances"
     description = "the key has the value of a size, so that every value has a plan of its own"
+    first = "test_values_of_sizes_are_not_in_the_key"
     target = "impl.caching.rows:_Describer._size"
 
     def replacement(self, original: Function) -> Function:
@@ -20,8 +21,9 @@ class SizesByValue(ImplPatch):
 
 
 class SizesNotDescribed(ImplPatch):
-    rule = "caching.key.sizes"
+    rule = "caching.key.circumstances"
     description = "the key does not say which expression a size is"
+    first = "test_values_of_sizes_are_not_in_the_key"
     target = "impl.caching.rows:_Describer._size"
 
     def replacement(self, original: Function) -> Function:
@@ -32,8 +34,9 @@ class SizesNotDescribed(ImplPatch):
 
 
 class IntervalsForgotten(ImplPatch):
-    rule = "caching.key.sizes"
+    rule = "caching.key.circumstances"
     description = "the key does not have the intervals of the variables in a size"
+    first = "test_values_of_sizes_are_not_in_the_key"
     target = "impl.caching.rows:_Describer._rows"
 
     def replacement(self, original: Function) -> Function:
@@ -53,8 +56,9 @@ class SizesOfTheFirstCall(ImplPatch):
 
 
 class EqualByNumber(ImplPatch):
-    rule = "symbolic.size.plan+2"
+    rule = "symbolic.size.compared"
     description = "two sizes in a plan are equal if their greatest values are"
+    first = "test_sizes_in_a_plan"
     target = "impl.symbolic.size:Extent.__eq__"
 
     def replacement(self, original: Function) -> Function:
@@ -71,8 +75,9 @@ class LeastForGreatest(ImplPatch):
 
 
 class HashOfTheNumber(ImplPatch):
-    rule = "symbolic.size.key"
+    rule = "symbolic.size.compared"
     description = "a size is interned as the int that it is today"
+    first = "test_equal_today_is_not_equal"
     target = "impl.symbolic.size:Size.__hash__"
 
     def replacement(self, original: Function) -> Function:

@@ -25,16 +25,18 @@ class NegativeDivisorsKeepTheSign(Edit):
 
 
 class ConstantsAreNotMultiplied(Edit):
-    rule = "symbolic.value.equal"
+    rule = "symbolic.rewriting.equal"
     description = "in a sum times a number the constant stays as it was"
+    first = "test_two_operations_on_numbers_of_any_sign"
     file = "impl/symbolic/arithmetic.py"
     old = "for atom, f in terms.items()}, constant * factor)"
     new = "for atom, f in terms.items()}, constant)"
 
 
 class RecombinesWithoutTheConstant(Edit):
-    rule = "symbolic.value.equal"
+    rule = "symbolic.rewriting.equal"
     description = "a quotient and a remainder put together lose the constant of their number"
+    first = "test_two_operations_on_numbers_of_any_sign"
     file = "impl/symbolic/arithmetic.py"
     old, new = "constant += factor * extra", "constant += 0 * extra"
 
@@ -55,24 +57,27 @@ class TermsStandAsTheyCame(Edit):
 
 
 class OnlyNumbersAreDecided(Edit):
-    rule = "symbolic.division.decided"
+    rule = "symbolic.division.simple"
     description = "the quotient of a rest is decided only where the rest is a number"
+    first = "test_reshapes_cancel"
     file = "impl/symbolic/arithmetic.py"
-    old = "if low // divisor == high // divisor:  # r[impl symbolic.division.decided]"
+    old = "if low // divisor == high // divisor:  # r[impl symbolic.division.simple]"
     new = "if low == high:"
 
 
 class OpensMultiplesOnly(Edit):
-    rule = "symbolic.division.nested"
+    rule = "symbolic.division.simple"
     description = "a quotient in a quotient is opened where one divisor divides the other"
+    first = "test_nested_divisions_join"
     file = "impl/symbolic/arithmetic.py"
     old = "if alone and atom.op is _FLOORDIV and _positive(atom.src[1]):"
     new = "if alone and atom.op is _FLOORDIV and _multiple(atom, divisor):"
 
 
 class EqualDivisorsOnly(Edit):
-    rule = "symbolic.remainder.nested"
+    rule = "symbolic.division.simple"
     description = "a remainder in a remainder vanishes where both divisors are equal"
+    first = "test_nested_divisions_join"
     file = "impl/symbolic/arithmetic.py"
     old = "factor * atom.src[1].arg % divisor == 0):"
     new = "factor * atom.src[1].arg == divisor):"
@@ -86,73 +91,83 @@ class BoundsByRecursion(Edit):
 
 
 class LeavesOpenWhatIsEqual(Edit):
-    rule = "symbolic.comparison.decided"
+    rule = "symbolic.comparison.implied"
     description = "a < b is left open where the least a is the greatest b"
+    first = "test_comparisons_are_decided"
     file = "impl/symbolic/comparison.py"
     old, new = "if low >= limit:", "if low > limit:"
 
 
 class KeepsTheWeakerLimit(Edit):
-    rule = "symbolic.logical.implied"
+    rule = "symbolic.comparison.implied"
     description = "of two limits the one that the other implies is kept"
+    first = "test_weaker_limits_vanish"
     file = "impl/symbolic/comparison.py"
     old, new = "if (limit[2] > known[2]) == limit[1]:", "if (limit[2] > known[2]) != limit[1]:"
 
 
 class FloatsAreWhole(Edit):
-    rule = "symbolic.logical.implied"
+    rule = "symbolic.comparison.implied"
     description = "two limits of a float between which no whole number lies exclude each other"
+    first = "test_weaker_limits_vanish"
     file = "impl/symbolic/comparison.py"
     old = "if condition.op is not _CMPLT or condition.src[0].dtype is not _index:"
     new = "if condition.op is not _CMPLT:"
 
 
 class OtherOperationsStay(Edit):
-    rule = "symbolic.rebuild.equal"
+    rule = "symbolic.rewriting.equal"
     description = "what is not built by a function of its own keeps its old sources"
+    first = "test_what_is_not_index_arithmetic_is_rebuilt_on_new_sources"
     file = "impl/symbolic/rebuild.py"
     old = "return node if sources == node.src else node.replace(src=sources)"
     new = "return node"
 
 
 class LimitsCountAsExcluded(Edit):
-    rule = "symbolic.assuming.equal"
+    rule = "symbolic.rewriting.equal"
     description = "the greatest value under a condition is taken to be one less"
+    first = "test_an_index_under_a_condition"
     file = "impl/symbolic/rebuild.py"
     old, new = "else (low, min(high, value))", "else (low, min(high, value - 1))"
 
 
 class NegativeIntervalsAreNotChecked(Edit):
-    rule = "symbolic.variable.interval"
+    rule = "symbolic.variable.refused"
     description = "an empty interval is refused only where its bounds are positive"
+    first = "test_empty_interval_is_refused"
     file = "impl/symbolic/variable.py"
     old, new = "if minimum > maximum:", "if minimum > maximum > 0:"
 
 
 class CutsFractions(Edit):
-    rule = "symbolic.variable.whole"
+    rule = "symbolic.variable.refused"
     description = "a value of 3.5 is taken for 3"
+    first = "test_what_is_no_whole_number_is_refused"
     file = "impl/symbolic/variable.py"
     old, new = 'if not hasattr(value, "__index__"):', 'if not hasattr(value, "__int__"):'
 
 
 class KnowsItsOwnNamesOnly(Edit):
-    rule = "symbolic.variable.name"
+    rule = "symbolic.variable.refused"
     description = "only the names that random numbers have today are refused"
+    first = "test_names_of_the_package_are_refused"
     file = "impl/symbolic/variable.py"
     old, new = 'if "#" in name:', 'if name.startswith("random#"):'
 
 
 class BindsBeyondTheInterval(Edit):
-    rule = "symbolic.variable.bind"
+    rule = "symbolic.variable.refused"
     description = "a value above the interval is bound"
+    first = "test_binding_outside_is_refused"
     file = "impl/symbolic/variable.py"
     old, new = "if not self.minimum <= value <= self.maximum:", "if not self.minimum <= value:"
 
 
 class VariablesAreTheirLeastValue(ImplPatch):
-    rule = "symbolic.variable.unbound"
+    rule = "symbolic.variable.refused"
     description = "a variable that is used as a number is its least value"
+    first = "test_a_variable_without_a_value_is_refused"
     target = "impl.symbolic.variable:Variable.__int__"
 
     def replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -160,8 +175,9 @@ class VariablesAreTheirLeastValue(ImplPatch):
 
 
 class VariablesEqualNoNumber(Edit):
-    rule = "symbolic.variable.unbound"
+    rule = "symbolic.variable.refused"
     description = "a variable without a value is unequal to every number"
+    first = "test_a_variable_without_a_value_is_refused"
     file = "impl/symbolic/variable.py"
     old = 'if hasattr(other, "__sub__") and not isinstance(other, Variable):'
     new = 'if not hasattr(other, "__hash__"):'

@@ -13,16 +13,18 @@ Function = Callable[..., Any]
 
 
 class TargetsAreNotTold(Edit):
-    rule = "cpu.target.named"
+    rule = "cpu.target.settings"
     description = "kernels are compiled for the processor, whatever CPU_TARGET says"
+    first = "test_kernels_are_made_for_the_target_that_is_named"
     file = "impl/cpu/compiler.py"
     old = "-march={settings.get('CPU_TARGET') or 'native'}"
     new = "-march=native"
 
 
 class StepsForThisProcessor(ImplPatch):
-    rule = "cpu.target.steps"
+    rule = "cpu.target.settings"
     description = "steps are chosen for the processor itself, whatever target is named"
+    first = "test_steps_are_chosen_for_the_target_that_is_named"
     target = "impl.cpu.backend:features"
 
     def replacement(self, original: Function) -> Function:
@@ -30,8 +32,9 @@ class StepsForThisProcessor(ImplPatch):
 
 
 class AnyTargetWillDo(ImplPatch):
-    rule = "cpu.target.wider"
+    rule = "cpu.target.settings"
     description = "nobody asks whether there is such a target"
+    first = "test_a_target_that_nobody_knows_is_an_error"
     target = "impl.cpu.compiler:_features"
 
     def replacement(self, original: Function) -> Function:
@@ -39,8 +42,9 @@ class AnyTargetWillDo(ImplPatch):
 
 
 class VectorsOfOneWidth(ImplPatch):
-    rule = "cpu.target.vectors"
+    rule = "cpu.target.settings"
     description = "products are computed in vectors of 16 bytes"
+    first = "test_vectors_of_any_width"
     target = "impl.kernel.analysis:DeviceLimits.elements"
 
     def replacement(self, original: Function) -> Function:

@@ -502,8 +502,9 @@ class RemediesSayNothing(ImplPatch):
 
 
 class TablesAsWideAsTheyLike(ImplPatch):
-    rule = "inspect.table.width+2"
+    rule = "inspect.table.lines"
     description = "nobody looks at how wide a table is"
+    first = "test_a_kernel_table_fits_the_page"
     target = "impl.inspect.text:fitting"
 
     def replacement(self, original: Function) -> Function:
@@ -540,8 +541,9 @@ class LayersSayNothing(ImplPatch):
 
 
 class WordsAreCut(ImplPatch):
-    rule = "inspect.table.width+2"
+    rule = "inspect.table.lines"
     description = "the words of a column are cut where the column ends"
+    first = "test_a_kernel_table_fits_the_page"
     target = "impl.inspect.text:shortened"
 
     def replacement(self, original: Function) -> Function:

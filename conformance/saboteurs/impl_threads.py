@@ -31,8 +31,9 @@ class PartsForOneMore(ImplPatch):
 
 
 class AnyLoopIsShared(ImplPatch):
-    rule = "steps.threads.legal"
+    rule = "steps.threads.refused"
     description = "threads share loops of which one part needs another"
+    first = "test_random_kernels_store_the_same_with_threads"
     target = "impl.steps.threads:not_shared"
 
     def replacement(self, original: Function) -> Function:
@@ -40,8 +41,9 @@ class AnyLoopIsShared(ImplPatch):
 
 
 class SharesWhatIsShort(Edit):
-    rule = "choosing.threads.pays"
+    rule = "choosing.threads.shares"
     description = "every kernel is shared by all threads, however short it is"
+    first = "test_panels_that_share_a_copy_leave_something_to_threads"
     file = "impl/choosing/threads.py"
     old, new = "return min(limits.threads, nanoseconds // SHARE)", "return limits.threads"
 
@@ -54,8 +56,9 @@ class PartsForThreads(Edit):
 
 
 class OnePartAThread(ImplPatch):
-    rule = "choosing.threads.balance"
+    rule = "choosing.threads.shares"
     description = "each thread has one part, however long that takes"
+    first = "test_long_kernels_have_several_parts_for_each_thread"
     target = "impl.choosing.threads:parts_for"
 
     def replacement(self, original: Function) -> Function:
@@ -63,8 +66,9 @@ class OnePartAThread(ImplPatch):
 
 
 class AnyReductionIsCut(ImplPatch):
-    rule = "steps.parts.legal"
+    rule = "steps.threads.refused"
     description = "a reduction is cut although it reads what a stage stores"
+    first = "test_a_reduction_that_reads_what_is_stored_is_not_cut"
     target = "impl.steps.threads:not_apart"
 
     def replacement(self, original: Function) -> Function:
@@ -81,8 +85,9 @@ class LargeStagesOnTheStack(ImplPatch):
 
 
 class CompilersWaitForTheLast(ImplPatch):
-    rule = "cpu.compile.together+2"
+    rule = "cpu.compile.shared"
     description = "no compiler starts before all kernels are printed"
+    first = "test_all_kernels_of_a_call_share_compiler_runs"
     target = "impl.cpu.objects:_length"
 
     def replacement(self, original: Function) -> Function:
@@ -90,8 +95,9 @@ class CompilersWaitForTheLast(ImplPatch):
 
 
 class ShortUnitsAllTheWay(Edit):
-    rule = "cpu.compile.longer"
+    rule = "cpu.compile.shared"
     description = "every unit is as short as the first"
+    first = "test_units_are_longer_where_all_processors_have_a_compiler"
     file = "impl/cpu/objects.py"
     old, new = "later = _WORTH_A_LATER if", "later = 1 if"
 
@@ -106,8 +112,9 @@ class KeysWithoutThreads(ImplPatch):
 
 
 class SizesOfPowersOfTwo(ImplPatch):
-    rule = "cpu.memory.near"
+    rule = "cpu.memory.size"
     description = "a block may be twice as large as asked for"
+    first = "test_a_block_is_little_larger_than_asked"
     target = "impl.device.pool:rounded"
 
     def replacement(self, original: Function) -> Function:
@@ -115,8 +122,9 @@ class SizesOfPowersOfTwo(ImplPatch):
 
 
 class PoolWithoutBound(ImplPatch):
-    rule = "cpu.memory.bounded"
+    rule = "cpu.memory.size"
     description = "every block that is freed is kept for ever"
+    first = "test_blocks_of_a_pool"
     target = "impl.device.pool:Pool._sort"
 
     def replacement(self, original: Function) -> Function:
@@ -129,8 +137,9 @@ class PoolWithoutBound(ImplPatch):
 
 
 class OneRefusalLosesAll(ImplPatch):
-    rule = "cpu.compile.others"
+    rule = "cpu.compile.failure"
     description = "what was compiled beside a refused kernel is thrown away"
+    first = "test_what_stood_beside_a_refused_kernel_is_kept"
     target = "impl.cpu.objects:Build._finish"
 
     def replacement(self, original: Function) -> Function:

@@ -12,8 +12,9 @@ Function = Callable[..., Any]
 
 
 class LoopsStayApart(ImplPatch):
-    rule = "choosing.plain.merge"
+    rule = "choosing.plain.lanes"
     description = "loops are never made one"
+    first = "test_loops_are_merged_where_every_access_allows_it"
     target = "impl.choosing.plain:merge_loops"
 
     def replacement(self, original: Function) -> Function:
@@ -21,8 +22,9 @@ class LoopsStayApart(ImplPatch):
 
 
 class NothingIsAVector(ImplPatch):
-    rule = "choosing.plain.vector"
+    rule = "choosing.plain.lanes"
     description = "loops that store contiguously stay as they are"
+    first = "test_the_rest_of_a_row_is_a_vector"
     target = "impl.choosing.plain:vectorize"
 
     def replacement(self, original: Function) -> Function:
@@ -30,8 +32,9 @@ class NothingIsAVector(ImplPatch):
 
 
 class VectorsAreHalfAsWide(ImplPatch):
-    rule = "choosing.plain.vector"
+    rule = "choosing.plain.lanes"
     description = "a vector has half of the lanes that its widest type allows"
+    first = "test_the_rest_of_a_row_is_a_vector"
     target = "impl.choosing.plain:_widest"
 
     def replacement(self, original: Function) -> Function:
@@ -39,8 +42,9 @@ class VectorsAreHalfAsWide(ImplPatch):
 
 
 class RowsStayApart(ImplPatch):
-    rule = "choosing.rows.short"
+    rule = "choosing.rows.vector"
     description = "short rows are done one after the other"
+    first = "test_short_rows_lie_abreast"
     target = "impl.choosing.heuristic:plan_short"
 
     def replacement(self, original: Function) -> Function:
@@ -78,8 +82,9 @@ class ReadsBehindTheLastElement(Edit):
 
 
 class CutsNoSquares(ImplPatch):
-    rule = "choosing.plain.turned"
+    rule = "choosing.plain.lanes"
     description = "what is read along one loop and stored along another is no square of lanes"
+    first = "test_what_is_read_across_is_read_in_squares"
     target = "impl.choosing.heuristic:HandPlanner._transpose"
 
     def replacement(self, original: Function) -> Function:
@@ -87,8 +92,9 @@ class CutsNoSquares(ImplPatch):
 
 
 class NothingGoesPastTheCaches(ImplPatch):
-    rule = "choosing.plain.stream"
+    rule = "choosing.memory.ahead"
     description = "large outputs are stored like small ones"
+    first = "test_large_outputs_go_past_the_caches"
     target = "impl.choosing.plain:_stream"
 
     def replacement(self, original: Function) -> Function:
@@ -96,8 +102,9 @@ class NothingGoesPastTheCaches(ImplPatch):
 
 
 class LanesAreNeverRolledUp(ImplPatch):
-    rule = "choosing.plain.roll"
+    rule = "choosing.plain.lanes"
     description = "a stage that reduces nothing keeps all lanes of the one before it"
+    first = "test_many_stages_get_one_vector_each"
     target = "impl.choosing.roll:roll_lanes"
 
     def replacement(self, original: Function) -> Function:

@@ -46,7 +46,7 @@ class NobodyWaits(ImplPatch):
 
 
 class NothingIsForgotten(ImplPatch):
-    rule = "effects.version.forgotten"
+    rule = "effects.version.overwritten"
     description = "an expression is still found in memory that has been overwritten since"
     target = "impl.effects:advance"
 
@@ -258,7 +258,7 @@ class GraphsAreWalkedByRecursion(ImplPatch):
 
 
 class AnyValueIsBound(ImplPatch):
-    rule = "symbolic.variable.bind"
+    rule = "symbolic.variable.refused"
     description = "a variable takes values that it was not declared for"
     target = "impl.symbolic.variable:Variable.bind"
 
@@ -269,7 +269,7 @@ class AnyValueIsBound(ImplPatch):
 
 
 class InterruptedRunsLookWhole(ImplPatch):
-    rule = "realize.interrupted.error+2"
+    rule = "realize.failure.left"
     description = "memory that a run has half overwritten is read as if nothing had been"
     target = "impl.effects:spoil"
 

@@ -46,7 +46,7 @@ class Dot(Step):
 
     def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Integers wrap around: sums are equal in any order."""
-        # r[impl steps.value.equal, kernel.dot.bytes]
+        # r[impl steps.value.equal, kernel.integer.value]
         found = [n for n in known.order if n.op is Ops.REDUCE and loop in n.src[1:]]
         if not all(is_bytes(node) for node in found):
             raise StepError(self.name, "it is not the loop of sums of products of int8 alone, "

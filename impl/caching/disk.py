@@ -41,7 +41,7 @@ def say_once(line: str) -> None:
 
 def not_private(status: os.stat_result) -> str:
     """Why a folder or a file may have been written by somebody else; empty if it cannot."""
-    # r[impl caching.disk.private+2, cpu.cache.private]
+    # r[impl caching.disk.trusted, cpu.object.trusted]
     if not hasattr(os, "geteuid"):
         return ""
     if status.st_uid != os.geteuid():
@@ -105,7 +105,7 @@ class Store:
         head, _, content = (self._read(path) or b"").partition(b"\n")
         words = head.decode("ascii", "replace").split(" ")
         named = words[2] if len(words) == 4 else ""
-        # r[impl caching.disk.checked+2, cpu.cache.checked]
+        # r[impl caching.disk.trusted, cpu.object.trusted]
         wanted = [FORMAT, kind, digest or named, _digest(content)]
         return content if words == wanted and path.name == _file_name(kind, named) else None
 
@@ -117,7 +117,7 @@ class Store:
     def find_object(self, name: str) -> Path | None:
         """The path of an object whose content is what its name says; None if there is none."""
         content = self._read(self.folder / name) if OURS.fullmatch(name) else None
-        # r[impl caching.disk.checked+2, cpu.cache.checked]
+        # r[impl caching.disk.trusted, cpu.object.trusted]
         if content is None or _digest(content) != name.partition(".")[0]:
             return None
         return self.folder / name
@@ -151,7 +151,7 @@ class Store:
 
     def _write(self, name: str, content: bytes) -> bool:
         """Write a file so that others see all of it or nothing; whether that was possible."""
-        # r[impl caching.disk.whole, cpu.cache.atomic, cpu.cache.crash]
+        # r[impl caching.disk.shared, cpu.cache.whole]
         temporary = ""
         try:
             handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=".new-")
@@ -177,7 +177,7 @@ class Store:
         files, now = self._files(), time.time()
         total = sum(size for _, size, _ in files)
         least = self.limit * 3 // 4 if total > self.limit else total
-        for used, size, path in files:  # oldest use first: r[impl caching.disk.bounded]
+        for used, size, path in files:  # oldest use first: r[impl caching.bound.kept]
             abandoned = path.name.startswith(".new-") and now - used > _HOUR
             if total > least or abandoned:
                 path.unlink(missing_ok=True)
@@ -188,7 +188,7 @@ class Store:
         found = []
         with os.scandir(self.folder) as listed:
             for each in listed:
-                if OURS.fullmatch(each.name):  # r[impl caching.disk.own]
+                if OURS.fullmatch(each.name):  # r[impl caching.disk.shared]
                     try:
                         status = each.stat(follow_symlinks=False)
                     except OSError:  # another process removed it
@@ -199,7 +199,7 @@ class Store:
 
 def entry_name(kind: str, key: str) -> str:
     """The name of the file of an entry, the same in every process."""
-    return _file_name(kind, _digest(key.encode()))  # r[impl caching.disk.stable]
+    return _file_name(kind, _digest(key.encode()))  # r[impl caching.disk.shared]
 
 
 def _file_name(kind: str, digest: str) -> str:
@@ -220,8 +220,8 @@ class Stores:
 
     def in_force(self) -> Store:
         """The store of the folder that the settings name."""
-        # r[impl caching.disk.absent+2, cpu.cache.unwritable]
-        # r[impl cpu.cache.off]
+        # r[impl caching.disk.absent+2, cpu.cache.without]
+        # r[impl cpu.cache.without]
         with self.lock:
             if settings.get("CACHELEVEL") == 0:
                 return self._private()

@@ -39,7 +39,7 @@ class Canonical:
 def canonicalize(effects: Effects, device_key: Hashable) -> Canonical:
     """Number buffers and variables by appearance, and describe every node by its sources' places.
 
-    r[caching.key.alias], r[caching.key.settings], r[caching.key.values]
+    r[caching.key.alias], r[caching.key.settings], r[caching.key.circumstances]
     """
     if isinstance(effects, Described):
         described = effects.description
@@ -49,7 +49,7 @@ def canonicalize(effects: Effects, device_key: Hashable) -> Canonical:
     place, slots, variables = described.place, described.slots, described.variables
     roots = tuple([place[root] for root in effects.roots])
     held = {slots[leaf.arg[0]] for leaf in effects.held if leaf.arg[0] in slots}
-    # r[impl caching.key.held, caching.key.settings, caching.key.device]
+    # r[impl caching.key.held, caching.key.settings, caching.key.circumstances]
     key = tuple(described.rows), roots, tuple(sorted(held)), settings.plan_text(), device_key
     # A plan names slots only; no run leaves a buffer in it. r[impl caching.result.independent]
     return Canonical(key, list(slots), variables.binds, variables.values)
@@ -147,10 +147,10 @@ class PlanCache(Generic[PlanType]):
                 self.short[short] = self.entries[key]
 
     def put(self, key: tuple[Any, ...], plan: PlanType) -> None:
-        """Keep a plan; beyond the capacity the oldest is dropped (r[caching.bounded.capacity])."""
+        """Keep a plan; beyond the capacity the oldest is dropped (r[caching.bound.kept])."""
         with self.lock:
             self.entries[key] = [plan, next(self.uses)]
-            if len(self.entries) > self.capacity:  # r[impl caching.bounded.capacity]
+            if len(self.entries) > self.capacity:  # r[impl caching.bound.kept]
                 # Several at once: whoever looks for the oldest looks at the whole table.
                 for old in heapq.nsmallest(self.capacity // _DROPPED + 1, self.entries,
                                            key=lambda each: self.entries[each][1]):

@@ -58,7 +58,7 @@ class _Describer:
 
     def described(self, arg: Any) -> Any:
         """An argument with every Size replaced by its description."""
-        return symbolic.map_sizes(arg, self._size)  # r[impl caching.key.sizes]
+        return symbolic.map_sizes(arg, self._size)  # r[impl caching.key.circumstances]
 
     def _size(self, size: symbolic.Size) -> tuple[Any, ...]:
         known = self.known.get(size.expression)
@@ -95,11 +95,11 @@ def number_row(node: UOp) -> Row:
 
 def leaf_row(node: UOp, buffer: Buffer, slots: dict[Buffer, int], shape: Any) -> Row:
     """The row of a node that is in memory; its shape is described already."""
-    # r[impl caching.key.known+2]: memory that no node was computed into is no known number
+    # r[impl caching.key.circumstances]: memory that no node was computed into is no known number
     constant = None if node.op is _BUFFER else constant_of(node)
     # r[impl caching.key.alias, caching.key.renaming]
     return (slots.setdefault(buffer, len(slots)), buffer.device,
-            # r[impl caching.key.sizes]: the size of a buffer is a value too, if its shape is
+            # r[impl caching.key.circumstances]: a buffer's size is a value too, if its shape is
             buffer.size if shape is node.shape else None, node.dtype.name, shape,
             None if constant is None else exact(constant.arg))
 
@@ -140,7 +140,7 @@ class Rows:
                     rows.append(leaf_row(source, leaf.arg[0], slots, describe(source.shape)))
                 elif op is _CONST:
                     rows.append(number_row(source))
-                elif op is _BIND:  # r[impl caching.key.values]
+                elif op is _BIND:  # r[impl caching.key.circumstances]
                     rows.append((op, self.variables.slot(source), source.dtype.name,
                                  source.src[0].arg[1:]))
                 elif source.src:

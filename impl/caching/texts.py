@@ -22,7 +22,7 @@ def kernel_name(ast: UOp, circumstances: str = "", named: bool = True) -> str:
 
     The numbers of its loops do not count, nor, unless it is `named`, its name and how it was made.
     """
-    # r[impl caching.text.equal+2]
+    # r[impl caching.text.same]
     info: KernelInfo = ast.arg
     place: dict[UOp, int] = {}
     rows: list[Any] = [circumstances]
@@ -55,7 +55,7 @@ def keep_text(name: str, facts: dict[str, Any]) -> None:
 @functools.cache
 def code_version() -> str:
     """A digest of our own code: another version may make other texts."""
-    # r[impl caching.text.version+2]
+    # r[impl caching.text.same]
     found = hashlib.sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.[pc]*")):
         if path.suffix in (".py", ".c"):

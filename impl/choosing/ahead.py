@@ -15,7 +15,7 @@ def look_ahead(planner: Planner) -> None:
     """Let a stage that reads a row again, from a cache, ask memory for the next one; or a stage
     that copies a part of an operand, after which the processor multiplies for a long time.
     """
-    # r[impl choosing.rows.next]
+    # r[impl choosing.memory.ahead]
     ahead = next_loads(planner.known)
     before: set[tuple[object, int]] = set()
     for store in planner.known.ast.src:

@@ -124,7 +124,7 @@ class HandPlanner(Planner):
 
     def _multiplies_tiles(self, node: UOp, loop: UOp) -> bool:
         """Whether lanes of this loop would be lanes of another reduction that is a tile already."""
-        # r[impl choosing.tile.once+2]
+        # r[impl choosing.product.tile]
         bit = 1 << self.known.position[loop]
         return any(n is not node and n.op is Ops.REDUCE and self.known.free[n] & bit
                    and self._lanes_of(n) > 1 for n in self.known.order)
@@ -193,7 +193,7 @@ class HandPlanner(Planner):
 
         Then every line of memory that is touched is used whole while it is in the cache.
         """
-        # r[impl choosing.plain.turned]
+        # r[impl choosing.plain.lanes]
         bound = any(n.op is Ops.REDUCE or n.op is Ops.RANGE and n.arg[1] is RangeKind.BLOCK
                     for n in self.known.order)
         if bound or len(self.known.order) > _TRANSPOSE_NODES or len(self.known.ast.src) > 1:
@@ -223,7 +223,7 @@ class HandPlanner(Planner):
 
         What is stored meanwhile, `size` bytes for each tile, has to stay in a cache.
         """
-        # r[impl choosing.plain.turned]
+        # r[impl choosing.plain.lanes]
         amount = max((n for n in range(_READ_ON, self.extent(read) + 1)
                       if self.extent(read) % n == 0 and n * size <= self.limits.second_cache // 4),
                      default=0)
@@ -242,7 +242,7 @@ class HandPlanner(Planner):
 
     def _turn(self) -> None:
         """Where a stage, a copy for a product say, would gather along its vector: read squares."""
-        # r[impl choosing.plain.turned]
+        # r[impl choosing.plain.lanes]
         while (found := self._gathered()) is not None:
             self.take(Upcast(self.known.position[found[0]], found[1]),
                       "a square of the operand is transposed, and nothing gathered")

@@ -77,7 +77,7 @@ def vectorize(planner: Planner) -> None:
             left = planner.upcast(number, amounts, "vector along the contiguous loop")
             planner.whole_rest(before, rest, amounts[number])
             again = 4 if cheap <= 8 else 2 if cheap <= 20 else 1
-            if has_many_stages(known):  # r[impl choosing.plain.roll]
+            if has_many_stages(known):  # r[impl choosing.plain.lanes]
                 again = 1
             if left is not None:
                 seen.add(left.arg[0])

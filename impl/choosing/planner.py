@@ -132,7 +132,7 @@ class Planner:
 
     def whole_rest(self, before: set[UOp], rest: int, width: int) -> None:
         """Make one vector, stored or combined in part, of what a step left of a vector loop."""
-        # r[impl choosing.plain.vector]
+        # r[impl choosing.plain.lanes]
         kinds = (RangeKind.LOOP, RangeKind.REDUCE)
         left = next((loop for loop in self.known.ranges if loop not in before
                      and loop.arg[1] in kinds and self.extent(loop) == rest), None)

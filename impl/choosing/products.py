@@ -107,7 +107,7 @@ class RegisterTile:
 
 def choose_tile(limits: DeviceLimits, itemsize: int, rows: int, columns: int) -> RegisterTile:
     """The tile that wastes least: all registers but those for one row of the second operand."""
-    # r[impl choosing.product.registers, choosing.product.loads]
+    # r[impl choosing.product.tile]
     width = limits.elements(itemsize)
     while width > 2 and width >= 2 * columns:
         width //= 2
@@ -203,7 +203,7 @@ def _fetch(planner: Planner, number: int) -> None:
 
     Stores wait for each other, and one across two lines for both.
     """
-    # r[impl choosing.product.fetch]
+    # r[impl choosing.product.memory]
     if planner.extent(planner.numbered[number]) < _LEAST_WAIT:
         return
     loop = planner.numbered[number]
@@ -226,7 +226,7 @@ def _is_flat(planner: Planner, node: UOp, roles: Roles) -> bool:
 
 def _plan_flat(planner: Planner, roles: Roles, tile: RegisterTile) -> bool:
     """Rows around columns: results are stored from end to end."""
-    # r[impl choosing.product.flat]
+    # r[impl choosing.product.memory]
     row, column = roles.rows[0].arg[0], roles.column.arg[0]
     planner.take(Own(planner.position(column)), "rows are stored from end to end")
     planner.take(Swap(planner.position(column), planner.position(row)),
@@ -300,7 +300,7 @@ def _hide(planner: Planner, column: UOp, dtype: DType) -> None:
 
 def _set_aside(planner: Planner, number: int, factor: int) -> None:
     """Compute an operand once for all columns, if it is computed from several loads."""
-    # r[impl choosing.product.copied]
+    # r[impl choosing.product.memory]
     loop = planner.numbered[number]
     node = next(n for n in planner.known.order if n.op is Ops.REDUCE and loop in n.src[1:])
     value = node.src[0].src[factor]
@@ -379,7 +379,7 @@ def _parts_of_rows(planner: Planner, tiles: int, straight: bool) -> int:
 
 def _share_around(planner: Planner, node: UOp, second: int, tiles: int) -> None:
     """Loops around the rows share the copy, too, as far as it does not depend on them."""
-    # r[impl choosing.product.copied]
+    # r[impl choosing.product.memory]
     parts = 1
     while parts == 1 and (prefix := planner.known.info.prefix):
         operand = planner.again(node).src[0].src[second]
@@ -419,7 +419,7 @@ def _lanes_of_rows(planner: Planner, extent: int) -> int:
 
 def copy_gathered(planner: Planner) -> bool:
     """Copy an operand whose lanes lie apart in memory, if loops of its stage read it again."""
-    # r[impl choosing.product.copied]
+    # r[impl choosing.product.memory]
     known = planner.known
     for node in known.order:
         if node.op is not Ops.REDUCE or node.arg is not Ops.ADD or node.src[0].op is not Ops.MUL:

@@ -42,7 +42,7 @@ def _too_many(planner: Planner) -> UOp | None:
         grows = planner.growth[store.src[0].src[1]] or {}
         vectors = [lane for lane in lanes if grows.get(lane) == 1]
         side_by_side = math.prod(planner.extent(lane) for lane in lanes if lane not in vectors)
-        # r[impl choosing.plain.roll]
+        # r[impl choosing.plain.lanes]
         most = 1 if has_many_stages(known) else _MOST_SIDE_BY_SIDE
         if vectors and side_by_side > most:
             for lane in lanes:

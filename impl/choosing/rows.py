@@ -32,7 +32,7 @@ _LEAST_VECTORS = 8
 
 def plan_rows(planner: Planner, node: UOp) -> bool:
     """Take the steps for a sum over rows of memory; False if it is none."""
-    # r[impl choosing.rows.whole]
+    # r[impl choosing.rows.vector]
     roles = _find_roles(planner, node)
     if roles is None:
         return False

@@ -23,7 +23,7 @@ _MOST_STAGES = 6
 
 def plan_short(planner: Planner) -> None:
     """Take the steps for a kernel whose stages and reductions all run along short rows."""
-    # r[impl choosing.rows.short]
+    # r[impl choosing.rows.vector]
     width = planner.limits.elements(_widest(planner))
     row = _find_row(planner, width)
     if row is None:

@@ -50,7 +50,7 @@ class CPU(DeviceBackend):
     @property
     def limits(self) -> DeviceLimits:
         """Widths and sizes of this processor, or of a target that is named."""
-        # r[impl cpu.target.steps, cpu.target.vectors]
+        # r[impl cpu.target.settings]
         vectors = vectors_of(features())
         wide = int(settings.get("VECTOR_BYTES")) or vectors.width
         known = DeviceLimits()
@@ -88,7 +88,7 @@ class CPU(DeviceBackend):
         programs: dict[UOp, CPUProgram] = {}
         identity = compiled_by()
         runtime = key_of(RUNTIME, identity)
-        # r[impl cpu.thread.safe]
+        # r[impl cpu.threads.process]
         with build_lock, objects.Build(objects.loaded, runtime) as build:
             # Those with most stages first: they take longest, and compilers run meanwhile.
             for ast in sorted(asts, key=lambda ast: -len(ast.src)):
@@ -129,7 +129,7 @@ class CPU(DeviceBackend):
         Each is compiled by itself, in as many processes as PARALLEL says. None for one that cannot
         be printed, that the compiler refuses, or for which it takes longer than `seconds`.
         """
-        # r[impl searching.trial.timeout]
+        # r[impl searching.trial.limits]
         command, line = find_compiler(), user_line()
         if asts and objects.loaded.run is None:  # what replays tables has to be loaded
             self.load([with_steps(asts[0], ())])

@@ -17,7 +17,7 @@ from impl.cpu.machine import EXTENSIONS, own_features, processor
 from impl.errors import CompileError
 from impl.render import SourceText, digest, names_of, unit_text
 
-#: No flag changes what an operation means (r[impl cpu.flags.meaning]). Products are contracted only
+#: No flag changes what an operation means (r[impl cpu.flags.safe]). Products are contracted only
 #: where the renderer says. Texts are vector code already: what a compiler adds beyond -O1 costs
 #: time and no longer pays, and its vectoriser was the source of most faults that the tests of the
 #: chapter have the witnesses of.
@@ -39,7 +39,7 @@ def find_compiler() -> list[str]:
     The compiler is that of setting CC, else cc, gcc, clang, else `ziglang`.
     """
     found = _find_compiler(str(settings.get("CC") or ""), os.environ.get("PATH", ""))
-    # r[impl cpu.target.named]
+    # r[impl cpu.target.settings]
     return [*found, f"-march={settings.get('CPU_TARGET') or 'native'}"] if found else []
 
 
@@ -92,7 +92,7 @@ def required_compiler() -> list[str]:
         CompileError: there is none.
     """
     command = find_compiler()
-    if not command:  # r[impl cpu.compile.missing]
+    if not command:  # r[impl cpu.compile.failure]
         raise CompileError("compile", compiler_problem(), "install gcc or clang, set CC to a "
                            "compiler, pip install ziglang, or set DEVICE=REFERENCE")
     return command
@@ -115,7 +115,7 @@ def _features(command: tuple[str, ...], target: str) -> frozenset[str]:
     run = subprocess.run(words, capture_output=True, text=True, check=False)
     found = frozenset(word.replace("_", "").lower() for word in run.stdout.split())
     beyond = sorted(EXTENSIONS & found - own_features())
-    if run.returncode or beyond:  # r[impl cpu.target.wider]
+    if run.returncode or beyond:  # r[impl cpu.target.settings]
         problem = f"this processor has no {', '.join(beyond)}" if beyond else run.stderr.strip()
         raise CompileError("compile", f"CPU_TARGET={target}: {problem}", "name what this "
                            "processor has, such as x86-64, or leave CPU_TARGET empty")
@@ -163,7 +163,7 @@ def compile_unit(command: list[str], sources: list[tuple[str, SourceText]], line
         source.write_text(text, encoding="utf-8")
         try:
             status, said = _run(command, source, target, (), seconds)
-            # r[impl cpu.flags.known+2]: asked for only where something was refused
+            # r[impl cpu.flags.safe]: asked for only where something was refused
             if status and (unknown := _unknown_to(tuple(command), seconds)):
                 status, said = _run(command, source, target, unknown, seconds)
             if status == 0 and target.exists():
@@ -173,7 +173,7 @@ def compile_unit(command: list[str], sources: list[tuple[str, SourceText]], line
         except OSError as error:
             message = str(error)
     kept, names = _keep_failed(text), names_of(source for _, source in sources)
-    raise CompileError(  # r[impl cpu.compile.refused]
+    raise CompileError(  # r[impl cpu.compile.failure]
         "compile", f"{' '.join(command)} refused {names}: {message}; the source is in {kept}",
         "set CC to a working compiler, NOOPT=1 to avoid an optimisation, or DEVICE=REFERENCE",
         line)
@@ -212,7 +212,7 @@ def _keep_failed(text: str) -> str:
 def dealt_out(pairs: list[tuple[str, SourceText]],
               workers: int) -> list[list[tuple[str, SourceText]]]:
     """Kernels dealt out to compiler runs, the longest first, each to the run with the least."""
-    # r[impl cpu.compile.together+2]
+    # r[impl cpu.compile.shared]
     count = max(workers, -(-len(pairs) // _UNIT))
     units: list[list[tuple[str, SourceText]]] = [[] for _ in range(count)]
     lengths = [0] * count

@@ -42,7 +42,7 @@ class HostPool(pool.Pool[Block]):
     def take(self, nbytes: int) -> Block:
         """A block of at least that many bytes: a kept one, or a new one."""
         try:
-            return self.asked[nbytes].pop()  # r[impl cpu.memory.reuse]
+            return self.asked[nbytes].pop()  # r[impl cpu.memory.kept]
         except LookupError:
             found = super().take(nbytes)
         if nbytes <= _SMALL:
@@ -52,7 +52,7 @@ class HostPool(pool.Pool[Block]):
     def give(self, block: Block) -> None:
         """Keep a block."""
         blocks = self.small.get(len(block[0]))
-        if blocks is None or len(blocks) >= _MOST:  # r[impl cpu.memory.bounded]
+        if blocks is None or len(blocks) >= _MOST:  # r[impl cpu.memory.size]
             super().give(block)
         else:
             blocks.append(block)
@@ -109,7 +109,7 @@ def fresh(size: int, alignment: int) -> np.ndarray:
     block = np.frombuffer(pages, np.uint8)
     if not huge:
         return block
-    pages.madvise(mmap.MADV_HUGEPAGE)  # r[impl cpu.memory.huge]
+    pages.madvise(mmap.MADV_HUGEPAGE)  # r[impl cpu.memory.kept]
     start = -block.__array_interface__["data"][0] % _HUGE_PAGE
     return block[start:start + size]
 

@@ -31,8 +31,8 @@ _WORTH_A_LATER = 3
 
 def _runtime() -> SourceText:
     """What runs tables of launches; compiled and kept like a kernel."""
-    # r[impl cpu.threads.equal, cpu.threads.idle, cpu.threads.concurrent, cpu.threads.learned]
-    # r[impl cpu.threads.fork+2, cpu.threads.exit, cpu.threads.signals, cpu.threads.apart]
+    # r[impl cpu.threads.equal, cpu.threads.woken, cpu.threads.process]
+    # r[impl cpu.threads.process, cpu.threads.placed]
     text = Path(__file__).with_name("runtime.c").read_text(encoding="utf-8")
     before, name, after = text.partition("long ts_run")
     assert name, "the runtime has its function"
@@ -126,7 +126,7 @@ class Build:
         if missing_entries((key,), self.objects.functions,
                            lambda each: self.objects.found(self.kept, each)):
             self.waiting.append((key, source()))
-            # r[impl cpu.compile.longer]
+            # r[impl cpu.compile.shared]
             later = _WORTH_A_LATER if len(self.started) >= self.processors else 1
             if _length(self.waiting) >= _WORTH_STARTING * later:
                 self._start(self.waiting)
@@ -137,7 +137,7 @@ class Build:
             self.kept, self.runtime, "runtime")
 
     def _start(self, unit: list[Pair]) -> None:
-        # r[impl cpu.compile.together+2]
+        # r[impl cpu.compile.shared]
         command = required_compiler()
         self.started.append((unit, self.pool.submit(compile_unit, command, unit, self.line)))
 
@@ -174,7 +174,7 @@ class Build:
             GlobalCounters.compiled += sum(source is not RUNTIME for _, source in unit)
             objects.keep(self.kept, unit, content)
         if refused is not None:
-            raise refused  # r[impl cpu.compile.others]
+            raise refused  # r[impl cpu.compile.failure]
         if objects.run is None:  # the first one that is loaded serves the process: it has workers
             objects.run = _RUN(objects.functions[self.runtime])
 

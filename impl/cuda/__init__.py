@@ -63,7 +63,7 @@ class CUDAProgram(GroupProgram):
                                       ctypes.addressof(size), 0)
         error = driver.cuLaunchKernel(self.function, groups, 1, 1, lanes, 1, 1, 0,
                                       self.device.stream, 0, ctypes.addressof(extra))[0]
-        if error:  # r[impl cuda.error.clear]
+        if error:  # r[impl cuda.error.told]
             raise context.failure(f"launch of {self.name}, {groups} groups of {lanes} lanes",
                                   error)
 
@@ -147,7 +147,7 @@ class CUDADevice(GroupDevice):
         other, call = source.device, self.context.call
         if other is self:
             call("cuMemcpyDtoDAsync", target.address, source.address, size, self.stream)
-        elif isinstance(other, CUDADevice):  # r[impl cuda.copy.peer]
+        elif isinstance(other, CUDADevice):  # r[impl cuda.copy.order]
             other.context.call("cuEventRecord", other.meeting, other.stream)
             call("cuStreamWaitEvent", self.stream, other.meeting, 0)
             call("cuMemcpyPeerAsync", target.address, self.context.handle, source.address,

@@ -60,7 +60,7 @@ def compile_text(text: str, target: str, line: str | None = None) -> bytes:
                            "report this with the text that DEBUG=4 prints", line)
     try:
         error = nvrtc.nvrtcCompileProgram(program, len(words), words)[0]
-        if error:  # r[impl cuda.compile.refused]
+        if error:  # r[impl cuda.error.told]
             said = _log(nvrtc, program) or error.name
             raise CompileError("compile", f"{version()} for {target}: {said}",
                                _remedy(error.name), line)

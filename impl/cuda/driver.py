@@ -37,7 +37,7 @@ def bindings(name: str = "driver") -> Any:
 @functools.cache
 def problem() -> str:
     """Why there is no CUDA here, in one line; empty if there is."""
-    # r[impl cuda.driver.line]
+    # r[impl cuda.driver.refused]
     if platform.system() == "Windows":
         return "texts for it count on a long of 64 bits, which Windows does not have"
     try:
@@ -74,7 +74,7 @@ class DriverContext:
         self.lost = ""
         self.launched: deque[str] = deque(maxlen=_REMEMBERED)
         count = _answer("cuDeviceGetCount")
-        if number >= count:  # r[impl cuda.driver.devices]
+        if number >= count:  # r[impl cuda.driver.refused]
             raise DeviceError("device", f"{name} cannot be used: the driver knows {count} "
                               f"GPU{'s' if count != 1 else ''}", "use one of " + ", ".join(
                                   f"CUDA:{each}" if each else "CUDA" for each in range(count)))
@@ -87,11 +87,11 @@ class DriverContext:
         Raises:
             DeviceError: the process was forked, or the context is lost.
         """
-        if os.getpid() != self.owner:  # r[impl cuda.driver.fork+2]
+        if os.getpid() != self.owner:  # r[impl cuda.driver.refused]
             raise DeviceError(self.name, "this process was forked from one that uses the GPU, and "
                               "CUDA does not work in it", "start processes with "
                               "multiprocessing.get_context('spawn'), or use the GPU after the fork")
-        if self.lost:  # r[impl cuda.error.lost]
+        if self.lost:  # r[impl cuda.error.told]
             raise self._is_lost()
         driver = bindings()
         driver.cuCtxSetCurrent(self.handle)
@@ -117,7 +117,7 @@ class DriverContext:
             self.lost = f"{_said(error)} in {function}" + (
                 f"; launched since the last wait: {since}" if since else "")
             return self._is_lost(code)
-        # r[impl cuda.error.clear]
+        # r[impl cuda.error.told]
         return _refused(self.name, function, error)
 
     def _is_lost(self, code: int = 0) -> DeviceError:

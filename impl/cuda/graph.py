@@ -71,14 +71,14 @@ class CUDATable(Table):
 
     def replay(self) -> None:
         """Run all launches in order."""
-        # r[impl cuda.table.graph]
+        # r[impl cuda.table.replayed]
         if not self.launches:
             return
         context = self.device.context
         with self.device.lock:
             if self.executable is None:
                 self._instantiate()
-            for launch in self.changed:  # r[impl cuda.table.update]
+            for launch in self.changed:  # r[impl cuda.table.replayed]
                 self._update(launch)
             self.changed = {}
             context.launched.extend(program.name for program, _, _ in self.launches[-8:])
@@ -135,7 +135,7 @@ class CUDATable(Table):
 
     def _rest(self, number: int, idle: bool) -> None:
         """A launch of no groups is no launch; its node is switched off."""
-        # r[impl cuda.table.empty]
+        # r[impl cuda.table.replayed]
         self.device.context.call("cuGraphNodeSetEnabled", self.executable, self.nodes[number],
                                  int(not idle))
         (self.idle.add if idle else self.idle.discard)(number)

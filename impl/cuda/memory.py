@@ -106,7 +106,7 @@ class Staging:
             for turn, start in enumerate(range(0, values.nbytes, _STAGING)):
                 address, seen, event = self._made()[turn % 2]
                 part = values[start:start + _STAGING]
-                call("cuEventSynchronize", event)  # r[impl cuda.copy.staged]
+                call("cuEventSynchronize", event)  # r[impl cuda.copy.order]
                 seen[:part.nbytes] = part
                 call("cuMemcpyHtoDAsync", target + start, address, part.nbytes, self.stream)
                 call("cuEventRecord", event, self.stream)

@@ -115,7 +115,7 @@ class Memory:
         Raises:
             DeviceError: the part does not lie inside.
         """
-        # r[impl device.memory.part]
+        # r[impl device.memory.blocks]
         if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
             raise DeviceError("memory", f"bytes {offset} to {offset + nbytes} of a block of "
                               f"{self.nbytes}", "ask for a part inside the block")
@@ -169,7 +169,7 @@ class Program:
 
     def check(self, memories: Sequence[Memory], values: Sequence[int]) -> None:
         """Raise DeviceError or VariableError unless the arguments fit."""
-        if len(memories) < self.arguments:  # r[impl device.launch.variables+2]
+        if len(memories) < self.arguments:  # r[impl device.launch.refused]
             raise DeviceError(self.name, f"{len(memories)} memories for {self.arguments} arguments",
                               "give one memory for every argument")
         if len(values) != len(self.variables):
@@ -177,7 +177,7 @@ class Program:
                                 "variables", "bind every variable once")
         for variable, value in zip(self.variables, values, strict=True):
             name, least, most = variable.arg
-            if not least <= value <= most:  # r[impl device.launch.variables+2]
+            if not least <= value <= most:  # r[impl device.launch.refused]
                 raise VariableError(name, f"{value} is not from {least} to {most}",
                                     "bind a value inside the variable's bounds")
 
@@ -279,7 +279,7 @@ class DeviceBackend:
 
     def plan_key(self) -> tuple[Any, ...]:
         """Everything about this device that can change a plan or a kernel."""
-        # r[impl device.plan.key]
+        # r[impl caching.key.circumstances]
         return (self.kind, self.alignment, self.maximum_arguments, self.limits)
 
     def allocate(self, nbytes: int) -> Memory:
@@ -290,10 +290,10 @@ class DeviceBackend:
         """
         try:
             block = np.empty(nbytes + self.alignment, np.uint8)
-        except (MemoryError, ValueError):  # r[impl device.memory.exhausted+2]
+        except (MemoryError, ValueError):  # r[impl device.memory.blocks]
             raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left",
                               "use smaller tensors or free some") from None
-        start = -block.ctypes.data % self.alignment  # r[impl device.memory.aligned]
+        start = -block.ctypes.data % self.alignment  # r[impl device.memory.blocks]
         GlobalCounters.grown(nbytes)
         return _Owned(self, block, start, nbytes, block)
 
@@ -341,7 +341,7 @@ class DeviceBackend:
             missing = list(dict.fromkeys(a for a in asts if (a, key) not in self.programs))
             if missing:
                 for ast, program in zip(missing, self.load(missing), strict=True):
-                    # r[impl device.launch.variables+2]
+                    # r[impl device.launch.refused]
                     if program.arguments > self.maximum_arguments:
                         raise DeviceError(
                             program.name, f"{program.arguments} arguments; {self.name} takes "
@@ -419,11 +419,11 @@ class Registry:
         # What stands behind an @ is the process of a job; each has such a device itself.
         kind, _, number = name.upper().partition("@")[0].partition(":")
         if kind not in self.kinds or (":" in name and not number.isdecimal()):
-            names = sorted(self.kinds)  # r[impl device.name.unknown+2]
+            names = sorted(self.kinds)  # r[impl device.name.resolved]
             near = settings.meant(_ELSEWHERE.get(kind) or [
                 each for each in names if settings.one_edit_apart(kind, each)])
             raise DeviceError("device", f"{name!r} is not a device", f"{near}use one of "
-                              # r[impl device.name.unknown+2]
+                              # r[impl device.name.resolved]
                               f"{', '.join(names)}, or NAME:NUMBER")
         return Place(spelled(f"{kind}:{number}" if number else kind))
 
@@ -437,9 +437,9 @@ class Registry:
             for device in meshes[name].devices:
                 self.usable(device)
             return meshes[name]
-        full = self.canonical(name)  # r[impl device.name.canonical]
+        full = self.canonical(name)  # r[impl device.name.resolved]
         if full not in self.opened and (reason := self.kinds[full.partition(":")[0]][1]()):
-            # r[impl device.name.unusable]
+            # r[impl device.name.resolved]
             raise DeviceError("device", f"{full} cannot be used: {reason}",
                               "use CPU or REFERENCE, or install what is missing")
         return full

@@ -78,7 +78,7 @@ def known(device: DeviceBackend, ast: UOp, circumstances: object, kind: type[Kep
 
     `circumstances` are all that its key depends on besides its text.
     """
-    # r[impl caching.text.equal+2, caching.text.found+2]: no other setting counts
+    # r[impl caching.text.same, caching.text.found+2]: no other setting counts
     name = texts.kernel_name(ast, repr((circumstances, texts.code_version(), device.limits,
                                         settings.get("NOOPT"), settings.get("POISON"))))
     try:

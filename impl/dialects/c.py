@@ -123,7 +123,7 @@ class C(Vectors):
 
     def _round(self, text: str, op: Ops, dtype: DType) -> str:
         """Half types are rounded after every operation."""
-        # r[impl kernel.half.round]
+        # r[impl kernel.half.wide]
         if dtype not in HALF or op in _EXACT:
             return text
         return self.finish(dtype, text)
@@ -142,7 +142,7 @@ class C(Vectors):
 
     def _logical(self, op: Ops, given: Sequence[str]) -> str:
         """A result is true if the integer result is not 0."""
-        # r[impl kernel.bool.arithmetic]
+        # r[impl kernel.integer.value]
         if op in (Ops.ADD, Ops.OR, Ops.MAXIMUM):
             return f"({given[0]} | {given[1]})"
         if op in (Ops.MUL, Ops.AND, Ops.MINIMUM, Ops.POW):

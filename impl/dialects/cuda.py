@@ -25,11 +25,11 @@ _BESIDE = 512
 def copies_of_nvidia(capability: int) -> tuple[int, ...]:
     """Bytes of the copies to local memory that go on by themselves; `capability` is 80 for sm_80.
     """
-    # r[impl cuda.copy.ahead]
+    # r[impl cuda.text.legal]
     return (4, 8, 16) if capability >= 80 else ()
 
 
-class CUDA(Gpu):  # r[impl cuda.text.plain]
+class CUDA(Gpu):  # r[impl cuda.text.legal]
     """CUDA C++ as NVRTC takes it on systems where a long has 64 bits."""
 
     name = "CUDA"
@@ -138,7 +138,7 @@ class CUDA(Gpu):  # r[impl cuda.text.plain]
     def copy_ahead(self, to: tuple[str, str], source: tuple[str, str], dtype: DType, count: int,
                    condition: str) -> str:
         """cp.async; where the argument is not aligned, the lane copies by itself."""
-        # r[impl render.copy.ahead, cuda.copy.ahead]
+        # r[impl render.copy.ahead, cuda.text.legal]
         name = f"ahead {self.storage_of(dtype)} by {count}"
         self.needed[name] = None
         whole = self._aligned_name(source[0]) if count > 1 else "true"

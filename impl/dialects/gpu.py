@@ -151,7 +151,7 @@ class Gpu(C):
 
     def worded(self, text: str) -> str:
         """A text in the words of the language."""
-        # r[impl device.type.missing+2]
+        # r[impl device.launch.refused]
         angle = {} if self.has_double else {"angle": FLOAT_ANGLE}
         return worded(text, {**self.words, **angle})
 

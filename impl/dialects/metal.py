@@ -122,7 +122,7 @@ class Metal(Gpu):  # r[impl metal.space.named]
 
     def type_of(self, dtype: DType) -> str:
         """The type of a variable; Metal has no doubles."""
-        # r[impl metal.dtype.double]
+        # r[impl metal.error.told]
         if dtype is dtypes.float64:
             raise DTypeError("METAL", "GPUs under Metal do not compute with float64",
                              "cast to float32 first, or set DEVICE=CPU")

@@ -194,7 +194,7 @@ class Vectors:
 
     def _masks(self, op: Ops, given: Sequence[Operand], count: int) -> Operand:
         """Arithmetic of bools; see `C._logical`."""
-        # r[impl kernel.bool.arithmetic]
+        # r[impl kernel.integer.value]
         kind = self._kind(self._mask_kind(given, count))
         one, *rest = (self._mask(operand, kind) for operand in given)
         if not rest:
@@ -248,7 +248,7 @@ class Vectors:
 
     def vector_finish(self, dtype: DType, count: int, operand: Operand) -> Operand:
         """Round to a half type; other types are what they are."""
-        # r[impl kernel.half.round]
+        # r[impl kernel.half.wide]
         if dtype not in HALF:
             return operand
         return self._call(f"round_{dtype.name}_f32x{count}", operand[0]), operand[1]
@@ -309,7 +309,7 @@ class Vectors:
         lines = [f"{kind} {name}[{count}];"]
         for place, index in enumerate(indices):
             text = f"*(const {kind}u *)({pointer} + {index})"
-            if conditions:  # r[impl kernel.load.gated]
+            if conditions:  # r[impl kernel.access.gated]
                 text = f"({conditions[place]} ? ({kind}){text} : ({kind}){{0}})"
             lines.append(f"{name}[{place}] = {text};")
         lines.append(self._call(f"turn_{kind}", name) + ";")
@@ -318,7 +318,7 @@ class Vectors:
     def vector_masked(self, pointer: str, index: str, dtype: DType, count: int,
                       mask: Operand) -> Operand:
         """The same where a mask is true, zero elsewhere; memory is not touched there."""
-        # r[impl kernel.load.gated]
+        # r[impl kernel.access.gated]
         kind = self._stored_kind(dtype, count)
         text = self._call(f"masked_{kind}", self._array(pointer, dtype), index,
                           self._mask(mask, kind))
@@ -348,7 +348,7 @@ class Vectors:
     def vector_gated(self, condition: str, found: Operand, dtype: DType,
                      nothing: str) -> Operand:
         """A load, or a number if a condition is false for all elements."""
-        # r[impl kernel.load.gated]
+        # r[impl kernel.access.gated]
         text, kind = found
         other = self.vector_cast((nothing, ""), dtype, kind)
         return f"({condition} ? ({kind}){text} : {other})", kind
@@ -365,7 +365,7 @@ class Vectors:
     def vector_store(self, pointer: str, index: str, dtype: DType, count: int, value: Operand,
                      mask: Operand | None, stream: bool = False) -> str:
         """Write neighbouring elements, those of a mask only if there is one."""
-        # r[impl kernel.store.gated]
+        # r[impl kernel.access.gated]
         kind, text = self._in_memory(dtype, count, value)
         array = f"{'(unsigned short *)' * (dtype in HALF)}{pointer}"
         if mask is not None:

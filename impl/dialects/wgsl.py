@@ -94,7 +94,7 @@ class WGSL(Gpu):
             self.parameters.append(param.arg)
             self.given.append(words)
             self.begins[param.arg] = self._next()
-        if written and param.dtype.itemsize < 4:  # r[impl webgpu.store.part]
+        if written and param.dtype.itemsize < 4:  # r[impl webgpu.word.rest]
             self.atomic.add(words)
         self.arrays[name] = words, f"o{name}"
         return self.constant("i32", f"o{name}",
@@ -143,7 +143,7 @@ class WGSL(Gpu):
 
     def type_of(self, dtype: DType) -> str:
         """How a value is held."""
-        # r[impl webgpu.dtype.missing]
+        # r[impl webgpu.error.told]
         if dtype is dtypes.float64 or dtype.itemsize == 8 and dtype is not dtypes.index \
                 and not self.wide_integers:
             raise DTypeError("WEBGPU", f"this device has no {dtype.name}",
@@ -317,7 +317,7 @@ class WGSL(Gpu):
 
     def _put(self, pointer: str, index: str, dtype: DType, bits: str) -> str:
         """Write bits; where they are a part of a word, other lanes may write the rest of it."""
-        # r[impl webgpu.store.part]
+        # r[impl webgpu.word.rest]
         words, at = self._place(pointer, index)
         if dtype.itemsize == 8:
             return (f"{{ let both = {bits}; {words}[2 * {at}] = u32(both & 0xfffffffflu); "

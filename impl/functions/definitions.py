@@ -83,8 +83,8 @@ _NUMBERS = {
 
 
 def _floordiv(kind: str) -> str:
-    # r[impl kernel.divide.zero]
-    # r[impl kernel.divide.floor]
+    # r[impl kernel.integer.value]
+    # r[impl kernel.integer.value]
     if kind[0] == "u":
         return fill("$F floordiv_$K($F a, $F b) { return b ? a / b : 0; }", kind)
     return fill("""$F floordiv_$K($F a, $F b) {
@@ -96,8 +96,8 @@ def _floordiv(kind: str) -> str:
 
 
 def _floormod(kind: str) -> str:
-    # r[impl kernel.divide.zero]
-    # r[impl kernel.divide.floor]
+    # r[impl kernel.integer.value]
+    # r[impl kernel.integer.value]
     if kind[0] == "u":
         return fill("$F floormod_$K($F a, $F b) { return b ? a % b : 0; }", kind)
     return fill("""$F floormod_$K($F a, $F b) {
@@ -108,7 +108,7 @@ def _floormod(kind: str) -> str:
 
 
 def _shift(name: str, kind: str) -> str:
-    # r[impl kernel.shift.width]
+    # r[impl kernel.integer.value]
     beyond = "(a < 0 ? ($F)-1 : 0)" if name == "shr" and kind[0] == "i" else "0"
     value = "($U)a << (b & $B)" if name == "shl" else "a >> (b & $B)"
     text = (f"$F {name}_$K($F a, $F b) {{ return ($U)b < {bits(kind)} ? ($F)({value}) "
@@ -125,7 +125,7 @@ def _extreme(name: str, kind: str) -> str:
 
 
 def _power(kind: str) -> str:
-    # r[impl kernel.power.integer]
+    # r[impl kernel.integer.value]
     negative = "" if kind[0] == "u" else \
         "  if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;\n"
     return fill(f"""$F pow_$K($F a, $F b) {{

@@ -130,13 +130,13 @@ class _Cutter:
         if node in self.forced:
             return self.forced[node]
         if node.op is Ops.CONTIGUOUS:
-            return "contiguous: asked for"  # r[impl fusion.cut.contiguous+2]
+            return "contiguous: asked for"  # r[impl fusion.cut.own]
         if node.op is Ops.COPY:
             copied = isinstance(node.arg, str)  # r[impl fusion.cut.device]
             return f"device: copied to {node.arg}" if copied else f"device: {node.arg}"
         if node.op is Ops.AFTER:
             return "assign: it writes to memory"
-        if node.op in IN_ORDER:  # r[impl fusion.cut.order]
+        if node.op in IN_ORDER:  # r[impl fusion.cut.own]
             return "order: its elements are computed one after the other"
         if not node.src or node.shape == () and self.cost[node] == 0:
             return None
@@ -148,7 +148,7 @@ class _Cutter:
         if node.op in _REDUCTIONS:
             return self._reduction_reason(node, places, repeated)  # r[impl fusion.cut.once]
         if len(places) > 1 and self.cost[node] > self.limits.recompute \
-                and not self._is_far(node, places):  # r[impl fusion.cut.dear]
+                and not self._is_far(node, places):  # r[impl fusion.cut.again]
             return f"recompute too dear: {len(places)} users, cost {self.cost[node]} each"
         if repeated and node.shape != () and self.cost[node] > self.limits.repeat:
             return f"recompute too dear: repeated along an axis, cost {self.cost[node]} each time"
@@ -160,7 +160,7 @@ class _Cutter:
         """Whether to compute a value again for its second user is faster than to read it again:
         no cache keeps it, and no kernel a row of it.
         """
-        # r[impl fusion.cut.far]
+        # r[impl fusion.cut.again]
         size = _elements(node) * node.dtype.itemsize
         rows = [_elements(place.stage) for place in places if place.reduced]
         return (len(places) == 2 and bool(rows) and self.cost[node] <= self.limits.late
@@ -323,7 +323,7 @@ def choose_cuts(roots: Sequence[UOp], nodes: Sequence[UOp], limits: FusionLimits
     """Which values get a stage of their own (r[fusion.cut.once], r[fusion.boundary.reason])."""
     cutter = _Cutter(roots, nodes, limits, fuse)
     cuts = cutter.run()
-    if cutter.is_crowded():  # r[impl fusion.limit.arguments, fusion.limit.least]
+    if cutter.is_crowded():  # r[impl fusion.limit.device, fusion.limit.least]
         cutter = _Cutter(roots, nodes, limits, fuse)
         cutter.find_inputs()
         cuts = cutter.run()

@@ -160,12 +160,12 @@ class _Grouper:
         """Join the group if that is legal and pays; else say why not.
 
         Legal: whatever passes between the stages stays inside one iteration of the common prefix
-        (r[fusion.group.private]).
+        (r[fusion.group.legal]).
         """
-        pairs = self._common_prefix(group, stage, conflicts)  # r[impl fusion.group.private+2]
+        pairs = self._common_prefix(group, stage, conflicts)  # r[impl fusion.group.legal]
         sizes = [group.sizes[position] for position, _ in pairs]
         arguments = group.arguments | self._arguments(stage)
-        if len(arguments) > self.limits.arguments:  # r[impl fusion.limit.arguments]
+        if len(arguments) > self.limits.arguments:  # r[impl fusion.limit.device]
             return f"argument limit: {len(arguments)} buffers, the device allows " \
                    f"{self.limits.arguments}"
         if group.operations + stage.form.operations > self.limits.kernel_operations:
@@ -231,7 +231,7 @@ class _Grouper:
         """Whether what one iteration of the prefix keeps and reads again stays in fast memory."""
         if again > self.limits.resident_bytes:
             return f"cache: {again} bytes would be read again in every iteration"
-        if local > self.limits.local_bytes:  # r[impl fusion.limit.local+2]
+        if local > self.limits.local_bytes:  # r[impl fusion.limit.device]
             return f"local memory: {local} bytes between stages, {self.limits.local_bytes} allowed"
         return None
 
@@ -285,13 +285,13 @@ class _Grouper:
 
 
 def _overwritten_inside(stage: Stage, conflicts: Conflicts) -> str | None:
-    """Whether one kernel would have to see two contents of a memory (r[fusion.group.memory]).
+    """Whether one kernel would have to see two contents of a memory (r[fusion.group.legal]).
 
     A kernel reads memory as it was before the kernel. What one stage hands to another goes through
     a local buffer; that cannot hold the rest of a memory of which only a part was written.
     """
     for (member, theirs), mine in conflicts:
-        if theirs is member.stage.write:  # r[impl fusion.group.memory+2]
+        if theirs is member.stage.write:  # r[impl fusion.group.legal]
             if mine is stage.write:
                 return "memory: written twice"
             if not member.stage.whole:

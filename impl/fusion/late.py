@@ -91,7 +91,7 @@ class _Keeper:
         for value in list(self.users):
             gap = self._gap(value)
             plan = self._plan(value, *gap) if gap is not None else None
-            # r[impl fusion.late.peak+2]
+            # r[impl fusion.late.chosen]
             if gap is not None and plan is not None and _any_between(hot, gap[0], plan.late):
                 self._make(value, gap[0], plan)
         for number, rows in self.places.items():
@@ -123,7 +123,7 @@ class _Keeper:
         """Whether a stage computes each of its elements from few others."""
         if self.users[value].maker is None:
             return False
-        stage = self.users[value].stage  # r[impl fusion.late.cheap+2]
+        stage = self.users[value].stage  # r[impl fusion.late.chosen]
         return (stage.whole and stage.overwrites is None and not stage.alone
                 and self._cost(value) <= self.limits.late)
 
@@ -171,7 +171,7 @@ class _Keeper:
         while pending:
             current = pending.pop()
             cost += self._cost(current)
-            if cost > self.limits.late:  # r[impl fusion.late.cheap+2]
+            if cost > self.limits.late:  # r[impl fusion.late.chosen]
                 return None
             for read in self.users[current].stage.reads:
                 if self._there(read.value, value, late):
@@ -217,7 +217,7 @@ class _Keeper:
         """Find the loops of each new stage that are the prefix of the group; None if some lack.
 
         What a stage hands on inside the kernel stays in one iteration of the prefix, as always
-        (r[fusion.group.private]).
+        (r[fusion.group.legal]).
         """
         group = self.groups[plan.late]
         if group.members[0].stage.alone:

@@ -239,7 +239,7 @@ def _not_in_lanes(known: Analysis, loop: UOp) -> str:
     if loop.arg[1] is RangeKind.REDUCE:
         return _no_parts(known, loop)
     if any(loop in store.src and any(n.op is Ops.MMA for n in store.src[1].toposort())
-           for store in known.ast.src):  # r[impl kernel.mma.warp]
+           for store in known.ast.src):  # r[impl kernel.mma.layout]
         return "the lanes of its stage are the warps of an MMA"
     return next(filter(None, (_no_neighbour(store, loop, RangeKind.LANE)
                               for store in known.ast.src)), "")
@@ -256,7 +256,7 @@ def _no_neighbour(store: UOp, loop: UOp, kind: RangeKind) -> str:
 
 def _no_parts(known: Analysis, loop: UOp) -> str:
     """Why the reductions over a loop cannot be stages of their own; empty if they can."""
-    # r[impl steps.parts.legal]
+    # r[impl steps.threads.refused]
     stores = [store.toposort() for store in known.ast.src]
     for node in known.order:
         if node.op is not Ops.REDUCE or loop not in node.src[1:]:

@@ -108,7 +108,7 @@ class TC(Step):
 
     def changed(self, known: Analysis, loop: UOp) -> UOp:
         """The same products, added in another order."""
-        # r[impl steps.value.equal, groups.matrices.legal]
+        # r[impl steps.value.equal, groups.matrices.refused]
         if not 0 <= self.unit < len(UNITS):
             raise StepError(self.name, f"there are {len(UNITS)} units", "name one of them")
         unit = UNITS[self.unit]
@@ -285,7 +285,7 @@ def _loop(size: int, kind: RangeKind) -> UOp:
 
 def refuse_units(asked: Iterable[tuple[Step, str]], limits: DeviceLimits) -> None:
     """Raise if a step needs a unit that the device does not have."""
-    # r[impl searching.asked.device+2]
+    # r[impl searching.asked.steps]
     for step, _ in asked:
         if isinstance(step, TC) and UNITS[step.unit:step.unit + 1] \
                 and UNITS[step.unit].name not in limits.units:

@@ -103,7 +103,7 @@ def shortened(words: Sequence[str], width: int, noun: str = "buffer") -> str:
 
     A word is whole or not there: where none fits, all of them are counted.
     """
-    for left in range(max(len(words), 1)):  # r[impl inspect.table.width+2]
+    for left in range(max(len(words), 1)):  # r[impl inspect.table.lines]
         line = ", ".join(words[:len(words) - left]) + (f" and {left} more" if left else "")
         if len(line) <= width:
             return line
@@ -135,7 +135,7 @@ SPAN = {"kernel": (20, 28), "what": (24, 44), "reads": (13, 24), "writes": (12, 
 
 def kernel_table(document: Document, timings: Timings | None = None,
                  machine: Machine | None = None, width: int = WIDTH) -> str:
-    """One line a kernel, in the order in which they run (r[inspect.table.complete]).
+    """One line a kernel, in the order in which they run (r[inspect.table.lines]).
 
     Columns that would be empty are left out: `time` without timings, `predicted` without a machine.
     Those that hold words are made narrower where a line would have more characters than `width`.
@@ -159,7 +159,7 @@ def kernel_table(document: Document, timings: Timings | None = None,
     fitted = fitting(shown, width)
     rows = [list(row) for row in zip(*fitted.values(), strict=True)]
     numbers = frozenset(i for i, head in enumerate(fitted) if head not in SPAN)
-    return table(list(fitted), rows, numbers)  # r[impl inspect.table.complete+2]
+    return table(list(fitted), rows, numbers)  # r[impl inspect.table.lines]
 
 
 def _without_folders(label: str) -> str:
@@ -179,7 +179,7 @@ def fitting(columns: Mapping[str, Sequence[str | list[str]]], width: int) -> dic
         wide = {head: max(map(len, (head, *column))) for head, column in cells.items()}
         spare = {head: min(wide[head], room[head]) - SPAN[head][0] for head in room}
         widest = max(spare, key=lambda head: spare[head], default="")
-        # r[impl inspect.table.width+2]
+        # r[impl inspect.table.lines]
         if sum(wide.values()) + 2 * (len(wide) - 1) <= width or not widest or spare[widest] <= 0:
             return cells
         room[widest] = min(wide[widest], room[widest]) - 1

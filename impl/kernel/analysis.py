@@ -215,7 +215,7 @@ class Analysis:
         elif node.op is Ops.LOAD and accessed(node) in self.stored:
             mask |= self.prefix  # what a stage stores is read in the same iteration
         elif node.op is Ops.REDUCE:
-            mask &= ~self.mask(node.src[1:])  # r[impl kernel.value.free]
+            mask &= ~self.mask(node.src[1:])  # r[impl kernel.scope.loops]
         elif node.op is Ops.MMA:
             _, first, second, _ = loops_of(node)
             mask &= ~self.mask((*first, *second))
@@ -336,12 +336,12 @@ def verify_kernel(ast: UOp) -> Analysis:
     for store in ast.src:
         if store.op is not Ops.STORE:
             raise GraphError("kernel", f"{store.op.name} under SINK", "give STOREs only")
-        if known.free[store] & ~known.prefix:  # r[impl kernel.loop.scope]
+        if known.free[store] & ~known.prefix:  # r[impl kernel.scope.loops]
             loose = known.loops(known.free[store] & ~known.prefix)
             raise GraphError("kernel", f"loops {[loop.arg for loop in loose]} are used outside "
                              "themselves", "add them to the store, the reduction or the prefix")
         target = store.src[0].src[0]
-        if target.op is Ops.LOCAL and target in read:  # r[impl kernel.local.order+2]
+        if target.op is Ops.LOCAL and target in read:  # r[impl kernel.local.own]
             raise GraphError("kernel", f"LOCAL {target.arg} is stored after it was read",
                              "use a second LOCAL")
         read.update(n.src[0].src[0] for n in store.src[1].toposort()
@@ -366,7 +366,7 @@ def _verify_exchange(known: Analysis, node: UOp) -> None:
 
 def _verify_nest(known: Analysis) -> None:
     """A BLOCK loop is one loop: around neighbouring stages, with the same loops around it."""
-    # r[impl kernel.block.nest]
+    # r[impl kernel.block.loops]
     around: dict[UOp, tuple[UOp, ...]] = {}
     before: tuple[UOp, ...] = ()
     closed: set[UOp] = set()
@@ -389,7 +389,7 @@ def _verify_nest(known: Analysis) -> None:
 
 def _verify_warps(known: Analysis) -> None:
     """An MMA takes whole warps, whose lanes hold what its unit says."""
-    # r[impl kernel.mma.warp]
+    # r[impl kernel.mma.layout]
     for store in known.ast.src:
         shared = tuple(r for r in store.src[2:] if r.arg[1] is RangeKind.LANE)
         for node in store.src[1].toposort():
@@ -404,7 +404,7 @@ def _verify_warps(known: Analysis) -> None:
 
 def _verify_fragments(node: UOp) -> None:
     """The operands of an MMA lie in local memory, and its loops are those of its unit."""
-    # r[impl kernel.mma.operands+2]
+    # r[impl kernel.mma.layout]
     unit, (lanes, *elements) = UNIT_OF[node.arg], loops_of(node)
     wanted = [each.elements for each in (unit.first, unit.second, unit.sum)]
     sizes = [[size for size, _, _ in digits] for digits in (unit.sum.lanes, *wanted)]
@@ -422,7 +422,7 @@ def _verify_fragments(node: UOp) -> None:
 
 def _verify_lines(load: UOp, own: Sequence[UOp]) -> None:
     """A line of an operand begins where one access of 16 bytes can begin."""
-    # r[impl kernel.mma.operands+2]
+    # r[impl kernel.mma.layout]
     count, index = 16 // load.dtype.itemsize, load.src[0].src[1]
     divisor: dict[UOp, int] = {}
     steps = growth(index.toposort(), own, ({}, divisor))[index]

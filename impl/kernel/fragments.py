@@ -95,7 +95,7 @@ def units_of_nvidia(capability: int) -> tuple[str, ...]:
 
     TF32 has the range of float32 and 10 bits of its mantissa: it is used only if that is allowed.
     """
-    # r[impl groups.matrices.exact, cuda.units.architecture]
+    # r[impl groups.matrices.exact, cuda.text.legal]
     if not settings.get("TENSOR_CORES") or capability < 75:
         return ()
     if capability < 80:

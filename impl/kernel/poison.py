@@ -16,7 +16,7 @@ def poisoned(ast: UOp) -> UOp:
 
     They run in each iteration of the prefix: what the one before left is no value of this one.
     """
-    # r[impl kernel.local.unseen]
+    # r[impl kernel.local.own]
     buffers = {buffer_key(n): n for n in Analysis(ast).order if n.op is Ops.LOCAL}
     fills = []
     for buffer in buffers.values():

@@ -288,7 +288,7 @@ class _Placement:
 
     def _share(self, shared: list[Block], loops: tuple[UOp, ...]) -> None:
         """Close BLOCK loops that the next stage is not in, and open those that it is in."""
-        # r[impl kernel.block.order]
+        # r[impl kernel.block.loops]
         same = 0
         while same < min(len(loops), len(shared) - 1) and shared[same + 1].loop is loops[same]:
             same += 1
@@ -425,7 +425,7 @@ class _Placement:
             raise GraphError("lower", f"{node!r} is used outside its loops {loops}",
                              "add the loops to the store or the reduction")
         while block.parent is not None and not block.own & free:
-            block = block.parent  # r[impl lowering.place.level]
+            block = block.parent  # r[impl lowering.place.body]
         return block
 
     def _demand(self, wanted: list[tuple[UOp, Block]]) -> None:
@@ -442,7 +442,7 @@ class _Placement:
             elif node.op not in _LEAVES:
                 target = self._level(node, block)
                 if target.ready.get(node, -1) >= self._epoch_of(node):
-                    continue  # r[impl lowering.place.once]
+                    continue  # r[impl lowering.place.body]
                 loops = self._loops_of(node)
                 if loops:
                     self._open_reduction(node, target, loops, stack)

@@ -27,7 +27,7 @@ class _Open:
 
     def conflicts(self, other: _Open) -> bool:
         """Whether what comes next has to wait."""
-        # r[impl lowering.wait.needed]
+        # r[impl lowering.wait.lanes]
         return bool(self.stored & (other.loaded | other.stored) or self.loaded & other.stored)
 
     def __or__(self, other: _Open) -> _Open:
@@ -68,11 +68,11 @@ class _Walk:
     def place(self, block: Block, before: _Open) -> None:
         """Put barriers into a block and those in it."""
         course, early = self.course(block, before), _made_early(block)
-        # r[impl lowering.wait.early]
+        # r[impl lowering.wait.lanes]
         items: list[Item] = [] if early is None else [Wait(early.iterations - 1)]
         for item, waits in zip(block.items, course.waits, strict=True):
             if waits:
-                items.append(Wait())  # r[impl lowering.wait.order]
+                items.append(Wait())  # r[impl lowering.wait.lanes]
             inner = self._run_by_all(item)
             if inner is not None:
                 self.place(inner, course.entered[inner])
@@ -132,7 +132,7 @@ class _Walk:
 
     def _bundled(self, items: list[Item]) -> list[Item]:
         """Copies that are made early, one after the other, are one bundle."""
-        # r[impl lowering.wait.early]
+        # r[impl lowering.wait.lanes]
         ahead = [place for place, item in enumerate(items) if _early(item) is not None
                  and self._run_by_all(item) is None]
         return [*items[:ahead[-1] + 1], Bundle(), *items[ahead[-1] + 1:]] if ahead else items
@@ -159,7 +159,7 @@ def _made_early(block: Block) -> Early | None:
 
 def _alone(item: Item) -> Item:
     """One lane does it."""
-    # r[impl lowering.wait.alone]
+    # r[impl lowering.wait.lanes]
     return Loop(Block(None, None, items=[item], alone=True))
 
 

@@ -109,7 +109,7 @@ class _Taker:
             if step not in steps:
                 continue
             mine = {self.moved[s][0] if s in self.moved else s for s in touched[number]}
-            # r[impl memory.take-over.dead]
+            # r[impl memory.take-over.legal]
             dying = sorted(s for s in mine if s in self.temporaries
                            and self.last[s] == step > self.born[s])
             for member in self.groups[number].members if dying else ():
@@ -119,7 +119,7 @@ class _Taker:
                 old = next((s for s in dying if self.temporaries[s] == self.temporaries[new]
                             and self._may_lie_there(self.groups[number], member, s)), None)
                 if old is not None:
-                    dying.remove(old)  # r[impl memory.take-over.one]
+                    dying.remove(old)  # r[impl memory.take-over.legal]
                     self._take(new, old)
         return self.moved
 
@@ -151,7 +151,7 @@ class _Taker:
             for read in member.stage.reads:
                 if self.storage[read.value] != old:
                     continue
-                if member is writer:  # r[impl memory.take-over.safe+2]
+                if member is writer:  # r[impl memory.take-over.legal]
                     if not same_element(read, write):
                         return False
                 elif written or not same_iteration(

@@ -36,7 +36,7 @@ _FORMAT = "tensor-schedule-opencl/1"
 @functools.lru_cache(maxsize=1)
 def _found() -> tuple[tuple[Any, ...], str]:
     """The devices of this machine, and why there is none."""
-    # r[impl opencl.device.missing]
+    # r[impl opencl.error.told]
     try:
         import pyopencl
     except ImportError:
@@ -194,7 +194,7 @@ class OpenCLDevice(GroupDevice):
         try:
             event = self.cl.enqueue_nd_range_kernel(
                 self.queue, kernel, (groups * lanes,), (lanes,))
-        except self.cl.Error as error:  # r[impl opencl.launch.failure]
+        except self.cl.Error as error:  # r[impl opencl.error.told]
             raise DeviceError(name, f"{self.name} refused {groups} groups of {lanes} "
                               f"lanes: {error}", "set NOOPT=1, or use smaller tensors") from None
         if self.timed is not None:
@@ -227,7 +227,7 @@ class OpenCLDevice(GroupDevice):
 
     def _check_types(self, ast: UOp) -> None:
         """Raise DeviceError if the kernel needs a type that the device does not have."""
-        # r[impl device.type.missing+2]
+        # r[impl device.launch.refused]
         if not self.double and \
                 any(node.dtype is dtypes.float64 for node in ast.toposort()):
             raise DeviceError(ast.arg.name, f"{self.name} has no float64",

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(told(verdict, given.lines))
     print(f"{counts.total()} records in {folder}: {counts['same']} same, {counts['changed']} "
           f"changed, {counts['skipped']} skipped")
-    # r[impl playback.replay.status+2]
+    # r[impl playback.replay.told]
     return 1 if counts["changed"] else 0 if counts["same"] else 2
 
 

@@ -39,7 +39,7 @@ def _again(file: str, record: Record) -> Verdict:
     """One question. An error is an answer too, and another one."""
     try:
         device = Device[record.device]
-    except DeviceError as error:  # r[impl playback.replay.status+2]
+    except DeviceError as error:  # r[impl playback.replay.told]
         return Verdict(file, "skipped", error.detail, record)
     if record.kind == "program" and device.plan_key() != record.machine:
         return Verdict(file, "skipped", f"it was made for another {device.name}", record)
@@ -48,7 +48,7 @@ def _again(file: str, record: Record) -> Verdict:
             now = _schedule(record) if record.kind == "schedule" else device.source(record.question)
     except Exception as error:
         now = f"{type(error).__name__}: {error}"
-    # r[impl playback.replay.shows+2]
+    # r[impl playback.replay.told]
     difference = "\n".join(difflib.unified_diff(
         record.answer.splitlines(), (now or "").splitlines(), "recorded", "now", "", "", 1, ""))
     return Verdict(file, "changed" if difference else "same", difference, record)

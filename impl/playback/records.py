@@ -158,11 +158,11 @@ def _record(content: bytes | None) -> Record | str:
     if content is None:
         return "it is damaged, or may have been written by somebody else"
     form, _, pickled = content.partition(b"\n")
-    if form != FORMAT.encode():  # r[impl playback.replay.status+2]
+    if form != FORMAT.encode():  # r[impl playback.replay.told]
         return f"its format is {form[:40].decode(errors='replace')!r}, and not {FORMAT!r}"
     try:
         record: Record = _Loader(io.BytesIO(pickled)).load()
         unknown = sorted(set(record.settings) - set(settings.REGISTRY))
         return f"there is no setting {', '.join(unknown)} any more" if unknown else record
-    except Exception as error:  # r[impl playback.replay.status+2]: whatever a class has become
+    except Exception as error:  # r[impl playback.replay.told]: whatever a class has become
         return f"it cannot be read any more: {type(error).__name__}: {error}"

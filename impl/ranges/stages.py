@@ -173,7 +173,7 @@ class Stage:
 
 def without_dead_reads(form: Form) -> Form:
     """The same, without the reads and loops that a simplification made idle."""
-    # r[impl ranges.read.needed]
+    # r[impl ranges.stage.lean]
     nodes = set(form.order)
     numbers = tuple(sorted(n.arg for n in nodes if n.op is Ops.INDEX))
     if len(numbers) == len(form.reads):

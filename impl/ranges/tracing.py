@@ -69,7 +69,7 @@ class Tracer:
                 needs = self._gather_needs(node, region)  # more, once the index is known
             ready = True
             for need, where in needs:
-                if need not in where.done:  # r[impl ranges.value.shared]
+                if need not in where.done:  # r[impl ranges.stage.lean]
                     ready = self._open(need, where, False, stack) and ready
             if ready and not (node.op is Ops.GATHER and len(needs) == 1):
                 stack.pop()
@@ -206,26 +206,26 @@ class Tracer:
             if op is Ops.DETACH:
                 return sources[0]
             self.simple.line = node.origin
-            # r[impl ranges.value.simple]
+            # r[impl ranges.stage.lean]
             made = self.simple.made(UOp(op, node.dtype, tuple(sources)))
             self.operations += made.op is not Ops.CONST and made not in sources
             return made
         if op is Ops.CONST:
             return node
-        if op is Ops.PAD:  # r[impl ranges.pad.zero]
+        if op is Ops.PAD:  # r[impl ranges.outside.zero]
             return self._where(source_index(node, region.index)[1], sources[0])
         if op is Ops.REDUCE:
             return self._reduce(node.arg[0], sources[0], region.loops[node])
         if op is Ops.COPY and node in region.loops:
             return self._reduce(node.arg.op or Ops.ADD, sources[0], region.loops[node])
-        if op is Ops.FOLD:  # r[impl ranges.fold.sum]
+        if op is Ops.FOLD:  # r[impl ranges.order.combined]
             value = self._where(self._fold_index(node, region)[1], sources[0])
             return self._reduce(Ops.ADD, value, region.loops[node])
         if op is Ops.IOTA:
             return self.simple.made(cast(region.index[0], node.dtype))
         if op is Ops.BIND:
             return node.src[0]
-        if op is Ops.GATHER:  # r[impl ranges.gather.outside]
+        if op is Ops.GATHER:  # r[impl ranges.outside.zero]
             return self._where(names_row(node, self.as_index(sources[0])), sources[1])
         return self._pass(node, sources)
 

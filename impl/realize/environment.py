@@ -72,7 +72,7 @@ def environment(effects: Effects, mode: Mode | None = None) -> Environment:
 def _environment(names: Sequence[Place]) -> Environment:
     devices = [(name, Device[name]) for name in names]
     seed = settings.get("ORDER_SEED")
-    # r[impl fusion.limit.arguments, caching.key.device]
+    # r[impl fusion.limit.device, caching.key.circumstances]
     arguments = min(MOST_ARGUMENTS, *(device.maximum_arguments for _, device in devices))
     limits = FusionLimits(arguments=arguments)
     # r[impl device.local.limit+2]

@@ -129,7 +129,7 @@ def checked_plan(effects: Effects, mode: Mode) -> tuple[Plan, Canonical, bool]:
             if isinstance(place, Mesh):  # r[impl distributed.plan.same]
                 Device[place].agree(canonical.key)
     if mode.checked and not hit:
-        for checker in session.checkers:  # r[impl schedule.document.checked]
+        for checker in session.checkers:  # r[impl schedule.verify.passes]
             checker(document(plan, hit, effects.nodes))
     if mode.recorded:
         for recorder in session.schedule_recorders:

@@ -163,7 +163,7 @@ class Prepared:
         for device, dtype, size, nbytes, backend, like in self.made if made is None else made:
             # r[impl replay.output.fresh, replay.outputs.distinct]
             buffer = Buffer(device, dtype, size) if like is None else like.alike(size)
-            buffer.memory = memory = backend.allocate(nbytes)  # r[impl realize.memory.first]
+            buffer.memory = memory = backend.allocate(nbytes)  # r[impl realize.failure.left]
             memories.append(memory)
             filled.append(buffer)
         if ready is not None:

@@ -162,7 +162,7 @@ def execute(run: Run, mode: Mode) -> None:
     """Run the kernels in order; print and poison if that is asked for."""
     plan, buffers, values = run.plan, run.buffers, run.values
     programs = plan.programs or programs_of(plan)
-    # r[impl realize.memory.first]: a run that does not fit changes nothing
+    # r[impl realize.failure.left]: a run that does not fit changes nothing
     for number in plan.touched:
         if buffers[number].memory is None:
             ensure_memory(buffers[number], mode)

@@ -58,7 +58,7 @@ class ExecItem:
 
 def items_of(run: Run, ordered: bool = True) -> list[ExecItem]:
     """The kernels of a run, each with its buffers, in the plan's order or that of their numbers."""
-    plan, programs = run.plan, programs_of(run.plan)  # r[impl realize.failure.unchanged+2]
+    plan, programs = run.plan, programs_of(run.plan)  # r[impl realize.failure.left]
     found = []
     for number in plan.order if ordered else range(len(plan.kernels)):
         kernel = plan.kernels[number]

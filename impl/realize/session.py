@@ -75,8 +75,8 @@ class Session:
     def run_scheduled(self) -> None:
         """Run what was scheduled and not run, before anything can observe that it was not."""
         while self.scheduled:
-            item = self.scheduled.pop(0)  # r[impl realize.schedule.observed]
-            if not item.done:  # r[impl realize.item.once]
+            item = self.scheduled.pop(0)  # r[impl realize.schedule.once]
+            if not item.done:  # r[impl realize.schedule.once]
                 item.run()
 
     def refuse_capture(self, operation: str, why: str, remedy: str) -> None:

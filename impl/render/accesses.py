@@ -47,7 +47,7 @@ class Accesses(Values):
                 self._whole_load(node, address, guard, vector)
                 for address, guard in zip(addresses, guards, strict=True)])
             if node in self.ahead and self.low.access[index].steps.get(vector) == 1:
-                for address, kind in addresses:  # r[impl render.fetch.next]
+                for address, kind in addresses:  # r[impl render.hint.pays]
                     self._line("" if kind else self.dialect.fetch(
                         self.names[index.src[0]], f"{address} + {self.ahead[node]}", False))
             return
@@ -59,7 +59,7 @@ class Accesses(Values):
         conditions = self._text(valid, wide, at) if valid is not TRUE else [""] * len(at)
         for (address, _), condition in zip(addresses, conditions, strict=True):
             text = self._element(pointer, address, dtype, copied)
-            if condition:  # r[impl kernel.load.gated]
+            if condition:  # r[impl kernel.access.gated]
                 nothing = "0" if copied else self._nothing(dtype)
                 text = self.dialect.choice(condition, text, nothing)
             texts.append((text, ""))
@@ -167,7 +167,7 @@ class Accesses(Values):
 
     def _guarded(self, store: UOp, condition: str, line: str) -> None:
         """A statement of a store that happens where a condition is true, if there is one."""
-        # r[impl kernel.store.gated]
+        # r[impl kernel.access.gated]
         self._line(self.dialect.when(self._first(store), self.dialect.when(condition, line)))
 
     def _goes_ahead(self, load: UOp) -> bool:
@@ -286,7 +286,7 @@ class Accesses(Values):
 
     def _first(self, store: UOp) -> str:
         """What lets the first lane of a warp store alone, where all of them run an iteration."""
-        # r[impl lowering.wait.alone]
+        # r[impl lowering.wait.lanes]
         lanes = [loop for loop in store.src[2:] if loop.arg[1] is RangeKind.LANE]
         return self.groups.first(self.warp) if self.groups and lanes and self.warp > 1 else ""
 
@@ -317,7 +317,7 @@ class Accesses(Values):
                                               mask)
             else:
                 line = dialect.vector_scatter(pointer, address, step, dtype, count, value, mask)
-            # r[impl kernel.store.gated]
+            # r[impl kernel.access.gated]
             self._line(dialect.when(guard[0] if mask is None else "", line))
 
     def _write_turned(self, store: UOp, addresses: Texts, values: list[Operand],

@@ -34,7 +34,7 @@ _VECTOR = re.compile(r"(packed_)?(bool|u?(char|short|int|long)|u?longlong|half|b
 
 def identifier(name: str) -> str:
     """A name that every language here accepts, and none has a meaning for."""
-    # r[impl render.name.plain, render.name.reserved]
+    # r[impl render.name.legal]
     plain = re.sub(r"\W", "_", name, flags=re.ASCII)
     meant = plain in _RESERVED or plain.startswith("_") or _VECTOR.fullmatch(plain)
     return f"k_{plain}" if meant or not plain or plain[0].isdigit() else plain

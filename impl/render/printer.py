@@ -201,7 +201,7 @@ class _Printer(Cascades, Fragments):
 
     def _is_tile(self, block: Block) -> bool:
         """Whether a loop does little but sum a tile of products, and so often that it counts."""
-        # r[impl render.reduce.turns]
+        # r[impl render.hint.pays]
         sums = [node for item in block.items if isinstance(item, Accumulate) for node in item.nodes
                 if self._is_fused_product(node.src[0]) and node in self.low.vector]
         lanes = sum(len(self.sums[node]) for node in sums)
@@ -303,7 +303,7 @@ class _Printer(Cascades, Fragments):
         """Whether the product goes into nothing but one sum: it is multiplied and added at once."""
         low = self.low
         if node.op not in PRODUCTS or node not in low.inline:
-            return False  # r[impl render.reduce.contract]
+            return False  # r[impl render.reduce.rounding]
         user = low.single[node]
         return (user.op is Ops.REDUCE and user.arg is Ops.ADD and bool(user.src[1:])
                 and (node.op is Ops.DOT or node.dtype in (dtypes.float32, dtypes.float64))

@@ -17,7 +17,7 @@ class Reductions(Accesses):
 
     def _begin(self, node: UOp) -> None:
         """Accumulators, one for each combination of the reduction's own lanes."""
-        # r[impl kernel.reduce.half]
+        # r[impl kernel.half.wide]
         dtype, vector = sum_accumulator(node.dtype), self.low.vector.get(node)
         names = self._fresh("a", len(self._combinations(self._wide(node))))
         start = self.dialect.literal(identity(node.arg, node.dtype), dtype)

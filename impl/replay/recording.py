@@ -195,7 +195,7 @@ class Recording:
             for buffer in self.states.written:
                 advance(now[buffer], self.states.sources[buffer].written)
         except BaseException:
-            if begun:  # r[impl realize.interrupted.error+2]
+            if begun:  # r[impl realize.failure.left]
                 spoil(now[buffer] for buffer in self.states.written)
             raise
         now.update(zip(self.fresh, outputs, strict=True))

@@ -204,86 +204,86 @@ def _ops(ops: frozenset[int] | set[int] | tuple[Ops, ...]) -> UPat:
     return UPat([Ops(op) for op in sorted(ops)])
 
 
-# r[impl ir.source.count, ir.const.fits, ir.dtype.equal, ir.dtype.comparison, ir.dtype.where]
-# r[impl ir.dtype.float, ir.dtype.integer, ir.dtype.bits, ir.dtype.bitcast]
+# r[impl ir.source.legal, ir.dtype.operands]
+# r[impl ir.dtype.operands]
 _SHARED_REQUIREMENTS = (
-    Requirement("ir.source.count", UPat(list(_SOURCES)), _source_count,
+    Requirement("ir.source.legal", UPat(list(_SOURCES)), _source_count,
                 "an operation has its number of sources"),
-    Requirement("ir.const.fits", UPat(Ops.CONST), _number_fits,
+    Requirement("ir.source.legal", UPat(Ops.CONST), _number_fits,
                 "a number is a value of its type"),
-    Requirement("ir.dtype.equal",
+    Requirement("ir.dtype.operands",
                 _ops((BINARY - COMPARISONS) | (UNARY - {Ops.CAST, Ops.BITCAST})), _same_dtypes,
                 "sources and result have one type"),
-    Requirement("ir.dtype.comparison", _ops(COMPARISONS), _comparison,
+    Requirement("ir.dtype.operands", _ops(COMPARISONS), _comparison,
                 "a comparison gives bool for two values of one type"),
-    Requirement("ir.dtype.where", UPat(Ops.WHERE), _where,
+    Requirement("ir.dtype.operands", UPat(Ops.WHERE), _where,
                 "a choice has a bool condition and two values of its type"),
-    Requirement("ir.dtype.float", _ops(FLOAT_ONLY), _kind("f"),
+    Requirement("ir.dtype.operands", _ops(FLOAT_ONLY), _kind("f"),
                 "the operation is for floating types"),
-    Requirement("ir.dtype.integer", UPat((Ops.FLOORDIV, Ops.FLOORMOD, Ops.SHL, Ops.SHR)),
+    Requirement("ir.dtype.operands", UPat((Ops.FLOORDIV, Ops.FLOORMOD, Ops.SHL, Ops.SHR)),
                 _kind("iu"), "the operation is for integers"),
-    Requirement("ir.dtype.bits", UPat(_BITWISE), _kind("biu"),
+    Requirement("ir.dtype.operands", UPat(_BITWISE), _kind("biu"),
                 "the operation is for integers and bool"),
-    Requirement("ir.dtype.bitcast", UPat(Ops.BITCAST),
+    Requirement("ir.dtype.operands", UPat(Ops.BITCAST),
                 lambda node: node.dtype.itemsize == node.src[0].dtype.itemsize,
                 "both types have the same size"),
 )
 
 
-# r[impl ir.stage.tensor, ir.shape.known, ir.movement.expand, ir.movement.permute]
-# r[impl ir.movement.pad, ir.movement.shrink, ir.movement.flip, ir.movement.unfold]
-# r[impl ir.movement.fold, ir.reduce.axes, ir.gather.index, ir.scan.axis, ir.scatter.rows]
-# r[impl ir.store.value, ir.after.chain]
+# r[impl ir.stage.operations, ir.shape.tensor, ir.movement.argument]
+# r[impl ir.movement.argument]
+# r[impl ir.movement.argument, ir.reduce.operands]
+# r[impl ir.write.legal]
 _TENSOR_REQUIREMENTS = (
-    Requirement("ir.stage.tensor", UPat(), lambda node: node.op in TENSOR_OPS,
+    Requirement("ir.stage.operations", UPat(), lambda node: node.op in TENSOR_OPS,
                 "the operation belongs to the tensor stage"),
     *_SHARED_REQUIREMENTS,
-    Requirement("ir.shape.known", UPat(), lambda node: node.shape is not None or node.op in (
+    Requirement("ir.shape.tensor", UPat(), lambda node: node.shape is not None or node.op in (
         Ops.STORE, Ops.SINK), "a tensor node has a shape"),
-    Requirement("ir.movement.expand", UPat(Ops.EXPAND), _expand, "only axes of size 1 grow"),
-    Requirement("ir.movement.permute", UPat(Ops.PERMUTE), _permute, "each axis stands once"),
-    Requirement("ir.movement.pad", UPat(Ops.PAD), _pad, "each axis gets two amounts from 0 up"),
-    Requirement("ir.movement.shrink", UPat(Ops.SHRINK), _shrink, "each interval is in its axis"),
-    Requirement("ir.movement.flip", UPat(Ops.FLIP), _flip, "axes exist and stand once"),
-    Requirement("ir.movement.unfold", UPat(Ops.UNFOLD), _unfold, "each window is in the axis"),
-    Requirement("ir.movement.fold", UPat(Ops.FOLD), _fold, "each window is in the extent"),
-    Requirement("ir.reduce.axes", UPat(Ops.REDUCE), _tensor_reduce,
+    Requirement("ir.movement.argument", UPat(Ops.EXPAND), _expand, "only axes of size 1 grow"),
+    Requirement("ir.movement.argument", UPat(Ops.PERMUTE), _permute, "each axis stands once"),
+    Requirement("ir.movement.argument", UPat(Ops.PAD), _pad, "an axis has two amounts from 0 up"),
+    Requirement("ir.movement.argument", UPat(Ops.SHRINK), _shrink, "each interval is in its axis"),
+    Requirement("ir.movement.argument", UPat(Ops.FLIP), _flip, "axes exist and stand once"),
+    Requirement("ir.movement.argument", UPat(Ops.UNFOLD), _unfold, "each window is in the axis"),
+    Requirement("ir.movement.argument", UPat(Ops.FOLD), _fold, "each window is in the extent"),
+    Requirement("ir.reduce.operands", UPat(Ops.REDUCE), _tensor_reduce,
                 "a reduction combines existing axes, each once, with ADD, MUL, MAXIMUM or MINIMUM"),
-    Requirement("ir.gather.index", UPat(Ops.GATHER),
+    Requirement("ir.reduce.operands", UPat(Ops.GATHER),
                 lambda node: node.src[1].dtype.kind in "iu" and bool(_source_shape(node)),
                 "the index is an integer, the values have an axis"),
-    Requirement("ir.scan.axis", UPat(Ops.SCAN), _scan,
+    Requirement("ir.reduce.operands", UPat(Ops.SCAN), _scan,
                 "a scan goes along an axis, with ADD, MUL, MAXIMUM or MINIMUM, and integer keys"),
-    Requirement("ir.scatter.rows", UPat(Ops.SCATTER), _scatter,
+    Requirement("ir.reduce.operands", UPat(Ops.SCATTER), _scatter,
                 "one integer for each row of values, and rows as those of the base"),
-    Requirement("ir.store.value", UPat(Ops.STORE), lambda node: len(node.src) == 2 and _store(node),
+    Requirement("ir.write.legal", UPat(Ops.STORE), lambda node: len(node.src) == 2 and _store(node),
                 "the stored value has the type of the view, and its shape or none"),
-    Requirement("ir.after.chain", UPat(Ops.AFTER), _after,
+    Requirement("ir.write.legal", UPat(Ops.AFTER), _after,
                 "a write goes to the base itself, through views that name each element once"),
 )
 
 
-# r[impl ir.stage.kernel, ir.kernel.sink+2, ir.kernel.range, ir.kernel.index, ir.kernel.load]
-# r[impl ir.kernel.store, ir.kernel.reduce]
+# r[impl ir.stage.operations, ir.kernel.sink+2, ir.kernel.operands]
+# r[impl ir.kernel.operands]
 _KERNEL_REQUIREMENTS = (
-    Requirement("ir.stage.kernel", UPat(), lambda node: node.op in KERNEL_OPS,
+    Requirement("ir.stage.operations", UPat(), lambda node: node.op in KERNEL_OPS,
                 "the operation belongs to the kernel stage"),
     *_SHARED_REQUIREMENTS,
     Requirement("ir.kernel.sink", UPat(Ops.SINK), _kernel_sink,
                 "a kernel is a SINK of stores, with a KernelInfo whose prefix are GLOBAL, THREAD "
                 "or LANE loops"),
-    Requirement("ir.kernel.range", UPat(Ops.RANGE),
+    Requirement("ir.kernel.operands", UPat(Ops.RANGE),
                 lambda node: node.dtype is dtypes.index is node.src[0].dtype,
                 "a loop variable and its size are of type index"),
-    Requirement("ir.kernel.index", UPat(Ops.INDEX), _index_node,
+    Requirement("ir.kernel.operands", UPat(Ops.INDEX), _index_node,
                 "INDEX has a pointer of its own type, a place of type index and a bool"),
-    Requirement("ir.kernel.load", UPat(Ops.LOAD), _through_index,
+    Requirement("ir.kernel.operands", UPat(Ops.LOAD), _through_index,
                 "a load reads the place that an INDEX of its own type names"),
-    Requirement("ir.kernel.store", UPat(Ops.STORE),
+    Requirement("ir.kernel.operands", UPat(Ops.STORE),
                 lambda node: len(node.src) >= 2 and node.src[0].op is Ops.INDEX
                 and node.src[0].dtype is node.src[1].dtype and _loops(node, 2),
                 "a store has an INDEX, a value of its type, and loops, each once"),
-    Requirement("ir.kernel.reduce", UPat(Ops.REDUCE),
+    Requirement("ir.kernel.operands", UPat(Ops.REDUCE),
                 lambda node: node.arg in REDUCERS and node.dtype is node.src[0].dtype
                 and len(node.src) > 1 and _loops(node, 1),
                 "a reduction has a value of its type, and loops, each once"),

@@ -49,7 +49,7 @@ def check(after: Pass, draft: Draft, level: int) -> None:
     Raises:
         GraphError: something breaks a rule; the error names it, the rule and the user's line.
     """
-    for each in CHECKS:  # r[impl schedule.verify.stages]
+    for each in CHECKS:  # r[impl schedule.verify.passes]
         if each.after is after and each.level <= level:
             for found in each.find(draft):
                 raise GraphError(f"verify after {after.__name__}",
@@ -246,7 +246,7 @@ CHECKS = (
           1, _loose_loops),
     Check(passes.make_stages, "ranges.access.inside", "a read without a condition is inside", 2,
           _outside),
-    Check(passes.make_stages, "ranges.value.simple", "no rule of the algebra applies to it", 2,
+    Check(passes.make_stages, "ranges.stage.lean", "no rule of the algebra applies to it", 2,
           _not_simple),
     Check(passes.place, "placement.in-place.safe",
           "each version is read before it is overwritten", 1, _placed),

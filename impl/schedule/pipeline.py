@@ -25,7 +25,7 @@ schedule_cache: PlanCache[Plan] = PlanCache()
 
 def make_plan(effects: Effects, canonical: Canonical, environment: Environment) -> Plan:
     """Run all passes."""
-    # r[impl caching.key.sizes]: no pass can look at a value
+    # r[impl caching.key.circumstances]: no pass can look at a value
     draft = Draft(for_all_sizes(effects), canonical, environment)
     level = settings.get("SPEC")
     for pass_ in PASSES:  # r[impl schedule.passes.pure+3]

@@ -30,7 +30,7 @@ def optimize(ast: UOp, limits: DeviceLimits | None = None, bench: Bench | None =
     Raises:
         StepError: a step that was asked for is not legal.
     """
-    if ast.arg.asked is not None:  # r[impl searching.asked.exact]
+    if ast.arg.asked is not None:  # r[impl searching.asked.steps]
         asked = [(Step.parse(name), "asked for") for name in ast.arg.asked]
         if limits is None or limits.lanes == 1:
             _refuse_groups(asked)
@@ -39,7 +39,7 @@ def optimize(ast: UOp, limits: DeviceLimits | None = None, bench: Bench | None =
         return taken(ast, asked)
     simple, width = fold_gates(ast), settings.get("BEAM")
     if width and bench is not None:
-        # r[impl searching.value.equal]: what it finds are steps
+        # r[impl searching.trial.harmless]: what it finds are steps
         return taken(simple, searched_steps(simple, bench, width, search))
     if limits and limits.lanes > 1:
         return taken(simple, lane_steps(simple, limits))
@@ -48,7 +48,7 @@ def optimize(ast: UOp, limits: DeviceLimits | None = None, bench: Bench | None =
 
 def _refuse_groups(asked: Iterable[tuple[Step, str]]) -> None:
     """Raise if a device without work-groups is asked for a step that needs them."""
-    for step, _ in asked:  # r[impl searching.asked.device+2]
+    for step, _ in asked:  # r[impl searching.asked.steps]
         remedy = OF_LANES.get(step.name.partition("(")[0])
         if remedy:
             raise StepError(step.name, "needs a device that launches work-groups",

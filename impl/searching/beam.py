@@ -64,7 +64,7 @@ def searched_steps(ast: UOp, bench: Bench, width: int, search: bool = True) -> R
     key = _key(ast, bench, width)
     found = _known.get(key)
     if found is None and not settings.get("IGNORE_BEAM_CACHE"):
-        found = _kept(key, ast)  # r[impl searching.found.kept]
+        found = _kept(key, ast)  # r[impl searching.found.later]
     if found is None and not search:
         return start
     if found is None:
@@ -88,7 +88,7 @@ _MOST_KNOWN = 4096
 def _remember(key: str, found: Found) -> None:
     """What was found first is forgotten first."""
     _known[key] = found
-    for old in list(_known)[:-_MOST_KNOWN]:  # r[impl searching.found.bounded]
+    for old in list(_known)[:-_MOST_KNOWN]:  # r[impl searching.found.later]
         _known.pop(old, None)  # another thread may have been here
 
 
@@ -216,7 +216,7 @@ class _Search:
             for each in finalists:
                 each.seconds = min(each.seconds, self.trial.sample(each.program))
         best = min(finalists, key=_time)
-        if best.seconds > start.seconds * _GAIN:  # r[impl searching.start.slower]
+        if best.seconds > start.seconds * _GAIN:  # r[impl searching.trial.harmless]
             best = start
         self._drop([*beam, start])
         return Found(tuple(step.name for step in best.steps), best.seconds, start.seconds,
@@ -251,7 +251,7 @@ class _Search:
         found: list[_Candidate] = []
         size = 4 * settings.workers()
         for first in range(0, len(made), size):
-            if self._is_over() and (best or found):  # r[impl searching.trial.budget]
+            if self._is_over() and (best or found):  # r[impl searching.trial.limits]
                 break
             some = made[first:first + size]
             programs = self.bench.trial([each.ast for each in some],

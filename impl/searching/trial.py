@@ -84,7 +84,7 @@ class Trial:
     def sample(self, program: Any) -> float:
         """Seconds that one run takes, over as many runs as it takes to tell."""
         count, seconds = 1, self._runs(program, 1)
-        # r[impl searching.trial.in-place]: what a run overwrites is put back before the next one
+        # r[impl searching.trial.harmless]: what a run overwrites is put back before the next one
         if not self.again and seconds < _SAMPLE:
             count = min(int(_SAMPLE / max(seconds, 1e-7)) + 1, 1000)
             seconds = self._runs(program, count)

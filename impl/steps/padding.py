@@ -40,7 +40,7 @@ class PadTo(Step):
         longer = new_range(padded, loop.arg[1])
         inside = symbolic.less_than(longer, size)
         stores = _Padder(known, loop, longer, inside).stores()
-        if any(map(_parts_operands, stores)):  # r[impl groups.matrices.later]
+        if any(map(_parts_operands, stores)):  # r[impl groups.matrices.refused]
             raise StepError(self.name, "an MMA would read elements that there are not",
                             "pad the loop before TC")
         prefix = tuple(longer if old is loop else old for old in known.info.prefix)

@@ -44,7 +44,7 @@ class Thread(Step):
 
     def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Any order of output iterations is legal, also at the same time."""
-        # r[impl steps.threads.legal]
+        # r[impl steps.threads.refused]
         info = known.info
         if not 2 <= self.amount <= MOST_THREADS or info.threads not in (1, self.amount):
             raise StepError(self.name, f"{self.amount} threads, where the kernel has "
@@ -100,7 +100,7 @@ class GroupTop(Step):
 
     def changed(self, known: Analysis, loop: UOp) -> UOp:
         """Every element is combined once."""
-        # r[impl steps.parts.legal]
+        # r[impl steps.threads.refused]
         size = self.size_of(loop)
         threads = known.info.threads
         if not 1 < self.amount <= min(size, MOST_THREADS) or threads not in (1, self.amount):

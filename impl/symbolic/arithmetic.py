@@ -58,13 +58,13 @@ def as_node(value: Index) -> UOp:
 
 
 def add(left: Index, right: Index) -> UOp:
-    """left + right (r[symbolic.value.equal])."""
+    """left + right (r[symbolic.rewriting.equal])."""
     left, right = as_node(left), as_node(right)
     if left.op is _CONST:
         left, right = right, left
     if right.op is _CONST:
         return _add_constant(left, right.arg)
-    terms, constant = terms_of(left)  # r[impl symbolic.value.equal]
+    terms, constant = terms_of(left)  # r[impl symbolic.rewriting.equal]
     more, extra = terms_of(right)
     for atom, factor in more.items():
         accumulate(terms, atom, factor)
@@ -155,7 +155,7 @@ class _Split:
         times, self.constant = divmod(self.constant, divisor)
         self.quotient_constant += times
         low, high = span_of(inner, self.constant)
-        if low // divisor == high // divisor:  # r[impl symbolic.division.decided]
+        if low // divisor == high // divisor:  # r[impl symbolic.division.simple]
             self.quotient_constant += low // divisor
             self.constant -= low // divisor * divisor
             self.resolved = True
@@ -217,7 +217,7 @@ def _divide(left: UOp, divisor: int) -> UOp:
         atom = next(iter(inner))
         alone = len(inner) == 1 and inner[atom] == 1
         if alone and atom.op is _FLOORDIV and _positive(atom.src[1]):
-            # (z // m + c) // d is (z + c*m) // (m*d): r[impl symbolic.division.nested]
+            # (z // m + c) // d is (z + c*m) // (m*d): r[impl symbolic.division.simple]
             left = add(atom.src[0], split.constant * atom.src[1].arg)
             divisor *= atom.src[1].arg
             outside.append((quotient, 0))
@@ -259,7 +259,7 @@ def _remainder(left: UOp, divisor: int) -> UOp:
         inner = sum_of(split.inner, split.constant)
         if split.resolved:
             break
-        # r[impl symbolic.remainder.nested]: an inner remainder by a multiple changes nothing.
+        # r[impl symbolic.division.simple]: an inner remainder by a multiple changes nothing.
         left = inner
         for atom, factor in split.inner.items():
             if atom.op is _FLOORMOD and _positive(atom.src[1]) and (

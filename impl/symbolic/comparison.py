@@ -22,7 +22,7 @@ def less_than(left: Index, right: Index) -> UOp:
         accumulate(terms, atom, -factor)
     limit = extra - recombine(terms, constant)
     low, high = span_of(terms, 0)
-    if high < limit:  # r[impl symbolic.comparison.decided]
+    if high < limit:  # r[impl symbolic.comparison.implied]
         return TRUE
     if low >= limit:
         return FALSE
@@ -84,7 +84,7 @@ def logical_and(left: UOp | bool, right: UOp | bool) -> UOp:
         return right
     if right is TRUE:
         return left
-    kept: list[UOp] = []  # r[impl symbolic.logical.implied]
+    kept: list[UOp] = []  # r[impl symbolic.comparison.implied]
     for condition in conjuncts(left) + conjuncts(right):
         if not _join(kept, condition):
             return FALSE

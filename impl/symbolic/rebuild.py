@@ -29,9 +29,9 @@ def rebuild(node: UOp, replacements: Mapping[UOp, UOp] | None = None) -> UOp:
     """The graph with nodes replaced, built again with the functions above, so simplified again.
 
     Use it to put `outer * 16 + inner` in the place of a loop variable. Nodes that are not index
-    arithmetic stay as they are, on new sources (r[symbolic.rebuild.equal]).
+    arithmetic stay as they are, on new sources (r[symbolic.rewriting.equal]).
     """
-    done: dict[UOp, UOp] = dict(replacements or {})  # r[impl symbolic.rebuild.equal]
+    done: dict[UOp, UOp] = dict(replacements or {})  # r[impl symbolic.rewriting.equal]
     for part in toposort((node,), lambda u: u not in done):
         if part not in done:
             done[part] = _rebuilt(part, tuple(done[s] for s in part.src))
@@ -71,4 +71,4 @@ def assuming(node: UOp, condition: UOp) -> UOp:
     if not forth:
         return node
     back = {narrow: atom for atom, narrow in forth.items()}
-    return rebuild(rebuild(node, forth), back)  # r[impl symbolic.assuming.equal]
+    return rebuild(rebuild(node, forth), back)  # r[impl symbolic.rewriting.equal]

@@ -34,7 +34,7 @@ class Size(int):
 
     It equals every int of its value. Its hash is that of the expression, unlike that of the int:
     so a node with a `Size` in its argument is not taken for one with a plain int, or for one with
-    another `Size` that has the same value today (r[symbolic.size.key]).
+    another `Size` that has the same value today (r[symbolic.size.compared]).
     """
 
     expression: UOp
@@ -47,7 +47,7 @@ class Size(int):
         return size
 
     def __hash__(self) -> int:
-        return hash((int.__hash__(self), self.expression))  # r[impl symbolic.size.key]
+        return hash((int.__hash__(self), self.expression))  # r[impl symbolic.size.compared]
 
     def __repr__(self) -> str:
         return int.__repr__(self)
@@ -164,7 +164,7 @@ class Extent(Size):
     """
 
     def __eq__(self, other: object) -> bool:
-        # r[impl symbolic.size.plan+2]
+        # r[impl symbolic.size.compared]
         return other.__class__ is Extent and other.expression is self.expression
 
     def __ne__(self, other: object) -> bool:

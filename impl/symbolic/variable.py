@@ -17,20 +17,20 @@ class Variable:
     A program that uses a variable is scheduled and compiled once for all its values.
 
     Raises:
-        VariableError: the interval is empty (r[symbolic.variable.interval]) or its bounds are no
-            whole numbers (r[symbolic.variable.whole]), the name is one of those that the random
-            numbers use (r[symbolic.variable.name]), or the variable is taken for a number before
-            it is bound (r[symbolic.variable.unbound]).
+        VariableError: the interval is empty (r[symbolic.variable.refused]) or its bounds are no
+            whole numbers (r[symbolic.variable.refused]), the name is one of those that the random
+            numbers use (r[symbolic.variable.refused]), or the variable is taken for a number before
+            it is bound (r[symbolic.variable.refused]).
     """
 
     __slots__ = ("name", "minimum", "maximum", "uop")
 
     def __init__(self, name: str, minimum: int, maximum: int) -> None:
         minimum, maximum = _whole(minimum, "Variable"), _whole(maximum, "Variable")
-        if minimum > maximum:  # r[impl symbolic.variable.interval]
+        if minimum > maximum:  # r[impl symbolic.variable.refused]
             raise VariableError("Variable", f"{name!r} goes from {minimum} to {maximum}",
                                 "give the smaller bound first")
-        if "#" in name:  # r[impl symbolic.variable.name]
+        if "#" in name:  # r[impl symbolic.variable.refused]
             raise VariableError("Variable", f"the name {name!r} has a '#', which stands in names "
                                 "of variables that this package makes", "take another name")
         self.name, self.minimum, self.maximum = name, minimum, maximum
@@ -40,11 +40,11 @@ class Variable:
         """The variable with its value, as a node that tensor expressions accept.
 
         Raises:
-            VariableError: the value is outside the interval (r[symbolic.variable.bind]), or no
-                whole number (r[symbolic.variable.whole]).
+            VariableError: the value is outside the interval (r[symbolic.variable.refused]), or no
+                whole number (r[symbolic.variable.refused]).
         """
         value = _whole(value, "bind")
-        if not self.minimum <= value <= self.maximum:  # r[impl symbolic.variable.bind]
+        if not self.minimum <= value <= self.maximum:  # r[impl symbolic.variable.refused]
             raise VariableError("bind", f"{self.name} = {value} is not from {self.minimum} "
                                 f"to {self.maximum}", "bind a value in the interval, or widen it")
         return UOp(Ops.BIND, _index, (self.uop, const(value)))
@@ -57,7 +57,7 @@ class Variable:
 
     def _no_value(self, *_: object) -> NoReturn:
         """Not a number: what is computed from a variable is computed from a bound one."""
-        # r[impl symbolic.variable.unbound]
+        # r[impl symbolic.variable.refused]
         raise VariableError("Variable", f"{self.name} has no value yet",
                             f"bind it first: {self.name}.bind({self.minimum})")
 
@@ -82,6 +82,6 @@ class Variable:
 
 def _whole(value: Any, operation: str) -> int:
     """A value or a bound as an int; 7.5 is not taken for 7."""
-    if not hasattr(value, "__index__"):  # r[impl symbolic.variable.whole]
+    if not hasattr(value, "__index__"):  # r[impl symbolic.variable.refused]
         raise VariableError(operation, f"{value!r} is no whole number", "give an int")
     return int(value)  # not operator.index, which a size would not notice

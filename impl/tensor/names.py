@@ -188,7 +188,7 @@ class _Keywords:
         if failed not in (self.method, error.method, *_SHARED) or self.method in _OF_OTHERS \
                 or error.line != user_line():
             return
-        if failed != self.method:  # r[impl errors.message.called+3]
+        if failed != self.method:  # r[impl errors.message.whole]
             error.rename(error.operation.removesuffix(failed) + self.method)
         error.method = self.method
 

@@ -63,7 +63,7 @@ def _library() -> Any:
 @functools.lru_cache(maxsize=1)
 def _found() -> tuple[tuple[Any, ...], str]:
     """The adapters of this machine, and why there is none."""
-    # r[impl webgpu.device.missing]
+    # r[impl webgpu.error.told]
     try:
         gpu = _library()
     except (ImportError, OSError, RuntimeError) as error:
@@ -178,7 +178,7 @@ class WebGPUDevice(GroupDevice):
         """
         try:
             buffer = self.pool.take(nbytes)
-        except Exception as error:  # r[impl webgpu.memory.exhausted]
+        except Exception as error:  # r[impl webgpu.error.told]
             raise DeviceError("allocate", f"{self.name} has no {nbytes} bytes left: {error}",
                               "use smaller tensors or free some") from None
         GlobalCounters.grown(nbytes)
@@ -186,7 +186,7 @@ class WebGPUDevice(GroupDevice):
 
     def put(self, memory: Memory, flat: np.ndarray) -> None:
         """Write bytes of the host to the start of a block: words, those at its ends completed."""
-        # r[impl webgpu.copy.words]
+        # r[impl webgpu.word.rest]
         assert isinstance(memory, DeviceMemory)
         if not flat.nbytes:
             return
@@ -276,7 +276,7 @@ class WebGPUDevice(GroupDevice):
         dialect = self.dialect()
         for dtype in dict.fromkeys(node.dtype for node in ast.toposort()):
             if isinstance(dtype, DType):
-                dialect.type_of(dtype)  # r[impl device.type.missing+2]
+                dialect.type_of(dtype)  # r[impl device.launch.refused]
         return super().rendered(ast)
 
     def link(self, program: GroupProgram) -> None:
@@ -335,7 +335,7 @@ class WebGPUDevice(GroupDevice):
         """Make an error of wgpu one of ours."""
         try:
             yield
-        except self.gpu.GPUError as error:  # r[impl webgpu.compile.refused]
+        except self.gpu.GPUError as error:  # r[impl webgpu.error.told]
             raise CompileError("compile", f"{self.name} refused {name}: {error}",
                                "set NOOPT=1 to avoid an optimisation, or another DEVICE") from None
 

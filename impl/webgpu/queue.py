@@ -65,7 +65,7 @@ class Launches:
         rest = memory.start - start
         size = max(-(-(rest + memory.nbytes) // 4) * 4, 4)
         most = self.device.most["max-storage-buffer-binding-size"]
-        if size > most:  # r[impl webgpu.argument.large]
+        if size > most:  # r[impl webgpu.error.told]
             raise DeviceError(name, f"an argument of {memory.nbytes} bytes, where "
                               f"{self.device.name} binds at most {most}",
                               "use smaller tensors, or another DEVICE")
@@ -73,7 +73,7 @@ class Launches:
 
     def submit(self) -> None:
         """Give what waits to the queue; it runs in the order in which it was asked for."""
-        # r[impl webgpu.launch.ordered]
+        # r[impl webgpu.launch.all]
         if not self.waiting:
             return
         driver, waiting = self.device.driver, self.waiting
@@ -84,7 +84,7 @@ class Launches:
         for pipeline, group, groups in waiting:
             work.set_pipeline(pipeline)
             work.set_bind_group(0, group)
-            # r[impl webgpu.launch.groups]
+            # r[impl webgpu.launch.all]
             work.dispatch_workgroups(min(groups, ROW), -(-groups // ROW))
         work.end()
         driver.queue.submit([encoder.finish()])

@@ -104,7 +104,7 @@ def test_sums_in_chunks_and_loops_made_one(device: str, steps: str) -> None:
     assert (out == a @ b).all(), ast.arg.steps
 
 
-@verifies("kernel.local.order+2")
+@verifies("kernel.local.own")
 def test_a_stage_may_replace_what_it_reads() -> None:
     """A sum in chunks adds to a LOCAL; another stage may add to other elements of it."""
     i, j, last = (new_range(4, LOOP) for _ in range(3))
@@ -175,7 +175,7 @@ def last_layer() -> UOp:
 
 
 @verifies("blocking.copy.stored")
-@verifies("choosing.product.copied")
+@verifies("choosing.product.memory")
 @verifies("steps.value.equal")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("device", DEVICES)
@@ -294,7 +294,7 @@ def test_a_private_array_is_read_beyond_what_is_stored() -> None:
         assert first.src[0].src[0].src[2] is not TRUE
 
 
-@verifies("kernel.dot.bytes")
+@verifies("kernel.integer.value")
 def test_four_products_of_bytes() -> None:
     """Numbers and vectors, on every device: the first bytes are unsigned, the second signed."""
     generator = np.random.default_rng(0)
@@ -310,7 +310,7 @@ def test_four_products_of_bytes() -> None:
         assert out.tolist() == wanted, device
 
 
-@verifies("kernel.dot.bytes")
+@verifies("kernel.integer.value")
 @verifies("steps.value.equal")
 def test_products_of_bytes_four_at_a_time() -> None:
     generator = np.random.default_rng(0)

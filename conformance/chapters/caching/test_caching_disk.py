@@ -59,7 +59,7 @@ def only_file(path: Path) -> Path:
     return found
 
 
-@verifies("caching.disk.checked+2", observe="cache")
+@verifies("caching.disk.trusted", observe="cache")
 def test_what_was_kept_is_found_and_nothing_else() -> None:
     with folder() as path:
         store = Store(path)
@@ -72,7 +72,7 @@ def test_what_was_kept_is_found_and_nothing_else() -> None:
         assert store.get("a", "1") == b"new" and store.get("c", "1") is None
 
 
-@verifies("caching.disk.checked+2", observe="cache")
+@verifies("caching.disk.trusted", observe="cache")
 def test_a_damaged_entry_is_as_if_it_were_not_there() -> None:
     """Each single byte changed, each length that is too short, one byte too much."""
     with folder() as path:
@@ -89,7 +89,7 @@ def test_a_damaged_entry_is_as_if_it_were_not_there() -> None:
         assert store.get("kind", "key") == b"the content"
 
 
-@verifies("caching.disk.checked+2", observe="cache")
+@verifies("caching.disk.trusted", observe="cache")
 def test_entries_that_changed_places() -> None:
     with folder() as path:
         store = Store(path)
@@ -100,7 +100,7 @@ def test_entries_that_changed_places() -> None:
         assert store.get("kind", "one") is None and store.get("kind", "two") == b"2"
 
 
-@verifies("caching.disk.checked+2", observe="cache")
+@verifies("caching.disk.trusted", observe="cache")
 def test_an_object_is_what_its_name_says() -> None:
     with folder() as path:
         store = Store(path)
@@ -117,7 +117,7 @@ def test_an_object_is_what_its_name_says() -> None:
 
 
 @posix
-@verifies("caching.disk.private+2", observe="cache")
+@verifies("caching.disk.trusted", observe="cache")
 def test_a_file_that_others_can_write_is_not_read() -> None:
     with folder() as path:
         store = Store(path)
@@ -133,7 +133,7 @@ def test_a_file_that_others_can_write_is_not_read() -> None:
 
 
 @posix
-@verifies("caching.disk.private+2", observe="cache")
+@verifies("caching.disk.trusted", observe="cache")
 def test_a_file_of_another_user_is_not_read() -> None:
     with folder() as path:
         store = Store(path)
@@ -146,7 +146,7 @@ def test_a_file_of_another_user_is_not_read() -> None:
 
 
 @posix
-@verifies("caching.disk.private+2", observe="cache")
+@verifies("caching.disk.trusted", observe="cache")
 def test_links_and_pipes_are_not_read() -> None:
     with folder() as path, folder() as other:
         Store(other).put("kind", "key", b"content")
@@ -165,7 +165,7 @@ def test_links_and_pipes_are_not_read() -> None:
 
 
 @posix
-@verifies("caching.disk.private+2", observe="cache")
+@verifies("caching.disk.trusted", observe="cache")
 def test_a_folder_of_others_is_not_used() -> None:
     """Nor one that lies where others could put another one in its place."""
     with folder() as path:
@@ -230,7 +230,7 @@ def check_whole(store: Store) -> int:
 
 
 @posix
-@verifies("caching.disk.whole", observe="cache")
+@verifies("caching.disk.shared", observe="cache")
 def test_a_reader_sees_whole_files_whoever_writes() -> None:
     with folder() as path:
         store = Store(path)
@@ -244,7 +244,7 @@ def test_a_reader_sees_whole_files_whoever_writes() -> None:
         check_whole(store)
 
 
-@verifies("caching.disk.stable", observe="cache")
+@verifies("caching.disk.shared", observe="cache")
 def test_names_of_files_in_two_processes() -> None:
     code = "from impl.caching import disk; print(disk.entry_name('kernel', 'some key'))"
     found = set()
@@ -256,7 +256,7 @@ def test_names_of_files_in_two_processes() -> None:
     assert disk.entry_name("a", "x") != disk.entry_name("b", "x") != disk.entry_name("b", "y")
 
 
-@verifies("caching.disk.bounded", observe="cache")
+@verifies("caching.bound.kept", observe="cache")
 def test_what_was_used_longest_ago_is_removed() -> None:
     with folder() as path:
         store = Store(path, limit=100_000)
@@ -272,7 +272,7 @@ def test_what_was_used_longest_ago_is_removed() -> None:
         assert sum(file.stat().st_size for file in path.iterdir()) <= 110_000
 
 
-@verifies("caching.disk.bounded", observe="cache")
+@verifies("caching.bound.kept", observe="cache")
 def test_what_a_killed_process_left_is_removed_later() -> None:
     with folder() as path:
         for name, age in ((".new-left", 4000), (".new-busy", 10)):
@@ -282,7 +282,7 @@ def test_what_a_killed_process_left_is_removed_later() -> None:
         assert not (path / ".new-left").exists() and (path / ".new-busy").exists()
 
 
-@verifies("caching.disk.own", observe="cache")
+@verifies("caching.disk.shared", observe="cache")
 def test_files_of_others_stay() -> None:
     with folder() as path:
         names = ["thesis.so", "letter.entry", ".newsrc", "a.json", "0" * 64, "kind-1.entry"]
@@ -333,7 +333,7 @@ print([GlobalCounters.plan_misses, GlobalCounters.plan_hits, GlobalCounters.comp
 
 @pytest.mark.device("CPU")
 @verifies("caching.count.exact+2", observe="cache")
-@verifies("caching.disk.stable", observe="cache")
+@verifies("caching.disk.shared", observe="cache")
 def test_a_second_process_finds_every_program() -> None:
     """Whatever its seed of hashes, and however often."""
     with folder() as path:
@@ -392,7 +392,7 @@ def facts(ast: UOp) -> list[Any]:
 
 
 @pytest.mark.device("CPU")
-@verifies("caching.text.equal+2", observe="cache")
+@verifies("caching.text.same", observe="cache")
 def test_a_text_that_was_kept_is_the_one_that_would_be_made() -> None:
     """Also after the setting was toggled by which it would be another one."""
     with folder() as path, Context(DEVICE="CPU"):
@@ -426,7 +426,7 @@ def test_a_text_is_found_whatever_else_is_set() -> None:
 
 
 @pytest.mark.device("CPU")
-@verifies("caching.text.equal+2", observe="cache")
+@verifies("caching.text.same", observe="cache")
 def test_no_other_setting_is_asked_for_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is read while a kernel is optimised and printed is part of what it is found by."""
     asked, get = set(), settings.get
@@ -445,7 +445,7 @@ def test_no_other_setting_is_asked_for_a_text(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.device("CPU")
-@verifies("caching.text.equal+2", observe="cache")
+@verifies("caching.text.same", observe="cache")
 def test_a_text_that_fills_locals_is_found_only_where_they_are_filled() -> None:
     with folder() as path, Context(DEVICE="CPU"):
         ast = layers(1.5)
@@ -456,7 +456,7 @@ def test_a_text_that_fills_locals_is_found_only_where_they_are_filled() -> None:
 
 
 @pytest.mark.device("CPU")
-@verifies("caching.text.version+2", observe="cache")
+@verifies("caching.text.same", observe="cache")
 def test_a_text_of_another_version_is_not_used() -> None:
     with folder() as path, Context(DEVICE="CPU"):
         ast = layers(1.5)
@@ -528,7 +528,7 @@ def test_threads_share_a_store() -> None:
         assert not wrong and not list(path.glob(".new-*"))
 
 
-@verifies("caching.disk.stable", observe="cache")
+@verifies("caching.disk.shared", observe="cache")
 def test_the_seed_of_a_process_is_in_no_kernel() -> None:
     """Otherwise half of all processes would compile the kernels of the other half anew."""
     seeds = []

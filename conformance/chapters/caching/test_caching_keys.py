@@ -148,7 +148,7 @@ def test_a_short_key_is_found_in_a_context_that_is_entered_again() -> None:
     assert (schedule_cache.hits, schedule_cache.misses) == (2, 2)
 
 
-@verifies("caching.bounded.capacity")
+@verifies("caching.bound.kept")
 def test_a_dropped_plan_is_not_found_by_its_short_key() -> None:
     cache: caching.PlanCache[str] = caching.PlanCache(2)
     for name in ("one", "two", "three"):
@@ -166,7 +166,7 @@ def test_one_buffer_in_two_shapes() -> None:
     all_differ(key(x.reshape(2, 2) + view), key(x.reshape(2, 2) + other))
 
 
-@verifies("caching.key.known+2")
+@verifies("caching.key.circumstances")
 def test_memory_that_holds_one_number_is_no_other_memory() -> None:
     other = Tensor([1.0, 2.0]).realize()
     for number in (5.0, 7.0):
@@ -261,7 +261,7 @@ def test_every_setting_that_changes_plans() -> None:
     assert key(x) == usual
 
 
-@verifies("caching.key.device", observe="cache")
+@verifies("caching.key.circumstances", observe="cache")
 def test_what_the_device_says() -> None:
     x = numbers(1, 2) + 1
     all_differ(key(x), key(x, device=("CPU",)), key(x, device=("CPU", "avx")))
@@ -282,7 +282,7 @@ def test_other_names_of_variables_hit() -> None:
     assert key(x * Variable("n", 0, 9).bind(3)) == key(x * Variable("m", 0, 9).bind(3))
 
 
-@verifies("caching.key.values", observe="cache")
+@verifies("caching.key.circumstances", observe="cache")
 def test_another_value_of_a_variable_hits() -> None:
     x, n = numbers(1, 2), Variable("n", 0, 9)
     assert key(x * n.bind(3)) == key(x * n.bind(4))
@@ -339,7 +339,7 @@ def test_names_in_two_processes() -> None:
     assert len(set(seen[0])) == len(seen[0])
 
 
-@verifies("caching.bounded.capacity", observe="cache")
+@verifies("caching.bound.kept", observe="cache")
 def test_the_plan_used_longest_ago_goes() -> None:
     cache: PlanCache[int] = PlanCache(capacity=3)
     for number in range(3):
@@ -353,7 +353,7 @@ def test_the_plan_used_longest_ago_goes() -> None:
     assert (len(cache), cache.hits, cache.misses) == (0, 0, 0)
 
 
-@verifies("caching.bounded.capacity")
+@verifies("caching.bound.kept")
 def test_a_full_table_drops_several_plans_at_once() -> None:
     """So the next ones have room, and short keys live on."""
     cache: PlanCache[int] = PlanCache(capacity=256)

@@ -40,14 +40,14 @@ def values(rows: int, columns: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(rows * columns).astype(np.float32)
 
 
-@verifies("choosing.rows.next")
+@verifies("choosing.memory.ahead")
 def test_the_next_row_is_asked_for() -> None:
     assert any(name.startswith("NEXT(") for name in names(centred(1000, 100)))
     assert not any(name.startswith("NEXT(") for name in names(centred(20, 100)))
     assert not any(name.startswith("NEXT(") for name in names(centred(20, 2000)))
 
 
-@verifies("render.fetch.next")
+@verifies("render.hint.pays")
 @verifies("steps.value.equal")
 def test_each_vector_of_the_next_row_is_asked_for() -> None:
     made = optimize(centred(50, 96), DeviceLimits(vector_bytes=64, vector_registers=32,
@@ -75,7 +75,7 @@ def test_what_does_not_go_on_with_the_prefix_is_not_asked_for() -> None:
             Next(known.position[j]).apply(known)
 
 
-@verifies("choosing.plain.vector")
+@verifies("choosing.plain.lanes")
 @verifies("steps.value.equal")
 @pytest.mark.parametrize("columns", [23, 29, 77, 1021])
 def test_the_rest_of_a_row_is_a_vector(columns: int) -> None:
@@ -91,7 +91,7 @@ def test_the_rest_of_a_row_is_a_vector(columns: int) -> None:
     assert not out[3 * columns:].any()
 
 
-@verifies("choosing.plain.vector")
+@verifies("choosing.plain.lanes")
 def test_one_number_is_no_vector() -> None:
     assert not any(name.startswith("PADTO(") for name in names(centred(3, 65)))
 
@@ -108,7 +108,7 @@ def test_a_softmax_divides_once_a_row() -> None:
                                rtol=1e-6)
 
 
-@verifies("choosing.rows.next")
+@verifies("choosing.memory.ahead")
 def test_a_copy_of_a_panel_asks_for_the_next_one() -> None:
     m, n, k = (new_range(size, kind) for size, kind in (
         (64, RangeKind.GLOBAL), (256, RangeKind.GLOBAL), (100, RangeKind.REDUCE)))

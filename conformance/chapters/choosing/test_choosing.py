@@ -74,7 +74,7 @@ STEPS: dict[str, Any] = {"chunk": Chunk, "cut": Cut, "merge": Merge, "pack": Pac
 # Rows of memory
 
 
-@verifies("choosing.rows.whole")
+@verifies("choosing.rows.vector")
 def test_few_rows_read_the_other_operand_from_end_to_end() -> None:
     for rows, columns, whole in ((1, 512, True), (2, 512, True), (8, 512, True), (9, 512, False),
                                  (1, 64, False), (8, 64, False)):
@@ -82,7 +82,7 @@ def test_few_rows_read_the_other_operand_from_end_to_end() -> None:
         assert any(name.startswith("CHUNK") for name in steps) is whole, (rows, columns)
 
 
-@verifies("choosing.rows.whole")
+@verifies("choosing.rows.vector")
 @verifies("steps.value.equal")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("device", DEVICES)
@@ -174,7 +174,7 @@ def test_rows_that_threads_share_have_the_same_values(rows: int, columns: int,
         assert (found == wanted).all(), count
 
 
-@verifies("choosing.product.copied")
+@verifies("choosing.product.memory")
 @pytest.mark.parametrize(("batch", "threads", "steps"), [
     (8, 1, ["SHARE(1)", "SHARE(0)"]), (8, 2, ["SHARE(1)", "CUT(0,4)", "SHARE(1)"]),
     (6, 4, ["SHARE(1)", "CUT(0,2)", "SHARE(1)"]), (7, 2, ["SHARE(1)"])])
@@ -188,7 +188,7 @@ def test_a_batch_shares_a_copy(batch: int, threads: int, steps: list[str]) -> No
     assert any(name.startswith("PACK") for name in found)
 
 
-@verifies("choosing.product.copied")
+@verifies("choosing.product.memory")
 @verifies("steps.value.equal")
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("own", [False, True])
@@ -277,7 +277,7 @@ def test_what_is_no_window_is_not_copied_as_one() -> None:
 # Choosing
 
 
-@verifies("choosing.product.registers")
+@verifies("choosing.product.tile")
 @pytest.mark.parametrize("limits", [
     WIDE, DeviceLimits(), DeviceLimits(vector_bytes=16, vector_registers=32)])
 def test_a_tile_fits_the_registers(limits: DeviceLimits) -> None:
@@ -288,7 +288,7 @@ def test_a_tile_fits_the_registers(limits: DeviceLimits) -> None:
         assert tile.width * 4 <= limits.vector_bytes
 
 
-@verifies("choosing.product.loads")
+@verifies("choosing.product.tile")
 def test_a_tile_multiplies_and_loads_little() -> None:
     for product in lesson_kernel.products():
         limits = DeviceLimits(vector_bytes=4 * product.elements, vector_registers=product.registers)
@@ -297,7 +297,7 @@ def test_a_tile_multiplies_and_loads_little() -> None:
         assert 2 * taken.total <= 3 * lesson_kernel.best(product)[0].total, (product, tile)
 
 
-@verifies("choosing.product.loads")
+@verifies("choosing.product.tile")
 def test_the_text_of_a_product_loads_what_its_tile_does() -> None:
     text = render(optimize(kb.matmul(60, 64, 64), WIDE), C()).body
     tile = products.choose_tile(WIDE, 4, 60, 64)
@@ -307,7 +307,7 @@ def test_the_text_of_a_product_loads_what_its_tile_does() -> None:
     assert (tile.rows * tile.vectors, tile.rows + tile.vectors) == (24, 10)
 
 
-@verifies("choosing.product.registers")
+@verifies("choosing.product.tile")
 def test_a_large_product_packs_a_panel_and_fills_the_registers() -> None:
     steps = [step.name for step, _ in hand_steps(kb.matmul(512, 512, 512), WIDE)]
     assert [step.split("(")[0] for step in steps] == ["SWAP", "OWN", *["UPCAST"] * 2, "PACK",
@@ -317,7 +317,7 @@ def test_a_large_product_packs_a_panel_and_fills_the_registers() -> None:
     assert text.count("= fma_f32x16(") == (6 + 2) * 4
 
 
-@verifies("choosing.product.flat")
+@verifies("choosing.product.memory")
 def test_a_flat_product_stores_its_rows_from_end_to_end() -> None:
     """The columns are the inner loop of the stage, whatever they leave over."""
     generator = np.random.default_rng(0)
@@ -338,7 +338,7 @@ def test_a_flat_product_stores_its_rows_from_end_to_end() -> None:
     assert deep.arg.prefix
 
 
-@verifies("choosing.threads.pays")
+@verifies("choosing.threads.shares")
 @pytest.mark.parametrize("columns", [512, 320, 96])
 def test_panels_that_share_a_copy_leave_something_to_threads(columns: int) -> None:
     """The first operand lies turned, so all panels of a thread, or each, have a copy of it."""
@@ -394,7 +394,7 @@ def _sums(rows: int, inner: int, columns: int, apart: int = 0) -> UOp:
     return kb.kernel(store(param(0), place, kb.reduce(Ops.ADD, value, k)), prefix=(m, n))
 
 
-@verifies("choosing.product.fetch")
+@verifies("choosing.product.memory")
 def test_outputs_across_lines_are_asked_for() -> None:
     def fetches(*sizes: int) -> bool:
         return any(type(step) is Fetch for step, _ in hand_steps(_sums(*sizes), WIDE))
@@ -439,7 +439,7 @@ def _in_place(before: bool) -> UOp:
 
 
 @verifies("blocking.copy.stored")
-@verifies("choosing.product.copied")
+@verifies("choosing.product.memory")
 @pytest.mark.parametrize("before", [False, True])
 def test_an_operand_is_copied_before_it_is_updated_or_after(before: bool) -> None:
     x = np.random.default_rng(0).integers(-4, 5, (12, 10)).astype(np.float32)
@@ -453,7 +453,7 @@ def test_an_operand_is_copied_before_it_is_updated_or_after(before: bool) -> Non
             assert (given.reshape(32, 10) == 2 * weight).all()
 
 
-@verifies("choosing.product.copied")
+@verifies("choosing.product.memory")
 def test_what_would_be_gathered_for_each_row_is_copied() -> None:
     """The second stage makes the prefix a vector, along which the first one's operand lies across.
     """
@@ -489,7 +489,7 @@ def _of_parts(width: int) -> tuple[UOp, UOp]:
     return kb.kernel(first, done, prefix=(row,)), k
 
 
-@verifies("choosing.product.copied")
+@verifies("choosing.product.memory")
 @pytest.mark.parametrize("width", [64, 50])
 def test_an_operand_of_several_parts_is_computed_once(width: int) -> None:
     ast, loop = _of_parts(width)

@@ -55,7 +55,7 @@ def tile(known: Analysis, node: UOp) -> int:
     return math.prod(loop.src[0].arg for loop in known.loops(known.free[node] & known.lanes))
 
 
-@verifies("choosing.tile.once+2")
+@verifies("choosing.product.tile")
 def test_the_tiles_of_two_reductions_are_not_multiplied() -> None:
     for ast in transformer_block():
         known = Analysis(optimize(ast, WIDE))
@@ -63,7 +63,7 @@ def test_the_tiles_of_two_reductions_are_not_multiplied() -> None:
         assert all(tile(known, node) <= 32 * 16 for node in sums), ast.arg.name
 
 
-@verifies("choosing.tile.once+2")
+@verifies("choosing.product.tile")
 def test_a_loop_in_which_another_reduction_has_lanes_is_not_cut() -> None:
     """Rows of four maxima: a tile of eight rows of the product would make 32 maxima of them."""
     i, j = (new_range(64, RangeKind.GLOBAL) for _ in range(2))
@@ -78,7 +78,7 @@ def test_a_loop_in_which_another_reduction_has_lanes_is_not_cut() -> None:
     assert max(tile(known, node) for node in known.order if node.op is Ops.REDUCE) == 4 * 16
 
 
-@verifies("choosing.plain.roll")
+@verifies("choosing.plain.lanes")
 def test_many_stages_get_one_vector_each() -> None:
     most = max(transformer_block(), key=lambda ast: len(ast.src))
     steps = hand_steps(most, WIDE)

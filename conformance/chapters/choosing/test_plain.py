@@ -32,7 +32,7 @@ def names(ast: UOp, limits: DeviceLimits = WIDE) -> list[str]:
     return [step.name for step, _ in hand_steps(ast, limits)]
 
 
-@verifies("choosing.plain.merge")
+@verifies("choosing.plain.lanes")
 def test_loops_are_merged_where_every_access_allows_it() -> None:
     assert names(scaled(3, 5, 5))[0] == "MERGE(0,1)"
     assert "MERGE(0,1)" not in names(scaled(3, 5, 6))
@@ -67,7 +67,7 @@ def test_only_neighbours_are_merged() -> None:
         apply_steps(two, [Merge(1, 2)])
 
 
-@verifies("choosing.plain.vector")
+@verifies("choosing.plain.lanes")
 @pytest.mark.parametrize(("rows", "columns"), [(1, 4), (1, 7), (3, 5), (7, 9), (5, 33), (64, 64),
                                                (13, 128), (1, 1), (2, 2), (3, 1000)])
 def test_elementwise_kernels_of_any_size(rows: int, columns: int) -> None:
@@ -80,7 +80,7 @@ def test_elementwise_kernels_of_any_size(rows: int, columns: int) -> None:
         assert (out == 2 * given[:, :columns]).all()
 
 
-@verifies("choosing.plain.vector")
+@verifies("choosing.plain.lanes")
 def test_a_vector_is_as_wide_as_the_widest_type_allows() -> None:
     for one, two, width in ((dtypes.int8, dtypes.int8, 64), (dtypes.int8, dtypes.float32, 16),
                             (dtypes.float64, dtypes.float32, 8), (dtypes.float16, dtypes.int8, 16)):
@@ -91,7 +91,7 @@ def test_a_vector_is_as_wide_as_the_widest_type_allows() -> None:
         assert f"x{width} " in render(optimize(ast, WIDE), C()).body
 
 
-@verifies("choosing.plain.vector")
+@verifies("choosing.plain.lanes")
 def test_stages_of_a_row_are_vectors() -> None:
     body = render(optimize(kb.softmax(6, 100), WIDE), C()).body
     assert "exp_f32x16(" in body
@@ -102,7 +102,7 @@ def test_stages_of_a_row_are_vectors() -> None:
 
 
 @verifies("dialects.stream.fence")
-@verifies("choosing.plain.stream")
+@verifies("choosing.memory.ahead")
 @pytest.mark.parametrize("offset", [0, 3])
 def test_large_outputs_go_past_the_caches(offset: int) -> None:
     """And are there when the kernel has ended, wherever the memory begins."""
@@ -132,7 +132,7 @@ def test_what_a_kernel_reads_stays_in_the_caches() -> None:
         apply_steps(ast, [Upcast(0, 16), Stream(0)])
 
 
-@verifies("choosing.plain.vector")
+@verifies("choosing.plain.lanes")
 @pytest.mark.device("CPU")
 @pytest.mark.parametrize("shape", [(5,), (3, 7), (17, 1), (1, 40), (2, 3, 37), (0, 4)])
 def test_tensors_of_odd_shapes(shape: tuple[int, ...]) -> None:
@@ -162,7 +162,7 @@ def rows_with_a_product() -> UOp:
                      store(param(0), flat((i, 64), (q, 1)), scaled_row, q), prefix=(i,))
 
 
-@verifies("choosing.plain.roll")
+@verifies("choosing.plain.lanes")
 def test_lanes_are_rolled_up_where_nothing_is_reduced() -> None:
     """The product keeps its tile; the stage behind it is one loop again."""
     ast = rows_with_a_product()
@@ -186,14 +186,14 @@ def test_lanes_are_rolled_up_where_nothing_is_reduced() -> None:
         apply_steps(ast, [Roll(0)])
 
 
-@verifies("choosing.plain.roll")
+@verifies("choosing.plain.lanes")
 def test_a_stage_that_only_scales_is_rolled_up() -> None:
     """Beside a product whose tile it has shared; a softmax has vectors only."""
     assert any(name.startswith("ROLL(") for name in names(rows_with_a_product()))
     assert not any(name.startswith("ROLL(") for name in names(kb.softmax(64, 64)))
 
 
-@verifies("choosing.plain.turned")
+@verifies("choosing.plain.lanes")
 def test_what_is_read_across_is_read_in_squares() -> None:
     i, j = new_range(100, RangeKind.GLOBAL), new_range(90, RangeKind.GLOBAL)
     value = load(param(1), flat((j, 100), (i, 1)))
@@ -210,7 +210,7 @@ def turned(columns: int, rows: int) -> UOp:
     return kb.kernel(store(param(0), flat((i, rows), (j, 1)), value), prefix=(i, j))
 
 
-@verifies("choosing.plain.turned")
+@verifies("choosing.plain.lanes")
 def test_squares_along_the_rows_that_are_read_come_first() -> None:
     """What 16 x rows x 4 bytes of each square store fits a quarter of the cache n times."""
     assert WIDE.second_cache == 512 << 10
@@ -228,7 +228,7 @@ def test_copies_that_read_on_are_as_without_steps(columns: int, rows: int) -> No
     assert np.array_equal(Tensor(array).realize().permute(1, 0).contiguous().numpy(), array.T)
 
 
-@verifies("choosing.rows.short")
+@verifies("choosing.rows.vector")
 def test_short_rows_lie_abreast() -> None:
     def vectors(ast: UOp) -> str:
         return render(optimize(ast, WIDE), C()).body

@@ -81,7 +81,7 @@ def patiently(event: threading.Event, turns: int = 300) -> bool:
 # Compiling
 
 
-@verifies("cpu.compile.together+2")
+@verifies("cpu.compile.shared")
 def test_all_kernels_of_a_call_share_compiler_runs(fresh: Path,
                                                    monkeypatch: pytest.MonkeyPatch) -> None:
     runs = 0
@@ -101,7 +101,7 @@ def test_all_kernels_of_a_call_share_compiler_runs(fresh: Path,
         check(ast, 1 + n / 7)
 
 
-@verifies("cpu.compile.together+2")
+@verifies("cpu.compile.shared")
 def test_compilers_run_while_the_last_kernel_is_printed(fresh: Path,
                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     plain, printed, begun, printing = objects.compile_unit, backend.render, threading.Event(), 0
@@ -128,7 +128,7 @@ def test_compilers_run_while_the_last_kernel_is_printed(fresh: Path,
         check(ast, 1 + n / 7)
 
 
-@verifies("cpu.compile.together+2")
+@verifies("cpu.compile.shared")
 @pytest.mark.parametrize(("count", "wanted"), [
     (1, [["printed"], ["printed"], ["one", "two", "ts_run"]]),
     (2, [["ts_run"], ["printed"], ["printed"], ["one", "two"]])])
@@ -156,7 +156,7 @@ def test_the_runtime_is_compiled_by_who_has_nothing_to_do(
         check(ast, 1.75, size)
 
 
-@verifies("cpu.compile.longer")
+@verifies("cpu.compile.shared")
 @pytest.mark.parametrize(("count", "wanted"), [
     (1, [2, 6, 2]), (2, [2, 2, 6]), (8, [2, 2, 2, 2, 2])])
 def test_units_are_longer_where_all_processors_have_a_compiler(
@@ -188,7 +188,7 @@ def test_kernels_that_differ_in_names_only_are_compiled_once(fresh: Path) -> Non
     assert one.function == two.function  # type: ignore[attr-defined]
 
 
-@verifies("cpu.compile.missing")
+@verifies("cpu.compile.failure")
 def test_a_missing_compiler_is_named(fresh: Path) -> None:
     with Context(CC="no-such-compiler"), pytest.raises(CompileError) as caught:
         Device["CPU"].compile([scaled(10, 1.25)])
@@ -196,7 +196,7 @@ def test_a_missing_compiler_is_named(fresh: Path) -> None:
         assert part in str(caught.value)
 
 
-@verifies("cpu.compile.refused")
+@verifies("cpu.compile.failure")
 def test_a_refused_kernel_is_kept(fresh: Path, tmp_path: Path) -> None:
     compiler = tmp_path / "broken-cc"
     compiler.write_text("#!/bin/sh\ntest \"$1\" = --version && echo 1 && exit 0\n"
@@ -212,7 +212,7 @@ def test_a_refused_kernel_is_kept(fresh: Path, tmp_path: Path) -> None:
     kept.unlink()
 
 
-@verifies("cpu.compile.refused")
+@verifies("cpu.compile.failure")
 @pytest.mark.parametrize(("compiler", "said"), [
     ("false", "false .*refused unlucky(, ts_run)?: it ended with status 1 and said nothing"),
     ("true", "true .*refused unlucky(, ts_run)?: it ended with status 0 and wrote no file")])
@@ -222,7 +222,7 @@ def test_what_is_no_compiler_is_said_to_be_none(compiler: str, said: str, fresh:
     Path(str(caught.value).split("the source is in ")[1].split(";")[0]).unlink()
 
 
-@verifies("cpu.compile.others")
+@verifies("cpu.compile.failure")
 def test_what_stood_beside_a_refused_kernel_is_kept(
         fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = objects.compile_unit
@@ -299,7 +299,7 @@ def results(asts: Sequence[UOp], dtype: DType) -> list[bytes]:
     return found
 
 
-@verifies("cpu.flags.meaning")
+@verifies("cpu.flags.safe")
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64, dtypes.int32, dtypes.uint8],
                          ids=lambda d: d.name)
 def test_flags_change_no_value(fresh: Path, monkeypatch: pytest.MonkeyPatch,
@@ -321,7 +321,7 @@ def test_flags_change_no_value(fresh: Path, monkeypatch: pytest.MonkeyPatch,
     assert not different, [(value.op.name, [s.op.name for s in value.src]) for value in different]
 
 
-@verifies("cpu.flags.known+2")
+@verifies("cpu.flags.safe")
 def test_a_compiler_that_knows_fewer_flags_compiles(fresh: Path, tmp_path: Path) -> None:
     """GCC 10, say: an unknown flag is an error, except where the version is asked for."""
     named = shutil.which("gcc")
@@ -336,7 +336,7 @@ def test_a_compiler_that_knows_fewer_flags_compiles(fresh: Path, tmp_path: Path)
     assert GlobalCounters.compiled
 
 
-@verifies("cpu.flags.meaning")
+@verifies("cpu.flags.safe")
 @verifies("dtypes.cast.float")
 @pytest.mark.parametrize("whole", [dtypes.int32, dtypes.int64, dtypes.uint64],
                          ids=lambda d: d.name)
@@ -356,7 +356,7 @@ def test_a_float_that_was_an_integer_is_one(kind: DType, whole: DType) -> None:
         assert np.isfinite(seen).all() and (seen == np.trunc(seen)).all()
 
 
-@verifies("cpu.flags.meaning")
+@verifies("cpu.flags.safe")
 @verifies("conventions.zero.sign")
 @pytest.mark.parametrize("noopt", [0, 1])
 @pytest.mark.parametrize("dtype", [dtypes.int8, dtypes.int64, dtypes.bool, dtypes.float16,
@@ -425,7 +425,7 @@ def test_another_compiler_of_the_same_name(tmp_path: Path, monkeypatch: pytest.M
     assert keys[0] == keys[2] != keys[1]
 
 
-@verifies("cpu.cache.checked")
+@verifies("cpu.object.trusted")
 def test_another_object_under_the_same_name_is_not_loaded(
         fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has the function that is looked for, and could be loaded."""
@@ -442,7 +442,7 @@ def test_another_object_under_the_same_name_is_not_loaded(
     assert GlobalCounters.compiled == 1
 
 
-@verifies("cpu.cache.checked")
+@verifies("cpu.object.trusted")
 @pytest.mark.parametrize("damage", ["empty", "garbage", "cut", "swapped", "entry", "gone", "path",
                                     "forged"])
 def test_a_damaged_object_is_built_again(fresh: Path, damage: str,
@@ -476,7 +476,7 @@ def test_a_damaged_object_is_built_again(fresh: Path, damage: str,
     assert GlobalCounters.compiled == 1
 
 
-@verifies("cpu.cache.private")
+@verifies("cpu.object.trusted")
 def test_the_folder_belongs_to_its_owner(fresh: Path, monkeypatch: pytest.MonkeyPatch,
                                          capsys: pytest.CaptureFixture[str]) -> None:
     Device["CPU"].compile([scaled(10, 5.5)])
@@ -489,7 +489,7 @@ def test_the_folder_belongs_to_its_owner(fresh: Path, monkeypatch: pytest.Monkey
     assert len(error.splitlines()) == 1 and str(fresh) in error and "chmod" in error
 
 
-@verifies("cpu.cache.unwritable")
+@verifies("cpu.cache.without")
 def test_an_unusable_folder_stops_nobody(fresh: Path, tmp_path: Path,
                                          capsys: pytest.CaptureFixture[str]) -> None:
     blocked = tmp_path / "file"
@@ -501,14 +501,14 @@ def test_an_unusable_folder_stops_nobody(fresh: Path, tmp_path: Path,
     assert len(error.splitlines()) == 1 and str(blocked) in error
 
 
-@verifies("cpu.cache.off")
+@verifies("cpu.cache.without")
 def test_level_zero_leaves_the_folder_alone(fresh: Path) -> None:
     with Context(CACHELEVEL=0):
         check(scaled(10, 7.5), 7.5)
     assert not fresh.exists()
 
 
-@verifies("cpu.cache.off")
+@verifies("cpu.cache.without")
 def test_level_zero_reads_nothing(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check(scaled(10, 7.25), 7.25)
     before = sorted(fresh.iterdir())
@@ -518,8 +518,7 @@ def test_level_zero_reads_nothing(fresh: Path, monkeypatch: pytest.MonkeyPatch) 
     assert GlobalCounters.compiled == 1 and sorted(fresh.iterdir()) == before
 
 
-@verifies("cpu.cache.atomic")
-@verifies("cpu.cache.crash")
+@verifies("cpu.cache.whole")
 def test_files_get_their_names_in_order_when_they_are_whole(
         fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is killed leaves no part of a file, and no entry without its object."""
@@ -538,7 +537,7 @@ def test_files_get_their_names_in_order_when_they_are_whole(
     assert sum(name.startswith("kernel-") for name in whole) == 2
 
 
-@verifies("cpu.cache.atomic")
+@verifies("cpu.cache.whole")
 def test_processes_share_a_folder(tmp_path: Path) -> None:
     """Several at once, all with the same kernels: each gets right ones, and no rest is left."""
     code = ("from conformance.chapters.cpu import test_cpu as t\n"
@@ -571,7 +570,7 @@ time.sleep(60)  # if it has been as quick as that
 """
 
 
-@verifies("cpu.cache.crash")
+@verifies("cpu.cache.whole")
 @pytest.mark.parametrize("moment", [-1, -2, -3, 0.05, 0.12, 0.3])
 def test_a_killed_process_leaves_nothing_wrong(fresh: Path, monkeypatch: pytest.MonkeyPatch,
                                                moment: float) -> None:
@@ -590,7 +589,7 @@ def test_a_killed_process_leaves_nothing_wrong(fresh: Path, monkeypatch: pytest.
     assert GlobalCounters.compiled == 0
 
 
-@verifies("cpu.cache.crash")
+@verifies("cpu.cache.whole")
 def test_a_process_killed_while_the_compiler_runs(fresh: Path, tmp_path: Path,
                                                   monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiler outlives the process that started it."""
@@ -615,7 +614,7 @@ def test_a_process_killed_while_the_compiler_runs(fresh: Path, tmp_path: Path,
     assert GlobalCounters.compiled == 1
 
 
-@verifies("cpu.thread.safe")
+@verifies("cpu.threads.process")
 def test_a_launch_does_not_wait_for_a_compiler(fresh: Path,
                                                monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread compiles until the launch is over."""
@@ -643,7 +642,7 @@ def test_a_launch_does_not_wait_for_a_compiler(fresh: Path,
     assert waited == [True]
 
 
-@verifies("cpu.thread.safe")
+@verifies("cpu.threads.process")
 def test_threads_compile_and_run_at_once(fresh: Path) -> None:
     failures: list[BaseException] = []
 
@@ -684,7 +683,7 @@ def test_a_table_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls == 1
 
 
-@verifies("cpu.memory.reuse")
+@verifies("cpu.memory.kept")
 def test_freed_memory_is_used_again() -> None:
     block = Device["CPU"].allocate(12_345)
     address = block.address
@@ -801,7 +800,7 @@ def test_rows_that_move_in_place(dtype: str, rows: int) -> None:
         assert (kept.numpy() == 0).all()
 
 
-@verifies("cpu.flags.meaning")
+@verifies("cpu.flags.safe")
 def test_a_load_that_only_a_condition_uses() -> None:
     """GCC 12 takes `v = p[i]; c ? v : 0` for a conditional load, and mixes up such conditions."""
     for seed in range(8):

@@ -36,7 +36,7 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @on_x86
-@verifies("cpu.target.named")
+@verifies("cpu.target.settings")
 def test_kernels_are_made_for_the_target_that_is_named(words: Path) -> None:
     given = np.arange(100, dtype=np.float32)
     with Context(DEVICE="CPU", CPU_TARGET="x86-64"):
@@ -47,7 +47,7 @@ def test_kernels_are_made_for_the_target_that_is_named(words: Path) -> None:
 
 
 @on_x86
-@verifies("cpu.target.steps")
+@verifies("cpu.target.settings")
 def test_steps_are_chosen_for_the_target_that_is_named() -> None:
     def chosen() -> tuple[tuple[int, int], tuple[str, ...]]:
         limits = Device["CPU"].limits
@@ -64,7 +64,7 @@ def test_steps_are_chosen_for_the_target_that_is_named() -> None:
             assert wide[0] == wanted and wide[1] != narrow[1]
 
 
-@verifies("cpu.target.steps")
+@verifies("cpu.target.settings")
 def test_registers_of_processors() -> None:
     def registers(text: str) -> tuple[int, int, bool]:
         found = machine.vectors_of(frozenset(text.split()))
@@ -76,14 +76,14 @@ def test_registers_of_processors() -> None:
     assert registers("aarch64 asimd") == registers("arm64") == (16, 32, False)
 
 
-@verifies("cpu.target.wider")
+@verifies("cpu.target.settings")
 def test_a_target_that_nobody_knows_is_an_error() -> None:
     with Context(CPU_TARGET="abacus"), pytest.raises(CompileError, match="CPU_TARGET=abacus"):
         _ = Device["CPU"].limits
 
 
 @on_x86
-@verifies("cpu.target.wider")
+@verifies("cpu.target.settings")
 def test_a_target_that_is_wider_than_the_processor_is_an_error(
         monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler, "own_features", lambda: frozenset(("x8664", "sse2", "avx")))
@@ -95,7 +95,7 @@ def test_a_target_that_is_wider_than_the_processor_is_an_error(
     compiler._features.cache_clear()
 
 
-@verifies("cpu.target.vectors")
+@verifies("cpu.target.settings")
 def test_vectors_of_any_width() -> None:
     given = np.random.default_rng(0).integers(-9, 9, (33, 50)).astype(np.float32)
     for width in (16, 32, 64):
@@ -108,8 +108,8 @@ def test_vectors_of_any_width() -> None:
             assert ((x @ x.transpose(0, 1)).numpy() == given @ given.T).all()
 
 
-@verifies("cpu.target.vectors")
-@verifies("settings.value.error+2")
+@verifies("cpu.target.settings")
+@verifies("settings.error.clear")
 def test_no_other_width_is_taken() -> None:
     with pytest.raises(SettingError, match="VECTOR_BYTES.*48.*0, 16, 32, 64"):
         Context(VECTOR_BYTES=48)
@@ -139,7 +139,7 @@ def floats_of(values: np.ndarray) -> np.ndarray:
 
 @on_x86
 @verifies("cpu.values.reference")
-@verifies("kernel.half.round")
+@verifies("kernel.half.wide")
 @pytest.mark.parametrize("noopt", [0, 1])
 def test_halves_without_a_type_for_them(noopt: int) -> None:
     """Every half, and the floats and doubles at, between and beside neighbouring halves."""

@@ -118,7 +118,7 @@ def random_shared(ast: UOp, seed: int) -> UOp:
 
 
 @verifies("steps.value.equal")
-@verifies("steps.threads.legal")
+@verifies("steps.threads.refused")
 def test_random_kernels_store_the_same_with_threads() -> None:
     made = [kb.random_kernel(9000 + seed) for seed in range(120)]
     asts = [random_shared(kernel.ast, seed) for seed, kernel in enumerate(made)]
@@ -133,7 +133,7 @@ def test_random_kernels_store_the_same_with_threads() -> None:
                 assert (kernel.result(ast, device, seed) == wanted).all(), (seed, ast.arg.steps)
 
 
-@verifies("steps.threads.legal")
+@verifies("steps.threads.refused")
 def test_a_loop_that_cannot_be_shared_is_refused() -> None:
     i, k = new_range(8, RangeKind.LOOP), new_range(8, RangeKind.REDUCE)
     first = load(param(0), 0)
@@ -149,7 +149,7 @@ def test_a_loop_that_cannot_be_shared_is_refused() -> None:
             step.apply(Analysis(ast))
 
 
-@verifies("steps.parts.legal")
+@verifies("steps.threads.refused")
 def test_a_reduction_that_reads_what_is_stored_is_not_cut() -> None:
     i, k = new_range(8, RangeKind.LOOP), new_range(8, RangeKind.REDUCE)
     ast = kb.kernel(store(param(0), i, load(param(1), i), i),
@@ -163,7 +163,7 @@ def test_a_reduction_that_reads_what_is_stored_is_not_cut() -> None:
         GroupTop(Analysis(rows).position[k], 2).apply(Analysis(rows))
 
 
-@verifies("steps.parts.legal")
+@verifies("steps.threads.refused")
 def test_no_reduction_of_a_shared_loop_is_cut() -> None:
     """The stage with the parts would stand between two stages of the loop."""
     block, k = new_range(4, RangeKind.BLOCK), new_range(8, RangeKind.REDUCE)
@@ -201,7 +201,7 @@ def test_no_element_is_lost_by_cutting(op: Ops) -> None:
         assert out[0] == numpy.reduce(values, dtype=np.int32)
 
 
-@verifies("choosing.threads.pays")
+@verifies("choosing.threads.shares")
 def test_small_kernels_are_left_to_one_thread() -> None:
     limits = DeviceLimits(threads=8)
     assert not any(isinstance(step, (Thread, GroupTop)) for ast in (total(1000), kb.softmax(8, 64))
@@ -228,7 +228,7 @@ def test_a_sum_is_the_same_for_every_number_of_threads() -> None:
     assert all(each == found[0] for each in found)
 
 
-@verifies("choosing.threads.balance")
+@verifies("choosing.threads.shares")
 def test_long_kernels_have_several_parts_for_each_thread() -> None:
     limits = DeviceLimits(threads=2, parts=8)
     for ast, amount in ((kb.softmax(4096, 4096), 16), (kb.softmax(3100, 4096), 10),
@@ -397,10 +397,9 @@ def expected(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
 
 
 @verifies("cpu.threads.equal")
-@verifies("cpu.threads.concurrent")
-@verifies("cpu.threads.fork+2")
+@verifies("cpu.threads.process")
 @verifies("cpu.threads.count")
-@verifies("cpu.threads.near")
+@verifies("cpu.threads.placed")
 @pytest.mark.parametrize("sanitizer", ["", "thread", "address,undefined"])
 def test_the_runtime_under_stress(sanitizer: str, tmp_path: Path) -> None:
     """The C program tells whether all results were right, the sanitizer how they came about."""
@@ -494,7 +493,7 @@ on_linux = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="asks
 
 
 @on_linux
-@verifies("cpu.threads.idle")
+@verifies("cpu.threads.woken")
 def test_workers_are_started_late_and_sleep() -> None:
     assert child("""
 used = lambda: time.process_time()
@@ -514,7 +513,7 @@ print(turn < 39)
 
 
 @on_linux
-@verifies("cpu.threads.learned")
+@verifies("cpu.threads.woken")
 def test_a_kernel_that_takes_longer_than_was_thought_gets_workers() -> None:
     assert child("""
 from conformance.chapters.cpu import test_cpu_threads as t
@@ -533,7 +532,7 @@ for _ in range(3):
 
 @on_linux
 @pytest.mark.skipif(cpu.processors() < 2, reason="there is no other processor")
-@verifies("cpu.threads.apart")
+@verifies("cpu.threads.placed")
 def test_workers_are_not_where_their_caller_is() -> None:
     """Wherever the caller is put. Where there are too few processors, workers may be anywhere."""
     assert child("""
@@ -562,7 +561,7 @@ print(len(seen) >= 2 and apart > stayed / 2, len(found) == len(allowed),
 """, OPENBLAS_NUM_THREADS=1).split() == ["True", "True", "True"]
 
 
-@verifies("cpu.threads.exit")
+@verifies("cpu.threads.process")
 def test_a_process_ends_with_its_workers() -> None:
     assert child("print(check())") == "fine"
     assert child("""
@@ -576,7 +575,7 @@ os._exit(0)
 
 
 @on_linux
-@verifies("cpu.threads.signals")
+@verifies("cpu.threads.process")
 def test_workers_leave_signals_to_others() -> None:
     assert child("""
 (Tensor(np.ones(1 << 22, np.float32)).realize() * 2).realize()
@@ -585,7 +584,7 @@ print(workers())
 
 
 @on_linux
-@verifies("cpu.threads.fork+2")
+@verifies("cpu.threads.process")
 def test_a_child_starts_workers_of_its_own() -> None:
     assert child("""
 def used():
@@ -597,7 +596,7 @@ print(before, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """) == "3 3"
 
 
-@verifies("cpu.threads.fork+2")
+@verifies("cpu.threads.process")
 def test_a_child_of_a_busy_process_has_workers() -> None:
     """Also when it is forked while other threads are in the middle of kernels."""
     assert child("""
@@ -629,7 +628,7 @@ table = Device["CPU"].table([(program, [out, given], ())])
 busy""", 1)) == "True fine"
 
 
-@verifies("cpu.threads.concurrent")
+@verifies("cpu.threads.process")
 def test_threads_of_python_run_shared_kernels_together() -> None:
     rng = np.random.default_rng(3)
     arrays = [rng.random((64 + 8 * n, 500), np.float32) for n in range(8)]
@@ -646,7 +645,7 @@ def test_threads_of_python_run_shared_kernels_together() -> None:
         run_together([lambda a=a: use(a) for a in arrays])  # type: ignore[misc]
 
 
-@verifies("cpu.threads.fork+2")
+@verifies("cpu.threads.process")
 def test_a_fork_while_another_thread_computes() -> None:
     """A child runs kernels, whatever the other threads of its parent were at."""
     program = """

@@ -93,7 +93,7 @@ def read(memory: Any) -> list[int]:
 
 # ---------------------------------------------------------------- what is there
 
-@verifies("cuda.driver.line")
+@verifies("cuda.driver.refused")
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
 def test_without_a_driver_one_line_says_so() -> None:
     text = "import impl\nimpl.Device['CUDA']"
@@ -105,7 +105,7 @@ def test_without_a_driver_one_line_says_so() -> None:
     assert "use CPU or REFERENCE" in said
 
 
-@verifies("cuda.driver.line")
+@verifies("cuda.driver.refused")
 def test_without_the_bindings_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     import impl.cuda.driver as ours
 
@@ -123,7 +123,7 @@ def check_names() -> None:
 
 
 @needs_mock
-@verifies("cuda.driver.devices")
+@verifies("cuda.driver.refused")
 def test_every_gpu_has_its_name(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_names)
 
@@ -151,7 +151,7 @@ with inherited(), driver.installed():
 
 
 @needs_mock
-@verifies("cuda.driver.fork+2")
+@verifies("cuda.driver.refused")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_process_is_told(emulation_folder: Path, tmp_path: Path) -> None:
     environment = driver.environment() | {"DEVICE": "CUDA", "CACHE_FOLDER": str(tmp_path)}
@@ -363,7 +363,7 @@ def test_the_driver_compiles_if_it_is_asked_to(on_gpu: Callable[[Check], None]) 
 
 
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
-@verifies("cuda.compile.refused")
+@verifies("cuda.error.told")
 def test_a_text_that_is_refused_is_an_error_with_its_line() -> None:
     from impl.cuda.compiler import compile_text
     with pytest.raises(CompileError, match=r"sm_80.*kernel.cu\(2\).*x.*undefined"):
@@ -385,7 +385,7 @@ def test_no_option_changes_an_operation() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
-@verifies("cuda.text.plain")
+@verifies("cuda.text.legal")
 def test_texts_compile_for_every_kind_of_gpu() -> None:
     """Kernels of every function and type, and random ones, as one text each."""
     from impl.cuda.compiler import OPTIONS
@@ -417,7 +417,7 @@ def check_reuse() -> None:
 
 
 @needs_mock
-@verifies("cuda.memory.reuse")
+@verifies("cuda.memory.kept")
 def test_a_block_is_used_again(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_reuse)
 
@@ -442,7 +442,7 @@ def check_kept_blocks() -> None:
 
 @needs_mock
 @verifies("device.memory.kept+3")
-@verifies("cuda.memory.exhausted")
+@verifies("cuda.memory.kept")
 def test_what_is_kept_has_a_limit(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_kept_blocks)
 
@@ -465,7 +465,7 @@ def check_exhausted() -> None:
 
 
 @needs_mock
-@verifies("cuda.memory.exhausted")
+@verifies("cuda.memory.kept")
 def test_memory_that_is_exhausted_is_an_error_and_no_end(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_exhausted)
 
@@ -484,7 +484,7 @@ def check_staged() -> None:
 
 
 @needs_mock
-@verifies("cuda.copy.staged")
+@verifies("cuda.copy.order")
 def test_values_may_change_once_they_are_sent(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_staged)
 
@@ -504,7 +504,7 @@ def check_peer() -> None:
 
 
 @needs_mock
-@verifies("cuda.copy.peer")
+@verifies("cuda.copy.order")
 def test_gpus_wait_for_each_others_copies(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_peer)
 
@@ -544,7 +544,7 @@ def check_scratch() -> None:
 
 
 @needs_mock
-@verifies("cuda.memory.reuse")
+@verifies("cuda.memory.kept")
 def test_what_phases_share_lives_as_long_as_they_run(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_scratch)
 
@@ -561,7 +561,7 @@ def check_refused_launch() -> None:
 
 
 @needs_mock
-@verifies("cuda.error.clear")
+@verifies("cuda.error.told")
 def test_a_launch_that_is_refused_is_an_error(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_refused_launch)
 
@@ -583,7 +583,7 @@ with inherited(), driver.installed():
 
 
 @needs_mock
-@verifies("cuda.error.lost")
+@verifies("cuda.error.told")
 def test_a_context_that_is_lost_says_so_and_names_the_kernel(emulation_folder: Path,
                                                              tmp_path: Path) -> None:
     environment = driver.environment() | {"DEVICE": "CUDA", "CACHE_FOLDER": str(tmp_path)}
@@ -619,8 +619,7 @@ def check_table() -> None:
 
 
 @needs_mock
-@verifies("cuda.table.graph")
-@verifies("cuda.table.update")
+@verifies("cuda.table.replayed")
 def test_a_table_is_one_launch_of_a_graph(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_table)
 
@@ -641,7 +640,7 @@ def check_empty_launches() -> None:
 
 
 @needs_mock
-@verifies("cuda.table.empty")
+@verifies("cuda.table.replayed")
 def test_a_launch_of_nothing_does_nothing(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_empty_launches)
 
@@ -661,7 +660,7 @@ def check_jit() -> None:
 
 
 @needs_mock
-@verifies("cuda.table.update")
+@verifies("cuda.table.replayed")
 def test_a_captured_function_replays_with_new_inputs(on_gpu: Callable[[Check], None]) -> None:
     on_gpu(check_jit)
 

@@ -112,7 +112,7 @@ def test_tensors_live_on_it() -> None:
         assert found.tolist() == (2 * (values + turn)).sum(0).tolist()
 
 
-@verifies("device.launch.variables+2")
+@verifies("device.launch.refused")
 def test_a_value_outside_its_bounds_is_refused() -> None:
     n = symbolic.Variable("n", 1, 4).uop
     i = kb.new_range(n, kb.RangeKind.GLOBAL)
@@ -129,7 +129,7 @@ def test_a_value_outside_its_bounds_is_refused() -> None:
         program([], [3])
 
 
-@verifies("searching.value.equal")
+@verifies("searching.trial.harmless")
 def test_steps_are_searched_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beam, "_known", {})
     values = np.arange(300, dtype=np.float32).reshape(3, 100)

@@ -51,7 +51,7 @@ def searched(device: str) -> beam.Found:
 
 @pytest.mark.device("OPENCL")
 @pytest.mark.usefixtures("fresh")
-@verifies("searching.value.equal")
+@verifies("searching.trial.harmless")
 @verifies("device.trial.released+2")
 def test_steps_are_searched_on_opencl() -> None:
     device: Any = Device["OPENCL"]
@@ -73,7 +73,7 @@ def test_steps_are_searched_on_opencl() -> None:
 
 @pytest.mark.device("OPENCL")
 @pytest.mark.usefixtures("fresh")
-@verifies("searching.trial.timeout")
+@verifies("searching.trial.limits")
 def test_what_compiles_too_long_or_not_at_all_is_no_candidate() -> None:
     device: Any = Device["OPENCL"]
     product = kb.matmul(8, 8, 8)
@@ -96,7 +96,7 @@ def test_no_more_local_memory_is_tried_than_there_is() -> None:
 
 
 @pytest.mark.usefixtures("fresh")
-@verifies("searching.start.slower")
+@verifies("searching.trial.harmless")
 def test_a_candidate_that_the_device_refuses_to_run_is_dropped() -> None:
     def refused(program: Any) -> float:
         raise DeviceError("launch", "too many lanes", "use fewer")
@@ -121,7 +121,7 @@ def check_cuda() -> None:
 
 
 @needs_mock
-@verifies("searching.value.equal")
+@verifies("searching.trial.harmless")
 @verifies("device.trial.released+2")
 @verifies("cuda.time.events")
 def test_steps_are_searched_on_cuda(on_gpu: Callable[[Check], None]) -> None:  # noqa: F811
@@ -130,7 +130,7 @@ def test_steps_are_searched_on_cuda(on_gpu: Callable[[Check], None]) -> None:  #
 
 @needs_emulator
 @pytest.mark.usefixtures("fresh")
-@verifies("searching.value.equal")
+@verifies("searching.trial.harmless")
 @verifies("metal.time.commands")
 def test_steps_are_searched_on_metal(mock: metal_objects.Device) -> None:  # noqa: F811
     gpu: Any = Device["METAL"]

@@ -257,7 +257,7 @@ def test_a_conversion_doubles_or_halves_the_width(source: DType, target: DType,
 
 
 @verifies("dialects.stream.fence")
-@verifies("choosing.plain.stream")
+@verifies("choosing.memory.ahead")
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64,
                                    np.float16, np.float32, np.float64])
 def test_every_type_goes_past_the_caches(monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:
@@ -337,7 +337,7 @@ def test_copies_turned_by_the_rules_are_as_without_any() -> None:
 
 
 @verifies("dialects.vector.turned")
-@verifies("kernel.load.gated")
+@verifies("kernel.access.gated")
 def test_squares_of_which_some_lines_are_not_valid() -> None:
     """Memory ends behind the last line that is valid; the others are zero."""
     given = np.arange(11 * 32, dtype=np.float32) + 1

@@ -31,7 +31,7 @@ def memory(tensor: Tensor) -> Buffer:
     return buffer
 
 
-@verifies("effects.version.current")
+@verifies("effects.version.overwritten")
 def test_an_overwritten_version_is_an_error() -> None:
     x = vector(1, 2, 3)
     old = x.uop
@@ -100,7 +100,7 @@ def test_a_version_is_held_by_an_expression_that_was_computed() -> None:
     assert (one.tolist(), x.tolist()) == ([4, 6, 8], [0, 0, 0])
 
 
-@verifies("effects.version.forgotten")
+@verifies("effects.version.overwritten")
 def test_a_shared_node_outlives_its_version() -> None:
     """A scalar is one node for all who use it; a write to one variable is none to the others."""
     total = Tensor(0.0).realize()

@@ -213,7 +213,7 @@ def test_a_reduction_with_two_users_is_cut() -> None:
         assert sum(sum(reductions(kernel.ast).values()) for kernel in kernels) == 32
 
 
-@verifies("fusion.cut.contiguous+2")
+@verifies("fusion.cut.own")
 def test_contiguous_is_storage_of_its_own() -> None:
     x = numbers(8, 4)
     kept = (x * 2).contiguous()
@@ -241,7 +241,7 @@ def test_another_device_gets_a_copy() -> None:
     assert [len(kernel.arguments) for kernel in plan.kernels] == [2, 2, 2]
 
 
-@verifies("fusion.cut.dear")
+@verifies("fusion.cut.again")
 def test_what_is_dear_is_stored_and_what_is_cheap_is_not() -> None:
     x = numbers(8, 4)
 
@@ -258,7 +258,7 @@ def test_what_is_dear_is_stored_and_what_is_cheap_is_not() -> None:
     assert cut(x * dear_row.expand(8, 4)) == 2
 
 
-@verifies("fusion.cut.far")
+@verifies("fusion.cut.again")
 def test_what_no_cache_keeps_is_computed_again() -> None:
     """Rows that a kernel keeps are stored, and so is what fits a cache, or has a third user."""
     def cut(limits: FusionLimits, more: bool = False) -> int:
@@ -274,7 +274,7 @@ def test_what_no_cache_keeps_is_computed_again() -> None:
     assert cut(FusionLimits(cached_bytes=1 << 13, local_bytes=1 << 11), more=True) == 4
 
 
-@verifies("fusion.cut.dear")
+@verifies("fusion.cut.again")
 def test_a_scalar_costs_nothing() -> None:
     """It is computed outside all loops, so it is neither stored nor computed for each element."""
     rate = (Tensor(0.5).contiguous().realize().exp() + 1).reshape(())
@@ -358,8 +358,7 @@ def written_before_read(kernel: UOp) -> None:
             assert key not in done, f"{event} reads memory after the kernel has written it"
 
 
-@verifies("fusion.group.private+2")
-@verifies("fusion.group.memory+2")
+@verifies("fusion.group.legal")
 @each_program
 def test_stages_exchange_within_one_iteration(make: Callable[[], tuple[Tensor, ...]]) -> None:
     for kernel in plan_of(*make()).kernels:
@@ -370,7 +369,7 @@ def test_stages_exchange_within_one_iteration(make: Callable[[], tuple[Tensor, .
         assert all(len(stages) == 1 for stages in targets.values())
 
 
-@verifies("fusion.group.private+2")
+@verifies("fusion.group.legal")
 @pytest.mark.parametrize("limits", [FusionLimits(small_kernel=0, parallel=1),
                                     FusionLimits(small_kernel=1 << 30, parallel=1)])
 def test_whatever_the_prices_are(limits: FusionLimits) -> None:
@@ -379,7 +378,7 @@ def test_whatever_the_prices_are(limits: FusionLimits) -> None:
             written_before_read(kernel.ast)
 
 
-@verifies("fusion.group.memory+2")
+@verifies("fusion.group.legal")
 def test_writes_of_parts_are_kernels_of_their_own() -> None:
     x = numbers(6)
     reader = x * 2
@@ -415,7 +414,7 @@ def crowds() -> list[tuple[str, tuple[Tensor, ...]]]:
             ("pairs", tuple(a * b for a, b in itertools.pairwise(many[:40])))]
 
 
-@verifies("fusion.limit.arguments")
+@verifies("fusion.limit.device")
 @pytest.mark.parametrize("limit", [4, 30])
 def test_no_kernel_has_too_many_arguments(limit: int) -> None:
     for name, tensors in crowds():
@@ -423,7 +422,7 @@ def test_no_kernel_has_too_many_arguments(limit: int) -> None:
         assert max(arguments(plan)) <= limit, name
 
 
-@verifies("fusion.limit.arguments")
+@verifies("fusion.limit.device")
 def test_a_crowd_is_cut_into_few_kernels() -> None:
     plan = plan_of(total(leaves(100, 4)), limits=FusionLimits(arguments=31))
     assert len(plan.kernels) == 4
@@ -433,7 +432,7 @@ def test_a_crowd_is_cut_into_few_kernels() -> None:
     assert len(plan_of(pairs[0], limits=FusionLimits(arguments=33)).kernels) <= 8
 
 
-@verifies("fusion.limit.arguments")
+@verifies("fusion.limit.device")
 @verifies("fusion.value.equal")
 def test_a_crowd_has_the_right_sum() -> None:
     for name, tensors in crowds():
@@ -465,7 +464,7 @@ def test_a_product_of_crowds_is_cut_below_its_expansion() -> None:
     assert [storage.size for storage in plan.storages.values()].count(2000) == 1
 
 
-@verifies("fusion.limit.local+2")
+@verifies("fusion.limit.device")
 def test_local_memory_is_not_exceeded() -> None:
     x = numbers(32, 64)
     values = normalised(x.exp())
@@ -567,7 +566,7 @@ def crossing_bytes(plan: Plan) -> int:
     return sum(memory.lower_bound for memory in plan.memories.values())
 
 
-@verifies("fusion.late.peak+2")
+@verifies("fusion.late.chosen")
 def test_what_follows_from_others_is_not_kept() -> None:
     kept = crossing_bytes(plan_of(*forward_and_back(), limits=PLENTY))
     assert crossing_bytes(plan_of(*forward_and_back(), limits=SCARCE)) < kept
@@ -582,7 +581,7 @@ def stages(plan: Plan) -> int:
     return sum(kernel.stages for kernel in plan.kernels)
 
 
-@verifies("fusion.late.cheap+2")
+@verifies("fusion.late.chosen")
 def test_only_what_is_cheap_is_computed_again() -> None:
     plenty, scarce = (plan_of(*forward_and_back(), limits=each) for each in (PLENTY, SCARCE))
     assert stages(scarce) > stages(plenty)

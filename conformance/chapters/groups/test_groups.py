@@ -82,7 +82,7 @@ def test_lanes_of_a_warp_reduce_by_exchanging() -> None:
 
 
 @verifies("steps.parts.order")
-@verifies("kernel.reduce.half")
+@verifies("kernel.half.wide")
 @pytest.mark.parametrize("dtype", [
     dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16, dtypes.int64, dtypes.uint8,
     dtypes.int16, dtypes.bool], ids=lambda each: each.name)
@@ -339,7 +339,7 @@ TYPES = (dtypes.float32, dtypes.float64, dtypes.float16, dtypes.bfloat16, dtypes
          dtypes.uint64, dtypes.int32, dtypes.uint8, dtypes.int8, dtypes.int16, dtypes.bool)
 
 
-@verifies("cuda.text.plain")
+@verifies("cuda.text.legal")
 @pytest.mark.parametrize("dtype", TYPES, ids=lambda each: each.name)
 def test_nvrtc_takes_exchanges_and_wide_accesses(dtype: DType) -> None:
     """For sm_75, 80, 90 and 100."""
@@ -378,7 +378,7 @@ def test_drawn_lists_for_lanes_equal_no_steps() -> None:
 
 @verifies("steps.value.equal")
 @verifies("steps.legal.refused")
-@verifies("kernel.mma.warp")
+@verifies("kernel.mma.layout")
 def test_drawn_lists_after_tc_equal_no_steps() -> None:
     """Of seeds among which one had a list that was taken and made no kernel."""
     made, failed = step_lists.check_units((10, 102, 104), 2)

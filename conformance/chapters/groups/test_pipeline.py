@@ -228,7 +228,7 @@ def order_of(text: str) -> str:
     return re.sub(r"(.)\1+", r"\1", "".join(letter for _, letter in found))
 
 
-@verifies("lowering.wait.early")
+@verifies("lowering.wait.lanes")
 @verifies("render.copy.ahead")
 def test_each_lane_waits_once_in_an_iteration() -> None:
     ast = by_hand(product(64, 64, 128, dtypes.float16), 0, (32, 32), 16)
@@ -239,7 +239,7 @@ def test_each_lane_waits_once_in_an_iteration() -> None:
 
 
 @needs_emulator
-@verifies("lowering.wait.early")
+@verifies("lowering.wait.lanes")
 @verifies("render.copy.ahead")
 @verifies("steps.value.equal")
 def test_products_whose_operands_are_copied_early() -> None:
@@ -270,7 +270,7 @@ def test_copies_of_memory_that_begins_anywhere(dtype: DType) -> None:
 
 
 @needs_emulator
-@verifies("lowering.wait.early")
+@verifies("lowering.wait.lanes")
 def test_what_is_computed_on_the_way_is_stored_early_by_the_lanes() -> None:
     def before(x: UOp) -> UOp:
         return kb.apply(Ops.ADD, x, kb.number(x.dtype, 1))
@@ -300,8 +300,8 @@ def test_ordinary_products_have_their_operands_copied_early() -> None:
 
 
 @needs_emulator
-@verifies("cuda.copy.ahead")
-@verifies("lowering.wait.early")
+@verifies("cuda.text.legal")
+@verifies("lowering.wait.lanes")
 def test_an_older_gpu_makes_its_copies_itself() -> None:
     sizes = (64, 64, 80)
     ast = early(by_hand(product(*sizes, dtypes.float16), 2, (32, 32), 16), 3)
@@ -314,8 +314,7 @@ def test_an_older_gpu_makes_its_copies_itself() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(bool(nvidia_missing()), reason=nvidia_missing())
-@verifies("cuda.copy.ahead")
-@verifies("cuda.text.plain")
+@verifies("cuda.text.legal")
 def test_texts_with_early_copies_compile() -> None:
     from impl.cuda.compiler import OPTIONS
     for architecture in nvrtc.ARCHITECTURES:

@@ -219,7 +219,7 @@ def blocked(ast: UOp) -> tuple[UOp, int]:
                       if r.arg[1] is RangeKind.REDUCE)
 
 
-@verifies("groups.matrices.legal")
+@verifies("groups.matrices.refused")
 def test_what_a_unit_cannot_compute_is_refused() -> None:
     half, axis = blocked(product(64, 64, 64, dtypes.float16))
     for numbers_, word in (((axis, 6, 32, 1, 1), "there are 6 units"),
@@ -243,7 +243,7 @@ def test_what_a_unit_cannot_compute_is_refused() -> None:
 
 
 @verifies("steps.legal.refused")
-@verifies("kernel.mma.operands+2")
+@verifies("kernel.mma.layout")
 def test_later_steps_leave_a_unit_its_fragments() -> None:
     """ROLL leaves the stages with an MMA alone; ABREAST would part what it reads at once."""
     made = by_hand(product(64, 64, 32, dtypes.float16), 0, (32, 32), 16)
@@ -254,7 +254,7 @@ def test_later_steps_leave_a_unit_its_fragments() -> None:
             verify_kernel(apply_steps(made, [Roll(axis)]))
 
 
-@verifies("groups.matrices.later")
+@verifies("groups.matrices.refused")
 @pytest.mark.parametrize("size, fits", [(5, True), (16, False)])
 def test_what_a_unit_reads_is_not_parted(size: int, fits: bool) -> None:
     """Tiles that are a loop again: five of them still lie within what was copied, 16 do not."""
@@ -271,7 +271,7 @@ def test_what_a_unit_reads_is_not_parted(size: int, fits: bool) -> None:
             rolled, PadTo(loop, size))
 
 
-@verifies("groups.matrices.legal")
+@verifies("groups.matrices.refused")
 def test_sums_of_other_things_are_refused() -> None:
     ast, axis = blocked(product(64, 64, 64, dtypes.float16))
     total = next(n for n in ast.toposort() if n.op is Ops.REDUCE)
@@ -288,7 +288,7 @@ def test_sums_of_other_things_are_refused() -> None:
     assert "share a loop" in refused(shared, TC(axis, 0, 32, 1, 1))
 
 
-@verifies("groups.matrices.legal")
+@verifies("groups.matrices.refused")
 def test_a_condition_of_the_padded_sum_reaches_both_operands() -> None:
     """Beyond the end of the sum an operand may be infinite, and 0 times that is NaN."""
     def inverse(x: UOp) -> UOp:
@@ -302,7 +302,7 @@ def test_a_condition_of_the_padded_sum_reaches_both_operands() -> None:
     assert np.isfinite(out).all()
 
 
-@verifies("kernel.mma.warp")
+@verifies("kernel.mma.layout")
 @verifies("steps.legal.refused")
 def test_lanes_share_no_more_of_a_stage_with_an_mma() -> None:
     """A list that a drawn one ended with: a loop beside the warps would be one of their lanes."""
@@ -318,8 +318,7 @@ def test_lanes_share_no_more_of_a_stage_with_an_mma() -> None:
             Local(known.position[loop], known.info.lanes).apply(known)
 
 
-@verifies("kernel.mma.warp")
-@verifies("kernel.mma.operands+2")
+@verifies("kernel.mma.layout")
 def test_an_mma_that_no_unit_can_do_is_no_kernel() -> None:
     made = by_hand(product(64, 64, 64, dtypes.float16), 0, (32, 32), 16)
     verify_kernel(made)
@@ -341,7 +340,7 @@ def test_an_mma_that_no_unit_can_do_is_no_kernel() -> None:
         verify_kernel(made.substitute({node: node.replace(src=(number, *node.src[1:]))}))
 
 
-@verifies("kernel.mma.operands+2")
+@verifies("kernel.mma.layout")
 def test_lines_begin_where_an_access_can() -> None:
     """Lines that are one element longer, and a LOCAL from its second element on."""
     for place, unit in enumerate(UNITS):
@@ -362,7 +361,7 @@ def test_lines_begin_where_an_access_can() -> None:
 # ---------------------------------------------------------------- what is chosen
 
 @verifies("groups.matrices.exact")
-@verifies("cuda.units.architecture")
+@verifies("cuda.text.legal")
 def test_units_are_those_of_the_gpu_and_exact_unless_told() -> None:
     exact = {unit.name for unit in UNITS if unit.exact}
     assert [units_of_nvidia(n) for n in (70, 75, 80, 90)] == [
@@ -407,7 +406,7 @@ def test_blocks_fit_the_product_and_the_device() -> None:
         ast, limits("m16n8k16_float16", lanes=128))]
 
 
-@verifies("searching.asked.device+2")
+@verifies("searching.asked.steps")
 def test_a_unit_that_is_not_there_is_refused_by_name() -> None:
     ast = with_steps(product(64, 64, 64, dtypes.float16), ["INNER(1,32)", "INNER(0,32)",
                                                           "TC(4,0,32,2,2)"])
@@ -544,8 +543,7 @@ def nvidia_missing() -> str:
 
 @pytest.mark.slow
 @pytest.mark.skipif(bool(nvidia_missing()), reason=nvidia_missing())
-@verifies("cuda.text.plain")
-@verifies("cuda.units.architecture")
+@verifies("cuda.text.legal")
 def test_texts_compile_for_every_gpu_with_the_unit() -> None:
     from impl.cuda.compiler import OPTIONS
     for architecture in nvrtc.ARCHITECTURES:

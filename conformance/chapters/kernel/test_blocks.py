@@ -17,7 +17,7 @@ BLOCK, LOOP, GLOBAL, REDUCE = RangeKind.BLOCK, RangeKind.LOOP, RangeKind.GLOBAL,
 DEVICES = ("REFERENCE", "CPU")
 
 
-@verifies("kernel.block.order")
+@verifies("kernel.block.loops")
 @pytest.mark.parametrize("device", DEVICES)
 def test_an_iteration_runs_its_stages_before_the_next(device: str) -> None:
     """A LOCAL that holds one piece is enough: it is stored anew in every iteration."""
@@ -34,7 +34,7 @@ def test_an_iteration_runs_its_stages_before_the_next(device: str) -> None:
     assert (out.reshape(6, 4) == wanted).all()
 
 
-@verifies("kernel.block.order")
+@verifies("kernel.block.loops")
 @pytest.mark.parametrize("device", DEVICES)
 def test_iterations_run_in_order(device: str) -> None:
     """A sum over a shared loop in memory: each iteration adds to what the last one left."""
@@ -54,7 +54,7 @@ def test_iterations_run_in_order(device: str) -> None:
     assert (exact(ast, np.zeros((3, 4), np.float32), given, device=device) == wanted).all()
 
 
-@verifies("kernel.block.order")
+@verifies("kernel.block.loops")
 def test_what_is_stored_anew_is_read_anew() -> None:
     """A value without loops of its own is not taken out of the loop that changes its memory."""
     step, inner = new_range(7, BLOCK), new_range(2, BLOCK)
@@ -70,7 +70,7 @@ def test_what_is_stored_anew_is_read_anew() -> None:
         assert (out == 2 * values[:, None] + values[:2]).all()
 
 
-@verifies("kernel.block.nest")
+@verifies("kernel.block.loops")
 def test_stages_that_share_a_loop_stand_side_by_side() -> None:
     one, two, i = new_range(3, BLOCK), new_range(4, BLOCK), new_range(5, LOOP)
 

@@ -25,7 +25,7 @@ def half_stored(dtype: DType) -> UOp:
                      prefix=(row,))
 
 
-@verifies("kernel.local.unseen")
+@verifies("kernel.local.own")
 @pytest.mark.parametrize("device", ["CPU", "REFERENCE"])
 @pytest.mark.parametrize("dtype", [FLOAT, INT], ids=["float", "int"])
 def test_what_was_not_stored_is_seen_when_memory_is_poisoned(device: str, dtype: DType) -> None:
@@ -37,7 +37,7 @@ def test_what_was_not_stored_is_seen_when_memory_is_poisoned(device: str, dtype:
     np.testing.assert_array_equal(found[:, 4:], np.nan if dtype is FLOAT else dtype.max)
 
 
-@verifies("kernel.local.unseen")
+@verifies("kernel.local.own")
 @pytest.mark.parametrize("device", ["CPU", "REFERENCE"])
 def test_values_are_the_same_when_memory_is_poisoned(device: str) -> None:
     """Products of odd sizes, windows and rows: on CPU their operands are packed in LOCALs."""
@@ -55,7 +55,7 @@ def test_values_are_the_same_when_memory_is_poisoned(device: str) -> None:
             assert values() == plain
 
 
-@verifies("kernel.local.unseen")
+@verifies("kernel.local.own")
 def test_sums_of_pieces_begin_anew_in_each_iteration() -> None:
     """The second row finds the sums of the first one, if nobody sets them to zero."""
     ast = with_steps(apply_steps(kb.matmul(3, 40, 96), [Chunk(2, 8)]), ())

@@ -179,7 +179,7 @@ def test_what_comes_from_before_is_not_placed(part: bool) -> None:
     np.testing.assert_allclose(y.numpy(), np.exp(expected)[::-1] * 2 + 1, rtol=1e-5)
 
 
-@verifies("realize.schedule.observed")
+@verifies("realize.schedule.once")
 def test_what_was_scheduled_before_runs_before() -> None:
     x = Tensor(np.full(8, 2, np.float32)).realize()
     y = x * 3

@@ -110,7 +110,7 @@ def test_the_bound_by_definition() -> None:
         assert memory.plan(spans, reuse=False).planned == plan.unplanned
 
 
-@verifies("memory.bound.near", observe="memory")
+@verifies("memory.plan.small", observe="memory")
 def test_plans_are_near_the_bound() -> None:
     for seed in range(400):
         plan = memory.plan(random_lifetimes(seed))
@@ -177,14 +177,14 @@ def least_height(spans: Sequence[Lifetime]) -> int:
     return found
 
 
-@verifies("memory.search.least+2", observe="memory")
+@verifies("memory.plan.small", observe="memory")
 def test_the_search_unties_a_knot() -> None:
     bound = memory.lower_bound(KNOT)
     assert memory.height(memory.assign(KNOT, bound, 0), KNOT) == 448
     assert memory.height(memory.assign(KNOT, bound), KNOT) == bound == 384
 
 
-@verifies("memory.search.least+2", observe="memory")
+@verifies("memory.plan.small", observe="memory")
 def test_tangles_are_placed_at_the_bound() -> None:
     """With a tenth of the budget. One (5931) only if bytes may stay free below a temporary."""
     for seed in TANGLES:
@@ -196,7 +196,7 @@ def test_tangles_are_placed_at_the_bound() -> None:
         assert memory.height(found, spans) == bound, seed
 
 
-@verifies("memory.search.least+2", observe="memory")
+@verifies("memory.plan.small", observe="memory")
 def test_few_temporaries_are_placed_as_well_as_can_be() -> None:
     """From a plan in which nothing is shared, so that nothing but the search can be right."""
     for seed in range(150):
@@ -210,7 +210,7 @@ spans_of_six = strategies.lists(strategies.tuples(
     strategies.integers(0, 6), strategies.integers(0, 7), strategies.integers(0, 4)), max_size=6)
 
 
-@verifies("memory.search.least+2", observe="memory")
+@verifies("memory.plan.small", observe="memory")
 @hypothesis.settings(max_examples=150)
 @hypothesis.given(spans_of_six)
 def test_hypothesis_finds_no_better_plan(rows: list[tuple[int, int, int]]) -> None:
@@ -221,7 +221,7 @@ def test_hypothesis_finds_no_better_plan(rows: list[tuple[int, int, int]]) -> No
     assert plan.planned == least_height(spans) >= plan.lower_bound
 
 
-@verifies("memory.search.least+2", observe="memory")
+@verifies("memory.plan.small", observe="memory")
 def test_what_was_cut_from_one_block_fits_into_it_again() -> None:
     for seed in range(60):
         spans = packed(seed, most=40)
@@ -268,7 +268,7 @@ def test_the_same_problem_has_the_same_answer() -> None:
     assert told.stdout.strip() == digest
 
 
-@verifies("memory.search.skipped+2", observe="memory")
+@verifies("memory.plan.small", observe="memory")
 def test_nothing_is_searched_where_a_quick_plan_reaches_the_bound(
         monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object) -> None:

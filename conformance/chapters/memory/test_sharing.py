@@ -66,7 +66,7 @@ def random_values(seed: int) -> list[Tensor]:
     return [pool[-1], chooser.choice(pool[2:])]
 
 
-@verifies("memory.take-over.safe+2", observe="memory")
+@verifies("memory.take-over.legal", observe="memory")
 def test_what_is_taken_over_is_not_read_afterwards() -> None:
     """Every loop of every such kernel is run; in the orders of four seeds, fused and not."""
     count = 0
@@ -79,7 +79,7 @@ def test_what_is_taken_over_is_not_read_afterwards() -> None:
     assert count > 50
 
 
-@verifies("memory.take-over.safe+2", observe="memory")
+@verifies("memory.take-over.legal", observe="memory")
 def test_a_chain_of_sums_needs_one_temporary_and_a_flip_two() -> None:
     x = realized([1, 2, 3, 4])
     plan = planned(((x + 1) * 2 - 3) * 5, fuse=False)
@@ -88,7 +88,7 @@ def test_a_chain_of_sums_needs_one_temporary_and_a_flip_two() -> None:
     assert not taken(planned(((x + 1).flip(0) * 2).flip(0) - 3, fuse=False))
 
 
-@verifies("memory.take-over.safe+2")
+@verifies("memory.take-over.legal")
 def test_values_where_memory_is_taken_over() -> None:
     for number in range(20):
         with Context(NO_MEMORY_PLANNER=1, FUSE=0):
@@ -102,7 +102,7 @@ def test_values_where_memory_is_taken_over() -> None:
         in_every_order(program, expected)
 
 
-@verifies("memory.take-over.dead", observe="memory")
+@verifies("memory.take-over.legal", observe="memory")
 def test_what_is_read_later_is_not_taken_over() -> None:
     x = realized([1, 2, 3, 4])
     first, second = x.cumsum(0), x.flip(0).cumsum(0)
@@ -157,7 +157,7 @@ def test_a_softmax_lies_where_its_scores_lay() -> None:
     assert [memory.planned for memory in plan.memories.values()] == [64 * 4]
 
 
-@verifies("memory.take-over.one", observe="memory")
+@verifies("memory.take-over.legal", observe="memory")
 def test_two_results_of_a_kernel_do_not_share_memory() -> None:
     """Both read the element of the third that they make, and either could lie there; one does."""
     plan = planned(*two_results(), fuse=True, limits=FusionLimits(small_kernel=0))

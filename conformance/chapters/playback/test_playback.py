@@ -121,7 +121,7 @@ def test_nothing_is_recorded_unasked() -> None:
         assert not folder.exists()
 
 
-@verifies("playback.replay.shows+2", observe="schedule")
+@verifies("playback.replay.told", observe="schedule")
 def test_other_kernels_are_shown() -> None:
     """The recorded settings are those that count, and not those of the replay."""
     with recording("REFERENCE") as folder:
@@ -145,7 +145,7 @@ def compare_without_fusion(environment: Any) -> Any:
     return replace(environment, fuse=False)
 
 
-@verifies("playback.replay.shows+2", observe="schedule")
+@verifies("playback.replay.told", observe="schedule")
 @pytest.mark.parametrize("part", ["order", "memories", "dependencies", "accesses"])
 def test_each_part_of_a_schedule_is_compared(part: str) -> None:
     with recording("REFERENCE") as folder:
@@ -165,7 +165,7 @@ def test_each_part_of_a_schedule_is_compared(part: str) -> None:
             assert outcomes(folder) == ["changed"]
 
 
-@verifies("playback.replay.shows+2", observe="schedule")
+@verifies("playback.replay.told", observe="schedule")
 @pytest.mark.device("CPU")
 def test_another_source_text_is_shown() -> None:
     with recording("CPU") as folder:
@@ -179,7 +179,7 @@ def test_another_source_text_is_shown() -> None:
         assert "\n    +// one line more\n" in text
 
 
-@verifies("playback.replay.shows+2", observe="schedule")
+@verifies("playback.replay.told", observe="schedule")
 def test_an_error_is_another_answer() -> None:
     with recording("REFERENCE") as folder:
         (numbers(4) + 1).realize()
@@ -188,7 +188,7 @@ def test_an_error_is_another_answer() -> None:
         assert status == 1 and "RuntimeError: no idea" in text
 
 
-@verifies("playback.replay.status+2", observe="schedule")
+@verifies("playback.replay.told", observe="schedule")
 def test_nothing_compared_is_no_success() -> None:
     with recording("REFERENCE") as folder:
         assert command(folder) == (2, f"{folder} is not there; nothing was compared\n")
@@ -201,7 +201,7 @@ def test_nothing_compared_is_no_success() -> None:
         assert command(folder)[0] == 2
 
 
-@verifies("playback.replay.status+2", observe="schedule")
+@verifies("playback.replay.told", observe="schedule")
 def test_what_cannot_be_compared_is_skipped() -> None:
     with recording("REFERENCE") as folder:
         (numbers(4) + 1).realize()
@@ -223,7 +223,7 @@ def test_what_cannot_be_compared_is_skipped() -> None:
             assert reason in text
 
 
-@verifies("playback.replay.status+2", observe="schedule")
+@verifies("playback.replay.told", observe="schedule")
 @pytest.mark.device("CPU")
 def test_programs_of_another_processor_are_skipped() -> None:
     with recording("CPU") as folder:

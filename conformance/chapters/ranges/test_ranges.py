@@ -226,7 +226,7 @@ def test_nothing_is_touched_outside_its_storage() -> None:
     assert count > 1000
 
 
-@verifies("ranges.pad.zero")
+@verifies("ranges.outside.zero")
 def test_padding_is_zero_over_any_function() -> None:
     x = np.array([[-1.0, 0.0], [2.0, np.inf]], np.float32)
     widths = ((1, 0), (2, 1))
@@ -244,7 +244,7 @@ def test_padding_is_zero_over_any_function() -> None:
     np.testing.assert_array_equal(got, [0, 0])
 
 
-@verifies("ranges.gather.outside")
+@verifies("ranges.outside.zero")
 @pytest.mark.parametrize("fuse", [0, 1])
 def test_a_gather_of_no_row_gives_zero(fuse: int) -> None:
     rows = Tensor(np.arange(1, 7, dtype=np.float32).reshape(3, 2)).realize()
@@ -257,7 +257,7 @@ def test_a_gather_of_no_row_gives_zero(fuse: int) -> None:
             np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-6)
 
 
-@verifies("ranges.fold.sum")
+@verifies("ranges.order.combined")
 @pytest.mark.parametrize("step, dilation", [(1, 1), (2, 1), (3, 1), (1, 2), (2, 3)])
 def test_fold_adds_windows_of_two(step: int, dilation: int) -> None:
     windows = np.array([[1, 10], [2, 20], [3, 30]], np.int32)
@@ -269,7 +269,7 @@ def test_fold_adds_windows_of_two(step: int, dilation: int) -> None:
     np.testing.assert_array_equal(Tensor(node).numpy(), expected)
 
 
-@verifies("ranges.fold.sum")
+@verifies("ranges.order.combined")
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3),
        st.integers(0, 3))
 @settings(max_examples=60)
@@ -397,7 +397,7 @@ def test_nothing_is_computed_for_nothing() -> None:
     assert total.tolist() == [0.0] * 6
 
 
-@verifies("ranges.value.shared")
+@verifies("ranges.stage.lean")
 def test_a_node_at_an_index_is_computed_once() -> None:
     y = source(4)
     for _ in range(40):
@@ -409,7 +409,7 @@ def test_a_node_at_an_index_is_computed_once() -> None:
     assert len([u for u in expression.toposort() if u.op is Ops.MUL]) == 40
 
 
-@verifies("ranges.value.shared")
+@verifies("ranges.stage.lean")
 def test_a_node_that_is_reached_on_two_ways_is_computed_once() -> None:
     """Two flips lead back to the index where the sum is needed already."""
     x = source(3, 4)

@@ -38,7 +38,7 @@ PROGRAMS: dict[str, tuple[Callable[[Tensor, Tensor, Tensor], Tensor], set[Ops]]]
 ARITHMETIC = set(map(Ops, range(Ops.NEG, Ops.RESHAPE)))
 
 
-@verifies("ranges.value.simple")
+@verifies("ranges.stage.lean")
 @verifies("rewrite.simplify.exact")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_reaches_a_kernel(name: str) -> None:
@@ -58,7 +58,7 @@ def test_what_reaches_a_kernel(name: str) -> None:
     assert np.array_equal(np.signbit(value), np.signbit(other)) or np.isnan(value).any()
 
 
-@verifies("ranges.value.simple")
+@verifies("ranges.stage.lean")
 def test_equal_kernels_are_one() -> None:
     """What is left is what would have been written without the idle part."""
     x, y = Tensor(FLOATS).realize(), Tensor(INTS).realize()
@@ -66,7 +66,7 @@ def test_equal_kernels_are_one() -> None:
     assert plain is idle
 
 
-@verifies("ranges.read.needed")
+@verifies("ranges.stage.lean")
 def test_what_is_not_needed_is_not_read() -> None:
     x, y = Tensor(FLOATS).realize(), Tensor(INTS).realize()
     document = (x + (y * 0).cast("float32")).schedule_document()

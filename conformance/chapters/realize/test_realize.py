@@ -192,7 +192,7 @@ def refuse(*_: Any, **__: Any) -> Any:
     raise CompileError("test", "no", "none")
 
 
-@verifies("realize.failure.unchanged+2")
+@verifies("realize.failure.left")
 @pytest.mark.parametrize("start", [
     lambda *tensors: Tensor.realize(*tensors), lambda *tensors: Tensor.schedule(*tensors)])
 def test_a_compiler_that_fails_changes_nothing(start: Any,
@@ -212,7 +212,7 @@ def test_a_compiler_that_fails_changes_nothing(start: Any,
     assert x.uop.arg[0].version == 1
 
 
-@verifies("realize.interrupted.error+2")
+@verifies("realize.failure.left")
 @pytest.mark.parametrize("kernel", range(5))
 @pytest.mark.parametrize("failure", [KeyboardInterrupt(), CompileError("run", "no", "none")])
 def test_a_run_that_is_interrupted(kernel: int, failure: Any,
@@ -254,7 +254,7 @@ def right_or_lost(tensor: Tensor, value: list[float]) -> bool:
         return False
 
 
-@verifies("realize.interrupted.error+2")
+@verifies("realize.failure.left")
 def test_a_replay_that_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     state, other = vector(1, 2), vector(3, 4)
 
@@ -282,8 +282,7 @@ def test_a_replay_that_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not right_or_lost(lost, [])
 
 
-@verifies("realize.failure.unchanged+2")
-@verifies("realize.memory.first")
+@verifies("realize.failure.left")
 @pytest.mark.parametrize("seed", range(6))
 def test_too_little_memory_changes_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever kernel comes first: what it has done cannot be taken back."""
@@ -337,7 +336,7 @@ def observers() -> list[Any]:
             lambda t: t.clone().realize().tolist(), lambda t: np.asarray(t).tolist()]
 
 
-@verifies("realize.schedule.observed")
+@verifies("realize.schedule.once")
 @pytest.mark.parametrize("observe", observers())
 def test_scheduled_kernels_ran_before_anybody_looks(observe: Any) -> None:
     x = vector(1, 2, 3)
@@ -349,7 +348,7 @@ def test_scheduled_kernels_ran_before_anybody_looks(observe: Any) -> None:
     assert observe(state) == [2, 3, 4]
 
 
-@verifies("realize.schedule.observed")
+@verifies("realize.schedule.once")
 def test_schedules_that_nobody_runs_run_in_order() -> None:
     x = vector(1, 2, 3)
     reader = x * 10
@@ -363,7 +362,7 @@ def test_schedules_that_nobody_runs_run_in_order() -> None:
     assert x.tolist() == [4, 5, 6]
 
 
-@verifies("realize.schedule.observed")
+@verifies("realize.schedule.once")
 def test_temporaries_of_two_schedules_do_not_mix() -> None:
     with Context(FUSE=0):
         x, y = vector(1, 2, 3), vector(4, 5, 6)
@@ -378,7 +377,7 @@ def test_temporaries_of_two_schedules_do_not_mix() -> None:
         assert second.tolist() == [7, 9, 11]
 
 
-@verifies("realize.item.once")
+@verifies("realize.schedule.once")
 def test_an_item_runs_once() -> None:
     x = vector(1, 2, 3)
     items = x.assign(x + 1).schedule()
@@ -395,7 +394,7 @@ def test_an_item_runs_once() -> None:
     assert x.tolist() == [3, 4, 5]
 
 
-@verifies("realize.item.once")
+@verifies("realize.schedule.once")
 def test_what_the_caller_left_runs_once() -> None:
     with Context(FUSE=0):
         x = vector(1, 2, 3)
@@ -410,7 +409,7 @@ def test_what_the_caller_left_runs_once() -> None:
         assert GlobalCounters.kernels == 1
 
 
-@verifies("fusion.limit.arguments")
+@verifies("fusion.limit.device")
 def test_the_device_of_a_tensor_limits_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not the device that is the default, which takes more."""
     monkeypatch.setattr(type(Device["REFERENCE"]), "maximum_arguments", 5)

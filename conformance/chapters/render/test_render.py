@@ -28,7 +28,7 @@ def text_of(ast: UOp) -> str:
     return render(ast, C()).text
 
 
-@verifies("render.reduce.turns")
+@verifies("render.hint.pays")
 def test_only_long_loops_over_tiles_of_products_are_written_out() -> None:
     """A sum of 130 products has two turns left over."""
     long, short, asked = kb.matmul(1024, 512, 130), kb.matmul(64, 512, 130), "#pragma GCC unroll 4"
@@ -58,7 +58,7 @@ def test_equal_kernels_give_equal_text(make: object) -> None:
     assert text_of(optimize(one, WIDE)) == text_of(optimize(two, WIDE))
 
 
-@verifies("render.reduce.contract")
+@verifies("render.reduce.rounding")
 def test_only_the_product_of_a_sum_is_contracted() -> None:
     """a*a - a*a is 0, whatever the rounding: no product may be kept unrounded in the other."""
     i, k = new_range(64, RangeKind.GLOBAL), new_range(64, RangeKind.REDUCE)
@@ -79,7 +79,7 @@ def test_only_the_product_of_a_sum_is_contracted() -> None:
     assert "fma_f32" in text_of(kb.kernel(store(param(0), 0, reduce(Ops.ADD, twice, k))))
 
 
-@verifies("render.name.plain")
+@verifies("render.name.legal")
 def test_any_name_is_made_an_identifier() -> None:
     i = new_range(3, RangeKind.GLOBAL)
     for name in ("sum, exp (model.py:12)", "3d", "", "naïve", 'x"; }'):
@@ -108,14 +108,14 @@ def named(language: Any) -> str:
     return "\n".join((*dict.fromkeys(each for s in found for each in s.definitions), *body))
 
 
-@verifies("render.name.reserved")
+@verifies("render.name.legal")
 def test_no_kernel_is_called_like_a_word_of_a_language() -> None:
     for language in (C, OpenCL, CUDA, Metal):
         assert f"k_{WORDS[0]}(" in named(language)
 
 
 @pytest.mark.skipif(bool(emulation.unavailable()), reason=emulation.unavailable())
-@verifies("render.name.reserved")
+@verifies("render.name.legal")
 def test_kernels_called_like_words_compile() -> None:
     for language, name in ((CUDA, "cuda"), (Metal, "metal")):
         emulation.compile(named(language), name)

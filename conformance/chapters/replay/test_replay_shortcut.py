@@ -243,7 +243,7 @@ def test_shortcuts_in_several_threads() -> None:
 
 
 @verifies("replay.shortcut.same+2", observe="replay")
-@verifies("effects.version.current", observe="replay")
+@verifies("effects.version.overwritten", observe="replay")
 def test_memory_that_was_overwritten() -> None:
     """A replay that writes gives its tensors new versions; readers by shortcut see them."""
     w, x = numbers(1), numbers(1)

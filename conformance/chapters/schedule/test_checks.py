@@ -94,7 +94,7 @@ MISTAKES: list[tuple[str, Callable[[Draft], None], str, str]] = [
     ("make_stages", other_value(lambda v: v + UOp(Ops.CAST, v.dtype, (LOOSE,))),
      "ranges.reduce.own", "loop 999 in stage 0"),
     ("make_stages", reads_too_far, "ranges.access.inside", "1 to 64 in stage 0"),
-    ("make_stages", other_value(lambda v: v + 0), "ranges.value.simple", "expression of stage 0"),
+    ("make_stages", other_value(lambda v: v + 0), "ranges.stage.lean", "expression of stage 0"),
     ("place", readers_first, "placement.in-place.safe", "where it has version None"),
     ("split", two_numbers, "fusion.stages.together", "in kernel 0"),
     ("split", backwards, "fusion.group.acyclic", "where it has version None"),
@@ -116,7 +116,7 @@ MISTAKES: list[tuple[str, Callable[[Draft], None], str, str]] = [
 ]
 
 
-@verifies("schedule.verify.stages")
+@verifies("schedule.verify.passes")
 @pytest.mark.parametrize("after, mistake, rule, named", MISTAKES,
                          ids=[f"{after}-{rule}-{n}" for n, (after, _, rule, _)
                               in enumerate(MISTAKES)])
@@ -141,7 +141,7 @@ def test_a_mistake_of_a_pass_is_found_behind_it(
         assert f"({__file__}:" in message or f"{__file__}:" in message  # the user's line
 
 
-@verifies("schedule.verify.stages")
+@verifies("schedule.verify.passes")
 def test_right_passes_pass() -> None:
     with Context(SPEC=2, SCACHE=0, DEVICE="REFERENCE"):
         for fuse in (0, 1):

@@ -275,7 +275,7 @@ def test_a_plan_serves_other_buffers_and_values() -> None:
     assert (schedule_cache.hits, len(schedule_cache)) == (1, 1)
 
 
-@verifies("schedule.document.checked", observe="schedule")
+@verifies("schedule.verify.passes", observe="schedule")
 def test_every_plan_that_is_made_is_checked_before_it_runs() -> None:
     seen: list[dict[str, Any]] = []
     x = numbers(5)
@@ -297,7 +297,7 @@ def test_every_plan_that_is_made_is_checked_before_it_runs() -> None:
     assert seen[0]["format"] == "tensor-schedule/1"
 
 
-@verifies("schedule.document.checked", observe="schedule")
+@verifies("schedule.verify.passes", observe="schedule")
 def test_a_wrong_schedule_is_refused_under_spec() -> None:
     watch()
     x = numbers(6, 6)
@@ -316,7 +316,7 @@ def test_a_kernel_says_how_many_bytes_it_may_touch() -> None:
                                           (*kernel["reads"], *kernel["writes"])) > 0
 
 
-@verifies("effects.version.current", observe="schedule")
+@verifies("effects.version.overwritten", observe="schedule")
 def test_a_plan_says_how_many_versions_a_buffer_gains() -> None:
     """As many as kernels write it; one fewer, and an old version would pass for the new one."""
     for writes in (1, 2, 3):

@@ -83,7 +83,7 @@ def names(ast: UOp, bench: FakeBench, width: int = 2) -> list[str]:
     return [step.name for step, _ in beam.searched_steps(ast, bench, width)]
 
 
-@verifies("searching.start.slower")
+@verifies("searching.trial.harmless")
 @pytest.mark.usefixtures("timed")
 def test_what_is_fastest_is_found_in_several_generations() -> None:
     """The cost falls with each of three steps, the last of which alone would gain nothing."""
@@ -100,7 +100,7 @@ def test_what_is_fastest_is_found_in_several_generations() -> None:
     assert all(reason.startswith("BEAM=2: ") and "us" in reason for reason in reasons)
 
 
-@verifies("searching.start.slower")
+@verifies("searching.trial.harmless")
 @pytest.mark.usefixtures("timed")
 def test_the_list_of_the_rules_stays_unless_another_one_is_faster() -> None:
     product = kb.matmul(64, 64, 64)
@@ -114,7 +114,7 @@ def test_the_list_of_the_rules_stays_unless_another_one_is_faster() -> None:
     assert ["BEAM=2 found nothing faster" in reason for reason in reasons[-2:]] == [False, True]
 
 
-@verifies("searching.start.slower")
+@verifies("searching.trial.harmless")
 def test_a_start_that_lost_its_lead_is_chosen_when_it_has_it_again() -> None:
     """The last measurement counts, in which the start is the fastest."""
     product = kb.matmul(64, 64, 64)
@@ -129,7 +129,7 @@ def test_a_start_that_lost_its_lead_is_chosen_when_it_has_it_again() -> None:
     assert made._last(first, [other]) == beam.Found(start, 1.0, 1.0, 0)
 
 
-@verifies("searching.start.slower")
+@verifies("searching.trial.harmless")
 def test_a_lucky_sample_does_not_win(monkeypatch: pytest.MonkeyPatch) -> None:
     """All look fast when they are tried, and are slow when they run beside the start again."""
     product = kb.matmul(64, 64, 64)
@@ -147,7 +147,7 @@ def test_a_lucky_sample_does_not_win(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names(product, FakeBench()) == list(start)
 
 
-@verifies("searching.found.kept")
+@verifies("searching.found.later")
 @pytest.mark.usefixtures("timed")
 def test_what_was_found_is_kept_for_equal_questions() -> None:
     bench = FakeBench(lambda ast: 5.0 - ("SWAP(0,1)" in ast.arg.steps))
@@ -180,7 +180,7 @@ def test_what_was_found_is_kept_for_equal_questions() -> None:
         beam.code_version = before
 
 
-@verifies("searching.found.kept")
+@verifies("searching.found.later")
 @pytest.mark.usefixtures("timed")
 @pytest.mark.parametrize("content", [
     b"", b"[]", b"{}", b'{"steps": ["UPCAST(9,9)"], "seconds": 1, "start_seconds": 1, "tried": 1}',
@@ -193,7 +193,7 @@ def test_what_was_kept_and_does_not_fit_is_searched_anew(content: bytes) -> None
     assert bench.trials
 
 
-@verifies("searching.found.kept")
+@verifies("searching.found.later")
 def test_a_kernel_is_known_by_what_it_computes() -> None:
     def named(ast: UOp) -> str:
         return texts.kernel_name(ast, named=False)
@@ -207,7 +207,7 @@ def test_a_kernel_is_known_by_what_it_computes() -> None:
     assert len(same | {named(ast) for ast in others}) == 6
 
 
-@verifies("searching.trial.budget")
+@verifies("searching.trial.limits")
 @pytest.mark.usefixtures("timed")
 def test_no_trial_begins_when_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(0, 1 << 40, 1_000_000))
@@ -258,7 +258,7 @@ def test_no_more_threads_are_tried_than_there_are() -> None:
 
 
 @pytest.mark.usefixtures("timed")
-@verifies("searching.trial.in-place")
+@verifies("searching.trial.harmless")
 def test_a_kernel_of_unknown_memory_keeps_the_list_of_the_rules() -> None:
     i = new_range(8, RangeKind.GLOBAL)
     place = kb.apply(Ops.CAST, load(param(2, INT), i), dtype=dtypes.index)
@@ -273,7 +273,7 @@ def test_a_kernel_of_unknown_memory_keeps_the_list_of_the_rules() -> None:
 
 
 @pytest.mark.device("CPU")
-@verifies("searching.value.equal")
+@verifies("searching.trial.harmless")
 @pytest.mark.parametrize("kind", ["product", "rows", "scalar"])
 def test_a_search_keeps_the_values(kind: str) -> None:
     draw = np.random.default_rng(0)
@@ -292,7 +292,7 @@ def test_a_search_keeps_the_values(kind: str) -> None:
 
 
 @pytest.mark.device("CPU")
-@verifies("searching.trial.in-place")
+@verifies("searching.trial.harmless")
 def test_what_a_kernel_overwrites_is_overwritten_once() -> None:
     with Context(DEVICE="CPU", BEAM=1, BEAM_BUDGET_SEC=1):
         state = Tensor(np.arange(40, dtype=np.float32)).realize()
@@ -301,7 +301,7 @@ def test_what_a_kernel_overwrites_is_overwritten_once() -> None:
 
 
 @pytest.mark.device("CPU")
-@verifies("searching.trial.in-place")
+@verifies("searching.trial.harmless")
 def test_every_trial_finds_the_same_values() -> None:
     i = new_range(64, RangeKind.GLOBAL)
     twice = kb.apply(Ops.ADD, load(param(0), i), load(param(0), i))
@@ -318,7 +318,7 @@ def test_every_trial_finds_the_same_values() -> None:
 
 
 @pytest.mark.device("CPU")
-@verifies("searching.trial.timeout")
+@verifies("searching.trial.limits")
 def test_a_compiler_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     """With what it started: gcc itself only waits for others."""
     child = tmp_path / "child"
@@ -356,7 +356,7 @@ def _runs(number: int) -> bool:
 
 
 @pytest.mark.device("CPU")
-@verifies("searching.trial.timeout")
+@verifies("searching.trial.limits")
 def test_what_is_refused_is_given_up(tmp_path: Path) -> None:
     compiler = tmp_path / "broken-cc"
     compiler.write_text("#!/bin/sh\ntest \"$1\" = --version && echo 1 && exit 0\nexit 1\n")
@@ -370,7 +370,7 @@ def test_what_is_refused_is_given_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.device("CPU")
-@verifies("searching.found.kept")
+@verifies("searching.found.later")
 def test_the_cpu_keeps_what_it_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench: Any = Device["CPU"]
     monkeypatch.setattr(beam._Search, "_is_over", lambda self: self.tried > 2)
@@ -388,7 +388,7 @@ def test_the_cpu_keeps_what_it_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.device("CPU")
-@verifies("searching.trial.timeout")
+@verifies("searching.trial.limits")
 def test_what_cannot_be_printed_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     from impl.cpu import backend
     bench: Any = Device["CPU"]
@@ -402,7 +402,7 @@ def test_what_cannot_be_printed_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
     assert bench.trial([ast], 5) == [None]
 
 
-@verifies("searching.found.bounded")
+@verifies("searching.found.later")
 @pytest.mark.usefixtures("timed")
 def test_what_was_found_first_is_forgotten_first_and_found_again(
         monkeypatch: pytest.MonkeyPatch) -> None:

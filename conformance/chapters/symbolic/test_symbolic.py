@@ -74,7 +74,7 @@ def points(seed: int, count: int = 12) -> list[dict[UOp, int]]:
     return found
 
 
-@verifies("symbolic.value.equal")
+@verifies("symbolic.rewriting.equal")
 @verifies("symbolic.bounds.sound")
 @pytest.mark.parametrize("first, second", list(itertools.product(list(BUILDERS)[:5], repeat=2)))
 def test_two_operations_on_numbers_of_any_sign(first: Ops, second: Ops) -> None:
@@ -91,7 +91,7 @@ def test_two_operations_on_numbers_of_any_sign(first: Ops, second: Ops) -> None:
             assert low <= value <= high and widest[0] <= value <= widest[1]
 
 
-@verifies("symbolic.value.equal")
+@verifies("symbolic.rewriting.equal")
 @pytest.mark.parametrize("constant", [-7, 0, 5])
 @pytest.mark.parametrize("factor", [-2, 1, 3])
 def test_halves_that_are_put_together(constant: int, factor: int) -> None:
@@ -102,7 +102,7 @@ def test_halves_that_are_put_together(constant: int, factor: int) -> None:
     assert again is symbolic.mul(whole, factor)
 
 
-@verifies("symbolic.rebuild.equal")
+@verifies("symbolic.rewriting.equal")
 def test_what_is_not_index_arithmetic_is_rebuilt_on_new_sources() -> None:
     loop, outer = LOOPS[2], new_range(2, RangeKind.LOOP, 210)
     inside = symbolic.less_than(loop, 5)
@@ -112,7 +112,7 @@ def test_what_is_not_index_arithmetic_is_rebuilt_on_new_sources() -> None:
     assert [symbolic.evaluate(rebuilt, {outer: value}) for value in (0, 1)] == [3, -6]
 
 
-@verifies("symbolic.assuming.equal")
+@verifies("symbolic.rewriting.equal")
 @pytest.mark.parametrize("divisor", [3, 4, 7])
 def test_an_index_under_a_condition(divisor: int) -> None:
     number = Variable("number", -9, 12).uop
@@ -127,7 +127,7 @@ def test_an_index_under_a_condition(divisor: int) -> None:
             assert found == list(divmod(value + shift, divisor))
 
 
-@verifies("symbolic.value.equal")
+@verifies("symbolic.rewriting.equal")
 @verifies("symbolic.bounds.sound")
 @given(STEPS, SEEDS)
 @settings(max_examples=300)
@@ -142,8 +142,7 @@ def test_simplified_equals_plain(steps: list[tuple[Ops, int, int]], seed: int) -
         assert widest[0] <= value <= widest[1]
 
 
-@verifies("symbolic.rebuild.equal")
-@verifies("symbolic.assuming.equal")
+@verifies("symbolic.rewriting.equal")
 @given(STEPS, st.integers(-6, 9), SEEDS)
 @settings(max_examples=200)
 def test_rebuilt_and_assumed_equal_plain(steps: list[tuple[Ops, int, int]], limit: int,
@@ -193,7 +192,7 @@ def test_sums_do_not_depend_on_order() -> None:
     assert symbolic.text(sums.pop()) == "offset*7 + size*3 + r90*5 + r91*-2 + r92 + 4"
 
 
-@verifies("symbolic.division.decided")
+@verifies("symbolic.division.simple")
 def test_reshapes_cancel() -> None:
     """Every reshape there and back leaves the index as it was."""
     shapes = [(24,), (4, 6), (6, 4), (2, 3, 4), (3, 8), (2, 12), (4, 3, 2)]
@@ -218,7 +217,7 @@ def unflatten(flat: UOp, shape: tuple[int, ...]) -> list[UOp]:
     return index[::-1]
 
 
-@verifies("symbolic.division.decided")
+@verifies("symbolic.division.simple")
 def test_small_terms_vanish() -> None:
     small, large = new_range(4, RangeKind.LOOP, 0), new_range(100, RangeKind.LOOP, 1)
     whole = symbolic.add(symbolic.mul(large, 4), small)
@@ -230,8 +229,7 @@ def test_small_terms_vanish() -> None:
     assert symbolic.floordiv(symbolic.sub(3, small), 4) is symbolic.const(0)
 
 
-@verifies("symbolic.division.nested")
-@verifies("symbolic.remainder.nested")
+@verifies("symbolic.division.simple")
 def test_nested_divisions_join() -> None:
     number = Variable("number", -1000, 1000).uop
     nested = symbolic.floordiv(symbolic.add(symbolic.floordiv(number, 5), 2), 7)
@@ -241,7 +239,7 @@ def test_nested_divisions_join() -> None:
     assert halved is symbolic.mod(symbolic.floordiv(number, 4), 3)
 
 
-@verifies("symbolic.comparison.decided")
+@verifies("symbolic.comparison.implied")
 def test_comparisons_are_decided() -> None:
     small, large = LOOPS[0], LOOPS[2]
     assert symbolic.less_than(small, 2) is TRUE
@@ -254,7 +252,7 @@ def test_comparisons_are_decided() -> None:
     assert symbolic.equal(large, large) is TRUE
 
 
-@verifies("symbolic.logical.implied")
+@verifies("symbolic.comparison.implied")
 def test_weaker_limits_vanish() -> None:
     x = LOOPS[2]
     strong, weak = symbolic.less_than(x, 3), symbolic.less_than(x, 5)
@@ -266,7 +264,7 @@ def test_weaker_limits_vanish() -> None:
     assert symbolic.conjuncts(TRUE) == []
 
 
-@verifies("symbolic.logical.implied")
+@verifies("symbolic.comparison.implied")
 @pytest.mark.parametrize("low, high", [(0.0, 1.0), (0.5, 0.9), (0.5, 1.5)])
 def test_between_two_whole_numbers_there_are_floats(low: float, high: float) -> None:
     number = UOp(Ops.DEFINE_VAR, dtypes.float32, (), ("x", low, high))
@@ -276,15 +274,14 @@ def test_between_two_whole_numbers_there_are_floats(low: float, high: float) -> 
     assert symbolic.conjuncts(both) == [above, below]
 
 
-@verifies("symbolic.logical.implied")
+@verifies("symbolic.comparison.implied")
 def test_a_vector_of_floats_between_two_limits() -> None:
     numbers = np.linspace(-2, 2, 37, dtype=np.float32)  # as long as a vector, and not so long
     x = Tensor(numbers)
     assert ((x > 0) & (x < 1)).tolist() == ((numbers > 0) & (numbers < 1)).tolist()
 
 
-@verifies("symbolic.comparison.decided")
-@verifies("symbolic.logical.implied")
+@verifies("symbolic.comparison.implied")
 @given(STEPS, STEPS, st.sampled_from(list(BUILDERS)[5:]), SEEDS)
 @settings(max_examples=200)
 def test_conditions_equal_plain(first: list[tuple[Ops, int, int]],
@@ -345,7 +342,7 @@ def test_bounds_of_loads_and_casts() -> None:
         symbolic.bounds(UOp.const(dtypes.float32, 1.0))
 
 
-@verifies("symbolic.variable.interval")
+@verifies("symbolic.variable.refused")
 def test_empty_interval_is_refused() -> None:
     for least, greatest in ((3, 2), (0, -1), (-2, -9), (1, -1)):
         with pytest.raises(VariableError, match="length"):
@@ -353,7 +350,7 @@ def test_empty_interval_is_refused() -> None:
     assert Variable("length", -2, -2).minimum == -2
 
 
-@verifies("symbolic.variable.name")
+@verifies("symbolic.variable.refused")
 def test_names_of_the_package_are_refused() -> None:
     for name in ("random#0", "random-key#0", "#", "n#"):
         with pytest.raises(VariableError, match=name) as caught:
@@ -361,7 +358,7 @@ def test_names_of_the_package_are_refused() -> None:
         assert caught.value.remedy
 
 
-@verifies("symbolic.variable.whole")
+@verifies("symbolic.variable.refused")
 @pytest.mark.parametrize("wrong", [3.5, 3.0, "3", None, [3]])
 def test_what_is_no_whole_number_is_refused(wrong: Any) -> None:
     length = Variable("length", 1, 10)
@@ -374,7 +371,7 @@ def test_what_is_no_whole_number_is_refused(wrong: Any) -> None:
     assert Variable.unbind(length.bind(given))[1] == 3
 
 
-@verifies("symbolic.variable.bind")
+@verifies("symbolic.variable.refused")
 def test_binding_outside_is_refused() -> None:
     length = Variable("length", 1, 10)
     variable, value = Variable.unbind(length.bind(10))

@@ -76,7 +76,7 @@ def test_equal_polynomials_are_one_expression() -> None:
     assert ((n + 1) * 4).expression is (4 * n + 4).expression
 
 
-@verifies("symbolic.size.key")
+@verifies("symbolic.size.compared")
 def test_equal_today_is_not_equal() -> None:
     t = Tensor(np.zeros((9, 2), np.float32)).realize()
     four = {t[:4].uop, t[: N.bind(4)].uop, t[: M.bind(4)].uop, t[: N.bind(4)].uop}
@@ -85,7 +85,7 @@ def test_equal_today_is_not_equal() -> None:
     assert t[N.bind(8) // 2].uop is not t[N.bind(9) // 2].uop  # 4 for both values
 
 
-@verifies("symbolic.size.key")
+@verifies("symbolic.size.compared")
 def test_a_size_is_an_int() -> None:
     n, _ = sizes(4, 0)
     assert n == 4 and n in (3, 4) and [0] * n == [0] * 4 and f"{n}" == "4" and n != 5 and n < 5
@@ -94,7 +94,7 @@ def test_a_size_is_an_int() -> None:
     assert node.shape == (4, 2) and isinstance(node.shape, tuple)
 
 
-@verifies("symbolic.size.key")
+@verifies("symbolic.size.compared")
 def test_a_bound_variable_computes() -> None:
     n = N.bind(7)
     assert [n + 1, 1 + n, n - 2, 9 - n, n * 3, 3 * n, n // 2, n % 4, -n] == [
@@ -107,7 +107,7 @@ def test_a_bound_variable_computes() -> None:
 # In a plan ---------------------------------------------------------------------------------
 
 
-@verifies("symbolic.size.plan+2")
+@verifies("symbolic.size.compared")
 def test_sizes_in_a_plan() -> None:
     n, m = (symbolic.extent_of(v.uop) for v in (N, M))
     assert n != m and n == symbolic.extent_of(N.uop) and n != 20 and n != 1 and n != 0 and bool(n)
@@ -315,7 +315,7 @@ def test_a_cache_of_keys_and_values() -> None:
 # Keys, memory and results ------------------------------------------------------------------
 
 
-@verifies("caching.key.sizes", observe="cache")
+@verifies("caching.key.circumstances", observe="cache")
 def test_values_of_sizes_are_not_in_the_key() -> None:
     t, n = Tensor(np.arange(20, dtype=np.float32)).realize(), Variable("n", 1, 9)
     schedule_cache.clear()
@@ -325,7 +325,7 @@ def test_values_of_sizes_are_not_in_the_key() -> None:
     assert (len(schedule_cache), schedule_cache.hits) == (2, 4)
 
 
-@verifies("caching.key.sizes", observe="cache")
+@verifies("caching.key.circumstances", observe="cache")
 def test_what_is_in_the_key_of_a_size() -> None:
     t = Tensor(np.arange(20, dtype=np.float32)).realize()
     n, m, wide = Variable("n", 1, 9), Variable("m", 1, 9), Variable("n", 1, 19)
@@ -506,7 +506,7 @@ def test_a_write_through_a_computed_view_beside_a_symbolic_size() -> None:
         assert part.tolist() == [6, 7, 8][:count]
 
 
-@verifies("symbolic.variable.unbound")
+@verifies("symbolic.variable.refused")
 @pytest.mark.parametrize("use", [
     lambda x, n: n + 1, lambda x, n: 2 * n, lambda x, n: n < 3, lambda x, n: int(n),
     lambda x, n: x + n, lambda x, n: x * n, lambda x, n: n - x, lambda x, n: x[n],
@@ -526,7 +526,7 @@ def test_a_variable_without_a_value_is_refused(use: Any) -> None:
     assert "steps.bind" in caught.value.remedy
 
 
-@verifies("symbolic.variable.unbound")
+@verifies("symbolic.variable.refused")
 def test_a_variable_can_be_told_from_others() -> None:
     steps = Variable("steps", 1, 4)
     assert steps in (None, "steps", steps) and steps not in {Variable("steps", 1, 4), None}
