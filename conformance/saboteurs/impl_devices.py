@@ -121,7 +121,7 @@ class NobodyWaitsOnCUDA(ImplPatch):
 class ProblemsInTwoLines(ImplPatch):
     rule = "cuda.driver.refused"
     description = "the line does not say what is missing"
-    first = "test_without_a_driver_one_line_says_so"
+    first = "test_without_the_bindings_one_line_says_so"
     target = "impl.cuda.driver:problem"
 
     def replacement(self, original: Function) -> Function:
@@ -214,7 +214,7 @@ class BlocksAreLost(ImplPatch):
 class KeptBlocksStay(ImplPatch):
     rule = "cuda.memory.kept"
     description = "kept blocks are not given back when memory is exhausted"
-    first = "test_what_is_kept_has_a_limit"
+    first = "test_memory_that_is_exhausted_is_an_error_and_no_end"
     target = "impl.cuda.memory:Blocks.clear"
 
     def replacement(self, original: Function) -> Function:

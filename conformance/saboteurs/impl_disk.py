@@ -14,7 +14,7 @@ Function = Callable[..., Any]
 class ChecksumsNotCompared(ImplPatch):
     rule = "caching.disk.trusted"
     description = "an entry is believed whatever its first line says"
-    first = "test_what_was_kept_is_found_and_nothing_else"
+    first = "test_a_damaged_entry_is_as_if_it_were_not_there"
     target = "impl.caching.disk:Store.get"
 
     def replacement(self, original: Function) -> Function:
@@ -28,7 +28,7 @@ class ChecksumsNotCompared(ImplPatch):
 class ObjectsNotCompared(ImplPatch):
     rule = "caching.disk.trusted"
     description = "an object is believed if it is there"
-    first = "test_what_was_kept_is_found_and_nothing_else"
+    first = "test_an_object_is_what_its_name_says"
     target = "impl.caching.disk:Store.find_object"
 
     def replacement(self, original: Function) -> Function:
@@ -51,7 +51,7 @@ class OwnersNotAsked(ImplPatch):
 class ParentsNotAsked(ImplPatch):
     rule = "caching.disk.trusted"
     description = "others may put another folder in the place of this one"
-    first = "test_a_file_that_others_can_write_is_not_read"
+    first = "test_a_folder_of_others_is_not_used"
     target = "impl.caching.disk:replaceable"
 
     def replacement(self, original: Function) -> Function:

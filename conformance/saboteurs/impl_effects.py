@@ -54,7 +54,7 @@ class ReadsTheVersionAfter(Edit):
 class ForgetsTheLastNode(Edit):
     rule = "effects.version.overwritten"
     description = "of the nodes that a buffer held, only the last is forgotten"
-    first = "test_a_shared_node_outlives_its_version"
+    first = "test_every_node_of_an_overwritten_buffer_is_forgotten"
     file = "impl/effects.py"
     old, new = "for reference in buffer.nodes:", "for reference in buffer.nodes[-1:]:"
 

@@ -132,7 +132,7 @@ class WritesPartsTwice(Edit):
 class HandsOnParts(Edit):
     rule = "fusion.group.legal"
     description = "a stage may read what another stage of its kernel has written in part"
-    first = "test_stages_exchange_within_one_iteration"
+    first = "test_writes_of_parts_are_kernels_of_their_own"
     file = "impl/fusion/groups.py"
     old, new = "if not member.stage.whole:", \
         "if not member.stage.whole and mine.index == theirs.index:"

@@ -22,7 +22,7 @@ class NobodyWaits(ImplPatch):
 class LoopsDoNotComeRound(ImplPatch):
     rule = "lowering.wait.lanes"
     description = "the end of an iteration is forgotten when the next one begins"
-    first = "test_lanes_wait_where_they_need_each_other"
+    first = "test_a_loop_that_stages_share_comes_round"
     target = "impl.lowering.waits:_Walk._entered"
 
     def replacement(self, original: Function) -> Function:

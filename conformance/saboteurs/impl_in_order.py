@@ -23,7 +23,7 @@ class RunningResultsForgetWhatWasBefore(ImplPatch):
 class KeysAreForgotten(ImplPatch):
     rule = "ranges.order.combined"
     description = "all elements of a running result by key have one key"
-    first = "test_running_results"
+    first = "test_a_running_sum_by_hand"
     target = "impl.ranges.in_order:_scan"
 
     def replacement(self, original: Function) -> Function:

@@ -14,7 +14,7 @@ from conformance.saboteurs.impl_patches import ImplPatch
 class RacingThreadsKeepTheirNodes(Edit):
     rule = "ir.identity.one"
     description = "two threads that make a node at the same time get one each"
-    first = "test_equal_parts_are_one_object"
+    first = "test_threads_get_one_node"
     file = "impl/ir.py"
     old = "return node if known is reference else _first(key, node, reference)"
     new = "return node"
@@ -23,7 +23,7 @@ class RacingThreadsKeepTheirNodes(Edit):
 class SuccessorsForgotten(Edit):
     rule = "ir.identity.one"
     description = "a node that dies takes the one out of the table that was made in its place"
-    first = "test_equal_parts_are_one_object"
+    first = "test_threads_get_one_node"
     file = "impl/ir.py"
     old, new = "_remove_dead(_interned, reference.key)", "_interned.pop(reference.key, None)"
 
@@ -48,7 +48,7 @@ class MinusZeroIsZero(Edit):
 class TaggedNumbersLoseTheirSign(Edit):
     rule = "ir.identity.one"
     description = "a number that is made by `replace` is looked up as Python compares numbers"
-    first = "test_numbers_that_look_alike"
+    first = "test_numbers_that_are_made_from_others"
     file = "impl/ir.py"
     old = 'elif op is _CONST and draft.dtype.kind == "f" and len(key) == 5:'
     new = 'elif op is _CONST and draft.dtype.kind == "f" and len(key) == 4:'
@@ -215,7 +215,7 @@ class NarrowerBitcasts(Edit):
 class ShapelessArithmetic(Edit):
     rule = "ir.shape.tensor"
     description = "arithmetic on what has no shape is let through"
-    first = "test_shapes_of_other_nodes"
+    first = "test_malformed_tensor_graphs"
     file = "impl/rewrite/verify.py"
     old = "node.shape is not None or node.op in (\n        Ops.STORE, Ops.SINK)"
     new = "node.shape is not None or node.op in ELEMENTWISE or node.op in (\n  Ops.STORE, Ops.SINK)"

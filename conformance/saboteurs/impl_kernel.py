@@ -98,7 +98,7 @@ class SizesDoNotCount(ImplPatch):
 class StartIsForgotten(ImplPatch):
     rule = "searching.trial.harmless"
     description = "the best of the last generation is taken, however the list of the rules does"
-    first = "test_a_candidate_that_the_device_refuses_to_run_is_dropped"
+    first = "test_what_is_fastest_is_found_in_several_generations"
     target = "impl.searching.beam:_Search._last"
 
     def replacement(self, original: Function) -> Function:
@@ -209,7 +209,7 @@ class LocalsOfTheFirstIteration(Edit):
 class NothingIsOne(Edit):
     rule = "kernel.access.gated"
     description = "a load that is not valid gives one"
-    first = "test_squares_of_which_some_lines_are_not_valid"
+    first = "test_an_empty_argument_may_stand_behind_a_gate"
     file = "impl/render/accesses.py"
     old, new = '"0" if copied else self._nothing(dtype)', '"1"'
 
@@ -234,7 +234,7 @@ class LeastIsMinusTheGreatest(Edit):
 class SumsRoundedEachTime(Edit):
     rule = "kernel.half.wide"
     description = "the sum of halves is rounded after each of them"
-    first = "test_every_type_is_exchanged"
+    first = "test_half_types_accumulate_in_float32"
     file = "impl/render/reductions.py"
     old, new = "self._line(self.dialect.assign(name, text))", \
         "self._line(self.dialect.assign(name, self.dialect.finish(node.dtype, text)))"
@@ -243,7 +243,7 @@ class SumsRoundedEachTime(Edit):
 class OnlyFloat16IsRounded(Edit):
     rule = "kernel.half.wide"
     description = "an operation on bfloat16 leaves a float32"
-    first = "test_halves_without_a_type_for_them"
+    first = "test_half_types_round_after_every_operation"
     file = "impl/dialects/c.py"
     old, new = "if dtype not in HALF or op in _EXACT:", \
         "if dtype is not dtypes.float16 or op in _EXACT:"
@@ -374,7 +374,7 @@ class WarpsAsTheyCome(ImplPatch):
 class RowsAreLeftAfterOneSquare(Edit):
     rule = "choosing.plain.lanes"
     description = "after each square of a transposition, squares of other rows are read"
-    first = "test_what_is_read_across_is_read_in_squares"
+    first = "test_squares_along_the_rows_that_are_read_come_first"
     file = "impl/choosing/heuristic.py"
     old, new = "self._read_on(stored, read, size)", "pass"
 

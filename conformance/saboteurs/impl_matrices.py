@@ -69,7 +69,7 @@ class PairsTheOtherWayRound(ImplPatch):
 class LanesApart(ImplPatch):
     rule = "kernel.mma.layout"
     description = "nobody looks whether the lanes of an MMA are whole warps"
-    first = "test_drawn_lists_after_tc_equal_no_steps"
+    first = "test_an_mma_that_no_unit_can_do_is_no_kernel"
     target = "impl.kernel.analysis:_verify_warps"
 
     def replacement(self, original: Function) -> Function:
@@ -79,7 +79,7 @@ class LanesApart(ImplPatch):
 class AnyOperand(ImplPatch):
     rule = "kernel.mma.layout"
     description = "nobody looks where an operand of an MMA comes from"
-    first = "test_later_steps_leave_a_unit_its_fragments"
+    first = "test_an_mma_that_no_unit_can_do_is_no_kernel"
     target = "impl.kernel.analysis:_verify_fragments"
 
     def replacement(self, original: Function) -> Function:
@@ -89,7 +89,7 @@ class AnyOperand(ImplPatch):
 class LinesBeginAnywhere(ImplPatch):
     rule = "kernel.mma.layout"
     description = "nobody looks where the lines of an MMA's operand begin"
-    first = "test_later_steps_leave_a_unit_its_fragments"
+    first = "test_lines_begin_where_an_access_can"
     target = "impl.kernel.analysis:_verify_lines"
 
     def replacement(self, original: Function) -> Function:
@@ -109,7 +109,7 @@ class WhateverIsLeftOver(ImplPatch):
 class NothingBeyondTheSum(ImplPatch):
     rule = "groups.matrices.refused"
     description = "what lies beyond the end of a padded sum is taken for zero"
-    first = "test_what_a_unit_cannot_compute_is_refused"
+    first = "test_a_condition_of_the_padded_sum_reaches_both_operands"
     target = "impl.groups.tensor_cores:_operand"
 
     def replacement(self, original: Function) -> Function:

@@ -101,7 +101,7 @@ class SearchGivesUp(ImplPatch):
 class SearchLeavesNoGap(ImplPatch):
     rule = "memory.plan.small"
     description = "the search never leaves bytes free below a temporary"
-    first = "test_the_search_unties_a_knot"
+    first = "test_tangles_are_placed_at_the_bound"
     target = "impl.memory.search:Attempt._risen"
 
     def replacement(self, original: Function) -> Function:

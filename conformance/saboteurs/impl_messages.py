@@ -242,7 +242,7 @@ class ListsTheNearest(Edit):
 class NoGreatestValue(Edit):
     rule = "settings.error.clear"
     description = "a value above the greatest is taken"
-    first = "test_no_other_width_is_taken"
+    first = "test_impossible_values_are_refused"
     file = "impl/settings.py"
     old, new = "if not setting.minimum <= number <= setting.maximum:", \
         "if not setting.minimum <= number:"

@@ -42,7 +42,7 @@ class PadsWithoutGates(ImplPatch):
 class SumsAreNotSetToZero(Edit):
     rule = "kernel.local.own"
     description = "the sums of pieces begin with what the LOCAL held before"
-    first = "test_what_was_not_stored_is_seen_when_memory_is_poisoned"
+    first = "test_values_are_the_same_when_memory_is_poisoned"
     file = "impl/blocking/chunk.py"
     old = "(target, zero, *shared, *own)),\n                UOp(Ops.STORE, node.dtype, "
     new = ""
@@ -60,7 +60,7 @@ class CopiesWhatIsStored(ImplPatch):
 class ComputesOperandsAgain(ImplPatch):
     rule = "choosing.product.memory"
     description = "an operand is computed for each panel of columns"
-    first = "test_an_operand_that_a_later_stage_stores_is_copied_before"
+    first = "test_a_batch_shares_a_copy"
     target = "impl.choosing.products:_set_aside"
 
     def replacement(self, original: Function) -> Function:
@@ -106,7 +106,7 @@ class KeepsRowsTogether(ImplPatch):
 class CopiesForEverySentence(ImplPatch):
     rule = "choosing.product.memory"
     description = "an operand is copied again in each iteration of the loops around the rows"
-    first = "test_an_operand_that_a_later_stage_stores_is_copied_before"
+    first = "test_a_batch_shares_a_copy"
     target = "impl.choosing.products:_share_around"
 
     def replacement(self, original: Function) -> Function:

@@ -158,7 +158,7 @@ class EmptyRowsHaveAStage(Edit):
 class TwoWaysAreTwoNodes(Edit):
     rule = "ranges.stage.lean"
     description = "a node that is reached on two ways is computed twice at one index"
-    first = "test_a_node_at_an_index_is_computed_once"
+    first = "test_a_node_that_is_reached_on_two_ways_is_computed_once"
     file = "impl/ranges/tracing.py"
     old, new = "region = self.regions.get(key)\n", "region = None\n"
 

@@ -25,7 +25,7 @@ class ValuesStayInThePrefix(Edit):
 class EachUserComputesAnew(Edit):
     rule = "lowering.place.body"
     description = "a value is computed once for each of its users"
-    first = "test_a_value_stands_at_the_level_of_its_loops"
+    first = "test_a_shared_value_is_computed_once"
     file = "impl/lowering/lower.py"
     old, new = "if target.ready.get(node, -1) >= self._epoch_of(node):", \
         "if target.ready.get(node, -1) > self._epoch_of(node):"

@@ -81,7 +81,7 @@ class SearchGoesOn(ImplPatch):
 class TrialsSeeTheLastOne(ImplPatch):
     rule = "searching.trial.harmless"
     description = "a trial finds what the trial before it has overwritten"
-    first = "test_a_kernel_of_unknown_memory_keeps_the_list_of_the_rules"
+    first = "test_every_trial_finds_the_same_values"
     target = "impl.searching.trial:Trial._runs"
 
     def replacement(self, original: Function) -> Function:
@@ -97,7 +97,7 @@ class TrialsSeeTheLastOne(ImplPatch):
 class SlowCompilersEndTheSearch(ImplPatch):
     rule = "searching.trial.limits"
     description = "a trial that takes too long to compile is an error"
-    first = "test_what_compiles_too_long_or_not_at_all_is_no_candidate"
+    first = "test_a_compiler_that_takes_too_long_is_ended"
     target = "impl.cpu.backend:compile_unit"
 
     def replacement(self, original: Function) -> Function:

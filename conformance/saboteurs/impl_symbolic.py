@@ -36,7 +36,7 @@ class ConstantsAreNotMultiplied(Edit):
 class RecombinesWithoutTheConstant(Edit):
     rule = "symbolic.rewriting.equal"
     description = "a quotient and a remainder put together lose the constant of their number"
-    first = "test_two_operations_on_numbers_of_any_sign"
+    first = "test_halves_that_are_put_together"
     file = "impl/symbolic/arithmetic.py"
     old, new = "constant += factor * extra", "constant += 0 * extra"
 
@@ -109,7 +109,7 @@ class KeepsTheWeakerLimit(Edit):
 class FloatsAreWhole(Edit):
     rule = "symbolic.comparison.implied"
     description = "two limits of a float between which no whole number lies exclude each other"
-    first = "test_weaker_limits_vanish"
+    first = "test_between_two_whole_numbers_there_are_floats"
     file = "impl/symbolic/comparison.py"
     old = "if condition.op is not _CMPLT or condition.src[0].dtype is not _index:"
     new = "if condition.op is not _CMPLT:"

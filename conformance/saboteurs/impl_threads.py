@@ -43,7 +43,7 @@ class AnyLoopIsShared(ImplPatch):
 class SharesWhatIsShort(Edit):
     rule = "choosing.threads.shares"
     description = "every kernel is shared by all threads, however short it is"
-    first = "test_panels_that_share_a_copy_leave_something_to_threads"
+    first = "test_small_kernels_are_left_to_one_thread"
     file = "impl/choosing/threads.py"
     old, new = "return min(limits.threads, nanoseconds // SHARE)", "return limits.threads"
 
@@ -87,7 +87,7 @@ class LargeStagesOnTheStack(ImplPatch):
 class CompilersWaitForTheLast(ImplPatch):
     rule = "cpu.compile.shared"
     description = "no compiler starts before all kernels are printed"
-    first = "test_all_kernels_of_a_call_share_compiler_runs"
+    first = "test_compilers_run_while_the_last_kernel_is_printed"
     target = "impl.cpu.objects:_length"
 
     def replacement(self, original: Function) -> Function:

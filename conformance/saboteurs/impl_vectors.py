@@ -104,7 +104,7 @@ class NothingGoesPastTheCaches(ImplPatch):
 class LanesAreNeverRolledUp(ImplPatch):
     rule = "choosing.plain.lanes"
     description = "a stage that reduces nothing keeps all lanes of the one before it"
-    first = "test_many_stages_get_one_vector_each"
+    first = "test_a_stage_that_only_scales_is_rolled_up"
     target = "impl.choosing.roll:roll_lanes"
 
     def replacement(self, original: Function) -> Function:
