@@ -115,8 +115,9 @@ class OneIsAlwaysOne(ImplPatch):
 
 
 class BoundsNotChecked(ImplPatch):
-    rule = "tensor.index.symbolic"
+    rule = "tensor.index.elements"
     description = "a slice by a variable may go beyond the tensor"
+    first = "test_slices_are_those_of_python"
     target = "impl.tensor.indexing:_indices"
 
     def replacement(self, original: Function) -> Function:
@@ -127,8 +128,9 @@ class BoundsNotChecked(ImplPatch):
 
 
 class StartsMixedUp(ImplPatch):
-    rule = "tensor.index.symbolic"
+    rule = "tensor.index.elements"
     description = "a kernel with several variables gets them in another order"
+    first = "test_slices_are_those_of_python"
     target = "impl.schedule.passes:variable_slots"
 
     def replacement(self, original: Function) -> Function:

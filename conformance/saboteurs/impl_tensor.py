@@ -33,8 +33,9 @@ class TakesTheLeftShape(ImplPatch):
 
 
 class DividesIntegersDown(ImplPatch):
-    rule = "tensor.division.true"
+    rule = "tensor.division.value"
     description = "the quotient of two integers is an integer"
+    first = "test_dividing_integers_gives_floats"
     target = "impl.tensor.elementwise:Elementwise._divide"
 
     def replacement(self, original: Function) -> Function:
@@ -46,8 +47,9 @@ class DividesIntegersDown(ImplPatch):
 
 
 class TruncatesByRoundingDown(ImplPatch):
-    rule = "tensor.division.trunc+2"
+    rule = "tensor.division.value"
     description = "a quotient to be rounded toward zero is rounded down"
+    first = "test_division_toward_zero_keeps_every_digit"
     target = "impl.tensor.elementwise:Elementwise._truncated"
 
     def replacement(self, original: Function) -> Function:
@@ -55,8 +57,9 @@ class TruncatesByRoundingDown(ImplPatch):
 
 
 class FloorsWhatIsLost(ImplPatch):
-    rule = "tensor.division.special+2"
+    rule = "tensor.division.value"
     description = "a quotient of floats is rounded down without a look at its edges"
+    first = "test_remainders_are_exact"
     target = "impl.tensor.elementwise:floor_quotient"
 
     def replacement(self, original: Function) -> Function:
@@ -64,8 +67,9 @@ class FloorsWhatIsLost(ImplPatch):
 
 
 class OneRoundedProduct(Edit):
-    rule = "tensor.division.special+2"
+    rule = "tensor.division.value"
     description = "the multiple of the divisor is rounded before it is subtracted"
+    first = "test_remainders_are_exact"
     file = "impl/tensor/elementwise.py"
     old, new = "first, high = _upper(quotient), _upper(y)", "first, high = quotient, y"
 
@@ -240,8 +244,9 @@ class IndicesTooManyAreDropped(ImplPatch):
 
 
 class MasksAreNumbers(ImplPatch):
-    rule = "tensor.index.mask+2"
+    rule = "tensor.index.elements"
     description = "a bool tensor as an index is taken for zeros and ones"
+    first = "test_a_mask_that_is_not_known_yet"
     target = "impl.tensor.indexing:Indexing._known_mask"
 
     def replacement(self, original: Function) -> Function:
@@ -250,8 +255,9 @@ class MasksAreNumbers(ImplPatch):
 
 
 class SizesAreCaptured(ImplPatch):
-    rule = "tensor.size.captured"
+    rule = "tensor.size.values"
     description = "a captured function is not told that a size depends on values"
+    first = "test_sizes_that_depend_on_values_are_not_captured"
     target = "impl:_Runtime.look"
 
     def replacement(self, original: Function) -> Function:
@@ -259,8 +265,9 @@ class SizesAreCaptured(ImplPatch):
 
 
 class NewAxesStayInPlace(Edit):
-    rule = "tensor.index.order"
+    rule = "tensor.index.elements"
     description = "index tensors with an empty ... between them put their axes in their place"
+    first = "test_any_mixture_of_indices_chooses_what_numpy_chooses"
     file = "impl/tensor/indexing.py"
     old, new = "together = not apart and", "together ="
 
@@ -280,8 +287,9 @@ class HalvesHaveNarrowNorms(Edit):
 
 
 class CertaintyIsInfinite(Edit):
-    rule = "tensor.loss.certain"
+    rule = "tensor.loss.value"
     description = "the logarithm of a probability of 0 is minus infinity"
+    first = "test_who_was_certain_and_right_pays_nothing"
     file = "impl/tensor/functional.py"
     old, new = "UOp.const(wide.dtype, 1e-12))", "UOp.const(wide.dtype, -1.0))"
 
@@ -440,8 +448,9 @@ class ParametersShareNodes(ImplPatch):
 
 
 class NearestClassCounts(ImplPatch):
-    rule = "tensor.loss.class"
+    rule = "tensor.loss.value"
     description = "a number that is no class is taken for the nearest one"
+    first = "test_a_loss_at_no_class_is_nan"
     target = "impl.tensor.functional:Functional._at_class"
 
     def replacement(self, original: Function) -> Function:
@@ -466,8 +475,9 @@ class AnyTargetWillDo(ImplPatch):
 
 
 class WordsChangePlaces(ImplPatch):
-    rule = "tensor.random.threefry+2"
+    rule = "tensor.random.bits"
     description = "the two words of a random number change places"
+    first = "test_threefry_is_the_published_function"
     target = "impl.tensor.random:threefry"
 
     def replacement(self, original: Function) -> Function:
@@ -475,8 +485,9 @@ class WordsChangePlaces(ImplPatch):
 
 
 class CountsNothing(ImplPatch):
-    rule = "tensor.random.threefry+2"
+    rule = "tensor.random.bits"
     description = "every random tensor starts to count where the first one did"
+    first = "test_threefry_is_the_published_function"
     target = "impl.tensor.random:Generator.reserve"
 
     def replacement(self, original: Function) -> Function:
@@ -484,8 +495,9 @@ class CountsNothing(ImplPatch):
 
 
 class SeedsDependOnThePast(ImplPatch):
-    rule = "tensor.random.seed"
+    rule = "tensor.random.bits"
     description = "a seed is mixed with how many numbers were drawn before"
+    first = "test_drawing_without_replacement_draws_each_once"
     target = "impl.tensor.random:Generator.seed"
 
     def replacement(self, original: Function) -> Function:
@@ -632,8 +644,9 @@ class TheUpperMiddle(Edit):
 
 
 class NothingIsAPlace(Edit):
-    rule = "tensor.nonzero.size"
+    rule = "tensor.size.values"
     description = "places that are missing are the place 0"
+    first = "test_a_size_that_is_given_computes_nothing"
     file = "impl/tensor/statistics.py"
     old = "places.append(there.where(place // max(step, 1) % max(own, 1), fill))"
     new = "places.append(place // max(step, 1) % max(own, 1))"
@@ -663,7 +676,8 @@ class PickledAsPlain(Edit):
 
 
 class AllClassesCountAlike(Edit):
-    rule = "tensor.loss.weight"
+    rule = "tensor.loss.value"
     description = "a mean of weighted losses is divided by their number"
+    first = "test_classes_count_as_their_weights_say"
     file = "impl/tensor/functional.py"
     old, new = "total = counted if counts is None else", "total = counted if True else"

@@ -493,7 +493,7 @@ class TensorBase(metaclass=Named):
         Raises:
             ReplayError: a function is captured, which would have this size in every later call.
         """
-        # r[impl tensor.size.captured]
+        # r[impl tensor.size.values]
         self.runtime.look(self, operation, remedy)
         return self.numpy()
 

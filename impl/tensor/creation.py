@@ -206,7 +206,7 @@ class Creation(Functional):
     def manual_seed(seed: int = 0) -> None:
         """Start the random numbers again: the same seed gives the same numbers."""
         try:
-            generator.seed(operator.index(seed))  # r[impl tensor.random.seed]
+            generator.seed(operator.index(seed))  # r[impl tensor.random.bits]
         except TypeError:  # r[impl tensor.arguments.refused+2]
             raise DTypeError("manual_seed", f"{seed!r} is no whole number",
                              "give one: 42") from None

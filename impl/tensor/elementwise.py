@@ -174,7 +174,7 @@ def remainder(x: UOp, y: UOp) -> UOp:
                    compare(Ops.CMPLT, number(x, 0), step))
     rest = where(binary(Ops.AND, beyond, known), number(x, 0), rest)
     rest = where(compare(Ops.CMPLT, fixed, number(x, 0)), nodes.neg(rest), rest)
-    # r[impl tensor.division.special+2]
+    # r[impl tensor.division.value]
     rest = where(compare(Ops.CMPLT, size, step), fixed, rest)
     return nodes.add(rest, _slope_of_remainder(x, y, rest))
 
@@ -201,7 +201,7 @@ def floor_quotient(x: UOp, y: UOp) -> UOp:
     short = compare(Ops.CMPLT, number(x, 0.5), nodes.sub(whole, down))
     nearest = where(short, nodes.add(down, number(x, 1)), down)
     below = binary(Ops.AND, compare(Ops.CMPNE, rest, number(x, 0)), opposite(rest, y))
-    # r[impl tensor.division.special+2]
+    # r[impl tensor.division.value]
     quotient = where(below, nodes.sub(nearest, number(x, 1)), nearest)
     ratio = nodes.div(x, y)
     over_zero = compare(Ops.CMPEQ, y, number(y, 0))
@@ -214,7 +214,7 @@ def floor_remainder(x: UOp, y: UOp) -> UOp:
     """x - floor(x / y) * y of floats: it has the sign of y."""
     rest = remainder(x, y)
     below = binary(Ops.AND, compare(Ops.CMPNE, rest, number(x, 0)), opposite(rest, y))
-    # r[impl tensor.division.special+2]
+    # r[impl tensor.division.value]
     return where(below, nodes.add(rest, y), rest)
 
 
@@ -354,7 +354,7 @@ class Elementwise(Shards):
         if b is None:
             return NotImplemented
         x, y = self._pair(b, name)
-        if x.dtype.kind != "f":  # r[impl tensor.division.true]
+        if x.dtype.kind != "f":  # r[impl tensor.division.value]
             x, y = cast(x, dtypes.default_float), cast(y, dtypes.default_float)
         return self._wrap(nodes.div(y, x) if reflected else nodes.div(x, y))
 
@@ -385,7 +385,7 @@ class Elementwise(Shards):
             return down
         inexact = compare(Ops.CMPNE, binary(Ops.FLOORMOD, x, y), number(x, 0))
         negative = binary(Ops.AND, inexact, opposite(x, y))
-        # r[impl tensor.division.trunc+2]
+        # r[impl tensor.division.value]
         return self._wrap(where(negative, nodes.add(down.uop, number(x, 1)), down.uop))
 
     def __iadd__(self, other: Any) -> Self:

@@ -139,7 +139,7 @@ class Functional(Conversion):
         wide = cast(x, sum_accumulator(x.dtype))
         small = compare(Ops.CMPLT, wide, UOp.const(wide.dtype, 1e-12))
         least = binary(Ops.MAXIMUM, unary(Ops.LOG, wide), UOp.const(wide.dtype, -100))
-        # r[impl tensor.loss.certain]: 0 times infinity is NaN, also in a gradient
+        # r[impl tensor.loss.value]: 0 times infinity is NaN, also in a gradient
         line = nodes.scale(nodes.sub(wide, nodes.detach(wide)), 1e12)
         log = unary(Ops.LOG, where(small, UOp.const(wide.dtype, 1), wide))
         return self._wrap(cast(where(small, nodes.add(nodes.detach(least), line), log), x.dtype))
@@ -213,7 +213,7 @@ class Functional(Conversion):
         hit = compare(Ops.CMPEQ, nodes.expand(place, self.shape), nodes.expand(along, self.shape))
         chosen = where(hit, self.uop, UOp.const(self.dtype, 0))
         total = nodes.reshape(nodes.reduce(Ops.ADD, chosen, (axis,)), rest)
-        # r[impl tensor.loss.class]
+        # r[impl tensor.loss.value]
         return named.where(self._wrap(nodes.neg(total)), math.nan)
 
     def _loss_of_classes(self, target: Self, reduction: str, ignore: int | None,
@@ -221,7 +221,7 @@ class Functional(Conversion):
         if ignore is None and counts is None:
             return self._reduced(reduction)
         counted = target.ne(ignore) if ignore is not None else target.eq(target)
-        loss = counted.where(self, 0)  # r[impl tensor.loss.weight]
+        loss = counted.where(self, 0)  # r[impl tensor.loss.value]
         total = counted if counts is None else counted.where(counts, 0)
         return loss.sum() / total.sum() if reduction == "mean" else loss._reduced(reduction)
 

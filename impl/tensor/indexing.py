@@ -56,7 +56,7 @@ def _places(item: slice, size: int) -> tuple[int, int, int, int]:
     start, stop, step = _indices(item, size) if symbolic else item.indices(size)
     if symbolic and abs(step) == 1:
         low, high = (start, stop) if step > 0 else (stop + 1, start + 1)
-        # r[impl tensor.index.symbolic]: whether it is empty is not asked
+        # r[impl tensor.index.elements]: whether it is empty is not asked
         return (low, high, high - low, step) if low <= high else (0, 0, 0, step)
     count = -((start - stop) // step) if symbolic else len(range(start, stop, step))
     if count <= 0:
@@ -134,7 +134,7 @@ class Indexing(Reduce):
         """A mask tensor as an array: how many elements it chooses depends on its values."""
         if not isinstance(item, TensorBase) or item.dtype is not dtypes.bool:
             return item
-        # r[impl tensor.index.mask+2]
+        # r[impl tensor.index.elements]
         return item.known("index", "mask.where(t, 0), or t.nonzero(size=count)")
 
     def _checked(self, item: Any, axis: int) -> Any:
@@ -191,7 +191,7 @@ class Indexing(Reduce):
         # axes in their place, tensors apart from each other put them in front.
         special = [i for i, item in enumerate(items) if isinstance(item, (UOp, int))]
         together = not apart and special[-1] - special[0] + 1 == len(special)
-        # r[impl tensor.index.order]
+        # r[impl tensor.index.elements]
         place = sum(not isinstance(item, int) for item in items[:special[0]]) if together else 0
         return path, axes, indices, place
 
@@ -373,7 +373,7 @@ class Indexing(Reduce):
 
 def class_dtype(dtype: DType) -> DType:
     """In what class numbers of a dtype are compared with the number of classes."""
-    # r[impl tensor.one-hot.wide, tensor.loss.class]: a narrow dtype cannot hold every class
+    # r[impl tensor.one-hot.wide, tensor.loss.value]: a narrow dtype cannot hold every class
     if dtype.itemsize == 8:
         return dtype
     return dtypes.int64 if dtype is dtypes.uint32 else dtypes.int32

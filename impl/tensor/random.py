@@ -72,7 +72,7 @@ class Generator:
 
     def reserve(self, count: int) -> int:
         """Where the next `count` values start."""
-        # r[impl tensor.random.threefry+2, replay.thread.isolated+2]
+        # r[impl tensor.random.bits, replay.thread.isolated+2]
         with lock:
             start = self.counter
             self.counter += count
@@ -104,7 +104,7 @@ def threefry(key: tuple[UOp, UOp], counter: tuple[UOp, UOp]) -> tuple[UOp, UOp]:
         x = nodes.add(x, keys[(group + 1) % 3])
         injected = nodes.add(keys[(group + 2) % 3], UOp.const(dtypes.uint32, group + 1))
         y = nodes.add(y, injected)
-    return x, y  # r[impl tensor.random.threefry+2]
+    return x, y  # r[impl tensor.random.bits]
 
 
 def random_words(count: int) -> tuple[UOp, UOp]:

@@ -277,7 +277,7 @@ class Statistics(Matrices):
             found = np.nonzero(array) if self.shape else ()
             places = tuple(self.__class__(one.astype(np.int32), self.device) for one in found)
         else:
-            # r[impl tensor.nonzero.size]
+            # r[impl tensor.size.values]
             places = truth._first_places(whole(size, "nonzero", "size"), fill_value)
         if as_tuple:
             return places

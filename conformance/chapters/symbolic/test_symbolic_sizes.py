@@ -241,7 +241,7 @@ def test_gradients_through_sizes() -> None:
 # Bounds ------------------------------------------------------------------------------------
 
 
-@verifies("tensor.index.symbolic")
+@verifies("tensor.index.elements")
 def test_slices_are_those_of_python() -> None:
     a = np.arange(20, dtype=np.float32).reshape(10, 2)
     t, wide = Tensor(a).realize(), Variable("wide", -15, 15)
@@ -255,7 +255,7 @@ def test_slices_are_those_of_python() -> None:
             np.testing.assert_array_equal(found.numpy(), wanted)
 
 
-@verifies("tensor.index.symbolic")
+@verifies("tensor.index.elements")
 def test_bounds_are_checked_by_value() -> None:
     t, v = Tensor(np.zeros((10, 2), np.float32)).realize(), Variable("v", 0, 30)
     assert t.shrink(((0, v.bind(10)), None)).shape == (10, 2)
@@ -273,7 +273,7 @@ def test_bounds_are_checked_by_value() -> None:
         v.bind(31)
 
 
-@verifies("tensor.index.symbolic")
+@verifies("tensor.index.elements")
 def test_view_writes_with_three_variables() -> None:
     a = np.zeros((12, 3), np.float32)
     t = Tensor(a).realize()
@@ -290,7 +290,7 @@ def test_view_writes_with_three_variables() -> None:
     assert len(schedule_cache) == 1
 
 
-@verifies("tensor.index.symbolic")
+@verifies("tensor.index.elements")
 def test_a_cache_of_keys_and_values() -> None:
     rng = np.random.default_rng(3)
     heads, most, width = 2, 9, 4

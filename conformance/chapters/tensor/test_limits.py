@@ -138,7 +138,7 @@ def test_slopes_have_limits_too(name: str) -> None:
     np.testing.assert_allclose(got, slopes[name](places), rtol=1e-9, atol=1e-80)
 
 
-@verifies("tensor.division.special+2")
+@verifies("tensor.division.value")
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_remainders_are_exact(dtype: Any) -> None:
     random = np.random.default_rng(0)
@@ -156,7 +156,7 @@ def test_remainders_are_exact(dtype: Any) -> None:
     assert abs(Tensor([3e38]) % 1e-3).item() < 1e-3  # too many digits: 0
 
 
-@verifies("tensor.division.special+2")
+@verifies("tensor.division.value")
 def test_remainders_have_slopes() -> None:
     x, y = Tensor([7.5, -7.5, 1.0]).requires_grad_(), Tensor([2.0, 2.0, np.inf]).requires_grad_()
     (x % y).sum().backward()

@@ -263,7 +263,7 @@ def test_scattered_values_are_combined(reduce: str, combine: Any, start: float,
     assert np.allclose(found.numpy(), expected, rtol=1e-5)
 
 
-@verifies("tensor.nonzero.size")
+@verifies("tensor.size.values")
 def test_a_size_that_is_given_computes_nothing() -> None:
     places = TinyJit(lambda x: (x > 0).nonzero(size=4, fill_value=-1).realize())
     for array in ([[1.0, -1.0], [1.0, 1.0]], [[0.0, 1.0], [0.0, 0.0]], [[1.0] * 2] * 2):
@@ -271,7 +271,7 @@ def test_a_size_that_is_given_computes_nothing() -> None:
         assert places(Tensor(array)).tolist() == (expected + [[-1, -1]] * 4)[:4]
 
 
-@verifies("tensor.size.captured")
+@verifies("tensor.size.values")
 @pytest.mark.parametrize("method", ["nonzero", "argwhere", "unique", "unique_consecutive"])
 def test_sizes_that_depend_on_values_are_not_captured(method: str) -> None:
     captured = TinyJit(lambda x: getattr(x, method)())
@@ -319,7 +319,7 @@ def test_every_method_with_an_underscore_does_what_the_one_without_does() -> Non
     assert tried > 80
 
 
-@verifies("tensor.random.seed")
+@verifies("tensor.random.bits")
 def test_drawing_without_replacement_draws_each_once() -> None:
     Tensor.manual_seed(3)
     drawn = Tensor([[0.1, 0.0, 5.0, 3.0, 1.0]]).expand(200, 5).multinomial(3).numpy()

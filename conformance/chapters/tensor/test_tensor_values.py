@@ -32,7 +32,7 @@ def test_a_norm_of_halves_is_as_large_as_it_is() -> None:
     assert abs(large.norm(3).item() / (300 * 100 ** (1 / 3)) - 1) < 1e-3
 
 
-@verifies("tensor.loss.certain")
+@verifies("tensor.loss.value")
 def test_who_was_certain_and_right_pays_nothing() -> None:
     x = Tensor([40.0, -200.0, 0.5], requires_grad=True)
     loss = x.sigmoid().binary_crossentropy(Tensor([1.0, 0.0, 1.0]), reduction="none")
@@ -40,7 +40,7 @@ def test_who_was_certain_and_right_pays_nothing() -> None:
     assert np.allclose(loss.sum().gradient(x)[0].numpy(), [0, 0, -0.37754068])
 
 
-@verifies("tensor.loss.certain")
+@verifies("tensor.loss.value")
 def test_who_was_certain_and_wrong_pays_a_hundred() -> None:
     p = Tensor([0.0, 1.0, 1e-20], requires_grad=True)
     loss = p.binary_crossentropy(Tensor([1.0, 0.0, 1.0]), reduction="none")
@@ -119,7 +119,7 @@ def _index(seed: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     return tuple(mine), tuple(theirs)
 
 
-@verifies("tensor.index.order")
+@verifies("tensor.index.elements")
 def test_any_mixture_of_indices_chooses_what_numpy_chooses() -> None:
     tried = 0
     for seed in range(150):
@@ -137,7 +137,7 @@ def test_any_mixture_of_indices_chooses_what_numpy_chooses() -> None:
     assert tried > 75
 
 
-@verifies("tensor.index.order")
+@verifies("tensor.index.elements")
 def test_an_empty_ellipsis_parts_index_tensors() -> None:
     rows = [0, 1, 1]
     parts: list[Any] = [rows, ..., rows, slice(None), slice(0, 2)]
@@ -145,7 +145,7 @@ def test_an_empty_ellipsis_parts_index_tensors() -> None:
         assert Tensor(NUMBERS)[index].shape == NUMBERS[index].shape, index
 
 
-@verifies("tensor.index.order")
+@verifies("tensor.index.elements")
 def test_gradients_of_a_mixture_of_indices() -> None:
     x = Tensor(NUMBERS.astype(np.float32))
     index = (slice(None), Tensor([0, 2, 2]), None, slice(1, 3), 4)
@@ -170,7 +170,7 @@ def test_a_variable_meets_a_tensor_wherever_a_number_does() -> None:
     assert Tensor.full((2,), n).tolist() == [2, 2]
 
 
-@verifies("tensor.loss.weight")
+@verifies("tensor.loss.value")
 def test_classes_count_as_their_weights_say() -> None:
     random = np.random.default_rng(1)
     scores = random.standard_normal((5, 3)).astype(np.float32)
