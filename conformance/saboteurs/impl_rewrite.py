@@ -182,3 +182,19 @@ class TheEndIsNotShown(ImplPatch):
 
     def replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:
         return lambda kernel, steps, reasons: original(kernel, steps, reasons)[:1]
+
+
+class AtMostIsEither(Edit):
+    rule = "lowering.legal.exact"
+    description = "of two bools the first is at most the other if one of them is true"
+    file = "impl/lowering/legal.py"
+    old, new = "_bools(Ops.OR, _not(b), c)", "_bools(Ops.OR, b, c)"
+
+
+class LanguagesAreBelieved(ImplPatch):
+    rule = "lowering.legal.exact"
+    description = "what a language lacks is printed as it stands"
+    target = "impl.render.printer:legalize"
+
+    def replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda ast, rules: ast

@@ -13,14 +13,13 @@ from impl.functions.definitions import definitions, function_of
 from impl.functions.literals import literal
 from impl.functions.types import SHORT, STORAGE, TYPES
 from impl.ir import COMPARISONS, Ops, UOp
+from impl.lowering.legal import COMMON, OF_BOOLS, UNSIGNED_CASTS
 from impl.render.dialect import GroupDialect
 
 #: Stage buffers together up to this many bytes stand on the stack.
 _STACK_BYTES = 64 << 10
 #: No stage buffer has fewer bytes.
 _LEAST_LOCAL = 256
-#: Operations whose result in a half type needs no rounding.
-_EXACT = {Ops.NEG, Ops.MAXIMUM, Ops.MINIMUM, Ops.TRUNC, Ops.FLOOR}
 
 
 class C(Vectors):
@@ -29,6 +28,7 @@ class C(Vectors):
     name = "C"
     widest_inline = 72
     counter = "i"
+    rules = COMMON + UNSIGNED_CASTS
 
     def __init__(self) -> None:
         self.needed: dict[str, None] = {}
@@ -106,7 +106,7 @@ class C(Vectors):
         """An operation on values, exact in the node's dtype."""
         op, dtype = node.op, node.dtype
         if op in COMPARISONS:
-            return f"({given[0]} {COMPARED[op]} {given[1]})"
+            return self._compare(op, node.src[0].dtype, given)
         if op is Ops.WHERE:
             return self.choice(given[0], given[1], given[2])
         if op is Ops.CAST:
@@ -115,18 +115,17 @@ class C(Vectors):
             return self._bitcast(given[0], node.src[0].dtype, dtype)
         if op is Ops.DOT:
             return self.dot(given[0], given[1], "0")
+        return self._arithmetic(op, dtype, given, plain)
+
+    def _arithmetic(self, op: Ops, dtype: DType, given: Sequence[str], plain: bool = False) -> str:
         if dtype.kind == "f":
-            return self._round(self._floating(op, dtype, given), op, dtype)
-        if dtype.kind == "b":
-            return self._logical(op, given)
+            return self._floating(op, dtype, given)
+        if dtype.kind == "b":  # what else bools have is made of these: `COMMON`
+            return f"({given[0]} {INFIX[OF_BOOLS.get(op, op)]} {given[1]})"
         return self._integer(op, dtype, given, plain)
 
-    def _round(self, text: str, op: Ops, dtype: DType) -> str:
-        """Half types are rounded after every operation."""
-        # r[impl kernel.half.wide]
-        if dtype not in HALF or op in _EXACT:
-            return text
-        return self.finish(dtype, text)
+    def _compare(self, op: Ops, source: DType, given: Sequence[str]) -> str:
+        return f"({given[0]} {COMPARED[op]} {given[1]})"
 
     def _floating(self, op: Ops, dtype: DType, given: Sequence[str]) -> str:
         short = "f64" if dtype is dtypes.float64 else "f32"
@@ -136,39 +135,20 @@ class C(Vectors):
             return f"({given[0]} {INFIX[op]} {given[1]})"
         if op is Ops.NEG:
             return f"(-{given[0]})"
-        if op is Ops.RECIPROCAL:
-            return f"({self.literal(1.0, dtype)} / {given[0]})"
         return self._call(function_of(op, short), *given)
 
-    def _logical(self, op: Ops, given: Sequence[str]) -> str:
-        """A result is true if the integer result is not 0."""
-        # r[impl kernel.integer.value]
-        if op in (Ops.ADD, Ops.OR, Ops.MAXIMUM):
-            return f"({given[0]} | {given[1]})"
-        if op in (Ops.MUL, Ops.AND, Ops.MINIMUM, Ops.POW):
-            return f"({given[0]} & {given[1]})" if op is not Ops.POW \
-                else f"({given[0]} | !{given[1]})"
-        if op in (Ops.SUB, Ops.XOR):
-            return f"({given[0]} ^ {given[1]})"
-        if op is Ops.FLOORDIV:
-            return f"({given[0]} & {given[1]})"
-        if op is Ops.FLOORMOD:
-            return f"({given[0]} & 0)"
-        if op is Ops.SHL or op is Ops.SHR:
-            return f"({given[0]} & !{given[1]})"
-        return given[0]  # NEG, TRUNC, FLOOR
-
     def _integer(self, op: Ops, dtype: DType, given: Sequence[str], plain: bool) -> str:
-        short = SHORT[dtype.name]
-        if op in INFIX and op is not Ops.DIV:
+        if op in INFIX:
             return self._narrow(f"({given[0]} {INFIX[op]} {given[1]})", dtype)
-        if op in (Ops.TRUNC, Ops.FLOOR):
-            return given[0]
         if op is Ops.NEG:
             return self._narrow(f"(-{given[0]})", dtype)
         if plain:
             return f"({given[0]} {'/' if op is Ops.FLOORDIV else '%'} {given[1]})"
-        return self._call(function_of(op, short), *given)
+        return self._call(function_of(op, self._short(dtype)), *given)
+
+    def _short(self, dtype: DType) -> str:
+        """What functions of a type are named after."""
+        return SHORT[dtype.name]
 
     def _narrow(self, text: str, dtype: DType) -> str:
         """C computes small integers as int; cut them back."""
@@ -178,20 +158,19 @@ class C(Vectors):
         return f"(({self.type_of(dtype)}){text})"
 
     def _cast(self, text: str, source: DType, target: DType) -> str:
-        if SHORT[source.name] == SHORT[target.name] and source.kind == target.kind \
-                and target not in HALF:
+        if source is target:
             return text
-        if target.kind == "b":
-            return f"({text} != 0)"
         if target in HALF:
-            if target is dtypes.float16 and source is dtypes.float64:
-                return self._call("tohalf_f64", text)
-            return text if source is target else self.finish(target, f"((float){text})")
+            return self._call("tohalf_f64", text) if source is dtypes.float64 else \
+                self.finish(target, text)
+        have, kind = self._short(source), self._short(target)
+        if have == kind and source.kind == target.kind and source.itemsize <= target.itemsize:
+            return text  # it is held in the same type, and is one of its numbers
         if source.kind == "f" and target.kind != "f":
-            # By way of a wider type, so that whatever fits in 32 bits wraps around, as elsewhere.
-            wide = SHORT[target.name] if target.itemsize == 8 else \
-                "i64" if target is dtypes.uint32 else "i32"
-            text = self._call(f"whole_{SHORT[source.name]}_{wide}", text)
+            return self._call(f"whole_{have}_{kind}", text)
+        return self._converted_to(text, source, target)
+
+    def _converted_to(self, text: str, source: DType, target: DType) -> str:
         return f"(({self.type_of(target)}){text})"
 
     def _bitcast(self, text: str, source: DType, target: DType) -> str:
@@ -203,11 +182,7 @@ class C(Vectors):
 
     def combine(self, op: Ops, dtype: DType, first: str, second: str) -> str:
         """One step of a reduction."""
-        if dtype.kind == "f":
-            return self._floating(op, dtype, (first, second))
-        if dtype.kind == "b":
-            return self._logical(op, (first, second))
-        return self._integer(op, dtype, (first, second), False)
+        return self._arithmetic(op, dtype, (first, second))
 
     def fused(self, dtype: DType, first: str, second: str, third: str) -> str:
         """A product added to a sum, in one operation where the processor has it."""

@@ -10,17 +10,15 @@ from collections.abc import Sequence
 from impl.dtypes import HALF, DType, dtypes
 from impl.functions.definitions import function_of
 from impl.functions.literals import literal
-from impl.functions.types import SHORT, STORAGE, bits, kind_of, mask_of, ways
+from impl.functions.types import STORAGE, bits, kind_of, mask_of, ways
 from impl.ir import COMPARISONS, Ops, UOp
+from impl.lowering.legal import OF_BOOLS
 from impl.render.dialect import Operand
 
 COMPARED = {Ops.CMPLT: "<", Ops.CMPLE: "<=", Ops.CMPEQ: "==", Ops.CMPNE: "!="}
 INFIX = {Ops.ADD: "+", Ops.SUB: "-", Ops.MUL: "*", Ops.DIV: "/", Ops.AND: "&", Ops.OR: "|",
          Ops.XOR: "^"}
 _FOLDS = {Ops.ADD: "add", Ops.MUL: "mul", Ops.MAXIMUM: "max", Ops.MINIMUM: "min"}
-_BOOL_FOLDS = {Ops.ADD: "or", Ops.MAXIMUM: "or", Ops.MUL: "and", Ops.MINIMUM: "and"}
-#: Operations whose result in a half type needs no rounding.
-_EXACT = {Ops.NEG, Ops.MAXIMUM, Ops.MINIMUM, Ops.TRUNC, Ops.FLOOR}
 #: Distances that 32 bits do not hold.
 _REACH = 1 << 31
 
@@ -86,13 +84,12 @@ class Vectors:
 
     def vector_arithmetic(self, op: Ops, dtype: DType, count: int, given: Sequence[Operand],
                           plain: bool = False, narrow: bool = False) -> Operand:
-        """Arithmetic of one dtype; half types are rounded."""
+        """Arithmetic of one dtype."""
         if dtype.kind == "b":
             return self._masks(op, given, count)
         if dtype.kind != "f":
             return self._whole(op, dtype, count, given, plain, narrow)
-        found = self.vector_combine(op, dtype, count, given)
-        return found if op in _EXACT else self.vector_finish(dtype, count, found)
+        return self.vector_combine(op, dtype, count, given)
 
     def vector_combine(self, op: Ops, dtype: DType, count: int,
                        given: Sequence[Operand]) -> Operand:
@@ -108,8 +105,6 @@ class Vectors:
         texts = [self._as(operand, kind) for operand in given]
         if op is Ops.NEG:
             return f"(-{texts[0]})", kind
-        if op is Ops.RECIPROCAL:
-            return f"({literal(1.0, dtype)} / {texts[0]})", kind
         return self._call(function_of(op, kind), *texts), kind
 
     def _compared(self, op: Ops, source: DType, count: int, given: Sequence[Operand],
@@ -117,9 +112,7 @@ class Vectors:
         if source.kind == "b":
             kind = self._mask_kind(given, count)
             one, two = (self._mask(operand, kind) for operand in given)
-            text = {Ops.CMPLT: f"(~{one} & {two})", Ops.CMPLE: f"(~{one} | {two})",
-                    Ops.CMPEQ: f"~({one} ^ {two})"}.get(op, f"({one} ^ {two})")
-            return text, self._kind(kind)
+            return f"{'~' * (op is Ops.CMPEQ)}({one} ^ {two})", self._kind(kind)
         kind = self._number_kind(source, count, narrow)
         one, two = (self._as(operand, kind) for operand in given)
         return f"({one} {COMPARED[op]} {two})", self._kind(mask_of(self._kind(kind)))
@@ -140,11 +133,8 @@ class Vectors:
     def _converted(self, operand: Operand, source: DType, target: DType, count: int,
                    narrow: bool) -> Operand:
         text, have = operand
-        if target.kind == "b":
-            if source.kind == "b":
-                return operand
-            kind = have or kind_of(source, count)
-            return f"({self._as(operand, kind)} != 0)", self._kind(mask_of(kind))
+        if source is target:
+            return operand
         kind = self._kind(self._number_kind(target, count, narrow))
         if source.kind == "b":
             mask = self._mask(operand, kind)
@@ -155,14 +145,11 @@ class Vectors:
         have = have or kind_of(source, count)
         text = self._as(operand, have)
         if source.kind == "f" and target.kind != "f":
-            # By way of a wider type, so that values that do not fit wrap around, as elsewhere.
-            wide = SHORT[target.name] if target.itemsize == 8 else \
-                "i64" if target is dtypes.uint32 else "i32"
-            text, have = self._call(f"whole_{have}_{wide}x{count}", text), f"{wide}x{count}"
-            self._kind(have)
+            whole = kind_of(target, count)
+            text, have = self._call(f"whole_{have}_{whole}", text), self._kind(whole)
         if have != kind:
             text = self._converts(text, have, kind)
-        if target not in HALF or source is target:
+        if target not in HALF:
             return text, kind
         if target is dtypes.float16 and source is dtypes.float64:
             return self._call(f"tohalf_{self._kind(kind_of(source, count))}", operand[0]), kind
@@ -193,23 +180,10 @@ class Vectors:
         return f"(({kind}){text})", kind
 
     def _masks(self, op: Ops, given: Sequence[Operand], count: int) -> Operand:
-        """Arithmetic of bools; see `C._logical`."""
-        # r[impl kernel.integer.value]
+        """Arithmetic of bools, of which there are two operations left: see `legal`."""
         kind = self._kind(self._mask_kind(given, count))
-        one, *rest = (self._mask(operand, kind) for operand in given)
-        if not rest:
-            return one, kind  # NEG, TRUNC, FLOOR
-        if op in (Ops.ADD, Ops.OR, Ops.MAXIMUM):
-            return f"({one} | {rest[0]})", kind
-        if op in (Ops.SUB, Ops.XOR):
-            return f"({one} ^ {rest[0]})", kind
-        if op is Ops.POW:
-            return f"({one} | ~{rest[0]})", kind
-        if op in (Ops.SHL, Ops.SHR):
-            return f"({one} & ~{rest[0]})", kind
-        if op is Ops.FLOORMOD:
-            return f"({one} & 0)", kind
-        return f"({one} & {rest[0]})", kind
+        one, two = (self._mask(operand, kind) for operand in given)
+        return f"({one} {INFIX[OF_BOOLS.get(op, op)]} {two})", kind
 
     def _whole(self, op: Ops, dtype: DType, count: int, given: Sequence[Operand], plain: bool,
                narrow: bool) -> Operand:
@@ -217,10 +191,8 @@ class Vectors:
         # r[impl conventions.integers.exact]
         kind = self._kind(self._number_kind(dtype, count, narrow))
         texts = [self._as(operand, kind) for operand in given]
-        if op in INFIX and op is not Ops.DIV:
+        if op in INFIX:
             return f"({texts[0]} {INFIX[op]} {texts[1]})", kind
-        if op in (Ops.TRUNC, Ops.FLOOR):
-            return texts[0], kind
         if op is Ops.NEG:
             return f"(-{texts[0]})", kind
         if plain:
@@ -243,12 +215,11 @@ class Vectors:
         """All elements combined: with the vector turned by half, by a quarter, and so on."""
         text, kind = operand
         if dtype.kind == "b":
-            return f"({self._call(f'fold_{_BOOL_FOLDS[op]}_{kind}', text)} != 0)"
+            return f"({self._call(f'fold_{OF_BOOLS[op].name.lower()}_{kind}', text)} != 0)"
         return self._call(f"fold_{_FOLDS[op]}_{kind}", text)
 
     def vector_finish(self, dtype: DType, count: int, operand: Operand) -> Operand:
         """Round to a half type; other types are what they are."""
-        # r[impl kernel.half.wide]
         if dtype not in HALF:
             return operand
         return self._call(f"round_{dtype.name}_f32x{count}", operand[0]), operand[1]

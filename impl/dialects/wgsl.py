@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from impl.dialects.c import C
 from impl.dialects.gpu import Gpu
 from impl.dialects.vectors import INFIX
 from impl.dtypes import HALF, DType, Scalar, dtypes
 from impl.errors import DTypeError, GraphError
-from impl.functions.definitions import Definition, function_of, needs_of
+from impl.functions.definitions import Definition, needs_of
 from impl.functions.wgsl import HELD, text_of
-from impl.ir import COMPARISONS, Ops, UOp
+from impl.ir import Ops, UOp
+from impl.lowering.legal import COMMON, WORDS
 
 _COMPARED = {Ops.CMPLT: "less_f32", Ops.CMPLE: "most_f32", Ops.CMPEQ: "same_f32",
              Ops.CMPNE: "differ_f32"}
@@ -34,6 +36,7 @@ class WGSL(Gpu):
     name = "WGSL"
     widest = 1
     counter = "k"  # i32 is a type
+    rules = COMMON + WORDS
 
     def __init__(self, wide: bool = True) -> None:
         super().__init__()
@@ -173,63 +176,34 @@ class WGSL(Gpu):
             return f"({int(value) + 1}{suffix} - 1{suffix})"
         return f"({int(value)}{suffix})" if int(value) < 0 else f"{int(value)}{suffix}"
 
-    def operation(self, node: UOp, given: Sequence[str], plain: bool) -> str:
-        """An operation on values; comparisons of floats know NaN, those of bools are logic."""
-        source = node.src[0].dtype
-        if node.op in COMPARISONS and source.kind == "f":
-            return self._call(_COMPARED[node.op], *given)
-        if source.kind == "b" and node.op in (Ops.CMPLT, Ops.CMPLE):
-            return f"(!{given[0]} {'&' if node.op is Ops.CMPLT else '|'} {given[1]})"
-        return super().operation(node, given, plain)
+    def _compare(self, op: Ops, source: DType, given: Sequence[str]) -> str:
+        """Comparisons of floats know NaN."""
+        return self._call(_COMPARED[op], *given) if source.kind == "f" else \
+            super()._compare(op, source, given)
 
     def _floating(self, op: Ops, dtype: DType, given: Sequence[str]) -> str:
         # r[impl webgpu.float.exact]
         if op in (Ops.SUB, Ops.DIV):  # what is taken from itself, or divided by it
             given = (given[0], self._call("apart_f32", given[1]))
-        if op is Ops.RECIPROCAL:
-            return self._call("exact_f32", f"1.0f / {given[0]}")
-        if op in INFIX:
-            return self._call("exact_f32", f"{given[0]} {INFIX[op]} {given[1]}")
-        return f"(-{given[0]})" if op is Ops.NEG else self._call(function_of(op, "f32"), *given)
-
-    def _logical(self, op: Ops, given: Sequence[str]) -> str:
-        if op in (Ops.SUB, Ops.XOR):
-            return f"({given[0]} != {given[1]})"
-        return "false" if op is Ops.FLOORMOD else super()._logical(op, given)
+        text = super()._floating(op, dtype, given)
+        return self._call("exact_f32", text) if op in INFIX else text
 
     def _integer(self, op: Ops, dtype: DType, given: Sequence[str], plain: bool) -> str:
-        if op in INFIX and op is not Ops.DIV:
-            return self._narrow(f"({given[0]} {INFIX[op]} {given[1]})", dtype)
-        if op in (Ops.TRUNC, Ops.FLOOR):
-            return given[0]
-        if op is Ops.NEG:
-            return self._narrow(f"({self.literal(0, dtype)} - {given[0]})", dtype)
-        if plain:
-            return f"({given[0]} {'/' if op is Ops.FLOORDIV else '%'} {given[1]})"
-        return self._narrow(self._call(function_of(op, self.type_of(dtype)), *given), dtype)
+        return C._integer(self, op, dtype, given, plain)  # they wrap around
+
+    def _short(self, dtype: DType) -> str:
+        return self.type_of(dtype)
 
     def _narrow(self, text: str, dtype: DType) -> str:
         if dtype.itemsize >= 4:
             return text
         return f"extractBits({text}, 0u, {8 * dtype.itemsize}u)"
 
-    def _cast(self, text: str, source: DType, target: DType) -> str:
-        if source is target:
-            return text
+    def _converted_to(self, text: str, source: DType, target: DType) -> str:
         have, kind = self.type_of(source), self.type_of(target)
-        if kind == "bool":
-            return self._call("truth_f32", text) if have == "f32" else \
-                f"({text} != {self.literal(0, source)})"
-        if have == "bool":
-            return self.choice(text, self.literal(1, target), self.literal(0, target))
-        if have == "f32" != kind:
-            text = self._call(f"whole_f32_{kind}", text)
-        elif have in ("i32", "u32") and kind in ("i64", "u64"):  # as what it is, then as asked for
-            text = self._long(text) if have == "i32" else f"u64({text})"
-            text = f"{kind}({text})" if have[0] != kind[0] else text
-        elif have != kind:
-            text = f"{kind}({text})"
-        return self.finish(target, text) if kind == "f32" else self._narrow(text, target)
+        if have in ("i32", "u32") and kind in ("i64", "u64"):  # as what it is, then as asked for
+            text, have = (self._long(text), "i64") if have == "i32" else (f"u64({text})", "u64")
+        return self._narrow(text if have == kind else f"{kind}({text})", target)
 
     def _long(self, text: str) -> str:
         """A signed number of 32 bits as one of 64."""

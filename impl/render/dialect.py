@@ -9,6 +9,7 @@ from typing import Protocol
 from impl.dtypes import DType, Scalar
 from impl.ir import Ops, UOp
 from impl.kernel.fragments import Fragment, Unit
+from impl.rewrite import PatternMatcher
 
 #: A text, and the kind of vector that it is; "" if it is one number for all elements.
 Operand = tuple[str, str]
@@ -48,6 +49,7 @@ class Dialect(Statements, Protocol):
     name: str
     widest_inline: int    # longest expression that gets no variable of its own
     counter: str          # what the names of loops begin with
+    rules: PatternMatcher  # what it lacks, made of what it has
 
     @property
     def groups(self) -> GroupDialect | None:

@@ -23,6 +23,7 @@ from impl.lowering.blocks import (
     Wait,
     Write,
 )
+from impl.lowering.legal import legalize
 from impl.lowering.lower import lower
 from impl.render.cascade import Cascades
 from impl.render.dialect import Dialect, Launched, Operand
@@ -48,7 +49,7 @@ def render(ast: UOp, dialect: Dialect) -> SourceText:
         GraphError: the graph is no kernel.
     """
     # r[impl render.text.deterministic]
-    kept: frozenset[UOp] = frozenset()
+    ast, kept = legalize(ast, dialect.rules), frozenset[UOp]()
     if dialect.groups is not None:
         ast, kept = keep_private(ast)
     return _Printer(lower(ast, dialect.groups is None), dialect, kept).run()

@@ -122,8 +122,9 @@ class Values:
         return found
 
     def _keep(self, node: UOp, found: list[Operand]) -> None:
-        """Remember texts that are short and used once; else declare variables."""
-        if node in self.low.inline and len(found[0][0]) <= self.dialect.widest_inline:
+        """Remember texts that are short and used once, and names; else declare variables."""
+        if node in self.low.inline and len(found[0][0]) <= self.dialect.widest_inline \
+                or node.op is Ops.CAST and all(text.isidentifier() for text, _ in found):
             self._remember(node, found)
             return
         self.low.inline.discard(node)

@@ -17,9 +17,9 @@ from impl.rewrite.tracking import (
     rewrites,
 )
 from impl.rewrite.verify import STAGES, Requirement, verify
-from impl.rewrite.walk import Maker, graph_rewrite
+from impl.rewrite.walk import Maker, applies, graph_rewrite
 
 __all__ = ["ALGEBRA", "STAGES", "Maker", "PatternMatcher", "Requirement", "Rewrite", "Rule",
-           "Tally", "UPat", "apply", "graph_rewrite", "is_simple", "look",
+           "Tally", "UPat", "applies", "apply", "graph_rewrite", "is_simple", "look",
            "match_statistics",
            "print_match_statistics", "rewrites", "simplifier", "simplify", "verify"]

@@ -24,7 +24,7 @@ from impl.rewrite.folding import (
 from impl.rewrite.matcher import PatternMatcher
 from impl.rewrite.patterns import UPat
 from impl.rewrite.rule import Rule
-from impl.rewrite.walk import Maker, graph_rewrite
+from impl.rewrite.walk import Maker, applies, graph_rewrite
 from impl.settings import get
 from impl.symbolic.bounds import bounds
 
@@ -229,8 +229,7 @@ def simplify(graph: UOp, gate: Callable[[UOp], bool] | None = None) -> UOp:
 
 def is_simple(graph: UOp, gate: Callable[[UOp], bool] | None = None) -> bool:
     """Whether no rule applies to a node: a glance at each, and nothing is made."""
-    match = _SIMPLIFY.match
-    return all(match(node) is None for node in graph.toposort(gate))
+    return not applies(graph, _SIMPLIFY, gate)
 
 
 def simplifier() -> Maker:

@@ -39,6 +39,13 @@ def graph_rewrite(root: UOp, matcher: PatternMatcher, ctx: Any = None,
     return _Rewrite(matcher, ctx, order, gate, limit, name).run(root)
 
 
+def applies(graph: UOp, matcher: PatternMatcher,
+            gate: Callable[[UOp], bool] | None = None) -> bool:
+    """Whether a rule applies to a node: a glance at each, and no graph is made."""
+    match = matcher.match
+    return any(match(node) is not None for node in graph.toposort(gate))
+
+
 def looker(matcher: PatternMatcher, ctx: Any, name: str,
            maker: Maker | None = None) -> Callable[[UOp], Found | None]:
     """What finds the first rule for a node: quickly, or noting everything, with the user's line."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 import importlib
 import itertools
 import pkgutil
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pytest
@@ -14,9 +15,12 @@ from conformance.chapters.gradient.test_gradient_rules import EXAMPLES as DERIVA
 from conformance.chapters.rewrite.test_rewrite import bits, compute, leaf
 from conformance.trace import ROOT, verifies
 from impl import reference
-from impl.dtypes import DType, dtypes
-from impl.ir import FALSE, FLOAT_ONLY, TRUE, Ops, RangeKind, UOp, new_range
-from impl.rewrite import ALGEBRA, PatternMatcher, Rule, apply
+from impl.dialects import CUDA, WGSL, C, Metal, OpenCL
+from impl.dtypes import HALF, DType, dtypes
+from impl.ir import FALSE, FLOAT_ONLY, TRUE, KernelInfo, Ops, RangeKind, UOp, new_range
+from impl.lowering.legal import COMMON, OF_BOOLS, UNSIGNED_CASTS, WORDS, legalize
+from impl.render import Dialect, render
+from impl.rewrite import ALGEBRA, PatternMatcher, Rule, applies, apply
 from impl.rewrite.folding import NEUTRAL, is_neutral
 
 SMALL = (dtypes.int8, dtypes.uint8)          # all values are tried
@@ -243,6 +247,103 @@ def test_a_rule_keeps_every_value(rule: Rule) -> None:
     assert tried
 
 
+def of_bools(*ops: Ops, result: DType | None = None) -> Graphs:
+    b, c = leaf(dtypes.bool, 0), leaf(dtypes.bool, 1)
+    return (alu(op, b, c, dtype=result) for op in ops)
+
+
+def of_halves() -> Graphs:
+    """What NumPy computes with halves is rounded once; other functions are, after float64."""
+    for dtype in (dtypes.float16, dtypes.bfloat16):
+        x, y = leaf(dtype, 0), leaf(dtype, 1)
+        yield from (alu(op, x, y) for op in (Ops.ADD, Ops.SUB, Ops.MUL, Ops.DIV))
+        yield alu(Ops.SQRT, x)
+        yield alu(Ops.ADD, x, number(dtype, 0.1))
+
+
+def of_shorts() -> Graphs:
+    for dtype in SMALL:
+        x, y = leaf(dtype, 0), leaf(dtype, 1)
+        yield from (alu(op, x, y) for op in (
+            Ops.ADD, Ops.SUB, Ops.MUL, Ops.FLOORDIV, Ops.FLOORMOD, Ops.MAXIMUM, Ops.MINIMUM,
+            Ops.POW, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR))
+        yield alu(Ops.NEG, x)
+
+
+def to(targets: Iterable[DType], sources: Iterable[DType]) -> Graphs:
+    return (alu(Ops.CAST, leaf(source, 0), dtype=target)
+            for target, source in itertools.product(targets, sources))
+
+
+#: The same for the rules by which a language gets what it lacks.
+LEGAL: dict[str, Callable[[], Graphs]] = {
+    "b + c": lambda: of_bools(*OF_BOOLS), "b ** c": lambda: of_bools(Ops.POW),
+    "b << c": lambda: of_bools(Ops.SHL, Ops.SHR), "b mod c": lambda: of_bools(Ops.FLOORMOD),
+    "-b": lambda: iter([alu(Ops.NEG, leaf(dtypes.bool, 0))]),
+    "b < c": lambda: of_bools(Ops.CMPLT), "b <= c": lambda: of_bools(Ops.CMPLE),
+    "floor(n)": lambda: (alu(op, leaf(dtype, 0)) for op in (Ops.TRUNC, Ops.FLOOR)
+                         for dtype in (*SMALL, dtypes.bool)),
+    "h + h": of_halves,
+    "1 / x": lambda: (alu(Ops.RECIPROCAL, leaf(dtype, 0)) for dtype in FLOATS),
+    "bool(x)": lambda: to([dtypes.bool], _INT8_FLOATS),
+    "half(n)": lambda: to(HALF, [*SMALL, dtypes.int16, dtypes.bool]),
+    "bfloat16(double)": lambda: to([dtypes.bfloat16], [dtypes.float64]),
+    "short(x)": lambda: to(SMALL, FLOATS), "uint32(x)": lambda: to([dtypes.uint32], FLOATS),
+    "short + short": of_shorts,
+    "-n": lambda: (alu(Ops.NEG, leaf(dtype, 0)) for dtype in SMALL),
+    "number(b)": lambda: to(_INT8_FLOATS, [dtypes.bool]),
+}
+
+
+def meaning(graph: UOp, values: dict[UOp, np.ndarray]) -> np.ndarray:
+    """What the reference device makes of a scalar expression."""
+    done = dict(values)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for node in graph.toposort(lambda u: u not in values):
+            if node.op is Ops.CONST:
+                wide = node.dtype is dtypes.bfloat16
+                done[node] = np.array(node.arg, np.float32 if wide else node.dtype.numpy)
+            elif node not in done:
+                done[node] = reference.apply(node, [done[source] for source in node.src])
+    return done[graph]
+
+
+@verifies("lowering.legal.exact")
+@pytest.mark.parametrize("rule", [*COMMON.rules, *UNSIGNED_CASTS.rules, *WORDS.rules],
+                         ids=lambda rule: rule.name)
+def test_what_a_language_lacks_has_its_value(rule: Rule) -> None:
+    """All values of small types and the edges of the others, by the reference device."""
+    tried = 0
+    for graph in LEGAL[rule.name]():
+        found = apply(rule, graph)
+        assert found is not None and found.dtype is graph.dtype, f"{rule.name}: {graph!r}"
+        given = {node: reference.round_to(each.astype(np.float32), node.dtype)
+                 if node.dtype is dtypes.bfloat16 else each
+                 for node, each in values_of(graph).items()}
+        shape = next(iter(given.values())).shape
+        before, after = (np.broadcast_to(meaning(node, given), shape) for node in (graph, found))
+        assert before.dtype == after.dtype and bits(before) == bits(after), f"{rule.name}: {graph}"
+        tried += 1
+    assert tried
+
+
+@verifies("lowering.legal.exact")
+@pytest.mark.parametrize("dialect", [C, OpenCL, CUDA, Metal, WGSL])
+def test_nothing_that_a_language_lacks_is_printed(dialect: type[Dialect]) -> None:
+    """Every example of a rule that a language wants is none any more, and is text."""
+    made = dialect()
+    rules = [rule for rule in made.rules.rules if "double" not in rule.name]
+    for graph in itertools.chain.from_iterable(LEGAL[rule.name]() for rule in rules):
+        if dtypes.float64 not in {node.dtype for node in graph.toposort()}:
+            assert not applies(legalize(graph, made.rules), made.rules)
+            i = new_range(1, RangeKind.GLOBAL)
+            place = UOp(Ops.INDEX, graph.dtype, (UOp(Ops.PARAM, graph.dtype, (), 9), i, TRUE))
+            store = UOp(Ops.STORE, graph.dtype, (place, graph))
+            kernel = UOp(Ops.SINK, dtypes.bool, (store,), KernelInfo("example", prefix=(i,)))
+            assert render(kernel, made).text == render(legalize(kernel, made.rules), made).text
+
+
 @verifies("rewrite.simplify.exact")
 @pytest.mark.parametrize("op", sorted(NEUTRAL), ids=lambda op: Ops(op).name)
 def test_what_changes_nothing_changes_no_bit(op: Ops) -> None:
@@ -271,7 +372,7 @@ def live_lists() -> dict[str, PatternMatcher]:
 
 
 #: The lists whose rules are tested one by one, and the names that the tests have examples for.
-TESTED = [set(EXAMPLES), set(DERIVATIVES)]
+TESTED = [set(EXAMPLES), set(LEGAL), set(DERIVATIVES)]
 
 
 @verifies("rewrite.rule.named")
