@@ -108,9 +108,10 @@ from impl import playback  # noqa: E402
 playback.capture()
 
 from impl import nn  # noqa: E402  (layers are written with the public API only)
+from impl import transforms as func  # noqa: E402
 from impl.replay import TinyJit  # noqa: E402
 
 __version__ = "0.1.0"
 __all__ = ["Context", "Device", "ExecItem", "GlobalCounters", "Mesh", "Ops", "Tensor", "TinyJit",
-           "UOp", "Variable", "collectives", "cpu", "cuda", "distributed", "dtypes", "metal",
-           "nn", "opencl", "reference", "run_schedule", "webgpu"]
+           "UOp", "Variable", "collectives", "cpu", "cuda", "distributed", "dtypes", "func",
+           "metal", "nn", "opencl", "reference", "run_schedule", "webgpu"]

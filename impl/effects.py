@@ -23,9 +23,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from impl.dtypes import DType
-from impl.errors import GraphError, ShapeError
+from impl.errors import GraphError, ShapeError, TraceError
 from impl.ir import Ops, Shape, UOp, in_memory, intern, living_nodes, note_realized, toposort
-from impl.places import Place
+from impl.places import ANYWHERE, Place
 from impl.symbolic import is_number, plain
 
 _BUFFER, _BIND = Ops.BUFFER, Ops.BIND
@@ -97,6 +97,42 @@ class Buffer:
 
     def __repr__(self) -> str:
         return f"<Buffer {self.number} {self.dtype.name}[{self.size}] on {self.device}>"
+
+
+class Placeholder(Buffer):
+    """What a function is traced on: it stands for values that are not there yet.
+
+    Whoever asks for them gets an error that says which `operation` traces.
+    """
+
+    __slots__ = ("operation",)
+
+    def __init__(self, device: Place | None, dtype: DType, shape: Shape,
+                 operation: str = "gradient") -> None:
+        super().__init__(device or ANYWHERE, dtype, plain(math.prod(shape)))
+        self.operation = operation
+        _spoiled.add(self)
+
+    @property
+    def memory(self) -> Any:
+        """None: there is none, whatever was put here."""
+
+    @memory.setter
+    def memory(self, value: Any) -> None:
+        """Nothing: whoever puts memory here is about to ask for the data."""
+
+    @property
+    def host(self) -> Any:
+        """Raises: there is nothing to be copied to a device."""
+        # r[impl transforms.trace.values]
+        raise TraceError(self.operation, "a value is asked for inside a function that is traced: "
+                         "it is not known, there are many of it or none yet",
+                         "compute with the tensor (.where for a choice), or ask outside; a tensor "
+                         "that was made inside must not be used after the function has returned")
+
+    @host.setter
+    def host(self, value: Any) -> None:
+        """Nothing: there is no data."""
 
 
 def new_buffer_node(device: Place, dtype: DType, shape: Shape,
@@ -185,14 +221,16 @@ def spoil(buffers: Iterable[Buffer]) -> None:
 
 
 def is_lost(value: UOp) -> bool:
-    """Whether computing a value would read what such a run left behind."""
+    """Whether computing a value would read what such a run left behind, or a placeholder."""
     if not _spoiled:
         return False
     leaves = map(in_memory, toposort((value,), _open))
-    return any(leaf is not None and leaf.arg[0].spoiled and leaf.arg[1] != leaf.arg[0].version
+    return any(leaf is not None and (leaf.arg[0].spoiled and leaf.arg[1] != leaf.arg[0].version
+                                     or isinstance(leaf.arg[0], Placeholder))
                for leaf in leaves)
 
 
+#: What holds no value that can be read: spoiled buffers, and placeholders.
 _spoiled: weakref.WeakSet[Buffer] = weakref.WeakSet()
 
 
@@ -449,7 +487,7 @@ def _waiting(written: set[Buffer], effects: Effects) -> list[UOp]:
         if leaf is not None:
             if leaf.arg[0] in written:
                 effects.held |= {leaf}  # r[impl effects.version.held]
-        elif _reaches(value, written, reads):
+        elif _reaches(value, written, reads) and not is_lost(value):
             found[value] = None
     return list(found)
 

@@ -118,6 +118,10 @@ class ReplayError(TensorScheduleError, RuntimeError):
     """A captured function was called with arguments that do not match."""
 
 
+class TraceError(TensorScheduleError, RuntimeError):
+    """A function that is traced did what a trace cannot have: it asked for a value."""
+
+
 class ImmutableError(TensorScheduleError, AttributeError):
     """What cannot change was to be changed."""
 

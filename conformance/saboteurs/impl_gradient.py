@@ -129,11 +129,28 @@ class SeedsEveryElement(Edit):
     old, new = "if self.numel() != 1:", "if self.numel() < 1:"
 
 
-class UnusedTargetsAreLeftOut(Edit):
-    rule = "gradient.target.unused"
-    description = "a target that is not used is left out of the answer"
+class UnusedTargetsAreOnes(Edit):
+    rule = "gradient.target.unused+2"
+    description = "a target that is not used has ones as its gradient"
     file = "impl/tensor/autograd.py"
-    old, new = "if node is None:  # r[impl gradient.target.unused]", "if self is targets[number]:"
+    old, new = "nodes.full_like(target.uop, 0) if node is None", \
+        "nodes.full_like(target.uop, 1) if node is None"
+
+
+class ChangesOfQuotientsHaveNoSign(Edit):
+    rule = "gradient.forward.derivative"
+    description = "a quotient grows with its divisor, forwards"
+    file = "impl/gradient/forward.py"
+    old = "part = None if b is None else neg(mul(node, b))"
+    new = "part = None if b is None else mul(node, b)"
+
+
+class NothingIsTurned(Edit):
+    rule = "gradient.forward.derivative"
+    description = "an operation without a rule of its own does not change"
+    file = "impl/gradient/forward.py"
+    old = "return _total(node, parts)\n\n\nFORWARD"
+    new = "return None\n\n\nFORWARD"
 
 
 class LooksEndTheWay(Edit):

@@ -7,17 +7,19 @@ again.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Any
 
 from impl.errors import GraphError
 from impl.gradient import nodes
+from impl.gradient.custom import Custom
 from impl.gradient.nodes import expression_of
-from impl.gradient.rules import GRADIENTS
+from impl.gradient.rules import GRADIENTS, Parts
 from impl.ir import Ops, UOp, give_origin, toposort
 from impl.rewrite import look
 
-__all__ = ["GRADIENTS", "compute_gradient", "expression_of", "nodes"]
+__all__ = ["GRADIENTS", "Custom", "below", "compute_gradient", "compute_gradients",
+           "expression_of", "nodes", "parts_of", "sources_of"]
 
 
 def compute_gradient(root: UOp, root_gradient: UOp, targets: Iterable[UOp]) -> dict[UOp, UOp]:
@@ -32,21 +34,27 @@ def compute_gradient(root: UOp, root_gradient: UOp, targets: Iterable[UOp]) -> d
         GraphError: an operation on the way has no gradient rule, or memory that a gradient needs
             was overwritten since (r[gradient.realized.overwritten]).
     """
+    return compute_gradients({root: root_gradient}, targets)
+
+
+def compute_gradients(seeds: dict[UOp, UOp], targets: Iterable[UOp],
+                      through: int = -1) -> dict[UOp, UOp]:
+    """The same for several roots, each with the gradient of what comes after.
+
+    `through` says which buffers the way to the targets reads, as in `UOp.reads`: what reads none
+    of them is not looked at.
+    """
     wanted = set(targets)
-    order = _order(root)
-    leads = _leading_to(order, wanted)  # r[impl gradient.walk.needed+2]
-    gradients: dict[UOp, UOp] = {root: root_gradient}
+    order = below(seeds, through)
+    leads = leading_to(order, wanted)  # r[impl gradient.walk.needed+2]
+    gradients = dict(seeds)
     for node in reversed(order):  # r[impl gradient.walk.once]
         gradient = gradients.get(node) if node in wanted else gradients.pop(node, None)
         if gradient is None or node not in leads:
             continue
-        if not any(source in leads for source in _sources(node)):
+        if not any(source in leads for source in sources_of(node)):
             continue
-        found = look(GRADIENTS, node, (gradient, leads), "gradient")
-        if found is None:
-            raise GraphError("gradient", f"{node.op.name} has no gradient rule",
-                             "call .detach() on the tensor that it reads")
-        for source, part in found[0]:
+        for source, part in parts_of(node, gradient, leads):
             if part.origin is None and node.origin is not None:
                 give_origin(part, node.origin)
             known = gradients.get(source)
@@ -57,19 +65,39 @@ def compute_gradient(root: UOp, root_gradient: UOp, targets: Iterable[UOp]) -> d
     return results
 
 
-def _sources(node: UOp) -> tuple[UOp, ...]:
-    """What a node was computed from; a leaf is the same value as the expression it came from."""
+def parts_of(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    """What the gradient of a node means for each of its sources that lead to a target.
+
+    Raises:
+        GraphError: the operation has no gradient rule.
+    """
+    found = look(GRADIENTS, node, (gradient, leads), "gradient")
+    if found is None:
+        raise GraphError("gradient", f"{node.op.name} has no gradient rule",
+                         "call .detach() on the tensor that it reads")
+    return found[0]
+
+
+def sources_of(node: UOp) -> tuple[UOp, ...]:
+    """What a node was computed from; a leaf is the same value as the expression it came from, and
+    a value with a gradient of its own comes from what that gradient is for.
+    """
     if node.op is Ops.BUFFER:
         expression = expression_of(node)
         return () if expression is node else (expression,)
+    if node.op is Ops.DETACH and node.tag is not None:
+        custom: Custom = node.tag
+        return node.src + custom.inputs
     return node.src
 
 
-def _order(root: UOp) -> list[UOp]:
-    """All nodes below the root, through realized tensors too, sources first."""
+def below(roots: Iterable[UOp], through: int = -1) -> list[UOp]:
+    """All nodes below the roots, through realized tensors too, sources first; below a node that
+    reads none of some buffers, none.
+    """
     order: list[UOp] = []
     seen: set[UOp] = set()
-    stack: list[Any] = [root]
+    stack: list[Any] = list(roots)[::-1]
     while stack:
         node = stack.pop()
         if node.__class__ is list:
@@ -77,7 +105,8 @@ def _order(root: UOp) -> list[UOp]:
         elif node not in seen:
             seen.add(node)
             stack.append([node])
-            stack.extend(_sources(node)[::-1])
+            if through < 0 or node.reads & through:
+                stack.extend(sources_of(node)[::-1])
     return order
 
 
@@ -91,7 +120,7 @@ def _refuse_overwritten(order: Sequence[UOp], found: dict[UOp, UOp]) -> None:
                          "used", "call backward before assigning to the tensor")
 
 
-def _leading_to(order: Sequence[UOp], targets: set[UOp]) -> set[UOp]:
+def leading_to(order: Sequence[UOp], targets: set[UOp]) -> set[UOp]:
     """The nodes of an order, sources first, that are targets or lead to one.
 
     Only through these gradients are computed. Comparisons, integers and detached values end the
@@ -102,17 +131,19 @@ def _leading_to(order: Sequence[UOp], targets: set[UOp]) -> set[UOp]:
         if node in targets:
             leads.add(node)
         elif node.dtype.kind == "f" and node.op not in _BLIND:
-            if any(source in leads for source in _differentiable(node)):
+            if any(source in leads for source in differentiable(node)):
                 leads.add(node)
     return leads
 
 
 #: Operations through which no change passes: constant almost everywhere, or told so.
-_BLIND: frozenset[Any] = frozenset((Ops.DETACH, Ops.FLOOR, Ops.TRUNC, Ops.BITCAST, Ops.BIND))
+_BLIND: frozenset[Any] = frozenset((Ops.FLOOR, Ops.TRUNC, Ops.BITCAST, Ops.BIND))
 
 
-def _differentiable(node: UOp) -> tuple[UOp, ...]:
+def differentiable(node: UOp) -> tuple[UOp, ...]:
     """The sources through which a change of a node's value can come."""
+    if node.op is Ops.DETACH:  # r[impl gradient.detach.stops+2]
+        return () if node.tag is None else node.tag.inputs
     if node.op is Ops.STORE:
         return node.src[1:]
     if node.op is Ops.WHERE:
@@ -121,4 +152,4 @@ def _differentiable(node: UOp) -> tuple[UOp, ...]:
         return node.src[:1]
     if node.op is Ops.SCATTER:
         return node.src[::2]
-    return _sources(node)
+    return sources_of(node)

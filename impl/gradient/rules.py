@@ -36,7 +36,7 @@ def fit(part: UOp, source: UOp) -> UOp:
 
 
 #: source and result -> what to multiply the gradient with.
-_SLOPES: dict[Ops, Callable[[UOp, UOp], UOp]] = {
+SLOPES: dict[Ops, Callable[[UOp, UOp], UOp]] = {
     Ops.EXP: lambda x, y: y,
     Ops.EXP2: lambda x, y: scale(y, math.log(2)),
     Ops.LOG: lambda x, y: unary(Ops.RECIPROCAL, x),
@@ -52,7 +52,7 @@ _SLOPES: dict[Ops, Callable[[UOp, UOp], UOp]] = {
 
 def _unary(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     source = node.src[0]
-    yield source, mul(gradient, _SLOPES[node.op](source, node))
+    yield source, mul(gradient, SLOPES[node.op](source, node))
 
 
 def _neg(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
@@ -101,20 +101,41 @@ def _div(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
 def _pow(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     base, exponent = node.src
     if base in leads:
-        lower = UOp(Ops.POW, node.dtype, (base, sub(exponent, UOp.const(node.dtype, 1))))
-        # x to the power 0 is 1 everywhere, also where x to the power -1 is infinite.
-        slope = where(UOp(Ops.CMPEQ, dtypes.bool, (exponent, zero(node))), zero(node),
-                      mul(exponent, lower))
-        yield base, fit(mul(gradient, slope), base)
+        yield base, fit(mul(gradient, slope_of_base(node)), base)
     if exponent in leads:
-        # Where the base is 0 the power is 0 for every positive exponent: its slope is 0.
-        logarithm = where(UOp(Ops.CMPEQ, dtypes.bool, (base, zero(node))), zero(node),
-                          unary(Ops.LOG, base))
-        yield exponent, fit(mul(gradient, mul(node, logarithm)), exponent)
+        yield exponent, fit(mul(gradient, slope_of_exponent(node)), exponent)
+
+
+def slope_of_base(node: UOp) -> UOp:
+    """How a power changes with its base."""
+    base, exponent = node.src
+    lower = UOp(Ops.POW, node.dtype, (base, sub(exponent, UOp.const(node.dtype, 1))))
+    # x to the power 0 is 1 everywhere, also where x to the power -1 is infinite.
+    return where(UOp(Ops.CMPEQ, dtypes.bool, (exponent, zero(node))), zero(node),
+                 mul(exponent, lower))
+
+
+def slope_of_exponent(node: UOp) -> UOp:
+    """How a power changes with its exponent."""
+    base = node.src[0]
+    # Where the base is 0 the power is 0 for every positive exponent: its slope is 0.
+    logarithm = where(UOp(Ops.CMPEQ, dtypes.bool, (base, zero(node))), zero(node),
+                      unary(Ops.LOG, base))
+    return mul(node, logarithm)
 
 
 def _larger(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
-    """MAXIMUM and MINIMUM: the winner takes all, and equals take half each.
+    """MAXIMUM and MINIMUM: the winner takes all, and equals take half each."""
+    a, b = node.src
+    mine, theirs = shares_of_larger(node, gradient)
+    if a in leads:
+        yield a, fit(mine, a)
+    if b in leads:
+        yield b, fit(theirs, b)
+
+
+def shares_of_larger(node: UOp, gradient: UOp) -> tuple[UOp, UOp]:
+    """What each operand of a MAXIMUM or MINIMUM has of the gradient.
 
     Next to a number the second operand wins: the slope of `relu` at 0 is 0, that of `clip` is 1.
     """
@@ -126,10 +147,7 @@ def _larger(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
         equal = UOp(Ops.CMPEQ, dtypes.bool, (a, b))  # r[impl gradient.maximum.tie+2]
         half = scale(gradient, 0.5)
         losing, winning = where(equal, half, losing), where(equal, half, winning)
-    if a in leads:
-        yield a, fit(where(first_wins, gradient, losing), a)
-    if b in leads:
-        yield b, fit(where(first_wins, zero(node), winning), b)
+    return where(first_wins, gradient, losing), where(first_wins, zero(node), winning)
 
 
 def _where(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
@@ -249,6 +267,13 @@ def _shard(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     yield source, gradient if home is None or home == node.arg.mesh else copied_to(gradient, home)
 
 
+def _custom(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    """What was said of the gradient, and not what the operations say."""
+    for source, part in zip(node.tag.inputs, node.tag.pull(gradient), strict=True):
+        if part is not None and source in leads:
+            yield source, part
+
+
 def _realized(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     """A leaf: the gradient belongs to the expression that was computed into it."""
     yield nodes.expression_of(node), gradient
@@ -265,7 +290,8 @@ def _rule(name: str, reason: str, ops: Ops | Collection[Ops], function: Derivati
 GRADIENTS = PatternMatcher([
     _rule("gradient of a leaf", "memory holds what an expression gave", Ops.BUFFER, _realized),
     _rule("gradient of a function", "the change of a result is its slope times that of its source",
-          list(_SLOPES), _unary),
+          list(SLOPES), _unary),
+    _rule("gradient of one's own", "somebody said what it is", Ops.DETACH, _custom),
     _rule("gradient of -x", "what grows makes its negative fall", Ops.NEG, _neg),
     _rule("gradient of a cast", "a conversion changes as much as its source", Ops.CAST, _cast),
     _rule("gradient of contiguous", "the value is the same", Ops.CONTIGUOUS, _same),

@@ -8,7 +8,7 @@ import numpy as np
 
 from impl.caching import short_key
 from impl.device import GlobalCounters
-from impl.effects import Buffer, Holder, in_memory, leaf_of, lock, mark_realized, spoil
+from impl.effects import Buffer, Holder, Placeholder, in_memory, leaf_of, lock, mark_realized, spoil
 from impl.ir import Ops
 from impl.realize.environment import Mode, in_force
 from impl.realize.planning import hold, planned_run, values_of
@@ -129,8 +129,8 @@ def peek(holder: Holder) -> np.ndarray | None:
         if leaf is None or leaf.arg[1] != leaf.arg[0].version:
             return None
         buffer: Buffer = leaf.arg[0]
-        if buffer.nbytes == 0:
-            return np.empty(0, buffer.dtype.numpy)
+        if buffer.nbytes == 0 or isinstance(buffer, Placeholder):
+            return np.empty(0, buffer.dtype.numpy) if buffer.nbytes == 0 else None
         if buffer.memory is not None:
             return buffer.memory.device.copy_out(buffer.memory, buffer.dtype, buffer.size)
         return None if buffer.host is None else buffer.host.reshape(-1)

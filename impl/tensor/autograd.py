@@ -41,19 +41,15 @@ class Autograd(Creation):
     def gradient(self, *targets: Self, gradient: Self | None = None) -> list[Self]:
         """The gradients with respect to the targets, in their order; their `grad` stays as it is.
 
+        Those of a target on which the result does not depend are zeros.
+
         Raises:
             ShapeError: the tensor is not one number, and no gradient is given.
-            DTypeError: the result does not depend on a target (r[gradient.target.unused]).
         """
         found = self._gradients(list(targets), gradient)
-        for number, node in enumerate(found):
-            if node is None:  # r[impl gradient.target.unused]
-                raise DTypeError("gradient", f"the result does not depend on target {number}, "
-                                 f"{targets[number].dtype.name} {targets[number].shape}",
-                                 "leave it out, or set requires_grad = "
-                                 "True on it before it is used")
-        return [target._wrap(node) for target, node in zip(targets, found, strict=True)
-                if node is not None]
+        # r[impl gradient.target.unused+2]
+        return [target._wrap(nodes.full_like(target.uop, 0) if node is None else node)
+                for target, node in zip(targets, found, strict=True)]
 
     def _gradients(self, targets: list[Any], gradient: Self | None) -> list[UOp | None]:
         """One node for each target, or None where there is no dependence."""

@@ -448,7 +448,7 @@ class TensorBase(metaclass=Named):
     def realize(self, *others: Self) -> Self:
         """Compute the values of this tensor (and others, in one schedule) into memory."""
         tensors = [self, *others]
-        if _parameter_bits[0]:
+        if _parameter_bits[0] or keeping:
             for tensor in tensors:
                 tensor._remember()
         self.runtime.realize(tensors)
@@ -461,8 +461,10 @@ class TensorBase(metaclass=Named):
         """Keep the expression, if its value may depend on a parameter."""
         node = self.uop
         if node.op is not Ops.BUFFER and node.dtype.kind == "f" and not self._parameter \
-                and node.reads & _parameter_bits[0]:
+                and (node.reads & _parameter_bits[0] or keeping):
             self._history = node
+            if keeping:
+                keeping[0].append(node)
 
     def schedule(self, *others: Self) -> list[Any]:
         """The kernels that compute this tensor and the others, in the order they would run."""
@@ -769,6 +771,9 @@ class TensorBase(metaclass=Named):
 _parameters: dict[int, weakref.ref[Any]] = {}
 #: Which buffers hold parameters, or values that depend on them, as the bit set of `UOp.reads`.
 _parameter_bits = [0]
+#: One list for each function that runs now and of which a derivative is taken: every value may
+#: depend on its arguments. The first keeps the expressions of what is realized meanwhile.
+keeping: list[list[UOp]] = []
 
 
 def _forget(key: int, reference: weakref.ref[Any]) -> None:

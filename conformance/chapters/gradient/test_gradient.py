@@ -352,11 +352,14 @@ def test_only_one_number_has_a_gradient_of_its_own() -> None:
     assert x.grad is not None and x.grad.tolist() == [2, 40]
 
 
-@verifies("gradient.target.unused")
-def test_a_target_that_is_not_used_is_named() -> None:
-    x, unused = Tensor([1.0]), Tensor([2.0])
-    with pytest.raises(DTypeError, match="target 1"):
-        (x * x).sum().gradient(x, unused)
+@verifies("gradient.target.unused+2")
+def test_what_a_result_does_not_depend_on_has_zeros() -> None:
+    x, unused = Tensor([-1.0, 0.0, 2.0]), Tensor([[2.0]], dtype="float64")
+    first, second = (x * x).sum().gradient(x, unused)
+    assert first.tolist() == [-2, 0, 4] and second.tolist() == [[0]]
+    assert second.dtype is unused.dtype
+    for steps in (x.sign(), x.floor(), (x > 0).float(), x ** 0, x.argmax().float(), x.round()):
+        assert steps.sum().gradient(x)[0].tolist() == [0, 0, 0]
 
 
 @verifies("gradient.realized.keeps")

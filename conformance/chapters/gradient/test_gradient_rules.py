@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Context, Tensor
+from impl import Context, Tensor, func
 from impl.gradient import GRADIENTS
 from impl.gradient.nodes import expression_of
 from impl.ir import BINARY, COMPARISONS, UNARY, Ops
@@ -42,6 +42,7 @@ EXAMPLES: dict[str, list[Callable[[Tensor], Tensor]]] = {
         lambda x: x.exp(), lambda x: x.exp2(), lambda x: (x * x).log(), lambda x: (x * x).log2(),
         lambda x: (x * x).sqrt(), lambda x: x.reciprocal(), lambda x: x.sin(), lambda x: x.cos(),
         lambda x: x.tanh(), lambda x: x.erf()],
+    "gradient of one's own": [lambda x: func.checkpoint(lambda y: (y * 2).exp() * y)(x)],
     "gradient of -x": [lambda x: (-x) * x],
     "gradient of a cast": [lambda x: x.cast("float32").cast("float64") * 3],
     "gradient of contiguous": [lambda x: (x * 2).contiguous() * x],
@@ -60,7 +61,7 @@ EXAMPLES: dict[str, list[Callable[[Tensor], Tensor]]] = {
         lambda x: x.flip(1)[:, 1:].pad(((0, 0), (1, 0))),
         lambda x: x[:1].expand(4, 3) * Tensor.arange(12).reshape(4, 3)],
     "gradient of a fold": [lambda x: fold(x.exp())],
-    "gradient of a gather": [lambda x: x[PLACES] * x[PLACES]],
+    "gradient of a gather": [lambda x: x[PLACES.to(x.device)] * x[PLACES.to(x.device)]],
     "gradient of a write": [written],
     "gradient of a scan": [lambda x: x.cumsum(1) * x, lambda x: x.cumprod(1),
                            lambda x: x.cummax(1)],
@@ -113,6 +114,26 @@ def test_a_rule_is_the_slope(rule: Rule) -> None:
                 wanted = difference(function, direction)
                 assert abs(float((slope * direction).sum()) - wanted) < 1e-4 * (1 + abs(wanted))
     assert met & set(rule.pattern.ops or ())
+
+
+@verifies("gradient.forward.derivative")
+@pytest.mark.parametrize("rule", GRADIENTS.rules, ids=lambda rule: rule.name)
+def test_forward_and_backward_agree_to_second_order(rule: Rule) -> None:
+    """<u, J v> is <J' u, v>, and so it is for the gradient in the place of the function."""
+    chooser = np.random.default_rng(5)
+    with Context(DEVICE="REFERENCE"):
+        for function in EXAMPLES[rule.name]:
+            if rule.name in ("gradient of a copy", "gradient of shards"):
+                continue  # of places, which that test above goes to
+            x, v = Tensor(POINT), Tensor(chooser.standard_normal(POINT.shape))
+            slope = func.grad(lambda y, f=function: weighted(f(y)))
+            for order, f in enumerate((function, slope)):
+                value, change = func.jvp(f, (x,), (v,))
+                u = Tensor(chooser.standard_normal(value.shape))
+                back, = func.vjp(f, x)[1](u)
+                assert change.shape == value.shape and change.dtype is value.dtype
+                there, here = ((change * u).sum().item(), (back * v).sum().item())
+                assert abs(there - here) < 1e-6 * (1 + abs(there)), (rule.name, order)
 
 
 #: What is no number, or has steps and no slope.

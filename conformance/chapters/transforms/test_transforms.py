@@ -1,0 +1,339 @@
+"""Functions of functions, against numbers that are known. Chapter: spec/transforms.md."""
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.generators.functions import OPERATIONS, drawn
+from conformance.trace import verifies
+from impl import Context, Tensor, TinyJit, Variable, func
+from impl.errors import ArgumentError, AxisError, DTypeError, ShapeError, TraceError
+
+POINT = np.array([[0.3, 1.7, -0.6], [2.2, -1.1, 0.9]])
+
+
+@pytest.fixture(autouse=True)
+def interpreted() -> Iterator[None]:
+    """Many small functions, each run once: nothing is compiled for them."""
+    with Context(DEVICE="REFERENCE"):
+        yield
+
+
+def close(mine: Any, wanted: Any, tolerance: float = 1e-9) -> None:
+    got = mine.numpy()
+    assert got.shape == np.shape(wanted)
+    np.testing.assert_allclose(got, wanted, tolerance, tolerance)
+
+
+@verifies("transforms.derivative.argument")
+def test_a_derivative_is_for_the_argument_at_its_place() -> None:
+    x = Tensor(POINT)
+    close(func.grad(lambda y: (x * y).sum())(x), POINT)
+    first, second = func.grad(lambda a, b: (a * a * b).sum(), (0, 1))(x, x)
+    close(first, 2 * POINT ** 2)
+    close(second, POINT ** 2)
+    assert func.grad(func.grad(func.grad(lambda y: y ** 4)))(2.0).item() == 48
+    # One within another: the inner one does not see the outer variable as its own.
+    assert func.grad(lambda y: y * func.grad(lambda z: y * z)(y))(Tensor(3.0)).item() == 6
+    close(func.jvp(lambda y: (x * y).sum(), (x,), (Tensor(np.ones((2, 3))),))[1], POINT.sum())
+
+
+@dataclass
+class Parts:
+    weight: Tensor
+    more: dict[str, Any]
+
+
+@verifies("transforms.derivative.value")
+def test_arguments_and_results_are_trees() -> None:
+    given = Parts(Tensor([1.0, 2.0]), {"bias": Tensor(3.0), "name": "layer"})
+
+    def loss(parts: Parts, times: float) -> tuple[Tensor, list[Any]]:
+        value = (parts.weight * parts.more["bias"]).sum() * times
+        return value, [value * 2, "more"]
+    (value, aux), gradient = func.value_and_grad(loss, has_aux=True)(given, 2.0)
+    assert value.item() == 18 and aux[0].item() == 36 and aux[1] == "more"
+    assert isinstance(gradient, Parts) and gradient.weight.tolist() == [6, 6]
+    assert gradient.more["bias"].item() == 6 and gradient.more["name"] == "layer"
+    matrix = func.jacrev(lambda x: {"a": x * 2, "b": (x[0], x.sum())})(Tensor([1.0, 2.0]))
+    assert matrix["a"].tolist() == [[2, 0], [0, 2]] and matrix["b"][0].tolist() == [1, 0]
+
+
+@verifies("transforms.values.looked")
+def test_a_function_may_look_at_its_values() -> None:
+    def looks(x: Tensor) -> Tensor:
+        y = (x * x).realize()
+        return (y * y).sum() if y.sum().item() > 1 else y.sum()
+    for function in (looks, lambda x: func.checkpoint(looks)(x)):
+        close(func.grad(function)(Tensor(POINT)), 4 * POINT ** 3)
+    close(func.jvp(looks, (Tensor(POINT),), (Tensor(POINT),))[1], (4 * POINT ** 4).sum())
+    number = Tensor(2.0)
+    assert func.grad(lambda y: (y * 3).contiguous().realize() * y)(number).item() == 12
+
+
+@verifies("transforms.derivative.value")
+def test_writes_inside_change_nothing_outside() -> None:
+    def writes(x: Tensor) -> Tensor:
+        x[0] = x[1] * 2
+        return (x * x).sum()
+    x = Tensor(POINT)
+    wanted = np.stack([np.zeros(3), 10 * POINT[1]])
+    close(func.grad(writes)(x), wanted)
+    close(func.vmap(func.grad(writes))(Tensor(np.stack([POINT, POINT]))), [wanted, wanted])
+    close(x, POINT)
+
+
+@verifies("transforms.derivative.value")
+def test_matrices_of_derivatives() -> None:
+    a = np.random.default_rng(0).standard_normal((3, 3))
+    matrix, x = Tensor(a), Tensor(POINT[0])
+    for jacobian in (func.jacrev, func.jacfwd):
+        close(jacobian(lambda y: matrix @ y)(x), a)
+        close(jacobian(lambda y, z: y * z.sum(), (0, 1))(x, x)[1],
+              np.outer(POINT[0], np.ones(3)))
+    close(func.hessian(lambda y: (y * (matrix @ y)).sum())(x), a + a.T)
+    close(func.hvp(lambda y: (y * (matrix @ y)).sum(), (x,), (x,))[0], (a + a.T) @ POINT[0])
+    value, linear = func.linearize(lambda y: y * y, x)
+    close(value, POINT[0] ** 2)
+    for times in (1.0, 3.0):
+        close(linear(x * times), 2 * times * POINT[0] ** 2)
+    results, pull = func.vjp(lambda y: (y * 2, {"s": y.sum()}), x)
+    close(pull((x, {"s": Tensor(1.0)}))[0], 2 * POINT[0] + 1)
+    assert func.stop_gradient({"a": x, "b": 1})["b"] == 1
+    assert func.grad(lambda y: (y * func.stop_gradient(y)).sum())(x).tolist() == x.tolist()
+
+
+def marked(x: Tensor, y: Tensor) -> Tensor:
+    """Writes into a mask, and through a view of a tensor that all examples have."""
+    mask, more = (x > 0) * True, y * 1
+    mask[1:] = x[:2] < 0.5
+    more[:, 1] = x
+    return mask.where(more[0], more[2])
+
+
+LAYOUTS: list[tuple[Callable[..., Tensor], Any, Any]] = [
+    (lambda x, y: x * y.sum(), (0, None), 0), (lambda x, y: x @ y, (0, 1), 0),
+    (lambda x, y: x[Tensor([1, 0, 5])] + y, (1, 1), 1), (lambda x, y: x.flip(0) - y, 0, 0),
+    (lambda x, y: x.pad((1, 2)).cumsum(0), (0, None), -1), (lambda x, y: x.unfold(0, 2, 1), 0, 0),
+    (lambda x, y: x.sort()[0] + y.max(), 0, 0), (lambda x, y: x.argmax(), (0, None), 0),
+    (lambda x, y: y.contiguous()[(x > 0).int()], (0, None), 0),
+    (lambda x, y: y[(x > 0).int()], 0, 0), (lambda x, y: x.cumprod(0) + x.max(), (0, None), 0),
+    (lambda x, y: y.scatter_reduce(0, (x > 0).long(), x, "sum"), 0, 0),
+    (lambda x, y: x.scatter(0, Tensor([1]), y[:1]), 0, 0), (lambda x, y: y * 2, (None, 0), 0),
+    (lambda x, y: marked(x, y), (0, None), 0),
+    (lambda x, y: x.float().bitcast("int32").float(), (0, None), 0),
+]
+
+
+@verifies("transforms.batch.loop")
+@pytest.mark.parametrize("number", range(len(LAYOUTS)))
+def test_many_examples_are_a_loop(number: int) -> None:
+    function, inside, outside = LAYOUTS[number]
+    numbers = np.random.default_rng(number)
+    x, y = numbers.standard_normal((3, 3)), numbers.standard_normal((3, 3))
+    axes = inside if isinstance(inside, tuple) else (inside, inside)
+    examples = [function(*[Tensor(v if axis is None else v.take(i, axis))
+                           for v, axis in zip((x, y), axes, strict=True)]).numpy()
+                for i in range(3)]
+    got = func.vmap(function, inside, outside)(Tensor(x), Tensor(y))
+    close(got, np.stack(examples, outside))
+    twice = func.vmap(func.vmap(function, inside, outside), (0, None))(
+        Tensor(np.stack([x, -x])), Tensor(y))
+    close(twice[0], np.stack(examples, outside))
+
+
+@verifies("transforms.batch.loop")
+def test_axes_may_be_said_of_containers() -> None:
+    given = {"a": Tensor(POINT), "b": (Tensor(POINT.T.copy()), 3)}
+    mapped = func.vmap(lambda d, y: (d["a"] + d["b"][0] * d["b"][1] + y, y), (
+        {"a": 0, "b": 1}, None), (0, None))
+    first, second = mapped(given, Tensor(1.0))
+    close(first, POINT * 4 + 1)
+    assert second.item() == 1
+    assert func.vmap(lambda: Tensor.ones(2), axis_size=3)().shape == (3, 2)
+    close(func.vmap(lambda x: x.sum(), in_dims=1, out_dims=0)(Tensor(POINT)), POINT.sum(0))
+
+
+@verifies("transforms.batch.random")
+def test_examples_draw_as_in_a_loop() -> None:
+    def noisy(x: Tensor) -> Tensor:
+        return x * Tensor.rand(3) + Tensor.randn(2).sum() + x.dropout(0.5, training=True)
+    Tensor.manual_seed(7)
+    loop = [noisy(Tensor(row)).numpy() for row in POINT]
+    after = Tensor.rand(2).tolist()
+    Tensor.manual_seed(7)
+    close(func.vmap(noisy)(Tensor(POINT)), loop)
+    assert Tensor.rand(2).tolist() == after
+    Tensor.manual_seed(7)
+    same = func.vmap(lambda x: x * 0 + Tensor.rand(3), randomness="same")(Tensor(POINT))
+    Tensor.manual_seed(7)
+    assert same.tolist() == [Tensor.rand(3).tolist()] * 2
+    with pytest.raises(ArgumentError, match="draws random numbers"):
+        func.vmap(noisy, randomness="error")(Tensor(POINT))
+
+
+@verifies("transforms.trace.values")
+def test_a_value_of_one_example_is_not_there() -> None:
+    kept: list[Tensor] = []
+
+    def keeps(x: Tensor) -> Tensor:
+        assert "lazy" in repr(x + 1) and repr(x)
+        kept.append(x * 2)
+        return x
+    func.vmap(keeps)(Tensor(POINT))
+    for ask in (lambda: kept[0].tolist(), lambda: (kept[0] + 1).realize(),
+                lambda: func.vmap(lambda x: x.sum().item())(Tensor(POINT)),
+                lambda: func.vmap(lambda x: x if x.sum() > 0 else -x)(Tensor(POINT)),
+                lambda: func.grad(lambda y: func.vmap(lambda x: x.numpy())(y))(Tensor(POINT))):
+        for _ in range(2):  # the second time as well
+            with pytest.raises(TraceError, match="vmap"):
+                ask()
+
+
+@verifies("transforms.arguments.refused")
+def test_what_does_not_fit_is_refused() -> None:
+    x = Tensor(POINT)
+    wrong: list[tuple[type[Exception], str, Callable[[], Any]]] = [
+        (DTypeError, "int32", lambda: func.grad(lambda y: y.sum().float())(Tensor([1, 2]))),
+        (ShapeError, "one number", lambda: func.grad(lambda y: y)(x)),
+        (ArgumentError, "argnums", lambda: func.grad(lambda y: y.sum(), 1)(x)),
+        (ArgumentError, "has_aux", lambda: func.grad(lambda y: y.sum(), has_aux=True)(x)),
+        (ShapeError, "tangents", lambda: func.jvp(lambda y: y, (x,), (x[0],))),
+        (ArgumentError, "tangents", lambda: func.jvp(lambda y: y, (x,), (x, x))),
+        (ArgumentError, "gradients of the results",
+         lambda: func.vjp(lambda y: (y, y), x)[1](x)),
+        (ArgumentError, "in_axes", lambda: func.vmap(lambda y: y, (0, 0))(x)),
+        (AxisError, "axis 2", lambda: func.vmap(lambda y: y, 2)(x)),
+        (AxisError, "out_axes", lambda: func.vmap(lambda y: y.sum(), out_axes=1)(x)),
+        (ArgumentError, "out_axes is None", lambda: func.vmap(lambda y: y, out_axes=None)(x)),
+        (ShapeError, "2 and 3 examples", lambda: func.vmap(lambda y, z: y, (0, 1))(x, x)),
+        (ArgumentError, "no argument", lambda: func.vmap(lambda y: y, None)(x)),
+        (ArgumentError, "randomness", lambda: func.vmap(lambda y: y, randomness="often")),
+        (ArgumentError, "pair", lambda: func.custom_gradient(lambda y: y)(x)),
+    ]
+    for kind, said, call in wrong:
+        with pytest.raises(kind, match=said):
+            call()
+
+
+def layer(x: Tensor, w: Tensor) -> Tensor:
+    return (x @ w).tanh() * 2 @ w
+
+
+@verifies("transforms.checkpoint.again")
+def test_a_checkpoint_computes_again() -> None:
+    numbers = np.random.default_rng(2)
+    x = Tensor(numbers.standard_normal((64, 32)).astype(np.float32))
+    weights = [Tensor(numbers.standard_normal((32, 32)).astype(np.float32) / 6) for _ in range(5)]
+
+    def planned(each: Callable[[Tensor, Tensor], Tensor]) -> tuple[list[Tensor], int]:
+        def network(y: Tensor, *ws: Tensor) -> Tensor:
+            for w in ws:
+                y = each(y, w)
+            return (y * y).sum()
+        found = list(func.grad(network, tuple(range(6)))(x, *weights))
+        return found, Tensor.schedule_document(*found)["memory"]["unplanned"]
+    plain, _ = planned(layer)
+    products = _products(plain)
+    for policy, again in ((func.Policies.nothing, 5), (func.Policies.dots, 0),
+                          (func.Policies.everything, 0)):
+        found, _ = planned(func.checkpoint(layer, policy))
+        for mine, wanted in zip(found, plain, strict=True):
+            close(mine, wanted.numpy(), 1e-3)
+        found, _ = planned(func.checkpoint(layer, policy))
+        # Of the way there every first product is computed twice, or none.
+        assert _products(found) == products + again
+    named = func.checkpoint(lambda y, w: (func.checkpoint_name(y @ w, "dot").tanh() * 2) @ w,
+                            func.Policies.names("dot"))
+    found, _ = planned(named)
+    assert _products(found) == products
+    assert func.grad(func.grad(lambda y: func.checkpoint(lambda z: z ** 3)(y)))(2.0).item() == 12
+    two = func.vmap(func.grad(lambda y: func.checkpoint(lambda z: z ** 3)(y)))
+    assert two(Tensor([2.0, 3.0])).tolist() == [12, 27]
+
+
+def _products(tensors: list[Tensor]) -> int:
+    """How many nodes are sums of products: what a graph has of matrix products."""
+    nodes = {node for tensor in tensors for node in tensor.uop.toposort()}
+    return sum(func.Policies.dots(node) and len(node.src[0].shape or ()) == 3 for node in nodes)
+
+
+@verifies("transforms.custom.said")
+def test_a_gradient_is_what_was_said() -> None:
+    @func.custom_gradient
+    def odd(x: Tensor, y: Tensor) -> Any:
+        return (x * y, {"s": x + y}), lambda a, b: (a * y * 10, b["s"] * 0.5)
+
+    def total(x: Tensor, y: Tensor) -> Tensor:
+        first, second = odd(x, y)
+        return (first + second["s"] * 3).sum()
+    x, y = Tensor([1.0, 2.0]), Tensor([3.0, 4.0])
+    for found in (func.grad(total, (0, 1))(x, y),
+                  func.vmap(func.grad(total, (0, 1)))(x, y),
+                  func.grad(lambda a, b: func.vmap(total)(a, b).sum(), (0, 1))(x, y),
+                  func.jacfwd(total, (0, 1))(x, y)):
+        assert [part.tolist() for part in found] == [[30, 40], [1.5, 1.5]]
+    # What all examples have in common gets what each of them says.
+    shared = func.grad(lambda b: func.vmap(total, (0, None))(x, b).sum())(Tensor(2.0))
+    assert shared.item() == 3
+    second = func.grad(lambda a: func.grad(total)(a, a * 2).sum())(x)
+    assert second.tolist() == [20, 20]
+
+
+@verifies("transforms.derivative.value")
+def test_under_a_captured_function_with_sizes_and_on_a_mesh() -> None:
+    def step(w: Tensor, x: Tensor) -> Any:
+        each = func.vmap(func.value_and_grad(lambda w, x: (x * w).sin().sum()), (None, 0))
+        return each(w, x)
+    captured = TinyJit(step)
+    for factor in (1.0, 2.0, 3.0, 4.0):
+        w, x = POINT[0] * factor, POINT + factor
+        value, gradient = captured(Tensor(w), Tensor(x))
+        close(value, np.sin(x * w).sum(1))
+        close(gradient, np.cos(x * w) * x)
+    size = Variable("n", 1, 8)
+    rows = Tensor(np.resize(POINT, (8, 3)))
+    for count in (2, 5):
+        part = rows[:size.bind(count)]
+        _, gradient = step(Tensor(POINT[1]), part)
+        wanted = np.resize(POINT, (8, 3))[:count]
+        np.testing.assert_allclose(gradient.sum(0).numpy(),
+                                   (np.cos(wanted * POINT[1]) * wanted).sum(0), 1e-9)
+    spread = Tensor(POINT).shard(("REFERENCE", "REFERENCE:1"), 0)
+    w = Tensor(POINT[1]).shard(("REFERENCE", "REFERENCE:1"))
+    value, gradient = step(w, spread)
+    close(gradient, np.cos(POINT * POINT[1]) * POINT)
+    assert value.shape == (2,)
+
+
+@verifies("transforms.derivative.value")
+def test_functions_drawn_by_chance_against_differences() -> None:
+    chooser, met = random.Random(4), set[str]()
+    for number in range(6):
+        function = drawn(chooser)
+        met |= {operation.name for operation, _ in function.steps}
+        numbers = np.random.default_rng(number)
+        x, y, v = (numbers.uniform(-1.2, 1.2, shape)
+                   for shape in (*function.shapes, function.shapes[0]))
+        up, down = (function.impl(Tensor(x + s * 1e-6 * v), Tensor(y)).numpy()
+                    for s in (1, -1))
+        _, change = func.jvp(lambda a, f=function, b=y: f.impl(a, Tensor(b)),
+                             (Tensor(x),), (Tensor(v),))
+        close(change, (up - down) / 2e-6, 1e-5)
+        back, = func.vjp(lambda a, f=function, b=y: f.impl(a, Tensor(b)), Tensor(x))[1](
+            Tensor(np.ones(function.shape)))
+        assert abs((back.numpy() * v).sum() - change.numpy().sum()) < 1e-6
+    assert len(met) > len(OPERATIONS) / 3
+
+
+@verifies("transforms.derivative.value")
+def test_functions_drawn_by_chance_against_jax() -> None:
+    pytest.importorskip("jax")
+    from conformance.chapters.transforms.against_jax import differences
+    found, _, compared = differences(11, 2)
+    assert compared >= 8 and not found, found[0]

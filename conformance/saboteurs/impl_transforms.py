@@ -1,0 +1,102 @@
+"""Mistakes in transforms: variables, examples, copies, and what functions may not do."""
+from __future__ import annotations
+
+from conformance.saboteurs.edits import Edit
+
+
+class ArgumentsAreTheirValues(Edit):
+    rule = "transforms.derivative.argument"
+    description = "a derivative is with respect to all that has the value of the argument"
+    file = "impl/transforms/tracing.py"
+    old = "made = UOp(Ops.RESHAPE, node.dtype, (node,), node.shape, tag)"
+    new = "made = node"
+
+
+class GradientsChangePlaces(Edit):
+    rule = "transforms.derivative.value"
+    description = "the gradients of several arguments change places"
+    file = "impl/transforms/reverse.py"
+    old = "for target, part in zip(targets, parts, strict=True)]"
+    new = "for target, part in zip(targets, parts[::-1], strict=True)]"
+
+
+class LooksAreForgotten(Edit):
+    rule = "transforms.values.looked"
+    description = "what a function realizes is a leaf for its derivative"
+    file = "impl/tensor/base.py"
+    old = "and (node.reads & _parameter_bits[0] or keeping):"
+    new = "and node.reads & _parameter_bits[0]:"
+
+
+class FlipsTheExamples(Edit):
+    rule = "transforms.batch.loop"
+    description = "an axis that is turned is the one before it, once there are many examples"
+    file = "impl/transforms/batching.py"
+    old = """elif op is Ops.FLIP:
+            arg = tuple(axis + 1 for axis in arg)"""
+    new = """elif op is Ops.FLIP:
+            arg = tuple(axis for axis in arg)"""
+
+
+class TablesAreMixed(Edit):
+    rule = "transforms.batch.loop"
+    description = "each example looks its rows up in the table of the first"
+    file = "impl/transforms/batching.py"
+    old, new = "return where(inside, nodes.add(index, first), UOp.const(wide, -1))", \
+        "return where(inside, index, UOp.const(wide, -1))"
+
+
+class AllDrawTheSame(Edit):
+    rule = "transforms.batch.random"
+    description = "all examples draw the same numbers"
+    file = "impl/transforms/batching.py"
+    old, new = "nodes.scale(along, self.draws[1])", "nodes.scale(along, 0)"
+
+
+class TheCounterStandsStill(Edit):
+    rule = "transforms.batch.random"
+    description = "the numbers of all examples but one are drawn again"
+    file = "impl/transforms/batching.py"
+    old = "generator.reserve(drawn * (int(count) - 1) if count else 0)"
+    new = "generator.reserve(0)"
+
+
+class ValuesAreWhatIsThere(Edit):
+    rule = "transforms.trace.values"
+    description = "a placeholder is memory, with anything in it"
+    file = "impl/effects.py"
+    old = "raise TraceError(self.operation,"
+    new = "return None and TraceError(self.operation,"
+
+
+class IntegersHaveZeros(Edit):
+    rule = "transforms.arguments.refused"
+    description = "integers are differentiated for, and never reached"
+    file = "impl/transforms/reverse.py"
+    old = 'if tensor.dtype.kind != "f":  # r[impl transforms.arguments.refused]'
+    new = 'if tensor.dtype.kind == "b":  # r[impl transforms.arguments.refused]'
+
+
+class CopiesAreTheOriginal(Edit):
+    rule = "transforms.checkpoint.again"
+    description = "the copy of a checkpointed function is the function's own graph"
+    file = "impl/transforms/custom.py"
+    old = 'tag = "again", next(_copies)'
+    new = 'return {**dict(zip(self.inside, substituted(list(self.inside), self.back))), ' \
+        '**{e: self.back.get(e, e) for e in self.inputs}}'
+
+
+class KeepsNothing(Edit):
+    rule = "transforms.checkpoint.again"
+    description = "what a policy keeps is computed again"
+    file = "impl/transforms/custom.py"
+    old, new = "if self.policy(node):", "if self.policy is None:"
+
+
+class OperationsSayIt(Edit):
+    rule = "transforms.custom.said"
+    description = "a gradient of one's own is that of the operations, once there are many examples"
+    file = "impl/transforms/batching.py"
+    old = "return UOp(Ops.DETACH, node.dtype, (self.whole(node.src[0]),), None, " \
+        "Custom(inputs, pull))"
+    new = "return self.whole(node.src[0])"

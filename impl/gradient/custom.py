@@ -1,0 +1,25 @@
+"""Values with a gradient of their own. Chapter: spec/gradient.md."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from impl.ir import Ops, UOp
+
+
+@dataclass(frozen=True, eq=False)
+class Custom:
+    """What is said of a value's gradient, in place of what its operations say.
+
+    `pull` takes the gradient of the value and gives one for each of the `inputs`, or None for one
+    that has none. It is linear, and may be called often.
+    """
+
+    inputs: tuple[UOp, ...]
+    pull: Callable[[UOp], Sequence[UOp | None]]
+
+
+def with_gradient(value: UOp, custom: Custom) -> UOp:
+    """The same value, with a gradient of its own."""
+    # A tag is no part of what a plan is made of: equal values have one plan.
+    return UOp(Ops.DETACH, value.dtype, (value,), None, custom)
