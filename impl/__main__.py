@@ -29,6 +29,7 @@ from impl import (
     distributed,
     inspect,
     nn,
+    realize,
 )
 from impl.errors import DeviceError
 from impl.schedule import schedule_cache
@@ -158,6 +159,9 @@ def measure(items: list[ExecItem], repeats: int = 9) -> dict[int, float]:
 
 def show(trainer: Trainer, x: Tensor, y: Tensor, report: Path | None) -> None:
     """What the scheduler made of one training step."""
+    with Tensor.train(), realize.measured() as spans:  # a step more, as it runs
+        tensors = trainer.pending_step(x, y)
+        tensors[0].realize(*tensors[1:])
     with Tensor.train():
         tensors = trainer.pending_step(x, y)
     document = Tensor.runtime.document(tensors, programs=True)
@@ -176,7 +180,7 @@ def show(trainer: Trainer, x: Tensor, y: Tensor, report: Path | None) -> None:
           + inspect.memory_summary(apart).splitlines()[0] + "\n")
     print(", ".join(f"{name}: {count}" for name, count in counters.items()))
     path = report or Path(tempfile.mkdtemp(prefix="tensor-schedule-")) / "report.html"
-    inspect.html_report(document, path, timings, counters=counters)
+    inspect.html_report(document, path, timings, counters=counters, spans=spans)
     print(path)
 
 

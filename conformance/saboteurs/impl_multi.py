@@ -209,3 +209,19 @@ class CountsOneDevice(Edit):
     file = "impl/multi/transfers.py"
     old = "            return 2 * nbytes * others // self.count"
     new = "            return nbytes"
+
+
+class TransfersTakeTurns(Edit):
+    rule = "inspect.timeline.predicted"
+    description = "in a predicted timeline nothing runs beside a transfer"
+    file = "impl/inspect/timeline.py"
+    old = "        if beside:\n            sent = done[number]\n"
+    new = "        if beside:\n            sent = computed = done[number]\n"
+
+
+class SecondsInATrace(Edit):
+    rule = "inspect.trace.format"
+    description = "a trace has its times in milliseconds"
+    file = "impl/inspect/timeline.py"
+    old = '"ts": 1e6 * (span.start - first)'
+    new = '"ts": 1e3 * (span.start - first)'

@@ -13,6 +13,8 @@ from impl.inspect.text import (
     memory_summary,
     time_text,
 )
+from impl.inspect.timeline import hidden, predicted_spans, timeline_chart, trace, write_trace
 
-__all__ = ["Machine", "boundary_table", "bytes_text", "explain", "html_report", "kernel_table",
-           "memory_summary", "report_html", "time_text"]
+__all__ = ["Machine", "boundary_table", "bytes_text", "explain", "hidden", "html_report",
+           "kernel_table", "memory_summary", "predicted_spans", "report_html", "time_text",
+           "timeline_chart", "trace", "write_trace"]

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
+from impl.collectives import Span
 from impl.inspect.drawing import MOST_DRAWN, kernel_hint, memory_chart, schedule_graph, tag
 from impl.inspect.page import INTRODUCTION, LEGEND, SCRIPT, STYLE, highlighted
 from impl.inspect.text import (
@@ -23,13 +24,15 @@ from impl.inspect.text import (
     time_text,
     touched,
 )
+from impl.inspect.timeline import hidden, predicted_spans, timeline_chart
 
 #: Further numbers for the top of the page: {"replays": 12, "cache hits": 3}.
 Counters = Mapping[str, int]
 
 
 def html_report(document: Document, path: str | Path, timings: Timings | None = None,
-                machine: Machine | None = None, counters: Counters | None = None) -> Path:
+                machine: Machine | None = None, counters: Counters | None = None,
+                spans: Sequence[Span] = ()) -> Path:
     """Write a page that shows a schedule: graph, reasons, memory, source.
 
     Args:
@@ -38,6 +41,7 @@ def html_report(document: Document, path: str | Path, timings: Timings | None = 
         timings: seconds per kernel id, if they were measured.
         machine: limits of the device, to compare times with.
         counters: further numbers to show, such as cache hits and replays.
+        spans: what each device did, and when, as `realize.measured` notes it.
 
     Returns:
         The path.
@@ -47,12 +51,14 @@ def html_report(document: Document, path: str | Path, timings: Timings | None = 
     """
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(report_html(document, timings, machine, counters), encoding="utf-8")
+    file.write_text(report_html(document, timings, machine, counters, spans),
+                    encoding="utf-8")
     return file
 
 
 def report_html(document: Document, timings: Timings | None = None,
-                machine: Machine | None = None, counters: Counters | None = None) -> str:
+                machine: Machine | None = None, counters: Counters | None = None,
+                spans: Sequence[Span] = ()) -> str:
     """The text of the page that `html_report` writes."""
     checked(document)
     sections = [
@@ -61,6 +67,8 @@ def report_html(document: Document, timings: Timings | None = None,
         _section("graph", "The schedule", _graph(document, timings, machine)),
         _section("kernels", "Kernels", _kernels(document, timings, machine)),
         _section("reasons", "Why it was cut and joined like this", _reasons(document)),
+        *([_section("timeline", "What runs when", _timeline(document, timings, machine, spans))]
+          if any("sent" in kernel for kernel in document["kernels"]) else []),
         _section("memory", "Memory of temporaries", _memory(document)),
         _section("source", "Source", _sources(document)),
         *([_section("rewrites", "From the line to the text", _rewrites(document))]
@@ -188,6 +196,19 @@ def _reason_list(title: str, rows: Sequence[tuple[str, str]]) -> str:
     items = [tag("li", (tag("b", escape(who)) + ": " if who else "") + escape(why))
              for who, why in rows]
     return tag("p", title, class_="soft") + tag("ul", "".join(items), class_="reasons")
+
+
+def _timeline(document: Document, timings: Timings | None, machine: Machine | None,
+              spans: Sequence[Span]) -> str:
+    """The lanes of the devices, predicted and measured."""
+    parts = []
+    for title, found in (("Predicted", predicted_spans(document, timings, machine)),
+                         ("Measured", spans)):
+        if found:
+            share = f"{100 * hidden(found):.0f} % of the time of transfers, devices compute"
+            parts += [tag("p", escape(f"{title}: during {share}."), class_="soft"),
+                      tag("div", timeline_chart(document, found), class_="wide")]
+    return "".join(parts)
 
 
 def _memory(document: Document) -> str:
