@@ -225,3 +225,11 @@ class SecondsInATrace(Edit):
     file = "impl/inspect/timeline.py"
     old = '"ts": 1e6 * (span.start - first)'
     new = '"ts": 1e3 * (span.start - first)'
+
+
+class RollsTheOtherWay(Edit):
+    rule = "collectives.permute.roll"
+    description = "pieces go to the device before"
+    file = "impl/multi/rolls.py"
+    old = "                                    shift=shift // (size // count)))"
+    new = "                                    shift=-shift // (size // count)))"

@@ -3,12 +3,14 @@
     mesh       devices with named axes; how a value lies on them
     transfers  what is sent between devices, and how many bytes that takes
     divide     from values to the graph of pieces that every device runs
+    rolls      values that move round along an axis
     program    the effects of a schedule, divided
 """
 from impl.multi.divide import Coordinate, Divider, Piece
 from impl.multi.mesh import PLAIN_AXIS, Mesh, Sharding, meshes, piece, sharding_of
 from impl.multi.program import divided, is_spread, sharding_of_node
+from impl.multi.rolls import rolled
 from impl.multi.transfers import Transfer
 
 __all__ = ["PLAIN_AXIS", "Coordinate", "Divider", "Mesh", "Piece", "Sharding", "Transfer",
-           "divided", "is_spread", "meshes", "piece", "sharding_of", "sharding_of_node"]
+           "divided", "is_spread", "meshes", "piece", "rolled", "sharding_of", "sharding_of_node"]

@@ -16,6 +16,7 @@ from impl.effects import leaf_of
 from impl.gradient import nodes
 from impl.ir import ELEMENTWISE, Ops, Shape, UOp, identity, note_origin
 from impl.multi.mesh import TOGETHER, Mesh, Sharding, piece, together
+from impl.multi.rolls import permuted, roll_of
 from impl.multi.transfers import Transfer, moved
 from impl.places import Place, copied_to, is_free
 from impl.symbolic import identical, is_symbolic
@@ -123,6 +124,9 @@ class Divider:
             return self._write(node, given[0], self.pieces[node.src[1].src[1]])
         if all(one.sharding is None for one in given):
             return Piece(_again(node, [one.node for one in given]), node.shape or ())
+        around = self._around(node)
+        if around is not None:
+            return around
         mesh = next(one.sharding.mesh for one in given if one.sharding is not None)
         given = [lifted(one, mesh) for one in given]
         rule = _RULES.get(node.op)
@@ -149,6 +153,20 @@ class Divider:
         here = copied_to(brought(whole, whole.axes).node, Transfer("own", device, sharding.mesh))
         shape = nodes.shape_of(node)
         return Piece(nodes.shrink(here, tuple((0, size) for size in shape)), shape)
+
+    def _around(self, node: UOp) -> Piece | None:
+        """A roll along an axis that is cut, if whole pieces go from device to device."""
+        found = roll_of(node)
+        if found is None:
+            return None
+        value, axis, shift = found
+        one = self.pieces[value]
+        if one.sharding is None or one.axes[axis] is None:
+            return None
+        one = brought(one, one.axes)
+        assert one.sharding is not None
+        moved = permuted(one.node, one.shape[axis], axis, shift, one.sharding)
+        return None if moved is None else Piece(moved, one.shape, one.sharding)
 
     def _write(self, node: UOp, base: Piece, value: Piece) -> Piece:
         """A write: each device writes the piece that it holds.

@@ -12,6 +12,7 @@ from impl.dtypes import DType, Scalar, dtypes
 from impl.errors import AxisError, DTypeError, ShapeError
 from impl.gradient import nodes
 from impl.ir import Ops, Shape, UOp
+from impl.multi import Mesh, rolled
 from impl.symbolic import Variable, as_size, is_number, is_symbolic, present
 from impl.tensor.base import Path, broadcast_shape, promoted
 from impl.tensor.special import Special
@@ -240,7 +241,9 @@ class Movement(Special):
             axis = self._axis(dim, "roll")
             size = self.shape[axis]
             shift = shift % size if size else 0
-            if shift:
+            if shift and isinstance(self.device, Mesh) and not is_symbolic(size):
+                result = self._wrap(rolled(result.uop, axis, shift))
+            elif shift:
                 parts = result.split([size - shift, shift], axis)
                 result = parts[1].cat(parts[0], dim=axis)
         return result
