@@ -156,14 +156,16 @@ def test_ring_attention_is_attention(overlap: int) -> None:
                      [Tensor(a).shard(DEVICES, 2).realize() for a in arrays])
     for tensor in (*whole[:3], *spread[:3]):
         tensor.requires_grad = True
-    expected = whole[0].scaled_dot_product_attention(*whole[1:3], is_causal=True)
-    (expected * whole[3]).sum().backward()
+    q, k, v, slope = whole
+    expected = q.scaled_dot_product_attention(k, v, is_causal=True)
+    (expected * slope).sum().backward()
     with Context(OVERLAP=overlap, SPEC=2):
-        found = ring_attention(*spread[:3], COUNT)
+        q, k, v, slope = spread
+        found = ring_attention(q, k, v, COUNT)
         piece = arrays[0].nbytes // COUNT
         sent, others = permutes([found])
         assert sent == [piece] * (2 * (COUNT - 1)) and others <= {"broadcast", "scatter"}
-        (found * spread[3]).sum().backward()
+        (found * slope).sum().backward()
         slopes = [x.grad for x in spread[:3] if x.grad is not None]
         sent, others = permutes(slopes)  # keys and values go round, and so do their gradients
         assert sent == [piece] * (4 * (COUNT - 1)) and others <= {"broadcast", "scatter"}
@@ -190,7 +192,7 @@ def test_a_step_with_ring_attention_is_that_of_one_device() -> None:
 def test_a_pipeline_is_the_layers_one_after_the_other() -> None:
     """Each turn but the last sends a microbatch on, and its gradient back."""
     p = parameters(COUNT)
-    for name, value in p.items():
+    for value in p.values():
         value.shard_(DEVICES, 0 if value.ndim == 3 else None)
         value.requires_grad = True
     with Context(OVERLAP=2):
