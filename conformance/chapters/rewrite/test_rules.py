@@ -305,7 +305,7 @@ def meaning(graph: UOp, values: dict[UOp, np.ndarray]) -> np.ndarray:
                 wide = node.dtype is dtypes.bfloat16
                 done[node] = np.array(node.arg, np.float32 if wide else node.dtype.numpy)
             elif node not in done:
-                done[node] = reference.apply(node, [done[source] for source in node.src])
+                done[node] = reference.compute(node, [done[source] for source in node.src])
     return done[graph]
 
 
