@@ -19,7 +19,7 @@ from conformance.trace import ROOT
 
 #: The tests of processes start them with this path, where it is set.
 PATH = "TENSOR_SCHEDULE_TESTED"
-WATCH, FILES = "impl/distributed/watch.py", "impl/nn/files.py"
+MONITOR, FILES = "impl/distributed/monitor.py", "impl/nn/files.py"
 
 
 class Copied(ImplPatch):
@@ -57,7 +57,7 @@ class KeepsItsOwnSum(Copied):
 class BlamesItself(Copied):
     rule = "distributed.late.named+2"
     description = "the error names the rank that waits"
-    file = WATCH
+    file = MONITOR
     old = "who = [rank for rank in silent if rank in waiting.members] or silent"
     new = "who = [self.rank]"
 
@@ -65,7 +65,7 @@ class BlamesItself(Copied):
 class NeverLooksUp(Copied):
     rule = "distributed.end.named"
     description = "a process that was killed is waited for until the time is up"
-    file = WATCH
+    file = MONITOR
     old = "dead = [rank for rank in self.others if self._lost(rank)]"
     new = "dead = list[int]()"
 
@@ -74,8 +74,8 @@ class GoesOnAfterAnError(Copied):
     rule = "distributed.error.final"
     description = "who was refused once may take part in what comes next"
     file = "impl/distributed/engine.py"
-    old = "if self.watch.failed is not None:"
-    new = "if self.watch.size < 0:"
+    old = "if self.monitor.failed is not None:"
+    new = "if self.monitor.size < 0:"
 
 
 class TrustsPlans(Copied):

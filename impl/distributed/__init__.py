@@ -2,7 +2,7 @@
 
     ranks    which process this is, and what it waits for
     engine   collectives as calls of MPI, with a limit of time
-    watch    what the processes know of each other, and how they wait
+    monitor  what the processes know of each other, and how they wait
     device   a mesh of which each process has one device
 
 `mpiexec -n 4 python train.py` starts four processes. Each runs the same script and makes the same

@@ -16,7 +16,7 @@ import time
 from types import FrameType
 
 from impl import settings
-from impl.distributed.watch import ROLL
+from impl.distributed.monitor import ROLL
 
 #: Linux's prctl: the signal that a process gets when its parent has ended.
 _PARENT_ENDED = 1

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from impl.distributed.ranks import ranks, watch
-from impl.distributed.watch import Waiting
+from impl.distributed.monitor import Waiting
+from impl.distributed.ranks import monitor, ranks
 from impl.dtypes import DType, dtypes
 from impl.errors import DistributedError, user_line
 from impl.ir import Ops
@@ -32,9 +32,9 @@ class Ranks:
     """Some processes, in an order; this one is among them."""
 
     def __init__(self, members: Sequence[int]) -> None:
-        found = watch()
+        found = monitor()
         assert found is not None
-        self.watch, self.members, self.count = found, list(members), 0
+        self.monitor, self.members, self.count = found, list(members), 0
         self.name = ",".join(map(str, members))
         self.place = self.members.index(found.rank)
         self.notes = np.zeros((len(self.members), _NOTE), np.uint8)
@@ -43,12 +43,12 @@ class Ranks:
     @functools.cached_property
     def comm(self) -> Any:
         """The group's communicator; the first time all of the group have to come."""
-        self.watch.open(self.waiting)
-        world = self.watch.comm
-        if len(self.members) == self.watch.size:
+        self.monitor.open(self.waiting)
+        world = self.monitor.comm
+        if len(self.members) == self.monitor.size:
             return world
         group = world.Get_group().Incl(self.members)
-        return self.watch.call(lambda: world.Create_group(group), self.waiting)
+        return self.monitor.call(lambda: world.Create_group(group), self.waiting)
 
     def met(self, what: str) -> None:
         """Wait until all are about to do the same.
@@ -56,13 +56,13 @@ class Ranks:
         Raises:
             DistributedError: one has not come in time, or is about to do something else.
         """
-        if self.watch.failed is not None:  # r[impl distributed.error.final]
-            raise self.watch.failed
+        if self.monitor.failed is not None:  # r[impl distributed.error.final]
+            raise self.monitor.failed
         self.count += 1
         self.waiting = Waiting(self.name, self.members, self.count, what, user_line())
         mine = _written(self.waiting)
-        self.watch.wait(self.comm.Iallgather(mine, self.notes), self.waiting)
-        self.watch.steps[self.name] = self.count
+        self.monitor.wait(self.comm.Iallgather(mine, self.notes), self.waiting)
+        self.monitor.steps[self.name] = self.count
         if (self.notes[:, :_DIGEST] != mine[:_DIGEST]).any():
             raise self._differ(what)
 
@@ -78,13 +78,13 @@ class Ranks:
         # r[impl distributed.other.named]
         told = "; ".join(f"rank {self.members[place]} is about to do something else: "
                          f"{_read(self.notes[place])}" for place in few)
-        return self.watch.fail(self.waiting, f"at step {self.count} {told}. Rank "
+        return self.monitor.fail(self.waiting, f"at step {self.count} {told}. Rank "
                                f"{self.members[rest]} is about to do "
                                f"{_read(self.notes[rest])}", "let all ranks run the same program")
 
     def done(self, request: Any) -> None:
         """Wait for a collective that all have come to."""
-        self.watch.wait(request, replace(self.waiting, verb="gone through"))
+        self.monitor.wait(request, replace(self.waiting, verb="gone through"))
 
     def can_sum(self, op: Ops | None, dtype: DType) -> bool:
         """Whether MPI combines elements of this dtype, and as we do."""
@@ -92,7 +92,7 @@ class Ranks:
 
     def sum(self, given: np.ndarray, result: np.ndarray, op: Any, dtype: DType) -> None:
         """The bytes of all, combined."""
-        kind, operation = _TYPES[dtype], getattr(self.watch.mpi, _SUMS[op])
+        kind, operation = _TYPES[dtype], getattr(self.monitor.mpi, _SUMS[op])
         self.done(self.comm.Iallreduce(given.view(kind), result.view(kind), operation))
 
     def shifted(self, given: np.ndarray, result: np.ndarray, shift: int) -> None:

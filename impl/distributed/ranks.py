@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from impl.errors import DeviceError
 
 if TYPE_CHECKING:
-    from impl.distributed.watch import Watch
+    from impl.distributed.monitor import Monitor
 
 #: What the launchers of MPI set for each process.
 _LAUNCHED = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")
 
 
 @functools.cache
-def watch() -> Watch | None:
-    """The watch over a job of several processes; None for a process that is alone.
+def monitor() -> Monitor | None:
+    """The monitor of a job of several processes; None for a process that is alone.
 
     Raises:
         DeviceError: the process was launched by MPI, and mpi4py is not there.
@@ -30,17 +30,17 @@ def watch() -> Watch | None:
                           "pip install 'tensor-schedule[mpi]'") from None
     if MPI.COMM_WORLD.Get_size() == 1:
         return None
-    from impl.distributed.watch import begin_watch
-    return begin_watch(MPI)
+    from impl.distributed.monitor import begin_monitor
+    return begin_monitor(MPI)
 
 
 def rank() -> int:
     """The number of this process."""
-    known = watch()
+    known = monitor()
     return 0 if known is None else known.rank
 
 
 def ranks() -> int:
     """How many processes there are."""
-    known = watch()
+    known = monitor()
     return 1 if known is None else known.size

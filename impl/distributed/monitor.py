@@ -55,7 +55,7 @@ class Said:
     steps: dict[str, int] = field(default_factory=dict)  # how far it went in each group
 
 
-class Watch:
+class Monitor:
     """One process of a job, and what it knows of the others."""
 
     def __init__(self, mpi: Any) -> None:
@@ -285,15 +285,15 @@ def _card() -> tuple[str, int]:
     return _place(), os.getpid()
 
 
-def begin_watch(mpi: Any) -> Watch:
+def begin_monitor(mpi: Any) -> Monitor:
     """The watch of this process, which is told how its program ends."""
-    watch, before = Watch(mpi), sys.excepthook
+    monitor, before = Monitor(mpi), sys.excepthook
 
     def said(kind: type[BaseException], error: BaseException, trace: Any) -> None:
         before(kind, error, trace)
         sys.stderr.flush()
-        watch.error = f"{kind.__name__}: {error}"[:1000]
+        monitor.error = f"{kind.__name__}: {error}"[:1000]
 
     sys.excepthook = said
-    atexit.register(watch.end)
-    return watch
+    atexit.register(monitor.end)
+    return monitor
