@@ -22,6 +22,14 @@ class WritesTheFirstPiece(Edit):
     new = "return UOp(Ops.GATHER, node.dtype, (pieces, UOp.const(dtypes.int32, 0)))"
 
 
+class LeavesGradientsWhole(Edit):
+    rule = "multi.gradient.sharding"
+    description = "every device is sent the whole gradient of a parameter that is cut"
+    file = "impl/tensor/autograd.py"
+    old = "given = given.shard_like(tensor)"
+    new = "given = given.shard_like(tensor) if tensor is None else given"
+
+
 class PartsRoundDown(Edit):
     rule = "multi.shard.parts+2"
     description = "the first piece takes what is over from the last"

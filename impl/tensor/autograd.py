@@ -6,6 +6,7 @@ from typing import Any, Self
 from impl.errors import DTypeError, ShapeError
 from impl.gradient import compute_gradient, expression_of, nodes
 from impl.ir import UOp
+from impl.multi import Mesh
 from impl.tensor.base import parameters
 from impl.tensor.creation import Creation
 
@@ -33,9 +34,11 @@ class Autograd(Creation):
                              "call backward before they are written to")
         for tensor, node in zip(wanted, found, strict=True):
             if node is not None:
+                given = tensor._wrap(node)
+                if isinstance(tensor.device, Mesh):  # r[impl multi.gradient.sharding]
+                    given = given.shard_like(tensor)
                 # r[impl gradient.backward.accumulate]
-                tensor.grad = tensor._wrap(node) if tensor.grad is None else \
-                    tensor.grad + tensor._wrap(node)
+                tensor.grad = given if tensor.grad is None else tensor.grad + given
         return self
 
     def gradient(self, *targets: Self, gradient: Self | None = None) -> list[Self]:

@@ -150,6 +150,25 @@ def test_plans_are_compared_when_asked_for(tmp_path: Path) -> None:
         assert "program.py:10" in line, line
 
 
+PROGRAMS = """
+from conformance.chapters.multi import test_programs as programs
+losses, values = programs.trained(programs.nowhere, lambda x: x)
+for way, places in programs.ways(mesh, distributed.mesh(data=2, model=2)).items():
+    found, after = programs.trained(*places)
+    np.testing.assert_allclose(found, losses, rtol=1e-5, err_msg=way)
+    for name, value in after.items():
+        np.testing.assert_allclose(value, values[name], rtol=2e-3, atol=2e-4, err_msg=name)
+    if me == 0:
+        print(way)
+"""
+
+
+@needs_mpi
+@verifies("distributed.value.equal")
+def test_a_step_of_each_way_is_that_of_one_process(tmp_path: Path) -> None:
+    assert len(started(4, PROGRAMS, tmp_path)) == 5
+
+
 WRONG_SIZE = """
 try:
     distributed.mesh(data={count})
