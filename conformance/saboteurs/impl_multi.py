@@ -80,6 +80,13 @@ class ResultsAreCopies(Edit):
     new = "            piece = brought(piece, (None,) * len(piece.axes))"
 
 
+class PrintsNothing(Edit):
+    rule = "multi.print.elements"
+    description = "a tensor on a mesh is printed without its elements"
+    file = "impl/collectives/device.py"
+    old, new = "if len(parts) != len(self.members):", "if len(parts) != 0:"
+
+
 class PutsTogetherForOne(Edit):
     rule = "multi.shards.own"
     description = "what a device has is sent to it by all"

@@ -669,10 +669,17 @@ class FunctionsOfElementsCompute(Edit):
 
 
 class PickledAsPlain(Edit):
-    rule = "tensor.pickle.value"
+    rule = "tensor.pickle.value+2"
     description = "a parameter that was pickled requires no gradient any more"
     file = "impl/tensor/interop.py"
     old, new = "if parameter is not None:", "if parameter is False:"
+
+
+class PicklesCopies(Edit):
+    rule = "tensor.pickle.value+2"
+    description = "a tensor that was cut comes back as copies"
+    file = "impl/tensor/interop.py"
+    old, new = "result.shard(place.mesh, **place.cut)", "result.shard(place.mesh)"
 
 
 class AllClassesCountAlike(Edit):

@@ -1,6 +1,7 @@
 """A mesh as one device: what is launched on it runs on all. Chapter: spec/collectives.md."""
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,9 +11,9 @@ from impl.collectives.running import Peers, Phase
 from impl.device import Device, DeviceBackend, Launch, Memory, Program, Table
 from impl.dtypes import DType, dtypes
 from impl.errors import DeviceError
-from impl.ir import UOp
+from impl.ir import Shape, UOp
 from impl.kernel import DeviceLimits
-from impl.multi import Coordinate, Mesh, Transfer
+from impl.multi import Coordinate, Mesh, Sharding, Transfer
 
 
 class MeshMemory(Memory):
@@ -37,6 +38,19 @@ class MeshMemory(Memory):
     def part(self, offset: int, nbytes: int) -> Memory:
         """The same bytes of each block."""
         return MeshMemory(self.device, [m.part(offset, nbytes) for m in self.members], nbytes)
+
+    def whole(self, dtype: DType, sharding: Sharding, shape: Shape) -> np.ndarray | None:
+        """The elements of a value that lies here; None where other processes have some of it."""
+        parts, local = sharding.parts(shape), sharding.local(shape)
+        if len(parts) != len(self.members):
+            return None
+        self.device.synchronize()  # r[impl multi.print.elements]
+        found = np.empty(shape, dtype.numpy)
+        for bounds, member in zip(parts, self.members, strict=True):
+            block = member.device.copy_out(member, dtype, math.prod(local)).reshape(local)
+            here = tuple(slice(stop - start) for start, stop in bounds)
+            found[tuple(slice(*each) for each in bounds)] = block[here]
+        return found.reshape(-1)
 
 
 _NOTHING = np.empty(0, np.uint8)

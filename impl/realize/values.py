@@ -131,6 +131,11 @@ def peek(holder: Holder) -> np.ndarray | None:
         buffer: Buffer = leaf.arg[0]
         if buffer.nbytes == 0 or isinstance(buffer, Placeholder):
             return np.empty(0, buffer.dtype.numpy) if buffer.nbytes == 0 else None
+        if buffer.memory is not None and buffer.shardings:
+            shape = holder.uop.shape or ()
+            whole: np.ndarray | None = buffer.memory.whole(buffer.dtype, buffer.sharding(shape),
+                                                           shape)
+            return whole
         if buffer.memory is not None:
             return buffer.memory.device.copy_out(buffer.memory, buffer.dtype, buffer.size)
         return None if buffer.host is None else buffer.host.reshape(-1)

@@ -114,10 +114,16 @@ class Creation(Functional):
         return cls._made(node, place, requires_grad)
 
     def full_like(self, fill_value: Scalar, dtype: Any = None) -> Self:
-        """One number in this tensor's shape and dtype."""
+        """One number in this tensor's shape and dtype, cut as it is where it lies on a mesh."""
         wanted = self.dtype if dtype is None else as_dtype(dtype)
         fill = _number(fill_value, "full_like")
-        return self._wrap(nodes.full(UOp.const(wanted, fill), self.shape))
+        return self._laid_like(nodes.full(UOp.const(wanted, fill), self.shape))
+
+    def _laid_like(self, value: UOp) -> Self:
+        """A value of this tensor's shape, cut as it is where it lies on a mesh."""
+        if isinstance(self.device, Mesh):
+            value = UOp(Ops.SHARD, value.dtype, (value,), self.sharding)
+        return self._wrap(value)
 
     def zeros_like(self, dtype: Any = None) -> Self:
         """Zeros in this tensor's shape and dtype."""
@@ -294,17 +300,18 @@ class Creation(Functional):
     def rand_like(self, dtype: Any = None) -> Self:
         """rand in this tensor's shape and dtype."""
         wanted = self.dtype if dtype is None else dtype
-        return self.rand(self.shape, dtype=wanted, device=self.device)
+        return self._laid_like(self.rand(self.shape, dtype=wanted, device=self.device).uop)
 
     def randn_like(self, dtype: Any = None) -> Self:
         """randn in this tensor's shape and dtype."""
         wanted = self.dtype if dtype is None else dtype
-        return self.randn(self.shape, dtype=wanted, device=self.device)
+        return self._laid_like(self.randn(self.shape, dtype=wanted, device=self.device).uop)
 
     def randint_like(self, low: int = 0, high: int = 10, dtype: Any = None) -> Self:
         """randint in this tensor's shape and dtype."""
         wanted = self.dtype if dtype is None else dtype
-        return self.randint(self.shape, low=low, high=high, dtype=wanted, device=self.device)
+        return self._laid_like(self.randint(self.shape, low=low, high=high, dtype=wanted,
+                                            device=self.device).uop)
 
     def bernoulli(self, p: float | None = None) -> Self:
         """1 with the probability that each element says (or with probability p), else 0."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from impl.dtypes import dtypes
 from impl.errors import DeviceError
+from impl.multi import Mesh, Sharding
 from impl.tensor.inplace import InPlace
 
 #: NumPy's names of functions of elements that have another name here.
@@ -69,11 +70,11 @@ class Interop(InPlace):
     # Pickle
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """The values, the dtype, the device, and whether a gradient is required."""
-        # r[impl tensor.pickle.value]
+        """The values, the dtype, the device or the sharding, and whether a gradient is required."""
+        # r[impl tensor.pickle.value+2]
         bits = self.bitcast(dtypes.uint16) if self.dtype is dtypes.bfloat16 else self
-        return _unpickled, (self.__class__, bits.numpy(), self.dtype, self.device,
-                            self._parameter)
+        place = self.sharding if isinstance(self.device, Mesh) else self.device
+        return _unpickled, (self.__class__, bits.numpy(), self.dtype, place, self._parameter)
 
 
 #: What the operator method of a function is called behind its `__r`.
@@ -82,14 +83,15 @@ _OPERATORS = {"add": "add", "subtract": "sub", "multiply": "mul", "true_divide":
               "matmul": "matmul", "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
 
 
-def _unpickled(kind: type[Interop], values: np.ndarray, dtype: Any, device: str,
+def _unpickled(kind: type[Interop], values: np.ndarray, dtype: Any, place: str | Sharding,
                parameter: bool | None) -> Interop:
-    """A tensor again; on the default device where the one that it came from is not."""
+    """A tensor again; on the default device where those that it came from are not."""
     result = kind(values)
     if dtype is dtypes.bfloat16:
         result = result.bitcast(dtype).contiguous()
     try:
-        result = result.to(device)
+        result = result.to(place) if isinstance(place, str) else \
+            result.shard(place.mesh, **place.cut)
     except DeviceError:
         pass
     if parameter is not None:

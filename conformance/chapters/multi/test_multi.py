@@ -1,6 +1,8 @@
 """White-box tests of the chapter multi: what lies where, and what is sent."""
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -214,8 +216,11 @@ def test_a_result_lies_where_it_was_computed() -> None:
                         (x.reshape(4, 2, 6), ("shard", None, None)), (x.sum(1), ("shard",))):
         assert value.sharding == Sharding(Mesh(DEVICES[:2]), axes)
         assert value.realize().sharding == Sharding(Mesh(DEVICES[:2]), axes)
-    zeros = x.zeros_like()
-    assert zeros.sharding == zeros.realize().sharding == Sharding.copies(Mesh(DEVICES[:2]), 2)
+    for alike in (x.zeros_like(), x.full_like(3), x.rand_like(), x.randn_like(),
+                  x.randint_like()):
+        assert alike.sharding == alike.realize().sharding == x.sharding
+    ones = Tensor.ones(3, 4, device=x.device)
+    assert ones.sharding == ones.realize().sharding == Sharding.copies(Mesh(DEVICES[:2]), 2)
     leaf = (x * 2).realize().uop
     assert leaf.op is Ops.BUFFER and leaf.arg[0].size == 24
 
@@ -279,6 +284,37 @@ def test_a_schedule_says_what_is_sent_and_why() -> None:
             (w - x.T @ x, "reduce-scatter over shard, 192 bytes", "keeps a piece")):
         assert told(value).startswith(begins) and why in told(value), told(value)
         assert told(value) in value.explain()
+
+
+@verifies("multi.print.elements")
+def test_a_tensor_on_a_mesh_is_printed_like_one_of_a_device() -> None:
+    mesh = Mesh(DEVICES[:4], {"data": 2, "model": 2})
+    for cut in ({}, {"data": 0}, {"model": 0, "data": 1}, {"data": 0, "model": 0}):
+        x = Tensor(numbers(5, 3)).shard(mesh, **cut)
+        assert str(x).endswith(", lazy>")
+        alone = Tensor(numbers(5, 3)).realize()
+        assert str(x.realize()).split(":\n")[1:] == str(alone).split(":\n")[1:] != []
+
+
+@verifies("tensor.pickle.value+2")
+def test_a_copy_of_a_tensor_lies_as_the_tensor() -> None:
+    mesh = Mesh(DEVICES[:4], {"data": 2, "model": 2})
+    for cut in ({"data": 1}, {"data": 0, "model": 0}, {}):
+        x = Tensor(numbers(5, 3)).shard(mesh, **cut)
+        x.requires_grad = True
+        for again in (pickle.loads(pickle.dumps(x)), copy.deepcopy(x)):
+            assert again.sharding == x.sharding and again.requires_grad
+            np.testing.assert_array_equal(again.numpy(), x.numpy())
+
+
+@verifies("multi.mesh.devices")
+@pytest.mark.parametrize(("devices", "axes"), [
+    ("CPU", None), (3, None), (DEVICES[:2], {"data": "2"}), (DEVICES[:2], {"data": 2.0}),
+    (DEVICES[:2], {1: 2}), (DEVICES[:2], [2]), (DEVICES[:2], {"a": -1, "b": -2}),
+    (DEVICES[:2], {"a": 0, "b": 2}), (DEVICES[:2], {"": 2})])
+def test_what_is_no_mesh_is_refused_in_words(devices: Any, axes: Any) -> None:
+    with pytest.raises(ArgumentError, match="Mesh: .*Remedy"):
+        Mesh(devices, axes)
 
 
 @verifies("multi.mesh.devices")
