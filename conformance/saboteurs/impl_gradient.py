@@ -25,6 +25,27 @@ class WritesLeaveTheOldGradient(Edit):
     new = "yield base, gradient"
 
 
+class KeepsTheFold(Edit):
+    rule = "gradient.window.sum"
+    description = "what the windows of a convolution took is stored, and folded afterwards"
+    file = "impl/gradient/windows.py"
+    old, new = "if found is None or is_symbolic(length)", "if found or is_symbolic(length)"
+
+
+class KernelIsNotReversed(Edit):
+    rule = "gradient.window.sum"
+    description = "the windows of the signal meet the taps of the kernel in their own order"
+    file = "impl/gradient/windows.py"
+    old, new = "kernel = nodes.flip(kernel, (axis + 1,))", "kernel = nodes.flip(kernel, ())"
+
+
+class StepsAmongTheGaps(Edit):
+    rule = "gradient.window.sum"
+    description = "a kernel with gaps falls into phases as one without"
+    file = "impl/gradient/windows.py"
+    old, new = "or step > 1 < dilation:", "or step < 1:"
+
+
 class WalksByRecursion(ImplPatch):
     rule = "gradient.walk.once"
     description = "the order of the walk is found by a function that calls itself"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Set
 from impl.dtypes import dtypes
 from impl.gradient import in_order, nodes
 from impl.gradient.nodes import div, mul, neg, scale, shape_of, sub, unary, where
+from impl.gradient.windows import add_windows
 from impl.ir import MOVEMENT, Ops, Shape, UOp
 from impl.places import copied_to
 from impl.rewrite import PatternMatcher, Rule, UPat
@@ -209,7 +210,7 @@ def adjoint(op: Ops, arg: tuple, source: Shape, gradient: UOp) -> UOp:
     if op is Ops.FLIP:
         return nodes.flip(gradient, arg)
     axis, _, _, step, dilation = arg
-    return UOp(Ops.FOLD, gradient.dtype, (gradient,), (axis, source[axis], step, dilation))
+    return add_windows(gradient, axis, source[axis], step, dilation)
 
 
 def _movement(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:

@@ -499,7 +499,8 @@ class Work:
         sizes: dict[int, int] = {}
         if self.symbolic:
             given = {**self.atoms, **values} if values else self.atoms
-            sizes = {i: max(symbolic.follow(order, given), 0) for i, order in self.symbolic}
+            sizes = {i: max(symbolic.evaluate_in_order(order, given), 0)
+                     for i, order in self.symbolic}
         operations = sum([_times(number, loops, sizes)
                           for loops, number in self.operations.items()])
         moved = [_moved(*each, sizes) for each in self.touched]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from impl.symbolic.arithmetic import add, as_node, floordiv, mod, mul, sub, total, weighted_sum
 from impl.symbolic.bounds import Bounds, Index, bounds, const
 from impl.symbolic.comparison import conjuncts, equal, less_equal, less_than, logical_and
-from impl.symbolic.evaluate import evaluate, follow, text
+from impl.symbolic.evaluate import evaluate, evaluate_in_order, text
 from impl.symbolic.rebuild import assuming, rebuild, rebuilt
 from impl.symbolic.size import (
     Extent,
@@ -39,7 +39,8 @@ from impl.symbolic.variable import Variable
 
 __all__ = ["Bounds", "Extent", "Index", "Size", "Variable", "actual", "add", "as_node", "as_size",
            "assuming", "binds_in", "bounds", "common_size", "conjuncts", "const", "equal",
-           "evaluate", "extent", "extent_of", "floordiv", "follow", "greatest", "identical",
-           "is_number", "is_symbolic", "less_equal", "less_than", "logical_and", "map_sizes", "mod",
-           "mul", "node_of", "plain", "present", "rebuild", "rebuilt", "sizes_in", "sub", "text",
-           "total", "unbound", "watching", "weighted_sum", "without_values"]
+           "evaluate", "evaluate_in_order", "extent", "extent_of", "floordiv", "greatest",
+           "identical", "is_number", "is_symbolic", "less_equal", "less_than", "logical_and",
+           "map_sizes", "mod", "mul", "node_of", "plain", "present", "rebuild", "rebuilt",
+           "sizes_in", "sub", "text", "total", "unbound", "watching", "weighted_sum",
+           "without_values"]

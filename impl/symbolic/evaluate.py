@@ -37,10 +37,10 @@ def evaluate(node: UOp, values: Mapping[UOp, int]) -> int:
     Raises:
         GraphError: an atom has no value, or the node is not index arithmetic.
     """
-    return follow(toposort((node,), lambda u: u not in values), values)
+    return evaluate_in_order(toposort((node,), lambda u: u not in values), values)
 
 
-def follow(order: Sequence[UOp], values: Mapping[UOp, int]) -> int:
+def evaluate_in_order(order: Sequence[UOp], values: Mapping[UOp, int]) -> int:
     """The value of the last node of an order, sources first, for given values of its atoms.
 
     Raises:

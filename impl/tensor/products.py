@@ -9,6 +9,7 @@ from impl.dtypes import as_dtype, sum_accumulator
 from impl.errors import ShapeError
 from impl.gradient import nodes
 from impl.gradient.nodes import cast, shape_of
+from impl.gradient.windows import add_windows
 from impl.ir import Ops, Shape, UOp
 from impl.symbolic import common_size
 from impl.tensor.base import broadcast_shape, promoted
@@ -261,7 +262,7 @@ class Products(Indexing):
             size for both in zip(places, kernel, strict=True) for size in both)))
         for axis in range(count):
             reach = (places[axis] - 1) * steps[axis] + (kernel[axis] - 1) * gaps[axis] + 1
-            taps = UOp(Ops.FOLD, common, (taps,), (2 + axis, reach, steps[axis], gaps[axis]))
+            taps = add_windows(taps, 2 + axis, reach, steps[axis], gaps[axis])
         result = self._wrap(taps).pad([None, None, *((-one, extra - one) for one, extra in
                                                      zip(cut, more, strict=True))])
         if bias is None:
