@@ -36,6 +36,21 @@ class LayersAreTheUsers(Edit):
         'return filename.startswith(_PACKAGE) and os.sep + "nn" + os.sep not in filename and'
 
 
+class NamesTheRequest(Edit):
+    rule = "errors.message.later"
+    description = "an error about a kernel names the line in which its value was asked for"
+    file = "impl/realize/run.py"
+    old, new = "error.line = kernel_line(plan, number, nodes) or error.line", "pass"
+
+
+class NamesAnyKernel(Edit):
+    rule = "errors.message.later"
+    description = "an error names the first of the kernels that were compiled together"
+    file = "impl/realize/run.py"
+    old = "            Device[kernel.device].compile([kernel.ast])\n"
+    new = "            raise error\n"
+
+
 class PlainValueError(Edit):
     rule = "errors.type.builtin+2"
     description = "parts that are too few raise a ValueError of Python's own"

@@ -12,13 +12,14 @@ from impl.collectives import transferred
 from impl.device import Device, GlobalCounters, Memory, Program
 from impl.dtypes import DType
 from impl.effects import Buffer, Effects, advance, living, mark_realized
-from impl.ir import in_memory
+from impl.errors import GraphError
+from impl.ir import UOp, in_memory
 from impl.multi import Mesh, Transfer
 from impl.places import Destination, Place
 from impl.realize.beside import note_span, stretch, stretches
 from impl.realize.environment import Mode, in_force
 from impl.realize.session import session
-from impl.schedule import Plan
+from impl.schedule import Plan, kernel_line
 
 
 def ensure_memory(buffer: Buffer, mode: Mode | None = None) -> Memory:
@@ -131,16 +132,23 @@ def _arena(device: Place, nbytes: int, own: bool) -> Memory:
     return known
 
 
-def programs_of(plan: Plan) -> list[Program | None]:
-    """The compiled kernels of a plan; compiled together at the first call. Copies have none."""
+def programs_of(plan: Plan, nodes: Sequence[UOp] = ()) -> list[Program | None]:
+    """The compiled kernels of a plan; compiled together at the first call. Copies have none.
+
+    `nodes` are those of this call, for the line of an error.
+    """
     if plan.programs is None:
         before = _counts()
         programs: list[Program | None] = [None] * len(plan.kernels)
         devices = dict.fromkeys(k.device for k in plan.kernels)
         for device in devices:
             mine = [i for i, k in enumerate(plan.kernels) if k.device == device and not k.copy]
-            for i, program in zip(mine, Device[device].compile([plan.kernels[i].ast for i in mine]),
-                                  strict=True):
+            try:
+                made = Device[device].compile([plan.kernels[i].ast for i in mine])
+            except GraphError as error:
+                _name_line(error, plan, mine, nodes)
+                raise
+            for i, program in zip(mine, made, strict=True):
                 programs[i] = program
         plan.programs = programs
         if settings.get("DEBUG") >= 2:
@@ -153,6 +161,20 @@ def programs_of(plan: Plan) -> list[Program | None]:
     return plan.programs
 
 
+def _name_line(error: GraphError, plan: Plan, kernels: Sequence[int],
+               nodes: Sequence[UOp]) -> None:
+    """Let an error about one of some kernels name the line that the kernel is from."""
+    # r[impl errors.message.later]
+    for number in kernels if nodes else ():
+        kernel = plan.kernels[number]
+        try:
+            Device[kernel.device].compile([kernel.ast])
+        except GraphError:
+            error.line = kernel_line(plan, number, nodes) or error.line
+            error.rename(error.operation)
+            return
+
+
 def _counts() -> tuple[int, int, int]:
     """Programs compiled, found, and of these found on disk."""
     return GlobalCounters.compiled, GlobalCounters.cache_hits, GlobalCounters.disk_hits
@@ -161,7 +183,7 @@ def _counts() -> tuple[int, int, int]:
 def execute(run: Run, mode: Mode) -> None:
     """Run the kernels in order; print and poison if that is asked for."""
     plan, buffers, values = run.plan, run.buffers, run.values
-    programs = plan.programs or programs_of(plan)
+    programs = plan.programs or programs_of(plan, run.effects.nodes)
     # r[impl realize.failure.left]: a run that does not fit changes nothing
     for number in plan.touched:
         if buffers[number].memory is None:

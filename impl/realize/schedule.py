@@ -58,7 +58,8 @@ class ExecItem:
 
 def items_of(run: Run, ordered: bool = True) -> list[ExecItem]:
     """The kernels of a run, each with its buffers, in the plan's order or that of their numbers."""
-    plan, programs = run.plan, programs_of(run.plan)  # r[impl realize.failure.left]
+    # r[impl realize.failure.left]
+    plan, programs = run.plan, programs_of(run.plan, run.effects.nodes)
     found = []
     for number in plan.order if ordered else range(len(plan.kernels)):
         kernel = plan.kernels[number]
@@ -120,7 +121,8 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False,
             plan, canonical, hit = checked_plan(effects, in_force())
         rows = document(plan, hit, effects.nodes)  # r[impl schedule.document.nothing-runs]
         if programs:
-            for row, program in zip(rows["kernels"], programs_of(plan), strict=True):
+            for row, program in zip(rows["kernels"], programs_of(plan, effects.nodes),
+                                    strict=True):
                 if program is not None:
                     values = [canonical.values[v] for v in plan.kernels[row["id"]].slots]
                     cost = program.cost(values)

@@ -11,7 +11,7 @@
 from impl.schedule.document import document
 from impl.schedule.pipeline import make_plan, plan_for, schedule_cache
 from impl.schedule.plan import Environment, Plan, PlannedKernel, Result, Storage
-from impl.schedule.reasons import decisions, label, shown_numbers
+from impl.schedule.reasons import decisions, kernel_line, label, shown_numbers
 
 __all__ = ["Environment", "Plan", "PlannedKernel", "Result", "Storage", "decisions", "document",
-           "label", "make_plan", "plan_for", "schedule_cache", "shown_numbers"]
+           "kernel_line", "label", "make_plan", "plan_for", "schedule_cache", "shown_numbers"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from impl.dependencies import Dependency
 from impl.fusion import Blocked, Group, Kernel
-from impl.ir import ELEMENTWISE, MOVEMENT, Ops, UOp, toposort
+from impl.ir import ELEMENTWISE, MOVEMENT, Ops, UOp, line_of, toposort
 from impl.schedule.plan import Plan
 from impl.symbolic import is_symbolic, text
 
@@ -44,6 +44,15 @@ def label(plan: Plan, kernel: int, nodes: Sequence[UOp]) -> str:
             names[nodes[place].op.name.lower()] = None
     shown = ", ".join(list(names)[:6])
     return f"{shown} ({line})" if line else shown
+
+
+def kernel_line(plan: Plan, kernel: int, nodes: Sequence[UOp]) -> str:
+    """The user's last operation in a kernel, and its line, as errors name them; empty if unknown.
+
+    `nodes` are those of this call.
+    """
+    found = [_origin(nodes[place]) for place in plan.kernels[kernel].origins]
+    return line_of(next((origin for origin in reversed(found) if origin is not None), None))
 
 
 def _near(line: str) -> str:

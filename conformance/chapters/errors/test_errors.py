@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Context, Tensor, TinyJit, dtypes, errors, nn
+from impl import Context, Tensor, TinyJit, dtypes, errors, nn, realize
 from impl.errors import NameMissingError, TensorScheduleError
+from impl.ir import Ops, UOp
+from impl.reference import Reference
 from impl.tensor import names
 
 BUILT_IN = {
@@ -302,6 +304,29 @@ def test_sizes_that_no_layer_has(make: Callable[[], Any]) -> None:
 @verifies("errors.type.builtin+2")
 def test_a_layer_may_have_no_inputs() -> None:
     assert nn.Linear(0, 3)(Tensor.ones(2, 0)).shape == (2, 3)
+
+
+@verifies("errors.message.later")
+@pytest.mark.parametrize("see", [
+    Tensor.realize, lambda x: realize.schedule_document([x], programs=True)])
+def test_an_error_about_a_kernel_names_the_line_that_it_is_from(
+        see: Callable[[Tensor], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(device: Any, asts: list[UOp]) -> list[Any]:
+        for ast in asts:
+            if any(node.op is Ops.MUL for node in ast.toposort()):
+                raise errors.GraphError("lower", "a value is used outside its loops", "mend it")
+        return original(device, asts)
+
+    original = Reference.load
+    monkeypatch.setattr(Reference, "load", load)
+    with Context(DEVICE="REFERENCE", FUSE=0):
+        more = Tensor(np.arange(3, dtype=np.int32)).realize() + 1
+        twice, line = more * 2, inspect.currentframe().f_lineno  # type: ignore[union-attr]
+        last = twice - 1
+        with pytest.raises(errors.GraphError) as caught:
+            see(last)
+    assert caught.value.line == f"mul ({__file__}:{line})"
+    assert caught.value.line in str(caught.value)
 
 
 @verifies("errors.name.keyword+2")
