@@ -46,7 +46,7 @@ def test_the_input_of_a_convolution_gets_what_it_gave(kernel: int, stride: int, 
 
 
 @verifies("gradient.window.sum")
-@pytest.mark.parametrize("stride,more", [(1, 1.05), (2, 2.0)])
+@pytest.mark.parametrize("stride,more", [(1, 1.1), (2, 2.2)])
 def test_it_costs_what_the_convolution_costs(stride: int, more: float) -> None:
     x = Tensor.ones(2, 8, 16, 16).contiguous().realize()
     x.requires_grad = True
