@@ -186,10 +186,10 @@ class Batch:
             or greatest(self.count * rows) > dtypes.int32.max else dtypes.int32
         index = nodes.cast(index, wide)
         along = nodes.cast(nodes.iota_along(self.count, 0, len(shape)), wide)
-        first = nodes.mul(nodes.expand(along, shape), nodes.number(wide, rows))
+        first = nodes.mul(nodes.expand(along, shape), nodes.scalar(wide, rows))
         inside = UOp(Ops.AND, dtypes.bool, (
             UOp(Ops.CMPLE, dtypes.bool, (UOp.const(wide, 0), index)),
-            UOp(Ops.CMPLT, dtypes.bool, (index, nodes.number(wide, rows)))))
+            UOp(Ops.CMPLT, dtypes.bool, (index, nodes.scalar(wide, rows)))))
         return where(inside, nodes.add(index, first), UOp.const(wide, -1))
 
     def scatter(self, node: UOp) -> UOp:
