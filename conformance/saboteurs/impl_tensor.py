@@ -81,6 +81,20 @@ class RunsInOneChain(Edit):
     old, new = "if is_symbolic(shape[axis]) or shape[axis] <= _CHAIN or 0 in shape:", "if True:"
 
 
+class PlacesBesideTheirOwn(Edit):
+    rule = "tensor.spatial.value"
+    description = "a place of a resized picture stands at the edge of what it stands for"
+    file = "impl/tensor/spatial.py"
+    old, new = "return (place + 0.5) * step - 0.5 if half else place * step", "return place * step"
+
+
+class WindowsBeyondCount(Edit):
+    rule = "tensor.spatial.value"
+    description = "a window that begins behind the padding counts"
+    file = "impl/tensor/products.py"
+    old, new = "places -= (places - 1) * step >= size + pads[0]", "places -= 0"
+
+
 class AnyConditionWillDo(ImplPatch):
     rule = "tensor.arguments.refused+2"
     description = "a condition that is a number holds where it is not zero"

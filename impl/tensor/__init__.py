@@ -11,6 +11,7 @@
     indexing     slices, index tensors, gather, scatter
     products     matrix products, einsum, convolution, pooling
     matrices     diagonals, outer products, distances
+    spatial      pooling, resizing, sampling, patches
     statistics   medians, quantiles, histograms, sets, writing by index
     conversion   methods named after dtypes
     functional   normalisation, losses, dropout, attention

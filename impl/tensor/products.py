@@ -169,12 +169,13 @@ class Products(Indexing):
 
     def conv2d(self, weight: Self, bias: Self | None = None, groups: int = 1,
                stride: int | Sequence[int] = 1, dilation: int | Sequence[int] = 1,
-               padding: int | Sequence[int] = 0) -> Self:
+               padding: int | Sequence[int] | str = 0) -> Self:
         """Convolution (without flipping the kernel) over all axes after the first two.
 
         Args:
             weight: (output channels, input channels / groups, *kernel).
-            padding: one number, one for each axis, or (before, after) of each axis, last first.
+            padding: one number, one for each axis, or (before, after) of each axis, last first;
+                or "same", so that the result is as large as the input, or "valid", which is 0.
 
         Raises:
             ShapeError: ranks, channels or groups do not fit, or the kernel is larger than the
@@ -183,7 +184,12 @@ class Products(Indexing):
         w = self._require(weight)
         kernel = shape_of(w)[2:]
         count = len(kernel)
+        if count and len(self.shape) == count + 1:
+            return self.unsqueeze(0).conv2d(weight, bias, groups, stride, dilation,
+                                            padding).squeeze(0)
         pair(groups, 1, "conv2d", "groups")
+        if isinstance(padding, str):
+            padding = _named_padding(padding, kernel, stride, dilation)
         channels, outputs = self.shape[1] if len(self.shape) > 1 else 0, shape_of(w)[0]
         if len(self.shape) != count + 2 or channels != shape_of(w)[1] * groups or outputs % groups:
             raise ShapeError("conv2d", f"input {self.shape}, weight {w.shape} and {groups} groups "
@@ -226,8 +232,14 @@ class Products(Indexing):
         return x, tuple(places)
 
     def conv1d(self, weight: Self, bias: Self | None = None, groups: int = 1, stride: int = 1,
-               dilation: int = 1, padding: int | Sequence[int] = 0) -> Self:
+               dilation: int = 1, padding: int | Sequence[int] | str = 0) -> Self:
         """Convolution over one axis (see `conv2d`)."""
+        return self.conv2d(weight, bias, groups, stride, dilation, padding)
+
+    def conv3d(self, weight: Self, bias: Self | None = None, groups: int = 1,
+               stride: int | Sequence[int] = 1, dilation: int | Sequence[int] = 1,
+               padding: int | Sequence[int] | str = 0) -> Self:
+        """Convolution over three axes (see `conv2d`)."""
         return self.conv2d(weight, bias, groups, stride, dilation, padding)
 
     def conv_transpose2d(self, weight: Self, bias: Self | None = None, groups: int = 1,
@@ -242,6 +254,9 @@ class Products(Indexing):
         w = self._require(weight)
         channels, outputs, kernel = shape_of(w)[0], shape_of(w)[1], shape_of(w)[2:]
         count, name = len(kernel), "conv_transpose2d"
+        if count and len(self.shape) == count + 1:
+            return self.unsqueeze(0).conv_transpose2d(weight, bias, groups, stride, dilation,
+                                                      padding, output_padding).squeeze(0)
         pair(groups, 1, name, "groups")
         if len(self.shape) != count + 2 or self.shape[1] != channels or channels % groups:
             raise ShapeError("conv_transpose2d", f"input {self.shape} does not fit a weight of "
@@ -269,57 +284,111 @@ class Products(Indexing):
             return result
         return result + bias.reshape((1, -1) + (1,) * count)
 
+    def conv_transpose1d(self, weight: Self, bias: Self | None = None, groups: int = 1,
+                         stride: int | Sequence[int] = 1, dilation: int | Sequence[int] = 1,
+                         padding: int | Sequence[int] = 0,
+                         output_padding: int | Sequence[int] = 0) -> Self:
+        """The adjoint of `conv1d` with respect to its input."""
+        return self.conv_transpose2d(weight, bias, groups, stride, dilation, padding,
+                                     output_padding)
+
+    def conv_transpose3d(self, weight: Self, bias: Self | None = None, groups: int = 1,
+                         stride: int | Sequence[int] = 1, dilation: int | Sequence[int] = 1,
+                         padding: int | Sequence[int] = 0,
+                         output_padding: int | Sequence[int] = 0) -> Self:
+        """The adjoint of `conv3d` with respect to its input."""
+        return self.conv_transpose2d(weight, bias, groups, stride, dilation, padding,
+                                     output_padding)
+
     # Pooling
 
     def max_pool2d(self, kernel_size: int | Sequence[int] = 2,
                    stride: int | Sequence[int] | None = None, dilation: int | Sequence[int] = 1,
-                   padding: int | Sequence[int] = 0) -> Self:
-        """The greatest element of each window over the axes after the first two."""
-        windows, places, taps = self._pool(kernel_size, stride, dilation, padding, self.dtype.min)
-        best = nodes.reduce(Ops.MAXIMUM, windows, taps)
-        return self._wrap(nodes.reshape(best, self.shape[:2] + places))
+                   padding: int | Sequence[int] = 0, ceil_mode: bool = False,
+                   return_indices: bool = False) -> Any:
+        """The greatest element of each window over the axes after the first two.
+
+        Args:
+            ceil_mode: a last window that reaches out of the padding counts, too.
+            return_indices: also where each one stands in the flattened axes, as int32.
+        """
+        windows, places, taps = self._pool(kernel_size, stride, dilation, padding, self.dtype.min,
+                                           "pool", ceil_mode)
+        shape = self.shape[:2] + places
+        if not return_indices:
+            return self._wrap(nodes.reshape(nodes.reduce(Ops.MAXIMUM, windows, taps), shape))
+        number = nodes.reshape(nodes.iota(math.prod(self.shape[2:])), (1, 1, *self.shape[2:]))
+        named = self._wrap(number)._pool(kernel_size, stride, dilation, padding, 0, "pool",
+                                         ceil_mode)[0]
+        order = (0, 1, *(axis - 1 for axis in taps), *taps)
+        seen, where = (self._wrap(nodes.reshape(nodes.permute(one, order), (
+            *shape_of(one)[:2], *places, -1 if not one.shape else math.prod(
+                shape_of(one)[axis] for axis in taps)))) for one in (windows, named))
+        best = seen.argmax(-1, keepdim=True)
+        flat = where.expand(seen.shape).gather(-1, best)
+        return seen.gather(-1, best).squeeze(-1), flat.squeeze(-1)
 
     def avg_pool2d(self, kernel_size: int | Sequence[int] = 2,
                    stride: int | Sequence[int] | None = None, dilation: int | Sequence[int] = 1,
-                   padding: int | Sequence[int] = 0, count_include_pad: bool = True) -> Self:
-        """The mean of each window over the axes after the first two."""
-        windows, places, taps = self._pool(kernel_size, stride, dilation, padding, 0)
+                   padding: int | Sequence[int] = 0, count_include_pad: bool = True,
+                   ceil_mode: bool = False, divisor_override: int | None = None) -> Self:
+        """The mean of each window over the axes after the first two.
+
+        What a window has beyond the padding (`ceil_mode`) does not count.
+        """
+        windows, places, taps = self._pool(kernel_size, stride, dilation, padding, 0, "pool",
+                                           ceil_mode)
         total = nodes.reduce(Ops.ADD, windows, taps)
-        number = nodes.scalar(total.dtype, math.prod(shape_of(windows)[axis] for axis in taps))
+        number = nodes.scalar(total.dtype, divisor_override or math.prod(
+            shape_of(windows)[axis] for axis in taps))
         pads = _pads(padding, len(self.shape) - 2, "pool")
-        if not count_include_pad and any(before or after for before, after in pads):
+        outside = not count_include_pad and any(map(any, pads))
+        if divisor_override is None and (outside or ceil_mode):
             ones = self._wrap(nodes.full_like(self.uop, 1))
-            inside = ones._pool(kernel_size, stride, dilation, padding, 0)[0]
+            if count_include_pad:
+                ones = self._wrap(pad_with(ones.uop, ((0, 0), (0, 0), *pads), 1))
+            inside = ones._pool(kernel_size, stride, dilation, 0 if count_include_pad else padding,
+                                0, "pool", places)[0]
             number = nodes.reduce(Ops.ADD, inside, taps)
         return self._wrap(nodes.reshape(nodes.div(total, number), self.shape[:2] + places))
 
-    def _pool(self, kernel_size: Any, stride: Any, dilation: Any, padding: Any,
-              value: float) -> tuple[UOp, Shape, tuple[int, ...]]:
-        """Windows, the number of places on each axis, and the axes of the taps."""
+    def _pool(self, kernel_size: Any, stride: Any, dilation: Any, padding: Any, value: float,
+              operation: str, ceil_mode: Any = False) -> tuple[UOp, Shape, tuple[int, ...]]:
+        """Windows, the number of places on each axis, and the axes of the taps.
+
+        `ceil_mode` may be the number of places itself.
+        """
         count = len(self.shape) - 2
         if count < 1:
-            raise ShapeError("pool", f"shape {self.shape} has no axes to pool",
+            raise ShapeError(operation, f"shape {self.shape} has no axes to pool",
                              "give (batch, channels, ...)")
-        kernel = pair(kernel_size, count, "pool", "window")
-        steps = kernel if stride is None else pair(stride, count, "pool", "stride")
-        gaps, pads = pair(dilation, count, "pool", "dilation"), _pads(padding, count, "pool")
+        kernel = pair(kernel_size, count, operation, "window")
+        steps = kernel if stride is None or stride == [] or stride == () \
+            else pair(stride, count, operation, "stride")
+        gaps, pads = pair(dilation, count, operation, "dilation"), _pads(padding, count, operation)
         for one, gap, around in zip(kernel, gaps, pads, strict=True):
-            if 2 * max(around) > (one - 1) * gap + 1:  # r[impl tensor.arguments.refused+2]
+            # r[impl tensor.arguments.refused+2]
+            if operation == "pool" and 2 * max(around) > (one - 1) * gap + 1:
                 raise ShapeError("pool", f"padding {padding!r} is more than half of a window of "
                                  f"{kernel}", "use less padding or a larger window")
+        if ceil_mode:
+            pads = tuple(
+                (before, after + _beyond(size, one, step, gap, (before, after), wanted))
+                for size, one, step, gap, (before, after), wanted in
+                zip(self.shape[2:], kernel, steps, gaps, pads, ceil_mode
+                    if isinstance(ceil_mode, tuple) else (None,) * count, strict=True))
         windows, places = self._all_windows(self.uop, kernel, steps, gaps, pads, value)
         return windows, places, tuple(range(3, 3 + 2 * count, 2))
 
-    def interpolate(self, size: Sequence[int], mode: str = "nearest") -> Self:
-        """The last axes resized, each element taken from the nearest place before it."""
-        if mode != "nearest":
-            raise ShapeError("interpolate", f"mode {mode!r} is not available", "use 'nearest'")
-        result = self
-        for axis, wanted in zip(range(-len(size), 0), size, strict=True):
-            own = result.shape[axis]
-            places = [place * own // wanted for place in range(wanted)]
-            result = result.index_select(axis, places)
-        return result
+
+def _beyond(size: int, kernel: int, step: int, gap: int, pads: tuple[int, int],
+            places: int | None) -> int:
+    """How much more padding the last window needs that begins before the padding behind."""
+    reach, whole = (kernel - 1) * gap + 1, size + sum(pads)
+    if places is None:
+        places = -(-(whole - reach) // step) + 1
+        places -= (places - 1) * step >= size + pads[0]
+    return max((places - 1) * step + reach - whole, 0)
 
 
 def _pads(padding: int | Sequence[int], count: int,
@@ -329,6 +398,24 @@ def _pads(padding: int | Sequence[int], count: int,
         given = pair(padding, 2 * count, operation, "padding", 0)
         return tuple((given[i], given[i + 1]) for i in range(0, 2 * count, 2))[::-1]
     return tuple((one, one) for one in pair(padding, count, operation, "padding", 0))
+
+
+def _named_padding(name: str, kernel: Shape, stride: Any, dilation: Any) -> tuple[int, ...]:
+    """(before, after) of each axis, last first, for "same" and "valid".
+
+    Raises:
+        ShapeError: the name is another one, or "same" meets a stride.
+    """
+    count = len(kernel)
+    if name not in ("same", "valid") or name == "same" and any(
+            one != 1 for one in pair(stride, count, "conv", "stride")):
+        raise ShapeError("conv", f"padding {name!r} with stride {stride!r} is not possible",
+                         'use "same" with a stride of 1, "valid", or numbers')
+    if name == "valid":
+        return (0,) * (2 * count)
+    more = [(k - 1) * gap for k, gap in zip(kernel, pair(dilation, count, "conv", "dilation"),
+                                            strict=True)]
+    return tuple(part for one in reversed(more) for part in (one // 2, one - one // 2))
 
 
 def _on_diagonals(letters: str, tensor: Any) -> tuple[str, Any]:

@@ -16,10 +16,10 @@ from impl.gradient import nodes
 from impl.gradient.nodes import binary, cast, where
 from impl.ir import Ops, UOp
 from impl.tensor.elementwise import compare
-from impl.tensor.matrices import Matrices
 from impl.tensor.movement import spread, whole
 from impl.tensor.names import either
 from impl.tensor.reduce import Ordered
+from impl.tensor.spatial import Spatial
 
 
 class Counted(NamedTuple):
@@ -29,7 +29,7 @@ class Counted(NamedTuple):
     bin_edges: Any
 
 
-class Statistics(Matrices):
+class Statistics(Spatial):
     """What is known of many elements: where the middle is, how often each one is there."""
 
     __slots__ = ()
@@ -99,7 +99,7 @@ class Statistics(Matrices):
             return found.reshape(found.shape + (1,) * len(self.shape)) if keepdim else found
         x = self.cast(self._result_float())
         axis = x._axis(axis, "quantile")
-        parts = q if isinstance(q, Matrices) else self.__class__(q, self.device)
+        parts = q if isinstance(q, Spatial) else self.__class__(q, self.device)
         rows = x.movedim(axis, -1).sort(-1)[0].unsqueeze(0)
         numbers = rows.isnan().logical_not().sum(-1, keepdim=True)
         wide = parts.reshape((-1,) + (1,) * (len(rows.shape) - 1)).cast(x.dtype)
@@ -222,7 +222,7 @@ class Statistics(Matrices):
                   density: bool = False) -> Counted:
         """How many elements lie in each of some parts, and the ends of these parts."""
         x = self.cast(self._result_float())
-        if isinstance(bins, Matrices):
+        if isinstance(bins, Spatial):
             edges: Any = bins
         else:
             low, high = (x.min(), x.max()) if range is None else (
