@@ -253,6 +253,7 @@ NAMES_OF_SEVERAL = {
     "problem": "why a device cannot be used, one for each kind",
     "missing": "the error about a name that a module of the public API has not",
     "table": "what a command prints",
+    "linearize": "an order of kernels, and JAX's name of a transform",
 }
 
 

@@ -237,8 +237,8 @@ class StrideOfTheFirst(Edit):
     rule = "tensor.gather.rows"
     description = "indices of several axes are joined as if all had the size of the first"
     file = "impl/tensor/indexing.py"
-    old, new = "nodes.mul(total, nodes.number(wide, size))", \
-        "nodes.mul(total, nodes.number(wide, sizes[0]))"
+    old, new = "nodes.mul(total, nodes.scalar(wide, size))", \
+        "nodes.mul(total, nodes.scalar(wide, sizes[0]))"
 
 
 class LooksAtTheFirstIndex(Edit):

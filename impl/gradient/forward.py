@@ -152,21 +152,21 @@ def _store(node: UOp, given: Sequence[Change]) -> Change:
 
 def _after(node: UOp, given: Sequence[Change]) -> Change:
     base, (view, value) = given[0], node.src[1].src
-    return written(node.src[0], view, _or_zero(base, node.src[0]), _or_zero(given[1], value))
+    return overwritten(node.src[0], view, _or_zero(base, node.src[0]), _or_zero(given[1], value))
 
 
 def _or_zero(change: Change, node: UOp) -> UOp:
     return nodes.full_like(node, 0) if change is None else change
 
 
-def written(base: UOp, view: UOp, old: UOp, new: UOp) -> UOp:
+def overwritten(base: UOp, view: UOp, old: UOp, new: UOp) -> UOp:
     """`old`, with `new` in the region of it that `view` shows of `base`; no memory is written."""
     path = movement_path(view, base)
     if not path:
         return new
     if new.dtype.kind == "b":
         old, new = nodes.cast(old, dtypes.uint8), nodes.cast(new, dtypes.uint8)
-        return nodes.cast(written(base, view, old, new), dtypes.bool)
+        return nodes.cast(overwritten(base, view, old, new), dtypes.bool)
     mark = region(view, path)
     for step in reversed(path):
         new = adjoint(step.op, step.arg, shape_of(step.src[0]), new)

@@ -16,7 +16,7 @@ from impl.effects import leaf_of
 from impl.gradient import nodes
 from impl.ir import ELEMENTWISE, Ops, Shape, UOp, identity, note_origin
 from impl.multi.mesh import TOGETHER, Mesh, Sharding, piece, together
-from impl.multi.rolls import permuted, roll_of
+from impl.multi.rolls import roll_of, rolled_pieces
 from impl.multi.transfers import Transfer, moved
 from impl.places import Place, copied_to, is_free
 from impl.symbolic import identical, is_symbolic
@@ -165,7 +165,7 @@ class Divider:
             return None
         one = brought(one, one.axes)
         assert one.sharding is not None
-        moved = permuted(one.node, one.shape[axis], axis, shift, one.sharding)
+        moved = rolled_pieces(one.node, one.shape[axis], axis, shift, one.sharding)
         return None if moved is None else Piece(moved, one.shape, one.sharding)
 
     def _write(self, node: UOp, base: Piece, value: Piece) -> Piece:

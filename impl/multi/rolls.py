@@ -78,7 +78,7 @@ def _doubled(shape: tuple[int, ...], before: tuple[int, ...]) -> int | None:
     return found[0] if len(found) == 1 and shape[found[0]] == 2 * before[found[0]] else None
 
 
-def permuted(node: UOp, size: int, axis: int, shift: int, sharding: Sharding) -> UOp | None:
+def rolled_pieces(node: UOp, size: int, axis: int, shift: int, sharding: Sharding) -> UOp | None:
     """The pieces of a value of `size` along an axis, moved on; None if pieces would be split."""
     name, count = sharding.axes[axis], sharding.count(axis)
     if name is None or size % count or shift % (size // count):

@@ -76,7 +76,7 @@ class Size(int):
         return self._arithmetic(other, int.__floordiv__, quotient)
 
     def __mod__(self, other: Any) -> Any:
-        return self._arithmetic(other, int.__mod__, remainder)
+        return self._arithmetic(other, int.__mod__, size_remainder)
 
     def __radd__(self, other: Any) -> Any:
         return self._arithmetic(other, int.__radd__, lambda a, b: add(b, a))
@@ -91,7 +91,7 @@ class Size(int):
         return self._arithmetic(other, int.__rfloordiv__, lambda a, b: quotient(b, a))
 
     def __rmod__(self, other: Any) -> Any:
-        return self._arithmetic(other, int.__rmod__, lambda a, b: remainder(b, a))
+        return self._arithmetic(other, int.__rmod__, lambda a, b: size_remainder(b, a))
 
     def __neg__(self) -> Any:
         return self._result(-plain(self), product(self.expression, const(-1)))
@@ -424,7 +424,7 @@ def quotient(left: UOp, right: UOp) -> UOp:
     return floordiv(left, right) if constant else sum_of(found, number)
 
 
-def remainder(left: UOp, right: UOp) -> UOp:
+def size_remainder(left: UOp, right: UOp) -> UOp:
     """left mod right; 0 where right divides left."""
     whole = product(quotient(left, right), right)
     return const(0) if whole is left else mod(left, right)

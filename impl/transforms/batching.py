@@ -14,7 +14,7 @@ from impl.dtypes import dtypes
 from impl.effects import Placeholder
 from impl.errors import ArgumentError, AxisError, GraphError, ShapeError
 from impl.gradient import Custom, below, nodes
-from impl.gradient.forward import written
+from impl.gradient.forward import overwritten
 from impl.gradient.nodes import shape_of, where
 from impl.ir import ELEMENTWISE, MOVEMENT, Ops, UOp, give_origin
 from impl.multi import Sharding
@@ -22,7 +22,7 @@ from impl.symbolic import greatest
 from impl.tensor import Tensor
 from impl.tensor.random import generator
 from impl.transforms.tracing import placeholder
-from impl.transforms.trees import Tree, of_function, spread
+from impl.transforms.trees import Tree, of_function, spread_prefix
 
 
 class Batch:
@@ -225,7 +225,7 @@ class Batch:
         own.through = -1
         for step in reversed(path):
             own.known[step] = own.moved(step)
-        return written(own.known[base], own.known[view], own.known[base], self.whole(value))
+        return overwritten(own.known[base], own.known[view], own.known[base], self.whole(value))
 
 
 def _behind_first(x: UOp) -> UOp:
@@ -304,7 +304,7 @@ def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0,
         batch = Batch(known, count, (start, drawn))
         batch.of([leaf.uop for leaf in results.leaves])
         made = []
-        where_to = spread(result_axes, results.filled(results.leaves), "vmap")
+        where_to = spread_prefix(result_axes, results.filled(results.leaves), "vmap")
         for leaf, axis in itertools.zip_longest(results.leaves, where_to):
             made.append(_laid(leaf, batch, axis))
         return results.filled(made)
@@ -316,7 +316,7 @@ def _axes_of(axes: Any, args: list[Any], leaves: Sequence[Tensor]) -> list[Any]:
         # r[impl transforms.arguments.refused]
         raise ArgumentError("vmap", f"in_axes is {axes!r}, and the call has {len(args)} arguments",
                             "give one axis for all, or one for each")
-    return list(spread(axes, args, "vmap"))
+    return list(spread_prefix(axes, args, "vmap"))
 
 
 def _axis(leaf: Tensor, axis: Any) -> int:

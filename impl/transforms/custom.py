@@ -9,7 +9,7 @@ from typing import Any
 from impl.errors import ArgumentError
 from impl.gradient import Custom, below, compute_gradients, nodes, parts_of, sources_of
 from impl.gradient.custom import with_gradient
-from impl.gradient.forward import written
+from impl.gradient.forward import overwritten
 from impl.ir import Ops, UOp
 from impl.transforms.tracing import looked_at, substituted, variable
 from impl.transforms.trees import Tree, of_function
@@ -202,7 +202,7 @@ class _Region:
     def _copy(self, node: UOp, copies: dict[UOp, UOp]) -> UOp:
         if node.op is Ops.AFTER:
             base, (view, value) = node.src[0], node.src[1].src
-            return written(base, view, copies.get(base, base), copies.get(value, value))
+            return overwritten(base, view, copies.get(base, base), copies.get(value, value))
         if node.op is Ops.BUFFER:
             expression = sources_of(node)[0]
             return copies[expression]

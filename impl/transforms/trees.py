@@ -89,7 +89,7 @@ def _same_form(first: Any, second: Any) -> bool:
     return True
 
 
-def spread(prefix: Any, value: Any, operation: str) -> Iterator[Any]:
+def spread_prefix(prefix: Any, value: Any, operation: str) -> Iterator[Any]:
     """What a prefix says of each tensor of a tree: one word for a container is said of all in it.
 
     Raises:
@@ -118,7 +118,7 @@ def spread(prefix: Any, value: Any, operation: str) -> Iterator[Any]:
     for number, (key, part) in enumerate(parts):
         inner = prefix if not deep else prefix[key] if isinstance(prefix, dict) \
             else list(prefix)[number]
-        yield from spread(inner, part, operation)
+        yield from spread_prefix(inner, part, operation)
 
 
 def of_function(function: Callable[..., Any]) -> str:

@@ -192,7 +192,7 @@ def test_loops_that_steps_make_have_numbers_of_their_own() -> None:
 from impl import Tensor, Context, dtypes
 from impl.ir import Ops
 from impl.choosing import hand_steps
-from impl.kernel import Limits
+from impl.kernel import DeviceLimits
 from impl.steps import apply_steps, fold_gates
 x = Tensor.full((16, 16), 3, dtype=dtypes.int8).contiguous().realize()
 total = x @ x
@@ -202,7 +202,7 @@ for item in Tensor.schedule(total, total.min(), x + 1):
         loops = [node for node in ast.toposort() if node.op is Ops.RANGE]
         numbers = [loop.arg[0] for loop in loops]
         assert len(set(numbers)) == len(numbers), loops
-        steps = [step for step, _ in hand_steps(fold_gates(item.ast), Limits())]
+        steps = [step for step, _ in hand_steps(fold_gates(item.ast), DeviceLimits())]
         ast = apply_steps(fold_gates(item.ast), steps)
 print("fine")
 """
