@@ -20,6 +20,7 @@ from conformance import protocol
 from conformance.protocol import (
     Array,
     Info,
+    Laid,
     Observation,
     Options,
     Program,
@@ -89,6 +90,10 @@ class LibraryAdapter(Generic[T]):
         """The function as the library captures it: traced, compiled or recorded."""
         return function
 
+    def laid(self, name: str, tensor: T) -> Laid:
+        """How a tensor lies on its mesh, and what each device has of it."""
+        raise Unsupported("shards")
+
     def held(self, tensor: T) -> T:
         """A value handed out from inside a captured function."""
         return tensor
@@ -104,6 +109,9 @@ class LibraryAdapter(Generic[T]):
                 self.realize([variables[name] for name in statement["names"]])
                 if do == "observe":
                     self.report([(name, variables[name]) for name in statement["names"]])
+            elif do == "shards":
+                self.realize([variables[name] for name in statement["names"]])
+                self.seen.laid += [self.laid(name, variables[name]) for name in statement["names"]]
             elif do == "drop":
                 for name in statement["names"]:
                     del variables[name]

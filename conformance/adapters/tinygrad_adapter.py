@@ -9,6 +9,8 @@ A schedule is what `Tensor.linear_with_vars` makes.  It says which kernels run i
 which buffers, and where the memory planner puts those that no tensor denotes.  It does not say
 which bytes or which version of a buffer a kernel reads, nor what a kernel waits for: ranges are
 whole buffers here, and the rest is derived from the order and declared as derived.
+
+A mesh has one axis, and cuts only what it divides; what a device has is read from its buffer.
 """
 from __future__ import annotations
 
@@ -22,7 +24,16 @@ from typing import Any
 
 from conformance.adapters.library import Function, LibraryAdapter, slices
 from conformance.oracle import checker
-from conformance.protocol import Array, Document, Observation, Options, Program, Statement
+from conformance.protocol import (
+    Array,
+    Document,
+    Laid,
+    Observation,
+    Options,
+    Program,
+    Statement,
+    Value,
+)
 
 os.environ.setdefault("DEV", "CPU")  # tinygrad looks at it when it is imported
 
@@ -40,6 +51,8 @@ NAMES = {getattr(dtypes, name): name for name in (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "float32", "float64")}
 DTYPES = {name: dtype for dtype, name in NAMES.items()}
+#: The devices that a mesh may be made of: of the default device's kind.
+MESHES = tuple(f"{tinygrad.Device.DEFAULT}:{i}" if i else tinygrad.Device.DEFAULT for i in range(6))
 MOVEMENTS = {
     "reshape": lambda s, x: x.reshape(tuple(s["shape"])),
     "expand": lambda s, x: x.expand(tuple(s["shape"])),
@@ -77,6 +90,24 @@ def _reduced(name: str, widens: bool = True) -> Function:
     return reduce
 
 
+def _sharded(statement: Statement, x: Tensor) -> Tensor:
+    """A tensor on several devices; what is on a mesh is brought to one device first."""
+    [(name, _)] = statement["axes"]
+    if isinstance(x.device, tuple):
+        x = x.to(MESHES[0])
+    return x.shard(tuple(MESHES[i] for i in statement["devices"]), statement["cut"].get(name))
+
+
+def _like(x: Tensor, other: Tensor) -> Tensor:
+    """A tensor laid as another one, with the devices and the axis that this one has."""
+    x = x.to(MESHES[0]) if isinstance(x.device, tuple) else x
+    return x.shard(other.device, other.uop.axis) if isinstance(other.device, tuple) else x
+
+
+def _copied(statement: Statement, x: Tensor) -> Tensor:
+    return x.to(MESHES[0]) if "device" in statement and isinstance(x.device, tuple) else x.clone()
+
+
 class Adapter(LibraryAdapter[Tensor]):
     """Drives tinygrad."""
 
@@ -91,7 +122,7 @@ class Adapter(LibraryAdapter[Tensor]):
         "and": T.bitwise_and, "or": T.bitwise_or, "xor": T.bitwise_xor,
         "where": T.where, "matmul": lambda a, b: (a @ b).cast(a.dtype),
         "gather": lambda x, index: x[index], "contiguous": T.contiguous,
-        "copy": T.clone,
+        "shard_like": _like,
     }
     shaped = {
         **{name: lambda s, x: MOVEMENTS[s["do"]](s, x).clone() for name in MOVEMENTS},
@@ -101,13 +132,16 @@ class Adapter(LibraryAdapter[Tensor]):
         "bitcast": lambda s, x: x.bitcast(DTYPES[s["dtype"]]),
         "softmax": lambda s, x: x.softmax(s["axis"]),
         "cumsum": lambda s, x: x.cumsum(s["axis"]).cast(x.dtype),
+        "copy": _copied, "shard": _sharded,
     }
-    effects = (*LibraryAdapter.effects, "assign", "store")
+    effects = (*LibraryAdapter.effects, "assign", "store", "shards")
 
     def __init__(self) -> None:
         super().__init__("tinygrad", version("tinygrad"), settings=SETTINGS,
-                         observes=("values", "schedule", "memory", "cache", "replay"),
-                         choices={"refuses": ["JitError"], "derived": ["versions", "dependencies"]})
+                         meshes=MESHES,
+                         observes=("values", "schedule", "memory", "cache", "replay", "sharded"),
+                         choices={"refuses": ["JitError"], "derived": ["versions", "dependencies"],
+                                  "meshes": {"axes": 1, "uneven": False, "together": False}})
 
     def run(self, program: Program, observe: Collection[str],
             options: Options | None = None) -> Observation:
@@ -140,6 +174,22 @@ class Adapter(LibraryAdapter[Tensor]):
     def captured(self, function: Function) -> Function:
         jitted: Function = TinyJit(function)
         return jitted
+
+    def laid(self, name: str, tensor: Tensor) -> Laid:
+        tensor = tensor.contiguous().realize()
+        devices = tensor.device if isinstance(tensor.device, tuple) else (tensor.device,)
+        axis, shape = tensor.uop.axis, list(tensor.shape)
+        if axis is not None:
+            shape[axis] //= len(devices)
+        for device in devices:
+            tinygrad.Device[device].synchronize()
+        whole = tensor.uop.base.buffer
+        dtype = NAMES[tensor.dtype]
+        shards = [Value(name, dtype, tuple(shape), each.numpy().tobytes().hex()
+                        if math.prod(shape) else "")
+                  for each in getattr(whole, "bufs", [whole])]
+        return Laid(name, tuple(map(MESHES.index, devices)), (("rows", len(devices)),),
+                    {} if axis is None else {"rows": axis}, shards)
 
     def held(self, tensor: Tensor) -> Tensor:
         return tensor.clone()

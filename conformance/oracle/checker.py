@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from conformance import protocol
@@ -80,7 +81,52 @@ def check(document: Document) -> list[Finding]:
         return findings
     return [*check_order(document, document["order"]), *_versions(document),
             *_dependencies(document), *_initialised(document), *_boundaries(document),
-            *_devices(document), *check_memory(document)]
+            *_devices(document), *_under_way(document), *check_memory(document)]
+
+
+def check_together(documents: Sequence[Document]) -> list[Finding]:
+    """What is wrong between the documents that the processes of one program made of one schedule.
+
+    They wait for each other in their transfers: these have to be the same, in the same order.
+    """
+    told = [[(kernel["transfer"], kernel["device"]) for number in document["order"]
+             for kernel in document["kernels"] if kernel["id"] == number and "transfer" in kernel]
+            for document in documents]
+    for number, other in enumerate(told[1:], 1):
+        for turn, (one, another) in enumerate(zip_longest(told[0], other)):
+            if one != another:
+                says = [f"{each[0]!r} on {each[1]}" if each else "nothing"
+                        for each in (one, another)]
+                return [Finding("collectives.order.same", f"transfer {turn} of document 0 is "
+                                f"{says[0]}, of document {number} {says[1]}")]
+    return []
+
+
+def _under_way(document: Document) -> Iterator[Finding]:
+    """Nobody touches what a transfer writes, or writes what it reads, while it may be under way.
+
+    Transfers themselves are done one after the other, in their order.
+    """
+    if not _is_order(document):
+        return
+    kernels = {each["id"]: each for each in document["kernels"]}
+    order = [kernels[number] for number in document["order"]]
+    for step, transfer in enumerate(order):
+        for other in order[step + 1:transfer.get("until", step) + 1]:
+            touched = [(field, each, mine) for field in ("reads", "writes")
+                       for each in other[field] for mine in (
+                           transfer["writes"] if field == "reads" else
+                           transfer["reads"] + transfer["writes"])
+                       if "until" not in other and _meet(each, mine)]
+            for field, each, _ in touched[:1]:
+                yield Finding("collectives.transfer.untouched",
+                              f"kernel {other['id']} {field} buffer {each['buffer']} while "
+                              f"transfer {transfer['id']} may be under way")
+
+
+def _meet(one: Place, other: Place) -> bool:
+    return bool(one["buffer"] == other["buffer"]
+                and max(one["start"], other["start"]) < min(one["stop"], other["stop"]))
 
 
 def check_order(document: Document, order: Sequence[int]) -> list[Finding]:

@@ -91,6 +91,7 @@ MISTAKES: list[tuple[str, Spoil]] = [
     ("effects.version.single-writer", lambda d: d["kernels"][1]["writes"][0].update(version=2)),
     ("effects.version.single-writer", lambda d: d["kernels"][0]["reads"][0].update(version=7)),
     ("fusion.boundary.reason", lambda d: d["boundaries"].pop()),
+    ("collectives.transfer.untouched", lambda d: d["kernels"][2].update(until=3)),
     ("schedule.document.schema", lambda d: d.pop("kernels")),
     ("schedule.document.schema", lambda d: d["kernels"][0]["reads"][0].update(buffer=9)),
     ("schedule.document.schema", lambda d: d["kernels"][0]["reads"][0].update(stop=65)),
@@ -196,6 +197,7 @@ def test_every_finding_is_made_by_some_mistake() -> None:
             document = right()
             spoil(document)
             checker.check(document)
+        checker.check_together([right(), sent()])
     finally:
         sys.settrace(before)
     assert lines and not lines - met
@@ -266,3 +268,39 @@ def test_a_boundary_is_where_bytes_pass() -> None:
     assert "fusion.boundary.reason" not in {each.rule for each in checker.check(document)}
     document["boundaries"].pop()
     assert "fusion.boundary.reason" in {each.rule for each in checker.check(document)}
+
+
+def sent() -> Document:
+    """The right document, whose third kernel is a transfer that is waited for by the fourth."""
+    document = right()
+    document["kernels"][2].update(kind="copy", transfer="all-reduce over rows", sent=64, until=2)
+    return document
+
+
+def test_who_touches_what_is_being_sent_is_found() -> None:
+    assert not checker.check(sent())
+    early = sent()
+    early["kernels"][2]["until"] = 3
+    assert any(each.rule == "collectives.transfer.untouched" and "kernel 3 reads buffer 2"
+               in each.message for each in checker.check(early))
+    early["memory"]["placements"] = [
+        {**each, "last": 3} for each in early["memory"]["placements"]]
+    early["kernels"][3]["until"] = 3  # transfers are done one after the other
+    early["kernels"][3]["kind"] = "copy"
+    assert not any(each.rule == "collectives.transfer.untouched" for each in checker.check(early))
+
+
+def test_processes_send_the_same_in_the_same_order(tmp_path: Path, capsys: Any) -> None:
+    one, other, none = sent(), sent(), right()
+    other["kernels"][2]["transfer"] = "all-reduce over columns"
+    assert not checker.check_together([one, deepcopy(one), one])
+    for wrong in (other, none):
+        [finding] = checker.check_together([one, one, wrong])
+        assert finding.rule == "collectives.order.same" and "document 2" in finding.message
+    paths = []
+    for number, document in enumerate((one, one, other)):
+        paths.append(str(tmp_path / f"{number}.json"))
+        Path(paths[-1]).write_text(json.dumps(document), encoding="utf-8")
+    assert command.main(["check", "--together", *paths[:2]]) == 0
+    assert command.main(["check", "--together", *paths]) == 1
+    assert "collectives.order.same: transfer 0" in capsys.readouterr().out

@@ -59,7 +59,10 @@ def parser() -> ArgumentParser:
     _common(run)
     run.add_argument("program", type=Path, help="a program, or a report that has its witness")
     run.add_argument("--test", default="", help="of a report: the test whose witness is run")
-    _add_files(commands.add_parser("check", help="say what is wrong with schedule documents"))
+    checked = commands.add_parser("check", help="say what is wrong with schedule documents")
+    _add_files(checked)
+    checked.add_argument("--together", action="store_true",
+                         help="they are of one schedule, each of a process: compare the transfers")
     validated = commands.add_parser("validate", help="check JSON files against a shipped schema")
     _add_files(validated)
     validated.add_argument("--schema", default="program",
@@ -216,7 +219,7 @@ def validate_files(options: Namespace) -> int:
 
 def check_files(options: Namespace) -> int:
     """Print what the checker finds in schedule documents: of a file one, or a list of them."""
-    wrong = 0
+    wrong, together = 0, list[protocol.Document]()
     for path in options.files:
         try:
             read = json.loads(path.read_text(encoding="utf-8"))
@@ -229,12 +232,17 @@ def check_files(options: Namespace) -> int:
             name = str(path) if len(documents) == 1 else f"{path}[{number}]"
             findings = checker.check(document)
             wrong += bool(findings)
+            together += [document]
             print("\n".join(f"{name}: {finding}" for finding in findings) or f"{name}: right, "
                   f"{counted(len(document['kernels']), 'kernel')}, "
                   f"{counted(len(checker.hazards(document)), 'hazard')}")
         if not documents:
             print(f"{path}: there is no document in it")
             wrong += 1
+    if options.together and not wrong:
+        findings = checker.check_together(together)
+        print("\n".join(map(str, findings)) or f"together: right, {len(together)} documents")
+        wrong += bool(findings)
     return 1 if wrong else 0
 
 

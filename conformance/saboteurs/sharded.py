@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from conformance.oracle import laying
-from conformance.protocol import Laid, Observation, Options, Program, Statement, Value, walk
+from conformance.protocol import (
+    Document,
+    Laid,
+    Observation,
+    Options,
+    Program,
+    Statement,
+    Value,
+    walk,
+)
 from conformance.protocol.shapes import Kinds, Mesh, parts
 from conformance.saboteurs import AdapterSaboteur
 from conformance.saboteurs.values import Rewriting
@@ -124,6 +133,17 @@ class EachAddsInItsOrder(_Changing):
             return laid
         moved = np.nextafter(last, np.asarray(np.inf, last.dtype))
         return replace(laid, shards=[*laid.shards[:-1], Value.of(laid.name, moved)])
+
+
+class NobodyWaitsForTransfers(AdapterSaboteur):
+    rule = "collectives.transfer.untouched"
+    description = "a transfer is under way until the end of its schedule, whoever needs its value"
+    base = "conformance.adapters.impl_adapter:Adapter"
+
+    def document(self, document: Document) -> None:
+        for kernel in document["kernels"]:
+            if "until" in kernel:
+                kernel["until"] = len(document["order"]) - 1
 
 
 class AnyBlockOfDevices(AdapterSaboteur):

@@ -14,7 +14,7 @@ import numpy as np
 from conformance import oracle, protocol
 from conformance.generators import programs, sharded_programs
 from conformance.generators.programs import Draft
-from conformance.oracle import laying
+from conformance.oracle import checker, laying
 from conformance.protocol import Array, Program, Statement
 from conformance.protocol.shapes import Limits, Mesh, mesh_of
 from conformance.runner.subject import PROFILES, Failure, Refused, Subject
@@ -236,6 +236,48 @@ def test_the_same_part_has_the_same_bits_everywhere(subject: Subject) -> None:
                  if "other bits" in each]
         if wrong:
             raise Failure("; ".join(wrong), program)
+
+
+# Schedules ---------------------------------------------------------------------------------
+
+
+@verifies("collectives.transfer.untouched", observe="sharded")
+@after("schedule.document.schema")
+def test_nobody_touches_what_is_being_sent(subject: Subject) -> None:
+    """What a transfer reads and writes, from its step to the last at which it may be under way."""
+    subject.require("schedule")
+    times = 0
+
+    def check(program: Program) -> None:
+        nonlocal times
+        for document in subject.documents(program):
+            times += sum("until" in each for each in document["kernels"])
+            wrong = [str(each) for each in checker.check(document)
+                     if each.rule == "collectives.transfer.untouched"]
+            if wrong:
+                raise Failure("; ".join(wrong[:4]), program)
+
+    for program in (*_sent_beside(_apart(subject)), *_some(subject, _reduced(subject), 29)):
+        if subject.supports(program):
+            subject.check_smallest(program, check)
+    subject.met(times, "no schedule says of a transfer until when it may be under way")
+
+
+def _sent_beside(limits: Limits) -> Iterator[Program]:
+    """Sums that are sent, beside work that needs nothing of them; then all are put together."""
+    for mesh in _meshes(limits):
+        cut = {mesh.axes[0][0]: 0}
+        if not limits.allow(mesh, cut, (12, 12)):
+            continue
+        draft = Draft()
+        values = [_shard(draft, _input(draft, programs.pattern("float32", (12, 12), seed)), mesh,
+                         cut) for seed in (1, 2)]
+        draft.append({"do": "realize", "names": values})
+        sent = draft.add("contiguous", draft.add("sum", values[0], axes=[0], keepdims=False))
+        beside = draft.add("contiguous", draft.add("mul", values[1], values[1]))
+        total = draft.add("sum", draft.add("add", beside, values[1]), axes=[0], keepdims=False)
+        draft.append({"do": "observe", "names": [draft.add("add", sent, total), beside]})
+        yield protocol.program(draft.statements)
 
 
 # Meshes that are none ----------------------------------------------------------------------
