@@ -6,6 +6,7 @@
     python -m conformance.bench accuracy --every 256 exp sin
     python -m conformance.bench record
     python -m conformance.bench memory --csv FOLDER
+    python -m conformance.bench ranks --against torch
 """
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ COMMANDS = {
     "run": "what generated code takes to run, here, in other libraries, and at the limit",
     "schedule": "what schedules cost, here and in other libraries",
     "memory": "how tight memory is planned, on problems from files",
+    "ranks": "data parallel training by one and by two processes, here and in PyTorch",
     "table": "print the table of a result",
     "accuracy": "how far functions are from the real results",
     "record": "note the figures that the tests hold",

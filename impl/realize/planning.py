@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from impl.caching import Canonical, Described, walk
 from impl.caching.rows import Rows
+from impl.collectives import MeshDevice
 from impl.device import Device, GlobalCounters
 from impl.dtypes import dtypes
 from impl.effects import Effects, Holder, collect, forget_realized, leaf_of
 from impl.errors import VariableError
 from impl.ir import Ops, UOp
-from impl.multi import Mesh, divided, is_spread, meshes
+from impl.multi import divided, is_spread, meshes
 from impl.places import is_free, named
 from impl.realize.environment import Mode, environment, in_force
 from impl.realize.run import Run, commit, execute
@@ -126,8 +127,9 @@ def checked_plan(effects: Effects, mode: Mode) -> tuple[Plan, Canonical, bool]:
     plan, canonical, hit = plan_for(effects, environment(effects, mode), mode.use_cache)
     if mode.checked:
         for place in dict.fromkeys([kernel.device for kernel in plan.kernels]):
-            if isinstance(place, Mesh):  # r[impl distributed.plan.same]
-                Device[place].agree(canonical.key)
+            device = Device[place]
+            if isinstance(device, MeshDevice):  # r[impl distributed.plan.same]
+                device.agree(canonical.key)
     if mode.checked and not hit:
         for checker in session.checkers:  # r[impl schedule.verify.passes]
             checker(document(plan, hit, effects.nodes))
