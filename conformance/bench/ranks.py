@@ -150,7 +150,7 @@ def torchs(rank: int, count: int, meeting: str) -> Step:
     data = {name: one.long().chunk(count)[rank] for name, one in given.items()
             if name not in work.parameters}
 
-    class Model(torch.nn.Module):  # type: ignore[misc,name-defined]
+    class Model(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.p = torch.nn.ParameterDict(

@@ -86,6 +86,23 @@ class TrustsPlans(Copied):
     new = "hashlib.blake2b(b'', digest_size=8)"
 
 
+class SendsEachSum(Copied):
+    rule = "distributed.together.once"
+    description = "each gradient is sent by itself"
+    file = "impl/realize/beside.py"
+    old = "        return plan.stretches  # r"
+    new = "        return []  # r"
+
+
+class SendsBeforeItHasCome(Copied):
+    rule = "distributed.value.equal"
+    description = "a transfer is sent together with one whose result it sends"
+    file = "impl/collectives/lanes.py"
+    old = "needs = self.entries[part].waits if isinstance(part, int) else part.waits"
+    new = "needs = frozenset() if isinstance(part, int) else part.waits"
+    first = "test_a_step_of_each_way_is_that_of_one_process"
+
+
 class WritesInPlace(Edit):
     rule = "distributed.save.complete"
     description = "the file with the name is written where it stands"

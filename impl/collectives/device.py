@@ -133,6 +133,10 @@ class MeshTable(Table):
             table.note()
 
 
+#: A collective: its transfer, its source and target, the bytes of a device's piece, the dtype.
+Exchange = tuple[Transfer, Sequence[Memory], int, DType]
+
+
 class MeshDevice(DeviceBackend):
     """All devices of a mesh as one. Kernels are compiled once for each member's kind.
 
@@ -149,9 +153,10 @@ class MeshDevice(DeviceBackend):
         self.numbers, self.members = self._present()
         self.maximum_arguments = min(member.maximum_arguments for member in self.members)
         self.local_bytes = min(member.local_bytes for member in self.members)
-        # Lanes are threads of this process, and work on memory that the host can see.
+        # Lanes are threads of this process, and work on memory that the host can see. Of a mesh of
+        # several processes it is the transfers that can wait for each other.
         self.concurrent = all(member.host_memory for member in self.members) \
-            and len(self.members) == len(mesh.devices) > 1
+            and len(mesh.devices) > 1
 
     def _present(self) -> tuple[list[int], list[DeviceBackend]]:
         """The devices that this process has, by number."""
@@ -214,6 +219,16 @@ class MeshDevice(DeviceBackend):
                 for actions in phase:
                     for action in actions:
                         action()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this process has all devices of the mesh."""
+        return len(self.numbers) == len(self.mesh.devices)
+
+    def exchange_all(self, given: Sequence[Exchange]) -> None:
+        """Carry out collectives that do not touch each other's memory; all at once, if it can."""
+        for transfer, (source, target), nbytes, dtype in given:
+            self.exchange(transfer, target, source, nbytes, dtype)
 
     def exchanges(self, transfer: Transfer, target: Memory, source: Memory, nbytes: int,
                   dtype: DType) -> Iterator[tuple[list[int], Iterator[Phase]]]:

@@ -86,6 +86,7 @@ class Sent:
     memories: list[Memory]
     nbytes: int
     dtype: DType
+    waits: frozenset[int] = frozenset()  # earlier transfers; in a lane they are done before it
     #: For each group its members and what they do, until a memory changes.
     phases: list[tuple[list[int], list[Phase]]] = field(default_factory=list)
 
@@ -180,16 +181,49 @@ class Stretch:
         Raises:
             Exception: what the first lane that failed has raised, once no lane does anything.
         """
-        course = _Course(self, spans)
-        for part in self.course:
-            if isinstance(part, _Part):
-                course.compute(part)
-            else:
-                course.send(part, self._phases(part))
-        course.finish()
+        if self.device.is_whole:
+            course = _Course(self, spans)
+            for part in self.course:
+                if isinstance(part, _Part):
+                    course.compute(part)
+                else:
+                    course.send(part, self._phases(part))
+            course.finish()
+        else:
+            self._run_in_turn(spans)
         for part in self.course:
             if isinstance(part, _Part):
                 part.table.note()
+
+    def _run_in_turn(self, spans: list[Span] | None) -> None:
+        """Run the kernels; what is sent meanwhile is sent together, when one has to wait for it."""
+        waiting: list[int] = []
+        for part in self.course:
+            needs = self.entries[part].waits if isinstance(part, int) else part.waits
+            if not needs.isdisjoint(waiting):
+                self._send_together(waiting, spans)
+                waiting = []
+            if isinstance(part, int):
+                waiting.append(part)
+                continue
+            start = time.perf_counter()
+            part.table.replay()
+            if spans is not None:  # of kernels that are launched together the first has the time
+                stop = time.perf_counter()
+                spans += [Span(self.entries[place].kernel, self.device.members[0].name, "compute",
+                               start if place == part.entries[0] else stop, stop)
+                          for place in part.entries]
+        self._send_together(waiting, spans)
+
+    def _send_together(self, places: Sequence[int], spans: list[Span] | None) -> None:
+        sent = [entry for entry in map(self.entries.__getitem__, places)
+                if isinstance(entry, Sent)]
+        start = time.perf_counter()
+        self.device.exchange_all([(one.transfer, one.memories, one.nbytes, one.dtype)
+                                  for one in sent])
+        if spans is not None:
+            spans += [Span(one.kernel, self.device.members[0].name, "copy", start,
+                           time.perf_counter()) for one in sent]
 
     def _phases(self, place: int) -> list[tuple[list[int], list[Phase]]]:
         entry = self.entries[place]

@@ -5,12 +5,13 @@ import contextlib
 import functools
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from impl.collectives import MeshDevice, Peers
+from impl.collectives.device import Exchange
 from impl.device import Device, DeviceBackend, Memory
 from impl.distributed.engine import Ranks, group
 from impl.distributed.ranks import rank, ranks
@@ -86,6 +87,38 @@ class RankDevice(MeshDevice):
         else:
             ranks.exchanged(_bytes(given, size), pieces := np.empty(size, np.uint8))
             self._combine(to, pieces, transfer, nbytes, dtype)
+
+    def exchange_all(self, given: Sequence[Exchange]) -> None:
+        """Sums along one axis in one call of MPI; the rest one after the other."""
+        sums: dict[tuple[Any, ...], list[Exchange]] = {}
+        for one in given:
+            transfer, (source, target), nbytes, dtype = one
+            if transfer.kind == "all-reduce" and self.ranks(transfer.axis).can_sum(transfer.op,
+                                                                                   dtype):
+                sums.setdefault((transfer, dtype), []).append(one)
+            else:
+                self.exchange(transfer, target, source, nbytes, dtype)
+        for (transfer, dtype), those in sums.items():  # r[impl distributed.together.once]
+            if len(those) == 1:
+                (_, (source, target), nbytes, _), = those
+                self.exchange(transfer, target, source, nbytes, dtype)
+            else:
+                self._sum_together(transfer, those, dtype)
+
+    def _sum_together(self, transfer: Transfer, given: Sequence[Exchange], dtype: DType) -> None:
+        """Several sums as one: the bytes of all, one behind the other."""
+        sizes = [nbytes for _, _, nbytes, _ in given]
+        ranks = self.ranks(transfer.axis)
+        ranks.met(f"{transfer} of {', '.join(map(str, sizes))} bytes of {dtype.name}")
+        whole, start = np.empty(sum(sizes), np.uint8), 0
+        for _, (source, _), nbytes, _ in given:
+            whole[start:start + nbytes] = _bytes(source.members[0], nbytes)
+            start += nbytes
+        ranks.sum(whole, whole, transfer.op, dtype)
+        start = 0
+        for _, (_, target), nbytes, _ in given:
+            target.members[0].device.put(target.members[0], whole[start:start + nbytes])
+            start += nbytes
 
     def _combine(self, total: Memory, pieces: np.ndarray, transfer: Transfer, nbytes: int,
                  dtype: DType) -> None:

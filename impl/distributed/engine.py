@@ -93,7 +93,8 @@ class Ranks:
     def sum(self, given: np.ndarray, result: np.ndarray, op: Any, dtype: DType) -> None:
         """The bytes of all, combined."""
         kind, operation = _TYPES[dtype], getattr(self.monitor.mpi, _SUMS[op])
-        self.done(self.comm.Iallreduce(given.view(kind), result.view(kind), operation))
+        source = self.monitor.mpi.IN_PLACE if given is result else given.view(kind)
+        self.done(self.comm.Iallreduce(source, result.view(kind), operation))
 
     def shifted(self, given: np.ndarray, result: np.ndarray, shift: int) -> None:
         """The bytes of the one that stands so many places before this one."""

@@ -24,6 +24,9 @@ def stretches(plan: Plan, programs: Sequence[Program | None],
     level = settings.get("OVERLAP") if plan.under_way else 0
     if not level:
         return []
+    meshes = [Device[kernel.device] for kernel in plan.kernels if kernel.transfer is not None]
+    if any(isinstance(mesh, MeshDevice) and not mesh.is_whole for mesh in meshes):
+        return plan.stretches  # r[impl distributed.together.once]
     costs = [program.cost([values[slot] for slot in plan.kernels[number].slots])
              for number, program in enumerate(programs) if program is not None]
     # r[impl collectives.lanes.pay]
@@ -42,11 +45,11 @@ def stretch(plan: Plan, programs: Sequence[Program | None], mesh: Place, numbers
     entries: list[Computed | Sent] = []
     for number, mine, (nbytes, dtype) in zip(numbers, memories, sizes, strict=True):
         kernel, program = plan.kernels[number], programs[number]
+        waits = frozenset(place[t] for t in plan.awaited.get(number, ()) if t in place)
         if kernel.transfer is not None:
-            entries.append(Sent(number, kernel.transfer, mine, nbytes, dtype))
+            entries.append(Sent(number, kernel.transfer, mine, nbytes, dtype, waits))
             continue
         assert isinstance(program, MeshProgram)
-        waits = frozenset(place[t] for t in plan.awaited.get(number, ()) if t in place)
         entries.append(Computed(number, program, mine, [values[slot] for slot in kernel.slots],
                                 waits))
     return Stretch(device, entries)

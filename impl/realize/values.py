@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from impl.caching import short_key
-from impl.device import GlobalCounters
+from impl.collectives import MeshDevice
+from impl.device import Device, GlobalCounters
 from impl.effects import Buffer, Holder, Placeholder, in_memory, leaf_of, lock, mark_realized, spoil
 from impl.ir import Ops
 from impl.realize.environment import Mode, in_force
@@ -114,9 +115,10 @@ def pieces(holder: Holder) -> list[tuple[int, np.ndarray]]:
         leaf = leaf_of(holder.uop)
         assert leaf is not None
         buffer: Buffer = leaf.arg[0]
-        memory = ensure_memory(buffer)
+        memory, device = ensure_memory(buffer), Device[buffer.device]
+        assert isinstance(device, MeshDevice)
         return [(number, member.device.copy_out(member, buffer.dtype, buffer.size))
-                for number, member in zip(memory.device.numbers, memory.members, strict=True)]
+                for number, member in zip(device.numbers, memory.members, strict=True)]
 
 
 def peek(holder: Holder) -> np.ndarray | None:

@@ -143,10 +143,10 @@ class Plan:
 
     @cached_property
     def awaited(self) -> dict[int, list[int]]:
-        """Of each kernel that waits for transfers beside it, which ones."""
+        """Of each kernel, or transfer, that waits for transfers beside it, which ones."""
         found: dict[int, list[int]] = {}
         for d in self.dependencies:
-            if d.before in self.under_way and d.after not in self.under_way:
+            if d.before in self.under_way:
                 found.setdefault(d.after, []).append(d.before)
         return found
 

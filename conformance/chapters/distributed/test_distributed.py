@@ -150,6 +150,33 @@ def test_plans_are_compared_when_asked_for(tmp_path: Path) -> None:
         assert "program.py:10" in line, line
 
 
+TOGETHER = """
+from impl.distributed.engine import Ranks
+calls, summed = [], Ranks.sum
+Ranks.sum = lambda self, *given: (calls.append(1), summed(self, *given))
+random = np.random.default_rng(0)
+arrays = [random.standard_normal((3, 4)).astype(np.float32) for _ in range(6)]
+def gradients(place_w, place_x):
+    x = place_x(Tensor(np.arange(24, dtype=np.float32).reshape(8, 3) / 24)).realize()
+    ws = [place_w(Tensor(array)).realize() for array in arrays]
+    loss = sum((x @ w).tanh().sum() for w in ws)
+    found = loss.gradient(*ws)
+    Tensor.realize(*found)
+    return [one.numpy() for one in found]
+one = gradients(lambda w: w, lambda x: x)
+several = gradients(lambda w: w.shard(mesh), lambda x: x.shard(mesh, data=0))
+for a, b in zip(one, several, strict=True):
+    np.testing.assert_allclose(a, b, rtol=1e-5)
+assert len(calls) == 1, calls
+"""
+
+
+@needs_mpi
+@verifies("distributed.together.once")
+def test_gradients_are_sent_in_one_call(tmp_path: Path) -> None:
+    started(2, TOGETHER, tmp_path)
+
+
 PROGRAMS = """
 from conformance.chapters.multi import test_programs as programs
 losses, values = programs.trained(programs.nowhere, lambda x: x)
@@ -160,6 +187,19 @@ for way, places in programs.ways(mesh, distributed.mesh(data=2, model=2)).items(
         np.testing.assert_allclose(value, values[name], rtol=2e-3, atol=2e-4, err_msg=name)
     if me == 0:
         print(way)
+# One transfer that needs another one, beside kernels that need neither.
+for captured in (lambda f: f, TinyJit):
+    def sums(x, y):
+        found = [x.sum(), (y * 2).sum(), x + 1, (x * x).sum(0)]
+        Tensor.realize(*found)
+        return found
+    run = captured(sums)
+    for _ in range(4):
+        a = np.random.default_rng(3).integers(-9, 9, (4, 6)).astype(np.float32)
+        found = run(*(Tensor(a).shard(distributed.mesh(data=2, model=2), data=axis, model=1 - axis)
+                      .realize() for axis in (0, 1)))
+        for one, two in zip(found, [a.sum(), 2 * a.sum(), a + 1, (a * a).sum(0)], strict=True):
+            np.testing.assert_array_equal(one.numpy(), two)
 """
 
 
