@@ -67,6 +67,13 @@ class ComputesOperandsAgain(ImplPatch):
         return lambda planner, number, factor: None
 
 
+class StoresSideBySideAlways(Edit):
+    rule = "choosing.product.column"
+    description = "three results that lie side by side are a vector, however long their sums are"
+    file = "impl/choosing/products.py"
+    old, new = "(wide or beside or [None])[0]", "(beside or wide or [None])[0]"
+
+
 class TakesEveryRegisterForSums(ImplPatch):
     rule = "choosing.product.tile"
     description = "the tile takes all registers, and none is left for the operands"

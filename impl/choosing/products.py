@@ -39,6 +39,10 @@ _PRICES = {4: 1.0, 3: 1.02, 2: 1.2, 1: 1.7}
 _MANY_ROWS, _PRICES_OF_ROWS = 8, {4: 1.0, 3: 1.0, 2: 1.02, 1: 1.3}
 #: A product with fewer multiply-adds is left to the other rules.
 _LEAST_PRODUCT = 1 << 12
+#: A column of so few elements fills no vector.
+_LEAST_COLUMN = 8
+#: A sum of so many products costs more than to store its vector element by element.
+_LONG_SUM = 256
 #: An operand that fewer tiles read is copied only if it cannot be read as it lies.
 _LEAST_TILES = 4
 #: With fewer rows than this an operand that cannot be read as it lies is not worth copying.
@@ -87,13 +91,27 @@ def find_roles(planner: Planner, node: UOp) -> Roles | None:
     alone = [r for r, side in zip(outputs, sides, strict=True) if side[0] != side[1]]
     store = _stage_with(known, node)
     grows = planner.growth[store.src[0].src[1]] or {}
-    for column in alone:
-        if grows.get(column) == 1:
-            first = sides[outputs.index(column)].index(False)
-            rows = tuple(r for r, side in zip(outputs, sides, strict=True)
-                         if side[first] and not side[1 - first])
-            return Roles(column, rows, first, node.src[1:]) if rows else None
-    return None
+    # r[impl choosing.product.column]
+    found = [roles for column in alone
+             if (roles := _roles_of(planner, column, outputs, sides, node)) is not None]
+    beside = [roles for roles in found if grows.get(roles.column) == 1]
+    wide = [roles for roles in beside if planner.extent(roles.column) >= _LEAST_COLUMN]
+    if not wide and math.prod(planner.extent(r) for r in node.src[1:]) >= _LONG_SUM:
+        # Many products for each result: their vectors may be stored one element here, one there.
+        wide = sorted([roles for roles in found if planner.extent(roles.column) >= _LEAST_COLUMN],
+                      key=lambda each: -math.prod(planner.extent(r) for r in each.rows))
+    return (wide or beside or [None])[0]
+
+
+def _roles_of(planner: Planner, column: UOp, outputs: list[UOp], sides: list[list[bool]],
+              node: UOp) -> Roles | None:
+    """The roles where a loop is the column; None if no loop is left for rows."""
+    first = sides[outputs.index(column)].index(False)
+    rows = tuple(r for r, side in zip(outputs, sides, strict=True)
+                 if side[first] and not side[1 - first])
+    if rows and planner.extent(rows[-1]) < _LEAST_COLUMN:
+        rows = tuple(sorted(rows, key=planner.extent))
+    return Roles(column, rows, first, node.src[1:]) if rows else None
 
 
 @dataclass(frozen=True)

@@ -317,6 +317,18 @@ def test_a_large_product_packs_a_panel_and_fills_the_registers() -> None:
     assert text.count("= fma_f32x16(") == (6 + 2) * 4
 
 
+@verifies("choosing.product.column")
+def test_long_sums_are_vectors_even_if_few_results_lie_side_by_side() -> None:
+    x, w = Tensor.ones(4, 32, 14, 14).contiguous().realize(), Tensor.ones(32, 32, 3, 3)
+    w = w.contiguous().realize()
+    y = x.conv2d(w, padding=1)
+    upstream = Tensor.ones(*y.shape).contiguous().realize()
+    kernel, = (y * upstream).sum().gradient(w)[0].schedule()
+    text = render(optimize(kernel.ast, WIDE), C()).body
+    assert text.count("= fma_f32x16(") >= 16
+    assert "= fma_f32x4(" not in text
+
+
 @verifies("choosing.product.memory")
 def test_a_flat_product_stores_its_rows_from_end_to_end() -> None:
     """The columns are the inner loop of the stage, whatever they leave over."""
