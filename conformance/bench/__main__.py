@@ -5,6 +5,7 @@
     python -m conformance.bench table FILE
     python -m conformance.bench accuracy --every 256 exp sin
     python -m conformance.bench record
+    python -m conformance.bench devices
     python -m conformance.bench memory --csv FOLDER
     python -m conformance.bench ranks --against torch
 """
@@ -21,6 +22,7 @@ from types import ModuleType
 COMMANDS = {
     "run": "what generated code takes to run, here, in other libraries, and at the limit",
     "schedule": "what schedules cost, here and in other libraries",
+    "devices": "what planning costs on meshes",
     "memory": "how tight memory is planned, on problems from files",
     "ranks": "data parallel training by one and by two processes, here and in PyTorch",
     "table": "print the table of a result",

@@ -248,3 +248,19 @@ class RollsTheOtherWay(Edit):
     file = "impl/multi/rolls.py"
     old = "                                    shift=shift // (size // count)))"
     new = "                                    shift=-shift // (size // count)))"
+
+
+class GathersToCut(Edit):
+    rule = "collectives.gather.undone"
+    description = "what was gathered is cut again, and was sent for nothing"
+    file = DIVIDE
+    old = "    if before is not None and axes == before.axes:"
+    new = "    if before is not None and axes == \"\":"
+
+
+class KeepsAllArenas(Edit):
+    rule = "realize.arena.meshes"
+    description = "every mesh that was ever used keeps an arena"
+    file = "impl/realize/run.py"
+    old = "                del arenas[old]"
+    new = "                arenas[old] = arenas[old]"

@@ -70,7 +70,8 @@ class Piece:
 
     Without a `sharding` the value is on one device, or made of no memory. Pieces with something
     `due` have still to be combined, along an axis of the mesh, by an operation. What repeats a
-    `narrow` value is sent as that, and repeated where it arrives.
+    `narrow` value is sent as that, and repeated where it arrives. What was `brought_from` other
+    pieces is had as those for nothing.
     """
 
     node: UOp
@@ -78,6 +79,7 @@ class Piece:
     sharding: Sharding | None = None
     due: tuple[tuple[str, Ops], ...] = ()
     narrow: Piece | None = None
+    brought_from: Piece | None = None
 
     @property
     def axes(self) -> Axes:
@@ -315,6 +317,9 @@ def brought(given: Piece, axes: Axes) -> Piece:
     assert given.sharding is not None
     if axes == given.axes and not given.due:
         return given
+    before = given.brought_from
+    if before is not None and axes == before.axes:  # r[impl collectives.gather.undone]
+        return before
     if given.narrow is not None:
         narrow = brought(given.narrow, _before(given, axes))
         return repeated(narrow, given.shape, axes)
@@ -341,7 +346,8 @@ def brought(given: Piece, axes: Axes) -> Piece:
     for axis, wanted in enumerate(axes):
         if wanted is not None and now[axis] is None:
             node = _own(node, axis, given.shape[axis], wanted, mesh)
-    return Piece(node, given.shape, Sharding(mesh, axes))
+    return Piece(node, given.shape, Sharding(mesh, axes),
+                 brought_from=None if given.due else given)
 
 
 def _before(given: Piece, axes: Axes) -> Axes:

@@ -120,13 +120,23 @@ class Run:
         return [self.buffers[number] for number in sorted(numbers)]
 
 
+#: How many meshes may have an arena when nothing runs.
+_MESHES = 2
+
+
 def _arena(device: Place, nbytes: int, own: bool) -> Memory:
     """Memory for the temporaries of one run; the same block serves run after run."""
     if own:
         return Device[device].allocate(nbytes)
-    known = session.arenas.get(device)
+    arenas = session.arenas
+    known = arenas.pop(device, None)
     if known is None or known.nbytes < nbytes:
-        known = session.arenas[device] = Device[device].allocate(nbytes)
+        known = None  # it is let go before the other one is taken
+        if isinstance(device, Mesh):  # r[impl realize.arena.meshes]
+            for old in [place for place in arenas if isinstance(place, Mesh)][:1 - _MESHES]:
+                del arenas[old]
+        known = Device[device].allocate(nbytes)
+    arenas[device] = known  # as the one that was used last
     if settings.get("POISON"):
         poison(known)
     return known

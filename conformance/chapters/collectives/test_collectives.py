@@ -212,3 +212,18 @@ def test_a_spread_gradient_is_scattered() -> None:
               if row["kind"] == "copy"]
     np.testing.assert_array_equal(update.numpy(), np.full((8, 8), -7))
     assert labels
+
+
+@verifies("collectives.gather.undone")
+def test_what_is_gathered_and_cut_again_is_not_sent() -> None:
+    x = Tensor(np.arange(32, dtype=np.float32).reshape(8, 4)).shard(DEVICES[:4], 0).realize()
+    other = Tensor(np.ones((8, 4), np.float32)).shard(DEVICES[:4], 0).realize()
+    for found in (x.shard(DEVICES[:4]).shard(DEVICES[:4], 0) + 1,
+                  x.shard(DEVICES[:4], 1).shard(DEVICES[:4], 0) + 1, x.shard(DEVICES[:4]) + other):
+        rows = Tensor.schedule_document(found)["kernels"]
+        assert [row["kind"] for row in rows] == ["kernel"]
+        np.testing.assert_array_equal(found.numpy(), np.arange(32).reshape(8, 4) + 1)
+    kept = x.shard(DEVICES[:4])  # who wants the whole value has it
+    cut = kept.shard(DEVICES[:4], 0) + 1
+    rows = Tensor.schedule_document(kept * 2, cut)["kernels"]
+    assert sum(row["kind"] == "copy" for row in rows) == 1

@@ -1,0 +1,62 @@
+"""`python -m conformance.bench devices`: what planning a data-parallel step costs on meshes.
+
+All meshes are planned in turns, and nothing runs: the devices are of the reference.
+"""
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from argparse import ArgumentParser, Namespace
+
+from impl import Context, Mesh, Tensor, nn
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--devices", default="1,8,64", help="sizes of meshes, with commas")
+    parser.add_argument("--layers", type=int, default=8)
+    parser.add_argument("--repeats", type=int, default=15)
+
+
+def main(options: Namespace) -> int:
+    """Measure in turns, and print a line for each mesh."""
+    counts = [int(count) for count in options.devices.split(",")]
+    times: dict[int, list[float]] = {count: [] for count in counts}
+    kernels: dict[int, int] = {}
+    for _ in range(options.repeats):
+        for count in counts:
+            seconds, kernels[count] = planned(count, options.layers)
+            times[count].append(seconds)
+    medians = {count: statistics.median(found) for count, found in times.items()}
+    print(f"load {os.getloadavg()[0]:.1f}, {options.repeats} times each, in turns")
+    for count in counts:
+        low, high = min(times[count]), max(times[count])
+        print(f"{count:>3} devices: {1e3 * medians[count]:7.1f} ms ({1e3 * low:.1f} to "
+              f"{1e3 * high:.1f}), {kernels[count]} kernels and copies, "
+              f"{medians[count] / medians[counts[0]]:.2f} times {counts[0]}")
+    return 0
+
+
+def planned(count: int, layers: int) -> tuple[float, int]:
+    """Seconds for planning a step of some layers on a mesh, and how many kernels it has."""
+    with Context(DEVICE="REFERENCE", SCACHE=0):
+        model = [nn.Linear(64, 64) for _ in range(layers)]
+        parameters = [p for layer in model for p in nn.state.get_parameters(layer)]
+        hidden = Tensor.empty(64 * 4, 64)
+        if count > 1:
+            mesh = Mesh([f"REFERENCE:{i}" for i in range(count)])
+            hidden = hidden.shard(mesh, 0)
+            for parameter in parameters:
+                parameter.shard_(mesh)
+        hidden.realize(*parameters)
+        optimizer = nn.optim.Adam(parameters)
+        with Tensor.train():
+            for layer in model:
+                hidden = layer(hidden).relu()
+            loss = hidden.square().mean()
+            loss.backward()
+            tensors = [loss, *optimizer.schedule_step()]
+        start = time.perf_counter()
+        document = Tensor.schedule_document(*tensors)
+        return time.perf_counter() - start, len(document["kernels"])
