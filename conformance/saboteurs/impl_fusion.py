@@ -148,14 +148,14 @@ class ForgetsTheOutput(Edit):
 
 
 class AlwaysExpectsACrowd(Edit):
-    rule = "fusion.limit.least"
+    rule = "fusion.limit.least+2"
     description = "values are stored as if each value with several users were an input"
     file = "impl/fusion/cuts.py"
     old, new = "if cutter.is_crowded():", "if nodes:"
 
 
 class StoresWhatIsExpanded(Edit):
-    rule = "fusion.limit.least"
+    rule = "fusion.limit.least+2"
     description = "too many inputs meet in an outer product: the product is stored"
     file = "impl/fusion/cuts.py"
     old, new = "return parts if sum(map(_elements, parts)) < _elements(node) else []", "return []"

@@ -323,7 +323,7 @@ def choose_cuts(roots: Sequence[UOp], nodes: Sequence[UOp], limits: FusionLimits
     """Which values get a stage of their own (r[fusion.cut.once], r[fusion.boundary.reason])."""
     cutter = _Cutter(roots, nodes, limits, fuse)
     cuts = cutter.run()
-    if cutter.is_crowded():  # r[impl fusion.limit.device, fusion.limit.least]
+    if cutter.is_crowded():  # r[impl fusion.limit.device, fusion.limit.least+2]
         cutter = _Cutter(roots, nodes, limits, fuse)
         cutter.find_inputs()
         cuts = cutter.run()

@@ -444,7 +444,7 @@ def test_a_crowd_has_the_right_sum() -> None:
             np.testing.assert_allclose(tensor.numpy(), value, rtol=1e-5, err_msg=name)
 
 
-@verifies("fusion.limit.least")
+@verifies("fusion.limit.least+2")
 def test_a_dropout_is_no_crowd() -> None:
     x, w = numbers(8, 16, 32), numbers(32, 32)
     w.requires_grad = True
@@ -456,7 +456,7 @@ def test_a_dropout_is_no_crowd() -> None:
     assert not [why for *_, why in plan.boundaries if why.startswith("argument limit")]
 
 
-@verifies("fusion.limit.least")
+@verifies("fusion.limit.least+2")
 def test_a_product_of_crowds_is_cut_below_its_expansion() -> None:
     left, right = total(leaves(3, 40)), total(leaves(3, 50))
     plan = plan_of(left.reshape(40, 1) * right.reshape(1, 50), limits=FusionLimits(arguments=6))
