@@ -264,3 +264,11 @@ class KeepsAllArenas(Edit):
     file = "impl/realize/run.py"
     old = "                del arenas[old]"
     new = "                arenas[old] = arenas[old]"
+
+
+class NamesTheWayItLies(Edit):
+    rule = "multi.transfer.instead"
+    description = "the sharding that is told is the one that the value has"
+    file = DIVIDE
+    old = "    instead = _in_words(axes) if"
+    new = "    instead = _in_words(given.axes) if"

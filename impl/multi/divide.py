@@ -324,6 +324,7 @@ def brought(given: Piece, axes: Axes) -> Piece:
         narrow = brought(given.narrow, _before(given, axes))
         return repeated(narrow, given.shape, axes)
     mesh, node, now = given.sharding.mesh, given.node, list(given.axes)
+    instead = _in_words(axes) if node.op is Ops.BUFFER else ""
     for name, op in given.due:  # r[impl collectives.due.scattered]
         if name in axes and now[axes.index(name)] is None:
             axis = axes.index(name)
@@ -337,10 +338,10 @@ def brought(given: Piece, axes: Axes) -> Piece:
             continue
         if here in axes and now[axes.index(here)] is None:
             other = axes.index(here)
-            node = _exchanged(node, given.shape, axis, other, here, mesh)
+            node = _exchanged(node, given.shape, axis, other, here, mesh, instead)
             now[other] = here
         else:
-            gathered = copied_to(node, Transfer("all-gather", mesh, mesh, here))
+            gathered = copied_to(node, Transfer("all-gather", mesh, mesh, here, instead=instead))
             node = _joined(gathered, axis, given.shape[axis])
         now[axis] = None
     for axis, wanted in enumerate(axes):
@@ -378,10 +379,18 @@ def _joined(node: UOp, axis: int, size: int) -> UOp:
                                     for a, extent in enumerate(whole)))
 
 
-def _exchanged(node: UOp, shape: Shape, axis: int, other: int, name: str, mesh: Mesh) -> UOp:
+def _in_words(axes: Axes) -> str:
+    """A sharding, as one would ask for it."""
+    cut = ", ".join(f"{name}={axis}" for axis, name in enumerate(axes) if name)
+    return f"cut as {cut}" if cut else "as copies"
+
+
+def _exchanged(node: UOp, shape: Shape, axis: int, other: int, name: str, mesh: Mesh,
+               instead: str = "") -> UOp:
     """Cut along `other` what is cut along `axis`."""
     pieces = _in_pieces(node, other, shape[other], mesh.extent(name), True)
-    return _joined(copied_to(pieces, Transfer("all-to-all", mesh, mesh, name)), axis, shape[axis])
+    sent = copied_to(pieces, Transfer("all-to-all", mesh, mesh, name, instead=instead))
+    return _joined(sent, axis, shape[axis])
 
 
 def _at(axis: int, rank: int, pair: tuple[int, int]) -> tuple[tuple[int, int], ...]:

@@ -29,7 +29,8 @@ class Transfer:
         select           s            -> s             of what all have, on one device
         own              s            -> s             what one device has, as a value of its own
 
-    `target` is the device, or the mesh, where the value lies.
+    `target` is the device, or the mesh, where the value lies. `instead` says how the value, which
+    is in memory, could lie so that nothing were sent.
     """
 
     kind: str
@@ -38,6 +39,7 @@ class Transfer:
     axis: str = ""
     op: Ops | None = None
     shift: int = 0
+    instead: str = ""
 
     @property
     def is_within(self) -> bool:
@@ -58,7 +60,7 @@ class Transfer:
         return given
 
     def sent(self, nbytes: int) -> int:
-        """The least number of bytes that each device has to send, for a piece of `nbytes`; on the
+        """The least number of bytes that each device has to send, for a source of `nbytes`; on the
         way to a mesh, that each is sent.
         """
         others = self.count - 1
@@ -68,6 +70,8 @@ class Transfer:
             return nbytes * others // self.count
         if self.kind == "all-gather":
             return nbytes * others
+        if self.kind == "scatter":
+            return nbytes // self.count
         return 0 if self.kind == "own" else nbytes
 
     def __str__(self) -> str:
@@ -75,10 +79,12 @@ class Transfer:
 
     def told(self, nbytes: int) -> str:
         """What is sent, how much by each device, and why; `nbytes` are those of the source."""
-        piece = nbytes // self.count if self.kind == "scatter" else nbytes
         way = {"broadcast": "to", "scatter": "to"}.get(self.kind, "from")
         which = "one" if self.kind in ("select", "own") else "each"
-        return f"{self}, {self.sent(piece)} bytes {way} {which} device: {_WHY[self.kind]}"
+        # r[impl multi.transfer.instead]
+        instead = f"; nothing would be sent if it lay {self.instead}" if self.instead else ""
+        return (f"{self}, {self.sent(nbytes)} bytes {way} {which} device: "
+                f"{_WHY[self.kind]}{instead}")
 
 
 _WHY = {

@@ -227,3 +227,27 @@ def test_what_is_gathered_and_cut_again_is_not_sent() -> None:
     cut = kept.shard(DEVICES[:4], 0) + 1
     rows = Tensor.schedule_document(kept * 2, cut)["kernels"]
     assert sum(row["kind"] == "copy" for row in rows) == 1
+
+
+@verifies("multi.transfer.instead")
+def test_a_transfer_names_the_placement_that_sends_nothing() -> None:
+    mesh = Mesh(DEVICES[:4], {"data": 2, "model": 2})
+    random = np.random.default_rng(0)
+    for first, second in (({"data": 0}, {"data": 1}), ({"model": 1}, {"model": 0})):
+        told, tensors = "", [random.standard_normal((4, 8)).astype(np.float32) for _ in range(2)]
+        x, y = (Tensor(value).shard(mesh, **cut).realize()
+                for value, cut in zip(tensors, (first, second), strict=True))
+        rows = Tensor.schedule_document(x + y)["kernels"]
+        (told,) = [row["transfer"] for row in rows if "transfer" in row]
+        wanted = next(iter(first.items()))
+        assert told.endswith(f"nothing would be sent if it lay cut as {wanted[0]}={wanted[1]}")
+        y = Tensor(tensors[1]).shard(mesh, **dict([wanted])).realize()  # as it was told
+        assert not any("transfer" in row for row in Tensor.schedule_document(x + y)["kernels"])
+    x = Tensor(np.ones((4, 8), np.float32)).shard(mesh, data=0).realize()
+    (told,) = [row["transfer"] for row in Tensor.schedule_document(x.cumsum(0))["kernels"]
+               if "transfer" in row]
+    assert told.endswith("nothing would be sent if it lay as copies")
+    due = Tensor.schedule_document(x.sum(0))["kernels"][-1]["transfer"]
+    assert "nothing would be" not in due
+    scattered = Tensor.schedule_document(Tensor.empty(8, 4).shard(mesh, data=0))["kernels"]
+    assert [row["sent"] for row in scattered if "sent" in row] == [64]
