@@ -87,7 +87,7 @@ class TrustsPlans(Copied):
 
 
 class SendsEachSum(Copied):
-    rule = "distributed.together.once"
+    rule = "distributed.together.once+2"
     description = "each gradient is sent by itself"
     file = "impl/realize/beside.py"
     old = "        return plan.stretches  # r"

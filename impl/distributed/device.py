@@ -19,6 +19,9 @@ from impl.dtypes import DType
 from impl.errors import ArgumentError
 from impl.multi import Mesh, Transfer
 
+#: Sums of fewer bytes go together: to put them in one place costs less than a call.
+LARGE = 1 << 16
+
 
 def mesh(**axes: int) -> Mesh:
     """A mesh with a device for each process; in one process alone, with as many of its devices.
@@ -98,7 +101,7 @@ class RankDevice(MeshDevice):
                 sums.setdefault((transfer, dtype), []).append(one)
             else:
                 self.exchange(transfer, target, source, nbytes, dtype)
-        for (transfer, dtype), those in sums.items():  # r[impl distributed.together.once]
+        for (transfer, dtype), those in sums.items():  # r[impl distributed.together.once+2]
             if len(those) == 1:
                 (_, (source, target), nbytes, _), = those
                 self.exchange(transfer, target, source, nbytes, dtype)
@@ -106,19 +109,25 @@ class RankDevice(MeshDevice):
                 self._sum_together(transfer, those, dtype)
 
     def _sum_together(self, transfer: Transfer, given: Sequence[Exchange], dtype: DType) -> None:
-        """Several sums as one: the bytes of all, one behind the other."""
+        """Several sums after one note: small ones as one, one behind the other; all under way."""
+        ranks, device = self.ranks(transfer.axis), self.members[0]
         sizes = [nbytes for _, _, nbytes, _ in given]
-        ranks = self.ranks(transfer.axis)
         ranks.met(f"{transfer} of {', '.join(map(str, sizes))} bytes of {dtype.name}")
-        whole, start = np.empty(sum(sizes), np.uint8), 0
-        for _, (source, _), nbytes, _ in given:
+        small = [one for one in given if one[2] < LARGE or not device.host_memory]
+        started = [ranks.begin_sum(_bytes(source.members[0], nbytes),
+                                   target.members[0].array[:nbytes], transfer.op, dtype)
+                   for _, (source, target), nbytes, _ in given
+                   if nbytes >= LARGE and device.host_memory]
+        whole = np.empty(sum(nbytes for _, _, nbytes, _ in small), np.uint8)
+        places = np.cumsum([0, *(nbytes for _, _, nbytes, _ in small)]).tolist()
+        for (_, (source, _), nbytes, _), start in zip(small, places, strict=False):
             whole[start:start + nbytes] = _bytes(source.members[0], nbytes)
-            start += nbytes
-        ranks.sum(whole, whole, transfer.op, dtype)
-        start = 0
-        for _, (_, target), nbytes, _ in given:
-            target.members[0].device.put(target.members[0], whole[start:start + nbytes])
-            start += nbytes
+        if small:
+            started.append(ranks.begin_sum(whole, whole, transfer.op, dtype))
+        for request in started:
+            ranks.done(request)
+        for (_, (_, target), nbytes, _), start in zip(small, places, strict=False):
+            device.put(target.members[0], whole[start:start + nbytes])
 
     def _combine(self, total: Memory, pieces: np.ndarray, transfer: Transfer, nbytes: int,
                  dtype: DType) -> None:

@@ -92,9 +92,13 @@ class Ranks:
 
     def sum(self, given: np.ndarray, result: np.ndarray, op: Any, dtype: DType) -> None:
         """The bytes of all, combined."""
+        self.done(self.begin_sum(given, result, op, dtype))
+
+    def begin_sum(self, given: np.ndarray, result: np.ndarray, op: Any, dtype: DType) -> Any:
+        """A sum that is under way, to be waited for with `done`."""
         kind, operation = _TYPES[dtype], getattr(self.monitor.mpi, _SUMS[op])
         source = self.monitor.mpi.IN_PLACE if given is result else given.view(kind)
-        self.done(self.comm.Iallreduce(source, result.view(kind), operation))
+        return self.comm.Iallreduce(source, result.view(kind), operation)
 
     def shifted(self, given: np.ndarray, result: np.ndarray, shift: int) -> None:
         """The bytes of the one that stands so many places before this one."""
