@@ -457,7 +457,7 @@ def toposort(roots: Iterable[UOp], gate: Callable[[UOp], bool] | None = None,
     The order depends on the graph alone. Below a node for which `gate` is false nothing is visited.
     Nodes in `seen` are left out; those that are found are added to it.
     """
-    order: list[UOp] = []  # r[impl ir.walk.order, ir.walk.depth]
+    order: list[UOp] = []  # r[impl ir.walk.whole]
     seen = set() if seen is None else seen
     # A node stands on the stack twice: first to open it, then, below None, to close it.
     stack: list[Any] = list(roots)[::-1]

@@ -106,7 +106,7 @@ def _buffers(calls: Sequence[UOp]) -> list[Buffer]:
 
 def lower_sink_to_linear(function: UOp) -> UOp | None:
     """The LINEAR for a SINK of values; None for a SINK that is a kernel already."""
-    if isinstance(function.arg, KernelInfo):  # r[impl linear.kernel.none]
+    if isinstance(function.arg, KernelInfo):  # r[impl linear.entry.nested]
         return None
     return create_schedule(get_kernel_graph(function))
 
@@ -132,7 +132,7 @@ def linear_to_schedule(linear: UOp, var_vals: dict[str, int] | None = None) -> l
     stack = list(linear.src[::-1])
     while stack:
         call = stack.pop()
-        if call.op is Ops.LINEAR:  # r[impl linear.nested.flat]
+        if call.op is Ops.LINEAR:  # r[impl linear.entry.nested]
             stack += call.src[::-1]
             continue
         ast, buffers = call.src[0], [b.arg[0] for b in call.src[1:]]

@@ -35,7 +35,7 @@ Array = np.ndarray
 
 def compute(node: UOp, given: Sequence[Array]) -> Array:
     """One operation on arrays, exact in the node's dtype."""
-    # r[impl reference.operation.exact]
+    # r[impl reference.operation.value]
     op, dtype = node.op, node.dtype
     if op in COMPARISONS:
         return np.asarray(_COMPARISONS[op](given[0], given[1]))
@@ -104,7 +104,7 @@ def round_to(values: Array, dtype: DType) -> Array:
 
 def cast(values: Array, source: DType, target: DType) -> Array:
     """Convert elements; a float that an integer type cannot hold gives an unspecified integer."""
-    # r[impl reference.cast.equal]
+    # r[impl reference.operation.value]
     if target.kind == "f":
         return round_to(values, target)
     if target.kind == "b":

@@ -69,8 +69,9 @@ class NobodyWaitsOnOpenCL(ImplPatch):
 
 
 class OneGroupAtLeast(ImplPatch):
-    rule = "opencl.launch.groups"
+    rule = "opencl.launch.reach"
     description = "a launch that has nothing to do has a group"
+    first = "test_every_iteration_is_run_once"
     target = "impl.groups.shape:Shape.groups"
 
     def replacement(self, original: Function) -> Function:

@@ -31,8 +31,9 @@ class JoinsTooEarly(ImplPatch):
 
 
 class ComputesAgainFromLaterVersions(ImplPatch):
-    rule = "fusion.late.versions"
+    rule = "fusion.late.same"
     description = "what is computed again may read what has been overwritten meanwhile"
+    first = "test_what_is_computed_again_has_its_value"
     target = "impl.fusion.late:_Keeper._there"
 
     def replacement(self, original: Function) -> Function:
@@ -170,22 +171,25 @@ class CountsTheLastBuffer(Edit):
 
 
 class ComputesLittleAgain(Edit):
-    rule = "fusion.late.off"
+    rule = "fusion.late.same"
     description = "REMATERIALIZE=0 lowers the price that may be paid, and does not forbid it"
+    first = "test_nothing_is_computed_again_where_that_is_not_wanted"
     file = "impl/realize/environment.py"
     old, new = "limits = replace(limits, late=0)", "limits = replace(limits, late=limits.recompute)"
 
 
 class TwinsComeTooLate(Edit):
-    rule = "fusion.scarce.equal"
+    rule = "fusion.switch.meaning"
     description = "what is computed again comes after the first stage that reads it"
+    first = "test_small_programs_can_be_planned_like_large_ones"
     file = "impl/fusion/late.py"
     old, new = "return min(readers) if readers else", "return min(readers) + 1 if readers else"
 
 
 class FusesWhatIsCheap(Edit):
-    rule = "fusion.off.single"
+    rule = "fusion.switch.meaning"
     description = "with FUSE=0 what is cheap is computed inside its user"
+    first = "test_fused_and_unfused_agree"
     file = "impl/fusion/cuts.py"
     old, new = "if not self.fuse and node.op not in MOVEMENT:", \
         "if not self.fuse and node.op not in MOVEMENT and self.cost[node] > self.limits.repeat:"

@@ -72,8 +72,9 @@ class AnyLoopIsShared(ImplPatch):
 
 
 class PartsBeginTheirBuffer(ImplPatch):
-    rule = "opencl.argument.offset"
+    rule = "opencl.launch.reach"
     description = "a memory is taken to begin where its buffer begins"
+    first = "test_arguments_begin_anywhere"
     target = "impl.device.remote:DeviceMemory._inside"
 
     def replacement(self, original: Function) -> Function:

@@ -65,16 +65,18 @@ class PickledNumbersLoseTheirTag(Edit):
 
 
 class UsersBeforeSources(Edit):
-    rule = "ir.walk.order"
+    rule = "ir.walk.whole"
     description = "a node is listed before its sources"
+    first = "test_sources_come_first_and_once"
     file = "impl/ir.py"
     old = "stack += (node, None, *node.src[::-1])"
     new = "stack += (*node.src[::-1], node, None)"
 
 
 class SubstitutesByRecursion(ImplPatch):
-    rule = "ir.walk.depth"
+    rule = "ir.walk.whole"
     description = "nodes are replaced by a function that calls itself for the sources"
+    first = "test_a_chain_of_100_000"
     target = "impl.ir:UOp.substitute"
 
     def replacement(self, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -388,8 +388,9 @@ class EachThreadCopiesAllRows(Edit):
 
 
 class NothingIsCopiedAhead(Edit):
-    rule = "groups.pipeline.chosen"
+    rule = "groups.units.chosen"
     description = "tiles of a product are copied when they are needed, whatever the device can"
+    first = "test_copies_are_made_early_where_a_device_copies_by_itself"
     file = "impl/groups/grouping.py"
     old, new = "if self.limits.asynchronous:", "if False:"
 

@@ -20,8 +20,9 @@ class WritesDoNotWaitForReads(Edit):
 
 
 class GivesTheKernelBack(Edit):
-    rule = "linear.kernel.none"
+    rule = "linear.entry.nested"
     description = "a kernel is its own schedule"
+    first = "test_a_kernel_is_not_lowered_again"
     file = "impl/linear.py"
     old = "return None\n    return create_schedule("
     new = "return function\n    return create_schedule("
@@ -36,8 +37,9 @@ class IntervalsTellNamesApart(Edit):
 
 
 class InnerCallsRunBackwards(Edit):
-    rule = "linear.nested.flat"
+    rule = "linear.entry.nested"
     description = "the CALLs of a LINEAR in a LINEAR run in reverse"
+    first = "test_a_nested_linear_is_flattened"
     file = "impl/linear.py"
     old, new = "stack += call.src[::-1]", "stack += call.src"
 

@@ -118,8 +118,9 @@ class NothingBeyondTheSum(ImplPatch):
 
 
 class LinesWithoutGaps(ImplPatch):
-    rule = "groups.memory.banks"
+    rule = "groups.memory.lanes"
     description = "lines of a copy lie one after the other, in the same banks"
+    first = "test_lanes_read_lines_of_an_ordinary_product_from_different_banks"
     target = "impl.groups.tensor_cores:_padding"
 
     def replacement(self, original: Function) -> Function:
@@ -244,8 +245,9 @@ class CopiesOnEveryGpu(ImplPatch):
 
 
 class LinesSideBySide(ImplPatch):
-    rule = "groups.memory.banks"
+    rule = "groups.memory.lanes"
     description = "lines of the copies of an ordinary product follow one upon the other"
+    first = "test_lanes_read_lines_of_an_ordinary_product_from_different_banks"
     target = "impl.groups.spread:Spread.strides"
 
     def replacement(self, original: Function) -> Function:

@@ -144,62 +144,70 @@ class OneHazardForTwoKernels(Edit):
 
 
 class BoundIsThePlan(Edit):
-    rule = "inspect.memory.summary+2"
+    rule = "inspect.report.whole"
     description = "what the plan needs is called the least that is possible"
+    first = "test_memory_summary"
     file = "impl/inspect/text.py"
     old, new = 'memory["unplanned"], memory["lower_bound"]', \
         'memory["unplanned"], memory["planned"]'
 
 
 class StyleInAnotherFile(Edit):
-    rule = "inspect.report.alone+2"
+    rule = "inspect.report.whole"
     description = "a report loads its style from a file beside it"
+    first = "test_report_is_one_file"
     file = "impl/inspect/report.py"
     old, new = 'f"<style>{STYLE}</style>', \
         'f"<link rel=\'stylesheet\' href=\'report.css\'/>'
 
 
 class OneLineForTwoKernels(Edit):
-    rule = "inspect.graph.shows+2"
+    rule = "inspect.report.whole"
     description = "of several kinds of dependency between two kernels only the first is drawn"
+    first = "test_graph_shows_kernels_and_dependencies"
     file = "impl/inspect/drawing.py"
     old, new = "for pair, kinds in links.items() for kind in kinds]", \
         "for pair, kinds in links.items() for kind in list(kinds)[:1]]"
 
 
 class GoneAStepEarly(Edit):
-    rule = "inspect.memory.summary+2"
+    rule = "inspect.report.whole"
     description = "a temporary does not count at the last step that needs it"
+    first = "test_memory_summary"
     file = "impl/inspect/drawing.py"
     old, new = 'change[place["last"] + 1] -= place["bytes"]', \
         'change[place["last"]] -= place["bytes"]'
 
 
 class AllAtTheBottom(Edit):
-    rule = "inspect.memory.summary+2"
+    rule = "inspect.report.whole"
     description = "every temporary is drawn at the bottom of its arena"
+    first = "test_memory_summary"
     file = "impl/inspect/drawing.py"
     old, new = 'y = bottom - place["offset"] * scale - height - 0.75', \
         "y = bottom - height - 0.75"
 
 
 class BoundIsTheTop(Edit):
-    rule = "inspect.memory.summary+2"
+    rule = "inspect.report.whole"
     description = "the lower bound is drawn where the arena ends"
+    first = "test_memory_summary"
     file = "impl/inspect/drawing.py"
     old, new = "bound = bottom - least * scale", "bound = top"
 
 
 class LabelsAreMarkup(Edit):
-    rule = "inspect.report.alone+2"
+    rule = "inspect.report.whole"
     description = "words in a drawing are taken for markup"
+    first = "test_report_is_one_file"
     file = "impl/inspect/drawing.py"
     old, new = 'return tag("text", escape(words),', 'return tag("text", words,'
 
 
 class QuotesAreMarkup(Edit):
-    rule = "inspect.report.alone+2"
+    rule = "inspect.report.whole"
     description = "a quotation mark in a hint ends it"
+    first = "test_report_is_one_file"
     file = "impl/inspect/drawing.py"
     old, new = "escape(_number(value), quote=True)", "escape(_number(value), quote=False)"
 

@@ -9,15 +9,17 @@ from conformance.saboteurs.impl_patches import ImplPatch
 
 
 class SameOperationIsSameNode(Edit):
-    rule = "rewrite.match.name+2"
+    rule = "rewrite.match.sources"
     description = "one name stands for two nodes of one operation"
+    first = "test_one_name_is_one_node"
     file = "impl/rewrite/compiler.py"
     old, new = 'f"{earlier} is {place}"', 'f"{earlier}.op is {place}.op"'
 
 
 class ForwardsAndBackwards(Edit):
-    rule = "rewrite.match.permuted"
+    rule = "rewrite.match.sources"
     description = "of all orders of the sources the given one and its reverse are tried"
+    first = "test_sources_in_any_order_fit_together"
     file = "impl/rewrite/compiler.py"
     old = "for order in itertools.permutations(names):"
     new = "for order in (names, names[::-1]):"
@@ -31,45 +33,51 @@ class TheLastRuleCounts(Edit):
 
 
 class WhatLeavesANodeIsCounted(Edit):
-    rule = "rewrite.statistics.exact+2"
+    rule = "rewrite.statistics.told"
     description = "a rule that leaves a node as it is counts as applied"
+    first = "test_statistics_count"
     file = "impl/rewrite/tracking.py"
     old, new = "tally.tried += 1  #", "tally.tried += 1; tally.matched += answer is None  #"
 
 
 class LastRewritesAreKept(Edit):
-    rule = "rewrite.statistics.kept"
+    rule = "rewrite.statistics.told"
     description = "of all rewrites the last one is kept"
+    first = "test_rewrites_are_kept"
     file = "impl/rewrite/tracking.py"
     old = "rewrites.append(Rewrite(where, rule.name, node, answer, line))"
     new = "rewrites[:] = [Rewrite(where, rule.name, node, answer, line)]"
 
 
 class ResultsAreFinal(Edit):
-    rule = "rewrite.order.bottom-up"
+    rule = "rewrite.order.visits"
     description = "what a rule returns is not rewritten in turn"
+    first = "test_bottom_up_goes_to_the_end"
     file = "impl/rewrite/walk.py"
     old = 'order == "top-down", order != "walk"'
     new = 'order == "top-down", order == "top-down"'
 
 
 class OnceOnTheWayDown(Edit):
-    rule = "rewrite.order.top-down"
+    rule = "rewrite.order.visits"
     description = "on the way down a node is rewritten once"
+    first = "test_order_of_visits"
     file = "impl/rewrite/walk.py"
     old, new = "if current in self.done:\n                break", "break"
 
 
 class WalksLookAgain(Edit):
-    rule = "rewrite.order.walk"
+    rule = "rewrite.order.visits"
     description = "a walk offers the rules what they have returned"
+    first = "test_walk_looks_once"
     file = "impl/rewrite/walk.py"
     old, new = 'order == "top-down", order != "walk"', 'order == "top-down", True'
 
 
 class GatesHoldWhatIsBelow(Edit):
-    rule = "rewrite.gate.stop"
+    rule = "rewrite.order.visits"
     description = "a node that fails the gate is rewritten, only what is below it is not"
+    first = "test_gate_stops"
     file = "impl/rewrite/walk.py"
     old = "self.done[node] = node\n            return"
     new = "self.done[node] = (self.look(node) or [node])[0]\n            return"

@@ -127,23 +127,26 @@ class InterpretsFasterKernels(ImplPatch):
 
 
 class RoundsWhenItStores(Edit):
-    rule = "reference.operation.exact"
+    rule = "reference.operation.value"
     description = "results of bfloat16 are rounded when they are stored, and not before"
+    first = "test_every_operation_of_an_expression_rounds"
     file = "impl/reference.py"
     old, new = "return round_to(_floating(op, dtype, given), dtype)", \
         "return _floating(op, dtype, given).astype(given[0].dtype)"
 
 
 class UnsignedCastsAreSigned(Edit):
-    rule = "reference.cast.equal"
+    rule = "reference.operation.value"
     description = "a float becomes an unsigned integer by way of a signed one of its size"
+    first = "test_one_number_is_cast_for_every_gated_store"
     file = "impl/reference.py"
     old, new = "np.int64 if target is dtypes.uint32 else np.int32", "np.int32"
 
 
 class RoundedNumbersGainAnAxis(Edit):
-    rule = "reference.cast.equal"
+    rule = "reference.operation.value"
     description = "a single number that is rounded to bfloat16 becomes an array of one"
+    first = "test_one_number_is_cast_for_every_gated_store"
     file = "impl/dtypes.py"
     old = 'np.asarray(values, np.float32, order="C")'
     new = "np.ascontiguousarray(values, np.float32)"

@@ -52,8 +52,9 @@ class RowsStayApart(ImplPatch):
 
 
 class GathersSquares(ImplPatch):
-    rule = "dialects.vector.turned"
+    rule = "dialects.vector.memory"
     description = "no square of registers is transposed"
+    first = "test_squares_are_transposed_in_registers"
     target = "impl.render.printer:_Printer._across"
 
     def replacement(self, original: Function) -> Function:
@@ -61,15 +62,17 @@ class GathersSquares(ImplPatch):
 
 
 class GathersWhatIsAFewApart(Edit):
-    rule = "dialects.vector.stepped"
+    rule = "dialects.vector.memory"
     description = "elements a few apart are gathered one by one"
+    first = "test_elements_a_few_apart_are_taken_out_of_whole_vectors"
     file = "impl/dialects/vectors.py"
     old, new = "if not 2 <= step <= count // 2:", "if not 2 <= step <= 1:"
 
 
 class ConvertsInOneGo(Edit):
-    rule = "dialects.vector.whole"
+    rule = "dialects.vector.memory"
     description = "bytes become four times as wide at once"
+    first = "test_no_element_is_computed_by_itself"
     file = "impl/functions/types.py"
     old, new = "return [*found, kind]", "return [kind]"
 
@@ -123,8 +126,9 @@ class MaximumIsMinimum(ImplPatch):
 
 
 class StoredOneByOne(ImplPatch):
-    rule = "dialects.vector.whole"
+    rule = "dialects.vector.memory"
     description = "the elements of a vector are stored one by one"
+    first = "test_no_element_is_computed_by_itself"
     target = "impl.dialects.vectors:Vectors.vector_store"
 
     def replacement(self, original: Function) -> Function:

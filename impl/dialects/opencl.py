@@ -36,7 +36,7 @@ class OpenCL(Gpu):
 
     def argument(self, name: str, param: UOp, written: bool) -> str:
         """Two parameters, and the pointer that they stand for."""
-        # r[impl opencl.argument.offset]
+        # r[impl opencl.launch.reach]
         self.parameters.append(param.arg)
         kind = ("" if written else "const ") + self.storage_of(param.dtype)
         self.given += [f"__global char *b{name}", f"const long o{name}"]

@@ -141,7 +141,8 @@ class _Cutter:
         if not node.src or node.shape == () and self.cost[node] == 0:
             return None
         if not self.fuse and node.op not in MOVEMENT:
-            return "FUSE=0: every operation has a kernel of its own"  # r[impl fusion.off.single]
+            # r[impl fusion.switch.meaning]
+            return "FUSE=0: every operation has a kernel of its own"
         if node.op in MOVEMENT:
             return None
         repeated = any([p.repeated for p in places])

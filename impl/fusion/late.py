@@ -195,7 +195,7 @@ class _Keeper:
     def _there(self, source: int, value: int, late: int) -> bool:
         """Whether a source is in memory while group `late` runs, or is small enough to be kept."""
         key = self.storage_of[source], self.version_of[source]
-        if self.replaced.get(key, NEVER) <= late:  # r[impl fusion.late.versions]
+        if self.replaced.get(key, NEVER) <= late:  # r[impl fusion.late.same]
             return False
         users = self.users[source]
         if users.maker is None or self._twin_of(source, late) is not None:

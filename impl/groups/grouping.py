@@ -98,7 +98,7 @@ class LanePlanner(GroupPlanner):
         """Each lane takes neighbouring elements, as many as one access moves: all of a kernel as
         many, so that what a lane stores is what it reads later.
         """
-        # r[impl groups.wide.whole]
+        # r[impl groups.memory.lanes]
         known = self.known
         if not self.in_step:
             return
@@ -176,7 +176,7 @@ class LanePlanner(GroupPlanner):
         if exceeds(self.known.ast, self.limits.local_memory):
             self.undo(before, steps)
             return False
-        if self.limits.asynchronous:  # r[impl groups.pipeline.chosen]
+        if self.limits.asynchronous:  # r[impl groups.units.chosen]
             any(self.take_if_fits(*early_copies(self.known, copies)) for copies in COPIES)
         return True
 

@@ -37,7 +37,7 @@ class Shape:
 
     def groups(self, values: Sequence[int] = ()) -> int:
         """How many groups run with these values of the variables; it may be none."""
-        # r[impl opencl.launch.groups]
+        # r[impl opencl.launch.reach]
         if self.fixed is not None:
             return self.fixed
         return self._count(dict(zip(self.variables, values, strict=True)))

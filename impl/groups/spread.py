@@ -30,7 +30,7 @@ class Spread(Pack):
 
     def strides(self, sizes: Sequence[int], line: int, itemsize: int) -> list[int]:
         """The lines are longer; within one nothing changes."""
-        # r[impl groups.memory.banks]
+        # r[impl groups.memory.lanes]
         steps, outer = super().strides(sizes, line, itemsize), len(sizes) - line
         length = math.prod(sizes[outer:])
         longer = length + max(_BANKED_BYTES // itemsize, 1) if line else length

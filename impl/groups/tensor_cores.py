@@ -200,7 +200,7 @@ def _padding(dtype: DType, turned: bool) -> int:
     Halves are read in eight lines of 16 bytes. Floats are read in eight lines of four elements, or,
     where they are turned, in four of eight.
     """
-    # r[impl groups.memory.banks]
+    # r[impl groups.memory.lanes]
     pad = _ROW_BYTES // dtype.itemsize
     return 2 * pad if dtype is dtypes.float32 and turned else pad
 

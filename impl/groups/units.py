@@ -28,7 +28,7 @@ def plan_units(planner: GroupPlanner) -> bool:
 
     A group gets the largest block that leaves work for all groups and does not pad much.
     """
-    # r[impl groups.matrices.chosen]
+    # r[impl groups.units.chosen]
     found, limits = planner.product(), planner.limits
     if found is None:
         return False
@@ -54,7 +54,7 @@ def _parts(planner: GroupPlanner, loop: UOp, unit: Unit) -> list[tuple[int, int]
     """How many elements of the sum are copied at a time, and how many copies there are: three, if
     the device copies by itself, so that one is multiplied while two are under way; else two.
     """
-    # r[impl groups.pipeline.chosen]
+    # r[impl groups.units.chosen]
     extent = planner.extent(loop)
     most = _part(extent, unit)
     found = [(deep, copies) for copies in COPIES for deep in (most, most // 2)

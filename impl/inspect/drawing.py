@@ -49,7 +49,7 @@ def _number(value: Any) -> str:
 def text_label(x: float, y: float, words: str, css: str, anchor: str = "start",
                **attributes: Any) -> str:
     """Text in a drawing."""
-    # r[impl inspect.report.alone+2]
+    # r[impl inspect.report.whole]
     return tag("text", escape(words), x=x, y=y, class_=css, text_anchor=anchor, **attributes)
 
 
@@ -150,14 +150,14 @@ class _Schedule:
 
 def schedule_graph(document: Document, timings: Timings | None = None,
                    machine: Machine | None = None) -> str:
-    """Kernels as boxes, and lines for what they wait for (r[inspect.graph.shows])."""
+    """Kernels as boxes, and lines for what they wait for (r[inspect.report.whole])."""
     schedule = _Schedule(document, timings, machine)
     links = schedule.links()
     widths = {node: (PILL if node in schedule.pills else BOX)[0] for node in schedule.layer}
     layout = layered(schedule.layer, widths, [*schedule.pill_edges, *links], GAP, ROW)
     lines = [(*pair, kind) for pair, kinds in links.items() for kind in kinds]
     paths = _routes(layout, schedule, [*lines, *((*edge, "data") for edge in schedule.pill_edges)])
-    # r[impl inspect.graph.shows+2]
+    # r[impl inspect.report.whole]
     parts = [_pill_edge(paths[(*edge, "data")], edge) for edge in schedule.pill_edges]
     labels = []
     for before, after, kind in lines:
@@ -294,7 +294,7 @@ TONES = 8
 def memory_chart(document: Document) -> str:
     """Where each temporary lies, and when: steps to the right, addresses upwards.
 
-    r[inspect.memory.summary]. Below each arena stands how many bytes are needed at each step; the
+    r[inspect.report.whole]. Below each arena stands how many bytes are needed at each step; the
     highest of them is the lower bound that no plan can go below.
     """
     memory = document["memory"]
@@ -305,7 +305,7 @@ def memory_chart(document: Document) -> str:
     largest = max((arena["bytes"] for arena in memory["arenas"]), default=0)
     for arena in memory["arenas"]:
         placed = [p for p in memory["placements"] if p["arena"] == arena["id"]]
-        if placed:  # r[impl inspect.memory.summary+2]
+        if placed:  # r[impl inspect.report.whole]
             height = max(70.0, CHART_HEIGHT * arena["bytes"] / max(largest, 1))
             parts.append(_arena(document, arena, placed, top, step, height))
             top += height + 138

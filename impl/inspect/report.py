@@ -74,7 +74,7 @@ def report_html(document: Document, timings: Timings | None = None,
         *([_section("rewrites", "From the line to the text", _rewrites(document))]
           if document.get("rewrites") is not None else []),
         _footer(document)]
-    # r[impl inspect.report.alone+2]
+    # r[impl inspect.report.whole]
     return ("<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
             "<meta name='viewport' content='width=device-width, initial-scale=1'>"
             f"<title>Schedule: {escape(plural(len(document['kernels']), 'kernel'))}</title>"

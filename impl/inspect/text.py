@@ -210,7 +210,7 @@ def memory_summary(document: Document) -> str:
     if not memory or not memory["placements"]:
         return "no temporaries: nothing has to be placed"
     names = buffer_names(document)
-    # r[impl inspect.memory.summary+2]
+    # r[impl inspect.report.whole]
     planned, unplanned, least = memory["planned"], memory["unplanned"], memory["lower_bound"]
     alone = f"would take {bytes_text(unplanned)}" if unplanned > least else \
         "would take as much: there is a moment when all of them are alive"

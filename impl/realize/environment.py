@@ -79,9 +79,9 @@ def _environment(names: Sequence[Place]) -> Environment:
     limits = replace(limits, local_bytes=min(
         limits.local_bytes, *(device.local_bytes for _, device in devices)))
     if settings.get("SCARCE"):
-        limits = replace(limits, memory_worth=0, small_kernel=0)  # r[impl fusion.scarce.equal]
+        limits = replace(limits, memory_worth=0, small_kernel=0)  # r[impl fusion.switch.meaning]
     if not settings.get("REMATERIALIZE"):
-        limits = replace(limits, late=0)  # r[impl fusion.late.off]
+        limits = replace(limits, late=0)  # r[impl fusion.late.same]
     return Environment(devices[0][0], limits, bool(settings.get("FUSE")),
                        not settings.get("NO_MEMORY_PLANNER"),
                        bool(settings.get("OVERLAP")) and all(d.concurrent for _, d in devices),

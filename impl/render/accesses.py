@@ -86,7 +86,7 @@ class Accesses(Values):
     def _load_turned(self, node: UOp, wide: tuple[UOp, ...], addresses: Texts, vector: UOp,
                      across: UOp) -> None:
         """Load squares along the lane that is contiguous, and transpose them."""
-        # r[impl dialects.vector.turned]
+        # r[impl dialects.vector.memory]
         index, place, at = node.src[0], wide.index(across), self._combinations(wide)
         step, count = self.low.access[index].steps[vector], width_of(vector)
         number = {values: i for i, values in enumerate(at)}
@@ -323,7 +323,7 @@ class Accesses(Values):
     def _write_turned(self, store: UOp, addresses: Texts, values: list[Operand],
                       wide: tuple[UOp, ...], across: UOp) -> None:
         """Transpose squares, and store them along the lane that is contiguous."""
-        # r[impl dialects.vector.turned]
+        # r[impl dialects.vector.memory]
         index, place, vector = store.src[0], wide.index(across), self.low.vector[store]
         step, count = self.low.access[index].steps[vector], width_of(vector)
         squares: dict[tuple[int, ...], list[int]] = {}

@@ -101,7 +101,7 @@ class Compiler:
         self._ask_about(pattern, place)
         if pattern.name is not None:
             earlier = self.captured.setdefault(pattern.name, place)
-            if earlier != place:  # r[impl rewrite.match.name+2]
+            if earlier != place:  # r[impl rewrite.match.sources]
                 self.ask(_IDENTITY, f"{earlier} is {place}")
         self._sources(pattern, place, then)
 
@@ -167,7 +167,7 @@ class Compiler:
             self._in_order(patterns, chosen, then)
             return
         for order in itertools.permutations(names):
-            with self.branch():  # r[impl rewrite.match.permuted]
+            with self.branch():  # r[impl rewrite.match.sources]
                 self._in_order(patterns, order, then)
 
     # What has been written

@@ -52,10 +52,10 @@ def tracked(matcher: PatternMatcher, node: UOp, ctx: Any, where: str,
         start = time.perf_counter()
         answer = apply(rule, node, ctx)
         tally.seconds += time.perf_counter() - start
-        tally.tried += 1  # r[impl rewrite.statistics.exact+2]
+        tally.tried += 1  # r[impl rewrite.statistics.told]
         if answer is not None and (matcher.accepts is None or matcher.accepts(node, answer)):
             tally.matched += 1
-            # r[impl rewrite.statistics.kept]
+            # r[impl rewrite.statistics.told]
             if get("TRACK_MATCH_STATS") >= 2 and isinstance(answer, UOp):
                 line = line_of(origin or node.origin)
                 rewrites.append(Rewrite(where, rule.name, node, answer, line))

@@ -86,14 +86,14 @@ class _Rewrite:
 
     def start(self, node: UOp, count: int) -> None:
         """Open a node: rewrite it (top-down), then visit its sources."""
-        if self.gate is not None and not self.gate(node):  # r[impl rewrite.gate.stop]
+        if self.gate is not None and not self.gate(node):  # r[impl rewrite.order.visits]
             self.done[node] = node
             return
         if node in self.open:  # r[impl rewrite.loop.error]
             self.loops(node, self.open[node])
         self.open[node] = None
         current = node
-        if self.top_down:  # r[impl rewrite.order.top-down]
+        if self.top_down:  # r[impl rewrite.order.visits]
             current, count = self.exhaust(node, count)
         self.stack.append((node, current, count, True))
         done = self.done
@@ -131,7 +131,7 @@ class _Rewrite:
             self.close(node, built)
             return
         found = self.look(built)
-        if found is None or not self.again:  # r[impl rewrite.order.bottom-up, rewrite.order.walk]
+        if found is None or not self.again:  # r[impl rewrite.order.visits]
             self.close(node, built if found is None else _inherit(found[0], built))
             return
         answer, rule = found

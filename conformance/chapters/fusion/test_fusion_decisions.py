@@ -162,7 +162,7 @@ def test_outputs_of_one_input_are_read_once() -> None:
 
 
 @verifies("fusion.value.equal")
-@verifies("fusion.off.single")
+@verifies("fusion.switch.meaning")
 @each_program
 def test_fused_and_unfused_agree(make: Callable[[], tuple[Tensor, ...]]) -> None:
     tensors = make()
@@ -176,7 +176,7 @@ def test_fused_and_unfused_agree(make: Callable[[], tuple[Tensor, ...]]) -> None
         np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-6)
 
 
-@verifies("fusion.off.single")
+@verifies("fusion.switch.meaning")
 @each_program
 def test_unfused_kernels_do_one_thing(make: Callable[[], tuple[Tensor, ...]]) -> None:
     effects = collect([tensor.uop for tensor in make()])
@@ -590,7 +590,7 @@ def test_only_what_is_cheap_is_computed_again() -> None:
     assert stages(dear) == stages(plenty)
 
 
-@verifies("fusion.scarce.equal")
+@verifies("fusion.switch.meaning")
 def test_small_programs_can_be_planned_like_large_ones() -> None:
     expected = [each.numpy() for each in forward_and_back()]
     counts = []
@@ -604,7 +604,7 @@ def test_small_programs_can_be_planned_like_large_ones() -> None:
     assert counts[0] < counts[1]
 
 
-@verifies("fusion.late.off")
+@verifies("fusion.late.same")
 def test_nothing_is_computed_again_where_that_is_not_wanted() -> None:
     counts = []
     for wanted in (1, 0):
@@ -614,7 +614,7 @@ def test_nothing_is_computed_again_where_that_is_not_wanted() -> None:
     assert counts[0] > counts[1] == stages(plan_of(*forward_and_back(), limits=PLENTY))
 
 
-@verifies("fusion.late.versions")
+@verifies("fusion.late.same")
 def test_what_is_computed_again_has_its_value() -> None:
     """With every value that can be made again made again, and every kernel cut that can be."""
     for change in (True, False):

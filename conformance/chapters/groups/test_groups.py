@@ -285,7 +285,7 @@ def test_an_argument_may_begin_between() -> None:
         careless.launch("emulated", 6, 8, 0, [np.zeros(200, np.int32)[1:], given[1:]])
 
 
-@verifies("groups.wide.whole")
+@verifies("groups.memory.lanes")
 def test_lanes_take_neighbours() -> None:
     """Rows of a softmax, a sum and an elementwise operation, where their length allows it."""
     for columns, wide in ((4096, 4), (1024, 4), (4098, 2), (1025, 1)):

@@ -202,7 +202,7 @@ def test_addresses_that_are_loaded_are_those_of_their_iteration() -> None:
         np.testing.assert_array_equal(out, right)
 
 
-@verifies("groups.pipeline.chosen")
+@verifies("groups.units.chosen")
 def test_copies_are_made_early_where_a_device_copies_by_itself() -> None:
     for sizes, copies in (((4096, 4096, 512), 2), ((1024, 1024, 512), 3), ((256, 256, 512), 3),
                           ((256, 256, 96), 3), ((256, 256, 32), 2), ((256, 256, 16), 1)):
@@ -285,7 +285,7 @@ def test_what_is_computed_on_the_way_is_stored_early_by_the_lanes() -> None:
 
 
 @needs_emulator
-@verifies("groups.pipeline.chosen")
+@verifies("groups.units.chosen")
 @verifies("render.copy.ahead")
 def test_ordinary_products_have_their_operands_copied_early() -> None:
     sizes = (70, 64, 48)
@@ -355,7 +355,7 @@ def read_at_once(ast: UOp, buffer: UOp) -> list[int]:
     return [symbolic.evaluate(index, others | dict(zip(shared, at, strict=True))) for at in lanes]
 
 
-@verifies("groups.memory.banks")
+@verifies("groups.memory.lanes")
 def test_lanes_read_lines_of_an_ordinary_product_from_different_banks() -> None:
     for sizes, turned in itertools.product(((64, 64, 48), (512, 512, 512)), LAYOUTS):
         ast = product(*sizes, FLOAT, turned)

@@ -374,7 +374,7 @@ def test_units_are_those_of_the_gpu_and_exact_unless_told() -> None:
         assert units_of_nvidia(90) == units_of_metal() == ()
 
 
-@verifies("groups.matrices.chosen")
+@verifies("groups.units.chosen")
 def test_products_get_the_unit_of_their_type() -> None:
     every = tuple(unit.name for unit in UNITS)
     for dtype, names, unit in ((dtypes.float16, every, 0), (dtypes.bfloat16, every, 1),
@@ -389,7 +389,7 @@ def test_products_get_the_unit_of_their_type() -> None:
         assert not any(isinstance(step, TC) for step, _ in steps)
 
 
-@verifies("groups.matrices.chosen")
+@verifies("groups.units.chosen")
 @verifies("groups.memory.most")
 def test_blocks_fit_the_product_and_the_device() -> None:
     for sizes, block in (((4096, 4096, 64), 128), ((512, 512, 64), 32), ((1024, 1024, 64), 64),
@@ -418,7 +418,7 @@ def test_a_unit_that_is_not_there_is_refused_by_name() -> None:
             optimize(ast, others)
 
 
-@verifies("groups.memory.banks")
+@verifies("groups.memory.lanes")
 def test_lines_that_are_read_at_once_lie_in_different_banks() -> None:
     for (place, unit), turned, outer in itertools.product(
             enumerate(UNITS[:4]), LAYOUTS, (32, 64, 128)):

@@ -338,7 +338,7 @@ def test_one_operation_is_alone_and_several_are_fused() -> None:
                decided(lambda: ((x + 1) * x).sum().realize()))
 
 
-@verifies("inspect.memory.summary+2")
+@verifies("inspect.report.whole")
 def test_memory_summary() -> None:
     text = inspect.memory_summary(training_step())
     assert "6 temporaries in 1.78 MiB" in text
@@ -354,7 +354,7 @@ def test_memory_summary() -> None:
     assert "would take as much" in inspect.memory_summary(document)
 
 
-@verifies("inspect.report.alone+2")
+@verifies("inspect.report.whole")
 def test_report_is_one_file(tmp_path: Path) -> None:
     path = inspect.html_report(training_step(), tmp_path / "deep" / "report.html",
                                {1: 1e-3}, inspect.Machine(40e9, 1e11), {"replays": 1234})
@@ -373,7 +373,7 @@ def test_report_is_one_file(tmp_path: Path) -> None:
     assert again == text
 
 
-@verifies("inspect.graph.shows+2")
+@verifies("inspect.report.whole")
 def test_graph_shows_kernels_and_dependencies() -> None:
     document = with_two_reasons()
     page = Page(schedule_graph(document))
@@ -386,7 +386,7 @@ def test_graph_shows_kernels_and_dependencies() -> None:
         assert sorted(drawn) == sorted(wanted)
 
 
-@verifies("inspect.graph.shows+2")
+@verifies("inspect.report.whole")
 def test_long_schedules_say_what_is_missing() -> None:
     count = MOST_DRAWN + 50
     page = Page(inspect.report_html(chain(count)))
@@ -395,7 +395,7 @@ def test_long_schedules_say_what_is_missing() -> None:
     assert "Nothing has to run" in inspect.report_html(chain(0))
 
 
-@verifies("inspect.graph.shows+2")
+@verifies("inspect.report.whole")
 def test_boxes_do_not_overlap() -> None:
     nodes = list(range(40))
     edges = [(a, b) for a in nodes for b in nodes if a < b and (7 * a + 3 * b) % 11 == 0]
@@ -410,7 +410,7 @@ def test_boxes_do_not_overlap() -> None:
         assert all(b - a >= 120 - 1e-6 for a, b in pairwise(sorted(row)))
 
 
-@verifies("inspect.memory.summary+2")
+@verifies("inspect.report.whole")
 def test_memory_chart() -> None:
     document = training_step()
     page = Page(memory_chart(document))
@@ -427,7 +427,7 @@ def test_memory_chart() -> None:
                for a in page.of_class("bound"))
 
 
-@verifies("inspect.memory.summary+2")
+@verifies("inspect.report.whole")
 def test_the_memory_chart_is_drawn_to_scale() -> None:
     document = training_step()
     document["memory"]["arenas"][0]["bytes"] *= 2  # so that the lower bound is below its end
@@ -452,7 +452,7 @@ def test_the_memory_chart_is_drawn_to_scale() -> None:
     assert abs(float(line) - (bottom - (least - low) * scale)) < 1.5
 
 
-@verifies("inspect.report.alone+2")
+@verifies("inspect.report.whole")
 def test_text_from_programs_stays_text() -> None:
     evil = "<script>alert('&\"')</script>"
     document = training_step()

@@ -161,7 +161,7 @@ def test_pickle_gives_the_same_object() -> None:
 # Walks
 
 
-@verifies("ir.walk.order")
+@verifies("ir.walk.whole")
 def test_sources_come_first_and_once() -> None:
     a, b = iota(3), number(2)
     shared = UOp(Ops.ADD, dtypes.int32, (a, b))
@@ -174,7 +174,7 @@ def test_sources_come_first_and_once() -> None:
     assert gated == [shared, a, root.src[1], root]
 
 
-@verifies("ir.walk.order")
+@verifies("ir.walk.whole")
 def test_substitute_replaces_everywhere() -> None:
     a, b, c = iota(3), number(2), number(7)
     root = UOp(Ops.MUL, dtypes.int32, (UOp(Ops.ADD, dtypes.int32, (a, b)), b))
@@ -184,7 +184,7 @@ def test_substitute_replaces_everywhere() -> None:
     assert root.substitute({root: c}) is c
 
 
-@verifies("ir.walk.depth")
+@verifies("ir.walk.whole")
 def test_a_chain_of_100_000() -> None:
     deep = chain(100_000)
     assert len(deep.toposort()) == 100_001

@@ -68,7 +68,7 @@ def test_what_is_overwritten_is_read_before() -> None:
     assert x.tolist() == [0, 1, 9, 9, 9, 9, 6, 7]
 
 
-@verifies("linear.kernel.none")
+@verifies("linear.entry.nested")
 def test_a_kernel_is_not_lowered_again() -> None:
     y, _ = several()
     linear = lower_sink_to_linear(sink(y))
@@ -97,7 +97,7 @@ def test_what_was_computed_with_another_value_is_no_part_of_the_schedule() -> No
     assert both.item() == 14
 
 
-@verifies("linear.nested.flat")
+@verifies("linear.entry.nested")
 def test_a_nested_linear_is_flattened() -> None:
     y, expected = several()
     linear = lower_sink_to_linear(sink(y))

@@ -291,7 +291,7 @@ def test_all_groups_share_what_has_no_prefix() -> None:
 
 
 @verifies("dialects.group.once")
-@verifies("opencl.launch.groups")
+@verifies("opencl.launch.reach")
 def test_every_iteration_is_run_once() -> None:
     """out[...] += 1 with odd extents; loops of the prefix shared by lanes, by groups, by both."""
     for extents, shared, lanes in (((5,), 1, 4), ((3, 7), 1, 4), ((3, 7), 2, 16), ((2, 3, 5), 2, 8),
@@ -309,7 +309,7 @@ def test_every_iteration_is_run_once() -> None:
 
 
 @verifies("dialects.group.once")
-@verifies("opencl.launch.groups")
+@verifies("opencl.launch.reach")
 def test_extents_that_are_known_at_run_time() -> None:
     n, m = (symbolic.Variable(name, 0, 50).uop for name in "nm")
     i, j = new_range(n, GLOBAL), new_range(m, GLOBAL)
@@ -324,7 +324,7 @@ def test_extents_that_are_known_at_run_time() -> None:
             assert out.sum() == first * second and out[:first * second].all()
 
 
-@verifies("opencl.argument.offset")
+@verifies("opencl.launch.reach")
 @verifies("device.memory.blocks")
 def test_arguments_begin_anywhere() -> None:
     device = Device["OPENCL"]

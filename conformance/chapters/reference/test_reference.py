@@ -48,7 +48,7 @@ def applied(op: Ops, dtype: DType, count: int) -> UOp:
     return kb.kernel(store(param(0, value.dtype), i, value), prefix=(i,))
 
 
-@verifies("reference.operation.exact")
+@verifies("reference.operation.value")
 def test_every_operation_of_an_expression_rounds() -> None:
     """The numbers above `large` are two apart: it does not change if 1 is added."""
     for dtype, large in ((dtypes.bfloat16, 256), (dtypes.float16, 2048), (dtypes.float32, 1 << 24)):
@@ -60,7 +60,7 @@ def test_every_operation_of_an_expression_rounds() -> None:
         assert kb.to_host(out, dtype).tolist() == [0], dtype.name
 
 
-@verifies("reference.operation.exact")
+@verifies("reference.operation.value")
 @pytest.mark.parametrize("device", ["CPU", "REFERENCE"])
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
 def test_arithmetic_rounds_once(dtype: DType, device: str) -> None:
@@ -99,7 +99,7 @@ def test_functions_are_close(dtype: DType, device: str) -> None:
             assert (near | equal).all(), (op.name, given[~(near | equal)][:3])
 
 
-@verifies("reference.operation.exact")
+@verifies("reference.operation.value")
 def test_every_operation_is_known_to_both_devices() -> None:
     """Two devices that were written apart agree on every operation and type."""
     every = [Ops(o) for o in sorted(UNARY | BINARY)
@@ -123,7 +123,7 @@ def allowed(op: Ops, dtype: DType) -> bool:
     return dtype.kind == "f" if op in FLOAT_ONLY else dtype.kind != "f" if op in integers else True
 
 
-@verifies("reference.cast.equal")
+@verifies("reference.operation.value")
 @pytest.mark.parametrize("op", [Ops.CAST, Ops.BITCAST])
 @pytest.mark.parametrize("target", ALL, ids=lambda d: d.name)
 def test_one_number_is_cast_for_every_gated_store(target: DType, op: Ops) -> None:
@@ -140,7 +140,7 @@ def test_one_number_is_cast_for_every_gated_store(target: DType, op: Ops) -> Non
     assert kb.to_host(out, target).tolist() == np.broadcast_to(wanted, 4).tolist()
 
 
-@verifies("reference.cast.equal")
+@verifies("reference.operation.value")
 @pytest.mark.parametrize("source", [dtypes.float32, dtypes.float64], ids=lambda d: d.name)
 def test_casts_reach_to_the_ends_of_a_type(source: DType) -> None:
     for target in ALL:
@@ -156,7 +156,7 @@ def test_casts_reach_to_the_ends_of_a_type(source: DType) -> None:
         assert out.tolist() == [int(number) for number in given], target.name
 
 
-@verifies("reference.cast.equal")
+@verifies("reference.operation.value")
 @pytest.mark.parametrize("target", ALL, ids=lambda d: d.name)
 def test_casts_agree(target: DType) -> None:
     for source in ALL:
@@ -265,7 +265,7 @@ def test_nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "")
 
 
-@verifies("reference.operation.exact")
+@verifies("reference.operation.value")
 def test_products_of_matrices_in_every_layout() -> None:
     """Sums of products take a faster way; it must not matter where the loops stand."""
     generator = np.random.default_rng(0)

@@ -21,7 +21,7 @@ def flatten(parts: Any) -> list[UOp]:
     return [node for part in parts for node in part]
 
 
-@verifies("rewrite.match.name+2")
+@verifies("rewrite.match.sources")
 def test_the_sum_of_a_number_with_itself() -> None:
     rules = PatternMatcher([
         (UPat(Ops.ADD, src=(UPat.cvar("x"), UPat.cvar("x"))), lambda x: x * 2),
@@ -32,7 +32,7 @@ def test_the_sum_of_a_number_with_itself() -> None:
     assert graph_rewrite(other, rules) is other
 
 
-@verifies("rewrite.order.walk")
+@verifies("rewrite.order.visits")
 def test_parameters_are_replaced_by_what_the_context_has() -> None:
     """A rule with the context first, and one that calls a rewrite of its own, with another one."""
     to_values = PatternMatcher([(UPat(Ops.PARAM, name="x"), lambda ctx, x: ctx[1][x.arg])])
@@ -64,7 +64,7 @@ def test_a_function_with_a_name_decides_itself() -> None:
     assert graph_rewrite(kernel, rules) is kernel and len(kernel.src) == 2
 
 
-@verifies("ir.walk.order")
+@verifies("ir.walk.whole")
 def test_what_one_asks_of_a_tensors_graph() -> None:
     tensor = Tensor([1.0, 2.0]) * 3 + 1
     root = tensor.uop.sink()
