@@ -104,13 +104,15 @@ class Ops(_Kind):
     CONTIGUOUS = auto()  # the value has a buffer of its own
     COPY = auto()        # arg = device, or a Transfer between the devices of a mesh
     SHARD = auto()       # tensor: the value laid on a mesh; arg = Sharding
+    LOOP = auto()        # tensor: what comes out of bodies that are run; arg = Loop
     STORE = auto()       # tensor: (view, value); kernel: (INDEX, value, ranges...)
     AFTER = auto()       # (base, STORE): base with the stored region replaced
     SINK = auto()        # tensor: roots; kernel: stores, arg = KernelInfo
     CALL = auto()        # (kernel, buffers...); arg = names of the variables
     LINEAR = auto()      # CALLs in the order in which they run
     # kernel
-    PARAM = auto()       # pointer to the kernel's argument; arg = its position
+    PARAM = auto()       # pointer to the kernel's argument; arg = its position; in the body of a
+                         # LOOP one of its sources; arg = (position, shape)
     LOCAL = auto()       # memory private to one iteration of the prefix; arg = (number, size)
     RANGE = auto()       # a loop variable from 0; src = (size,), arg = (number, RangeKind)
     INDEX = auto()       # (PARAM or LOCAL, flat index, validity)
@@ -563,6 +565,8 @@ _shape_rules: dict[Ops, Callable[[tuple[UOp, ...], Any], Shape | None]] = {
     Ops.SCATTER: _first_shape,
     Ops.CONTIGUOUS: _first_shape,
     Ops.COPY: _copy_shape,
+    Ops.LOOP: lambda src, arg: arg.shape(()),
+    Ops.PARAM: lambda src, arg: arg[1] if isinstance(arg, tuple) else None,
     Ops.SHARD: _first_shape,
     Ops.AFTER: _first_shape,
 }

@@ -16,7 +16,8 @@ Row = tuple[Any, ...]
 _BUFFER, _BIND, _CONST = Ops.BUFFER, Ops.BIND, Ops.CONST
 _AFTER, _COPY = Ops.AFTER, Ops.COPY
 #: What does more than to compute a value from others.
-_SPECIAL = frozenset((Ops.BIND, Ops.DEFINE_VAR, Ops.AFTER, Ops.COPY, Ops.SHARD))
+_SPECIAL = frozenset((Ops.BIND, Ops.DEFINE_VAR, Ops.AFTER, Ops.COPY, Ops.SHARD,
+                      Ops.LOOP))
 
 
 class _Variables:

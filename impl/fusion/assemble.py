@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from impl.dtypes import DType, Scalar
 from impl.fusion.groups import Group, Member
 from impl.ir import TRUE, KernelInfo, Ops, RangeKind, Shape, UOp, identity, new_range
+from impl.loops import Loop
 from impl.places import Destination, Place
 from impl.ranges import Access, Index, InOrder, Stage, flatten
 from impl.symbolic import Extent, extent, extent_of, is_symbolic, plain
@@ -238,8 +239,13 @@ class Assembler:
             known = made.ast, [place[s] for s in made.arguments], made.variables
             self.known[key] = known
         ast, arguments, variables = known
-        return Kernel(ast, tuple(storages[i] for i in arguments), variables, group.device,
-                      group.members[0].stage.copy)
+        taken = tuple(storages[i] for i in arguments)
+        copy = group.members[0].stage.copy
+        if isinstance(copy, Loop):  # equal nests may be of other loops
+            values = *copy.values, group.members[0].stage.write.value
+            copy = replace(copy, places=tuple(
+                taken.index(s) if (s := self.storage_of[v]) in taken else -1 for v in values))
+        return Kernel(ast, taken, variables, group.device, copy)
 
     def _describe(self, group: Group) -> tuple[tuple[Any, ...], list[int]]:
         """All that a kernel depends on, storages and values by appearance; and the storages."""

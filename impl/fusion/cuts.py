@@ -47,7 +47,7 @@ _WORST = 1 << 20
 Inputs = frozenset[int]
 _NONE: Inputs = frozenset()
 #: Values that are read from memory, or cost as little as that.
-_LOADED = frozenset((Ops.BUFFER, *_REDUCTIONS, *IN_ORDER, Ops.CONTIGUOUS, Ops.COPY,
+_LOADED = frozenset((Ops.BUFFER, *_REDUCTIONS, *IN_ORDER, Ops.CONTIGUOUS, Ops.COPY, Ops.LOOP,
                      Ops.AFTER))
 
 
@@ -134,6 +134,8 @@ class _Cutter:
         if node.op is Ops.COPY:
             copied = isinstance(node.arg, str)  # r[impl fusion.cut.device]
             return f"device: copied to {node.arg}" if copied else f"device: {node.arg}"
+        if node.op is Ops.LOOP:
+            return f"loop: {node.arg}, whose body has a schedule of its own"
         if node.op is Ops.AFTER:
             return "assign: it writes to memory"
         if node.op in IN_ORDER:  # r[impl fusion.cut.own]
@@ -205,6 +207,9 @@ class _Cutter:
             self._need(node.src[0], self._moved(places, True, False))
         elif op is Ops.COPY:
             self.forced.setdefault(node.src[0], "device: read by a copy to another device")
+        elif op is Ops.LOOP:
+            for source in node.src:
+                self.forced.setdefault(source, "loop: its bodies read it")
         elif op in _REDUCTIONS:
             self._need(node.src[0], self._moved(places, False, True))
         elif op in MOVEMENT:

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from impl.dtypes import dtypes
 from impl.effects import Placeholder
 from impl.gradient import below, compute_gradients, leading_to, nodes, parts_of, sources_of
 from impl.gradient.nodes import add, div, mul, neg, shape_of, sub, where
 from impl.gradient.rules import (
     SLOPES,
-    adjoint,
-    movement_path,
-    region,
     shares_of_larger,
     slope_of_base,
     slope_of_exponent,
     zero,
 )
+from impl.gradient.substitution import overwritten
 from impl.ir import MOVEMENT, Ops, UOp, give_origin
 
 Change = UOp | None  # None: it does not change
@@ -159,20 +156,6 @@ def _or_zero(change: Change, node: UOp) -> UOp:
     return nodes.full_like(node, 0) if change is None else change
 
 
-def overwritten(base: UOp, view: UOp, old: UOp, new: UOp) -> UOp:
-    """`old`, with `new` in the region of it that `view` shows of `base`; no memory is written."""
-    path = movement_path(view, base)
-    if not path:
-        return new
-    if new.dtype.kind == "b":
-        old, new = nodes.cast(old, dtypes.uint8), nodes.cast(new, dtypes.uint8)
-        return nodes.cast(overwritten(base, view, old, new), dtypes.bool)
-    mark = region(view, path)
-    for step in reversed(path):
-        new = adjoint(step.op, step.arg, shape_of(step.src[0]), new)
-    return where(mark, new, old)
-
-
 def _turned(node: UOp, given: Sequence[Change]) -> Change:
     """What is linear in `u`, the gradient of the node, is turned round: sum(part(u) * change) has
     the change of the node as its gradient.
@@ -187,6 +170,11 @@ def _turned(node: UOp, given: Sequence[Change]) -> Change:
     return _total(node, parts)
 
 
+def _loop(node: UOp, given: Sequence[Change]) -> Change:
+    from impl.gradient.loops import loop_change  # which differentiates bodies
+    return loop_change(node, given)
+
+
 FORWARD: dict[Ops, Rule] = {
     **dict.fromkeys(SLOPES, _unary), **{Ops(op): _move for op in MOVEMENT},
     **dict.fromkeys((Ops.CONTIGUOUS, Ops.COPY, Ops.SHARD, Ops.FOLD, Ops.GATHER), _alike),
@@ -194,4 +182,5 @@ FORWARD: dict[Ops, Rule] = {
         node, given), Ops.SUB: _sub, Ops.MUL: _mul, Ops.DIV: _div, Ops.POW: _pow,
     Ops.MAXIMUM: _larger, Ops.MINIMUM: _larger, Ops.WHERE: _where, Ops.REDUCE: _reduce,
     Ops.SCAN: _reduce, Ops.SCATTER: _scatter, Ops.STORE: _store, Ops.AFTER: _after,
+    Ops.LOOP: _loop,
 }

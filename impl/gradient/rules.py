@@ -275,6 +275,12 @@ def _custom(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
             yield source, part
 
 
+def _loop(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    """The body's gradient in a loop of its own."""
+    from impl.gradient.loops import loop_gradient  # which differentiates bodies
+    return loop_gradient(node, gradient, leads)
+
+
 def _realized(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     """A leaf: the gradient belongs to the expression that was computed into it."""
     yield nodes.expression_of(node), gradient
@@ -315,6 +321,8 @@ GRADIENTS = PatternMatcher([
           in_order.gather),
     _rule("gradient of a write", "the region's goes to the value, the rest to the old version",
           Ops.AFTER, _after),
+    _rule("gradient of a loop", "the steps are undone from the last to the first", Ops.LOOP,
+          _loop),
     _rule("gradient of a scan", "an element counts in its own result and in all behind it",
           Ops.SCAN, in_order.scan),
     _rule("gradient of a scatter", "what was replaced counts no more", Ops.SCATTER,

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from impl.effects import constant_of, leaf_of, way
 from impl.ir import IN_ORDER, Ops, Shape, UOp
 from impl.places import ANYWHERE, Place, copied_to, home, place_of
-from impl.ranges.in_order import form_in_order
+from impl.ranges.in_order import form_in_order, form_of_loop
 from impl.ranges.indices import loops_within, output_ranges
 from impl.ranges.stages import (
     Access,
@@ -46,7 +47,8 @@ class StageGraph:
         self.number_of: dict[object, int] = {}
         self.forms: dict[tuple[Any, ...], tuple[Form, tuple[int, ...]]] = {}
         self.loaded: dict[UOp, tuple[int, Shape] | None] = {}  # what `read_from` has answered
-        self.copied = {self._itself(node.src[0]) for node in cuts if node.op is Ops.COPY}
+        self.copied = {self._itself(source) for node in cuts if node.op in (Ops.COPY, Ops.LOOP)
+                       for source in node.src}
         self.homeless: set[int] = set()  # values made of no memory: any device will do
 
     def build(self) -> StageGraph:
@@ -116,12 +118,21 @@ class StageGraph:
     def _value_stage(self, node: UOp, reason: str) -> None:
         form, slots = self._form(node, node, self._value_form)
         device = self._home(node, slots)
+        copy = node.arg if node.op is Ops.COPY else None
         if node.op is not Ops.COPY:
-            slots = self._brought(slots, device)
+            before, slots = slots, self._brought(slots, device)
+            if node.op is Ops.LOOP:
+                there = dict(zip(before, slots, strict=True))
+                copy = replace(node.arg, values=tuple(there[self._number(s)] for s in node.src))
         value = self._new_value(node, node, False, device)
         self.stages.append(Stage(len(self.stages), node, form, slots,
-                                 Access(value.number, form.write), reason,
-                                 node.arg if node.op is Ops.COPY else None))
+                                 Access(value.number, form.write), reason, copy))
+
+    def _number(self, node: UOp) -> int:
+        """The value that holds a stored node."""
+        found = self.stored(node)
+        assert found is not None  # the cutter sees to that
+        return found[0]
 
     def _write_stage(self, node: UOp, reason: str) -> None:
         """The stage of an AFTER: it computes the region and writes it into the base's memory."""
@@ -188,6 +199,8 @@ class StageGraph:
         index = output_ranges(node.shape)
         if node.op in IN_ORDER:
             return form_in_order(node, tracer, index)
+        if node.op is Ops.LOOP:
+            return form_of_loop(node, tracer, index)
         expression = tracer.trace(node, index)
         return Form(loops_within(index), expression, Pattern(node.shape, index), tracer.reads,
                     tracer.reduced, tracer.operations)

@@ -4,7 +4,7 @@ from __future__ import annotations
 from impl import symbolic
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.ranges.indices import ZERO, Index, loops_within
-from impl.ranges.stages import Form, InOrder, Pattern
+from impl.ranges.stages import Form, InOrder, Pattern, cast
 from impl.ranges.tracing import Tracer, names_row
 
 
@@ -47,3 +47,19 @@ def _scatter(node: UOp, tracer: Tracer, value: UOp, write: Pattern) -> InOrder:
     # r[impl ranges.order.combined]
     target = Pattern(write.shape, (picked, *index[1:]), names_row(node, picked))
     return InOrder(node.arg, loops_within(index), given, target, target)
+
+
+def form_of_loop(node: UOp, tracer: Tracer, index: Index) -> Form:
+    """The nest of a LOOP, which is run otherwise: it only says which memory is read and written,
+    each source as a whole.
+    """
+    shape = node.shape
+    assert shape is not None
+    value = UOp.const(node.dtype, 0)
+    for source in node.src:
+        loops = tuple(ZERO if size == 1 else tracer.loop(size) for size in source.shape or ())
+        read = tracer.trace(source, loops, inside=False)
+        used = loops_within(loops)
+        whole = UOp(Ops.REDUCE, read.dtype, (read, *used), Ops.MAXIMUM) if used else read
+        value = UOp(Ops.ADD, node.dtype, (value, cast(whole, node.dtype)))
+    return Form(loops_within(index), value, Pattern(shape, index), tracer.reads, tracer.reduced)

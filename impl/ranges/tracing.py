@@ -156,12 +156,12 @@ class Tracer:
         axes, shape = node.arg[1], node.src[0].shape
         assert shape is not None
         if node not in region.loops:  # r[impl ranges.reduce.own+2]
-            region.loops[node] = tuple(self._loop(shape[a]) for a in axes if shape[a] != 1)
+            region.loops[node] = tuple(self.loop(shape[a]) for a in axes if shape[a] != 1)
         loops = iter(region.loops[node])
         return tuple((next(loops) if size != 1 else ZERO) if axis in axes else region.index[axis]
                      for axis, size in enumerate(shape))
 
-    def _loop(self, size: int) -> UOp:
+    def loop(self, size: int) -> UOp:
         """A new loop of a reduction."""
         number = self.first_loop + len(self.reduced)
         self.reduced.append(new_range(size, RangeKind.REDUCE, number))
@@ -179,7 +179,7 @@ class Tracer:
             return region.index
         if node not in region.loops:
             assert node.src[0].shape is not None
-            region.loops[node] = (self._loop(node.src[0].shape[0]),)
+            region.loops[node] = (self.loop(node.src[0].shape[0]),)
         return region.loops[node] + region.index
 
     def _fold_index(self, node: UOp, region: _Region) -> tuple[Index, UOp]:
@@ -188,7 +188,7 @@ class Tracer:
         assert node.src[0].shape is not None
         count, taps = node.src[0].shape[axis:axis + 2]
         if node not in region.loops:
-            region.loops[node] = () if taps == 1 else (self._loop(taps),)
+            region.loops[node] = () if taps == 1 else (self.loop(taps),)
         tap = region.loops[node][0] if taps != 1 else ZERO
         offset = symbolic.sub(index[axis], symbolic.mul(tap, dilation))
         window = symbolic.floordiv(offset, step)

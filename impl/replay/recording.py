@@ -243,7 +243,7 @@ class Recording:
         for buffer in self.states.own:
             self.launch.put(self.number[buffer], realize.ensure_memory(now[buffer]))
         for copy, ends in self.copies:
-            copy.nbytes = [self._size(b, arguments) * copy.dtype.itemsize for b in ends]
+            copy.nbytes = [self._size(b, arguments) * b.dtype.itemsize for b in ends]
         for stretch, launch, ends in self.sent:
             stretch.set_size(launch, min(self._size(b, arguments) for b in ends)
                              * ends[1].dtype.itemsize)

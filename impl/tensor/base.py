@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, Self
 
 import numpy as np
@@ -779,6 +779,11 @@ keeping: list[list[UOp]] = []
 def _forget(key: int, reference: weakref.ref[Any]) -> None:
     if _parameters.get(key) is reference:
         del _parameters[key]
+
+
+def recorded(sources: Iterable[UOp]) -> bool:
+    """Whether somebody may ask for a gradient with respect to what these are made of."""
+    return bool(keeping) or any(source.reads & _parameter_bits[0] for source in sources)
 
 
 def parameters() -> list[Any]:

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from impl.dtypes import dtypes
 from impl.effects import Placeholder
 from impl.errors import ArgumentError, AxisError, GraphError, ShapeError
 from impl.gradient import Custom, below, nodes
-from impl.gradient.forward import overwritten
+from impl.gradient.loops import params_of, stored
 from impl.gradient.nodes import shape_of, where
+from impl.gradient.substitution import overwritten, substituted
 from impl.ir import ELEMENTWISE, MOVEMENT, Ops, UOp, give_origin
+from impl.loops import Loop, body, outputs, param
 from impl.multi import Sharding
 from impl.symbolic import greatest
 from impl.tensor import Tensor
@@ -36,6 +40,7 @@ class Batch:
                  draws: tuple[int, int] = (0, 0)) -> None:
         self.known: dict[UOp, UOp] = dict(known)
         self.count, self.draws = count, draws
+        self.loops: dict[UOp, list[UOp]] = {}  # what comes out of a LOOP, by output
         self.through = 0
         for node in known:
             self.through |= node.reads
@@ -52,7 +57,8 @@ class Batch:
                 made: UOp | None = self._drawn(node)
             elif node.op is Ops.DETACH and node.tag is not None:
                 made = self._custom(node)
-            elif any(source in known for source in node.src):
+            elif any(source in known for source in node.src) or \
+                    node.op is Ops.AFTER and node.src[1].src[1] in known:
                 made = self._made(node)
             else:
                 continue
@@ -143,6 +149,12 @@ class Batch:
     def moved(self, node: UOp) -> UOp:
         """A movement of the other axes."""
         op, arg, count = node.op, node.arg, self.count
+        values = self.loops.get(node.src[0])
+        if values is not None and op is Ops.SHRINK:
+            loop: Loop = node.src[0].arg
+            for position, value in enumerate(values):
+                if arg == ((loop.offset(position), loop.offset(position + 1)),):
+                    return nodes.reshape(value, (count, math.prod(shape_of(value)[1:])))
         if op in (Ops.RESHAPE, Ops.EXPAND):
             arg = (count, *arg)
         elif op is Ops.PERMUTE:
@@ -211,6 +223,98 @@ class Batch:
         """The examples are on every device of the mesh; other axes are cut as they were."""
         return self.again(node, Sharding(node.arg.mesh, (None, *node.arg.axes)))
 
+    def loop(self, node: UOp) -> UOp:
+        """All examples run together. A choice for each of them becomes a choice of values."""
+        loop: Loop = node.arg
+        if loop.kind == "cond" and node.src[0] in self.known:
+            values = self._chosen(node, loop)
+        else:
+            values = self._looped(node, loop)
+        self.loops[node] = values
+        rows = [nodes.reshape(value, (self.count, math.prod(shape_of(value)[1:])))
+                for value in values]
+        return _side_by_side(rows)
+
+    def _chosen(self, node: UOp, loop: Loop) -> list[UOp]:
+        """Both bodies, and of each example the one that it asks for."""
+        params = params_of(loop, node.src)
+        replaced = dict(zip(params, node.src, strict=True))
+        both = [[graph.src[root] for root in loop.outputs] for graph in loop.bodies]
+        made = substituted([*both[0], *both[1]], replaced)
+        self.of([*made])
+        count = len(loop.outputs)
+        found = []
+        for first, second in zip(made[:count], made[count:], strict=True):
+            one, other = self.whole(first), self.whole(second)
+            ones = nodes.reshape(self.known[node.src[0]], (self.count, *(
+                1 for _ in shape_of(one)[1:])))
+            found.append(where(nodes.expand(ones, shape_of(one)), one, other))
+        return found
+
+    def _looped(self, node: UOp, loop: Loop) -> list[UOp]:
+        """The loop with bodies of many examples: first it is found out which carries differ."""
+        sources, params = node.src, params_of(loop, node.src)
+        many = {slot for slot, source in enumerate(sources) if source in self.known}
+        rows = range(loop.carries, loop.carries + loop.sequences)
+        own = loop.carries if loop.kind == "while" else 0
+        while True:
+            marks = {slot: mark_of(self.count, params[slot]) for slot in many}
+            inner = Batch({params[slot]: marks[slot] for slot in many}, self.count)
+            inner.through = -1
+            inner.of([root for graph in loop.bodies for root in graph.src])
+            asks = loop.bodies[0].src[0]
+            some = {slot for slot in range(loop.carries) if loop.roots[slot] in inner.known}
+            if own and asks in inner.known:  # those that have ended stay as they are
+                some = set(range(loop.carries))
+            if some <= many:
+                break
+            many |= some
+        bodies = [list(graph.src) for graph in loop.bodies]
+        differs = [root in inner.known or root_number < loop.carries and root_number in many
+                   for root_number, root in enumerate(loop.roots)]
+        if loop.kind == "cond":
+            differs = [any(graph.src[n] in inner.known for graph in loop.bodies)
+                       for n in range(len(loop.roots))]
+        made = [[inner.whole(root) if differs[n] else root for n, root in enumerate(roots)]
+                for roots in bodies]
+        if own:
+            made[0] = [asks]
+            if asks in inner.known:
+                made[0], made[1] = self._until_all(inner, asks, made[1], marks)
+        into = []
+        for slot, source in enumerate(sources):
+            if slot not in many:
+                into.append(stored(source))
+            elif slot in rows:  # rows in front, examples behind
+                into.append(stored(_behind_first(self.whole(source))))
+            else:
+                into.append(stored(self.whole(source)))
+        renamed = {marks.get(slot, params[slot]): param(slot, marks.get(slot, params[slot]))
+                   for slot in range(len(sources))}
+        graphs = tuple(body(substituted(roots, renamed)) for roots in made)
+        values = outputs(replace(loop, bodies=graphs, ran={}), into, loop.outputs)
+        found = []
+        for root in loop.outputs:
+            value = values[root]
+            if not differs[root]:
+                shape = shape_of(value)
+                value = nodes.expand(nodes.reshape(value, (1, *shape)), (self.count, *shape))
+            elif loop.kind == "scan" and root >= loop.carries:
+                value = _behind_first(value)
+            found.append(value)
+        return found
+
+    def _until_all(self, inner: Batch, asks: UOp, following: list[UOp],
+                   marks: Mapping[int, UOp]) -> tuple[list[UOp], list[UOp]]:
+        """A loop that goes on as long as one example does, which alone goes on then."""
+        goes = inner.known[asks]
+        chosen = []
+        for slot, value in enumerate(following):
+            ones = nodes.reshape(goes, (self.count, *(1 for _ in shape_of(value)[1:])))
+            chosen.append(where(nodes.expand(ones, shape_of(value)), value, marks[slot]))
+        some = nodes.reduce(Ops.MAXIMUM, nodes.cast(goes, dtypes.uint8), (0,))
+        return [nodes.reshape(nodes.cast(some, dtypes.bool), ())], chosen
+
     def after(self, node: UOp) -> UOp:
         """A write: a choice of the region, of each example. No memory is written."""
         base, (view, value) = node.src[0], node.src[1].src
@@ -228,6 +332,29 @@ class Batch:
         return overwritten(own.known[base], own.known[view], own.known[base], self.whole(value))
 
 
+def mark_of(count: int, like: UOp) -> UOp:
+    """What stands in a body for a value that every example has for itself."""
+    return param(next(_marks), None, like.dtype, (count, *shape_of(like)))
+
+
+_marks = itertools.count(1 << 62)
+
+
+def _side_by_side(rows: Sequence[UOp]) -> UOp:
+    """Rows of all examples, joined along the second axis."""
+    total = sum(shape_of(row)[1] for row in rows)
+    joined, start = rows[0], shape_of(rows[0])[1]
+    for row in rows[1:]:
+        width = shape_of(row)[1]
+        left = nodes.pad(joined, ((0, 0), (0, width)))
+        right = nodes.pad(row, ((0, 0), (start, 0)))
+        place = nodes.expand(nodes.iota_along(start + width, 1, 2), shape_of(left))
+        first = UOp(Ops.CMPLT, dtypes.bool, (place, UOp.const(place.dtype, start)))
+        joined, start = where(first, left, right), start + width
+    assert start == total
+    return joined
+
+
 def _behind_first(x: UOp) -> UOp:
     """The first two axes change places."""
     return nodes.permute(x, (1, 0, *range(2, len(shape_of(x)))))
@@ -241,7 +368,7 @@ _RULES: dict[Ops, Rule] = {
     Ops.SCAN: Batch.scan, Ops.GATHER: Batch.gather, Ops.SCATTER: Batch.scatter,
     Ops.CONTIGUOUS: lambda batch, node: batch.again(node, None),
     Ops.COPY: lambda batch, node: batch.again(node, node.arg),
-    Ops.SHARD: Batch.shard, Ops.AFTER: Batch.after,
+    Ops.SHARD: Batch.shard, Ops.AFTER: Batch.after, Ops.LOOP: Batch.loop,
 }
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from impl.errors import ArgumentError
 from impl.gradient import Custom, below, compute_gradients, nodes, parts_of, sources_of
 from impl.gradient.custom import with_gradient
-from impl.gradient.forward import overwritten
+from impl.gradient.substitution import overwritten, substituted
 from impl.ir import Ops, UOp
-from impl.transforms.tracing import looked_at, substituted, variable
+from impl.transforms.tracing import looked_at, variable
 from impl.transforms.trees import Tree, of_function
 
 

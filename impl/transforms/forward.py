@@ -9,11 +9,11 @@ from typing import Any
 
 from impl.gradient import expression_of, nodes
 from impl.gradient.forward import push_forward
+from impl.gradient.substitution import substituted
 from impl.ir import UOp
 from impl.tensor import Tensor
 from impl.transforms.batching import vmap
 from impl.transforms.reverse import Argnums, Call, grad
-from impl.transforms.tracing import substituted
 
 
 def _pushed(call: Call, tangents: Sequence[UOp]) -> list[Tensor]:

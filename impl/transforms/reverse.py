@@ -7,9 +7,10 @@ from typing import Any
 
 from impl.errors import ArgumentError, DTypeError, ShapeError
 from impl.gradient import compute_gradients, expression_of, nodes
+from impl.gradient.substitution import substituted
 from impl.ir import UOp
 from impl.tensor import Tensor
-from impl.transforms.tracing import looked_at, substituted, variable
+from impl.transforms.tracing import looked_at, variable
 from impl.transforms.trees import Tree, of_function
 
 Argnums = int | Sequence[int]

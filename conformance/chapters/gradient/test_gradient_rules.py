@@ -63,6 +63,7 @@ EXAMPLES: dict[str, list[Callable[[Tensor], Tensor]]] = {
     "gradient of a fold": [lambda x: fold(x.exp())],
     "gradient of a gather": [lambda x: x[PLACES.to(x.device)] * x[PLACES.to(x.device)]],
     "gradient of a write": [written],
+    "gradient of a loop": [lambda x: func.scan(lambda c, r: ((c * r).sin(), c), x[0], x)[1]],
     "gradient of a scan": [lambda x: x.cumsum(1) * x, lambda x: x.cumprod(1),
                            lambda x: x.cummax(1)],
     "gradient of a scatter": [scattered],

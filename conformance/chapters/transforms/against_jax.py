@@ -60,7 +60,7 @@ def _parts(value: Any) -> list[Array]:
     return [np.asarray(value.numpy() if isinstance(value, Tensor) else value)]
 
 
-def differences(seed: int, count: int) -> tuple[list[str], set[str], int]:
+def differences(seed: int, count: int, told: bool = False) -> tuple[list[str], set[str], int]:
     """What differs, the operations that were met, and how many comparisons there were."""
     import jax
 
@@ -69,6 +69,9 @@ def differences(seed: int, count: int) -> tuple[list[str], set[str], int]:
         for number in range(count):
             function = drawn(chooser)
             functions.append(function)
+            if told and number % 10 == 0:
+                print(f"{number} functions, {compared} comparisons, {len(found)} differ",
+                      file=sys.stderr, flush=True)
             numbers = np.random.default_rng(chooser.randrange(1 << 30))
             x, y = (numbers.uniform(-1.2, 1.2, shape) for shape in function.shapes)
             for name, mine, theirs in transformed(function, x, y, number):
@@ -89,7 +92,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    found, met, compared = differences(given.seed, given.count)
+    found, met, compared = differences(given.seed, given.count, told=True)
     print("\n".join(found[:5]))
     print(f"{given.count} functions of {len(met)} operations, {compared} comparisons, "
           f"{len(found)} differ")

@@ -1,0 +1,77 @@
+"""Mistakes in loops: steps, bodies, derivatives, and what is refused."""
+from __future__ import annotations
+
+from conformance.saboteurs.edits import Edit
+
+
+class RowsAreTheFirst(Edit):
+    rule = "loops.value.equal"
+    description = "each step reads the first row"
+    file = "impl/realize/looping.py"
+    old = "source.part(row * nbytes, nbytes)"
+    new = "source.part(0 * nbytes, nbytes)"
+
+
+class ReversedLoopsGoForward(Edit):
+    rule = "loops.value.equal"
+    description = "a reversed scan begins with the first row"
+    file = "impl/realize/looping.py"
+    old = "reversed(range(count)) if loop.reverse else range(count)"
+    new = "range(count) if loop.reverse else range(count)"
+
+
+class TheSecondFunctionRuns(Edit):
+    rule = "loops.value.equal"
+    description = "a choice is always the second one"
+    file = "impl/realize/looping.py"
+    old = "self.body(0 if _truth(chosen) else 1)"
+    new = "self.body(1 if _truth(chosen) else 1)"
+
+
+class BodiesAreForgotten(Edit):
+    rule = "loops.body.once"
+    description = "a body has constants of its own in each call, so that it is planned again"
+    file = "impl/gradient/loops.py"
+    old = "renamed = {old: param(slot, old) for slot, (old, _) in enumerate(every)}"
+    new = "renamed = {old: old for slot, (old, _) in enumerate(every)} and " \
+        "{old: param(slot, old).rtag(next(_marks)) for slot, (old, _) in enumerate(every)}"
+
+
+class StepsDrawTheSame(Edit):
+    rule = "loops.random.step"
+    description = "every step draws the numbers of the first"
+    file = "impl/transforms/control.py"
+    old = "replaced[node] = nodes.add(made, along)"
+    new = "replaced[node] = nodes.add(made, nodes.scale(along, 0))"
+
+
+class SumsAreTheLast(Edit):
+    rule = "loops.gradient.reverse"
+    description = "of what every step reads the gradient is that of the first step"
+    file = "impl/gradient/loops.py"
+    old = "[add(sums[slot], of(slot)) for slot in whole]"
+    new = "[of(slot) for slot in whole]"
+
+
+class GradientsGoForward(Edit):
+    rule = "loops.gradient.reverse"
+    description = "the gradient of a scan goes from the first step to the last"
+    file = "impl/gradient/loops.py"
+    old = "loop.count, not loop.reverse)"
+    new = "loop.count, loop.reverse)"
+
+
+class CarriesDoNotChange(Edit):
+    rule = "loops.gradient.forward"
+    description = "the change of a carry is that of the carry before"
+    file = "impl/gradient/loops.py"
+    old = "found = push_forward(roots, {params[slot]: marks[slot] for slot in changing})"
+    new = "found = push_forward(roots, {params[slot]: marks[slot] for slot in list(changing)[1:]})"
+
+
+class DtypesMayChange(Edit):
+    rule = "loops.arguments.refused"
+    description = "a carry may become another dtype"
+    file = "impl/transforms/control.py"
+    old = "if mine.dtype is not theirs.dtype:  # r[impl loops.arguments.refused]"
+    new = "if mine.dtype.kind != theirs.dtype.kind:  # r[impl loops.arguments.refused]"

@@ -1,0 +1,245 @@
+"""Derivatives of what is repeated or chosen when it runs. Chapter: spec/loops.md.
+
+The derivative of a LOOP is a LOOP, whose body is the derivative of the body. Backwards it runs from
+the last step to the first, on the carries that every step began with.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, replace
+
+from impl.effects import constant_of
+from impl.errors import GraphError
+from impl.gradient import compute_gradients, nodes
+from impl.gradient.forward import Change, push_forward
+from impl.gradient.nodes import add
+from impl.gradient.substitution import substituted
+from impl.ir import Ops, UOp, toposort
+from impl.loops import Loop, body, outputs, param, part
+
+Parts = Iterator[tuple[UOp, UOp]]
+
+
+def is_float(node: UOp) -> bool:
+    """Whether there is a derivative with respect to it."""
+    return node.dtype.kind == "f"
+
+
+@dataclass
+class Steps:
+    """A scan in the making: what goes in, each with what stands for it in the body."""
+
+    carries: list[tuple[UOp, UOp]]    # PARAM and source
+    sequences: list[tuple[UOp, UOp]]
+    constants: list[tuple[UOp, UOp]]
+
+    def made(self, following: Sequence[UOp], stacked: Sequence[UOp], count: int,
+             reverse: bool) -> tuple[Loop, list[UOp]]:
+        """The loop and its sources. Behind what is stacked stand the carries before each step: a
+        derivative asks for them.
+        """
+        every = [*self.carries, *self.sequences, *self.constants]
+        renamed = {old: param(slot, old) for slot, (old, _) in enumerate(every)}
+        before = [mark for mark, _ in self.carries]
+        roots = substituted([*following, *stacked, *before], renamed)
+        loop = Loop("scan", (body(roots),), (), len(self.carries), len(self.sequences), count,
+                    reverse)
+        return loop, [stored(source) for _, source in every]
+
+
+def stored(source: UOp) -> UOp:
+    """What goes into a loop, such that it has memory: a number has none of its own."""
+    number = constant_of(source) is not None
+    return UOp(Ops.CONTIGUOUS, source.dtype, (source,)) if number else source
+
+
+_marks = iter(range(1 << 40, 1 << 62))
+
+
+def mark(like: UOp, row: bool = False) -> UOp:
+    """A PARAM that no body has: it gets its number when the loop is made. Of a sequence, for a row.
+    """
+    shape = (like.shape or ())[1:] if row else like.shape or ()
+    return param(next(_marks), None, like.dtype, shape)
+
+
+def params_of(loop: Loop, sources: Sequence[UOp]) -> list[UOp]:
+    """What stands for each source in the bodies."""
+    rows = range(loop.carries, loop.carries + loop.sequences)
+    return [param(slot, None, source.dtype, (source.shape or ())[1:] if slot in rows
+                  else source.shape or ()) for slot, source in enumerate(sources)]
+
+
+def pieces(loop: Loop, flat: UOp) -> dict[int, UOp]:
+    """The gradient of a loop's value, cut as that is: by root. A root that has none is left out.
+
+    It is a sum of what belongs to one root each, with zeros around; the zeros are not looked at.
+    """
+    terms, waiting = list[UOp](), [flat]
+    while waiting:
+        term = waiting.pop()
+        if term.op is Ops.ADD:
+            waiting += term.src[::-1]
+        else:
+            terms.append(term)
+    found: dict[int, UOp] = {}
+    for position, root in enumerate(loop.outputs):
+        first, last = loop.offset(position), loop.offset(position + 1)
+        for term in terms:
+            low, high = 0, loop.offset(len(loop.outputs))
+            if term.op is Ops.PAD:
+                low, high = term.arg[0][0], high - term.arg[0][1]
+            if high <= first or last <= low:
+                continue
+            row = term.src[0] if (low, high) == (first, last) and term.op is Ops.PAD \
+                else nodes.shrink(term, ((first, last),))
+            row = nodes.reshape(row, loop.root_shape(root))
+            found[root] = row if root not in found else add(found[root], row)
+    return found
+
+
+def loop_gradient(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
+    """The gradient of a LOOP, for each source that leads to a target."""
+    loop: Loop = node.arg
+    if loop.kind == "while":
+        raise GraphError("gradient", "a while_loop has no gradient: how often it runs is not known",
+                         "use scan with a fixed number of steps, or jvp")
+    rule = _scan_gradient if loop.kind == "scan" else _cond_gradient
+    yield from rule(node, loop, pieces(loop, gradient), leads)
+
+
+def _seeds(roots: Sequence[UOp], given: dict[int, UOp]) -> dict[UOp, UOp]:
+    seeds: dict[UOp, UOp] = {}
+    for number, gradient in given.items():
+        root = roots[number]
+        seeds[root] = gradient if root not in seeds else add(seeds[root], gradient)
+    return seeds
+
+
+# r[impl loops.gradient.reverse]
+def _scan_gradient(node: UOp, loop: Loop, given: dict[int, UOp], leads: Set[UOp]) -> Parts:
+    """A scan the other way round, whose carries are the gradients of the carries, and sums."""
+    sources, roots, carries = node.src, loop.roots, loop.carries
+    params = params_of(loop, sources)
+    floats = [slot for slot in range(carries) if is_float(params[slot])]
+    wanted = [slot for slot in range(carries, len(sources))
+              if sources[slot] in leads and is_float(params[slot])]
+    last = {slot: given.get(slot) for slot in floats}
+    back = {slot: mark(params[slot]) for slot in floats}
+    along = {root: mark(part, row=True) for root, part in given.items() if root >= carries}
+    found = compute_gradients(_seeds(roots, {**back, **along}),
+                              [params[slot] for slot in (*floats, *wanted)])
+
+    def of(slot: int) -> UOp:
+        return found.get(params[slot], nodes.full_like(params[slot], 0))
+    rows = [slot for slot in wanted if slot < carries + loop.sequences]
+    whole = [slot for slot in wanted if slot not in rows]
+    sums = {slot: mark(params[slot]) for slot in whole}
+    following = [of(slot) for slot in floats] + [add(sums[slot], of(slot)) for slot in whole]
+    needed = set(toposort([*following, *(of(slot) for slot in rows)]))
+    zeros = [nodes.full_like(params[slot], 0) for slot in (*floats, *whole)]
+    begun = [zero if last.get(slot) is None else last[slot]
+             for slot, zero in zip((*floats, *whole), zeros, strict=True)]
+    steps = Steps(
+        list(zip([*back.values(), *sums.values()], [b for b in begun if b is not None],
+                 strict=True)),
+        [*((params[slot], saved) for slot, saved in _saved(node, loop, [
+            s for s in range(carries) if params[s] in needed]).items()),
+         *((params[slot], sources[slot]) for slot in range(carries, carries + loop.sequences)
+           if params[slot] in needed),
+         *((along[root], given[root]) for root in along)],
+        [(params[slot], sources[slot]) for slot in range(carries + loop.sequences, len(sources))
+         if params[slot] in needed])
+    made, into = steps.made(following, [of(slot) for slot in rows], loop.count, not loop.reverse)
+    order = [*floats, *whole, *rows]
+    asked = [number for number, slot in enumerate(order) if sources[slot] in leads]
+    values = outputs(made, into, asked)
+    for number in asked:
+        yield sources[order[number]], values[number]
+
+
+def _saved(node: UOp, loop: Loop, slots: Sequence[int]) -> dict[int, UOp]:
+    """The carries that each step began with: from the node itself, if it has kept them."""
+    first = len(loop.roots) - loop.carries
+    have = {slot: part(node, loop.outputs.index(first + slot)) for slot in slots
+            if first + slot in loop.outputs}
+    more = outputs(loop, node.src, [first + slot for slot in slots if slot not in have])
+    return {slot: have[slot] if slot in have else more[first + slot] for slot in slots}
+
+
+def _cond_gradient(node: UOp, loop: Loop, given: dict[int, UOp], leads: Set[UOp]) -> Parts:
+    """A choice between the gradients."""
+    sources, params = node.src, params_of(loop, node.src)
+    wanted = [slot for slot, source in enumerate(sources) if source in leads and is_float(source)]
+    coming = {root: param(len(sources) + number, part)
+              for number, (root, part) in enumerate(given.items())}
+    bodies = []
+    for graph in loop.bodies:
+        found = compute_gradients(_seeds(graph.src, coming), [params[slot] for slot in wanted])
+        bodies.append(body([found.get(params[slot], nodes.full_like(params[slot], 0))
+                            for slot in wanted]))
+    made = Loop("cond", tuple(bodies), ())
+    values = outputs(made, [*sources, *(stored(part) for part in given.values())],
+                     range(len(wanted)))
+    for number, slot in enumerate(wanted):
+        yield sources[slot], values[number]
+
+
+def loop_change(node: UOp, given: Sequence[Change]) -> Change:
+    """How the value of a LOOP changes with its sources: a loop that carries the changes too."""
+    loop: Loop = node.arg
+    if not is_float(node):
+        return None
+    # r[impl loops.gradient.forward]
+    sources, params = node.src, params_of(loop, node.src)
+    changing = {slot: change for slot, change in enumerate(given) if change is not None}
+    if loop.kind != "cond":
+        for slot in range(loop.carries):
+            if is_float(sources[slot]):
+                changing.setdefault(slot, nodes.full_like(sources[slot], 0))
+    rows = range(loop.carries, loop.carries + loop.sequences)
+    marks = {slot: mark(params[slot]) for slot in changing}
+
+    def changes(roots: Sequence[UOp]) -> list[UOp]:
+        found = push_forward(roots, {params[slot]: marks[slot] for slot in changing})
+        return [nodes.full_like(root, 0) if change is None else change
+                for root, change in zip(roots, found, strict=True)]
+    every = list(enumerate(sources))
+    pairs = [(params[slot], source) for slot, source in every]
+    more = [(slot, (marks[slot], changing[slot])) for slot in changing]
+    if loop.kind == "cond":
+        bodies = [changes([graph.src[root] for root in loop.outputs]) for graph in loop.bodies]
+        return _joined("cond", bodies, [*pairs, *(pair for _, pair in more)])
+    carried = [*pairs[:loop.carries], *(pair for slot, pair in more if slot < loop.carries)]
+    floats = [slot for slot in changing if slot < loop.carries]
+    behind = loop.carries + loop.sequences
+    constants = [*pairs[behind:], *(pair for slot, pair in more if slot >= behind)]
+    if loop.kind == "while":
+        following = [*loop.roots, *changes([loop.roots[slot] for slot in floats])]
+        made = renamed_loop("while", [[loop.bodies[0].src[0]], following], [*carried, *constants],
+                        len(carried))
+        places = [loop.carries + floats.index(root) for root in loop.outputs]
+    else:
+        kept = [root for root in loop.outputs if root >= loop.carries]
+        following = [*loop.roots[:loop.carries], *changes([loop.roots[slot] for slot in floats])]
+        stacked = changes([loop.roots[root] for root in kept])
+        made = Steps(carried, [*(pairs[slot] for slot in rows),
+                               *(pair for slot, pair in more if slot in rows)],
+                     constants).made(following, stacked, loop.count, loop.reverse)
+        places = [loop.carries + floats.index(root) if root < loop.carries
+                  else len(following) + kept.index(root) for root in loop.outputs]
+    return UOp(Ops.LOOP, node.dtype, tuple(made[1]), replace(made[0], outputs=tuple(places)))
+
+
+def renamed_loop(kind: str, bodies: Sequence[Sequence[UOp]], pairs: Sequence[tuple[UOp, UOp]],
+             carries: int) -> tuple[Loop, list[UOp]]:
+    """A loop whose bodies are on these pairs of what stands for a source and the source."""
+    renamed = {old: param(slot, old) for slot, (old, _) in enumerate(pairs)}
+    made = tuple(body(substituted(roots, renamed)) for roots in bodies)
+    return Loop(kind, made, (), carries), [stored(source) for _, source in pairs]
+
+
+def _joined(kind: str, bodies: Sequence[Sequence[UOp]], pairs: Sequence[tuple[UOp, UOp]]) -> UOp:
+    loop, sources = renamed_loop(kind, bodies, pairs, 0)
+    wanted = tuple(range(len(bodies[0])))
+    return UOp(Ops.LOOP, bodies[0][0].dtype, tuple(sources), replace(loop, outputs=wanted))

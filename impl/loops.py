@@ -1,0 +1,115 @@
+"""Control flow as a value: what is repeated or chosen when a schedule runs.
+
+Chapter: spec/loops.md.
+
+A LOOP is a node like any other. Its sources are the values that go in, its value is one row of
+numbers with all that comes out, and its argument, a `Loop`, has the body: a graph of its own, on
+PARAM nodes that stand for what goes in. So a body is written once and scheduled once, however often
+it runs.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from impl.dtypes import DType, dtypes
+from impl.ir import Ops, Shape, UOp
+from impl.places import Place
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A body and how it is run.
+
+    `kind` says what happens. A body is a SINK, and PARAM s in it is source s of the node:
+
+        scan    the first sources are `carries`, the next ones `sequences`, of which step i gets
+                row i. The first roots of the body are the carries of the next step, the others are
+                stacked. It runs `count` times, with `reverse` from the last row to the first.
+        while   the first sources are `carries`. As long as the first body gives true for them the
+                second one gives the next ones.
+        cond    source 0 is a bool: the first body where it is true, else the second.
+
+    `outputs` are the roots, all of one dtype, that the value has, one behind the other. `values`
+    and `places` are known once it stands in a plan: which stored value each source is, and which
+    argument of the kernel that is, the result last.
+    """
+
+    kind: str
+    bodies: tuple[UOp, ...]
+    outputs: tuple[int, ...]
+    carries: int = 0
+    sequences: int = 0
+    count: int = 0
+    reverse: bool = False
+    values: tuple[int, ...] = ()
+    places: tuple[int, ...] = ()
+    ran: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def target(self) -> Place:
+        """Where the value lies: where its sources do."""
+        return Place("")
+
+    @property
+    def roots(self) -> tuple[UOp, ...]:
+        """What the body gives; of several bodies the last one's."""
+        return self.bodies[-1].src
+
+    def root_shape(self, root: int) -> Shape:
+        """The shape of what comes out of a root, in the end."""
+        own = self.roots[root].shape or ()
+        return (self.count, *own) if self.kind == "scan" and root >= self.carries else own
+
+    def offset(self, position: int) -> int:
+        """Where an output begins, in elements."""
+        return sum(math.prod(self.root_shape(root)) for root in self.outputs[:position])
+
+    def shape(self, given: Shape) -> Shape:
+        """The shape of the value, whatever that of a source is."""
+        return (self.offset(len(self.outputs)),)
+
+    def told(self, nbytes: int) -> str:
+        """What it does, for a person."""
+        return str(self)
+
+    def __str__(self) -> str:
+        return f"scan of {self.count} steps" if self.kind == "scan" else f"{self.kind} loop" \
+            if self.kind == "while" else self.kind
+
+    def __getstate__(self) -> dict[str, Any]:  # r[impl loops.body.once]
+        return {**self.__dict__, "ran": {}}
+
+
+def param(slot: int, like: UOp | None = None, dtype: DType = dtypes.float32,
+          shape: Shape = ()) -> UOp:
+    """What stands for a source in a body."""
+    if like is not None:
+        dtype, shape = like.dtype, like.shape or ()
+    return UOp(Ops.PARAM, dtype, (), (slot, tuple(shape)))
+
+
+def body(roots: Sequence[UOp]) -> UOp:
+    """A body that gives these."""
+    return UOp(Ops.SINK, dtypes.index, tuple(roots))
+
+
+def part(node: UOp, position: int) -> UOp:
+    """One output of a LOOP, in its shape."""
+    loop: Loop = node.arg
+    shape = loop.root_shape(loop.outputs[position])
+    start = loop.offset(position)
+    row = UOp(Ops.SHRINK, node.dtype, (node,), ((start, start + math.prod(shape)),))
+    return UOp(Ops.RESHAPE, node.dtype, (row,), shape)
+
+
+def outputs(loop: Loop, sources: Sequence[UOp], wanted: Sequence[int]) -> dict[int, UOp]:
+    """What comes out of some roots of a loop: one node for those of each dtype."""
+    found: dict[int, UOp] = {}
+    for dtype in dict.fromkeys(loop.roots[root].dtype for root in wanted):
+        mine = tuple(root for root in wanted if loop.roots[root].dtype is dtype)
+        node = UOp(Ops.LOOP, dtype, tuple(sources), replace(loop, outputs=mine))
+        found.update({root: part(node, position) for position, root in enumerate(mine)})
+    return found

@@ -1,0 +1,236 @@
+"""Running a LOOP: its bodies are planned and compiled once, and launched step by step. Chapter:
+spec/loops.md.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from impl import settings
+from impl.device import Device, DeviceBackend, Memory
+from impl.dtypes import dtypes
+from impl.effects import Buffer
+from impl.ir import Ops, UOp
+from impl.loops import Loop
+from impl.multi import Mesh, Sharding
+from impl.places import Place, named
+from impl.realize.environment import in_force
+from impl.realize.planning import prepare
+from impl.realize.prepared import CopySegment, Position, Segment, Segments
+from impl.realize.run import Run, ensure_memory
+from impl.realize.schedule import ExecItem, items_of
+
+
+class Body:
+    """A body that is ready to run: its kernels, and where what goes in and comes out stands."""
+
+    def __init__(self, graph: UOp, place: Place) -> None:
+        self.place = place
+        params = [node for node in graph.toposort() if node.op is Ops.PARAM]
+        self.slots = [param.arg[0] for param in params]
+        inputs = [self._buffer(param) for param in params]
+        leaves = {param: buffer.leaf(param.shape or ())
+                  for param, buffer in zip(params, inputs, strict=True)}
+        roots, default = graph.substitute(leaves).src, in_force().default
+        # Each root has memory of its own, also where two are one value, or it is what goes in.
+        stored = [UOp(Ops.CONTIGUOUS, root.dtype, (named(root, place, default),), None, number)
+                  for number, root in enumerate(roots)]
+        effects, plan, canonical = prepare(stored)  # r[impl loops.body.once]
+        run = Run(plan, canonical, effects, own_arena=True)
+        made = [run.buffers[number] for number in plan.places]
+        self.segments = _segments(items_of(run), [*inputs, *made])
+        self.sizes = [buffer.nbytes for buffer in made]
+        for buffer in (*inputs, *made):
+            buffer.memory = None
+
+    def _buffer(self, param: UOp) -> Buffer:
+        shape = param.shape or ()
+        buffer = Buffer(self.place, param.dtype, math.prod(shape))
+        if isinstance(self.place, Mesh):
+            buffer.lie(shape, Sharding.copies(self.place, len(shape)))
+        return buffer
+
+    def run(self, inputs: Sequence[Memory | None], results: Sequence[Memory]) -> None:
+        """Run it: what goes in, by source, and where each root is stored."""
+        given = [inputs[slot] for slot in self.slots]
+        self.segments.run([each for each in given if each is not None] + list(results))
+
+
+def _segments(items: Sequence[ExecItem], changing: Sequence[Buffer]) -> Segments:
+    """The launches of some kernels, with places for the memory that each run brings."""
+    number = {buffer: i for i, buffer in enumerate(changing)}
+    places: list[list[Position]] = [[] for _ in changing]
+    segments: list[Segment] = []
+    waiting: list[ExecItem] = []
+
+    def note(segment: Segment, launch: int, item: ExecItem) -> None:
+        for argument, buffer in enumerate(item.bufs):
+            if buffer in number:
+                places[number[buffer]].append((segment, launch, argument))
+
+    def close() -> None:
+        if waiting:
+            device = Device[waiting[0].bufs[0].device]
+            table = device.table([(item.program, [ensure_memory(b) for b in item.bufs], item.values)
+                                  for item in waiting if item.program is not None])
+            for launch, item in enumerate(waiting):
+                note(table, launch, item)
+            segments.append(table)
+            waiting.clear()
+
+    for item in items:
+        if item.program is None:
+            close()
+            assert item.copy is not None
+            segment = CopySegment(item.copy, [ensure_memory(b) for b in item.bufs],
+                                  [b.nbytes for b in item.bufs], item.bufs[-1].dtype)
+            note(segment, 0, item)
+            segments.append(segment)
+        else:
+            if waiting and waiting[0].bufs[0].device != item.bufs[0].device:
+                close()
+            waiting.append(item)
+    close()
+    return Segments(segments, places)
+
+
+def run_loop(loop: Loop, memories: Sequence[Memory]) -> None:
+    """Run a LOOP on the memories of its kernel."""
+    sources = [memories[place] if place >= 0 else None for place in loop.places[:-1]]
+    target = memories[loop.places[-1]]
+    _Running(loop, sources, target).run()
+
+
+class _Running:
+    """One run of a LOOP: memory for the carries, and for what nobody asked for."""
+
+    def __init__(self, loop: Loop, sources: Sequence[Memory | None], target: Memory) -> None:
+        self.loop, self.sources, self.target = loop, sources, target
+        self.device: DeviceBackend = target.device
+        self.item = loop.roots[loop.outputs[0]].dtype.itemsize
+
+    def run(self) -> None:
+        """Run what the kind says."""
+        {"scan": self._scan, "while": self._while, "cond": self._cond}[self.loop.kind]()
+
+    def body(self, number: int) -> Body:
+        """A body, made at its first use under these settings."""
+        graph, place = self.loop.bodies[number], Place(self.device.name)
+        if hasattr(self.device, "mesh"):
+            place = self.device.mesh
+        key = graph, place, settings.plan_text()
+        found: Body | None = self.loop.ran.get(key)
+        if found is None:
+            found = self.loop.ran[key] = Body(graph, place)
+        return found
+
+    def _region(self, root: int, row: int = 0) -> tuple[int, int]:
+        """Where an output, or a row of it, lies in the result: first byte, and how many."""
+        nbytes = math.prod(self.loop.roots[root].shape or ()) * self.item
+        start = self.loop.offset(self.loop.outputs.index(root)) * self.item
+        return start + row * nbytes, nbytes
+
+    def _fresh(self, root: int) -> Memory:
+        node = self.loop.roots[root]
+        return self.device.allocate(math.prod(node.shape or ()) * node.dtype.itemsize or 1)
+
+    def _direct(self, start: int, nbytes: int) -> bool:
+        """Whether a kernel may work on these bytes as they lie."""
+        return start % self.device.alignment == 0 and nbytes % self.device.alignment == 0
+
+    def _copy_out(self, root: int, source: Memory, row: int = 0) -> None:
+        start, nbytes = self._region(root, row)
+        if nbytes:
+            _copy(self.target.part(start, nbytes), source, nbytes)
+
+    def _scan(self) -> None:
+        loop, body = self.loop, self.body(0)
+        carries, count = loop.carries, loop.count
+        rows = self._rows(body)
+        turns = [[self._fresh(root) for root in range(carries)] for _ in range(2)]
+        stacked = range(carries, len(loop.roots))
+        places = {root: None if root in loop.outputs and self._direct(*self._region(root))
+                  else self._fresh(root) for root in stacked}
+        inputs = list(self.sources)
+        for step, row in enumerate(reversed(range(count)) if loop.reverse else range(count)):
+            for slot, (nbytes, own) in rows.items():
+                source = self.sources[slot]
+                assert source is not None
+                there = inputs[slot] = source.part(row * nbytes, nbytes)
+                if own is not None:
+                    _copy(own, there, nbytes)
+                    inputs[slot] = own
+            following = turns[step % 2]
+            results = [*following, *(self.target.part(*self._region(root, row))
+                                     if (own := places[root]) is None else own for root in stacked)]
+            body.run(inputs, results)
+            for root in stacked:
+                own = places[root]
+                if own is not None and root in loop.outputs:
+                    self._copy_out(root, own, row)
+            inputs[:carries] = following
+        for root in range(carries):
+            if root in loop.outputs:
+                source = inputs[root]
+                assert source is not None
+                self._copy_out(root, source)
+
+    def _rows(self, body: Body) -> dict[int, tuple[int, Memory | None]]:
+        """Of each sequence that the body reads: the bytes of a row, and memory for a row that does
+        not lie as a kernel needs it.
+        """
+        loop, found = self.loop, dict[int, tuple[int, Memory | None]]()
+        for node in loop.bodies[0].toposort():
+            if node.op is Ops.PARAM and 0 <= node.arg[0] - loop.carries < loop.sequences:
+                nbytes = math.prod(node.shape or ()) * node.dtype.itemsize
+                if self.sources[node.arg[0]] is not None:
+                    own = None if self._direct(0, nbytes) else self.device.allocate(nbytes or 1)
+                    found[node.arg[0]] = nbytes, own
+        return found
+
+    def _while(self) -> None:
+        loop, asks, goes = self.loop, self.body(0), self.body(1)
+        inputs = list(self.sources)
+        flag = self.device.allocate(1)
+        turns = [[self._fresh(root) for root in range(loop.carries)] for _ in range(2)]
+        step = 0
+        while self._asked(asks, inputs, flag):
+            following = turns[step % 2]
+            goes.run(inputs, following)
+            inputs[:loop.carries] = following
+            step += 1
+        for root in loop.outputs:
+            source = inputs[root]
+            assert source is not None
+            self._copy_out(root, source)
+
+    def _asked(self, body: Body, inputs: Sequence[Memory | None], flag: Memory) -> bool:
+        body.run(inputs, [flag])
+        return _truth(flag)
+
+    def _cond(self) -> None:
+        loop, chosen = self.loop, self.sources[0]
+        assert chosen is not None
+        body = self.body(0 if _truth(chosen) else 1)
+        made = []
+        for root in range(len(loop.roots)):
+            direct = root in loop.outputs and self._direct(*self._region(root))
+            made.append(self.target.part(*self._region(root)) if direct else self._fresh(root))
+        body.run(self.sources, made)
+        for root in loop.outputs:
+            if not self._direct(*self._region(root)):
+                self._copy_out(root, made[root])
+
+
+def _copy(target: Memory, source: Memory, nbytes: int) -> None:
+    """Copy bytes on a device, or on each of a mesh."""
+    for there, here in zip(target.members, source.members, strict=True):
+        there.device.copy(there, here, nbytes)
+
+
+def _truth(memory: Memory) -> bool:
+    """What a bool in memory is; of a mesh all devices have the same."""
+    one = memory.members[0]
+    return bool(np.asarray(one.device.copy_out(one, dtypes.bool, 1))[0])
