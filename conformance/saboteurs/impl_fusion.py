@@ -162,6 +162,22 @@ class StoresWhatIsExpanded(Edit):
     old, new = "return parts if sum(map(_elements, parts)) < _elements(node) else []", "return []"
 
 
+class ProductsHandOnElements(Edit):
+    rule = "fusion.split.product"
+    description = "a product stays with the stages that need its elements"
+    file = "impl/fusion/split.py"
+    old = "if parts[-1] and (alone or _is_product(parts[-1][-1], limits)):"
+    new = "if parts[-1] and alone:"
+
+
+class EverySumIsAProduct(Edit):
+    rule = "fusion.split.product"
+    description = "a sum over one matrix has a kernel of its own too"
+    file = "impl/fusion/split.py"
+    old = "return any(wide & one - two and wide & two - one for one in used for two in used)"
+    new = "return bool(wide and used)"
+
+
 class CountsTheLastBuffer(Edit):
     rule = "fusion.limit.device"
     description = "each stage has the local memory of the device for itself"

@@ -71,7 +71,7 @@ class StoresSideBySideAlways(Edit):
     rule = "choosing.product.column"
     description = "three results that lie side by side are a vector, however long their sums are"
     file = "impl/choosing/products.py"
-    old, new = "(wide or beside or [None])[0]", "(beside or wide or [None])[0]"
+    old, new = "iter(wide or beside)", "iter(beside or wide)"
 
 
 class TakesEveryRegisterForSums(ImplPatch):

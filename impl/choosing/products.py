@@ -100,7 +100,7 @@ def find_roles(planner: Planner, node: UOp) -> Roles | None:
         # Many products for each result: their vectors may be stored one element here, one there.
         wide = sorted([roles for roles in found if planner.extent(roles.column) >= _LEAST_COLUMN],
                       key=lambda each: -math.prod(planner.extent(r) for r in each.rows))
-    return (wide or beside or [None])[0]
+    return next(iter(wide or beside), None)
 
 
 def _roles_of(planner: Planner, column: UOp, outputs: list[UOp], sides: list[list[bool]],

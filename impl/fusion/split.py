@@ -1,4 +1,7 @@
-"""Kernels that are cut in two because they need too much memory at once. Chapter: spec/fusion.md.
+"""Kernels that are better run as two. Chapter: spec/fusion.md.
+
+A product of matrices wants a kernel with one result: then several rows and columns of it share what
+is loaded. What other stages do with single elements of it is left to a kernel of its own.
 
 All results of a kernel are alive together, and with them all that it reads. Where the kernel at
 the peak is made of parts that only meet in memory anyway, running it as two kernels lets what
@@ -9,14 +12,67 @@ Guarantees: the same stages in the same order; some groups are two. What was giv
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from impl.fusion.groups import Blocked, Group, Grouping
+from impl.fusion.groups import Blocked, Group, Grouping, Member
 from impl.fusion.limits import FusionLimits
 from impl.placement import Placement
+from impl.symbolic import extent
 
 Peak = tuple[int, int]  # bytes, and the group that runs then
+
+
+def split_products(groups: list[Group], blocked: list[Blocked], limits: FusionLimits) -> Grouping:
+    """Give each product of matrices a kernel of its own, where only elements of it are handed on.
+
+    Nearly all work of such a kernel is the product, and in a tile it is many times faster.
+    """
+    made: list[Group] = []
+    said: list[Blocked] = []
+    first: dict[int, int] = {}  # by the number of a group: that of its first part
+    for group in groups:
+        first[group.number] = len(made)
+        for members in _around_products(group, limits):
+            if len(made) > first[group.number]:
+                said += [(len(made) - 1, each.stage.number, _PRODUCT) for each in members]
+            made.append(replace(group, number=len(made), members=members))
+    return Grouping(made, [(first[kernel], stage, why) for kernel, stage, why in blocked] + said)
+
+
+_PRODUCT = "product: its tile needs a kernel with one result"
+
+
+def _around_products(group: Group, limits: FusionLimits) -> list[list[Member]]:
+    """The members of a kernel in parts; all in one, if it is not a product that keeps it busy."""
+    members = group.members
+    if len(members) == 1 or any(len(each.prefix) < len(each.stage.loops) for each in members) \
+            or not any(_is_product(each, limits) for each in members):
+        return [members]
+    parts: list[list[Member]] = [[]]
+    for each in members:
+        alone = _is_product(each, limits)
+        if parts[-1] and (alone or _is_product(parts[-1][-1], limits)):
+            parts.append([])
+        parts[-1].append(each)
+    return parts
+
+
+def _is_product(member: Member, limits: FusionLimits) -> bool:
+    """Whether a stage adds many products of two matrices: one has no columns, the other no rows."""
+    # r[impl fusion.split.product]
+    form = member.stage.form
+    results = math.prod(extent(loop) for loop in form.loops)
+    if not form.reduced or form.iterations <= max(limits.small_kernel, _LEAST_SUM * results):
+        return False
+    wide = {loop for loop in form.loops if extent(loop) > 1}
+    used = [used for _, pattern in form.reads if (used := {*pattern.ranges}) & {*form.reduced}]
+    return any(wide & one - two and wide & two - one for one in used for two in used)
+
+
+#: A sum of fewer products is soon done, and one kernel is started sooner than two.
+_LEAST_SUM = 32
 
 
 def split_at_peak(groups: list[Group], blocked: list[Blocked], placement: Placement,

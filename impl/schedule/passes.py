@@ -29,6 +29,7 @@ from impl.fusion import (
     compute_late,
     group_stages,
     split_at_peak,
+    split_products,
     touches,
 )
 from impl.memory.takeovers import Takeovers, Temporary, find_takeovers
@@ -85,8 +86,9 @@ def make_late(draft: Draft) -> Draft:
 
 def split(draft: Draft) -> Draft:
     """Which kernel is run as two."""
-    draft.grouping = split_at_peak(draft.late, draft.fused.blocked, draft.placement,
-                                   draft.environment.limits,
+    limits = draft.environment.limits
+    products = split_products(draft.late, draft.fused.blocked, limits)
+    draft.grouping = split_at_peak(products.groups, products.blocked, draft.placement, limits,
                                    Peaks(draft.placement.storage, draft.temporary_bytes))
     return draft
 

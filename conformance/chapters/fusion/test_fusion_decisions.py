@@ -638,6 +638,27 @@ def tight_limits() -> Iterator[None]:
     schedule_cache.clear()
 
 
+@verifies("fusion.split.product")
+def test_a_large_product_has_one_result() -> None:
+    x, g, w, m = numbers(256, 64), numbers(256, 64) * 1, numbers(64, 64), numbers(64, 64) * 1
+    momentum = m * 0.9 + x.T @ g
+    plan = plan_of(momentum, w - momentum * 0.01)
+    assert [kernel.ast.arg.name for kernel in plan.kernels] == ["reduce_64_64", "map_64_64"]
+    assert [why for *_, why in plan.boundaries if why.startswith("product: ")]
+
+
+@verifies("fusion.split.product")
+def test_a_small_product_or_one_of_rows_stays_where_it_is_used() -> None:
+    few = numbers(8, 4) @ numbers(4, 8)  # soon done
+    assert len(plan_of(few + 1, few * 2).kernels) == 1
+    short = numbers(256, 16) @ numbers(16, 256)  # a sum of sixteen
+    assert len(plan_of(short + 1, short * 2).kernels) == 1
+    column = (numbers(512, 512) * numbers(512)).sum(1)  # no columns
+    assert len(plan_of(column + 1, column * 2).kernels) == 1
+    scores = numbers(64, 64) @ numbers(64, 64)  # its rows are the kernel's loops
+    assert len(plan_of(scores.softmax(1)).kernels) == 1
+
+
 @verifies("fusion.split.pays+2")
 def test_a_kernel_is_cut_where_it_needs_too_much_memory_at_once() -> None:
     def branches() -> list[Tensor]:
