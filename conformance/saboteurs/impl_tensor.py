@@ -95,6 +95,20 @@ class WindowsBeyondCount(Edit):
     old, new = "places -= (places - 1) * step >= size + pads[0]", "places -= 0"
 
 
+class SolvesInHalfTheDigits(Edit):
+    rule = "tensor.linalg.host"
+    description = "matrices are handed to LAPACK in half precision"
+    file = "impl/tensor/linalg.py"
+    old, new = 'or call it before").astype(', 'or call it before").astype(np.float16).astype('
+
+
+class InversesAreConstants(Edit):
+    rule = "tensor.linalg.slope"
+    description = "an inverse has no gradient"
+    file = "impl/tensor/linalg.py"
+    old, new = "return found - found @ d @ found", "return found"
+
+
 class AnyConditionWillDo(ImplPatch):
     rule = "tensor.arguments.refused+2"
     description = "a condition that is a number holds where it is not zero"

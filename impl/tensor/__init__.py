@@ -15,6 +15,9 @@
     statistics   medians, quantiles, histograms, sets, writing by index
     conversion   methods named after dtypes
     functional   normalisation, losses, dropout, attention
+    losses       more losses, distances, layers as functions
+    namespaces   names with a dot
+    linalg       inverses, determinants, decompositions
     creation     constants, ranges, random numbers
     autograd     backward, gradient
     aliases      second names, and tensors of the same kind

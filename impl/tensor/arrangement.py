@@ -7,7 +7,7 @@ from typing import Any, Self
 from impl.errors import AxisError, ShapeError
 from impl.gradient import nodes
 from impl.ir import Ops
-from impl.tensor.movement import Movement, flat_arguments, whole
+from impl.tensor.movement import Movement, flat_arguments, spread, whole
 
 
 class Arrangement(Movement):
@@ -21,6 +21,8 @@ class Arrangement(Movement):
         """Parts along an axis: so many of almost equal size, or cut before these places."""
         axis = self._axis(dim, "tensor_split")
         size = self.shape[axis]
+        if isinstance(indices_or_sections, Movement):
+            indices_or_sections = indices_or_sections.tolist()
         if isinstance(indices_or_sections, (tuple, list)):
             bounds = [slice(None, one).indices(size)[1] for one in indices_or_sections]
         else:
@@ -137,6 +139,75 @@ class Arrangement(Movement):
         """Joined along axis 1, vectors as columns."""
         columns = [one.reshape(-1, 1) if len(one.shape) < 2 else one for one in _joined(given)]
         return columns[0].cat(*columns[1:], dim=1)
+
+    def atleast_1d(self) -> Self:
+        """The tensor, a number as a vector."""
+        return self if self.shape else self.reshape(1)
+
+    def atleast_2d(self) -> Self:
+        """The tensor, a vector as a row."""
+        return self if len(self.shape) > 1 else self.reshape(1, -1)
+
+    def atleast_3d(self) -> Self:
+        """The tensor, a vector as (1, n, 1), and a matrix with a last axis of 1."""
+        return self.reshape(1, -1, 1) if len(self.shape) < 2 else \
+            self.unsqueeze(-1) if len(self.shape) == 2 else self
+
+    def block_diag(*given: Any) -> Any:
+        """Matrices along the diagonal of one, zero elsewhere."""
+        parts = [one.atleast_2d() for one in _joined(given)]
+        columns, before, rows = sum(one.shape[1] for one in parts), 0, []
+        for one in parts:
+            width = one.shape[1]
+            rows.append(one.pad(((0, 0), (before, columns - before - width))))
+            before += width
+        return rows[0].cat(*rows[1:], dim=0)
+
+    def cartesian_prod(*given: Any) -> Any:
+        """All combinations of an element of each vector, as rows."""
+        tensors = _joined(given)
+        grids = [one.flatten() for one in tensors[0].__class__.meshgrid(*tensors)]
+        return grids[0] if len(grids) == 1 else grids[0].stack(*grids[1:], dim=1)
+
+    def broadcast_tensors(*given: Any) -> Any:
+        """The tensors, spread to the shape that they have in common."""
+        tensors = [part for one in given
+                   for part in (one if isinstance(one, (list, tuple)) else (one,))]
+        shape = spread([one.shape for one in tensors], "broadcast_tensors")
+        return tuple(one.expand(shape) for one in tensors)
+
+    @staticmethod
+    def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
+        """The shape to which these shapes spread."""
+        return spread([tuple(one) if isinstance(one, (tuple, list)) else (one,)
+                       for one in shapes], "broadcast_shapes")
+
+    def constant_pad_nd(self, pad: Any, value: Any = 0) -> Self:
+        """pad with a number"""
+        return self.pad(pad, value=value)
+
+    def trapezoid(self, x: Any = None, dx: float = 1, dim: int = -1) -> Self:
+        """The area below points along an axis, `dx` apart or at the places x."""
+        return self._trapezoids(x, dx, dim).sum(dim)  # type: ignore[attr-defined]
+
+    def cumulative_trapezoid(self, x: Any = None, dx: float = 1, dim: int = -1) -> Self:
+        """The area below points up to each one but the first."""
+        return self._trapezoids(x, dx, dim).cumsum(dim)  # type: ignore[attr-defined]
+
+    def _trapezoids(self, x: Any, dx: float, dim: int) -> Self:
+        axis = self._axis(dim, "trapezoid")
+        size = self.shape[axis]
+        if size < 2:
+            return self.narrow(axis, 0, 0) * dx
+        pairs = self.narrow(axis, 1, size - 1) + self.narrow(axis, 0, size - 1)
+        if x is None:
+            return pairs * (dx / 2)
+        at = -1 if len(x.shape) == 1 else axis
+        width = x.narrow(at, 1, size - 1) - x.narrow(at, 0, size - 1)
+        if len(x.shape) == 1:
+            width = width.reshape((-1,) + (1,) * (len(self.shape) - axis - 1))
+        found: Self = pairs * width / 2
+        return found
 
     def pad_to(self, *shape: Any) -> Self:
         """Padded with zeros at the ends to this shape; None keeps a size."""

@@ -1,8 +1,10 @@
 """Tensors from nothing: constants, ranges, random numbers. Chapter: spec/tensor.md."""
 from __future__ import annotations
 
+import itertools
 import math
 import operator
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +18,7 @@ from impl.ir import Ops, Shape, UOp
 from impl.multi import Mesh, Sharding
 from impl.symbolic import Variable, as_size, is_number, is_symbolic
 from impl.tensor.base import dtype_of_number
-from impl.tensor.functional import Functional
+from impl.tensor.linalg import Linalg
 from impl.tensor.movement import flat_arguments
 from impl.tensor.random import generator, integer_node, normal_node, uniform_node
 
@@ -66,7 +68,7 @@ def _float(dtype: Any, name: str) -> DType:
     return wanted
 
 
-class Creation(Functional):
+class Creation(Linalg):
     """Class methods that make tensors. All take `device`, and `requires_grad` where it fits."""
 
     __slots__ = ()
@@ -189,6 +191,10 @@ class Creation(Functional):
     def logspace(cls, start: float, stop: float, steps: int, base: float = 10.0,
                  dtype: Any = None, device: str | None = None) -> Self:
         """Powers of a base, whose exponents go from start to stop, equally far apart."""
+        wanted = None if dtype is None else as_dtype(dtype)
+        if wanted is not None and wanted.kind in "iu":
+            powers = base ** cls.linspace(start, stop, steps, dtypes.float64, device)
+            return powers.cast(wanted)
         return base ** cls.linspace(start, stop, steps, dtype, device)
 
     @classmethod
@@ -205,6 +211,82 @@ class Creation(Functional):
         column = nodes.expand(nodes.iota_along(shape[1], 1, 2), shape)
         node = cast(UOp(Ops.CMPEQ, dtypes.bool, (row, column)), wanted)
         return cls._made(node, device, requires_grad)
+
+    @classmethod
+    def scalar_tensor(cls, value: Any, dtype: Any = None, device: str | None = None) -> Self:
+        """A number as a tensor."""
+        return cls(value, device, dtypes.default_float if dtype is None else dtype)
+
+    @classmethod
+    def tril_indices(cls, row: int, col: int, offset: int = 0, dtype: Any = None,
+                     device: str | None = None) -> Self:
+        """The places of the elements on and below a diagonal of a matrix: (2, count)."""
+        return cls(np.stack(np.tril_indices(row, offset, col)), device,
+                   dtypes.default_int if dtype is None else dtype)
+
+    @classmethod
+    def triu_indices(cls, row: int, col: int, offset: int = 0, dtype: Any = None,
+                     device: str | None = None) -> Self:
+        """The places of the elements on and above a diagonal of a matrix: (2, count)."""
+        return cls(np.stack(np.triu_indices(row, offset, col)), device,
+                   dtypes.default_int if dtype is None else dtype)
+
+    def combinations(self, r: int = 2, with_replacement: bool = False) -> Self:
+        """All choices of r elements of a vector, as rows."""
+        choose = itertools.combinations_with_replacement if with_replacement \
+            else itertools.combinations
+        places = list(choose(range(self.shape[0]), r))
+        table = np.array(places, np.int64).reshape(len(places), r)
+        if not len(table) or not r:
+            return self.reshape(-1)[:0].reshape(0, *((r,) if r else ()))
+        return self.index_select(0, table.reshape(-1).tolist()).reshape(len(table), r)
+
+    # Windows
+
+    @classmethod
+    def _cosine_window(cls, terms: Sequence[float], length: int, periodic: bool, dtype: Any,
+                       device: str | None) -> Self:
+        """Sums of cosines with these factors, of turning signs."""
+        if length == 1:
+            return cls(np.ones(1), device, _float(dtype, "window"))
+        angle = np.arange(length) * (2 * math.pi / max(length if periodic else length - 1, 1))
+        line = sum(((-1) ** k * factor * np.cos(k * angle) for k, factor in enumerate(terms)),
+                   np.zeros(length))
+        return cls(line, device, _float(dtype, "window"))
+
+    @classmethod
+    def hann_window(cls, window_length: int, periodic: bool = True, dtype: Any = None,
+                    device: str | None = None) -> Self:
+        """(1 - cos) / 2 of a turn."""
+        return cls._cosine_window((0.5, 0.5), window_length, periodic, dtype, device)
+
+    @classmethod
+    def hamming_window(cls, window_length: int, periodic: bool = True, alpha: float = 0.54,
+                       beta: float = 0.46, dtype: Any = None, device: str | None = None) -> Self:
+        """alpha - beta * cos of a turn."""
+        return cls._cosine_window((alpha, beta), window_length, periodic, dtype, device)
+
+    @classmethod
+    def blackman_window(cls, window_length: int, periodic: bool = True, dtype: Any = None,
+                        device: str | None = None) -> Self:
+        """A window of three cosines."""
+        return cls._cosine_window((0.42, 0.5, 0.08), window_length, periodic, dtype, device)
+
+    @classmethod
+    def bartlett_window(cls, window_length: int, periodic: bool = True, dtype: Any = None,
+                        device: str | None = None) -> Self:
+        """A triangle."""
+        line = np.bartlett(window_length + 1)[:-1] if periodic and window_length > 1 \
+            else np.bartlett(window_length)
+        return cls(line, device, _float(dtype, "window"))
+
+    @classmethod
+    def kaiser_window(cls, window_length: int, periodic: bool = True, beta: float = 12.0,
+                      dtype: Any = None, device: str | None = None) -> Self:
+        """Kaiser's window."""
+        line = np.kaiser(window_length + 1, beta)[:-1] if periodic and window_length > 1 \
+            else np.kaiser(window_length, beta)
+        return cls(line, device, _float(dtype, "window"))
 
     # Random numbers
 

@@ -506,7 +506,8 @@ class Elementwise(Shards):
 
     def square(self) -> Self:
         """self * self"""
-        return self._wrap(nodes.mul(self.uop, self.uop))
+        x = self.uop if self.dtype.kind != "b" else cast(self.uop, dtypes.default_int)
+        return self._wrap(nodes.mul(x, x))
 
     # Comparisons
 
@@ -683,8 +684,10 @@ class Elementwise(Shards):
         return self.__class__(value, self.device).uop
 
     def masked_fill(self, mask: Self, value: Any) -> Self:
-        """`value` where the mask holds, this tensor elsewhere."""
-        return mask.where(value, self)
+        """`value` where the mask holds, this tensor elsewhere, whose dtype stays."""
+        found = mask.where(value, self)
+        narrow = self.dtype.kind == "b" or found.dtype.kind != "f"
+        return found.cast(self.dtype) if narrow else found
 
     def maximum(self, other: Any) -> Self:
         """The larger element; NaN if either is NaN. Two tensors share the gradient of a tie."""
@@ -817,9 +820,12 @@ class Elementwise(Shards):
         """The whole part: rounded toward zero."""
         return self._rounding(lambda x: unary(Ops.TRUNC, x))
 
-    def round(self) -> Self:
-        """The nearest whole number; halves go to the even one."""
-        return self._rounding(round_even)
+    def round(self, decimals: int = 0) -> Self:
+        """The nearest whole number, or that with so many decimals; halves go to the even one."""
+        if not decimals or self.dtype.kind != "f":
+            return self._rounding(round_even)
+        ten = 10.0 ** abs(decimals)
+        return (self * ten).round() / ten if decimals > 0 else (self / ten).round() * ten
 
     def isnan(self) -> Self:
         """Whether an element is not a number."""
@@ -878,9 +884,10 @@ class Elementwise(Shards):
         """x * sigmoid(x)"""
         return self.silu()
 
-    def softplus(self, beta: float = 1.0) -> Self:
-        """log(1 + exp(beta * x)) / beta"""
-        return self._widened("softplus", lambda x: scale(softplus(scale(x, beta)), 1 / beta))
+    def softplus(self, beta: float = 1.0, threshold: float = math.inf) -> Self:
+        """log(1 + exp(beta * x)) / beta, and x where beta * x is above a threshold."""
+        found = self._widened("softplus", lambda x: scale(softplus(scale(x, beta)), 1 / beta))
+        return found if threshold == math.inf else (self * beta > threshold).where(self, found)
 
     def logsigmoid(self) -> Self:
         """log(sigmoid(x))"""
@@ -897,6 +904,8 @@ class Elementwise(Shards):
 
     def hardtanh(self, min_val: float = -1.0, max_val: float = 1.0) -> Self:
         """The elements moved into the interval from `min_val` to `max_val`."""
+        if self.dtype.kind in "iu":
+            return self.clip(int(min_val), int(max_val))
         return self.maximum(min_val).minimum(max_val)
 
     def hardsigmoid(self) -> Self:

@@ -284,6 +284,8 @@ class Indexing(Reduce):
 
     def gather(self, dim: int, index: Self) -> Self:
         """`out[i][j] = self[index[i][j]][j]` for dim 0, and alike for the other axes."""
+        if not self.shape and self._axes(dim, "gather") == ():
+            return self.reshape(1).gather(0, index.reshape(-1)).reshape(index.shape)
         axis, x, place = self._along(dim, index, "gather")
         return self._wrap(nodes.gather_along(x, place, axis))
 
@@ -311,6 +313,10 @@ class Indexing(Reduce):
             ShapeError: `index` or `src` has another number of axes, or `src` is smaller than
                 `index`; or `reduce` is unknown.
         """
+        if not self.shape and self._axes(dim, "scatter") == ():
+            given = src.reshape(-1) if isinstance(src, Indexing) else src
+            flat = self.reshape(1).scatter(0, index.reshape(-1), given, reduce)
+            return flat.reshape(())
         axis, x, place = self._along(dim, index, "scatter")
         shape = index.shape
         if reduce not in (None, "add", "multiply"):
@@ -337,6 +343,8 @@ class Indexing(Reduce):
 
     def index_select(self, dim: int, index: Any) -> Self:
         """The places named by a one-dimensional index along an axis."""
+        if not self.shape and self._axes(dim, "index_select") == ():
+            return self.reshape(1).index_select(0, index).reshape(())
         axis = self._axis(dim, "index_select")
         return self[(_WHOLE,) * axis + (index,)]
 
@@ -356,13 +364,16 @@ class Indexing(Reduce):
 
         How many there are depends on the values of the mask, which are computed here.
         """
-        shape = spread([self.shape, mask.shape], "masked_select")
+        shape = spread([self.shape, mask.shape], "masked_select") or (1,)
         return self.expand(shape)[mask.expand(shape)]
 
-    def one_hot(self, num_classes: int) -> Self:
+    def one_hot(self, num_classes: int = -1) -> Self:
         """A new last axis that is 1 at the place each element names and 0 elsewhere, int32."""
         if self.dtype.kind not in "iu":
             raise DTypeError("one_hot", f"classes of dtype {self.dtype.name}", "use integers")
+        if num_classes == -1:  # so many as there are, which is computed
+            named = self.known("one_hot", "x.one_hot(number of classes)")
+            num_classes = int(named.max(initial=-1)) + 1
         count = whole(num_classes, "one_hot", "number of classes")
         wide = (*self.shape, count)
         common = class_dtype(self.dtype)

@@ -77,6 +77,11 @@ class Matrices(Products):
         """Sums of products over pairs of axes: the last `dims` here with the first there, or lists.
         """
         mine, theirs = self._summed_axes(other, dims)
+        for one, two in zip(mine, theirs, strict=True):
+            if self.shape[one] != other.shape[two]:  # one of them is 1: the other is summed
+                if self.shape[one] == 1:
+                    return self.tensordot(other.sum(two, keepdim=True), dims)
+                return self.sum(one, keepdim=True).tensordot(other, dims)
         rest = [axis for axis in range(len(self.shape)) if axis not in mine]
         beside = [axis for axis in range(len(other.shape)) if axis not in theirs]
         shape = tuple(self.shape[axis] for axis in rest) + tuple(
@@ -97,7 +102,8 @@ class Matrices(Products):
         left = [self._axis(axis, "tensordot") for axis in mine]
         right = [other._axis(axis, "tensordot") for axis in theirs]
         sizes = [self.shape[axis] for axis in left], [other.shape[axis] for axis in right]
-        if sizes[0] != sizes[1]:
+        if any(a != b and 1 not in (a, b) for a, b in zip(*sizes, strict=False)) \
+                or len(sizes[0]) != len(sizes[1]):
             raise ShapeError("tensordot", f"axes of sizes {sizes[0]} and {sizes[1]} of shapes "
                              f"{self.shape} and {other.shape}", "name axes of equal sizes")
         return left, right
@@ -124,8 +130,14 @@ class Matrices(Products):
 
     def addmm(self, mat1: Any, mat2: Any, beta: float = 1, alpha: float = 1) -> Self:
         """beta * self + alpha * (mat1 @ mat2)"""
-        product = mat1.matmul(mat2)
-        return (self if beta == 1 else self * beta) + (product if alpha == 1 else product * alpha)
+        return self._added(mat1.matmul(mat2), beta, alpha)
+
+    def _added(self, product: Self, beta: float, alpha: float) -> Self:
+        """beta * self + alpha * product, in the dtype of both, whatever the numbers are."""
+        mine, theirs = (one if factor == 1 else (one * factor).cast(one.dtype)
+                        for one, factor in ((self, beta), (product, alpha)))
+        return theirs + mine * 0 if beta == 0 and self.dtype.kind != "f" else \
+            theirs.expand(theirs.shape) if beta == 0 else mine + theirs
 
     def addmv(self, mat: Any, vec: Any, beta: float = 1, alpha: float = 1) -> Self:
         """beta * self + alpha * (mat @ vec)"""
@@ -137,12 +149,12 @@ class Matrices(Products):
 
     def addbmm(self, batch1: Any, batch2: Any, beta: float = 1, alpha: float = 1) -> Self:
         """beta * self + alpha * the sum of the products of all matrices of two batches"""
-        product = batch1.matmul(batch2).sum(0)
-        return self * beta + product * alpha
+        product = batch1.matmul(batch2)
+        return self._added(product.sum(0, dtype=product.dtype), beta, alpha)
 
     def addr(self, vec1: Any, vec2: Any, beta: float = 1, alpha: float = 1) -> Self:
         """beta * self + alpha * outer(vec1, vec2)"""
-        return self * beta + vec1.outer(vec2) * alpha
+        return self._added(vec1.outer(vec2), beta, alpha)
 
     def matrix_power(self, n: int) -> Self:
         """A square matrix multiplied with itself, `n` times in all."""
@@ -172,13 +184,28 @@ class Matrices(Products):
         """The p-norm of the difference."""
         return (self - other).norm(p)
 
-    def cov(self, correction: int = 1) -> Self:
-        """The covariances of rows, of which each is a variable and its columns observations."""
+    def cov(self, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Self:
+        """The covariances of rows, of which each is a variable and its columns observations.
+
+        Args:
+            fweights: how often each observation was made.
+            aweights: how much each one counts.
+        """
         rows = self.cast(self._result_float())
         rows = rows.reshape(1, -1) if len(self.shape) < 2 else rows
-        centred = rows - rows.mean(1, keepdim=True)
-        found = centred.matmul(centred.T) / max(rows.shape[1] - correction, 0)
-        return found.reshape(()) if len(self.shape) < 2 else found
+        weights = [self._tensor(one).cast(rows.dtype) for one in (fweights, aweights)
+                   if one is not None]
+        if not weights:
+            centred = rows - rows.mean(1, keepdim=True)
+            found = centred.matmul(centred.T) / max(rows.shape[1] - correction, 0)
+        else:
+            weight = math.prod(weights[1:], start=weights[0])
+            total = weight.sum()
+            centred = rows - (rows * weight).sum(1, keepdim=True) / total
+            less = correction if aweights is None else (weight * weights[-1]).sum() / total \
+                * correction
+            found = (centred * weight).matmul(centred.T) / (total - less).maximum(0)
+        return found.reshape(()) if rows.shape[0] == 1 else found
 
     def corrcoef(self) -> Self:
         """The correlations of rows, of which each is a variable and its columns observations."""

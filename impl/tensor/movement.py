@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -193,6 +193,9 @@ class Movement(Special):
 
     def transpose(self, dim0: int = 1, dim1: int = 0) -> Self:
         """Two axes exchanged."""
+        if not self.shape and self._axes((dim0,), "transpose") == () == self._axes(
+                (dim1,), "transpose"):
+            return self._another()
         first, second = self._axis(dim0, "transpose"), self._axis(dim1, "transpose")
         order = list(range(len(self.shape)))
         order[first], order[second] = order[second], order[first]
@@ -264,8 +267,12 @@ class Movement(Special):
         return self._moved(Ops.SHRINK, arg)
 
     def narrow(self, dim: int, start: int, length: int) -> Self:
-        """`length` elements from `start` on along an axis."""
+        """`length` elements from `start` on along an axis; a negative start counts from behind."""
         axis = self._axis(dim, "narrow")
+        if isinstance(start, Movement):  # a number that is computed
+            start = int(start.item())
+        if isinstance(start, int) and start < 0:
+            start += self.shape[axis]
         return self.shrink([(start, start + length) if a == axis else None
                             for a in range(len(self.shape))])
 
@@ -304,6 +311,8 @@ class Movement(Special):
 
         The axis becomes the number of windows; their elements are a new last axis.
         """
+        if not self.shape and self._axes(dim, "unfold") == ():
+            return self.reshape(1).unfold(0, size, step, dilation).squeeze(0)
         axis = self._axis(dim, "unfold")
         count = self._windows(axis, size, step, dilation, "unfold")
         node = nodes.unfold(self.uop, axis, count, size, step, dilation)
@@ -424,11 +433,23 @@ class Movement(Special):
         node = nodes.expand(nodes.reshape(self.uop, between), grown)
         return self._wrap(nodes.reshape(node, joined))
 
-    def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
-        """Each element (along an axis) repeated in place."""
+    def repeat_interleave(self, repeats: Any, dim: int | None = None) -> Self:
+        """Each element (along an axis) repeated in place, as often as a number says, or a list.
+        """
         if dim is None:
             return self.flatten().repeat_interleave(repeats, 0)
         axis = self._axis(dim, "repeat_interleave")
+        if isinstance(repeats, (Movement, list, tuple)):
+            if isinstance(repeats, Movement):
+                repeats = repeats.known("repeat_interleave", "a list of numbers").tolist()
+            often = list(repeats) if isinstance(repeats, (list, tuple)) else [repeats]
+            often = often * self.shape[axis] if len(often) == 1 else often
+            places = [place for place, count in enumerate(often) for _ in range(count)]
+            if len(often) != self.shape[axis]:  # r[impl tensor.arguments.refused+2]
+                raise ShapeError("repeat_interleave", f"{len(often)} numbers for axis {axis} of "
+                                 f"shape {self.shape}", "give one for each place")
+            chosen: Callable[..., Self] = self.index_select  # type: ignore[attr-defined]
+            return chosen(axis, places) if places else self.narrow(axis, 0, 0)
         repeats = whole(repeats, "repeat_interleave", "count")
         front, rest = self.shape[:axis + 1], self.shape[axis + 1:]
         node = nodes.expand(nodes.reshape(self.uop, front + (1,) + rest), front + (repeats,) + rest)
@@ -446,6 +467,8 @@ class Movement(Special):
             DTypeError: something else than a tensor is given.
         """
         tensors, dim = _tensors(given, dim, "cat")
+        if any(len(one.shape) != 1 for one in tensors):  # as PyTorch takes what was [] once
+            tensors = [one for one in tensors if one.shape != (0,)]
         self = tensors[0]
         axis = self._axis(dim, "cat")
         common = self.dtype

@@ -41,11 +41,31 @@ _MEANT = {
     **dict.fromkeys(("stride", "as_strided", "storage_offset"),
                     "x.contiguous(): a tensor has a shape, and no strides"),
     **dict.fromkeys(("storage", "untyped_storage", "data_ptr"), "x.data(), the bytes"),
-    **dict.fromkeys(("register_hook", "retain_grad", "grad_fn"),
+    **dict.fromkeys(("register_hook", "retain_grad", "grad_fn", "retains_grad", "output_nr",
+                     "register_post_accumulate_grad_hook"),
                     "loss.gradient(x): the gradient of any tensor"),
-    **dict.fromkeys(("svd", "inverse", "det", "qr", "cholesky", "eig", "pinverse", "lu", "lstsq",
-                     "slogdet", "logdet", "matrix_exp", "solve", "gcd", "lcm", "renorm"),
-                    "NumPy on x.numpy()"),
+    **dict.fromkeys(("eig", "eigvals", "igamma", "igammac", "nextafter", "histogramdd", "fft",
+                     "rfft", "stft", "istft", "map_", "map2_", "apply_"), "NumPy on x.numpy()"),
+    **dict.fromkeys(("geqrf", "orgqr", "ormqr"), "x.qr()"),
+    "lu_solve": "x.solve(y)", "symeig": "x.eigh()",
+    **dict.fromkeys(("conj", "conj_physical", "conj_physical_", "resolve_conj", "resolve_neg",
+                     "real", "adjoint"), "x, or x.mT: all numbers are real"),
+    **dict.fromkeys(("imag", "angle", "is_conj", "is_neg", "cfloat", "cdouble", "chalf", "complex",
+                     "polar", "view_as_real", "view_as_complex"),
+                    "pairs of real numbers: there are no complex dtypes"),
+    **dict.fromkeys(("log_normal_", "cauchy_", "geometric_", "random_"),
+                    "x.assign(Tensor.randn(...)), or of another distribution"),
+    **dict.fromkeys(("swapaxes_", "swapdims_", "detach_", "resize_as_", "set_", "resize_as"),
+                    "x = x.swapaxes(...) or the like: the shape of a variable stays"),
+    **dict.fromkeys(("is_sparse_csr", "to_sparse_csr", "to_sparse_coo", "to_dense", "smm",
+                     "sspaddmm", "sparse_mask", "sparse_dim", "dense_dim", "crow_indices",
+                     "col_indices", "row_indices", "ccol_indices", "is_coalesced", "to_sparse_bsc",
+                     "to_sparse_bsr", "to_sparse_csc"), "x: all tensors are dense"),
+    **dict.fromkeys(("dequantize", "int_repr", "q_scale", "q_zero_point", "qscheme",
+                     "is_quantized"), "x: there are no quantised dtypes"),
+    **dict.fromkeys(("is_cpu", "is_mps", "is_xpu", "is_meta", "is_xla", "is_vulkan"), "x.device"),
+    **dict.fromkeys(("pin_memory", "is_pinned", "share_memory_", "is_shared", "record_stream"),
+                    "x: memory is the runtime's business"),
     **dict.fromkeys(("to_sparse", "is_sparse", "coalesce"), "x: all tensors are dense"),
     **dict.fromkeys(("resize_", "resize"), "x.reshape(*shape), or x.pad_to(*shape)"),
     **dict.fromkeys(("squeeze_", "unsqueeze_", "transpose_", "t_"),
@@ -86,6 +106,9 @@ _SAME = (("axis", "dim", "axes", "dims"), ("keepdim", "keepdims"),
          ("device_or_dtype", "device", "dtype"))
 
 
+#: Arguments of others about how memory lies, or how something is computed.
+_NEEDLESS = ("memory_format", "layout", "non_blocking", "pin_memory", "stable", "out_int32",
+             "sparse_grad", "driver", "compute_mode", "check_errors", "sparse", "subok", "like")
 #: Methods that call what the user has given them.
 _OF_OTHERS = ("sequential",)
 #: What an error names that comes from an operator, or a part which several methods have in common.
@@ -146,6 +169,8 @@ class _Keywords:
         """
         known: dict[str, Any] = {}
         for name, value in given.items():
+            if name not in self.own and self._needless(name, value):
+                continue
             own = name if self.any or name in self.own else self._meant(name)
             if own == self.many:
                 positional = (*positional, value)
@@ -154,6 +179,21 @@ class _Keywords:
             self._refuse_second(name, own, value, {**known, **self._by_place(positional)})
             known[own] = value
         return positional, known
+
+    def _needless(self, name: str, value: Any) -> bool:
+        """Whether it is an argument of others that says nothing here, or is said to be none.
+
+        Raises:
+            ArgumentError: it is where others put the result.
+        """
+        if name in ("out", "where", "inplace") and name not in self.places and not self.any:
+            if value is None or value is False or name == "where" and value is True:
+                return True
+            raise ArgumentError(  # r[impl errors.name.keyword+2]
+                self.name, f"{name} is {value!r:.60}: a method returns its result",
+                "use y.assign(...) for what is given as out, x.assign(...) for inplace, and "
+                ".where(...)")
+        return name in _NEEDLESS and name not in self.places and not self.any
 
     def _meant(self, name: str) -> str:
         """Our name for what others call so."""

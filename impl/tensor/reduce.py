@@ -107,11 +107,15 @@ class Reduce(Arrangement):
         return self._reduce(Ops.MUL, cast(self.uop, wanted), either(axis, dim), keepdim, "prod")
 
     def max(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
-        """The greatest element along axes; NaN if there is one."""
+        """The greatest element along axes; NaN if there is one. Of two tensors: maximum."""
+        if isinstance(axis, Reduce):
+            return self.maximum(axis)
         return self._extreme(Ops.MAXIMUM, either(axis, dim), keepdim, "max")
 
     def min(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
-        """The least element along axes; NaN if there is one."""
+        """The least element along axes; NaN if there is one. Of two tensors: minimum."""
+        if isinstance(axis, Reduce):
+            return self.minimum(axis)
         return self._extreme(Ops.MINIMUM, either(axis, dim), keepdim, "min")
 
     def amax(self, axis: Any = None, keepdim: bool = False, dim: Any = None) -> Self:
@@ -182,6 +186,8 @@ class Reduce(Arrangement):
     def var(self, axis: Any = None, keepdim: bool = False, correction: float = 1,
             dim: Any = None) -> Self:
         """The variance along axes: squared deviations divided by (count - correction)."""
+        if isinstance(axis, bool):  # PyTorch's first argument may be `unbiased`
+            axis, correction = None, int(axis)
         axes = self._axes(either(axis, dim), "var")
         variance, _ = self._var_nodes(axes, correction, "var")
         return self._wrap(self._squeezed(cast(variance, self._result_float()), axes, keepdim))
@@ -189,6 +195,8 @@ class Reduce(Arrangement):
     def std(self, axis: Any = None, keepdim: bool = False, correction: float = 1,
             dim: Any = None) -> Self:
         """The square root of the variance. Where that is 0 its gradient is 0."""
+        if isinstance(axis, bool):  # PyTorch's first argument may be `unbiased`
+            axis, correction = None, int(axis)
         axes = self._axes(either(axis, dim), "std")
         root = root_of_squares(self._var_nodes(axes, correction, "std")[0])
         return self._wrap(self._squeezed(cast(root, self._result_float()), axes, keepdim))
@@ -196,6 +204,8 @@ class Reduce(Arrangement):
     def var_mean(self, axis: Any = None, keepdim: bool = False, correction: float = 1,
                  dim: Any = None) -> tuple[Self, Self]:
         """Variance and mean, which share their work."""
+        if isinstance(axis, bool):  # PyTorch's first argument may be `unbiased`
+            axis, correction = None, int(axis)
         axes = self._axes(either(axis, dim), "var_mean")
         variance, mean = (self._squeezed(cast(node, self._result_float()), axes, keepdim)
                           for node in self._var_nodes(axes, correction, "var_mean"))
@@ -204,17 +214,24 @@ class Reduce(Arrangement):
     def std_mean(self, axis: Any = None, keepdim: bool = False, correction: float = 1,
                  dim: Any = None) -> tuple[Self, Self]:
         """Standard deviation and mean, which share their work."""
+        if isinstance(axis, bool):
+            axis, correction = None, int(axis)
         variance, mean = self.var_mean(axis, keepdim, correction, dim)
         return self._wrap(root_of_squares(variance.uop)), mean
 
     def _result_float(self) -> DType:
         return self.dtype if self.dtype.kind == "f" else dtypes.default_float
 
-    def norm(self, p: float = 2, axis: Any = None, keepdim: bool = False,
+    def norm(self, p: Any = 2, axis: Any = None, keepdim: bool = False,
              dim: Any = None) -> Self:
         """The p-norm along axes, computed in float32 for halves. At 0 its gradient is 0."""
         axis = either(axis, dim)
         result = self._result_float()
+        if p == "nuc" or p == "fro" and isinstance(axis, (tuple, list)):
+            named: Any = self.matrix_norm  # type: ignore[attr-defined]  # of Linalg
+            found: Self = named(p, (-2, -1) if axis is None else axis, keepdim)
+            return found
+        p = 2 if p in ("fro", None) else p
         if p in (math.inf, -math.inf):
             size = self.abs()
             return size.max(axis, keepdim) if p > 0 else size.min(axis, keepdim)
@@ -354,12 +371,14 @@ class Reduce(Arrangement):
         part = nodes.expand(unary(Ops.RECIPROCAL, total), self.shape)
         return self._wrap(cast(nodes.mul(grown, part), self._result_float()))
 
-    def softmin(self, axis: int = -1, dim: int | None = None) -> Self:
+    def softmin(self, axis: int = -1, dtype: Any = None, dim: int | None = None) -> Self:
         """softmax of -x along an axis"""
-        return (-self).softmax(either(axis, dim))
+        return (-self).softmax(either(axis, dim), dtype)
 
-    def log_softmax(self, axis: int = -1, dim: int | None = None) -> Self:
+    def log_softmax(self, axis: int = -1, dtype: Any = None, dim: int | None = None) -> Self:
         """log(softmax(x)), computed without overflow."""
+        if dtype is not None:
+            return self.cast(dtype).log_softmax(either(axis, dim))
         axis = self._axis_or_none(either(axis, dim), "log_softmax")
         if self.numel() == 0 or not self.shape:
             return self.cast(self._result_float()) * 0

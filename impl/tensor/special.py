@@ -238,10 +238,10 @@ _ERFC = (-1.3026537197817094, 6.4196979235649026e-1, 1.9476473204185836e-2, -9.5
          -9.4e-17, 1.21e-16, -2.8e-17)
 
 
-def error_complement(x: UOp) -> UOp:
-    """1 - erf(x), with all its digits where it is small."""
+def error_complement(x: UOp, scaled: bool = False) -> UOp:
+    """1 - erf(x), with all its digits where it is small; times exp(x * x) if it is scaled."""
     size = size_of(x)
-    bounded = where(infinite(x), number(x, 40), size)
+    bounded = where(infinite(x), number(x, 1e6 if scaled else 40), size)
     t = nodes.div(number(x, 2), nodes.add(bounded, number(x, 2)))
     place = nodes.sub(scale(t, 4), number(x, 2))
     last: UOp = number(x, 0)
@@ -251,8 +251,13 @@ def error_complement(x: UOp) -> UOp:
         step = nodes.add(nodes.sub(nodes.mul(place, last), before), number(x, coefficient))
         before, last = last, step
     exponent = nodes.sub(scale(nodes.add(nodes.mul(place, last), number(x, _ERFC[0])), 0.5), before)
-    grown = unary(Ops.EXP, nodes.sub(exponent, nodes.mul(bounded, bounded)))
+    square = nodes.mul(bounded, bounded)
+    grown = unary(Ops.EXP, exponent if scaled else nodes.sub(exponent, square))
     value = nodes.mul(t, grown)
+    if scaled:
+        below = compare(Ops.CMPLT, x, number(x, 0))
+        whole = unary(Ops.EXP, where(below, nodes.mul(x, x), number(x, 0)))
+        return where(below, nodes.sub(scale(whole, 2), value), value)
     return where(compare(Ops.CMPLT, x, number(x, 0)), nodes.sub(number(x, 2), value), value)
 
 
@@ -438,6 +443,8 @@ class Special(Elementwise):
                 equal_nan: bool = False) -> Self:
         """Whether |self - other| <= atol + rtol * |other|; an infinity is close to itself."""
         theirs = other if isinstance(other, Elementwise) else self.__class__(other, self.device)
+        if self.dtype.kind == "b" and theirs.dtype.kind == "b":
+            return self == theirs
         near = (self - theirs).abs() <= theirs.abs() * rtol + atol
         near = near & theirs.isfinite() | (self == theirs)
         return near | self.isnan() & theirs.isnan() if equal_nan else near
@@ -513,6 +520,8 @@ class Special(Elementwise):
         if isinstance(weight, Elementwise) and weight.numel() != 1 and len(self.shape) > 1:
             per_channel = (weight.numel(),) + (1,) * (len(self.shape) - 2)
             weight = weight._wrap(nodes.reshape(weight.uop, per_channel))
+        elif isinstance(weight, Elementwise) and weight.numel() == 1:
+            weight = weight._wrap(nodes.reshape(weight.uop, ()))
         return (self > 0).where(self, self * weight)
 
     def threshold(self, threshold: float, value: float) -> Self:
@@ -530,3 +539,167 @@ class Special(Elementwise):
     def tanhshrink(self) -> Self:
         """x - tanh(x)"""
         return self - self.tanh()
+
+    # Whole numbers, and functions of physics
+
+    def gcd(self, other: Any) -> Self:
+        """The greatest common divisor of whole numbers, by Euclid's steps."""
+        b = self._met(other, "gcd")
+        if b is None:
+            return NotImplemented
+        x, y = (absolute(one) for one in self._pair(b, "gcd"))
+        if x.dtype.kind not in "iu":
+            raise DTypeError("gcd", f"{x.dtype.name} is no integer dtype", "convert it")
+        x, y = self._spread_pair(x, y)
+        for _ in range(int(8 * x.dtype.itemsize * 1.45) + 1):  # numbers of Fibonacci take longest
+            none = compare(Ops.CMPEQ, y, number(y, 0))
+            x, y = where(none, x, y), where(none, y, binary(Ops.FLOORMOD, x, y))
+        return self._wrap(x)
+
+    def _spread_pair(self, x: UOp, y: UOp) -> tuple[UOp, UOp]:
+        """Two operands that met, each in the whole shape."""
+        shape = nodes.shape_of(x) or nodes.shape_of(y)
+        x = x if nodes.shape_of(x) == shape else nodes.full(x, shape)
+        return x, y if nodes.shape_of(y) == shape else nodes.full(y, shape)
+
+    def lcm(self, other: Any) -> Self:
+        """The least common multiple of whole numbers."""
+        return (self // self.gcd(other) * other).abs()
+
+    def i0(self) -> Self:
+        """The modified Bessel function of order 0."""
+        return self._bessel("i0", 0, False)
+
+    def i0e(self) -> Self:
+        """i0 divided by exp(|x|)."""
+        return self._bessel("i0e", 0, True)
+
+    def i1(self) -> Self:
+        """The modified Bessel function of order 1, the slope of i0."""
+        return self._bessel("i1", 1, False)
+
+    def i1e(self) -> Self:
+        """i1 divided by exp(|x|)."""
+        return self._bessel("i1e", 1, True)
+
+    def _bessel(self, name: str, order: int, scaled: bool) -> Self:
+        """Its power series up to 8, Hankel's expansion above."""
+        def build(x: UOp) -> UOp:
+            size = size_of(x)
+            near = compare(Ops.CMPLT, size, number(x, 9))
+            low, high = where(near, size, number(x, 1)), where(near, number(x, 9), size)
+            terms = [1 / (math.factorial(k) * math.factorial(k + order)) for k in range(30, -1, -1)]
+            half = scale(low, 0.5)
+            series = polynomial(nodes.mul(half, half), terms)
+            series = nodes.mul(series, half) if order else series
+            grown = unary(Ops.EXP, nodes.neg(low)) if scaled else number(x, 1)
+            inverse, factors, factor = unary(Ops.RECIPROCAL, high), [1.0], 1.0
+            for k in range(1, 14):
+                factor *= -(4 * order * order - (2 * k - 1) ** 2) / (k * 8)
+                factors.append(factor)
+            tail = nodes.div(polynomial(inverse, factors[::-1]),
+                             unary(Ops.SQRT, scale(high, 2 * math.pi)))
+            tail = tail if scaled else nodes.mul(tail, unary(Ops.EXP, high))
+            found = where(near, nodes.mul(series, grown), tail)
+            return signed_as(found, x) if order else found
+        return self._widened(name, build)
+
+    def entr(self) -> Self:
+        """-x * log(x), 0 at 0, and minus infinity below."""
+        return (self < 0).where(-math.inf, -self.xlogy(self))
+
+    def xlog1py(self, other: Any) -> Self:
+        """x * log(1 + other), and 0 where x is 0 and other is no NaN."""
+        theirs = self._tensor(other)
+        none = self.eq(0) & theirs.isnan().logical_not()
+        return none.where(0, self * none.where(0, theirs).log1p())
+
+    def ndtr(self) -> Self:
+        """The part of a normal distribution that lies below x."""
+        return (self * -math.sqrt(0.5)).erfc() * 0.5
+
+    def ndtri(self) -> Self:
+        """The number below which a part x of a normal distribution lies."""
+        return (self * 2 - 1).erfinv() * math.sqrt(2)
+
+    def log_ndtr(self) -> Self:
+        """log(ndtr(x)), also where ndtr is too small for the dtype."""
+        x = self._wrap(self._float("log_ndtr"))
+        low = (x < -1).where(x, -1)
+        tail = (low * -math.sqrt(0.5)).erfcx().log() - low.square() / 2 - math.log(2)
+        return (x < -1).where(tail, (x < -1).where(0, x).ndtr().log())
+
+    def erfcx(self) -> Self:
+        """exp(x * x) * erfc(x), without overflow for great x."""
+        return self._widened("erfcx", lambda x: error_complement(x, True))
+
+    def polygamma(self, n: int = 0) -> Self:
+        """The n-th derivative of digamma.
+
+        `Tensor.polygamma(n, x)`, as PyTorch has it, is understood, too.
+        """
+        if not isinstance(n, int) or n < 0:
+            raise DTypeError("polygamma", f"order {n!r} is no whole number", "use 0, 1, 2, ...")
+        if n == 0:
+            return self.digamma()
+        sign = (-1.0) ** (n + 1) * math.factorial(n)
+        return self._hurwitz(n + 1) * sign
+
+    def zeta(self, other: Any) -> Self:
+        """Hurwitz' zeta function of a whole number and others: the sum of (other + k) ** -x."""
+        power = self.item()
+        return self._tensor(other)._hurwitz(power)
+
+    def _hurwitz(self, power: float) -> Self:
+        """The sum of (x + k) ** -power: twelve terms, and the formula of Euler and Maclaurin."""
+        def build(x: UOp) -> UOp:
+            def raised(y: UOp, exponent: float) -> UOp:
+                if exponent == int(exponent):
+                    result = y
+                    for _ in range(int(exponent) - 1):
+                        result = nodes.mul(result, y)
+                    return unary(Ops.RECIPROCAL, result)
+                return binary(Ops.POW, y, number(x, -exponent))
+            total = raised(x, power)
+            for k in range(1, 12):
+                total = nodes.add(total, raised(nodes.add(x, number(x, k)), power))
+            far = nodes.add(x, number(x, 12))
+            tail = raised(far, power)
+            total = nodes.add(total, scale(tail, 0.5))
+            total = nodes.add(total, scale(nodes.mul(tail, far), 1 / (power - 1)))
+            square = unary(Ops.RECIPROCAL, nodes.mul(far, far))
+            term = nodes.mul(tail, unary(Ops.RECIPROCAL, far))
+            rising = power
+            for k, bernoulli in enumerate((1 / 12, -1 / 720, 1 / 30240, -1 / 1209600), 1):
+                total = nodes.add(total, scale(term, bernoulli * rising))
+                term = nodes.mul(term, square)
+                rising *= (power + 2 * k - 1) * (power + 2 * k)
+            return total
+        return self._widened("polygamma", build)
+
+    def mvlgamma(self, p: int) -> Self:
+        """The logarithm of the gamma function of p variables."""
+        start = p * (p - 1) / 4 * math.log(math.pi)
+        total = self.lgamma()
+        for k in range(1, p):
+            total = total + (self - k / 2).lgamma()
+        return total + start
+
+    def frexp(self) -> tuple[Self, Self]:
+        """Numbers from 1/2 to 1, and the powers of two with which they give the elements."""
+        x = self._float("frexp")
+        wide = cast(x, dtypes.float32) if x.dtype.itemsize == 2 else x
+        whole, places, bias = (dtypes.int64, 52, 1022) if wide.dtype.itemsize == 8 \
+            else (dtypes.int32, 23, 126)
+        tiny = compare(Ops.CMPLT, absolute(wide), number(wide, 2.0 ** (1 - bias)))
+        large = where(tiny, scale(wide, 2.0 ** (places + 2)), wide)
+        bits = UOp(Ops.BITCAST, whole, (large,))
+        mask = (1 << (8 * whole.itemsize - 1 - places)) - 1
+        power = binary(Ops.AND, binary(Ops.SHR, bits, number(bits, places)), number(bits, mask))
+        kept = binary(Ops.AND, bits, number(bits, -1 - (mask << places)))
+        part = UOp(Ops.BITCAST, wide.dtype, (binary(Ops.OR, kept, number(bits, bias << places)),))
+        plain = binary(Ops.OR, infinite(wide), binary(
+            Ops.OR, compare(Ops.CMPNE, wide, wide), compare(Ops.CMPEQ, wide, number(wide, 0))))
+        power = nodes.sub(power, where(tiny, number(bits, bias + places + 2), number(bits, bias)))
+        exponent = self._wrap(cast(where(plain, number(bits, 0), power), dtypes.int32))
+        return self._wrap(cast(where(plain, wide, part), x.dtype)), exponent

@@ -97,6 +97,8 @@ class Statistics(Spatial):
         if axis is None:
             found = self.flatten()._quantile(q, 0, False, between, skip)
             return found.reshape(found.shape + (1,) * len(self.shape)) if keepdim else found
+        if not self.shape and self._axes(axis, "quantile") == ():
+            return self.reshape(1)._quantile(q, 0, False, between, skip)
         x = self.cast(self._result_float())
         axis = x._axis(axis, "quantile")
         parts = q if isinstance(q, Spatial) else self.__class__(q, self.device)
@@ -122,6 +124,8 @@ class Statistics(Spatial):
     def mode(self, dim: int = -1, keepdim: bool = False) -> Ordered:
         """The element of an axis that is there most often, the least of several; and a place of it.
         """
+        if not self.shape and self._axes(dim, "mode") == ():
+            return Ordered(self._another(), self._wrap(UOp.const(dtypes.int32, 0)))
         axis = self._axis(dim, "mode")
         self._refuse_empty((axis,), "mode")
         values, places = (one.movedim(axis, -1) for one in self.sort(axis))
@@ -170,10 +174,19 @@ class Statistics(Spatial):
         seen = self._wrap(nodes.broadcast(_up_to(size), (*rows.shape[:-2], size, size)))
         return seen.where(rows, -math.inf).logsumexp(-1).movedim(-1, axis)
 
-    def diff(self, n: int = 1, axis: int = -1, dim: int | None = None) -> Self:
-        """The difference of each element of an axis and the one before it, `n` times."""
+    def diff(self, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None,
+             dim: int | None = None) -> Self:
+        """The difference of each element of an axis and the one before it, `n` times.
+
+        What is prepended and appended takes part; numbers are spread.
+        """
         axis, result = self._axis(either(axis, dim), "diff"), self
-        for _ in range(min(whole(n, "diff", "count"), self.shape[axis])):
+        shape = (*self.shape[:axis], 1, *self.shape[axis + 1:])
+        ends = [None if one is None else one if one.shape else one.expand(shape) for one in
+                (None if one is None else self._tensor(one) for one in (prepend, append))]
+        given = [one for one in (ends[0], self, ends[1]) if one is not None]
+        result = given[0].cat(*given[1:], dim=axis) if len(given) > 1 else self
+        for _ in range(min(whole(n, "diff", "count"), result.shape[axis])):
             size = result.shape[axis]
             length = max(size - 1, 0)
             later, before = (result.narrow(axis, min(start, size), length) for start in (1, 0))
@@ -219,8 +232,10 @@ class Statistics(Spatial):
         return self._wrap(nodes.full(UOp.const(self.dtype, value), shape))
 
     def histogram(self, bins: Any = 10, range: Any = None,  # noqa: A002
-                  density: bool = False) -> Counted:
-        """How many elements lie in each of some parts, and the ends of these parts."""
+                  weight: Self | None = None, density: bool = False) -> Counted:
+        """How many elements lie in each of some parts, or the sum of their weights; and the ends
+        of these parts.
+        """
         x = self.cast(self._result_float())
         if isinstance(bins, Spatial):
             edges: Any = bins
@@ -237,7 +252,8 @@ class Statistics(Spatial):
         place = (flat_x == edges[-1]).where(parts - 1, place)
         nothing = x._wrap(nodes.full(UOp.const(x.dtype, 0), (parts,)))
         outside = (place < 0) | (place >= parts)
-        counts = nothing.scatter_add(0, outside.where(parts, place), x._full_of(1, flat_x.shape))
+        each = x._full_of(1, flat_x.shape) if weight is None else weight.flatten().cast(x.dtype)
+        counts = nothing.scatter_add(0, outside.where(parts, place), each)
         if density:
             counts = counts / counts.sum() / (edges[1:] - edges[:-1])
         return Counted(counts, edges)
@@ -274,7 +290,8 @@ class Statistics(Spatial):
         truth = self.cast(dtypes.bool)
         if size is None:
             array = truth.known("nonzero", "x.nonzero(size=count)")
-            found = np.nonzero(array) if self.shape else ()
+            found = np.nonzero(array) if self.shape else \
+                np.nonzero(array.reshape(1)) if as_tuple else ()
             places = tuple(self.__class__(one.astype(np.int32), self.device) for one in found)
         else:
             # r[impl tensor.size.values]
@@ -317,8 +334,15 @@ class Statistics(Spatial):
         inverse = inverse.reshape(self.shape if dim is None else -1).astype(np.int32)
         return self._distinct(found, inverse, counts, return_inverse, return_counts)
 
-    def unique_consecutive(self, return_inverse: bool = False, return_counts: bool = False) -> Any:
-        """Of equal neighbours the first one; also where each element stands there, and how many."""
+    def unique_consecutive(self, return_inverse: bool = False, return_counts: bool = False,
+                           dim: int | None = None) -> Any:
+        """Of equal neighbours the first one; also where each element stands there, and how many.
+
+        With `dim` the neighbours are the slices of an axis.
+        """
+        if dim is not None:
+            return self._unique_slices(self._axis(dim, "unique_consecutive"), return_inverse,
+                                       return_counts)
         array = self.known("unique_consecutive", "x[1:] != x[:-1]").reshape(-1)
         first = np.ones(array.shape, np.bool_)
         first[1:] = array[1:] != array[:-1]
@@ -326,6 +350,17 @@ class Statistics(Spatial):
         counts = np.diff(np.append(starts, array.size))
         inverse = (np.cumsum(first) - 1).reshape(self.shape).astype(np.int32)
         return self._distinct(array[first], inverse, counts, return_inverse, return_counts)
+
+    def _unique_slices(self, axis: int, return_inverse: bool, return_counts: bool) -> Any:
+        array = np.moveaxis(self.known("unique_consecutive", "x[1:] != x[:-1]"), axis, 0)
+        size = len(array)
+        rows = array.reshape(size, array.size // max(size, 1))
+        first = np.ones(size, np.bool_)
+        first[1:] = (rows[1:] != rows[:-1]).any(1)
+        counts = np.diff(np.append(np.flatnonzero(first), size))
+        inverse = (np.cumsum(first) - 1).astype(np.int32)
+        found = np.moveaxis(array[first], 0, axis)
+        return self._distinct(found, inverse, counts, return_inverse, return_counts)
 
     def _distinct(self, found: np.ndarray, inverse: np.ndarray, counts: np.ndarray,
                   return_inverse: bool, return_counts: bool) -> Any:
@@ -336,7 +371,61 @@ class Statistics(Spatial):
             chosen.append(self.__class__(counts.astype(np.int32), self.device))
         return chosen[0] if len(chosen) == 1 else tuple(chosen)
 
+    def isin(self, test_elements: Any, assume_unique: bool = False, invert: bool = False) -> Self:
+        """Whether each element is among others."""
+        others = self._tensor(test_elements).flatten()
+        if not others.shape[0]:
+            found = self._wrap(nodes.full(UOp.const(dtypes.bool, False), self.shape))
+        elif others.shape[0] <= _SHORT:
+            found = (self.unsqueeze(-1) == others).any(-1)
+        else:
+            line = others.sort()[0]
+            place = line.searchsorted(self).minimum(line.shape[0] - 1)
+            found = line[place] == self
+        return found.logical_not() if invert else found
+
+    def nonzero_static(self, size: int, fill_value: int = -1) -> Self:
+        """The places of the first `size` elements that are not zero."""
+        found: Self = self.nonzero(size=size, fill_value=fill_value)
+        return found
+
+    def unravel_index(self, shape: Any) -> tuple[Self, ...]:
+        """Places in a flattened tensor as places on each axis of its shape."""
+        found, rest = list[Self](), self
+        for size in reversed(shape if isinstance(shape, (tuple, list)) else (shape,)):
+            found.append(rest % size)
+            rest = rest // size
+        return tuple(found[::-1])
+
     # Choosing and writing along an axis
+
+    def put(self, index: Self, source: Any, accumulate: bool = False) -> Self:
+        """A copy in which elements of the flattened tensor are replaced, or added to."""
+        places, flat = index.flatten(), self.flatten()
+        places = (places < 0).where(places + flat.shape[0], places)
+        values = self._tensor(source).flatten().cast(self.dtype)
+        found = flat.index_add(0, places, values) if accumulate \
+            else flat.index_copy(0, places, values)
+        return found.reshape(self.shape)
+
+    def index_reduce(self, dim: int, index: Any, source: Self, reduce: str,
+                     include_self: bool = True) -> Self:
+        """Slices combined with those of `source` for their places: prod, mean, amax, amin."""
+        axis = self._axis_or_none(dim, "index_reduce")
+        if not self.shape:
+            return self.reshape(1).index_reduce(0, index, source.reshape(-1), reduce,
+                                                include_self).reshape(())
+        shape = [1] * len(self.shape)
+        shape[axis] = -1
+        places = self._tensor(index).flatten().reshape(shape).expand(source.shape)
+        return self.scatter_reduce(axis, places, source, reduce, include_self)
+
+    def renorm(self, p: float, dim: int, maxnorm: float) -> Self:
+        """The slices of an axis, of which those with a greater p-norm are made as small as that."""
+        axis = self._axis(dim, "renorm")
+        others = tuple(one for one in range(len(self.shape)) if one != axis)
+        size = self.norm(p, others, keepdim=True)
+        return self * (size > maxnorm).where(maxnorm / (size + 1e-7), 1)
 
     def take_along_dim(self, indices: Self, dim: int | None = None) -> Self:
         """gather, in which the other axes broadcast; without `dim`, of the flattened tensor."""
@@ -412,6 +501,9 @@ class Statistics(Spatial):
             raise ShapeError("scatter_reduce", f"reduce {reduce!r} is unknown",
                              f"use one of {', '.join(_COMBINED)}")
         op = _COMBINED[reduce]
+        if not self.shape and self._axes(dim, "scatter_reduce") == ():
+            return self.reshape(1).scatter_reduce(0, index.reshape(-1), src.reshape(-1), reduce,
+                                                  include_self).reshape(())
         axis, x, place = self._along(dim, index, "scatter_reduce")
         values = self._sources(src, index.shape)
         ones = nodes.full(UOp.const(dtypes.int32, 1), index.shape)

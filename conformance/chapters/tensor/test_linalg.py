@@ -1,0 +1,122 @@
+"""Linear algebra, beside NumPy; and its gradients, beside differences. Chapter: spec/tensor.md."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.trace import verifies
+from impl import Tensor, TinyJit
+from impl.errors import ArgumentError, ReplayError, ShapeError
+
+random = np.random.default_rng(0)
+SQUARE = random.standard_normal((2, 3, 3)) + 2 * np.eye(3)
+TALL = random.standard_normal((2, 4, 3))
+POSITIVE = SQUARE @ SQUARE.swapaxes(-1, -2) + np.eye(3)
+RIGHT = random.standard_normal((2, 3, 2))
+VECTORS = random.standard_normal((2, 3))
+
+
+def exact(x: np.ndarray) -> Tensor:
+    return Tensor(x.astype(np.float64))
+
+
+CASES: dict[str, tuple[Callable[[Tensor], Any], Callable[[np.ndarray], Any], np.ndarray]] = {
+    "inverse": (lambda x: x.inverse(), np.linalg.inv, SQUARE),
+    "pinverse": (lambda x: x.pinverse(), np.linalg.pinv, TALL),
+    "det": (lambda x: x.det(), np.linalg.det, SQUARE),
+    "slogdet": (lambda x: Tensor.linalg.slogdet(x)[1], lambda x: np.linalg.slogdet(x)[1], SQUARE),
+    "logdet": (lambda x: x.logdet(), lambda x: np.log(np.linalg.det(x)), POSITIVE),
+    "solve": (lambda x: Tensor.linalg.solve(x, exact(RIGHT)),
+              lambda x: np.linalg.solve(x, RIGHT), SQUARE),
+    "solve a vector": (lambda x: x.solve(exact(VECTORS)),
+                       lambda x: np.linalg.solve(x, VECTORS[..., None])[..., 0], SQUARE),
+    "right side": (lambda b: exact(SQUARE).solve(b), lambda b: np.linalg.solve(SQUARE, b), RIGHT),
+    "cholesky": (lambda x: (x @ x.mT).cholesky(),
+                 lambda x: np.linalg.cholesky(x @ x.swapaxes(-1, -2)), SQUARE),
+    "qr": (lambda x: x.qr().R, lambda x: np.linalg.qr(x)[1], TALL),
+    "eigenvalues": (lambda x: (x + x.mT).eigvalsh(),
+                    lambda x: np.linalg.eigvalsh(x + x.swapaxes(-1, -2)), SQUARE),
+    "projections": (lambda x: (x + x.mT).eigh()[1].abs(),
+                    lambda x: abs(np.linalg.eigh(x + x.swapaxes(-1, -2))[1]), SQUARE),
+    "singular values": (lambda x: x.svdvals(), lambda x: np.linalg.svd(x, compute_uv=False), TALL),
+    "singular vectors": (lambda x: x.svd()[2].abs(),
+                         lambda x: abs(np.linalg.svd(x)[2]).swapaxes(-1, -2), TALL),
+    "nuclear": (lambda x: Tensor.linalg.norm(x, "nuc", (-2, -1)),
+                lambda x: np.linalg.norm(x, "nuc", (-2, -1)), TALL),
+    "spectral": (lambda x: x.matrix_norm(2), lambda x: np.linalg.norm(x, 2, (-2, -1)), TALL),
+    "columns": (lambda x: x.matrix_norm(1), lambda x: np.linalg.norm(x, 1, (-2, -1)), TALL),
+    "least squares": (lambda x: x.lstsq(exact(np.ones((2, 4, 1)))).solution,
+                      lambda x: np.stack([np.linalg.lstsq(one, np.ones((4, 1)), rcond=None)[0]
+                                          for one in x]), TALL),
+    "exponential": (lambda x: x.matrix_exp(), lambda x: series(x), SQUARE),
+    "chain": (lambda x: Tensor.linalg.multi_dot([x.mT, x, exact(RIGHT)]),
+              lambda x: x.swapaxes(-1, -2) @ x @ RIGHT, SQUARE),
+}
+
+
+def series(x: np.ndarray) -> np.ndarray:
+    total, term = np.zeros_like(x), np.broadcast_to(np.eye(x.shape[-1]), x.shape)
+    for order in range(1, 60):
+        total, term = total + term, term @ x / order
+    return total
+
+
+@verifies("tensor.linalg.host")
+@pytest.mark.parametrize("name", CASES)
+def test_values(name: str) -> None:
+    ours, theirs, x = CASES[name]
+    found = ours(exact(x)).numpy()
+    assert np.allclose(abs(found) if name == "qr" else found,
+                       abs(theirs(x)) if name == "qr" else theirs(x), atol=1e-9)
+
+
+@verifies("tensor.linalg.slope")
+@pytest.mark.parametrize("name", CASES)
+def test_slopes(name: str) -> None:
+    """Along a line a weighted sum of the results grows as the gradient says."""
+    ours, _, x = CASES[name]
+    way = random.standard_normal(x.shape)
+    tensor = exact(x).requires_grad_()
+    found = ours(tensor)
+    weight = exact(random.standard_normal(found.shape))
+    slope = ((found * weight).sum().gradient(tensor)[0] * exact(way)).sum().item()
+    there, back = ((ours(exact(x + step * way)) * weight).sum().item() for step in (1e-5, -1e-5))
+    assert abs((there - back) / 2e-5 - slope) < 1e-4 * max(1, abs(slope))
+
+
+@verifies("tensor.linalg.host")
+def test_parts_give_the_matrix_again() -> None:
+    x = exact(TALL)
+    q, r = x.qr()
+    u, s, v = x.svd()
+    p, low, up = x.lu()
+    for again in (q @ r, u * s.unsqueeze(-2) @ v.mT, p @ low @ up):
+        assert np.allclose(again.numpy(), TALL)
+    full = Tensor.linalg.svd(x)
+    assert full.U.shape == (2, 4, 4) and full.Vh.shape == (2, 3, 3)
+    assert np.allclose((full.U @ full.U.mT).numpy(), np.eye(4))
+    assert x.matrix_rank().tolist() == [3, 3] and exact(np.ones((3, 3))).matrix_rank().item() == 1
+    low = exact(POSITIVE).cholesky()
+    assert np.allclose(exact(RIGHT).cholesky_solve(low).numpy(), np.linalg.solve(POSITIVE, RIGHT))
+    assert np.allclose(low.cholesky_inverse().numpy(), np.linalg.inv(POSITIVE))
+    solved = Tensor.linalg.solve_triangular(exact(SQUARE), exact(RIGHT), upper=True)
+    assert np.allclose(solved.numpy(), np.linalg.solve(np.triu(SQUARE), RIGHT))
+
+
+@verifies("tensor.linalg.host")
+def test_what_cannot_be_done_is_told() -> None:
+    with pytest.raises(ArgumentError, match="inverse: of .3, 3.: Singular matrix"):
+        Tensor(np.zeros((3, 3))).inverse()
+    with pytest.raises(ArgumentError, match="cholesky"):
+        Tensor([[-1.0]]).cholesky()
+    with pytest.raises(ShapeError, match="square"):
+        Tensor([[1.0, 2.0]]).det()
+    with pytest.raises(AttributeError, match="linalg: there is no invv; .*did you mean inv?"):
+        Tensor.linalg.invv  # noqa: B018
+    step = TinyJit(lambda x: x.inverse() * 2)
+    with pytest.raises(ReplayError, match="inverse"):
+        for _ in range(3):
+            step(Tensor([[1.0, 2.0], [3.0, 5.0]]).realize())

@@ -1,0 +1,427 @@
+"""Linear algebra: LAPACK on the host, by NumPy; gradients by formulas. Chapter: spec/tensor.md.
+
+A decomposition computes its matrix, as printing does. What comes of it is a constant; so that it
+has a gradient, a step of Newton's method is written behind it, which changes nothing in its value,
+and of which the derivative is that of the exact answer.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from impl.dtypes import dtypes
+from impl.errors import ArgumentError, DTypeError, ShapeError
+from impl.tensor.losses import Losses
+from impl.tensor.namespaces import LINALG, Namespace
+
+
+class Slogdet(NamedTuple):
+    """The sign of a determinant, and the logarithm of its size."""
+
+    sign: Any
+    logabsdet: Any
+
+
+class QR(NamedTuple):
+    """A matrix with orthogonal columns, and a triangle."""
+
+    Q: Any
+    R: Any
+
+
+class SVD(NamedTuple):
+    """Two matrices with orthogonal columns, and the singular values between them."""
+
+    U: Any
+    S: Any
+    Vh: Any
+
+
+class Eigh(NamedTuple):
+    """Eigenvalues in ascending order, and their vectors as columns."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class Lstsq(NamedTuple):
+    """What `lstsq` gives."""
+
+    solution: Any
+    residuals: Any
+    rank: Any
+    singular_values: Any
+
+
+class Linalg(Losses):
+    """Matrices of the last two axes: inverses, determinants, decompositions."""
+
+    __slots__ = ()
+
+    linalg = Namespace("linalg", LINALG)
+
+    def _matrices(self, name: str, square: bool = True) -> np.ndarray:
+        """The elements, computed, in float64.
+
+        Raises:
+            ShapeError: they are no (square) matrices.
+            DTypeError: they are bools.
+        """
+        if len(self.shape) < 2 or square and self.shape[-1] != self.shape[-2]:
+            raise ShapeError(name, f"shape {self.shape} is not that of "
+                             f"{'square ' if square else ''}matrices", "give (..., n, n)"
+                             if square else "give (..., rows, columns)")
+        if self.dtype.kind == "b":
+            raise DTypeError(name, "bools have no linear algebra", "use .float()")
+        # r[impl tensor.linalg.host]
+        return self.known(name, "a method without decompositions, or call it before").astype(
+            np.float64)
+
+    def _host(self, array: np.ndarray) -> Self:
+        """An array as a constant of this kind."""
+        kind = array.dtype.kind
+        return self.__class__(array, self.device, self._result_float() if kind == "f" else
+                              dtypes.bool if kind == "b" else dtypes.int32)
+
+    def _called(self, name: str, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        """What a function of NumPy gives.
+
+        Raises:
+            ArgumentError: it cannot: a matrix is singular, or not positive.
+        """
+        try:
+            return function(*given, **named)
+        except np.linalg.LinAlgError as error:  # r[impl tensor.linalg.host]
+            raise ArgumentError(name, f"of {self.shape}: {error}",
+                                "look at the matrix: .pinverse() and .lstsq() take any") from error
+
+    def _slope(self) -> Self:
+        """Zeros, through which gradients flow to this tensor.
+
+        Written before the tensor is computed: afterwards it is memory for whoever has no other
+        variable that holds it.
+        """
+        return self - self.detach()
+
+    # Inverses and determinants
+
+    def inverse(self) -> Self:
+        """The inverse of each matrix."""
+        d = self.cast(self._result_float())._slope()
+        found = self._host(self._called("inverse", np.linalg.inv, self._matrices("inverse")))
+        return found - found @ d @ found  # r[impl tensor.linalg.slope]
+
+    def pinverse(self, rcond: float | None = None) -> Self:
+        """The inverse of Moore and Penrose of any matrix."""
+        d = self._slope()
+        array = self._matrices("pinverse", False)
+        limit = max(self.shape[-2:], default=0) * np.finfo(self._result_float().numpy).eps \
+            if rcond is None else rcond
+        p = self._host(np.linalg.pinv(array, rcond=limit))
+        left = self.detach() @ p
+        right, one = p @ self.detach(), self._eye
+        into = (one(right) - right) @ d.mT @ p.mT @ p + p @ p.mT @ d.mT @ (one(left) - left)
+        return p - p @ d @ p + into
+
+    def _eye(self, like: Self) -> Self:
+        return self._host(np.eye(like.shape[-1]))
+
+    def det(self) -> Self:
+        """The determinant of each matrix; its gradient needs one that can be inverted."""
+        d = self._slope()
+        array = self._matrices("det")
+        found = self._host(np.linalg.det(array))
+        return found + (self._host(_cofactors(array)) * d).sum((-2, -1))
+
+    def slogdet(self) -> Slogdet:
+        """The sign of the determinant of each matrix, and the logarithm of its size."""
+        d = self._slope()
+        array = self._matrices("slogdet")
+        sign, size = np.linalg.slogdet(array)
+        inverse = self._host(_inverse_or_nan(array))
+        slope = (inverse.mT * d).sum((-2, -1))
+        return Slogdet(self._host(sign), self._host(size) + slope)
+
+    def logdet(self) -> Self:
+        """The logarithm of the determinant; NaN where that is negative."""
+        sign, size = self.slogdet()
+        found: Self = (sign < 0).where(math.nan, size)
+        return found
+
+    def solve(self, other: Self, left: bool = True) -> Self:
+        """The x of self @ x = other; `left=False`: of x @ self = other."""
+        if not left:
+            return self.mT.solve(other.mT).mT
+        d, e = self._slope(), other._slope()
+        array, right = self._matrices("solve"), other.known("solve", "solve before").astype(float)
+        vector = len(other.shape) == 1 or other.shape == self.shape[:-1]
+        inverse = self._host(self._called("solve", np.linalg.inv, array))
+        columns = right[..., None] if vector else right
+        found = self._host(self._called("solve", np.linalg.solve, array, columns))
+        x = found + inverse @ ((e.unsqueeze(-1) if vector else e) - d @ found)
+        return x.squeeze(-1) if vector else x
+
+    def lstsq(self, other: Self) -> Lstsq:
+        """The x for which self @ x is nearest to other, the smallest such x."""
+        array = self._matrices("lstsq", False)
+        inverse = self.pinverse()
+        solution = inverse @ other
+        values = self._host(np.linalg.svd(array, compute_uv=False))
+        rank = self._host(np.linalg.matrix_rank(array))
+        rows, columns = self.shape[-2:]
+        rest = (self @ solution - other).square().sum(-2) if rows > columns \
+            else self._host(np.zeros((0,)))
+        return Lstsq(solution, rest, rank, values)
+
+    # Decompositions
+
+    def cholesky(self, upper: bool = False) -> Self:
+        """The lower triangle whose product with its transpose is a positive matrix."""
+        d = self._slope()
+        array = self._matrices("cholesky")
+        low = self._host(self._called("cholesky", np.linalg.cholesky, array))
+        inverse = self._host(_inverse_or_nan(low.numpy().astype(np.float64)))
+        inner = inverse @ ((d + d.mT) * 0.5) @ inverse.mT
+        found = low + low @ (inner.tril(-1) + self._diagonal_part(inner) * 0.5)
+        return found.mT if upper else found
+
+    def _diagonal_part(self, x: Self) -> Self:
+        return x * self._eye(x)
+
+    def cholesky_inverse(self, upper: bool = False) -> Self:
+        """The inverse of the matrix of which this is the triangle of Cholesky."""
+        return (self.mT @ self if upper else self @ self.mT).inverse()
+
+    def cholesky_solve(self, other: Self, upper: bool = False) -> Self:
+        """The x of A @ x = self, where `other` is the triangle of Cholesky of A."""
+        return (other.mT @ other if upper else other @ other.mT).solve(self)
+
+    def triangular_solve(self, other: Self, upper: bool = True, left: bool = True,
+                         unitriangular: bool = False) -> Self:
+        """The x of T @ x = self, where T is a triangle of `other`; the rest of it is not read."""
+        part = other.triu() if upper else other.tril()
+        if unitriangular:
+            part = part - part * part._eye(part) + part._eye(part)
+        return part.solve(self, left)
+
+    def qr(self, mode: str = "reduced") -> QR:
+        """Orthogonal columns and a triangle, whose product is the matrix."""
+        d = self._slope()
+        array = self._matrices("qr", False)
+        rows, columns = self.shape[-2:]
+        if mode == "r":
+            return QR(self._host(np.zeros((0,))), self._host(np.linalg.qr(array)[1]))
+        parts = np.linalg.qr(array, "complete" if mode == "complete" else "reduced")
+        q, r = (self._host(one) for one in parts)
+        if rows < columns or mode == "complete" and rows > columns:
+            return QR(q, r)  # without a gradient: those of such forms are not unique
+        inverse = self._host(_inverse_or_nan(r.numpy().astype(np.float64)))
+        inner = q.mT @ d @ inverse
+        low = inner.tril(-1)
+        turn = low - low.mT
+        return QR(q + q @ turn + (d @ inverse - q @ inner), r + (inner - turn) @ r)
+
+    def eigh(self, uplo: str = "L") -> Eigh:
+        """Eigenvalues and vectors of a symmetric matrix, of which one triangle is read."""
+        d = self._slope()
+        array = self._matrices("eigh")
+        values, vectors = self._called("eigh", np.linalg.eigh, array, UPLO=uplo)
+        half = d.tril(-1) if uplo == "L" else d.triu(1)
+        d = half + half.mT + self._diagonal_part(d)
+        v = self._host(vectors)
+        inner = v.mT @ ((d + d.mT) * 0.5) @ v
+        gaps = values[..., None, :] - values[..., :, None]
+        with np.errstate(divide="ignore"):
+            factor = self._host(np.where(gaps == 0, 0.0, 1 / gaps))
+        return Eigh(self._host(values) + inner.diagonal(0, -2, -1), v + v @ (factor * inner))
+
+    def eigvalsh(self, uplo: str = "L") -> Self:
+        """The eigenvalues of a symmetric matrix, in ascending order."""
+        values: Self = self.eigh(uplo).eigenvalues
+        return values
+
+    def svd(self, some: bool = True, compute_uv: bool = True) -> tuple[Self, Self, Self]:
+        """U, S and V, of which U * S @ V.mT is the matrix, as PyTorch's method gives them.
+
+        `Tensor.linalg.svd` gives V.mT, and full matrices unless it is told otherwise.
+        """
+        left, size, right = self.svd_full(not some)
+        return (left, size, right.mT) if compute_uv else (
+            left.zeros_like(), size, right.mT.zeros_like())
+
+    def svd_full(self, full_matrices: bool = True) -> SVD:
+        """U, S and the transpose of V, of which U * S @ Vh is the matrix."""
+        d = self._slope()
+        array = self._matrices("svd", False)
+        left, size, right = self._called("svd", np.linalg.svd, array, full_matrices=full_matrices)
+        count = size.shape[-1]
+        u, s, vh = (self._host(one) for one in (left[..., :count], size, right[..., :count, :]))
+        inner = u.mT @ d @ vh.mT
+        gaps = size[..., None, :] ** 2 - size[..., :, None] ** 2
+        with np.errstate(divide="ignore"):
+            factor = self._host(np.where(gaps == 0, 0.0, 1 / gaps))
+            small = self._host(np.where(size == 0, 0.0, 1 / size))
+        wide = s.unsqueeze(-2)
+        skew = inner * wide
+        du = u @ (factor * (skew + skew.mT))
+        rest = d @ vh.mT
+        du = du + (rest - u @ (u.mT @ rest)) * small.unsqueeze(-2)
+        skew = s.unsqueeze(-1) * inner
+        dv = vh.mT @ (factor * (skew + skew.mT))
+        rest = d.mT @ u
+        dv = dv + (rest - vh.mT @ (vh @ rest)) * small.unsqueeze(-2)
+        values = s + inner.diagonal(0, -2, -1)
+        one, two = u + du, vh + dv.mT
+        if full_matrices and max(left.shape[-1], right.shape[-2]) > count:
+            one = one.cat(self._host(left[..., count:]), dim=-1)
+            two = two.cat(self._host(right[..., count:, :]), dim=-2)
+        return SVD(one, values, two)
+
+    def svdvals(self) -> Self:
+        """The singular values, the greatest first."""
+        values: Self = self.svd_full(False).S
+        return values
+
+    def matrix_rank(self, tol: Any = None, hermitian: bool = False) -> Self:
+        """How many singular values are above a limit."""
+        array = self._matrices("matrix_rank", False)
+        sizes = np.abs(np.linalg.eigvalsh(array)) if hermitian else \
+            np.linalg.svd(array, compute_uv=False)
+        limit = np.max(sizes, -1, keepdims=True, initial=0) * max(self.shape[-2:]) \
+            * np.finfo(self._result_float().numpy).eps if tol is None else \
+            np.asarray(tol.numpy() if isinstance(tol, Linalg) else tol)[..., None]
+        return self._host(np.count_nonzero(sizes > limit, axis=-1).astype(np.int32))
+
+    def matrix_exp(self) -> Self:
+        """The exponential of each matrix: Taylor's series of a small part of it, squared again."""
+        array = self._matrices("matrix_exp")
+        size = np.abs(array).sum(-1).max(initial=0.0)
+        if not np.isfinite(size):
+            raise ArgumentError("matrix_exp", "an element is not finite", "look at the matrix")
+        halvings = max(0, math.ceil(math.log2(max(size, 1e-30))) + 2)
+        x = self.cast(self._result_float()) * 2.0 ** -halvings
+        one = self._eye(x)
+        total = one
+        for order in range(10 if x.dtype is not dtypes.float64 else 18, 0, -1):
+            total = one + (x @ total) / order
+        for _ in range(halvings):
+            total = total @ total
+        return total
+
+    def matrix_norm(self, ord: Any = "fro", dim: Any = (-2, -1),  # noqa: A002
+                    keepdim: bool = False) -> Self:
+        """A norm of matrices: "fro", "nuc", 1, -1, 2, -2, infinity or minus infinity."""
+        rows, columns = (self._axis(axis, "matrix_norm") for axis in dim)
+        x = self.movedim((rows, columns), (-2, -1))
+        if ord == "fro":
+            found = x.norm(2, (-2, -1))
+        elif ord in ("nuc", 2, -2):
+            values = x.svdvals()
+            found = values.sum(-1) if ord == "nuc" else \
+                values.max(-1) if ord == 2 else values.min(-1)
+        elif ord in (1, -1, math.inf, -math.inf):
+            sums = x.abs().sum(-2 if abs(ord) == 1 else -1)
+            found = sums.max(-1) if ord > 0 else sums.min(-1)
+        else:
+            raise ArgumentError("matrix_norm", f"ord is {ord!r}", "use fro, nuc, 1, 2 or infinity")
+        if keepdim:
+            for axis in sorted((rows, columns)):
+                found = found.unsqueeze(axis)
+        return found
+
+    def vector_norm(self, ord: float = 2, dim: Any = None, keepdim: bool = False,  # noqa: A002
+                    dtype: Any = None) -> Self:
+        """norm, of all elements unless axes are named"""
+        return (self if dtype is None else self.cast(dtype)).norm(ord, dim, keepdim)
+
+    def linalg_norm(self, ord: Any = None, dim: Any = None, keepdim: bool = False,  # noqa: A002
+                    dtype: Any = None) -> Self:
+        """matrix_norm of two axes if an order is named, else vector_norm."""
+        x = self if dtype is None else self.cast(dtype)
+        axes = dim if isinstance(dim, (tuple, list)) else () if dim is None else (dim,)
+        pair = axes if len(axes) == 2 else (-2, -1) if dim is None and len(self.shape) == 2 else ()
+        if ord is None or not pair:
+            return x.vector_norm(2 if ord is None else ord, dim, keepdim)
+        return x.matrix_norm(ord, pair, keepdim)
+
+    def vecdot(self, other: Self, dim: int = -1) -> Self:
+        """Sums of products along an axis."""
+        return (self * other).sum(dim, dtype=(self * other).dtype)
+
+    def multi_dot(*given: Any) -> Any:
+        """The product of several matrices, in the order that takes least work."""
+        found = list(given[0]) if len(given) == 1 and isinstance(given[0], (list, tuple)) \
+            else list(given)
+        while len(found) > 2:  # the largest inner size goes first
+            place = max(range(len(found) - 1), key=lambda k: found[k].shape[-1])
+            found[place:place + 2] = [found[place] @ found[place + 1]]
+        return found[0] @ found[1] if len(found) == 2 else found[0]
+
+    def solve_triangular(self, other: Self, upper: bool, left: bool = True,
+                         unitriangular: bool = False) -> Self:
+        """The x of T @ x = other, where T is a triangle of this matrix."""
+        return other.triangular_solve(self, upper, left=left, unitriangular=unitriangular)
+
+    def cond(self, p: Any = None) -> Self:
+        """The norm of each matrix times that of its inverse."""
+        if p in (None, 2, -2):
+            values = self.svdvals()
+            return values[..., -1] / values[..., 0] if p == -2 else values[..., 0] / values[..., -1]
+        return self.matrix_norm(p) * self.inverse().matrix_norm(p)
+
+    def lu(self) -> tuple[Self, Self, Self]:
+        """A permutation, a lower and an upper triangle, whose product is the matrix (`P @ L @ U`).
+        """
+        d = self._slope()
+        array = self._matrices("lu", False)
+        flat = array.reshape(-1, *array.shape[-2:])
+        parts = [_lu(one) for one in flat]
+        p, low, up = (self._host(np.stack([one[k] for one in parts]).reshape(
+            *array.shape[:-2], *parts[0][k].shape)) for k in range(3))
+        if self.shape[-1] != self.shape[-2]:
+            return p, low, up
+        inner = self._host(_inverse_or_nan(low.numpy().astype(float))) @ p.mT @ d \
+            @ self._host(_inverse_or_nan(up.numpy().astype(float)))
+        return p, low + low @ inner.tril(-1), up + inner.triu() @ up
+
+
+def _inverse_or_nan(array: np.ndarray) -> np.ndarray:
+    """The inverse, NaN where there is none: of what nobody may ask for."""
+    try:
+        return np.asarray(np.linalg.inv(array))
+    except np.linalg.LinAlgError:
+        flat = array.reshape(-1, *array.shape[-2:])
+        found = [_inverse_or_nan(one) if np.linalg.matrix_rank(one) == len(one) else
+                 np.full_like(one, np.nan) for one in flat] if len(flat) > 1 else \
+            [np.full_like(one, np.nan) for one in flat]
+        return np.reshape(found, array.shape)
+
+
+def _cofactors(array: np.ndarray) -> np.ndarray:
+    """The gradient of a determinant: by singular values, so that it is right for singular ones."""
+    u, s, vh = np.linalg.svd(array)
+    count = s.shape[-1]
+    others = np.stack([np.prod(np.delete(s, k, -1), -1) for k in range(count)], -1) \
+        if count else s
+    sign = np.linalg.det(u) * np.linalg.det(vh)
+    return np.asarray(sign[..., None, None] * (u * others[..., None, :]) @ vh)
+
+
+def _lu(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Gauss' elimination with the greatest element of each column as pivot."""
+    rows, columns = matrix.shape
+    up, order = matrix.copy(), np.arange(rows)
+    least = min(rows, columns)
+    low = np.zeros((rows, least))
+    for k in range(least):
+        best = k + int(np.argmax(np.abs(up[k:, k])))
+        for each in (up, low, order):
+            each[[k, best]] = each[[best, k]]
+        low[k, k] = 1
+        if up[k, k]:
+            low[k + 1:, k] = up[k + 1:, k] / up[k, k]
+            up[k + 1:] -= low[k + 1:, k:k + 1] * up[k]
+    return np.eye(rows)[order].T, low, np.triu(up[:least])

@@ -1,0 +1,60 @@
+"""Names with a dot: `Tensor.linalg.solve(a, b)`, as PyTorch and NumPy have them.
+
+Chapter: spec/tensor.md.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from impl.errors import NameMissingError, nearest
+
+#: Functions of `torch.linalg` and `numpy.linalg`, and the methods that they are.
+LINALG = {
+    **{name: name for name in (
+        "cholesky", "cond", "cross", "det", "diagonal", "eigh", "eigvalsh", "lstsq", "lu",
+        "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot",
+        "outer", "qr", "slogdet", "solve", "solve_triangular", "svdvals", "tensordot", "trace",
+        "vander", "vecdot", "vector_norm")},
+    "inv": "inverse", "pinv": "pinverse", "svd": "svd_full", "norm": "linalg_norm"}
+
+
+class Namespace:
+    """Methods of tensors as functions under other names."""
+
+    def __init__(self, name: str, names: dict[str, str]) -> None:
+        self._name, self._names = name, names
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._names)
+
+    def __get__(self, tensor: Any, tensors: type) -> Functions:
+        return Functions(self._name, self._names, tensors)
+
+
+class Functions:
+    """What stands behind the dot."""
+
+    def __init__(self, name: str, names: dict[str, str], tensors: type) -> None:
+        self._name, self._names, self._tensors = name, names, tensors
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._names)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """The method.
+
+        Raises:
+            NameMissingError: there is none of this name.
+        """
+        if name.startswith("_") or name not in self._names:
+            self._missing(name)
+        method: Callable[..., Any] = getattr(self._tensors, self._names[name])
+        return method
+
+    def _missing(self, name: str) -> NoReturn:
+        near = nearest(name, self._names)
+        # r[impl errors.name.missing]
+        raise NameMissingError(f"Tensor.{self._name}", f"there is no {name}",
+                               f"did you mean {near}?" if near else
+                               f"it has {', '.join(sorted(self._names))}")
