@@ -72,7 +72,7 @@ def _is_product(member: Member, limits: FusionLimits) -> bool:
 
 
 #: A sum of fewer products is soon done, and one kernel is started sooner than two.
-_LEAST_SUM = 32
+_LEAST_SUM = 16
 
 
 def split_at_peak(groups: list[Group], blocked: list[Blocked], placement: Placement,
