@@ -104,7 +104,7 @@ class Ops(_Kind):
     CONTIGUOUS = auto()  # the value has a buffer of its own
     COPY = auto()        # arg = device, or a Transfer between the devices of a mesh
     SHARD = auto()       # tensor: the value laid on a mesh; arg = Sharding
-    LOOP = auto()        # tensor: what comes out of bodies that are run; arg = Loop
+    LOOP = auto()        # tensor: what comes out of bodies that are run; arg = LoopInfo
     STORE = auto()       # tensor: (view, value); kernel: (INDEX, value, ranges...)
     AFTER = auto()       # (base, STORE): base with the stored region replaced
     SINK = auto()        # tensor: roots; kernel: stores, arg = KernelInfo

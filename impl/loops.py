@@ -3,9 +3,9 @@
 Chapter: spec/loops.md.
 
 A LOOP is a node like any other. Its sources are the values that go in, its value is one row of
-numbers with all that comes out, and its argument, a `Loop`, has the body: a graph of its own, on
-PARAM nodes that stand for what goes in. So a body is written once and scheduled once, however often
-it runs.
+numbers with all that comes out, and its argument, a `LoopInfo`, has the body: a graph of its own,
+on PARAM nodes that stand for what goes in. So a body is written once and scheduled once, however
+often it runs.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from impl.places import Place
 
 
 @dataclass(frozen=True)
-class Loop:
+class LoopInfo:
     """A body and how it is run.
 
     `kind` says what happens. A body is a SINK, and PARAM s in it is source s of the node:
@@ -96,20 +96,20 @@ def body(roots: Sequence[UOp]) -> UOp:
     return UOp(Ops.SINK, dtypes.index, tuple(roots))
 
 
-def part(node: UOp, position: int) -> UOp:
+def output_of(node: UOp, position: int) -> UOp:
     """One output of a LOOP, in its shape."""
-    loop: Loop = node.arg
+    loop: LoopInfo = node.arg
     shape = loop.root_shape(loop.outputs[position])
     start = loop.offset(position)
     row = UOp(Ops.SHRINK, node.dtype, (node,), ((start, start + math.prod(shape)),))
     return UOp(Ops.RESHAPE, node.dtype, (row,), shape)
 
 
-def outputs(loop: Loop, sources: Sequence[UOp], wanted: Sequence[int]) -> dict[int, UOp]:
+def outputs(loop: LoopInfo, sources: Sequence[UOp], wanted: Sequence[int]) -> dict[int, UOp]:
     """What comes out of some roots of a loop: one node for those of each dtype."""
     found: dict[int, UOp] = {}
     for dtype in dict.fromkeys(loop.roots[root].dtype for root in wanted):
         mine = tuple(root for root in wanted if loop.roots[root].dtype is dtype)
         node = UOp(Ops.LOOP, dtype, tuple(sources), replace(loop, outputs=mine))
-        found.update({root: part(node, position) for position, root in enumerate(mine)})
+        found.update({root: output_of(node, position) for position, root in enumerate(mine)})
     return found

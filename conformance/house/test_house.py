@@ -254,6 +254,7 @@ NAMES_OF_SEVERAL = {
     "missing": "the error about a name that a module of the public API has not",
     "table": "what a command prints",
     "linearize": "an order of kernels, and JAX's name of a transform",
+    "scan": "a running result, made as a node or differentiated, and JAX's name of a loop",
 }
 
 

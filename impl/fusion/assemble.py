@@ -14,7 +14,7 @@ from typing import Any
 from impl.dtypes import DType, Scalar
 from impl.fusion.groups import Group, Member
 from impl.ir import TRUE, KernelInfo, Ops, RangeKind, Shape, UOp, identity, new_range
-from impl.loops import Loop
+from impl.loops import LoopInfo
 from impl.places import Destination, Place
 from impl.ranges import Access, Index, InOrder, Stage, flatten
 from impl.symbolic import Extent, extent, extent_of, is_symbolic, plain
@@ -241,7 +241,7 @@ class Assembler:
         ast, arguments, variables = known
         taken = tuple(storages[i] for i in arguments)
         copy = group.members[0].stage.copy
-        if isinstance(copy, Loop):  # equal nests may be of other loops
+        if isinstance(copy, LoopInfo):  # equal nests may be of other loops
             values = *copy.values, group.members[0].stage.write.value
             copy = replace(copy, places=tuple(
                 taken.index(s) if (s := self.storage_of[v]) in taken else -1 for v in values))

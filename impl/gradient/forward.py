@@ -170,11 +170,6 @@ def _turned(node: UOp, given: Sequence[Change]) -> Change:
     return _total(node, parts)
 
 
-def _loop(node: UOp, given: Sequence[Change]) -> Change:
-    from impl.gradient.loops import loop_change  # which differentiates bodies
-    return loop_change(node, given)
-
-
 FORWARD: dict[Ops, Rule] = {
     **dict.fromkeys(SLOPES, _unary), **{Ops(op): _move for op in MOVEMENT},
     **dict.fromkeys((Ops.CONTIGUOUS, Ops.COPY, Ops.SHARD, Ops.FOLD, Ops.GATHER), _alike),
@@ -182,5 +177,4 @@ FORWARD: dict[Ops, Rule] = {
         node, given), Ops.SUB: _sub, Ops.MUL: _mul, Ops.DIV: _div, Ops.POW: _pow,
     Ops.MAXIMUM: _larger, Ops.MINIMUM: _larger, Ops.WHERE: _where, Ops.REDUCE: _reduce,
     Ops.SCAN: _reduce, Ops.SCATTER: _scatter, Ops.STORE: _store, Ops.AFTER: _after,
-    Ops.LOOP: _loop,
 }

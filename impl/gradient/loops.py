@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from impl.effects import constant_of
 from impl.errors import GraphError
 from impl.gradient import compute_gradients, nodes
-from impl.gradient.forward import Change, push_forward
+from impl.gradient.forward import FORWARD, Change, push_forward
 from impl.gradient.nodes import add
+from impl.gradient.rules import loop_rules
 from impl.gradient.substitution import substituted
 from impl.ir import Ops, UOp, toposort
-from impl.loops import Loop, body, outputs, param, part
+from impl.loops import LoopInfo, body, output_of, outputs, param
 
 Parts = Iterator[tuple[UOp, UOp]]
 
@@ -34,7 +35,7 @@ class Steps:
     constants: list[tuple[UOp, UOp]]
 
     def made(self, following: Sequence[UOp], stacked: Sequence[UOp], count: int,
-             reverse: bool) -> tuple[Loop, list[UOp]]:
+             reverse: bool) -> tuple[LoopInfo, list[UOp]]:
         """The loop and its sources. Behind what is stacked stand the carries before each step: a
         derivative asks for them.
         """
@@ -42,7 +43,7 @@ class Steps:
         renamed = {old: param(slot, old) for slot, (old, _) in enumerate(every)}
         before = [mark for mark, _ in self.carries]
         roots = substituted([*following, *stacked, *before], renamed)
-        loop = Loop("scan", (body(roots),), (), len(self.carries), len(self.sequences), count,
+        loop = LoopInfo("scan", (body(roots),), (), len(self.carries), len(self.sequences), count,
                     reverse)
         return loop, [stored(source) for _, source in every]
 
@@ -63,14 +64,14 @@ def mark(like: UOp, row: bool = False) -> UOp:
     return param(next(_marks), None, like.dtype, shape)
 
 
-def params_of(loop: Loop, sources: Sequence[UOp]) -> list[UOp]:
+def params_of(loop: LoopInfo, sources: Sequence[UOp]) -> list[UOp]:
     """What stands for each source in the bodies."""
     rows = range(loop.carries, loop.carries + loop.sequences)
     return [param(slot, None, source.dtype, (source.shape or ())[1:] if slot in rows
                   else source.shape or ()) for slot, source in enumerate(sources)]
 
 
-def pieces(loop: Loop, flat: UOp) -> dict[int, UOp]:
+def gradient_pieces(loop: LoopInfo, flat: UOp) -> dict[int, UOp]:
     """The gradient of a loop's value, cut as that is: by root. A root that has none is left out.
 
     It is a sum of what belongs to one root each, with zeros around; the zeros are not looked at.
@@ -100,12 +101,12 @@ def pieces(loop: Loop, flat: UOp) -> dict[int, UOp]:
 
 def loop_gradient(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     """The gradient of a LOOP, for each source that leads to a target."""
-    loop: Loop = node.arg
+    loop: LoopInfo = node.arg
     if loop.kind == "while":
         raise GraphError("gradient", "a while_loop has no gradient: how often it runs is not known",
                          "use scan with a fixed number of steps, or jvp")
     rule = _scan_gradient if loop.kind == "scan" else _cond_gradient
-    yield from rule(node, loop, pieces(loop, gradient), leads)
+    yield from rule(node, loop, gradient_pieces(loop, gradient), leads)
 
 
 def _seeds(roots: Sequence[UOp], given: dict[int, UOp]) -> dict[UOp, UOp]:
@@ -117,7 +118,7 @@ def _seeds(roots: Sequence[UOp], given: dict[int, UOp]) -> dict[UOp, UOp]:
 
 
 # r[impl loops.gradient.reverse]
-def _scan_gradient(node: UOp, loop: Loop, given: dict[int, UOp], leads: Set[UOp]) -> Parts:
+def _scan_gradient(node: UOp, loop: LoopInfo, given: dict[int, UOp], leads: Set[UOp]) -> Parts:
     """A scan the other way round, whose carries are the gradients of the carries, and sums."""
     sources, roots, carries = node.src, loop.roots, loop.carries
     params = params_of(loop, sources)
@@ -158,16 +159,16 @@ def _scan_gradient(node: UOp, loop: Loop, given: dict[int, UOp], leads: Set[UOp]
         yield sources[order[number]], values[number]
 
 
-def _saved(node: UOp, loop: Loop, slots: Sequence[int]) -> dict[int, UOp]:
+def _saved(node: UOp, loop: LoopInfo, slots: Sequence[int]) -> dict[int, UOp]:
     """The carries that each step began with: from the node itself, if it has kept them."""
     first = len(loop.roots) - loop.carries
-    have = {slot: part(node, loop.outputs.index(first + slot)) for slot in slots
+    have = {slot: output_of(node, loop.outputs.index(first + slot)) for slot in slots
             if first + slot in loop.outputs}
     more = outputs(loop, node.src, [first + slot for slot in slots if slot not in have])
     return {slot: have[slot] if slot in have else more[first + slot] for slot in slots}
 
 
-def _cond_gradient(node: UOp, loop: Loop, given: dict[int, UOp], leads: Set[UOp]) -> Parts:
+def _cond_gradient(node: UOp, loop: LoopInfo, given: dict[int, UOp], leads: Set[UOp]) -> Parts:
     """A choice between the gradients."""
     sources, params = node.src, params_of(loop, node.src)
     wanted = [slot for slot, source in enumerate(sources) if source in leads and is_float(source)]
@@ -178,7 +179,7 @@ def _cond_gradient(node: UOp, loop: Loop, given: dict[int, UOp], leads: Set[UOp]
         found = compute_gradients(_seeds(graph.src, coming), [params[slot] for slot in wanted])
         bodies.append(body([found.get(params[slot], nodes.full_like(params[slot], 0))
                             for slot in wanted]))
-    made = Loop("cond", tuple(bodies), ())
+    made = LoopInfo("cond", tuple(bodies), ())
     values = outputs(made, [*sources, *(stored(part) for part in given.values())],
                      range(len(wanted)))
     for number, slot in enumerate(wanted):
@@ -187,7 +188,7 @@ def _cond_gradient(node: UOp, loop: Loop, given: dict[int, UOp], leads: Set[UOp]
 
 def loop_change(node: UOp, given: Sequence[Change]) -> Change:
     """How the value of a LOOP changes with its sources: a loop that carries the changes too."""
-    loop: Loop = node.arg
+    loop: LoopInfo = node.arg
     if not is_float(node):
         return None
     # r[impl loops.gradient.forward]
@@ -232,14 +233,18 @@ def loop_change(node: UOp, given: Sequence[Change]) -> Change:
 
 
 def renamed_loop(kind: str, bodies: Sequence[Sequence[UOp]], pairs: Sequence[tuple[UOp, UOp]],
-             carries: int) -> tuple[Loop, list[UOp]]:
+             carries: int) -> tuple[LoopInfo, list[UOp]]:
     """A loop whose bodies are on these pairs of what stands for a source and the source."""
     renamed = {old: param(slot, old) for slot, (old, _) in enumerate(pairs)}
     made = tuple(body(substituted(roots, renamed)) for roots in bodies)
-    return Loop(kind, made, (), carries), [stored(source) for _, source in pairs]
+    return LoopInfo(kind, made, (), carries), [stored(source) for _, source in pairs]
 
 
 def _joined(kind: str, bodies: Sequence[Sequence[UOp]], pairs: Sequence[tuple[UOp, UOp]]) -> UOp:
     loop, sources = renamed_loop(kind, bodies, pairs, 0)
     wanted = tuple(range(len(bodies[0])))
     return UOp(Ops.LOOP, bodies[0][0].dtype, tuple(sources), replace(loop, outputs=wanted))
+
+
+loop_rules.append(loop_gradient)
+FORWARD[Ops.LOOP] = loop_change

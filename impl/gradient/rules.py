@@ -277,8 +277,11 @@ def _custom(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
 
 def _loop(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:
     """The body's gradient in a loop of its own."""
-    from impl.gradient.loops import loop_gradient  # which differentiates bodies
-    return loop_gradient(node, gradient, leads)
+    return loop_rules[0](node, gradient, leads)
+
+
+#: The rule of LOOP: it differentiates bodies, by all the rules here, and stands in `loops`.
+loop_rules: list[Derivative] = []
 
 
 def _realized(node: UOp, gradient: UOp, leads: Set[UOp]) -> Parts:

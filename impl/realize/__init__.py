@@ -13,6 +13,7 @@
 from impl.effects import lock
 from impl.realize.beside import measured, stretch, stretches
 from impl.realize.environment import Mode, environment, in_force
+from impl.realize.looping import run_loop
 from impl.realize.planning import planned_run, prepare, values_of, waiting_values
 from impl.realize.prepared import CopySegment, Made, Prepared, Segments
 from impl.realize.run import Run, commit, copy_across, ensure_memory, poison, programs_of
@@ -23,5 +24,6 @@ from impl.realize.values import peek, pieces, read, realize, refuse_reading
 __all__ = ["CopySegment", "ExecItem", "Made", "Mode", "Prepared", "Run", "Segments", "commit",
            "copy_across", "ensure_memory", "environment", "in_force", "items_of", "lock",
            "measured", "peek", "pieces", "planned_run", "poison", "prepare", "programs_of",
-           "read", "realize", "refuse_reading", "run_schedule", "schedule", "schedule_document",
+           "read", "realize", "refuse_reading", "run_loop",
+           "run_schedule", "schedule", "schedule_document",
            "session", "stretch", "stretches", "values_of", "waiting_values"]

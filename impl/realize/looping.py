@@ -13,7 +13,7 @@ from impl.device import Device, DeviceBackend, Memory
 from impl.dtypes import dtypes
 from impl.effects import Buffer
 from impl.ir import Ops, UOp
-from impl.loops import Loop
+from impl.loops import LoopInfo
 from impl.multi import Mesh, Sharding
 from impl.places import Place, named
 from impl.realize.environment import in_force
@@ -21,6 +21,7 @@ from impl.realize.planning import prepare
 from impl.realize.prepared import CopySegment, Position, Segment, Segments
 from impl.realize.run import Run, ensure_memory
 from impl.realize.schedule import ExecItem, items_of
+from impl.realize.session import session
 
 
 class Body:
@@ -96,17 +97,20 @@ def _segments(items: Sequence[ExecItem], changing: Sequence[Buffer]) -> Segments
     return Segments(segments, places)
 
 
-def run_loop(loop: Loop, memories: Sequence[Memory]) -> None:
+def run_loop(loop: LoopInfo, memories: Sequence[Memory]) -> None:
     """Run a LOOP on the memories of its kernel."""
     sources = [memories[place] if place >= 0 else None for place in loop.places[:-1]]
     target = memories[loop.places[-1]]
     _Running(loop, sources, target).run()
 
 
+session.run_loop = run_loop
+
+
 class _Running:
     """One run of a LOOP: memory for the carries, and for what nobody asked for."""
 
-    def __init__(self, loop: Loop, sources: Sequence[Memory | None], target: Memory) -> None:
+    def __init__(self, loop: LoopInfo, sources: Sequence[Memory | None], target: Memory) -> None:
         self.loop, self.sources, self.target = loop, sources, target
         self.device: DeviceBackend = target.device
         self.item = loop.roots[loop.outputs[0]].dtype.itemsize

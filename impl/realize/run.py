@@ -14,7 +14,7 @@ from impl.dtypes import DType
 from impl.effects import Buffer, Effects, advance, living, mark_realized
 from impl.errors import GraphError
 from impl.ir import UOp, in_memory
-from impl.loops import Loop
+from impl.loops import LoopInfo
 from impl.multi import Mesh, Transfer
 from impl.places import Destination, Place
 from impl.realize.beside import note_span, stretch, stretches
@@ -49,9 +49,8 @@ def copy_across(copy: Destination, memories: Sequence[Memory], nbytes: Sequence[
 
     `copy` is the device that it goes to, or the Transfer between the devices of a mesh.
     """
-    if isinstance(copy, Loop):
-        from impl.realize.looping import run_loop  # which plans, and so stands above
-        return run_loop(copy, memories)
+    if isinstance(copy, LoopInfo):
+        return session.run_loop(copy, memories)
     source, target = memories
     if isinstance(copy, (Transfer, Mesh)):
         transferred(copy, target, source, min(nbytes), dtype)

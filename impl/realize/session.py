@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from impl.device import Memory, Program
     from impl.effects import Effects
     from impl.ir import UOp
+    from impl.loops import LoopInfo
     from impl.schedule import Plan
 
 Document = dict[str, Any]
@@ -66,6 +67,7 @@ class Session:
         self.capturing = _Capturing()
         self.default = ANYWHERE  # the default device of the last time that values were asked for
         self.printer: Callable[[], Printer]  # set by the package
+        self.run_loop: Callable[[LoopInfo, Sequence[Memory]], None]  # set by `looping`, which plans
         self.spans: list[Any] | None = None  # of each kernel when it ran, if somebody measures
         self.viewers: list[Callable[[Document], None]] = []
         self.checkers: list[Callable[[Document], None]] = []

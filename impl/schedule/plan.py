@@ -10,7 +10,7 @@ from impl.dependencies import Accesses, Dependency, Touch
 from impl.dtypes import DType
 from impl.fusion import FusionLimits, Kernel
 from impl.ir import Shape, UOp
-from impl.loops import Loop
+from impl.loops import LoopInfo
 from impl.memory import MemoryPlan
 from impl.multi import Mesh, Transfer
 from impl.places import Destination, Place
@@ -69,7 +69,7 @@ class PlannedKernel(Kernel):
     @property
     def name(self) -> str:
         """What a profile shows: the loops of a kernel, or what is sent."""
-        told = self.copy if isinstance(self.copy, Loop) else self.transfer
+        told = self.copy if isinstance(self.copy, LoopInfo) else self.transfer
         return str(told or self.ast.arg.name)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from impl.dependencies import Dependency
 from impl.fusion import Blocked, Group, Kernel
 from impl.ir import ELEMENTWISE, MOVEMENT, Ops, UOp, line_of, toposort
-from impl.loops import Loop
+from impl.loops import LoopInfo
 from impl.schedule.plan import Plan
 from impl.symbolic import is_symbolic, text
 
@@ -142,7 +142,7 @@ def decisions(plan: Plan, nodes: Sequence[UOp]) -> list[tuple[frozenset[int], st
 
 def _one_stage(kernel: Kernel) -> str:
     """How many operations of the user share the loops of a kernel with one stage."""
-    if isinstance(kernel.copy, Loop):
+    if isinstance(kernel.copy, LoopInfo):
         return f"alone: {kernel.copy}, whose body has a schedule of its own"
     if kernel.copy:
         return "alone: a copy from another device"

@@ -10,10 +10,16 @@
 """
 from impl.transforms.batching import vmap
 from impl.transforms.control import cond, scan, while_loop
-from impl.transforms.custom import Policies, checkpoint, checkpoint_name, custom_gradient
+from impl.transforms.custom import (
+    Policies,
+    checkpoint,
+    checkpoint_name,
+    checkpoint_within,
+    custom_gradient,
+)
 from impl.transforms.forward import hessian, hvp, jacfwd, jacrev, jvp, linearize
 from impl.transforms.reverse import grad, stop_gradient, value_and_grad, vjp
 
-__all__ = ["Policies", "checkpoint", "checkpoint_name", "cond", "custom_gradient", "grad",
-           "hessian", "hvp", "jacfwd", "jacrev", "jvp", "linearize", "scan", "stop_gradient",
-           "value_and_grad", "vjp", "vmap", "while_loop"]
+__all__ = ["Policies", "checkpoint", "checkpoint_name", "checkpoint_within", "cond",
+           "custom_gradient", "grad", "hessian", "hvp", "jacfwd", "jacrev", "jvp", "linearize",
+           "scan", "stop_gradient", "value_and_grad", "vjp", "vmap", "while_loop"]

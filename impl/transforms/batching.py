@@ -20,7 +20,7 @@ from impl.gradient.loops import params_of, stored
 from impl.gradient.nodes import shape_of, where
 from impl.gradient.substitution import overwritten, substituted
 from impl.ir import ELEMENTWISE, MOVEMENT, Ops, UOp, give_origin
-from impl.loops import Loop, body, outputs, param
+from impl.loops import LoopInfo, body, outputs, param
 from impl.multi import Sharding
 from impl.symbolic import greatest
 from impl.tensor import Tensor
@@ -151,7 +151,7 @@ class Batch:
         op, arg, count = node.op, node.arg, self.count
         values = self.loops.get(node.src[0])
         if values is not None and op is Ops.SHRINK:
-            loop: Loop = node.src[0].arg
+            loop: LoopInfo = node.src[0].arg
             for position, value in enumerate(values):
                 if arg == ((loop.offset(position), loop.offset(position + 1)),):
                     return nodes.reshape(value, (count, math.prod(shape_of(value)[1:])))
@@ -225,7 +225,7 @@ class Batch:
 
     def loop(self, node: UOp) -> UOp:
         """All examples run together. A choice for each of them becomes a choice of values."""
-        loop: Loop = node.arg
+        loop: LoopInfo = node.arg
         if loop.kind == "cond" and node.src[0] in self.known:
             values = self._chosen(node, loop)
         else:
@@ -235,7 +235,7 @@ class Batch:
                 for value in values]
         return _side_by_side(rows)
 
-    def _chosen(self, node: UOp, loop: Loop) -> list[UOp]:
+    def _chosen(self, node: UOp, loop: LoopInfo) -> list[UOp]:
         """Both bodies, and of each example the one that it asks for."""
         params = params_of(loop, node.src)
         replaced = dict(zip(params, node.src, strict=True))
@@ -251,7 +251,7 @@ class Batch:
             found.append(where(nodes.expand(ones, shape_of(one)), one, other))
         return found
 
-    def _looped(self, node: UOp, loop: Loop) -> list[UOp]:
+    def _looped(self, node: UOp, loop: LoopInfo) -> list[UOp]:
         """The loop with bodies of many examples: first it is found out which carries differ."""
         sources, params = node.src, params_of(loop, node.src)
         many = {slot for slot, source in enumerate(sources) if source in self.known}

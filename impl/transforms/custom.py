@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from impl.gradient import Custom, below, compute_gradients, nodes, parts_of, sou
 from impl.gradient.custom import with_gradient
 from impl.gradient.substitution import overwritten, substituted
 from impl.ir import Ops, UOp
+from impl.tensor.random import generator
 from impl.transforms.tracing import looked_at, variable
 from impl.transforms.trees import Tree, of_function
 
@@ -128,6 +130,8 @@ def checkpoint(function: Callable[..., Any],
     """
     @functools.wraps(function)
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        if _limits.chosen and not _limits.chosen[-1].again():
+            return function(*args, **kwargs)
         tree = Tree([list(args), kwargs])
         inner = [variable(tensor) for tensor in tree.leaves]
         variables = [tensor.uop for tensor in inner]  # the function may write to its arguments
@@ -225,3 +229,93 @@ def _kept(value: UOp, again: UOp) -> UOp:
 
 
 _copies = itertools.count()
+
+
+class _Choice:
+    """How many calls of checkpointed functions are computed again: the first ones."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.met = count, 0
+
+    def again(self) -> bool:
+        """Whether the next call is among them."""
+        self.met += 1
+        return self.met <= self.count
+
+
+class _Limits(threading.local):
+    """The choices that are being tried in this thread."""
+
+    def __init__(self) -> None:
+        self.chosen: list[_Choice] = []
+
+
+_limits = _Limits()
+
+
+def checkpoint_within(function: Callable[..., Any], nbytes: int) -> Callable[..., Any]:
+    """The same function, in which as few calls of checkpointed functions as possible are computed
+    again: so few that the plan of its results keeps within so many bytes of temporaries.
+
+    The first calls are computed again, since what they keep lives longest; how many, the planner
+    tells. For arguments of new shapes it is asked some times, and the function is called as often:
+    it has to write nothing.
+
+    Args:
+        function: returns tensors, in containers, that nothing has computed yet: a loss and its
+            gradients.
+        nbytes: the most bytes of temporaries that may live at a time.
+
+    Raises:
+        ArgumentError: when it is called, and there is no such plan.
+    """
+    known: dict[Any, int] = {}
+
+    @functools.wraps(function)
+    def limited(*args: Any, **kwargs: Any) -> Any:
+        leaves = Tree([list(args), kwargs]).leaves
+        key = tuple([(leaf.shape, leaf.dtype, leaf.device) for leaf in leaves])
+        if key in known:
+            return _called(function, args, kwargs, known[key])[0]
+        start = generator.counter
+
+        def tried(count: int) -> tuple[Any, int, int]:
+            generator.counter = start  # the call that counts draws what it would draw alone
+            result, calls = _called(function, args, kwargs, count)
+            return result, calls, _peak(result)
+        _, calls, peak = tried(0)
+        least, most = (0, 0) if peak <= nbytes else (1, calls)
+        result, _, peak = tried(most)
+        if peak > nbytes:  # r[impl transforms.checkpoint.within]
+            raise ArgumentError("checkpoint_within", f"of {most} calls all are computed again, and "
+                                f"{peak} bytes are needed for {nbytes}", "give a greater limit, or "
+                                "checkpoint smaller parts")
+        while least < most:
+            middle = (least + most) // 2
+            if tried(middle)[2] <= nbytes:
+                most = middle
+            else:
+                least = middle + 1
+        known[key] = most
+        return tried(most)[0]
+    return limited
+
+
+def _called(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any],
+            count: int) -> tuple[Any, int]:
+    """What a function gives if the first calls are computed again; and how many calls it has."""
+    choice = _Choice(count)
+    _limits.chosen.append(choice)
+    try:
+        return function(*args, **kwargs), choice.met
+    finally:
+        _limits.chosen.remove(choice)
+
+
+def _peak(result: Any) -> int:
+    """The bytes of temporaries in the plan of some results."""
+    leaves = Tree(result).leaves
+    if not leaves:
+        return 0
+    planned: int = leaves[0].schedule_document(*leaves[1:])["memory"]["planned"]
+    return planned

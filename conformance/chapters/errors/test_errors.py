@@ -21,7 +21,7 @@ from impl.tensor import names
 BUILT_IN = {
     "ShapeError": ValueError, "DTypeError": TypeError, "AxisError": IndexError,
     "VariableError": ValueError, "SettingError": ValueError, "DeviceError": RuntimeError,
-    "CompileError": RuntimeError, "ReplayError": RuntimeError,
+    "CompileError": RuntimeError, "ReplayError": RuntimeError, "TraceError": RuntimeError,
     "ImmutableError": AttributeError, "GraphError": RuntimeError,
     "NameMissingError": AttributeError, "ArgumentError": TypeError,
     "DistributedError": RuntimeError,

@@ -257,6 +257,56 @@ def test_a_checkpoint_computes_again() -> None:
     assert two(Tensor([2.0, 3.0])).tolist() == [12, 27]
 
 
+@verifies("transforms.checkpoint.within")
+def test_as_few_calls_as_will_do_are_computed_again() -> None:
+    numbers = np.random.default_rng(3)
+    x = Tensor(numbers.standard_normal((64, 32)).astype(np.float32))
+    weights = [Tensor(numbers.standard_normal((32, 32)).astype(np.float32) / 6) for _ in range(8)]
+
+    def wide(y: Tensor, w: Tensor) -> Tensor:
+        grown = (y @ Tensor.cat(w, w, w, w, dim=1)).tanh()
+        return y + (grown * grown @ Tensor.cat(w, w, w, w))
+
+    def step(each: Callable[..., Tensor], *ws: Tensor) -> Any:
+        def network(*ws: Tensor) -> Tensor:
+            y = x
+            for w in ws:
+                y = each(y, w)
+            return (y * y).mean() + Tensor.rand()
+        return func.value_and_grad(network, tuple(range(8)))(*ws)
+
+    def planned(result: Any) -> int:
+        return result[0].schedule_document(*result[1])["memory"]["planned"]
+    Tensor.manual_seed(2)
+    plain = step(wide, *weights)
+    most, checked = planned(plain), func.checkpoint(wide)
+    least = planned(step(checked, *weights))
+    assert least < 0.6 * most
+    calls = []
+
+    def counted(y: Tensor, w: Tensor) -> Tensor:
+        calls.append(1)
+        return wide(y, w)
+    products = _products(list(plain[1]))
+    again = [_products(list(step(checked, *weights)[1])) - products]
+    for limit in (most, (most + least) // 2, least):
+        Tensor.manual_seed(2)
+        limited = func.checkpoint_within(lambda *ws: step(func.checkpoint(counted), *ws), limit)
+        result = limited(*weights)
+        assert planned(result) <= limit
+        again.append(_products(list(result[1])) - products)
+        close(result[0], plain[0].numpy(), 1e-5)
+        for mine, wanted in zip(result[1], plain[1], strict=True):
+            close(mine, wanted.numpy(), 1e-3)
+        before = len(calls)
+        limited(*weights)
+        assert len(calls) == before + 8  # what was found is known
+    every, none, some, all_but = again
+    assert 0 == none < some < all_but <= every
+    with pytest.raises(ArgumentError, match="bytes are needed"):
+        func.checkpoint_within(lambda *ws: step(checked, *ws), least // 2)(*weights)
+
+
 def _products(tensors: list[Tensor]) -> int:
     """How many nodes are sums of products: what a graph has of matrix products."""
     nodes = {node for tensor in tensors for node in tensor.uop.toposort()}
