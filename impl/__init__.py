@@ -68,8 +68,8 @@ class _Runtime:
         return realize.peek(tensor)
 
     def look(self, tensor: Any, operation: str, remedy: str) -> None:
-        why = "the size of the result depends on values"
-        realize.session.refuse_capture(operation, why, remedy)
+        realize.session.refuse_capture(
+            f"calls {operation}, and the size of the result depends on values", remedy)
         if settings.get("DEBUG"):
             print(f"{operation}: computes {tensor}, on which the size of the result depends")
 

@@ -279,6 +279,50 @@ class UOp(_Draft):
     def __mod__(self, other: Any) -> Any:
         return UOp.arithmetic("%", self, other, False)
 
+    # A bound variable is a number like a size: it can be compared and converted.
+    number: ClassVar[Callable[[UOp], Any]]
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if other.__class__ is int and self.op is Ops.BIND:
+            return bool(UOp.number(self) == other)  # r[impl symbolic.bound.number]
+        return NotImplemented
+
+    __hash__ = object.__hash__
+
+    def __lt__(self, other: Any) -> bool:
+        return bool(UOp.number(self) < other)
+
+    def __le__(self, other: Any) -> bool:
+        return bool(UOp.number(self) <= other)
+
+    def __gt__(self, other: Any) -> bool:
+        return bool(UOp.number(self) > other)
+
+    def __ge__(self, other: Any) -> bool:
+        return bool(UOp.number(self) >= other)
+
+    def __int__(self) -> int:
+        return int(UOp.number(self))
+
+    __index__ = __int__
+
+    def __float__(self) -> float:
+        return float(UOp.number(self))
+
+    def __truediv__(self, other: Any) -> Any:
+        return UOp.number(self) / other
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return other / float(UOp.number(self))
+
+    def __pow__(self, other: Any) -> Any:
+        return int(UOp.number(self)) ** other
+
+    def __rpow__(self, other: Any) -> Any:
+        return other ** int(UOp.number(self))
+
     def replace(self, **parts: Any) -> UOp:
         """The node with some of op, dtype, src, arg, tag replaced."""
         return UOp(parts.get("op", self.op), parts.get("dtype", self.dtype),

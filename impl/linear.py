@@ -50,7 +50,7 @@ def get_kernel_graph(sink: UOp) -> UOp:
 
 def _kernel_graph(sink: UOp) -> tuple[UOp, dict[str, int]]:
     """The SINK of CALLs, and the value of every variable that was bound."""
-    session.refuse_capture("get_kernel_graph", "kernels are made that a replay would not know of",
+    session.refuse_capture("makes kernels that a replay would not know of",
                            "do it outside the function")
     with lock:
         run = planned_run(sink.src, planned=False)

@@ -83,6 +83,8 @@ REGISTRY: dict[str, Setting] = {s.name: s for s in (
     Setting("ORDER_SEED", -1, "run kernels in a random legal order drawn from this seed", plan=True,
             minimum=-1),
     Setting("JIT", 1, "0: TinyJit runs the function every time", maximum=1),
+    Setting("JIT_ENTRIES", 8, "how many captures a function may have, for different values of what "
+            "it reads", minimum=1, maximum=4096),
     Setting("CACHELEVEL", 1, "0: nothing is read from or written to disk", maximum=2),
     Setting("CACHE_FOLDER", "", "where compiled kernels are kept; empty: the user's cache folder"),
     Setting("CACHE_SIZE", 1024, "the most MiB in CACHE_FOLDER; 0: no bound", maximum=1 << 24),

@@ -15,6 +15,7 @@ import numpy as np
 
 import impl
 from conformance.adapters.checked import watch
+from conformance.adapters.library import Outside, unwrapped, wrapped
 from conformance.kernels.sanitized import guard
 from conformance.protocol import (
     REPETITIONS,
@@ -220,54 +221,41 @@ class _Run:
             return
         body = statement["statements"]
         carried = [name for name in self.variables if name in {each.get("to") for each in body}]
-        step = TinyJit(lambda given, arguments: self.body(body, given, arguments))
+        outer = {name: held for name, held in self.variables.items() if name not in carried}
+        place = Outside(statement.get("outside"))
+        step = TinyJit(lambda given, arguments: body_of(
+            body, outer, given, {**unwrapped(arguments), **place.read()}))
         held: list[tuple[str, Tensor]] = []
         for given in statement.get("given", [{}] * statement.get("count", 0)):
-            arguments = {name: self.variables[value] if isinstance(value, str) else value
-                         for name, value in given.items()}
+            arguments = place.without({
+                name: self.variables[value] if isinstance(value, str) else value
+                for name, value in given.items()})
             made, observed = step({name: self.variables[name] for name in carried},
                                   wrapped(arguments, statement.get("nested", 0)))
             self.variables.update(made)
             held += [(name, tensor) for name, tensor in observed]
         self.report(held)  # after the last call: outputs stay what they were
 
-    def body(self, body: Sequence[Statement], given: Variables,
-             wrapped_arguments: Any) -> tuple[Variables, list[Any]]:
-        """The body as a function: from the variables that it redefines to what it makes.
 
-        States that it assigns or stores to are not returned: it changes them in place.
-        """
-        arguments = unwrapped(wrapped_arguments)
-        variables = {**self.variables, **given, **arguments}
-        observed: list[Any] = []
-        for statement in body:
-            if isinstance(statement.get("value"), dict):
-                statement = {**statement, "value": arguments[statement["value"]["given"]]}
-            if statement["do"] == "observe":
-                # An observed value is handed out: what is stored later must not change it.
-                observed += [[name, Tensor(variables[name]).clone()]
-                             for name in statement["names"]]
-            elif statement["do"] == "realize":
-                Tensor.realize(*(variables[name] for name in statement["names"]))
-            else:
-                perform(statement, variables)
-        made = {each["to"]: variables[each["to"]] for each in body if "to" in each}
-        return made, observed
+def body_of(body: Sequence[Statement], outer: Variables, given: Variables,
+            arguments: Variables) -> tuple[Variables, list[Any]]:
+    """The body as a function: from the variables that it redefines to what it makes.
 
-
-def wrapped(arguments: Any, nested: int) -> Any:
-    """Arguments inside so many containers, lists and mappings in turn."""
-    for depth in range(nested):
-        arguments = [arguments] if depth % 2 == 0 else {"inner": arguments}
-    return arguments
-
-
-def unwrapped(arguments: Any) -> dict[str, Any]:
-    """The arguments that `wrapped` put into containers."""
-    while isinstance(arguments, list) or "inner" in arguments:
-        arguments = arguments[0] if isinstance(arguments, list) else arguments["inner"]
-    found: dict[str, Any] = arguments
-    return found
+    States that it assigns or stores to are not returned: it changes them in place.
+    """
+    variables = {**outer, **given, **arguments}
+    observed: list[Any] = []
+    for statement in body:
+        if statement["do"] == "observe":
+            # An observed value is handed out: what is stored later must not change it.
+            observed += [[name, Tensor(variables[name]).clone()]
+                         for name in statement["names"]]
+        elif statement["do"] == "realize":
+            Tensor.realize(*(variables[name] for name in statement["names"]))
+        else:
+            perform(statement, variables)
+    made = {each["to"]: variables[each["to"]] for each in body if "to" in each}
+    return made, observed
 
 
 def perform(statement: Statement, variables: Variables) -> None:
@@ -289,8 +277,10 @@ def evaluate(statement: Statement, variables: Variables) -> Tensor:
     if do == "input":
         return Tensor(decode(statement["dtype"], statement["shape"], statement["data"]))
     if do == "constant":
-        return Tensor.full(tuple(statement["shape"]), number(statement["value"]),
-                           dtype=statement["dtype"])
+        value = statement["value"]
+        if isinstance(value, dict):  # one of the arguments
+            value = variables[value["given"]]
+        return Tensor.full(tuple(statement["shape"]), number(value), dtype=statement["dtype"])
     sources = [variables[name] for name in statement["from"]]
     result = _operation(statement, sources)
     return result.cast(sources[0].dtype) if do in WIDENING else result
@@ -317,10 +307,17 @@ def _operation(statement: Statement, sources: Sequence[Tensor]) -> Tensor:
     if do == "where":
         return first.where(*sources[1:])
     if do in ("cast", "bitcast"):
-        return getattr(first, do)(statement["dtype"])
+        return METHODS[do](first, statement["dtype"])
     if do in ("softmax", "cumsum"):
-        return getattr(first, do)(statement["axis"])
+        return METHODS[do](first, statement["axis"])
     return move(statement, first)
+
+
+#: The parameter of a movement, and the methods by their names: a captured body calls them.
+ARGUMENTS = {"reshape": "shape", "expand": "shape", "permute": "order", "pad": "widths",
+             "shrink": "bounds", "flip": "axes"}
+METHODS: dict[str, Callable[..., Tensor]] = {
+    name: getattr(Tensor, name) for name in (*ARGUMENTS, "cast", "bitcast", "softmax", "cumsum")}
 
 
 def _moved(tensor: Tensor, number: int) -> Tensor:
@@ -335,9 +332,7 @@ def move(step: Statement, tensor: Tensor) -> Tensor:
     do = step["do"]
     if do == "stride":
         return tensor[tuple(slice(None, None, each) for each in step["steps"])]
-    argument = {"reshape": "shape", "expand": "shape", "permute": "order", "pad": "widths",
-                "shrink": "bounds", "flip": "axes"}[do]
-    return getattr(tensor, do)(tuple(map(_plain, step[argument])))
+    return METHODS[do](tensor, tuple(map(_plain, step[ARGUMENTS[do]])))
 
 
 def _plain(value: Any) -> Any:

@@ -11,6 +11,7 @@ nothing here makes it up.
 """
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -154,23 +155,25 @@ class LibraryAdapter(Generic[T]):
         body, held = statement["statements"], list[tuple[str, T]]()
         changed = {each.get("to") for each in body}
         carried = [name for name in variables if name in changed]
-        step = self.captured(self.function_of(body, variables))
+        place = Outside(statement.get("outside"))
+        step = self.captured(self.function_of(body, variables, place))
         for given in statement.get("given", [{}] * statement.get("count", 0)):
-            arguments = {name: variables[value] if isinstance(value, str) else value
-                         for name, value in given.items()}
+            arguments = place.without({name: variables[value] if isinstance(value, str) else value
+                                       for name, value in given.items()})
             made, observed = step({name: variables[name] for name in carried},
                                   wrapped(arguments, statement.get("nested", 0)))
             variables.update(made)
             held += zip(observed_names(body), observed, strict=True)
         self.report(held)  # after the last call: what was handed out stays what it was
 
-    def function_of(self, body: Sequence[Statement], outer: Variables[T]) -> Function:
+    def function_of(self, body: Sequence[Statement], outer: Variables[T],
+                    place: Outside) -> Function:
         """The body as a function of the variables that it redefines, and of its arguments.
 
         It returns what it defines and what it observes; other variables it changes in place.
         """
         def function(given: Variables[T], containers: Any) -> tuple[Variables[T], list[T]]:
-            arguments = unwrapped(containers)
+            arguments = {**unwrapped(containers), **place.read()}
             variables = {**outer, **given, **arguments}
             observed: list[T] = []  # compilers look at these lines too: the plainest words
             for statement in body:
@@ -216,6 +219,47 @@ class CompilingAdapter(LibraryAdapter[T]):
             return known
 
         variables.update(self.captured(function)(variables))
+
+
+class Outside:
+    """Numbers that a body reads from around it, where `calls` says so: from an item of a mapping,
+    an attribute of an object, or a variable of the function around.
+    """
+
+    def __init__(self, kind: str | None) -> None:
+        self.kind, self.read, self.write = kind, *reader(kind)
+
+    def without(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments without their numbers, which are put outside."""
+        if self.kind is None:
+            return arguments
+        self.write({name: value for name, value in arguments.items()
+                    if isinstance(value, (int, float))})
+        return {name: value for name, value in arguments.items()
+                if not isinstance(value, (int, float))}
+
+
+def reader(kind: str | None) -> tuple[Callable[[], dict[str, Any]],
+                                      Callable[[dict[str, Any]], None]]:
+    """What reads the numbers outside, and what writes them."""
+    if kind is None:
+        return dict, lambda numbers: None
+    cell: dict[str, Any] = {}
+    table: dict[str, dict[str, Any]] = {"numbers": {}}
+    space = types.SimpleNamespace()
+
+    def write(numbers: dict[str, Any]) -> None:
+        nonlocal cell
+        cell = numbers
+        table["numbers"].clear()
+        table["numbers"].update(numbers)
+        vars(space).clear()
+        vars(space).update(numbers)
+    if kind == "item":
+        return lambda: dict(table["numbers"]), write
+    if kind == "attribute":
+        return lambda: {**vars(space)}, write
+    return lambda: cell, write
 
 
 def observed_names(body: Sequence[Statement]) -> list[str]:

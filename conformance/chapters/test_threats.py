@@ -18,7 +18,7 @@ from conformance.saboteurs.impl_patches import ImplPatch
 from conformance.trace import ROOT, files_of, split_revision, verifies
 from conformance.trace.threats import TABLE, Threat, found, threats
 from impl import Context, Tensor, TinyJit, Variable
-from impl.errors import ReplayError, TensorScheduleError
+from impl.errors import TensorScheduleError
 from impl.schedule import schedule_cache
 
 
@@ -263,15 +263,12 @@ def test_results_of_two_replays() -> None:
     agree(*((result, [value + 1, 1]) for value, result in enumerate(results)))
 
 
-@verifies("replay.guard.mismatch", observe="replay")
+@verifies("replay.guard.mismatch+2", observe="replay")
 def test_numbers_in_containers_of_arguments() -> None:
     step = TinyJit(lambda x, settings: x * settings["scale"][0])
     for _ in range(3):
         agree((step(numbers(1, 2), {"scale": [3]}), [3, 6]))
-    try:
-        agree((step(numbers(1, 2), {"scale": [4]}), [4, 8]))
-    except ReplayError as error:
-        assert "scale" in str(error)
+    agree((step(numbers(1, 2), {"scale": [4]}), [4, 8]))
 
 
 @verifies("replay.nested.inlined", observe="replay")

@@ -254,15 +254,15 @@ def part_of(described: Any) -> Part | None:
 def install(module: ModuleType) -> None:
     """Let the runtime ask the reader's functions whether a call fits its capture.
 
-    What containers there are it compares itself, and it words the refusal.
+    What containers there are it compares itself, and it says how they differ.
     """
-    compare, absent = module.compare_arguments, object()
+    differing, absent = module.differing, object()
 
     def seen(described: Any) -> Any:
         part = part_of(described)
         return described if part is None else module.describe(part)
 
-    def compare_keys(name: str, old: dict[str, Any], new: dict[str, Any]) -> None:
+    def differing_keys(old: dict[str, Any], new: dict[str, Any]) -> str:
         def differs(path: str) -> bool:
             one, two = old.get(path, absent), new.get(path, absent)
             if absent in (one, two):
@@ -270,8 +270,9 @@ def install(module: ModuleType) -> None:
             return bool(seen(one) != seen(two))
 
         paths = [path for path in {**old, **new} if differs(path)]
-        compare(name, {p: old[p] for p in paths if p in old},
-                {p: new[p] for p in paths if p in new})
+        found: str = differing({p: old[p] for p in paths if p in old},
+                               {p: new[p] for p in paths if p in new})
+        return found
 
     def aliases_of(leaves: dict[str, Any]) -> Any:
         memory = {path: leaf.arg[0].number for path, leaf in leaves.items()}
@@ -279,7 +280,7 @@ def install(module: ModuleType) -> None:
         apart = module.aliases({path: place for place, path in enumerate(memory)})
         return None if bool(found == apart) else found  # a shortcut asks whether there are any
 
-    module.__dict__.update(compare_arguments=compare_keys, aliases_of=aliases_of)
+    module.__dict__.update(differing=differing_keys, aliases_of=aliases_of)
 
 
 HEADS = '''

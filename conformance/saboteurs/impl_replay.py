@@ -42,7 +42,7 @@ class ArgumentsAreNotParted(ImplPatch):
 
 
 class ShortcutsLookAtNoShape(ImplPatch):
-    rule = "replay.shortcut.same+2"
+    rule = "replay.shortcut.same+3"
     description = "a call takes a shortcut with an argument of any shape"
     target = "impl.replay.guards:identical"
 
@@ -51,15 +51,12 @@ class ShortcutsLookAtNoShape(ImplPatch):
 
 
 class ShortcutsForgetStates(ImplPatch):
-    rule = "replay.shortcut.same+2"
+    rule = "replay.shortcut.same+3"
     description = "a shortcut reads the states where they were when it was made"
-    target = "impl.replay.guards:Guards.__init__"
+    target = "impl.replay.states:States.owners"
 
     def replacement(self, original: Function) -> Function:
-        def start(guards: Any, *given: Any) -> None:
-            original(guards, *given)
-            guards.states = []
-        return start
+        return lambda states: []
 
 
 class KnownValuesAreNotCaptured(ImplPatch):
@@ -104,7 +101,7 @@ class RandomNumbersComeAgain(ImplPatch):
 
 
 class AliasesAreNotCompared(ImplPatch):
-    rule = "replay.guard.alias"
+    rule = "replay.guard.alias+2"
     description = "which arguments are one tensor is not looked at"
     target = "impl.replay.arguments:aliases_of"
 
@@ -115,14 +112,14 @@ class AliasesAreNotCompared(ImplPatch):
 class ArgumentsMayBeStates(ImplPatch):
     rule = "replay.guard.state"
     description = "an argument that the function uses by another name, too, is not noticed"
-    target = "impl.replay.states:States.check_capture"
+    target = "impl.replay.states:States.may_be"
 
     def replacement(self, original: Function) -> Function:
-        return lambda states, tensors, before: None
+        return lambda states, tensors, before: True
 
 
 class ValuesAreReadInCaptures(ImplPatch):
-    rule = "replay.read.error"
+    rule = "replay.read.traced"
     description = "a value that is read in a capture is that of the capture for ever"
     target = "impl.realize.session:Session.refuse_capture"
 
@@ -162,26 +159,79 @@ class KeepsTheFirstPlace(Edit):
 
 
 class TuplesAreLists(Edit):
-    rule = "replay.guard.mismatch"
+    rule = "replay.arguments.call"
     description = "a tuple in an argument may be a list at the next call"
     file = "impl/replay/arguments.py"
     old, new = "found.signature[path] = (type(value).__name__, len(value))", \
         'found.signature[path] = ("list", len(value))'
 
 
-class ReplacedTensorsAreReadForEver(Edit):
-    rule = "replay.rebound.error+2"
-    description = "a tensor that a name was given since the capture is not noticed"
-    file = "impl/replay/names.py"
-    old, new = "if now is not known():", "if now is not known() and now is None:"
+class AttributesAreFrozen(Edit):
+    rule = "replay.guard.complete"
+    description = "attributes of objects are not compared"
+    file = "impl/replay/reads.py"
+    old, new = "        for place in places:\n", \
+        "        for place in [each for each in places if each.kind != 'attribute']:\n"
 
 
-class RecordsBeforeItKnows(Edit):
-    rule = "replay.failure.done+2"
-    description = "a recording stays although the check that comes after the call has refused it"
+class GlobalsAreFrozen(Edit):
+    rule = "replay.reads.followed"
+    description = "a global is read at the capture, and is no place that is compared"
+    file = "impl/replay/following.py"
+    old = 'held = self.reads.note("item", space, name, name)'
+    new = "held = space.get(name, MISSING)"
+
+
+class ReasonsAreForgotten(Edit):
+    rule = "replay.traced.reason"
+    description = "what nobody can follow is replayed"
+    file = "impl/replay/following.py"
+    old, new = "self.reads.reasons[Reason(line, does, remedy)] = None", "pass"
+
+
+class NobodyIsTrusted(Edit):
+    rule = "replay.trust.known"
+    description = "a function that is trusted is traced all the same"
     file = "impl/replay/jit.py"
-    old, new = "recording.states.check_capture(tensors, started)", \
-        "self.recording = recording; recording.states.check_capture(tensors, started)"
+    old, new = "            reads.reasons.clear()\n", "            pass\n"
+
+
+class CapturesHaveNoLimit(Edit):
+    rule = "replay.entries.limit"
+    description = "there is a further capture for each call that differs"
+    file = "impl/replay/jit.py"
+    old, new = "        return len(self.entries) >= int(settings.get(\"JIT_ENTRIES\"))\n", \
+        "        return False\n"
+
+
+class SizesAreNotCounted(Edit):
+    rule = "replay.sizes.value"
+    description = "a number that Python made of a size is taken for the size"
+    file = "impl/replay/following.py"
+    old, new = "self.reads.counted |= any(", "self.reads.counted |= False and any("
+
+
+class BoundVariablesAreNodes(ImplPatch):
+    rule = "symbolic.bound.number"
+    description = "a bound variable equals no number"
+    target = "impl.ir:UOp.__eq__"
+
+    def replacement(self, original: Function) -> Function:
+        return lambda node, other: node is other
+
+
+class CapturedFunctionsStayInTheirProcess(Edit):
+    rule = "replay.pickle.again"
+    description = "a captured function that is defined by its name is copied as an object"
+    file = "impl/replay/jit.py"
+    old, new = "if found is self:", "if found is None:"
+
+
+class GeneratorsAreCaptured(Edit):
+    rule = "replay.refused.kind"
+    description = "a generator is captured: its result is one that has been used up"
+    file = "impl/replay/jit.py"
+    old, new = "(inspect.isgeneratorfunction, \"generator\"),", ""
 
 
 class OthersEffectsAreRecorded(Edit):
@@ -207,11 +257,10 @@ class CapturesInsideACapture(Edit):
 
 
 class ListsMayGrow(Edit):
-    rule = "replay.rebound.error+2"
+    rule = "replay.guard.complete"
     description = "a list that has grown since the capture is gone through as far as it went then"
-    file = "impl/replay/names.py"
-    old, new = "return None if len(self.container) == self.first else", \
-        "return None if len(self.container) >= self.first else"
+    file = "impl/replay/reads.py"
+    old, new = "return len(now) == len(self.held) and all(", "return all("
 
 
 class ResultsStayViews(Edit):

@@ -138,16 +138,12 @@ class StartsMixedUp(ImplPatch):
 
 
 class GuardsNotAsked(ImplPatch):
-    rule = "replay.sizes.guard"
+    rule = "replay.sizes.guard+2"
     description = "a replay does not look whether a comparison has another outcome"
-    target = "impl.replay.recording:Recording.check"
+    target = "impl.replay.recording:Recording._other_outcome"
 
     def replacement(self, original: Function) -> Function:
-        def check(recording: Any, arguments: Any) -> None:
-            asked, recording.comparisons = recording.comparisons, {}
-            original(recording, arguments)
-            recording.comparisons = asked
-        return check
+        return lambda recording, arguments: ""
 
 
 class OneCaptureWillDo(ImplPatch):

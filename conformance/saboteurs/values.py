@@ -230,6 +230,11 @@ class ArgumentsAreFrozen(AdapterSaboteur):
             if each["do"] == "calls" else each for each in program["statements"]]}
 
 
+class OutsideIsFrozen(ArgumentsAreFrozen):
+    rule = "replay.guard.complete"
+    description = "what a body reads from outside is what it was at the second call"
+
+
 # Operations --------------------------------------------------------------------------------
 
 

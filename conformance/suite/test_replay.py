@@ -87,6 +87,20 @@ def test_numbers_among_the_arguments_are_those_of_the_call(subject: Subject) -> 
         _right_or_refused(subject, called(1, [{"k": each} for each in numbers], 0, body))
 
 
+@verifies("replay.guard.complete", observe="replay")
+def test_numbers_that_a_body_reads_from_outside(subject: Subject) -> None:
+    """They change between calls, and some come again: from a mapping, an object, a variable."""
+    constant: Statement = {"do": "constant", "to": "c", "dtype": "float32",
+                           "shape": [2], "value": {"given": "k"}}
+    body: list[Statement] = [constant, {"do": "mul", "to": "out", "from": ["x", "c"]}]
+    for kind in ("item", "attribute", "cell"):
+        for numbers in ([2, 2, 2, 3, 3, 2], [1, 2, 1, 2, 1, -0.5]):
+            program = called(2, [{"k": each, "x": f"t{place % 2}"}
+                                 for place, each in enumerate(numbers)], 0, body, watched=True)
+            next(each for each in program["statements"] if each["do"] == "calls")["outside"] = kind
+            subject.check_whole(program, "replay")
+
+
 @verifies("replay.arguments.call", observe="replay")
 def test_tensors_in_containers_are_those_of_the_call(subject: Subject) -> None:
     for nested in range(4):

@@ -72,6 +72,14 @@ class Optimizer:
         self.params = _wanted(list(params))
         self.lr = _number(lr)
 
+    def __setattr__(self, name: str, value: object) -> None:
+        """A number given to `lr` goes into the memory of the one before: nothing is made anew."""
+        known = self.__dict__.get(name)
+        if name == "lr" and isinstance(known, Tensor) and isinstance(value, (int, float)):
+            known.assign(value)
+        else:
+            super().__setattr__(name, value)
+
     def begin(self, state: Sequence[Tensor]) -> None:
         """Put parameters and state into memory, so that the first step has the plan of all."""
         Tensor.realize(*self.params, self.lr, *state)

@@ -75,7 +75,7 @@ def schedule(holders: Sequence[Holder]) -> list[ExecItem]:
     The tensors hold their buffers from now on. What the caller does not run is run before the next
     value is read or realized, so that nothing can see an empty buffer.
     """
-    session.refuse_capture("schedule", "kernels are scheduled that a replay would not know of",
+    session.refuse_capture("schedules kernels that a replay would not know of",
                            "use .realize(), or schedule outside the function")
     with lock:
         nodes = values_of(holders)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from impl.effects import lock
-from impl.errors import ReplayError
 from impl.places import ANYWHERE, Place
 
 if TYPE_CHECKING:
@@ -81,10 +80,10 @@ class Session:
             if not item.done:  # r[impl realize.schedule.once]
                 item.run()
 
-    def refuse_capture(self, operation: str, why: str, remedy: str) -> None:
-        """Raise if this thread captures a function: a replay could not do what is asked for."""
-        if self.capturing.observers:
-            raise ReplayError(operation, f"inside a captured function {why}", remedy)
+    def refuse_capture(self, does: str, remedy: str) -> None:
+        """Note, if this thread captures a function, that a replay could not do what is done."""
+        for observer in self.capturing.observers:
+            observer.refuse(does, remedy)
 
 
 session = Session()

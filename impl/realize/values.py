@@ -84,10 +84,10 @@ def _short(holder: Holder, mode: Mode) -> tuple[tuple[Any, ...], list[Buffer]] |
 
 
 def refuse_reading() -> None:
-    """Raise if this thread captures a function."""
-    # r[impl replay.read.error]
-    session.refuse_capture("read", "a value is read; a replay would not run the Python code that "
-                           "uses it", "return the tensor, or read it outside the function")
+    """Note it if this thread captures a function."""
+    # r[impl replay.read.traced]
+    session.refuse_capture("reads a value of a tensor; a replay would not run the Python code that "
+                           "uses it", "return the tensor, and read it outside the function")
 
 
 def read(holder: Holder) -> np.ndarray:
@@ -123,7 +123,8 @@ def pieces(holder: Holder) -> list[tuple[int, np.ndarray]]:
 
 def peek(holder: Holder) -> np.ndarray | None:
     """What `read` gives, if it is in memory; None otherwise, and where nothing may be read."""
-    if session.capturing.observers or session.scheduled:
+    refuse_reading()
+    if session.scheduled:
         return None
     with lock.mutex:  # in another thread's turn, too: who looks changes nothing that it would see
         leaf = in_memory(holder.uop)

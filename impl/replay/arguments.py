@@ -12,6 +12,7 @@ from impl.effects import Buffer
 from impl.errors import ReplayError, VariableError
 from impl.ir import Ops, Shape, UOp
 from impl.multi import Mesh
+from impl.replay.reads import MOST_BYTES
 from impl.tensor import Tensor
 
 
@@ -74,7 +75,7 @@ def take_apart(given: Any) -> Arguments:
             found.tensors[path], node = value, value.uop
             where = value.sharding if isinstance(value.device, Mesh) else value.device
             found.signature[path] = ("Tensor", found.shape(path, node.shape or ()), node.dtype.name,
-                                     where)
+                                     where, *_gradient(value))
         elif isinstance(value, (list, tuple)):
             found.signature[path] = (type(value).__name__, len(value))
             stack += [(f"{path}[{i}]", part) for i, part in enumerate(value)]
@@ -89,13 +90,24 @@ def take_apart(given: Any) -> Arguments:
             found.signature[path] = ("Variable", value.src[0].arg)
         elif symbolic.is_symbolic(value):
             found.signature[path] = ("int", found.shape(path, (value,)))
-        elif isinstance(value, np.ndarray):  # r[impl replay.guard.mismatch]
-            raise ReplayError("TinyJit", f"argument {shown(path)} is a NumPy array of shape "
-                              f"{value.shape}, whose content no guard can see",
-                              "pass Tensor(array)")
+        elif type(value) is np.ndarray:
+            if value.dtype.hasobject or value.nbytes > MOST_BYTES:
+                raise ReplayError("TinyJit", f"argument {shown(path)} is a NumPy array of shape "
+                                  f"{value.shape}, too large to be compared at each call",
+                                  "pass Tensor(array)")
+            found.signature[path] = ("array", value.dtype.str, value.shape, value.strides,
+                                     value.tobytes())
         else:
             found.signature[path] = _described(value)
     return found
+
+
+def _gradient(tensor: Tensor) -> tuple[str, ...]:
+    """What a tensor says of gradients, if it says anything."""
+    if tensor._parameter is None and tensor.grad is None:
+        return ()
+    return (f"requires_grad {tensor._parameter}", "no gradient" if tensor.grad is None
+            else "a gradient")
 
 
 def is_record(value: Any) -> bool:
@@ -105,10 +117,11 @@ def is_record(value: Any) -> bool:
 
 def _described(value: Any) -> Any:
     """A Python value that is frozen into the capture; objects are compared by identity."""
-    if isinstance(value, float):  # 0.0 and -0.0 are two numbers, and NaN is one
-        return (type(value).__name__, repr(value))
-    if value is None or isinstance(value, (bool, int, str, bytes)):
-        return (type(value).__name__, value)
+    kind = type(value)
+    if kind in (float, complex) or isinstance(value, np.generic):
+        return (kind.__name__, repr(value))  # 0.0 and -0.0 are two numbers, and NaN is one
+    if value is None or kind in (bool, int, str, bytes):
+        return (kind.__name__, value)
     return _Same(value)
 
 
@@ -163,17 +176,15 @@ def expected(signature: dict[str, Any], function: Any) -> dict[str, Any]:
     return {**signature, "[1]": _AnyOrder(signature["[1]"])}
 
 
-def compare_arguments(name: str, old: dict[str, Any], new: dict[str, Any]) -> None:
-    """Raise if a call does not fit the capture (r[replay.guard.mismatch])."""
+def differing(old: dict[str, Any], new: dict[str, Any]) -> str:
+    """How the arguments of a call differ from those of a capture; empty if they do not."""
     if old == new:
-        return
+        return ""
     for path in sorted({*old, *new}):  # so that the first argument of several is named
         was, now = old.get(path, "absent"), new.get(path, "absent")
-        if was != now:  # r[impl replay.guard.mismatch]
-            raise ReplayError(name, f"argument {shown(path)} was {was} when the function was "
-                              f"captured, and is {now} now",
-                              "make another TinyJit for it, pass the number as a Tensor or a bound "
-                              "Variable, or call .reset()")
+        if was != now:
+            return f"argument {shown(path)} was {was} in a capture, and is {now} now"
+    return ""
 
 
 def aliases_of(leaves: dict[str, UOp]) -> list[tuple[str, ...]]:

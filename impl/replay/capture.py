@@ -2,19 +2,21 @@
 from __future__ import annotations
 
 import gc
+import types
 import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from impl import realize
+from impl import realize, symbolic
 from impl.effects import Buffer, forget_realized, is_lost, leaf_of, living, living_here
-from impl.errors import ReplayError, VariableError
+from impl.errors import VariableError, user_line
 from impl.gradient import expression_of
 from impl.ir import Ops, UOp, toposort
 from impl.replay.arguments import Arguments, shown, take_apart
-from impl.replay.names import rebound, tensor_names
+from impl.replay.pure import PLAIN
+from impl.replay.reads import Reads, Reason
 from impl.replay.recording import Captured, Recording
-from impl.replay.results import buffer_and_shape
+from impl.replay.results import buffer_and_shape, mapped
 from impl.replay.states import Change, Owner, Source, copied, own_memory
 from impl.tensor import Tensor
 from impl.tensor.base import parameters
@@ -25,10 +27,11 @@ class Capture:
     """What one call did: its runs, in order, and which tensors it changed."""
 
     def __init__(self, name: str, function: Any, arguments: Arguments,
-                 aside: Sequence[Tensor]) -> None:
+                 aside: Sequence[Tensor], reads: Reads) -> None:
         self.name, self.arguments, self.function = name, arguments, function
         self.aside = {id(tensor) for tensor in aside}  # tensors that the function cannot know
         self.runs: list[realize.Run] = []
+        self.reads, self.reasons = reads, list[Reason]()
         gc.collect()
         # r[impl replay.pending.before]
         # What is pending is no part of this call; and state must be in memory to advance.
@@ -42,12 +45,16 @@ class Capture:
         for holder, _ in self.before:
             if holder.grad is not None:
                 self.gradients.setdefault(id(holder.grad), []).append(weakref.ref(holder))
-        self.names = tensor_names(function)
+        self.parameters = [(h, h._parameter, h.grad is None) for h, _ in self.before]
         self.comparisons: dict[UOp, bool] = {}  # what was asked of symbolic sizes, and the answers
 
     def __call__(self, run: realize.Run) -> None:
         """Note a run that happened during the capture."""
         self.runs.append(run)
+
+    def refuse(self, does: str, remedy: str) -> None:
+        """Note that a replay could not do again what is done here: this call is not recorded."""
+        self.reasons.append(Reason(user_line(), does, remedy))
 
     def check_containers(self, given: Any) -> None:
         """Refuse a function that puts something else into a list, dict or dataclass it is given."""
@@ -55,17 +62,12 @@ class Capture:
         for path in {**before.signature, **now.signature}:
             if now.tensors.get(path) is not before.tensors.get(path) \
                     or now.signature.get(path) != before.signature.get(path):
-                raise ReplayError(  # r[impl replay.rebound.error+2]
-                    self.name, f"argument {shown(path)} was given something else inside, which a "
-                    "replay would not do again", "return the new value, or .assign to the tensor")
+                self.refuse(f"gives argument {shown(path)} something else, which a replay would "
+                            "not do again", "return the new value, or .assign to the tensor")
+                return
 
-    def finish(self, result: Any) -> Recording:
+    def finish(self, result: Any) -> Recording | None:
         """Realize what the call returned or left pending, and make the recording."""
-        # r[impl replay.rebound.error+2]
-        if path := rebound(self.names, tensor_names(self.function)):
-            raise ReplayError(self.name, f"{path} was given another tensor inside; a replay knows "
-                              "no names, and would not do it again", "return the tensor, or "
-                              ".assign it to one that the name held before the call")
         returned = take_apart(result).tensors
         gc.collect()  # tensors that only a cycle keeps alive are no effect of the call
         known = {id(h): node for h, node in self.before}
@@ -85,21 +87,41 @@ class Capture:
                     for h in gradients]
         accounted = {id(t) for t in returned.values()} | {id(h.grad) for h in gradients}
         strays = [h for h in touched if id(h) not in known and id(h) not in accounted]
-        if strays:  # r[impl replay.rebound.error+2]
-            raise ReplayError(self.name, f"a tensor of shape {strays[0].shape} that was made "
-                              "inside is kept outside, where no replay could put the next one",
-                              "return it, or .assign it to a tensor that exists before the call")
+        if strays:
+            self.refuse(f"keeps a tensor of shape {strays[0].shape} outside, where no replay could "
+                        "put the next one",
+                        "return it, or .assign it to a tensor that exists before the call")
+        self._check_result(result)
+        if any(h._parameter is not was for h, was, _ in self.parameters):
+            self.refuse("changes requires_grad of a tensor from outside", "do it before the call")
+        if self.reasons:
+            return None
         holders = {id(h): paths.get(id(h)) or weakref.ref(h) for h, _ in self.before}
         kept = {c.buffer for c in changes} | {buffer_and_shape(t)[0] for t in returned.values()}
         recording = Recording(Captured(
             self.name, self.function, self.arguments, self.runs, result, changes,
-            self._sources(kept), holders, self.comparisons, self.random_start))
+            self._sources(kept), holders, self.comparisons, self.random_start, self.reads,
+            [paths.get(id(h)) or weakref.ref(h) for h, _, without in self.parameters
+             if not without and h.grad is None]))
         del known, touched, gradients
-        self.before = []
-        recording.states.check_owners()
-        recording.watch(self.names)
-        del self.names
-        return recording
+        self.before, self.parameters = [], []
+        return recording if recording.states.has_owners() else None
+
+    def _check_result(self, result: Any) -> None:
+        """Refuse a result of which each call has to make a new one, other than a tensor."""
+        known = {id(place.held) for place in self.reads.places.values()}
+        known |= {id(place.owner) for place in self.reads.places.values()}
+        known |= {id(part.value) for part in self.arguments.signature.values()
+                  if hasattr(part, "value")}
+
+        def check(part: Any) -> Any:
+            if not isinstance(part, (Tensor, UOp, *PLAIN, type, types.FunctionType,
+                                     types.ModuleType, symbolic.Size)) and id(part) not in known:
+                self.refuse(f"returns a {type(part).__name__}, of which each call has to make a "
+                            "new one", "return tensors, numbers, lists, tuples, dicts or "
+                            "dataclasses")
+            return part
+        mapped(result, check)
 
     def _sources(self, kept: set[Buffer]) -> dict[Buffer, Source]:
         """Every buffer that was read, or is among the `kept`, but was not made during the call."""

@@ -1,108 +1,84 @@
-"""What tells that a call is like the one that was prepared: everything that can have changed."""
+"""What tells that a call is like the one that was prepared: everything that can have changed,
+as one function of Python.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from impl.dtypes import DType
 from impl.effects import Buffer
-from impl.ir import Ops, Shape
-from impl.places import ANYWHERE, Place
+from impl.ir import Ops
+from impl.realize import Mode
 from impl.replay.arguments import Arguments
-from impl.replay.names import Name
-from impl.replay.states import Owner, States
+from impl.replay.reads import Reads, Test
+from impl.replay.states import States
 from impl.symbolic import identical
 from impl.tensor import Tensor
 
-_BUFFER = Ops.BUFFER
+#: The buffers that the kernels read of the arguments; None if anything has changed.
+Hold = Callable[[Sequence[Any], Mode], "list[Buffer] | None"]
 #: Python values that are equal if their types are and `==` says so.
 _EXACT = (bool, int, str, bytes, type(None))
 
 
-class Given(NamedTuple):
-    """What an argument has to be: a tensor of this form, or this Python value."""
-
-    kind: type[Any]
-    value: Any
-    shape: Shape = ()
-    dtype: DType | None = None
-    device: Place = ANYWHERE
-
-
-class Guards:
-    """Whether arguments have the forms that they had, and whether the tensors that a function uses
-    besides are where they were.
-
-    They are noted by a replay in which everything was looked at. A call in which they hold needs
-    nothing but to be launched.
-    """
-
-    def __init__(self, given: Sequence[Given], read: Sequence[bool], states: States,
-                 names: Sequence[tuple[Name, Callable[[], Any]]]) -> None:
-        self.given, self.names = given, names
-        # Which of the tensors are read by the kernels, if not all are.
-        self.read = None if all(read) else [place for place, each in enumerate(read) if each]
-        self.states: list[tuple[Owner, Buffer]] = [
-            (owner, held.uop.arg[0]) for owner, held in states.owners()]
-
-    def hold(self, arguments: Sequence[Any]) -> list[Buffer] | None:
-        """The buffers of the arguments that are read; None if anything has changed."""
-        # r[impl replay.shortcut.same+2]
-        if len(arguments) != len(self.given):
-            return None
-        found: list[Buffer] = []
-        for value, (kind, exactly, shape, dtype, device) in zip(
-                arguments, self.given, strict=True):
-            if type(value) is not kind:
-                return None
-            if dtype is None:
-                if value != exactly:
-                    return None
-                continue
-            node = value.uop
-            if node.op is not _BUFFER or node.dtype is not dtype or value.device != device:
-                return None
-            buffer, version, at = node.arg
-            if version != buffer.version or buffer.device != device or buffer.shardings \
-                    or not (at is shape or identical(at, shape)):
-                return None
-            found.append(buffer)
-        if len(found) > 1 and len(set(found)) < len(found):  # r[impl replay.guard.alias]
-            return None
-        for owner, buffer in self.states:
-            held = owner()
-            if held is None or held.uop.op is not _BUFFER:
-                return None
-            now, version, _ = held.uop.arg
-            if now is not buffer or version != buffer.version:
-                return None
-        if self.names and not all([name.value() is known() for name, known in self.names]):
-            return None
-        return found if self.read is None else [found[place] for place in self.read]
-
-
-def guards_of(arguments: Arguments, read: Sequence[str], states: States,
-              names: Sequence[tuple[Name, Callable[[], Any]]]) -> Guards | None:
+def shortcut_of(arguments: Arguments, read: Sequence[str], states: States, reads: Reads,
+                mode: Mode | None) -> Hold | None:
     """The guards of calls like this one, where all arguments are given without names, and are
     tensors or plain Python values; None for other calls. `read` are the paths of tensors that the
     kernels read.
     """
-    paths = [f"[0][{place}]" for place in range(arguments.signature["[0]"][1])]
-    if len(arguments.signature) != len(paths) + 3:
+    # r[impl replay.shortcut.same+3]
+    count = arguments.signature["[0]"][1]
+    paths = [f"[0][{place}]" for place in range(count)]
+    if len(arguments.signature) != len(paths) + 3 or mode is None:
         return None
-    forms = [form for path in paths if (form := _form(arguments, path)) is not None]
-    tensors = [path for path in paths if path in arguments.tensors]
-    return Guards(forms, [path in read for path in tensors], states, names) \
-        if len(forms) == len(paths) else None
+    test = Test("arguments, mode")
+    test.add("mode is not {} and mode.circumstances != {}", mode, mode.circumstances)
+    names = [f"a{place}" for place in range(count)]
+    test.line(f"{''.join(f'{name}, ' for name in names)} = arguments" if names else
+              "if arguments: return None")
+    buffers: list[str] = []
+    for name, path in zip(names, paths, strict=True):
+        tensor = arguments.tensors.get(path)
+        if tensor is None:
+            if not _add_value(test, name, arguments.signature[path]):
+                return None
+        elif type(tensor) is not Tensor or tensor._parameter is not None \
+                or tensor.grad is not None:
+            return None
+        else:
+            _add_tensor(test, name, tensor)
+            buffers.append(name)
+    for place, name in enumerate(buffers):  # r[impl replay.guard.alias+2]
+        for other in buffers[:place]:
+            test.add(f"b{name} is b{other}")
+    for owner, held in states.owners():
+        leaf = held.uop
+        test.line(f"w = {test.name(owner)}()")
+        test.add("w is None or w.uop is not {} or {}.version != {}", leaf, leaf.arg[0], leaf.arg[1])
+    test.add_places(list(reads.places.values()))
+    found = [f"b{name}" for name, path in zip(names, paths, strict=True) if path in read]
+    made: Hold = test.made(f"[{', '.join(found)}]")
+    return made
 
 
-def _form(arguments: Arguments, path: str) -> Given | None:
-    tensor = arguments.tensors.get(path)
-    if tensor is not None:
-        leaf = tensor.uop
-        return Given(Tensor, None, leaf.arg[2], leaf.dtype, tensor.device) \
-            if type(tensor) is Tensor else None
-    described = arguments.signature[path]
-    exact = isinstance(described, tuple) and len(described) == 2 \
-        and type(described[1]) in _EXACT and described[0] == type(described[1]).__name__
-    return Given(type(described[1]), described[1]) if exact else None
+def _add_tensor(test: Test, name: str, tensor: Tensor) -> None:
+    """A tensor of this form that is in memory."""
+    leaf, device = tensor.uop, tensor.device
+    test.add(f"{name}.__class__ is not {{}}", Tensor)
+    test.line(f"n = {name}.uop")
+    same = "{} is not {}" if isinstance(device, str) and False else f"{name}.device != {{}}"
+    test.add(f"n.op is not {{}} or n.dtype is not {{}} or {same} or {name}._parameter is not None "
+             f"or {name}.grad is not None", Ops.BUFFER, leaf.dtype, device)
+    test.line(f"b{name}, v, s = n.arg")
+    test.add(f"v != b{name}.version or b{name}.device != {{}} or b{name}.shardings "
+             "or not (s is {} or {}(s, {}))", device, leaf.arg[2], identical, leaf.arg[2])
+
+
+def _add_value(test: Test, name: str, described: Any) -> bool:
+    """A Python value; whether it is one that can be compared so."""
+    if not isinstance(described, tuple) or len(described) != 2 \
+            or type(described[1]) not in _EXACT or described[0] != type(described[1]).__name__:
+        return False
+    test.add(f"type({name}) is not {{}} or {name} != {{}}", type(described[1]), described[1])
+    return True

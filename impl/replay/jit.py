@@ -1,148 +1,272 @@
-"""`TinyJit`: which call runs, which is captured, which is replayed."""
+"""`TinyJit`: which call runs, which is captured, which is replayed, which is traced."""
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
+import types
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from impl import realize
+from impl import realize, settings
 from impl.effects import lock
-from impl.errors import ReplayError
+from impl.errors import ReplayError, user_line
 from impl.realize import session
-from impl.replay.arguments import Arguments, compare_arguments, take_apart
+from impl.replay.arguments import take_apart
 from impl.replay.capture import Capture, stand_ins_of, write_back
+from impl.replay.reads import Reads, Reason
 from impl.replay.recording import Recording
 from impl.replay.results import mapped
 from impl.symbolic import watching
 from impl.tensor import Tensor
+from impl.tensor.random import generator
 
 Parameters = ParamSpec("Parameters")
 Returned = TypeVar("Returned")
+#: Captures that came to nothing, after which a function is traced at each call.
+_ATTEMPTS = 3
+#: Arguments in which a function can put nothing.
+_WHOLE = ("Tensor", "Variable", "int", "bool", "float", "str", "bytes", "NoneType", "complex",
+          "tuple", "array")
 
 
 class TinyJit(Generic[Parameters, Returned]):
     """Capture a function of tensors on its second call and replay it from the third on.
 
-    Works on functions and methods; tensors may stand in nested lists, tuples and dicts. Python
-    numbers and other objects are frozen: a call with others raises.
+    A replay is made where everything that the body can read is what it was; for anything else
+    there is a further capture. A function that does what cannot be followed runs at each call
+    (`explain()` tells the line). Works on functions, methods and callable objects; tensors may
+    stand in nested lists, tuples, dicts and dataclasses.
+
+    Args:
+        trust: what cannot be followed is the same at each call, and need not be done again.
 
     Raises:
-        ReplayError: arguments that do not match the capture (r[replay.guard.mismatch]); a value
-            that is read inside the function while it is captured (r[replay.read.error]).
+        ReplayError: a generator or a coroutine, which has no result to replay.
     """
 
-    def __init__(self, function: Callable[Parameters, Returned]) -> None:
+    def __init__(self, function: Callable[Parameters, Returned], trust: bool = False) -> None:
         functools.update_wrapper(self, function)
-        self.function = function
-        self.calls = self.replays = 0
-        self.recording: Recording | None = None
-        self.name = getattr(function, "__name__", "function")
+        plain = function.func if isinstance(function, functools.partial) else function
+        for test, what in ((inspect.isgeneratorfunction, "generator"),
+                           (inspect.iscoroutinefunction, "coroutine"),
+                           (inspect.isasyncgenfunction, "asynchronous generator")):
+            if test(plain) or test(vars(type(plain)).get("__call__")):
+                raise ReplayError(  # r[impl replay.refused.kind]
+                    "TinyJit", f"{getattr(plain, '__name__', plain)} is a {what}, whose body runs "
+                    "between calls", "capture the function that computes one of its values")
+        if isinstance(function, (staticmethod, classmethod)):
+            raise ReplayError("TinyJit", f"is given a {type(function).__name__}",
+                              "write @staticmethod or @classmethod above @TinyJit")
+        self.function, self.trust = function, trust
+        self.name: str = getattr(function, "__name__", "") or getattr(
+            plain, "__name__", type(plain).__name__)
         self.disturbed = False  # whether a capture failed because other threads worked
+        self.cache_clear()
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Bound to an object, there is one capture for each object."""
         if instance is None:
             return self
         name = f"_captured_{id(self):x}"  # of this function, not of another with its name
-        known = instance.__dict__.get(name)
+        space = getattr(instance, "__dict__", None)
+        if not isinstance(space, dict):  # an object with slots only
+            return types.MethodType(self, instance)
+        known = space.get(name)
         if known is None or known.function.__self__ is not instance:  # the object is a copy
-            known = instance.__dict__[name] = TinyJit(self.function.__get__(instance, owner))
+            known = space[name] = TinyJit(self.function.__get__(instance, owner), self.trust)
         return known
 
-    def reset(self) -> None:
-        """Forget the capture; the next call runs as it is, the one after is captured."""
-        self.calls, self.replays, self.recording = 0, 0, None
+    def __reduce__(self) -> Any:
+        """A function is named where it is defined; captures are made anew where they are needed."""
+        # r[impl replay.pickle.again]
+        name, home = getattr(self.function, "__qualname__", ""), sys.modules.get(
+            getattr(self.function, "__module__", "") or "")
+        found: Any = home
+        for part in name.split(".") if name else ():
+            found = getattr(found, part, None)
+        if found is self:
+            return name
+        return TinyJit, (self.function, self.trust)
+
+    def cache_clear(self) -> None:
+        """Forget all captures; the next call runs as it is, the one after is captured."""
+        self.calls = self.replays = self.traces = 0
+        self.entries: list[Recording] = []
+        self.reasons: dict[Reason, None] = {}  # why calls are traced, if they are
+        self.attempts = 0  # captures that came to nothing, one after the other
+        self.full: dict[str, int] = {}  # which guards did not hold when there was no room
+        self.told = False
+
+    reset = cache_clear
 
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> Returned:
-        """Run, capture or replay."""
+        """Run, capture, replay or trace."""
         mode = realize.in_force()
         if session.capturing.observers or not mode.captures:
             return self.function(*args, **kwargs)  # r[impl replay.nested.inlined]
-        # Asked for once: another thread may forget the recording meanwhile.
-        recording = self.recording
-        guards = None if recording is None else recording.guards
-        if guards is not None and not kwargs and not mode.poison:
-            with lock.mutex:
-                # In another thread's turn, and where kernels wait, everything is looked at.
-                found = None if lock.owner or session.scheduled else guards.hold(args)
-                if found is not None:
-                    self.calls += 1
-                    self.replays += 1
-                    return recording.run_again(found)  # type: ignore[union-attr]
+        if not kwargs and not mode.poison:
+            for recording in self.entries:  # the one that was used last stands first
+                hold = recording.shortcut
+                if hold is None:
+                    continue
+                with lock.mutex:
+                    # In another thread's turn, and where kernels wait, everything is looked at.
+                    if lock.owner or session.scheduled:
+                        break
+                    found = hold(args, mode)
+                    if found is not None:
+                        self.calls += 1
+                        self.replays += 1
+                        return recording.run_again(found)
         return self._in_full(args, kwargs, bool(mode.poison))
 
     def _in_full(self, args: Any, kwargs: Any, poisoned: bool) -> Returned:
-        """Run, capture or replay, when everything has to be looked at."""
+        """Run, capture, replay or trace, when everything has to be looked at."""
         with lock:  # runs of other threads are no part of this one
             self.calls += 1
-            if self.calls > 1 and self.recording is not None:
-                arguments = take_apart((args, kwargs))
-                if not self.recording.unsure(arguments):
-                    replayed: Returned = self.recording.run(arguments, poisoned)
-                    self.replays += 1
-                    return replayed
             first = self.calls == 1
+            if not first and self.entries:
+                found, returned = self._replay(args, kwargs, poisoned)
+                if found:
+                    return returned
         if first:
             return self.function(*args, **kwargs)
+        if self._is_traced():
+            return self._trace(args, kwargs)
         with lock.turn() as free:
             if not free:  # a captured function waits for this one
                 return self.function(*args, **kwargs)
-            if self.recording is None:
-                return self._capture(take_apart((args, kwargs)), args, kwargs)
+            with lock:  # another thread may have been first
+                found, returned = self._replay(args, kwargs, poisoned)
+            return returned if found else self._capture(args, kwargs)
+
+    def _replay(self, args: Any, kwargs: Any, poisoned: bool) -> tuple[bool, Any]:
+        """Replay an entry that fits, if there is one."""
+        try:
             arguments = take_apart((args, kwargs))
-            if self.recording.unsure(arguments):
-                return self._capture_again(arguments, args, kwargs)
-        return self(*args, **kwargs)  # another thread was first
+        except ReplayError:
+            return False, None
+        mode = realize.in_force()
+        for place, recording in enumerate(self.entries):
+            now = recording.located(arguments) if recording.fits(arguments, mode) else None
+            if now is not None:
+                returned = recording.run(arguments, now, poisoned)
+                recording.uses += 1
+                self.replays += 1
+                if place:
+                    self.entries.insert(0, self.entries.pop(place))
+                return True, returned
+        return False, None
 
-    def _capture_again(self, arguments: Arguments, args: Sequence[Any], kwargs: Any) -> Returned:
-        """Capture with other values; two captures that agree are trusted with all values."""
-        before = self.recording
-        assert before is not None
-        compare_arguments(before.name, before.signature, arguments.signature)
-        returned = self._capture(arguments, args, kwargs)
-        if self.recording is not None and self.recording is not before:
-            self.recording.trusted = before.keys == self.recording.keys
-        return returned
+    def _is_traced(self) -> bool:
+        """Whether there will be no capture."""
+        if self.reasons and not self.trust or self.attempts >= _ATTEMPTS:
+            return True
+        return len(self.entries) >= int(settings.get("JIT_ENTRIES"))
 
-    def _capture(self, arguments: Arguments, args: Sequence[Any], kwargs: Any) -> Returned:
+    def _trace(self, args: Any, kwargs: Any) -> Returned:
+        """Run the body: its plan comes from the cache."""
+        self.traces += 1
+        if self.entries and len(self.entries) >= int(settings.get("JIT_ENTRIES")):
+            self._note_broken(args, kwargs)
+        return self.function(*args, **kwargs)
+
+    def _note_broken(self, args: Any, kwargs: Any) -> None:
+        """Note which guard did not hold of the entry that was used last, and say so once."""
+        try:
+            why = self.entries[0].misfit(take_apart((args, kwargs)), realize.in_force())
+        except ReplayError as error:
+            why = error.detail
+        self.full[why] = self.full.get(why, 0) + 1
+        if not self.told:  # r[impl replay.entries.limit]
+            self.told = True
+            print(f"tensor-schedule: {self.name} has {len(self.entries)} captures, as many as "
+                  f"JIT_ENTRIES allows, and runs as it is now where none fits: {why}; pass what "
+                  "changes as a Tensor or a bound Variable", file=sys.stderr)
+
+    def _reads(self, args: Any, kwargs: Any) -> Reads:
+        """What the body can read, found from its code."""
+        from impl.replay.following import Following
+        reads = Following(captured_function, self.trust).run(self.function, args, kwargs)
+        if self.trust:  # r[impl replay.trust.known]
+            reads.reasons.clear()
+        return reads
+
+    def _capture(self, args: Sequence[Any], kwargs: Any) -> Returned:
         """Run the function on stand-ins of the arguments, and record what it does.
 
         A stand-in has memory of its own. So a tensor that is an argument and that the function
         also uses by another name is told apart from the argument.
         """
+        try:
+            arguments = take_apart((args, kwargs))
+        except ReplayError as error:
+            self.reasons[Reason(user_line(), f"is given what no guard can see: {error.detail}",
+                                error.remedy)] = None
+            return self._trace(args, kwargs)
+        reads = self._reads(args, kwargs)
+        self.reasons.update(reads.reasons)
         tensors = arguments.tensors
         given = list(tensors.values())
+        if reads.reasons:
+            return self._trace(args, kwargs)  # r[impl replay.traced.reason]
         realize.realize(given)
+        shared = any(_is_part_of(tensor, reads) for tensor in given) or \
+            any(form[0] not in _WHOLE for path, form in arguments.signature.items()
+                if path != "[1]" and isinstance(form, tuple))
+        states = list(reads.tensors.values()) if shared else []
+        realize.realize(states)
         stand_ins = stand_ins_of(given)
         # While these live, nothing overwrites the memory of the arguments.
-        kept = [Tensor(tensor.uop) for tensor in given]
+        kept = [Tensor(tensor.uop) for tensor in [*given, *states]]
         gradients = [tensor.grad for tensor in given]
-        args, kwargs = mapped((args, kwargs), lambda v: stand_ins.get(id(v), v))
-        arguments = take_apart((args, kwargs))
+        own_args, own_kwargs = mapped((args, kwargs), lambda v: stand_ins.get(id(v), v))
+        arguments = take_apart((own_args, own_kwargs))
         arguments.leaves = {p: t.uop for p, t in arguments.tensors.items()}
-        capture = Capture(self.name, self.function, arguments, kept)
+        capture = Capture(self.name, self.function, arguments, kept, reads)
+        known = [(h, h.grad) for h, _ in capture.before] if shared else []
         started = {id(tensor): tensor.uop for tensor in given}
+        self.attempts += 1
         session.capturing.observers.append(capture)
         try:
             with watching() as capture.comparisons:
-                result = self.function(*args, **kwargs)
-            capture.check_containers((args, kwargs))
+                result = self.function(*own_args, **own_kwargs)
+            capture.check_containers((own_args, own_kwargs))
+            if self.trust:  # what the body itself has changed is not looked at
+                reads.places = {at: p for at, p in reads.places.items() if p.holds()}
             recording = None if lock.disturbed else capture.finish(result)
         finally:
             session.capturing.observers.remove(capture)
             # r[impl replay.failure.done+2]
             write_back(given, stand_ins, arguments.leaves, gradients)
-        if recording is None or lock.disturbed:
+        self.reasons.update(dict.fromkeys(capture.reasons))
+        if lock.disturbed:
             return self._not_captured(result, given, stand_ins)
-        try:
-            recording.states.check_capture(tensors, started)
-        except ReplayError:
-            for tensor, before, gradient in zip(given, kept, gradients, strict=True):
-                tensor.uop, tensor.grad = before.uop, gradient
-            raise
-        self.recording = recording  # r[impl replay.failure.done+2]
+        if recording is None or not recording.states.may_be(tensors, started):
+            if shared:  # r[impl replay.guard.state]
+                _take_back([*given, *states], kept, known)
+                generator.counter = capture.random_start
+                return self._trace(args, kwargs)
+            if recording is not None:
+                _write_through(given, kept, stand_ins)
+            recording = None
+        if recording is not None and reads.hold():  # r[impl replay.failure.done+2]
+            self.attempts = 0
+            recording.mode = realize.in_force()
+            self._keep(recording)
         return self._returned(result, given, stand_ins)
+
+    def _keep(self, recording: Recording) -> None:
+        """Add a capture. One that agrees with another at other sizes is right for all sizes."""
+        for place, other in enumerate(self.entries):
+            if other.is_like(recording):
+                recording.trusted = other.keys == recording.keys
+                if recording.trusted:
+                    self.entries[place] = recording
+                    return
+        self.entries.insert(0, recording)
 
     def _not_captured(self, result: Any, given: Sequence[Tensor],
                       stand_ins: dict[int, Tensor]) -> Returned:
@@ -150,7 +274,7 @@ class TinyJit(Generic[Parameters, Returned]):
         if not self.disturbed:  # r[impl replay.thread.isolated+2]
             print(f"tensor-schedule: {self.name} was not captured: other threads worked while it "
                   "waited; wait outside of it, or let no other thread work", file=sys.stderr)
-        self.disturbed = True
+        self.disturbed, self.attempts = True, 0
         return self._returned(result, given, stand_ins)
 
     @staticmethod
@@ -158,3 +282,50 @@ class TinyJit(Generic[Parameters, Returned]):
         """The result, with the arguments themselves where the function returned a stand-in."""
         originals = {id(stand_ins[id(tensor)]): tensor for tensor in given}
         return mapped(result, lambda v: originals.get(id(v), v))
+
+    def explain(self) -> str:
+        """The captures, their guards and how often each was used; why calls are traced."""
+        lines = [f"{self.name}: {self.calls} calls, {self.replays} replayed, {self.traces} traced"]
+        for reason in self.reasons:
+            lines.append(f"  not replayed: {reason.line} {reason.does}")
+            lines.append(f"    instead: {reason.remedy}, or TinyJit(function, trust=True) if it "
+                         "makes no difference")
+        for number, recording in enumerate(self.entries):
+            lines.append(f"  capture {number}: used {recording.uses + recording.shortcuts} times")
+            lines += [f"    {each}" for each in recording.guard_texts()]
+        for why, count in Counter(self.full).most_common(5):
+            lines.append(f"  no room for another capture, {count} times: {why}")
+        return "\n".join(lines)
+
+
+def captured_function(value: Any) -> Any:
+    """The function of a captured function; None for anything else."""
+    return value.function if type(value) is TinyJit else None
+
+
+def _is_part_of(tensor: Tensor, reads: Reads) -> bool:
+    """Whether an argument is, or is a view of, a tensor that the function uses besides."""
+    if id(tensor) in reads.tensors:
+        return True
+    return any(id(root()) in reads.tensors for root, *_ in tensor._ancestors)
+
+
+def _take_back(tensors: Sequence[Tensor], kept: Sequence[Tensor],
+               gradients: Sequence[tuple[Tensor, Tensor | None]]) -> None:
+    """Give tensors the values and gradients back that they had when a capture began."""
+    for tensor, before in zip(tensors, kept, strict=True):
+        tensor.uop = before.uop
+    for tensor, gradient in gradients:
+        tensor.grad = gradient
+
+
+def _write_through(given: Sequence[Tensor], kept: Sequence[Tensor],
+                   stand_ins: dict[int, Tensor]) -> None:
+    """Write what a function assigned to its arguments, where one is a view, as an assignment."""
+    for tensor, before in zip(given, kept, strict=True):
+        after = stand_ins[id(tensor)]
+        if tensor.uop is after.uop and before.uop is not after.uop:
+            tensor.uop = before.uop
+            tensor.assign(Tensor(after.uop))
+
+

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from impl import realize, symbolic
-from impl.caching import has_sizes
 from impl.collectives import Stretch
 from impl.device import Device, Table
 from impl.effects import Buffer, advance, spoil
@@ -16,9 +15,9 @@ from impl.ir import UOp
 from impl.places import Place
 from impl.realize import Made, Prepared, Segments
 from impl.realize.prepared import Position, Segment
-from impl.replay.arguments import Arguments, aliases_of, compare_arguments, expected
-from impl.replay.guards import Guards, guards_of
-from impl.replay.names import Names, Watch
+from impl.replay.arguments import Arguments, aliases_of, differing, expected
+from impl.replay.guards import Hold, shortcut_of
+from impl.replay.reads import Reads, compiled
 from impl.replay.results import Leaf, filled, leaves_of, template_of
 from impl.replay.states import Change, Source, States
 from impl.tensor import Tensor
@@ -35,7 +34,8 @@ class Captured:
 
     `comparisons` is what was asked of symbolic sizes, with the answers; `holders` the tensors that
     live besides, by identity: the path of an argument, or another tensor; `random_start` the
-    counter of the random numbers when the call began.
+    counter of the random numbers when the call began; `reads` what the function reads besides;
+    `cleared` the tensors whose gradient it takes away.
     """
 
     name: str
@@ -48,6 +48,8 @@ class Captured:
     holders: dict[int, weakref.ref[Tensor] | str]
     comparisons: dict[UOp, bool]
     random_start: int
+    reads: Reads
+    cleared: list[weakref.ref[Tensor] | str]
 
 
 class Recording:
@@ -68,14 +70,16 @@ class Recording:
         self.fresh = [b for run in runs for b in run.outputs if b in kept or b in self.sizes]
         self.comparisons = captured.comparisons
         self.keys = [run.plan.key for run in runs]
-        sized = self.comparisons or any(has_sizes(run.effects.nodes) for run in runs)
-        self.trusted = not sized  # for other values of its variables
+        self.trusted = not arguments.variables  # for other values of its variables
         self.variables = arguments.variables
         self.paths = {bind: path for path, bind in arguments.variables.items()}
         self.random_start = captured.random_start
         self.random_used = generator.counter - captured.random_start
-        self.names = Watch(captured.name)
-        self.guards: Guards | None = None  # of calls that need only be launched
+        self.reads, self.cleared = captured.reads, captured.cleared
+        self.hold = compiled(list(captured.reads.places.values()))
+        self.mode: realize.Mode | None = None  # the settings in force
+        self.uses = self.shortcuts = 0
+        self.shortcut: Hold | None = None  # the guards of calls that need only be launched
         self._prepare(runs)
         self.plain = self._is_plain()
 
@@ -177,9 +181,11 @@ class Recording:
             return int(bind.src[1].arg) - self.random_start
         return _RANDOM_KEY if name.startswith("random-key#") else paths.get(bind)
 
-    def run(self, arguments: Arguments, poisoned: bool = False) -> Any:
-        """Replay on new arguments: look at everything, prepare the call, and launch it."""
-        now, begun = self._find_all(arguments), False
+    def run(self, arguments: Arguments, now: dict[Buffer, Buffer], poisoned: bool = False) -> Any:
+        """Replay on new arguments, with what stands `now` where the capture read: prepare the call,
+        and launch it.
+        """
+        begun = False
 
         def ready(outputs: list[Buffer]) -> None:
             nonlocal begun
@@ -201,12 +207,13 @@ class Recording:
         now.update(zip(self.fresh, outputs, strict=True))
         self._change(now, arguments)
         if self.plain and self.trusted:
-            self.guards = guards_of(arguments, [path for _, path in self.given], self.states,
-                                    self.names.known)
+            self.shortcut = shortcut_of(arguments, [path for _, path in self.given], self.states,
+                                        self.reads, self.mode)
         return filled(self.result, now, arguments, self.paths)
 
     def run_again(self, given: Sequence[Buffer]) -> Any:
         """Replay a call in which the guards hold: nothing is left but to launch it."""
+        self.shortcuts += 1
         if self.launch.large:
             self.launch.let_go()
         outputs = self.prepared.run(given)
@@ -215,25 +222,30 @@ class Recording:
             return Tensor._holding(outputs[0].leaf(result.shape), result.device)
         return filled(result, dict(zip(self.fresh, outputs, strict=True)), None, self.paths)
 
+    def located(self, arguments: Arguments) -> dict[Buffer, Buffer] | None:
+        """What stands now where the buffers stood that the capture read, if a replay is right."""
+        try:
+            return self._find_all(arguments)
+        except ReplayError as error:
+            self.last = error.detail
+            return None
+
     def _find_all(self, arguments: Arguments) -> dict[Buffer, Buffer]:
-        """What stands now where the buffers stood that the capture read, if a replay is right.
+        """What stands now where the buffers stood that the capture read.
 
         Raises:
             ReplayError: the function would do something else now.
         """
         states, tensors = self.states, arguments.tensors
-        self.check(arguments)
-        self.names.check()
         realize.realize(list(tensors.values()))
         now = {buffer: states.find(buffer, self._size(buffer, arguments)) for buffer in states.own}
         held = states.held()
         if states.changes:
+            states.check_views(tensors)
             states.part(tensors, held.union(now.values()))
         for buffer, path in self.given:
             now[buffer] = tensors[path].uop.arg[0]
         states.check_aliases(arguments, self.aliases, now, held)
-        if states.changes:
-            states.check_views(tensors)
         if states.written:
             states.protect(now, arguments)
         return now
@@ -270,11 +282,15 @@ class Recording:
                 holder.grad = Tensor(leaf)
             elif holder is not None:  # r[impl replay.state.eager]
                 holder.uop = leaf
+        for cleared in self.cleared:
+            holder = arguments.tensors[cleared] if isinstance(cleared, str) else cleared()
+            if holder is not None:
+                holder.grad = None
 
     def _is_plain(self) -> bool:
         """Whether it does nothing but to fill new outputs, in the same way for all arguments."""
-        more = (self.states.changes, self.states.written, self.values, self.random_used,
-                self.comparisons, self.variables, self.sizes, self.aliases)
+        more = (self.states.changes, self.cleared, self.states.written, self.values,
+                self.random_used, self.comparisons, self.variables, self.sizes, self.aliases)
         fresh = set(self.fresh)
         return not any(more) and all(leaf.holder is None and leaf.buffer in fresh
                                      for leaf in leaves_of(self.result))
@@ -290,19 +306,59 @@ class Recording:
         mine = {path: bind.src[1] for path, bind in self.variables.items()}
         return values != mine  # r[impl replay.sizes.twice]
 
-    def check(self, arguments: Arguments) -> None:
-        """Refuse arguments for which the function would have done something else."""
-        compare_arguments(self.name, self.signature, arguments.signature)
+    def fits(self, arguments: Arguments, mode: realize.Mode) -> bool:
+        """Whether the function would do the same with these arguments, and what is read besides."""
+        # r[impl replay.guard.complete, replay.arguments.call, replay.guard.mismatch+2]
+        return not differing(self.signature, arguments.signature) and self._is_alike(mode) \
+            and self.hold() and not self.unsure(arguments) and not self._other_outcome(arguments)
+
+    def _is_alike(self, mode: realize.Mode) -> bool:
+        """Whether the settings in force are those of the capture."""
+        return self.mode is mode or self.mode is not None \
+            and self.mode.circumstances == mode.circumstances
+
+    def _other_outcome(self, arguments: Arguments) -> str:
+        """A comparison of symbolic sizes that comes out otherwise now."""
         for condition, outcome in self.comparisons.items():
             now = {bind: int(arguments.now(bind, self.paths).src[1].arg)
                    for bind in symbolic.binds_in(condition)}
             if bool(symbolic.evaluate(condition, now)) is not outcome:
-                # r[impl replay.sizes.guard]
+                # r[impl replay.sizes.guard+2]
                 names = ", ".join(f"{b.src[0].arg[0]} = {value}" for b, value in now.items())
-                said = symbolic.text(condition)
-                raise ReplayError(self.name, f"with {names} it would do something else: in the "
-                                  f"capture {said} was {'true' if outcome else 'false'}",
-                                  "make another TinyJit for such values, or call .reset()")
+                return f"{symbolic.text(condition)} is {'false' if outcome else 'true'} for {names}"
+        return ""
+
+    def misfit(self, arguments: Arguments, mode: realize.Mode) -> str:
+        """The guard that does not hold in a call."""
+        found = differing(self.signature, arguments.signature) or self._other_outcome(arguments)
+        if found:
+            return found
+        broken = self.reads.broken()
+        if broken is not None:
+            return f"guard does not hold: {broken.text()}"
+        if not self._is_alike(mode):
+            return "other settings are in force"
+        if self.unsure(arguments):
+            return "the kernels differ for each value of " + ", ".join(
+                sorted({bind.src[0].arg[0] for bind in self.variables.values()}))
+        return getattr(self, "last", "tensors share memory in another way")
+
+    def is_like(self, other: Recording) -> bool:
+        """Whether two captures differ in nothing but the values of variables, or not at all."""
+        return self.signature == other.signature and not other.trusted and not self.trusted \
+            and not self.reads.counted and not other.reads.counted \
+            and self.aliases == other.aliases and self.hold() \
+            and [*self.comparisons.values()] == [*other.comparisons.values()]
+
+    def guard_texts(self) -> list[str]:
+        """The guards as one reads them."""
+        from impl.replay.arguments import shown
+        texts = [f"{shown(path)}: {form}" for path, form in self.signature.items()
+                 if path not in ("", "[0]", "[1]")]
+        texts += [f"{symbolic.text(c)} is {outcome}" for c, outcome in self.comparisons.items()]
+        texts += [place.text() for place in self.reads.places.values()
+                  if place.kind not in ("code", "method", "absent")]
+        return texts
 
     def _size(self, buffer: Buffer, arguments: Arguments) -> int:
         """The size, in elements, of what stands in this call for a buffer of the capture."""
@@ -310,8 +366,3 @@ class Recording:
         if size is None:
             return buffer.size
         return symbolic.plain(arguments.again((size,), self.paths)[0])
-
-    def watch(self, names: Names) -> None:
-        """From now on, see to it that names of tensors that are read or changed keep them."""
-        mine = {id(owner()) for source in self.states.own.values() for owner in source.owners}
-        self.names.begin(names, mine | {id(holder) for holder in self.states.changed()})

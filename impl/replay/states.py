@@ -97,7 +97,7 @@ class States:
                                   f"{size} elements of {buffer.dtype.name}, and has "
                                   f"{found.size} of {found.dtype.name} now", "call .reset()")
             return found
-        if source.owners:  # r[impl replay.rebound.error+2]
+        if source.owners:
             raise ReplayError(self.name, "a tensor that the function used does not exist any more, "
                               "so the function would use another one now", "call .reset()")
         return buffer
@@ -140,29 +140,29 @@ class States:
                 if current is buffer:
                     now[captured] = copied(current)
 
-    def check_owners(self) -> None:
-        """Refuse a capture whose function replaced a tensor that it reads by another one."""
+    def has_owners(self) -> bool:
+        """Whether the tensors that the function reads are still there, or their gradients are."""
         gc.collect()
         for source in self.own.values():
-            if source.gradients:
-                self._follow_gradients(source)
+            if source.gradients and not self._follow_gradients(source):
+                return False
             if source.owners and all(o() is None for o in source.owners):
-                raise ReplayError(  # r[impl replay.rebound.error+2]
-                    self.name, "a tensor that the function reads was replaced by another one "
-                    "during the call; a replay would read the old one for ever",
-                    "change it with .assign instead of rebinding the name")
+                return False  # it was replaced by another one during the call
+        return True
 
-    def _follow_gradients(self, source: Source) -> None:
-        """A gradient that was read and replaced by a new one is read from its tensor each time."""
+    def _follow_gradients(self, source: Source) -> bool:
+        """A gradient that was read and replaced by a new one is read from its tensor each time.
+
+        False for one that is also kept elsewhere: the function may use either.
+        """
         kept = [o() for o in source.owners if o() is not None]
         replaced = [g for g in source.gradients
                     if (holder := g()) is not None and not any(holder.grad is k for k in kept)]
-        if replaced and kept:  # r[impl replay.rebound.error+2]
-            raise ReplayError(self.name, "a gradient that is also kept elsewhere was replaced by "
-                              "another one, and the function may use either",
-                              "keep a copy (.clone()), or the tensor itself")
+        if replaced and kept:
+            return False
         if replaced:  # r[impl replay.state.eager]
             source.owners = [GradientOf(g) for g in replaced]
+        return True
 
     def check_aliases(self, arguments: Arguments, before: list[tuple[str, ...]],
                       found: dict[Buffer, Buffer], held: set[Buffer]) -> None:
@@ -170,7 +170,7 @@ class States:
         tensors alike. `before` are the arguments that were one in the capture.
         """
         now = aliases_of({p: t.uop for p, t in arguments.tensors.items()})
-        if now != before:  # r[impl replay.guard.alias]
+        if now != before:  # r[impl replay.guard.alias+2]
             raise ReplayError(self.name, "which arguments are the same tensor has changed: was "
                               f"{before or 'none'}, is {now or 'none'}",
                               "make another TinyJit for it, or pass a copy (.contiguous())")
@@ -196,18 +196,21 @@ class States:
                 raise ReplayError(self.name, "an argument that the function assigns to is a view "
                                   "of another tensor", "pass the tensor, or a copy (.clone())")
 
-    def check_capture(self, tensors: dict[str, Tensor], before: dict[int, UOp]) -> None:
-        """Refuse a capture whose function reached an argument by another name and changed it by
-        one of the two: it was run on a stand-in of the argument, which then is another tensor.
+    def may_be(self, tensors: dict[str, Tensor], before: dict[int, UOp]) -> bool:
+        """Whether the function did to stand-ins of its arguments what it does to the arguments:
+        it assigned to no view, and reached none by another name to change it by one of the two.
         """
-        self.check_views(tensors)
+        try:
+            self.check_views(tensors)
+        except ReplayError:
+            return False
         reached = {id(c.holder()) for c in self.changes if not isinstance(c.holder, str)}
         changed = {c.holder for c in self.changes if isinstance(c.holder, str)}
         changed |= {source.path or "" for source in self.sources.values() if source.written}
         for path, tensor in tensors.items():  # r[impl replay.guard.state]
             if id(tensor) in reached or before[id(tensor)].arg[0] in self.own and path in changed:
-                raise ReplayError(self.name, "an argument is a tensor that the function uses "
-                                  "besides, and changes", "pass a copy (.clone())")
+                return False
+        return True
 
 
 def copied(buffer: Buffer) -> Buffer:

@@ -502,4 +502,16 @@ def _on_node(operation: str, node: UOp, other: Any, reflected: bool) -> Any:
     return simpler(*sources) if node.dtype is _index else UOp(op, node.dtype, sources)
 
 
+def _number(node: UOp) -> int:
+    """A bound variable as a size; r[symbolic.bound.number].
+
+    Raises:
+        TypeError: any other node is no number.
+    """
+    if node.op is not Ops.BIND or node.shape != () or node.dtype is not _index:
+        raise TypeError(f"a node {node.op.name} of {node.dtype.name} is no number")
+    return as_size(node)
+
+
+UOp.number = staticmethod(_number)
 UOp.arithmetic = staticmethod(_on_variable)

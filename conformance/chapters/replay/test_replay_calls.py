@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Context, Device, Tensor, TinyJit, Variable
-from impl.errors import ReplayError
+from impl import Context, Device, Tensor, TinyJit, Variable, settings
+from impl.errors import ReplayError, ShapeError
 
 
 def numbers(value: float, count: int = 2) -> Tensor:
@@ -214,45 +214,43 @@ def test_variables_are_read_in_each_call() -> None:
 # Guards ------------------------------------------------------------------------------------
 
 
-def captured_add() -> Callable[..., Any]:
-    """A captured function, called three times with a pair of two numbers and the integer 2."""
-    step = TinyJit(lambda x, y, k: x["a"][0] + y * k)
-    for value in range(3):
-        step({"a": [numbers(value)]}, numbers(10), 2)
-    return step
-
-
-@verifies("replay.guard.mismatch", observe="replay")
-def test_what_has_changed_is_named() -> None:
+@verifies("replay.arguments.call", observe="replay")
+@verifies("replay.entries.limit", observe="replay")
+def test_another_call_is_captured_for_itself() -> None:
+    """Other forms and other numbers give their own values, and further captures."""
     n = Variable("n", 0, 9)
     good = {"a": [numbers(1)]}
-    for place, arguments in (
-            ("args[0]['a'][0]", ({"a": [numbers(1, 3)]}, numbers(10), 2)),
-            ("args[0]['a'][0]", ({"a": [numbers(1).cast("int32")]}, numbers(10), 2)),
-            ("args[0]['a']", ({"a": (numbers(1),)}, numbers(10), 2)),
-            ("args[0]['a']", ({"a": [numbers(1), numbers(1)]}, numbers(10), 2)),
-            ("args[0]", ({"b": [numbers(1)]}, numbers(10), 2)),
-            ("args[2]", (good, numbers(10), 3)), ("args[2]", (good, numbers(10), 2.0)),
-            ("args[2]", (good, numbers(10), True)), ("args[1]", (good, 10, 2)),
-            ("args[2]", (good, numbers(10), numbers(2))),
-            ("args[2]", (good, numbers(10), n.bind(2))), ("args", (good, numbers(10)))):
-        step = captured_add()
-        with pytest.raises(ReplayError) as caught:
-            step(*arguments)
-        assert place in str(caught.value) and caught.value.remedy
-        assert first(step(good, numbers(10), 2)) == 21  # and nothing is lost
+
+    def body(x: Any, y: Any, k: Any) -> Tensor:
+        inner = next(iter(x.values()))
+        return inner[0] + y * k
+
+    step = TinyJit(body)
+    for value in range(3):
+        step({"a": [numbers(value)]}, numbers(10), 2)
+    others: list[Any] = [
+        ({"a": [numbers(1).cast("int32")]}, numbers(10), 2), ({"a": (numbers(1),)}, numbers(10), 2),
+        ({"a": [numbers(1), numbers(1)]}, numbers(10), 2), ({"b": [numbers(1)]}, numbers(10), 2),
+        (good, numbers(10), 3), (good, numbers(10), 2.0), (good, numbers(10), True),
+        (good, 10, 2), (good, numbers(10), numbers(2)), (good, numbers(10), n.bind(2))]
+    with Context(JIT_ENTRIES=20):
+        for _ in range(3):
+            for arguments in others:
+                assert step(*arguments).tolist() == body(*arguments).tolist(), arguments
+        assert step.traces == 0 and len(step.entries) == 1 + len(others)
+        assert step.replays >= 2 * len(others) + 1
+    assert first(step(good, numbers(10), 2)) == 21
 
 
-@verifies("replay.guard.mismatch", observe="replay")
+@verifies("replay.arguments.call", observe="replay")
 def test_keywords_are_part_of_a_call() -> None:
     step = TinyJit(lambda x, scale=1: x * scale)
     for value in range(3):
         step(numbers(value), scale=2)
     assert first(step(numbers(4), scale=2)) == 8
-    for arguments, named in (((numbers(1),), {}), ((numbers(1), 2), {}),
-                             ((numbers(1),), {"scale": 3})):
-        with pytest.raises(ReplayError):
-            step(*arguments, **named)
+    for arguments, named, right in (((numbers(1),), {}, 1), ((numbers(1), 2), {}, 2),
+                                    ((numbers(1),), {"scale": 3}, 3)):
+        assert [first(step(*arguments, **named)) for _ in range(3)] == [right] * 3
 
 
 @verifies("replay.arguments.order", observe="replay")
@@ -261,7 +259,8 @@ def test_keywords_in_any_order() -> None:
     for value in range(3):
         step(numbers(value), low=numbers(1), high=numbers(2))
     assert first(step(numbers(5), high=numbers(3), low=numbers(4))) == 11
-    with pytest.raises(ReplayError):
+    assert len(step.entries) == 1
+    with pytest.raises(TypeError):
         step(numbers(5), high=numbers(3))  # type: ignore[call-arg]
 
 
@@ -270,8 +269,7 @@ def test_the_order_of_any_keywords_is_seen() -> None:
     step = TinyJit(lambda **named: list(named.values())[0] - list(named.values())[1])
     for value in range(3):
         step(a=numbers(value), b=numbers(1))
-    with pytest.raises(ReplayError, match="kwargs"):
-        step(b=numbers(1), a=numbers(2))
+    assert first(step(b=numbers(1), a=numbers(2))) == -1
 
 
 class Scale:
@@ -279,23 +277,17 @@ class Scale:
         self.factor = factor
 
 
-@verifies("replay.guard.mismatch", observe="replay")
-def test_another_object_is_refused() -> None:
+@verifies("replay.arguments.call", observe="replay")
+def test_another_object_is_another_argument() -> None:
     """Also one that was made where the captured one was, after that one was dropped."""
     step = TinyJit(lambda x, scale: x * scale.factor)
     x = numbers(1)
-    for _ in range(2):
-        step(x, Scale(2))
-    taken = []
-    for scale in [Scale(factor) for factor in range(3, 2000)]:
-        try:
-            taken.append((scale.factor, step(x, scale)))
-        except ReplayError:
-            continue
-    assert not taken, "a scale that was never captured was taken for the captured one"
+    for factor in range(2, 30):
+        assert first(step(x, Scale(factor))) == factor
+    assert len(step.entries) <= settings.get("JIT_ENTRIES")  # type: ignore[operator]
 
 
-@verifies("replay.guard.alias", observe="replay")
+@verifies("replay.guard.alias+2", observe="replay")
 def test_arguments_that_have_become_one_tensor() -> None:
     def body(x: Tensor, y: Tensor) -> Tensor:
         x.assign(x + 1)
@@ -305,42 +297,37 @@ def test_arguments_that_have_become_one_tensor() -> None:
     for value in range(3):
         step(numbers(value), numbers(1))
     one = numbers(5)
-    with pytest.raises(ReplayError, match="same tensor"):
-        step(one, one)
-    assert first(one) == 5
+    assert first(step(one, one)) == 66 and first(one) == 6
     other = TinyJit(body)
-    for _ in range(3):
-        other(one, one)
-    with pytest.raises(ReplayError, match="same tensor"):
-        other(numbers(1), numbers(2))
+    for turn in range(3):
+        assert first(other(one, one)) == 11 * (7 + turn)
+    assert first(other(numbers(1), numbers(2))) == 22
 
 
-@verifies("replay.read.error", observe="replay")
+@verifies("replay.read.traced", observe="replay")
 def test_a_value_that_is_read_inside() -> None:
     for read in (Tensor.item, Tensor.tolist, Tensor.numpy):
         step = TinyJit(lambda x, read=read: x * float(np.sum(read(x.sum()))))
-        assert first(step(numbers(2))) == 8
-        with pytest.raises(ReplayError, match="read"):
-            step(numbers(2))
+        for value in range(1, 6):
+            assert first(step(numbers(value))) == 2 * value * value
+        assert step.replays == 0 and "reads a value of a tensor" in step.explain()
 
 
 @verifies("replay.failure.done+2", observe="replay")
 def test_what_was_assigned_before_an_error_stays() -> None:
     state, argument = numbers(0), numbers(10)
 
-    def body(x: Tensor) -> float:
+    def body(x: Tensor) -> None:
         state.assign(state + 1)
         x.assign(x + 1)
         state.assign(state * 2)
-        return x.sum().item() + state.sum().item()
+        x.reshape(3)
 
     step = TinyJit(body)
-    step(argument)
-    assert (first(state), first(argument)) == (2, 11)
-    for turn, wanted in enumerate([(6, 12), (14, 13)]):
-        with pytest.raises(ReplayError, match="a value is read"):
+    for wanted in [(2, 11), (6, 12), (14, 13), (30, 14)]:
+        with pytest.raises(ShapeError):
             step(argument)
-        assert (first(state), first(argument)) == wanted, turn
+        assert (first(state), first(argument)) == wanted
 
 
 @verifies("replay.output.own+2", observe="replay")
@@ -368,20 +355,15 @@ def test_a_result_is_no_view(turn: int) -> None:
 
 @verifies("replay.failure.done+2", observe="replay")
 def test_a_call_that_raised_is_not_replayed() -> None:
-    calls = []
-
-    def body(x: Tensor) -> Tensor:
-        calls.append(0)
-        if len(calls) == 2:
-            raise KeyError("the user's own")
-        return x + 1
-
-    step = TinyJit(body)
+    table = {"a": 1.0}
+    step = TinyJit(lambda x: x + table["a"])
     assert first(step(numbers(0))) == 1
+    del table["a"]
     with pytest.raises(KeyError):
         step(numbers(1))
-    assert [first(step(numbers(i))) for i in range(2, 6)] == [3, 4, 5, 6]
-    assert len(calls) == 3
+    table["a"] = 2.0
+    assert [first(step(numbers(i))) for i in range(2, 6)] == [4, 5, 6, 7]
+    assert step.replays == 3
 
 
 @verifies("replay.capture.whole", observe="replay")
@@ -401,7 +383,7 @@ def test_what_was_computed_before_the_capture_is_captured() -> None:
     assert same_as_eager(program) == [2, 2, 4, 4, 6, 6, 8, 8, 10, 10]
 
 
-@verifies("replay.rebound.error+2", observe="replay")
+@verifies("replay.guard.complete", observe="replay")
 def test_a_tensor_that_is_replaced() -> None:
     """Right or refused: a replay cannot put another tensor where the function would."""
     class Model:
@@ -423,9 +405,9 @@ def test_a_tensor_that_is_replaced() -> None:
     assert found == [1.0, 2.0, 3.0, 4.0, 5.0][:len(found)]
 
 
-@verifies("replay.outputs.distinct", observe="replay")
+@verifies("replay.guard.complete", observe="replay")
 def test_a_tensor_that_is_kept_aside() -> None:
-    """A replay appends nothing; but it does not change what was appended."""
+    """A replay would append nothing, so there is none."""
     kept: list[Tensor] = []
 
     def body(x: Tensor) -> Tensor:
@@ -434,15 +416,13 @@ def test_a_tensor_that_is_kept_aside() -> None:
         return y + 1
 
     step = TinyJit(body)
-    try:
-        for value in range(5):
-            step(numbers(value))
-    except ReplayError as error:
-        assert error.remedy
-    assert [first(each) for each in kept] == [0, 2][:len(kept)]
+    for value in range(5):
+        step(numbers(value))
+    assert [first(each) for each in kept] == [0, 2, 4, 6, 8]
+    assert "kept" in step.explain() and step.traces == 4
 
 
-@verifies("replay.rebound.error+2", observe="replay")
+@verifies("replay.guard.complete", observe="replay")
 def test_a_closure_that_names_another_tensor() -> None:
     other = numbers(3)
     step = TinyJit(lambda: other * 2)
@@ -510,6 +490,7 @@ def test_a_method_has_a_capture_for_each_object() -> None:
     assert found == [(1, 10), (2, 20), (3, 30), (4, 40), (5, 50)]
 
 
+@verifies("replay.trust.known", observe="replay")
 def test_python_runs_twice_only() -> None:
     calls = []
 
@@ -517,11 +498,11 @@ def test_python_runs_twice_only() -> None:
         calls.append(0)
         return x + 1
 
-    step = TinyJit(body)
+    step = TinyJit(body, trust=True)
     for value in range(5):
         assert first(step(numbers(value))) == value + 1
     assert len(calls) == 2
-    step.reset()
+    step.cache_clear()
     for value in range(5):
         assert first(step(numbers(value, 3))) == value + 1
     assert len(calls) == 4

@@ -2,10 +2,8 @@
 from __future__ import annotations
 
 import copy
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -56,22 +54,16 @@ def test_an_argument_that_becomes_a_state_that_is_written() -> None:
         assert w.tolist()[0] in (4, 8)
 
 
-@verifies("replay.failure.done+2", observe="replay")
-def test_a_capture_that_is_refused_is_not_replayed() -> None:
-    w, calls = numbers(1), []
-
-    def body(x: Tensor) -> None:
-        calls.append(0)
-        assign(w, w + x)
-
-    step = TinyJit(body)
+@verifies("replay.guard.state", observe="replay")
+def test_a_capture_that_comes_to_nothing_is_not_replayed() -> None:
+    w = numbers(1)
+    step = TinyJit(lambda x: assign(w, w + x))
     step(numbers(1))
-    with pytest.raises(ReplayError, match="besides"):
-        step(w)
+    step(w)
+    assert first(w) == 4 and not step.entries
     step(numbers(2))
-    assert len(calls) == 3
     step(numbers(3))
-    assert (len(calls), step.replays, first(w)) == (3, 1, 7)
+    assert (step.replays, first(w)) == (1, 9)
 
 
 @verifies("replay.guard.state", observe="replay")
@@ -131,7 +123,7 @@ def test_an_argument_that_is_a_view() -> None:
         assert whole.tolist() == [0, before + 1, before + 1, 0]
 
 
-@verifies("replay.rebound.error+2", observe="replay")
+@verifies("replay.guard.complete", observe="replay")
 @pytest.mark.parametrize("moved", [0, 1])
 def test_two_owners_of_one_buffer_that_part(moved: int) -> None:
     used = numbers(1)
@@ -192,13 +184,13 @@ def test_a_copy_of_an_object_has_its_own_capture() -> None:
     assert [first(other.double(numbers(1))) for _ in range(4)] == [102] * 4
     assert first(one.double(numbers(1))) == 2
     other.double.reset()
-    assert one.double.recording is not None
+    assert one.double.entries
 
 
 # What is refused ---------------------------------------------------------------------------
 
 
-@verifies("replay.guard.mismatch", observe="replay")
+@verifies("replay.arguments.call", observe="replay")
 def test_zeros_and_nan() -> None:
     for number, other in ((0.0, -0.0), (-0.0, 0.0), (1.5, float("nan")), (float("nan"), 1.5)):
         step = TinyJit(lambda x, number: x * number)
@@ -206,25 +198,22 @@ def test_zeros_and_nan() -> None:
             step(numbers(1), number)
         assert str(first(step(numbers(1), number))) == str(number)
         again = float(str(number))  # another object of the same value
-        assert str(first(step(numbers(1), again))) == str(number)
-        with pytest.raises(ReplayError, match=rf"was .*{number}.* is .*{other}"):
-            step(numbers(1), other)
+        assert str(first(step(numbers(1), again))) == str(number) and step.replays == 2
+        assert [str(first(step(numbers(1), other))) for _ in range(3)] == [str(other)] * 3
 
 
-@verifies("replay.read.error", observe="replay")
+@verifies("replay.read.traced", observe="replay")
 def test_schedules_that_a_replay_would_not_know_of() -> None:
-    def graph(x: Tensor) -> None:
-        get_kernel_graph(UOp(Ops.SINK, dtypes.index, (x.uop,)))
-
-    bodies: list[Callable[[Tensor], Any]] = [lambda x: run_schedule((x + 1).schedule()),
-                                             lambda x: Tensor.schedule(x + 1, x + 2), graph]
+    done: Any = []
+    bodies: list[Callable[[Tensor], Any]] = [
+        lambda x: run_schedule((x + 1).schedule()),
+        lambda x: Tensor.schedule(x + 1, x + 2) and None,
+        lambda x: get_kernel_graph(UOp(Ops.SINK, dtypes.index, (x.uop,))) and None]
     for body in bodies:
         step = TinyJit(body)
-        step(numbers(1))
-        for _ in range(2):
-            with pytest.raises(ReplayError, match="inside a captured function") as caught:
-                step(numbers(1))
-            assert caught.value.remedy
+        for _ in range(5):
+            done.append(step(numbers(1)))
+        assert step.replays == 0 and "a replay would not know of" in step.explain()
     run_schedule((numbers(1) + 1).schedule())  # outside, all is well
 
 
@@ -280,46 +269,3 @@ def test_replays_in_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not wrong and step.replays
 
 
-@verifies("replay.capture.whole", observe="replay")
-@verifies("realize.thread.serial+2")
-def test_a_capture_does_not_see_other_threads() -> None:
-    """While a function is captured, other threads read, schedule, keep and assign tensors."""
-    inside, made, state = threading.Event(), threading.Event(), numbers(0)
-    kept: list[Tensor] = []
-    calls = []
-
-    def body(x: Tensor) -> Tensor:
-        calls.append(0)
-        if len(calls) == 2:
-            inside.set()
-            while not made.is_set():  # not `wait`: a thread that waits lets others go ahead
-                time.sleep(0.001)
-            time.sleep(0.05)  # the other thread asks for values now
-        return x + 1
-
-    def other() -> list[float]:
-        assert inside.wait(300)
-        kept.append(shared[0] * 3)
-        state.assign(state + 1)
-        return [first(shared[0] + 5), first(state)]
-
-    def reader() -> float:
-        assert inside.wait(300)
-        made.set()
-        value = shared[0] + 6
-        run_schedule(value.schedule())  # refused in a captured function, which this is not
-        return first(value)
-
-    shared = [numbers(7)]
-    step = TinyJit(body)
-    with ThreadPoolExecutor(2) as pool:
-        future, read = pool.submit(other), pool.submit(reader)
-        assert [first(step(numbers(i))) for i in range(2)] == [1, 2]
-        assert future.result() == [12, 1]
-        assert read.result() == 13
-    assert step.recording is not None
-    assert sum(len(s.launches) for s in step.recording.segments if isinstance(s, Table)) == 1
-    kept.clear()
-    shared.clear()
-    assert [first(step(numbers(i))) for i in range(3)] == [1, 2, 3]
-    assert first(state) == 1

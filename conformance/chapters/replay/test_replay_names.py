@@ -5,6 +5,7 @@ Each body is called several times, captured and plain, and has to be right or re
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from conformance.trace import verifies
-from impl import Tensor, TinyJit, nn
+from impl import Context, Tensor, TinyJit, nn
 from impl.errors import ReplayError
 
 
@@ -88,25 +89,23 @@ def total(model: Model) -> list[Any]:
     return [tensor.tolist() for tensor in tensors]
 
 
-@verifies("replay.rebound.error+2", observe="replay")
+@verifies("replay.guard.complete", observe="replay")
 @pytest.mark.parametrize("body", [rebind_returned, swap, rebind_item, swap_items, rebind_in_table,
                                   new_in_table, append, save_argument, drop],
                          ids=lambda body: body.__name__)
-def test_rebinding_is_right_or_refused(body: Callable[[Model, Tensor], Tensor]) -> None:
+def test_rebinding_is_done_at_each_call(body: Callable[[Model, Tensor], Tensor]) -> None:
     plain, captured = Model(), Model()
     step = TinyJit(lambda x: body(captured, x))
-    with pytest.raises(ReplayError, match="given another tensor inside") as caught:
-        for turn in range(5):
-            assert step(numbers(turn)).tolist() == body(plain, numbers(turn)).tolist(), turn
-            assert total(captured) == total(plain)
-    assert caught.value.remedy and ("captured" in caught.value.detail or
-                                    "items" in caught.value.detail or "[" in caught.value.detail)
+    for turn in range(5):
+        assert step(numbers(turn)).tolist() == body(plain, numbers(turn)).tolist(), turn
+        assert total(captured) == total(plain)
+    assert step.replays == 0 and "outside" in step.explain()
 
 
-@verifies("replay.rebound.error+2", observe="replay")
+@verifies("replay.guard.complete", observe="replay")
+@verifies("replay.traced.reason", observe="replay")
 def test_rebinding_a_slot_a_global_and_a_cell() -> None:
     slotted, cell = Slotted(), numbers(1)
-    held = [cell]
 
     def to_slot(x: Tensor) -> Tensor:
         slotted.state = slotted.state + x
@@ -124,13 +123,12 @@ def test_rebinding_a_slot_a_global_and_a_cell() -> None:
 
     for body, name in ((to_slot, "slotted.state"), (to_cell, "cell"), (to_global, "GLOBAL")):
         step = TinyJit(body)
-        step(numbers(1))
-        with pytest.raises(ReplayError, match=f"{name} was given another tensor inside"):
-            step(numbers(1))
-    assert held
+        assert [step(numbers(1)).item() for _ in range(5)] == [2, 3, 4, 5, 6]
+        line = body.__code__.co_firstlineno + 1 + (name != "slotted.state")
+        assert f"{__file__}:{line} changes " in step.explain() and name in step.explain()
 
 
-@verifies("replay.rebound.error+2", observe="replay")
+@verifies("replay.guard.complete", observe="replay")
 @pytest.mark.parametrize("kind", ["list", "dict", "layers"])
 @pytest.mark.parametrize("calls", [2, 5])
 def test_a_container_of_another_length_is_noticed(kind: str, calls: int) -> None:
@@ -148,32 +146,28 @@ def test_a_container_of_another_length_is_noticed(kind: str, calls: int) -> None
     step = TinyJit(body)
     assert [step(numbers(1)).item() for _ in range(calls)] == [6] * calls
     model.seen = 1  # type: ignore[attr-defined]  # which is no item
-    assert step(numbers(1)).item() == 6
+    assert step(numbers(1)).item() == 6 and len(step.entries) == 1
     items.append(numbers(10))
     table[2] = items[2]
-    with pytest.raises(ReplayError, match=r"^body: len\((items|table|model.items)\) is another"):
-        step(numbers(1))
+    assert [step(numbers(1)).item() for _ in range(3)] == [60] * 3
     items.pop()
     del table[2]
-    assert step(numbers(1)).item() == 6
+    assert step(numbers(1)).item() == 6 and len(step.entries) == 2
 
 
 GLOBAL = numbers(1)
 HELD = [GLOBAL]
 
 
-@verifies("replay.rebound.error+2", observe="replay")
+@verifies("replay.guard.complete", observe="replay")
 def test_rebinding_between_calls() -> None:
     """The old tensor lives on elsewhere, so that only the name tells."""
     model = Model()
     step = TinyJit(lambda x: model.state * x)
     assert [step(numbers(i)).item() for i in range(4)] == [0, 1, 2, 3]
     model.other = numbers(5)  # not used by the function
-    assert step(numbers(4)).item() == 4
+    assert step(numbers(4)).item() == 4 and len(step.entries) == 1
     model.state = numbers(10)
-    with pytest.raises(ReplayError, match="model.state is another tensor"):
-        step(numbers(1))
-    step.reset()
     assert [step(numbers(i)).item() for i in range(4)] == [0, 10, 20, 30]
     model.state.assign(numbers(7))
     assert step(numbers(1)).item() == 7
@@ -186,7 +180,7 @@ class Part:
         self.state = numbers(1)
 
 
-@verifies("replay.rebound.error+2", observe="replay")
+@verifies("replay.guard.complete", observe="replay")
 @pytest.mark.parametrize("change", [
     lambda whole: setattr(whole, "part", Part()), lambda whole: whole.parts.reverse(),
     lambda whole: whole.table.update(part={"state": numbers(7)}),
@@ -199,21 +193,29 @@ def test_what_holds_a_tensor_is_replaced_between_calls(change: Callable[[Any], N
             self.part, self.parts = Part(), [Part(), Part()]
             self.table: dict[str, Any] = {"part": {"state": numbers(1)}}
 
+    def body(x: Tensor) -> Tensor:
+        return (x + whole.part.state + whole.parts[0].state + Part.shared
+                + whole.table["part"]["state"])
+
     whole, kept = Whole(), Part.shared
-    step = TinyJit(lambda x: x + whole.part.state + whole.parts[0].state + Part.shared
-                   + whole.table["part"]["state"])
+    whole.parts[1].state = numbers(9)
+    step = TinyJit(body)
     held = [whole.part, *whole.parts, whole.table["part"], whole.part.state]
     assert [step(numbers(turn)).item() for turn in range(5)] == [4, 5, 6, 7, 8]
     assert step.replays == 3 and held
     change(whole)
     try:
-        with pytest.raises(ReplayError, match="is another (tensor|object)"):
+        wanted = body(numbers(1)).item()
+    except Exception as error:
+        with pytest.raises(type(error)):
             step(numbers(1))
+    else:
+        assert [step(numbers(1)).item() for _ in range(3)] == [wanted] * 3
     finally:
         Part.shared = kept
 
 
-@verifies("replay.rebound.error+2", observe="replay")
+@verifies("replay.guard.complete", observe="replay")
 def test_what_a_function_does_not_read_may_be_replaced() -> None:
     """Attributes that are called like a global, bound arguments, captured functions inside."""
     global GLOBAL_PART
@@ -231,13 +233,12 @@ def test_what_a_function_does_not_read_may_be_replaced() -> None:
 GLOBAL_PART: Any = None
 
 
-@verifies("replay.rebound.error+2", observe="replay")
+@verifies("replay.guard.complete", observe="replay")
 def test_names_that_stay_are_no_hindrance() -> None:
     """Models, optimizers, statistics: assigned, read through many names, or only looked at."""
     layer, norm = nn.Linear(4, 4), nn.BatchNorm(4)
     parameters = nn.state.get_parameters([layer, norm])
     optimizer = nn.optim.Adam(parameters, lr=0.01)
-    history: list[float] = []
 
     @TinyJit
     def step(x: Tensor) -> Tensor:
@@ -246,12 +247,11 @@ def test_names_that_stay_are_no_hindrance() -> None:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        history.append(0.0)
         return loss
 
     x = Tensor(np.random.default_rng(1).normal(size=(8, 4)).astype(np.float32)).realize()
     losses = [step(x) for _ in range(6)]
-    assert step.replays == 4 and len(history) == 2
+    assert step.replays == 4
     assert len({loss.item() for loss in losses}) > 1
 
 
@@ -275,11 +275,12 @@ def test_gradients_that_accumulate() -> None:
     step(numbers(1, 1))
     assert weight.grad.tolist() == [101, 101] and step.replays == 5
     weight.grad = None
-    with pytest.raises(ReplayError):
+    for turn in range(1, 4):
         step(numbers(1, 1))
+        assert weight.grad is not None and weight.grad.tolist() == [turn, turn]
 
 
-@verifies("replay.rebound.error+2", observe="replay")
+@verifies("replay.guard.complete", observe="replay")
 def test_a_gradient_that_is_kept_elsewhere() -> None:
     weight = numbers(1, 2)
     weight.requires_grad = True
@@ -305,20 +306,18 @@ class Batch:
     rest: list[Tensor]
 
 
-@verifies("replay.guard.mismatch", observe="replay")
+@verifies("replay.arguments.call", observe="replay")
 def test_dataclasses_are_taken_apart() -> None:
     step = TinyJit(lambda batch: batch.x * batch.scale + batch.rest[0])
     for turn in range(5):
         batch = Batch(numbers(turn), 2.0, [numbers(1)])
         assert step(batch).item() == 2 * turn + 1
     assert step.replays == 3
-    with pytest.raises(ReplayError, match=r"args\[0\].scale was .*2\.0.*3\.0"):
-        step(Batch(numbers(1), 3.0, [numbers(1)]))
-    with pytest.raises(ReplayError, match=r"args\[0\].rest\[0\]"):
-        step(Batch(numbers(1), 2.0, [numbers(1, 2)]))
+    assert step(Batch(numbers(1), 3.0, [numbers(1)])).item() == 4
+    assert step(Batch(numbers(1), 2.0, [numbers(1, 2)])).tolist() == [3, 4]
 
 
-@verifies("replay.rebound.error+2", observe="replay")
+@verifies("replay.guard.complete", observe="replay")
 def test_containers_that_are_given_something_else() -> None:
     def in_list(items: Any) -> Any:
         items[0] = items[0] + 1
@@ -330,17 +329,19 @@ def test_containers_that_are_given_something_else() -> None:
 
     def count(batch: Any) -> Any:
         batch.scale += 1
-        return batch.x * 1
+        return batch.x * batch.scale
 
-    for body, given in ((in_list, [numbers(1)]), (in_record, Batch(numbers(1), 2.0, [])),
-                        (count, Batch(numbers(1), 2.0, []))):
-        step = TinyJit(body)
-        step(given)
-        with pytest.raises(ReplayError, match=r"argument args\[0\].* was given something else"):
-            step(given)
+    def batch() -> Batch:
+        return Batch(numbers(1), 2.0, [])
+
+    for body, make in ((in_list, lambda: [numbers(1)]), (in_record, batch), (count, batch)):
+        step, given, wanted = TinyJit(body), make(), make()
+        for _ in range(6):
+            assert step(given).item() == body(wanted).item()
+        assert "gives argument args[0]" in step.explain()
 
 
-@verifies("replay.guard.mismatch", observe="replay")
+@verifies("replay.arguments.call", observe="replay")
 def test_dataclasses_are_returned() -> None:
     step = TinyJit(lambda x: Batch(x + 1, 0.5, [x * 2]))
     found = [step(numbers(turn)) for turn in range(5)]
@@ -348,7 +349,7 @@ def test_dataclasses_are_returned() -> None:
         [(turn + 1, 0.5, turn * 2) for turn in range(5)]
 
 
-@verifies("replay.guard.mismatch", observe="replay")
+@verifies("replay.arguments.call", observe="replay")
 def test_containers_in_containers_and_keywords() -> None:
     def body(*parts: Any, **named: Any) -> dict[str, Any]:
         (a, [b]), = parts
@@ -358,35 +359,29 @@ def test_containers_in_containers_and_keywords() -> None:
     for turn in range(5):
         found = step((numbers(turn), [numbers(2)]), scale={"by": numbers(10)})
         assert found["sum"].item() == turn + 20 and found["pair"][1][0].item() == 3
-    with pytest.raises(ReplayError, match=r"kwargs\['scale'\]\['by'\] was .*Tensor.*int"):
-        step((numbers(1), [numbers(2)]), scale={"by": 10})
+    assert step((numbers(1), [numbers(2)]), scale={"by": 10})["sum"].item() == 21
 
 
-@verifies("replay.guard.mismatch", observe="replay")
+@verifies("replay.arguments.call", observe="replay")
+@verifies("replay.entries.limit", observe="replay")
 @pytest.mark.parametrize(("given", "said"), [
-    (lambda: numbers(1, 2, 3), r"\(2,\).*\(3,\)"),
     (lambda: Tensor(np.array([1, 2], np.int32)).realize(), "float32.*int32"),
-    (lambda: Tensor(np.array([1, 2], np.float32), device="REFERENCE:1").realize(),
-     "REFERENCE:1"),
     (lambda: 4, "Tensor.*int"),
-    (lambda: None, "Tensor.*None")])
-def test_what_changed_and_how(given: Callable[[], Any], said: str) -> None:
+    (lambda: np.ones(2, np.float32), "Tensor.*array")])
+def test_what_changed_and_how(given: Callable[[], Any], said: str,
+                              capsys: pytest.CaptureFixture[str]) -> None:
+    """With no room for another capture, a call runs as it is, and the guard is named once."""
     step = TinyJit(lambda x, y: x + y)
-    for _ in range(3):
-        step(numbers(1, 2), numbers(3, 4))
-    with pytest.raises(ReplayError, match=rf"argument args\[1\] was {said}|{said}"):
-        step(numbers(1, 2), given())
-
-
-@verifies("replay.guard.mismatch", observe="replay")
-def test_the_argument_that_is_named() -> None:
-    step = TinyJit(lambda x, y: x + y)
-    for _ in range(3):
-        step(numbers(1, 2), numbers(3, 4))
-    with pytest.raises(ReplayError, match=r"argument args\[0\] was"):
-        step(numbers(1), numbers(3))  # both differ; the first is named
-    with pytest.raises(ReplayError, match=r"argument args\[1\] is a NumPy array"):
-        step(numbers(1, 2), np.ones(2))
+    with Context(JIT_ENTRIES=1):
+        for _ in range(3):
+            step(numbers(1, 2), numbers(3, 4))
+        for _ in range(3):
+            x, y = numbers(1, 2), given()
+            assert step(x, y).tolist() == (x + y).tolist()
+    told = capsys.readouterr().err
+    assert step.traces == 3 and told.count("JIT_ENTRIES") == 1
+    assert re.search(rf"argument args\[1\] was .*{said}", told)
+    assert re.search(rf"3 times: argument args\[1\] was .*{said}", step.explain())
 
 
 @verifies("replay.outputs.distinct", observe="replay")

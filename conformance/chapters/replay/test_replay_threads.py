@@ -44,7 +44,7 @@ class During:
 
     def check(self) -> None:
         """Captured all the same, and right."""
-        step = TinyJit(self)
+        step = TinyJit(self, trust=True)
         assert [step(numbers(i)).item() for i in range(2)] == [0, 2]
         for thread in self.threads:
             thread.join(300)
@@ -115,7 +115,7 @@ def test_a_function_that_waits_for_a_thread(how: str, capsys: pytest.CaptureFixt
         return x + results.get()
 
     found: list[float] = []
-    step = TinyJit(wait)
+    step = TinyJit(wait, trust=True)
     worker = threading.Thread(target=lambda: found.extend(
         step(numbers(10)).item() for _ in range(3)), daemon=True)
     worker.start()
@@ -136,7 +136,7 @@ def test_a_function_that_waits_only_once_is_captured_later() -> None:
             thread.join()
         return x + 1
 
-    step = TinyJit(body)
+    step = TinyJit(body, trust=True)
     assert [step(numbers(i)).item() for i in range(6)] == [1, 2, 3, 4, 5, 6]
     assert len(calls) == 3 and step.replays == 3
 
@@ -150,7 +150,7 @@ def test_captures_that_wait_for_one_another() -> None:
         with ThreadPoolExecutor(1) as pool:
             return x + pool.submit(lambda: inner(numbers(2)).item()).result()
 
-    outer = TinyJit(body)
+    outer = TinyJit(body, trust=True)
     assert [outer(numbers(1)).item() for _ in range(5)] == [7] * 5
     assert [inner(numbers(i)).item() for i in range(4)] == [0, 3, 6, 9]
 
@@ -164,6 +164,6 @@ def test_an_argument_that_is_assigned_while_a_thread_is_waited_for() -> None:
         thread.join()
         return x
 
-    step, x = TinyJit(body), numbers(0)
+    step, x = TinyJit(body, trust=True), numbers(0)
     for turn in range(1, 5):
         assert step(x) is x and x.item() == turn

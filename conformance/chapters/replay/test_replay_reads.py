@@ -1,0 +1,236 @@
+"""What a captured function reads besides its arguments, and what nobody can follow."""
+from __future__ import annotations
+
+import copy
+import functools
+import pickle
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.runner import captured
+from conformance.trace import verifies
+from impl import Context, Tensor, TinyJit, Variable, nn
+from impl.errors import ReplayError
+
+
+def numbers(*values: float) -> Tensor:
+    return Tensor(np.array(values, np.float32)).realize()
+
+
+@verifies("replay.guard.complete", observe="replay")
+@verifies("replay.reads.followed", observe="replay")
+def test_random_functions_show_what_their_bodies_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sample; the whole is `python -m conformance.runner.captured`."""
+    monkeypatch.setattr(captured.gc, "freeze", lambda: None)
+    with Context(DEVICE="REFERENCE"):
+        tally = captured.tried(range(50_000, 50_030))
+    assert not tally.wrong, tally.wrong[0]
+    assert tally.share > 0.7 and tally.replayed > 80, tally.line()
+
+
+class Holder:
+    scale, table = 2.0, {"a": 1.0}
+
+    def __init__(self) -> None:
+        self.k = 1.0
+
+    @property
+    def twice(self) -> float:
+        return self.k * 2
+
+    @staticmethod
+    @TinyJit
+    def still(x: Tensor) -> Tensor:
+        return x * Holder.scale
+
+    @TinyJit
+    def method(self, x: Tensor) -> Tensor:
+        return x * self.twice + self.scale
+
+
+def default(x: Tensor, by: float = 2.0, *, more: float = 1.0) -> Tensor:
+    return x * by + more
+
+
+@verifies("replay.guard.complete", observe="replay")
+@verifies("replay.reads.followed", observe="replay")
+def test_methods_partials_defaults_and_closures() -> None:
+    holder = Holder()
+    assert [holder.method(numbers(1)).item() for _ in range(4)] == [4] * 4
+    holder.k = 3.0
+    assert [holder.method(numbers(1)).item() for _ in range(3)] == [8] * 3
+    assert [holder.still(numbers(1)).item() for _ in range(4)] == [2] * 4
+    Holder.scale = 5.0
+    try:
+        assert holder.still(numbers(1)).item() == 5 and holder.method(numbers(1)).item() == 11
+    finally:
+        Holder.scale = 2.0
+    part = TinyJit(functools.partial(default, more=3.0))
+    assert [part(numbers(1)).item() for _ in range(4)] == [5] * 4 and part.replays == 2
+    default.__defaults__ = (4.0,)
+    try:
+        assert part(numbers(1)).item() == 7
+    finally:
+        default.__defaults__ = (2.0,)
+
+
+@verifies("replay.guard.complete", observe="replay")
+def test_training_optimisers_and_gradients() -> None:
+    layer = nn.Linear(2, 2)
+    x = numbers(1, 2).reshape(1, 2)
+    drop = TinyJit(lambda x: layer(x).dropout(0.999999))
+    with Tensor.train():
+        assert not any(drop(x).numpy().any() for _ in range(4))
+    assert drop(x).numpy().any()
+    results = []
+    for captured_one in (False, True):
+        weight = numbers(1.0, 2.0)
+        weight.requires_grad = True
+        optimizer = nn.optim.SGD([weight], lr=0.5)
+
+        def step(x: Tensor, weight: Tensor = weight, optimizer: Any = optimizer) -> Tensor:
+            optimizer.zero_grad()
+            loss = (weight * x).sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+        call: Callable[..., Any] = TinyJit(step) if captured_one else step
+        with Tensor.train():
+            for turn in range(8):
+                if turn == 4:
+                    optimizer.lr = 0.25
+                if turn == 6:
+                    optimizer.weight_decay = 0.5
+                call(numbers(1, 1))
+        results.append(weight.tolist())
+    assert results[0] == results[1]
+
+
+@verifies("replay.traced.reason", observe="replay")
+def test_what_cannot_be_followed_is_named_with_its_line() -> None:
+    table, which = {"a": 1.0}, numbers(1)
+
+    def clock(x: Tensor) -> Tensor:
+        return x + time.time() * 0
+
+    def writes(x: Tensor) -> Tensor:
+        table["a"] = 2.0
+        return x
+
+    def computed(x: Tensor) -> Tensor:
+        name = "re" + "lu"[: x.ndim + 1]
+        found: Tensor = getattr(x, name)()
+        return found
+
+    large = np.zeros(1 << 16, np.float32)
+    for body, said in ((clock, "time.time"), (writes, "an item of table"),
+                       (computed, "whose name is computed"),
+                       (lambda x: x + Tensor(large).sum(), "an array of")):
+        step = TinyJit(body)
+        for _ in range(4):
+            step(which)
+        assert (step.replays, step.traces) == (0, 3)
+        assert f"{__file__}:" in step.explain() and said in step.explain(), step.explain()
+        assert "instead:" in step.explain()
+
+
+@verifies("replay.refused.kind", observe="replay")
+def test_generators_and_coroutines_are_refused() -> None:
+    def generator(x: Tensor) -> Iterator[Tensor]:
+        yield x
+
+    async def coroutine(x: Tensor) -> Tensor:
+        return x
+
+    for function in (generator, functools.partial(generator), coroutine, staticmethod(default)):
+        with pytest.raises(ReplayError) as caught:
+            TinyJit(function)
+        assert caught.value.remedy
+
+
+@TinyJit
+def named(x: Tensor) -> Tensor:
+    return x * 2
+
+
+@verifies("replay.pickle.again", observe="replay")
+def test_captured_functions_are_pickled_and_copied() -> None:
+    for _ in range(3):
+        named(numbers(1))
+    assert pickle.loads(pickle.dumps(named)) is named is copy.deepcopy(named)
+    other = pickle.loads(pickle.dumps(TinyJit(default, trust=True)))
+    assert other.trust and [other(numbers(1)).item() for _ in range(3)] == [3] * 3
+    holder = Holder()
+    holder.method(numbers(1))
+    twin = copy.deepcopy(holder)
+    twin.k = 5.0
+    assert [twin.method(numbers(1)).item() for _ in range(3)] == [12] * 3
+    assert holder.method(numbers(1)).item() == 4
+
+
+@verifies("replay.guard.complete", observe="replay")
+def test_two_threads_with_values_of_their_own() -> None:
+    state = {"k": 1.0}
+    step = TinyJit(lambda x: x * state["k"])
+    for _ in range(3):
+        step(numbers(1))
+    wrong: list[Any] = []
+
+    def call() -> None:
+        for turn in range(60):
+            found = step(numbers(turn)).item()
+            if found not in (turn, 2.0 * turn):
+                wrong.append((turn, found))
+
+    threads = [threading.Thread(target=call) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for turn in range(30):
+        state["k"] = 1.0 + turn % 2
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@verifies("replay.guard.complete", observe="replay")
+def test_results_that_are_new_objects_or_none() -> None:
+    nothing = TinyJit(lambda x: None)
+    assert [nothing(numbers(1)) for _ in range(4)] == [None] * 4 and nothing.replays == 2
+    fresh = TinyJit(lambda x: {1, 2})
+    found = [fresh(numbers(1)) for _ in range(4)]
+    found[3].add(3)
+    assert fresh(numbers(1)) == {1, 2} and fresh.replays == 0
+
+
+@verifies("symbolic.bound.number")
+@verifies("replay.sizes.guard+2", observe="replay")
+@verifies("replay.sizes.value", observe="replay")
+def test_bound_variables_are_numbers() -> None:
+    n = Variable("n", 1, 9)
+    data, rows = np.arange(12, dtype=np.float32), np.arange(100, dtype=np.float32).reshape(10, 10)
+    t, m = Tensor(data).realize(), Tensor(rows).realize()
+    cases: list[tuple[Any, Any]] = [
+        (lambda k: t[k - 1:k + 1] * 2, lambda k: data[k - 1:k + 1] * 2),
+        (lambda k: m @ m[:, :k], lambda k: rows @ rows[:, :k]),
+        (lambda k: (m[:k] > 5).where(m[:k], 0.0), lambda k: np.where(rows[:k] > 5, rows[:k], 0)),
+        (lambda k: m.pad(((1, 1), (0, 0))).reshape(12, 10, 1).expand(12, 10, 2)[k] + 1,
+         lambda k: np.pad(rows, ((1, 1), (0, 0)))[k][:, None].repeat(2, 1) + 1),
+        (lambda k: t * 2 if k > 3 else t + 1, lambda k: data * 2 if k > 3 else data + 1),
+        (lambda k: t * 2 if k == 3 else t + 1, lambda k: data * 2 if k == 3 else data + 1),
+        (lambda k: t + k, lambda k: data + k), (lambda k: t / k, lambda k: data / k),
+        (lambda k: sum((t[j] for j in range(k)), Tensor(0.0)), lambda k: data[:k].sum()),
+        (lambda k: t * float(k) * int(k) * 2 ** k, lambda k: data * k * k * 2 ** k),
+        (lambda k: [t, t * 2, t * 3, t * 4, t, t, t * 7][k],
+         lambda k: data * [1, 2, 3, 4, 1, 1, 7][k])]
+    for body, wanted in cases:
+        step = TinyJit(body)
+        for value in (1, 1, 1, 6, 3, 6):
+            np.testing.assert_allclose(step(n.bind(value)).numpy(), wanted(value), 1e-5)
+        assert step.replays
+    with pytest.raises(TypeError):
+        assert n.uop < 3

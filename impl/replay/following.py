@@ -1,0 +1,1006 @@
+"""Following the code of a function, to find all that it can read besides its arguments.
+
+Nothing is run. Each instruction moves *things* from place to place: a thing is an object that was
+there before the call, or stands for those that the call makes at one line. Both ways of a branch
+are followed, and a loop once for all of its turns, so what is found is all that any call can read
+until one of these places holds something else. Chapter: spec/replay.md.
+"""
+from __future__ import annotations
+
+import dis
+import enum
+import functools
+import inspect
+import os
+import sys
+import types
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from impl import symbolic
+from impl.ir import UOp
+from impl.replay import pure
+from impl.replay.reads import (
+    MISSING,
+    MOST_BYTES,
+    Reads,
+    Reason,
+    code_of,
+    form_of,
+    is_container,
+)
+from impl.tensor import Tensor
+
+#: Places and things of one function; more are more than a guard should look at.
+_MOST = 20_000
+_ROUNDS = 60
+_PYTHON = os.path.dirname(os.__file__) + os.sep
+#: The versions of Python whose instructions are known here. In others functions are traced.
+VERSIONS = ((3, 11),)
+
+
+_SINGLE = (Tensor, UOp, np.ndarray, *pure.PLAIN)
+
+
+class Outside:
+    """An object that was there before the call."""
+
+    __slots__ = ("value", "path", "single", "parts")
+
+    def __init__(self, value: Any, path: str) -> None:
+        self.value, self.path = value, path
+        self.single = isinstance(value, _SINGLE)  # nothing is in it that is read part by part
+        self.parts: frozenset[Any] | None = None
+
+
+class Made:
+    """What a call makes at one place. What was put into it, anywhere, is its contents."""
+
+    __slots__ = ("contents", "kind", "frame", "code", "defaults")
+
+    def __init__(self, kind: Any = None) -> None:
+        self.contents: set[Any] = set()
+        self.kind = kind  # its class, if that is one of Python code
+        self.frame: Frame | None = None  # of a function: where it was made
+        self.code: types.CodeType | None = None
+        self.defaults: set[Any] = set()
+
+
+class Bound:
+    """A method, and its object."""
+
+    __slots__ = ("function", "owner")
+
+    def __init__(self, function: Any, owner: Any) -> None:
+        self.function, self.owner = function, owner
+
+
+class Native:
+    """A method that is not written in Python, and its object."""
+
+    __slots__ = ("owner", "name")
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self.owner, self.name = owner, name
+
+
+class Super:
+    """What `super()` gives: the classes after one, and the object."""
+
+    __slots__ = ("after", "owner")
+
+    def __init__(self, after: type, owner: Any) -> None:
+        self.after, self.owner = after, owner
+
+
+class Computed:
+    """A number, a text, a tensor that was computed: what is in it follows from what was read."""
+
+
+class Sized(Computed):
+    """What may be a size that depends on variables: Python can make a number of it unnoticed."""
+
+
+Value = frozenset[Any]
+NONE: Value = frozenset()
+NOTHING: Value = frozenset([Computed()])
+SIZES: Value = NOTHING | {Sized()}
+_SIZES = frozenset(("shape", "size", "numel", "stride", "nbytes"))
+#: Functions of Python that see nothing of a size but what is noted of it.
+_BLIND = (isinstance, issubclass, callable, len, tuple, list, zip, enumerate, iter, reversed, next,
+          slice, id, bool, type)
+#: Methods that no operation calls, but by name.
+_NAMED = frozenset((
+    "__init__", "__new__", "__del__", "__init_subclass__", "__class_getitem__", "__setattr__",
+    "__getattr__", "__getattribute__", "__delattr__", "__repr__", "__str__", "__format__",
+    "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__", "__deepcopy__",
+    "__dir__", "__sizeof__", "__call__", "__set_name__", "__subclasshook__", "__prepare__",
+    "__replace__", "__annotate__", "__getnewargs__", "__getnewargs_ex__"))
+_SHOWN = ("__repr__", "__str__", "__format__")
+#: Ways to look for an attribute that are those of any object.
+_GENERIC: list[Any] = [kind.__getattribute__ for kind in (
+    object, tuple, list, dict, set, frozenset, types.SimpleNamespace, types.FunctionType, int,
+    float, str, BaseException, Tensor)]
+_FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial)
+
+
+class Frame:
+    """A function that is followed: what its names, its results and its stack may hold."""
+
+    def __init__(self, code: types.CodeType, space: dict[str, Any], name: str) -> None:
+        self.code, self.space, self.name = code, space, name
+        self.locals: dict[str, set[Any]] = {}
+        self.boxes: dict[str, Any] = {}  # cells from outside, or the frame that made them
+        self.returned: set[Any] = set()
+        self.sites: dict[Any, Made] = {}
+        self.states: dict[int, list[Value]] = {}
+        self.instructions = [i for i in dis.get_instructions(code) if i.opname != "CACHE"]
+        self.handlers = dis._parse_exception_table(code)  # type: ignore[attr-defined]
+        self.line = code.co_firstlineno
+        self.names: tuple[str, ...] = ()
+
+    def site(self, at: Any, kind: Any = None) -> Made:
+        """What is made at a place of the code."""
+        found = self.sites.get((at, kind))
+        if found is None:
+            found = self.sites[at, kind] = Made(kind)
+        return found
+
+
+class Following:
+    """One analysis: frames are run until nothing new is found."""
+
+    def __init__(self, is_captured: Callable[[Any], Any], trust: bool = False) -> None:
+        self.reads, self.trust = Reads(), trust
+        self.is_captured = is_captured  # the function of a captured function, or None
+        self.outside: dict[Any, Outside] = {}
+        self.interned: dict[Any, Any] = {}
+        self.frames: dict[Any, Frame] = {}
+        self.changed = False
+        self.frame: Frame | None = None
+        self.stamp = 0  # counts what is found
+        self.known: dict[Any, tuple[int, Value]] = {}  # what was given away, and what came of it
+        self.active: set[Any] = set()  # the functions that are called for others just now
+
+    def run(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Reads:
+        """Follow a call of a function with these arguments."""
+        if sys.version_info[:2] not in VERSIONS:
+            self.refuse("runs on a version of Python whose instructions are not known",
+                        "use trust=True")
+            return self.reads
+        name = getattr(function, "__name__", "the function")
+        given = [self.argument(value, f"args[{n}]") for n, value in enumerate(args)]
+        named = {key: self.argument(value, key) for key, value in kwargs.items()}
+        self.reads.note("attribute", Tensor, "training", "Tensor.training")  # methods ask for it
+        self.changed, rounds = True, 0
+        while self.changed and (self.trust or not self.reads.reasons):
+            self.changed = False
+            try:  # r[impl replay.reads.followed]
+                self.call(self.wrap(function, name), given, named)
+                for frame in list(self.frames.values()):
+                    self.interpret(frame)
+            except RecursionError:
+                self.refuse("has calls in calls that are too deep to be followed",
+                            "use trust=True")
+                break
+            rounds += 1
+            if len(self.reads.places) + len(self.interned) > _MOST or rounds > _ROUNDS:
+                self.refuse("reads more than can be guarded", "use trust=True")
+                break
+        return self.reads
+
+    # Things --------------------------------------------------------------------------------
+
+    def refuse(self, does: str, remedy: str) -> Value:
+        """Note that what a line does cannot be followed."""
+        frame = self.frame
+        line = f"{frame.code.co_filename}:{frame.line}" if frame else "the function"
+        self.reads.reasons[Reason(line, does, remedy)] = None
+        return NOTHING
+
+    def wrap(self, value: Any, path: str) -> Value:
+        """The thing for an object from outside."""
+        plain = isinstance(value, pure.PLAIN)
+        key = (type(value), repr(value)) if plain else id(value)
+        found = self.outside.get(key)
+        if found is None:
+            found = self.outside[key] = Outside(value, path)
+            self.changed = True
+            self.stamp += 1
+            if isinstance(value, Tensor):
+                self.reads.tensors[id(value)] = value
+                self.reads.note("tensor", value, "", path)
+            elif type(value) is np.ndarray:
+                self.array(value, path)
+        return frozenset([found])
+
+    def array(self, value: np.ndarray, path: str) -> None:
+        """Note the content of an array."""
+        if value.dtype.hasobject or value.nbytes > MOST_BYTES:
+            self.refuse(f"reads {path}, an array of {value.nbytes} bytes, more than are compared "
+                        "at each call", "make it a Tensor")
+        else:
+            self.reads.note("array", value, "", path)
+
+    def argument(self, value: Any, path: str) -> Value:
+        """What is known of an argument. Its form is compared at each call, so what is asked of a
+        tensor, a number or a container is known; any other object is the same one.
+        """
+        if isinstance(value, Tensor):
+            return NOTHING
+        if isinstance(value, UOp) or symbolic.is_symbolic(value):
+            return SIZES
+        if type(value) in (list, tuple, dict):
+            made = self.interned.setdefault(("argument", path), Made())
+            for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+                made.contents |= self.argument(part, f"{path}[{key!r}]")
+            return frozenset([made])
+        if isinstance(value, tuple) or hasattr(type(value), "__dataclass_fields__"):
+            made = self.interned.setdefault(("argument", path), Made(type(value)))
+            for name in getattr(value, "_fields", getattr(value, "__dataclass_fields__", {})):
+                made.contents |= self.argument(getattr(value, name), f"{path}.{name}")
+            return frozenset([made])
+        return self.wrap(value, path)
+
+    def put(self, target: set[Any], things: Iterable[Any]) -> None:
+        """Put things into a set, and note if it has grown."""
+        before = len(target)
+        target.update(things)
+        if len(target) != before:
+            self.changed = True
+            self.stamp += 1
+
+    def intern(self, kind: type, first: Any, second: Any) -> Value:
+        """The one thing of a kind with two parts."""
+        key = (kind, first if isinstance(first, (str, type)) else id(first),
+               second if isinstance(second, str) else id(second))
+        found = self.interned.get(key)
+        if found is None:
+            found = self.interned[key] = kind(first, second)
+        return frozenset([found])
+
+    # Reading -------------------------------------------------------------------------------
+
+    def name_of(self, space: dict[str, Any], name: str) -> Value:
+        """A global, or what Python itself has by this name."""
+        if pure.is_fixed(space.get("__name__", "")):
+            held = space.get(name, MISSING)
+        else:
+            held = self.reads.note("item", space, name, name)
+        if held is MISSING:
+            builtins = space.get("__builtins__", {})
+            known = builtins if isinstance(builtins, dict) else vars(builtins)
+            return self.wrap(known[name], name) if name in known else NOTHING
+        return self.wrap(held, name)
+
+    def attribute(self, thing: Any, name: str) -> Value:
+        """What an attribute of a thing may be."""
+        if isinstance(thing, Made):
+            found: Value = frozenset(thing.contents)
+            if thing.kind is not None:
+                return found | self.of_class(thing, thing.kind, name)
+            return found | self.intern(Native, thing, name)
+        if isinstance(thing, Super):
+            owner = thing.owner
+            kind = owner.kind if isinstance(owner, Made) else \
+                owner.value if isinstance(owner.value, type) else type(owner.value)
+            order = kind.__mro__
+            after = order[order.index(thing.after) + 1:] if thing.after in order else order
+            return self.of_class(owner, kind, name, after)
+        if not isinstance(thing, Outside):
+            return SIZES if name in _SIZES or isinstance(thing, Sized) else NOTHING
+        return self.of_object(thing, name)
+
+    def of_object(self, thing: Outside, name: str) -> Value:
+        """An attribute of an object from outside."""
+        value, path = thing.value, f"{thing.path}.{name}"
+        if isinstance(value, types.ModuleType):
+            if pure.is_fixed(value.__name__):
+                held = getattr(value, name, MISSING)
+                if value.__name__ == "impl.settings" and name != "get":
+                    return self.refuse(f"uses {path}", "do it outside of the function")
+            elif "__getattr__" in vars(value) and name not in vars(value):
+                held = getattr(value, name, MISSING)
+                self.reads.note("absent", vars(value), name, path)
+            else:
+                held = self.reads.note("item", vars(value), name, path)
+            return NOTHING if held is MISSING else self.wrap(held, path)
+        if isinstance(value, type):
+            if value is Tensor and name == "training":
+                self.reads.note("attribute", value, name, path)
+                return NOTHING
+            if pure.is_own(value) or value.__module__ == "builtins":
+                return self.intern(Native, thing, name)
+            return self.of_class(thing, value, name, value.__mro__)
+        if isinstance(value, Tensor) and type(value) is Tensor:
+            return SIZES if name in _SIZES else self.intern(Native, thing, name)
+        if isinstance(value, enum.Enum) and name in ("value", "name", "_value_", "_name_"):
+            return self.wrap(getattr(value, name), path)
+        if isinstance(value, (*pure.PLAIN, np.ndarray, UOp)) or is_container(value):
+            if isinstance(value, types.MappingProxyType):
+                self.elements(thing)
+            return self.intern(Native, thing, name)
+        if pure.is_own(type(value)) and self.is_captured(value) is None \
+                and not isinstance(value, Tensor):
+            return self.intern(Native, thing, name)
+        if name == "__class__":
+            return self.wrap(type(value), path)
+        return self.of_class(thing, type(value), name)
+
+    def of_class(self, thing: Any, kind: type, name: str,
+                 order: tuple[type, ...] | None = None) -> Value:
+        """An attribute of an object of a class of Python: its own, or one of its class.
+
+        With `order` the classes to look in are given, and the object itself is not looked at.
+        """
+        outside = thing if isinstance(thing, Outside) else None
+        is_type = outside is not None and isinstance(outside.value, type)
+        path = f"{outside.path if outside else kind.__name__}.{name}"
+        if name == "__dict__" and outside is not None and not is_type:
+            own = getattr(outside.value, "__dict__", None)
+            return NOTHING if own is None else self.wrap(own, path)
+        if kind.__getattribute__ not in _GENERIC and not is_type:
+            return self.refuse(f"reads {path}, and {kind.__name__} has a __getattribute__ of its "
+                               "own", "use plain attributes")
+        found = next((vars(each)[name] for each in order or kind.__mro__ if name in vars(each)),
+                     MISSING)
+        is_data = hasattr(type(found), "__set__")
+        own_names = None
+        if outside is not None and order is None and not is_data:
+            own_names = getattr(outside.value, "__dict__", None)
+            if own_names is not None and name in own_names:
+                held = self.reads.note("attribute", outside.value, name, path)
+                return self.wrap(held, path)
+            if own_names is not None:
+                self.reads.note("absent", own_names, name, path)
+        if found is MISSING:
+            return self.of_missing(thing, kind, name)
+        return self.bound(thing, kind, name, found, path, is_type)
+
+    def of_missing(self, thing: Any, kind: type, name: str) -> Value:
+        """An attribute that is not there: what the class says of such."""
+        meta = thing.value if isinstance(thing, Outside) and isinstance(thing.value, type) else None
+        if meta is not None and name in ("__name__", "__qualname__", "__mro__", "__module__",
+                                         "__dict__", "__bases__"):
+            return NOTHING
+        if meta is not None and hasattr(meta, name):  # of its metaclass
+            return self.wrap(getattr(meta, name), f"{meta.__name__}.{name}")
+        asked = next((vars(each)["__getattr__"] for each in kind.__mro__
+                      if "__getattr__" in vars(each)), None)
+        if isinstance(asked, types.FunctionType) and meta is None:
+            return self.call(self.intern(Bound, self.only(asked, f"{kind.__name__}.__getattr__"),
+                                         thing), [self.wrap(name, name)], {})
+        self.reads.note("attribute", kind, name, f"{kind.__name__}.{name}")
+        return NOTHING
+
+    def only(self, value: Any, path: str) -> Any:
+        """The one thing for an object."""
+        return next(iter(self.wrap(value, path)))
+
+    def bound(self, thing: Any, kind: type, name: str, found: Any, path: str,
+              is_type: bool) -> Value:
+        """What an attribute of a class is to its objects."""
+        fixed = pure.is_fixed(kind.__module__)
+        captured = self.is_captured(found)
+        if captured is not None:
+            found = captured
+        elif not fixed and not isinstance(found, (types.MemberDescriptorType, property)):
+            self.reads.note("method", kind, name, path)
+        elif isinstance(found, property):
+            self.reads.note("attribute", kind, name, path)
+        if isinstance(found, types.FunctionType):
+            function = self.only(found, path)
+            return frozenset([function]) if is_type else self.intern(Bound, function, thing)
+        if isinstance(found, staticmethod):
+            return self.wrap(found.__func__, path)
+        if isinstance(found, classmethod):
+            return self.intern(Bound, self.only(found.__func__, path), self.only(kind, path))
+        if is_type:
+            return self.wrap(found, path)
+        if isinstance(found, property):
+            if not isinstance(found.fget, types.FunctionType):
+                return self.refuse(f"reads {path}, a property that is not of Python code",
+                                   "use trust=True")
+            return self.call(self.intern(Bound, self.only(found.fget, path), thing), [], {})
+        if isinstance(found, types.MemberDescriptorType):
+            if isinstance(thing, Outside):
+                held = self.reads.note("attribute", thing.value, name, path)
+                return NOTHING if held is MISSING else self.wrap(held, path)
+            return NOTHING
+        if type(found).__name__ == "_tuplegetter" and isinstance(thing, Outside):
+            return self.wrap(getattr(thing.value, name), path)
+        if isinstance(found, (types.MethodDescriptorType, types.WrapperDescriptorType,
+                              types.BuiltinFunctionType, types.ClassMethodDescriptorType)):
+            return self.intern(Native, thing, name)
+        if isinstance(found, types.GetSetDescriptorType):
+            return NOTHING if name in ("__doc__", "__name__", "__qualname__") else \
+                self.refuse(f"reads {path}", "read it outside of the function")
+        if hasattr(type(found), "__get__") and not isinstance(found, type):
+            getter = type(found).__get__
+            if isinstance(getter, types.FunctionType):
+                return self.call(self.intern(Bound, self.only(getter, path),
+                                             self.only(found, path)),
+                                 [frozenset([thing]), self.wrap(kind, path)], {})
+            return self.refuse(f"reads {path}, a {type(found).__name__}", "use a plain attribute")
+        return self.wrap(found, path)
+
+    def attributes(self, value: Value, name: str) -> Value:
+        """What an attribute of a value may be."""
+        found: set[Any] = set()
+        for thing in value:
+            found |= self.attribute(thing, name)
+        return frozenset(found)  # none where there is no such attribute
+
+    def elements(self, thing: Any) -> Value:
+        """What one gets by going through a thing."""
+        if isinstance(thing, Made):
+            inner = self.operators(thing) if thing.kind is not None else NOTHING
+            return frozenset(thing.contents) | inner
+        if not isinstance(thing, Outside):
+            return SIZES if isinstance(thing, Sized) else NOTHING
+        if thing.single:
+            return NOTHING
+        if thing.parts is None:
+            found = self.parts_outside(thing)
+            if not is_container(thing.value):
+                return found
+            thing.parts = found
+        return thing.parts
+
+    def parts_outside(self, thing: Outside) -> Value:
+        """What one gets by going through an object from outside."""
+        value, path = thing.value, thing.path
+        if isinstance(value, type) and issubclass(value, enum.Enum):
+            return frozenset().union(*[self.wrap(each, path) for each in value])
+        if isinstance(value, pure.CONTAINERS):
+            if not isinstance(value, (tuple, frozenset)):
+                self.reads.note("parts", value, "", path)
+            found: set[Any] = set()
+            if isinstance(value, (dict, types.MappingProxyType)):
+                for key, part in list(value.items()):
+                    found |= self.wrap(key, f"a key of {path}")
+                    found |= self.wrap(part, f"{path}[{key!r}]")
+            else:
+                for number, part in enumerate(list(value)):
+                    found |= self.wrap(part, f"{path}[{number}]")
+            if not is_container(value):
+                found |= self.operators(thing)
+            return frozenset(found)
+        if isinstance(value, (types.FunctionType, types.BuiltinFunctionType, type,
+                              types.ModuleType, types.MethodType, types.CodeType)):
+            return NOTHING
+        if pure.is_own(type(value)):
+            return NOTHING
+        return self.operators(thing)
+
+    def item(self, thing: Any, keys: Value, plain: bool) -> Value:
+        """`thing[key]`."""
+        if isinstance(thing, Outside) and type(thing.value) in (
+                dict, list, tuple, types.MappingProxyType) and plain:
+            found: set[Any] = set()
+            for key in keys:
+                try:
+                    if type(thing.value) is tuple:
+                        held = thing.value[key.value]
+                    else:
+                        held = self.reads.note("item", thing.value, key.value,
+                                               f"{thing.path}[{key.value!r}]")
+                except (LookupError, TypeError):
+                    continue
+                if held is not MISSING:
+                    found |= self.wrap(held, f"{thing.path}[{key.value!r}]")
+            return frozenset(found)
+        if isinstance(thing, Made) and not plain:  # a slice of a list is a list
+            return self.elements(thing) | {thing}
+        return self.elements(thing)
+
+    def operators(self, thing: Any, shown: bool = False) -> Value:
+        """What operators and the functions of Python may call of an object of a user's class."""
+        kind = thing.kind if isinstance(thing, Made) else type(thing.value)
+        if kind is None or pure.is_own(kind) or issubclass(kind, (BaseException, enum.Enum)):
+            return NOTHING
+        key = "operators", thing, shown
+        if key in self.active:
+            return NOTHING
+        self.active.add(key)
+        found = self.operators_of(thing, kind, shown)
+        self.active.discard(key)
+        return found
+
+    def operators_of(self, thing: Any, kind: type, shown: bool) -> Value:
+        """What the methods of a class give that operators call."""
+        found: set[Any] = set()
+        for base in kind.__mro__:
+            if base.__module__ == "builtins" or base is Tensor:
+                continue
+            for name, part in list(vars(base).items()):
+                if not (name.startswith("__") and name.endswith("__")) or name in _NAMED \
+                        and not (shown and name in _SHOWN):
+                    continue
+                if isinstance(part, types.FunctionType):
+                    self.reads.note("method", base, name, f"{base.__name__}.{name}")
+                    found |= self.call(self.intern(Bound, self.only(part, name), thing),
+                                       [frozenset([thing])] * 1, {}, loose=True)
+                elif isinstance(part, (types.WrapperDescriptorType, types.MethodDescriptorType)) \
+                        and base.__module__ not in ("enum", "abc", "typing"):
+                    return self.refuse(f"uses a {kind.__name__}, which is not followed",
+                                       "use plain containers, or read it outside of the function")
+        return frozenset(found)
+
+    # Calls ---------------------------------------------------------------------------------
+
+    def call(self, value: Value, args: Sequence[Value], kwargs: dict[str, Value],
+             rest: Value = NONE, loose: bool = False) -> Value:
+        """Call a value. `rest` may be any argument; with `loose` those given may be too."""
+        if loose:
+            rest, args = frozenset().union(rest, *args), ()
+        found: set[Any] = set()
+        for thing in value:
+            found |= self.call_one(thing, args, kwargs, rest)
+        return frozenset(found)
+
+    def call_one(self, thing: Any, args: Sequence[Value], kwargs: dict[str, Value],
+                 rest: Value) -> Value:
+        """Call one thing."""
+        if isinstance(thing, Bound):
+            return self.call_one(thing.function, [frozenset([thing.owner]), *args], kwargs, rest)
+        if isinstance(thing, Native):
+            return self.call_native(thing, args, kwargs, rest)
+        if isinstance(thing, (Super, Computed)):
+            return self.given_away([*args, *kwargs.values(), rest]) | (
+                SIZES if isinstance(thing, Sized) else NOTHING)
+        if isinstance(thing, Made):
+            if thing.code is not None and thing.frame is not None:
+                return self.enter(thing, thing.code, thing.frame.space, thing.frame.name,
+                                  args, kwargs, rest | thing.defaults, {})
+            if thing.kind is not None:
+                return self.call(self.of_class(thing, thing.kind, "__call__"), args, kwargs, rest)
+            inner = frozenset(each for each in thing.contents if self.is_callable(each))
+            return self.call(inner, [], {}, frozenset().union(
+                rest, frozenset(thing.contents), *args, *kwargs.values())) if inner else NOTHING
+        return self.call_outside(thing, args, kwargs, rest)
+
+    def call_outside(self, thing: Outside, args: Sequence[Value], kwargs: dict[str, Value],
+                     rest: Value) -> Value:
+        """Call an object from outside."""
+        value, path = thing.value, thing.path
+        if not callable(value):
+            return NOTHING
+        captured = self.is_captured(value)
+        if captured is not None:
+            return self.call(self.wrap(captured, path), args, kwargs, rest)
+        if isinstance(value, types.FunctionType):
+            return self.call_function(thing, value, args, kwargs, rest)
+        if isinstance(value, types.MethodType):
+            return self.call(self.wrap(value.__func__, path),
+                             [self.wrap(value.__self__, f"{path}.__self__"), *args], kwargs, rest)
+        if type(value) is functools.partial:
+            self.reads.note("parts", value.keywords, "", path)
+            given = [self.wrap(each, path) for each in value.args]
+            named = {key: self.wrap(each, path) for key, each in value.keywords.items()}
+            return self.call(self.wrap(value.func, path), [*given, *args], {**named, **kwargs},
+                             rest)
+        if isinstance(value, staticmethod):
+            return self.call(self.wrap(value.__func__, path), args, kwargs, rest)
+        if isinstance(value, type):
+            return self.call_class(thing, value, args, kwargs, rest)
+        if value is getattr:
+            return self.call_getattr(args)
+        if value in (setattr, delattr):
+            for target in args[0] if args else rest:
+                self.write(target, args[2] if len(args) > 2 else rest, "an attribute of")
+            return NOTHING
+        if value is vars or value is dir:
+            return self.attributes(args[0], "__dict__") if args else \
+                self.refuse(f"calls {path}()", "name what is meant")
+        if value is hasattr:
+            return self.call_getattr(args) and NOTHING
+        if pure.is_pure(value):
+            return self.call_pure(value, path, args, kwargs, rest)
+        if isinstance(value, types.BuiltinFunctionType) and not isinstance(
+                value.__self__, (types.ModuleType, type, type(None))):
+            return self.call_native(Native(self.only(value.__self__, path), value.__name__),
+                                    args, kwargs, rest)
+        if isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType,
+                              types.WrapperDescriptorType)) \
+                or not any(isinstance(vars(base).get("__call__"), types.FunctionType)
+                           for base in type(value).__mro__):
+            return self.not_followed(value, path)
+        if pure.is_own(type(value)):
+            return self.given_away([*args, *kwargs.values(), rest])
+        return self.call(self.of_class(thing, type(value), "__call__", type(value).__mro__),
+                         args, kwargs, rest)
+
+    def not_followed(self, value: Any, path: str) -> Value:
+        """Refuse a call of what is not written in Python, and not known to be pure."""
+        home = getattr(value, "__module__", None) or type(value).__module__
+        name = getattr(value, "__qualname__", type(value).__name__)
+        if value is print or value is input:
+            return self.refuse(f"calls {path}, which a replay would not do again",
+                               "return the value, and print it outside of the function")
+        return self.refuse(f"calls {home}.{name}, which may do something else each time",
+                           "call it outside of the function, and pass the result as an argument")
+
+    def call_function(self, thing: Outside, value: types.FunctionType, args: Sequence[Value],
+                      kwargs: dict[str, Value], rest: Value) -> Value:
+        """Call a function of Python."""
+        if self.trust and value.__code__.co_filename.startswith(_PYTHON):
+            return self.given_away([*args, *kwargs.values(), rest], calls=False)
+        if not pure.is_followed(value.__code__):
+            if value.__module__ in ("numpy.random", "impl.tensor.random") and \
+                    "seed" in value.__name__:
+                return self.refuse(f"calls {thing.path}", "seed outside of the function")
+            if value.__module__.startswith("numpy") and not pure.is_pure(value):
+                return self.not_followed(value, thing.path)
+            inner = [self.wrap(cell.cell_contents, thing.path) for cell in value.__closure__ or ()
+                     if _filled(cell)]
+            return self.given_away([*args, *kwargs.values(), rest, *inner])
+        if not pure.is_fixed(value.__module__ or ""):
+            self.reads.note("code", value, "", thing.path)
+        names = value.__code__.co_varnames[:value.__code__.co_argcount]
+        last = value.__defaults__ or ()
+        defaults = {name: self.wrap(each, f"the default of {name}") for name, each in
+                    [*zip(names[len(names) - len(last):], last, strict=True),
+                     *(value.__kwdefaults__ or {}).items()]}
+        if value.__kwdefaults__:
+            self.reads.note("parts", value.__kwdefaults__, "", f"defaults of {thing.path}")
+        return self.enter(thing, value.__code__, value.__globals__, thing.path, args, kwargs,
+                          rest, defaults, value.__closure__)
+
+    def call_getattr(self, args: Sequence[Value]) -> Value:
+        """`getattr(object, name)` with names that are known."""
+        if len(args) < 2 or not args[0]:
+            return NOTHING
+        names = [each.value for each in args[1] if isinstance(each, Outside)]
+        if self.is_unsure(args[1]):
+            return self.refuse("reads an attribute whose name is computed",
+                               "write object.name, or use a dict")
+        found = frozenset().union(*args[2:])
+        for name in names:
+            found |= self.attributes(args[0], str(name))
+        return found
+
+    def call_class(self, thing: Outside, value: type, args: Sequence[Value],
+                   kwargs: dict[str, Value], rest: Value) -> Value:
+        """Make an object."""
+        frame = self.frame
+        if value is type and len(args) == 1:
+            kinds = [type(each.value) if isinstance(each, Outside) else
+                     each.kind if isinstance(each, Made) and each.kind else None
+                     for each in args[0]]
+            return frozenset().union(*[self.wrap(kind, kind.__name__) for kind in kinds if kind])
+        if value is super:
+            return self.call_super(args)
+        if value in (property, staticmethod, classmethod) or value is type:
+            return self.refuse(f"makes a {value.__name__}", "define it outside of the function")
+        if issubclass(value, enum.Enum):
+            return frozenset().union(*[self.wrap(each, thing.path) for each in value])
+        if pure.is_own(value):
+            self.given_away([*args, *kwargs.values(), rest])
+            return NOTHING
+        if pure.is_pure(value):
+            return self.call_pure(value, thing.path, args, kwargs, rest)
+        if value.__module__ in ("builtins",) or type(value) not in (type, type(_Abstract)):
+            return self.refuse(f"makes a {value.__module__}.{value.__qualname__}",
+                               "make it outside of the function")
+        assert frame is not None
+        made = frame.site((frame.line, "object"), value)
+        self.put(made.contents, frozenset().union(rest, *args, *kwargs.values()))
+        for name in ("__new__", "__init__"):
+            start = next((vars(base)[name] for base in value.__mro__ if name in vars(base)), None)
+            function = start.__func__ if isinstance(start, staticmethod) else start
+            if isinstance(function, types.FunctionType):
+                self.reads.note("method", value, name, f"{thing.path}.{name}")
+                first = frozenset([thing]) if name == "__new__" else frozenset([made])
+                self.put(made.contents, self.call(self.wrap(function, f"{thing.path}.{name}"),
+                                                  [first, *args], kwargs, rest))
+            elif name == "__new__" and start is not object.__new__ and not pure.is_pure(function) \
+                    and not any(base in (list, dict, set, tuple) for base in value.__mro__):
+                return self.refuse(f"makes a {value.__qualname__}",
+                                   "make it outside of the function")
+        return frozenset([made])
+
+    def call_super(self, args: Sequence[Value]) -> Value:
+        """`super()`."""
+        frame = self.frame
+        assert frame is not None
+        if args:
+            classes, owners = args[0], args[1] if len(args) > 1 else NOTHING
+        else:
+            classes = self.box_contents(frame, "__class__")
+            first = frame.code.co_varnames[0] if frame.code.co_argcount else ""
+            owners = frozenset(frame.locals.get(first, ())) | self.box_contents(frame, first)
+        found: Value = NOTHING
+        for each in classes:
+            for owner in owners:
+                if isinstance(each, Outside) and isinstance(owner, (Outside, Made)):
+                    found |= self.intern(Super, each.value, owner)
+        return found
+
+    def call_pure(self, function: Any, path: str, args: Sequence[Value],
+                  kwargs: dict[str, Value], rest: Value) -> Value:
+        """Call what depends on its arguments only: the result may hold any part of them."""
+        if "out" in kwargs and any(isinstance(each, Outside) for each in kwargs["out"]):
+            return self.refuse(f"writes what {path} gives into an array from outside",
+                               "return the value")
+        if function is next:
+            for each in args[0] if args else ():
+                if isinstance(each, Outside):
+                    return self.refuse("takes the next part of an iterator from outside",
+                                       "take it outside of the function")
+        if function not in _BLIND:
+            self.count(frozenset().union(rest, *args, *kwargs.values()))
+        if function in (isinstance, issubclass, callable, len):
+            for each in frozenset().union(*args[:1]):
+                if function is len:
+                    self.elements(each)
+            return SIZES if function is len else NOTHING
+        shown = function in (str, repr, format, ascii)
+        result = self.given_away([*args, *kwargs.values(), rest], shown,
+                                 calls=function not in (str, repr, hash))
+        frame = self.frame
+        assert frame is not None
+        made = frame.site((frame.line, path))
+        self.put(made.contents, result)
+        if result:
+            self.put(made.contents, [made])
+        return result | {made}
+
+    def given_away(self, values: Iterable[Value], shown: bool = False,
+                   calls: bool = True) -> Value:
+        """What a function that is not followed may do with what it is given: look through all of
+        it, call its functions, and give back any part.
+        """
+        given = frozenset().union(*values)
+        key = given, shown, calls
+        stamp, known = self.known.get(key, (-1, NONE))
+        if stamp == self.stamp:
+            return known
+        result = self.looked_through(given, shown, calls)
+        self.known[key] = self.stamp, result
+        return result
+
+    def looked_through(self, given: Value, shown: bool, calls: bool) -> Value:
+        """All that is in some things, and what calls of their functions give."""
+        found: set[Any] = set()
+        waiting = list(given)
+        while waiting:
+            thing = waiting.pop()
+            if thing in found:
+                continue
+            found.add(thing)
+            if thing.__class__ is Outside and thing.single:
+                continue
+            waiting.extend(self.elements(thing))
+            if shown and isinstance(thing, (Made, Outside)) and (
+                    isinstance(thing, Outside) or thing.kind):
+                if not isinstance(getattr(thing, "value", None), (*pure.PLAIN, types.ModuleType)):
+                    self.operators(thing, True)
+        if calls:
+            rest = frozenset(found)
+            for thing in [each for each in found if self.is_callable(each)]:
+                if thing not in self.active:  # a function that is given itself is called once
+                    self.active.add(thing)
+                    found |= self.call(frozenset([thing]), [], {}, rest)
+                    self.active.discard(thing)
+        return frozenset(found)
+
+    def count(self, value: Value) -> None:
+        """Python makes a number of a value: if that is a size, it is the same only at this one."""
+        # r[impl replay.sizes.value]
+        self.reads.counted |= any(isinstance(each, Sized) for each in value)
+
+    def is_callable(self, thing: Any) -> bool:
+        """Whether it is a function that others may call."""
+        if isinstance(thing, Outside):
+            value = thing.value
+            if isinstance(value, types.FunctionType) and not value.__closure__:
+                return pure.is_followed(value.__code__)
+            return isinstance(value, _FUNCTIONS) or self.is_captured(value) is not None
+        return isinstance(thing, Bound) or isinstance(thing, Made) and thing.code is not None
+
+    def call_native(self, thing: Native, args: Sequence[Value], kwargs: dict[str, Value],
+                    rest: Value) -> Value:
+        """Call a method that is not written in Python."""
+        owner, name = thing.owner, thing.name
+        given = frozenset().union(rest, *args, *kwargs.values())
+        if isinstance(owner, Outside):
+            value = owner.value
+            if isinstance(value, type) and not pure.is_own(value):
+                if value.__module__ == "builtins" and name in pure.CHANGING or name in (
+                        "__setattr__", "__delattr__"):
+                    for each in args[0] if args else rest:
+                        self.write(each, given, "the contents of")
+                return self.given_away([given])
+            if isinstance(value, Tensor) or pure.is_own(type(value)) or isinstance(value, type):
+                if name in ("manual_seed", "train") and "seed" in name:
+                    return self.refuse(f"calls {owner.path}.{name}",
+                                       "seed outside of the function")
+                return self.given_away([given, frozenset()])
+            if name in pure.CHANGING:
+                return self.refuse(f"changes {owner.path}, which is outside, by .{name}()",
+                                   "return the value, or keep it in a Tensor that is assigned to")
+            if isinstance(value, np.ndarray) or isinstance(value, pure.PLAIN):
+                return self.given_away([given])
+            if name == "get" and is_container(value) and args and not self.is_unsure(args[0]):
+                return self.item(owner, args[0], True) | frozenset().union(*args[1:])
+            if is_container(value) or isinstance(value, pure.CONTAINERS):
+                return self.parts_of(self.elements(owner) | self.given_away([given]), name)
+            return self.refuse(f"calls {owner.path}.{name}, which may do something else each time",
+                               "call it outside of the function")
+        if isinstance(owner, Made):
+            self.put(owner.contents, given)
+            inner = self.given_away([given]) if name in ("sort", "__init__", "map") else NOTHING
+            return frozenset(owner.contents) | {owner} | inner
+        return NOTHING
+
+    def parts_of(self, parts: Value, name: str) -> Value:
+        """A container of some parts, such as `items()` gives."""
+        frame = self.frame
+        assert frame is not None
+        made = frame.site((frame.line, name))
+        self.put(made.contents, parts)
+        self.put(made.contents, [made])
+        return parts | {made}
+
+    def enter(self, thing: Any, code: types.CodeType, space: dict[str, Any], path: str,
+              args: Sequence[Value], kwargs: dict[str, Value], rest: Value,
+              defaults: dict[str, Value],
+              closure: Sequence[types.CellType] | None = None) -> Value:
+        """Give a function its arguments; what it has returned so far."""
+        frame = self.frames.get(thing)
+        if frame is None:
+            frame = self.frames[thing] = Frame(code, space, path)
+            self.changed = True
+            self.stamp += 1
+            if isinstance(thing, Made):
+                frame.boxes = dict.fromkeys(code.co_freevars, thing.frame)
+            else:
+                frame.boxes = dict(zip(code.co_freevars, closure or (), strict=True))
+        count, named = code.co_argcount, code.co_kwonlyargcount
+        names = code.co_varnames
+        more = bool(code.co_flags & inspect.CO_VARARGS)
+        for number, value in enumerate(args):
+            if number < count:
+                self.put(frame.locals.setdefault(names[number], set()), value)
+            elif more:
+                self.star(frame, names[count + named], value)
+        for key, value in kwargs.items():
+            if key in names[:count + named]:
+                self.put(frame.locals.setdefault(key, set()), value)
+            elif code.co_flags & inspect.CO_VARKEYWORDS:
+                self.star(frame, names[count + named + more], value)
+        for number, key in enumerate(names[:count + named]):
+            if number >= len(args) and key not in kwargs:
+                self.put(frame.locals.setdefault(key, set()), defaults.get(key, NONE) | rest)
+        if more:
+            self.star(frame, names[count + named], rest)
+        if code.co_flags & inspect.CO_VARKEYWORDS:
+            self.star(frame, names[count + named + more], rest)
+        if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+            return self.refuse(f"calls {path}, which is asynchronous", "use a plain function")
+        if code.co_flags & inspect.CO_GENERATOR:
+            made = frame.site("generator")
+            self.put(made.contents, frame.returned)
+            return frozenset([made])
+        return frozenset(frame.returned)
+
+    def star(self, frame: Frame, name: str, value: Value) -> None:
+        """Put an argument into `*args` or `**kwargs`."""
+        made = frame.site(("star", name))
+        self.put(made.contents, value)
+        self.put(frame.locals.setdefault(name, set()), [made])
+
+    # Writing -------------------------------------------------------------------------------
+
+    def write(self, thing: Any, value: Value, what: str, name: str = "") -> None:
+        """Something is put into a thing."""
+        if isinstance(thing, Made):
+            self.put(thing.contents, value)
+            if thing.kind is not None and name:
+                self.setter(thing, thing.kind, name, value)
+        elif isinstance(thing, Outside):
+            held = thing.value
+            if isinstance(held, Tensor) and type(held) is Tensor:
+                return  # seen in the capture itself
+            if name and not isinstance(held, (type, types.ModuleType)) \
+                    and self.setter(thing, type(held), name, value):
+                return
+            if isinstance(held, (*pure.PLAIN, tuple, types.FunctionType)) and not name:
+                return
+            shown = f"{thing.path}.{name}" if name else f"{what} {thing.path}".strip()
+            self.refuse(f"changes {shown}, which is outside; a replay would not do it again",
+                        "return the value, or keep it in a Tensor that is assigned to")
+
+    def setter(self, thing: Any, kind: type, name: str, value: Value) -> bool:
+        """Call what a class has to set an attribute; whether there is something."""
+        found = next((vars(each)[name] for each in kind.__mro__ if name in vars(each)), None)
+        if isinstance(found, property) and isinstance(found.fset, types.FunctionType):
+            self.reads.note("attribute", kind, name, f"{kind.__name__}.{name}")
+            self.call(self.intern(Bound, self.only(found.fset, name), thing), [value], {})
+            return True
+        setting = kind.__setattr__
+        if isinstance(setting, types.FunctionType) and pure.is_followed(setting.__code__):
+            self.reads.note("method", kind, "__setattr__", f"{kind.__name__}.__setattr__")
+            self.call(self.intern(Bound, self.only(setting, "__setattr__"), thing),
+                      [self.wrap(name, name), value], {})
+            return True
+        return False
+
+    # Instructions --------------------------------------------------------------------------
+
+    def box_contents(self, frame: Frame, name: str) -> Value:
+        """What a cell may hold."""
+        box = frame.boxes.get(name)
+        if isinstance(box, types.CellType):
+            held = self.reads.note("cell", box, "", name)
+            return NOTHING if held is MISSING else self.wrap(held, name)
+        owner = frame if box is None else box
+        if owner is not frame and name in owner.boxes:
+            return self.box_contents(owner, name)
+        return frozenset(owner.locals.get(name, ()))
+
+    def is_unsure(self, value: Value) -> bool:
+        """Whether a value may be something that is computed: not one of some known constants."""
+        return not all(isinstance(each, Outside) and isinstance(each.value, pure.PLAIN)
+                       for each in value)
+
+    def interpret(self, frame: Frame) -> None:
+        """Go through the instructions of a function once, in their order."""
+        from impl.replay.instructions import step
+        self.frame = frame
+        frame.states.setdefault(0, [])
+        stack: list[Value] | None = None
+        for place, instruction in enumerate(frame.instructions):
+            if self.reads.reasons and not self.trust:
+                break
+            if instruction.starts_line:
+                frame.line = instruction.starts_line
+            offset = instruction.offset
+            waiting = frame.states.get(offset)
+            if waiting is not None:
+                stack = self.joined(stack, waiting)
+            if stack is None:
+                continue
+            if instruction.is_jump_target or offset == 0:
+                self.join(frame, offset, stack)
+            for handler in frame.handlers:
+                if handler.start <= offset < handler.end:
+                    self.join(frame, handler.target, [
+                        *stack[:handler.depth], *([NOTHING] if handler.lasti else []), NOTHING])
+            following = frame.instructions[place + 1].offset \
+                if place + 1 < len(frame.instructions) else -1
+            stack = step(self, frame, instruction, list(stack), following)
+        self.frame = None
+
+    @staticmethod
+    def joined(first: list[Value] | None, second: list[Value]) -> list[Value]:
+        """What a stack may hold where two ways meet."""
+        if first is None:
+            return list(second)
+        return [a | b for a, b in zip(first, second, strict=False)]
+
+    def join(self, frame: Frame, offset: int, stack: list[Value]) -> None:
+        """A stack comes to a place."""
+        known = frame.states.get(offset)
+        found = list(stack) if known is None else self.joined(known, stack)
+        if found != known:
+            frame.states[offset] = found
+            self.changed = True
+            self.stamp += 1
+
+
+class _Abstract:
+    pass
+
+
+def _filled(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not MISSING
+    except ValueError:
+        return False
+
+
+__all__ = ["Following", "code_of", "form_of"]

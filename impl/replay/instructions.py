@@ -1,0 +1,477 @@
+"""What each instruction of Python does with the things on its stack; see `following`."""
+from __future__ import annotations
+
+import dis
+import inspect
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from impl.replay.following import NONE, NOTHING, SIZES, Following, Frame, Made, Outside, Value
+from impl.tensor import Tensor
+
+Stack = list[Value]
+Step = Callable[[Following, Frame, dis.Instruction, Stack], None]
+STEPS: dict[str, Step] = {}
+_NULL: Value = frozenset([Made()])
+_JUMPS = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
+_ENDS = ("RETURN_VALUE", "RAISE_VARARGS", "RERAISE")
+
+
+def step(following: Following, frame: Frame, instruction: dis.Instruction, stack: Stack,
+         after: int) -> Stack | None:
+    """The stack after an instruction; None if the next one is not reached from here."""
+    name = instruction.opname
+    if name == "RETURN_VALUE":
+        following.put(frame.returned, stack.pop())
+        return None
+    if name in _ENDS:
+        return None
+    if name in _JUMPS:
+        following.join(frame, instruction.argval, stack)
+        return None
+    if name == "FOR_ITER":
+        following.join(frame, instruction.argval, stack[:-1])
+        stack.append(elements(following, stack[-1]))
+        return stack
+    if name == "SEND":
+        stack.pop()
+        following.join(frame, instruction.argval, [*stack[:-1], stack[-1] | NOTHING])
+        stack.append(elements(following, stack[-1]))
+        return stack
+    if name.startswith("JUMP_IF_"):
+        _truth(following, stack[-1])
+        following.join(frame, instruction.argval, stack)
+        stack.pop()
+        return stack
+    if name.startswith("POP_JUMP_"):
+        condition = stack.pop()
+        if not name.endswith("NONE"):
+            _truth(following, condition)
+        following.join(frame, instruction.argval, stack)
+        return stack
+    known = STEPS.get(name)
+    if known is None:
+        following.refuse(f"needs {name}, which is not followed", "use trust=True")
+        return None
+    known(following, frame, instruction, stack)
+    return stack
+
+
+def elements(following: Following, value: Value) -> Value:
+    """What one gets by going through a value."""
+    found = NONE
+    for thing in value:
+        if isinstance(thing, Outside) and hasattr(type(thing.value), "__next__"):
+            return following.refuse(f"goes through {thing.path}, an iterator from outside, which "
+                                    "each call leaves shorter", "make a list of it")
+        found |= following.elements(thing)
+    return found or NOTHING
+
+
+def _truth(following: Following, value: Value) -> None:
+    """A condition is asked for."""
+    for thing in value:
+        if isinstance(thing, (Outside, Made)):
+            following.elements(thing)
+
+
+def operation(*names: str) -> Callable[[Step], Step]:
+    """What some instructions do."""
+    def note(function: Step) -> Step:
+        STEPS.update(dict.fromkeys(names, function))
+        return function
+    return note
+
+
+def taken(stack: Stack, count: int) -> list[Value]:
+    """The topmost values of a stack, taken off it."""
+    if not count:
+        return []
+    found = stack[-count:]
+    del stack[-count:]
+    return found
+
+
+@operation("RESUME", "NOP", "PRECALL", "EXTENDED_ARG", "MAKE_CELL", "COPY_FREE_VARS",
+           "DELETE_FAST", "DELETE_DEREF", "GET_YIELD_FROM_ITER")
+def _nothing(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    pass
+
+
+@operation("KW_NAMES")
+def _keywords(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    frame.names = frame.code.co_consts[each.arg or 0]
+
+
+@operation("POP_TOP", "POP_EXCEPT")
+def _pop(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    stack.pop()
+
+
+@operation("RETURN_GENERATOR", "LOAD_ASSERTION_ERROR", "PUSH_EXC_INFO")
+def _push(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    stack.append(NOTHING)
+
+
+@operation("PUSH_NULL")
+def _push_null(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    stack.append(_NULL)
+
+
+@operation("COPY")
+def _copy(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    stack.append(stack[-(each.arg or 1)])
+
+
+@operation("SWAP")
+def _swap(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    place = -(each.arg or 1)
+    stack[place], stack[-1] = stack[-1], stack[place]
+
+
+@operation("LOAD_CONST")
+def _constant(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    stack.append(following.wrap(each.argval, repr(each.argval)))
+
+
+@operation("LOAD_FAST")
+def _load(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    stack.append(frozenset(frame.locals.get(each.argval, ())))
+
+
+@operation("STORE_FAST")
+def _store(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    following.put(frame.locals.setdefault(each.argval, set()), stack.pop())
+
+
+@operation("LOAD_CLOSURE")
+def _load_closure(following: Following, frame: Frame, each: dis.Instruction,
+                  stack: Stack) -> None:
+    stack.append(NOTHING)  # what is in it is found by its name
+
+
+@operation("LOAD_DEREF", "LOAD_CLASSDEREF")
+def _load_cell(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    stack.append(following.box_contents(frame, each.argval))
+
+
+@operation("STORE_DEREF")
+def _store_cell(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    name, value, owner = each.argval, stack.pop(), frame
+    while name in owner.boxes and isinstance(owner.boxes[name], Frame):
+        owner = owner.boxes[name]
+    if isinstance(owner.boxes.get(name), types.CellType):
+        following.write(Outside(None, name), value, "", "")
+        following.refuse(f"changes {name}, which is outside; a replay would not do it again",
+                         "return the value, or keep it in a Tensor that is assigned to")
+    following.put(owner.locals.setdefault(name, set()), value)
+
+
+@operation("LOAD_GLOBAL", "LOAD_NAME")
+def _load_global(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    if each.opname == "LOAD_GLOBAL" and (each.arg or 0) & 1:
+        stack.append(_NULL)
+    stack.append(following.name_of(frame.space, each.argval))
+
+
+@operation("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "DELETE_NAME")
+def _store_global(following: Following, frame: Frame, each: dis.Instruction,
+                  stack: Stack) -> None:
+    following.refuse(f"changes the global {each.argval}; a replay would not do it again",
+                     "return the value, or keep it in a Tensor that is assigned to")
+    if each.opname.startswith("STORE"):
+        stack.pop()
+
+
+@operation("LOAD_ATTR")
+def _attribute(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    stack.append(following.attributes(stack.pop(), each.argval))
+
+
+@operation("LOAD_METHOD")
+def _method(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    found = following.attributes(stack.pop(), each.argval)
+    stack += [_NULL, found]
+
+
+@operation("STORE_ATTR")
+def _store_attribute(following: Following, frame: Frame, each: dis.Instruction,
+                     stack: Stack) -> None:
+    value, owners = taken(stack, 2)
+    for thing in owners:
+        following.write(thing, value, "", each.argval)
+
+
+@operation("DELETE_ATTR")
+def _delete_attribute(following: Following, frame: Frame, each: dis.Instruction,
+                      stack: Stack) -> None:
+    for thing in stack.pop():
+        following.write(thing, NONE, "", each.argval)
+
+
+@operation("BINARY_SUBSCR")
+def _item(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    owners, keys = taken(stack, 2)
+    following.given_away([keys])
+    plain, found = not following.is_unsure(keys), NONE
+    for thing in owners:
+        if isinstance(thing, (Made, Outside)) and not isinstance(
+                getattr(thing, "value", None), Tensor):
+            following.count(keys)
+        found |= following.item(thing, keys, plain)
+    stack.append(found or NOTHING)
+
+
+@operation("STORE_SUBSCR")
+def _store_item(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    value, owners, keys = taken(stack, 3)
+    for thing in owners:
+        following.write(thing, value | keys, "an item of", "")
+        following.operators(thing) if _is_object(thing) else None
+
+
+@operation("DELETE_SUBSCR")
+def _delete_item(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    owners, _ = taken(stack, 2)
+    for thing in owners:
+        following.write(thing, NONE, "an item of", "")
+
+
+def _is_object(thing: Any) -> bool:
+    return isinstance(thing, Made) and thing.kind is not None
+
+
+@operation("BINARY_OP", "COMPARE_OP", "CONTAINS_OP")
+def _binary(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    left, right = taken(stack, 2)
+    if each.opname == "BINARY_OP" and each.argrepr.endswith("="):
+        for thing in left:
+            if isinstance(thing, Outside) and isinstance(
+                    thing.value, (list, dict, set, np.ndarray)):
+                following.write(thing, right, "the contents of")
+            elif isinstance(thing, Made):
+                following.put(thing.contents, elements(following, right))
+    if each.opname == "BINARY_OP" and each.argrepr.rstrip("=") not in _NOTED:
+        following.count(left | right)
+    if each.opname == "CONTAINS_OP":
+        plain = not following.is_unsure(left)
+        for thing in right:
+            following.item(thing, left, plain)
+        found = following.given_away([left], calls=False)
+    else:
+        found = following.given_away([left, right], calls=False)
+    if each.opname != "BINARY_OP":
+        stack.append(NOTHING)
+        return
+    result = NOTHING | found & SIZES
+    if each.argrepr.endswith("="):
+        result |= left
+    parts = [thing for thing in left | right if isinstance(thing, Made) or isinstance(
+        thing, Outside) and not isinstance(thing.value, _ATOMS)]
+    if parts:
+        made = frame.site(each.offset)
+        for thing in parts:
+            following.put(made.contents, following.elements(thing))
+            if isinstance(thing, Made) and thing.kind or isinstance(thing, Outside):
+                result |= following.operators(thing)
+        result |= {made}
+    stack.append(result)
+
+
+#: Operators that a size has symbolically.
+_NOTED = ("+", "-", "*", "//", "%")
+_ATOMS = (bool, int, float, complex, str, bytes, type(None), np.generic, np.ndarray, Tensor)
+
+
+@operation("IS_OP")
+def _is(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    taken(stack, 2)
+    stack.append(NOTHING)
+
+
+@operation("UNARY_POSITIVE", "UNARY_NEGATIVE", "UNARY_NOT", "UNARY_INVERT", "FORMAT_VALUE")
+def _unary(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    if each.opname == "FORMAT_VALUE" and (each.arg or 0) & 4:
+        stack.pop()
+    given = stack.pop()
+    if each.opname == "FORMAT_VALUE":
+        following.count(given)
+    following.given_away([given], each.opname == "FORMAT_VALUE", calls=False)
+    stack.append(given & SIZES | NOTHING)
+
+
+@operation("BUILD_TUPLE", "BUILD_LIST", "BUILD_SET", "BUILD_MAP", "BUILD_SLICE",
+           "BUILD_CONST_KEY_MAP")
+def _build(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    count = (each.arg or 0) * (2 if each.opname == "BUILD_MAP" else 1)
+    parts = taken(stack, count + (each.opname == "BUILD_CONST_KEY_MAP"))
+    made = frame.site(each.offset)
+    following.put(made.contents, frozenset().union(*parts))
+    stack.append(frozenset([made]))
+
+
+@operation("BUILD_STRING")
+def _text(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    taken(stack, each.arg or 0)
+    stack.append(NOTHING)
+
+
+@operation("LIST_APPEND", "SET_ADD", "MAP_ADD", "LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE",
+           "DICT_MERGE")
+def _add(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    parts = frozenset().union(*taken(stack, 2 if each.opname == "MAP_ADD" else 1))
+    if each.opname not in ("LIST_APPEND", "SET_ADD", "MAP_ADD"):
+        parts = elements(following, parts)
+    for thing in stack[-(each.arg or 1)]:
+        following.write(thing, parts, "")
+
+
+@operation("LIST_TO_TUPLE", "GET_ITER")
+def _same(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    if each.opname == "GET_ITER":
+        inner = elements(following, stack[-1])
+        made = frame.site(each.offset)
+        following.put(made.contents, inner)
+        stack[-1] = frozenset([made])
+
+
+@operation("UNPACK_SEQUENCE", "UNPACK_EX")
+def _unpack(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    given, count = stack.pop(), each.arg or 0
+    inner = elements(following, given)
+    if each.opname == "UNPACK_EX":
+        made = frame.site(each.offset)
+        following.put(made.contents, inner)
+        inner |= {made}
+        count = (count & 0xFF) + 1 + (count >> 8)
+    exact = [thing for thing in given if isinstance(thing, Outside) and type(thing.value) is tuple]
+    if len(exact) == len(given) == 1 and len(exact[0].value) == count:
+        stack += [following.wrap(part, exact[0].path) for part in reversed(exact[0].value)]
+    else:
+        stack += [inner] * count
+
+
+@operation("GET_LEN")
+def _length(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    elements(following, stack[-1])
+    stack.append(NOTHING)
+
+
+@operation("MATCH_MAPPING", "MATCH_SEQUENCE", "CHECK_EG_MATCH", "CHECK_EXC_MATCH")
+def _match(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    if each.opname.startswith("CHECK"):
+        stack.pop()
+    stack.append(NOTHING)
+
+
+@operation("MATCH_KEYS")
+def _match_keys(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    stack.append(elements(following, stack[-2]) | {_made(following, frame, each, stack[-2])})
+
+
+def _made(following: Following, frame: Frame, each: dis.Instruction, value: Value) -> Made:
+    made = frame.site(each.offset)
+    following.put(made.contents, elements(following, value))
+    return made
+
+
+@operation("MATCH_CLASS")
+def _match_class(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    subject, _, names = taken(stack, 3)
+    made = frame.site(each.offset)
+    for thing in names:
+        if isinstance(thing, Outside):
+            for name in thing.value:
+                following.put(made.contents, following.attributes(subject, name))
+    following.put(made.contents, following.attributes(subject, "__match_args__"))
+    for thing in subject:
+        if isinstance(thing, Outside):
+            for name in getattr(type(thing.value), "__match_args__", ()):
+                following.put(made.contents, following.attributes(subject, name))
+    stack.append(frozenset([made]))
+
+
+@operation("BEFORE_WITH")
+def _enter(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    manager = stack.pop()
+    leave = following.attributes(manager, "__exit__")
+    following.call(leave, [NOTHING, NOTHING, NOTHING], {})
+    result = following.call(following.attributes(manager, "__enter__"), [], {})
+    stack += [leave, result or NOTHING]
+
+
+@operation("WITH_EXCEPT_START")
+def _leave(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    stack.append(NOTHING)
+
+
+@operation("YIELD_VALUE")
+def _yield(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    following.put(frame.returned, stack.pop())
+    stack.append(NOTHING)
+
+
+@operation("IMPORT_NAME")
+def _import(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    _, names = taken(stack, 2)
+    name = each.argval
+    package = frame.space.get("__package__") or ""
+    module = sys.modules.get(name) or sys.modules.get(f"{package}.{name}")
+    if module is None:
+        stack.append(following.refuse(f"imports {name}", "import it outside of the function"))
+        return
+    listed = any(isinstance(thing, Outside) and thing.value for thing in names)
+    if not listed and "." in name:
+        module = sys.modules[name.partition(".")[0]]
+    stack.append(following.wrap(module, name))
+
+
+@operation("IMPORT_FROM")
+def _import_from(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    stack.append(following.attributes(stack[-1], each.argval))
+
+
+@operation("MAKE_FUNCTION")
+def _function(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    code = next(iter(stack.pop())).value
+    made = frame.site(each.offset)
+    made.code, made.frame = code, frame
+    for flag in (8, 4, 2, 1):
+        if (each.arg or 0) & flag:
+            value = stack.pop()
+            if flag in (1, 2):
+                following.put(made.defaults, value | elements(following, value))
+    stack.append(frozenset([made]))
+
+
+@operation("CALL")
+def _call(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    args = taken(stack, each.arg or 0)
+    first, second = taken(stack, 2)
+    names, frame.names = frame.names, ()
+    named = dict(zip(names, args[len(args) - len(names):], strict=True))
+    args = args[:len(args) - len(names)]
+    if first is _NULL:
+        result = following.call(second, args, named)
+    else:
+        result = following.call(first, [second, *args], named)
+    stack.append(result | NOTHING)
+
+
+@operation("CALL_FUNCTION_EX")
+def _call_spread(following: Following, frame: Frame, each: dis.Instruction, stack: Stack) -> None:
+    rest = NONE
+    if (each.arg or 0) & 1:
+        given = stack.pop()
+        rest |= elements(following, given)
+    rest |= elements(following, stack.pop())
+    function = stack.pop()
+    stack.pop()
+    stack.append(following.call(function, [], {}, rest) | NOTHING)
+
+
+assert inspect

@@ -1,0 +1,94 @@
+"""What Python's own functions and those of libraries do: which read only what they are given.
+
+Whatever stands in none of these lists may do anything (a clock, a file, a generator of random
+numbers), and a function that calls it is not replayed blindly.
+"""
+from __future__ import annotations
+
+import builtins
+import collections
+import functools
+import itertools
+import math
+import operator
+import types
+from typing import Any
+
+import numpy as np
+
+from impl.errors import is_library
+
+#: Numbers, texts and the like: what they are never changes, and two that are equal are one.
+PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...), type(NotImplemented),
+         np.dtype, np.generic, range)
+#: Containers of Python, read item by item.
+CONTAINERS = (list, dict, tuple, set, frozenset, collections.OrderedDict, types.MappingProxyType)
+#: Their methods that change them.
+CHANGING = frozenset((
+    "append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse", "update", "add",
+    "discard", "setdefault", "popitem", "move_to_end", "appendleft", "popleft", "extendleft",
+    "rotate", "difference_update", "intersection_update", "symmetric_difference_update",
+    "__setitem__", "__delitem__", "__iadd__", "__ior__", "__setattr__",
+    # those of arrays
+    "fill", "itemset", "partition", "put", "resize", "setfield", "setflags", "byteswap", "tofile",
+    "dump", "dumps", "__setstate__"))
+
+_NAMES = (
+    "abs all any ascii bin bool bytes callable chr complex dict divmod enumerate filter float "
+    "format frozenset hash hex int isinstance issubclass iter len list map max min next object oct "
+    "ord pow range repr reversed round set slice sorted str sum tuple zip "
+    "NotImplemented Ellipsis")
+_TYPES = (collections.OrderedDict, collections.deque, functools.partial, types.SimpleNamespace,
+          *(kind for kind in vars(itertools).values() if isinstance(kind, type)),
+          np.ndarray, np.dtype, *(kind for kind in vars(np).values()
+                                  if isinstance(kind, type) and issubclass(kind, np.generic)))
+_PURE: set[int] = {id(getattr(builtins, name)) for name in _NAMES.split()}
+_PURE |= {id(kind) for kind in _TYPES}
+_PURE |= {id(functools.reduce), id(functools.cmp_to_key)}
+_PURE |= {id(each) for module in (math, operator) for each in vars(module).values()
+          if callable(each)}
+_PURE |= {id(tuple.__new__), id(object.__new__), id(object.__init__)}
+
+#: Functions of NumPy that read or write more than their arguments.
+_STATEFUL = frozenset((
+    "load", "save", "savez", "savez_compressed", "loadtxt", "savetxt", "genfromtxt", "fromfile",
+    "fromregex", "memmap", "copyto", "put", "put_along_axis", "place", "putmask", "fill_diagonal",
+    "seterr", "setbufsize", "set_printoptions", "errstate", "geterr", "get_printoptions", "empty",
+    "empty_like", "vectorize", "fromiter", "frompyfunc", "nditer", "info", "show_config"))
+_MODULES = ("numpy", "math", "operator", "itertools", "functools", "impl", "builtins", "types",
+            "numpy.linalg", "numpy.fft", "collections", "enum", "typing", "cmath")
+
+
+def is_pure(function: Any) -> bool:
+    """Whether a callable that is not followed depends on its arguments only, and changes none."""
+    if id(function) in _PURE:
+        return True
+    kind = type(function)
+    if kind is np.ufunc:
+        return True
+    home, name = getattr(function, "__module__", None), getattr(function, "__name__", "")
+    if home in ("numpy", "numpy.linalg", "numpy.fft", "cmath"):
+        return name not in _STATEFUL and not isinstance(function, type)
+    return isinstance(function, type) and issubclass(function, BaseException)
+
+
+def is_fixed(module: str) -> bool:
+    """Whether what a module holds is taken as it is: Python's own, NumPy and this library."""
+    return module in _MODULES or module.startswith("impl.")
+
+
+def is_followed(code: types.CodeType) -> bool:
+    """Whether the code of a function is looked through, as that of a user: not so our own, but for
+    the layers and optimisers, which are written with public names only.
+    """
+    name = code.co_filename
+    if not is_library(name):
+        return f"{np.__path__[0]}/" not in name
+    return "/impl/nn/" in name.replace("\\", "/")
+
+
+def is_own(kind: type) -> bool:
+    """Whether a class is of this library, and not of its layers and optimisers."""
+    home = kind.__module__
+    return (home == "impl" or home.startswith("impl.")) and not home.startswith("impl.nn")
+

@@ -1,0 +1,275 @@
+"""What a function reads besides its arguments: places, each with what it held at the capture.
+
+A place is a name of a module, a cell of a closure, an attribute, an item. Where all places hold
+what they held, a run of the body does what it did. Chapter: spec/replay.md.
+"""
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from impl.replay.pure import CONTAINERS, PLAIN
+from impl.tensor import Tensor
+
+#: Arrays are compared by content up to this size in bytes.
+MOST_BYTES = 1 << 16
+
+
+class _Missing:
+    """What a place holds that is not there."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+MISSING: Any = _Missing()
+
+
+def same(now: Any, before: Any) -> bool:
+    """Whether two values are one to a program: numbers and texts by value and type, containers
+    that do not change part by part, all else by identity.
+    """
+    if now is before:
+        return True
+    kind = type(now)
+    if kind is not type(before):
+        return False
+    if kind is float or kind is complex or isinstance(now, np.generic):
+        return repr(now) == repr(before)  # 0.0 and -0.0 are two, and NaN is one
+    if kind is tuple:
+        return len(now) == len(before) and all(map(same, now, before))
+    return kind in PLAIN and bool(now == before)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A place, and what it held. `kind` says how it is looked at:
+
+    `item`: `owner[key]` of a dict (names of modules among them), a list or an array of objects
+    `attribute`: `owner.key`
+    `absent`: no `key` in the dict `owner`
+    `cell`: the content of a cell
+    `parts`: all of a list, dict or set, in its order
+    `array`: the content of an array
+    `code`: code and defaults of a function
+    `method`: `owner.key`, a method of a class
+    `tensor`: what a program sees of a tensor besides its elements
+    """
+
+    kind: str
+    owner: Any
+    key: Any
+    held: Any
+    path: str
+
+    def now(self) -> Any:
+        """What the place holds now, in the form of `held`."""
+        found: Any = _LOOKS[self.kind](self.owner, self.key)
+        return found
+
+    def holds(self) -> bool:
+        """Whether it holds what it held."""
+        try:
+            now = self.now()
+        except Exception:
+            return False
+        if self.kind in ("parts", "tensor"):
+            return len(now) == len(self.held) and all(map(same, now, self.held))
+        if self.kind == "code":
+            return all(a is b for a, b in zip(now, self.held, strict=True))
+        if self.kind == "array":
+            return bool(now == self.held)
+        return now is self.held if self.kind == "method" else same(now, self.held)
+
+    def text(self) -> str:
+        """The guard as one reads it."""
+        held = self.held
+        if self.kind == "array":
+            return f"{self.path}: an array of shape {held[1]}"
+        if self.kind == "parts":
+            return f"{self.path}: {len(held)} parts"
+        if self.kind == "tensor":
+            return f"{self.path}: shape {held[0]}, {held[1].name}, {held[2]}"
+        if self.kind in ("code", "method"):
+            return f"{self.path}: its code"
+        if isinstance(held, (*PLAIN, _Missing)) or type(held) is tuple:
+            return f"{self.path} is {held!r}"
+        return f"{self.path} is the {type(held).__name__} that it was"
+
+
+def _item(owner: Any, key: Any) -> Any:
+    if type(owner) is dict:
+        return owner.get(key, MISSING)
+    try:
+        return owner[key]
+    except LookupError:
+        return MISSING
+
+
+def _parts(owner: Any, _: Any) -> list[Any]:
+    if isinstance(owner, (dict, types.MappingProxyType)):
+        return [*owner, *owner.values()]
+    return list(owner)
+
+
+def _array(owner: np.ndarray, _: Any) -> tuple[Any, ...]:
+    return owner.dtype, owner.shape, owner.strides, owner.tobytes()
+
+
+def code_of(function: types.FunctionType, _: Any = None) -> tuple[Any, ...]:
+    """What a function does, and with which defaults."""
+    return function.__code__, function.__defaults__, function.__kwdefaults__
+
+
+def form_of(tensor: Tensor, _: Any = None) -> tuple[Any, ...]:
+    """What a program sees of a tensor besides its elements."""
+    return (tensor.uop.shape, tensor.uop.dtype, tensor.device, tensor._parameter,
+            tensor.grad is None)
+
+
+def _cell(owner: types.CellType, _: Any) -> Any:
+    try:
+        return owner.cell_contents
+    except ValueError:
+        return MISSING
+
+
+_LOOKS: dict[str, Callable[[Any, Any], Any]] = {
+    "item": _item, "attribute": lambda owner, key: getattr(owner, key, MISSING),
+    "absent": lambda owner, key: key if key in owner else MISSING, "cell": _cell,
+    "parts": _parts, "array": _array, "code": code_of, "tensor": form_of,
+    "method": lambda owner, key: getattr(getattr(owner, key), "__func__", getattr(owner, key))}
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a function is not replayed blindly: what a line does, and what to write instead."""
+
+    line: str
+    does: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.line} {self.does}; {self.remedy}"
+
+
+@dataclass
+class Reads:
+    """All that a function reads besides its arguments, and what it does that nobody can follow."""
+
+    places: dict[tuple[Any, ...], Read] = field(default_factory=dict)
+    tensors: dict[int, Tensor] = field(default_factory=dict)
+    reasons: dict[Reason, None] = field(default_factory=dict)
+    counted: bool = False  # whether Python may make a number of a symbolic size
+
+    def note(self, kind: str, owner: Any, key: Any, path: str) -> Any:
+        """Note a place, and what it holds."""
+        at = (kind, id(owner), type(key), key)
+        found = self.places.get(at)
+        if found is None:
+            held = _LOOKS[kind](owner, key)
+            found = self.places[at] = Read(kind, owner, key, held, path)
+        return found.held
+
+    def hold(self) -> bool:
+        """Whether all places hold what they held."""
+        return all(place.holds() for place in self.places.values())
+
+    def broken(self) -> Read | None:
+        """A place that holds something else now."""
+        return next((place for place in self.places.values() if not place.holds()), None)
+
+
+class Test:
+    """A function of guards, as text: one that does not hold makes it answer None."""
+
+    def __init__(self, parameters: str = "") -> None:
+        self.space: dict[str, Any] = {"same": same, "M": MISSING}
+        self.lines = [f"def hold({parameters}):", "    try:"]
+        self.names: dict[int, str] = {}
+
+    def name(self, value: Any) -> str:
+        """What an object is called in the text."""
+        found = self.names.get(id(value))
+        if found is None:
+            found = self.names[id(value)] = f"c{len(self.names)}"
+            self.space[found] = value
+        return found
+
+    def line(self, text: str) -> None:
+        """A line as it is."""
+        self.lines.append(f"        {text}")
+
+    def add(self, condition: str, *values: Any) -> None:
+        """What must not be true; `{}` stands for the next of the values."""
+        self.line(f"if {condition.format(*map(self.name, values))}: return None")
+
+    def add_places(self, places: list[Read]) -> None:
+        """Places that have to hold what they held."""
+        for place in places:
+            self.line(f"if not ({self._test(place)}): return None")
+
+    def made(self, result: str) -> Any:
+        """The function."""
+        text = [*self.lines, f"        return {result}", "    except Exception:",
+                "        return None"]
+        exec(compile("\n".join(text), "<guards>", "exec"), self.space)
+        return self.space["hold"]
+
+    def _test(self, place: Read) -> str:
+        """The words of one guard."""
+        kind, held = place.kind, place.held
+        owner, value = self.name(place.owner), self.name(held)
+        is_dict = kind == "item" and type(place.owner) is dict
+        if kind == "absent":
+            return f"{self.name(place.key)} not in {owner}"
+        if kind == "code":
+            code, defaults, named = map(self.name, held)
+            return (f"{owner}.__code__ is {code} and {owner}.__defaults__ is {defaults} "
+                    f"and {owner}.__kwdefaults__ is {named}")
+        if kind == "method" and place.key.isidentifier():
+            look = f"{owner}.{place.key}"
+            return f"{look} is {value}" if isinstance(held, types.FunctionType) and \
+                getattr(place.owner, place.key) is held else \
+                f"getattr({look}, '__func__', {look}) is {value}"
+        if kind == "attribute" and place.key.isidentifier() and held is not MISSING:
+            look = f"{owner}.{place.key}"
+        elif is_dict:
+            key = self.name(place.key)
+            if held is MISSING:
+                return f"{key} not in {owner}"
+            look = f"{owner}[{key}]"
+        elif kind == "cell" and held is not MISSING:
+            look = f"{owner}.cell_contents"
+        else:
+            return f"{self.name(place)}.holds()"
+        return self._equal(look, value, held)
+
+    @staticmethod
+    def _equal(look: str, value: str, held: Any) -> str:
+        if type(held) in (int, str, bytes):
+            return (f"(w := {look}) is {value} or "
+                    f"type(w) is {type(held).__name__} and w == {value}")
+        if type(held) is float and held == held and held != 0:
+            return f"(w := {look}) is {value} or type(w) is float and w == {value}"
+        if isinstance(held, (bool, type(None))) or not (
+                isinstance(held, PLAIN) or type(held) is tuple):
+            return f"{look} is {value}"
+        return f"(w := {look}) is {value} or same(w, {value})"
+
+
+def compiled(places: list[Read]) -> Callable[[], Any]:
+    """One function that tells whether all places hold what they held."""
+    test = Test()
+    test.add_places(places)
+    made: Callable[[], Any] = test.made("True")
+    return made
+
+
+def is_container(value: Any) -> bool:
+    """Whether it is a container of Python, and no class of its own."""
+    return type(value) in CONTAINERS
