@@ -15,7 +15,6 @@ from conformance import learn
 from conformance.learn.lesson_replay import Part, apart, install, part_of, replay, together
 from conformance.trace import ROOT
 from impl import Tensor, Variable
-from impl.errors import ReplayError
 from impl.replay import arguments
 
 
