@@ -125,6 +125,14 @@ class SeesTheRound(Edit):
     new = "        overwritten = values is not targets and _meet(moves)"
 
 
+class TakesAllMemoryForShared(Edit):
+    rule = "collectives.memory.reached"
+    description = "a kernel is given the memory of another GPU"
+    file = "impl/collectives/running.py"
+    old = "all(device.host_memory and device.shared_memory for device in devices)"
+    new = "all(device.host_memory or device.shared_memory for device in devices)"
+
+
 class RingSendsAll(Edit):
     rule = "collectives.bytes.theory"
     description = "every move of a ring sends all elements"

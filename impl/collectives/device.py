@@ -153,10 +153,10 @@ class MeshDevice(DeviceBackend):
         self.numbers, self.members = self._present()
         self.maximum_arguments = min(member.maximum_arguments for member in self.members)
         self.local_bytes = min(member.local_bytes for member in self.members)
-        # Lanes are threads of this process, and work on memory that the host can see. Of a mesh of
+        # Lanes are threads of this process, on memory that all of them can see. Of a mesh of
         # several processes it is the transfers that can wait for each other.
-        self.concurrent = all(member.host_memory for member in self.members) \
-            and len(mesh.devices) > 1
+        self.concurrent = len(mesh.devices) > 1 and all(
+            member.host_memory and member.shared_memory for member in self.members)
 
     def _present(self) -> tuple[list[int], list[DeviceBackend]]:
         """The devices that this process has, by number."""

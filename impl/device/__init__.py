@@ -264,6 +264,7 @@ class DeviceBackend:
     maximum_arguments = 1 << 16
     local_bytes = 256 << 10   # for what passes between the stages of one iteration of the prefix
     host_memory = True        # whether `Memory.array` may be read and written directly
+    shared_memory = True      # host memory: whether kernels of other devices can be given it
     concurrent = True         # of a mesh: whether its devices may run in lanes
 
     def __init__(self, name: str) -> None:

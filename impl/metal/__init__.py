@@ -124,6 +124,7 @@ class MetalDevice(GroupDevice):
 
     program = MetalProgram
     kind = "METAL"
+    shared_memory = False  # a buffer belongs to one GPU
     maximum_arguments = ARGUMENTS
 
     def __init__(self, name: str) -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from conformance.trace import verifies
 from impl import Context, Device, GlobalCounters, Mesh, Tensor
-from impl.collectives import ALGORITHMS, MeshDevice, Move, Peers, rounds
+from impl.collectives import ALGORITHMS, MeshDevice, Move, Peers, rounds, running
 from impl.collectives.running import SETTINGS
 from impl.collectives.steps import permuted, predicted, sent
+from impl.device import Memory
 from impl.dtypes import dtypes
 from impl.errors import ArgumentError
 from impl.ir import Ops
@@ -72,6 +73,17 @@ def test_every_device_has_what_it_should(kind: str, name: str, size: int) -> Non
             first, *others = carried_out(kind, name, size, list(rough.astype(np.float32)))
             for other in others:
                 assert first.tobytes() == other.tobytes()
+
+
+@verifies("collectives.memory.reached")
+@pytest.mark.parametrize("name", ALGORITHMS["all-reduce"])
+def test_memory_that_another_device_cannot_be_given_is_copied_first(
+        name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[list[Memory]] = []
+    monkeypatch.setattr(type(Device["REFERENCE"]), "shared_memory", False)
+    monkeypatch.setattr(running, "_combined", lambda program, memories: given.append(memories))
+    carried_out("all-reduce", name, 6, list(np.ones((3, 6), np.float32)))
+    assert given and all(target.device is other.device for target, other in given)
 
 
 def theory(kind: str, name: str, s: int, k: int) -> tuple[int, int, int]:

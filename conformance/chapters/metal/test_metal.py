@@ -19,7 +19,8 @@ from conformance.kernels import kernel_builder as kb
 from conformance.kernels.kernel_builder import INT, load, param, store
 from conformance.runner.subject import Subject
 from conformance.trace import verifies
-from impl import Context, Device, GlobalCounters, Tensor, TinyJit
+from impl import Context, Device, GlobalCounters, Mesh, Tensor, TinyJit
+from impl.collectives import ALGORITHMS
 from impl.dialects import Metal
 from impl.dtypes import dtypes
 from impl.errors import DeviceError, DTypeError
@@ -81,6 +82,7 @@ def test_elsewhere_one_line_says_so() -> None:
 
 @needs_emulator
 @verifies("device.several.equal")
+@verifies("collectives.memory.reached")
 def test_a_state_goes_round_two_gpus_and_the_processor(emulation_folder: Path) -> None:
     second = metal_objects.Device()
     with metal_objects.installed(second) as first:
@@ -90,6 +92,12 @@ def test_a_state_goes_round_two_gpus_and_the_processor(emulation_folder: Path) -
             assert subject.info.devices == ("METAL", "METAL:1", "CPU")
             for program in list(multi_programs.advancing(3))[1:4:2]:
                 subject.check_values(program, "replay")
+            mesh = Mesh(("METAL", "METAL:1"))
+            rows = np.arange(6, dtype=np.int32)
+            for algorithm in ALGORITHMS["all-reduce"]:
+                with Context(ALLREDUCE=algorithm):
+                    total = Tensor(rows, device="METAL").shard(mesh, shard=0).sum(0, keepdims=True)
+                    assert [part.tolist() for part in total.shards] == [[15], [15]]
         finally:
             Device.opened.pop("METAL", None)
             Device.opened.pop("METAL:1", None)
