@@ -105,7 +105,7 @@ class DoublesEverywhere(Edit):
     description = "functions of float32 use doubles on a device that has none"
     first = "test_floats_need_no_doubles"
     file = "impl/dialects/gpu.py"
-    old, new = '{} if self.has_double else {"angle": FLOAT_ANGLE}', "{}"
+    old, new = '{"angle": FLOAT_ANGLE} if dtypes.float64 in self.lacks else {}', "{}"
 
 
 class ValuesOfTheFirstLaunch(Edit):

@@ -103,7 +103,7 @@ class MissingTypesAreTried(ImplPatch):
     rule = "device.launch.refused"
     description = "nobody looks whether the device has a type"
     first = "test_a_type_that_the_device_lacks_is_named"
-    target = "impl.opencl:OpenCLDevice._check_types"
+    target = "impl.render.printer:_refuse_types"
 
     def replacement(self, original: Function) -> Function:
         return lambda device, ast: None

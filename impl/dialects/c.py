@@ -28,7 +28,13 @@ class C(Vectors):
     name = "C"
     widest_inline = 72
     counter = "i"
+    lacks: frozenset[DType] = frozenset()
     rules = COMMON + UNSIGNED_CASTS
+    #: Whether compilers keep floats as they are written; else each operation is a function.
+    trusted = True
+    #: How statements and choices are written.
+    declares, varies = "const {0} {1} = {2};", "{0} {1} = {2};"
+    guards, chooses = "if ({0}) {1}", "({0} ? {1} : {2})"
 
     def __init__(self) -> None:
         self.needed: dict[str, None] = {}
@@ -39,15 +45,10 @@ class C(Vectors):
         """There are none."""
         return None
 
-    @property
-    def signature(self) -> str:
-        """The arguments come in a table."""
-        return "void {name}(void **args)"
-
-    @property
-    def threaded(self) -> str:
-        """And whatever tells a thread what to do."""
-        return "void {name}(void **args, long thread, long phase, char *scratch)"
+    def signature(self, phased: bool) -> str:
+        """The arguments come in a table; then whatever tells a thread what to do."""
+        more = ", long thread, long phase, char *scratch" if phased else ""
+        return f"void {{name}}(void **args{more})"
 
     def begin(self) -> None:
         """Forget the declarations that the last kernel needed."""
@@ -71,11 +72,11 @@ class C(Vectors):
 
     def constant(self, kind: str, name: str, value: str) -> str:
         """A variable that keeps its value."""
-        return f"const {kind} {name} = {value};"
+        return self.declares.format(kind, name, value)
 
     def changing(self, kind: str, name: str, value: str) -> str:
         """A variable."""
-        return f"{kind} {name} = {value};"
+        return self.varies.format(kind, name, value)
 
     def assign(self, target: str, value: str) -> str:
         """An assignment."""
@@ -83,11 +84,11 @@ class C(Vectors):
 
     def when(self, condition: str, statement: str) -> str:
         """A statement with its condition."""
-        return f"if ({condition}) {statement}" if condition else statement
+        return self.guards.format(condition, statement) if condition else statement
 
     def choice(self, condition: str, one: str, other: str) -> str:
-        """Only one of the two is computed."""
-        return f"({condition} ? {one} : {other})"
+        """One of two values."""
+        return self.chooses.format(condition, one, other)
 
     def opened(self, condition: str = "") -> str:
         """A block."""
@@ -96,7 +97,8 @@ class C(Vectors):
     def counted(self, name: str, first: str, last: str, step: str = "") -> str:
         """A counted loop."""
         more = f"{name} += {step}" if step else f"{name}++"
-        return f"for ({self.type_of(dtypes.index)} {name} = {first}; {name} < {last}; {more}) {{"
+        begin = self.changing(self.type_of(dtypes.index), name, first)
+        return f"for ({begin} {name} < {last}; {more}) {{"
 
     def closed(self) -> str:
         """A brace."""
@@ -125,13 +127,15 @@ class C(Vectors):
         return self._integer(op, dtype, given, plain)
 
     def _compare(self, op: Ops, source: DType, given: Sequence[str]) -> str:
+        if source.kind == "f" and not self.trusted:
+            return self._call(function_of(op, self._short(source)), *given)
         return f"({given[0]} {COMPARED[op]} {given[1]})"
 
     def _floating(self, op: Ops, dtype: DType, given: Sequence[str]) -> str:
-        short = "f64" if dtype is dtypes.float64 else "f32"
+        short = self._short(dtype)
         if op is Ops.SUB and given[0] == self.literal(0.0, dtype):
             return self._call(f"fromzero_{short}", given[1])
-        if op in INFIX:
+        if op in INFIX and self.trusted:
             return f"({given[0]} {INFIX[op]} {given[1]})"
         if op is Ops.NEG:
             return f"(-{given[0]})"
@@ -176,8 +180,8 @@ class C(Vectors):
     def _bitcast(self, text: str, source: DType, target: DType) -> str:
         if source is target:
             return text
-        one = source.name if source in HALF else SHORT[source.name]
-        two = target.name if target in HALF else SHORT[target.name]
+        one = source.name if source in HALF else self._short(source)
+        two = target.name if target in HALF else self._short(target)
         return self._call(f"bitcast_{one}_{two}", text)
 
     def combine(self, op: Ops, dtype: DType, first: str, second: str) -> str:

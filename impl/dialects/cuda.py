@@ -61,19 +61,17 @@ class CUDA(Gpu):  # r[impl cuda.text.legal]
         super().__init__()
         self.ahead = copies_of_nvidia(architecture)
 
-    @property
-    def signature(self) -> str:
-        """A kernel with its parameters, known once it is printed."""
+    def signature(self, phased: bool) -> str:
+        """A kernel with its parameters, known once it is printed; and with the phase, and memory
+        that all groups share.
+        """
+        if phased:
+            given = [*self.given, "const long phase", "char *scratch"]
+            return f'extern "C" __global__ void {{name}}({", ".join(given)})'
         bounds = f"__launch_bounds__({self.lanes}) " if self.lanes > _UNBOUNDED else ""
         if any(name.startswith("multiply_") for name in self.needed):  # tiles that leave no rest
             bounds = f"__launch_bounds__({self.lanes}, {max(_BESIDE // self.lanes, 1)}) "
         return f'extern "C" __global__ void {bounds}{{name}}({", ".join(self.given)})'
-
-    @property
-    def threaded(self) -> str:
-        """The same with the phase, and memory that all groups share."""
-        given = [*self.given, "const long phase", "char *scratch"]
-        return f'extern "C" __global__ void {{name}}({", ".join(given)})'
 
     def argument(self, name: str, param: UOp, written: bool) -> str:
         """A parameter."""

@@ -60,7 +60,7 @@ _HALF = {
 }""",
 }
 #: The definitions that a language has made, by what they depend on.
-_MADE: dict[tuple[type[Gpu], bool, str], tuple[str, tuple[str, ...]]] = {}
+_MADE: dict[tuple[type[Gpu], frozenset[DType], str], tuple[str, tuple[str, ...]]] = {}
 _PLAIN = {"fence": ""}
 
 
@@ -68,6 +68,8 @@ class Gpu(C):
     """What the dialects for work-groups share. See `Dialect` for what the methods do."""
 
     name = "GPU"
+    #: Whether signed integers wrap around in the language itself.
+    wraps = False
     #: What the language says where texts of functions leave it open.
     words: Words = {
         **C_WORDS, "inline": "static inline", "apart": "static", "table": "const",
@@ -77,8 +79,6 @@ class Gpu(C):
     own: dict[str, str] = {}
     #: What begins a unit of kernels.
     header = ""
-    #: Whether the device has doubles; where it has none, nothing is computed with them.
-    has_double = True
     #: How the number of a lane among all groups is called, and how many these are.
     together = ("thread", "threads")
 
@@ -117,7 +117,7 @@ class Gpu(C):
 
     def definition(self, name: str) -> tuple[str, tuple[str, ...]]:
         """The text of a definition, and the names of those that it needs."""
-        key = type(self), self.has_double, name
+        key = type(self), self.lacks, name
         if key not in _MADE:
             _MADE[key] = self._definition(name)
         return _MADE[key]
@@ -152,7 +152,7 @@ class Gpu(C):
     def worded(self, text: str) -> str:
         """A text in the words of the language."""
         # r[impl device.launch.refused]
-        angle = {} if self.has_double else {"angle": FLOAT_ANGLE}
+        angle = {"angle": FLOAT_ANGLE} if dtypes.float64 in self.lacks else {}
         return worded(text, {**self.words, **angle})
 
     def literal(self, value: Scalar, dtype: DType) -> str:
@@ -162,7 +162,7 @@ class Gpu(C):
     def _integer(self, op: Ops, dtype: DType, given: Sequence[str], plain: bool) -> str:
         """Signed integers wrap around, which C leaves open; indices stay in their range."""
         # r[impl conventions.integers.exact]
-        if dtype is dtypes.index or (op not in _WRAPPING and op is not Ops.NEG):
+        if self.wraps or dtype is dtypes.index or (op not in _WRAPPING and op is not Ops.NEG):
             return super()._integer(op, dtype, given, plain)
         # Short integers are computed with as signed ones of 32 bits, unless they say otherwise.
         wide = "unsigned int" if dtype.itemsize < 8 else TYPES["u64"]
@@ -292,9 +292,12 @@ class Gpu(C):
             return [opened, "  " + self.constant(self.index, index, "lane"), line]
         return [self.counted(index, lane, total, lanes), line]
 
+    #: A word to the compiler.
+    unrolls = "#pragma unroll"
+
     def unroll(self) -> str:
-        """A word to the compiler."""
-        return "#pragma unroll"
+        """That word."""
+        return self.unrolls
 
     def of_warp(self, name: str, extent: str) -> list[str]:
         """Warps begin at multiples of their width."""

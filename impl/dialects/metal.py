@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 from impl.dialects.gpu import Gpu
 from impl.dialects.units import SIMDGROUP
-from impl.dtypes import HALF, DType, Scalar, dtypes
-from impl.errors import DTypeError
+from impl.dtypes import HALF, DType, dtypes
 from impl.functions.types import INLINE, SIZES, TYPES
 from impl.functions.words import Words
 from impl.ir import UOp
@@ -25,7 +24,7 @@ class Metal(Gpu):  # r[impl metal.space.named]
 
     name = "METAL"
     header = "#include <metal_stdlib>\nusing namespace metal;"
-    has_double = False
+    lacks = frozenset((dtypes.float64,))
     together = ("place", "places")  # `thread` is a word of the language
     words: Words = {**Gpu.words, "private": "thread int"}
     own = {
@@ -37,17 +36,12 @@ class Metal(Gpu):  # r[impl metal.space.named]
         **SIMDGROUP,
     }
 
-    @property
-    def signature(self) -> str:
-        """A kernel with its parameters, known once it is printed."""
-        return self._signature(self.lanes, ())
-
-    @property
-    def threaded(self) -> str:
-        """The same with memory that all groups share; the phase is the last of the values."""
-        return self._signature(LANES, (f"device char *scratch [[buffer({SCRATCH})]]",))
-
-    def _signature(self, lanes: int, more: tuple[str, ...]) -> str:
+    def signature(self, phased: bool) -> str:
+        """A kernel with its parameters, known once it is printed; and with memory that all groups
+        share. The phase is the last of the values.
+        """
+        lanes = LANES if phased else self.lanes
+        more = [f"device char *scratch [[buffer({SCRATCH})]]"] if phased else []
         words = [*self.given, *more, f"constant long *values [[buffer({VALUES})]]",
                  "uint group_ [[threadgroup_position_in_grid]]",
                  "uint lane_ [[thread_position_in_threadgroup]]",
@@ -119,19 +113,6 @@ class Metal(Gpu):  # r[impl metal.space.named]
         """A packed vector of the values."""
         kind = self.wide_type(dtype, len(values))
         return f"{self._wide_place(pointer, index, kind, local)} = {kind}({', '.join(values)});"
-
-    def type_of(self, dtype: DType) -> str:
-        """The type of a variable; Metal has no doubles."""
-        # r[impl metal.error.told]
-        if dtype is dtypes.float64:
-            raise DTypeError("METAL", "GPUs under Metal do not compute with float64",
-                             "cast to float32 first, or set DEVICE=CPU")
-        return super().type_of(dtype)
-
-    def literal(self, value: Scalar, dtype: DType) -> str:
-        """A number that the compiler reads back exactly."""
-        self.type_of(dtype)
-        return super().literal(value, dtype)
 
     def bitcast(self, name: str) -> str:
         """Metal has words for that; half types are 16 bits, and sums of chars are of type int."""

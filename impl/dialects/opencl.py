@@ -20,19 +20,15 @@ class OpenCL(Gpu):
 
     def __init__(self, double: bool = True) -> None:
         super().__init__()
-        self.has_double = double
+        self.lacks = frozenset(() if double else (dtypes.float64,))
 
-    @property
-    def signature(self) -> str:
-        """A kernel with its parameters, known once it is printed."""
-        size = f"__attribute__((reqd_work_group_size({self.lanes}, 1, 1)))"
-        return f"__kernel {size} void {{name}}({', '.join(self.given)})"
-
-    @property
-    def threaded(self) -> str:
-        """The same with the phase, and memory that all groups share."""
-        given = [*self.given, "const int phase", "__global char *scratch"]
-        return f"__kernel void {{name}}({', '.join(given)})"
+    def signature(self, phased: bool) -> str:
+        """A kernel with its parameters, known once it is printed; and with the phase, and memory
+        that all groups share.
+        """
+        size = "" if phased else f"__attribute__((reqd_work_group_size({self.lanes}, 1, 1))) "
+        more = ["const int phase", "__global char *scratch"] if phased else []
+        return f"__kernel {size}void {{name}}({', '.join([*self.given, *more])})"
 
     def argument(self, name: str, param: UOp, written: bool) -> str:
         """Two parameters, and the pointer that they stand for."""

@@ -11,8 +11,11 @@ what is taken from itself, or divided by itself.
 """
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable
 
+from impl.dtypes import DType, Scalar, dtypes
 from impl.functions.transcendental import TEMPLATES
 from impl.functions.words import Words, worded
 
@@ -30,22 +33,26 @@ _EXACT = {
 }
 _FLOATS = {
     **_EXACT,
+    "add_f32": "fn add_f32(a: f32, b: f32) -> f32 { return exact_f32(a + b); }",
+    "mul_f32": "fn mul_f32(a: f32, b: f32) -> f32 { return exact_f32(a * b); }",
+    # what is taken from itself, or divided by it
+    "sub_f32": "fn sub_f32(a: f32, b: f32) -> f32 { return exact_f32(a - apart_f32(b)); }",
+    "div_f32": "fn div_f32(a: f32, b: f32) -> f32 { return exact_f32(a / apart_f32(b)); }",
     "unordered_f32": "fn unordered_f32(x: f32) -> bool "
                      "{ return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }",
-    "truth_f32": "fn truth_f32(x: f32) -> bool { return (bitcast<u32>(x) << 1u) != 0u; }",
-    "less_f32": "fn less_f32(a: f32, b: f32) -> bool "
+    "cmplt_f32": "fn cmplt_f32(a: f32, b: f32) -> bool "
                 "{ return (a < b) & !unordered_f32(a) & !unordered_f32(b); }",
-    "most_f32": "fn most_f32(a: f32, b: f32) -> bool "
+    "cmple_f32": "fn cmple_f32(a: f32, b: f32) -> bool "
                 "{ return (a <= b) & !unordered_f32(a) & !unordered_f32(b); }",
-    "same_f32": "fn same_f32(a: f32, b: f32) -> bool "
+    "cmpeq_f32": "fn cmpeq_f32(a: f32, b: f32) -> bool "
                 "{ return (a == b) & !unordered_f32(a) & !unordered_f32(b); }",
-    "differ_f32": "fn differ_f32(a: f32, b: f32) -> bool { return !same_f32(a, b); }",
+    "cmpne_f32": "fn cmpne_f32(a: f32, b: f32) -> bool { return !cmpeq_f32(a, b); }",
     # r[impl conventions.nan.propagate]
     "max_f32": "fn max_f32(a: f32, b: f32) -> f32 "
-               "{ return select(b, a, less_f32(b, a) | unordered_f32(a)); }",
+               "{ return select(b, a, cmplt_f32(b, a) | unordered_f32(a)); }",
     "min_f32": "fn min_f32(a: f32, b: f32) -> f32 "
-               "{ return select(b, a, less_f32(a, b) | unordered_f32(a)); }",
-    "lower_f32": "fn lower_f32(a: f32, b: f32) -> f32 { return select(b, a, less_f32(a, b)); }",
+               "{ return select(b, a, cmplt_f32(a, b) | unordered_f32(a)); }",
+    "lower_f32": "fn lower_f32(a: f32, b: f32) -> f32 { return select(b, a, cmplt_f32(a, b)); }",
     "fromzero_f32": "fn fromzero_f32(x: f32) -> f32 "
                     "{ return exact_f32(hidden_f32(0) - x); }",
     "fma_f32": "fn fma_f32(a: f32, b: f32, c: f32) -> f32 { return exact_f32(fma(a, b, c)); }",
@@ -136,8 +143,11 @@ fn triglarge_f32(x: f32, r: f32, large: bool, quadrant: ptr<function, i32>) -> f
     "round_float16": "fn round_float16(x: f32) -> f32 { return from_float16(to_float16(x)); }",
     "round_bfloat16": "fn round_bfloat16(x: f32) -> f32 { return from_bfloat16(to_bfloat16(x)); }",
     # Made longer as an unsigned number: llvmpipe compares what it has extended by the sign wrongly.
-    "long_i64": "fn long_i64(x: i32) -> i64 "
-                "{ return i64(u64(bitcast<u32>(x)) ^ 0x80000000lu) - 0x80000000li; }",
+    "long_i32_i64": "fn long_i32_i64(x: i32) -> i64 "
+                    "{ return i64(u64(bitcast<u32>(x)) ^ 0x80000000lu) - 0x80000000li; }",
+    "long_i32_u64": "fn long_i32_u64(x: i32) -> u64 { return u64(long_i32_i64(x)); }",
+    "long_u32_i64": "fn long_u32_i64(x: u32) -> i64 { return i64(u64(x)); }",
+    "long_u32_u64": "fn long_u32_u64(x: u32) -> u64 { return u64(x); }",
     "pair_u64": "fn pair_u64(low: u32, high: u32) -> u64 "
                 "{ return u64(low) | (u64(high) << 32u); }",
     "part_u8": "fn part_u8(word: u32, at: i32) -> u32 "
@@ -207,12 +217,12 @@ def _whole_number(kind: str) -> str:
     """A float cut off to an integer; what does not fit is the nearest, and NaN the least."""
     if kind == "u32":  # r[impl dtypes.cast.float]: negative numbers wrap around
         return """fn whole_f32_u32(x: f32) -> u32 {
-  if (less_f32(x, 0.0f)) { return u32(i32(lower_f32(-x, 2147483520.0f)) * -1); }
+  if (cmplt_f32(x, 0.0f)) { return u32(i32(lower_f32(-x, 2147483520.0f)) * -1); }
   return u32(select(lower_f32(x, 4294967040.0f), 0.0f, unordered_f32(x)));
 }"""
     low, high = _LIMITS[kind]
     return (f"fn whole_f32_{kind}(x: f32) -> {kind} {{\n"
-            f"  return {kind}(lower_f32(select({low}, x, less_f32({low}, x)), {high}));\n}}")
+            f"  return {kind}(lower_f32(select({low}, x, cmplt_f32({low}, x)), {high}));\n}}")
 
 
 _WORDS: Words = {"inf_f32": "hidden_f32(0x7f800000)", "nan_f32": "hidden_f32(0x7fc00000)",
@@ -251,11 +261,40 @@ def _parts(text: str) -> list[str]:
     return [each.strip() for each in found]
 
 
+def literal(value: Scalar, dtype: DType, kind: str, call: Callable[..., str]) -> str:
+    """A number that is held as a kind. Those that a compiler would compute with are hidden: `call`
+    writes that.
+    """
+    if kind == "bool":
+        return "true" if value else "false"
+    if kind == "f32":  # r[impl webgpu.float.exact]
+        number = float(value)
+        if math.isnan(number) or math.isinf(number) or abs(number) < 2.0 ** -126:
+            return call("hidden_f32", f"i32({dtypes.float32.numpy.type(number).view('int32')})")
+        return f"({number.hex()}f)" if number < 0 else f"{number.hex()}f"
+    if dtype is dtypes.index:
+        return str(value) if int(value) >= 0 else f"({value})"
+    suffix, least = _SUFFIX[kind], -(1 << 8 * dtype.itemsize - 1)
+    if int(value) == least and dtype.itemsize >= 4:
+        return f"({int(value) + 1}{suffix} - 1{suffix})"
+    return f"({int(value)}{suffix})" if int(value) < 0 else f"{int(value)}{suffix}"
+
+
+def _bitcast(source: str, target: str) -> str:
+    """The bits of one type as another; halves are the lower bits of a word."""
+    one, two = (HELD.get(name, name) for name in (source, target))
+    value = f"to_{source}(x)" if source in HELD else f"from_{target}(x)" if target in HELD \
+        else f"bitcast<{two}>(x)"
+    return f"fn bitcast_{source}_{target}(x: {one}) -> {two} {{ return {value}; }}"
+
+
 def text_of(name: str) -> str:
     """The text of a function; none for the name of a type."""
     base, _, kind = name.rpartition("_")
     if name in _FLOATS:
         return _FLOATS[name]
+    if base.startswith("bitcast_"):
+        return _bitcast(base.removeprefix("bitcast_"), kind)
     if base == "whole_f32":
         return _whole_number(kind)
     if kind == "f32" and base in TEMPLATES:

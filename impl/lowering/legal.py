@@ -20,6 +20,9 @@ OF_BOOLS = {Ops.ADD: Ops.OR, Ops.MAXIMUM: Ops.OR, Ops.MUL: Ops.AND, Ops.MINIMUM:
 _ROUNDING = sorted(FLOAT_ONLY | {Ops.ADD, Ops.SUB, Ops.MUL, Ops.POW})
 _WHOLE_OPERATIONS = (Ops.NEG, Ops.ADD, Ops.SUB, Ops.MUL, Ops.FLOORDIV, Ops.FLOORMOD, Ops.MAXIMUM,
                      Ops.MINIMUM, Ops.POW, Ops.AND, Ops.OR, Ops.XOR, Ops.SHL, Ops.SHR)
+#: The unsigned numbers of each size, in bytes, and all types that are others.
+_BITS = {1: dtypes.uint8, 2: dtypes.uint16, 4: dtypes.uint32, 8: dtypes.uint64}
+_NO_BITS = frozenset(d for d in ALL if d not in _BITS.values())
 _SHORT = frozenset(d for d in ALL if d.kind in "iu" and d.itemsize < 4)
 
 
@@ -44,6 +47,29 @@ def _not(b: UOp) -> UOp:
 
 def _bools(op: Ops, *sources: UOp) -> UOp:
     return UOp(op, dtypes.bool, sources)
+
+
+def _of_bits(place: UOp) -> UOp:
+    """A place in memory that holds unsigned numbers."""
+    bits = _BITS[place.dtype.itemsize]
+    return place.replace(dtype=bits, src=(place.src[0].replace(dtype=bits), *place.src[1:]))
+
+
+def _store_bits(node: UOp, place: UOp, x: UOp) -> UOp:
+    bits = _BITS[place.dtype.itemsize]
+    stored = _of_bits(place), UOp(Ops.BITCAST, bits, (x,))
+    return node.replace(dtype=bits, src=(*stored, *node.src[2:]))
+
+
+def _bits_of_a_half(node: UOp, x: UOp) -> UOp | None:
+    """By way of an unsigned number, between a half and what is none."""
+    bits = dtypes.uint16
+    if node.dtype in HALF and x.dtype is not bits:
+        return UOp(Ops.BITCAST, node.dtype, (
+            UOp(Ops.BITCAST if x.dtype in HALF else Ops.CAST, bits, (x,)),))
+    if x.dtype in HALF and node.dtype is not bits:
+        return UOp(Ops.CAST, node.dtype, (UOp(Ops.BITCAST, bits, (x,)),))
+    return None
 
 
 _x, _b, _c = UPat.var("x"), UPat.var("b", dtypes.bool), UPat.var("c", dtypes.bool)
@@ -98,8 +124,8 @@ UNSIGNED_CASTS = _list(
      _pat(Ops.CAST, dtypes.uint32, UPat.var("x", FLOATS)),
      lambda node, x: _by_way_of(node, dtypes.int64)),
 )
-#: For a language whose integers have 32 bits at least, whose bools are no numbers, and in which
-#: what is unsigned has no sign to change.
+#: For a language without pointers, whose memory is words, whose integers have 32 bits at least,
+#: whose bools are no numbers, and in which what is unsigned has no sign to change.
 WORDS = _list(
     ("short + short", "short integers are held in 32 bits, and cut back after each operation",
      _pat(list(_WHOLE_OPERATIONS), _SHORT),
@@ -109,6 +135,21 @@ WORDS = _list(
     ("number(b)", "true is 1, and false is 0", _pat(Ops.CAST, FLOATS | INTEGERS, _b),
      lambda node, b: UOp(Ops.WHERE, node.dtype, (b, UOp.const(node.dtype, 1),
                                                  UOp.const(node.dtype, 0)))),
+    ("load x", "memory holds bits, of which a value is made",
+     UPat(Ops.LOAD, _NO_BITS, src=(UPat(Ops.INDEX, name="place"),), name="node"),
+     lambda node, place: UOp(Ops.BITCAST, node.dtype, (
+         node.replace(dtype=_BITS[node.dtype.itemsize], src=(_of_bits(place),)),))),
+    ("store x", "memory holds bits, which are made of a value",
+     UPat(Ops.STORE, src=(UPat(Ops.INDEX, _NO_BITS, name="place"), _x), name="node",
+          allow_any_len=True), _store_bits),
+    ("bits of bits", "the same bits again", UPat(Ops.BITCAST, src=(UPat(Ops.BITCAST, src=(_x,)),),
+                                                 name="node"),
+     lambda node, x: x if node.dtype is x.dtype else None),
+    ("bits of n", "whole numbers of one size are equal where they wrap around",
+     _pat(Ops.BITCAST, WHOLE, UPat.var("x", WHOLE)),
+     lambda node, x: UOp(Ops.CAST, node.dtype, (x,))),
+    ("bits of a half", "halves are made of unsigned numbers, and these of halves",
+     UPat(Ops.BITCAST, src=(_x,), name="node"), _bits_of_a_half),
 )
 
 

@@ -20,9 +20,7 @@ from impl.device.kept import entry
 from impl.device.remote import DeviceMemory, Pooled
 from impl.device.workgroups import GroupDevice, GroupProgram
 from impl.dialects import OpenCL
-from impl.dtypes import dtypes
 from impl.errors import CompileError, DeviceError
-from impl.ir import UOp
 from impl.kernel import DeviceLimits
 from impl.opencl.memory import OpenCLBuffers
 from impl.opencl.table import OpenCLTable
@@ -219,19 +217,6 @@ class OpenCLDevice(GroupDevice):
         """Driver, device and flags."""
         # r[impl opencl.cache.key]
         return (self._identity(), f"double={self.double}")
-
-    def rendered(self, ast: UOp) -> GroupProgram:
-        """A program that is optimised and has its text, and is not compiled."""
-        self._check_types(ast)
-        return super().rendered(ast)  # r[impl opencl.values.reference]
-
-    def _check_types(self, ast: UOp) -> None:
-        """Raise DeviceError if the kernel needs a type that the device does not have."""
-        # r[impl device.launch.refused]
-        if not self.double and \
-                any(node.dtype is dtypes.float64 for node in ast.toposort()):
-            raise DeviceError(ast.arg.name, f"{self.name} has no float64",
-                              "cast to float32, or use DEVICE=CPU")
 
     def link(self, program: GroupProgram) -> None:
         """Give a program what holds it, and a kernel."""

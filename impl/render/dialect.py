@@ -49,19 +49,15 @@ class Dialect(Statements, Protocol):
     name: str
     widest_inline: int    # longest expression that gets no variable of its own
     counter: str          # what the names of loops begin with
-    rules: PatternMatcher  # what it lacks, made of what it has
+    lacks: frozenset[DType]  # types of which a kernel is refused
+    rules: PatternMatcher    # what else it lacks, made of what it has
 
     @property
     def groups(self) -> GroupDialect | None:
         """What it has for devices with work-groups, if it is for them."""
 
-    @property
-    def signature(self) -> str:
-        """The head of a kernel, with {name}."""
-
-    @property
-    def threaded(self) -> str:
-        """The head of a kernel that threads run."""
+    def signature(self, phased: bool) -> str:
+        """The head of a kernel, with {name}; `phased`: of one that threads run in phases."""
 
     def begin(self) -> None:
         """Forget the declarations that the last kernel needed."""

@@ -5,6 +5,7 @@ import math
 
 from impl import symbolic
 from impl.dtypes import dtypes
+from impl.errors import DTypeError
 from impl.ir import Ops, RangeKind, UOp
 from impl.kernel.analysis import PRODUCTS, Way, exchanged
 from impl.kernel.private import keep_private
@@ -47,12 +48,26 @@ def render(ast: UOp, dialect: Dialect) -> SourceText:
 
     Raises:
         GraphError: the graph is no kernel.
+        DTypeError: a value has a type that the language lacks.
     """
     # r[impl render.text.deterministic]
+    _refuse_types(ast, dialect)
     ast, kept = legalize(ast, dialect.rules), frozenset[UOp]()
     if dialect.groups is not None:
         ast, kept = keep_private(ast)
     return _Printer(lower(ast, dialect.groups is None), dialect, kept).run()
+
+
+def _refuse_types(ast: UOp, dialect: Dialect) -> None:
+    """Name the first type that the language lacks: another one in its place would be wrong."""
+    # r[impl device.launch.refused, metal.error.told, webgpu.error.told]
+    if not dialect.lacks:
+        return
+    for dtype in (node.dtype for node in ast.toposort()):
+        if dtype in dialect.lacks:
+            raise DTypeError(dialect.name, f"this device has no {dtype.name}",
+                             f"cast to {'float32' if dtype.kind == 'f' else 'int32'} first, or "
+                             "set DEVICE=CPU")
 
 
 class _Printer(Cascades, Fragments):
@@ -85,7 +100,7 @@ class _Printer(Cascades, Fragments):
             self._line(self._fence())
         body = "{\n" + "\n".join(self.lines) + "\n}\n"
         return SourceText(identifier(self.known.info.name), body, self.dialect.definitions(),
-                          self.dialect.threaded if self.phases else self.dialect.signature,
+                          self.dialect.signature(bool(self.phases)),
                           self.known.info.threads, self.known.info.lanes,
                           tuple(self.groups.parameters) if self.groups else (),
                           self.phases, self.scratch, self.own)

@@ -19,7 +19,6 @@ from impl.device import Device, GlobalCounters, Memory, kept_bytes
 from impl.device.remote import DeviceMemory, Pooled
 from impl.device.workgroups import GroupDevice, GroupProgram
 from impl.dialects import WGSL
-from impl.dtypes import DType
 from impl.errors import CompileError, DeviceError
 from impl.ir import Ops, UOp
 from impl.kernel import DeviceLimits
@@ -266,18 +265,6 @@ class WebGPUDevice(GroupDevice):
                               f"driver {self.adapter.info['vendor']} ends them after {self.turns}",
                               "use smaller tensors, or another DEVICE")
         return made
-
-    def rendered(self, ast: UOp) -> GroupProgram:
-        """A program that is optimised and has its text, and is not compiled.
-
-        Raises:
-            DTypeError: the kernel needs a type that the device does not have.
-        """
-        dialect = self.dialect()
-        for dtype in dict.fromkeys(node.dtype for node in ast.toposort()):
-            if isinstance(dtype, DType):
-                dialect.type_of(dtype)  # r[impl device.launch.refused]
-        return super().rendered(ast)
 
     def link(self, program: GroupProgram) -> None:
         """Give a program its module; a pipeline is made where it runs first."""

@@ -24,7 +24,7 @@ from impl import Context, GlobalCounters, Tensor, TinyJit, opencl, symbolic
 from impl.device import Device
 from impl.dialects import Metal, OpenCL
 from impl.dtypes import DType, dtypes
-from impl.errors import CompileError, DeviceError
+from impl.errors import CompileError, DeviceError, DTypeError
 from impl.groups import Grid, Local, lane_steps
 from impl.ir import Ops, RangeKind, UOp, new_range
 from impl.kernel import Analysis, DeviceLimits
@@ -604,7 +604,7 @@ def test_a_type_that_the_device_lacks_is_named() -> None:
     device.double = False
     i = new_range(4, GLOBAL)
     ast = kb.kernel(store(param(0, dtypes.float64), i, kb.number(dtypes.float64, 1)), prefix=(i,))
-    with pytest.raises(DeviceError, match="float64.*Remedy: cast to float32"):
+    with pytest.raises(DTypeError, match="float64.*Remedy: cast to float32"):
         device.compile([ast])
 
 
