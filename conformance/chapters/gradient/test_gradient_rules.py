@@ -135,6 +135,11 @@ def test_forward_and_backward_agree_to_second_order(rule: Rule) -> None:
                 assert change.shape == value.shape and change.dtype is value.dtype
                 there, here = ((change * u).sum().item(), (back * v).sum().item())
                 assert abs(there - here) < 1e-6 * (1 + abs(there)), (rule.name, order)
+            if rule.name == "gradient of a cast":
+                continue  # of few bits, but linear
+            up, down = (slope(Tensor(POINT + sign * 1e-5 * v.numpy())).numpy() for sign in (1, -1))
+            wanted = (up - down) / 2e-5
+            assert np.abs(change.numpy() - wanted).max() < 1e-4 * (1 + np.abs(wanted).max())
 
 
 #: What is no number, or has steps and no slope.

@@ -387,3 +387,60 @@ def test_functions_drawn_by_chance_against_jax() -> None:
     from conformance.chapters.transforms.against_jax import differences
     found, _, compared = differences(11, 2)
     assert compared >= 8 and not found, found[0]
+
+
+#: Functions that are written alike here and in PyTorch, of positive numbers none of which is alike.
+SMOOTH: list[Callable[[Any], Any]] = [
+    *[(lambda x, name=name: getattr(x, name)()) for name in (
+        "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan", "tanh",
+        "sigmoid", "erf", "abs", "square", "sinh", "cosh", "atan", "asinh", "neg", "prod", "relu",
+        "log1p", "expm1", "var", "std", "norm", "log10")],
+    lambda x: x.softmax(1), lambda x: x.log_softmax(0), lambda x: x.logsumexp(1),
+    lambda x: x.cumsum(1), lambda x: x.cumprod(1),
+    lambda x: (m if isinstance(m := x.cummax(1), Tensor) else m[0]) ** 2,
+    lambda x: x.amax(0) ** 3, lambda x: x.max() * x.min(), lambda x: x.sort(1)[0] ** 3,
+    lambda x: x ** x, lambda x: x ** 2.5, lambda x: 2 ** x, lambda x: x / x.sum(0),
+    lambda x: x @ x.T, lambda x: x.clamp(0.5, 1.5) ** 2, lambda x: x.minimum(x * x),
+    lambda x: x.reshape(3, 2).flip(0) * x.T, lambda x: x.unfold(1, 2, 1) ** 2,
+    lambda x: (x > 1).where(x, 0 * x) ** 2 if isinstance(x, Tensor) else (x > 1) * x ** 2,
+    lambda x: x.mean(1, keepdim=True) * x, lambda x: x[:, 1:] * x[:, :-1],
+]
+#: Places where a function has a corner, or is flat: what PyTorch says there.
+CORNERS: list[tuple[Callable[[Any], Any], list[float]]] = [
+    (lambda x: x.relu(), [0.0, 1.0]), (lambda x: x.abs(), [0.0, -1.0]),
+    (lambda x: x.sign() * 1.0, [0.0, 2.0]), (lambda x: x ** 0, [0.0, 2.0]),
+    (lambda x: x ** 2, [0.0]), (lambda x: x ** 1, [0.0]), (lambda x: x.sqrt(), [0.0, 4.0]),
+    (lambda x: x.amax(), [2.0, 1.0, 2.0]), (lambda x: x.max(), [2.0, 1.0, 2.0]),
+    (lambda x: x.min(), [1.0, 1.0]), (lambda x: x.maximum(x.flip(0)), [1.0, 1.0, 1.0]),
+    (lambda x: x.minimum(x.flip(0)), [1.0, 1.0]), (lambda x: x.clamp(0, 1), [0.0, 1.0, 2.0]),
+    (lambda x: x.prod(), [0.0, 2.0, 0.0]), (lambda x: x.prod(), [0.0, 2.0, 3.0]),
+    (lambda x: x.cumprod(0), [0.0, 2.0, 3.0]), (lambda x: x.norm(), [0.0, 0.0]),
+    (lambda x: x.floor() + x.round() + x.trunc() + x, [0.5, 1.0]),
+]
+
+
+@verifies("transforms.derivative.value")
+def test_derivatives_are_those_of_torch_to_second_order() -> None:
+    torch = pytest.importorskip("torch")
+    point = np.array([[0.3, 1.7, 0.6], [2.2, 1.1, 0.9]])
+    weights = np.linspace(0.5, 1.5, 9)
+
+    def total(f: Callable[[Any], Any], x: Any) -> Any:
+        value = f(x)
+        count = int(np.prod(tuple(value.shape)))
+        weight = Tensor(weights.repeat(2)[:count]) if isinstance(x, Tensor) \
+            else torch.tensor(weights.repeat(2)[:count])
+        return (value.reshape(count) * weight).sum()
+    for number, f in enumerate(SMOOTH):
+        x, y = Tensor(point), torch.tensor(point)
+        slope, theirs = (grad(lambda z, f=f: total(f, z)) for grad in (func.grad, torch.func.grad))
+        second, other = (grad(lambda z, s=s: s(z).sin().sum())(at) for grad, s, at in (
+            (func.grad, slope, x), (torch.func.grad, theirs, y)))
+        for mine, wanted in ((slope(x), theirs(y)), (second, other)):
+            np.testing.assert_allclose(mine.numpy(), wanted.numpy(force=True), 1e-6, 1e-8,
+                                       err_msg=str(number))
+    for number, (f, places) in enumerate(CORNERS):
+        mine = func.grad(lambda z, f=f: total(f, z))(Tensor(np.array(places)))
+        wanted = torch.func.grad(lambda z, f=f: total(f, z))(torch.tensor(np.array(places)))
+        np.testing.assert_allclose(mine.numpy(), wanted.numpy(force=True), 1e-9, 1e-9,
+                                   err_msg=f"corner {number}")
