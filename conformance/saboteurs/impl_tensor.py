@@ -283,7 +283,7 @@ class MasksAreNumbers(ImplPatch):
 
 
 class SizesAreCaptured(ImplPatch):
-    rule = "tensor.size.values"
+    rule = "tensor.size.values+2"
     description = "a captured function is not told that a size depends on values"
     first = "test_sizes_that_depend_on_values_are_not_captured"
     target = "impl:_Runtime.look"
@@ -672,7 +672,7 @@ class TheUpperMiddle(Edit):
 
 
 class NothingIsAPlace(Edit):
-    rule = "tensor.size.values"
+    rule = "tensor.size.values+2"
     description = "places that are missing are the place 0"
     first = "test_a_size_that_is_given_computes_nothing"
     file = "impl/tensor/statistics.py"

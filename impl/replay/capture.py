@@ -27,11 +27,11 @@ class Capture:
     """What one call did: its runs, in order, and which tensors it changed."""
 
     def __init__(self, name: str, function: Any, arguments: Arguments,
-                 aside: Sequence[Tensor], reads: Reads) -> None:
+                 aside: Sequence[Tensor], reads: Reads, trust: bool = False) -> None:
         self.name, self.arguments, self.function = name, arguments, function
         self.aside = {id(tensor) for tensor in aside}  # tensors that the function cannot know
         self.runs: list[realize.Run] = []
-        self.reads, self.reasons = reads, list[Reason]()
+        self.reads, self.reasons, self.trust = reads, list[Reason](), trust
         gc.collect()
         # r[impl replay.pending.before]
         # What is pending is no part of this call; and state must be in memory to advance.
@@ -55,6 +55,11 @@ class Capture:
     def refuse(self, does: str, remedy: str) -> None:
         """Note that a replay could not do again what is done here: this call is not recorded."""
         self.reasons.append(Reason(user_line(), does, remedy))
+
+    def printed(self) -> None:
+        """The text of a tensor was asked for, in which its elements may stand outside of here."""
+        if not self.trust:
+            self.refuse("makes a text of a tensor", "do it outside of the function")
 
     def check_containers(self, given: Any) -> None:
         """Refuse a function that puts something else into a list, dict or dataclass it is given."""

@@ -225,7 +225,7 @@ class TinyJit(Generic[Parameters, Returned]):
         own_args, own_kwargs = mapped((args, kwargs), lambda v: stand_ins.get(id(v), v))
         arguments = take_apart((own_args, own_kwargs))
         arguments.leaves = {p: t.uop for p, t in arguments.tensors.items()}
-        capture = Capture(self.name, self.function, arguments, kept, reads)
+        capture = Capture(self.name, self.function, arguments, kept, reads, self.trust)
         known = [(h, h.grad) for h, _ in capture.before] if shared else []
         started = {id(tensor): tensor.uop for tensor in given}
         self.attempts += 1

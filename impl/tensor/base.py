@@ -495,7 +495,7 @@ class TensorBase(metaclass=Named):
         Raises:
             ReplayError: a function is captured, which would have this size in every later call.
         """
-        # r[impl tensor.size.values]
+        # r[impl tensor.size.values+2]
         self.runtime.look(self, operation, remedy)
         return self.numpy()
 

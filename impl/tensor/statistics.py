@@ -294,7 +294,7 @@ class Statistics(Spatial):
                 np.nonzero(array.reshape(1)) if as_tuple else ()
             places = tuple(self.__class__(one.astype(np.int32), self.device) for one in found)
         else:
-            # r[impl tensor.size.values]
+            # r[impl tensor.size.values+2]
             places = truth._first_places(whole(size, "nonzero", "size"), fill_value)
         if as_tuple:
             return places
