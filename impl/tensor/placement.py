@@ -1,7 +1,8 @@
 """Tensors on several devices. Chapter: spec/multi.md."""
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
@@ -12,7 +13,8 @@ from impl.multi import PLAIN_AXIS, Mesh, Sharding, sharding_of
 from impl.tensor.base import TensorBase
 
 
-class Shard(NamedTuple):
+@dataclass(frozen=True)
+class Shard:
     """What a device has of a tensor: the elements at `index`, as an array."""
 
     device: str

@@ -452,6 +452,7 @@ def test_a_dropout_is_no_crowd() -> None:
         once = (x + x @ w).dropout(0.1)
         loss = (once + once @ w).dropout(0.1).square().mean()
     loss.backward()
+    assert w.grad is not None
     plan = plan_of(loss, w.grad, limits=FusionLimits(arguments=20))
     assert not [why for *_, why in plan.boundaries if why.startswith("argument limit")]
 

@@ -21,7 +21,8 @@ from impl.schedule import Environment, Plan, make_plan
 def planned(*tensors: Tensor, fuse: bool, limits: FusionLimits | None = None,
             seed: int | None = None, reuse: bool = True) -> Plan:
     effects = collect([tensor.uop for tensor in tensors])
-    environment = Environment(Place("REFERENCE"), limits or FusionLimits(), fuse, reuse, seed)
+    environment = Environment(Place("REFERENCE"), limits or FusionLimits(), fuse, reuse,
+                              order_seed=seed)
     return make_plan(effects, canonicalize(effects, ()), environment)
 
 
