@@ -458,12 +458,21 @@ class LongIntegersArePrinted(Edit):
 
 
 class AlwaysThirtyTwoBits(ImplPatch):
-    rule = "webgpu.index.narrow"
+    rule = "webgpu.index.narrow+2"
     description = "every index is taken for a short one"
     target = "impl.dialects.wgsl:WGSL.indices"
 
     def replacement(self, original: Function) -> Function:
         return lambda dialect, small, wraps: original(dialect, True, True)
+
+
+class LongVariables(Edit):
+    rule = "webgpu.index.narrow+2"
+    description = "a variable is as long as the indices of its kernel"
+    first = "test_a_variable_has_the_bits_of_its_type"
+    file = "impl/dialects/wgsl.py"
+    old, new = "        if dtype is dtypes.index:\n            return self.c", \
+        "        if dtype:\n            return self.c"
 
 
 class WholeWordsOnly(Edit):

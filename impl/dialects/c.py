@@ -205,7 +205,7 @@ class C(Vectors):
         kind = self.storage_of(param.dtype) if written else f"const {self.storage_of(param.dtype)}"
         return self.changing(kind, f"*{name}", f"args[{param.arg}]")
 
-    def variable(self, name: str, position: int) -> str:
+    def variable(self, name: str, position: int, dtype: DType) -> str:
         """A run-time integer, read through its pointer."""
         return self.constant("long", name, f"*(const long *)args[{position}]")
 

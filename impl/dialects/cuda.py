@@ -80,7 +80,7 @@ class CUDA(Gpu):  # r[impl cuda.text.legal]
         self.given.append(f"{kind} *{name}")
         return ""
 
-    def variable(self, name: str, position: int) -> str:
+    def variable(self, name: str, position: int, dtype: DType) -> str:
         """A parameter."""
         self.given.append(f"const long {name}")
         return ""

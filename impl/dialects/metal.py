@@ -64,7 +64,7 @@ class Metal(Gpu):  # r[impl metal.space.named]
         self.parameters.append(param.arg)
         return ""
 
-    def variable(self, name: str, position: int) -> str:
+    def variable(self, name: str, position: int, dtype: DType) -> str:
         """A run-time integer, one of the values."""
         self.variables += 1
         return f"const long {name} = values[{self.variables - 1}];"

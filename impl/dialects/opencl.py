@@ -38,7 +38,7 @@ class OpenCL(Gpu):
         self.given += [f"__global char *b{name}", f"const long o{name}"]
         return f"__global {kind} *{name} = (__global {kind} *)(b{name} + o{name});"
 
-    def variable(self, name: str, position: int) -> str:
+    def variable(self, name: str, position: int, dtype: DType) -> str:
         """A parameter."""
         self.given.append(f"const long {name}")
         return ""

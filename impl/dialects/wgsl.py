@@ -53,7 +53,7 @@ class WGSL(Gpu):
 
     def indices(self, small: bool, wraps: bool) -> None:
         """32 bits, if they are enough; places in memory have no more."""
-        # r[impl webgpu.index.narrow]
+        # r[impl webgpu.index.narrow+2]
         self.index = "i32" if small or wraps else "i64"
         if self.index == "i64" and dtypes.int64 in self.lacks:
             raise GraphError("WEBGPU", "an index may need more than the 32 bits that WGSL has",
@@ -101,9 +101,12 @@ class WGSL(Gpu):
         if written and dtype.itemsize < 4:  # r[impl webgpu.word.rest]
             self.atomic.add(words)
 
-    def variable(self, name: str, position: int) -> str:
+    def variable(self, name: str, position: int, dtype: DType) -> str:
         """A run-time integer."""
-        return self.constant(self.index, name, self._index(self._next()))
+        if dtype is dtypes.index:
+            return self.constant(self.index, name, self._index(self._next()))
+        return self.constant(self.type_of(dtype), name, self._converted_to(
+            self._next(), dtypes.int32, dtype))  # r[impl webgpu.index.narrow+2]
 
     def ids(self, variables: int) -> str:
         """The numbers of this lane; the last row of groups may be too long."""

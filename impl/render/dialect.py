@@ -127,8 +127,10 @@ class Dialect(Statements, Protocol):
     def argument(self, name: str, param: UOp, written: bool) -> str:
         """Declare a pointer argument."""
 
-    def variable(self, name: str, position: int) -> str:
-        """Declare a run-time integer; `position` counts pointers and variables together."""
+    def variable(self, name: str, position: int, dtype: DType) -> str:
+        """Declare a run-time integer, as of its dtype or a longer one where the language makes them
+        equal; `position` counts pointers and variables together.
+        """
 
     def local(self, name: str, dtype: DType, size: int, total: int) -> str:
         """Declare a stage buffer; `total` are the bytes of all of them."""

@@ -180,7 +180,8 @@ class _Printer(Cascades, Fragments):
         # r[impl render.argument.order]
         for place, variable in enumerate(self.known.info.variables):
             self.names[variable] = f"n{place}"
-            self._line(self.dialect.variable(f"n{place}", self.known.params + place))
+            self._line(self.dialect.variable(f"n{place}", self.known.params + place,
+                                             variable.dtype))
         buffers = [n for n in self.known.order if n.op is Ops.LOCAL]
         shared = self.phases and not self.known.info.prefix
         total = sum(map(_room, buffers))

@@ -229,7 +229,7 @@ def test_types_that_are_missing_are_named() -> None:
         assert not re.search(r"[iu]64|\dlu?\b|\dli\b", render(ast, WGSL(wide=False)).text)
 
 
-@verifies("webgpu.index.narrow")
+@verifies("webgpu.index.narrow+2")
 def test_indices_have_no_more_bits_than_they_need() -> None:
     """An address may wrap around where it is not used; a number that is compared may not."""
     for dtype, kinds in ((dtypes.int32, ("i32", "i32")), (dtypes.int64, ("i64", ""))):
@@ -254,6 +254,24 @@ def test_indices_have_no_more_bits_than_they_need() -> None:
                    device="WEBGPU")
             wanted = [3 * n if 0 <= n < 5 else 0 for n in given.tolist()]
             assert out.tolist() == wanted
+
+
+@verifies("webgpu.index.narrow+2")
+def test_a_variable_has_the_bits_of_its_type() -> None:
+    """In one kernel indices are long, and a variable is not."""
+    number = UOp(Ops.DEFINE_VAR, dtypes.int32, (), ("number", 0, 3))
+    i = new_range(8, GLOBAL)
+    place = kb.apply(Ops.CAST, load(param(2, dtypes.int64), i), dtype=dtypes.index)
+    inside = kb.apply(Ops.CMPLT, place, kb.number(dtypes.index, 5))
+    place = kb.apply(Ops.ADD, place, kb.apply(Ops.CAST, number, dtype=dtypes.index))
+    ast = kb.kernel(store(param(0, INT), i, load(param(1, INT), place, inside)), prefix=(i,),
+                    variables=(number,))
+    text = render(ast, WGSL(wide=True)).body
+    assert "let n0: i32 = " in text and "long_i64(n0)" in text
+    if dtypes.int64 in whole_types():
+        out = np.zeros(8, np.int32)
+        kb.run(ast, out, np.arange(8, dtype=np.int32), np.arange(8), values=(3,), device="WEBGPU")
+        assert out.tolist() == [3, 4, 5, 6, 7, 0, 0, 0]
 
 
 @verifies("webgpu.loop.turns")
