@@ -1,7 +1,7 @@
 """More ways to say where elements stand: parts, turns, grids. Chapter: spec/tensor.md."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from impl.errors import AxisError, ShapeError
@@ -140,18 +140,18 @@ class Arrangement(Movement):
         columns = [one.reshape(-1, 1) if len(one.shape) < 2 else one for one in _joined(given)]
         return columns[0].cat(*columns[1:], dim=1)
 
-    def atleast_1d(self) -> Self:
-        """The tensor, a number as a vector."""
-        return self if self.shape else self.reshape(1)
+    def atleast_1d(*given: Any) -> Any:
+        """The tensor, a number as a vector; of several tensors each of them."""
+        return _each(given, lambda one: one if one.shape else one.reshape(1))
 
-    def atleast_2d(self) -> Self:
-        """The tensor, a vector as a row."""
-        return self if len(self.shape) > 1 else self.reshape(1, -1)
+    def atleast_2d(*given: Any) -> Any:
+        """The tensor, a vector as a row; of several tensors each of them."""
+        return _each(given, lambda one: one if len(one.shape) > 1 else one.reshape(1, -1))
 
-    def atleast_3d(self) -> Self:
-        """The tensor, a vector as (1, n, 1), and a matrix with a last axis of 1."""
-        return self.reshape(1, -1, 1) if len(self.shape) < 2 else \
-            self.unsqueeze(-1) if len(self.shape) == 2 else self
+    def atleast_3d(*given: Any) -> Any:
+        """The tensor, a vector as (1, n, 1), a matrix with a last axis of 1; or each of several."""
+        return _each(given, lambda one: one.reshape(1, -1, 1) if len(one.shape) < 2 else
+                     one.unsqueeze(-1) if len(one.shape) == 2 else one)
 
     def block_diag(*given: Any) -> Any:
         """Matrices along the diagonal of one, zero elsewhere."""
@@ -186,6 +186,10 @@ class Arrangement(Movement):
         """pad with a number"""
         return self.pad(pad, value=value)
 
+    def trapz(self, x: Any = None, dx: float = 1, dim: int = -1) -> Self:
+        """trapezoid"""
+        return self.trapezoid(x, dx, dim)
+
     def trapezoid(self, x: Any = None, dx: float = 1, dim: int = -1) -> Self:
         """The area below points along an axis, `dx` apart or at the places x."""
         return self._trapezoids(x, dx, dim).sum(dim)  # type: ignore[attr-defined]
@@ -219,6 +223,14 @@ class Arrangement(Movement):
         """The first elements of each axis, in this shape; None keeps a size."""
         return self.shrink([None if size is None else (0, size)
                             for size in flat_arguments(shape)])
+
+
+def _each(given: tuple[Any, ...], build: Callable[[Any], Any]) -> Any:
+    """What becomes of a tensor, or of each of several."""
+    several = len(given) > 1 or isinstance(given[0], (list, tuple))
+    found = [one for part in given
+             for one in (part if isinstance(part, (list, tuple)) else (part,))]
+    return tuple(build(one) for one in found) if several else build(found[0])
 
 
 def _joined(given: tuple[Any, ...]) -> list[Any]:

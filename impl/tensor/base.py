@@ -583,8 +583,17 @@ class TensorBase(metaclass=Named):
             return view(self.uop, ())
         return view(UOp(Ops.BITCAST, wanted, (self.uop,)), ((Ops.BITCAST, wanted),))
 
-    def to(self, device_or_dtype: Any) -> Self:
-        """The tensor on another device, or in another dtype."""
+    def to(self, device_or_dtype: Any = None, dtype: Any = None, non_blocking: bool = False,
+           copy: bool = False) -> Self:
+        """The tensor on another device, or in another dtype, or both; those of another tensor.
+
+        Values have no place in common that `copy` could separate, and nothing blocks.
+        """
+        if isinstance(device_or_dtype, TensorBase):
+            return self.to(device_or_dtype.device).to(device_or_dtype.dtype)
+        if dtype is not None and not isinstance(dtype, bool):
+            moved: Self = self.to(device_or_dtype)
+            return moved.cast(dtype)
         wanted = device_or_dtype
         if isinstance(wanted, (tuple, list)):
             placed: Self = self.shard(wanted)  # type: ignore[attr-defined]  # of Placement

@@ -213,9 +213,10 @@ class Creation(Linalg):
         return cls._made(node, device, requires_grad)
 
     @classmethod
-    def scalar_tensor(cls, value: Any, dtype: Any = None, device: str | None = None) -> Self:
+    def scalar_tensor(cls, value: Any, dtype: Any = None, device: str | None = None,
+                      requires_grad: bool = False) -> Self:
         """A number as a tensor."""
-        return cls(value, device, dtypes.default_float if dtype is None else dtype)
+        return cls(value, device, dtypes.default_float if dtype is None else dtype, requires_grad)
 
     @classmethod
     def tril_indices(cls, row: int, col: int, offset: int = 0, dtype: Any = None,

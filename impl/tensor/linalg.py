@@ -114,17 +114,38 @@ class Linalg(Losses):
         found = self._host(self._called("inverse", np.linalg.inv, self._matrices("inverse")))
         return found - found @ d @ found  # r[impl tensor.linalg.slope]
 
-    def pinverse(self, rcond: float | None = None) -> Self:
-        """The inverse of Moore and Penrose of any matrix."""
+    def pinverse(self, rcond: float | None = None, atol: Any = None, rtol: Any = None,
+                 hermitian: bool = False) -> Self:
+        """The inverse of Moore and Penrose of any matrix.
+
+        Singular values up to a limit count as 0: `atol`, or `rtol` (or rcond) times the greatest.
+        """
         d = self._slope()
         array = self._matrices("pinverse", False)
-        limit = max(self.shape[-2:], default=0) * np.finfo(self._result_float().numpy).eps \
-            if rcond is None else rcond
-        p = self._host(np.linalg.pinv(array, rcond=limit))
-        left = self.detach() @ p
-        right, one = p @ self.detach(), self._eye
+        if hermitian:
+            array = np.tril(array) + np.tril(array, -1).swapaxes(-1, -2)
+            half = d.tril(-1)
+            d = half + half.mT + self._diagonal_part(d)
+        u, s, vh = np.linalg.svd(array, full_matrices=False)
+        limit = self._least_value(s, atol, rcond if rtol is None else rtol)
+        kept = np.where(s > limit, 1 / np.where(s == 0, 1, s), 0)
+        p = self._host((vh.swapaxes(-1, -2) * kept[..., None, :]) @ u.swapaxes(-1, -2))
+        left = self._host(array) @ p
+        right, one = p @ self._host(array), self._eye
         into = (one(right) - right) @ d.mT @ p.mT @ p + p @ p.mT @ d.mT @ (one(left) - left)
         return p - p @ d @ p + into
+
+    def _least_value(self, sizes: np.ndarray, atol: Any, rtol: Any) -> np.ndarray:
+        """Up to where a singular value counts as none."""
+        absolute, relative = (None if one is None else np.asarray(
+            one.numpy() if isinstance(one, Linalg) else one, np.float64)[..., None]
+            for one in (atol, rtol))
+        if relative is None:
+            usual = max(self.shape[-2:], default=0) * float(
+                np.finfo(self._result_float().numpy).eps)
+            relative = np.asarray(usual if absolute is None or not (absolute > 0).all() else 0.0)
+        greatest = np.max(sizes, -1, keepdims=True, initial=0)
+        return np.maximum(relative * greatest, 0.0 if absolute is None else absolute)
 
     def _eye(self, like: Self) -> Self:
         return self._host(np.eye(like.shape[-1]))
@@ -164,16 +185,16 @@ class Linalg(Losses):
         x = found + inverse @ ((e.unsqueeze(-1) if vector else e) - d @ found)
         return x.squeeze(-1) if vector else x
 
-    def lstsq(self, other: Self) -> Lstsq:
+    def lstsq(self, other: Self, rcond: float | None = None) -> Lstsq:
         """The x for which self @ x is nearest to other, the smallest such x."""
         array = self._matrices("lstsq", False)
-        inverse = self.pinverse()
+        inverse = self.pinverse(rcond)
         solution = inverse @ other
         values = self._host(np.linalg.svd(array, compute_uv=False))
         rank = self._host(np.linalg.matrix_rank(array))
         rows, columns = self.shape[-2:]
-        rest = (self @ solution - other).square().sum(-2) if rows > columns \
-            else self._host(np.zeros((0,)))
+        full = rows > columns and bool((rank.numpy() == columns).all())
+        rest = (self @ solution - other).square().sum(-2) if full else self._host(np.zeros((0,)))
         return Lstsq(solution, rest, rank, values)
 
     # Decompositions
@@ -204,7 +225,8 @@ class Linalg(Losses):
         """The x of T @ x = self, where T is a triangle of `other`; the rest of it is not read."""
         part = other.triu() if upper else other.tril()
         if unitriangular:
-            part = part - part * part._eye(part) + part._eye(part)
+            part = other.triu(1) if upper else other.tril(-1)
+            part = part + part._eye(part)
         return part.solve(self, left)
 
     def qr(self, mode: str = "reduced") -> QR:
@@ -217,19 +239,19 @@ class Linalg(Losses):
         parts = np.linalg.qr(array, "complete" if mode == "complete" else "reduced")
         q, r = (self._host(one) for one in parts)
         if rows < columns or mode == "complete" and rows > columns:
-            return QR(q, r)  # without a gradient: those of such forms are not unique
+            return QR(q + _unknown(d), r + _unknown(d))
         inverse = self._host(_inverse_or_nan(r.numpy().astype(np.float64)))
         inner = q.mT @ d @ inverse
         low = inner.tril(-1)
         turn = low - low.mT
         return QR(q + q @ turn + (d @ inverse - q @ inner), r + (inner - turn) @ r)
 
-    def eigh(self, uplo: str = "L") -> Eigh:
+    def eigh(self, UPLO: str = "L") -> Eigh:  # noqa: N803
         """Eigenvalues and vectors of a symmetric matrix, of which one triangle is read."""
         d = self._slope()
         array = self._matrices("eigh")
-        values, vectors = self._called("eigh", np.linalg.eigh, array, UPLO=uplo)
-        half = d.tril(-1) if uplo == "L" else d.triu(1)
+        values, vectors = self._called("eigh", np.linalg.eigh, array, UPLO=UPLO)
+        half = d.tril(-1) if UPLO == "L" else d.triu(1)
         d = half + half.mT + self._diagonal_part(d)
         v = self._host(vectors)
         inner = v.mT @ ((d + d.mT) * 0.5) @ v
@@ -238,9 +260,9 @@ class Linalg(Losses):
             factor = self._host(np.where(gaps == 0, 0.0, 1 / gaps))
         return Eigh(self._host(values) + inner.diagonal(0, -2, -1), v + v @ (factor * inner))
 
-    def eigvalsh(self, uplo: str = "L") -> Self:
+    def eigvalsh(self, UPLO: str = "L") -> Self:  # noqa: N803
         """The eigenvalues of a symmetric matrix, in ascending order."""
-        values: Self = self.eigh(uplo).eigenvalues
+        values: Self = self.eigh(UPLO).eigenvalues
         return values
 
     def svd(self, some: bool = True, compute_uv: bool = True) -> tuple[Self, Self, Self]:
@@ -285,14 +307,15 @@ class Linalg(Losses):
         values: Self = self.svd_full(False).S
         return values
 
-    def matrix_rank(self, tol: Any = None, hermitian: bool = False) -> Self:
-        """How many singular values are above a limit."""
+    def matrix_rank(self, tol: Any = None, hermitian: bool = False, atol: Any = None,
+                    rtol: Any = None) -> Self:
+        """How many singular values are above a limit: `tol` (or atol), or rtol times the greatest.
+        """
         array = self._matrices("matrix_rank", False)
         sizes = np.abs(np.linalg.eigvalsh(array)) if hermitian else \
             np.linalg.svd(array, compute_uv=False)
-        limit = np.max(sizes, -1, keepdims=True, initial=0) * max(self.shape[-2:]) \
-            * np.finfo(self._result_float().numpy).eps if tol is None else \
-            np.asarray(tol.numpy() if isinstance(tol, Linalg) else tol)[..., None]
+        limit = self._least_value(sizes, atol if tol is None else tol,
+                                  0.0 if tol is not None else rtol)
         return self._host(np.count_nonzero(sizes > limit, axis=-1).astype(np.int32))
 
     def matrix_exp(self) -> Self:
@@ -372,20 +395,27 @@ class Linalg(Losses):
             return values[..., -1] / values[..., 0] if p == -2 else values[..., 0] / values[..., -1]
         return self.matrix_norm(p) * self.inverse().matrix_norm(p)
 
-    def lu(self) -> tuple[Self, Self, Self]:
+    def lu(self, pivot: bool = True) -> tuple[Self, Self, Self]:
         """A permutation, a lower and an upper triangle, whose product is the matrix (`P @ L @ U`).
+
+        Without pivots there is no permutation, and digits are lost.
         """
         d = self._slope()
         array = self._matrices("lu", False)
         flat = array.reshape(-1, *array.shape[-2:])
-        parts = [_lu(one) for one in flat]
+        parts = [_lu(one, pivot) for one in flat]
         p, low, up = (self._host(np.stack([one[k] for one in parts]).reshape(
             *array.shape[:-2], *parts[0][k].shape)) for k in range(3))
         if self.shape[-1] != self.shape[-2]:
-            return p, low, up
+            return p, low + _unknown(d), up + _unknown(d)
         inner = self._host(_inverse_or_nan(low.numpy().astype(float))) @ p.mT @ d \
             @ self._host(_inverse_or_nan(up.numpy().astype(float)))
         return p, low + low @ inner.tril(-1), up + inner.triu() @ up
+
+
+def _unknown(d: Any) -> Any:
+    """0, of which the gradient is NaN: of a form for which there is no formula here."""
+    return d.square().sum().sqrt()
 
 
 def _inverse_or_nan(array: np.ndarray) -> np.ndarray:
@@ -410,14 +440,14 @@ def _cofactors(array: np.ndarray) -> np.ndarray:
     return np.asarray(sign[..., None, None] * (u * others[..., None, :]) @ vh)
 
 
-def _lu(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _lu(matrix: np.ndarray, pivot: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Gauss' elimination with the greatest element of each column as pivot."""
     rows, columns = matrix.shape
     up, order = matrix.copy(), np.arange(rows)
     least = min(rows, columns)
     low = np.zeros((rows, least))
     for k in range(least):
-        best = k + int(np.argmax(np.abs(up[k:, k])))
+        best = k + int(np.argmax(np.abs(up[k:, k]))) if pivot else k
         for each in (up, low, order):
             each[[k, best]] = each[[best, k]]
         low[k, k] = 1

@@ -11,12 +11,17 @@ from typing import Any, Self
 from impl.errors import ShapeError
 from impl.gradient import nodes
 from impl.tensor.functional import Functional
+from impl.tensor.random import uniform_node
 
 
 class Losses(Functional):
     """Losses of a tensor and a target, distances, and layers as functions."""
 
     __slots__ = ()
+
+    def _numbers(self, count: int) -> Self:
+        """0, 1, 2, ..."""
+        return self._wrap(nodes.iota(count))
 
     # Of probabilities
 
@@ -87,23 +92,24 @@ class Losses(Functional):
     def multi_margin_loss(self, target: Self, p: float = 1, margin: float = 1.0,
                           weight: Self | None = None, reduction: str = "mean") -> Self:
         """How far each class is from a margin below that of the target, to the power of p."""
-        rows, classes = self if len(self.shape) > 1 else self.unsqueeze(0), target.reshape(-1, 1)
+        rows = self if len(self.shape) > 1 else self.reshape(1, -1)
+        classes = target.reshape(-1, 1)
         own = rows.gather(1, classes)
         miss = (margin - own + rows).relu() ** p
         if weight is not None:
             miss = miss * weight.gather(0, classes.flatten()).unsqueeze(1)
-        others = self.arange(rows.shape[1], device=self.device).ne(classes)  # type: ignore[attr-defined]
+        others = self._numbers(rows.shape[1]).ne(classes)
         loss = others.where(miss, 0).sum(1) / rows.shape[1]
         return (loss.reshape(()) if len(self.shape) < 2 else loss)._reduced(reduction)
 
     def multilabel_margin_loss(self, target: Self, reduction: str = "mean") -> Self:
         """multi_margin_loss for several classes: those before the first -1 of each row."""
-        rows = self if len(self.shape) > 1 else self.unsqueeze(0)
-        given = target if len(target.shape) > 1 else target.unsqueeze(0)
+        rows = self if len(self.shape) > 1 else self.reshape(1, -1)
+        given = target if len(target.shape) > 1 else target.reshape(1, -1)
         classes = rows.shape[1]
         ended = (given < 0).cummax(1)
-        hits = given.maximum(0).unsqueeze(2).eq(
-            self.arange(classes, device=self.device)) & ended.logical_not().unsqueeze(2)  # type: ignore[attr-defined]
+        hits = given.maximum(0).unsqueeze(2).eq(self._numbers(classes)) \
+            & ended.logical_not().unsqueeze(2)
         is_target = hits.any(1)
         own = rows.gather(1, given.maximum(0))
         miss = (1 - own.unsqueeze(2) + rows.unsqueeze(1)).relu()
@@ -181,13 +187,13 @@ class Losses(Functional):
 
     def gumbel_softmax(self, tau: float = 1, hard: bool = False, dim: int = -1) -> Self:
         """softmax of x and random numbers of Gumbel's distribution; `hard`: its greatest as 1."""
-        chance = self.rand(self.shape, device=self.device)  # type: ignore[attr-defined]
+        chance = self._wrap(uniform_node(self.shape))
         noise = -(-(1 - chance).log()).log()
         soft = ((self + noise) / tau).softmax(dim)
         if not hard:
             return soft
         places = soft.argmax(dim, keepdim=True)
-        one = self.arange(self.shape[dim], device=self.device)  # type: ignore[attr-defined]
+        one = self._numbers(self.shape[dim])
         shape = [1] * len(self.shape)
         shape[dim] = -1
         chosen: Self = one.reshape(shape).eq(places).cast(soft.dtype)
@@ -249,8 +255,8 @@ class Losses(Functional):
         """leaky_relu, with a random slope for each element while training."""
         if not training:
             return self.leaky_relu((lower + upper) / 2)
-        slope = self.uniform(self.shape, low=lower, high=upper, device=self.device)  # type: ignore[attr-defined]
-        return (self >= 0).where(self, self * slope)
+        chance = self._wrap(uniform_node(self.shape))
+        return (self >= 0).where(self, self * (chance * (upper - lower) + lower))
 
     def linear_cross_entropy(self, weight: Self, target: Self, bias: Self | None = None,
                              **named: Any) -> Self:

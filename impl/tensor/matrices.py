@@ -134,10 +134,10 @@ class Matrices(Products):
 
     def _added(self, product: Self, beta: float, alpha: float) -> Self:
         """beta * self + alpha * product, in the dtype of both, whatever the numbers are."""
-        mine, theirs = (one if factor == 1 else (one * factor).cast(one.dtype)
-                        for one, factor in ((self, beta), (product, alpha)))
-        return theirs + mine * 0 if beta == 0 and self.dtype.kind != "f" else \
-            theirs.expand(theirs.shape) if beta == 0 else mine + theirs
+        mine, theirs = (
+            one if factor == 1 else one * (factor if one.dtype.kind == "f" else int(factor))
+            for one, factor in ((self, beta), (product, alpha)))
+        return theirs if beta == 0 else mine + theirs
 
     def addmv(self, mat: Any, vec: Any, beta: float = 1, alpha: float = 1) -> Self:
         """beta * self + alpha * (mat @ vec)"""
@@ -158,6 +158,9 @@ class Matrices(Products):
 
     def matrix_power(self, n: int) -> Self:
         """A square matrix multiplied with itself, `n` times in all."""
+        if isinstance(n, int) and n < 0:
+            inverse: Self = self.inverse()  # type: ignore[attr-defined]  # of Linalg
+            return inverse.matrix_power(-n)
         exponent = whole(n, "matrix_power", "exponent")
         if len(self.shape) < 2 or self.shape[-1] != self.shape[-2]:
             raise ShapeError("matrix_power", f"{self.shape} is no square matrix",
@@ -175,8 +178,11 @@ class Matrices(Products):
 
     # Distances
 
-    def cdist(self, other: Self, p: float = 2.0) -> Self:
-        """The p-norm of each difference of a row here and a row there: (..., rows, rows)."""
+    def cdist(self, other: Self, p: float = 2.0, compute_mode: Any = None) -> Self:
+        """The p-norm of each difference of a row here and a row there: (..., rows, rows).
+
+        `compute_mode` is PyTorch's, and makes no difference.
+        """
         difference = self.unsqueeze(-2) - other.unsqueeze(-3)
         return difference.norm(p, -1)
 

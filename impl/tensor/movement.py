@@ -433,8 +433,11 @@ class Movement(Special):
         node = nodes.expand(nodes.reshape(self.uop, between), grown)
         return self._wrap(nodes.reshape(node, joined))
 
-    def repeat_interleave(self, repeats: Any, dim: int | None = None) -> Self:
+    def repeat_interleave(self, repeats: Any, dim: int | None = None,
+                          output_size: int | None = None) -> Self:
         """Each element (along an axis) repeated in place, as often as a number says, or a list.
+
+        `output_size` is how long that is, and need not be said.
         """
         if dim is None:
             return self.flatten().repeat_interleave(repeats, 0)

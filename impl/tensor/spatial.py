@@ -264,6 +264,10 @@ class Spatial(Matrices):
         """
         if kernel_size is None and size is not None and isinstance(dim, int):
             return super().unfold(dim, size, 1 if step is None else step, dilation)
+        if kernel_size is None and not isinstance(dim, int) and size is not None:
+            # PyTorch's order: window, dilation, padding, stride
+            return self.unfold(None, dilation=size, padding=0 if step is None else step,
+                               stride=dilation, kernel_size=dim)
         kernel = dim if kernel_size is None else kernel_size
         single = len(self.shape) == 3
         x = self.unsqueeze(0) if single else self

@@ -601,7 +601,8 @@ class Special(Elementwise):
                              unary(Ops.SQRT, scale(high, 2 * math.pi)))
             tail = tail if scaled else nodes.mul(tail, unary(Ops.EXP, high))
             found = where(near, nodes.mul(series, grown), tail)
-            return signed_as(found, x) if order else found
+            return nodes.mul(found, where(compare(Ops.CMPLT, x, number(x, 0)), number(x, -1),
+                                          number(x, 1))) if order else found
         return self._widened(name, build)
 
     def entr(self) -> Self:
@@ -701,5 +702,9 @@ class Special(Elementwise):
         plain = binary(Ops.OR, infinite(wide), binary(
             Ops.OR, compare(Ops.CMPNE, wide, wide), compare(Ops.CMPEQ, wide, number(wide, 0))))
         power = nodes.sub(power, where(tiny, number(bits, bias + places + 2), number(bits, bias)))
-        exponent = self._wrap(cast(where(plain, number(bits, 0), power), dtypes.int32))
-        return self._wrap(cast(where(plain, wide, part), x.dtype)), exponent
+        power = nodes.neg(cast(where(plain, number(bits, 0), power), dtypes.int32))
+        # Both are constants to the gradient, which is the power of two that x was divided by.
+        slope = nodes.mul(nodes.sub(wide, nodes.detach(wide)),
+                          unary(Ops.EXP2, cast(power, wide.dtype)))
+        found = where(plain, wide, nodes.add(part, slope))
+        return self._wrap(cast(found, x.dtype)), self._wrap(nodes.neg(power))

@@ -260,9 +260,14 @@ class Statistics(Spatial):
 
     # Places in order
 
-    def searchsorted(self, values: Any, right: bool = False, side: str | None = None) -> Self:
+    def searchsorted(self, values: Any, right: bool = False, side: str | None = None,
+                     sorter: Any = None) -> Self:
         """Where values would be put into this sorted last axis, as int32: before equals, or after.
+
+        A `sorter` says in which order the axis has to be read to be sorted.
         """
+        if sorter is not None:
+            return self.gather(-1, sorter).searchsorted(values, right, side)
         theirs = self._tensor(values)
         after = right if side is None else side == "right"
         x, many = self.unsqueeze(-2), theirs.unsqueeze(-1)
