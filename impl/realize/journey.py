@@ -7,17 +7,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from impl.device import Device
-from impl.rewrite import Rewrite
+from impl.rewrite import Rewrite, rewrites
 from impl.rewrite.written import written_tree
 from impl.schedule import PlannedKernel
 from impl.searching import with_steps
 
 
-def rewrite_rows(rewrites: Sequence[Rewrite]) -> list[dict[str, str]]:
-    """What rules did while the expressions of stages were made, in order."""
+def rewrite_rows(made: Sequence[Rewrite]) -> list[dict[str, str]]:
+    """What rules did while expressions of stages and texts of kernels were made, in order."""
     return [{"rule": each.rule, "pass": each.where, "line": each.origin,
              "before": written_tree(each.before), "after": written_tree(each.after)}
-            for each in rewrites]
+            for each in made]
+
+
+def language_rewrites(kernel: PlannedKernel, steps: Sequence[str]) -> list[Rewrite]:
+    """What rules do about what a kernel's language lacks, done again: its text may be known."""
+    # r[impl inspect.journey.complete]
+    first = len(rewrites)
+    Device[kernel.device].source(with_steps(kernel.ast, steps))
+    return [each for each in rewrites[first:] if each.where == "legalize"]
 
 
 def step_rows(kernel: PlannedKernel, steps: Sequence[str],

@@ -12,7 +12,7 @@ from impl.effects import Buffer, Holder, collect, lock
 from impl.ir import UOp
 from impl.places import Destination
 from impl.realize.environment import in_force
-from impl.realize.journey import rewrite_rows, step_rows
+from impl.realize.journey import language_rewrites, rewrite_rows, step_rows
 from impl.realize.planning import (
     checked_plan,
     hold,
@@ -119,6 +119,7 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False,
         first = len(rewrites)
         with settings.Context(**({"SCACHE": 0} if follow else {})):  # every rewrite happens again
             plan, canonical, hit = checked_plan(effects, in_force())
+        made = rewrites[first:]
         rows = document(plan, hit, effects.nodes)  # r[impl schedule.document.nothing-runs]
         if programs:
             for row, program in zip(rows["kernels"], programs_of(plan, effects.nodes),
@@ -131,8 +132,9 @@ def schedule_document(holders: Sequence[Holder], programs: bool = False,
                     if follow:
                         row["journey"] = step_rows(plan.kernels[row["id"]], program.steps,
                                                    program.reasons)
+                        made += language_rewrites(plan.kernels[row["id"]], program.steps)
             if follow:
-                rows["rewrites"] = rewrite_rows(rewrites[first:])
+                rows["rewrites"] = rewrite_rows(made)
         elif steps:
             for row in rows["kernels"]:
                 kernel = plan.kernels[row["id"]]

@@ -42,8 +42,12 @@ def graph_rewrite(root: UOp, matcher: PatternMatcher, ctx: Any = None,
 def applies(graph: UOp, matcher: PatternMatcher,
             gate: Callable[[UOp], bool] | None = None) -> bool:
     """Whether a rule applies to a node: a glance at each, and no graph is made."""
-    match = matcher.match
-    return any(match(node) is not None for node in graph.toposort(gate))
+    functions = matcher.functions
+    for node in graph.toposort(gate):
+        function = functions[node.op]
+        if function is not None and function(node, None) is not None:
+            return True
+    return False
 
 
 def looker(matcher: PatternMatcher, ctx: Any, name: str,

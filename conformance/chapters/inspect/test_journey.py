@@ -43,6 +43,18 @@ def test_every_step_from_the_line_to_the_text() -> None:
 
 
 @verifies("inspect.journey.complete")
+def test_what_a_language_lacks_is_followed() -> None:
+    with Context(DEVICE="CPU"):
+        x = Tensor([1.0, 2.0, 3.0]).cast("float16").realize()
+    for _ in range(2):  # a text that is known is followed, too
+        with Context(TRACK_MATCH_STATS=2, DEVICE="CPU"):
+            found = Tensor.runtime.document([x * x], programs=True)["rewrites"]
+        last = {(row["rule"], row["pass"], row["before"]) for row in found}
+        assert ("h + h", "legalize", "p0[r0] * p0[r0]") in last
+        assert len([row for row in found if row["pass"] == "legalize"]) == len(found)
+
+
+@verifies("inspect.journey.complete")
 def test_how_nodes_are_written() -> None:
     loop = new_range(8, RangeKind.LOOP, 3)
     value = (UOp(Ops.CAST, dtypes.int32, (loop,)) + 2) * 3
