@@ -140,6 +140,7 @@ class Frame:
         self.handlers = dis._parse_exception_table(code)  # type: ignore[attr-defined]
         self.line = code.co_firstlineno
         self.names: tuple[str, ...] = ()
+        self.stamp = -1  # of the analysis, when nothing new was found here
 
     def site(self, at: Any, kind: Any = None) -> Made:
         """What is made at a place of the code."""
@@ -950,7 +951,9 @@ class Following:
     def interpret(self, frame: Frame) -> None:
         """Go through the instructions of a function once, in their order."""
         from impl.replay.instructions import step
-        self.frame = frame
+        if frame.stamp == self.stamp:  # nothing is new since it was looked at
+            return
+        self.frame, started = frame, self.stamp
         frame.states.setdefault(0, [])
         stack: list[Value] | None = None
         for place, instruction in enumerate(frame.instructions):
@@ -974,6 +977,7 @@ class Following:
                 if place + 1 < len(frame.instructions) else -1
             stack = step(self, frame, instruction, list(stack), following)
         self.frame = None
+        frame.stamp = self.stamp if started == self.stamp else -1
 
     @staticmethod
     def joined(first: list[Value] | None, second: list[Value]) -> list[Value]:
