@@ -26,24 +26,31 @@ class WritesLeaveTheOldGradient(Edit):
 
 
 class KeepsTheFold(Edit):
-    rule = "gradient.window.sum"
+    rule = "gradient.window.sum+2"
     description = "what the windows of a convolution took is stored, and folded afterwards"
     file = "impl/gradient/windows.py"
-    old, new = "if found is None or is_symbolic(length)", "if found or is_symbolic(length)"
+    old, new = "if is_symbolic(length) or", "if found or"
 
 
 class KernelIsNotReversed(Edit):
-    rule = "gradient.window.sum"
+    rule = "gradient.window.sum+2"
     description = "the windows of the signal meet the taps of the kernel in their own order"
     file = "impl/gradient/windows.py"
     old, new = "kernel = nodes.flip(kernel, (axis + 1,))", "kernel = nodes.flip(kernel, ())"
 
 
+class EndsAreAddedTwice(Edit):
+    rule = "gradient.window.sum+2"
+    description = "the last elements of a window are added where its first ones are"
+    file = "impl/gradient/windows.py"
+    old, new = "around = (start, length - start", "around = (0, length"
+
+
 class StepsAmongTheGaps(Edit):
-    rule = "gradient.window.sum"
+    rule = "gradient.window.sum+2"
     description = "a kernel with gaps falls into phases as one without"
     file = "impl/gradient/windows.py"
-    old, new = "or step > 1 < dilation:", "or step < 1:"
+    old, new = "or step > 1 < dilation or", "or"
 
 
 class WalksByRecursion(ImplPatch):

@@ -32,7 +32,7 @@ def add_windows(taps: UOp, axis: int, length: int, step: int, dilation: int) -> 
 
     `axis` is that of i, the windows, and the next one is that of k. Where the taps are sums of
     products, as those of a convolution are, the same is a sum over windows of the signal: it is
-    computed as fast as a convolution (r[gradient.window.sum]).
+    computed as fast as a convolution (r[gradient.window.sum+2]).
     """
     above: list[tuple[UOp, int, int]] = []
     node, place = taps, axis
@@ -40,13 +40,44 @@ def add_windows(taps: UOp, axis: int, length: int, step: int, dilation: int) -> 
         above.append((node, place, below))
         node, place = node.src[0], below
     found = _find_taps(node, place)
-    if found is None or is_symbolic(length) or step > 1 < dilation:
+    if is_symbolic(length) or step > 1 < dilation or is_symbolic(math.prod(shape_of(taps))):
         return UOp(Ops.FOLD, taps.dtype, (taps,), (axis, length, step, dilation))
-    result = _sum_over_windows(found, length, step, dilation)  # r[impl gradient.window.sum]
+    if found is None and dilation == 1 and shape_of(taps)[axis + 1] <= _MOST_SHIFTS * step:
+        return _sum_of_shifts(taps, axis, length, step)
+    if found is None:
+        return UOp(Ops.FOLD, taps.dtype, (taps,), (axis, length, step, dilation))
+    result = _sum_over_windows(found, length, step, dilation)  # r[impl gradient.window.sum+2]
     for each, own, below in reversed(above):
         if each.op is not Ops.CONTIGUOUS or step == 1:  # with steps, something is stored already
             result = _done_again(each, own, below, result)
     return result
+
+
+#: A window that is added up in so many parts, each without overlaps.
+_MOST_SHIFTS = 3
+
+
+def _sum_of_shifts(taps: UOp, axis: int, length: int, step: int) -> UOp:
+    """The first `step` taps of all windows lie side by side, and so do the next ones, shifted."""
+    sizes = shape_of(taps)
+    count, size = sizes[axis:axis + 2]
+    total: UOp | None = None
+    for start in range(0, size, step):
+        stop = min(start + step, size)
+        part = nodes.shrink(taps, tuple((start, stop) if each == axis + 1 else (0, extent)
+                                        for each, extent in enumerate(sizes)))
+        part = nodes.pad(part, tuple((0, step - stop + start) if each == axis + 1 else (0, 0)
+                                     for each in range(len(sizes))))
+        row = nodes.reshape(part, (*sizes[:axis], count * step, *sizes[axis + 2:]))
+        more = max(0, start + count * step - length)  # the padding of the last window
+        row = nodes.shrink(row, tuple((0, extent - more) if each == axis else (0, extent)
+                                      for each, extent in enumerate(shape_of(row))))
+        around = (start, length - start - count * step + more)
+        row = nodes.pad(row, tuple(around if each == axis else (0, 0)
+                                   for each in range(len(sizes) - 1)))
+        total = row if total is None else nodes.add(total, row)
+    assert total is not None
+    return total
 
 
 def _axis_below(node: UOp, axis: int) -> int | None:

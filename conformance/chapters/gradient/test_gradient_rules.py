@@ -71,8 +71,8 @@ EXAMPLES: dict[str, list[Callable[[Tensor], Tensor]]] = {
 
 
 def fold(x: Tensor) -> Tensor:
-    """The gradient of windows is a fold; that of the fold is windows again."""
-    inside = (x * x).unfold(1, 2, 1)
+    """The gradient of wide windows is a fold; that of the fold is windows again."""
+    inside = (x * x).pad(((0, 0), (1, 2))).unfold(1, 4, 1)
     return inside.sum().gradient(x)[0] * x
 
 
