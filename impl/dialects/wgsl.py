@@ -11,7 +11,7 @@ from impl.dialects.gpu import Gpu
 from impl.dtypes import DType, Scalar, dtypes
 from impl.errors import GraphError
 from impl.functions.definitions import Definition, needs_of
-from impl.functions.wgsl import HELD, literal, text_of
+from impl.functions.wgsl import HELD, text_of, wgsl_literal
 from impl.ir import UOp
 from impl.lowering.legal import COMMON, WORDS
 
@@ -128,7 +128,7 @@ class WGSL(Gpu):
 
     def literal(self, value: Scalar, dtype: DType) -> str:
         """A number. Those that a compiler would compute with are hidden from it."""
-        return literal(value, dtype, self.type_of(dtype), self._call)
+        return wgsl_literal(value, dtype, self.type_of(dtype), self._call)
 
     def _narrow(self, text: str, dtype: DType) -> str:
         if dtype.itemsize >= 4:

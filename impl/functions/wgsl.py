@@ -261,7 +261,7 @@ def _parts(text: str) -> list[str]:
     return [each.strip() for each in found]
 
 
-def literal(value: Scalar, dtype: DType, kind: str, call: Callable[..., str]) -> str:
+def wgsl_literal(value: Scalar, dtype: DType, kind: str, call: Callable[..., str]) -> str:
     """A number that is held as a kind. Those that a compiler would compute with are hidden: `call`
     writes that.
     """
