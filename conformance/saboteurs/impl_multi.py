@@ -48,18 +48,32 @@ class CombinesThePast(Edit):
 
 
 class LastOperandWins(Edit):
-    rule = "multi.operands.cheapest+2"
+    rule = "multi.operands.cheapest+3"
     description = "operands are brought into the dearest way"
     file = DIVIDE
-    old = "        min(choices, key=lambda axes: sum(price(one, axes) for one in wide))"
-    new = "        max(choices, key=lambda axes: sum(price(one, axes) for one in wide))"
+    old = "    return min(choices, key=lambda axes: sum"
+    new = "    return max(choices, key=lambda axes: sum"
 
 
 class LooksAtOneOperand(Edit):
-    rule = "multi.operands.cheapest+2"
+    rule = "multi.operands.cheapest+3"
     description = "cuts of several operands are not kept together"
     file = DIVIDE
-    old, new = "    if len(choices) > 1:\n", "    if len(choices) > 99:\n"
+    old, new = "    choices[_together(wide)] = None\n", ""
+
+
+class ForgetsThePriceOfSums(Edit):
+    rule = "multi.operands.cheapest+3"
+    description = "what a product leaves due costs nothing"
+    file = DIVIDE
+    old, new = "return sum(2 * held * (count", "return sum(0 * held * (count"
+
+
+class CombinesScattersAtOnce(Edit):
+    rule = "multi.gradient.sharding"
+    description = "what devices scattered is combined before anybody wants it"
+    file = DIVIDE
+    old, new = "    if alone:\n", "    if alone and not node.src:\n"
 
 
 class AKernelForEachDevice(Edit):

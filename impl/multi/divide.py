@@ -10,6 +10,7 @@ import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from impl.dtypes import dtypes
 from impl.effects import leaf_of
@@ -17,7 +18,7 @@ from impl.gradient import nodes
 from impl.ir import ELEMENTWISE, Ops, Shape, UOp, identity, note_origin
 from impl.multi.mesh import TOGETHER, Mesh, Sharding, piece, together
 from impl.multi.rolls import roll_of, rolled_pieces
-from impl.multi.transfers import Transfer, moved
+from impl.multi.transfers import Transfer, held_of, moved
 from impl.places import Place, copied_to, is_free
 from impl.symbolic import identical, is_symbolic
 
@@ -130,6 +131,8 @@ class Divider:
         if around is not None:
             return around
         mesh = next(one.sharding.mesh for one in given if one.sharding is not None)
+        if node.op is Ops.REDUCE and node.src[0].op in ELEMENTWISE:
+            given = [self._to_be_reduced(node, mesh)]
         given = [lifted(one, mesh) for one in given]
         rule = _RULES.get(node.op)
         if rule is not None:
@@ -169,6 +172,18 @@ class Divider:
         assert one.sharding is not None
         moved = rolled_pieces(one.node, one.shape[axis], axis, shift, one.sharding)
         return None if moved is None else Piece(moved, one.shape, one.sharding)
+
+    def _to_be_reduced(self, node: UOp, mesh: Mesh) -> Piece:
+        """The source of a reduction, an elementwise operation, where what becomes due counts."""
+        source = node.src[0]
+        if leaf_of(source) is not None or any(map(is_symbolic, self.pieces[source].shape)):
+            return self.pieces[source]
+        operands = [lifted(self.pieces[each], mesh) for each in source.src]
+        nbytes = math.prod(nodes.shape_of(node)) * node.dtype.itemsize
+        axes = _chosen(operands, partial(_due_price, node.arg[1], nbytes, mesh))
+        if axes == self.pieces[source].axes:
+            return self.pieces[source]
+        return _elementwise(source, operands, axes)
 
     def _write(self, node: UOp, base: Piece, value: Piece) -> Piece:
         """A write: each device writes the piece that it holds.
@@ -431,29 +446,54 @@ def price(given: Piece, axes: Axes) -> int:
     if given.narrow is not None:
         return price(given.narrow, _before(given, axes))
     mesh, total, now = given.sharding.mesh, 0, list(given.axes)
+    held = held_of(given.axes, given.nbytes, mesh)
     for name, _ in given.due:
         count = mesh.extent(name)
+        sent = held * (count - 1) // count
         if name in axes and now[axes.index(name)] is None:
-            total += given.nbytes * (count - 1) // count
+            total += sent
+            held //= count
             now[axes.index(name)] = name
         else:
-            total += 2 * given.nbytes * (count - 1) // count
+            total += 2 * sent
     return total + moved(tuple(now), axes, given.nbytes, mesh)
 
 
-def _elementwise(node: UOp, given: list[Piece]) -> Piece:
+def _elementwise(node: UOp, given: list[Piece], axes: Axes | None = None) -> Piece:
     """All operands in the sharding of one of them, or of all: that for which least is sent."""
     assert node.op in ELEMENTWISE, f"{node.op.name} has no rule for pieces"
-    wide = [one for one in given if one.shape] or given[:1]
-    choices = dict.fromkeys([one.axes for one in wide])
-    if len(choices) > 1:
-        choices[_together(wide)] = None
-    # r[impl multi.operands.cheapest+2]: of equal prices the first operand's
-    axes = next(iter(choices)) if len(choices) == 1 else \
-        min(choices, key=lambda axes: sum(price(one, axes) for one in wide))
+    if axes is None:
+        axes = _chosen(given)
     sources = [brought(one, axes if one.shape else ()).node for one in given]
     mesh = given[0].sharding.mesh  # type: ignore[union-attr]
     return Piece(_again(node, sources), node.shape or (), Sharding(mesh, axes))
+
+
+def _chosen(given: Sequence[Piece], further: Callable[[Axes], int] | None = None) -> Axes:
+    """The sharding into which operands are brought. What is `further` sent because of it counts
+    among those that cut the work into most pieces: to save bytes is no reason to compute twice.
+    """
+    wide = [one for one in given if one.shape] or given[:1]
+    choices = dict.fromkeys([one.axes for one in wide])
+    if len(choices) == 1:
+        return next(iter(choices))
+    choices[_together(wide)] = None
+    mesh = wide[0].sharding.mesh  # type: ignore[union-attr]
+    pieces = {axes: math.prod(mesh.extent(name) for name in axes if name) for axes in choices}
+    if further is not None:
+        choices = {axes: None for axes in choices if pieces[axes] == max(pieces.values())}
+
+    # r[impl multi.operands.cheapest+3]: of equal prices the first operand's
+    return min(choices, key=lambda axes: sum(price(one, axes) for one in wide)
+               + (further(axes) if further else 0))
+
+
+def _due_price(reduced: Sequence[int], nbytes: int, mesh: Mesh, axes: Axes) -> int:
+    """Bytes that each device sends to combine the parts of a result of `nbytes`."""
+    kept = tuple(None if axis in reduced else name for axis, name in enumerate(axes))
+    held = held_of(kept, nbytes, mesh)
+    counts = [mesh.extent(axes[axis] or "") for axis in reduced if axes[axis]]
+    return sum(2 * held * (count - 1) // count for count in counts)
 
 
 def _together(given: Sequence[Piece]) -> Axes:
@@ -681,10 +721,16 @@ def _scatter(node: UOp, given: list[Piece]) -> Piece:
             return _whole_scatter(node, base, index, values)
     start = -0.0 if node.arg is Ops.ADD and node.dtype.kind == "f" else \
         identity(node.arg, node.dtype)
+    begin = nodes.constant(base.node)
+    alone = begin is not None and begin.arg == start  # r[impl collectives.due.scattered]
+    if begin is not None and alone:
+        start = begin.arg  # a zero with its sign
     empty = nodes.full(UOp.const(node.dtype, start), nodes.shape_of(base.node))
     mine = UOp(Ops.SCATTER, node.dtype, (empty, place, values.node), node.arg)
-    partial = Piece(mine, base.shape, base.sharding, ((name, node.arg),))
-    total = brought(partial, base.axes).node
+    parts = Piece(mine, base.shape, base.sharding, ((name, node.arg),))
+    if alone:
+        return parts
+    total = brought(parts, base.axes).node
     return Piece(UOp(node.arg, node.dtype, (base.node, total)), base.shape, base.sharding)
 
 

@@ -5,6 +5,7 @@ each device of a mesh holds.
 """
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from impl.ir import Ops, Shape
@@ -99,13 +100,15 @@ _WHY = {
 }
 
 
+def held_of(axes: tuple[str | None, ...], nbytes: int, mesh: Mesh) -> int:
+    """Bytes that each device has of a value of `nbytes`."""
+    return nbytes // math.prod(mesh.extent(name) for name in axes if name is not None)
+
+
 def moved(axes: tuple[str | None, ...], wanted: tuple[str | None, ...], nbytes: int,
           mesh: Mesh) -> int:
     """Bytes that each device sends to bring a value of `nbytes` from one sharding to another."""
-    total, held = 0, nbytes
-    for name in axes:
-        if name is not None:
-            held //= mesh.extent(name)
+    total, held = 0, held_of(axes, nbytes, mesh)
     for axis, name in enumerate(axes):
         if name is None or wanted[axis] == name:
             continue

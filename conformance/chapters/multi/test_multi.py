@@ -178,7 +178,31 @@ def copies(tensor: Tensor) -> int:
     return sum(row["kind"] == "copy" for row in Tensor.schedule_document(tensor)["kernels"])
 
 
-@verifies("multi.operands.cheapest+2")
+def sent(tensor: Tensor) -> dict[str, int]:
+    """The bytes that each device sends in each transfer."""
+    return {row["name"]: row["sent"] for row in Tensor.schedule_document(tensor)["kernels"]
+            if "sent" in row}
+
+
+@verifies("multi.operands.cheapest+3")
+def test_what_a_product_leaves_due_has_its_price() -> None:
+    def placed(*shape: int, axis: int | None) -> Tensor:
+        return Tensor(numbers(*shape)).shard(DEVICES[:4], axis).realize()
+
+    weights = placed(16, 16, axis=0)
+    for batch in (4, 64):  # either is dearer than 16 * 16 numbers without what is due
+        rows = placed(batch, 8, 16, axis=0)
+        assert sent(rows @ weights) == {"all-gather over shard": 4 * 16 * 16 * 3 // 4}
+        assert (rows @ weights).sharding.axes == ("shard", None, None)
+    # What would have to be gathered is larger than the result: that is combined.
+    columns, long = placed(2, 64, axis=1), placed(64, 2, axis=0)
+    assert sent(columns @ long) == {"all-reduce over shard": 2 * 4 * 2 * 2 * 3 // 4}
+    # Nothing is computed on every device to save a transfer.
+    short, whole = placed(8, 4, axis=1), placed(4, 64, axis=None)
+    assert sent(short @ whole) == {"all-reduce over shard": 2 * 4 * 8 * 64 * 3 // 4}
+
+
+@verifies("multi.operands.cheapest+3")
 def test_the_smaller_operand_moves() -> None:
     def placed(array: np.ndarray, axis: int | None) -> Tensor:
         return Tensor(array).shard(DEVICES[:2], axis).realize()

@@ -147,8 +147,8 @@ CUT, SAMPLE = 4 * 12 * WIDTH * WIDTH, 4 * TOKENS * WIDTH
 @pytest.mark.parametrize(("way", "least"), [
     # Gradients are combined and sent back: each device sends 3/4 of them twice.
     ("data parallel", ALL * 3 // 2),
-    # Parameters are gathered once; the embedding's gradient is combined whole, so 3/4 twice.
-    ("sharded parameters", ALL * 3 // 2 + 4 * WORDS * WIDTH * 3 // 4),
+    # Parameters are gathered once, and each gradient sent to where it is kept.
+    ("sharded parameters", ALL * 3 // 2),
     # Four all-reduces of activations among two, and gradients need nothing.
     ("tensor parallel", 4 * 64 * SAMPLE),
     # The same for half of the batch; then gradients among two, of what each has.
