@@ -103,8 +103,6 @@ class WGSL(Gpu):
 
     def variable(self, name: str, position: int, dtype: DType) -> str:
         """A run-time integer."""
-        if dtype is dtypes.index:
-            return self.constant(self.index, name, self._index(self._next()))
         return self.constant(self.type_of(dtype), name, self._converted_to(
             self._next(), dtypes.int32, dtype))  # r[impl webgpu.index.narrow+2]
 
@@ -118,7 +116,7 @@ class WGSL(Gpu):
 
     def _index(self, text: str) -> str:
         """A number of 32 bits as an index."""
-        return self._call("long_i32_i64", text) if self.index == "i64" else text
+        return self._converted_to(text, dtypes.int32, dtypes.index)
 
     def type_of(self, dtype: DType) -> str:
         """How a value is held."""

@@ -267,7 +267,7 @@ def test_a_variable_has_the_bits_of_its_type() -> None:
     ast = kb.kernel(store(param(0, INT), i, load(param(1, INT), place, inside)), prefix=(i,),
                     variables=(number,))
     text = render(ast, WGSL(wide=True)).body
-    assert "let n0: i32 = " in text and "long_i64(n0)" in text
+    assert "let n0: i32 = " in text and "long_i32_i64(n0)" in text
     if dtypes.int64 in whole_types():
         out = np.zeros(8, np.int32)
         kb.run(ast, out, np.arange(8, dtype=np.int32), np.arange(8), values=(3,), device="WEBGPU")
