@@ -185,7 +185,7 @@ def _slope_of_remainder(x: UOp, y: UOp, rest: UOp) -> UOp:
     if nodes.constant(y) is not None:
         return grown
     divisor = nodes.detach(y)
-    often = unary(Ops.TRUNC, nodes.div(nodes.sub(nodes.detach(x), rest), divisor))
+    often = round_even(nodes.div(nodes.sub(nodes.detach(x), rest), divisor))
     taken = nodes.mul(often, nodes.sub(y, divisor))
     endless = binary(Ops.OR, infinite(divisor), infinite(often))
     return nodes.sub(grown, where(endless, number(x, 0), taken))

@@ -124,8 +124,7 @@ class Linalg(Losses):
         array = self._matrices("pinverse", False)
         if hermitian:
             array = np.tril(array) + np.tril(array, -1).swapaxes(-1, -2)
-            half = d.tril(-1)
-            d = half + half.mT + self._diagonal_part(d)
+            d = (d + d.mT) * 0.5
         u, s, vh = np.linalg.svd(array, full_matrices=False)
         limit = self._least_value(s, atol, rcond if rtol is None else rtol)
         kept = np.where(s > limit, 1 / np.where(s == 0, 1, s), 0)
@@ -247,12 +246,13 @@ class Linalg(Losses):
         return QR(q + q @ turn + (d @ inverse - q @ inner), r + (inner - turn) @ r)
 
     def eigh(self, UPLO: str = "L") -> Eigh:  # noqa: N803
-        """Eigenvalues and vectors of a symmetric matrix, of which one triangle is read."""
+        """Eigenvalues and vectors of a symmetric matrix, of which one triangle is read.
+
+        The gradient is symmetric, as in PyTorch: both triangles are taken to change together.
+        """
         d = self._slope()
         array = self._matrices("eigh")
         values, vectors = self._called("eigh", np.linalg.eigh, array, UPLO=UPLO)
-        half = d.tril(-1) if UPLO == "L" else d.triu(1)
-        d = half + half.mT + self._diagonal_part(d)
         v = self._host(vectors)
         inner = v.mT @ ((d + d.mT) * 0.5) @ v
         gaps = values[..., None, :] - values[..., :, None]

@@ -36,6 +36,7 @@ def pair(value: Any, count: int, operation: str, what: str,
         ShapeError: there are not as many as axes, or one is no whole number from `least` on.
     """
     numbers = tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
+    numbers = numbers * count if len(numbers) == 1 else numbers
     if len(numbers) != count:
         raise ShapeError(operation, f"{what} {numbers} does not fit {count} axes",
                          "give one number, or one for each axis after the first two")

@@ -262,9 +262,10 @@ class Spatial(Matrices):
         """Windows along an axis, `unfold(axis, size, step)`; or, with a `kernel_size`, PyTorch's
         function: the patches of (batch, channels, rows, columns) as columns of a matrix.
         """
-        if kernel_size is None and size is not None and isinstance(dim, int):
-            return super().unfold(dim, size, 1 if step is None else step, dilation)
-        if kernel_size is None and not isinstance(dim, int) and size is not None:
+        step = 1 if step is None and isinstance(dim, int) and isinstance(size, int) else step
+        if kernel_size is None and isinstance(dim, int) and isinstance(size, int) and step != 0:
+            return super().unfold(dim, size, step, dilation)
+        if kernel_size is None and size is not None:
             # PyTorch's order: window, dilation, padding, stride
             return self.unfold(None, dilation=size, padding=0 if step is None else step,
                                stride=dilation, kernel_size=dim)

@@ -232,7 +232,7 @@ class Statistics(Spatial):
         return self._wrap(nodes.full(UOp.const(self.dtype, value), shape))
 
     def histogram(self, bins: Any = 10, range: Any = None,  # noqa: A002
-                  weight: Self | None = None, density: bool = False) -> Counted:
+                  density: bool = False, weight: Self | None = None) -> Counted:
         """How many elements lie in each of some parts, or the sum of their weights; and the ends
         of these parts.
         """

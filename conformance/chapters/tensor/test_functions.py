@@ -28,8 +28,7 @@ def t(x: np.ndarray) -> Tensor:
 def bessel(order: int, x: np.ndarray) -> np.ndarray:
     angle = np.linspace(0, np.pi, 4001)
     values = np.exp(x[..., None] * np.cos(angle)) * np.cos(order * angle)
-    return np.asarray(np.trapezoid(values, angle) / np.pi) if hasattr(np, "trapezoid") \
-        else np.asarray(np.trapz(values, angle) / np.pi)
+    return np.asarray((values[..., 1:] + values[..., :-1]).sum(-1) / 8000)
 
 
 def plus(x: np.ndarray) -> np.ndarray:
@@ -182,10 +181,10 @@ def test_a_number_has_an_axis_for_who_names_it() -> None:
 
 @verifies("errors.name.keyword+2")
 def test_arguments_about_memory_say_nothing_and_out_is_refused() -> None:
-    x = Tensor([3.0, 1.0])
+    x: Any = Tensor([3.0, 1.0])
     assert x.float(memory_format=None).to("float64", non_blocking=True).dtype is dtypes.float64
     assert x.sort(stable=True).indices.tolist() == [1, 0] and x.relu(inplace=False).shape == (2,)
     for wrong in ({"out": x}, {"inplace": True}):
         with pytest.raises(TypeError, match="a method returns its result") as found:
             x.relu(**wrong)
-        assert ".assign" in found.value.remedy  # type: ignore[attr-defined]
+        assert ".assign" in str(found.value)

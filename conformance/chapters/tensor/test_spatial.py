@@ -16,7 +16,7 @@ X = np.random.default_rng(0).standard_normal((2, 3, 5, 6)).astype(np.float32)
 
 
 def windows(x: np.ndarray, kernel: tuple[int, int], stride: int, pad: int, ceil: bool,
-            ) -> dict[tuple[int, int], tuple[list[tuple[int, int]], int]]:
+            ) -> dict[tuple[int, ...], tuple[list[tuple[int, ...]], int]]:
     """Of each place the elements in its window, and how many there are with the padding."""
     counts = [(-(-(n + 2 * pad - k) // stride) if ceil else (n + 2 * pad - k) // stride) + 1
               for n, k in zip(x.shape[2:], kernel, strict=True)]
@@ -36,11 +36,11 @@ def windows(x: np.ndarray, kernel: tuple[int, int], stride: int, pad: int, ceil:
 @pytest.mark.parametrize("kernel, stride, pad, ceil", [
     ((2, 2), 2, 0, False), ((3, 2), 2, 1, True), ((2, 2), 3, 1, True), ((3, 3), 2, 0, True)])
 def test_pools(kernel: tuple[int, int], stride: int, pad: int, ceil: bool) -> None:
-    known = {"kernel_size": kernel, "stride": stride, "padding": pad, "ceil_mode": ceil}
+    known: dict[str, Any] = {"kernel_size": kernel, "stride": stride, "padding": pad, "ceil_mode": ceil}
     best, where = Tensor(X).max_pool2d(return_indices=True, **known)
     assert np.array_equal(best.numpy(), Tensor(X).max_pool2d(**known).numpy())
-    whole, inner, third = (Tensor(X).avg_pool2d(**known, **more).numpy() for more in (
-        {}, {"count_include_pad": False}, {"divisor_override": 3}))
+    options: list[dict[str, Any]] = [{}, {"count_include_pad": False}, {"divisor_override": 3}]
+    whole, inner, third = (Tensor(X).avg_pool2d(**known, **more).numpy() for more in options)
     seen = windows(X, kernel, stride, pad, ceil)
     assert best.shape[2:] == tuple(1 + last for last in max(seen))
     for (i, j), (inside, count) in seen.items():
