@@ -36,7 +36,8 @@ def windows(x: np.ndarray, kernel: tuple[int, int], stride: int, pad: int, ceil:
 @pytest.mark.parametrize("kernel, stride, pad, ceil", [
     ((2, 2), 2, 0, False), ((3, 2), 2, 1, True), ((2, 2), 3, 1, True), ((3, 3), 2, 0, True)])
 def test_pools(kernel: tuple[int, int], stride: int, pad: int, ceil: bool) -> None:
-    known: dict[str, Any] = {"kernel_size": kernel, "stride": stride, "padding": pad, "ceil_mode": ceil}
+    known: dict[str, Any] = {"kernel_size": kernel, "stride": stride, "padding": pad,
+                             "ceil_mode": ceil}
     best, where = Tensor(X).max_pool2d(return_indices=True, **known)
     assert np.array_equal(best.numpy(), Tensor(X).max_pool2d(**known).numpy())
     options: list[dict[str, Any]] = [{}, {"count_include_pad": False}, {"divisor_override": 3}]
