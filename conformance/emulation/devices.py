@@ -6,7 +6,8 @@
 CUDA and METAL are emulated: the runtime is the real one, the driver under it a mock, and each
 kernel of CUDA is compiled by NVRTC too. Lanes run in reverse, so that one that does not wait for
 another shows. All devices may be used in one process. In the tier `multi` each has a second one of
-its kind, and the processor besides: two GPUs, or two contexts of the one device of OpenCL.
+its kind, and the processor besides: two GPUs, or two contexts of the one device of OpenCL. In the
+tier `sharded` each has as many as meshes need.
 """
 from __future__ import annotations
 
@@ -19,6 +20,9 @@ from typing import Any
 
 from conformance.emulation import driver, metal_objects
 from conformance.protocol import Info, Observation
+
+#: GPUs of a kind that is emulated: enough for every mesh that is drawn.
+MESH = 6
 
 _installed = contextlib.ExitStack()
 Options = Mapping[str, Any]
@@ -79,6 +83,7 @@ def WEBGPU() -> OnDevice:  # noqa: N802
 
 def CUDA() -> OnDevice:  # noqa: N802
     """The adapter on a mock of the CUDA driver."""
+    os.environ.setdefault("EMULATION_DEVICES", str(MESH))
     mock = _installed.enter_context(driver.installed())
     mock.set_order("reversed")
     return OnDevice("CUDA")
@@ -86,7 +91,8 @@ def CUDA() -> OnDevice:  # noqa: N802
 
 def METAL() -> OnDevice:  # noqa: N802
     """The adapter on a mock of PyObjC's Metal. GPUs under Metal have no doubles."""
-    second = metal_objects.Device()
-    first = _installed.enter_context(metal_objects.installed(second))
-    first.order = second.order = "reversed"
+    others = [metal_objects.Device() for _ in range(MESH - 1)]
+    first = _installed.enter_context(metal_objects.installed(*others))
+    for each in (first, *others):
+        each.order = "reversed"
     return OnDevice("METAL", lacks=("float64",))
