@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -144,6 +145,26 @@ class NobodyWaitsForTransfers(AdapterSaboteur):
         for kernel in document["kernels"]:
             if "until" in kernel:
                 kernel["until"] = len(document["order"]) - 1
+
+
+class ProcessesSendInAnOrderOfTheirOwn(AdapterSaboteur):
+    rule = "collectives.order.same"
+    description = "every second process has its transfers in the opposite order"
+    base = "conformance.adapters.impl_adapter:Adapter"
+
+    numbers = count()
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def wrap(self, adapter: Any) -> Any:
+        other = type(self)()
+        other.number = next(self.numbers)
+        return AdapterSaboteur.wrap(other, adapter)
+
+    def document(self, document: Document) -> None:
+        if self.number % 2:
+            document["order"] = document["order"][::-1]
 
 
 class AnyBlockOfDevices(AdapterSaboteur):

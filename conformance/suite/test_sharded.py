@@ -241,6 +241,30 @@ def test_the_same_part_has_the_same_bits_everywhere(subject: Subject) -> None:
 # Schedules ---------------------------------------------------------------------------------
 
 
+@verifies("collectives.order.same", observe="sharded")
+@after("schedule.document.schema")
+def test_two_processes_send_the_same_in_the_same_order(subject: Subject) -> None:
+    """Two fresh processes, whose hashes of strings differ, where there is such a thing."""
+    subject.require("schedule")
+    chosen = [each for each in (*_sent_beside(_apart(subject)),
+                                *_some(subject, _reduced(subject), 7)) if subject.supports(each)]
+    seen = []
+    for hash_seed in ("1", "2"):
+        other = subject.elsewhere(PYTHONHASHSEED=hash_seed)
+        try:
+            seen.append([other.documents(program) for program in chosen])
+        finally:
+            other.close()
+        subject.examples += other.examples
+    subject.met(sum("transfer" in kernel for documents in seen[0] for document in documents
+                    for kernel in document["kernels"]), "no program made a transfer")
+    for program, *both in zip(chosen, *seen, strict=True):
+        wrong = [str(each) for pair in zip(*both, strict=True)
+                 for each in checker.check_together(pair)]
+        if wrong:
+            raise Failure("; ".join(wrong[:4]), program)
+
+
 @verifies("collectives.transfer.untouched", observe="sharded")
 @after("schedule.document.schema")
 def test_nobody_touches_what_is_being_sent(subject: Subject) -> None:

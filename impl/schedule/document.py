@@ -51,7 +51,7 @@ def _kernel_row(plan: Plan, number: int, names: dict[int, int]) -> dict[str, Any
     kernel = plan.kernels[number]
     # r[impl schedule.document.devices+2]
     told: dict[str, Any] = {}
-    if kernel.transfer is not None:  # r[impl multi.transfer.told]
+    if kernel.transfer is not None:  # r[impl multi.transfer.told, collectives.order.same]
         given = sum(touch.stop - touch.start for touch in kernel.reads)
         told["transfer"] = kernel.transfer.told(given)
         told["sent"] = kernel.transfer.sent(given)
