@@ -21,6 +21,13 @@ def _without(part: Callable[[tuple[Any, ...]], bool]) -> Callable[[Function], Fu
     return replace
 
 
+class DividesAtTheBorder(Edit):
+    rule = "ranges.reshape.local+3"
+    description = "a reshape below padding divides places that are inside wherever they are read"
+    file = "impl/ranges/tracing.py"
+    old, new = "return symbolic.assuming(at, valid) if divided else at", "return at"
+
+
 class FormsForgetConstants(ImplPatch):
     rule = "ranges.form.shared+2"
     description = "nests that differ in a constant are taken for equal"

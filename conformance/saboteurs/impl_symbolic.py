@@ -8,6 +8,14 @@ from conformance.saboteurs.edits import Edit
 from conformance.saboteurs.impl_patches import ImplPatch
 
 
+class TheRestIsForgotten(Edit):
+    rule = "symbolic.rewriting.equal"
+    description = "a variable of a limited sum is taken for the sum"
+    first = "test_a_sum_under_a_condition"
+    file = "impl/symbolic/rebuild.py"
+    old, new = "forth[atom] = sub(variable, sub(limited, atom))", "forth[atom] = variable"
+
+
 class DividesLikeC(Edit):
     rule = "symbolic.floor.exact"
     description = "a quotient of two numbers is rounded towards zero"

@@ -123,6 +123,8 @@ class Tracer:
             return [(s, region if s.shape else self._scalar(region)) for s in node.src]
         if op is Ops.RESHAPE or Ops.EXPAND <= op <= Ops.UNFOLD:
             moved, inside = source_index(node, region.index)
+            if op is Ops.RESHAPE and region.valid is not TRUE:
+                moved = tuple(_read_inside(at, region.valid) for at in moved)
             return self._elsewhere(node, region, moved, inside)
         if op is Ops.REDUCE:
             return [(node.src[0], self._region(self._reduce_index(node, region), region.valid))]
@@ -260,3 +262,10 @@ def names_row(node: UOp, picked: UOp) -> UOp:
                                 symbolic.less_than(picked, node.src[0].shape[0]))
 
 
+
+
+def _read_inside(at: UOp, valid: UOp) -> UOp:
+    """A place that is read under a condition: what it would be elsewhere does not matter."""
+    # r[impl ranges.access.inside]
+    divided = any(part.op in (Ops.FLOORDIV, Ops.FLOORMOD) for part in at.toposort())
+    return symbolic.assuming(at, valid) if divided else at

@@ -15,6 +15,7 @@ from impl.symbolic.comparison import (
     limit_of,
     logical_and,
 )
+from impl.symbolic.terms import terms_of
 
 _ADD, _MUL, _AND, _DEFINE_VAR = Ops.ADD, Ops.MUL, Ops.AND, Ops.DEFINE_VAR
 _index, _bool = dtypes.index, dtypes.bool
@@ -57,18 +58,32 @@ def assuming(node: UOp, condition: UOp) -> UOp:
 
     A padded tensor is read under a condition. Inside it a remainder can often be dropped.
     """
-    forth: dict[UOp, UOp] = {}
+    narrow: dict[UOp, UOp] = {}  # what is limited, and a variable with just its values
     for part in conjuncts(condition):
         limit = limit_of(part)
-        if limit is not None and limit[0].op is not _ADD and limit[0].op is not _MUL:
-            atom, below, value = limit
-            low, high = bounds(forth.get(atom, atom))
+        if limit is not None and limit[0].op is not _MUL:
+            limited, below, value = limit
+            low, high = bounds(narrow.get(limited, limited))
             low, high = (max(low, value), high) if below else (low, min(high, value))
             if low > high:
                 return node  # it holds nowhere
-            place = f"\0assumed {len(forth)}" if atom not in forth else forth[atom].arg[0]
-            forth[atom] = UOp(_DEFINE_VAR, _index, (), (place, low, high))
+            place = narrow[limited].arg[0] if limited in narrow else f"\0assumed {len(narrow)}"
+            narrow[limited] = UOp(_DEFINE_VAR, _index, (), (place, low, high))
+    forth = _replacements(narrow)
     if not forth:
         return node
-    back = {narrow: atom for atom, narrow in forth.items()}
+    back = {variable: limited for limited, variable in narrow.items()}
     return rebuild(rebuild(node, forth), back)  # r[impl symbolic.rewriting.equal]
+
+
+def _replacements(narrow: Mapping[UOp, UOp]) -> dict[UOp, UOp]:
+    """What to put in the place of atoms: of a sum that is limited, one atom is sum minus rest."""
+    forth = {limited: variable for limited, variable in narrow.items() if limited.op is not _ADD}
+    for limited, variable in narrow.items():
+        if limited.op is _ADD:
+            terms, _ = terms_of(limited)
+            atom = next((atom for atom, factor in terms.items()
+                         if factor == 1 and atom not in forth), None)
+            if atom is not None:
+                forth[atom] = sub(variable, sub(limited, atom))
+    return forth

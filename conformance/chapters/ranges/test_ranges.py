@@ -165,7 +165,7 @@ def test_loops_and_numbers_give_one_index(shape: Shape, steps: list[tuple[int, i
             assert array[place] == ABSENT
 
 
-@verifies("ranges.reshape.local+2")
+@verifies("ranges.reshape.local+3")
 def test_a_reshape_leaves_other_axes_alone() -> None:
     for outer, inner, kept in [((2, 12, 5), (2, 3, 4, 5), {0: 0, 2: 3}),
                                ((2, 3, 4, 5), (2, 12, 5), {0: 0, 3: 2}),
@@ -206,6 +206,19 @@ def inside(access: Access, point: dict[UOp, int], size: int) -> None:
         place = [symbolic.evaluate(i, point) for i in access.index]
         assert all(0 <= p < s for p, s in zip(place, access.shape, strict=True)), place
         assert math.prod(access.shape) <= size
+
+
+@verifies("ranges.reshape.local+3")
+def test_a_reshape_below_padding_divides_nothing() -> None:
+    x = numbers(2, 6, 5)
+    shaped = (x * 2).reshape(2, 1, 6, 5) + 1  # a reshape that is no alias, and taken apart again
+    windows = shaped.reshape(2, 6, 5).pad(((0, 0), (1, 1), (0, 0))).unfold(1, 3, 1).sum(3)
+    _, made = stages(windows)
+    index = made[-1].reads[0].pattern.flat
+    assert not [part for part in index.toposort() if part.op in (Ops.FLOORDIV, Ops.FLOORMOD)]
+    padded = np.pad(x.numpy() * 2 + 1, ((0, 0), (1, 1), (0, 0)))
+    expected = padded[:, :-2] + padded[:, 1:-1] + padded[:, 2:]
+    np.testing.assert_allclose(windows.numpy(), expected, rtol=1e-6)
 
 
 @verifies("ranges.access.inside")

@@ -128,6 +128,24 @@ def test_an_index_under_a_condition(divisor: int) -> None:
 
 
 @verifies("symbolic.rewriting.equal")
+def test_a_sum_under_a_condition() -> None:
+    first, second, third = LOOPS
+    place = symbolic.sub(symbolic.add(second, third), 1)
+    other = symbolic.add(first, second)
+    condition = symbolic.logical_and(
+        symbolic.logical_and(symbolic.less_equal(0, place), symbolic.less_than(place, 8)),
+        symbolic.less_equal(1, other))
+    index = symbolic.add(symbolic.mul(symbolic.floordiv(place, 8), 50),
+                         symbolic.add(symbolic.mod(place, 8), symbolic.mul(third, 9)))
+    assumed = symbolic.assuming(index, condition)
+    assert not [part for part in assumed.toposort() if part.op in (Ops.FLOORDIV, Ops.FLOORMOD)]
+    for values in itertools.product(range(2), range(3), range(8)):
+        point = dict(zip(LOOPS, values, strict=True))
+        if symbolic.evaluate(condition, point):
+            assert symbolic.evaluate(assumed, point) == symbolic.evaluate(index, point)
+
+
+@verifies("symbolic.rewriting.equal")
 @verifies("symbolic.bounds.sound")
 @given(STEPS, SEEDS)
 @settings(max_examples=300)
